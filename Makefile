@@ -1,0 +1,75 @@
+# Farside: a thin front for CMake. `make test` does everything from a fresh clone.
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+JOBS    ?= $(shell nproc)
+CMAKE   = cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+
+PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-dev \
+           libcmocka-dev
+TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
+
+MAKEFLAGS += --no-print-directory
+
+.PHONY: all test check mutants asan tsan clang format format-check tidy install clean deps tools
+
+all: deps
+	@$(CMAKE) -S . -B $(BUILD) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	@cmake --build $(BUILD) -j $(JOBS)
+
+# What the build needs, through apt-get where it is missing; no network when nothing is.
+deps:
+	@scripts/install-packages $(PACKAGES)
+	@mkdir -p $(BUILD)
+
+tools:
+	@scripts/install-packages $(TOOLS)
+
+
+test: all
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+asan tsan: deps
+	@mkdir -p build-$@
+	@$(CMAKE) -S . -B build-$@ -DSANITIZE=$(if $(filter asan,$@),address,thread) >build-$@.log 2>&1 || \
+	    { cat build-$@.log; exit 1; }
+	@cmake --build build-$@ -j $(JOBS)
+	@ctest --test-dir build-$@ --output-on-failure -j $(JOBS)
+
+# The other compiler: everything must build without a warning.
+clang: deps tools
+	@mkdir -p build-clang
+	@$(CMAKE) -S . -B build-clang -DCMAKE_C_COMPILER=clang >build-clang.log 2>&1 || \
+	    { cat build-clang.log; exit 1; }
+	@cmake --build build-clang -j $(JOBS)
+
+SOURCES = $(shell git ls-files '*.c' '*.h')
+
+format: tools
+	@clang-format -i $(SOURCES)
+
+format-check: tools
+	@clang-format --dry-run --Werror $(SOURCES)
+
+tidy: all tools
+	@clang-tidy --quiet -p $(BUILD) $(filter src/%.c,$(SOURCES))
+
+# The full check of every index, and the proof that the check notices what it should.
+CHECK = $(BUILD)/farside check --index all
+check: all
+	@$(CHECK) --seeds 1..10000
+	@$(CHECK) --exhaustive
+	@$(CHECK) --exhaustive --keys 2
+	@$(CHECK) --exhaustive --faults reorder,interleave,crash
+	@$(CHECK) --exhaustive --faults reorder,interleave,error
+	@$(CHECK) --exhaustive --clients 3 --faults none --switches 4
+	@$(CHECK) --exhaustive --ops 2 --faults none --switches 4
+
+mutants: deps
+	@tests/sim/mutants/run
+
+install: all
+	@cmake --install $(BUILD)
+
+clean:
+	@rm -rf build build-asan build-tsan build-clang build*.log

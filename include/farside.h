@@ -1,0 +1,428 @@
+/*
+ * farside.h - key-value tables in far memory
+ *
+ * Farside keeps tables in memory that the calling program does not own: memory of other machines,
+ * of a shared device, of another process, or (for tests and embedding) of this process. Programs
+ * reach it with one-sided verbs only; nothing runs at the memory's side on the path of an
+ * operation.
+ *
+ * The objects, from the outside in:
+ *
+ *   far_pool      a set of memory nodes, named by a URI. Shared by all threads of a process.
+ *   far_table     a named table in a pool, kept by one of the index designs. Shared by all threads.
+ *   far_session   one thread's right to work on a pool: its connections, its memory to allocate
+ *                 from, its caches, its statistics. NOT thread-safe: one session, one thread.
+ *
+ * What a program can rely on
+ *
+ *   - Every operation on a key is linearizable: it takes effect at one instant between its call
+ *     and its return, whatever other sessions do and however the table is growing meanwhile.
+ *   - Keys and values are arbitrary bytes. Zero-length values and NUL bytes are ordinary.
+ *   - A function that fails leaves its outputs untouched, unless it says otherwise.
+ *
+ * Caveats
+ *
+ *   - A session must be closed before its pool. Tables are closed with their pool.
+ *   - Buffers handed to far_submit() belong to Farside until the operation has been reaped.
+ *   - FAR_UNKNOWN means what it says: the connection broke while a change was under way, and the
+ *     change may or may not have happened. Read the key to find out.
+ *   - Memory of replaced and deleted values is not reused yet: a pool under constant updates
+ *     fills up.
+ *
+ * A first program is in README.md and in tests/e2e/example.c.
+ */
+#ifndef FARSIDE_H
+#define FARSIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FAR_VERSION_MAJOR 0
+#define FAR_VERSION_MINOR 1
+#define FAR_VERSION_PATCH 0
+#define FAR_VERSION       "0.1.0"
+
+#if defined(__GNUC__)
+#define FAR_API __attribute__((visibility("default")))
+#else
+#define FAR_API
+#endif
+
+/* ---------------------------------------------------------------------------------------------
+ * Errors
+ *
+ * Every function that can fail returns 0 (FAR_OK) or one of these, all negative. far_strerror()
+ * gives the text below; far_error_detail() gives what this thread's last failing call had to add
+ * (the option that was not understood, the node that did not answer).
+ */
+#define FAR_ERRORS(X)                                                                              \
+    X(NOT_FOUND, -1, "no such key")                                                                \
+    X(EXISTS, -2, "the key is already there")                                                      \
+    X(TOO_SMALL, -3, "the buffer is too small for the value")                                      \
+    X(INVALID, -4, "invalid argument")                                                             \
+    X(KEY_SIZE, -5, "the key is empty or longer than the limit")                                   \
+    X(VALUE_SIZE, -6, "the value is longer than the limit")                                        \
+    X(BAD_URI, -7, "the pool URI is malformed")                                                    \
+    X(NO_FABRIC, -8, "no such fabric in this build")                                               \
+    X(NO_INDEX, -9, "no such index in this build")                                                 \
+    X(NO_TABLE, -10, "no such table")                                                              \
+    X(TABLE_EXISTS, -11, "a table of that name exists already")                                    \
+    X(WRONG_INDEX, -12, "the table is kept by another index")                                      \
+    X(NOT_A_POOL, -13, "there is no Farside pool there")                                           \
+    X(LAYOUT, -14, "the pool has another layout version")                                          \
+    X(CORRUPT, -15, "the pool's contents are damaged")                                             \
+    X(POOL_FULL, -16, "the pool has no memory left")                                               \
+    X(TABLE_FULL, -17, "the table cannot grow further")                                            \
+    X(CATALOG_FULL, -18, "the pool has no room for another table")                                 \
+    X(NO_CLIENT_SLOT, -19, "the pool has no room for another client")                              \
+    X(FENCED, -20, "this client was declared dead and shut out")                                   \
+    X(UNREACHABLE, -21, "a memory node cannot be reached")                                         \
+    X(TIMEOUT, -22, "gave up waiting")                                                             \
+    X(CONTENTION, -23, "gave up after losing to other clients too often")                          \
+    X(UNSUPPORTED, -24, "not supported here")                                                      \
+    X(BOUNDS, -25, "an address outside the pool's memory")                                         \
+    X(UNKNOWN, -26, "the connection broke: the outcome is unknown")                                \
+    X(NO_MEMORY, -27, "out of local memory")                                                       \
+    X(SYSTEM, -28, "a system call failed")                                                         \
+    X(RING_FULL, -29, "the ring has as many operations as its depth allows")
+
+enum far_status {
+    FAR_OK = 0,
+#define FAR_X(name, value, text) FAR_##name = value,
+    FAR_ERRORS(FAR_X)
+#undef FAR_X
+};
+
+/* The text of a status; "unknown status" for a number that is none. Never NULL. */
+FAR_API const char *far_strerror(int status);
+
+/* The name of a status, such as "FAR_NOT_FOUND". Never NULL. */
+FAR_API const char *far_errname(int status);
+
+/* What the last failing call of this thread had to add to its status, or "". The string stays
+ * valid until the thread's next failing call. */
+FAR_API const char *far_error_detail(void);
+
+/* The version of the library, such as "0.1.0". */
+FAR_API const char *far_version(void);
+
+/* ---------------------------------------------------------------------------------------------
+ * Limits
+ */
+#define FAR_KEY_MAX   4096u           /* bytes; the shortest key has one byte */
+#define FAR_VALUE_MAX (1024u * 1024u) /* bytes; the shortest value has none   */
+#define FAR_NAME_MAX  63u             /* bytes of a table's name              */
+#define FAR_DEPTH_MAX 1024u           /* operations of one session in flight  */
+
+/* ---------------------------------------------------------------------------------------------
+ * Pools
+ */
+typedef struct far_pool far_pool;
+typedef struct far_table far_table;
+typedef struct far_session far_session;
+
+/*
+ * far_pool_open - open the pool that a URI names
+ *
+ * uri     mem:[?size=BYTES&nodes=N&clients=N]
+ *             memory of this process, made anew by this call and gone with far_pool_close().
+ *             size (default 4g) is that of each node; sizes take the suffixes k, m, g and t.
+ *             nodes (default 1, at most 64), clients (default 256): how many memory nodes the
+ *             pool has, and how many sessions may be open at once.
+ *         shm:NAME[?size=BYTES&nodes=N&clients=N]
+ *             memory that the processes of this machine share, under a name of letters, digits,
+ *             '.', '_' and '-': POSIX shared memory "/farside-NAME". It lives until it is removed
+ *             (far_pool_remove()) or the machine restarts, whichever processes end or die.
+ *         shm:/PATH[?size=BYTES&nodes=N&clients=N]
+ *             the same in a file, or in a device that can be mapped (DAX, CXL). The pool in a
+ *             file can be closed and opened again with its data. What a power failure leaves of
+ *             it is not defined.
+ *             With size, a pool that does not exist yet is made, and all of its memory is
+ *             reserved; without, it must exist. What is made can be read and written by its
+ *             owner only; who else may is set on the file. A file is used if it holds a pool, is
+ *             empty, or holds nothing but zeros; anything else is refused and left alone. A
+ *             device always needs size, and counts as unused if its first 8 bytes are zero.
+ *             For a pool that exists, options can be left out, and must fit it if given.
+ * pool    set to the new handle
+ *
+ * FAR_BAD_URI      the URI or one of its options is not understood, or does not fit the pool
+ * FAR_NO_FABRIC    the URI's scheme is not in this build
+ * FAR_NOT_A_POOL   there is nothing, or the memory holds something else
+ * FAR_LAYOUT       the pool was made by a version of Farside that lays memory out differently
+ * FAR_CORRUPT      the superblock fails its checksum, or the file is not as long as it says
+ * FAR_POOL_FULL    the memory is too small for a pool
+ * FAR_TIMEOUT      another process is making the pool and does not finish
+ * FAR_NO_MEMORY, FAR_SYSTEM, FAR_UNREACHABLE
+ */
+FAR_API int far_pool_open(const char *uri, far_pool **pool);
+
+/* Closes a pool and every table handle of it. All of its sessions must be closed. NULL is fine. */
+FAR_API void far_pool_close(far_pool *pool);
+
+/*
+ * far_pool_remove - remove the name or the file of a pool
+ *
+ * The URI is one that far_pool_open() takes; its options do not matter. Processes that have the
+ * pool open can go on using it; its memory is freed when the last of them has closed it.
+ *
+ * FAR_NOT_A_POOL   there is nothing, or something that is not a pool; it is left alone
+ * FAR_UNSUPPORTED  on mem:, and on devices: there is nothing to remove
+ * FAR_BAD_URI, FAR_NO_FABRIC, FAR_TIMEOUT, FAR_SYSTEM
+ */
+FAR_API int far_pool_remove(const char *uri);
+
+/* What a pool's memory is used for. Bytes of all nodes together. */
+struct far_pool_info {
+    unsigned nodes;
+    unsigned layout_version;
+    unsigned clients;     /* sessions open now, of all processes */
+    unsigned clients_max; /* how many may be open at once        */
+    unsigned tables;
+    uint64_t bytes_total;     /* all of the nodes' memory                           */
+    uint64_t bytes_metadata;  /* superblocks, catalog, registry, chunk tables       */
+    uint64_t bytes_allocated; /* handed out to sessions in chunks, used or not      */
+    uint64_t bytes_free;      /* never handed out: total - metadata - allocated     */
+};
+
+/* Fills info from the pool as it is now. FAR_CORRUPT, FAR_UNREACHABLE. */
+FAR_API int far_pool_info(far_session *session, struct far_pool_info *info);
+
+/* ---------------------------------------------------------------------------------------------
+ * Sessions
+ */
+struct far_session_options {
+    unsigned depth; /* operations in flight with far_submit(); 0 means 32, at most FAR_DEPTH_MAX */
+    uint64_t seed;  /* of the session's random choices; 0 takes one from the clock             */
+};
+
+/*
+ * far_session_open - register this thread as a client of the pool
+ *
+ * options may be NULL.
+ *
+ * FAR_INVALID         depth over FAR_DEPTH_MAX
+ * FAR_NO_CLIENT_SLOT  the pool has as many clients as it has room for
+ * FAR_NO_MEMORY, FAR_UNREACHABLE
+ */
+FAR_API int far_session_open(far_pool *pool, const struct far_session_options *options,
+                             far_session **session);
+
+/* Ends the session. Operations still in flight are finished first and their results dropped.
+ * NULL is fine. */
+FAR_API void far_session_close(far_session *session);
+
+/* ---------------------------------------------------------------------------------------------
+ * Tables
+ */
+struct far_table_options {
+    uint64_t expected_keys; /* room to start with; the table grows past it. 0: start small */
+    uint64_t hash_seed;     /* 0 takes one from the session's random numbers               */
+    unsigned bucket_groups; /* RACE: bucket groups of a subtable, 2..340; 0 means 85       */
+};
+
+/*
+ * far_table_create - make a new table
+ *
+ * name    1 to FAR_NAME_MAX bytes, no NUL, no control characters
+ * index   "race"
+ * options may be NULL
+ *
+ * FAR_INVALID       a bad name or option
+ * FAR_NO_INDEX      no such index in this build
+ * FAR_TABLE_EXISTS  the name is taken
+ * FAR_UNSUPPORTED   the index needs something that this pool's fabric does not offer
+ * FAR_CATALOG_FULL, FAR_POOL_FULL, FAR_NO_MEMORY, FAR_UNREACHABLE
+ */
+FAR_API int far_table_create(far_session *session, const char *name, const char *index,
+                             const struct far_table_options *options, far_table **table);
+
+/*
+ * far_table_open - find a table by name
+ *
+ * index   the index the caller counts on, or NULL for any
+ *
+ * FAR_NO_TABLE     no table of that name
+ * FAR_WRONG_INDEX  it is there, kept by another index
+ * FAR_NO_INDEX     it is kept by an index that is not in this build
+ * FAR_UNSUPPORTED, FAR_CORRUPT, FAR_NO_MEMORY, FAR_UNREACHABLE
+ */
+FAR_API int far_table_open(far_session *session, const char *name, const char *index,
+                           far_table **table);
+
+FAR_API const char *far_table_name(const far_table *table);
+FAR_API const char *far_table_index(const far_table *table);
+
+/*
+ * far_table_list - call back for every table of the pool, in the order of their making
+ *
+ * Stops when the callback returns other than 0 and returns that. FAR_CORRUPT, FAR_UNREACHABLE.
+ */
+FAR_API int far_table_list(far_session *session,
+                           int (*each)(void *arg, const char *name, const char *index), void *arg);
+
+/* The names of the indexes of this build: "race", ... ; NULL past the last. */
+FAR_API const char *far_index_name(unsigned i);
+
+/* ---------------------------------------------------------------------------------------------
+ * Operations
+ *
+ * All of them may return, beside what each lists:
+ *
+ *   FAR_INVALID      no session, or no table of the session's pool
+ *   FAR_KEY_SIZE     key_len is 0 or over FAR_KEY_MAX
+ *   FAR_CORRUPT      what was found is damaged
+ *   FAR_CONTENTION   lost to other clients more often than the bound allows; nothing was done
+ *   FAR_TIMEOUT, FAR_UNREACHABLE, FAR_FENCED, FAR_NO_MEMORY
+ * and those that change something:
+ *   FAR_VALUE_SIZE   value_len is over FAR_VALUE_MAX
+ *   FAR_POOL_FULL    no memory left for the new value; nothing was done
+ *   FAR_TABLE_FULL   the table cannot grow further; nothing was done
+ *   FAR_UNKNOWN      the connection broke in the middle: it may or may not have happened
+ */
+
+/*
+ * far_get - read the value of a key
+ *
+ * buf, cap    where to put the value; buf may be NULL when cap is 0
+ * len         set to the value's length with FAR_OK and with FAR_TOO_SMALL; may be NULL
+ *
+ * FAR_INVALID     no buf, and cap is not 0
+ * FAR_NOT_FOUND   no such key
+ * FAR_TOO_SMALL   the value is longer than cap; buf is untouched, *len says how much is needed
+ */
+FAR_API int far_get(far_session *session, far_table *table, const void *key, size_t key_len,
+                    void *buf, size_t cap, size_t *len);
+
+/* Is the key there? FAR_OK or FAR_NOT_FOUND. */
+FAR_API int far_exists(far_session *session, far_table *table, const void *key, size_t key_len);
+
+/* Sets the value, whether or not the key was there. */
+FAR_API int far_put(far_session *session, far_table *table, const void *key, size_t key_len,
+                    const void *value, size_t value_len);
+
+/* Adds a key. FAR_EXISTS: it was there, and keeps its value. */
+FAR_API int far_insert(far_session *session, far_table *table, const void *key, size_t key_len,
+                       const void *value, size_t value_len);
+
+/* Sets the value of a key that is there. FAR_NOT_FOUND: it was not, and is not now. */
+FAR_API int far_update(far_session *session, far_table *table, const void *key, size_t key_len,
+                       const void *value, size_t value_len);
+
+/* Removes a key. FAR_NOT_FOUND: it was not there. */
+FAR_API int far_delete(far_session *session, far_table *table, const void *key, size_t key_len);
+
+/* ---------------------------------------------------------------------------------------------
+ * The ring: many operations of one thread in flight
+ *
+ * far_submit() hands an operation over and returns; far_reap() collects what has finished, in
+ * any order. Operations in flight at the same time are concurrent with each other, also when
+ * they name the same key.
+ */
+enum far_op_kind {
+    FAR_OP_GET,
+    FAR_OP_EXISTS,
+    FAR_OP_PUT,
+    FAR_OP_INSERT,
+    FAR_OP_UPDATE,
+    FAR_OP_DELETE
+};
+#define FAR_OP_KINDS 6
+
+struct far_op {
+    enum far_op_kind kind;
+    far_table *table;
+    const void *key;
+    size_t key_len;
+    const void *value; /* put, insert, update */
+    size_t value_len;
+    void *buf; /* get: where the value goes, and how much fits */
+    size_t cap;
+    uint64_t user_data; /* handed back with the result */
+};
+
+struct far_result {
+    uint64_t user_data;
+    int status; /* as the function of the same kind would have returned       */
+    size_t len; /* get: the value's length, with FAR_OK and FAR_TOO_SMALL      */
+};
+
+/*
+ * far_submit - start an operation
+ *
+ * The struct itself may be reused at once; key, value and buf must stay until it is reaped.
+ *
+ * FAR_RING_FULL   `depth` operations are in flight or wait to be reaped: reap first
+ * FAR_INVALID     no such kind, or no table of the session's pool
+ * Anything that goes wrong later is the result's status.
+ */
+FAR_API int far_submit(far_session *session, const struct far_op *op);
+
+/*
+ * far_reap - collect results
+ *
+ * Waits until at least min_results are there (fewer, if fewer are in flight), and returns how
+ * many were stored, at most max_results. min_results 0 never waits.
+ */
+FAR_API unsigned far_reap(far_session *session, struct far_result *results, unsigned max_results,
+                          unsigned min_results);
+
+/* ---------------------------------------------------------------------------------------------
+ * Statistics
+ *
+ * Always on. Round trips, verbs and bytes do not depend on the machine: they are what designs
+ * are compared by.
+ */
+struct far_op_stats {
+    uint64_t count;     /* operations finished, whatever their status             */
+    uint64_t not_found; /* of them, FAR_NOT_FOUND                                 */
+    uint64_t exists;    /* of them, FAR_EXISTS                                    */
+    uint64_t errors;    /* of them, any other failure                             */
+    uint64_t rtts;      /* round trips, with those of growth that it caused       */
+    uint64_t verbs;     /* READ, WRITE, CAS, masked CAS and FAA                   */
+    uint64_t bytes_read;
+    uint64_t bytes_written;
+};
+
+struct far_stats {
+    struct far_op_stats op[FAR_OP_KINDS]; /* by enum far_op_kind */
+};
+
+/* This session's operations on one table since the session opened. Never fails. */
+FAR_API void far_stats(const far_session *session, const far_table *table, struct far_stats *stats);
+
+/* A table as a whole, as this session sees it. */
+struct far_table_info {
+    uint64_t keys;               /* exact when nobody writes meanwhile                       */
+    uint64_t slots;              /* places for a key in the index                            */
+    uint64_t index_bytes;        /* remote bytes of the live index                           */
+    uint64_t block_bytes;        /* remote bytes of the live keys and values                 */
+    uint64_t client_cache_bytes; /* local bytes this session keeps to find its way           */
+    double load_factor;          /* keys / slots                                             */
+    uint64_t splits;             /* restructurings this session has done                     */
+    double split_load_max;       /* the fullest and the mean load factor of what it split, */
+    double split_load_mean;      /* 0 while it has split nothing                             */
+};
+
+/* Walks the table to fill info; takes time in proportion to the table.
+ * FAR_CORRUPT, FAR_UNREACHABLE, FAR_NO_MEMORY. */
+FAR_API int far_table_info(far_session *session, far_table *table, struct far_table_info *info);
+
+/*
+ * far_table_check - prove the table's structural invariants
+ *
+ * Walks everything; meant for a table that nobody changes meanwhile. Each violation is handed to
+ * `report` (may be NULL) as one line of text. Returns FAR_OK when there is none, FAR_CORRUPT when
+ * there is. FAR_UNREACHABLE, FAR_NO_MEMORY.
+ */
+FAR_API int far_table_check(far_session *session, far_table *table,
+                            void (*report)(void *arg, const char *line), void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,10 @@
+/* The machine's clock. Code that a simulator may run asks its fabric instead: fab_now(). */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t clock_ns(void);       /* monotonic nanoseconds        */
+void clock_sleep(uint64_t ns); /* at least that long, or so    */
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * Fibers: stacks that one thread switches between by hand.
+ *
+ * A fiber belongs to the thread that resumes it. fiber_resume() runs it until it calls
+ * fiber_yield() or its function returns; fiber_yield() goes back to whoever resumed it. Fibers
+ * may resume other fibers. Sanitizers are told of every switch.
+ */
+#ifndef BASE_FIBER_H
+#define BASE_FIBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct fiber;
+
+typedef void fiber_fn(void *arg);
+
+/* A fiber with its own stack (rounded up to pages, with a guard page below it); NULL when out of
+ * memory. It starts with the first fiber_resume(). */
+struct fiber *fiber_create(size_t stack_bytes, fiber_fn *fn, void *arg);
+
+/* Makes a finished (or never started) fiber ready to run fn(arg) on the same stack. */
+void fiber_reset(struct fiber *f, fiber_fn *fn, void *arg);
+
+/* Frees it, wherever it stands: what lives on its stack is abandoned. NULL is fine. */
+void fiber_destroy(struct fiber *f);
+
+void fiber_resume(struct fiber *f);
+void fiber_yield(void);
+
+/* The fiber this code runs on, or NULL on the thread's own stack. */
+struct fiber *fiber_current(void);
+
+bool fiber_finished(const struct fiber *f);
+
+#endif

@@ -1,0 +1,48 @@
+/* Reading what people type: sizes, numbers and pool URIs. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* "64", "64k", "1.5g" (powers of 1024; k, m, g, t in either case). False if it is not a size. */
+bool text_size(const char *s, uint64_t *bytes);
+
+/* A whole decimal number within [min, max]. False if it is not one. */
+bool text_number(const char *s, uint64_t min, uint64_t max, uint64_t *value);
+
+#define URI_OPTIONS_MAX 16
+#define URI_TEXT_MAX    1024
+
+/*
+ * scheme:rest?name=value&name=value
+ * The strings point into `text`. Percent-escapes are not interpreted.
+ */
+struct uri {
+    char text[URI_TEXT_MAX];
+    const char *scheme; /* "mem"                             */
+    const char *rest;   /* between the colon and the options */
+    unsigned options;
+    struct {
+        const char *name, *value;
+        bool used; /* somebody asked for it */
+    } option[URI_OPTIONS_MAX];
+};
+
+/* FAR_BAD_URI with the detail of what is wrong. */
+int uri_parse(const char *text, struct uri *uri);
+
+/* The option's value, or NULL. Marks it used. */
+const char *uri_option(struct uri *uri, const char *name);
+
+/* Options as a size or number; the default when absent. FAR_BAD_URI when it is not one or out of
+ * [min, max]. */
+int uri_size(struct uri *uri, const char *name, uint64_t fallback, uint64_t min, uint64_t max,
+             uint64_t *value);
+int uri_number(struct uri *uri, const char *name, uint64_t fallback, uint64_t min, uint64_t max,
+               uint64_t *value);
+
+/* FAR_BAD_URI naming the first option nobody asked for. */
+int uri_finish(const struct uri *uri);
+
+#endif
