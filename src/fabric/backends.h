@@ -1,0 +1,10 @@
+/* The fabrics that can be built in; fabric.c lists those that are. */
+#ifndef FABRIC_BACKENDS_H
+#define FABRIC_BACKENDS_H
+
+#include "fabric/fabric.h"
+
+extern const struct fab_ops mem_fabric;
+extern const struct fab_ops shm_fabric;
+
+#endif

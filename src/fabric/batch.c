@@ -1,0 +1,226 @@
+/*
+ * Batches: deciding what a fence costs, posting, waiting, counting.
+ *
+ * A builder checks its verb and writes it down; a fence is only marked on the verb that follows
+ * it. The flush turns the marks into what this fabric needs (plan()): nothing, FAB_FENCE, or a
+ * second post. A batch without fences and without emulated verbs, which is nearly every one, goes
+ * out as it stands.
+ *
+ * Masked CAS on a fabric that has none: the verb goes out as a CAS that expects the whole of
+ * `compare`, and is repeated from the word it found for as long as only bits outside the compare
+ * mask were in the way. Verbs that the fabric would have ordered after it wait for its outcome.
+ */
+#include "fabric/batch.h"
+#include "base/fiber.h"
+
+/* Bits of a verb's flags that mean something to the flush only. */
+#define STARTS_POST   0x40u /* all verbs before this one complete before it is posted */
+#define EMULATED_MCAS 0x80u /* a CAS that stands for a masked one                     */
+
+/* Attempts at one emulated masked CAS; each failure is another client's success. */
+#define MCAS_TRIES 1024
+
+static void empty(struct batch *b)
+{
+    b->fence_next = false;
+    b->plain = true;
+    b->error = FAR_OK;
+    b->count = 0;
+    b->bytes_read = 0;
+    b->bytes_written = 0;
+}
+
+void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
+{
+    b->ep = ep;
+    b->cost = cost;
+    b->tap = NULL;
+    b->on_ring = false;
+    b->wake_at = 0;
+    empty(b);
+}
+
+void batch_spoil(struct batch *b, const struct fab_verb *verb)
+{
+    if (b->error)
+        return;
+    if (b->count == BATCH_MAX)
+        b->error = fail(FAR_INVALID, "more than %d verbs in a batch", BATCH_MAX);
+    else
+        b->error = fab_check(b->ep->fab, verb);
+}
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+/* Is there a class in the set (by bits) whose verbs the fabric does not keep before `second`? */
+static bool some_unordered(unsigned order, unsigned classes, enum fab_class second)
+{
+    for (unsigned first = FAB_R; first <= FAB_A; first++) {
+        if ((classes & (1u << first)) && !(order & ORDER(first, second)))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Decides what becomes of every fence that was asked for, and marks masked CAS to be emulated.
+ *
+ * A fence holds for every verb behind it, so the classes before it are compared with each of
+ * those, until a FAB_FENCE settles the matter for their node. Between nodes there is no fence
+ * but to wait: a verb that must come after one on another node starts a new post.
+ *
+ * `since` and `since_nodes` gather what this post holds so far, since its last FAB_FENCE and at
+ * all; `before` and `before_nodes` are what they were at the last fence that was asked for. When
+ * classes are compared, all that came before the fence went to the verb's own node.
+ */
+static void plan(struct batch *b)
+{
+    const struct fab *fab = b->ep->fab;
+    bool emulate = !(fab->caps & FAB_CAP_MCAS);
+    unsigned since = 0, before = 0;
+    uint64_t since_nodes = 0, before_nodes = 0, mcas_nodes = 0;
+
+    for (unsigned i = 0; i < b->count; i++) {
+        struct fab_verb *v = &b->verb[i];
+        enum fab_class class = fab_class_of(v->kind);
+        uint64_t node = 1ull << v->node;
+        bool split, unordered;
+
+        if (v->flags & FAB_FENCE) {
+            before = since;
+            before_nodes = since_nodes;
+        }
+        unordered = some_unordered(fab->order, before, class);
+        split = (before_nodes & ~node) != 0 ||
+                ((mcas_nodes & node) && (unordered || (fab->order & ORDER(FAB_A, class))));
+        v->flags = split ? STARTS_POST : unordered ? FAB_FENCE : 0;
+        if (split)
+            since_nodes = before_nodes = mcas_nodes = 0;
+        if (v->flags)
+            since = before = 0;
+        since |= 1u << class;
+        since_nodes |= node;
+        if (v->kind == FAB_MCAS && emulate) {
+            v->kind = FAB_CAS;
+            v->flags |= EMULATED_MCAS;
+            v->swap = (v->compare & ~v->swap_mask) | (v->swap & v->swap_mask);
+            mcas_nodes |= node;
+        }
+    }
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count)
+{
+    struct fab_ep *ep = b->ep;
+    int rc;
+
+    if (b->tap)
+        b->tap->posted(b->tap, verbs, count);
+    b->req.verbs = verbs;
+    b->req.count = count;
+    b->req.done = false;
+    rc = ep->ops->post(ep, &b->req);
+    if (rc)
+        return rc;
+    while (!b->req.done) { /* by F5 every request completes */
+        if (b->on_ring)
+            fiber_yield();
+        else
+            ep->ops->poll(ep, true);
+    }
+    return b->req.status;
+}
+
+/* One of several posts of a batch. */
+static int post_part(struct batch *b, struct fab_verb *verbs, unsigned count)
+{
+    struct cost *cost = b->cost;
+
+    cost->rtts++;
+    cost->verbs += count;
+    for (unsigned i = 0; i < count; i++) {
+        const struct fab_verb *v = &verbs[i];
+
+        cost->rtts += (v->flags & FAB_FENCE) != 0;
+        cost->bytes_read += v->kind == FAB_WRITE ? 0 : v->len;
+        cost->bytes_written += v->kind == FAB_READ ? 0 : v->len;
+    }
+    return post_and_wait(b, verbs, count);
+}
+
+/* Repeats a CAS that stands for a masked one until the mask decides. Every word that is tried
+ * agrees with the first under the compare mask, and every swap with the first under the swap
+ * mask, so nothing of the original verb is lost by overwriting it. */
+static int finish_mcas(struct batch *b, struct fab_verb *v)
+{
+    for (unsigned i = 0; i < MCAS_TRIES; i++) {
+        uint64_t old = *(uint64_t *)v->buf;
+        int rc;
+
+        if (old == v->compare || ((old ^ v->compare) & v->compare_mask) != 0)
+            return FAR_OK;
+        v->flags = 0;
+        v->compare = old;
+        v->swap = (old & ~v->swap_mask) | (v->swap & v->swap_mask);
+        rc = post_part(b, v, 1);
+        if (rc)
+            return rc;
+    }
+    return fail(FAR_CONTENTION, "an emulated masked CAS lost %u races in a row", MCAS_TRIES);
+}
+
+/* A batch with fences or emulated verbs: one post after another. */
+static int flush_planned(struct batch *b)
+{
+    unsigned next;
+
+    plan(b);
+    for (unsigned first = 0; first < b->count; first = next) {
+        int rc;
+
+        next = first + 1;
+        while (next < b->count && !(b->verb[next].flags & STARTS_POST))
+            next++;
+        rc = post_part(b, &b->verb[first], next - first);
+        for (unsigned i = first; i < next && rc == FAR_OK; i++) {
+            if (b->verb[i].flags & EMULATED_MCAS)
+                rc = finish_mcas(b, &b->verb[i]);
+        }
+        if (rc)
+            return rc;
+    }
+    return FAR_OK;
+}
+
+static int flush_plain(struct batch *b)
+{
+    b->cost->rtts++;
+    b->cost->verbs += b->count;
+    b->cost->bytes_read += b->bytes_read;
+    b->cost->bytes_written += b->bytes_written;
+    return post_and_wait(b, b->verb, b->count);
+}
+
+int batch_flush(struct batch *b)
+{
+    int rc = b->error;
+
+    if (rc == FAR_OK && b->count)
+        rc = b->plain ? flush_plain(b) : flush_planned(b);
+    empty(b);
+    return rc;
+}
+
+void batch_pause(struct batch *b, uint64_t ns)
+{
+    if (!b->on_ring) {
+        b->ep->ops->pause(b->ep, ns);
+        return;
+    }
+    b->wake_at = batch_now(b) + ns;
+    while (batch_now(b) < b->wake_at)
+        fiber_yield();
+    b->wake_at = 0;
+}

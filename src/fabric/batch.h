@@ -1,0 +1,172 @@
+/*
+ * Batches: what protocol code fills and flushes. One flush is one round trip.
+ *
+ *     batch_write(b, block, kv, n);
+ *     batch_read(b, bucket, image, sizeof image);
+ *     rc = batch_flush(b);
+ *
+ * batch_fence() says "what follows must take effect after what precedes"; whether that needs a
+ * fence on this fabric, and therefore costs a round trip, is decided here and nowhere else.
+ * Builders never fail: the first mistake (an address out of bounds, more verbs than fit) is kept
+ * and returned by the flush, and nothing is posted.
+ *
+ * The builders are inline because they are most of what a batch costs on a fabric that completes
+ * at once: with the verb's kind known, most of its check folds away.
+ */
+#ifndef FABRIC_BATCH_H
+#define FABRIC_BATCH_H
+
+#include "fabric/fabric.h"
+
+#define BATCH_MAX 128
+
+/* A global address: node and 64-byte unit. 42 bits; 0 is "nowhere" (a node's unit 0 is its
+ * superblock, which nothing points to). */
+typedef uint64_t gaddr;
+#define GADDR_UNIT_BITS 34
+#define GADDR_NODE_BITS 8
+#define GADDR_BITS      (GADDR_UNIT_BITS + GADDR_NODE_BITS)
+
+static inline gaddr gaddr_make(unsigned node, uint64_t byte_offset)
+{
+    return ((uint64_t)node << GADDR_UNIT_BITS) | (byte_offset >> 6);
+}
+static inline unsigned gaddr_node(gaddr a)
+{
+    return (unsigned)(a >> GADDR_UNIT_BITS) & ((1u << GADDR_NODE_BITS) - 1);
+}
+static inline uint64_t gaddr_offset(gaddr a)
+{
+    return (a & ((1ull << GADDR_UNIT_BITS) - 1)) << 6;
+}
+
+/* What operations cost; counted at every flush into the account that is set. */
+struct cost {
+    uint64_t rtts, verbs, bytes_read, bytes_written;
+};
+
+/* Sees every batch just before it goes out: the benchmark's recorder and the simulator's time
+ * line. */
+struct batch_tap {
+    void (*posted)(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count);
+};
+
+struct batch {
+    struct fab_ep *ep;
+    struct cost *cost;
+    struct batch_tap *tap; /* NULL, mostly */
+    bool on_ring;          /* waits by yielding to the ring that resumed this fiber */
+    uint64_t wake_at;      /* on_ring: do not resume before, while pausing; 0: not pausing */
+    bool fence_next;       /* a fence stands before the next verb                          */
+    bool plain;            /* goes out in one post as it is: no fence, nothing to emulate  */
+    int error;             /* the first mistake that a builder saw                         */
+    unsigned count;
+    uint64_t bytes_read, bytes_written; /* by the verbs so far */
+    struct fab_req req;
+    struct fab_verb verb[BATCH_MAX + 1]; /* one to spare, for what does not fit */
+};
+
+void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost);
+
+/* Takes note of the verb that does not fit or breaks a rule: for the builders. */
+void batch_spoil(struct batch *b, const struct fab_verb *verb);
+
+static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, gaddr at,
+                                         uint64_t delta, void *buf, uint32_t len)
+{
+    struct fab_verb *v = &b->verb[b->count];
+    uint64_t off;
+
+    /* An offset that wraps around must not come out as a good one: no node reaches so far. */
+    if (__builtin_add_overflow(gaddr_offset(at), delta, &off))
+        off = UINT64_MAX & ~7ull;
+    v->kind = (uint8_t)kind;
+    v->flags = b->fence_next ? FAB_FENCE : 0;
+    v->node = (uint16_t)gaddr_node(at);
+    v->len = len;
+    v->off = off;
+    v->buf = buf;
+    if (__builtin_expect(b->count == BATCH_MAX || !fab_valid(b->ep->fab, v), 0)) {
+        batch_spoil(b, v);
+        return v;
+    }
+    b->fence_next = false;
+    b->count++;
+    if (kind != FAB_WRITE)
+        b->bytes_read += len;
+    if (kind != FAB_READ)
+        b->bytes_written += len;
+    return v;
+}
+
+/* `delta` is a byte offset from the address; buffers are from fab_buf_alloc(). */
+static inline void batch_read(struct batch *b, gaddr at, uint64_t delta, void *buf, uint32_t len)
+{
+    batch_add(b, FAB_READ, at, delta, buf, len);
+}
+
+static inline void batch_write(struct batch *b, gaddr at, uint64_t delta, const void *buf,
+                               uint32_t len)
+{
+    batch_add(b, FAB_WRITE, at, delta, (void *)(uintptr_t)buf, len);
+}
+
+/* *old receives the word as it was: the swap happened if it equals compare. */
+static inline void batch_cas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
+                             uint64_t swap, uint64_t *old)
+{
+    struct fab_verb *v = batch_add(b, FAB_CAS, at, delta, old, 8);
+
+    v->compare = compare;
+    v->swap = swap;
+}
+
+/* The swap happened if *old equals compare under compare_mask. Where the fabric has no masked CAS
+ * it is made of CAS, the first of which expects the whole of `compare`: a caller that knows the
+ * word passes all of it, not only the bits that must match. */
+static inline void batch_mcas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
+                              uint64_t compare_mask, uint64_t swap, uint64_t swap_mask,
+                              uint64_t *old)
+{
+    struct fab_verb *v = batch_add(b, FAB_MCAS, at, delta, old, 8);
+
+    v->compare = compare;
+    v->compare_mask = compare_mask;
+    v->swap = swap;
+    v->swap_mask = swap_mask;
+    if (!(b->ep->fab->caps & FAB_CAP_MCAS))
+        b->plain = false;
+}
+
+static inline void batch_faa(struct batch *b, gaddr at, uint64_t delta, uint64_t add, uint64_t *old)
+{
+    batch_add(b, FAB_FAA, at, delta, old, 8)->swap = add;
+}
+
+static inline void batch_fence(struct batch *b)
+{
+    if (b->count == 0)
+        return;
+    b->fence_next = true;
+    b->plain = false;
+}
+
+static inline unsigned batch_room(const struct batch *b)
+{
+    return BATCH_MAX - b->count;
+}
+
+/* Posts all, waits for all; an empty batch costs nothing. On a fiber, other fibers run meanwhile.
+ * The batch is empty again afterwards. */
+int batch_flush(struct batch *b);
+
+/* Lets time pass: for waiting on another client, never on the path of an operation that has its
+ * way. On a fiber, other fibers run meanwhile. */
+void batch_pause(struct batch *b, uint64_t ns);
+
+static inline uint64_t batch_now(const struct batch *b)
+{
+    return b->ep->ops->now(b->ep);
+}
+
+#endif

@@ -1,0 +1,303 @@
+/*
+ * Verbs on mapped memory.
+ *
+ * They are executed by the thread that posts them, at once (or, with the option defer=1, by a
+ * later poll). Threads of one process and of several see the same coherent memory, so nothing
+ * here knows whether the memory is shared, nor with whom.
+ *
+ * Order. Pool memory is touched by atomic 8-byte accesses only: relaxed ones for READ and WRITE,
+ * sequentially consistent ones for CAS, MCAS and FAA. The fabric promises more than that, every
+ * verb in posting order (ORDER_ALL) and completed requests visible to all later ones (F4), and
+ * gets there with the weakest fence that does:
+ *
+ *   READ, then anything            acquire fence after the READ
+ *   WRITE or atomic, then WRITE    release fence before the second
+ *   WRITE, then atomic             the atomic is a release itself
+ *   atomic, then atomic            both are sequentially consistent
+ *   WRITE or atomic, then READ     full fence before the READ: an acquire-release atomic is not
+ *                                  enough, its store may still be on its way when the READ loads
+ *   WRITE or atomic, at the end    full fence, for whatever READ is posted next, on any endpoint
+ *
+ * A request of READs alone, the common one, never pays for a full fence.
+ */
+#include "fabric/direct.h"
+#include "base/clock.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLIENTS_MAX (1u << 16)
+
+/* Past this many lost races on one word the request fails with FAR_CONTENTION. Each loss is
+ * another thread's success, so it takes a stuck machine to get there. */
+#define MCAS_TRIES (1u << 24)
+
+/* Pauses below this are left to the scheduler: a sleep would overshoot them by far. */
+#define SLEEP_MIN_NS 50000
+
+#if defined(__x86_64__)
+#define ATOMICS_ARE_FENCES true /* a locked instruction is a full fence */
+#else
+#define ATOMICS_ARE_FENCES false
+#endif
+
+/* Of a long READ only the beginning is prefetched; the processor sees the rest coming. */
+#define PREFETCH_MAX 512
+
+struct direct_ep {
+    struct fab_ep ep;
+    struct fab_req *first, *last; /* deferred requests, oldest first */
+};
+
+/* Words are moved a line at a time: compilers do not unroll atomic accesses by themselves. */
+#define LINE_WORDS 8
+
+static inline uint64_t word_load(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static inline void word_store(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static inline void words_load(uint64_t *to, const uint64_t *from, size_t words)
+{
+    size_t i = 0;
+
+    for (; i + LINE_WORDS <= words; i += LINE_WORDS) {
+        uint64_t a = word_load(&from[i]), b = word_load(&from[i + 1]);
+        uint64_t c = word_load(&from[i + 2]), d = word_load(&from[i + 3]);
+        uint64_t e = word_load(&from[i + 4]), f = word_load(&from[i + 5]);
+        uint64_t g = word_load(&from[i + 6]), h = word_load(&from[i + 7]);
+
+        to[i] = a, to[i + 1] = b, to[i + 2] = c, to[i + 3] = d;
+        to[i + 4] = e, to[i + 5] = f, to[i + 6] = g, to[i + 7] = h;
+    }
+    for (; i < words; i++)
+        to[i] = word_load(&from[i]);
+}
+
+static inline void words_store(uint64_t *to, const uint64_t *from, size_t words)
+{
+    size_t i = 0;
+
+    for (; i + LINE_WORDS <= words; i += LINE_WORDS) {
+        uint64_t a = from[i], b = from[i + 1], c = from[i + 2], d = from[i + 3];
+        uint64_t e = from[i + 4], f = from[i + 5], g = from[i + 6], h = from[i + 7];
+
+        word_store(&to[i], a), word_store(&to[i + 1], b);
+        word_store(&to[i + 2], c), word_store(&to[i + 3], d);
+        word_store(&to[i + 4], e), word_store(&to[i + 5], f);
+        word_store(&to[i + 6], g), word_store(&to[i + 7], h);
+    }
+    for (; i < words; i++)
+        word_store(&to[i], from[i]);
+}
+
+static int masked_cas(const struct fab_verb *v, uint64_t *word)
+{
+    uint64_t old = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+
+    for (unsigned i = 0; i < MCAS_TRIES; i++) {
+        uint64_t new = (old & ~v->swap_mask) | (v->swap & v->swap_mask);
+
+        if (((old ^ v->compare) & v->compare_mask) != 0 ||
+            __atomic_compare_exchange_n(word, &old, new, false, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST)) {
+            *(uint64_t *)v->buf = old;
+            return FAR_OK;
+        }
+    }
+    return fail(FAR_CONTENTION, "a masked CAS lost %u races in a row", MCAS_TRIES);
+}
+
+static int execute_atomic(const struct fab_verb *v, uint64_t *word)
+{
+    uint64_t old;
+
+    switch (v->kind) {
+    case FAB_CAS:
+        old = v->compare;
+        __atomic_compare_exchange_n(word, &old, v->swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        *(uint64_t *)v->buf = old;
+        return FAR_OK;
+    case FAB_FAA:
+        *(uint64_t *)v->buf = __atomic_fetch_add(word, v->swap, __ATOMIC_SEQ_CST);
+        return FAR_OK;
+    default:
+        return masked_cas(v, word);
+    }
+}
+
+/* Asks for the memory of the READs behind the first verb: the fences between verbs would have
+ * their misses one after another. Inlined by force, as gcc 12 takes calls of a function that only
+ * prefetches for calls without effect and drops them. */
+__attribute__((always_inline)) static inline void
+prefetch(const struct direct_fab *d, const struct fab_verb *verbs, unsigned count)
+{
+    for (unsigned i = 1; i < count; i++) {
+        const struct fab_verb *v = &verbs[i];
+        const char *at = d->base[v->node] + v->off;
+        uint32_t len = v->len < PREFETCH_MAX ? v->len : PREFETCH_MAX;
+
+        if (v->kind == FAB_READ) {
+            for (uint32_t line = 0; line < len; line += 64)
+                __builtin_prefetch(at + line);
+        }
+    }
+}
+
+static int execute(const struct direct_fab *d, const struct fab_verb *verbs, unsigned count)
+{
+    bool unfenced = false; /* a store may be on its way that a READ must not overtake */
+    int rc = FAR_OK;
+
+    prefetch(d, verbs, count);
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        const struct fab_verb *v = &verbs[i];
+        uint64_t *word = (uint64_t *)(d->base[v->node] + v->off);
+
+        if (v->kind == FAB_READ) {
+            if (unfenced)
+                __atomic_thread_fence(__ATOMIC_SEQ_CST);
+            unfenced = false;
+            words_load(v->buf, word, v->len / 8);
+            __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        } else if (v->kind == FAB_WRITE) {
+            if (unfenced)
+                __atomic_thread_fence(__ATOMIC_RELEASE);
+            words_store(word, v->buf, v->len / 8);
+            unfenced = true;
+        } else {
+            rc = execute_atomic(v, word);
+            unfenced = unfenced || !ATOMICS_ARE_FENCES;
+        }
+    }
+    if (unfenced)
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    return rc;
+}
+
+int direct_post(struct fab_ep *ep, struct fab_req *req)
+{
+    req->status = execute((const struct direct_fab *)ep->fab, req->verbs, req->count);
+    req->done = true;
+    return FAR_OK;
+}
+
+void direct_poll(struct fab_ep *ep, bool wait)
+{
+    (void)ep;
+    (void)wait;
+}
+
+int direct_post_deferred(struct fab_ep *ep, struct fab_req *req)
+{
+    struct direct_ep *d = (struct direct_ep *)ep;
+
+    req->done = false;
+    req->next = NULL;
+    if (d->first)
+        d->last->next = req;
+    else
+        d->first = req;
+    d->last = req;
+    return FAR_OK;
+}
+
+void direct_poll_deferred(struct fab_ep *ep, bool wait)
+{
+    struct direct_ep *d = (struct direct_ep *)ep;
+    struct fab_req *req = d->first;
+
+    (void)wait;
+    if (req) {
+        d->first = req->next;
+        direct_post(ep, req);
+    }
+}
+
+void *direct_buf_alloc(struct fab_ep *ep, size_t bytes)
+{
+    void *buf;
+
+    (void)ep;
+    if (posix_memalign(&buf, 64, bytes))
+        return NULL;
+    return memset(buf, 0, bytes);
+}
+
+void direct_buf_free(struct fab_ep *ep, void *buf, size_t bytes)
+{
+    (void)ep;
+    (void)bytes;
+    free(buf);
+}
+
+uint64_t direct_now(struct fab_ep *ep)
+{
+    (void)ep;
+    return clock_ns();
+}
+
+void direct_pause(struct fab_ep *ep, uint64_t ns)
+{
+    (void)ep;
+    if (ns < SLEEP_MIN_NS)
+        sched_yield();
+    else
+        clock_sleep(ns);
+}
+
+int direct_ep_open(struct fab *fab, struct fab_ep **ep)
+{
+    struct direct_ep *d = calloc(1, sizeof *d);
+
+    if (!d)
+        return fail(FAR_NO_MEMORY, "an endpoint of %s:", fab->ops->scheme);
+    d->ep.fab = fab;
+    d->ep.ops = fab->ops;
+    *ep = &d->ep;
+    return FAR_OK;
+}
+
+void direct_ep_close(struct fab_ep *ep)
+{
+    free(ep);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_default,
+                   struct direct_options *options)
+{
+    struct direct_options o;
+    int rc =
+        uri_size(uri, "size", size_default, DIRECT_NODE_BYTES_MIN, DIRECT_NODE_BYTES_MAX, &o.size);
+
+    if (!rc)
+        rc = uri_number(uri, "nodes", nodes_default, 1, FAB_NODES_MAX, &o.nodes);
+    if (!rc)
+        rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, &o.clients);
+    if (!rc)
+        rc = uri_number(uri, "defer", 0, 0, 1, &o.defer);
+    if (!rc)
+        rc = uri_finish(uri);
+    if (rc)
+        return rc;
+    o.size &= ~63ull;
+    *options = o;
+    return FAR_OK;
+}
+
+void direct_init(struct direct_fab *d, const struct direct_options *options,
+                 const struct fab_ops *ops, const struct fab_ops *deferred_ops)
+{
+    d->fab.ops = options->defer ? deferred_ops : ops;
+    d->fab.caps = FAB_CAP_MCAS | (options->defer ? 0 : FAB_CAP_IMMEDIATE);
+    d->fab.order = ORDER_ALL;
+    d->fab.clients_wanted = options->clients;
+}

@@ -1,0 +1,53 @@
+/*
+ * Direct: verbs on memory that this process has mapped, executed by the thread that posts them.
+ *
+ * All of a fabric but how its memory is obtained: mem: and shm: fill in base pointers and sizes,
+ * and take their functions from here.
+ */
+#ifndef FABRIC_DIRECT_H
+#define FABRIC_DIRECT_H
+
+#include "fabric/batch.h"
+
+#define DIRECT_NODE_BYTES_MIN (1ull << 20)
+#define DIRECT_NODE_BYTES_MAX (64ull << GADDR_UNIT_BITS)
+
+struct direct_fab {
+    struct fab fab;
+    char *base[FAB_NODES_MAX]; /* 64-byte aligned */
+};
+
+struct direct_options {
+    uint64_t size, nodes, clients, defer;
+};
+
+/* The options that all direct fabrics have, and no other. size comes out as a multiple of 64.
+ * FAR_BAD_URI. */
+int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_default,
+                   struct direct_options *options);
+
+/* Sets all of the fabric but its nodes. One of the two tables is taken: the second defers. */
+void direct_init(struct direct_fab *d, const struct direct_options *options,
+                 const struct fab_ops *ops, const struct fab_ops *deferred_ops);
+
+int direct_ep_open(struct fab *fab, struct fab_ep **ep);
+void direct_ep_close(struct fab_ep *ep);
+void *direct_buf_alloc(struct fab_ep *ep, size_t bytes);
+void direct_buf_free(struct fab_ep *ep, void *buf, size_t bytes);
+int direct_post(struct fab_ep *ep, struct fab_req *req);
+void direct_poll(struct fab_ep *ep, bool wait);
+int direct_post_deferred(struct fab_ep *ep, struct fab_req *req);
+void direct_poll_deferred(struct fab_ep *ep, bool wait);
+uint64_t direct_now(struct fab_ep *ep);
+void direct_pause(struct fab_ep *ep, uint64_t ns);
+
+/* The entries of a table of functions. Deferred, requests complete in a later poll: what waits for
+ * completions can then be tested without a network. */
+#define DIRECT_OPS          DIRECT_OPS_WITH(direct_post, direct_poll)
+#define DIRECT_OPS_DEFERRED DIRECT_OPS_WITH(direct_post_deferred, direct_poll_deferred)
+#define DIRECT_OPS_WITH(post_fn, poll_fn)                                                          \
+    .ep_open = direct_ep_open, .ep_close = direct_ep_close, .buf_alloc = direct_buf_alloc,         \
+    .buf_free = direct_buf_free, .post = post_fn, .poll = poll_fn, .now = direct_now,              \
+    .pause = direct_pause
+
+#endif

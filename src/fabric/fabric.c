@@ -1,0 +1,88 @@
+/* Fabrics by URI scheme, and the rules that a verb must keep. */
+#include "fabric/fabric.h"
+#include "fabric/backends.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct fab_ops *const fabrics[] = {&mem_fabric, &shm_fabric};
+#define FABRICS (sizeof fabrics / sizeof fabrics[0])
+
+static int find(const char *text, struct uri *uri, const struct fab_ops **fabric)
+{
+    char known[256] = "";
+    size_t used = 0;
+    int rc = uri_parse(text, uri);
+
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < FABRICS; i++) {
+        if (strcmp(fabrics[i]->scheme, uri->scheme) == 0) {
+            *fabric = fabrics[i];
+            return FAR_OK;
+        }
+    }
+    for (size_t i = 0; i < FABRICS && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s:", i ? ", " : "",
+                                 fabrics[i]->scheme);
+    return fail(FAR_NO_FABRIC, "'%s:' is not one of %s", uri->scheme, known);
+}
+
+int fab_open(const char *text, struct fab **fab)
+{
+    const struct fab_ops *fabric;
+    struct uri uri;
+    int rc = find(text, &uri, &fabric);
+
+    return rc ? rc : fabric->open(&uri, fab);
+}
+
+int fab_remove(const char *text)
+{
+    const struct fab_ops *fabric;
+    struct uri uri;
+    int rc = find(text, &uri, &fabric);
+
+    if (rc)
+        return rc;
+    if (!fabric->remove)
+        return fail(FAR_UNSUPPORTED, "%s: has nothing to remove", uri.scheme);
+    return fabric->remove(&uri);
+}
+
+void fab_close(struct fab *fab)
+{
+    if (fab)
+        fab->ops->close(fab);
+}
+
+static const char *kind_name(uint8_t kind)
+{
+    static const char *const names[] = {"READ", "WRITE", "CAS", "MCAS", "FAA"};
+
+    return kind < sizeof names / sizeof names[0] ? names[kind] : "unknown verb";
+}
+
+int fab_check(const struct fab *fab, const struct fab_verb *v)
+{
+    const char *name = kind_name(v->kind);
+
+    if (fab_valid(fab, v))
+        return FAR_OK;
+    if (v->kind > FAB_FAA)
+        return fail(FAR_INVALID, "verb kind %u", v->kind);
+    if (v->node >= fab->nodes)
+        return fail(FAR_BOUNDS, "%s on node %u of %u", name, v->node, fab->nodes);
+    if (v->kind > FAB_WRITE && v->len != 8)
+        return fail(FAR_INVALID, "%s of %u bytes, not 8", name, v->len);
+    if (v->len == 0 || v->len % 8)
+        return fail(FAR_INVALID, "%s of %u bytes: not a whole number of words", name, v->len);
+    if (v->off % 8)
+        return fail(FAR_INVALID, "%s at offset 0x%llx: not aligned to 8", name,
+                    (unsigned long long)v->off);
+    if (v->buf == NULL || (uintptr_t)v->buf % 8)
+        return fail(FAR_INVALID, "%s with a local buffer at %p", name, v->buf);
+    return fail(FAR_BOUNDS, "%s of %u bytes at offset 0x%llx of node %u, which has 0x%llx", name,
+                v->len, (unsigned long long)v->off, v->node,
+                (unsigned long long)fab->size[v->node]);
+}

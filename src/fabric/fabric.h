@@ -1,0 +1,153 @@
+/*
+ * Fabric: verbs on the memory of passive nodes.
+ *
+ * A fabric is a set of memory nodes, numbered from 0, each a region of bytes reached by offset.
+ * An endpoint is one thread's access to all of them. Work is posted in requests: arrays of verbs
+ * that go out together. docs/fabric.md is the contract in full; in short:
+ *
+ *   F1  READ and WRITE move naturally aligned 8-byte words; a word is never torn. Words of one
+ *       READ or WRITE have no order among themselves.
+ *   F2  CAS, MCAS and FAA act on one aligned 8-byte word, atomically against each other.
+ *   F3  Verbs of one request to one node take effect in posting order as far as fab.order says
+ *       (ORDER(first, second)). A verb with FAB_FENCE, and every verb after it to that node,
+ *       takes effect after all verbs of the request before it to that node.
+ *   F4  There is no order between nodes nor between requests, other than: what a request that
+ *       was seen to complete did is visible to every request posted afterwards, by anyone.
+ *   F5  A request completes once, with one status. After an error, any of its verbs may or may
+ *       not have happened.
+ *
+ * Protocol code does not call this: it fills batches (batch.h), which set fences and count costs.
+ */
+#ifndef FABRIC_FABRIC_H
+#define FABRIC_FABRIC_H
+
+#include "base/err.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAB_NODES_MAX 64
+
+enum fab_kind { FAB_READ, FAB_WRITE, FAB_CAS, FAB_MCAS, FAB_FAA };
+
+/* Verb flags. Fabrics heed FAB_FENCE; the other bits are the poster's business. */
+#define FAB_FENCE 1u
+
+struct fab_verb {
+    uint8_t kind;
+    uint8_t flags;
+    uint16_t node;
+    uint32_t len;           /* READ, WRITE: a multiple of 8; atomics: 8                          */
+    uint64_t off;           /* a multiple of 8                                                   */
+    void *buf;              /* READ: target; WRITE: source; atomics: receives the old word.
+                               8-byte aligned, in memory from fab_buf_alloc()                    */
+    uint64_t compare, swap; /* CAS, MCAS; FAA adds swap                      */
+    uint64_t compare_mask, swap_mask; /* MCAS: *p == compare under compare_mask, then
+                                         the bits of swap_mask are taken from swap     */
+};
+
+struct fab_req {
+    struct fab_verb *verbs;
+    unsigned count;
+    bool done;
+    int status;           /* valid once done                                           */
+    void *owner;          /* the poster's business                                     */
+    struct fab_req *next; /* the fabric's business until done                          */
+};
+
+/* What may be relied on without a fence, by kind of the first and the second verb. */
+enum fab_class { FAB_R, FAB_W, FAB_A };
+#define ORDER(first, second) (1u << ((first)*3 + (second)))
+#define ORDER_ALL            0x1ffu
+/* The reliable connection of InfiniBand and RoCE, as the specification has it. */
+#define ORDER_IB                                                                                   \
+    (ORDER(FAB_W, FAB_W) | ORDER(FAB_W, FAB_R) | ORDER(FAB_W, FAB_A) | ORDER(FAB_R, FAB_R) |       \
+     ORDER(FAB_A, FAB_R))
+
+/* Capabilities. */
+#define FAB_CAP_MCAS      1u /* masked CAS in one verb                                       */
+#define FAB_CAP_IMMEDIATE 2u /* post() completes before it returns: nothing is ever waited for */
+
+struct fab_ep;
+struct fab;
+
+struct fab_ops {
+    const char *scheme;
+
+    /* Opens what the URI names. A new, zero-filled memory sets fab->fresh. */
+    int (*open)(struct uri *uri, struct fab **fab);
+    void (*close)(struct fab *fab);
+
+    /* Optional. The pool on the fabric has been laid out, or found to be good: others who open it
+     * may be let in. Called once, by whoever opens the pool. */
+    void (*formatted)(struct fab *fab);
+
+    /* Optional. Takes what the URI names out of the world, if it is a pool. */
+    int (*remove)(struct uri *uri);
+
+    int (*ep_open)(struct fab *fab, struct fab_ep **ep);
+    void (*ep_close)(struct fab_ep *ep);
+
+    /* Local memory that verbs may name, 64-byte aligned, zeroed. NULL when there is none. */
+    void *(*buf_alloc)(struct fab_ep *ep, size_t bytes);
+    void (*buf_free)(struct fab_ep *ep, void *buf, size_t bytes);
+
+    /* Starts a request. An error return means nothing was posted. The verbs are within bounds.
+     * The request and its verbs must stay until done. */
+    int (*post)(struct fab_ep *ep, struct fab_req *req);
+
+    /* Makes progress; with wait, blocks until something completed (at once if nothing is under
+     * way). Completed requests have `done` set. */
+    void (*poll)(struct fab_ep *ep, bool wait);
+
+    /* Monotonic nanoseconds as this endpoint sees them, and passing time. */
+    uint64_t (*now)(struct fab_ep *ep);
+    void (*pause)(struct fab_ep *ep, uint64_t ns);
+};
+
+struct fab {
+    const struct fab_ops *ops;
+    unsigned caps;
+    unsigned order;
+    unsigned nodes;
+    bool fresh;
+    uint64_t clients_wanted; /* from the URI, for a pool that is formatted on it; 0: default */
+    uint64_t size[FAB_NODES_MAX];
+};
+
+struct fab_ep {
+    struct fab *fab;
+    const struct fab_ops *ops; /* the fabric's, one step nearer */
+};
+
+/* The fabrics of this build, by URI scheme. FAR_BAD_URI, FAR_NO_FABRIC, or the fabric's own. */
+int fab_open(const char *uri, struct fab **fab);
+void fab_close(struct fab *fab);
+
+/* FAR_UNSUPPORTED where pools do not outlive those who use them, or the fabric's own. */
+int fab_remove(const char *uri);
+
+/* Does the verb keep the rules (kind, node, alignment, lengths) and stay within its node? */
+static inline bool fab_valid(const struct fab *fab, const struct fab_verb *v)
+{
+    uint64_t len_max = v->kind > FAB_WRITE ? 8 : UINT32_MAX;
+
+    if (v->kind > FAB_FAA || v->node >= fab->nodes || v->buf == NULL)
+        return false;
+    if (((v->off | v->len | (uintptr_t)v->buf) & 7) != 0 || v->len == 0 || v->len > len_max)
+        return false;
+    /* The subtraction cannot wrap: the length is compared first. */
+    return v->len <= fab->size[v->node] && v->off <= fab->size[v->node] - v->len;
+}
+
+/* FAR_OK, or FAR_BOUNDS / FAR_INVALID with the detail of what is wrong with the verb. */
+int fab_check(const struct fab *fab, const struct fab_verb *verb);
+
+static inline enum fab_class fab_class_of(uint8_t kind)
+{
+    return kind == FAB_READ ? FAB_R : kind == FAB_WRITE ? FAB_W : FAB_A;
+}
+
+#endif

@@ -1,0 +1,66 @@
+/* mem: - memory of this process, made anew by every open and gone with the close. */
+#include "fabric/backends.h"
+#include "fabric/direct.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define NODE_BYTES_DEFAULT (4ull << 30)
+
+static void mem_close(struct fab *fab)
+{
+    struct direct_fab *mem = (struct direct_fab *)fab;
+
+    for (unsigned i = 0; i < fab->nodes; i++)
+        munmap(mem->base[i], fab->size[i]);
+    free(mem);
+}
+
+static int mem_open(struct uri *uri, struct fab **fab);
+
+const struct fab_ops mem_fabric = {
+    .scheme = "mem", .open = mem_open, .close = mem_close, DIRECT_OPS};
+static const struct fab_ops mem_deferred = {
+    .scheme = "mem", .open = mem_open, .close = mem_close, DIRECT_OPS_DEFERRED};
+
+static int add_node(struct direct_fab *mem, uint64_t bytes)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (base == MAP_FAILED)
+        return fail(errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM, "node %u of mem:: %s",
+                    mem->fab.nodes, strerror(errno));
+    madvise(base, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
+    mem->base[mem->fab.nodes] = base;
+    mem->fab.size[mem->fab.nodes++] = bytes;
+    return FAR_OK;
+}
+
+static int mem_open(struct uri *uri, struct fab **fab)
+{
+    struct direct_options o;
+    struct direct_fab *mem;
+    int rc;
+
+    if (uri->rest[0])
+        return fail(FAR_BAD_URI, "'%s' after mem:, where only options can follow", uri->rest);
+    rc = direct_options(uri, NODE_BYTES_DEFAULT, 1, &o);
+    if (rc)
+        return rc;
+    mem = calloc(1, sizeof *mem);
+    if (!mem)
+        return fail(FAR_NO_MEMORY, "mem:");
+    direct_init(mem, &o, &mem_fabric, &mem_deferred);
+    mem->fab.fresh = true;
+    for (unsigned i = 0; i < o.nodes && rc == FAR_OK; i++)
+        rc = add_node(mem, o.size);
+    if (rc) {
+        mem_close(&mem->fab);
+        return rc;
+    }
+    *fab = &mem->fab;
+    return FAR_OK;
+}

@@ -1,0 +1,540 @@
+/*
+ * shm: - memory that processes of one machine share: a POSIX shared memory object by name, a file
+ * or a device by path.
+ *
+ * The nodes of the pool lie one behind the other in one mapping. Whoever opens it holds an
+ * exclusive flock() on the file from before the first look at it until formatted() says that a
+ * whole pool is there, and so
+ *
+ *   M1  of many that find no pool, one makes it, and the others wait and find it made;
+ *   M2  what is seen under the lock does not change: a file without a pool in it is a new one, or
+ *       what was left by a creator that died, whose lock died with it. It is taken over if it
+ *       holds nothing but zeros and beginnings of superblocks;
+ *   M3  anything else is refused as it is: a file is written to only when it holds a pool, or
+ *       nothing.
+ *
+ * Memory is reserved when a pool is made. A file with holes would not say that the memory has run
+ * out until a store into the hole kills the process with SIGBUS. For the same reason a file that is
+ * shorter than its superblock says is refused, never mapped.
+ */
+#include "base/clock.h"
+#include "fabric/backends.h"
+#include "fabric/direct.h"
+#include "fabric/superblock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define NAME_PREFIX    "/farside-" /* of the POSIX names: nothing but pools is called so */
+#define NAME_BYTES_MAX 200u
+
+/* How long to wait for another process that is making the pool, or judging it. */
+#define LOCK_WAIT_NS  (60ull * 1000000000)
+#define LOCK_PAUSE_NS 500000ull
+
+/* Losing the file to somebody who removes it, between opening and locking it. */
+#define ENTER_TRIES 100
+
+/* The usual huge page. Memory can be mapped by huge pages only where it is aligned to them. */
+#define HUGE_BYTES (2ull << 20)
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+
+/* Signals that a program handles make the kernel start over with a reservation. */
+#define RESERVE_TRIES 100
+
+/* What a URI names, and once entered, the file behind it. */
+struct place {
+    char name[sizeof NAME_PREFIX + URI_TEXT_MAX];
+    bool by_path;   /* else a POSIX name                     */
+    bool made;      /* the file was created by this open     */
+    int fd;         /* holds the lock; -1 before and after   */
+    struct stat st; /* of the file as it was when entered    */
+};
+
+struct shm_fab {
+    struct direct_fab direct;
+    struct place place;
+    char *map;
+    uint64_t map_bytes;
+    uint64_t map_align; /* 0: as the kernel likes it */
+};
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static bool good_name(const char *name)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+    return len > 0 && len <= NAME_BYTES_MAX && name[len] == '\0';
+}
+
+static int place_parse(const char *rest, struct place *p)
+{
+    memset(p, 0, sizeof *p);
+    p->fd = -1;
+    p->by_path = rest[0] == '/';
+    if (!p->by_path && !good_name(rest))
+        return fail(FAR_BAD_URI,
+                    "shm: takes a path from the root, or a name of up to %u letters, digits, '.', "
+                    "'_' and '-', not '%s'",
+                    NAME_BYTES_MAX, rest);
+    snprintf(p->name, sizeof p->name, "%s%s", p->by_path ? "" : NAME_PREFIX, rest);
+    return FAR_OK;
+}
+
+/* As the URI has it. */
+static const char *place_text(const struct place *p)
+{
+    return p->by_path ? p->name : p->name + strlen(NAME_PREFIX);
+}
+
+static int place_system(const struct place *p, const char *what)
+{
+    int status = errno == ENOSPC || errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM;
+
+    return fail(status, "cannot %s shm:%s: %s", what, place_text(p), strerror(errno));
+}
+
+static int place_open(const struct place *p, int flags)
+{
+    return p->by_path ? open(p->name, flags | O_CLOEXEC | O_NOCTTY, 0600)
+                      : shm_open(p->name, flags, 0600);
+}
+
+static int place_unlink(const struct place *p)
+{
+    return p->by_path ? unlink(p->name) : shm_unlink(p->name);
+}
+
+static void place_leave(struct place *p)
+{
+    if (p->fd < 0)
+        return;
+    flock(p->fd, LOCK_UN); /* a child forked meanwhile has the descriptor too */
+    close(p->fd);
+    p->fd = -1;
+}
+
+/* Not a blocking flock(): a process that is stopped with the lock must not stop all others. */
+static int place_lock(const struct place *p)
+{
+    uint64_t start = clock_ns();
+
+    while (flock(p->fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return place_system(p, "lock");
+        if (clock_ns() - start > LOCK_WAIT_NS)
+            return fail(FAR_TIMEOUT, "another process has had shm:%s locked for %llu seconds",
+                        place_text(p), LOCK_WAIT_NS / 1000000000);
+        clock_sleep(LOCK_PAUSE_NS);
+    }
+    return FAR_OK;
+}
+
+/* Opens and locks the file, which may have to be created. O_CREAT is not tried on a file that is
+ * there: kernels refuse it for files of others in directories like the one of POSIX names. */
+static int place_enter(struct place *p, bool create)
+{
+    for (unsigned i = 0; i < ENTER_TRIES; i++) {
+        int rc;
+
+        p->made = false;
+        p->fd = place_open(p, O_RDWR);
+        if (p->fd < 0 && errno == ENOENT) {
+            if (!create)
+                return fail(FAR_NOT_A_POOL,
+                            "shm:%s does not exist; give size= in the URI to make it",
+                            place_text(p));
+            p->fd = place_open(p, O_RDWR | O_CREAT | O_EXCL);
+            if (p->fd < 0 && errno == EEXIST)
+                continue;
+            p->made = p->fd >= 0;
+        }
+        if (p->fd < 0)
+            return place_system(p, "open");
+        rc = place_lock(p);
+        if (rc == FAR_OK && fstat(p->fd, &p->st) != 0)
+            rc = place_system(p, "look at");
+        if (rc == FAR_OK && p->st.st_nlink > 0)
+            return FAR_OK;
+        place_leave(p);
+        if (rc)
+            return rc;
+    }
+    return fail(FAR_CONTENTION, "shm:%s vanished %u times while it was opened", place_text(p),
+                ENTER_TRIES);
+}
+
+/* What a file begins with; zeros past its end. */
+static int place_head(const struct place *p, struct node_head *head)
+{
+    memset(head, 0, sizeof *head);
+    return pread(p->fd, head, sizeof *head, 0) < 0 ? place_system(p, "read") : FAR_OK;
+}
+
+/* ---- geometry -------------------------------------------------------------------------------- */
+
+static void set_nodes(struct shm_fab *s, unsigned nodes, uint64_t size)
+{
+    s->direct.fab.nodes = nodes;
+    for (unsigned i = 0; i < nodes; i++)
+        s->direct.fab.size[i] = size;
+}
+
+/* Takes the geometry from the superblock, or where there is none yet, from the options. */
+static int adopt(struct shm_fab *s, const struct direct_options *o, const struct node_head *head)
+{
+    const char *text = place_text(&s->place);
+    int rc;
+
+    s->direct.fab.fresh = head->magic == 0;
+    if (head->magic == 0) {
+        if (o->size == 0)
+            return fail(FAR_NOT_A_POOL, "shm:%s holds no pool; give size= in the URI to make one",
+                        text);
+        set_nodes(s, o->nodes ? (unsigned)o->nodes : 1, o->size);
+        return FAR_OK;
+    }
+    if (head->magic != POOL_MAGIC)
+        return fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool", text);
+    rc = head_check(head, 0);
+    if (rc)
+        return rc;
+    if (head->nodes == 0 || head->nodes > FAB_NODES_MAX || head->size < DIRECT_NODE_BYTES_MIN ||
+        head->size > DIRECT_NODE_BYTES_MAX || head->size % 64)
+        return fail(FAR_CORRUPT, "the superblock of shm:%s says %u nodes of %llu bytes", text,
+                    head->nodes, (unsigned long long)head->size);
+    if ((o->size && o->size != head->size) || (o->nodes && o->nodes != head->nodes) ||
+        (o->clients && o->clients != head->clients))
+        return fail(FAR_BAD_URI, "shm:%s was made with size=%llu&nodes=%u&clients=%u", text,
+                    (unsigned long long)head->size, head->nodes, head->clients);
+    set_nodes(s, head->nodes, head->size);
+    return FAR_OK;
+}
+
+static uint64_t nodes_bytes(const struct shm_fab *s)
+{
+    return s->direct.fab.nodes * s->direct.fab.size[0];
+}
+
+/* Takes a piece of the address space that begins where it should. */
+static void *map_aligned(const struct shm_fab *s)
+{
+    uint64_t align = s->map_align, held = s->map_bytes + align;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    char *hold = mmap(NULL, held, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *from, *to, *at;
+
+    if (hold == MAP_FAILED)
+        return MAP_FAILED;
+    from = (char *)(((uintptr_t)hold + align - 1) & ~(align - 1));
+    to = from + ((s->map_bytes + page - 1) & ~(page - 1));
+    at = mmap(from, s->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, s->place.fd, 0);
+    if (at == MAP_FAILED) {
+        munmap(hold, held);
+        return MAP_FAILED;
+    }
+    if (from > hold)
+        munmap(hold, (size_t)(from - hold));
+    if (hold + held > to)
+        munmap(to, (size_t)(hold + held - to));
+    return at;
+}
+
+static int map(struct shm_fab *s)
+{
+    void *at = s->map_align
+                   ? map_aligned(s)
+                   : mmap(NULL, s->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->place.fd, 0);
+
+    if (at == MAP_FAILED)
+        return place_system(&s->place, "map");
+    madvise(at, s->map_bytes, MADV_HUGEPAGE); /* a wish: not every file can have huge pages */
+    s->map = at;
+    for (unsigned i = 0; i < s->direct.fab.nodes; i++)
+        s->direct.base[i] = s->map + i * s->direct.fab.size[0];
+    return FAR_OK;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+#define LOOK_BYTES 16384u
+
+/* Blots out of a piece of the file what a creator that died may have written: superblocks. */
+static void blot_heads(const struct shm_fab *s, uint64_t off, char *piece, size_t bytes)
+{
+    for (unsigned i = 0; i < s->direct.fab.nodes; i++) {
+        uint64_t head = i * s->direct.fab.size[0];
+
+        if (head >= off && head - off < bytes) {
+            size_t left = bytes - (head - off), len = sizeof(struct node_head);
+
+            memset(piece + (head - off), 0, left < len ? left : len);
+        }
+    }
+}
+
+/* FAR_NOT_A_POOL unless the file is all zeros, superblocks aside (M2). Holes are not looked at. */
+static int check_blank(const struct shm_fab *s)
+{
+    static const char zeros[LOOK_BYTES];
+    char piece[LOOK_BYTES];
+    const struct place *p = &s->place;
+    off_t off = 0;
+
+    while (off < p->st.st_size) {
+        off_t data = lseek(p->fd, off, SEEK_DATA);
+        ssize_t bytes;
+
+        if (data < 0 && errno == ENXIO)
+            return FAR_OK;
+        if (data > off)
+            off = data & ~(off_t)63; /* so that no superblock is cut in two */
+        bytes = pread(p->fd, piece, sizeof piece, off);
+        if (bytes < 0)
+            return place_system(p, "read");
+        if (bytes == 0)
+            return FAR_OK;
+        blot_heads(s, (uint64_t)off, piece, (size_t)bytes);
+        if (memcmp(piece, zeros, (size_t)bytes) != 0)
+            return fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool", place_text(p));
+        off += bytes;
+    }
+    return FAR_OK;
+}
+
+/* Of a file system that is too full, the kernel would first take what it has. */
+static bool has_room(const struct shm_fab *s)
+{
+    struct statvfs fs;
+    uint64_t had = (uint64_t)s->place.st.st_blocks * 512;
+
+    if (fstatvfs(s->place.fd, &fs) != 0 || fs.f_blocks == 0) /* 0: without a limit */
+        return true;
+    return s->map_bytes <= had || (s->map_bytes - had) / fs.f_frsize <= fs.f_bavail;
+}
+
+static int reserve(const struct shm_fab *s)
+{
+    for (unsigned i = 0; i < RESERVE_TRIES; i++) {
+        if (fallocate(s->place.fd, 0, 0, (off_t)s->map_bytes) == 0 || errno == EOPNOTSUPP)
+            return FAR_OK;
+        if (errno != EINTR)
+            break;
+    }
+    return place_system(&s->place, "reserve the memory of");
+}
+
+/*
+ * Fills memory with huge pages as far as the kernel has them. Most machines are set not to give
+ * them to shared memory, unless it is asked to join small pages into a huge one; that is cheap if
+ * there is only one yet. Nothing here has to succeed.
+ */
+static void join_pages(const struct shm_fab *s)
+{
+    for (uint64_t off = 0; off < s->map_bytes; off += HUGE_BYTES) {
+        if (pwrite(s->place.fd, "", 1, (off_t)off) != 1)
+            return;
+    }
+    madvise(s->map, s->map_bytes, MADV_COLLAPSE);
+}
+
+/* Gives a blank file its length and its memory. */
+static int make_file(struct shm_fab *s, bool in_memory)
+{
+    const struct place *p = &s->place;
+    int rc;
+
+    if (!has_room(s))
+        return fail(FAR_NO_MEMORY, "there are no %llu bytes left for shm:%s",
+                    (unsigned long long)s->map_bytes, place_text(p));
+    /* The length first: a creator that dies while memory is reserved leaves a whole file. */
+    if (ftruncate(p->fd, (off_t)s->map_bytes) != 0)
+        return place_system(p, "set the length of");
+    rc = map(s);
+    if (!rc && in_memory)
+        join_pages(s);
+    if (!rc)
+        rc = reserve(s);
+    if (rc && ftruncate(p->fd, p->st.st_size) != 0)
+        rc = place_system(p, "set the length of");
+    return rc;
+}
+
+static int take_file(struct shm_fab *s, const struct direct_options *o)
+{
+    struct node_head head;
+    struct statfs fs;
+    uint64_t unit;
+    int rc = place_head(&s->place, &head);
+
+    if (!rc && fstatfs(s->place.fd, &fs) != 0)
+        rc = place_system(&s->place, "look at");
+    if (!rc)
+        rc = adopt(s, o, &head);
+    if (rc)
+        return rc;
+    unit = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : 1; /* of its length */
+    s->map_bytes = (nodes_bytes(s) + unit - 1) / unit * unit;
+    s->map_align = unit > HUGE_BYTES ? unit : HUGE_BYTES;
+    if (s->direct.fab.fresh) {
+        rc = check_blank(s);
+        return rc ? rc : make_file(s, fs.f_type == TMPFS_MAGIC);
+    }
+    if ((uint64_t)s->place.st.st_size != s->map_bytes)
+        return fail(FAR_CORRUPT, "shm:%s has %llu bytes, the pool in it had %llu",
+                    place_text(&s->place), (unsigned long long)s->place.st.st_size,
+                    (unsigned long long)s->map_bytes);
+    return map(s);
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/* A DAX device can be mapped past its end, and tells only who touches it there. Other devices do
+ * not say how large they are. */
+static int check_device_size(const struct shm_fab *s)
+{
+    const struct place *p = &s->place;
+    unsigned long long bytes;
+    char path[64];
+    FILE *f;
+    int got;
+
+    snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(p->st.st_rdev),
+             minor(p->st.st_rdev));
+    f = fopen(path, "re");
+    if (!f)
+        return FAR_OK;
+    got = fscanf(f, "%llu", &bytes);
+    fclose(f);
+    if (got == 1 && s->map_bytes > bytes)
+        return fail(FAR_BAD_URI, "shm:%s has %llu bytes, not %llu", place_text(p), bytes,
+                    (unsigned long long)s->map_bytes);
+    return FAR_OK;
+}
+
+/* A device cannot be read but through a mapping, so how much to map must be known beforehand. */
+static int take_device(struct shm_fab *s, const struct direct_options *options)
+{
+    struct direct_options o = *options;
+    struct node_head head;
+    int rc;
+
+    if (o.size == 0)
+        return fail(FAR_BAD_URI, "shm:%s is a device, and needs size= in the URI",
+                    place_text(&s->place));
+    o.nodes = o.nodes ? o.nodes : 1;
+    set_nodes(s, (unsigned)o.nodes, o.size);
+    s->map_bytes = nodes_bytes(s);
+    rc = check_device_size(s);
+    if (!rc)
+        rc = map(s);
+    if (rc)
+        return rc;
+    memcpy(&head, s->map, sizeof head);
+    rc = adopt(s, &o, &head);
+    if (rc == FAR_OK && s->direct.fab.fresh)
+        memset(s->map, 0, s->map_bytes);
+    return rc;
+}
+
+/* ---- the fabric ------------------------------------------------------------------------------ */
+
+static void shm_formatted(struct fab *fab)
+{
+    place_leave(&((struct shm_fab *)fab)->place);
+}
+
+static void shm_close(struct fab *fab)
+{
+    struct shm_fab *s = (struct shm_fab *)fab;
+
+    if (s->map)
+        munmap(s->map, s->map_bytes);
+    if (s->place.made && s->direct.fab.fresh) /* no pool came of it: do not leave it about */
+        place_unlink(&s->place);
+    place_leave(&s->place);
+    free(s);
+}
+
+static int shm_open_fabric(struct uri *uri, struct fab **fab);
+
+static int shm_remove(struct uri *uri)
+{
+    struct direct_options o;
+    struct node_head head;
+    struct place p;
+    int rc = place_parse(uri->rest, &p);
+
+    if (!rc)
+        rc = direct_options(uri, 0, 0, &o);
+    if (!rc)
+        rc = place_enter(&p, false);
+    if (rc)
+        return rc;
+    if (!S_ISREG(p.st.st_mode))
+        rc = fail(FAR_UNSUPPORTED, "shm:%s is not a file", place_text(&p));
+    else
+        rc = place_head(&p, &head);
+    /* What a creator that died left under one of our names is no pool, but ours. */
+    if (!rc && head.magic != POOL_MAGIC && (p.by_path || head.magic != 0))
+        rc = fail(FAR_NOT_A_POOL, "shm:%s holds no pool", place_text(&p));
+    if (!rc && place_unlink(&p) != 0)
+        rc = place_system(&p, "remove");
+    place_leave(&p);
+    return rc;
+}
+
+#define SHM_OPS                                                                                    \
+    .scheme = "shm", .open = shm_open_fabric, .close = shm_close, .formatted = shm_formatted,      \
+    .remove = shm_remove
+
+const struct fab_ops shm_fabric = {SHM_OPS, DIRECT_OPS};
+static const struct fab_ops shm_deferred = {SHM_OPS, DIRECT_OPS_DEFERRED};
+
+static int shm_open_fabric(struct uri *uri, struct fab **fab)
+{
+    struct direct_options o;
+    struct shm_fab *s = calloc(1, sizeof *s);
+    int rc;
+
+    if (!s)
+        return fail(FAR_NO_MEMORY, "shm:");
+    rc = place_parse(uri->rest, &s->place);
+    if (!rc)
+        rc = direct_options(uri, 0, 0, &o);
+    if (rc)
+        goto close;
+    direct_init(&s->direct, &o, &shm_fabric, &shm_deferred);
+    rc = place_enter(&s->place, o.size != 0);
+    if (rc)
+        goto close;
+    if (S_ISREG(s->place.st.st_mode))
+        rc = take_file(s, &o);
+    else if (S_ISCHR(s->place.st.st_mode))
+        rc = take_device(s, &o);
+    else
+        rc = fail(FAR_NOT_A_POOL, "shm:%s is neither a file nor a device that can be mapped",
+                  place_text(&s->place));
+    if (rc)
+        goto close;
+    *fab = &s->direct.fab;
+    return FAR_OK;
+
+close:
+    shm_close(&s->direct.fab);
+    return rc;
+}

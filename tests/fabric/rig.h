@@ -1,0 +1,95 @@
+/* One endpoint of a fabric with a batch and a buffer: what nearly every fabric test starts from. */
+#ifndef TESTS_FABRIC_RIG_H
+#define TESTS_FABRIC_RIG_H
+
+#include "fabric/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Last, because it has a macro by the name of our fail(). */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#if defined(__has_feature)
+#define RIG_FEATURE(x) __has_feature(x)
+#else
+#define RIG_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) ||                               \
+    RIG_FEATURE(thread_sanitizer) || RIG_FEATURE(address_sanitizer)
+#define RIG_SLOW 50 /* sanitizers: that many times fewer repetitions */
+#else
+#define RIG_SLOW 1
+#endif
+
+#define RIG_BUF_BYTES (4u << 20)
+
+struct rig {
+    struct fab *fab;
+    struct fab_ep *ep;
+    struct cost cost;
+    uint64_t *buf; /* RIG_BUF_BYTES that verbs may name */
+    struct batch b;
+};
+
+/* An endpoint on an open fabric. Aborts where it cannot: it is also called by threads, where
+ * cmocka's asserts do not work. */
+static inline struct rig *rig_on(struct fab *fab)
+{
+    struct rig *r = calloc(1, sizeof *r);
+
+    ASSERT(r);
+    r->fab = fab;
+    ASSERT(fab->ops->ep_open(fab, &r->ep) == FAR_OK);
+    r->buf = fab->ops->buf_alloc(r->ep, RIG_BUF_BYTES);
+    ASSERT(r->buf);
+    batch_init(&r->b, r->ep, &r->cost);
+    return r;
+}
+
+/* Frees the endpoint and leaves the fabric open. */
+static inline void rig_free(struct rig *r)
+{
+    r->fab->ops->buf_free(r->ep, r->buf, RIG_BUF_BYTES);
+    r->fab->ops->ep_close(r->ep);
+    free(r);
+}
+
+static inline void rig_flush(struct rig *r)
+{
+    ASSERT(batch_flush(&r->b) == FAR_OK);
+}
+
+/* Words by their own round trips, through the last words of the buffer. */
+static inline uint64_t *rig_scratch(struct rig *r)
+{
+    return r->buf + RIG_BUF_BYTES / 8 - 8;
+}
+
+static inline uint64_t rig_get(struct rig *r, gaddr at, uint64_t delta)
+{
+    batch_read(&r->b, at, delta, rig_scratch(r), 8);
+    rig_flush(r);
+    return *rig_scratch(r);
+}
+
+static inline void rig_set(struct rig *r, gaddr at, uint64_t delta, uint64_t value)
+{
+    *rig_scratch(r) = value;
+    batch_write(&r->b, at, delta, rig_scratch(r), 8);
+    rig_flush(r);
+}
+
+/* Keeps the next verb, of class `second`, behind those before it, of class `first` and to the
+ * same node: by the fabric's promise where it makes one, by a fence where not. */
+static inline void rig_ordered(struct rig *r, enum fab_class first, enum fab_class second)
+{
+    if (!(r->fab->order & ORDER(first, second)))
+        batch_fence(&r->b);
+}
+
+#endif
