@@ -1,0 +1,50 @@
+#include "pool/pool.h"
+
+#include <string.h>
+
+int op_init(struct op *op, struct client *client)
+{
+    memset(op, 0, sizeof *op);
+    op->client = client;
+    op->pool = client->pool;
+    batch_init(&op->batch, client->ep, &op->cost);
+    op->pool_word = client->ep->ops->buf_alloc(client->ep, (OP_POOL_WORDS + OP_INDEX_WORDS) * 8);
+    if (!op->pool_word)
+        return fail(FAR_NO_MEMORY, "no buffer for an operation's words");
+    op->word = op->pool_word + OP_POOL_WORDS;
+    return FAR_OK;
+}
+
+void op_free(struct op *op)
+{
+    struct fab_ep *ep = op->batch.ep;
+    for (unsigned i = 0; i < BUF_COUNT; i++)
+        if (op->buf[i])
+            ep->ops->buf_free(ep, op->buf[i], op->buf_bytes[i]);
+    if (op->pool_word)
+        ep->ops->buf_free(ep, op->pool_word, (OP_POOL_WORDS + OP_INDEX_WORDS) * 8);
+    memset(op, 0, sizeof *op);
+}
+
+static void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes)
+{
+    struct fab_ep *ep = op->batch.ep;
+    size_t grown = 4096;
+    while (grown < bytes)
+        grown *= 2;
+    void *buf = ep->ops->buf_alloc(ep, grown);
+    if (!buf) {
+        fail(FAR_NO_MEMORY, "no buffer of %zu bytes", grown);
+        return NULL;
+    }
+    if (op->buf[which])
+        ep->ops->buf_free(ep, op->buf[which], op->buf_bytes[which]);
+    op->buf[which] = buf;
+    op->buf_bytes[which] = grown;
+    return buf;
+}
+
+void *op_buffer(struct op *op, enum op_buf which, size_t bytes)
+{
+    return bytes <= op->buf_bytes[which] ? op->buf[which] : op_buffer_grow(op, which, bytes);
+}

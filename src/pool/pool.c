@@ -1,0 +1,169 @@
+/* Opening a pool: laying it out on fresh memory, or reading and judging what is there. */
+#include "pool/pool.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+#include <unistd.h>
+
+const struct knobs knobs_default = {
+    .hash_mask = UINT64_MAX, .fingerprint_mask = 0xff, .patience = 200};
+
+#define CLIENTS_DEFAULT 256
+#define NODE_BYTES_MAX  (1ull << (GADDR_UNIT_BITS + 6))
+
+static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, struct node_head *head)
+{
+    uint64_t size = fab->size[node];
+    uint64_t clients = fab->clients_wanted ? fab->clients_wanted : CLIENTS_DEFAULT;
+    uint64_t table_off = CLIENTS_OFF + clients * sizeof(struct client_slot);
+
+    if (size > NODE_BYTES_MAX)
+        return fail(FAR_INVALID, "node %u has %llu bytes: at most 1 TiB can be addressed", node,
+                    (unsigned long long)size);
+    uint64_t chunks = size / (CHUNK_BYTES + 8), chunks_off = 0;
+    for (; chunks > 0; chunks--) {
+        chunks_off = (table_off + chunks * 8 + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
+        if (chunks_off + chunks * CHUNK_BYTES <= size)
+            break;
+    }
+    if (chunks == 0)
+        return fail(FAR_POOL_FULL, "node %u has %llu bytes: too few to hold a pool", node,
+                    (unsigned long long)size);
+    *head = (struct node_head){.magic = POOL_MAGIC,
+                               .layout_version = POOL_LAYOUT_VERSION,
+                               .node = (uint16_t)node,
+                               .nodes = (uint16_t)fab->nodes,
+                               .pool_id = pool_id,
+                               .size = size,
+                               .clients = (uint32_t)clients,
+                               .table_off = (uint32_t)table_off,
+                               .chunks = (uint32_t)chunks,
+                               .chunks_off64 = (uint32_t)(chunks_off / 64)};
+    head->checksum = head_sum(head);
+    return FAR_OK;
+}
+
+static int format(struct batch *b, struct fab *fab, struct node_head *image)
+{
+    uint64_t seed[3] = {clock_ns(), (uint64_t)getpid(), (uintptr_t)fab};
+    uint64_t pool_id = hash_sum(seed, sizeof seed, 0);
+
+    /* Node 0 last, and of each node the magic: a pool is there once its first magic is (S1). */
+    for (unsigned i = fab->nodes; i-- > 0;) {
+        int rc = plan_node(fab, i, pool_id, image);
+        if (rc != FAR_OK)
+            return rc;
+        batch_write(b, gaddr_make(i, 0), 8, (char *)image + 8, sizeof *image - 8);
+        batch_fence(b);
+        batch_write(b, gaddr_make(i, 0), 0, &image->magic, 8);
+        rc = batch_flush(b);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_OK;
+}
+
+static int judge(const struct fab *fab, unsigned node, const struct node_head *head,
+                 const struct node_head *first)
+{
+    struct node_head plan;
+    int rc = head_check(head, node);
+    if (rc != FAR_OK)
+        return rc;
+    if (head->node != node || head->nodes != fab->nodes || head->pool_id != first->pool_id ||
+        head->clients != first->clients)
+        return fail(FAR_NOT_A_POOL, "node %u is node %u of %u of another pool", node, head->node,
+                    head->nodes);
+    /* A checksum does not make a geometry sane: it must be what this memory would be given. */
+    struct fab as_made = *fab;
+    as_made.clients_wanted = head->clients;
+    if (head->size > fab->size[node] || head->clients == 0 ||
+        plan_node(&as_made, node, head->pool_id, &plan) != FAR_OK ||
+        memcmp(&plan, head, sizeof plan) != 0)
+        return fail(FAR_CORRUPT, "the superblock of node %u does not fit its memory", node);
+    return FAR_OK;
+}
+
+int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
+{
+    struct fab_ep *ep = NULL;
+    struct batch b;
+    struct cost cost = {0};
+
+    int rc = fab->ops->ep_open(fab, &ep);
+    if (rc != FAR_OK)
+        return rc;
+    batch_init(&b, ep, &cost);
+    memset(pool, 0, sizeof *pool);
+    pool->fab = fab;
+    pool->nodes = fab->nodes;
+    pool->knobs = knobs ? *knobs : knobs_default;
+
+    struct node_head *image = ep->ops->buf_alloc(ep, sizeof *image);
+    if (!image) {
+        rc = FAR_NO_MEMORY;
+        goto close_ep;
+    }
+    if (fab->fresh) {
+        rc = format(&b, fab, image);
+        if (rc != FAR_OK)
+            goto free_image;
+        fab->fresh = false;
+    }
+    for (unsigned i = 0; i < fab->nodes; i++) {
+        batch_read(&b, gaddr_make(i, 0), 0, image, sizeof *image);
+        rc = batch_flush(&b);
+        if (rc == FAR_OK) {
+            pool->head[i] = *image;
+            rc = judge(fab, i, image, &pool->head[0]);
+        }
+        if (rc != FAR_OK)
+            goto free_image;
+    }
+    pool->pool_id = pool->head[0].pool_id;
+    pool->clients = pool->head[0].clients;
+    if (fab->ops->formatted)
+        fab->ops->formatted(fab);
+free_image:
+    ep->ops->buf_free(ep, image, sizeof *image);
+close_ep:
+    ep->ops->ep_close(ep);
+    return rc;
+}
+
+int pool_info(struct op *op, struct far_pool_info *info)
+{
+    struct pool *pool = op->pool;
+    struct far_pool_info sum = {
+        .nodes = pool->nodes, .layout_version = POOL_LAYOUT_VERSION, .clients_max = pool->clients};
+    uint32_t bytes = CLIENTS_OFF + pool->clients * (uint32_t)sizeof(struct client_slot);
+    char *image = op_buffer(op, BUF_BULK, bytes + pool->nodes * 8);
+    if (!image)
+        return FAR_NO_MEMORY;
+    uint64_t *next = (uint64_t *)(image + bytes);
+
+    batch_read(&op->batch, gaddr_make(0, 0), 0, image, bytes);
+    for (unsigned i = 0; i < pool->nodes; i++)
+        batch_read(&op->batch, gaddr_make(i, NODE_NEXT_CHUNK_OFF), 0, &next[i], 8);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+
+    const struct client_slot *slots = (const struct client_slot *)(image + CLIENTS_OFF);
+    for (unsigned i = 0; i < pool->clients; i++)
+        sum.clients += slots[i].incarnation != 0;
+    const uint64_t *catalog = (const uint64_t *)(image + CATALOG_OFF);
+    while (sum.tables < CATALOG_SLOTS && catalog[sum.tables] != 0)
+        sum.tables++;
+    for (unsigned i = 0; i < pool->nodes; i++) {
+        const struct node_head *head = &pool->head[i];
+        uint64_t taken = next[i] < head->chunks ? next[i] : head->chunks;
+        sum.bytes_total += head->size;
+        sum.bytes_allocated += taken << CHUNK_SHIFT;
+        sum.bytes_metadata += head->size - ((uint64_t)head->chunks << CHUNK_SHIFT);
+    }
+    sum.bytes_free = sum.bytes_total - sum.bytes_metadata - sum.bytes_allocated;
+    *info = sum;
+    return FAR_OK;
+}

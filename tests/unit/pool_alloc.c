@@ -1,0 +1,506 @@
+/* Allocation: size classes, chunks and their table, full nodes, objects that come back. */
+#include "pool_rig.h"
+
+#include "base/fiber.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define BIGGEST (2u << 20)
+
+static void every_size_gets_the_smallest_class_that_holds_it(void **state)
+{
+    unsigned expected = 0;
+
+    (void)state;
+    for (unsigned i = 1; i < CLASS_COUNT; i++)
+        assert_true(class_bytes(i) > class_bytes(i - 1));
+    for (unsigned i = 0; i < CLASS_COUNT; i++)
+        assert_int_equal(class_bytes(i) % 64, 0);
+    assert_int_equal(class_bytes(0), 64);
+    assert_int_equal(class_bytes(CLASS_COUNT - 1), BIGGEST);
+    for (size_t bytes = 1; bytes <= BIGGEST; bytes++) {
+        if (bytes > class_bytes(expected))
+            expected++;
+        if (class_for(bytes) != expected) /* two million asserts would take their time */
+            fail_msg("%zu bytes: class %u, not %u", bytes, class_for(bytes), expected);
+    }
+    assert_int_equal(class_for(0), 0);
+    assert_int_equal(class_for(BIGGEST + 1), CLASS_COUNT);
+    assert_int_equal(class_for((1ull << 32) + 1), CLASS_COUNT);
+    assert_int_equal(class_for(SIZE_MAX), CLASS_COUNT);
+}
+
+static void classes_waste_at_most_a_fifth_above_the_smallest(void **state)
+{
+    (void)state;
+    for (unsigned i = 8; i < CLASS_COUNT; i++)
+        assert_true(class_bytes(i) - class_bytes(i - 1) <= class_bytes(i) / 5 + 64);
+}
+
+/* ---- objects ----------------------------------------------------------------------------------
+ */
+
+/* A bit for each 64 bytes of a node that some object has. */
+struct coverage {
+    uint8_t *used[FAB_NODES_MAX];
+};
+
+static void coverage_open(struct coverage *c, const struct pool *pool)
+{
+    for (unsigned i = 0; i < pool->nodes; i++)
+        assert_non_null(c->used[i] = calloc(1, pool->head[i].size / 64));
+}
+
+static void coverage_close(struct coverage *c, const struct pool *pool)
+{
+    for (unsigned i = 0; i < pool->nodes; i++)
+        free(c->used[i]);
+}
+
+/* The object lies within the chunks of its node, and overlaps none before it. */
+static void coverage_add(struct coverage *c, const struct pool *pool, gaddr at, unsigned size_class)
+{
+    unsigned node = gaddr_node(at);
+    uint64_t off = gaddr_offset(at), bytes = class_bytes(size_class);
+
+    assert_true(node < pool->nodes);
+    const struct node_head *head = &pool->head[node];
+    assert_true(off >= head->chunks_off64 * 64ull);
+    assert_true(off + bytes <= head->chunks_off64 * 64ull + (head->chunks * CHUNK_BYTES));
+    assert_true(off + bytes <= head->size);
+    for (uint64_t i = off / 64; i < (off + bytes) / 64; i++) {
+        if (c->used[node][i])
+            fail_msg("node %u offset %llu is in two objects", node, (unsigned long long)i * 64);
+        c->used[node][i] = 1;
+    }
+}
+
+/* The chunk table says what the object's chunks are for. */
+static void expect_chunk_entry(struct pool_rig *r, gaddr at, unsigned size_class)
+{
+    unsigned node = gaddr_node(at);
+    const struct node_head *head = &r->pool.head[node];
+    uint64_t chunk = (gaddr_offset(at) - head->chunks_off64 * 64ull) >> CHUNK_SHIFT;
+    uint64_t run = (class_bytes(size_class) + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
+    bool large = class_bytes(size_class) > CLASS_SMALL_MAX;
+
+    for (uint64_t i = 0; i < run; i++) {
+        uint64_t entry = pool_rig_get(r, node, head->table_off + (chunk + i) * 8);
+        enum chunk_kind kind = !large ? CHUNK_SLAB : i == 0 ? CHUNK_LARGE : CHUNK_LARGE_TAIL;
+        assert_true(entry == chunk_entry(kind, size_class, r->client.slot, run));
+    }
+}
+
+static void objects_of_all_classes_and_nodes_never_overlap(void **state)
+{
+    struct pool_rig r;
+    struct coverage c;
+    struct rng rng;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=128m&nodes=3");
+    coverage_open(&c, &r.pool);
+    rng_seed(&rng, 7);
+    for (unsigned i = 0; i < 20000; i++) {
+        /* Mostly small ones; every class on every node comes up all the same. */
+        unsigned most = rng_below(&rng, 100) == 0 ? CLASS_COUNT : 20;
+        unsigned size_class = (unsigned)rng_below(&rng, most);
+        unsigned node = (unsigned)rng_below(&rng, 3);
+        gaddr at = 0;
+        int rc = pool_alloc(&r.op, node, size_class, &at);
+        if (rc == FAR_POOL_FULL)
+            continue;
+        assert_int_equal(rc, FAR_OK);
+        coverage_add(&c, &r.pool, at, size_class);
+        if (i % 16 == 0 || class_bytes(size_class) > CLASS_SMALL_MAX)
+            expect_chunk_entry(&r, at, size_class);
+    }
+    coverage_close(&c, &r.pool);
+    pool_rig_close(&r);
+}
+
+static void clients_never_get_the_same_object(void **state)
+{
+    struct pool_rig r[3];
+    struct coverage c;
+    struct rng rng;
+
+    (void)state;
+    pool_rig_open(&r[0], "mem:?size=64m&nodes=2");
+    for (unsigned i = 1; i < 3; i++)
+        assert_int_equal(pool_rig_join(&r[i], r[0].fab, i + 1), FAR_OK);
+    coverage_open(&c, &r[0].pool);
+    rng_seed(&rng, 8);
+    for (unsigned i = 0; i < 6000; i++) {
+        struct pool_rig *who = &r[rng_below(&rng, 3)];
+        unsigned size_class = (unsigned)rng_below(&rng, 24);
+        gaddr at = 0;
+        assert_int_equal(pool_alloc(&who->op, (unsigned)rng_below(&rng, 2), size_class, &at),
+                         FAR_OK);
+        coverage_add(&c, &r[0].pool, at, size_class);
+        if (i % 16 == 0)
+            expect_chunk_entry(who, at, size_class);
+    }
+    coverage_close(&c, &r[0].pool);
+    for (unsigned i = 3; i-- > 0;)
+        pool_rig_close(&r[i]);
+}
+
+#define THREADS 3
+
+struct taker {
+    struct pool_rig rig;
+    pthread_t thread;
+    int rc;
+    unsigned count;
+    gaddr taken[1024];
+};
+
+/* Takes whole chunks until there are no more. */
+static void *take_all(void *arg)
+{
+    struct taker *t = arg;
+
+    t->rc = FAR_OK;
+    for (t->count = 0; t->count < 1024; t->count++) {
+        t->rc = pool_alloc(&t->rig.op, t->count % 2, class_for(CHUNK_BYTES), &t->taken[t->count]);
+        if (t->rc != FAR_OK)
+            break;
+    }
+    return NULL;
+}
+
+static void threads_share_a_pool_down_to_its_last_chunk(void **state)
+{
+    static struct taker t[THREADS];
+    struct coverage c;
+    unsigned count = 0;
+
+    (void)state;
+    pool_rig_open(&t[0].rig, "mem:?size=16m&nodes=2");
+    const struct pool *pool = &t[0].rig.pool;
+    for (unsigned i = 1; i < THREADS; i++)
+        assert_int_equal(pool_rig_join(&t[i].rig, t[0].rig.fab, i + 1), FAR_OK);
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&t[i].thread, NULL, take_all, &t[i]), 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(t[i].thread, NULL);
+    coverage_open(&c, pool);
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(t[i].rc, FAR_POOL_FULL);
+        count += t[i].count;
+        for (unsigned n = 0; n < t[i].count; n++)
+            coverage_add(&c, pool, t[i].taken[n], class_for(CHUNK_BYTES));
+    }
+    assert_int_equal(count, pool->head[0].chunks + pool->head[1].chunks);
+    coverage_close(&c, pool);
+    for (unsigned i = THREADS; i-- > 0;)
+        pool_rig_close(&t[i].rig);
+}
+
+static void every_chunk_below_the_counter_has_an_entry(void **state)
+{
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=32m");
+    for (unsigned size_class = 0; size_class < CLASS_COUNT; size_class++) {
+        gaddr at = 0;
+        assert_int_equal(pool_alloc(&r.op, 0, size_class, &at), FAR_OK);
+    }
+    const struct node_head *head = &r.pool.head[0];
+    uint64_t taken = pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF);
+    assert_true(taken > CLASS_COUNT && taken <= head->chunks);
+    for (uint64_t i = 0; i < head->chunks; i++) {
+        uint64_t entry = pool_rig_get(&r, 0, head->table_off + i * 8);
+        assert_true((i < taken) == (entry != 0));
+    }
+    pool_rig_close(&r);
+}
+
+/* ---- full nodes -------------------------------------------------------------------------------
+ */
+
+/* Takes objects near `node` until the pool is full, and counts them by the node they came from. */
+static void exhaust(struct pool_rig *r, unsigned node, unsigned size_class, unsigned *by_node)
+{
+    int rc = FAR_OK;
+
+    for (unsigned i = 0; rc == FAR_OK; i++) {
+        gaddr at = 0;
+        assert_true(i < 1u << 20);
+        rc = pool_alloc(&r->op, node, size_class, &at);
+        if (rc == FAR_OK)
+            by_node[gaddr_node(at)]++;
+        else
+            assert_true(at == 0);
+    }
+    assert_int_equal(rc, FAR_POOL_FULL);
+}
+
+static void a_full_node_sends_to_the_others(void **state)
+{
+    struct pool_rig r;
+    unsigned by_node[3] = {0}, size_class = class_for(CLASS_SMALL_MAX);
+    unsigned of_chunk = CHUNK_BYTES / CLASS_SMALL_MAX;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=2m&nodes=3");
+    for (unsigned i = 0; i < r.pool.head[1].chunks * of_chunk; i++) {
+        gaddr at = 0;
+        assert_int_equal(pool_alloc(&r.op, 1, size_class, &at), FAR_OK);
+        assert_int_equal(gaddr_node(at), 1);
+    }
+    exhaust(&r, 1, size_class, by_node);
+    assert_int_equal(by_node[0], r.pool.head[0].chunks * of_chunk);
+    assert_int_equal(by_node[1], 0);
+    assert_int_equal(by_node[2], r.pool.head[2].chunks * of_chunk);
+    for (unsigned node = 0; node < 3; node++) {
+        gaddr at = 42;
+        assert_int_equal(pool_alloc(&r.op, node, size_class, &at), FAR_POOL_FULL);
+        assert_true(at == 42);
+        /* What did not fit has been put back. */
+        assert_true(pool_rig_get(&r, node, NODE_NEXT_CHUNK_OFF) == r.pool.head[node].chunks);
+    }
+    pool_rig_close(&r);
+}
+
+static void a_smaller_request_fits_after_a_large_one_failed(void **state)
+{
+    struct pool_rig r;
+    unsigned large = 0, small = 0, by_node[1] = {0};
+    gaddr at = 0;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=3m");
+    uint64_t chunks = r.pool.head[0].chunks, run = (1u << 20) / CHUNK_BYTES;
+    exhaust(&r, 0, class_for(1u << 20), &large);
+    assert_int_equal(large, chunks / run);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(pool_alloc(&r.op, 0, class_for(BIGGEST), &at), FAR_POOL_FULL);
+    exhaust(&r, 0, class_for(CHUNK_BYTES), by_node);
+    small = by_node[0];
+    assert_int_equal(small, chunks - large * run);
+    pool_rig_close(&r);
+}
+
+static void an_object_that_does_not_divide_a_chunk_stays_within_it(void **state)
+{
+    struct pool_rig r;
+    unsigned by_node[1] = {0}, size_class = class_for(10000);
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=1m");
+    exhaust(&r, 0, size_class, by_node);
+    assert_int_equal(by_node[0], r.pool.head[0].chunks * (CHUNK_BYTES / class_bytes(size_class)));
+    pool_rig_close(&r);
+}
+
+/* ---- operations of one client at the same time ------------------------------------------------
+ */
+
+#define FIBERS 8
+
+struct asker {
+    struct op op;
+    struct fiber *fiber;
+    int rc;
+    gaddr at;
+};
+
+static void ask(void *arg)
+{
+    struct asker *a = arg;
+    a->rc = pool_alloc(&a->op, 0, 0, &a->at);
+}
+
+/* Fibers that all want an object of 64 bytes when there is none: each asks for a chunk before any
+ * of them has got one. */
+static void ask_at_once(struct pool_rig *r, struct asker *a)
+{
+    unsigned left = FIBERS;
+
+    for (unsigned i = 0; i < FIBERS; i++) {
+        a[i] = (struct asker){.rc = 1};
+        assert_int_equal(op_init(&a[i].op, &r->client), FAR_OK);
+        a[i].op.batch.on_ring = true;
+        assert_non_null(a[i].fiber = fiber_create(64 * 1024, ask, &a[i]));
+        fiber_resume(a[i].fiber);
+        assert_false(fiber_finished(a[i].fiber));
+    }
+    for (unsigned turn = 0; left > 0; turn++) {
+        assert_true(turn < 1000);
+        r->ep->ops->poll(r->ep, true);
+        for (unsigned i = 0; i < FIBERS; i++) {
+            if (fiber_finished(a[i].fiber) || !a[i].op.batch.req.done)
+                continue;
+            fiber_resume(a[i].fiber);
+            left -= fiber_finished(a[i].fiber);
+        }
+    }
+    for (unsigned i = 0; i < FIBERS; i++) {
+        fiber_destroy(a[i].fiber);
+        op_free(&a[i].op);
+    }
+}
+
+static void chunks_that_were_fetched_at_once_are_all_used(void **state)
+{
+    static struct asker a[FIBERS];
+    struct pool_rig r;
+    struct coverage c;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m&defer=1");
+    coverage_open(&c, &r.pool);
+    ask_at_once(&r, a);
+    for (unsigned i = 0; i < FIBERS; i++) {
+        assert_int_equal(a[i].rc, FAR_OK);
+        coverage_add(&c, &r.pool, a[i].at, 0);
+    }
+    assert_true(pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF) == FIBERS);
+    uint64_t verbs = r.op.cost.verbs;
+    for (unsigned i = 0; i < FIBERS * (CHUNK_BYTES / 64 - 1); i++) {
+        gaddr at = 0;
+        assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_OK);
+        coverage_add(&c, &r.pool, at, 0);
+    }
+    assert_true(r.op.cost.verbs == verbs);
+    coverage_close(&c, &r.pool);
+    pool_rig_close(&r);
+}
+
+static void the_last_chunk_serves_all_who_asked_for_it(void **state)
+{
+    static struct asker a[FIBERS];
+    struct pool_rig r;
+    struct coverage c;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=2m&defer=1");
+    coverage_open(&c, &r.pool);
+    for (unsigned i = 0; i < r.pool.head[0].chunks - 1; i++) {
+        gaddr at = 0;
+        assert_int_equal(pool_alloc(&r.op, 0, class_for(CHUNK_BYTES), &at), FAR_OK);
+    }
+    ask_at_once(&r, a);
+    for (unsigned i = 0; i < FIBERS; i++) {
+        assert_int_equal(a[i].rc, FAR_OK);
+        coverage_add(&c, &r.pool, a[i].at, 0);
+    }
+    coverage_close(&c, &r.pool);
+    pool_rig_close(&r);
+}
+
+/* ---- objects that come back -------------------------------------------------------------------
+ */
+
+static int by_address(const void *a, const void *b)
+{
+    gaddr x = *(const gaddr *)a, y = *(const gaddr *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void what_was_given_back_is_used_first(void **state)
+{
+    struct pool_rig r;
+    gaddr first[CLIENT_KEEP], again[CLIENT_KEEP], at = 0;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m&nodes=2");
+    for (unsigned i = 0; i < CLIENT_KEEP; i++)
+        assert_int_equal(pool_alloc(&r.op, 1, 3, &first[i]), FAR_OK);
+    for (unsigned i = 0; i < CLIENT_KEEP; i++)
+        pool_unalloc(&r.client, first[i], 3);
+    assert_true(r.client.retired_bytes == 0);
+    uint64_t verbs = r.op.cost.verbs;
+    assert_int_equal(pool_alloc(&r.op, 0, 3, &at), FAR_OK);
+    assert_int_equal(gaddr_node(at), 0); /* not for another node, */
+    assert_int_equal(pool_alloc(&r.op, 1, 4, &at), FAR_OK);
+    for (unsigned i = 0; i < CLIENT_KEEP; i++)
+        assert_true(at != first[i]); /* nor for another class */
+    verbs = r.op.cost.verbs;
+    for (unsigned i = 0; i < CLIENT_KEEP; i++)
+        assert_int_equal(pool_alloc(&r.op, 1, 3, &again[i]), FAR_OK);
+    assert_true(r.op.cost.verbs == verbs); /* all of it local */
+    qsort(first, CLIENT_KEEP, sizeof *first, by_address);
+    qsort(again, CLIENT_KEEP, sizeof *again, by_address);
+    assert_memory_equal(first, again, sizeof first);
+    pool_rig_close(&r);
+}
+
+static void more_than_can_be_kept_is_counted_as_retired(void **state)
+{
+    struct pool_rig r;
+    gaddr at[CLIENT_KEEP + 5];
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m");
+    for (unsigned i = 0; i < CLIENT_KEEP + 5; i++)
+        assert_int_equal(pool_alloc(&r.op, 0, 0, &at[i]), FAR_OK);
+    for (unsigned i = 0; i < CLIENT_KEEP + 5; i++)
+        pool_unalloc(&r.client, at[i], 0);
+    assert_true(r.client.retired_bytes == 5 * class_bytes(0));
+    pool_retire(&r.client, at[0], 9);
+    assert_true(r.client.retired_bytes == 5 * class_bytes(0) + class_bytes(9));
+    pool_rig_close(&r);
+}
+
+static void a_given_back_object_serves_a_full_pool(void **state)
+{
+    struct pool_rig r;
+    unsigned by_node[2] = {0}, size_class = class_for(300000);
+    gaddr at = 0, other = 0;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=2m&nodes=2");
+    assert_int_equal(pool_alloc(&r.op, 0, size_class, &at), FAR_OK);
+    exhaust(&r, 0, size_class, by_node);
+    pool_unalloc(&r.client, at, size_class);
+    assert_int_equal(pool_alloc(&r.op, 1, size_class, &other), FAR_OK);
+    assert_true(other == at); /* asked for near node 1, found on node 0 */
+    assert_int_equal(pool_alloc(&r.op, 0, size_class, &other), FAR_POOL_FULL);
+    pool_rig_close(&r);
+}
+
+static void a_chunk_costs_two_round_trips_and_an_object_none(void **state)
+{
+    struct pool_rig r;
+    gaddr at = 0;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m");
+    for (unsigned i = 0; i < 3 * (CHUNK_BYTES / 64); i++)
+        assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_OK);
+    assert_true(r.op.cost.rtts == 3 * 2);
+    pool_rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
+        cmocka_unit_test(classes_waste_at_most_a_fifth_above_the_smallest),
+        cmocka_unit_test(objects_of_all_classes_and_nodes_never_overlap),
+        cmocka_unit_test(clients_never_get_the_same_object),
+        cmocka_unit_test(threads_share_a_pool_down_to_its_last_chunk),
+        cmocka_unit_test(every_chunk_below_the_counter_has_an_entry),
+        cmocka_unit_test(a_full_node_sends_to_the_others),
+        cmocka_unit_test(a_smaller_request_fits_after_a_large_one_failed),
+        cmocka_unit_test(an_object_that_does_not_divide_a_chunk_stays_within_it),
+        cmocka_unit_test(chunks_that_were_fetched_at_once_are_all_used),
+        cmocka_unit_test(the_last_chunk_serves_all_who_asked_for_it),
+        cmocka_unit_test(what_was_given_back_is_used_first),
+        cmocka_unit_test(more_than_can_be_kept_is_counted_as_retired),
+        cmocka_unit_test(a_given_back_object_serves_a_full_pool),
+        cmocka_unit_test(a_chunk_costs_two_round_trips_and_an_object_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
