@@ -1,0 +1,72 @@
+/*
+ * Index: one way of keeping keys in a pool. Each is a const table of functions.
+ *
+ * Every function runs as part of an op, whose batch is empty on entry and on return, and may wait
+ * in batch_flush(). They return the statuses of farside.h. All operations are linearizable per
+ * key.
+ */
+#ifndef INDEX_INDEX_H
+#define INDEX_INDEX_H
+
+#include "pool/pool.h"
+
+/* What all sessions share of an open table, and what one session keeps for it. */
+struct index_table {
+    const struct index_ops *ops;
+    struct pool *pool;
+    struct table_desc desc;
+};
+
+/* What every index's view begins with. */
+struct index_view {
+    const struct index_table *table;
+};
+
+struct slice {
+    const void *data;
+    size_t len;
+};
+
+/* Where a get puts the value: `len` is set with FAR_OK and FAR_TOO_SMALL. */
+struct value_out {
+    void *buf;
+    size_t cap;
+    size_t len;
+    bool skip; /* only existence is asked for */
+};
+
+struct index_report {
+    void (*line)(void *arg, const char *text); /* may be NULL */
+    void *arg;
+    unsigned violations;
+};
+void index_violation(struct index_report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+struct index_ops {
+    const char *name;
+    unsigned order_needed; /* ORDER() bits the protocol relies on even where it sets no fence */
+    bool ordered;          /* keeps keys in order */
+
+    /* Builds an empty table; nothing points to it yet. */
+    int (*create)(struct op *op, const struct far_table_options *options, uint64_t hash_seed,
+                  gaddr *root);
+    /* A session's view: its caches. */
+    int (*attach)(struct op *op, const struct index_table *table, struct index_view **view);
+    void (*detach)(struct index_view *view);
+
+    int (*get)(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+    int (*put)(struct op *op, struct index_view *view, struct slice key, struct slice value);
+    int (*insert)(struct op *op, struct index_view *view, struct slice key, struct slice value);
+    int (*update)(struct op *op, struct index_view *view, struct slice key, struct slice value);
+    int (*remove)(struct op *op, struct index_view *view, struct slice key);
+
+    int (*info)(struct op *op, struct index_view *view, struct far_table_info *info);
+    /* Walks a quiet table and reports what breaks an invariant. */
+    int (*check)(struct op *op, struct index_view *view, struct index_report *report);
+};
+
+const struct index_ops *index_find(const char *name);
+const struct index_ops *index_at(unsigned i); /* NULL past the last */
+
+#endif

@@ -1,0 +1,136 @@
+/* Making a table, and the index's table of functions. */
+#include "index/race/race.h"
+
+#include <string.h>
+
+/* A new table starts with room for the keys expected at this load, and with a few subtables on
+ * every node. */
+#define START_LOAD_PERCENT 75
+#define START_PER_NODE     4
+#define DIRECTORY_HEADROOM 1 /* bits beyond what the pool's memory can fill evenly */
+
+static unsigned bits_for(uint64_t n)
+{
+    unsigned bits = 0;
+    while (bits < 63 && 1ull << bits < n)
+        bits++;
+    return bits;
+}
+
+static unsigned smaller(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+static int write_subtable(struct op *op, uint32_t tag, unsigned groups, unsigned depth,
+                          uint64_t suffix, uint64_t *entry)
+{
+    uint32_t bytes = race_subtable_bytes(groups);
+    uint64_t header = race_header(tag, depth, suffix);
+    gaddr at = 0;
+    int rc = pool_alloc(op, (unsigned)(suffix % op->pool->nodes), race_subtable_class(groups), &at);
+    if (rc != FAR_OK)
+        return rc;
+    uint64_t *image = op_buffer(op, BUF_BULK, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    memset(image, 0, bytes);
+    ((struct race_subtable_head *)image)->header = header;
+    for (unsigned i = sizeof(struct race_subtable_head) / 8; i < bytes / 8; i += RACE_BUCKET_WORDS)
+        image[i] = header;
+    batch_write(&op->batch, at, 0, image, bytes);
+    *entry = race_entry(at, depth);
+    return batch_flush(&op->batch);
+}
+
+static int write_directory(struct op *op, uint32_t tag, const struct race_root *root)
+{
+    uint64_t entries = 1ull << root->depth, used = 8ull << root->dir_bits;
+    char *zero = op_buffer(op, BUF_BLOCK_IN, 64 * 1024);
+    if (!zero)
+        return FAR_NO_MEMORY;
+    memset(zero, 0, 64 * 1024);
+    for (uint64_t at = 0; at < used; at += 64 * 1024) {
+        batch_write(&op->batch, root->directory, at, zero,
+                    (uint32_t)(used - at < 64 * 1024 ? used - at : 64 * 1024));
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    for (uint64_t i = 0; i < entries; i++) {
+        int rc = write_subtable(op, tag, root->groups, (unsigned)root->depth, i, &op->word[0]);
+        if (rc != FAR_OK)
+            return rc;
+        batch_write(&op->batch, root->directory, i * 8, &op->word[0], 8);
+        rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_OK;
+}
+
+/* A wish for more than there is must not use up the pool before it is refused. */
+static int check_room(struct op *op, const struct race_root *root)
+{
+    uint64_t needed = (uint64_t)class_bytes(race_subtable_class(root->groups)) << root->depth;
+    struct far_pool_info info;
+    int rc = pool_info(op, &info);
+    if (rc == FAR_OK && needed > info.bytes_free)
+        rc = fail(FAR_POOL_FULL, "room for the expected keys takes %llu bytes, %llu are free",
+                  (unsigned long long)needed, (unsigned long long)info.bytes_free);
+    return rc;
+}
+
+static int race_create(struct op *op, const struct far_table_options *options, uint64_t hash_seed,
+                       gaddr *out)
+{
+    unsigned groups = options->bucket_groups ? options->bucket_groups : RACE_GROUPS_DEFAULT;
+    if (groups < RACE_GROUPS_MIN || groups > RACE_GROUPS_MAX)
+        return fail(FAR_INVALID, "bucket_groups is %u: RACE takes %u to %u", groups,
+                    RACE_GROUPS_MIN, RACE_GROUPS_MAX);
+    uint64_t pool_bytes = 0, slots = (uint64_t)groups * RACE_GROUP_SLOTS;
+    for (unsigned i = 0; i < op->pool->nodes; i++)
+        pool_bytes += op->pool->head[i].size;
+
+    struct race_root root = {.groups = groups};
+    root.dir_bits = smaller(bits_for(pool_bytes / race_subtable_bytes(groups)) + DIRECTORY_HEADROOM,
+                            RACE_DIR_BITS_MAX);
+    unsigned for_keys = bits_for(options->expected_keys / (slots * START_LOAD_PERCENT / 100) + 1);
+    unsigned for_nodes = op->pool->nodes > 1 ? bits_for(op->pool->nodes * START_PER_NODE) : 0;
+    root.depth = smaller(for_keys > for_nodes ? for_keys : for_nodes, root.dir_bits);
+
+    gaddr at = 0;
+    int rc = for_keys > for_nodes ? check_room(op, &root) : FAR_OK;
+    if (rc == FAR_OK)
+        rc = pool_alloc(op, 0, class_for(sizeof root), &at);
+    if (rc == FAR_OK)
+        rc = pool_alloc(op, 0, class_for(8ull << root.dir_bits), &root.directory);
+    if (rc == FAR_OK)
+        rc = write_directory(op, race_tag(hash_seed), &root);
+    if (rc != FAR_OK)
+        return rc;
+    root.checksum = race_root_sum(&root);
+    struct race_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
+    if (!image)
+        return FAR_NO_MEMORY;
+    *image = root;
+    batch_write(&op->batch, at, 0, image, sizeof *image);
+    rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        *out = at;
+    return rc;
+}
+
+const struct index_ops race_index = {
+    .name = "race",
+    .create = race_create,
+    .attach = race_attach,
+    .detach = race_detach,
+    .get = race_get,
+    .put = race_put,
+    .insert = race_insert,
+    .update = race_update,
+    .remove = race_remove,
+    .info = race_info,
+    .check = race_check,
+};

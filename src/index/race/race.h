@@ -1,0 +1,184 @@
+/*
+ * RACE: extendible hashing for passive memory, made linearizable.
+ *
+ * After "RACE: One-sided RDMA-conscious Extendible Hashing" (Zuo et al., ACM TOS 18(2), 2022).
+ * docs/index/race.md tells what was changed and shows the interleavings that made it necessary.
+ *
+ * The life of a slot
+ *
+ *            CAS                  CAS                        CAS
+ *   empty ---------> tentative ---------> committed(block) ---------> committed(block')
+ *     ^                  |                     |        update
+ *     +------------------+---------------------+
+ *        killed, retracted      deleted
+ *
+ *   and from each of them, once, to sealed: the splitter's last word about a slot.
+ *
+ * Linearization points
+ *
+ *   insert, put of a new key   the CAS from tentative to committed
+ *   update, put of a known key the CAS from committed(block) to committed(block')
+ *   delete                     the CAS from committed to empty
+ *   get, found                 the READ of the committed slot (of a sealed one: see R5)
+ *   get, not found             an instant between call and return when the key was absent (R4)
+ *   update, delete, not found  likewise;  insert, exists: as for get, found
+ *
+ * Guarantees, each used by those after it
+ *
+ *   R1  A block is whole before a slot names it (a flush lies between) and never changes while
+ *       a slot names it. Hence a slot's word stands for one key and one value.
+ *   R2  A key has at most one committed slot in the authoritative subtable. An inserter CASes a
+ *       slot from empty to tentative and re-reads both combined buckets behind it (fenced). Of
+ *       two inserters of one key, the one whose CAS came later sees the other's slot. It commits
+ *       only if it sees no committed slot of the key, and only after the tentative slots of the
+ *       same fingerprint that it saw are dead (CAS to empty). So of two only one commits.
+ *       Only its owner commits a tentative slot; anybody may kill it, at any time.
+ *   R3  A committed slot leaves its place only by delete or by a split. Nothing moves within a
+ *       subtable.
+ *   R4  Reading all the 28 places of a key, each at its own time, and finding it committed in none
+ *       of them proves that it was absent at some instant between the first and the last READ: a
+ *       key present throughout has, by R2 and R3, one place throughout (else it was deleted in
+ *       between), and that place was read. No second look is needed.
+ *   R5  A split seals every slot of the old subtable by CAS, empty ones too, then copies what is
+ *       sealed into two new subtables, each word to the same place, then publishes both by one CAS
+ *       of `forward` from 0. Until that CAS the old subtable is authoritative, after it the new
+ *       ones are. A sealed slot never changes again: so a reader that meets one reads `forward`,
+ *       and if that is still 0, what it saw was true when it saw it. Writers wait for `forward`,
+ *       or do the split themselves.
+ *   R6  Any number of clients may split one subtable at once: sealing is idempotent, what is
+ *       sealed is the same for all, and one CAS of `forward` wins. The claim only saves double
+ *       work. A splitter that dies leaves nothing that another cannot do again.
+ *   R7  The same places are free in a child as in its parent, or more: a copy always fits.
+ *   R8  The directory is advice. A stale entry, remote or cached, leads to a subtable that is
+ *       sealed and forwards. Entries change by CAS from the parent to its child, so they never go
+ *       back.
+ *
+ * Progress: lock-free, but for two clients that insert the same absent key at once: they may kill
+ * each other's tentative slots, and back off at random, so that one of them gets through soon but
+ * not surely. A waiter gives a splitter `patience` polls, then splits by itself. Every loop is
+ * bounded; FAR_CONTENTION is the bound's name.
+ */
+#ifndef RACE_RACE_H
+#define RACE_RACE_H
+
+#include "index/index.h"
+#include "index/race/race_layout.h"
+
+extern const struct index_ops race_index;
+
+/* How often an operation starts over before it says FAR_CONTENTION. */
+#define RACE_ATTEMPTS 2000
+
+/* Subtables that operations of one session split at the same time, known to the others. */
+#define RACE_SPLITTING 16
+
+/* A session's view: the geometry, and the directory as it was last seen. */
+struct race_view {
+    struct index_view base;
+    uint32_t tag; /* of the bucket headers: tells tables apart */
+    unsigned groups;
+    unsigned dir_bits;
+    gaddr root, directory;
+    unsigned depth;    /* the cached directory has 2^depth entries */
+    uint64_t *entries; /* ... */
+    uint64_t
+        splitting[RACE_SPLITTING]; /* entries that operations of this session split now, or 0 */
+    uint64_t splits;
+    double split_load_sum, split_load_max;
+};
+
+static inline struct race_view *race_view(struct index_view *base)
+{
+    return (struct race_view *)base; /* base comes first */
+}
+
+/* A key on its way: what its hash says. */
+struct race_key {
+    struct slice bytes;
+    uint64_t hash;
+    uint8_t fingerprint;
+    uint32_t combined[2]; /* byte offsets of its combined buckets within a subtable */
+};
+
+/* Where it was looked for: one subtable, both combined buckets as they were read. */
+#define RACE_PLACES (2 * RACE_COMBINED_WORDS)
+struct race_look {
+    uint64_t entry; /* the cached directory entry that was followed */
+    gaddr subtable;
+    unsigned depth;
+    uint64_t *words; /* RACE_PLACES; every eighth is a bucket header */
+    bool sealed;     /* one of the slots is */
+};
+
+/* What a place of a look is, and where it is remote. */
+static inline bool race_is_slot(unsigned place)
+{
+    return place % RACE_BUCKET_WORDS != 0;
+}
+static inline uint64_t race_place_offset(const struct race_key *key, unsigned place)
+{
+    return key->combined[place / RACE_COMBINED_WORDS] + (place % RACE_COMBINED_WORDS) * 8ull;
+}
+
+/* ---- race_view.c: hashing, the directory and its cache ----------------------------------------
+ */
+void race_hash(const struct race_view *view, struct slice bytes, struct race_key *key);
+uint64_t race_root_sum(const struct race_root *root);
+uint32_t race_tag(uint64_t hash_seed); /* what the bucket headers of a table carry */
+int race_attach(struct op *op, const struct index_table *table, struct index_view **view);
+void race_detach(struct index_view *view);
+/* Reads the directory anew. */
+int race_refresh(struct op *op, struct race_view *view);
+/* Takes note that `entry`'s subtable was split. */
+int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t forward);
+/* Tells the remote directory. */
+int race_advise(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
+                uint64_t forward);
+
+/* ---- race_read.c ------------------------------------------------------------------------------
+ */
+
+/* Starts a look: adds the READs of both combined buckets to the batch. `words` must be in
+ * BUF_INDEX. */
+int race_look_start(struct op *op, struct race_view *view, const struct race_key *key,
+                    struct race_look *look, uint64_t *words);
+/* Judges what was read. FAR_CORRUPT when it is no part of the table even after a refresh;
+ * *again is set when the look must be started over. */
+int race_look_finish(struct op *op, struct race_view *view, const struct race_key *key,
+                     struct race_look *look, bool *again);
+
+/* The key's committed slot among the places looked at. */
+struct race_found {
+    int place;         /* -1: none */
+    uint64_t word;     /* of that slot */
+    const void *block; /* its image, in BUF_BLOCK_IN until the next probe */
+    uint64_t stale;    /* a slot whose block was not whole: look again */
+    uint64_t forward;  /* of the subtable, when `look` had sealed slots */
+};
+/* Reads the blocks of all slots with the key's fingerprint, but for those in `known` (places that
+ * were judged before and still hold the same word), and of a sealed subtable its `forward`. */
+int race_probe(struct op *op, const struct race_key *key, const struct race_look *look,
+               const uint64_t *known, struct race_found *found);
+int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+
+/* ---- race_write.c -----------------------------------------------------------------------------
+ */
+int race_put(struct op *op, struct index_view *view, struct slice key, struct slice value);
+int race_insert(struct op *op, struct index_view *view, struct slice key, struct slice value);
+int race_update(struct op *op, struct index_view *view, struct slice key, struct slice value);
+int race_remove(struct op *op, struct index_view *view, struct slice key);
+
+/* ---- race_split.c -----------------------------------------------------------------------------
+ */
+
+/* The subtable of the look is full or being split: returns when it has been, with the cache
+ * brought up to date. FAR_TABLE_FULL, FAR_POOL_FULL. */
+int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
+              const struct race_look *look);
+
+/* ---- race_check.c -----------------------------------------------------------------------------
+ */
+int race_info(struct op *op, struct index_view *view, struct far_table_info *info);
+int race_check(struct op *op, struct index_view *view, struct index_report *report);
+
+#endif

@@ -1,0 +1,344 @@
+/*
+ * Splitting a subtable (R5, R6, R7): claim, seal, sort, copy, publish, advise. All in batches.
+ *
+ * Everything before the publishing CAS can be done by several clients at once, or left undone by
+ * one that dies; everything after it is advice.
+ */
+#include "index/race/race.h"
+
+#include <string.h>
+
+/* A waiter polls the splitter's progress, first this often, then ever more seldom. */
+#define WAIT_NS_FIRST 1000
+#define WAIT_NS_MOST  1000000
+
+/* What a splitter reads of each block at first: the head and, mostly, the key. */
+#define GLANCE_BYTES 64
+
+struct split {
+    const struct race_look *look;
+    unsigned words; /* of a subtable */
+    unsigned size_class;
+    unsigned occupied;           /* slots of the parent */
+    uint64_t *parent, *image[2]; /* in BUF_BULK */
+    gaddr child[2];
+};
+
+static inline bool is_slot(unsigned word)
+{
+    return word >= sizeof(struct race_subtable_head) / 8 && race_is_slot(word);
+}
+
+static int allocate(struct op *op, struct split *s)
+{
+    gaddr *child = s->child;
+    int rc = pool_alloc(op, gaddr_node(s->look->subtable), s->size_class, &child[0]);
+    if (rc != FAR_OK)
+        return rc;
+    for (unsigned attempt = 0; attempt < op->pool->nodes; attempt++) {
+        rc = pool_alloc(op, gaddr_node(child[0]), s->size_class, &child[1]);
+        if (rc == FAR_OK && gaddr_node(child[1]) == gaddr_node(child[0]))
+            return FAR_OK;
+        /* The first child's node had no room for both: try where the second found some. */
+        pool_unalloc(op->client, child[0], s->size_class);
+        if (rc != FAR_OK)
+            return rc;
+        child[0] = child[1];
+    }
+    pool_unalloc(op->client, child[0], s->size_class);
+    return fail(FAR_POOL_FULL, "no node has room for two subtables");
+}
+
+static void give_back(struct op *op, struct split *s)
+{
+    for (unsigned i = 0; i < 2; i++)
+        pool_unalloc(op->client, s->child[i], s->size_class);
+}
+
+/* Seals what is not sealed yet; *left counts the slots that somebody changed under our hands. */
+static int seal_round(struct op *op, struct split *s, unsigned *left)
+{
+    unsigned place[BATCH_MAX] = {0};
+    *left = 0;
+    for (unsigned i = 0; i < s->words;) {
+        for (; i < s->words && batch_room(&op->batch) > 0; i++) {
+            uint64_t word = s->parent[i];
+            if (!is_slot(i) || (word & SLOT_SEALED))
+                continue;
+            unsigned n = op->batch.count;
+            place[n] = i;
+            batch_cas(&op->batch, s->look->subtable, i * 8, word, slot_sealed(word), &op->word[n]);
+        }
+        unsigned posted = op->batch.count;
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned n = 0; n < posted; n++) {
+            uint64_t *word = &s->parent[place[n]];
+            *word = op->word[n] == *word ? slot_sealed(*word) : op->word[n];
+            *left += !(*word & SLOT_SEALED);
+        }
+    }
+    return FAR_OK;
+}
+
+static int seal(struct op *op, struct split *s)
+{
+    unsigned left = 1;
+    for (unsigned round = 0; left > 0; round++) {
+        if (round == RACE_ATTEMPTS)
+            return FAR_CONTENTION;
+        int rc = seal_round(op, s, &left);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_OK;
+}
+
+static unsigned child_of(const struct race_view *view, const struct split *s, const void *image)
+{
+    const struct block_head *h = image;
+    struct race_key key;
+    race_hash(view, (struct slice){block_key(image), h->klen}, &key);
+    return (key.hash >> s->look->depth) & 1;
+}
+
+static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
+{
+    unsigned node = gaddr_node(at);
+    return node < op->pool->nodes && bytes <= op->pool->head[node].size &&
+           gaddr_offset(at) <= op->pool->head[node].size - bytes;
+}
+
+/* Puts a slot into the child that its key, of which `bytes` were read, belongs to. What cannot be
+ * read as a block (a damaged pointer may lead anywhere, also to memory that changes between two
+ * reads) stays with child 0: nobody will find it in either. */
+static void put_in_child(struct race_view *view, struct split *s, unsigned place, const void *image,
+                         uint32_t bytes)
+{
+    const struct block_head *h = image;
+    bool readable = h->klen > 0 && block_bytes(h->klen, 0) <= bytes;
+    unsigned child = readable ? child_of(view, s, image) : 0;
+    s->image[child][place] = s->parent[place] & ~SLOT_SEALED;
+}
+
+/* Reads the blocks of up to BATCH_MAX slots, bytes[i] of each, to images that are `stride` apart.
+ * No block is read further than asked: it may be the last of the pool. */
+static int read_blocks(struct op *op, const struct split *s, const unsigned *place,
+                       const uint32_t *bytes, unsigned count, uint32_t stride, char **images)
+{
+    *images = op_buffer(op, BUF_BLOCK_IN, (size_t)count * stride);
+    if (!*images)
+        return FAR_NO_MEMORY;
+    for (unsigned i = 0; i < count; i++)
+        batch_read(&op->batch, slot_gaddr(s->parent[place[i]]), 0, *images + (size_t)i * stride,
+                   bytes[i]);
+    return batch_flush(&op->batch);
+}
+
+/* Puts up to BATCH_MAX slots into the children, by the hash of the key that each points to. */
+static int sort_some(struct op *op, struct race_view *view, struct split *s, const unsigned *place,
+                     unsigned count)
+{
+    unsigned longer[BATCH_MAX], longer_count = 0;
+    uint32_t sizes[BATCH_MAX], longest = 0;
+    char *images = NULL;
+
+    for (unsigned i = 0; i < count; i++)
+        sizes[i] = GLANCE_BYTES;
+    int rc = read_blocks(op, s, place, sizes, count, GLANCE_BYTES, &images);
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        const struct block_head *h = (const struct block_head *)(images + (size_t)i * GLANCE_BYTES);
+        uint32_t bytes = (uint32_t)((block_bytes(h->klen, 0) + 63) & ~63ull);
+        if (bytes <= GLANCE_BYTES || h->klen > FAR_KEY_MAX ||
+            !within_pool(op, slot_gaddr(s->parent[place[i]]), bytes)) {
+            put_in_child(view, s, place[i], h, GLANCE_BYTES);
+        } else {
+            sizes[longer_count] = bytes;
+            longer[longer_count++] = place[i];
+            longest = bytes > longest ? bytes : longest;
+        }
+    }
+    if (rc != FAR_OK || longer_count == 0)
+        return rc;
+    rc = read_blocks(op, s, longer, sizes, longer_count, longest, &images);
+    for (unsigned i = 0; i < longer_count && rc == FAR_OK; i++)
+        put_in_child(view, s, longer[i], images + (size_t)i * longest, sizes[i]);
+    return rc;
+}
+
+/* Builds both children: every sealed word goes to the same place in one of them. */
+static int sort(struct op *op, struct race_view *view, struct split *s, uint64_t suffix)
+{
+    unsigned place[BATCH_MAX], count = 0, depth = s->look->depth;
+    int rc = FAR_OK;
+
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t header = race_header(view->tag, depth + 1, suffix | (uint64_t)i << depth);
+        memset(s->image[i], 0, s->words * 8);
+        ((struct race_subtable_head *)s->image[i])->header = header;
+        for (unsigned w = sizeof(struct race_subtable_head) / 8; w < s->words;
+             w += RACE_BUCKET_WORDS)
+            s->image[i][w] = header;
+    }
+    for (unsigned i = 0; i < s->words && rc == FAR_OK; i++) {
+        if (!is_slot(i) || slot_empty(s->parent[i]))
+            continue;
+        s->occupied++;
+        if (within_pool(op, slot_gaddr(s->parent[i]), GLANCE_BYTES))
+            place[count++] = i;
+        else
+            s->image[0][i] = s->parent[i] & ~SLOT_SEALED;
+        if (count == BATCH_MAX) {
+            rc = sort_some(op, view, s, place, count);
+            count = 0;
+        }
+    }
+    return rc == FAR_OK ? sort_some(op, view, s, place, count) : rc;
+}
+
+static void count_split(struct race_view *view, const struct split *s)
+{
+    double load = (double)s->occupied / (view->groups * RACE_GROUP_SLOTS);
+    view->split_load_sum += load;
+    if (load > view->split_load_max)
+        view->split_load_max = load;
+    view->splits++;
+}
+
+static int split(struct op *op, struct race_view *view, const struct race_key *key, struct split *s)
+{
+    const struct race_look *look = s->look;
+    struct batch *b = &op->batch;
+    uint32_t bytes = s->words * 8;
+
+    s->parent = op_buffer(op, BUF_BULK, 3 * (size_t)bytes);
+    if (!s->parent) {
+        give_back(op, s);
+        return FAR_NO_MEMORY;
+    }
+    s->image[0] = s->parent + s->words;
+    s->image[1] = s->image[0] + s->words;
+    batch_read(b, look->subtable, 0, s->parent, bytes);
+    int rc = batch_flush(b);
+    if (rc == FAR_OK)
+        rc = seal(op, s);
+    if (rc == FAR_OK)
+        rc = sort(op, view, s, key->hash & ((1ull << look->depth) - 1));
+    if (rc != FAR_OK) {
+        give_back(op, s);
+        return rc;
+    }
+    uint64_t forward = race_forward(s->child[0], s->child[1]);
+    for (unsigned i = 0; i < 2; i++)
+        batch_write(b, s->child[i], 0, s->image[i], bytes);
+    batch_fence(b); /* the children are whole before anybody is sent there */
+    batch_cas(b, look->subtable, offsetof(struct race_subtable_head, forward), 0, forward,
+              &op->word[0]);
+    rc = batch_flush(b);
+    if (rc != FAR_OK)
+        return rc; /* perhaps published: the children stay as they are */
+    if (op->word[0] != 0) {
+        give_back(op, s);
+        return race_follow(view, look->entry, key->hash, op->word[0]);
+    }
+    count_split(view, s);
+    pool_retire(op->client, look->subtable, s->size_class);
+    rc = race_follow(view, look->entry, key->hash, forward);
+    return rc == FAR_OK ? race_advise(op, view, look->entry, key->hash, forward) : rc;
+}
+
+/* To op->word[0]. */
+static int read_forward(struct op *op, const struct race_look *look)
+{
+    batch_read(&op->batch, look->subtable, offsetof(struct race_subtable_head, forward), op->word,
+               8);
+    return batch_flush(&op->batch);
+}
+
+/* Waits for the client that has claimed the split. *forward stays 0 if that takes too long. */
+static int await(struct op *op, const struct race_look *look, uint64_t *forward)
+{
+    uint64_t pause = WAIT_NS_FIRST;
+    for (unsigned i = 0; i < op->pool->knobs.patience && *forward == 0; i++) {
+        batch_pause(&op->batch, pause);
+        pause = pause * 2 < WAIT_NS_MOST ? pause * 2 : WAIT_NS_MOST;
+        int rc = read_forward(op, look);
+        if (rc != FAR_OK)
+            return rc;
+        *forward = op->word[0];
+    }
+    return FAR_OK;
+}
+
+static int claim_and_split(struct op *op, struct race_view *view, const struct race_key *key,
+                           const struct race_look *look)
+{
+    struct split s = {.look = look,
+                      .words = race_subtable_bytes(view->groups) / 8,
+                      .size_class = race_subtable_class(view->groups)};
+    int rc = FAR_OK;
+    if (look->sealed) { /* most likely another client's split, and done: following needs no memory
+                         */
+        rc = read_forward(op, look);
+        if (rc != FAR_OK || op->word[0] != 0)
+            return rc == FAR_OK ? race_follow(view, look->entry, key->hash, op->word[0]) : rc;
+    }
+    /* Before anything is sealed: a pool without room must not stop writes that need none. */
+    rc = allocate(op, &s);
+    if (rc != FAR_OK)
+        return rc;
+    batch_cas(&op->batch, look->subtable, offsetof(struct race_subtable_head, claim), 0,
+              op->client->incarnation, &op->word[0]);
+    batch_read(&op->batch, look->subtable, offsetof(struct race_subtable_head, forward),
+               &op->word[1], 8);
+    rc = batch_flush(&op->batch);
+    uint64_t claim = op->word[0], forward = op->word[1];
+    if (rc == FAR_OK && claim != 0 && claim != op->client->incarnation)
+        rc = await(op, look, &forward);
+    if (rc == FAR_OK && forward == 0)
+        return split(op, view, key, &s);
+    give_back(op, &s);
+    return rc == FAR_OK ? race_follow(view, look->entry, key->hash, forward) : rc;
+}
+
+/* The place of an entry (or, for 0, a free one) among those being split by this session. */
+static unsigned find_splitting(const struct race_view *view, uint64_t entry)
+{
+    unsigned i = 0;
+    while (i < RACE_SPLITTING && view->splitting[i] != entry)
+        i++;
+    return i;
+}
+
+/* On a ring, another operation of this session may be at it: that is waited for without a verb.
+ * (Not so off the ring: nothing of the ring moves while this operation waits.) */
+static bool wait_for_sibling(struct op *op, const struct race_view *view, uint64_t entry)
+{
+    uint64_t pause = WAIT_NS_FIRST;
+    if (!op->batch.on_ring || find_splitting(view, entry) == RACE_SPLITTING)
+        return false;
+    for (unsigned i = 0; i < op->pool->knobs.patience; i++) {
+        batch_pause(&op->batch, pause);
+        pause = pause * 2 < WAIT_NS_MOST ? pause * 2 : WAIT_NS_MOST;
+        if (find_splitting(view, entry) == RACE_SPLITTING)
+            return true;
+    }
+    return false;
+}
+
+int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
+              const struct race_look *look)
+{
+    if (look->depth + 1 > view->dir_bits)
+        return fail(FAR_TABLE_FULL, "the directory is at its limit of %u bits", view->dir_bits);
+    if (wait_for_sibling(op, view, look->entry))
+        return FAR_OK;
+    unsigned at = find_splitting(view, 0);
+    if (at < RACE_SPLITTING)
+        view->splitting[at] = look->entry;
+    int rc = claim_and_split(op, view, key, look);
+    if (at < RACE_SPLITTING)
+        view->splitting[at] = 0;
+    return rc;
+}

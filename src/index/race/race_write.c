@@ -1,0 +1,270 @@
+/*
+ * Changing a key. All four start alike: look for the key, and settle a split that is in the way.
+ * The block of a new value is written in the round trip that reads the buckets.
+ */
+#include "index/race/race.h"
+
+/* After so many lost races an attempt waits a little, the longer the more there were. */
+#define BACKOFF_AFTER 16
+#define BACKOFF_NS    200
+
+/* Two clients that insert one key at once see each other's tentative slots. The one at the higher
+ * place gives way this many times, waits a little, and then stops being polite: the other may be
+ * dead. */
+#define GIVE_WAY_TURNS 4
+#define GIVE_WAY_NS    2000
+
+struct write {
+    struct race_key key;
+    struct race_look look;
+    uint64_t *words[2]; /* the look, and the second look of an insert */
+    struct race_found found;
+    struct block_ref block; /* delete has none: at is 0 */
+    bool written;
+    uint64_t stale;
+    unsigned gave_way;
+};
+
+/* The outcome of a flush whose CAS decides the operation: after an error of the fabric, unknown. */
+static int decided(int rc)
+{
+    return rc == FAR_OK || rc == FAR_BOUNDS || rc == FAR_INVALID ? rc : FAR_UNKNOWN;
+}
+
+static int write_start(struct op *op, struct race_view *view, struct slice key,
+                       const struct slice *value, struct write *w)
+{
+    uint64_t *words = op_buffer(op, BUF_INDEX, 2 * RACE_PLACES * 8);
+    if (!words)
+        return FAR_NO_MEMORY;
+    *w = (struct write){.words = {words, words + RACE_PLACES}};
+    race_hash(view, key, &w->key);
+    if (!value)
+        return FAR_OK;
+    uint64_t entry = view->entries[w->key.hash & ((1ull << view->depth) - 1)];
+    unsigned node = gaddr_node(race_entry_subtable(entry));
+    if (node >= op->pool->nodes)
+        return fail(FAR_CORRUPT, "a directory entry names node %u", node);
+    return block_prepare(op, node, key.data, key.len, value->data, value->len, &w->block);
+}
+
+/* A block that no committed slot names goes back at once; not so when the fabric failed: a slot
+ * may name it after all, and its own WRITE may still be on the way. */
+static int write_end(struct op *op, struct write *w, int rc)
+{
+    if (w->block.at == 0 || rc == FAR_OK)
+        return rc;
+    if (rc == FAR_UNKNOWN || rc == FAR_UNREACHABLE || rc == FAR_TIMEOUT || rc == FAR_FENCED)
+        pool_retire(op->client, w->block.at, w->block.size_class);
+    else
+        pool_unalloc(op->client, w->block.at, w->block.size_class);
+    return rc;
+}
+
+/* Looks the key up; *again when the whole attempt must be repeated. */
+static int write_look(struct op *op, struct race_view *view, struct write *w, bool *again)
+{
+    int rc = race_look_start(op, view, &w->key, &w->look, w->words[0]);
+    if (rc != FAR_OK)
+        return rc;
+    if (w->block.at != 0 && !w->written)
+        block_write(op, &w->block);
+    rc = race_look_finish(op, view, &w->key, &w->look, again);
+    if (rc != FAR_OK || *again)
+        return rc;
+    w->written = true;
+    if (w->look.sealed) { /* R5: only the children may be changed */
+        *again = true;
+        return race_grow(op, view, &w->key, &w->look);
+    }
+    rc = race_probe(op, &w->key, &w->look, NULL, &w->found);
+    if (rc != FAR_OK || w->found.place >= 0 || w->found.stale == 0)
+        return rc;
+    if (w->found.stale == w->stale) /* R1 */
+        return fail(FAR_CORRUPT, "a key-value block fails its checksum");
+    w->stale = w->found.stale;
+    *again = true;
+    return FAR_OK;
+}
+
+static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t from, uint64_t to,
+                    bool *swapped)
+{
+    batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, place), from, to, op->word);
+    int rc = batch_flush(&op->batch);
+    *swapped = rc == FAR_OK && op->word[0] == from;
+    return rc;
+}
+
+/* Replaces the committed slot that was found by the block, or by nothing. */
+static int replace(struct op *op, struct write *w, bool *again)
+{
+    uint64_t old = w->found.word;
+    uint64_t new = w->block.at ? slot_make(&w->block, w->key.fingerprint) : 0;
+    bool swapped = false;
+    int rc = decided(cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
+    if (swapped)
+        pool_retire(op->client, slot_gaddr(old), slot_class(old));
+    *again = !swapped;
+    return rc;
+}
+
+/* The place for a new key: in the emptier of its combined buckets, main before overflow. */
+static int free_place(const struct race_key *key, const uint64_t *words)
+{
+    int best = -1;
+    unsigned least = 2 * RACE_BUCKET_SLOTS;
+    for (unsigned i = 0; i < 2; i++) {
+        const uint64_t *bucket = words + i * RACE_COMBINED_WORDS;
+        /* The overflow bucket is the second of the two, unless the main one is odd. */
+        unsigned main_at =
+            (key->combined[i] - sizeof(struct race_subtable_head)) % RACE_GROUP_BYTES == 0
+                ? 0
+                : RACE_BUCKET_WORDS;
+        unsigned used = 0;
+        int place = -1;
+        for (unsigned j = 0; j < RACE_COMBINED_WORDS; j++) {
+            unsigned at = (main_at + j) % RACE_COMBINED_WORDS;
+            if (!race_is_slot(at))
+                continue;
+            if (bucket[at] != 0)
+                used++;
+            else if (place < 0)
+                place = (int)(i * RACE_COMBINED_WORDS + at);
+        }
+        if (place >= 0 && used < least) {
+            least = used;
+            best = place;
+        }
+    }
+    return best;
+}
+
+/* Another tentative slot of the same fingerprint: one of the two must go (R2). */
+static int settle_rival(struct op *op, struct write *w, unsigned mine, unsigned rival,
+                        bool *settled)
+{
+    *settled = false;
+    if (rival < mine && w->gave_way < GIVE_WAY_TURNS) {
+        w->gave_way++;
+        return FAR_OK;
+    }
+    return cas_slot(op, w, rival, w->look.words[rival], 0, settled);
+}
+
+/*
+ * Judges the second look of an insert, the tentative slot `word` standing at `place`.
+ * *clear: it may be committed. Otherwise it must be retracted, and the attempt repeated.
+ */
+static int second_look(struct op *op, struct write *w, unsigned place, uint64_t word, bool *clear)
+{
+    const uint64_t *first = w->words[0];
+    int rc = FAR_OK;
+
+    *clear = false;
+    w->look.words = w->words[1];
+    w->look.sealed =
+        false; /* a seal on our slot makes the commit fail; on others it is no matter */
+    if (w->words[1][place] != word)
+        return FAR_OK; /* killed */
+    rc = race_probe(op, &w->key, &w->look, first, &w->found);
+    if (rc != FAR_OK || w->found.place >= 0 || w->found.stale != 0)
+        return rc;
+    for (unsigned i = 0; i < RACE_PLACES; i++) {
+        uint64_t other = w->words[1][i];
+        bool settled = false;
+        if (!race_is_slot(i) || i == place || !(other & SLOT_TENTATIVE) ||
+            slot_fingerprint(other) != w->key.fingerprint)
+            continue;
+        rc = settle_rival(op, w, place, i, &settled);
+        if (rc != FAR_OK || !settled)
+            return rc;
+    }
+    *clear = true;
+    return FAR_OK;
+}
+
+/* Adds the key that the look did not find: tentative, second look, commit. */
+static int add(struct op *op, struct race_view *view, struct write *w, bool *again)
+{
+    int place = free_place(&w->key, w->words[0]);
+    uint64_t word = slot_make(&w->block, w->key.fingerprint), tentative = word | SLOT_TENTATIVE;
+    bool clear = false, swapped = false;
+
+    *again = true;
+    if (place < 0)
+        return race_grow(op, view, &w->key, &w->look);
+
+    batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, (unsigned)place), 0,
+              tentative, op->word);
+    batch_fence(&op->batch); /* R2: the second look must come after */
+    for (unsigned i = 0; i < 2; i++)
+        batch_read(&op->batch, w->look.subtable, w->key.combined[i],
+                   w->words[1] + i * RACE_COMBINED_WORDS, RACE_COMBINED_BYTES);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || op->word[0] != 0)
+        return rc;
+
+    rc = second_look(op, w, (unsigned)place, tentative, &clear);
+    if (rc == FAR_OK && clear) {
+        rc = decided(cas_slot(op, w, (unsigned)place, tentative, word, &swapped));
+        *again = !swapped;
+        return rc;
+    }
+    /* Retract. If this fails, somebody has done it for us, and if the fabric fails, no matter:
+     * a tentative slot that nobody commits is nothing. */
+    int retracted = cas_slot(op, w, (unsigned)place, tentative, 0, &swapped);
+    if (w->gave_way > 0)
+        batch_pause(&op->batch, GIVE_WAY_NS + rng_below(&op->client->rng, GIVE_WAY_NS));
+    return rc != FAR_OK ? rc : retracted;
+}
+
+enum want { WANT_ABSENT = 1, WANT_PRESENT = 2 };
+
+/* The one loop of all four: `want` says in which states of the key there is something to do. */
+static int change(struct op *op, struct race_view *view, struct slice key,
+                  const struct slice *value, unsigned want)
+{
+    struct write w;
+    int rc = write_start(op, view, key, value, &w);
+    if (rc != FAR_OK)
+        return rc;
+    for (unsigned attempt = 0; attempt < RACE_ATTEMPTS; attempt++) {
+        bool again = false;
+        rc = write_look(op, view, &w, &again);
+        if (rc == FAR_OK && !again) {
+            bool present = w.found.place >= 0;
+            if (present && !(want & WANT_PRESENT))
+                rc = FAR_EXISTS;
+            else if (!present && !(want & WANT_ABSENT))
+                rc = FAR_NOT_FOUND;
+            else
+                rc = present ? replace(op, &w, &again) : add(op, view, &w, &again);
+        }
+        if (rc != FAR_OK || !again)
+            return write_end(op, &w, rc);
+        if (attempt >= BACKOFF_AFTER)
+            batch_pause(&op->batch, rng_below(&op->client->rng, attempt * BACKOFF_NS));
+    }
+    return write_end(op, &w, FAR_CONTENTION);
+}
+
+int race_put(struct op *op, struct index_view *base, struct slice key, struct slice value)
+{
+    return change(op, race_view(base), key, &value, WANT_ABSENT | WANT_PRESENT);
+}
+
+int race_insert(struct op *op, struct index_view *base, struct slice key, struct slice value)
+{
+    return change(op, race_view(base), key, &value, WANT_ABSENT);
+}
+
+int race_update(struct op *op, struct index_view *base, struct slice key, struct slice value)
+{
+    return change(op, race_view(base), key, &value, WANT_PRESENT);
+}
+
+int race_remove(struct op *op, struct index_view *base, struct slice key)
+{
+    return change(op, race_view(base), key, NULL, WANT_PRESENT);
+}

@@ -1,0 +1,166 @@
+/*
+ * The ring: up to `depth` operations of one thread in flight.
+ *
+ * On a fabric that never waits an operation simply runs within far_submit(). On the others each
+ * place of the ring has a fiber: the operation runs until its first flush, far_submit() returns,
+ * and far_reap() resumes fibers as their requests complete. Nothing is allocated after the ring's
+ * first use.
+ *
+ * A place is idle, running or finished, and its number is in the list of that name.
+ */
+#include "store/ring.h"
+
+#include <stdlib.h>
+
+#define STACK_BYTES (64u * 1024)
+
+/* While others wait for the fabric, one that waits for time to pass must not hold them up. */
+#define PAUSE_NS_PENDING 10000
+
+static void run_slot(void *arg)
+{
+    struct ring_slot *slot = arg;
+    store_run(slot->session, &slot->op, &slot->request, &slot->result);
+}
+
+static int ring_open(far_session *s)
+{
+    bool waits = !(s->pool->fab->caps & FAB_CAP_IMMEDIATE);
+    s->slot = calloc(s->depth, sizeof *s->slot);
+    s->idle = calloc(3ull * s->depth, sizeof *s->idle);
+    if (!s->slot || !s->idle)
+        return fail(FAR_NO_MEMORY, "no memory for a ring of %u", s->depth);
+    s->running = s->idle + s->depth;
+    s->finished = s->running + s->depth;
+    for (unsigned i = 0; i < s->depth; i++) {
+        struct ring_slot *slot = &s->slot[i];
+        slot->session = s;
+        int rc = op_init(&slot->op, &s->client);
+        if (rc != FAR_OK)
+            return rc;
+        slot->op.batch.on_ring = waits;
+        slot->op.batch.tap = s->op.batch.tap;
+        if (waits && !(slot->fiber = fiber_create(STACK_BYTES, run_slot, slot)))
+            return fail(FAR_NO_MEMORY, "no stack for a fiber");
+        s->idle[s->idle_count++] = i;
+    }
+    return FAR_OK;
+}
+
+/* Runs a slot's fiber until it waits or is done. */
+static bool resume(struct ring_slot *slot)
+{
+    fiber_resume(slot->fiber);
+    return fiber_finished(slot->fiber);
+}
+
+int far_submit(far_session *s, const struct far_op *r)
+{
+    if (!r || !store_fits(s, r->table) || (unsigned)r->kind >= FAR_OP_KINDS)
+        return fail(FAR_INVALID, "no session, no table of its pool, or no such operation");
+    if (!s->slot) {
+        int rc = ring_open(s);
+        if (rc != FAR_OK) {
+            ring_close(s);
+            return rc;
+        }
+    }
+    if (s->idle_count == 0)
+        return FAR_RING_FULL;
+    unsigned i = s->idle[--s->idle_count];
+    struct ring_slot *slot = &s->slot[i];
+    slot->request = *r;
+    bool done = true;
+    if (slot->fiber) {
+        fiber_reset(slot->fiber, run_slot, slot);
+        done = resume(slot);
+    } else {
+        run_slot(slot);
+    }
+    if (done)
+        s->finished[s->finished_count++] = i;
+    else
+        s->running[s->running_count++] = i;
+    return FAR_OK;
+}
+
+/* Makes progress: resumes every fiber that can go on. With wait, at least one will have been. */
+static void drive(far_session *s, bool wait)
+{
+    struct fab_ep *ep = s->client.ep;
+    bool resumed = false;
+
+    ep->ops->poll(ep, false);
+    while (s->running_count > 0) {
+        uint64_t now = 0, earliest = UINT64_MAX;
+        bool pending = false;
+        for (unsigned n = 0; n < s->running_count;) {
+            unsigned i = s->running[n];
+            struct batch *b = &s->slot[i].op.batch;
+            if (b->wake_at != 0) {
+                now = now ? now : ep->ops->now(ep);
+                if (now < b->wake_at) {
+                    earliest = b->wake_at < earliest ? b->wake_at : earliest;
+                    n++;
+                    continue;
+                }
+            } else if (!b->req.done) {
+                pending = true;
+                n++;
+                continue;
+            }
+            resumed = true;
+            if (resume(&s->slot[i])) {
+                s->running[n] = s->running[--s->running_count];
+                s->finished[s->finished_count++] = i;
+            } else {
+                n++;
+            }
+        }
+        if (resumed || !wait || s->running_count == 0)
+            return;
+        if (earliest != UINT64_MAX) { /* somebody only waits for time to pass */
+            uint64_t ns = earliest - now;
+            ep->ops->pause(ep, pending && ns > PAUSE_NS_PENDING ? PAUSE_NS_PENDING : ns);
+            ep->ops->poll(ep, false);
+        } else {
+            ep->ops->poll(ep, true);
+        }
+    }
+}
+
+unsigned far_reap(far_session *s, struct far_result *results, unsigned max_results,
+                  unsigned min_results)
+{
+    unsigned count = 0;
+    if (!s || !s->slot || max_results == 0)
+        return 0;
+    if (min_results > max_results)
+        min_results = max_results;
+    if (s->running_count > 0 && s->finished_count < max_results)
+        drive(s, false);
+    while (s->finished_count < min_results && s->running_count > 0)
+        drive(s, true);
+    while (count < max_results && s->finished_count > 0) {
+        unsigned i = s->finished[--s->finished_count];
+        results[count++] = s->slot[i].result;
+        s->idle[s->idle_count++] = i;
+    }
+    return count;
+}
+
+void ring_close(far_session *s)
+{
+    while (s->running_count > 0)
+        drive(s, true);
+    for (unsigned i = 0; s->slot && i < s->depth; i++) {
+        fiber_destroy(s->slot[i].fiber);
+        if (s->slot[i].op.client)
+            op_free(&s->slot[i].op);
+    }
+    free(s->slot);
+    free(s->idle);
+    s->slot = NULL;
+    s->idle = s->running = s->finished = NULL;
+    s->idle_count = s->running_count = s->finished_count = 0;
+}

@@ -1,0 +1,253 @@
+/* Sessions: one thread's operations, run on its own stack, with their statistics. */
+#include "store/store.h"
+#include "store/ring.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEPTH_DEFAULT 32
+
+int far_session_open(far_pool *pool, const struct far_session_options *options, far_session **out)
+{
+    struct fab_ep *ep = NULL;
+    unsigned depth = options && options->depth ? options->depth : DEPTH_DEFAULT;
+    uint64_t seed = options ? options->seed : 0;
+
+    if (!pool || !out)
+        return fail(FAR_INVALID, "no pool, or nowhere to put the session");
+    if (depth > FAR_DEPTH_MAX)
+        return fail(FAR_INVALID, "depth is %u, at most %u", depth, FAR_DEPTH_MAX);
+    far_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return fail(FAR_NO_MEMORY, "no memory for a session");
+    s->pool = pool;
+    s->depth = depth;
+    int rc = pool->fab->ops->ep_open(pool->fab, &ep);
+    if (rc != FAR_OK)
+        goto free_session;
+    if (seed == 0) {
+        uint64_t parts[3] = {clock_ns(), (uint64_t)getpid(), (uintptr_t)s};
+        seed = hash_sum(parts, sizeof parts, 0);
+    }
+    rc = client_open(&pool->pool, ep, seed, &s->client);
+    if (rc != FAR_OK)
+        goto close_ep;
+    rc = op_init(&s->op, &s->client);
+    if (rc != FAR_OK)
+        goto close_client;
+    *out = s;
+    return FAR_OK;
+
+close_client:
+    client_close(&s->client);
+close_ep:
+    ep->ops->ep_close(ep);
+free_session:
+    free(s);
+    return rc;
+}
+
+void far_session_close(far_session *s)
+{
+    if (!s)
+        return;
+    ring_close(s);
+    for (unsigned i = 0; i < TABLES_MAX; i++)
+        if (s->table[i].view)
+            s->pool->table[i]->index.ops->detach(s->table[i].view);
+    op_free(&s->op);
+    struct fab_ep *ep = s->client.ep;
+    client_close(&s->client);
+    ep->ops->ep_close(ep);
+    free(s);
+}
+
+/* The session's view of a table, made at its first operation on it. */
+static int view_of(far_session *s, struct op *op, const far_table *table, struct table_view **out)
+{
+    struct table_view *view = &s->table[table->index.desc.id];
+    if (!view->view) {
+        struct index_view *made = NULL;
+        int rc = table->index.ops->attach(op, &table->index, &made);
+        if (rc != FAR_OK)
+            return rc;
+        if (view->view) /* another operation of this session was faster */
+            table->index.ops->detach(made);
+        else
+            view->view = made;
+    }
+    *out = view;
+    return FAR_OK;
+}
+
+static bool has_value(enum far_op_kind kind)
+{
+    return kind == FAR_OP_PUT || kind == FAR_OP_INSERT || kind == FAR_OP_UPDATE;
+}
+
+static int dispatch(struct op *op, const struct far_op *r, struct index_view *view, size_t *len)
+{
+    const struct index_ops *ops = r->table->index.ops;
+    struct slice key = {r->key, r->key_len}, value = {r->value, r->value_len};
+    struct value_out got = {.buf = r->buf, .cap = r->cap, .skip = r->kind == FAR_OP_EXISTS};
+    int rc = FAR_INVALID;
+
+    switch (r->kind) {
+    case FAR_OP_GET:
+    case FAR_OP_EXISTS:
+        rc = ops->get(op, view, key, &got);
+        *len = got.len;
+        break;
+    case FAR_OP_PUT:
+        rc = ops->put(op, view, key, value);
+        break;
+    case FAR_OP_INSERT:
+        rc = ops->insert(op, view, key, value);
+        break;
+    case FAR_OP_UPDATE:
+        rc = ops->update(op, view, key, value);
+        break;
+    case FAR_OP_DELETE:
+        rc = ops->remove(op, view, key);
+        break;
+    }
+    return rc;
+}
+
+static int run(far_session *s, struct op *op, const struct far_op *r, size_t *len)
+{
+    struct table_view *view = NULL;
+    if (r->key_len == 0 || r->key_len > FAR_KEY_MAX || !r->key)
+        return fail(FAR_KEY_SIZE, "a key has 1 to %u bytes, not %zu", FAR_KEY_MAX, r->key_len);
+    if (has_value(r->kind) && (r->value_len > FAR_VALUE_MAX || (!r->value && r->value_len)))
+        return fail(FAR_VALUE_SIZE, "a value has 0 to %u bytes, not %zu", FAR_VALUE_MAX,
+                    r->value_len);
+    if (r->kind == FAR_OP_GET && !r->buf && r->cap > 0)
+        return fail(FAR_INVALID, "nowhere to put %zu bytes of a value", r->cap);
+    int rc = view_of(s, op, r->table, &view);
+    if (rc != FAR_OK)
+        return rc;
+    struct far_op_stats *stats = &view->stats.op[r->kind];
+    op->cost = (struct cost){0}; /* attaching was nobody's operation */
+    rc = dispatch(op, r, view->view, len);
+    if (rc == FAR_BOUNDS) /* whatever led there, it was read from the pool */
+        rc = fail(FAR_CORRUPT, "an address in the table lies outside the pool");
+    ASSERT(op->batch.count == 0);
+
+    stats->count++;
+    stats->not_found += rc == FAR_NOT_FOUND;
+    stats->exists += rc == FAR_EXISTS;
+    stats->errors += rc != FAR_OK && rc != FAR_NOT_FOUND && rc != FAR_EXISTS;
+    stats->rtts += op->cost.rtts;
+    stats->verbs += op->cost.verbs;
+    stats->bytes_read += op->cost.bytes_read;
+    stats->bytes_written += op->cost.bytes_written;
+    return rc;
+}
+
+int store_run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
+{
+    size_t len = 0;
+    int rc = run(s, op, r, &len);
+    *result = (struct far_result){.user_data = r->user_data, .status = rc, .len = len};
+    return rc;
+}
+
+static int call(far_session *s, const struct far_op *r, size_t *len)
+{
+    struct far_result result;
+    if (!store_fits(s, r->table))
+        return fail(FAR_INVALID, "no session, or no table of its pool");
+    int rc = store_run(s, &s->op, r, &result);
+    if (len && (rc == FAR_OK || rc == FAR_TOO_SMALL))
+        *len = result.len;
+    return rc;
+}
+
+int far_get(far_session *s, far_table *table, const void *key, size_t key_len, void *buf,
+            size_t cap, size_t *len)
+{
+    return call(s,
+                &(struct far_op){.kind = FAR_OP_GET,
+                                 .table = table,
+                                 .key = key,
+                                 .key_len = key_len,
+                                 .buf = buf,
+                                 .cap = cap},
+                len);
+}
+
+static int call_plain(far_session *s, enum far_op_kind kind, far_table *table, const void *key,
+                      size_t key_len, const void *value, size_t value_len)
+{
+    return call(s,
+                &(struct far_op){.kind = kind,
+                                 .table = table,
+                                 .key = key,
+                                 .key_len = key_len,
+                                 .value = value,
+                                 .value_len = value_len},
+                NULL);
+}
+
+int far_exists(far_session *s, far_table *table, const void *key, size_t key_len)
+{
+    return call_plain(s, FAR_OP_EXISTS, table, key, key_len, NULL, 0);
+}
+
+int far_put(far_session *s, far_table *table, const void *key, size_t key_len, const void *value,
+            size_t value_len)
+{
+    return call_plain(s, FAR_OP_PUT, table, key, key_len, value, value_len);
+}
+
+int far_insert(far_session *s, far_table *table, const void *key, size_t key_len, const void *value,
+               size_t value_len)
+{
+    return call_plain(s, FAR_OP_INSERT, table, key, key_len, value, value_len);
+}
+
+int far_update(far_session *s, far_table *table, const void *key, size_t key_len, const void *value,
+               size_t value_len)
+{
+    return call_plain(s, FAR_OP_UPDATE, table, key, key_len, value, value_len);
+}
+
+int far_delete(far_session *s, far_table *table, const void *key, size_t key_len)
+{
+    return call_plain(s, FAR_OP_DELETE, table, key, key_len, NULL, 0);
+}
+
+void far_stats(const far_session *s, const far_table *table, struct far_stats *stats)
+{
+    *stats = s->table[table->index.desc.id].stats;
+}
+
+int far_table_info(far_session *s, far_table *table, struct far_table_info *info)
+{
+    struct table_view *view = NULL;
+    if (!store_fits(s, table) || !info)
+        return fail(FAR_INVALID, "no session, no table of its pool, or no info");
+    int rc = view_of(s, &s->op, table, &view);
+    return rc == FAR_OK ? table->index.ops->info(&s->op, view->view, info) : rc;
+}
+
+int far_table_check(far_session *s, far_table *table, void (*report)(void *, const char *),
+                    void *arg)
+{
+    struct table_view *view = NULL;
+    struct index_report r = {.line = report, .arg = arg};
+    if (!store_fits(s, table))
+        return fail(FAR_INVALID, "no session, or no table of its pool");
+    int rc = view_of(s, &s->op, table, &view);
+    if (rc == FAR_OK)
+        rc = table->index.ops->check(&s->op, view->view, &r);
+    if (rc == FAR_CORRUPT)
+        index_violation(&r, "%s", far_error_detail());
+    else if (rc == FAR_OK && r.violations > 0)
+        rc = fail(FAR_CORRUPT, "%u violations", r.violations);
+    return rc;
+}

@@ -1,0 +1,178 @@
+/* Pools and tables: the handles that all threads of a process share. */
+#include "store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
+{
+    far_pool *pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return fail(FAR_NO_MEMORY, "no memory for a pool handle");
+    int rc = pool_open(fab, knobs, &pool->pool);
+    if (rc != FAR_OK) {
+        free(pool);
+        return rc;
+    }
+    pool->fab = fab;
+    pthread_mutex_init(&pool->lock, NULL);
+    *out = pool;
+    return FAR_OK;
+}
+
+int far_pool_open(const char *uri, far_pool **out)
+{
+    struct fab *fab = NULL;
+    if (!uri || !out)
+        return fail(FAR_INVALID, "no URI, or nowhere to put the pool");
+    int rc = fab_open(uri, &fab);
+    if (rc != FAR_OK)
+        return rc;
+    rc = store_open(fab, NULL, out);
+    if (rc != FAR_OK)
+        fab_close(fab);
+    else
+        (*out)->owns_fab = true;
+    return rc;
+}
+
+void far_pool_close(far_pool *pool)
+{
+    if (!pool)
+        return;
+    for (unsigned i = 0; i < TABLES_MAX; i++)
+        free(pool->table[i]);
+    pthread_mutex_destroy(&pool->lock);
+    if (pool->owns_fab)
+        fab_close(pool->fab);
+    free(pool);
+}
+
+int far_pool_remove(const char *uri)
+{
+    return uri ? fab_remove(uri) : fail(FAR_INVALID, "no URI");
+}
+
+int far_pool_info(far_session *s, struct far_pool_info *info)
+{
+    return s && info ? pool_info(&s->op, info) : fail(FAR_INVALID, "no session, or no info");
+}
+
+static bool good_name(const char *name)
+{
+    size_t len = name ? strnlen(name, FAR_NAME_MAX + 1) : 0;
+    if (len == 0 || len > FAR_NAME_MAX)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)name[i] < ' ' || name[i] == 127)
+            return false;
+    return true;
+}
+
+/* The one handle that a process has of a table, made when it is first asked for. */
+static int handle_for(far_pool *pool, const struct index_ops *ops, const struct table_desc *desc,
+                      far_table **out)
+{
+    int rc = FAR_OK;
+    ASSERT(desc->id < TABLES_MAX);
+    pthread_mutex_lock(&pool->lock);
+    far_table *table = pool->table[desc->id];
+    if (!table) {
+        table = calloc(1, sizeof *table);
+        if (table) {
+            table->pool = pool;
+            table->index = (struct index_table){.ops = ops, .pool = &pool->pool, .desc = *desc};
+            pool->table[desc->id] = table;
+        } else {
+            rc = fail(FAR_NO_MEMORY, "no memory for a table handle");
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (rc == FAR_OK)
+        *out = table;
+    return rc;
+}
+
+static int find_index(const far_session *s, const char *name, const struct index_ops **ops)
+{
+    *ops = index_find(name);
+    if (!*ops)
+        return fail(FAR_NO_INDEX, "no index '%s' in this build", name);
+    if (((*ops)->order_needed & s->pool->fab->order) != (*ops)->order_needed)
+        return fail(FAR_UNSUPPORTED, "index %s needs an order of verbs that %s: does not keep",
+                    name, s->pool->fab->ops->scheme);
+    return FAR_OK;
+}
+
+int far_table_create(far_session *s, const char *name, const char *index,
+                     const struct far_table_options *options, far_table **out)
+{
+    static const struct far_table_options none;
+    const struct index_ops *ops = NULL;
+    struct table_desc desc = {.id = 0};
+
+    if (!s || !out || !index)
+        return fail(FAR_INVALID, "no session, no index, or nowhere to put the table");
+    if (!good_name(name))
+        return fail(FAR_INVALID, "a table's name has 1 to %u bytes and no control characters",
+                    FAR_NAME_MAX);
+    int rc = find_index(s, index, &ops);
+    if (rc != FAR_OK)
+        return rc;
+    /* Not needed for correctness, but saves building a table that cannot be added. */
+    rc = catalog_find(&s->op, name, &desc);
+    if (rc == FAR_OK)
+        return fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", name, desc.index);
+    if (rc != FAR_NO_TABLE)
+        return rc;
+
+    options = options ? options : &none;
+    strcpy(desc.name, name);
+    strcpy(desc.index, ops->name);
+    desc.hash_seed = options->hash_seed ? options->hash_seed : rng_next(&s->client.rng);
+    rc = ops->create(&s->op, options, desc.hash_seed, &desc.root);
+    if (rc == FAR_OK)
+        rc = catalog_add(&s->op, &desc);
+    return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
+}
+
+int far_table_open(far_session *s, const char *name, const char *index, far_table **out)
+{
+    const struct index_ops *ops = NULL;
+    struct table_desc desc;
+
+    if (!s || !out || !good_name(name))
+        return fail(FAR_INVALID, "no session, a bad name, or nowhere to put the table");
+    int rc = catalog_find(&s->op, name, &desc);
+    if (rc != FAR_OK)
+        return rc;
+    if (index && strcmp(index, desc.index) != 0)
+        return fail(FAR_WRONG_INDEX, "table '%s' is kept by %s", name, desc.index);
+    rc = find_index(s, desc.index, &ops);
+    return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
+}
+
+const char *far_table_name(const far_table *table)
+{
+    return table->index.desc.name;
+}
+
+const char *far_table_index(const far_table *table)
+{
+    return table->index.desc.index;
+}
+
+int far_table_list(far_session *s, int (*each)(void *, const char *, const char *), void *arg)
+{
+    if (!s || !each)
+        return fail(FAR_INVALID, "no session, or nobody to call");
+    for (unsigned id = 0;; id++) {
+        struct table_desc desc;
+        int rc = catalog_get(&s->op, id, &desc);
+        if (rc != FAR_OK)
+            return rc == FAR_NO_TABLE ? FAR_OK : rc;
+        rc = each(arg, desc.name, desc.index);
+        if (rc != 0)
+            return rc;
+    }
+}

@@ -1,0 +1,65 @@
+/* What the store keeps behind the public handles; for its own files and for test harnesses. */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include "base/fiber.h"
+#include "index/index.h"
+
+#include <pthread.h>
+
+#define TABLES_MAX CATALOG_SLOTS
+
+struct far_table {
+    struct index_table index;
+    struct far_pool *pool;
+};
+
+struct far_pool {
+    struct fab *fab;
+    struct pool pool;
+    bool owns_fab;
+    pthread_mutex_t lock; /* of the table handles; never taken by an operation */
+    struct far_table *table[TABLES_MAX];
+};
+
+/* Opens a pool on a fabric that the caller made and keeps: how tests and the simulator come in. */
+int store_open(struct fab *fab, const struct knobs *knobs, far_pool **pool);
+
+/* The operation in progress of one place in the ring. */
+struct ring_slot {
+    struct op op;
+    struct fiber *fiber; /* NULL on fabrics that never wait */
+    struct far_session *session;
+    struct far_op request;
+    struct far_result result;
+    enum { SLOT_IDLE, SLOT_RUNNING, SLOT_FINISHED } state;
+};
+
+struct table_view { /* this session's state of one table, by the table's catalog place */
+    struct index_view *view;
+    struct far_stats stats;
+};
+
+struct far_session {
+    struct far_pool *pool;
+    struct client client;
+    struct op op; /* synchronous calls */
+    struct table_view table[TABLES_MAX];
+    unsigned depth;
+    struct ring_slot *slot;             /* `depth` of them                */
+    unsigned *idle, idle_count;         /* slots free for far_submit()    */
+    unsigned *running, running_count;   /* slots whose fiber is suspended */
+    unsigned *finished, finished_count; /* slots waiting to be reaped     */
+};
+
+/* Are both there, and of one pool? */
+static inline bool store_fits(const struct far_session *s, const struct far_table *table)
+{
+    return s && table && table->pool == s->pool;
+}
+
+/* Runs one operation to its end on the caller's stack (or fiber), statistics included. */
+int store_run(struct far_session *s, struct op *op, const struct far_op *request,
+              struct far_result *result);
+
+#endif

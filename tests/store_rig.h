@@ -1,0 +1,70 @@
+/* A pool, a session and a table, on a fabric that the test keeps and can look into. */
+#ifndef TESTS_STORE_RIG_H
+#define TESTS_STORE_RIG_H
+
+#include "store/store.h"
+
+#include <string.h>
+
+#if defined(__has_feature)
+#define STORE_RIG_FEATURE(x) __has_feature(x)
+#else
+#define STORE_RIG_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) ||                               \
+    STORE_RIG_FEATURE(thread_sanitizer) || STORE_RIG_FEATURE(address_sanitizer)
+#define SLOWER 8 /* sanitizers: that many times fewer repetitions */
+#else
+#define SLOWER 1
+#endif
+
+/* How many fibers a test may have: gcc 12's thread sanitizer runs out of room at some 500. */
+#if defined(__SANITIZE_THREAD__) || STORE_RIG_FEATURE(thread_sanitizer)
+#define DEEPEST 128u
+#else
+#define DEEPEST FAR_DEPTH_MAX
+#endif
+
+struct store_rig {
+    struct fab *fab;
+    far_pool *pool;
+    far_session *session;
+    far_table *table; /* "t" */
+};
+
+static inline void store_rig_open(struct store_rig *r, const char *uri, const struct knobs *knobs,
+                                  const struct far_session_options *session,
+                                  const struct far_table_options *table)
+{
+    memset(r, 0, sizeof *r);
+    ASSERT(fab_open(uri, &r->fab) == FAR_OK);
+    ASSERT(store_open(r->fab, knobs, &r->pool) == FAR_OK);
+    ASSERT(far_session_open(r->pool, session, &r->session) == FAR_OK);
+    ASSERT(far_table_create(r->session, "t", "race", table, &r->table) == FAR_OK);
+}
+
+static inline void store_rig_close(struct store_rig *r)
+{
+    far_session_close(r->session);
+    far_pool_close(r->pool);
+    fab_close(r->fab);
+}
+
+/* Words of the pool's memory, past the store. */
+static inline uint64_t store_rig_get(struct store_rig *r, gaddr at, uint64_t delta)
+{
+    struct op *op = &r->session->op;
+    batch_read(&op->batch, at, delta, op->word, 8);
+    ASSERT(batch_flush(&op->batch) == FAR_OK);
+    return op->word[0];
+}
+
+static inline void store_rig_set(struct store_rig *r, gaddr at, uint64_t delta, uint64_t value)
+{
+    struct op *op = &r->session->op;
+    op->word[0] = value;
+    batch_write(&op->batch, at, delta, op->word, 8);
+    ASSERT(batch_flush(&op->batch) == FAR_OK);
+}
+
+#endif

@@ -1,0 +1,533 @@
+/*
+ * Damaged pools. Every round flips a few bits of a sound pool (superblock, catalog, registry, chunk
+ * table, root, directory, subtables, blocks), or overwrites words with others from elsewhere, or
+ * cuts a node short; then it opens the pool and works on it.
+ *
+ * Allowed is any error, and a miss. Not allowed are a crash, an operation without end (its round
+ * trips are bounded), and an answer that was never true: a value, or a key, that nobody stored.
+ *
+ * A round undoes what it did: the flips are known, and a tap on the session's batches tells what
+ * its verbs may have changed.
+ */
+#include "store_rig.h"
+
+#include "index/race/race.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define KEYS         330 /* that the pool holds when it is sound */
+#define KEYS_MORE    700 /* that rounds may add                  */
+#define VERSIONS     2   /* of each of the first keys, over time */
+#define OPS_A_ROUND  24
+#define RTTS_MOST    20000u
+#define BATCHES_MOST 400000u /* of a walk over the whole table */
+#define DIRTY_MAX    4096
+#define KEY_BYTES    1024
+#define VALUE_BYTES  512
+
+#if defined(__SANITIZE_THREAD__) || STORE_RIG_FEATURE(thread_sanitizer)
+#define ROUNDS 1000 /* there is but one thread */
+#else
+#define ROUNDS 20000
+#endif
+
+struct range {
+    unsigned node;
+    uint64_t off, len;
+};
+
+enum region {
+    SUPERBLOCK,
+    COUNTER,
+    CATALOG,
+    REGISTRY,
+    CHUNK_TABLE,
+    ROOT,
+    DIRECTORY,
+    HEADS,
+    BUCKETS,
+    BLOCKS,
+    REGIONS
+};
+static const char *const region_names[REGIONS] = {
+    "superblock", "chunk counter", "catalog", "registry", "chunk table",
+    "root",       "directory",     "heads",   "buckets",  "blocks"};
+/* A flip in a superblock ends the round at once, so they are rare. */
+static const unsigned region_weights[REGIONS] = {2, 4, 3, 2, 1, 4, 16, 20, 28, 20};
+
+struct ranges {
+    struct range *range;
+    unsigned count;
+};
+
+struct ground {
+    struct fab *fab;
+    struct fab_ops ops; /* the fabric's, but for pauses, which take no time */
+    struct knobs knobs;
+    struct fab_ep *ep;
+    struct batch batch;
+    struct cost cost;
+    uint64_t *line; /* a buffer of a chunk */
+    uint8_t *sound[FAB_NODES_MAX];
+    struct rng rng;
+    struct ranges region[REGIONS];
+    struct batch_tap tap;
+    struct range dirty[DIRTY_MAX];
+    unsigned dirty_count;
+    unsigned batches;
+    uint64_t hits[REGIONS], opened, worked, errors, answers;
+};
+
+/* ---- keys and values ---------------------------------------------------------------------------
+ */
+
+static size_t key_bytes(uint32_t id, uint8_t *key)
+{
+    size_t len = id % 32 == 5 ? 1000 : id % 16 == 3 ? 100 : 8;
+
+    memset(key, (int)id, len);
+    memcpy(key, &id, 4);
+    return len;
+}
+
+static size_t value_bytes(uint32_t id, uint32_t version, uint8_t *value)
+{
+    size_t len = 8 + (id * 7 + version * 3) % (id % 8 ? 40 : VALUE_BYTES - 8);
+    uint64_t mix = ((uint64_t)id << 32 | version) * 0x9e3779b97f4a7c15;
+
+    memcpy(value, &id, 4);
+    memcpy(value + 4, &version, 4);
+    for (size_t i = 8; i < len; i++)
+        value[i] = (uint8_t)((mix >> i % 57) + i);
+    return len;
+}
+
+/* What a round has put: the versions past those of the sound pool. */
+struct history {
+    unsigned round_first; /* the lowest version that this round may use */
+    uint32_t id[OPS_A_ROUND];
+    bool put[OPS_A_ROUND];
+};
+
+static bool ever_stored(const struct history *h, uint32_t id)
+{
+    bool stored = id < KEYS;
+
+    for (unsigned i = 0; i < OPS_A_ROUND; i++)
+        stored = stored || (h->put[i] && h->id[i] == id);
+    return stored;
+}
+
+static bool value_was_stored(const struct history *h, uint32_t id, const uint8_t *value, size_t len)
+{
+    uint8_t want[VALUE_BYTES];
+    uint32_t version = 0;
+
+    if (len < 8)
+        return false;
+    memcpy(&version, value + 4, 4);
+    if (value_bytes(id, version, want) != len || memcmp(want, value, len) != 0)
+        return false;
+    if (version >= 1 && version <= VERSIONS)
+        return id < KEYS;
+    unsigned i = version - h->round_first;
+    return i < OPS_A_ROUND && h->put[i] && h->id[i] == id;
+}
+
+/* ---- raw memory --------------------------------------------------------------------------------
+ */
+
+static void raw_read(struct ground *g, unsigned node, uint64_t off, void *to, uint64_t len)
+{
+    for (uint64_t at = 0; at < len; at += CHUNK_BYTES) {
+        uint32_t n = (uint32_t)(len - at < CHUNK_BYTES ? len - at : CHUNK_BYTES);
+        batch_read(&g->batch, gaddr_make(node, 0), off + at, g->line, n);
+        assert_int_equal(batch_flush(&g->batch), FAR_OK);
+        memcpy((char *)to + at, g->line, n);
+    }
+}
+
+static void raw_restore(struct ground *g, const struct range *r)
+{
+    for (uint64_t at = 0; at < r->len; at += CHUNK_BYTES) {
+        uint32_t n = (uint32_t)(r->len - at < CHUNK_BYTES ? r->len - at : CHUNK_BYTES);
+        memcpy(g->line, g->sound[r->node] + r->off + at, n);
+        batch_write(&g->batch, gaddr_make(r->node, 0), r->off + at, g->line, n);
+        assert_int_equal(batch_flush(&g->batch), FAR_OK);
+    }
+}
+
+static void raw_flip(struct ground *g, unsigned node, uint64_t bit)
+{
+    uint64_t word = 0;
+
+    raw_read(g, node, bit / 64 * 8, &word, 8);
+    g->line[0] = word ^ 1ull << bit % 64;
+    batch_write(&g->batch, gaddr_make(node, 0), bit / 64 * 8, g->line, 8);
+    assert_int_equal(batch_flush(&g->batch), FAR_OK);
+}
+
+static void note_dirty(struct ground *g, unsigned node, uint64_t off, uint64_t len)
+{
+    if (g->dirty_count < DIRTY_MAX)
+        g->dirty[g->dirty_count] = (struct range){.node = node, .off = off, .len = len};
+    g->dirty_count++;
+}
+
+static void note_batch(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+{
+    struct ground *g = (struct ground *)((char *)tap - offsetof(struct ground, tap));
+
+    g->batches++;
+    for (unsigned i = 0; i < count; i++) {
+        const struct fab_verb *v = &verbs[i];
+        if (v->kind != FAB_READ && fab_check(g->fab, v) == FAR_OK)
+            note_dirty(g, v->node, v->off, v->len);
+    }
+}
+
+/* Everything is as it was before the round. Opening and closing a session has changed the registry,
+ * which no tap told. */
+static void restore(struct ground *g, const struct pool *pool)
+{
+    note_dirty(g, 0, CLIENTS_OFF, pool->clients * sizeof(struct client_slot));
+    if (g->dirty_count > DIRTY_MAX) {
+        for (unsigned i = 0; i < g->fab->nodes; i++)
+            raw_restore(g, &(struct range){.node = i, .len = g->fab->size[i]});
+    } else {
+        for (unsigned i = 0; i < g->dirty_count; i++)
+            raw_restore(g, &g->dirty[i]);
+    }
+    g->dirty_count = 0;
+}
+
+/* ---- the map of what can be hit ----------------------------------------------------------------
+ */
+
+static void add_range(struct ground *g, enum region which, unsigned node, uint64_t off,
+                      uint64_t len)
+{
+    struct ranges *r = &g->region[which];
+
+    r->range = realloc(r->range, (r->count + 1) * sizeof *r->range);
+    assert_non_null(r->range);
+    r->range[r->count++] = (struct range){.node = node, .off = off, .len = len};
+}
+
+static bool all_zero(const uint8_t *bytes, uint64_t len)
+{
+    for (uint64_t i = 0; i < len; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+/* A chunk of objects of one class: subtables by their heads and buckets, others as they are. */
+static void map_slab(struct ground *g, unsigned node, uint64_t off, unsigned size_class,
+                     const struct race_view *view)
+{
+    uint32_t bytes = class_bytes(size_class);
+    bool subtables = size_class == race_subtable_class(view->groups);
+
+    for (uint64_t at = off; at + bytes <= off + CHUNK_BYTES; at += bytes) {
+        if (all_zero(g->sound[node] + at, bytes))
+            continue;
+        if (subtables) {
+            add_range(g, HEADS, node, at, sizeof(struct race_subtable_head));
+            add_range(g, BUCKETS, node, at + sizeof(struct race_subtable_head),
+                      view->groups * RACE_GROUP_BYTES);
+        } else {
+            add_range(g, BLOCKS, node, at, bytes);
+        }
+    }
+}
+
+static void map_pool(struct ground *g, struct store_rig *r)
+{
+    const struct race_view *view =
+        (const struct race_view *)r->session->table[r->table->index.desc.id].view;
+    unsigned tables = 1;
+
+    add_range(g, CATALOG, 0, CATALOG_OFF, (tables + 1) * 8ull);
+    add_range(g, REGISTRY, 0, CLIENTS_OFF, r->pool->pool.clients * sizeof(struct client_slot));
+    add_range(g, ROOT, gaddr_node(view->root), gaddr_offset(view->root), sizeof(struct race_root));
+    add_range(g, DIRECTORY, gaddr_node(view->directory), gaddr_offset(view->directory),
+              16ull << view->depth); /* and as much again that is not in use yet */
+    for (unsigned node = 0; node < g->fab->nodes; node++) {
+        const struct node_head *head = &r->pool->pool.head[node];
+        uint64_t taken = 0;
+        add_range(g, SUPERBLOCK, node, 0, sizeof *head);
+        add_range(g, COUNTER, node, NODE_NEXT_CHUNK_OFF, 8);
+        memcpy(&taken, g->sound[node] + NODE_NEXT_CHUNK_OFF, 8);
+        add_range(g, CHUNK_TABLE, node, head->table_off, taken * 8);
+        for (uint64_t i = 0; i < taken; i++) {
+            uint64_t entry = 0;
+            memcpy(&entry, g->sound[node] + head->table_off + i * 8, 8);
+            if ((entry & 0xff) == CHUNK_SLAB)
+                map_slab(g, node, head->chunks_off64 * 64ull + (i << CHUNK_SHIFT),
+                         (entry >> 8) & 0xff, view);
+        }
+    }
+}
+
+/* ---- the sound pool ----------------------------------------------------------------------------
+ */
+
+static void no_pause(struct fab_ep *ep, uint64_t ns)
+{
+    (void)ep;
+    (void)ns;
+}
+
+static void build(struct ground *g, struct store_rig *r, unsigned groups)
+{
+    struct far_session_options session = {.depth = 1, .seed = 1};
+    struct far_table_options table = {.bucket_groups = groups, .hash_seed = 5};
+    struct far_table_info info;
+
+    assert_int_equal(store_open(g->fab, &g->knobs, &r->pool), FAR_OK);
+    assert_int_equal(far_session_open(r->pool, &session, &r->session), FAR_OK);
+    assert_int_equal(far_table_create(r->session, "t", "race", &table, &r->table), FAR_OK);
+    for (uint32_t i = 0; i < KEYS * VERSIONS; i++) {
+        uint8_t key[KEY_BYTES], value[VALUE_BYTES];
+        uint32_t id = i % KEYS, version = 1 + i / KEYS;
+        if (version > 1 && id % 4)
+            continue;
+        size_t klen = key_bytes(id, key), vlen = value_bytes(id, version, value);
+        assert_int_equal(far_put(r->session, r->table, key, klen, value, vlen), FAR_OK);
+    }
+    assert_int_equal(far_table_check(r->session, r->table, NULL, NULL), FAR_OK);
+    assert_int_equal(far_table_info(r->session, r->table, &info), FAR_OK);
+    assert_int_equal(info.keys, KEYS);
+    assert_true(info.splits >= 2);
+}
+
+static void ground_open(struct ground *g, const char *uri, unsigned groups)
+{
+    struct store_rig r;
+
+    memset(g, 0, sizeof *g);
+    rng_seed(&g->rng, groups);
+    g->knobs = knobs_default;
+    g->knobs.patience = 2;
+    g->tap.posted = note_batch;
+    assert_int_equal(fab_open(uri, &g->fab), FAR_OK);
+    g->ops = *g->fab->ops;
+    g->ops.pause = no_pause;
+    g->fab->ops = &g->ops;
+    build(g, &r, groups);
+
+    assert_int_equal(g->fab->ops->ep_open(g->fab, &g->ep), FAR_OK);
+    assert_non_null(g->line = g->ep->ops->buf_alloc(g->ep, CHUNK_BYTES));
+    batch_init(&g->batch, g->ep, &g->cost);
+    for (unsigned i = 0; i < g->fab->nodes; i++) {
+        assert_non_null(g->sound[i] = malloc(g->fab->size[i]));
+        raw_read(g, i, 0, g->sound[i], g->fab->size[i]);
+    }
+    map_pool(g, &r);
+    far_session_close(r.session);
+    for (unsigned i = 0; i < g->fab->nodes; i++) /* once more, without the session */
+        raw_read(g, i, 0, g->sound[i], g->fab->size[i]);
+    far_pool_close(r.pool);
+}
+
+static void ground_close(struct ground *g)
+{
+    g->ep->ops->buf_free(g->ep, g->line, CHUNK_BYTES);
+    g->ep->ops->ep_close(g->ep);
+    for (unsigned i = 0; i < g->fab->nodes; i++)
+        free(g->sound[i]);
+    for (unsigned i = 0; i < REGIONS; i++)
+        free(g->region[i].range);
+    fab_close(g->fab);
+}
+
+/* ---- a round -----------------------------------------------------------------------------------
+ */
+
+/* A word of what the pool uses. */
+static struct range pick_word(struct ground *g, enum region which)
+{
+    const struct ranges *r = &g->region[which];
+    const struct range *range = &r->range[rng_below(&g->rng, r->count)];
+
+    return (struct range){
+        .node = range->node, .off = range->off + rng_below(&g->rng, range->len / 8) * 8, .len = 8};
+}
+
+/* A bit flipped; or a word, or a line, that was written over with a sound one of the same kind: it
+ * looks right, and is wrong. */
+static void damage_something(struct ground *g, bool flip)
+{
+    unsigned at = (unsigned)rng_below(&g->rng, 100), which = 0;
+
+    while (at >= region_weights[which])
+        at -= region_weights[which++];
+    struct range to = pick_word(g, (enum region)which);
+    if (flip) {
+        raw_flip(g, to.node, to.off * 8 + rng_below(&g->rng, 64));
+    } else {
+        struct range from = pick_word(g, (enum region)which);
+        if (which >= HEADS && rng_below(&g->rng, 4) == 0) {
+            from.off &= ~63ull;
+            to.off &= ~63ull;
+            to.len = 64;
+        }
+        memcpy(g->line, g->sound[from.node] + from.off, to.len);
+        batch_write(&g->batch, gaddr_make(to.node, 0), to.off, g->line, (uint32_t)to.len);
+        assert_int_equal(batch_flush(&g->batch), FAR_OK);
+    }
+    note_dirty(g, to.node, to.off, to.len);
+    g->hits[which]++;
+}
+
+/* One operation, and whether its answer can be true. */
+static void operate(struct ground *g, far_session *s, far_table *t, struct history *h, unsigned n)
+{
+    uint8_t key[KEY_BYTES], value[VALUE_BYTES];
+    uint32_t id = (uint32_t)rng_below(&g->rng, rng_below(&g->rng, 2) ? KEYS : KEYS_MORE);
+    size_t klen = key_bytes(id, key), vlen = value_bytes(id, h->round_first + n, value), len = 0;
+    bool stored = ever_stored(h, id);
+    enum far_op_kind kind = (enum far_op_kind)rng_below(&g->rng, FAR_OP_KINDS);
+    struct far_stats stats;
+    int rc = FAR_OK;
+
+    far_stats(s, t, &stats);
+    uint64_t rtts = stats.op[kind].rtts;
+    switch (kind) {
+    case FAR_OP_GET:
+        rc = far_get(s, t, key, klen, value, sizeof value, &len);
+        if (rc == FAR_OK)
+            assert_true(value_was_stored(h, id, value, len));
+        break;
+    case FAR_OP_EXISTS:
+        rc = far_exists(s, t, key, klen);
+        break;
+    case FAR_OP_PUT:
+        rc = far_put(s, t, key, klen, value, vlen);
+        break;
+    case FAR_OP_INSERT:
+        rc = far_insert(s, t, key, klen, value, vlen);
+        break;
+    case FAR_OP_UPDATE:
+        rc = far_update(s, t, key, klen, value, vlen);
+        break;
+    case FAR_OP_DELETE:
+        rc = far_delete(s, t, key, klen);
+        break;
+    }
+    if (kind == FAR_OP_PUT || kind == FAR_OP_INSERT || kind == FAR_OP_UPDATE) {
+        h->id[n] = id; /* after an error it may have happened all the same */
+        h->put[n] = rc != FAR_NOT_FOUND && rc != FAR_EXISTS;
+    } else {
+        assert_true(rc != FAR_OK || stored);
+    }
+    assert_true(stored || rc != FAR_EXISTS);
+    assert_true(stored || kind != FAR_OP_UPDATE || rc != FAR_OK);
+    assert_true(rc <= 0 && rc >= FAR_RING_FULL);
+    far_stats(s, t, &stats);
+    assert_true(stats.op[kind].rtts - rtts <= RTTS_MOST);
+    *(rc == FAR_OK || rc == FAR_NOT_FOUND || rc == FAR_EXISTS ? &g->answers : &g->errors) += 1;
+}
+
+/* Opens what is there, as far as it lets itself be opened, and works on it. `cut` is what a node
+ * loses once the pool is open. */
+static void work(struct ground *g, unsigned round, unsigned cut_node, uint64_t cut)
+{
+    struct far_session_options options = {.depth = 1, .seed = round + 2};
+    struct history h = {.round_first = VERSIONS + 1 + round * OPS_A_ROUND};
+    struct far_table_info info;
+    far_pool *pool = NULL;
+    far_session *s = NULL;
+    far_table *t = NULL;
+
+    if (store_open(g->fab, &g->knobs, &pool) != FAR_OK)
+        return;
+    g->opened++;
+    g->fab->size[cut_node] -= cut;
+    if (far_session_open(pool, &options, &s) == FAR_OK) {
+        s->op.batch.tap = &g->tap;
+        if (far_table_open(s, "t", NULL, &t) == FAR_OK) {
+            g->worked++;
+            for (unsigned n = 0; n < OPS_A_ROUND; n++)
+                operate(g, s, t, &h, n);
+            g->batches = 0;
+            if (round % 8 == 0)
+                (void)far_table_check(s, t, NULL, NULL);
+            else if (round % 8 == 1)
+                (void)far_table_info(s, t, &info);
+            assert_true(g->batches <= BATCHES_MOST);
+        }
+        far_session_close(s);
+    }
+    g->fab->size[cut_node] += cut;
+    far_pool_close(pool);
+}
+
+static void play(const char *uri, unsigned groups, unsigned rounds)
+{
+    static struct ground g;
+    struct pool pool;
+
+    ground_open(&g, uri, groups);
+    assert_int_equal(pool_open(g.fab, &g.knobs, &pool), FAR_OK);
+    for (unsigned round = 0; round < rounds; round++) {
+        unsigned node = (unsigned)rng_below(&g.rng, g.fab->nodes);
+        uint64_t whole = g.fab->size[node], cut = rng_below(&g.rng, whole / 64) * 64;
+        if (round % 32 == 7) { /* cut short before it is opened */
+            g.fab->size[node] = whole - 64 - cut;
+            work(&g, round, node, 0);
+            g.fab->size[node] = whole;
+        } else if (round % 32 == 23) { /* or while it is in use */
+            work(&g, round, node, cut);
+        } else {
+            for (uint64_t hits = 1 + rng_below(&g.rng, 8); hits > 0; hits--)
+                damage_something(&g, round % 4 != 1);
+            work(&g, round, 0, 0);
+        }
+        restore(&g, &pool);
+    }
+    for (unsigned i = 0; i < g.fab->nodes; i++) { /* or else rounds were not what they seemed */
+        uint8_t *now = malloc(g.fab->size[i]);
+        assert_non_null(now);
+        raw_read(&g, i, 0, now, g.fab->size[i]);
+        assert_memory_equal(now, g.sound[i], g.fab->size[i]);
+        free(now);
+    }
+    print_message("%u rounds: %llu pools and %llu tables opened, %llu answers, %llu errors\n",
+                  rounds, (unsigned long long)g.opened, (unsigned long long)g.worked,
+                  (unsigned long long)g.answers, (unsigned long long)g.errors);
+    for (unsigned i = 0; i < REGIONS; i++)
+        print_message("  %-14s %llu hits\n", region_names[i], (unsigned long long)g.hits[i]);
+    assert_true(g.worked > rounds / 2);
+    assert_true(g.errors > 0 && g.answers > g.errors);
+    ground_close(&g);
+}
+
+static void tiny_subtables_on_two_nodes(void **state)
+{
+    (void)state;
+    play("mem:?size=2m&nodes=2&clients=8", 2, ROUNDS);
+}
+
+static void one_node(void **state)
+{
+    (void)state;
+    play("mem:?size=4m&clients=8", 3, ROUNDS / 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiny_subtables_on_two_nodes),
+        cmocka_unit_test(one_node),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,236 @@
+/*
+ * Long random sequences of operations, by one thread, against a model that is an array: every
+ * status and every value must agree. With tiny subtables, hashes that collide, several sessions
+ * whose caches go stale, and pools that are closed and opened again on the way.
+ */
+#include "store_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define KEYS_MAX  4096
+#define SESSIONS  3
+#define VALUE_MAX 300
+
+struct setting {
+    const char *name, *uri;
+    unsigned groups, keys, ops;
+    uint64_t hash_mask;
+    uint8_t fingerprint_mask;
+};
+
+struct model {
+    const struct setting *setting;
+    struct knobs knobs;
+    struct rng rng;
+    struct fab *fab;
+    far_pool *pool;
+    far_session *session[SESSIONS];
+    far_table *table;
+    uint32_t version[KEYS_MAX]; /* of the value that the key has; 0: it is absent */
+    unsigned present;
+};
+
+/* Keys of different lengths, some of them prefixes of others, some with NULs. */
+static size_t key_bytes(uint32_t id, uint8_t *key)
+{
+    size_t len = 4 + (id % 16 == 3 ? 120 : id % 5);
+
+    memset(key, 0, len);
+    memcpy(key, &id, 4);
+    return len;
+}
+
+/* A value says whose it is and which one, and is long in its own way. */
+static size_t value_bytes(uint32_t id, uint32_t version, uint8_t *value)
+{
+    struct rng rng;
+    size_t len = 8 + (id * 7 + version * 13) % (version % 10 == 9 ? VALUE_MAX - 8 : 40);
+
+    rng_seed(&rng, (uint64_t)id << 32 | version);
+    for (size_t i = 8; i < len; i++)
+        value[i] = (uint8_t)rng_next(&rng);
+    memcpy(value, &id, 4);
+    memcpy(value + 4, &version, 4);
+    return len;
+}
+
+static void open_pool(struct model *m)
+{
+    assert_int_equal(store_open(m->fab, &m->knobs, &m->pool), FAR_OK);
+    for (unsigned i = 0; i < SESSIONS; i++) {
+        struct far_session_options options = {.depth = 1, .seed = rng_next(&m->rng) | 1};
+        assert_int_equal(far_session_open(m->pool, &options, &m->session[i]), FAR_OK);
+    }
+}
+
+static void close_pool(struct model *m)
+{
+    for (unsigned i = 0; i < SESSIONS; i++)
+        far_session_close(m->session[i]);
+    far_pool_close(m->pool);
+}
+
+static void print_line(void *arg, const char *line)
+{
+    (void)arg;
+    print_message("%s\n", line);
+}
+
+static void expect_sound(struct model *m)
+{
+    struct far_table_info info;
+    far_session *s = m->session[rng_below(&m->rng, SESSIONS)];
+
+    assert_int_equal(far_table_check(s, m->table, print_line, NULL), FAR_OK);
+    assert_int_equal(far_table_info(s, m->table, &info), FAR_OK);
+    assert_int_equal(info.keys, m->present);
+}
+
+static void check_get(struct model *m, far_session *s, uint32_t id)
+{
+    uint8_t key[128], want[VALUE_MAX], got[VALUE_MAX];
+    size_t klen = key_bytes(id, key), len = 0;
+    int rc = far_get(s, m->table, key, klen, got, sizeof got, &len);
+
+    if (m->version[id] == 0) {
+        assert_int_equal(rc, FAR_NOT_FOUND);
+        return;
+    }
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(len, value_bytes(id, m->version[id], want));
+    assert_memory_equal(got, want, len);
+}
+
+/* One operation that changes the key; the table may say that it cannot grow, then nothing did. */
+static void check_change(struct model *m, far_session *s, enum far_op_kind kind, uint32_t id,
+                         uint32_t version)
+{
+    uint8_t key[128], value[VALUE_MAX];
+    size_t klen = key_bytes(id, key), vlen = value_bytes(id, version, value);
+    bool there = m->version[id] != 0;
+    int rc = FAR_OK, want = FAR_OK;
+
+    switch (kind) {
+    case FAR_OP_PUT:
+        rc = far_put(s, m->table, key, klen, value, vlen);
+        break;
+    case FAR_OP_INSERT:
+        rc = far_insert(s, m->table, key, klen, value, vlen);
+        want = there ? FAR_EXISTS : FAR_OK;
+        break;
+    case FAR_OP_UPDATE:
+        rc = far_update(s, m->table, key, klen, value, vlen);
+        want = there ? FAR_OK : FAR_NOT_FOUND;
+        break;
+    default:
+        rc = far_delete(s, m->table, key, klen);
+        want = there ? FAR_OK : FAR_NOT_FOUND;
+        version = 0;
+        break;
+    }
+    if (rc == FAR_TABLE_FULL && !there && m->setting->hash_mask != UINT64_MAX)
+        return;
+    assert_int_equal(rc, want);
+    if (rc == FAR_OK) {
+        m->present += (version != 0) - (m->version[id] != 0);
+        m->version[id] = version;
+    }
+}
+
+/* Grows, churns, shrinks to nothing and grows again. */
+static enum far_op_kind pick_kind(struct model *m, unsigned step)
+{
+    static const unsigned weights[4][FAR_OP_KINDS] = {
+        /* get exists put insert update delete */
+        {10, 5, 35, 35, 10, 5},
+        {25, 10, 20, 15, 15, 15},
+        {10, 5, 5, 5, 10, 65},
+        {20, 5, 25, 20, 15, 15},
+    };
+    const unsigned *w = weights[step * 4ull / m->setting->ops % 4];
+    unsigned at = (unsigned)rng_below(&m->rng, 100), kind = 0;
+
+    while (at >= w[kind])
+        at -= w[kind++];
+    return (enum far_op_kind)kind;
+}
+
+static void run(const struct setting *setting, uint64_t seed)
+{
+    static struct model m;
+    struct far_table_options options = {.bucket_groups = setting->groups, .hash_seed = seed};
+    unsigned ops = setting->ops / SLOWER;
+
+    m = (struct model){.setting = setting, .knobs = knobs_default};
+    m.knobs.hash_mask = setting->hash_mask;
+    m.knobs.fingerprint_mask = setting->fingerprint_mask;
+    rng_seed(&m.rng, seed);
+    assert_int_equal(fab_open(setting->uri, &m.fab), FAR_OK);
+    open_pool(&m);
+    assert_int_equal(far_table_create(m.session[0], "t", "race", &options, &m.table), FAR_OK);
+    for (unsigned step = 0; step < ops; step++) {
+        far_session *s = m.session[rng_below(&m.rng, step % 64 ? 1 : SESSIONS)];
+        uint32_t id = (uint32_t)rng_below(&m.rng, setting->keys);
+        enum far_op_kind kind = pick_kind(&m, step * SLOWER);
+        if (kind == FAR_OP_GET) {
+            check_get(&m, s, id);
+        } else if (kind == FAR_OP_EXISTS) {
+            uint8_t key[128];
+            size_t klen = key_bytes(id, key);
+            assert_int_equal(far_exists(s, m.table, key, klen),
+                             m.version[id] ? FAR_OK : FAR_NOT_FOUND);
+        } else {
+            check_change(&m, s, kind, id, step + 1);
+        }
+        if (step % (ops / 20 + 1) == 0)
+            expect_sound(&m);
+        if (step % (ops / 4 + 1) == ops / 5) {
+            close_pool(&m);
+            open_pool(&m);
+            assert_int_equal(far_table_open(m.session[1], "t", "race", &m.table), FAR_OK);
+        }
+    }
+    expect_sound(&m);
+    for (uint32_t id = 0; id < setting->keys; id++)
+        check_get(&m, m.session[id % SESSIONS], id);
+    close_pool(&m);
+    fab_close(m.fab);
+}
+
+#define ALL UINT64_MAX
+
+static const struct setting settings[] = {
+    {"plain", "mem:?size=256m", 85, 4096, 60000, ALL, 0xff},
+    {"tiny subtables", "mem:?size=256m", 2, 4096, 60000, ALL, 0xff},
+    {"three groups, three nodes", "mem:?size=128m&nodes=3", 3, 4096, 60000, ALL, 0xff},
+    {"tiny subtables, three nodes", "mem:?size=128m&nodes=3", 2, 2000, 40000, ALL, 0xff},
+    {"plain, three nodes, deferred", "mem:?size=128m&nodes=3&defer=1", 85, 4096, 40000, ALL, 0xff},
+    {"one fingerprint for all", "mem:?size=256m", 2, 1000, 20000, ALL, 0},
+    {"four fingerprints", "mem:?size=256m", 3, 2000, 40000, ALL, 0x81},
+    {"few suffixes", "mem:?size=256m", 2, 1000, 30000, 0xff00ffff000000ff, 0xff},
+    {"few of everything", "mem:?size=128m&nodes=3", 3, 1000, 30000, 0x0f00000f0000003f, 0x0f},
+    {"28 places, sixteen suffixes", "mem:?size=8m", 2, 200, 10000, 0x0f, 0xff},
+    {"28 places, two suffixes, often full", "mem:?size=8m", 2, 100, 10000, 0x01, 0xff},
+};
+
+static void every_setting_agrees_with_the_model(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        print_message("%s\n", settings[i].name);
+        run(&settings[i], 1000 + i);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_setting_agrees_with_the_model)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

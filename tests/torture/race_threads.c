@@ -1,0 +1,529 @@
+/*
+ * Threads on one table: few keys, tiny subtables that split all the time, and a yield before many
+ * a batch, so that threads meet between any two round trips also where there are few cores.
+ *
+ * Threads do not assert: they count what is wrong, and the test asserts when they have ended.
+ */
+#include "store_rig.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define THREADS 4
+
+struct scene;
+
+struct actor {
+    struct scene *scene;
+    pthread_t thread;
+    unsigned who;
+    far_session *session;
+    struct rng rng;
+    struct batch_tap tap;
+    uint64_t fillers; /* keys of its own that it has added to make the table grow */
+    unsigned wrong;
+    char first_wrong[200];
+    uint32_t *own; /* what it knows of its own keys, where a test needs that */
+};
+
+struct scene {
+    struct fab *fab;
+    far_pool *pool;
+    far_table *table;
+    unsigned rounds;
+    pthread_barrier_t barrier;
+    atomic_uint done; /* writers that have ended */
+    struct actor actor[THREADS];
+    int outcome[THREADS];
+};
+
+/* ---- the stage --------------------------------------------------------------------------------
+ */
+
+static void yield_sometimes(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+{
+    struct actor *a = (struct actor *)((char *)tap - offsetof(struct actor, tap));
+
+    (void)verbs;
+    (void)count;
+    if (rng_next(&a->rng) % 4 == 0)
+        sched_yield();
+}
+
+static void __attribute__((format(printf, 2, 3))) wrong(struct actor *a, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    if (a->wrong++ == 0)
+        vsnprintf(a->first_wrong, sizeof a->first_wrong, format, args);
+    va_end(args);
+}
+
+static void expect(struct actor *a, int rc, int want, const char *what)
+{
+    if (rc != want)
+        wrong(a, "%s: %s instead of %s", what, far_errname(rc), far_errname(want));
+}
+
+static void scene_open(struct scene *s, const char *uri, unsigned patience, unsigned rounds)
+{
+    struct knobs knobs = knobs_default;
+    struct far_table_options tiny = {.bucket_groups = 2, .hash_seed = 77};
+
+    memset(s, 0, sizeof *s);
+    knobs.patience = patience;
+    s->rounds = rounds / SLOWER;
+    assert_int_equal(fab_open(uri, &s->fab), FAR_OK);
+    assert_int_equal(store_open(s->fab, &knobs, &s->pool), FAR_OK);
+    pthread_barrier_init(&s->barrier, NULL, THREADS);
+    for (unsigned i = 0; i < THREADS; i++) {
+        struct actor *a = &s->actor[i];
+        struct far_session_options options = {.depth = 8, .seed = 100 + i};
+        a->scene = s;
+        a->who = i;
+        rng_seed(&a->rng, 200 + i);
+        assert_int_equal(far_session_open(s->pool, &options, &a->session), FAR_OK);
+        a->tap.posted = yield_sometimes;
+        a->session->op.batch.tap = &a->tap;
+    }
+    assert_int_equal(far_table_create(s->actor[0].session, "t", "race", &tiny, &s->table), FAR_OK);
+}
+
+static void scene_play(struct scene *s, void *(*part)(void *))
+{
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&s->actor[i].thread, NULL, part, &s->actor[i]), 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(s->actor[i].thread, NULL);
+    for (unsigned i = 0; i < THREADS; i++)
+        if (s->actor[i].wrong)
+            fail_msg("thread %u: %u wrong, first %s", i, s->actor[i].wrong,
+                     s->actor[i].first_wrong);
+}
+
+static void print_line(void *arg, const char *line)
+{
+    (void)arg;
+    print_message("%s\n", line);
+}
+
+/* The table is quiet: its invariants hold, as every thread sees them. Returns its keys. */
+static uint64_t scene_check(struct scene *s)
+{
+    struct far_table_info info;
+
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(far_table_check(s->actor[i].session, s->table, print_line, NULL), FAR_OK);
+    assert_int_equal(far_table_info(s->actor[0].session, s->table, &info), FAR_OK);
+    return info.keys;
+}
+
+static void scene_close(struct scene *s)
+{
+    for (unsigned i = 0; i < THREADS; i++) {
+        far_session_close(s->actor[i].session);
+        free(s->actor[i].own);
+    }
+    pthread_barrier_destroy(&s->barrier);
+    far_pool_close(s->pool);
+    fab_close(s->fab);
+}
+
+/* ---- fillers: keys that nobody else touches, to keep the subtables splitting -------------------
+ */
+
+#define FILLER 0xf000000000000000ull
+
+static void add_filler(struct actor *a)
+{
+    uint64_t key = FILLER | (uint64_t)a->who << 32 | a->fillers++;
+    expect(a, far_insert(a->session, a->scene->table, &key, 8, &key, 8), FAR_OK, "filler");
+}
+
+/* All fillers that were acknowledged are there. */
+static uint64_t expect_fillers(struct scene *s)
+{
+    uint64_t all = 0;
+
+    for (unsigned i = 0; i < THREADS; i++) {
+        for (uint64_t n = 0; n < s->actor[i].fillers; n++) {
+            uint64_t key = FILLER | (uint64_t)i << 32 | n, value = 0;
+            size_t len = 0;
+            assert_int_equal(far_get(s->actor[0].session, s->table, &key, 8, &value, 8, &len),
+                             FAR_OK);
+            assert_true(len == 8 && value == key);
+            all++;
+        }
+    }
+    return all;
+}
+
+/* ---- values that prove themselves --------------------------------------------------------------
+ */
+
+#define WORDS_MAX 40
+
+/* key, writer and number, then words that follow from these; returns the length in bytes. */
+static size_t proof_make(uint64_t key, uint64_t writer, uint64_t n, uint64_t *value)
+{
+    size_t words = 3 + (size_t)((key + n) % (WORDS_MAX - 3));
+
+    value[0] = key;
+    value[1] = writer;
+    value[2] = n;
+    for (size_t i = 3; i < words; i++)
+        value[i] = (value[i - 1] ^ key ^ n << 20 ^ writer << 50) * 0x9e3779b97f4a7c15 + i;
+    return words * 8;
+}
+
+static bool proof_holds(uint64_t key, const uint64_t *value, size_t len)
+{
+    uint64_t want[WORDS_MAX];
+
+    return len >= 24 && value[0] == key && value[1] < THREADS &&
+           proof_make(key, value[1], value[2], want) == len && memcmp(value, want, len) == 0;
+}
+
+#define SHARED_KEYS 12
+
+static void *put_and_get(void *arg)
+{
+    struct actor *a = arg;
+    far_table *t = a->scene->table;
+
+    for (unsigned i = 0; i < a->scene->rounds; i++) {
+        uint64_t key = rng_below(&a->rng, SHARED_KEYS), value[WORDS_MAX];
+        size_t len = 0;
+        int rc = FAR_OK;
+        switch (rng_below(&a->rng, 8)) {
+        case 0:
+        case 1:
+            len = proof_make(key, a->who, i, value);
+            expect(a, far_put(a->session, t, &key, 8, value, len), FAR_OK, "put");
+            break;
+        case 2:
+            len = proof_make(key, a->who, i, value);
+            rc = far_update(a->session, t, &key, 8, value, len);
+            expect(a, rc, rc == FAR_NOT_FOUND ? rc : FAR_OK, "update");
+            break;
+        case 3:
+            len = proof_make(key, a->who, i, value);
+            rc = far_insert(a->session, t, &key, 8, value, len);
+            expect(a, rc, rc == FAR_EXISTS ? rc : FAR_OK, "insert");
+            break;
+        case 4:
+            rc = far_delete(a->session, t, &key, 8);
+            expect(a, rc, rc == FAR_NOT_FOUND ? rc : FAR_OK, "delete");
+            break;
+        case 5:
+            add_filler(a);
+            break;
+        default:
+            rc = far_get(a->session, t, &key, 8, value, sizeof value, &len);
+            expect(a, rc, rc == FAR_NOT_FOUND ? rc : FAR_OK, "get");
+            if (rc == FAR_OK && !proof_holds(key, value, len))
+                wrong(a, "key %u: a value that nobody put", (unsigned)key);
+            break;
+        }
+    }
+    return NULL;
+}
+
+static void gets_return_only_what_was_put(void **state)
+{
+    static const unsigned patience[] = {0, 200};
+
+    (void)state;
+    for (unsigned p = 0; p < 2; p++) {
+        struct scene s;
+        scene_open(&s, p ? "mem:?size=256m" : "mem:?size=128m&nodes=3", patience[p], 20000);
+        scene_play(&s, put_and_get);
+        uint64_t keys = scene_check(&s), expected = expect_fillers(&s);
+        for (uint64_t key = 0; key < SHARED_KEYS; key++)
+            expected += far_exists(s.actor[1].session, s.table, &key, 8) == FAR_OK;
+        assert_true(keys == expected);
+        scene_close(&s);
+    }
+}
+
+/* The same through rings on a fabric that waits: operations of a thread interleave too. */
+static void *ring_put_and_get(void *arg)
+{
+    enum { DEPTH = 8 };
+    struct actor *a = arg;
+    uint64_t key[DEPTH], value[DEPTH][WORDS_MAX];
+    unsigned places = (1u << DEPTH) - 1;
+
+    for (unsigned i = 0; i < a->scene->rounds || places != (1u << DEPTH) - 1;) {
+        if (i < a->scene->rounds && places != 0) {
+            unsigned p = (unsigned)__builtin_ctz(places);
+            bool get = rng_below(&a->rng, 2);
+            key[p] = rng_below(&a->rng, SHARED_KEYS);
+            struct far_op op = {
+                .kind = get ? FAR_OP_GET : (enum far_op_kind)(FAR_OP_PUT + rng_below(&a->rng, 4)),
+                .table = a->scene->table,
+                .key = &key[p],
+                .key_len = 8,
+                .value = value[p],
+                .value_len = get ? 0 : proof_make(key[p], a->who, i, value[p]),
+                .buf = value[p],
+                .cap = sizeof value[p],
+                .user_data = p | (get ? 256 : 0)};
+            expect(a, far_submit(a->session, &op), FAR_OK, "submit");
+            places &= ~(1u << p);
+            i++;
+            if (i % 8 == 0)
+                add_filler(a);
+            continue;
+        }
+        struct far_result r[DEPTH];
+        unsigned n = far_reap(a->session, r, DEPTH, 1);
+        for (unsigned k = 0; k < n; k++) {
+            unsigned p = r[k].user_data & 255;
+            int rc = r[k].status;
+            if (rc != FAR_OK && rc != FAR_NOT_FOUND && rc != FAR_EXISTS)
+                wrong(a, "an operation of the ring: %s", far_errname(rc));
+            if (r[k].user_data >> 8 && rc == FAR_OK && !proof_holds(key[p], value[p], r[k].len))
+                wrong(a, "key %u: a value that nobody put", (unsigned)key[p]);
+            places |= 1u << p;
+        }
+    }
+    return NULL;
+}
+
+static void rings_of_several_threads(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    scene_open(&s, "mem:?size=256m&defer=1", 200, 10000);
+    scene_play(&s, ring_put_and_get);
+    uint64_t keys = scene_check(&s), expected = expect_fillers(&s);
+    for (uint64_t key = 0; key < SHARED_KEYS; key++)
+        expected += far_exists(s.actor[1].session, s.table, &key, 8) == FAR_OK;
+    assert_true(keys == expected);
+    scene_close(&s);
+}
+
+/* ---- counters that only go up ------------------------------------------------------------------
+ */
+
+#define COUNTERS 4
+
+/* Thread 0 counts, thread 1 makes the table grow, the others read; nothing ever goes back. */
+static void *count_or_watch(void *arg)
+{
+    struct actor *a = arg;
+    struct scene *s = a->scene;
+    uint64_t last[COUNTERS] = {0};
+
+    if (a->who == 0) {
+        for (uint64_t n = 1; n <= s->rounds; n++) {
+            for (uint64_t key = 0; key < COUNTERS; key++)
+                expect(a, far_put(a->session, s->table, &key, 8, &n, 8), FAR_OK, "count");
+        }
+        atomic_fetch_add(&s->done, 1);
+        return NULL;
+    }
+    while (atomic_load(&s->done) == 0) {
+        if (a->who == 1 && a->fillers < s->rounds)
+            add_filler(a);
+        for (uint64_t key = 0; key < COUNTERS; key++) {
+            uint64_t n = 0;
+            size_t len = 0;
+            int rc = far_get(a->session, s->table, &key, 8, &n, 8, &len);
+            if (rc == FAR_NOT_FOUND && last[key] == 0)
+                continue;
+            expect(a, rc, FAR_OK, "read a counter");
+            if (rc == FAR_OK && n < last[key])
+                wrong(a, "counter %u went from %llu to %llu", (unsigned)key,
+                      (unsigned long long)last[key], (unsigned long long)n);
+            last[key] = n;
+        }
+    }
+    return NULL;
+}
+
+static void counters_never_go_back(void **state)
+{
+    (void)state;
+    for (unsigned p = 0; p < 2; p++) {
+        struct scene s;
+        scene_open(&s, "mem:?size=256m", p ? 200 : 0, 15000);
+        scene_play(&s, count_or_watch);
+        assert_true(scene_check(&s) == COUNTERS + expect_fillers(&s));
+        for (uint64_t key = 0; key < COUNTERS; key++) {
+            uint64_t n = 0;
+            size_t len = 0;
+            assert_int_equal(far_get(s.actor[2].session, s.table, &key, 8, &n, 8, &len), FAR_OK);
+            assert_true(n == s.rounds);
+        }
+        scene_close(&s);
+    }
+}
+
+/* ---- one winner --------------------------------------------------------------------------------
+ */
+
+static unsigned count_outcome(const struct scene *s, int rc)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < THREADS; i++)
+        n += s->outcome[i] == rc;
+    return n;
+}
+
+/* All do the same at once. Of the outcomes, exactly one is FAR_OK, the others are `rest`. */
+static void one_wins(struct actor *a, int rc, int rest, const char *what)
+{
+    struct scene *s = a->scene;
+
+    s->outcome[a->who] = rc;
+    pthread_barrier_wait(&s->barrier);
+    if (a->who == 0 && (count_outcome(s, FAR_OK) != 1 || count_outcome(s, rest) != THREADS - 1))
+        wrong(a, "%s: %u won, %u lost", what, count_outcome(s, FAR_OK), count_outcome(s, rest));
+    pthread_barrier_wait(&s->barrier);
+}
+
+static void *insert_and_delete_together(void *arg)
+{
+    struct actor *a = arg;
+    struct scene *s = a->scene;
+
+    for (unsigned i = 0; i < s->rounds; i++) {
+        uint64_t key = i % 5, value = (uint64_t)a->who << 32 | i;
+        one_wins(a, far_insert(a->session, s->table, &key, 8, &value, 8), FAR_EXISTS, "insert");
+        uint64_t got = 0;
+        size_t len = 0;
+        expect(a, far_get(a->session, s->table, &key, 8, &got, 8, &len), FAR_OK, "get");
+        if ((uint32_t)got != i || got >> 32 >= THREADS || s->outcome[got >> 32] != FAR_OK)
+            wrong(a, "round %u: the value is not the winner's", i);
+        if (rng_below(&a->rng, 2))
+            add_filler(a);
+        pthread_barrier_wait(&s->barrier);
+        one_wins(a, far_delete(a->session, s->table, &key, 8), FAR_NOT_FOUND, "delete");
+        expect(a, far_exists(a->session, s->table, &key, 8), FAR_NOT_FOUND, "deleted");
+        pthread_barrier_wait(&s->barrier);
+    }
+    return NULL;
+}
+
+static void of_inserts_and_deletes_at_once_one_wins(void **state)
+{
+    (void)state;
+    for (unsigned p = 0; p < 2; p++) {
+        struct scene s;
+        scene_open(&s, p ? "mem:?size=128m&nodes=2" : "mem:?size=128m", p ? 200 : 0, 3000);
+        scene_play(&s, insert_and_delete_together);
+        assert_true(scene_check(&s) == expect_fillers(&s));
+        scene_close(&s);
+    }
+}
+
+/* ---- churn, then quiet -------------------------------------------------------------------------
+ */
+
+#define OWN_KEYS 500
+
+static uint64_t own_key(unsigned who, uint64_t n)
+{
+    return 0x1000000000000000ull | (uint64_t)who << 32 | n;
+}
+
+/* Each thread knows exactly what its own keys hold, while the others' come and go around them. */
+static void *churn(void *arg)
+{
+    struct actor *a = arg;
+    far_table *t = a->scene->table;
+
+    for (uint32_t i = 1; i <= a->scene->rounds; i++) {
+        uint64_t n = rng_below(&a->rng, OWN_KEYS), key = own_key(a->who, n), value = i, got = 0;
+        uint64_t shared = rng_below(&a->rng, SHARED_KEYS);
+        size_t len = 0;
+        int rc = FAR_OK;
+        bool there = a->own[n] != 0;
+        switch (rng_below(&a->rng, 6)) {
+        case 0:
+            expect(a, far_put(a->session, t, &key, 8, &value, 8), FAR_OK, "put");
+            a->own[n] = i;
+            break;
+        case 1:
+            expect(a, far_insert(a->session, t, &key, 8, &value, 8), there ? FAR_EXISTS : FAR_OK,
+                   "insert");
+            a->own[n] = there ? a->own[n] : i;
+            break;
+        case 2:
+            expect(a, far_update(a->session, t, &key, 8, &value, 8), there ? FAR_OK : FAR_NOT_FOUND,
+                   "update");
+            a->own[n] = there ? i : 0;
+            break;
+        case 3:
+            expect(a, far_delete(a->session, t, &key, 8), there ? FAR_OK : FAR_NOT_FOUND, "delete");
+            a->own[n] = 0;
+            break;
+        case 4:
+            expect(a, far_get(a->session, t, &key, 8, &got, 8, &len),
+                   there ? FAR_OK : FAR_NOT_FOUND, "get");
+            if (there && got != a->own[n])
+                wrong(a, "own key %u holds another value", (unsigned)n);
+            break;
+        default:
+            rc = i % 2 ? far_put(a->session, t, &shared, 8, &shared, 8)
+                       : far_delete(a->session, t, &shared, 8);
+            expect(a, rc, rc == FAR_NOT_FOUND && i % 2 == 0 ? rc : FAR_OK, "shared");
+            break;
+        }
+    }
+    return NULL;
+}
+
+static void after_the_churn_all_is_as_acknowledged(void **state)
+{
+    (void)state;
+    for (unsigned p = 0; p < 2; p++) {
+        struct scene s;
+        uint64_t expected = 0;
+
+        scene_open(&s, p ? "mem:?size=128m&nodes=3" : "mem:?size=256m", p ? 200 : 0, 25000);
+        for (unsigned i = 0; i < THREADS; i++)
+            assert_non_null(s.actor[i].own = calloc(OWN_KEYS, sizeof *s.actor[i].own));
+        scene_play(&s, churn);
+        uint64_t keys = scene_check(&s);
+        for (unsigned i = 0; i < THREADS * OWN_KEYS; i++) {
+            uint64_t key = own_key(i / OWN_KEYS, i % OWN_KEYS), got = 0;
+            uint32_t want = s.actor[i / OWN_KEYS].own[i % OWN_KEYS];
+            size_t len = 0;
+            far_session *any = s.actor[i % THREADS].session;
+            assert_int_equal(far_get(any, s.table, &key, 8, &got, 8, &len),
+                             want ? FAR_OK : FAR_NOT_FOUND);
+            assert_true(got == want);
+            expected += want != 0;
+        }
+        for (uint64_t key = 0; key < SHARED_KEYS; key++)
+            expected += far_exists(s.actor[0].session, s.table, &key, 8) == FAR_OK;
+        assert_true(keys == expected);
+        scene_close(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gets_return_only_what_was_put),
+        cmocka_unit_test(rings_of_several_threads),
+        cmocka_unit_test(counters_never_go_back),
+        cmocka_unit_test(of_inserts_and_deletes_at_once_one_wins),
+        cmocka_unit_test(after_the_churn_all_is_as_acknowledged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

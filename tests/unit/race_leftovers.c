@@ -1,0 +1,240 @@
+/*
+ * What clients leave behind that died in the middle: tentative slots, claims, subtables that are
+ * sealed in part or in whole. Whoever comes next goes on from there, and nothing is lost.
+ */
+#include "race_rig.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define KEYS   30u
+#define GROUPS 2u
+#define WORDS  (sizeof(struct race_subtable_head) / 8 + GROUPS * 3 * RACE_BUCKET_WORDS)
+#define DEAD   0xdeadull /* an incarnation that nobody has */
+
+static void rig(struct store_rig *r)
+{
+    struct knobs knobs = knobs_default;
+    struct far_table_options options = {.bucket_groups = GROUPS, .hash_seed = 3};
+
+    knobs.patience = 3;
+    store_rig_open(r, "mem:?size=4m", &knobs, NULL, &options);
+    for (uint32_t i = 0; i < KEYS; i++)
+        assert_int_equal(far_insert(r->session, r->table, &i, sizeof i, &i, sizeof i), FAR_OK);
+}
+
+static int get(struct store_rig *r, uint32_t key, uint32_t *value)
+{
+    size_t len = 0;
+    return far_get(r->session, r->table, &key, sizeof key, value, sizeof *value, &len);
+}
+
+/* All keys hold what they should: themselves, but for the one that holds `value` (0: is absent). */
+static void expect_keys(struct store_rig *r, uint32_t except, uint32_t value)
+{
+    struct far_table_info info;
+    uint32_t got = 0;
+
+    for (uint32_t i = 0; i < KEYS; i++) {
+        if (i == except && value == 0) {
+            assert_int_equal(get(r, i, &got), FAR_NOT_FOUND);
+            continue;
+        }
+        assert_int_equal(get(r, i, &got), FAR_OK);
+        assert_int_equal(got, i == except ? value : i);
+    }
+    assert_int_equal(far_table_check(r->session, r->table, NULL, NULL), FAR_OK);
+    assert_int_equal(far_table_info(r->session, r->table, &info), FAR_OK);
+    assert_int_equal(info.keys, KEYS - (except < KEYS && value == 0));
+}
+
+/* A splitter that died when it had sealed so many words of a subtable. */
+static void seal_some(struct store_rig *r, gaddr subtable, unsigned words, bool claim)
+{
+    for (unsigned i = sizeof(struct race_subtable_head) / 8; i < words; i++) {
+        uint64_t word = store_rig_get(r, subtable, i * 8);
+        if (race_is_slot(i))
+            store_rig_set(r, subtable, i * 8, slot_sealed(word));
+    }
+    if (claim)
+        store_rig_set(r, subtable, offsetof(struct race_subtable_head, claim), DEAD);
+}
+
+/* Every point in a splitter's work, and every kind of operation that comes upon it. */
+static void a_split_that_was_begun_is_ended_by_others(void **state)
+{
+    (void)state;
+    for (unsigned words = 8; words <= WORDS; words += 3) {
+        for (unsigned kind = 0; kind < 8; kind++) {
+            struct store_rig r;
+            struct race_spot spot;
+            uint32_t key = words % KEYS, fresh = 5555, got = 0;
+            bool claim = kind % 2;
+
+            rig(&r);
+            race_rig_find(&r, &key, sizeof key, &spot);
+            seal_some(&r, spot.look.subtable, words, claim);
+            expect_keys(&r, KEYS, 0); /* readers are not disturbed */
+            switch (kind / 2) {
+            case 0:
+                assert_int_equal(far_update(r.session, r.table, &key, sizeof key, &fresh, 4),
+                                 FAR_OK);
+                expect_keys(&r, key, fresh);
+                break;
+            case 1:
+                assert_int_equal(far_delete(r.session, r.table, &key, sizeof key), FAR_OK);
+                expect_keys(&r, key, 0);
+                break;
+            case 2:
+                assert_int_equal(far_insert(r.session, r.table, &fresh, sizeof fresh, &key, 4),
+                                 FAR_OK);
+                assert_int_equal(get(&r, fresh, &got), FAR_OK);
+                assert_int_equal(far_delete(r.session, r.table, &fresh, sizeof fresh), FAR_OK);
+                expect_keys(&r, KEYS, 0);
+                break;
+            default:
+                assert_int_equal(far_insert(r.session, r.table, &key, sizeof key, &fresh, 4),
+                                 FAR_EXISTS);
+                expect_keys(&r, KEYS, 0);
+                break;
+            }
+            store_rig_close(&r);
+        }
+    }
+}
+
+/* A claim alone makes others wait a while, not for ever. */
+static void a_claim_of_the_dead_is_outlived(void **state)
+{
+    struct store_rig r;
+    struct race_spot spot;
+    uint32_t key = 0;
+
+    (void)state;
+    rig(&r);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    store_rig_set(&r, spot.look.subtable, offsetof(struct race_subtable_head, claim), DEAD);
+    for (uint32_t i = KEYS; i < 200; i++)
+        assert_int_equal(far_insert(r.session, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+    store_rig_close(&r);
+}
+
+/*
+ * An inserter that died before its commit: its tentative slot, in any place that the key may have,
+ * is nothing to readers, and gives way to the next who inserts.
+ */
+static void a_tentative_slot_of_the_dead_is_nothing(void **state)
+{
+    unsigned tried = 0;
+
+    (void)state;
+    for (unsigned place = 0; place < RACE_PLACES; place++) {
+        struct store_rig r;
+        struct race_spot spot;
+        uint32_t key = 4711, got = 0;
+
+        rig(&r);
+        race_rig_find(&r, &key, sizeof key, &spot);
+        if (race_is_slot(place) && spot.look.words[place] == 0) {
+            uint64_t off = race_place_offset(&spot.key, place);
+            /* Its block was never written: the address is of memory that is in use otherwise. */
+            struct block_ref block = {.at = spot.look.subtable, .generation = 1};
+            uint64_t dead = slot_make(&block, spot.key.fingerprint) | SLOT_TENTATIVE;
+            store_rig_set(&r, spot.look.subtable, off, dead);
+            assert_int_equal(get(&r, key, &got), FAR_NOT_FOUND);
+            assert_int_equal(far_update(r.session, r.table, &key, 4, &key, 4), FAR_NOT_FOUND);
+            assert_int_equal(far_delete(r.session, r.table, &key, 4), FAR_NOT_FOUND);
+            assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+            assert_int_equal(far_insert(r.session, r.table, &key, 4, &key, 4), FAR_OK);
+            assert_int_equal(get(&r, key, &got), FAR_OK);
+            assert_int_equal(far_delete(r.session, r.table, &key, 4), FAR_OK);
+            expect_keys(&r, KEYS, 0);
+            tried++;
+        }
+        store_rig_close(&r);
+    }
+    assert_true(tried >= 4);
+}
+
+/* Tentative slots do not fill a subtable for ever: a split leaves them behind. */
+static void a_split_drops_tentative_slots(void **state)
+{
+    struct store_rig r;
+    struct race_spot spot;
+    struct far_table_info info;
+    uint32_t key = 0;
+
+    (void)state;
+    rig(&r);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    for (unsigned i = 8; i < WORDS; i++) {
+        if (race_is_slot(i) && store_rig_get(&r, spot.look.subtable, i * 8) == 0)
+            store_rig_set(&r, spot.look.subtable, i * 8, SLOT_TENTATIVE | 4096);
+    }
+    for (uint32_t i = KEYS; i < KEYS + 10; i++)
+        assert_int_equal(far_insert(r.session, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);
+    assert_int_equal(far_table_info(r.session, r.table, &info), FAR_OK);
+    assert_int_equal(info.keys, KEYS + 10);
+    assert_true(info.splits >= 1);
+    for (uint32_t i = KEYS; i < KEYS + 10; i++)
+        assert_int_equal(far_delete(r.session, r.table, &i, sizeof i), FAR_OK);
+    expect_keys(&r, KEYS, 0);
+    store_rig_close(&r);
+}
+
+/*
+ * A splitter that died after publishing the children, before it told the directory. Sessions that
+ * come later find the old subtable, and follow it; so does the walker.
+ */
+static void a_split_that_the_directory_never_heard_of(void **state)
+{
+    struct store_rig r;
+    far_session *later = NULL;
+    uint32_t got = 0;
+    size_t len = 0;
+
+    (void)state;
+    rig(&r);
+    gaddr directory = race_rig_view(&r)->directory, root = race_rig_view(&r)->root;
+    uint64_t before = store_rig_get(&r, directory, 0);
+    for (uint32_t i = KEYS; i < 300; i++)
+        assert_int_equal(far_insert(r.session, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);
+    uint64_t depth = store_rig_get(&r, root, 0);
+    assert_true(depth >= 3);
+    for (uint64_t i = 0; i < 1ull << depth; i++) /* as if nobody had ever said anything */
+        store_rig_set(&r, directory, i * 8, i == 0 ? before : 0);
+    store_rig_set(&r, root, 0, 0);
+
+    assert_int_equal(far_session_open(r.pool, NULL, &later), FAR_OK);
+    assert_int_equal(far_table_check(later, r.table, NULL, NULL), FAR_OK);
+    for (uint32_t i = 0; i < 300; i++) {
+        assert_int_equal(far_get(later, r.table, &i, sizeof i, &got, sizeof got, &len), FAR_OK);
+        assert_int_equal(got, i);
+    }
+    for (uint32_t i = 300; i < 900; i++) /* more splits on top of it */
+        assert_int_equal(far_insert(later, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);
+    assert_int_equal(far_table_check(later, r.table, NULL, NULL), FAR_OK);
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+    far_session_close(later);
+    assert_int_equal(far_session_open(r.pool, NULL, &later), FAR_OK);
+    for (uint32_t i = 0; i < 900; i++)
+        assert_int_equal(far_exists(later, r.table, &i, sizeof i), FAR_OK);
+    far_session_close(later);
+    store_rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_split_that_was_begun_is_ended_by_others),
+        cmocka_unit_test(a_claim_of_the_dead_is_outlived),
+        cmocka_unit_test(a_tentative_slot_of_the_dead_is_nothing),
+        cmocka_unit_test(a_split_drops_tentative_slots),
+        cmocka_unit_test(a_split_that_the_directory_never_heard_of),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,585 @@
+/* The ring: submit and reap, on a fabric that never waits and on one that always does. */
+#include "store_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define DEPTH 16
+
+static const char *const uris[] = {"mem:?size=64m", "mem:?size=64m&defer=1",
+                                   "mem:?size=32m&nodes=3&defer=1"};
+#define URIS (sizeof uris / sizeof *uris)
+
+static void rig(struct store_rig *r, const char *uri, unsigned depth, unsigned groups)
+{
+    struct far_session_options session = {.depth = depth, .seed = 5};
+    struct far_table_options table = {.bucket_groups = groups, .hash_seed = 9};
+
+    store_rig_open(r, uri, NULL, &session, &table);
+}
+
+static struct far_op op_put(far_table *table, const uint64_t *key, const uint64_t *value)
+{
+    return (struct far_op){.kind = FAR_OP_PUT,
+                           .table = table,
+                           .key = key,
+                           .key_len = 8,
+                           .value = value,
+                           .value_len = 8,
+                           .user_data = *key};
+}
+
+static struct far_op op_get(far_table *table, const uint64_t *key, uint64_t *buf)
+{
+    return (struct far_op){.kind = FAR_OP_GET,
+                           .table = table,
+                           .key = key,
+                           .key_len = 8,
+                           .buf = buf,
+                           .cap = 8,
+                           .user_data = *key};
+}
+
+static uint64_t value_of(struct store_rig *r, uint64_t key)
+{
+    uint64_t value = 0;
+    size_t len = 0;
+
+    assert_int_equal(far_get(r->session, r->table, &key, 8, &value, 8, &len), FAR_OK);
+    assert_int_equal(len, 8);
+    return value;
+}
+
+/* Reaps all that is under way; every status must be FAR_OK. Returns how many there were. */
+static unsigned drain(struct store_rig *r)
+{
+    struct far_result results[7];
+    unsigned all = 0, n;
+
+    while ((n = far_reap(r->session, results, 7, 7)) > 0) {
+        for (unsigned i = 0; i < n; i++)
+            assert_int_equal(results[i].status, FAR_OK);
+        all += n;
+    }
+    return all;
+}
+
+static void the_ring_holds_its_depth(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < URIS; u++) {
+        struct store_rig r;
+        struct far_result results[2 * DEPTH];
+        uint64_t key[DEPTH + 1];
+        bool seen[DEPTH] = {false};
+
+        rig(&r, uris[u], DEPTH, 0);
+        for (unsigned i = 0; i <= DEPTH; i++)
+            key[i] = i;
+        for (unsigned i = 0; i < DEPTH; i++) {
+            struct far_op op = op_put(r.table, &key[i], &key[i]);
+            assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        }
+        struct far_op more = op_put(r.table, &key[DEPTH], &key[DEPTH]);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(far_submit(r.session, &more), FAR_RING_FULL);
+        assert_int_equal(far_reap(r.session, results, 2 * DEPTH, 2 * DEPTH), DEPTH);
+        for (unsigned i = 0; i < DEPTH; i++) {
+            assert_int_equal(results[i].status, FAR_OK);
+            assert_in_range(results[i].user_data, 0, DEPTH - 1);
+            assert_false(seen[results[i].user_data]);
+            seen[results[i].user_data] = true;
+        }
+        assert_int_equal(far_reap(r.session, results, DEPTH, DEPTH), 0);
+        assert_int_equal(far_exists(r.session, r.table, &key[DEPTH], 8), FAR_NOT_FOUND);
+        assert_int_equal(far_submit(r.session, &more), FAR_OK); /* there is room again */
+        assert_int_equal(drain(&r), 1);
+        assert_true(value_of(&r, DEPTH) == DEPTH);
+        store_rig_close(&r);
+    }
+}
+
+static void depths_from_one_to_the_most(void **state)
+{
+    static const unsigned depths[] = {1, 2, 0, DEEPEST};
+
+    (void)state;
+    for (unsigned u = 0; u < 2; u++) {
+        for (unsigned d = 0; d < 4; d++) {
+            static uint64_t key[DEEPEST + 1];
+            struct store_rig r;
+            unsigned n = 0, depth = depths[d] ? depths[d] : 32;
+            int rc = FAR_OK;
+
+            rig(&r, uris[u], depths[d], 0);
+            for (; n <= DEEPEST; n++) {
+                key[n] = n;
+                struct far_op op = op_put(r.table, &key[n], &key[n]);
+                rc = far_submit(r.session, &op);
+                if (rc != FAR_OK)
+                    break;
+            }
+            assert_int_equal(rc, FAR_RING_FULL);
+            assert_int_equal(n, depth);
+            assert_int_equal(drain(&r), depth);
+            for (uint64_t i = 0; i < depth; i++)
+                assert_true(value_of(&r, i) == i);
+            store_rig_close(&r);
+        }
+    }
+}
+
+static void reap_gives_between_min_and_max(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < URIS; u++) {
+        struct store_rig r;
+        struct far_result results[DEPTH];
+        uint64_t key[DEPTH];
+        unsigned n, left = DEPTH;
+
+        rig(&r, uris[u], DEPTH, 0);
+        assert_int_equal(far_reap(r.session, results, DEPTH, 1), 0); /* before the first submit */
+        for (unsigned i = 0; i < DEPTH; i++) {
+            key[i] = i;
+            struct far_op op = op_put(r.table, &key[i], &key[i]);
+            assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        }
+        assert_int_equal(far_reap(r.session, results, 0, 5), 0);
+        memset(results, 0xa5, sizeof results);
+        n = far_reap(r.session, results, 3, 3);
+        assert_int_equal(n, 3);
+        assert_true(results[3].user_data == 0xa5a5a5a5a5a5a5a5);
+        left -= n;
+        n = far_reap(r.session, results, 2, 10); /* min is cut to max */
+        assert_int_equal(n, 2);
+        left -= n;
+        n = far_reap(r.session, results, 4, 1);
+        assert_in_range(n, 1, 4);
+        left -= n;
+        for (unsigned turn = 0; left > 0; turn++) { /* without waiting it gets there too */
+            assert_true(turn < 100000);
+            n = far_reap(r.session, results, DEPTH, 0);
+            assert_true(n <= left);
+            left -= n;
+        }
+        assert_int_equal(far_reap(r.session, results, DEPTH, 1), 0);
+        store_rig_close(&r);
+    }
+}
+
+/* Nothing has happened yet when submit returns, and a reap that does not wait says so. */
+static void a_waiting_fabric_leaves_operations_in_flight(void **state)
+{
+    struct store_rig r;
+    struct far_result result;
+    uint64_t key = 1, value = 2;
+
+    (void)state;
+    rig(&r, "mem:?size=64m&defer=1", DEPTH, 0);
+    struct far_op op = op_put(r.table, &key, &value);
+    assert_int_equal(far_submit(r.session, &op), FAR_OK);
+    assert_int_equal(r.session->running_count, 1);
+    assert_int_equal(far_reap(r.session, &result, 1, 0), 0);
+    assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
+    assert_true(value_of(&r, key) == value);
+    store_rig_close(&r);
+}
+
+/* ---- results ----------------------------------------------------------------------------------
+ */
+
+/* The same random operations, one by one through the ring and by the functions: same results. */
+static void results_are_those_of_the_functions(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < URIS; u++) {
+        struct store_rig ring, plain;
+        struct rng rng;
+
+        rig(&ring, uris[u], DEPTH, 2);
+        rig(&plain, uris[0], DEPTH, 2);
+        rng_seed(&rng, 21 + u);
+        for (unsigned i = 0; i < 8000 / SLOWER; i++) {
+            uint64_t key = rng_below(&rng, 300), value = rng_next(&rng);
+            uint64_t got[2] = {0x5a5a, 0x5a5a};
+            size_t klen = rng_below(&rng, 50) ? 8 : 0, len = 0;
+            size_t vlen = rng_below(&rng, 9), cap = rng_below(&rng, 9);
+            struct far_result result;
+            struct far_op op = {.kind = (enum far_op_kind)rng_below(&rng, FAR_OP_KINDS),
+                                .table = ring.table,
+                                .key = &key,
+                                .key_len = klen,
+                                .value = &value,
+                                .value_len = vlen,
+                                .buf = &got[0],
+                                .cap = cap,
+                                .user_data = rng_next(&rng)};
+            int rc = FAR_OK;
+            assert_int_equal(far_submit(ring.session, &op), FAR_OK);
+            assert_int_equal(far_reap(ring.session, &result, 1, 1), 1);
+            assert_true(result.user_data == op.user_data);
+            far_session *s = plain.session;
+            far_table *t = plain.table;
+            switch (op.kind) {
+            case FAR_OP_GET:
+                rc = far_get(s, t, &key, klen, &got[1], cap, &len);
+                assert_int_equal(result.len, len);
+                assert_memory_equal(&got[0], &got[1], 8);
+                break;
+            case FAR_OP_EXISTS:
+                rc = far_exists(s, t, &key, klen);
+                break;
+            case FAR_OP_PUT:
+                rc = far_put(s, t, &key, klen, &value, vlen);
+                break;
+            case FAR_OP_INSERT:
+                rc = far_insert(s, t, &key, klen, &value, vlen);
+                break;
+            case FAR_OP_UPDATE:
+                rc = far_update(s, t, &key, klen, &value, vlen);
+                break;
+            case FAR_OP_DELETE:
+                rc = far_delete(s, t, &key, klen);
+                break;
+            }
+            assert_int_equal(result.status, rc);
+        }
+        struct far_stats stats[2]; /* nor do they cost more */
+        far_stats(ring.session, ring.table, &stats[0]);
+        far_stats(plain.session, plain.table, &stats[1]);
+        for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
+            assert_true(stats[0].op[k].count == stats[1].op[k].count);
+            assert_true(stats[0].op[k].not_found == stats[1].op[k].not_found);
+            assert_true(stats[0].op[k].exists == stats[1].op[k].exists);
+            assert_true(stats[0].op[k].errors == stats[1].op[k].errors);
+        }
+        assert_int_equal(far_table_check(ring.session, ring.table, NULL, NULL), FAR_OK);
+        store_rig_close(&plain);
+        store_rig_close(&ring);
+    }
+}
+
+/* Errors of an operation are its result, not the submit's. */
+static void errors_come_with_the_result(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < 2; u++) {
+        struct store_rig r;
+        struct far_result result;
+        uint64_t key = 1, buf = 0x77;
+
+        rig(&r, uris[u], DEPTH, 0);
+        struct far_op op = op_get(r.table, &key, &buf);
+        op.key_len = 0;
+        assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
+        assert_int_equal(result.status, FAR_KEY_SIZE);
+        op = op_put(r.table, &key, &key);
+        op.value_len = FAR_VALUE_MAX + 1;
+        assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
+        assert_int_equal(result.status, FAR_VALUE_SIZE);
+        op = op_get(r.table, &key, &buf);
+        assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
+        assert_int_equal(result.status, FAR_NOT_FOUND);
+        assert_int_equal(far_put(r.session, r.table, &key, 8, "too long for it", 15), FAR_OK);
+        assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
+        assert_int_equal(result.status, FAR_TOO_SMALL);
+        assert_int_equal(result.len, 15);
+        assert_true(buf == 0x77);
+        store_rig_close(&r);
+    }
+}
+
+/* ---- many in flight ---------------------------------------------------------------------------
+ */
+
+/* Keeps the ring full while a table grows from almost nothing: every split has fibers in it. */
+static void a_table_grows_under_a_full_ring(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < URIS; u++) {
+        enum { KEYS = 6000 / SLOWER };
+        static uint64_t key[KEYS];
+        struct store_rig r;
+        struct far_table_info empty, info;
+
+        rig(&r, uris[u], 64, 2);
+        assert_int_equal(far_table_info(r.session, r.table, &empty), FAR_OK);
+        for (unsigned i = 0; i < KEYS; i++) {
+            key[i] = i;
+            struct far_op op = op_put(r.table, &key[i], &key[i]);
+            op.kind = FAR_OP_INSERT;
+            while (far_submit(r.session, &op) == FAR_RING_FULL) {
+                struct far_result results[8];
+                unsigned n = far_reap(r.session, results, 8, 1);
+                assert_in_range(n, 1, 8);
+                for (unsigned k = 0; k < n; k++)
+                    assert_int_equal(results[k].status, FAR_OK);
+            }
+        }
+        drain(&r);
+        assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+        assert_int_equal(far_table_info(r.session, r.table, &info), FAR_OK);
+        assert_int_equal(info.keys, KEYS);
+        assert_true(info.splits > 10);
+        assert_int_equal(info.splits, (info.slots - empty.slots) / (2 * 21));
+        for (uint64_t i = 0; i < KEYS; i++)
+            assert_true(value_of(&r, i) == i);
+        store_rig_close(&r);
+    }
+}
+
+/* Operations on one key at the same time: the outcomes are those of some order of them. */
+static void operations_on_one_key_have_some_order(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < URIS; u++) {
+        struct store_rig r;
+
+        rig(&r, uris[u], DEPTH, 2);
+        for (unsigned round = 0; round < 300 / SLOWER + 10; round++) {
+            struct far_result results[DEPTH];
+            uint64_t key = round, value[DEPTH];
+            unsigned ok = 0;
+            for (unsigned i = 0; i < DEPTH; i++) {
+                value[i] = 1000 + i;
+                struct far_op op = op_put(r.table, &key, &value[i]);
+                op.kind = FAR_OP_INSERT;
+                op.user_data = i;
+                assert_int_equal(far_submit(r.session, &op), FAR_OK);
+            }
+            assert_int_equal(far_reap(r.session, results, DEPTH, DEPTH), DEPTH);
+            unsigned winner = DEPTH;
+            for (unsigned i = 0; i < DEPTH; i++) {
+                assert_true(results[i].status == FAR_OK || results[i].status == FAR_EXISTS);
+                if (results[i].status == FAR_OK) {
+                    winner = (unsigned)results[i].user_data;
+                    ok++;
+                }
+            }
+            assert_int_equal(ok, 1);
+            assert_true(value_of(&r, key) == value[winner]);
+            for (unsigned i = 0; i < DEPTH; i++) {
+                struct far_op op = op_get(r.table, &key, NULL);
+                op.kind = FAR_OP_DELETE;
+                assert_int_equal(far_submit(r.session, &op), FAR_OK);
+            }
+            ok = 0;
+            assert_int_equal(far_reap(r.session, results, DEPTH, DEPTH), DEPTH);
+            for (unsigned i = 0; i < DEPTH; i++) {
+                assert_true(results[i].status == FAR_OK || results[i].status == FAR_NOT_FOUND);
+                ok += results[i].status == FAR_OK;
+            }
+            assert_int_equal(ok, 1);
+            assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
+        }
+        assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+        store_rig_close(&r);
+    }
+}
+
+/* Puts of one key at once: the last value is one of them, and gets see only what was put. */
+static void puts_and_gets_of_one_key(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < URIS; u++) {
+        struct store_rig r;
+        uint64_t key = 1, first = 5000;
+
+        rig(&r, uris[u], DEPTH, 2);
+        assert_int_equal(far_put(r.session, r.table, &key, 8, &first, 8), FAR_OK);
+        for (unsigned round = 0; round < 300 / SLOWER + 10; round++) {
+            struct far_result results[DEPTH];
+            uint64_t value[DEPTH], got[DEPTH] = {0}, before = value_of(&r, key);
+            for (unsigned i = 0; i < DEPTH; i++) {
+                value[i] = 6000 + round * DEPTH + i;
+                struct far_op op =
+                    i % 2 ? op_put(r.table, &key, &value[i]) : op_get(r.table, &key, &got[i]);
+                op.user_data = i;
+                assert_int_equal(far_submit(r.session, &op), FAR_OK);
+            }
+            assert_int_equal(far_reap(r.session, results, DEPTH, DEPTH), DEPTH);
+            for (unsigned i = 0; i < DEPTH; i++)
+                assert_int_equal(results[i].status, FAR_OK);
+            for (unsigned i = 0; i < DEPTH; i += 2)
+                assert_true(got[i] == before || (got[i] >= value[0] && got[i] <= value[DEPTH - 1] &&
+                                                 (got[i] - value[0]) % 2 == 1));
+            uint64_t after = value_of(&r, key);
+            assert_true(after >= value[0] && after <= value[DEPTH - 1]);
+        }
+        store_rig_close(&r);
+    }
+}
+
+static void functions_work_while_the_ring_is_busy(void **state)
+{
+    struct store_rig r;
+    uint64_t key[DEPTH], mine = 777;
+
+    (void)state;
+    rig(&r, "mem:?size=64m&defer=1", DEPTH, 2);
+    for (unsigned round = 0; round < 50; round++) {
+        for (unsigned i = 0; i < DEPTH; i++) {
+            key[i] = round * DEPTH + i + 1000;
+            struct far_op op = op_put(r.table, &key[i], &key[i]);
+            assert_int_equal(far_submit(r.session, &op), FAR_OK);
+            assert_int_equal(far_put(r.session, r.table, &mine, 8, &key[i], 8), FAR_OK);
+            assert_true(value_of(&r, mine) == key[i]);
+        }
+        assert_int_equal(drain(&r), DEPTH);
+        for (unsigned i = 0; i < DEPTH; i++)
+            assert_true(value_of(&r, key[i]) == key[i]);
+    }
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+    store_rig_close(&r);
+}
+
+static void a_closed_session_has_done_what_it_was_given(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < URIS; u++) {
+        for (unsigned count = 1; count <= DEPTH; count += 3) {
+            struct store_rig r;
+            uint64_t key[DEPTH];
+
+            rig(&r, uris[u], DEPTH, 2);
+            for (unsigned i = 0; i < count; i++) {
+                key[i] = i;
+                struct far_op op = op_put(r.table, &key[i], &key[i]);
+                assert_int_equal(far_submit(r.session, &op), FAR_OK);
+            }
+            far_session_close(r.session);
+            assert_int_equal(far_session_open(r.pool, NULL, &r.session), FAR_OK);
+            for (unsigned i = 0; i < count; i++)
+                assert_true(value_of(&r, i) == i);
+            store_rig_close(&r);
+        }
+    }
+}
+
+/* The ring's places, buffers and fibers serve for ever. */
+static void the_ring_is_used_thousands_of_times(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < 2; u++) {
+        struct store_rig r;
+        struct rng rng;
+        uint64_t key[DEPTH], got[DEPTH], value[DEPTH];
+        struct far_result results[DEPTH];
+        unsigned busy = 0;
+        uint64_t submitted = 0, reaped = 0, places = (1u << DEPTH) - 1;
+
+        rig(&r, uris[u], DEPTH, 3);
+        rng_seed(&rng, 4);
+        for (unsigned turn = 0; turn < 40000 / SLOWER; turn++) {
+            while (busy < DEPTH && rng_below(&rng, 8)) {
+                unsigned p = (unsigned)__builtin_ctzll(places);
+                key[p] = rng_below(&rng, 200);
+                value[p] = key[p] * 3 + 1;
+                struct far_op op = rng_below(&rng, 2) ? op_put(r.table, &key[p], &value[p])
+                                                      : op_get(r.table, &key[p], &got[p]);
+                op.user_data = (uint64_t)op.kind << 32 | p;
+                assert_int_equal(far_submit(r.session, &op), FAR_OK);
+                places &= ~(1ull << p);
+                submitted++;
+                busy++;
+            }
+            unsigned n = far_reap(r.session, results, DEPTH, (unsigned)rng_below(&rng, 4));
+            for (unsigned i = 0; i < n; i++) {
+                unsigned p = (uint32_t)results[i].user_data;
+                assert_true(p < DEPTH && !(places >> p & 1));
+                if (results[i].user_data >> 32 == FAR_OP_PUT)
+                    assert_int_equal(results[i].status, FAR_OK);
+                else if (results[i].status == FAR_OK)
+                    assert_true(got[p] == key[p] * 3 + 1);
+                else
+                    assert_int_equal(results[i].status, FAR_NOT_FOUND);
+                places |= 1ull << p;
+            }
+            reaped += n;
+            busy -= n;
+        }
+        assert_true(submitted - reaped == busy);
+        store_rig_close(&r);
+    }
+}
+
+/* ---- memory -----------------------------------------------------------------------------------
+ */
+
+static uint64_t allocated_after(unsigned depth, uint64_t keys, uint64_t expected_keys)
+{
+    static uint64_t key[20000];
+    struct far_table_options table = {.expected_keys = expected_keys, .hash_seed = 9};
+    struct far_session_options session = {.depth = depth, .seed = 5};
+    struct far_pool_info info;
+    struct store_rig r;
+
+    store_rig_open(&r, "mem:?size=128m&defer=1", NULL, &session, &table);
+    for (uint64_t i = 0; i < keys; i++) {
+        key[i] = i;
+        struct far_op op = op_put(r.table, &key[i], &key[i]);
+        while (far_submit(r.session, &op) == FAR_RING_FULL) {
+            struct far_result result;
+            assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
+            assert_int_equal(result.status, FAR_OK);
+        }
+    }
+    drain(&r);
+    assert_int_equal(far_pool_info(r.session, &info), FAR_OK);
+    store_rig_close(&r);
+    return info.bytes_allocated;
+}
+
+/* Fibers that find a chunk used up each fetch a new one; all of those must be used in the end. */
+static void a_deep_ring_takes_no_more_memory_than_a_shallow_one(void **state)
+{
+    const uint64_t keys = 20000 / SLOWER;
+    uint64_t shallow = allocated_after(1, keys, 2 * keys);
+    uint64_t deep = allocated_after(64, keys, 2 * keys);
+
+    (void)state;
+    assert_true(deep <= shallow + 64 * CHUNK_BYTES);
+}
+
+/* Fibers that find a subtable full do not all split it: one does, the others wait for it. */
+static void a_deep_ring_splits_a_subtable_once(void **state)
+{
+    const uint64_t keys = 20000 / SLOWER;
+    const unsigned depth = DEEPEST / 4;
+    uint64_t shallow = allocated_after(1, keys, 0), deep = allocated_after(depth, keys, 0);
+
+    (void)state;
+    assert_true(deep <= shallow + depth * CHUNK_BYTES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ring_holds_its_depth),
+        cmocka_unit_test(depths_from_one_to_the_most),
+        cmocka_unit_test(reap_gives_between_min_and_max),
+        cmocka_unit_test(a_waiting_fabric_leaves_operations_in_flight),
+        cmocka_unit_test(results_are_those_of_the_functions),
+        cmocka_unit_test(errors_come_with_the_result),
+        cmocka_unit_test(a_table_grows_under_a_full_ring),
+        cmocka_unit_test(operations_on_one_key_have_some_order),
+        cmocka_unit_test(puts_and_gets_of_one_key),
+        cmocka_unit_test(functions_work_while_the_ring_is_busy),
+        cmocka_unit_test(a_closed_session_has_done_what_it_was_given),
+        cmocka_unit_test(the_ring_is_used_thousands_of_times),
+        cmocka_unit_test(a_deep_ring_takes_no_more_memory_than_a_shallow_one),
+        cmocka_unit_test(a_deep_ring_splits_a_subtable_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

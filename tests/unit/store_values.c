@@ -1,0 +1,215 @@
+/* Keys and values of all lengths and contents come back as they were put. */
+#include "store_rig.h"
+
+#include <stdlib.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static uint8_t noise[FAR_VALUE_MAX + FAR_KEY_MAX];
+static uint8_t got[FAR_VALUE_MAX + 64];
+
+static int make_noise(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_seed(&rng, 11);
+    for (size_t i = 0; i < sizeof noise; i++)
+        noise[i] = (uint8_t)rng_next(&rng);
+    return 0;
+}
+
+/* The key is there with exactly that value, and nothing is written past it. */
+static void key_holds(struct store_rig *r, const void *key, size_t klen, const void *value,
+                      size_t vlen)
+{
+    size_t len = SIZE_MAX;
+
+    memset(got + vlen, 0xa5, 64);
+    assert_int_equal(far_get(r->session, r->table, key, klen, got, vlen + 64, &len), FAR_OK);
+    assert_int_equal(len, vlen);
+    assert_memory_equal(got, value, vlen);
+    for (size_t i = 0; i < 64; i++)
+        assert_int_equal(got[vlen + i], 0xa5);
+}
+
+static void round_trip(struct store_rig *r, size_t klen, size_t vlen)
+{
+    const uint8_t *key = noise, *value = noise + klen, *other = value + (vlen < sizeof noise / 2);
+
+    assert_int_equal(far_insert(r->session, r->table, key, klen, value, vlen), FAR_OK);
+    key_holds(r, key, klen, value, vlen);
+    if (vlen < sizeof noise / 2) {
+        assert_int_equal(far_update(r->session, r->table, key, klen, other, vlen), FAR_OK);
+        key_holds(r, key, klen, other, vlen);
+    }
+    assert_int_equal(far_delete(r->session, r->table, key, klen), FAR_OK);
+    assert_int_equal(far_exists(r->session, r->table, key, klen), FAR_NOT_FOUND);
+}
+
+static void keys_of_every_length(void **state)
+{
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m&nodes=2", NULL, NULL, NULL);
+    for (size_t klen = 1; klen <= FAR_KEY_MAX; klen += klen < 300 || klen > 4080 ? 1 : 37)
+        round_trip(&r, klen, klen % 100);
+    store_rig_close(&r);
+}
+
+/* All keys at once in one table, each a prefix of the next: none is taken for another. */
+static void keys_that_are_prefixes_of_each_other(void **state)
+{
+    struct far_table_options tiny = {.bucket_groups = 2};
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m", NULL, NULL, &tiny);
+    for (size_t klen = 1; klen <= FAR_KEY_MAX; klen += klen < 600 ? 1 : 97)
+        assert_int_equal(far_insert(r.session, r.table, noise, klen, &klen, sizeof klen), FAR_OK);
+    for (size_t klen = 1; klen <= FAR_KEY_MAX; klen += klen < 600 ? 1 : 97)
+        key_holds(&r, noise, klen, &klen, sizeof klen);
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+    for (size_t klen = 1; klen <= FAR_KEY_MAX; klen += klen < 600 ? 1 : 97)
+        assert_int_equal(far_delete(r.session, r.table, noise, klen), FAR_OK);
+    store_rig_close(&r);
+}
+
+static void keys_of_zeros(void **state)
+{
+    static const uint8_t zeros[FAR_KEY_MAX];
+    struct far_table_options tiny = {.bucket_groups = 2};
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m", NULL, NULL, &tiny);
+    for (size_t klen = 1; klen <= FAR_KEY_MAX; klen += klen < 100 ? 1 : 111)
+        assert_int_equal(far_insert(r.session, r.table, zeros, klen, zeros, klen % 7), FAR_OK);
+    for (size_t klen = 1; klen <= FAR_KEY_MAX; klen += klen < 100 ? 1 : 111)
+        key_holds(&r, zeros, klen, zeros, klen % 7);
+    assert_int_equal(far_exists(r.session, r.table, zeros, 101), FAR_NOT_FOUND);
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+    store_rig_close(&r);
+}
+
+static void keys_with_a_nul_anywhere(void **state)
+{
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=16m", NULL, NULL, NULL);
+    for (unsigned i = 0; i < 256; i++) { /* every pattern of NULs and others in eight bytes */
+        uint8_t key[8];
+        for (unsigned bit = 0; bit < 8; bit++)
+            key[bit] = i >> bit & 1 ? 'x' : 0;
+        assert_int_equal(far_insert(r.session, r.table, key, 8, &i, sizeof i), FAR_OK);
+    }
+    for (unsigned i = 0; i < 256; i++) {
+        uint8_t key[8];
+        for (unsigned bit = 0; bit < 8; bit++)
+            key[bit] = i >> bit & 1 ? 'x' : 0;
+        key_holds(&r, key, 8, &i, sizeof i);
+    }
+    store_rig_close(&r);
+}
+
+static void every_key_of_one_and_two_bytes(void **state)
+{
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m", NULL, NULL, NULL);
+    for (uint32_t i = 0; i < 256; i++)
+        assert_int_equal(far_insert(r.session, r.table, &i, 1, &i, 4), FAR_OK);
+    for (uint32_t i = 0; i < 65536; i++)
+        assert_int_equal(far_insert(r.session, r.table, &i, 2, &i, 3), FAR_OK);
+    for (uint32_t i = 0; i < 256; i++)
+        key_holds(&r, &i, 1, &i, 4);
+    for (uint32_t i = 0; i < 65536; i++)
+        key_holds(&r, &i, 2, &i, 3);
+    store_rig_close(&r);
+}
+
+/* A byte less, exactly, and a byte more than fits each class, up to the largest value. */
+static void values_around_every_size_class(void **state)
+{
+    struct store_rig r;
+    const size_t klen = 16;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=256m&nodes=2", NULL, NULL, NULL);
+    for (unsigned i = 0; i < CLASS_COUNT; i++) {
+        for (int around = -1; around <= 1; around++) {
+            size_t bytes = class_bytes(i) + (size_t)around;
+            if (bytes - block_bytes(klen, 0) <= FAR_VALUE_MAX)
+                round_trip(&r, klen, bytes - block_bytes(klen, 0));
+        }
+    }
+    for (size_t vlen = 0; vlen < 200; vlen++)
+        round_trip(&r, klen, vlen);
+    round_trip(&r, klen, FAR_VALUE_MAX - 1);
+    round_trip(&r, klen, FAR_VALUE_MAX);
+    round_trip(&r, FAR_KEY_MAX, FAR_VALUE_MAX);
+    round_trip(&r, FAR_KEY_MAX, 0);
+    store_rig_close(&r);
+}
+
+/* A key's value may go from any size to any other. */
+static void a_value_changes_its_size(void **state)
+{
+    static const size_t sizes[] = {0, 1, 48, 49, 1000, FAR_VALUE_MAX, 5, 70000, 0, 16000, 17000, 3};
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m", NULL, NULL, NULL);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            assert_int_equal(far_put(r.session, r.table, "key", 3, noise + i, sizes[i]), FAR_OK);
+            key_holds(&r, "key", 3, noise + i, sizes[i]);
+        }
+    }
+    struct far_table_info info;
+    assert_int_equal(far_table_info(r.session, r.table, &info), FAR_OK);
+    assert_int_equal(info.keys, 1);
+    store_rig_close(&r);
+}
+
+/* Big values of keys that all have the same fingerprint: every get reads past the others. */
+static void big_values_behind_one_fingerprint(void **state)
+{
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+
+    (void)state;
+    knobs.hash_mask = 0;
+    store_rig_open(&r, "mem:?size=64m", &knobs, NULL, NULL);
+    for (uint32_t i = 0; i < 20; i++) {
+        size_t vlen = i % 3 ? 300000 + i : i;
+        assert_int_equal(far_put(r.session, r.table, &i, sizeof i, noise + i, vlen), FAR_OK);
+    }
+    for (uint32_t i = 0; i < 20; i++)
+        key_holds(&r, &i, sizeof i, noise + i, i % 3 ? 300000 + i : i);
+    uint32_t absent = 100;
+    assert_int_equal(far_exists(r.session, r.table, &absent, sizeof absent), FAR_NOT_FOUND);
+    store_rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_of_every_length),
+        cmocka_unit_test(keys_that_are_prefixes_of_each_other),
+        cmocka_unit_test(keys_of_zeros),
+        cmocka_unit_test(keys_with_a_nul_anywhere),
+        cmocka_unit_test(every_key_of_one_and_two_bytes),
+        cmocka_unit_test(values_around_every_size_class),
+        cmocka_unit_test(a_value_changes_its_size),
+        cmocka_unit_test(big_values_behind_one_fingerprint),
+    };
+    return cmocka_run_group_tests(tests, make_noise, NULL);
+}
