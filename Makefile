@@ -1,17 +1,17 @@
-# Farside: a thin front for CMake. `make test` does everything from a fresh clone.
+# Farside: a thin front for CMake. `make run` and `make test` do everything from a fresh clone.
 
 BUILD   ?= build
 PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc)
 CMAKE   = cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
-PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-dev \
+PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-dev libjansson-dev \
            libcmocka-dev
 TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all test check mutants asan tsan clang format format-check tidy install clean deps tools
+.PHONY: all run test asan tsan clang format format-check tidy install clean deps tools
 
 all: deps
 	@$(CMAKE) -S . -B $(BUILD) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -25,6 +25,8 @@ deps:
 tools:
 	@scripts/install-packages $(TOOLS)
 
+run: all
+	@$(BUILD)/farside bench --pool mem: --index all --workload load,a,b,c,d,f --keys 200k --ops 200k
 
 test: all
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
@@ -53,20 +55,6 @@ format-check: tools
 
 tidy: all tools
 	@clang-tidy --quiet -p $(BUILD) $(filter src/%.c,$(SOURCES))
-
-# The full check of every index, and the proof that the check notices what it should.
-CHECK = $(BUILD)/farside check --index all
-check: all
-	@$(CHECK) --seeds 1..10000
-	@$(CHECK) --exhaustive
-	@$(CHECK) --exhaustive --keys 2
-	@$(CHECK) --exhaustive --faults reorder,interleave,crash
-	@$(CHECK) --exhaustive --faults reorder,interleave,error
-	@$(CHECK) --exhaustive --clients 3 --faults none --switches 4
-	@$(CHECK) --exhaustive --ops 2 --faults none --switches 4
-
-mutants: deps
-	@tests/sim/mutants/run
 
 install: all
 	@cmake --install $(BUILD)

@@ -1,0 +1,42 @@
+/*
+ * Which key next: how popularity is spread over n keys.
+ *
+ *   zipfian   rank r is drawn in proportion to 1 / (r + 1)^theta, by the method of Gray et al.,
+ *             "Quickly generating billion-record synthetic databases" (SIGMOD 1994), which YCSB
+ *             uses too; ranks are scattered over the keys by a permutation
+ *   uniform   all alike
+ *   latest    zipfian, rank 0 being the key added last
+ */
+#ifndef BENCH_DIST_H
+#define BENCH_DIST_H
+
+#include "base/rng.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum dist_kind { DIST_ZIPFIAN, DIST_UNIFORM, DIST_LATEST };
+
+struct dist {
+    enum dist_kind kind;
+    uint64_t n;
+    uint64_t step; /* of the permutation: coprime to n */
+    double theta, zeta, eta, second;
+};
+
+const char *dist_name(enum dist_kind kind);
+bool dist_parse(const char *name, enum dist_kind *kind);
+
+/*
+ * n > 0; theta within (0, 1), not used by uniform. The first zipfian one takes time in proportion
+ * to n: a struct that was in use is carried on from where it stands, a new one must be zeroed.
+ */
+void dist_init(struct dist *d, enum dist_kind kind, uint64_t n, double theta);
+
+/* A rank within [0, n): 0 is the most popular, unless all are alike. */
+uint64_t dist_rank(const struct dist *d, struct rng *rng);
+
+/* The place of a rank within [0, n): a permutation. */
+uint64_t dist_place(const struct dist *d, uint64_t rank);
+
+#endif

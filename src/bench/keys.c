@@ -1,0 +1,48 @@
+#include "bench/keys.h"
+
+#include <string.h>
+
+#define NUMBER_BYTES  sizeof(uint64_t)
+#define VERSION_BYTES sizeof(uint64_t)
+
+uint64_t key_mix(uint64_t n)
+{
+    /* The finalizer of splitmix64: each step can be undone, so no two inputs meet. */
+    n ^= n >> 30;
+    n *= 0xbf58476d1ce4e5b9u;
+    n ^= n >> 27;
+    n *= 0x94d049bb133111ebu;
+    return n ^ (n >> 31);
+}
+
+void key_write(uint64_t number, void *key, size_t size)
+{
+    unsigned char *at = key;
+    /* The constant keeps number 0 from being all zeros, the mix's one fixed point. */
+    uint64_t word = key_mix(number + 0x9e3779b97f4a7c15u);
+
+    while (size >= sizeof word) {
+        memcpy(at, &word, sizeof word);
+        at += sizeof word;
+        size -= sizeof word;
+        word = word * 0xd1342543de82ef95u + 1;
+    }
+    memcpy(at, &word, size);
+}
+
+void value_init(void *value, size_t size)
+{
+    memset(value, 'v', size);
+}
+
+void value_write(uint64_t number, uint64_t version, void *value, size_t size)
+{
+    if (size >= NUMBER_BYTES + VERSION_BYTES)
+        memcpy((char *)value + NUMBER_BYTES, &version, VERSION_BYTES);
+    memcpy(value, &number, size < NUMBER_BYTES ? size : NUMBER_BYTES);
+}
+
+bool value_belongs(uint64_t number, const void *value, size_t size)
+{
+    return memcmp(value, &number, size < NUMBER_BYTES ? size : NUMBER_BYTES) == 0;
+}

@@ -1,0 +1,66 @@
+/*
+ * The same verbs with no index on top.
+ *
+ * A recorder sees the batches that an index posts for a sample of operations, and keeps their
+ * shape: kinds, nodes, lengths, places within a line, which batches make up an operation. The
+ * replay posts operations of those shapes straight to a fabric of the same kind, at random
+ * addresses of as much memory as the table takes. What the fabric gives then is what an index that
+ * needs no time for itself could reach: the yardstick for efficiency.
+ */
+#ifndef BENCH_RAW_H
+#define BENCH_RAW_H
+
+#include "bench/bench.h"
+#include "fabric/batch.h"
+
+struct shape_verb {
+    uint8_t kind, flags, node;
+    uint8_t place; /* bytes past a multiple of 64 */
+    uint32_t len;
+};
+
+struct recorder {
+    struct batch_tap tap;
+    uint64_t stride; /* every so many-th operation is kept */
+    uint64_t seen;
+    bool on;
+    int status; /* FAR_NO_MEMORY: the sample ends there */
+    /* Operation i is batches op[i] .. op[i + 1] - 1, batch j is verbs batch[j] .. batch[j + 1] - 1;
+     * both have one more entry than they count. */
+    struct shape_verb *verb;
+    size_t *batch, *op;
+    size_t verbs, batches, ops;
+    size_t verbs_max, batches_max, ops_max;
+};
+
+/* For a run of so many operations. FAR_NO_MEMORY. */
+int recorder_init(struct recorder *r, uint64_t ops);
+void recorder_free(struct recorder *r);
+
+/* Between these two, the session's synchronous operations are seen. */
+void recorder_attach(struct recorder *r, far_session *session);
+void recorder_detach(struct recorder *r, far_session *session);
+
+/* Another operation begins. */
+void recorder_next(struct recorder *r);
+
+struct raw_load {
+    const char *pool;
+    uint64_t ops;
+    unsigned threads, depth;
+    uint64_t footprint; /* bytes, over all nodes */
+    uint64_t seed;
+    atomic_bool *stop; /* may be NULL */
+};
+
+/*
+ * Replays `ops` operations out of the sample, each thread from another place on.
+ *
+ * FAR_UNSUPPORTED  the URI names memory that others use: replaying would overwrite it
+ * FAR_INVALID      the sample is empty
+ * FAR_TIMEOUT      stopped before the end
+ * or what the fabric failed with.
+ */
+int raw_replay(const struct raw_load *load, const struct recorder *sample, double *ops_per_s);
+
+#endif

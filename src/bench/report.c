@@ -1,0 +1,274 @@
+#include "bench/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const kind_names[FAR_OP_KINDS] = {
+    [FAR_OP_GET] = "get",       [FAR_OP_EXISTS] = "exists", [FAR_OP_PUT] = "put",
+    [FAR_OP_INSERT] = "insert", [FAR_OP_UPDATE] = "update", [FAR_OP_DELETE] = "delete",
+};
+
+static double per(uint64_t sum, uint64_t count)
+{
+    return count > 0 ? (double)sum / (double)count : 0;
+}
+
+static double quantile_us(const struct bench_op *op, double q)
+{
+    return (double)hist_quantile(&op->latency, q) / 1e3;
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+#define TEXT_MAX 32
+
+/* 1234567 as 1,234,567 */
+static const char *grouped(uint64_t n, char text[TEXT_MAX])
+{
+    char digits[TEXT_MAX];
+    int len = snprintf(digits, sizeof digits, "%" PRIu64, n);
+    char *at = text;
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            *at++ = ',';
+        *at++ = digits[i];
+    }
+    *at = '\0';
+    return text;
+}
+
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+void report_begin(struct report *r, FILE *out, const struct bench_config *c)
+{
+    char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform";
+    *r = (struct report){.out = out, .config = c};
+
+    if (c->dist != DIST_UNIFORM)
+        snprintf(dist, sizeof dist, "%s (theta %g)", dist_name(c->dist), c->theta);
+    fprintf(out,
+            "Farside %s on %s, index %s: %s keys of %u bytes, values of %u bytes, %s operations\n",
+            far_version(), c->pool, c->index != NULL ? c->index : "all", grouped(c->keys, keys),
+            c->key_size, c->value_size, grouped(c->ops, ops));
+    fprintf(out,
+            "per workload, %u thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64
+            "\n\n",
+            c->threads, plural(c->threads), c->depth, plural(c->depth), dist, c->seed);
+    fprintf(out,
+            "  rtts, verbs, read, written: round trips to far memory, verbs, and bytes, of one "
+            "operation on average\n"
+            "  p50, p99: microseconds that half and 99 %% of the operations stayed within\n");
+    if (c->raw)
+        fprintf(out,
+                "  of raw: ops/s as a share of what the same verbs reach with no index on top\n");
+    fprintf(out, "\n%-7s %-8s %10s%s %-6s %6s %6s %8s %8s %7s %7s %9s  %9s  %6s\n", "index",
+            "workload", "ops/s", c->raw ? " of raw" : "", "op", "rtts", "verbs", "read", "written",
+            "p50", "p99", "count", "not found", "errors");
+}
+
+/* Index, workload and throughput: said once, left blank for the run's further kinds. */
+static void print_run_columns(struct report *r, const struct bench_run *run, bool first)
+{
+    char text[TEXT_MAX] = "";
+    fprintf(r->out, "%-7s %-8s %10s", first ? run->index : "", first ? run->workload : "",
+            first ? grouped((uint64_t)(run->ops_per_s + 0.5), text) : "");
+    if (!r->config->raw)
+        return;
+    if (first && run->raw_ops_per_s > 0)
+        fprintf(r->out, " %4.0f %%", 100 * run->ops_per_s / run->raw_ops_per_s);
+    else
+        fprintf(r->out, "%7s", "");
+}
+
+static void print_op_columns(struct report *r, const char *name, const struct bench_op *op)
+{
+    const struct far_op_stats *s = &op->stats;
+    fprintf(r->out,
+            " %-6s %6.2f %6.2f %8.1f %8.1f %7.2f %7.2f %9" PRIu64 "  %9" PRIu64 "  %6" PRIu64 "\n",
+            name, per(s->rtts, s->count), per(s->verbs, s->count), per(s->bytes_read, s->count),
+            per(s->bytes_written, s->count), quantile_us(op, 0.5), quantile_us(op, 0.99), s->count,
+            s->not_found, bench_op_errors(op));
+}
+
+static void add_space(struct far_table_info *sum, const struct far_table_info *run)
+{
+    uint64_t splits = sum->splits + run->splits;
+    double loads =
+        sum->split_load_mean * (double)sum->splits + run->split_load_mean * (double)run->splits;
+    double most =
+        sum->split_load_max > run->split_load_max ? sum->split_load_max : run->split_load_max;
+    *sum = *run;
+    sum->splits = splits;
+    sum->split_load_max = most;
+    sum->split_load_mean = splits > 0 ? loads / (double)splits : 0;
+}
+
+void report_run(struct report *r, const struct bench_run *run)
+{
+    bool first = true;
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
+        if (run->op[k].stats.count == 0)
+            continue;
+        print_run_columns(r, run, first);
+        print_op_columns(r, kind_names[k], &run->op[k]);
+        first = false;
+    }
+    if (run->op[FAR_OP_GET].wrong > 0)
+        fprintf(r->out, "  %" PRIu64 " gets brought the value of another key\n",
+                run->op[FAR_OP_GET].wrong);
+    if (run->first_error != FAR_OK)
+        fprintf(r->out, "  the first error was %s: %s\n", far_errname(run->first_error),
+                far_strerror(run->first_error));
+    if (run->interrupted) {
+        char done[TEXT_MAX], planned[TEXT_MAX];
+        fprintf(r->out, "  interrupted: %s stopped after %s of %s operations\n", run->workload,
+                grouped(run->ops, done), grouped(run->ops_planned, planned));
+    }
+    add_space(&r->space, &run->space);
+    r->runs++;
+    fflush(r->out);
+}
+
+void report_index(struct report *r, const char *index)
+{
+    const struct far_table_info *s = &r->space;
+    char keys[TEXT_MAX], bytes[TEXT_MAX], cache[TEXT_MAX], splits[TEXT_MAX];
+
+    if (r->runs == 0)
+        return;
+    fprintf(r->out, "%-7s space: %s key%s at load factor %.3f, %s bytes of index", index,
+            grouped(s->keys, keys), plural(s->keys), s->load_factor,
+            grouped(s->index_bytes, bytes));
+    if (s->keys > 0)
+        fprintf(r->out, " (%.1f a key), %.1f of blocks a key", per(s->index_bytes, s->keys),
+                per(s->block_bytes, s->keys));
+    fprintf(r->out, ";\n%-7s client cache %s bytes; ", "", grouped(s->client_cache_bytes, cache));
+    if (s->splits > 0)
+        fprintf(r->out, "%s split%s, at load factor %.3f on average, %.3f at most\n\n",
+                grouped(s->splits, splits), plural(s->splits), s->split_load_mean,
+                s->split_load_max);
+    else
+        fprintf(r->out, "no splits\n\n");
+    r->space = (struct far_table_info){.keys = 0};
+    r->runs = 0;
+    fflush(r->out);
+}
+
+/* ---- for programs ---------------------------------------------------------------------------- */
+
+/* The object, or NULL if one of its members could not be set. */
+static json_t *whole(json_t *object, int bad)
+{
+    if (bad == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static int set_count(json_t *object, const char *name, uint64_t count)
+{
+    return json_object_set_new(object, name, json_integer((json_int_t)count));
+}
+
+static int set_real(json_t *object, const char *name, double value)
+{
+    return json_object_set_new(object, name, json_real(value));
+}
+
+static int set_text(json_t *object, const char *name, const char *text)
+{
+    return json_object_set_new(object, name, text != NULL ? json_string(text) : json_null());
+}
+
+static int set_bool(json_t *object, const char *name, bool value)
+{
+    return json_object_set_new(object, name, json_boolean(value));
+}
+
+static json_t *json_op(const struct bench_op *op)
+{
+    const struct far_op_stats *s = &op->stats;
+    json_t *o = json_object();
+    int bad = 0;
+    bad |= set_count(o, "count", s->count);
+    bad |= set_real(o, "rtts", per(s->rtts, s->count));
+    bad |= set_real(o, "verbs", per(s->verbs, s->count));
+    bad |= set_real(o, "bytes_read", per(s->bytes_read, s->count));
+    bad |= set_real(o, "bytes_written", per(s->bytes_written, s->count));
+    bad |= set_real(o, "p50_us", quantile_us(op, 0.5));
+    bad |= set_real(o, "p99_us", quantile_us(op, 0.99));
+    bad |= set_real(o, "p999_us", quantile_us(op, 0.999));
+    bad |= set_count(o, "not_found", s->not_found);
+    bad |= set_count(o, "errors", bench_op_errors(op));
+    return whole(o, bad);
+}
+
+static json_t *json_per_op(const struct bench_run *run)
+{
+    json_t *o = json_object();
+    int bad = 0;
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        if (run->op[k].stats.count > 0)
+            bad |= json_object_set_new(o, kind_names[k], json_op(&run->op[k]));
+    return whole(o, bad);
+}
+
+static json_t *json_space(const struct far_table_info *s)
+{
+    json_t *o = json_object();
+    int bad = 0;
+    bad |= set_count(o, "keys", s->keys);
+    bad |= set_count(o, "slots", s->slots);
+    bad |= set_count(o, "index_bytes", s->index_bytes);
+    bad |= set_count(o, "block_bytes", s->block_bytes);
+    bad |= set_count(o, "client_cache_bytes", s->client_cache_bytes);
+    bad |= set_real(o, "load_factor", s->load_factor);
+    bad |= set_count(o, "splits", s->splits);
+    bad |= set_real(o, "split_load_max", s->split_load_max);
+    bad |= set_real(o, "split_load_mean", s->split_load_mean);
+    return whole(o, bad);
+}
+
+json_t *report_json_run(const struct bench_config *c, const struct bench_run *run)
+{
+    bool raw = run->raw_ops_per_s > 0;
+    json_t *o = json_object();
+    int bad = 0;
+    bad |= set_text(o, "index", run->index);
+    bad |= set_text(o, "workload", run->workload);
+    bad |= set_count(o, "keys", c->keys);
+    bad |= set_count(o, "ops", run->ops);
+    bad |= set_count(o, "threads", c->threads);
+    bad |= set_count(o, "depth", c->depth);
+    bad |= set_text(o, "dist", run->draws_keys ? dist_name(run->dist) : NULL);
+    bad |= set_real(o, "seconds", run->seconds);
+    bad |= set_real(o, "ops_per_s", run->ops_per_s);
+    bad |= json_object_set_new(o, "per_op", json_per_op(run));
+    bad |= json_object_set_new(o, "space", json_space(&run->space));
+    bad |=
+        json_object_set_new(o, "raw_ops_per_s", raw ? json_real(run->raw_ops_per_s) : json_null());
+    bad |= json_object_set_new(o, "efficiency",
+                               raw ? json_real(run->ops_per_s / run->raw_ops_per_s) : json_null());
+    bad |= set_text(o, "first_error",
+                    run->first_error != FAR_OK ? far_errname(run->first_error) : NULL);
+    bad |= set_bool(o, "interrupted", run->interrupted);
+    return whole(o, bad);
+}
+
+json_t *report_json(const struct bench_config *c, json_t *runs, bool interrupted)
+{
+    json_t *o = json_object();
+    int bad = 0;
+    bad |= set_text(o, "farside", far_version());
+    bad |= set_text(o, "pool", c->pool);
+    bad |= set_count(o, "key_size", c->key_size);
+    bad |= set_count(o, "value_size", c->value_size);
+    bad |= set_real(o, "theta", c->theta);
+    bad |= set_count(o, "seed", c->seed);
+    bad |= set_bool(o, "interrupted", interrupted);
+    bad |= json_object_set(o, "runs", runs);
+    return whole(o, bad);
+}

@@ -1,0 +1,457 @@
+/*
+ * The runner: threads that draw tasks and carry them out.
+ *
+ * A lane is one operation in flight with its buffers. At depth 1 a thread has one lane and calls
+ * the synchronous functions; deeper, it keeps its lanes filled through the ring. Tasks are drawn a
+ * few thousand at a time with nothing in flight and the clock stopped, so that what is measured is
+ * the table and not the arithmetic of popularity.
+ */
+#include "bench/runner.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "bench/crew.h"
+#include "bench/keys.h"
+#include "bench/raw.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Tasks drawn at a time: enough that emptying the lanes before each draw does not show. */
+#define DRAW_PER_LANE 256u
+#define DRAW_LANES    16u
+
+struct lane {
+    struct task task;
+    uint64_t number;
+    uint64_t started;
+    unsigned char *key, *value, *buf;
+};
+
+struct worker {
+    const struct bench_config *config;
+    const struct bench_target *target;
+    const struct plan *plan;
+    unsigned thread;
+
+    far_session *session;
+    struct source source;
+    struct task *tasks;
+    unsigned tasks_max;
+    struct lane *lanes;
+    unsigned char *lane_memory;
+    unsigned *idle, idle_count;
+    struct far_result *results;
+
+    uint64_t tasks_done;
+    uint64_t inserted; /* new keys that are there    */
+    uint64_t busy;     /* nanoseconds                */
+    int first_error;   /* of an operation            */
+    int info_status;   /* of looking at it afterwards */
+    struct far_stats before, after;
+    struct far_table_info info;
+    uint64_t wrong;
+    struct hist latency[FAR_OP_KINDS];
+    _Alignas(64) _Atomic uint64_t done; /* on a line of its own: another thread watches it */
+};
+
+/* ---- one operation --------------------------------------------------------------------------- */
+
+static void lane_begin(struct worker *w, struct lane *l, const struct task *task, uint64_t now)
+{
+    l->task = *task;
+    l->number = task_number(w->plan, task);
+    l->started = now;
+    key_write(l->number, l->key, w->config->key_size);
+}
+
+static struct far_op lane_op(struct worker *w, struct lane *l)
+{
+    struct far_op op = {
+        .kind = l->task.kind,
+        .table = w->target->table,
+        .key = l->key,
+        .key_len = w->config->key_size,
+        .user_data = (uint64_t)(l - w->lanes),
+    };
+    if (op.kind == FAR_OP_GET) {
+        op.buf = l->buf;
+        op.cap = w->config->value_size;
+    } else if (op.kind != FAR_OP_DELETE) {
+        value_write(l->number, w->tasks_done, l->value, w->config->value_size);
+        op.value = l->value;
+        op.value_len = w->config->value_size;
+    }
+    return op;
+}
+
+/* Takes note of a result. True if the task goes on with another operation, from now on. */
+static bool lane_end(struct worker *w, struct lane *l, int status, size_t len, uint64_t now)
+{
+    hist_record(&w->latency[l->task.kind], now - l->started);
+    if (status == FAR_OK) {
+        if (l->task.kind == FAR_OP_GET &&
+            (len != w->config->value_size || !value_belongs(l->number, l->buf, len)))
+            w->wrong++;
+    } else if (status != FAR_NOT_FOUND && w->first_error == FAR_OK) {
+        w->first_error = status;
+    }
+    if (l->task.then_update && status == FAR_OK) {
+        l->task.then_update = false;
+        l->task.kind = FAR_OP_UPDATE;
+        l->started = now;
+        return true;
+    }
+    w->inserted += l->task.kind == FAR_OP_INSERT;
+    atomic_store_explicit(&w->done, ++w->tasks_done, memory_order_relaxed);
+    return false;
+}
+
+/* With nothing in flight, all keys that were added are there for others to ask for. */
+static void publish_inserted(struct worker *w)
+{
+    atomic_store_explicit(&w->plan->added[w->thread].count, w->inserted, memory_order_release);
+}
+
+static bool stopped(const struct worker *w)
+{
+    return w->config->stop != NULL && atomic_load_explicit(w->config->stop, memory_order_relaxed);
+}
+
+/* ---- depth 1: synchronous calls -------------------------------------------------------------- */
+
+static int call(far_session *s, const struct far_op *op, size_t *len)
+{
+    switch (op->kind) {
+    case FAR_OP_GET:
+        return far_get(s, op->table, op->key, op->key_len, op->buf, op->cap, len);
+    case FAR_OP_EXISTS:
+        return far_exists(s, op->table, op->key, op->key_len);
+    case FAR_OP_PUT:
+        return far_put(s, op->table, op->key, op->key_len, op->value, op->value_len);
+    case FAR_OP_INSERT:
+        return far_insert(s, op->table, op->key, op->key_len, op->value, op->value_len);
+    case FAR_OP_UPDATE:
+        return far_update(s, op->table, op->key, op->key_len, op->value, op->value_len);
+    case FAR_OP_DELETE:
+        return far_delete(s, op->table, op->key, op->key_len);
+    }
+    return FAR_INVALID;
+}
+
+static void work_sync(struct worker *w, unsigned count)
+{
+    struct lane *l = &w->lanes[0];
+    uint64_t now = clock_ns();
+
+    for (unsigned i = 0; i < count && !stopped(w); i++) {
+        bool more = true;
+        if (w->target->recorder != NULL)
+            recorder_next(w->target->recorder);
+        /* One operation ends as the next begins: a single look at the clock serves both. */
+        lane_begin(w, l, &w->tasks[i], now);
+        while (more) {
+            struct far_op op = lane_op(w, l);
+            size_t len = 0;
+            int status = call(w->session, &op, &len);
+            now = clock_ns();
+            more = lane_end(w, l, status, len, now);
+        }
+        if (l->task.kind == FAR_OP_INSERT)
+            publish_inserted(w);
+    }
+}
+
+/* ---- deeper: the ring ------------------------------------------------------------------------ */
+
+static void submit(struct worker *w, struct lane *l)
+{
+    struct far_op op = lane_op(w, l);
+    int status = far_submit(w->session, &op);
+    ASSERT(status == FAR_OK); /* the ring is made, and as deep as there are lanes */
+}
+
+static void work_ring(struct worker *w, unsigned count)
+{
+    unsigned depth = w->target->depth;
+    unsigned next = 0;
+
+    for (;;) {
+        while (next < count && w->idle_count > 0 && !stopped(w)) {
+            struct lane *l = &w->lanes[w->idle[--w->idle_count]];
+            lane_begin(w, l, &w->tasks[next++], clock_ns());
+            submit(w, l);
+        }
+        unsigned n = far_reap(w->session, w->results, depth, 1);
+        if (n == 0) /* nothing was in flight: all done, or stopped */
+            break;
+        uint64_t now = clock_ns();
+        for (unsigned i = 0; i < n; i++) {
+            const struct far_result *r = &w->results[i];
+            struct lane *l = &w->lanes[r->user_data];
+            if (lane_end(w, l, r->status, r->len, now))
+                submit(w, l);
+            else
+                w->idle[w->idle_count++] = (unsigned)r->user_data;
+        }
+    }
+    publish_inserted(w);
+}
+
+/* ---- a thread's life ------------------------------------------------------------------------- */
+
+static int lanes_alloc(struct worker *w)
+{
+    size_t key = w->config->key_size, value = w->config->value_size;
+    size_t bytes = key + 2 * value;
+    unsigned depth = w->target->depth;
+
+    w->lanes = calloc(depth, sizeof *w->lanes);
+    w->lane_memory = malloc(depth * bytes);
+    w->idle = calloc(depth, sizeof *w->idle);
+    w->results = calloc(depth, sizeof *w->results);
+    w->tasks_max = DRAW_PER_LANE * (depth > DRAW_LANES ? depth : DRAW_LANES);
+    w->tasks = calloc(w->tasks_max, sizeof *w->tasks);
+    if (!w->lanes || !w->lane_memory || !w->idle || !w->results || !w->tasks)
+        return fail(FAR_NO_MEMORY, "buffers for %u operations", depth);
+
+    for (unsigned i = 0; i < depth; i++) {
+        struct lane *l = &w->lanes[i];
+        l->key = w->lane_memory + i * bytes;
+        l->value = l->key + key;
+        l->buf = l->value + value;
+        value_init(l->value, value);
+        w->idle[w->idle_count++] = i;
+    }
+    return FAR_OK;
+}
+
+/* The first operation of a session makes its ring and fetches what it keeps of the table; neither
+ * is to be measured. */
+static int warm_up(struct worker *w)
+{
+    struct far_result result;
+    struct far_op op = {.kind = FAR_OP_EXISTS, .table = w->target->table, .key = "", .key_len = 1};
+    size_t len;
+
+    if (w->target->depth == 1) {
+        result.status = call(w->session, &op, &len);
+    } else {
+        int status = far_submit(w->session, &op);
+        if (status != FAR_OK)
+            return status;
+        unsigned n = far_reap(w->session, &result, 1, 1);
+        ASSERT(n == 1);
+    }
+    return result.status == FAR_NOT_FOUND ? FAR_OK : result.status;
+}
+
+static int worker_open(void *arg)
+{
+    struct worker *w = arg;
+    struct far_session_options options = {
+        .depth = w->target->depth,
+        .seed = key_mix(w->plan->seed + w->thread) | 1,
+    };
+
+    source_init(&w->source, w->plan, w->thread);
+    int status = lanes_alloc(w);
+    if (status == FAR_OK)
+        status = far_session_open(w->target->pool, &options, &w->session);
+    if (status != FAR_OK)
+        return status;
+
+    status = warm_up(w);
+    if (status != FAR_OK)
+        return status;
+    far_stats(w->session, w->target->table, &w->before);
+    if (w->target->recorder != NULL)
+        recorder_attach(w->target->recorder, w->session);
+    return FAR_OK;
+}
+
+static void worker_run(void *arg)
+{
+    struct worker *w = arg;
+    unsigned count;
+
+    while (!stopped(w) && (count = source_draw(&w->source, w->tasks, w->tasks_max)) > 0) {
+        uint64_t start = clock_ns();
+        if (w->target->depth == 1)
+            work_sync(w, count);
+        else
+            work_ring(w, count);
+        w->busy += clock_ns() - start;
+    }
+}
+
+static void worker_close(void *arg)
+{
+    struct worker *w = arg;
+    if (w->session != NULL) {
+        if (w->target->recorder != NULL)
+            recorder_detach(w->target->recorder, w->session);
+        far_stats(w->session, w->target->table, &w->after);
+        /* The walk is for what one session knows of itself; the rest of it is the same for all. */
+        if (w->thread == 0 || workload_adds(w->plan->workload))
+            w->info_status = far_table_info(w->session, w->target->table, &w->info);
+        far_session_close(w->session);
+    }
+    free(w->tasks);
+    free(w->results);
+    free(w->idle);
+    free(w->lane_memory);
+    free(w->lanes);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+uint64_t bench_op_errors(const struct bench_op *op)
+{
+    /* What is inserted is new: that it exists is an error here. */
+    return op->stats.errors + op->stats.exists + op->wrong;
+}
+
+static void stats_add(struct far_op_stats *sum, const struct far_op_stats *before,
+                      const struct far_op_stats *after)
+{
+    sum->count += after->count - before->count;
+    sum->not_found += after->not_found - before->not_found;
+    sum->exists += after->exists - before->exists;
+    sum->errors += after->errors - before->errors;
+    sum->rtts += after->rtts - before->rtts;
+    sum->verbs += after->verbs - before->verbs;
+    sum->bytes_read += after->bytes_read - before->bytes_read;
+    sum->bytes_written += after->bytes_written - before->bytes_written;
+}
+
+static void space_add(struct far_table_info *space, const struct far_table_info *info)
+{
+    uint64_t splits = space->splits + info->splits;
+    if (splits == 0)
+        return;
+    space->split_load_mean = (space->split_load_mean * (double)space->splits +
+                              info->split_load_mean * (double)info->splits) /
+                             (double)splits;
+    if (info->split_load_max > space->split_load_max)
+        space->split_load_max = info->split_load_max;
+    space->splits = splits;
+}
+
+static int sum_up(struct bench_run *run, struct worker *const *workers, unsigned count)
+{
+    uint64_t busy = 0;
+    int status = FAR_OK;
+    for (unsigned i = 0; i < count; i++) {
+        const struct worker *w = workers[i];
+        run->ops += w->tasks_done;
+        if (w->busy > busy)
+            busy = w->busy;
+        if (run->first_error == FAR_OK)
+            run->first_error = w->first_error;
+        run->op[FAR_OP_GET].wrong += w->wrong;
+        for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
+            stats_add(&run->op[k].stats, &w->before.op[k], &w->after.op[k]);
+            hist_merge(&run->op[k].latency, &w->latency[k]);
+        }
+        if (i == 0)
+            run->space = w->info;
+        else
+            space_add(&run->space, &w->info);
+        if (status == FAR_OK)
+            status = w->info_status;
+    }
+    run->seconds = (double)busy / 1e9;
+    run->ops_per_s = busy > 0 ? (double)run->ops / run->seconds : 0;
+    return status;
+}
+
+struct watch {
+    const struct bench_observer *observer;
+    const char *index, *what;
+    struct worker *const *workers;
+    unsigned count;
+    uint64_t total;
+};
+
+static void report_progress(void *arg)
+{
+    const struct watch *watch = arg;
+    uint64_t done = 0;
+    for (unsigned i = 0; i < watch->count; i++)
+        done += atomic_load_explicit(&watch->workers[i]->done, memory_order_relaxed);
+    watch->observer->progress(watch->observer->arg, watch->index, watch->what, done, watch->total);
+}
+
+static struct worker *worker_new(const struct bench_config *config,
+                                 const struct bench_target *target, const struct plan *plan,
+                                 unsigned thread)
+{
+    struct worker *w = aligned_alloc(_Alignof(struct worker), sizeof *w);
+    if (w == NULL)
+        return NULL;
+    memset(w, 0, sizeof *w);
+    w->config = config;
+    w->target = target;
+    w->plan = plan;
+    w->thread = thread;
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        hist_clear(&w->latency[k]);
+    return w;
+}
+
+int bench_measure(const struct bench_config *config, const struct bench_target *target,
+                  const struct plan *plan, const struct bench_observer *observer,
+                  struct bench_run *run)
+{
+    struct worker *workers[BENCH_THREADS_MAX];
+    unsigned count = 0;
+    int status = FAR_OK;
+
+    ASSERT(plan->threads <= BENCH_THREADS_MAX);
+    for (; count < plan->threads; count++) {
+        workers[count] = worker_new(config, target, plan, count);
+        if (workers[count] == NULL)
+            break;
+    }
+    if (count < plan->threads) {
+        status = fail(FAR_NO_MEMORY, "%u threads", plan->threads);
+        goto free_workers;
+    }
+
+    struct watch watch = {
+        .observer = observer,
+        .index = far_table_index(target->table),
+        .what = target->what,
+        .workers = workers,
+        .count = count,
+        .total = plan->ops,
+    };
+    struct crew_job job = {
+        .open = worker_open,
+        .run = worker_run,
+        .close = worker_close,
+        .tick = observer->progress != NULL ? report_progress : NULL,
+        .arg = &watch,
+    };
+    status = crew_run(&job, (void *const *)workers, count);
+    if (status != FAR_OK)
+        goto free_workers;
+
+    memset(run, 0, sizeof *run);
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        hist_clear(&run->op[k].latency);
+    run->index = far_table_index(target->table);
+    run->workload = plan->workload->name;
+    run->draws_keys = workload_draws(plan->workload);
+    run->dist = plan->dist.kind;
+    run->ops_planned = plan->ops;
+    status = sum_up(run, workers, count);
+    run->interrupted = run->ops < run->ops_planned;
+    if (observer->progress != NULL)
+        observer->progress(observer->arg, watch.index, watch.what, plan->ops, plan->ops);
+
+free_workers:
+    for (unsigned i = 0; i < count; i++)
+        free(workers[i]);
+    return status;
+}

@@ -1,0 +1,250 @@
+#include "base/err.h"
+#include "bench/keys.h"
+#include "bench/raw.h"
+#include "bench/runner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A sampled run that adds no keys is the same from its beginning to its end. */
+#define SAMPLED_OPS 65536u
+
+const struct bench_config bench_defaults = {
+    .pool = "mem:",
+    .keys = 200000,
+    .ops = 200000,
+    .threads = 1,
+    .depth = 1,
+    .key_size = 16,
+    .value_size = 32,
+    .dist = DIST_ZIPFIAN,
+    .theta = 0.99,
+    .seed = 1,
+};
+
+/* A table under test: the measured one, or its twin that the recorder listens to. */
+struct subject {
+    far_pool *pool;
+    far_session *session; /* made the table; measures nothing */
+    far_table *table;
+    struct key_span keys;
+    struct dist dist; /* kept from run to run for its sums */
+};
+
+struct suite {
+    const struct bench_config *config;
+    const struct bench_observer *observer;
+    struct bench_run *run; /* too big for a stack, and reused */
+};
+
+static bool interrupted(const struct suite *s)
+{
+    return s->config->stop != NULL && atomic_load(s->config->stop);
+}
+
+static void subject_close(struct subject *subject)
+{
+    far_session_close(subject->session);
+    far_pool_close(subject->pool);
+}
+
+static int subject_open(const struct bench_config *config, const char *index, const char *suffix,
+                        struct subject *subject)
+{
+    struct subject s = {.pool = NULL};
+    char name[FAR_NAME_MAX + 1];
+    snprintf(name, sizeof name, "bench-%s%s", index, suffix);
+
+    int status = far_pool_open(config->pool, &s.pool);
+    if (status != FAR_OK)
+        return status;
+    /* Seeds that are never 0, which would mean the clock. */
+    struct far_session_options session = {.depth = 1, .seed = key_mix(config->seed) | 1};
+    struct far_table_options table = {.hash_seed = key_mix(config->seed + 1) | 1};
+    status = far_session_open(s.pool, &session, &s.session);
+    if (status == FAR_OK)
+        status = far_table_create(s.session, name, index, &table, &s.table);
+    if (status != FAR_OK) {
+        subject_close(&s);
+        return status;
+    }
+    *subject = s;
+    return FAR_OK;
+}
+
+static int plan_for(const struct suite *s, struct subject *subject, const struct workload *w,
+                    unsigned place, uint64_t ops, unsigned threads, struct plan *plan)
+{
+    const struct bench_config *c = s->config;
+    struct plan_options options = {
+        .keys = subject->keys,
+        .load = c->keys,
+        .ops = ops,
+        .threads = threads,
+        .seed = key_mix(c->seed ^ key_mix(place + 1)),
+        .dist = w->latest && !c->dist_given ? DIST_LATEST : c->dist,
+        .theta = c->theta,
+    };
+    return plan_init(plan, w, &options, &subject->dist);
+}
+
+/* Carries one workload out on the subject. `place` in the list makes its tasks differ from those
+ * of the same workload elsewhere in the list. */
+static int carry_out(const struct suite *s, struct subject *subject, const struct workload *w,
+                     unsigned place, struct recorder *recorder, const char *what,
+                     struct bench_run *run)
+{
+    const struct bench_config *c = s->config;
+    uint64_t ops = c->ops;
+    if (recorder != NULL && !workload_adds(w) && ops > SAMPLED_OPS)
+        ops = SAMPLED_OPS;
+
+    struct plan plan;
+    int status = plan_for(s, subject, w, place, ops, recorder != NULL ? 1 : c->threads, &plan);
+    if (status != FAR_OK)
+        return status;
+    if (recorder != NULL)
+        status = recorder_init(recorder, plan.ops);
+    if (status == FAR_OK) {
+        struct bench_target target = {
+            .pool = subject->pool,
+            .table = subject->table,
+            .depth = recorder != NULL ? 1 : c->depth,
+            .recorder = recorder,
+            .what = what,
+        };
+        status = bench_measure(c, &target, &plan, s->observer, run);
+        subject->keys = plan_leaves(&plan);
+        if (status != FAR_OK && recorder != NULL)
+            recorder_free(recorder);
+    }
+    plan_free(&plan);
+    return status;
+}
+
+/* Keys that are there before the first measured workload. */
+static int load_unmeasured(const struct suite *s, struct subject *subject)
+{
+    int status =
+        carry_out(s, subject, workload_find("load"), WORKLOADS_MAX, NULL, "loading", s->run);
+    if (status == FAR_OK && s->run->first_error != FAR_OK)
+        status =
+            fail(s->run->first_error, "loading %llu keys", (unsigned long long)s->config->keys);
+    return status;
+}
+
+/* The workload again on the twin, with the recorder; then what it recorded, with no index. */
+static int measure_raw(const struct suite *s, struct subject *twin, const struct workload *w,
+                       unsigned place, struct bench_run *run)
+{
+    const struct bench_config *c = s->config;
+    struct bench_run *sampled = calloc(1, sizeof *sampled);
+    if (sampled == NULL)
+        return fail(FAR_NO_MEMORY, "a run of the twin table");
+
+    struct recorder recorder;
+    int status = carry_out(s, twin, w, place, &recorder, "sampling", sampled);
+    if (status != FAR_OK)
+        goto free_sampled;
+    if (recorder.status != FAR_OK || interrupted(s)) {
+        status = recorder.status;
+        goto free_recorder;
+    }
+
+    struct raw_load load = {
+        .pool = c->pool,
+        .ops = run->ops,
+        .threads = c->threads,
+        .depth = c->depth,
+        .footprint = run->space.index_bytes + run->space.block_bytes,
+        .seed = c->seed,
+        .stop = c->stop,
+    };
+    status = raw_replay(&load, &recorder, &run->raw_ops_per_s);
+    if (interrupted(s))
+        status = FAR_OK; /* what was measured before is worth showing */
+
+free_recorder:
+    recorder_free(&recorder);
+free_sampled:
+    free(sampled);
+    return status;
+}
+
+static int run_list(const struct suite *s, struct subject *subject, struct subject *twin)
+{
+    const struct workload_list *list = &s->config->workloads;
+    int status = FAR_OK;
+
+    if (!workload_is_load(list->item[0])) {
+        status = load_unmeasured(s, subject);
+        if (status == FAR_OK && twin != NULL)
+            status = load_unmeasured(s, twin);
+    }
+    for (unsigned i = 0; i < list->count && status == FAR_OK && !interrupted(s); i++) {
+        const struct workload *w = list->item[i];
+        status = carry_out(s, subject, w, i, NULL, w->name, s->run);
+        if (status == FAR_OK && twin != NULL && !interrupted(s) && s->run->ops > 0)
+            status = measure_raw(s, twin, w, i, s->run);
+        if (status == FAR_OK)
+            s->observer->run(s->observer->arg, s->run);
+    }
+    return status;
+}
+
+static int run_index(const struct suite *s, const char *index)
+{
+    struct subject subject, twin = {.pool = NULL};
+    int status = subject_open(s->config, index, "", &subject);
+    if (status != FAR_OK)
+        return status;
+    if (s->config->raw)
+        status = subject_open(s->config, index, "-twin", &twin);
+    if (status == FAR_OK) {
+        s->observer->index_begin(s->observer->arg, index);
+        status = run_list(s, &subject, s->config->raw ? &twin : NULL);
+        s->observer->index_done(s->observer->arg, index);
+    }
+    subject_close(&twin);
+    subject_close(&subject);
+    return status;
+}
+
+static int check_config(const struct bench_config *c)
+{
+    if (c->keys == 0 || c->ops == 0 || c->threads == 0 || c->depth == 0 || c->workloads.count == 0)
+        return fail(FAR_INVALID, "keys, operations, threads, depth and workloads must not be none");
+    if (c->keys > BENCH_COUNT_MAX || c->ops > BENCH_COUNT_MAX || c->threads > BENCH_THREADS_MAX ||
+        c->depth > FAR_DEPTH_MAX)
+        return fail(FAR_INVALID, "too many keys, operations, threads, or too deep");
+    if (c->key_size < BENCH_KEY_MIN || c->key_size > FAR_KEY_MAX || c->value_size > FAR_VALUE_MAX)
+        return fail(FAR_INVALID, "a key of %u or a value of %u bytes", c->key_size, c->value_size);
+    if (!(c->theta > 0 && c->theta < 1))
+        return fail(FAR_INVALID, "theta is %g, not between 0 and 1", c->theta);
+    return workload_check(&c->workloads, c->keys, c->ops);
+}
+
+int bench_suite(const struct bench_config *config, const struct bench_observer *observer)
+{
+    int status = check_config(config);
+    if (status != FAR_OK)
+        return status;
+
+    struct suite suite = {.config = config, .observer = observer};
+    suite.run = calloc(1, sizeof *suite.run);
+    if (suite.run == NULL)
+        return fail(FAR_NO_MEMORY, "a run");
+    if (config->index != NULL) {
+        status = run_index(&suite, config->index);
+    } else {
+        const char *name;
+        for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++) {
+            status = run_index(&suite, name);
+            if (status != FAR_OK || interrupted(&suite))
+                break;
+        }
+    }
+    free(suite.run);
+    return status;
+}

@@ -1,0 +1,288 @@
+#include "bench/workload.h"
+#include "base/err.h"
+#include "bench/keys.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct workload workloads[] = {
+    {"load", "put each of the keys once, from an empty table", TASK_ADD, TASK_ADD, 0, false},
+    {"a", "YCSB A: 50 % get, 50 % update", TASK_GET, TASK_UPDATE, 50, false},
+    {"b", "YCSB B: 95 % get, 5 % update", TASK_GET, TASK_UPDATE, 5, false},
+    {"c", "YCSB C: 100 % get", TASK_GET, TASK_GET, 0, false},
+    {"d", "YCSB D: 95 % get of the latest keys, 5 % insert", TASK_GET, TASK_INSERT, 5, true},
+    {"f", "YCSB F: 50 % get, 50 % get followed by update", TASK_GET, TASK_RMW, 50, false},
+    {"get", "get, the same as c", TASK_GET, TASK_GET, 0, false},
+    {"miss", "get of keys that are not there", TASK_MISS, TASK_MISS, 0, false},
+    {"put", "put of keys that are there", TASK_PUT, TASK_PUT, 0, false},
+    {"update", "update", TASK_UPDATE, TASK_UPDATE, 0, false},
+    {"insert", "insert of new keys", TASK_INSERT, TASK_INSERT, 0, false},
+    {"delete", "delete, each time another key", TASK_DELETE, TASK_DELETE, 0, false},
+};
+
+const struct workload *workload_at(unsigned i)
+{
+    return i < sizeof workloads / sizeof *workloads ? &workloads[i] : NULL;
+}
+
+const struct workload *workload_find(const char *name)
+{
+    const struct workload *w = NULL;
+    for (unsigned i = 0; (w = workload_at(i)) != NULL; i++)
+        if (strcmp(w->name, name) == 0)
+            break;
+    return w;
+}
+
+bool workload_is_load(const struct workload *w)
+{
+    return w->mostly == TASK_ADD;
+}
+
+bool workload_adds(const struct workload *w)
+{
+    return w->mostly == TASK_ADD || w->mostly == TASK_INSERT || w->sometimes == TASK_INSERT;
+}
+
+static bool needs_keys(const struct workload *w)
+{
+    return w->mostly != TASK_ADD && w->mostly != TASK_INSERT && w->mostly != TASK_MISS;
+}
+
+bool workload_draws(const struct workload *w)
+{
+    return needs_keys(w) && w->mostly != TASK_DELETE;
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static int unknown_workload(const char *name)
+{
+    if (strcmp(name, "e") == 0)
+        return fail(FAR_INVALID, "workload 'e' scans ranges of keys, and no index of this version "
+                                 "keeps keys in order");
+
+    char known[128] = "";
+    const struct workload *w = NULL;
+    for (unsigned i = 0; (w = workload_at(i)) != NULL; i++) {
+        strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
+        strncat(known, w->name, sizeof known - strlen(known) - 1);
+    }
+    return fail(FAR_INVALID, "unknown workload '%.32s'; there are %s", name, known);
+}
+
+int workload_parse(const char *text, struct workload_list *list)
+{
+    struct workload_list found = {.count = 0};
+
+    for (const char *at = text; at != NULL;) {
+        char name[64];
+        size_t len = strcspn(at, ",");
+        if (len >= sizeof name)
+            len = sizeof name - 1; /* no name is that long: it will not be found */
+        memcpy(name, at, len);
+        name[len] = '\0';
+
+        const struct workload *w = workload_find(name);
+        if (w == NULL)
+            return unknown_workload(name);
+        if (workload_is_load(w) && found.count > 0)
+            return fail(FAR_INVALID, "workload 'load' starts from an empty table: it comes first");
+        if (found.count == WORKLOADS_MAX)
+            return fail(FAR_INVALID, "more than %d workloads", WORKLOADS_MAX);
+        found.item[found.count++] = w;
+
+        at = strchr(at, ',');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    *list = found;
+    return FAR_OK;
+}
+
+static uint64_t sometimes_of(const struct workload *w, uint64_t ops)
+{
+    return (ops * w->percent + 50) / 100;
+}
+
+static uint64_t ops_of(const struct workload *w, struct key_span keys, uint64_t load, uint64_t ops)
+{
+    uint64_t there = keys.next - keys.first;
+    if (workload_is_load(w))
+        return load;
+    if (w->mostly == TASK_DELETE && ops > there)
+        return there;
+    return ops;
+}
+
+static struct key_span span_after(const struct workload *w, struct key_span keys, uint64_t ops)
+{
+    if (w->mostly == TASK_DELETE)
+        keys.first += ops;
+    else if (w->sometimes == TASK_INSERT && w->mostly != TASK_INSERT)
+        keys.next += sometimes_of(w, ops);
+    else if (workload_adds(w))
+        keys.next += ops;
+    return keys;
+}
+
+int workload_check(const struct workload_list *list, uint64_t keys, uint64_t ops)
+{
+    struct key_span span = {.next = keys};
+    for (unsigned i = 0; i < list->count; i++) {
+        const struct workload *w = list->item[i];
+        if (workload_is_load(w))
+            continue;
+        if (needs_keys(w) && span.first == span.next)
+            return fail(FAR_INVALID, "workload '%s' would find no keys: those before it delete all",
+                        w->name);
+        span = span_after(w, span, ops_of(w, span, keys, ops));
+    }
+    return FAR_OK;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+int plan_init(struct plan *plan, const struct workload *w, const struct plan_options *options,
+              struct dist *dist)
+{
+    struct plan p = {
+        .workload = w,
+        .keys = options->keys,
+        .ops = ops_of(w, options->keys, options->load, options->ops),
+        .threads = options->threads,
+        .seed = options->seed,
+    };
+    size_t bytes = options->threads * sizeof *p.added;
+    p.added = aligned_alloc(_Alignof(struct plan_added), bytes);
+    if (p.added == NULL)
+        return fail(FAR_NO_MEMORY, "%u threads", options->threads);
+    memset(p.added, 0, bytes);
+
+    if (workload_draws(w)) {
+        struct dist fresh = {.n = 0};
+        if (dist == NULL)
+            dist = &fresh;
+        dist_init(dist, options->dist, p.keys.next - p.keys.first, options->theta);
+        p.dist = *dist;
+    }
+    *plan = p;
+    return FAR_OK;
+}
+
+void plan_free(struct plan *plan)
+{
+    free(plan->added);
+}
+
+struct key_span plan_leaves(const struct plan *plan)
+{
+    return span_after(plan->workload, plan->keys, plan->ops);
+}
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+static uint64_t share(uint64_t total, unsigned threads, unsigned thread)
+{
+    return total / threads + (thread < total % threads ? 1 : 0);
+}
+
+void source_init(struct source *s, const struct plan *plan, unsigned thread)
+{
+    uint64_t sometimes = sometimes_of(plan->workload, plan->ops);
+    *s = (struct source){
+        .plan = plan,
+        .thread = thread,
+        .left = share(plan->ops, plan->threads, thread),
+        .sometimes_left = share(sometimes, plan->threads, thread),
+    };
+    rng_seed(&s->rng, plan->seed ^ key_mix(thread + 1));
+}
+
+/* Selection sampling: any order of the two kinds is as likely as any other, their numbers are
+ * fixed. */
+static enum task_kind next_kind(struct source *s)
+{
+    const struct workload *w = s->plan->workload;
+    if (s->sometimes_left == 0 || rng_below(&s->rng, s->left) >= s->sometimes_left)
+        return w->mostly;
+    s->sometimes_left--;
+    return w->sometimes;
+}
+
+static struct task task_on_existing(struct source *s, enum far_op_kind kind)
+{
+    const struct plan *plan = s->plan;
+    uint64_t rank = dist_rank(&plan->dist, &s->rng);
+    if (plan->dist.kind == DIST_LATEST)
+        return (struct task){.kind = kind, .number = rank, .latest = true};
+    return (struct task){.kind = kind, .number = plan->keys.first + dist_place(&plan->dist, rank)};
+}
+
+static struct task task_on_new(struct source *s, enum far_op_kind kind)
+{
+    const struct plan *plan = s->plan;
+    uint64_t number = plan->keys.next + s->added++ * plan->threads + s->thread;
+    return (struct task){.kind = kind, .number = number};
+}
+
+static struct task next_task(struct source *s)
+{
+    const struct plan *plan = s->plan;
+    struct task task = {.kind = FAR_OP_GET};
+
+    switch (next_kind(s)) {
+    case TASK_GET:
+        return task_on_existing(s, FAR_OP_GET);
+    case TASK_PUT:
+        return task_on_existing(s, FAR_OP_PUT);
+    case TASK_UPDATE:
+        return task_on_existing(s, FAR_OP_UPDATE);
+    case TASK_RMW:
+        task = task_on_existing(s, FAR_OP_GET);
+        task.then_update = true;
+        return task;
+    case TASK_ADD:
+        return task_on_new(s, FAR_OP_PUT);
+    case TASK_INSERT:
+        return task_on_new(s, FAR_OP_INSERT);
+    case TASK_DELETE:
+        task.kind = FAR_OP_DELETE;
+        task.number = plan->keys.first + s->deleted++ * plan->threads + s->thread;
+        return task;
+    case TASK_MISS:
+        /* Numbers of the upper half are never given to a key. */
+        task.number = rng_next(&s->rng) | (1ull << 63);
+        return task;
+    }
+    return task;
+}
+
+unsigned source_draw(struct source *s, struct task *tasks, unsigned max)
+{
+    unsigned n = 0;
+    for (; n < max && s->left > 0; n++) {
+        tasks[n] = next_task(s);
+        s->left--;
+    }
+    return n;
+}
+
+/*
+ * Threads add keys in turns: numbers next + i * threads + t. Going back from the newest therefore
+ * passes the threads in turns too, until the keys a thread has added so far are behind; then come
+ * those that were there before. A thread that lags behind makes the order approximate, but never
+ * names a key that is not there.
+ */
+uint64_t task_number(const struct plan *plan, const struct task *task)
+{
+    if (!task->latest)
+        return task->number;
+
+    uint64_t back = task->number;
+    unsigned thread = back % plan->threads;
+    uint64_t turn = back / plan->threads;
+    uint64_t added = atomic_load_explicit(&plan->added[thread].count, memory_order_acquire);
+    if (turn < added)
+        return plan->keys.next + (added - 1 - turn) * plan->threads + thread;
+    return plan->keys.next - 1 - (back - added * plan->threads);
+}

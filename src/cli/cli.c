@@ -1,0 +1,130 @@
+#include "cli/cli.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cli_misused(const char *command, const char *format, ...)
+{
+    va_list args;
+    fprintf(stderr, "farside %s: ", command);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\nTry 'farside %s --help'.\n", command);
+    return CLI_MISUSED;
+}
+
+int cli_failed(const char *command, int status, const char *format, ...)
+{
+    va_list args;
+    const char *detail = far_error_detail();
+    fprintf(stderr, "farside %s: ", command);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, ": %s%s%s%s\n", far_strerror(status), *detail ? " (" : "", detail,
+            *detail ? ")" : "");
+    switch (status) {
+    case FAR_INVALID:
+    case FAR_BAD_URI:
+    case FAR_NO_FABRIC:
+    case FAR_NO_INDEX:
+        return CLI_MISUSED;
+    default:
+        return CLI_FAILED;
+    }
+}
+
+int cli_bad_option(const char *command, int got, char **argv)
+{
+    const char *option = argv[optind - 1];
+    if (got == ':')
+        return cli_misused(command, "option '%s' needs a value", option);
+    if (strncmp(option, "--", 2) == 0 && strchr(option, '=') != NULL && optopt != 0)
+        return cli_misused(command, "option '%s' takes no value", option);
+    if (strncmp(option, "--", 2) != 0 && optopt != 0)
+        return cli_misused(command, "unknown option '-%c'", optopt);
+    return cli_misused(command, "unknown option '%s'", option);
+}
+
+static bool text_count(const char *text, uint64_t *value)
+{
+    static const struct {
+        char suffix;
+        double factor;
+    } suffixes[] = {{'k', 1e3}, {'m', 1e6}, {'g', 1e9}};
+    double factor = 1;
+    char *end;
+
+    if (!isdigit((unsigned char)text[0]) || text[strspn(text, "0123456789.kKmMgG")] != '\0')
+        return false;
+    double number = strtod(text, &end);
+    if (*end != '\0') {
+        for (unsigned i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+            if (tolower((unsigned char)*end) == suffixes[i].suffix)
+                factor = suffixes[i].factor;
+        if (factor == 1 || end[1] != '\0')
+            return false;
+    }
+    number *= factor;
+    if (number > 1e15 || fabs(number - round(number)) > 1e-6)
+        return false;
+    *value = (uint64_t)round(number);
+    return true;
+}
+
+bool cli_count(const char *command, const char *option, uint64_t min, uint64_t max, uint64_t *value)
+{
+    uint64_t n;
+    if (text_count(optarg, &n) && n >= min && n <= max) {
+        *value = n;
+        return true;
+    }
+    cli_misused(command,
+                "%s is '%s', but has to be a number from %" PRIu64 " to %" PRIu64
+                " (k, m and g stand for thousands, millions and billions)",
+                option, optarg, min, max);
+    return false;
+}
+
+bool cli_size(const char *command, const char *option, uint64_t min, uint64_t max, uint64_t *value)
+{
+    uint64_t n;
+    if (text_size(optarg, &n) && n >= min && n <= max) {
+        *value = n;
+        return true;
+    }
+    cli_misused(command,
+                "%s is '%s', but has to be a size from %" PRIu64 " to %" PRIu64
+                " bytes (k and m stand for 1024 and 1048576)",
+                option, optarg, min, max);
+    return false;
+}
+
+int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
+             far_session **session)
+{
+    if (target->pool == NULL)
+        return cli_misused(command, "--pool URI is needed");
+
+    far_pool *opened = NULL;
+    int status = far_pool_open(target->pool, &opened);
+    if (status != FAR_OK)
+        return cli_failed(command, status, "cannot open the pool '%s'", target->pool);
+    status = far_session_open(opened, NULL, session);
+    if (status != FAR_OK) {
+        far_pool_close(opened);
+        return cli_failed(command, status, "cannot work on the pool '%s'", target->pool);
+    }
+    if (strncmp(target->pool, "mem:", 4) == 0)
+        fprintf(stderr, "farside %s: note: a mem: pool begins empty and ends with this process\n",
+                command);
+    *pool = opened;
+    return CLI_OK;
+}

@@ -1,0 +1,293 @@
+/* farside get, put, del: one key by hand. They share their options. */
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_TABLE "default"
+#define DEFAULT_INDEX "race"
+
+struct kv_call {
+    const char *command;
+    struct cli_target target;
+    bool hex, help;
+    char **args;
+    int arg_count;
+    unsigned char key[FAR_KEY_MAX];
+    size_t key_len;
+};
+
+static const struct option options[] = {
+    {"pool", required_argument, NULL, 'p'},  {"table", required_argument, NULL, 't'},
+    {"index", required_argument, NULL, 'i'}, {"hex", no_argument, NULL, 'x'},
+    {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+};
+
+static void print_options(void)
+{
+    fputs("\n"
+          "  --pool URI      the pool (needed)\n"
+          "  --table NAME    the table in it (" DEFAULT_TABLE ")\n"
+          "  --index NAME    the index that keeps the table\n"
+          "  --hex           KEY is given in hexadecimal digits\n"
+          "  -h, --help      show this\n"
+          "\n"
+          "A KEY that begins with - goes after --.\n",
+          stdout);
+}
+
+/* ---- reading the call ------------------------------------------------------------------------ */
+
+static bool hex_digit(char c, unsigned *digit)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c != '\0' ? strchr(digits, tolower((unsigned char)c)) : NULL;
+    if (at == NULL)
+        return false;
+    *digit = (unsigned)(at - digits);
+    return true;
+}
+
+static int take_hex(struct kv_call *c, const char *text)
+{
+    size_t len = strlen(text);
+    if (len % 2 != 0 || len / 2 > FAR_KEY_MAX)
+        return cli_misused(c->command,
+                           "a key in hexadecimal has two digits for each byte, %u "
+                           "bytes at most",
+                           FAR_KEY_MAX);
+    for (size_t i = 0; i < len; i += 2) {
+        unsigned high, low;
+        if (!hex_digit(text[i], &high) || !hex_digit(text[i + 1], &low))
+            return cli_misused(c->command, "'%s' is not in hexadecimal digits", text);
+        c->key[i / 2] = (unsigned char)(high << 4 | low);
+    }
+    c->key_len = len / 2;
+    return CLI_OK;
+}
+
+static int take_key(struct kv_call *c, const char *text)
+{
+    if (c->hex)
+        return take_hex(c, text);
+    size_t len = strlen(text);
+    if (len == 0 || len > FAR_KEY_MAX)
+        return cli_misused(c->command, "a key has from 1 to %u bytes", FAR_KEY_MAX);
+    memcpy(c->key, text, len);
+    c->key_len = len;
+    return CLI_OK;
+}
+
+/* Reads options, the key and how many further arguments are allowed. */
+static int read_call(struct kv_call *c, const char *command, int args_max, int argc, char **argv)
+{
+    int id;
+    *c = (struct kv_call){.command = command, .target = {.table = DEFAULT_TABLE}};
+    opterr = 0;
+    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (id) {
+        case 'p':
+            c->target.pool = optarg;
+            break;
+        case 't':
+            c->target.table = optarg;
+            break;
+        case 'i':
+            c->target.index = optarg;
+            break;
+        case 'x':
+            c->hex = true;
+            break;
+        case 'h':
+            c->help = true;
+            return CLI_OK;
+        default:
+            return cli_bad_option(command, id, argv);
+        }
+    }
+    c->args = argv + optind;
+    c->arg_count = argc - optind;
+    if (c->arg_count == 0)
+        return cli_misused(command, "a KEY is needed");
+    if (c->arg_count > args_max)
+        return cli_misused(command, "'%s' is one argument too many", c->args[args_max]);
+    if (c->target.pool == NULL)
+        return cli_misused(command, "--pool URI is needed");
+    return take_key(c, c->args[0]);
+}
+
+/* ---- working on a table ---------------------------------------------------------------------- */
+
+struct kv_table {
+    far_pool *pool;
+    far_session *session;
+    far_table *table;
+};
+
+static void close_table(struct kv_table *t)
+{
+    far_session_close(t->session);
+    far_pool_close(t->pool);
+}
+
+/* Makes the table if it is not there; if another client is faster, takes that one. */
+static int open_or_create(struct kv_table *t, const struct cli_target *target)
+{
+    int status = far_table_open(t->session, target->table, target->index, &t->table);
+    if (status != FAR_NO_TABLE)
+        return status;
+    status =
+        far_table_create(t->session, target->table,
+                         target->index != NULL ? target->index : DEFAULT_INDEX, NULL, &t->table);
+    if (status == FAR_TABLE_EXISTS)
+        status = far_table_open(t->session, target->table, target->index, &t->table);
+    return status;
+}
+
+static int open_table(const struct kv_call *c, bool create, struct kv_table *t)
+{
+    const struct cli_target *target = &c->target;
+    *t = (struct kv_table){.pool = NULL};
+    int code = cli_open(c->command, target, &t->pool, &t->session);
+    if (code != CLI_OK)
+        return code;
+    int status = create ? open_or_create(t, target)
+                        : far_table_open(t->session, target->table, target->index, &t->table);
+    if (status == FAR_OK)
+        return CLI_OK;
+    close_table(t);
+    return cli_failed(c->command, status, "cannot open the table '%s'", target->table);
+}
+
+static int failed_on_key(const struct kv_call *c, int status)
+{
+    return cli_failed(c->command, status, "key '%s'", c->args[0]);
+}
+
+/* ---- the commands ---------------------------------------------------------------------------- */
+
+static int print_value(const struct kv_call *c, struct kv_table *t, unsigned char *buf)
+{
+    size_t len = 0;
+    int status = far_get(t->session, t->table, c->key, c->key_len, buf, FAR_VALUE_MAX, &len);
+    if (status != FAR_OK)
+        return failed_on_key(c, status);
+    fwrite(buf, 1, len, stdout);
+    if (isatty(STDOUT_FILENO))
+        fputc('\n', stdout);
+    return CLI_OK;
+}
+
+static int no_memory(const char *command)
+{
+    fprintf(stderr, "farside %s: out of memory\n", command);
+    return CLI_FAILED;
+}
+
+int cmd_get(int argc, char **argv)
+{
+    struct kv_call c;
+    struct kv_table t;
+    int code = read_call(&c, "get", 1, argc, argv);
+    if (c.help) {
+        fputs("usage: farside get --pool URI [OPTION...] KEY\n"
+              "\n"
+              "Writes the value of KEY to the output as it is; on a terminal, a newline follows.\n"
+              "Exits with 1 if there is no such key.\n",
+              stdout);
+        print_options();
+        return CLI_OK;
+    }
+    if (code == CLI_OK)
+        code = open_table(&c, false, &t);
+    if (code != CLI_OK)
+        return code;
+    unsigned char *buf = malloc(FAR_VALUE_MAX);
+    code = buf != NULL ? print_value(&c, &t, buf) : no_memory(c.command);
+    free(buf);
+    close_table(&t);
+    return code;
+}
+
+/* All of the standard input. */
+static int read_value(const char *command, unsigned char *buf, size_t *len)
+{
+    size_t n = fread(buf, 1, FAR_VALUE_MAX, stdin);
+    if (ferror(stdin)) {
+        fprintf(stderr, "farside %s: cannot read the value: %s\n", command, strerror(errno));
+        return CLI_FAILED;
+    }
+    if (n == FAR_VALUE_MAX && fgetc(stdin) != EOF) {
+        fprintf(stderr, "farside %s: the value is longer than %u bytes\n", command, FAR_VALUE_MAX);
+        return CLI_FAILED;
+    }
+    *len = n;
+    return CLI_OK;
+}
+
+static int put_value(const struct kv_call *c, const void *value, size_t len)
+{
+    struct kv_table t;
+    int code = open_table(c, true, &t);
+    if (code != CLI_OK)
+        return code;
+    int status = far_put(t.session, t.table, c->key, c->key_len, value, len);
+    close_table(&t);
+    return status == FAR_OK ? CLI_OK : failed_on_key(c, status);
+}
+
+int cmd_put(int argc, char **argv)
+{
+    struct kv_call c;
+    int code = read_call(&c, "put", 2, argc, argv);
+    if (c.help) {
+        fputs("usage: farside put --pool URI [OPTION...] KEY [VALUE]\n"
+              "\n"
+              "Sets the value of KEY, whether or not it was there. Without VALUE, or with -, the\n"
+              "value is read from the input, up to its end. A table that is not there is made,\n"
+              "kept by the index named (" DEFAULT_INDEX ").\n",
+              stdout);
+        print_options();
+        return CLI_OK;
+    }
+    if (code != CLI_OK)
+        return code;
+    if (c.arg_count == 2 && strcmp(c.args[1], "-") != 0)
+        return put_value(&c, c.args[1], strlen(c.args[1]));
+
+    unsigned char *buf = malloc(FAR_VALUE_MAX);
+    if (buf == NULL)
+        return no_memory(c.command);
+    size_t len = 0;
+    code = read_value(c.command, buf, &len);
+    if (code == CLI_OK)
+        code = put_value(&c, buf, len);
+    free(buf);
+    return code;
+}
+
+int cmd_del(int argc, char **argv)
+{
+    struct kv_call c;
+    struct kv_table t;
+    int code = read_call(&c, "del", 1, argc, argv);
+    if (c.help) {
+        fputs("usage: farside del --pool URI [OPTION...] KEY\n"
+              "\n"
+              "Deletes KEY and its value. Exits with 1 if there is no such key.\n",
+              stdout);
+        print_options();
+        return CLI_OK;
+    }
+    if (code == CLI_OK)
+        code = open_table(&c, false, &t);
+    if (code != CLI_OK)
+        return code;
+    int status = far_delete(t.session, t.table, c.key, c.key_len);
+    close_table(&t);
+    return status == FAR_OK ? CLI_OK : failed_on_key(&c, status);
+}

@@ -1,0 +1,204 @@
+/* farside stat: what a pool and its tables hold. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TABLES_SHOWN_MAX 4096
+
+struct table_list {
+    const char *only; /* NULL: all */
+    unsigned count;
+    struct table_name {
+        char name[FAR_NAME_MAX + 1];
+    } * item;
+};
+
+static void usage(void)
+{
+    fputs("usage: farside stat --pool URI [OPTION...]\n"
+          "\n"
+          "Shows how a pool's memory is used, and what its tables hold. Each table is walked from\n"
+          "end to end.\n"
+          "\n"
+          "  --pool URI      the pool (needed)\n"
+          "  --table NAME    this table only\n"
+          "  --json          print JSON\n"
+          "  -h, --help      show this\n",
+          stdout);
+}
+
+/* ---- collecting ------------------------------------------------------------------------------ */
+
+static int each_table(void *arg, const char *name, const char *index)
+{
+    struct table_list *list = arg;
+    (void)index;
+    if (list->only != NULL && strcmp(list->only, name) != 0)
+        return 0;
+    if (list->count == TABLES_SHOWN_MAX)
+        return 0;
+    struct table_name *grown = realloc(list->item, (list->count + 1) * sizeof *grown);
+    if (grown == NULL)
+        return FAR_NO_MEMORY;
+    list->item = grown;
+    snprintf(list->item[list->count++].name, sizeof grown->name, "%s", name);
+    return 0;
+}
+
+static json_t *json_of_pool(const char *uri, const struct far_pool_info *p)
+{
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I}", "uri", uri, "nodes",
+                     (int)p->nodes, "layout_version", (int)p->layout_version, "clients",
+                     (int)p->clients, "clients_max", (int)p->clients_max, "tables", (int)p->tables,
+                     "bytes_total", (json_int_t)p->bytes_total, "bytes_metadata",
+                     (json_int_t)p->bytes_metadata, "bytes_allocated",
+                     (json_int_t)p->bytes_allocated, "bytes_free", (json_int_t)p->bytes_free);
+}
+
+static json_t *json_of_table(far_table *table, const struct far_table_info *t)
+{
+    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "name", far_table_name(table), "index",
+                     far_table_index(table), "keys", (json_int_t)t->keys, "slots",
+                     (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
+                     (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
+}
+
+/* ---- showing --------------------------------------------------------------------------------- */
+
+static void print_bytes(const char *what, uint64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double scaled = (double)bytes;
+    unsigned unit = 0;
+    while (scaled >= 1024 && unit + 1 < sizeof units / sizeof *units) {
+        scaled /= 1024;
+        unit++;
+    }
+    printf("  %-12s %15" PRIu64 " bytes", what, bytes);
+    if (unit > 0)
+        printf("  (%.1f %s)", scaled, units[unit]);
+    printf("\n");
+}
+
+static void print_pool(const char *uri, const struct far_pool_info *p)
+{
+    printf("pool %s: %u node%s, layout version %u\n", uri, p->nodes, p->nodes == 1 ? "" : "s",
+           p->layout_version);
+    print_bytes("memory", p->bytes_total);
+    print_bytes("metadata", p->bytes_metadata);
+    print_bytes("allocated", p->bytes_allocated);
+    print_bytes("free", p->bytes_free);
+    printf("  %-12s %15u of %u\n", "clients", p->clients, p->clients_max);
+    printf("  %-12s %15u\n", "tables", p->tables);
+}
+
+static void print_table(far_table *table, const struct far_table_info *t)
+{
+    printf("\ntable %s: index %s\n", far_table_name(table), far_table_index(table));
+    printf("  %-12s %15" PRIu64 "\n", "keys", t->keys);
+    printf("  %-12s %15" PRIu64 "  (load factor %.3f)\n", "slots", t->slots, t->load_factor);
+    print_bytes("index", t->index_bytes);
+    print_bytes("blocks", t->block_bytes);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int stat_table(far_session *session, const char *name, json_t *tables)
+{
+    far_table *table = NULL;
+    struct far_table_info info;
+    int status = far_table_open(session, name, NULL, &table);
+    if (status == FAR_OK)
+        status = far_table_info(session, table, &info);
+    if (status != FAR_OK)
+        return cli_failed("stat", status, "cannot look at the table '%s'", name);
+    if (tables != NULL)
+        json_array_append_new(tables, json_of_table(table, &info));
+    else
+        print_table(table, &info);
+    return CLI_OK;
+}
+
+static int stat_pool(const struct cli_target *target, far_session *session, bool json)
+{
+    struct far_pool_info info;
+    struct table_list list = {.only = target->table};
+    int status = far_pool_info(session, &info);
+    if (status == FAR_OK)
+        status = far_table_list(session, each_table, &list);
+    if (status == FAR_OK && target->table != NULL && list.count == 0)
+        status = FAR_NO_TABLE;
+    if (status != FAR_OK) {
+        free(list.item);
+        return cli_failed("stat", status, "%s", target->table != NULL ? target->table : "pool");
+    }
+
+    int code = CLI_OK;
+    json_t *tables = json ? json_array() : NULL;
+    if (!json)
+        print_pool(target->pool, &info);
+    for (unsigned i = 0; i < list.count; i++) {
+        int shown = stat_table(session, list.item[i].name, tables);
+        if (code == CLI_OK)
+            code = shown;
+    }
+    if (json) {
+        json_t *all = json_pack("{s:s, s:o, s:o}", "farside", far_version(), "pool",
+                                json_of_pool(target->pool, &info), "tables", tables);
+        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        fputc('\n', stdout);
+        json_decref(all);
+    }
+    free(list.item);
+    return code;
+}
+
+int cmd_stat(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"pool", required_argument, NULL, 'p'},
+        {"table", required_argument, NULL, 't'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct cli_target target = {.pool = NULL};
+    bool json = false;
+    int id;
+
+    opterr = 0;
+    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (id) {
+        case 'p':
+            target.pool = optarg;
+            break;
+        case 't':
+            target.table = optarg;
+            break;
+        case 'j':
+            json = true;
+            break;
+        case 'h':
+            usage();
+            return CLI_OK;
+        default:
+            return cli_bad_option("stat", id, argv);
+        }
+    }
+    if (optind < argc)
+        return cli_misused("stat", "'%s' is one argument too many", argv[optind]);
+
+    far_pool *pool = NULL;
+    far_session *session = NULL;
+    int code = cli_open("stat", &target, &pool, &session);
+    if (code != CLI_OK)
+        return code;
+    code = stat_pool(&target, session, json);
+    far_session_close(session);
+    far_pool_close(pool);
+    return code;
+}

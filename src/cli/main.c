@@ -1,0 +1,67 @@
+/* farside: one program, a subcommand for each thing it does. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command commands[] = {
+    {"bench", "measure workloads on an index", cmd_bench},
+    {"get", "print the value of a key", cmd_get},
+    {"put", "set the value of a key", cmd_put},
+    {"del", "delete a key", cmd_del},
+    {"stat", "show what a pool and its tables hold", cmd_stat},
+};
+#define COMMANDS (sizeof commands / sizeof *commands)
+
+static void usage(FILE *out)
+{
+    fputs("usage: farside COMMAND [OPTION...]\n"
+          "       farside --help | --version\n"
+          "\n"
+          "Key-value tables in far memory.\n"
+          "\n",
+          out);
+    for (unsigned i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-8s%s\n", commands[i].name, commands[i].summary);
+    fputs("\n"
+          "'farside COMMAND --help' explains each. Pools are named by URI; mem: is memory of this\n"
+          "process, made anew and gone with it.\n",
+          out);
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2) {
+        usage(stderr);
+        return CLI_MISUSED;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        usage(stdout);
+        return CLI_OK;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("farside %s\n", far_version());
+        return CLI_OK;
+    }
+    for (unsigned i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "farside: '%s' is no command; there are", name);
+    for (unsigned i = 0; i < COMMANDS; i++)
+        fprintf(stderr, "%s %s", i > 0 ? "," : "", commands[i].name);
+    fputs("\n", stderr);
+    return CLI_MISUSED;
+}
+
+int main(int argc, char **argv)
+{
+    int code = dispatch(argc, argv);
+    /* Output that did not reach its file is a failure like any other. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
+        fprintf(stderr, "farside: cannot write the output: %s\n", strerror(errno));
+        code = CLI_FAILED;
+    }
+    return code;
+}

@@ -1,0 +1,50 @@
+#include "cli/progress.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BAR 30u
+
+void progress_init(struct progress *p)
+{
+    *p = (struct progress){.shown = isatty(STDERR_FILENO)};
+}
+
+void progress_show(struct progress *p, const char *what, uint64_t done, uint64_t total)
+{
+    if (!p->shown || total == 0)
+        return;
+    if (done >= total) {
+        progress_clear(p);
+        return;
+    }
+    if (strncmp(p->what, what, sizeof p->what - 1) != 0) {
+        snprintf(p->what, sizeof p->what, "%s", what);
+        p->since = clock_ns();
+        p->first = done;
+    }
+
+    char bar[BAR + 1];
+    unsigned filled = (unsigned)((double)done / (double)total * BAR);
+    memset(bar, '#', filled);
+    memset(bar + filled, '.', BAR - filled);
+    bar[BAR] = '\0';
+    double seconds = (double)(clock_ns() - p->since) / 1e9;
+    fprintf(stderr, "\r\033[K%s [%s] %3.0f %%", p->what, bar, 100.0 * (double)done / (double)total);
+    if (done > p->first && seconds > 0.5) {
+        double left = (double)(total - done) * seconds / (double)(done - p->first);
+        fprintf(stderr, ", %.0f s left", left);
+    }
+    fflush(stderr);
+    p->line_open = true;
+}
+
+void progress_clear(struct progress *p)
+{
+    if (p->line_open)
+        fputs("\r\033[K", stderr);
+    p->line_open = false;
+    p->what[0] = '\0';
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# The benchmark's table and JSON: each where it belongs, and nothing on stderr into a pipe.
+. "$(dirname "$0")/expect.bash"
+
+run bench --keys 2k --ops 1k
+expect_code 0
+expect_no_err
+expect_out "2,000 keys of 16 bytes"
+for workload in load a b c d f; do
+    grep -qE "^race +$workload +[0-9,]+ " <<<"$out" || failed "has no row for $workload"
+done
+grep -qE "^race +space: 2,050 keys at load factor 0\.[0-9]+" <<<"$out" || failed "has no space"
+wide=$(awk 'length > 120' <<<"$out")
+[ -z "$wide" ] || failed "is wider than 120 columns"
+
+# Only JSON with -, and both with a file.
+run bench --keys 2k --ops 1k --workload load,miss --json -
+expect_code 0
+expect_no_err
+[[ $out == "{"*"}" ]] || failed "is not JSON alone"
+expect_out '"workload": "miss"'
+expect_out '"not_found": 1000'
+expect_out '"efficiency": null'
+
+run bench --keys 2k --ops 1k --workload load --json "$scratch/json"
+expect_code 0
+expect_out "2,000 keys of 16 bytes"
+grep -q '"workload": "load"' "$scratch/json" || failed "wrote no JSON"
+
+run bench --keys 2k --ops 1k --workload load --json "$scratch/none/json"
+expect_code 1
+expect_err "cannot write"
+
+# With the yardstick.
+leaks=1
+run bench --keys 2k --ops 1k --workload load,c --raw --threads 2 --depth 4
+expect_code 0
+expect_out "of raw"
+grep -qE "^race +c +[0-9,]+ +[0-9]+ % get " <<<"$out" || failed "has no efficiency"
+leaks=0
+
+# A pool too small for its keys: counted, said, and a failure.
+run bench --pool "mem:?size=4m" --keys 100k --ops 1k --workload load
+expect_code 1
+expect_out "the first error was FAR_POOL_FULL"
+run bench --pool "mem:?size=4m" --keys 100k --ops 1k --workload c
+expect_code 1
+expect_err "the pool has no memory left"

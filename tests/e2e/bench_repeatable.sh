@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The same seed gives the same operations at the same cost, another seed others.
+. "$(dirname "$0")/expect.bash"
+
+costs() { # what does not depend on the machine
+    run bench --keys 20k --ops 10k --workload load,a,d,f,insert,delete --json - --seed "$1"
+    expect_code 0
+    grep -E '"(workload|ops|count|rtts|verbs|bytes_read|bytes_written|index_bytes|splits)":' \
+        <<<"$out"
+}
+
+first=$(costs 7) || exit 1
+again=$(costs 7) || exit 1
+other=$(costs 8) || exit 1
+[ "$(grep -c '"rtts"' <<<"$first")" -eq 9 ] || failed "has not nine kinds of operations"
+[ "$first" = "$again" ] || failed "differs: $(diff <(echo "$first") <(echo "$again"))"
+[ "$first" != "$other" ] || failed "does not depend on the seed"

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# farside check: what it prints, what it writes as JSON, and what it refuses.
+. "$(dirname "$0")/expect.bash"
+
+run check --index race --seeds 1..30
+expect_code 0
+expect_no_err
+grep -qE "^race: 30 histories, [0-9]+ operations, [0-9]+ verbs, [0-9]+ resizes$" <<<"$out" ||
+    failed "has no summary"
+grep -qE "faults: [1-9][0-9]* crashes, [1-9][0-9]* pauses, [1-9][0-9]* errors" <<<"$out" ||
+    failed "does not count the faults"
+grep -qE " 0 undecided; " <<<"$out" || failed "does not count what is undecided"
+[ "$(tail -n 1 <<<"$out")" = "30 passed, 0 failed" ] || failed "has no closing line"
+
+# The same seeds, the same runs.
+first=$(sed 's/; [0-9.]* s$//' <<<"$out")
+run check --index all --seeds 1..30
+[ "$(sed 's/; [0-9.]* s$//' <<<"$out")" = "$first" ] || failed "is another run"
+
+run check --seeds 7 --clients 2 --keys 1 --ops 5 --faults none --profile sc
+expect_code 0
+expect_out "race: 1 histories"
+expect_out "faults: 0 crashes, 0 pauses, 0 errors, 0 nodes lost"
+expect_out "verbs: 0 torn, 0 atomics halved, 0 reordered, 0 completed"
+
+run check --seeds 1..100 --faults reorder,interleave,delay --profile ib_loose
+expect_code 0
+grep -qE "[1-9][0-9]* reordered, [1-9][0-9]* completed before" <<<"$out" ||
+    failed "is not loose at all"
+
+# Every schedule.
+run check --exhaustive --faults none
+expect_code 0
+expect_out "race: 30 programs"
+expect_out "every schedule"
+run check --exhaustive --switches 1
+expect_code 0
+expect_out "not every schedule"
+
+# JSON alone, and beside the text.
+run check --seeds 1..3 --json -
+expect_code 0
+[[ $out == "{"*"}" ]] || failed "is not JSON alone"
+for field in '"index": "race"' '"histories": 3' '"undecided": 0' '"passed": 3' '"failed": 0' \
+    '"crash": ' '"resizes": '; do
+    expect_out "$field"
+done
+run check --seeds 1..3 --json "$scratch/json"
+expect_code 0
+expect_out "3 passed, 0 failed"
+grep -q '"profile": "ib"' "$scratch/json" || failed "wrote no JSON"
+run check --seeds 1..3 --json "$scratch/none/json"
+expect_code 1
+expect_err "cannot write"
+
+# What it does not take.
+refuses() {
+    run check "${@:2}"
+    expect_code 2
+    expect_no_out
+    expect_err "$1"
+}
+refuses "unknown index 'none'" --index none
+refuses "--seeds is '5..1'" --seeds 5..1
+refuses "--seeds is 'x'" --seeds x
+refuses "unknown fault 'rain'" --faults delay,rain
+refuses "--profile is 'tso'" --profile tso
+refuses "--clients is '0'" --clients 0
+refuses "--clients is '17'" --clients 17
+refuses "--switches needs --exhaustive" --switches 3
+refuses "tiny set-ups" --exhaustive --clients 8 --ops 4
+refuses "one argument too many" more
+refuses "unknown option '--bogus'" --bogus

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Help and version go to the output and succeed; the program by itself says how it is used.
+. "$(dirname "$0")/expect.bash"
+
+run --version
+expect_code 0
+[[ $out =~ ^farside\ [0-9]+\.[0-9]+\.[0-9]+$ ]] || failed "is no version"
+
+for help in --help -h help; do
+    run "$help"
+    expect_code 0
+    expect_out "usage: farside COMMAND"
+    expect_no_err
+done
+
+run
+expect_code 2
+expect_no_out
+expect_err "usage: farside COMMAND"
+
+for command in bench check get put del stat; do
+    for help in --help -h; do
+        run "$command" "$help"
+        expect_code 0
+        expect_out "usage: farside $command"
+        expect_no_err
+    done
+done
+
+# Every option that the help names has its place in the manual.
+for page in bench check get put del stat; do
+    manual=$SOURCE/docs/man/farside-$page.1
+    run "$page" --help
+    for option in $(grep -oE -- '--[a-z-]+' <<<"$out" | sort -u); do
+        grep -q -- "Fl -${option#--}" "$manual" || failed "$option is not in $manual"
+    done
+done
+
+# Output that cannot be written is a failure.
+if [ -e /dev/full ]; then
+    last="farside --help >/dev/full"
+    out=
+    "$FARSIDE" --help >/dev/full 2>"$scratch/err"
+    code=$?
+    err=$(<"$scratch/err")
+    expect_code 1
+    expect_err "cannot write"
+fi

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# get, put, del and stat on a pool that lasts as long as the command: what there is to see of them.
+. "$(dirname "$0")/expect.bash"
+
+note="a mem: pool begins empty and ends with this process"
+
+leaks=1
+run put --pool mem: key value
+expect_code 0
+expect_no_out
+expect_err "$note"
+
+leaks=0
+
+# The value from the input, and one that is too long.
+run put --pool mem: --table people key - <<<"from the input"
+expect_code 0
+run put --pool mem: key </dev/null
+expect_code 0
+run put --pool mem: --hex 00ff00 value
+expect_code 0
+head -c 1048577 /dev/zero >"$scratch/big"
+run put --pool mem: key <"$scratch/big"
+expect_code 1
+expect_err "longer than 1048576 bytes"
+head -c 1048576 /dev/zero >"$scratch/big"
+run put --pool mem: key <"$scratch/big"
+expect_code 0
+
+# A key that begins with - goes after --.
+run put --pool mem: -- -key value
+expect_code 0
+
+for command in get del; do
+    run "$command" --pool mem: key
+    expect_code 1
+    expect_no_out
+    expect_err "cannot open the table 'default': no such table"
+done
+
+run stat --pool "mem:?size=64m&nodes=2&clients=7"
+expect_code 0
+expect_err "$note"
+expect_out "2 nodes"
+expect_out "134217728 bytes  (128.0 MiB)"
+expect_out "1 of 7"
+
+run stat --pool mem: --table people
+expect_code 1
+expect_err "no such table"
+
+leaks=1
+run stat --pool "mem:?size=64m" --json
+expect_code 0
+expect_out '"bytes_total": 67108864'
+expect_out '"tables": []'

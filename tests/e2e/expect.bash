@@ -1,0 +1,32 @@
+# For the scripts of this folder: runs the program and says what was wrong with what it did.
+# FARSIDE is the program; a script ends with the first expectation that does not hold.
+set -u
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# A sanitizer's look for leaks takes seconds at the end of every process, and these scripts start
+# many. A script sets leaks=1 for the calls that are worth it.
+leaks=0
+export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
+
+# Runs farside with the arguments; what it printed is in $out and $err, its exit status in $code.
+run() {
+    last="farside $*"
+    ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=$leaks" "$FARSIDE" "$@" >"$scratch/out" 2>"$scratch/err"
+    code=$?
+    out=$(tr -d '\0' <"$scratch/out")
+    err=$(tr -d '\0' <"$scratch/err")
+}
+
+failed() {
+    printf '%s\n  %s\n--- exit status %s, output:\n%s\n--- errors:\n%s\n' \
+        "$last" "$1" "$code" "$out" "$err" >&2
+    exit 1
+}
+
+expect_code() { [ "$code" -eq "$1" ] || failed "exit status is not $1"; }
+expect_out() { [[ $out == *"$1"* ]] || failed "does not print: $1"; }
+expect_err() { [[ $err == *"$1"* ]] || failed "does not complain: $1"; }
+expect_no_out() { [ -z "$out" ] || failed "prints something"; }
+expect_no_err() { [ -z "$err" ] || failed "complains"; }

@@ -1,0 +1,166 @@
+/* One workload on one table: what goes wrong is noticed, and the recorder misses nothing. */
+#include "bench/keys.h"
+#include "bench/raw.h"
+#include "bench/runner.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+static struct bench_config small_config(void)
+{
+    struct bench_config config = bench_defaults;
+    config.keys = 3000;
+    config.ops = 2000;
+    return config;
+}
+
+struct bench_table {
+    far_pool *pool;
+    far_session *session;
+    far_table *table;
+};
+
+static struct bench_table table_open(void)
+{
+    struct bench_table t;
+    assert_int_equal(far_pool_open("mem:?size=64m", &t.pool), FAR_OK);
+    assert_int_equal(far_session_open(t.pool, NULL, &t.session), FAR_OK);
+    assert_int_equal(far_table_create(t.session, "t", "race", NULL, &t.table), FAR_OK);
+    return t;
+}
+
+static void table_close(struct bench_table *t)
+{
+    far_session_close(t->session);
+    far_pool_close(t->pool);
+}
+
+static struct bench_run *measure(const struct bench_config *config, const struct bench_table *t,
+                                 const char *workload, struct key_span keys,
+                                 struct recorder *recorder)
+{
+    struct bench_observer observer = {.arg = NULL};
+    struct bench_target target = {
+        .pool = t->pool, .table = t->table, .depth = 1, .recorder = recorder};
+    struct plan_options options = {.keys = keys,
+                                   .load = config->keys,
+                                   .ops = config->ops,
+                                   .threads = 1,
+                                   .seed = 1,
+                                   .dist = DIST_UNIFORM,
+                                   .theta = 0.5};
+    struct plan plan;
+    struct bench_run *run = calloc(1, sizeof *run);
+    assert_non_null(run);
+    assert_int_equal(plan_init(&plan, workload_find(workload), &options, NULL), FAR_OK);
+    assert_int_equal(bench_measure(config, &target, &plan, &observer, run), FAR_OK);
+    plan_free(&plan);
+    return run;
+}
+
+static void a_wrong_value_is_noticed(void **state)
+{
+    (void)state;
+    struct bench_config config = small_config();
+    struct bench_table t = table_open();
+    config.keys = 10;
+    free(measure(&config, &t, "load", (struct key_span){0, 0}, NULL));
+
+    /* Key 3 gets the value of key 4, key 5 one that is too short. */
+    unsigned char key[16], value[32];
+    value_init(value, sizeof value);
+    value_write(4, 0, value, sizeof value);
+    key_write(3, key, sizeof key);
+    assert_int_equal(far_put(t.session, t.table, key, sizeof key, value, sizeof value), FAR_OK);
+    value_write(5, 0, value, sizeof value);
+    key_write(5, key, sizeof key);
+    assert_int_equal(far_put(t.session, t.table, key, sizeof key, value, 31), FAR_OK);
+
+    struct bench_run *run = measure(&config, &t, "get", (struct key_span){0, 10}, NULL);
+    assert_in_range(run->op[FAR_OP_GET].wrong, 200, 600); /* a fifth of 2000 */
+    assert_int_equal(bench_op_errors(&run->op[FAR_OP_GET]), run->op[FAR_OP_GET].wrong);
+    free(run);
+    table_close(&t);
+}
+
+static void an_insert_that_finds_its_key_is_an_error(void **state)
+{
+    (void)state;
+    struct bench_config config = small_config();
+    struct bench_table t = table_open();
+    config.keys = 10;
+    config.ops = 5;
+    free(measure(&config, &t, "load", (struct key_span){0, 0}, NULL));
+    struct bench_run *run = measure(&config, &t, "insert", (struct key_span){0, 8}, NULL);
+    assert_int_equal(bench_op_errors(&run->op[FAR_OP_INSERT]), 2);
+    assert_int_equal(run->first_error, FAR_EXISTS);
+    free(run);
+    table_close(&t);
+}
+
+static void the_recorder_sees_what_is_counted(void **state)
+{
+    (void)state;
+    struct bench_config config = small_config();
+    struct bench_table t = table_open();
+    struct recorder r;
+    assert_int_equal(recorder_init(&r, config.keys), FAR_OK);
+    struct bench_run *run = measure(&config, &t, "load", (struct key_span){0, 0}, &r);
+    const struct far_op_stats *s = &run->op[FAR_OP_PUT].stats;
+    uint64_t read = 0, written = 0;
+    for (size_t i = 0; i < r.verbs; i++) {
+        read += r.verb[i].kind != FAB_WRITE ? r.verb[i].len : 0;
+        written += r.verb[i].kind != FAB_READ ? r.verb[i].len : 0;
+    }
+    assert_int_equal(r.status, FAR_OK);
+    assert_int_equal(r.ops, config.keys);
+    assert_int_equal(r.op[r.ops], r.batches);
+    assert_int_equal(r.batch[r.batches], r.verbs);
+    assert_int_equal(r.verbs, s->verbs);
+    assert_int_equal(read, s->bytes_read);
+    assert_int_equal(written, s->bytes_written);
+
+    /* Nothing of it is lost in the replay, waited for or not. */
+    double ops_per_s = 0;
+    struct raw_load load = {.pool = "mem:?size=64m&defer=1",
+                            .ops = 1000,
+                            .threads = 1,
+                            .depth = 3,
+                            .footprint = 1 << 20,
+                            .seed = 1};
+    assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_OK);
+    assert_true(ops_per_s > 0);
+    free(run);
+    recorder_free(&r);
+    table_close(&t);
+}
+
+static void an_empty_sample_cannot_be_replayed(void **state)
+{
+    (void)state;
+    struct recorder r;
+    struct raw_load load = {.pool = "mem:?size=64m", .ops = 10, .threads = 1, .depth = 1};
+    double ops_per_s = -1;
+    assert_int_equal(recorder_init(&r, 10), FAR_OK);
+    assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_INVALID);
+    assert_true(ops_per_s == -1);
+    recorder_next(&r); /* one operation, which needed no verb */
+    assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_OK);
+    recorder_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wrong_value_is_noticed),
+        cmocka_unit_test(an_insert_that_finds_its_key_is_an_error),
+        cmocka_unit_test(the_recorder_sees_what_is_counted),
+        cmocka_unit_test(an_empty_sample_cannot_be_replayed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,302 @@
+/* The benchmark as a whole, on memory of this process, and the JSON it gives. */
+#include "bench/report.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL "load,a,b,c,d,f,get,miss,put,update,insert,delete"
+
+struct collected {
+    const struct bench_config *config;
+    json_t *runs;
+    unsigned begun, done;
+    atomic_bool *stop; /* set it after the first run */
+};
+
+static void on_begin(void *arg, const char *index)
+{
+    (void)index;
+    ((struct collected *)arg)->begun++;
+}
+
+static void on_run(void *arg, const struct bench_run *run)
+{
+    struct collected *c = arg;
+    assert_int_equal(json_array_append_new(c->runs, report_json_run(c->config, run)), 0);
+    if (c->stop != NULL)
+        atomic_store(c->stop, true);
+}
+
+static void on_done(void *arg, const char *index)
+{
+    (void)index;
+    ((struct collected *)arg)->done++;
+}
+
+/* The suite's JSON, read back from its text. */
+static json_t *run_suite(const struct bench_config *config, atomic_bool *stop)
+{
+    struct collected c = {.config = config, .runs = json_array(), .stop = stop};
+    struct bench_observer observer = {
+        .arg = &c, .index_begin = on_begin, .run = on_run, .index_done = on_done};
+    assert_int_equal(bench_suite(config, &observer), FAR_OK);
+    assert_true(c.begun > 0);
+    assert_int_equal(c.begun, c.done);
+
+    json_t *all = report_json(config, c.runs, stop != NULL);
+    assert_non_null(all);
+    char *text = json_dumps(all, JSON_INDENT(1));
+    assert_non_null(text);
+    json_decref(all);
+    json_decref(c.runs);
+    json_error_t error;
+    all = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    assert_non_null(all);
+    free(text);
+    return all;
+}
+
+static struct bench_config small(const char *workloads)
+{
+    struct bench_config config = bench_defaults;
+    config.pool = "mem:?size=256m";
+    config.index = "race";
+    config.keys = 3000;
+    config.ops = 2000;
+    assert_int_equal(workload_parse(workloads, &config.workloads), FAR_OK);
+    return config;
+}
+
+static json_t *find_run(json_t *all, const char *workload)
+{
+    size_t i;
+    json_t *run;
+    json_array_foreach(json_object_get(all, "runs"), i, run)
+    {
+        if (strcmp(json_string_value(json_object_get(run, "workload")), workload) == 0)
+            return run;
+    }
+    fail_msg("no run of %s", workload);
+    return NULL;
+}
+
+static json_int_t count_of(json_t *run, const char *kind, const char *what)
+{
+    json_t *op = json_object_get(json_object_get(run, "per_op"), kind);
+    return json_integer_value(json_object_get(op, what));
+}
+
+/* Every run did what its workload says, found what it should, and got nothing wrong. */
+static void assert_all_done(json_t *all, json_int_t keys, json_int_t ops)
+{
+    size_t i;
+    json_t *run, *op;
+    const char *kind;
+    json_array_foreach(json_object_get(all, "runs"), i, run)
+    {
+        const char *name = json_string_value(json_object_get(run, "workload"));
+        bool load = strcmp(name, "load") == 0, miss = strcmp(name, "miss") == 0;
+        assert_int_equal(json_integer_value(json_object_get(run, "ops")), load ? keys : ops);
+        assert_true(json_is_false(json_object_get(run, "interrupted")));
+        assert_true(json_is_null(json_object_get(run, "first_error")));
+        json_object_foreach(json_object_get(run, "per_op"), kind, op)
+        {
+            json_int_t count = json_integer_value(json_object_get(op, "count"));
+            assert_int_equal(json_integer_value(json_object_get(op, "errors")), 0);
+            assert_int_equal(json_integer_value(json_object_get(op, "not_found")),
+                             miss ? count : 0);
+            assert_true(json_real_value(json_object_get(op, "rtts")) >= 1);
+            assert_true(json_real_value(json_object_get(op, "p99_us")) >=
+                        json_real_value(json_object_get(op, "p50_us")));
+        }
+    }
+    assert_int_equal(count_of(find_run(all, "load"), "put", "count"), keys);
+    assert_int_equal(count_of(find_run(all, "a"), "update", "count"), ops / 2);
+    assert_int_equal(count_of(find_run(all, "d"), "insert", "count"), ops / 20);
+    assert_int_equal(count_of(find_run(all, "f"), "get", "count"), ops);
+    assert_int_equal(count_of(find_run(all, "f"), "update", "count"), ops / 2);
+    json_t *space = json_object_get(find_run(all, "delete"), "space");
+    assert_int_equal(json_integer_value(json_object_get(space, "keys")), keys + ops / 20);
+}
+
+static void one_thread_one_operation_at_a_time(void **state)
+{
+    (void)state;
+    struct bench_config config = small(ALL);
+    json_t *all = run_suite(&config, NULL);
+    assert_int_equal(json_array_size(json_object_get(all, "runs")), 12);
+    assert_all_done(all, 3000, 2000);
+    json_decref(all);
+}
+
+static void several_threads_and_a_full_ring(void **state)
+{
+    (void)state;
+    struct bench_config config = small(ALL);
+    config.threads = 3;
+    config.depth = 8;
+    json_t *all = run_suite(&config, NULL);
+    assert_all_done(all, 3000, 2000);
+    json_decref(all);
+
+    config.pool = "mem:?size=256m&defer=1"; /* operations now wait in the ring */
+    all = run_suite(&config, NULL);
+    assert_all_done(all, 3000, 2000);
+    json_decref(all);
+}
+
+static void the_json_has_all_members(void **state)
+{
+    (void)state;
+    static const char *const run_members[] = {
+        "index", "workload",      "keys",       "ops",         "threads",
+        "depth", "dist",          "seconds",    "ops_per_s",   "per_op",
+        "space", "raw_ops_per_s", "efficiency", "first_error", "interrupted"};
+    static const char *const op_members[] = {"count",         "rtts",   "verbs",  "bytes_read",
+                                             "bytes_written", "p50_us", "p99_us", "p999_us",
+                                             "not_found",     "errors"};
+    static const char *const space_members[] = {
+        "keys",        "slots",  "index_bytes",    "block_bytes",    "client_cache_bytes",
+        "load_factor", "splits", "split_load_max", "split_load_mean"};
+    struct bench_config config = small("load");
+    json_t *all = run_suite(&config, NULL);
+    assert_string_equal(json_string_value(json_object_get(all, "farside")), far_version());
+
+    json_t *run = find_run(all, "load");
+    json_t *op = json_object_get(json_object_get(run, "per_op"), "put");
+    json_t *space = json_object_get(run, "space");
+    for (unsigned i = 0; i < sizeof run_members / sizeof *run_members; i++)
+        assert_non_null(json_object_get(run, run_members[i]));
+    for (unsigned i = 0; i < sizeof op_members / sizeof *op_members; i++)
+        assert_non_null(json_object_get(op, op_members[i]));
+    for (unsigned i = 0; i < sizeof space_members / sizeof *space_members; i++)
+        assert_non_null(json_object_get(space, space_members[i]));
+    assert_int_equal(json_object_size(json_object_get(run, "per_op")), 1);
+    assert_true(json_is_null(json_object_get(run, "efficiency")));
+    assert_int_equal(json_integer_value(json_object_get(space, "keys")), 3000);
+    assert_true(json_real_value(json_object_get(op, "bytes_written")) >= 64);
+    json_decref(all);
+}
+
+static void the_same_seed_costs_the_same(void **state)
+{
+    (void)state;
+    static const char *const members[] = {"count", "rtts", "verbs", "bytes_read", "bytes_written"};
+    struct bench_config config = small("load,a,d,f,insert");
+    config.seed = 77;
+    json_t *first = run_suite(&config, NULL), *again = run_suite(&config, NULL);
+    size_t i;
+    json_t *run, *op;
+    const char *kind;
+    json_array_foreach(json_object_get(first, "runs"), i, run)
+    {
+        json_t *other = json_array_get(json_object_get(again, "runs"), i);
+        json_object_foreach(json_object_get(run, "per_op"), kind, op)
+        {
+            json_t *same = json_object_get(json_object_get(other, "per_op"), kind);
+            for (unsigned m = 0; m < sizeof members / sizeof *members; m++)
+                assert_true(
+                    json_equal(json_object_get(op, members[m]), json_object_get(same, members[m])));
+        }
+    }
+    json_decref(first);
+    json_decref(again);
+}
+
+static void a_list_without_load_finds_its_keys(void **state)
+{
+    (void)state;
+    struct bench_config config = small("get");
+    json_t *all = run_suite(&config, NULL);
+    assert_int_equal(json_array_size(json_object_get(all, "runs")), 1);
+    assert_int_equal(count_of(find_run(all, "get"), "get", "not_found"), 0);
+    json_decref(all);
+}
+
+static void raw_gives_an_efficiency(void **state)
+{
+    (void)state;
+    struct bench_config config = small("load,a,delete");
+    config.raw = true;
+    config.threads = 2;
+    for (config.depth = 1; config.depth <= 4; config.depth += 3) {
+        json_t *all = run_suite(&config, NULL), *run;
+        size_t i;
+        json_array_foreach(json_object_get(all, "runs"), i, run)
+        {
+            assert_true(json_real_value(json_object_get(run, "raw_ops_per_s")) > 0);
+            assert_true(json_real_value(json_object_get(run, "efficiency")) > 0);
+        }
+        json_decref(all);
+    }
+}
+
+static void a_stop_ends_it_after_the_run(void **state)
+{
+    (void)state;
+    atomic_bool stop = false;
+    struct bench_config config = small("load,a,b");
+    config.stop = &stop;
+    json_t *all = run_suite(&config, &stop);
+    assert_int_equal(json_array_size(json_object_get(all, "runs")), 1);
+    assert_true(json_is_true(json_object_get(all, "interrupted")));
+    json_decref(all);
+}
+
+static void nonsense_is_refused(void **state)
+{
+    (void)state;
+    struct bench_observer observer = {.arg = NULL};
+    struct bench_config config = small("load");
+    config.theta = 1;
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    config = small("load");
+    config.key_size = 7;
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    config = small("load");
+    config.threads = 0;
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    config = small("load");
+    config.pool = "tape:";
+    assert_int_equal(bench_suite(&config, &observer), FAR_NO_FABRIC);
+    config = small("load");
+    config.index = "none";
+    assert_int_equal(bench_suite(&config, &observer), FAR_NO_INDEX);
+}
+
+static void more_threads_than_client_slots_fail_cleanly(void **state)
+{
+    (void)state;
+    struct collected c = {.runs = json_array()};
+    struct bench_observer observer = {
+        .arg = &c, .index_begin = on_begin, .run = on_run, .index_done = on_done};
+    struct bench_config config = small("load");
+    config.pool = "mem:?size=64m&clients=4";
+    config.threads = 8;
+    c.config = &config;
+    assert_int_equal(bench_suite(&config, &observer), FAR_NO_CLIENT_SLOT);
+    assert_int_equal(json_array_size(c.runs), 0);
+    json_decref(c.runs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread_one_operation_at_a_time),
+        cmocka_unit_test(several_threads_and_a_full_ring),
+        cmocka_unit_test(the_json_has_all_members),
+        cmocka_unit_test(the_same_seed_costs_the_same),
+        cmocka_unit_test(a_list_without_load_finds_its_keys),
+        cmocka_unit_test(raw_gives_an_efficiency),
+        cmocka_unit_test(a_stop_ends_it_after_the_run),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(more_threads_than_client_slots_fail_cleanly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

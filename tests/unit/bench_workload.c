@@ -1,0 +1,269 @@
+/* Workloads: lists are read strictly, and threads draw what the plan says, no more and no less. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "bench/workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS 1000u
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static void lists_are_read_in_order(void **state)
+{
+    (void)state;
+    struct workload_list list;
+    assert_int_equal(workload_parse("load,a,miss,a", &list), FAR_OK);
+    assert_int_equal(list.count, 4);
+    assert_string_equal(list.item[0]->name, "load");
+    assert_string_equal(list.item[2]->name, "miss");
+    assert_ptr_equal(list.item[1], list.item[3]);
+}
+
+static void refuse(const char *text, const char *why)
+{
+    struct workload_list list = {.count = 77};
+    assert_int_equal(workload_parse(text, &list), FAR_INVALID);
+    assert_non_null(strstr(far_error_detail(), why));
+    assert_int_equal(list.count, 77);
+}
+
+static void bad_lists_are_refused_with_the_reason(void **state)
+{
+    (void)state;
+    refuse("load,x", "unknown workload 'x'; there are load, a, b, c, d, f, get, miss, put, update, "
+                     "insert, delete");
+    refuse("", "unknown workload ''");
+    refuse("a,", "unknown workload ''");
+    refuse("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+           "unknown");
+    refuse("e", "scans");
+    refuse("a,load", "comes first");
+    refuse("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", "more than");
+}
+
+static void a_list_that_runs_out_of_keys_is_refused(void **state)
+{
+    (void)state;
+    struct workload_list list;
+    assert_int_equal(workload_parse("load,delete,a", &list), FAR_OK);
+    assert_int_equal(workload_check(&list, 100, 99), FAR_OK);
+    assert_int_equal(workload_check(&list, 100, 100), FAR_INVALID);
+    assert_non_null(strstr(far_error_detail(), "'a'"));
+    assert_int_equal(workload_parse("delete,miss,insert,a", &list), FAR_OK);
+    assert_int_equal(workload_check(&list, 100, 1000), FAR_OK);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static struct plan plan_of(const char *name, struct key_span keys, uint64_t ops, unsigned threads,
+                           enum dist_kind dist)
+{
+    struct plan plan;
+    struct plan_options options = {
+        .keys = keys,
+        .load = KEYS,
+        .ops = ops,
+        .threads = threads,
+        .seed = 5,
+        .dist = dist,
+        .theta = 0.99,
+    };
+    assert_int_equal(plan_init(&plan, workload_find(name), &options, NULL), FAR_OK);
+    return plan;
+}
+
+/* Draws all of the plan's tasks thread by thread, in pieces, and counts them by key and kind. */
+struct tally {
+    uint64_t total, kinds[FAR_OP_KINDS], then_update;
+    unsigned touched[4 * KEYS];
+};
+
+static void draw_all(const struct plan *plan, struct tally *t)
+{
+    memset(t, 0, sizeof *t);
+    for (unsigned thread = 0; thread < plan->threads; thread++) {
+        struct source source;
+        struct task task[7];
+        unsigned n;
+        source_init(&source, plan, thread);
+        while ((n = source_draw(&source, task, 7)) > 0) {
+            for (unsigned i = 0; i < n; i++) {
+                uint64_t number = task_number(plan, &task[i]);
+                if (number < sizeof t->touched / sizeof *t->touched)
+                    t->touched[number]++;
+                t->kinds[task[i].kind]++;
+                t->then_update += task[i].then_update;
+                t->total++;
+            }
+        }
+    }
+}
+
+static void assert_touched_once(const struct tally *t, uint64_t from, uint64_t to)
+{
+    for (uint64_t i = 0; i < sizeof t->touched / sizeof *t->touched; i++)
+        assert_int_equal(t->touched[i], i >= from && i < to);
+}
+
+static void load_puts_every_key_once(void **state)
+{
+    (void)state;
+    struct tally t;
+    for (unsigned threads = 1; threads <= 7; threads += 3) {
+        struct plan plan = plan_of("load", (struct key_span){0, 0}, 5, threads, DIST_ZIPFIAN);
+        draw_all(&plan, &t);
+        assert_int_equal(t.kinds[FAR_OP_PUT], KEYS);
+        assert_int_equal(t.total, KEYS);
+        assert_touched_once(&t, 0, KEYS);
+        assert_int_equal(plan_leaves(&plan).next, KEYS);
+        plan_free(&plan);
+    }
+}
+
+static void insert_and_delete_use_each_key_once(void **state)
+{
+    (void)state;
+    struct tally t;
+    struct plan plan = plan_of("insert", (struct key_span){100, 1000}, 501, 4, DIST_ZIPFIAN);
+    draw_all(&plan, &t);
+    assert_int_equal(t.kinds[FAR_OP_INSERT], 501);
+    assert_touched_once(&t, 1000, 1501);
+    assert_int_equal(plan_leaves(&plan).next, 1501);
+    plan_free(&plan);
+
+    plan = plan_of("delete", (struct key_span){100, 1000}, 501, 4, DIST_ZIPFIAN);
+    draw_all(&plan, &t);
+    assert_int_equal(t.kinds[FAR_OP_DELETE], 501);
+    assert_touched_once(&t, 100, 601);
+    assert_int_equal(plan_leaves(&plan).first, 601);
+    plan_free(&plan);
+
+    /* There is no more to delete than there is. */
+    plan = plan_of("delete", (struct key_span){100, 1000}, 5000, 4, DIST_ZIPFIAN);
+    assert_int_equal(plan.ops, 900);
+    assert_int_equal(plan_leaves(&plan).first, 1000);
+    plan_free(&plan);
+}
+
+static void mixes_are_exact(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint64_t get, update, insert, then_update;
+    } want[] = {
+        {"a", 5000, 5000, 0, 0},    {"b", 9500, 500, 0, 0},   {"c", 10000, 0, 0, 0},
+        {"d", 9500, 0, 500, 0},     {"f", 10000, 0, 0, 5000}, {"get", 10000, 0, 0, 0},
+        {"update", 0, 10000, 0, 0},
+    };
+    struct tally t;
+    for (unsigned i = 0; i < sizeof want / sizeof *want; i++) {
+        for (unsigned threads = 1; threads <= 3; threads++) {
+            struct plan plan =
+                plan_of(want[i].name, (struct key_span){10, KEYS}, 10000, threads, DIST_ZIPFIAN);
+            draw_all(&plan, &t);
+            assert_int_equal(t.kinds[FAR_OP_GET], want[i].get);
+            assert_int_equal(t.kinds[FAR_OP_UPDATE], want[i].update);
+            assert_int_equal(t.kinds[FAR_OP_INSERT], want[i].insert);
+            assert_int_equal(t.then_update, want[i].then_update);
+            assert_int_equal(plan_leaves(&plan).next, KEYS + want[i].insert);
+            for (unsigned key = 0; key < 10; key++)
+                assert_int_equal(t.touched[key], 0);
+            plan_free(&plan);
+        }
+    }
+}
+
+static void the_popular_key_is_the_same_for_all_threads(void **state)
+{
+    (void)state;
+    struct tally t;
+    struct plan plan = plan_of("c", (struct key_span){0, KEYS}, 10000, 4, DIST_ZIPFIAN);
+    draw_all(&plan, &t);
+    unsigned most = 0;
+    for (unsigned i = 0; i < KEYS; i++)
+        most = t.touched[i] > most ? t.touched[i] : most;
+    assert_true(most > 1000); /* 13 % of the draws by the formula */
+    plan_free(&plan);
+}
+
+static void misses_name_no_key(void **state)
+{
+    (void)state;
+    struct tally t;
+    struct plan plan = plan_of("miss", (struct key_span){0, KEYS}, 1000, 2, DIST_ZIPFIAN);
+    draw_all(&plan, &t);
+    assert_int_equal(t.kinds[FAR_OP_GET], 1000);
+    assert_touched_once(&t, 0, 0);
+    plan_free(&plan);
+}
+
+static void the_seed_decides(void **state)
+{
+    (void)state;
+    struct plan plan = plan_of("a", (struct key_span){0, KEYS}, 100, 2, DIST_ZIPFIAN);
+    struct task first[50], again[50], other[50];
+    struct source source;
+    source_init(&source, &plan, 0);
+    assert_int_equal(source_draw(&source, first, 50), 50);
+    source_init(&source, &plan, 0);
+    assert_int_equal(source_draw(&source, again, 50), 50);
+    source_init(&source, &plan, 1);
+    assert_int_equal(source_draw(&source, other, 50), 50);
+    bool differ = false;
+    for (unsigned i = 0; i < 50; i++) {
+        assert_true(first[i].number == again[i].number && first[i].kind == again[i].kind);
+        differ = differ || first[i].number != other[i].number;
+    }
+    assert_true(differ);
+    plan_free(&plan);
+}
+
+/* However far each thread has come, going back from the latest only meets keys that are there. */
+static void latest_names_only_keys_that_are_there(void **state)
+{
+    (void)state;
+    const struct key_span keys = {200, KEYS};
+    struct plan plan = plan_of("d", keys, 1000, 3, DIST_LATEST);
+    static const unsigned added[][3] = {{0, 0, 0}, {5, 0, 2}, {1, 1, 1}, {9, 30, 0}};
+    for (unsigned c = 0; c < sizeof added / sizeof *added; c++) {
+        bool newest_seen = false;
+        for (unsigned t = 0; t < 3; t++)
+            atomic_store(&plan.added[t].count, added[c][t]);
+        for (uint64_t back = 0; back < KEYS - 200; back++) {
+            struct task task = {.kind = FAR_OP_GET, .number = back, .latest = true};
+            uint64_t number = task_number(&plan, &task);
+            assert_true(number >= keys.first);
+            if (number >= keys.next) {
+                uint64_t thread = (number - keys.next) % 3, turn = (number - keys.next) / 3;
+                assert_true(turn < added[c][thread]);
+                newest_seen = true;
+            }
+        }
+        assert_true(newest_seen == (added[c][0] + added[c][1] + added[c][2] > 0));
+    }
+    plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_are_read_in_order),
+        cmocka_unit_test(bad_lists_are_refused_with_the_reason),
+        cmocka_unit_test(a_list_that_runs_out_of_keys_is_refused),
+        cmocka_unit_test(load_puts_every_key_once),
+        cmocka_unit_test(insert_and_delete_use_each_key_once),
+        cmocka_unit_test(mixes_are_exact),
+        cmocka_unit_test(the_popular_key_is_the_same_for_all_threads),
+        cmocka_unit_test(misses_name_no_key),
+        cmocka_unit_test(the_seed_decides),
+        cmocka_unit_test(latest_names_only_keys_that_are_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
