@@ -11,7 +11,7 @@ TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all run test asan tsan clang format format-check tidy install clean deps tools
+.PHONY: all run test check mutants asan tsan clang format format-check tidy install clean deps tools
 
 all: deps
 	@$(CMAKE) -S . -B $(BUILD) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -55,6 +55,20 @@ format-check: tools
 
 tidy: all tools
 	@clang-tidy --quiet -p $(BUILD) $(filter src/%.c,$(SOURCES))
+
+# The full check of every index, and the proof that the check notices what it should.
+CHECK = $(BUILD)/farside check --index all
+check: all
+	@$(CHECK) --seeds 1..10000
+	@$(CHECK) --exhaustive
+	@$(CHECK) --exhaustive --keys 2
+	@$(CHECK) --exhaustive --faults reorder,interleave,crash
+	@$(CHECK) --exhaustive --faults reorder,interleave,error
+	@$(CHECK) --exhaustive --clients 3 --faults none --switches 4
+	@$(CHECK) --exhaustive --ops 2 --faults none --switches 4
+
+mutants: deps
+	@tests/sim/mutants/run
 
 install: all
 	@cmake --install $(BUILD)

@@ -20,6 +20,7 @@ struct command {
 };
 
 int cmd_bench(int argc, char **argv);
+int cmd_check(int argc, char **argv);
 int cmd_get(int argc, char **argv);
 int cmd_put(int argc, char **argv);
 int cmd_del(int argc, char **argv);

@@ -7,6 +7,7 @@
 
 static const struct command commands[] = {
     {"bench", "measure workloads on an index", cmd_bench},
+    {"check", "prove an index in a simulator with faults", cmd_check},
     {"get", "print the value of a key", cmd_get},
     {"put", "set the value of a key", cmd_put},
     {"del", "delete a key", cmd_del},

@@ -1,0 +1,610 @@
+/* farside check: an index in the simulator, seed after seed, or under every schedule. */
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "sim/check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FAILURES_TOLD 10u /* the rest is only counted */
+#define SHRINK_RUNS   20000u
+#define PROGRAMS_MAX  1000000u
+#define SCHEDULES_MAX 10000000u /* of one program */
+
+struct config {
+    struct check_settings set;
+    const char *index; /* NULL: all */
+    uint64_t first, last;
+    bool exhaustive, faults_given, clients_given, keys_given, ops_given;
+    size_t switches;
+    bool fail_fast, no_shrink;
+    const char *json;
+};
+
+static atomic_bool stop;
+
+static void usage(void)
+{
+    const char *index = NULL;
+    fputs("usage: farside check [OPTION...]\n"
+          "\n"
+          "Runs an index in a simulator that does its worst, and checks that what its clients see\n"
+          "is linearizable, that its structure stays sound and that everything comes to an end.\n"
+          "\n"
+          "  --index NAME|all     which index (all):",
+          stdout);
+    for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
+        printf(" %s", index);
+    fputs("\n"
+          "  --seeds A..B         a run for each seed; A alone is one (1..1000)\n"
+          "  --clients N          clients at work at once (3)\n"
+          "  --keys N             keys they contend for (3)\n"
+          "  --ops N              operations of each client (25)\n"
+          "  --faults LIST        what the adversary may do, or all, or none (all):\n"
+          "                      ",
+          stdout);
+    for (unsigned i = 0; i < SIM_ADVERSITY_COUNT; i++)
+        printf(" %s%s", sim_adversity_name((enum sim_adversity)i),
+               i + 1 < SIM_ADVERSITY_COUNT ? "," : "\n");
+    fputs(
+        "  --profile NAME       what verbs promise: sc, ib or ib_loose (ib)\n"
+        "  --exhaustive         instead of seeds, every schedule of every program of that size\n"
+        "                       (2 clients, 1 key, 1 operation, --faults reorder,interleave;\n"
+        "                       torn, crash and error can be added)\n"
+        "  --switches N         with --exhaustive: only schedules that N times at most do not go\n"
+        "                       on with the client that went last\n"
+        "  --fail-fast          stop at the first failure\n"
+        "  --no-shrink          do not look for a smaller run that fails alike\n"
+        "  --json FILE|-        write the results as JSON too; with - nothing else is printed\n"
+        "  -h, --help           show this\n"
+        "\n"
+        "A failing seed is shown with the command that runs it again.\n",
+        stdout);
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+enum option_id {
+    OPT_INDEX = 256,
+    OPT_SEEDS,
+    OPT_CLIENTS,
+    OPT_KEYS,
+    OPT_OPS,
+    OPT_FAULTS,
+    OPT_PROFILE,
+    OPT_EXHAUSTIVE,
+    OPT_SWITCHES,
+    OPT_FAIL_FAST,
+    OPT_NO_SHRINK,
+    OPT_JSON,
+};
+
+static const struct option options[] = {
+    {"index", required_argument, NULL, OPT_INDEX},
+    {"seeds", required_argument, NULL, OPT_SEEDS},
+    {"clients", required_argument, NULL, OPT_CLIENTS},
+    {"keys", required_argument, NULL, OPT_KEYS},
+    {"ops", required_argument, NULL, OPT_OPS},
+    {"faults", required_argument, NULL, OPT_FAULTS},
+    {"profile", required_argument, NULL, OPT_PROFILE},
+    {"exhaustive", no_argument, NULL, OPT_EXHAUSTIVE},
+    {"switches", required_argument, NULL, OPT_SWITCHES},
+    {"fail-fast", no_argument, NULL, OPT_FAIL_FAST},
+    {"no-shrink", no_argument, NULL, OPT_NO_SHRINK},
+    {"json", required_argument, NULL, OPT_JSON},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static bool take_index(struct config *c)
+{
+    const char *name = NULL;
+    bool found = strcmp(optarg, "all") == 0;
+    for (unsigned i = 0; (name = far_index_name(i)) != NULL && !found; i++) {
+        found = strcmp(optarg, name) == 0;
+        if (found)
+            c->index = name;
+    }
+    if (!found)
+        cli_misused("check", "unknown index '%s'", optarg);
+    return found;
+}
+
+static bool take_seeds(struct config *c)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s", optarg);
+    char *dots = strstr(text, "..");
+    const char *last = dots ? dots + 2 : text;
+    if (dots)
+        *dots = '\0';
+    if (strlen(optarg) < sizeof text && text_number(text, 0, UINT64_MAX - 1, &c->first) &&
+        text_number(last, c->first, UINT64_MAX - 1, &c->last))
+        return true;
+    cli_misused("check", "--seeds is '%s', but has to be A..B with A not above B, or one number",
+                optarg);
+    return false;
+}
+
+static bool take_faults(struct config *c)
+{
+    unsigned set = 0;
+    char text[256], *rest = text;
+    c->faults_given = true;
+    if (strcmp(optarg, "all") == 0 || strcmp(optarg, "none") == 0) {
+        c->set.adversity = *optarg == 'a' ? SIM_ALL : 0;
+        return true;
+    }
+    snprintf(text, sizeof text, "%s", optarg);
+    for (const char *one = NULL; (one = strsep(&rest, ",")) != NULL;) {
+        unsigned i = 0;
+        while (i < SIM_ADVERSITY_COUNT && strcmp(one, sim_adversity_name(i)) != 0)
+            i++;
+        if (i == SIM_ADVERSITY_COUNT) {
+            cli_misused("check", "unknown fault '%s'", one);
+            return false;
+        }
+        set |= 1u << i;
+    }
+    c->set.adversity = set;
+    return true;
+}
+
+static bool take_profile(struct config *c)
+{
+    for (unsigned i = 0; i < SIM_PROFILES; i++)
+        if (strcmp(optarg, sim_profile_name((enum sim_profile)i)) == 0) {
+            c->set.profile = (enum sim_profile)i;
+            return true;
+        }
+    cli_misused("check", "--profile is '%s', but has to be sc, ib or ib_loose", optarg);
+    return false;
+}
+
+static bool take_number(const char *name, uint64_t max, unsigned *value, bool *given)
+{
+    uint64_t n = 0;
+    bool good = cli_count("check", name, 1, max, &n);
+    if (good)
+        *value = (unsigned)n;
+    *given = true;
+    return good;
+}
+
+static bool take_option(int id, struct config *c)
+{
+    uint64_t n = 0;
+    switch (id) {
+    case OPT_INDEX:
+        return take_index(c);
+    case OPT_SEEDS:
+        return take_seeds(c);
+    case OPT_CLIENTS:
+        return take_number("--clients", CHECK_CLIENTS_MAX, &c->set.clients, &c->clients_given);
+    case OPT_KEYS:
+        return take_number("--keys", CHECK_KEYS_MAX, &c->set.keys, &c->keys_given);
+    case OPT_OPS:
+        return take_number("--ops", CHECK_OPS_MAX, &c->set.ops, &c->ops_given);
+    case OPT_FAULTS:
+        return take_faults(c);
+    case OPT_PROFILE:
+        return take_profile(c);
+    case OPT_EXHAUSTIVE:
+        c->exhaustive = true;
+        return true;
+    case OPT_SWITCHES:
+        if (!cli_count("check", "--switches", 0, 1000000, &n))
+            return false;
+        c->switches = n;
+        return true;
+    case OPT_FAIL_FAST:
+        c->fail_fast = true;
+        return true;
+    case OPT_NO_SHRINK:
+        c->no_shrink = true;
+        return true;
+    default:
+        c->json = optarg;
+        return true;
+    }
+}
+
+/* Fills in what depends on --exhaustive. */
+static int settle(struct config *c)
+{
+    if (!c->exhaustive)
+        return c->switches == SIZE_MAX ? CLI_OK
+                                       : cli_misused("check", "--switches needs --exhaustive");
+    if (!c->clients_given)
+        c->set.clients = 2;
+    if (!c->keys_given)
+        c->set.keys = 1;
+    if (!c->ops_given)
+        c->set.ops = 1;
+    if (!c->faults_given)
+        c->set.adversity = SIM_REORDER | SIM_INTERLEAVE;
+    if (c->set.ops > CHECK_STEPS_MAX || check_programs(&c->set) > PROGRAMS_MAX)
+        return cli_misused("check",
+                           "--exhaustive is for tiny set-ups: a few clients, 1 or 2 keys, a "
+                           "handful of operations");
+    return CLI_OK;
+}
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+struct tally { /* of one index */
+    const char *index;
+    uint64_t histories, passed, failed, undecided, operations, gave_up, unknown, splits;
+    uint64_t programs, calmed;
+    bool complete;
+    struct sim_counts counts;
+    double seconds;
+    json_t *failures;
+};
+
+struct output {
+    const struct config *config;
+    bool text; /* print for people */
+    struct progress progress;
+    json_t *indexes;
+    uint64_t passed, failed, undecided;
+};
+
+static void faults_text(unsigned adversity, char *text, size_t room)
+{
+    size_t used = 0;
+    if (adversity == SIM_ALL || adversity == 0) {
+        snprintf(text, room, "%s", adversity ? "all" : "none");
+        return;
+    }
+    for (unsigned i = 0; i < SIM_ADVERSITY_COUNT && used < room; i++)
+        if (adversity & 1u << i)
+            used += (size_t)snprintf(text + used, room - used, "%s%s", used ? "," : "",
+                                     sim_adversity_name((enum sim_adversity)i));
+}
+
+static void replay_command(const struct check_settings *s, uint64_t seed, char *text, size_t room)
+{
+    char faults[128];
+    faults_text(s->adversity, faults, sizeof faults);
+    snprintf(text, room,
+             "farside check --index %s --seeds %" PRIu64 "..%" PRIu64
+             " --clients %u --keys %u --ops %u --faults %s --profile %s",
+             s->index, seed, seed, s->clients, s->keys, s->ops, faults,
+             sim_profile_name(s->profile));
+}
+
+static void note_failure(struct output *o, struct tally *t, uint64_t seed,
+                         const struct check_settings *s, const struct check_result *r)
+{
+    char command[512];
+    replay_command(s, seed, command, sizeof command);
+    if (t->failed + t->undecided > FAILURES_TOLD)
+        return;
+    json_array_append_new(t->failures, json_pack("{s:I, s:s, s:s, s:s}", "seed", (json_int_t)seed,
+                                                 "verdict", check_verdict_name(r->verdict), "what",
+                                                 r->what, "replay", command));
+    if (!o->text)
+        return;
+    progress_clear(&o->progress);
+    printf("%s: seed %" PRIu64 ": %s: %s\n  again: %s\n", s->index, seed,
+           check_verdict_name(r->verdict), r->what, command);
+    fflush(stdout);
+}
+
+static void tell_shrunk(struct check *check, const struct check_settings *s, uint64_t seed,
+                        const struct check_result *r)
+{
+    struct check_shrunk shrunk;
+    char command[512];
+    check_shrink(check, s, seed, r, SHRINK_RUNS, &shrunk);
+    replay_command(&shrunk.settings, shrunk.seed, command, sizeof command);
+    printf("  smaller (%u runs): %s\n"
+           "  and of that, with %zu eventful choices left:\n",
+           shrunk.runs, command, shrunk.choices);
+    check_print(check, stdout);
+    printf("\n");
+    fflush(stdout);
+}
+
+static void tell_counts(const struct tally *t)
+{
+    const uint64_t *h = t->counts.happened;
+    printf("  faults: %" PRIu64 " crashes, %" PRIu64 " pauses, %" PRIu64 " errors, %" PRIu64
+           " nodes lost\n"
+           "  verbs: %" PRIu64 " torn, %" PRIu64 " atomics halved, %" PRIu64 " reordered, %" PRIu64
+           " completed before they were visible\n"
+           "  %" PRIu64 " of unknown outcome, %" PRIu64 " gave up, %" PRIu64 " undecided; %.1f s\n",
+           h[SIM_NUMBER_CRASH], h[SIM_NUMBER_PAUSE], h[SIM_NUMBER_ERROR], h[SIM_NUMBER_NODE],
+           t->counts.torn, t->counts.halved, t->counts.reordered, t->counts.late, t->unknown,
+           t->gave_up, t->undecided, t->seconds);
+}
+
+static json_t *tally_json(const struct tally *t)
+{
+    json_t *faults = json_object(), *all = NULL;
+    for (unsigned i = SIM_NUMBER_CRASH; i <= SIM_NUMBER_NODE; i++)
+        json_object_set_new(faults, sim_adversity_name((enum sim_adversity)i),
+                            json_integer((json_int_t)t->counts.happened[i]));
+    all = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, "
+                    "s:f, s:O}",
+                    "index", t->index, "histories", (json_int_t)t->histories, "passed",
+                    (json_int_t)t->passed, "failed", (json_int_t)t->failed, "undecided",
+                    (json_int_t)t->undecided, "operations", (json_int_t)t->operations, "verbs",
+                    (json_int_t)t->counts.verbs, "resizes", (json_int_t)t->splits, "unknown",
+                    (json_int_t)t->unknown, "gave_up", (json_int_t)t->gave_up, "torn",
+                    (json_int_t)t->counts.torn, "halved", (json_int_t)t->counts.halved, "reordered",
+                    (json_int_t)t->counts.reordered, "late", (json_int_t)t->counts.late, "faults",
+                    faults, "seconds", t->seconds, "failures", t->failures);
+    if (all && t->programs > 0) {
+        json_object_set_new(all, "programs", json_integer((json_int_t)t->programs));
+        json_object_set_new(all, "cut_short", json_integer((json_int_t)t->calmed));
+        json_object_set_new(all, "complete", json_boolean(t->complete));
+    }
+    return all;
+}
+
+static void finish_index(struct output *o, struct tally *t)
+{
+    progress_clear(&o->progress);
+    if (o->text) {
+        printf("%s: ", t->index);
+        if (t->programs > 0)
+            printf("%" PRIu64 " programs, ", t->programs);
+        printf("%" PRIu64 " histories, %" PRIu64 " operations, %" PRIu64 " verbs, %" PRIu64
+               " resizes\n",
+               t->histories, t->operations, t->counts.verbs, t->splits);
+        if (t->programs > 0)
+            printf("  %s; %" PRIu64 " schedules that retried too long were cut short\n",
+                   t->complete ? "every schedule" : "not every schedule: a bound was met",
+                   t->calmed);
+        tell_counts(t);
+    }
+    json_array_append_new(o->indexes, tally_json(t));
+    json_decref(t->failures);
+    o->passed += t->passed;
+    o->failed += t->failed;
+    o->undecided += t->undecided;
+}
+
+/* ---- seeds ----------------------------------------------------------------------------------- */
+
+/* If the code under test breaks one of its own asserts, or worse, the seed must not be lost. */
+static char last_words[640];
+static struct sigaction before[NSIG];
+
+static void on_death(int number)
+{
+    ssize_t ignored = write(STDERR_FILENO, last_words, strlen(last_words));
+    (void)ignored;
+    sigaction(number, &before[number], NULL);
+    raise(number);
+}
+
+static void on_stop(int number)
+{
+    (void)number;
+    atomic_store(&stop, true);
+}
+
+static void catch_signals(void)
+{
+    static char stack[64 * 1024];
+    stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction death = {.sa_handler = on_death, .sa_flags = SA_ONSTACK | SA_NODEFER};
+    struct sigaction ending = {.sa_handler = on_stop, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    static const int deadly[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    sigemptyset(&death.sa_mask);
+    sigemptyset(&ending.sa_mask);
+    sigaltstack(&alternate, NULL);
+    for (unsigned i = 0; i < sizeof deadly / sizeof *deadly; i++)
+        sigaction(deadly[i], &death, &before[deadly[i]]);
+    sigaction(SIGINT, &ending, NULL);
+    sigaction(SIGTERM, &ending, NULL);
+}
+
+static void run_seed(struct check *check, struct output *o, struct tally *t,
+                     const struct check_settings *s, uint64_t seed)
+{
+    struct check_result r;
+    char command[512];
+    replay_command(s, seed, command, sizeof command);
+    snprintf(last_words, sizeof last_words, "farside check: died in seed %" PRIu64 "; again: %s\n",
+             seed, command);
+    check_seed(check, s, seed, &r);
+    t->histories++;
+    t->operations += r.operations;
+    t->gave_up += r.gave_up;
+    t->unknown += r.unknown;
+    t->splits += r.splits;
+    check_add_counts(&t->counts, &r.counts);
+    if (r.verdict == CHECK_PASSED) {
+        t->passed++;
+        return;
+    }
+    bool undecided = r.verdict == CHECK_UNDECIDED;
+    *(undecided ? &t->undecided : &t->failed) += 1;
+    note_failure(o, t, seed, s, &r);
+    if (!undecided && t->failed == 1 && o->text && !o->config->no_shrink)
+        tell_shrunk(check, s, seed, &r);
+}
+
+static void run_seeds(struct check *check, struct output *o, struct tally *t,
+                      const struct check_settings *s)
+{
+    const struct config *c = o->config;
+    uint64_t total = c->last - c->first + 1;
+    for (uint64_t i = 0; i < total && !atomic_load(&stop); i++) {
+        run_seed(check, o, t, s, c->first + i);
+        if (c->fail_fast && t->failed + t->undecided > 0)
+            break;
+        if (i % 16 == 0)
+            progress_show(&o->progress, s->index, i + 1, total);
+    }
+}
+
+/* ---- schedules ------------------------------------------------------------------------------- */
+
+struct exhausting {
+    struct output *output;
+    const struct check_settings *set;
+};
+
+static bool on_program(void *arg, const struct check_exhausted *x)
+{
+    struct exhausting *e = arg;
+    progress_show(&e->output->progress, e->set->index, x->programs, check_programs(e->set));
+    return !atomic_load(&stop);
+}
+
+static void tell_program(const struct check_settings *s, const struct check_program *p)
+{
+    for (unsigned key = 0; key < s->keys; key++)
+        printf("  k%u is %s at first\n", key, p->present >> key & 1 ? "there" : "absent");
+    for (unsigned i = 0; i < s->clients; i++) {
+        printf("  c%u:", i);
+        for (unsigned j = 0; j < s->ops; j++)
+            printf(" %s k%u%s", lin_kind_name((enum lin_kind)p->step[i][j].kind), p->step[i][j].key,
+                   j + 1 < s->ops ? "," : "\n");
+    }
+}
+
+static void run_exhaustive(struct check *check, struct output *o, struct tally *t,
+                           const struct check_settings *s)
+{
+    struct check_exhausted x;
+    struct exhausting e = {.output = o, .set = s};
+    snprintf(last_words, sizeof last_words, "farside check: died in an enumeration\n");
+    check_exhaust(check, s, o->config->switches, SCHEDULES_MAX, on_program, &e, &x);
+    t->programs = x.programs;
+    t->histories = x.runs;
+    t->operations = x.operations;
+    t->failed = x.failed;
+    t->undecided = x.undecided;
+    t->passed = x.runs - x.failed - x.undecided;
+    t->counts = x.counts;
+    t->calmed = x.calmed;
+    t->complete = x.complete && x.failed == 0;
+    if (x.failed == 0)
+        return;
+    json_array_append_new(t->failures,
+                          json_pack("{s:s, s:s}", "verdict", check_verdict_name(x.first.verdict),
+                                    "what", x.first.what));
+    if (!o->text)
+        return;
+    progress_clear(&o->progress);
+    printf("%s: %s: %s\n", s->index, check_verdict_name(x.first.verdict), x.first.what);
+    tell_program(s, &x.program);
+    check_print(check, stdout);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static int write_json(FILE *file, const struct output *o)
+{
+    char faults[128];
+    const struct config *c = o->config;
+    faults_text(c->set.adversity, faults, sizeof faults);
+    json_t *all = json_pack(
+        "{s:s, s:{s:I, s:I, s:i, s:i, s:i, s:s, s:s, s:b}, s:O, s:I, s:I, s:I}", "version",
+        far_version(), "settings", "first_seed", (json_int_t)c->first, "last_seed",
+        (json_int_t)c->last, "clients", (int)c->set.clients, "keys", (int)c->set.keys, "ops",
+        (int)c->set.ops, "faults", faults, "profile", sim_profile_name(c->set.profile),
+        "exhaustive", (int)c->exhaustive, "indexes", o->indexes, "passed", (json_int_t)o->passed,
+        "failed", (json_int_t)o->failed, "undecided", (json_int_t)o->undecided);
+    int bad = !all || json_dumpf(all, file, JSON_INDENT(2)) != 0;
+    bad |= fputs("\n", file) == EOF || fflush(file) != 0;
+    if (bad)
+        fprintf(stderr, "farside check: cannot write the JSON to '%s': %s\n", c->json,
+                strerror(errno));
+    json_decref(all);
+    return bad ? CLI_FAILED : CLI_OK;
+}
+
+static void run_index(struct check *check, struct output *o, const char *index)
+{
+    struct check_settings s = o->config->set;
+    struct tally t = {.index = index, .failures = json_array()};
+    uint64_t begin = clock_ns();
+    s.index = index;
+    if (o->config->exhaustive)
+        run_exhaustive(check, o, &t, &s);
+    else
+        run_seeds(check, o, &t, &s);
+    t.seconds = (double)(clock_ns() - begin) / 1e9;
+    finish_index(o, &t);
+}
+
+static int run(const struct config *c)
+{
+    bool to_stdout = c->json && strcmp(c->json, "-") == 0;
+    FILE *file = to_stdout ? stdout : NULL;
+    if (c->json && !to_stdout && !(file = fopen(c->json, "w"))) {
+        fprintf(stderr, "farside check: cannot write '%s': %s\n", c->json, strerror(errno));
+        return CLI_FAILED;
+    }
+    struct output o = {.config = c, .text = !to_stdout, .indexes = json_array()};
+    struct check *check = check_new();
+    const char *index = NULL;
+    int code = CLI_OK;
+    progress_init(&o.progress);
+    if (!check) {
+        code = cli_failed("check", FAR_NO_MEMORY, "cannot start");
+        goto close_file;
+    }
+    catch_signals();
+    for (unsigned i = 0; (index = far_index_name(i)) != NULL && !atomic_load(&stop); i++)
+        if (!c->index || strcmp(c->index, index) == 0)
+            run_index(check, &o, index);
+    if (o.failed > 0 || o.undecided > 0)
+        code = CLI_FAILED;
+    if (atomic_load(&stop)) {
+        fprintf(stderr, "farside check: interrupted\n");
+        code = CLI_FAILED;
+    }
+    if (o.text)
+        printf("%" PRIu64 " passed, %" PRIu64 " failed\n", o.passed, o.failed);
+    if (file && write_json(file, &o) != CLI_OK)
+        code = CLI_FAILED;
+close_file:
+    if (file && !to_stdout)
+        fclose(file);
+    check_free(check);
+    json_decref(o.indexes);
+    return code;
+}
+
+int cmd_check(int argc, char **argv)
+{
+    struct config c = {
+        .set = {.clients = 3, .keys = 3, .ops = 25, .adversity = SIM_ALL, .profile = SIM_IB},
+        .first = 1,
+        .last = 1000,
+        .switches = SIZE_MAX,
+    };
+    int id = 0;
+    opterr = 0;
+    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        if (id == 'h') {
+            usage();
+            return CLI_OK;
+        }
+        if (id == '?' || id == ':')
+            return cli_bad_option("check", id, argv);
+        if (!take_option(id, &c))
+            return CLI_MISUSED;
+    }
+    if (optind < argc)
+        return cli_misused("check", "'%s' is one argument too many", argv[optind]);
+    int code = settle(&c);
+    return code == CLI_OK ? run(&c) : code;
+}

@@ -1,0 +1,138 @@
+/*
+ * Checking an index: run it in the simulator, write down what its clients saw, and judge.
+ *
+ * One run sets a small pool and a small table up, lets several clients work on a few keys while
+ * the adversary does what it may, lets them finish in peace, and then asks:
+ *
+ *   - did every operation end, within a bound of verbs, once the faults had stopped?
+ *   - was every value whole, and one that was written to that key?
+ *   - was every status one that can be explained?
+ *   - does the index's own walker find its structure sound?
+ *   - is the history, with the contents that are left at the end, linearizable?
+ *
+ * A run is a function of its settings and its tape.
+ */
+#ifndef SIM_CHECK_H
+#define SIM_CHECK_H
+
+#include "sim/lin.h"
+#include "sim/sim.h"
+
+#include <stdio.h>
+
+#define CHECK_KEYS_MAX    64u
+#define CHECK_OPS_MAX     256u /* of one client */
+#define CHECK_CLIENTS_MAX SIM_CLIENTS_MAX
+#define CHECK_STEPS_MAX   4u /* of one client in a program */
+
+struct check_settings {
+    const char *index;
+    unsigned clients, keys, ops; /* ops: of each client */
+    unsigned adversity;
+    enum sim_profile profile;
+    uint64_t lin_budget; /* steps a key; 0: a million */
+};
+
+/* A fixed program instead of a random workload: for enumeration. */
+struct check_step {
+    uint8_t kind; /* enum lin_kind */
+    uint8_t key;
+};
+struct check_program {
+    unsigned present; /* keys that are there at first, a bit each          */
+    struct check_step step[CHECK_CLIENTS_MAX][CHECK_STEPS_MAX];
+};
+
+#define CHECK_VERDICTS(X)                                                                          \
+    X(PASSED, "passed")                                                                            \
+    X(UNDECIDED, "undecided")                                                                      \
+    X(NOT_LINEARIZABLE, "not linearizable")                                                        \
+    X(BAD_VALUE, "bad value")                                                                      \
+    X(BAD_STATUS, "bad status")                                                                    \
+    X(NOT_LIVE, "not live")                                                                        \
+    X(BAD_STRUCTURE, "bad structure")                                                              \
+    X(NO_SETUP, "set-up failed")
+
+enum check_verdict {
+#define CHECK_X(name, text) CHECK_##name,
+    CHECK_VERDICTS(CHECK_X)
+#undef CHECK_X
+        CHECK_VERDICT_COUNT
+};
+const char *check_verdict_name(enum check_verdict verdict);
+
+struct check_result {
+    enum check_verdict verdict;
+    char what[512]; /* the failure in words; empty when passed */
+    uint64_t trace; /* hash of the run                         */
+    bool calmed;    /* the adversary was stopped before the clients were done */
+    uint64_t operations, gave_up, unknown, splits, lin_steps;
+    struct sim_counts counts;
+};
+
+struct check; /* reusable working memory */
+
+struct check *check_new(void); /* NULL when out of memory */
+void check_free(struct check *c);
+
+/* One run. `program` NULL: a random workload from the tape; else its steps, and by_choice. */
+void check_run(struct check *c, const struct check_settings *s, const struct check_program *program,
+               struct tape *tape, struct check_result *result);
+/* The same from a seed. */
+void check_seed(struct check *c, const struct check_settings *s, uint64_t seed,
+                struct check_result *result);
+
+/* Prints the history of the last run, what the checker could not place, and its time line if one
+ * was kept. */
+void check_keep_log(struct check *c, bool keep);
+void check_print(const struct check *c, FILE *out);
+
+void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
+
+/* States seen by an enumeration are forgotten, for the next program. */
+void check_forget(struct check *c);
+
+/* ---- shrinking ------------------------------------------------------------------------------- */
+
+struct check_shrunk {
+    struct check_settings settings;
+    uint64_t seed;  /* with these settings: fails alike, and can be run again by these alone */
+    size_t choices; /* what is left of its tape that is not 0 */
+    unsigned runs;  /* that it took */
+};
+
+/*
+ * Looks for a smaller run with the same verdict: fewer clients, operations, keys and kinds of
+ * adversity, then as few eventful choices as possible. The last run that check_print() shows is
+ * that one. At most `runs_max` runs.
+ */
+void check_shrink(struct check *c, const struct check_settings *s, uint64_t seed,
+                  const struct check_result *failed, unsigned runs_max, struct check_shrunk *out);
+
+/* ---- enumeration ----------------------------------------------------------------------------- */
+
+struct check_exhausted {
+    uint64_t programs, runs, states;
+    uint64_t calmed;           /* runs whose retries were cut short                */
+    bool complete;             /* but for those, no bound left anything out        */
+    struct check_result first; /* that did not pass, if any */
+    struct check_program program;
+    uint64_t failed, undecided;
+    struct sim_counts counts; /* summed */
+    uint64_t operations;
+};
+
+/* Programs that an enumeration with these settings has, or UINT64_MAX if they are too many. */
+uint64_t check_programs(const struct check_settings *s);
+
+/*
+ * Every program of `ops` operations for each of `clients` on `keys` keys (but for the order of
+ * clients), with every key there or not at first, under every schedule with at most `deviations`
+ * switches (SIZE_MAX: all). Stops a program after runs_max runs, and altogether when go_on (which
+ * may be NULL), called after every few, says no: not complete then.
+ */
+void check_exhaust(struct check *c, const struct check_settings *s, size_t deviations,
+                   uint64_t runs_max, bool (*go_on)(void *arg, const struct check_exhausted *x),
+                   void *arg, struct check_exhausted *out);
+
+#endif

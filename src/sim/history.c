@@ -1,0 +1,145 @@
+/* Histories: noting calls and returns, what a sequential table would answer, and text for people.
+ */
+#include "sim/lin.h"
+
+#include "base/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool lin_history_init(struct lin_history *h, size_t room)
+{
+    memset(h, 0, sizeof *h);
+    h->op = malloc(room * sizeof *h->op);
+    h->room = h->op ? room : 0;
+    return h->op != NULL;
+}
+
+void lin_history_free(struct lin_history *h)
+{
+    free(h->op);
+    memset(h, 0, sizeof *h);
+}
+
+void lin_history_clear(struct lin_history *h)
+{
+    h->count = 0;
+    h->stamp = 0;
+}
+
+size_t lin_call(struct lin_history *h, unsigned client, enum lin_kind kind, unsigned key,
+                uint32_t value)
+{
+    ASSERT(h->count < h->room);
+    h->op[h->count] = (struct lin_op){.call = ++h->stamp,
+                                      .ret = LIN_NEVER,
+                                      .client = client,
+                                      .key = key,
+                                      .value = value,
+                                      .kind = (uint8_t)kind,
+                                      .outcome = LIN_UNKNOWN};
+    return h->count++;
+}
+
+void lin_return(struct lin_history *h, size_t at, enum lin_outcome outcome, uint32_t result)
+{
+    ASSERT(at < h->count && h->op[at].ret == LIN_NEVER);
+    struct lin_op *op = &h->op[at];
+    op->outcome = (uint8_t)outcome;
+    op->result = result;
+    uint64_t now = ++h->stamp;
+    if (outcome != LIN_UNKNOWN)
+        op->ret = now;
+}
+
+const char *lin_scan(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret,
+                     uint32_t low, uint32_t high, const struct lin_pair *pairs, size_t count,
+                     bool cut)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (pairs[i].key < low || pairs[i].key > high)
+            return "a scan gave a key out of its range";
+        if (i > 0 && pairs[i].key == pairs[i - 1].key)
+            return "a scan gave a key twice";
+        if (i > 0 && pairs[i].key < pairs[i - 1].key)
+            return "a scan gave keys out of order";
+        if (pairs[i].value == LIN_ABSENT)
+            return "a scan gave a key without a value";
+    }
+    uint32_t end = !cut ? high : count > 0 ? pairs[count - 1].key : low;
+    if (cut && count == 0)
+        return NULL;
+    size_t next = 0;
+    for (uint64_t key = low; key <= end; key++) {
+        ASSERT(h->count < h->room);
+        bool given = next < count && pairs[next].key == key;
+        h->op[h->count++] = (struct lin_op){.call = call,
+                                            .ret = ret,
+                                            .client = client,
+                                            .key = (uint32_t)key,
+                                            .result = given ? pairs[next].value : LIN_ABSENT,
+                                            .kind = LIN_GET,
+                                            .outcome = LIN_DONE};
+        next += given;
+    }
+    return NULL;
+}
+
+bool lin_apply(const struct lin_op *op, uint32_t state, uint32_t *after)
+{
+    bool present = state != LIN_ABSENT;
+    bool works = true;
+    uint32_t changed = state;
+
+    switch ((enum lin_kind)op->kind) {
+    case LIN_GET:
+        *after = state;
+        return op->outcome == LIN_UNKNOWN || op->result == state;
+    case LIN_PUT:
+        changed = op->value;
+        break;
+    case LIN_INSERT:
+        works = !present;
+        changed = present ? state : op->value;
+        break;
+    case LIN_UPDATE:
+        works = present;
+        changed = present ? op->value : state;
+        break;
+    case LIN_DELETE:
+        works = present;
+        changed = LIN_ABSENT;
+        break;
+    }
+    *after = changed;
+    return op->outcome == LIN_UNKNOWN || (op->result != 0) == works;
+}
+
+const char *lin_kind_name(enum lin_kind kind)
+{
+    static const char *const name[LIN_KINDS] = {"get", "put", "insert", "update", "delete"};
+    return name[kind];
+}
+
+static const char *result_text(const struct lin_op *op)
+{
+    if (op->outcome == LIN_UNKNOWN)
+        return "?";
+    if (op->outcome == LIN_FAILED)
+        return "gave up";
+    if (op->result)
+        return "ok";
+    return op->kind == LIN_INSERT ? "exists" : op->kind == LIN_GET ? "absent" : "not found";
+}
+
+void lin_describe(const struct lin_op *op, char *text, size_t room)
+{
+    const char *kind = lin_kind_name((enum lin_kind)op->kind);
+    if (op->kind == LIN_GET && op->outcome == LIN_DONE && op->result != LIN_ABSENT)
+        snprintf(text, room, "get k%u -> v%u", op->key, op->result);
+    else if (op->kind == LIN_GET || op->kind == LIN_DELETE)
+        snprintf(text, room, "%s k%u -> %s", kind, op->key, result_text(op));
+    else
+        snprintf(text, room, "%s k%u = v%u -> %s", kind, op->key, op->value, result_text(op));
+}

@@ -1,0 +1,110 @@
+/*
+ * Linearizability: histories of operations on a key-value table, and a checker for them.
+ *
+ * A history is what clients saw: for each operation when it was called, when it returned and with
+ * what result. It is linearizable when every operation can be given one instant between its call
+ * and its return such that a plain sequential table, given the operations in that order, would
+ * have answered the same. Keys are independent of each other, so each is judged alone (a history
+ * is linearizable exactly when its part for every key is).
+ *
+ * The sequential table keeps for a key one word: 0 when it is absent, else the number of its
+ * value. Callers give every value they write a number of its own.
+ */
+#ifndef SIM_LIN_H
+#define SIM_LIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum lin_kind { LIN_GET, LIN_PUT, LIN_INSERT, LIN_UPDATE, LIN_DELETE };
+#define LIN_KINDS  5
+#define LIN_ABSENT 0u /* the number of no value */
+
+enum lin_outcome {
+    LIN_UNKNOWN, /* took effect once, at any time after its call (even after the end), or never */
+    LIN_DONE,    /* took effect between call and return; `result` says what it answered         */
+    LIN_FAILED   /* had no effect and saw nothing: the checker passes over it                   */
+};
+
+#define LIN_NEVER UINT64_MAX /* the return stamp of an operation that has not returned */
+
+struct lin_op {
+    uint64_t call, ret; /* stamps of one counter: a < b means that a came first */
+    uint32_t client, key;
+    uint32_t value;  /* put, insert, update: what it writes                                     */
+    uint32_t result; /* get: the value read, or LIN_ABSENT; put: 1; insert, update, delete: 1 if
+                        it did its work, 0 if the key was there (insert) or was not (others)    */
+    uint8_t kind, outcome;
+};
+
+struct lin_history {
+    struct lin_op *op;
+    size_t count, room;
+    uint64_t stamp; /* of the last call or return */
+};
+
+/* Memory for up to `room` operations, and its end. False when there is no memory. */
+bool lin_history_init(struct lin_history *h, size_t room);
+void lin_history_free(struct lin_history *h);
+void lin_history_clear(struct lin_history *h);
+
+/* Notes a call; until its return is noted the outcome is unknown. Returns the operation's place
+ * in the history, which must have room. */
+size_t lin_call(struct lin_history *h, unsigned client, enum lin_kind kind, unsigned key,
+                uint32_t value);
+/* Notes its return. An unknown outcome may take effect later still, so that it never counts as
+ * returned. */
+void lin_return(struct lin_history *h, size_t at, enum lin_outcome outcome, uint32_t result);
+
+/*
+ * A scan over keys low..high (by number, in the order of the keys) that called at `call`, returned
+ * at `ret` and gave `count` pairs. It need not be a snapshot: every pair must have been right at
+ * some instant of the scan, and every key left out must have been absent at some instant of it. So
+ * it is entered as one get per key. When it stopped at its limit (`cut`), keys past its last
+ * are not judged. Returns NULL, or what is wrong with the pairs themselves: not in order, twice,
+ * out of range.
+ */
+struct lin_pair {
+    uint32_t key, value;
+};
+const char *lin_scan(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret,
+                     uint32_t low, uint32_t high, const struct lin_pair *pairs, size_t count,
+                     bool cut);
+
+/* What a sequential table that holds `state` does with the operation: false when it would have
+ * answered otherwise. An operation of unknown outcome may answer anything. */
+bool lin_apply(const struct lin_op *op, uint32_t state, uint32_t *after);
+
+/* ---- the checker ----------------------------------------------------------------------------- */
+enum lin_verdict { LIN_LINEARIZABLE, LIN_NOT_LINEARIZABLE, LIN_UNDECIDED };
+
+/* When a history is not linearizable, or not decided: the key, the longest order that was found
+ * for the beginning of its operations, and the first operation that this leaves no place for. */
+struct lin_report {
+    uint32_t key;
+    size_t stuck;   /* place in the history              */
+    size_t placed;  /* how many stand in `order`         */
+    size_t *order;  /* places in the history, from first */
+    uint64_t steps; /* that the checker took, all keys   */
+};
+
+struct lin_checker; /* reusable working memory */
+
+struct lin_checker *lin_checker_new(void);
+void lin_checker_free(struct lin_checker *c);
+
+/*
+ * Judges a history in which every key is absent at first. `budget` bounds the steps spent on one
+ * key; past it, and when memory runs out, the verdict is LIN_UNDECIDED. A key that is found wrong
+ * decides, whatever other keys did. The report's `order` belongs to the checker until its next
+ * use.
+ */
+enum lin_verdict lin_check(struct lin_checker *c, const struct lin_history *h, uint64_t budget,
+                           struct lin_report *report);
+
+const char *lin_kind_name(enum lin_kind kind);
+/* "put k3 = 17", "get k3 -> absent", "insert k3 = 4 -> exists", "delete k3 -> ?" */
+void lin_describe(const struct lin_op *op, char *text, size_t room);
+
+#endif

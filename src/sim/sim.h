@@ -1,0 +1,171 @@
+/*
+ * Simulated fabric: one thread, virtual time, and an adversary.
+ *
+ * Clients are fibers that run the real store on an ordinary struct fab. What a client posts is
+ * cut into events, which a scheduler carries out one after the other; between two events of one
+ * client any other client may run. Every choice is taken from a tape (tape.h), so a run is a
+ * function of its tape and its settings, event for event.
+ *
+ * The life of a request:
+ *
+ *     post     the client fills a batch and flushes it; its fiber waits in ops->poll
+ *     execute  each verb, once those that must go before it have, in one or several events: a READ
+ *              or WRITE in pieces of whole granules, an atomic at once or in two halves
+ *     respond  when its verbs are done (see SIM_IB_LOOSE), the request is on its way back
+ *     complete the request is marked done, and the client's fiber goes on
+ *
+ * Posts from outside of any client (a harness that sets up or inspects) are carried out at once.
+ *
+ * The queue of events knows only when an event is due, so that a model of a real NIC (round-trip
+ * time, message rate) can set those times in place of the adversary.
+ */
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include "fabric/fabric.h"
+#include "sim/tape.h"
+
+#include <stdio.h>
+
+#define SIM_CLIENTS_MAX 16u
+#define SIM_NODES_MAX   4u
+
+/* What verbs promise. docs/testing.md has the table. */
+enum sim_profile {
+    SIM_SC,      /* verbs are whole and in order; completion is immediate        */
+    SIM_IB,      /* the reliable connection as the specification has it          */
+    SIM_IB_LOOSE /* only WRITE holds back what follows it; a WRITE may be visible
+                    to others only after its completion                          */
+};
+#define SIM_PROFILES 3u
+const char *sim_profile_name(enum sim_profile profile);
+
+/*
+ * What the adversary may do. The first four are within the fabric's contract, the others are
+ * faults.
+ */
+#define SIM_ADVERSITIES(X)                                                                          \
+    X(DELAY, "delay")     /* verbs and completions take their time, now and then very long */       \
+    X(REORDER, "reorder") /* what the profile does not order                               */       \
+    X(TORN, "torn")       /* READs and WRITEs in pieces, atomics in halves                 */       \
+    X(INTERLEAVE, "interleave") /* other clients between the verbs of a request */                  \
+    X(CRASH, "crash")           /* a client never runs again; what it had in flight may be done,    \
+                                   half done or not done                                         */ \
+    X(PAUSE, "pause")           /* a client stands still for longer than any lease, its verbs       \
+                                   landing meanwhile or after it wakes                           */ \
+    X(ERROR, "error") /* a request ends with FAR_UNKNOWN, done, half done or not done  */           \
+    X(NODE, "node")   /* a memory node cannot be reached any more                      */           \
+    X(DRIFT, "drift") /* clients' clocks differ and run at different rates             */
+
+enum sim_adversity {
+#define SIM_X(name, text) SIM_NUMBER_##name,
+    SIM_ADVERSITIES(SIM_X)
+#undef SIM_X
+        SIM_ADVERSITY_COUNT
+};
+enum {
+#define SIM_X(name, text) SIM_##name = 1u << SIM_NUMBER_##name,
+    SIM_ADVERSITIES(SIM_X)
+#undef SIM_X
+        SIM_ALL = (1u << SIM_ADVERSITY_COUNT) - 1,
+    SIM_FAULTS = SIM_CRASH | SIM_PAUSE | SIM_ERROR | SIM_NODE
+};
+const char *sim_adversity_name(enum sim_adversity which);
+
+/* Longer than any lease, and the bound that clocks drift within. */
+#define SIM_PAUSE_NS  (60ull * 1000000000u)
+#define SIM_DRIFT_PPM 500u
+
+struct sim_settings {
+    enum sim_profile profile;
+    unsigned adversity; /* SIM_* bits                                                     */
+    unsigned clients;
+    unsigned nodes;
+    uint64_t node_bytes; /* a multiple of 64                                              */
+    unsigned granule;    /* 8 or 64: bytes that never tear                                */
+    bool by_choice;      /* the tape picks the next event of all that may happen (for
+                            enumeration); else delays from the tape order them            */
+    unsigned faults_max; /* crashes, pauses and errors in one run                         */
+};
+
+/* What happened in a run. */
+struct sim_counts {
+    uint64_t verbs, requests, events;
+    uint64_t direct_verbs; /* posted from outside of any client */
+    uint64_t torn;         /* READs and WRITEs that took more than one event                    */
+    uint64_t halved;       /* atomics whose read and write were apart                           */
+    uint64_t reordered;    /* verbs that began before an earlier one of their request was done  */
+    uint64_t late;         /* WRITEs completed before they were visible                         */
+    uint64_t happened[SIM_ADVERSITY_COUNT]; /* crash, pause, error, node: how often             */
+};
+
+struct sim;
+
+/* NULL when out of memory. Used for run after run: memory, stacks and queues are kept. */
+struct sim *sim_new(void);
+void sim_free(struct sim *sim);
+
+/* Starts a run: zeroed memory, no clients at work, clocks at their start. The tape must outlive
+ * it. FAR_INVALID, FAR_NO_MEMORY. */
+int sim_begin(struct sim *sim, const struct sim_settings *settings, struct tape *tape);
+
+/* The fabric of the run; what was opened on it must be closed before the next sim_begin(). */
+struct fab *sim_fab(struct sim *sim);
+
+/* Gives a client something to run. */
+int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg);
+
+enum sim_end {
+    SIM_FINISHED, /* every client has finished or crashed, and no verb is in flight */
+    SIM_LIMIT     /* the verbs allowed are used up                                  */
+};
+
+/* Runs events until all is done or `verbs` more have been posted. Can be called again. */
+enum sim_end sim_run(struct sim *sim, uint64_t verbs);
+
+/* No more faults from here on; lost nodes are back, with their memory as it was. Delays and what
+ * else the contract allows go on. By choice, the choosing ends, too: a scheduler that may put
+ * clients off for ever can keep any but wait-free code from getting on. */
+void sim_calm(struct sim *sim);
+
+/* Ends the run: clients that crashed or are still at work get FAR_UNREACHABLE for everything from
+ * here on, so that their functions unwind and let go of what they hold. Nothing reaches memory. */
+void sim_end(struct sim *sim);
+
+/* ---- within a client ------------------------------------------------------------------------- */
+
+/* Steps aside for a moment, between operations. */
+void sim_think(struct sim *sim);
+/* Is this client only unwinding? Then it should not start anything more. */
+bool sim_dead(const struct sim *sim);
+/* The client that is running, or -1. */
+int sim_self(const struct sim *sim);
+
+/* ---- looking at a run ------------------------------------------------------------------------ */
+
+const struct sim_counts *sim_counts(const struct sim *sim);
+/* A hash over every event so far. */
+uint64_t sim_trace(const struct sim *sim);
+uint64_t sim_now(const struct sim *sim);
+
+/* The memory of a node, for litmus tests that look at it. */
+const void *sim_memory(const struct sim *sim, unsigned node);
+
+/* Has the client crashed? */
+bool sim_crashed(const struct sim *sim, unsigned client);
+
+/* Keeps a time line of what follows, up to that many lines (0: none), and prints it. */
+bool sim_keep_log(struct sim *sim, size_t lines);
+void sim_print_log(const struct sim *sim, FILE *out);
+/* Adds a line of the running client's own; nothing when no log is kept. */
+void sim_note(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * Enumeration (by_choice) need not go on from a state that another run has gone on from. The
+ * harness adds what it knows of the state (the history so far, as far as a verdict depends on it)
+ * by a hash; states are remembered until sim_forget().
+ */
+void sim_prune(struct sim *sim, uint64_t (*harness_hash)(void *arg), void *arg);
+void sim_forget(struct sim *sim);
+
+#endif

@@ -1,0 +1,236 @@
+/* What the files of the simulator share: sim.c (runs, clients, memory, the fabric's functions),
+ * sim_nic.c (requests and verbs), sim_queue.c (which event is next), sim_fault.c (the adversary),
+ * sim_log.c (the time line). */
+#ifndef SIM_SIM_CORE_H
+#define SIM_SIM_CORE_H
+
+#include "base/fiber.h"
+#include "fabric/batch.h"
+#include "sim/sim.h"
+
+#define NOBODY UINT32_MAX
+
+enum event_kind {
+    EVENT_START,    /* a client's first step                   */
+    EVENT_WAKE,     /* a client has paused long enough         */
+    EVENT_VERB,     /* the next piece of a verb                */
+    EVENT_REQUEST,  /* a whole request, where nothing may come
+                       between its verbs                       */
+    EVENT_COMPLETE, /* a request's answer reaches its client   */
+};
+
+struct event {
+    uint64_t at;
+    uint32_t seq; /* breaks ties: first in, first out */
+    uint8_t kind;
+    uint8_t client;
+    uint16_t verb;
+    struct flight *flight;
+};
+
+struct queue {
+    struct event *event; /* a heap by (at, seq); by choice: in order of arrival */
+    size_t count, room;
+    uint32_t seq;
+};
+
+enum verb_state {
+    VERB_WAITING,  /* for verbs that must go first     */
+    VERB_DUE,      /* its next event is in the queue   */
+    VERB_DONE,     /* executed whole                   */
+    VERB_CANCELLED /* not, or not wholly, and never will */
+};
+
+struct sim_verb {
+    struct fab_verb v;
+    uint64_t left; /* pieces to execute yet, a bit each                                  */
+    uint32_t piece_bytes;
+    uint16_t waits; /* how many unfinished verbs must go first                           */
+    uint16_t fence; /* the last verb of its node up to this one that bore a fence: those
+                       of its node before that go first                                  */
+    uint8_t state;
+    bool answered; /* counts as done towards the request's completion                    */
+    bool begun;
+    bool torn;
+    bool late;       /* its request has completed, and it holds back others                    */
+    bool half;       /* an atomic that has read its word and not written it yet          */
+    uint64_t result; /* what it will write                                               */
+};
+
+struct flight {          /* a request on its way */
+    struct fab_req *req; /* NULL once it has completed, or its client is gone */
+    uint32_t client;
+    uint32_t number; /* among the client's requests */
+    uint16_t count, unanswered, events;
+    bool in_use;
+    bool reported; /* its completion is in the queue                        */
+    bool any_executed;
+    bool stray; /* it has failed, and what is left of it lands all the same */
+    int status;
+    void *late_data; /* copies of the buffers of verbs that outlive their request */
+    struct sim_verb verb[BATCH_MAX];
+};
+
+enum client_state {
+    CLIENT_IDLE,
+    CLIENT_READY,
+    CLIENT_RUNNING,
+    CLIENT_POLLING,
+    CLIENT_PAUSING,
+    CLIENT_FINISHED,
+    CLIENT_CRASHED
+};
+
+struct sim_client {
+    struct fiber *fiber;
+    void (*fn)(void *arg);
+    void *arg;
+    struct sim *sim;
+    enum client_state state;
+    bool unwinding; /* nothing it posts goes anywhere any more */
+    bool completed; /* something did since it last polled      */
+    bool stuck;     /* its verbs stand still with it           */
+    uint32_t in_flight;
+    uint32_t requests;
+    uint64_t unwound_posts;
+    uint64_t frozen_until;
+    uint64_t clock_offset;
+    int32_t clock_ppm;
+    uint64_t local_time;                /* by choice: its clock, which depends on nobody else */
+    uint32_t late[SIM_NODES_MAX];       /* WRITEs that completed but are not visible yet */
+    uint64_t late_until[SIM_NODES_MAX]; /* when the last of them is due, at least        */
+    uint64_t seen;                      /* by choice: a hash of all it was ever told         */
+    uint64_t gathers;                   /* and of what its requests in flight have gathered */
+};
+
+struct busy_word {
+    uint32_t node;
+    uint64_t off;
+    uint64_t until; /* the second half is due */
+};
+
+struct visited {
+    uint64_t state;
+    size_t deviations_left; /* with which the search went on from there, plus one; 0: free */
+};
+
+struct sim_line {
+    uint64_t at;
+    int client;
+    char text[112];
+};
+
+#define SIM_PAGE_SHIFT 12
+
+struct sim {
+    struct fab fab;
+    struct sim_settings set;
+    struct tape *tape;
+    uint64_t now;
+    uint32_t running;   /* client, or NOBODY */
+    uint32_t last;      /* the client of the last event */
+    unsigned adversity; /* what is left of it   */
+    bool by_choice;     /* until sim_calm()     */
+    uint64_t trace;
+    struct sim_counts counts;
+    struct queue queue;
+    struct sim_client client[SIM_CLIENTS_MAX];
+    unsigned alive; /* clients that have not finished nor crashed */
+
+    struct flight **flight; /* all that were ever made */
+    size_t flights, flights_room;
+
+    struct busy_word busy[SIM_CLIENTS_MAX * 4];
+    unsigned busy_count;
+
+    /* memory */
+    uint8_t *memory[SIM_NODES_MAX];
+    uint64_t memory_bytes[SIM_NODES_MAX];
+    uint8_t *dirty[SIM_NODES_MAX]; /* a byte per page */
+    uint32_t *dirty_page[SIM_NODES_MAX];
+    uint32_t dirty_count[SIM_NODES_MAX];
+
+    /* the adversary's temper in this run */
+    unsigned tail;                               /* how long the longest delays are       */
+    unsigned gap;                                /* nanoseconds between verbs, about      */
+    unsigned tear_in_8;                          /* READs and WRITEs in pieces            */
+    unsigned crash_rate, pause_rate, error_rate; /* of 65536 events */
+    unsigned faults_used;
+    uint64_t lose_after; /* requests; UINT64_MAX: never */
+    unsigned lose_node;
+    bool lost[SIM_NODES_MAX];
+
+    /* enumeration */
+    uint64_t (*harness_hash)(void *arg);
+    void *harness_arg;
+    uint64_t memory_hash;
+    struct visited *visited;
+    size_t visited_count, visited_room;
+
+    struct sim_line *line;
+    size_t lines, lines_max, lines_lost;
+};
+
+/* A hash step: cheap, and good enough to tell runs apart. */
+static inline uint64_t mix(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 29);
+}
+
+/* sim.c */
+void sim_resume(struct sim *sim, uint32_t client);
+void sim_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len);
+
+/* sim_queue.c */
+void queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
+                struct flight *f, unsigned verb);
+/* The next event, taken from the queue; false when there is none. By choice, faults that were
+ * chosen before it have been carried out. */
+bool queue_pop(struct sim *sim, struct event *e);
+
+/* Ends the choosing: what is left, and comes later, is carried out when it is due. */
+void queue_by_time(struct sim *sim);
+
+/* sim_nic.c */
+int nic_post(struct sim *sim, uint32_t client, struct fab_req *req);
+int nic_post_direct(struct sim *sim, struct fab_req *req);
+void nic_verb(struct sim *sim, const struct event *e);
+void nic_request(struct sim *sim, const struct event *e);
+void nic_complete(struct sim *sim, const struct event *e);
+/* Must the event wait for an atomic that is half done, or a late WRITE? Until then, or later; 0 if
+ * it need not. */
+uint64_t nic_held(struct sim *sim, const struct event *e);
+/* What has not executed yet never will; atomics that have begun are finished. */
+void nic_cancel(struct sim *sim, struct flight *f);
+/* Ends the request with an error: the rest is cancelled, and the client will be told. */
+void nic_fail(struct sim *sim, struct flight *f, int status);
+/* Ends the request with FAR_UNKNOWN while its WRITEs and atomics go on. */
+void nic_stray(struct sim *sim, struct flight *f);
+/* Ends every request at once with FAR_UNREACHABLE and empties the queue. */
+void nic_drop_all(struct sim *sim);
+
+/* sim_fault.c */
+void fault_begin(struct sim *sim);
+enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
+enum fault fault_draw(struct sim *sim, uint32_t client);
+void fault_crash(struct sim *sim, uint32_t client);
+void fault_pause(struct sim *sim, uint32_t client);
+void fault_error(struct sim *sim, struct flight *f);
+uint64_t fault_transit(struct sim *sim); /* how long a message takes                 */
+uint64_t fault_gap(struct sim *sim);     /* between verbs, or pieces of a verb       */
+uint64_t fault_lag(struct sim *sim);     /* until a WRITE that is answered is done   */
+/* Which of a verb's pieces execute in this event. */
+uint64_t fault_pieces(struct sim *sim, uint64_t left);
+bool fault_halves(struct sim *sim);
+
+/* sim_log.c */
+void log_line(struct sim *sim, uint32_t client, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void log_post(struct sim *sim, const struct flight *f);
+enum log_part { LOG_WHOLE, LOG_FIRST_HALF, LOG_SECOND_HALF };
+/* Pieces that are about to be moved, or what an atomic has done: its `result` is known. */
+void log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+              uint64_t pieces);
+
+#endif

@@ -1,0 +1,127 @@
+/* The time line of a run, for a person to follow. */
+#include "sim/sim_core.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool sim_keep_log(struct sim *sim, size_t lines)
+{
+    free(sim->line);
+    sim->line = lines ? malloc(lines * sizeof *sim->line) : NULL;
+    sim->lines_max = sim->line ? lines : 0;
+    sim->lines = sim->lines_lost = 0;
+    return sim->lines_max == lines;
+}
+
+static void add_line(struct sim *sim, int client, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+
+static void add_line(struct sim *sim, int client, const char *format, va_list args)
+{
+    if (sim->lines == sim->lines_max) {
+        sim->lines_lost++;
+        return;
+    }
+    struct sim_line *line = &sim->line[sim->lines++];
+    line->at = sim->now;
+    line->client = client;
+    vsnprintf(line->text, sizeof line->text, format, args);
+}
+
+void log_line(struct sim *sim, uint32_t client, const char *format, ...)
+{
+    if (sim->lines_max == 0)
+        return;
+    va_list args;
+    va_start(args, format);
+    add_line(sim, client == NOBODY ? -1 : (int)client, format, args);
+    va_end(args);
+}
+
+void sim_note(struct sim *sim, const char *format, ...)
+{
+    if (sim->lines_max == 0)
+        return;
+    va_list args;
+    va_start(args, format);
+    add_line(sim, sim_self(sim), format, args);
+    va_end(args);
+}
+
+static const char *const kind_name[] = {"READ", "WRITE", "CAS", "MCAS", "FAA"};
+
+static void describe(const struct fab_verb *v, char *text, size_t room)
+{
+    const char *fence = (v->flags & FAB_FENCE) ? "fenced " : "";
+    if (v->kind <= FAB_WRITE)
+        snprintf(text, room, "%s%s %u:%#llx+%u", fence, kind_name[v->kind], v->node,
+                 (unsigned long long)v->off, v->len);
+    else
+        snprintf(text, room, "%s%s %u:%#llx", fence, kind_name[v->kind], v->node,
+                 (unsigned long long)v->off);
+}
+
+void log_post(struct sim *sim, const struct flight *f)
+{
+    if (sim->lines_max == 0)
+        return;
+    char text[112], one[48];
+    int used = 0;
+    for (unsigned i = 0; i < f->count && used < (int)sizeof text - 48; i++) {
+        describe(&f->verb[i].v, one, sizeof one);
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%s", i ? ", " : "", one);
+    }
+    bool all = used < (int)sizeof text - 48;
+    log_line(sim, f->client, "#%u posts %s%s", f->number, text, all ? "" : ", ...");
+}
+
+static void log_atomic(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+                       const char *what)
+{
+    const struct sim_verb *verb = &f->verb[i];
+    const struct fab_verb *v = &verb->v;
+    unsigned long long old = 0, new = verb->result;
+    if (part == LOG_SECOND_HALF) { /* its buffer may be another's by now */
+        log_line(sim, f->client, "#%u.%u %s writes %#llx", f->number, i, what, new);
+        return;
+    }
+    memcpy(&old, v->buf, 8);
+    if (old == new && v->kind != FAB_FAA)
+        log_line(sim, f->client, "#%u.%u %s found %#llx, not %#llx", f->number, i, what, old,
+                 (unsigned long long)v->compare);
+    else
+        log_line(sim, f->client, "#%u.%u %s found %#llx, %s %#llx", f->number, i, what, old,
+                 part == LOG_FIRST_HALF ? "will write" : "wrote", new);
+}
+
+void log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+              uint64_t pieces)
+{
+    if (sim->lines_max == 0)
+        return;
+    const struct sim_verb *verb = &f->verb[i];
+    char what[48];
+    describe(&verb->v, what, sizeof what);
+    if (verb->v.kind > FAB_WRITE)
+        log_atomic(sim, f, i, part, what);
+    else if (pieces == verb->left && !verb->torn)
+        log_line(sim, f->client, "#%u.%u %s", f->number, i, what);
+    else
+        log_line(sim, f->client, "#%u.%u %s pieces %#llx of %#llx", f->number, i, what,
+                 (unsigned long long)pieces, (unsigned long long)verb->left);
+}
+
+void sim_print_log(const struct sim *sim, FILE *out)
+{
+    for (size_t i = 0; i < sim->lines; i++) {
+        const struct sim_line *line = &sim->line[i];
+        if (line->client < 0)
+            fprintf(out, "%12.3f us       %s\n", (double)line->at / 1e3, line->text);
+        else
+            fprintf(out, "%12.3f us  %*sc%d  %s\n", (double)line->at / 1e3, line->client * 4, "",
+                    line->client, line->text);
+    }
+    if (sim->lines_lost > 0)
+        fprintf(out, "... and %zu lines more\n", sim->lines_lost);
+}

@@ -1,0 +1,163 @@
+/* The harness itself: its verdicts, its enumeration, and that a failure can be made small. */
+#include "sim/check.h"
+#include "sim/rig.h"
+
+#include <stdio.h>
+
+static const struct check_settings settings = {
+    .index = "race", .clients = 3, .keys = 3, .ops = 20, .adversity = SIM_ALL, .profile = SIM_IB};
+
+static void undecided_is_a_verdict_of_its_own(void **state)
+{
+    (void)state;
+    struct check *c = check_new();
+    struct check_settings s = settings;
+    struct check_result r;
+    assert_non_null(c);
+    s.lin_budget = 1;
+    check_seed(c, &s, 1, &r);
+    assert_int_equal(r.verdict, CHECK_UNDECIDED);
+    assert_non_null(strstr(r.what, "no place for"));
+    s.lin_budget = 0;
+    check_seed(c, &s, 1, &r);
+    assert_int_equal(r.verdict, CHECK_PASSED);
+    assert_string_equal(r.what, "");
+    check_free(c);
+}
+
+static void an_unknown_index_fails_to_set_up(void **state)
+{
+    (void)state;
+    struct check *c = check_new();
+    struct check_settings s = settings;
+    struct check_result r;
+    assert_non_null(c);
+    s.index = "none";
+    check_seed(c, &s, 1, &r);
+    assert_int_equal(r.verdict, CHECK_NO_SETUP);
+    assert_non_null(strstr(r.what, "FAR_NO_INDEX"));
+    check_free(c);
+}
+
+/* Everything that the adversary has comes up within a few seeds, and so does growth. */
+static void runs_are_eventful(void **state)
+{
+    (void)state;
+    struct check *c = check_new();
+    struct check_result r;
+    struct sim_counts sum = {0};
+    uint64_t splits = 0, unknown = 0, operations = 0;
+    assert_non_null(c);
+    for (unsigned seed = 1; seed <= 200; seed++) {
+        check_seed(c, &settings, seed, &r);
+        assert_int_equal(r.verdict, CHECK_PASSED);
+        check_add_counts(&sum, &r.counts);
+        splits += r.splits;
+        unknown += r.unknown;
+        operations += r.operations;
+    }
+    assert_true(splits > 10);
+    assert_true(unknown > 0 && unknown < operations / 4);
+    assert_true(sum.torn > 0 && sum.halved > 0 && sum.reordered > 0);
+    for (unsigned i = SIM_NUMBER_CRASH; i <= SIM_NUMBER_NODE; i++)
+        assert_true(sum.happened[i] > 0);
+    check_free(c);
+}
+
+static size_t printed_lines(const struct check *c)
+{
+    char line[256];
+    size_t lines = 0;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    check_print(c, file);
+    rewind(file);
+    while (fgets(line, sizeof line, file))
+        lines++;
+    fclose(file);
+    return lines;
+}
+
+/* Any verdict can be shrunk; one that is easy to have is "undecided", with a tiny budget. */
+static void a_failure_is_made_small(void **state)
+{
+    (void)state;
+    struct check *c = check_new();
+    struct check_settings s = settings;
+    struct check_result r;
+    struct check_shrunk small;
+    assert_non_null(c);
+    s.lin_budget = 12;
+    uint64_t seed = 0;
+    do
+        check_seed(c, &s, ++seed, &r);
+    while (r.verdict != CHECK_UNDECIDED && seed < 100);
+    assert_int_equal(r.verdict, CHECK_UNDECIDED);
+    check_shrink(c, &s, seed, &r, 3000 / RIG_SLOW, &small);
+    assert_true(small.runs <= 3000 / RIG_SLOW + 1);
+    assert_true(small.settings.clients <= s.clients && small.settings.ops < s.ops);
+    size_t lines = printed_lines(c); /* the time line of the smallest run */
+    assert_true(lines > 10 && lines < 500);
+
+    check_seed(c, &small.settings, small.seed, &r); /* again by settings and seed alone */
+    assert_int_equal(r.verdict, CHECK_UNDECIDED);
+    check_free(c);
+}
+
+static void tiny_programs_are_enumerated(void **state)
+{
+    (void)state;
+    struct check *c = check_new();
+    struct check_settings s = settings;
+    struct check_exhausted x;
+    assert_non_null(c);
+    s.clients = 2;
+    s.keys = 1;
+    s.ops = 1;
+    s.adversity = 0; /* whole requests: few schedules */
+    assert_int_equal(check_programs(&s), 30);
+    check_exhaust(c, &s, SIZE_MAX, UINT64_MAX, NULL, NULL, &x);
+    assert_int_equal(x.programs, 30);
+    assert_int_equal(x.failed + x.undecided, 0);
+    assert_true(x.complete);
+    assert_true(x.runs > 100);
+
+    uint64_t all = x.runs; /* bounds make it less, and say so */
+    check_exhaust(c, &s, 1, UINT64_MAX, NULL, NULL, &x);
+    assert_false(x.complete);
+    assert_true(x.runs < all);
+    check_exhaust(c, &s, SIZE_MAX, 2, NULL, NULL, &x);
+    assert_false(x.complete);
+    assert_int_equal(x.runs, 60);
+    check_free(c);
+}
+
+/* Programs are counted but for the order of their clients. */
+static void clients_are_alike(void **state)
+{
+    (void)state;
+    struct check_settings s = settings;
+    s.clients = 2;
+    s.keys = 2;
+    s.ops = 1;
+    assert_int_equal(check_programs(&s), 4 * 55);
+    s.clients = 3;
+    s.keys = 1;
+    assert_int_equal(check_programs(&s), 2 * 35);
+    s.clients = 16;
+    s.ops = 4;
+    assert_true(check_programs(&s) == UINT64_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(undecided_is_a_verdict_of_its_own),
+        cmocka_unit_test(an_unknown_index_fails_to_set_up),
+        cmocka_unit_test(runs_are_eventful),
+        cmocka_unit_test(a_failure_is_made_small),
+        cmocka_unit_test(tiny_programs_are_enumerated),
+        cmocka_unit_test(clients_are_alike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
