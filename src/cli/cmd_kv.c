@@ -1,4 +1,5 @@
 /* farside get, put, del: one key by hand. They share their options. */
+#include "base/err.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -165,6 +166,7 @@ static int open_table(const struct kv_call *c, bool create, struct kv_table *t)
 
 static int failed_on_key(const struct kv_call *c, int status)
 {
+    ASSERT(c->args != NULL); /* read_call() has set them, or nothing was called */
     return cli_failed(c->command, status, "key '%s'", c->args[0]);
 }
 

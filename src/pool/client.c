@@ -13,6 +13,7 @@ static int claim_slot(struct op *op, struct client *c)
     unsigned clients = c->pool->clients;
     struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
     gaddr registry = gaddr_make(0, 0);
+    ASSERT(clients > 0);
     if (!slots)
         return FAR_NO_MEMORY;
 
