@@ -26,8 +26,10 @@
  *   - Buffers handed to far_submit() belong to Farside until the operation has been reaped.
  *   - FAR_UNKNOWN means what it says: the connection broke while a change was under way, and the
  *     change may or may not have happened. Read the key to find out.
- *   - Memory of replaced and deleted values is not reused yet: a pool under constant updates
- *     fills up.
+ *   - A session that is silent for longer than the pool's lease (5 s, or lease= in the URI) is
+ *     taken for dead. If it was only idle, its next operation registers it anew and nobody
+ *     notices. If it was stopped in the middle of an operation, that operation returns FAR_FENCED,
+ *     and the next one registers anew; it never damages anything.
  *
  * A first program is in README.md and in tests/e2e/example.c.
  */
@@ -129,16 +131,18 @@ typedef struct far_session far_session;
 /*
  * far_pool_open - open the pool that a URI names
  *
- * uri     mem:[?size=BYTES&nodes=N&clients=N]
+ * uri     mem:[?size=BYTES&nodes=N&clients=N&lease=MS]
  *             memory of this process, made anew by this call and gone with far_pool_close().
  *             size (default 4g) is that of each node; sizes take the suffixes k, m, g and t.
  *             nodes (default 1, at most 64), clients (default 256): how many memory nodes the
  *             pool has, and how many sessions may be open at once.
- *         shm:NAME[?size=BYTES&nodes=N&clients=N]
+ *             lease (default 5000, 50 to 3600000): milliseconds of silence after which a session
+ *             may be taken for dead.
+ *         shm:NAME[?size=BYTES&nodes=N&clients=N&lease=MS]
  *             memory that the processes of this machine share, under a name of letters, digits,
  *             '.', '_' and '-': POSIX shared memory "/farside-NAME". It lives until it is removed
  *             (far_pool_remove()) or the machine restarts, whichever processes end or die.
- *         shm:/PATH[?size=BYTES&nodes=N&clients=N]
+ *         shm:/PATH[?size=BYTES&nodes=N&clients=N&lease=MS]
  *             the same in a file, or in a device that can be mapped (DAX, CXL). The pool in a
  *             file can be closed and opened again with its data. What a power failure leaves of
  *             it is not defined.
@@ -191,6 +195,44 @@ struct far_pool_info {
 
 /* Fills info from the pool as it is now. FAR_CORRUPT, FAR_UNREACHABLE. */
 FAR_API int far_pool_info(far_session *session, struct far_pool_info *info);
+
+/* Where a pool's bytes are. They add up: total = metadata + live + retired + free + unknown. On a
+ * pool that is being worked on the parts are of slightly different instants. */
+struct far_pool_usage {
+    uint64_t total;
+    uint64_t metadata; /* superblocks, catalog, registry, chunk tables, unused ends of chunks */
+    uint64_t live;     /* reached by the tables                                               */
+    uint64_t retired;  /* replaced or deleted, waiting until nobody can be reading it         */
+    uint64_t free;     /* never handed out, on the shared lists, or in sessions' hands        */
+    uint64_t unknown;  /* the rest: what sessions that died had in hand, which
+                          far_pool_check() with repair finds; and what other sessions have
+                          moved since they last told (every 128 operations)                   */
+};
+
+/* Walks the pool to fill usage; takes time in proportion to it. FAR_CORRUPT, FAR_UNREACHABLE,
+ * FAR_NO_MEMORY. */
+FAR_API int far_pool_usage(far_session *session, struct far_pool_usage *usage);
+
+struct far_pool_check {
+    unsigned violations;     /* of a structure's invariants                              */
+    unsigned dead_clients;   /* sessions that ended without a word; with repair, cleared */
+    uint64_t leaked_bytes;   /* bytes that are unknown, as in far_pool_usage             */
+    uint64_t repaired_bytes; /* with repair: lost memory that is free again              */
+};
+
+/*
+ * far_pool_check - check a pool, and repair it
+ *
+ * Walks superblock, catalog, every table and every block, while others go on working. With repair,
+ * sessions whose lease has lapsed are shut out and their unfinished work is completed, and memory
+ * that was lost is found. Each finding is handed to `report` (may be NULL) as a line of text.
+ *
+ * FAR_OK: nothing is wrong (or not any more). FAR_CORRUPT: something is; `check` is filled.
+ * FAR_TIMEOUT: a client holds up the repair. FAR_UNREACHABLE, FAR_NO_MEMORY.
+ */
+FAR_API int far_pool_check(far_session *session, bool repair,
+                           void (*report)(void *arg, const char *line), void *arg,
+                           struct far_pool_check *check);
 
 /* ---------------------------------------------------------------------------------------------
  * Sessions

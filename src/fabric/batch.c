@@ -35,6 +35,8 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->ep = ep;
     b->cost = cost;
     b->tap = NULL;
+    b->rider = NULL;
+    b->lease = NULL;
     b->on_ring = false;
     b->wake_at = 0;
     empty(b);
@@ -203,13 +205,39 @@ static int flush_plain(struct batch *b)
     return post_and_wait(b, b->verb, b->count);
 }
 
+/* A client that may have been declared dead must not write: what it held may be another's. */
+static bool may_go(const struct batch *b)
+{
+    const struct lease *lease = b->lease;
+
+    return !lease || b->bytes_written == 0 ||
+           (!lease->lost && b->ep->ops->coarse(b->ep) <= lease->deadline);
+}
+
 int batch_flush(struct batch *b)
 {
+    struct batch_rider *rider = b->rider;
     int rc = b->error;
 
-    if (rc == FAR_OK && b->count)
+    if (rc != FAR_OK || b->count == 0) {
+        empty(b);
+        return rc;
+    }
+    bool carries = rider && rider->due && b->plain && batch_room(b) >= RIDER_VERBS;
+    if (carries) {
+        rider->due = false;
+        rider->aboard = true;
+        rider->board(rider, b);
+    }
+    if (!may_go(b))
+        rc = fail(FAR_FENCED, "this client's lease has lapsed");
+    else
         rc = b->plain ? flush_plain(b) : flush_planned(b);
     empty(b);
+    if (carries) {
+        rider->aboard = false;
+        rider->landed(rider, rc);
+    }
     return rc;
 }
 

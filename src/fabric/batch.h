@@ -40,6 +40,8 @@ static inline uint64_t gaddr_offset(gaddr a)
     return (a & ((1ull << GADDR_UNIT_BITS) - 1)) << 6;
 }
 
+struct batch;
+
 /* What operations cost; counted at every flush into the account that is set. */
 struct cost {
     uint64_t rtts, verbs, bytes_read, bytes_written;
@@ -51,15 +53,32 @@ struct batch_tap {
     void (*posted)(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count);
 };
 
+/* Somebody with a few verbs of his own that need no round trip of their own: when `due`, they go
+ * along with the next batch that has room and no fence. */
+struct batch_rider {
+    bool due, aboard;
+    void (*board)(struct batch_rider *rider, struct batch *b);
+    void (*landed)(struct batch_rider *rider, int status);
+};
+#define RIDER_VERBS 8
+
+/* The right to write: until when, by the endpoint's coarse clock. */
+struct lease {
+    uint64_t deadline;
+    bool lost;
+};
+
 struct batch {
     struct fab_ep *ep;
     struct cost *cost;
-    struct batch_tap *tap; /* NULL, mostly */
-    bool on_ring;          /* waits by yielding to the ring that resumed this fiber */
-    uint64_t wake_at;      /* on_ring: do not resume before, while pausing; 0: not pausing */
-    bool fence_next;       /* a fence stands before the next verb                          */
-    bool plain;            /* goes out in one post as it is: no fence, nothing to emulate  */
-    int error;             /* the first mistake that a builder saw                         */
+    struct batch_tap *tap;     /* NULL, mostly                                          */
+    struct batch_rider *rider; /* NULL: none                                            */
+    const struct lease *lease; /* NULL: the fabric itself shuts out who has lost it     */
+    bool on_ring;              /* waits by yielding to the ring that resumed this fiber */
+    uint64_t wake_at;          /* on_ring: do not resume before, while pausing; 0: not pausing */
+    bool fence_next;           /* a fence stands before the next verb                          */
+    bool plain;                /* goes out in one post as it is: no fence, nothing to emulate  */
+    int error;                 /* the first mistake that a builder saw                         */
     unsigned count;
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
     struct fab_req req;

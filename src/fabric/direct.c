@@ -27,7 +27,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLIENTS_MAX (1u << 16)
+#define CLIENTS_MAX  (1u << 16)
+#define LEASE_MS_MIN 50
+#define LEASE_MS_MAX 3600000
 
 /* Past this many lost races on one word the request fails with FAR_CONTENTION. Each loss is
  * another thread's success, so it takes a stuck machine to get there. */
@@ -243,6 +245,12 @@ uint64_t direct_now(struct fab_ep *ep)
     return clock_ns();
 }
 
+uint64_t direct_coarse(struct fab_ep *ep)
+{
+    (void)ep;
+    return clock_coarse_ns();
+}
+
 void direct_pause(struct fab_ep *ep, uint64_t ns)
 {
     (void)ep;
@@ -283,6 +291,8 @@ int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_defaul
     if (!rc)
         rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, &o.clients);
     if (!rc)
+        rc = uri_number(uri, "lease", 0, LEASE_MS_MIN, LEASE_MS_MAX, &o.lease);
+    if (!rc)
         rc = uri_number(uri, "defer", 0, 0, 1, &o.defer);
     if (!rc)
         rc = uri_finish(uri);
@@ -300,4 +310,5 @@ void direct_init(struct direct_fab *d, const struct direct_options *options,
     d->fab.caps = FAB_CAP_MCAS | (options->defer ? 0 : FAB_CAP_IMMEDIATE);
     d->fab.order = ORDER_ALL;
     d->fab.clients_wanted = options->clients;
+    d->fab.lease_ms = options->lease;
 }

@@ -18,7 +18,7 @@ struct direct_fab {
 };
 
 struct direct_options {
-    uint64_t size, nodes, clients, defer;
+    uint64_t size, nodes, clients, lease, defer;
 };
 
 /* The options that all direct fabrics have, and no other. size comes out as a multiple of 64.
@@ -39,6 +39,7 @@ void direct_poll(struct fab_ep *ep, bool wait);
 int direct_post_deferred(struct fab_ep *ep, struct fab_req *req);
 void direct_poll_deferred(struct fab_ep *ep, bool wait);
 uint64_t direct_now(struct fab_ep *ep);
+uint64_t direct_coarse(struct fab_ep *ep);
 void direct_pause(struct fab_ep *ep, uint64_t ns);
 
 /* The entries of a table of functions. Deferred, requests complete in a later poll: what waits for
@@ -48,6 +49,6 @@ void direct_pause(struct fab_ep *ep, uint64_t ns);
 #define DIRECT_OPS_WITH(post_fn, poll_fn)                                                          \
     .ep_open = direct_ep_open, .ep_close = direct_ep_close, .buf_alloc = direct_buf_alloc,         \
     .buf_free = direct_buf_free, .post = post_fn, .poll = poll_fn, .now = direct_now,              \
-    .pause = direct_pause
+    .coarse = direct_coarse, .pause = direct_pause
 
 #endif

@@ -102,9 +102,19 @@ struct fab_ops {
      * way). Completed requests have `done` set. */
     void (*poll)(struct fab_ep *ep, bool wait);
 
-    /* Monotonic nanoseconds as this endpoint sees them, and passing time. */
+    /* Monotonic nanoseconds as this endpoint sees them, exactly and cheaply (some milliseconds
+     * late), and passing time. */
     uint64_t (*now)(struct fab_ep *ep);
+    uint64_t (*coarse)(struct fab_ep *ep);
     void (*pause)(struct fab_ep *ep, uint64_t ns);
+
+    /* What an endpoint's verbs are known by to fence(): the client's registration. NULL where
+     * fence() is. */
+    void (*identify)(struct fab_ep *ep, uint64_t client);
+    /* Shuts a client out: no verb of an endpoint with that identity takes effect once this has
+     * returned. NULL where the fabric cannot: a client then checks its own lease before it
+     * writes. */
+    int (*fence)(struct fab_ep *ep, uint64_t client);
 };
 
 struct fab {
@@ -114,6 +124,7 @@ struct fab {
     unsigned nodes;
     bool fresh;
     uint64_t clients_wanted; /* from the URI, for a pool that is formatted on it; 0: default */
+    uint64_t lease_ms;       /* likewise                                                     */
     uint64_t size[FAB_NODES_MAX];
 };
 

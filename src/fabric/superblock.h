@@ -33,10 +33,12 @@ struct node_head {
     uint32_t table_off;    /* byte offset of the chunk table              */
     uint32_t chunks;       /* how many chunks the node has                */
     uint32_t chunks_off64; /* byte offset of the first chunk, in 64 bytes */
-    uint64_t checksum;     /* of the bytes before it                      */
+    uint32_t lease_ms;     /* how long a silent client is taken for alive */
+    uint32_t reserved;
+    uint64_t checksum; /* of the bytes before it                      */
 };
-_Static_assert(sizeof(struct node_head) == 56, "node_head has no padding");
-_Static_assert(offsetof(struct node_head, checksum) == 48, "the checksum covers what is before it");
+_Static_assert(sizeof(struct node_head) == 64, "node_head is one line");
+_Static_assert(offsetof(struct node_head, checksum) == 56, "the checksum covers what is before it");
 
 /* What the checksum has to be. */
 uint64_t head_sum(const struct node_head *head);

@@ -38,3 +38,24 @@ void index_violation(struct index_report *report, const char *format, ...)
     if (report->line)
         report->line(report->arg, text);
 }
+
+static void journal_write(struct op *op, uint64_t first, uint64_t second)
+{
+    uint64_t *word = &op->pool_word[OP_POOL_WORDS - 2];
+    word[0] = first;
+    word[1] = second;
+    batch_write(&op->batch, gaddr_make(0, 0),
+                CLIENTS_OFF + op->client->slot * sizeof(struct client_slot) +
+                    offsetof(struct client_slot, journal),
+                word, 16);
+}
+
+void index_journal(struct op *op, const struct index_view *view, uint32_t what, uint64_t arg)
+{
+    journal_write(op, (uint64_t)what << 32 | (view->table->desc.id + 1), arg);
+}
+
+void index_journal_clear(struct op *op)
+{
+    journal_write(op, 0, 0);
+}

@@ -20,6 +20,7 @@ struct index_table {
 /* What every index's view begins with. */
 struct index_view {
     const struct index_table *table;
+    struct cached cached; /* remote addresses that the view keeps between operations */
 };
 
 struct slice {
@@ -51,9 +52,12 @@ struct index_ops {
     /* Builds an empty table; nothing points to it yet. */
     int (*create)(struct op *op, const struct far_table_options *options, uint64_t hash_seed,
                   gaddr *root);
-    /* A session's view: its caches. */
+    /* A session's view: its caches. cached.version_at is set; who keeps no addresses names
+     * the root, whose first word then never changes. */
     int (*attach)(struct op *op, const struct index_table *table, struct index_view **view);
     void (*detach)(struct index_view *view);
+    /* Reads the cached addresses anew, their version first. */
+    int (*refresh)(struct op *op, struct index_view *view);
 
     int (*get)(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
     int (*put)(struct op *op, struct index_view *view, struct slice key, struct slice value);
@@ -61,10 +65,30 @@ struct index_ops {
     int (*update)(struct op *op, struct index_view *view, struct slice key, struct slice value);
     int (*remove)(struct op *op, struct index_view *view, struct slice key);
 
+    /* Tells the marker of every object that the table reaches, while others change it. */
+    int (*mark)(struct op *op, struct index_view *view, struct marker *marker);
+    /* Completes or undoes what a client was at when it died: `what` and `arg` are from
+     * index_journal(). Several may do this at once, and die in the middle. NULL: no need. */
+    int (*recover)(struct op *op, struct index_view *view, uint32_t what, uint64_t arg);
+
     int (*info)(struct op *op, struct index_view *view, struct far_table_info *info);
     /* Walks a quiet table and reports what breaks an invariant. */
     int (*check)(struct op *op, struct index_view *view, struct index_report *report);
 };
+
+/*
+ * Adds to the batch the WRITE that tells others what to do if this client dies now: to call the
+ * index's recover(what, arg) for this table. It must take effect before the work it speaks of
+ * (same batch before a fence, or an earlier one), and index_journal_clear() after.
+ */
+void index_journal(struct op *op, const struct index_view *view, uint32_t what, uint64_t arg);
+void index_journal_clear(struct op *op);
+
+/* What a journal's two words say. */
+static inline unsigned index_journal_table(const uint64_t journal[2])
+{
+    return (unsigned)(journal[0] & 0xffff) - 1;
+}
 
 const struct index_ops *index_find(const char *name);
 const struct index_ops *index_at(unsigned i); /* NULL past the last */

@@ -11,8 +11,20 @@
  *       pointed to it.
  *   A3  Every chunk below the counter has a chunk table entry, but for those whose owner died
  *       between the FAA and the WRITE.
+ *   A4  The counter never goes back below a chunk that exists: a sweep takes what is below it for
+ *       handed out.
  */
 #include "pool/pool.h"
+
+#include <stdlib.h>
+
+/* Free objects of a class that a client keeps to itself; more go to the shared lists. */
+#define STOCK_MAX   1024
+#define STOCK_MIN   4
+#define STOCK_BYTES (256u << 10)
+
+/* Lost races for several chunks in a row; each is another client's success. */
+#define RUN_TRIES 1024
 
 uint32_t class_bytes(unsigned size_class)
 {
@@ -35,50 +47,66 @@ unsigned class_for(size_t bytes)
     return 8 + (top - 9) * 4 + ((last >> (top - 2)) & 3);
 }
 
-/* Takes a run of chunks from a node's counter. FAR_POOL_FULL when the node has not that many. */
-static int take_chunks(struct op *op, unsigned node, uint64_t run, uint64_t *first)
+uint64_t class_chunks(unsigned size_class)
 {
-    const struct node_head *head = &op->pool->head[node];
-    struct batch *b = &op->batch;
+    uint32_t bytes = class_bytes(size_class);
+    return bytes > CLASS_SMALL_MAX ? (bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT : 1;
+}
+
+/* Takes the next chunk from a node's counter. FAR_POOL_FULL when there is none. */
+static int take_chunk(struct op *op, unsigned node, uint64_t *first)
+{
     uint64_t *old = &op->pool_word[0];
     gaddr counter = gaddr_make(node, NODE_NEXT_CHUNK_OFF);
 
-    batch_faa(b, counter, 0, run, old);
-    int rc = batch_flush(b);
+    batch_faa(&op->batch, counter, 0, 1, old);
+    int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    if (*old <= head->chunks && run <= head->chunks - *old) {
+    if (*old < op->pool->head[node].chunks) {
         *first = *old;
         return FAR_OK;
     }
-    /* Put back what nobody has counted past since, so that a smaller request may still fit. */
-    batch_cas(b, counter, 0, *old + run, *old, &op->pool_word[1]);
-    rc = batch_flush(b);
+    /* Put back, unless somebody has counted past it: the counter is not to grow for ever. */
+    batch_cas(&op->batch, counter, 0, *old + 1, *old, &op->pool_word[1]);
+    rc = batch_flush(&op->batch);
     return rc != FAR_OK ? rc : FAR_POOL_FULL;
 }
 
-/* Makes a fresh chunk the current one. What is left of the one that another operation made current
- * meanwhile is kept for later; with no room for that, it is lost. */
-static void begin_slab(struct client *c, unsigned node, unsigned size_class, struct slab fresh)
+/*
+ * Takes several chunks in a row. Not by adding and putting back what did not fit: the counter must
+ * never go back below a chunk that exists (A4), and a smaller request may still fit.
+ */
+static int take_run(struct op *op, unsigned node, uint64_t run, uint64_t *first)
 {
-    struct slab *slab = &c->slabs[node][size_class];
-    if (slab->left > 0 && c->spares < CLIENT_SPARES)
-        c->spare[c->spares++] = (struct spare){.slab = *slab, .size_class = size_class};
-    *slab = fresh;
-}
+    const struct node_head *head = &op->pool->head[node];
+    uint64_t *old = &op->pool_word[0];
+    gaddr counter = gaddr_make(node, NODE_NEXT_CHUNK_OFF);
 
-/* Makes a spare chunk the current one, if there is one. */
-static bool take_spare(struct client *c, unsigned node, unsigned size_class)
-{
-    for (unsigned i = 0; i < c->spares; i++) {
-        const struct spare *spare = &c->spare[i];
-        if (spare->size_class == size_class && gaddr_node(spare->slab.next) == node) {
-            c->slabs[node][size_class] = spare->slab;
-            c->spare[i] = c->spare[--c->spares];
-            return true;
+    batch_read(&op->batch, counter, 0, old, 8);
+    int rc = batch_flush(&op->batch);
+    for (unsigned i = 0; i < RUN_TRIES && rc == FAR_OK; i++) {
+        uint64_t seen = *old;
+        if (seen > head->chunks || run > head->chunks - seen)
+            return FAR_POOL_FULL;
+        batch_cas(&op->batch, counter, 0, seen, seen + run, old);
+        rc = batch_flush(&op->batch);
+        if (rc == FAR_OK && *old == seen) {
+            *first = seen;
+            return FAR_OK;
         }
     }
-    return false;
+    return rc == FAR_OK ? FAR_CONTENTION : rc;
+}
+
+/* Puts the never-used objects of the current chunk with the others. */
+static void keep_rest(struct client *c, struct stock *stock, unsigned size_class)
+{
+    uint32_t bytes = class_bytes(size_class);
+    for (; stock->left > 0; stock->left--, stock->next += bytes / 64) {
+        c->held_bytes -= bytes;
+        pool_unalloc(c, stock->next, size_class);
+    }
 }
 
 static int refill(struct op *op, unsigned node, unsigned size_class)
@@ -87,10 +115,9 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     const struct node_head *head = &op->pool->head[node];
     uint32_t bytes = class_bytes(size_class);
     bool large = bytes > CLASS_SMALL_MAX;
-    uint64_t run = large ? (bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT : 1;
-    uint64_t first = 0;
+    uint64_t run = class_chunks(size_class), first = 0;
 
-    int rc = take_chunks(op, node, run, &first);
+    int rc = run == 1 ? take_chunk(op, node, &first) : take_run(op, node, run, &first);
     if (rc != FAR_OK)
         return rc;
     ASSERT(run <= OP_POOL_WORDS);
@@ -104,58 +131,222 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    begin_slab(c, node, size_class,
-               (struct slab){.next = gaddr_make(node, (uint64_t)head->chunks_off64 * 64 +
-                                                          (first << CHUNK_SHIFT)),
-                             .left = large ? 1 : (uint32_t)(CHUNK_BYTES / bytes)});
+    struct stock *stock = &c->stock[node][size_class];
+    gaddr next = gaddr_make(node, (uint64_t)head->chunks_off64 * 64 + (first << CHUNK_SHIFT));
+    if (client_swept(c, next)) { /* announced, and met by another operation, since we took it */
+        c->lost_bytes += run << CHUNK_SHIFT;
+        return FAR_OK;
+    }
+    /* Another operation of this client may have come first: what is left of that chunk is kept. */
+    keep_rest(c, stock, size_class);
+    stock->next = next;
+    stock->left = large ? 1 : (uint32_t)(CHUNK_BYTES / bytes);
+    c->held_bytes += (uint64_t)stock->left * bytes;
     return FAR_OK;
 }
 
 static bool take_local(struct client *c, unsigned node, unsigned size_class, gaddr *at)
 {
-    struct class_stock *stock = &c->stock[node][size_class];
+    struct stock *stock = &c->stock[node][size_class];
     if (stock->kept > 0) {
         *at = stock->keep[--stock->kept];
-        return true;
-    }
-    struct slab *slab = &c->slabs[node][size_class];
-    if (slab->left == 0 && !take_spare(c, node, size_class))
+    } else if (stock->left > 0) {
+        *at = stock->next;
+        stock->next += class_bytes(size_class) / 64;
+        stock->left--;
+    } else {
         return false;
-    *at = slab->next;
-    slab->next += class_bytes(size_class) / 64;
-    slab->left--;
+    }
+    c->held_bytes -= class_bytes(size_class);
     return true;
+}
+
+/* One node's sources, from the nearest to the farthest. */
+static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *at)
+{
+    struct client *c = op->client;
+    /* Another operation of this client may use up a refill while this one waits for it. */
+    for (unsigned attempt = 0; attempt < 64; attempt++) {
+        if (take_local(c, node, size_class, at) ||
+            (client_reclaim(c) && take_local(c, node, size_class, at)))
+            return FAR_OK;
+        int rc = c->sweep ? FAR_POOL_FULL : shared_take(op, node, size_class);
+        if (rc == FAR_POOL_FULL || rc == FAR_CONTENTION)
+            rc = refill(op, node, size_class);
+        /* Even on a full node: another operation of this client may have got the last chunk. */
+        if (rc == FAR_POOL_FULL && take_local(c, node, size_class, at))
+            return FAR_OK;
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_CONTENTION;
+}
+
+static int take_anywhere(struct op *op, unsigned node, unsigned size_class, gaddr *at)
+{
+    int rc = FAR_POOL_FULL;
+    for (unsigned i = 0; i < op->pool->nodes && rc == FAR_POOL_FULL; i++)
+        rc = take_from(op, (node + i) % op->pool->nodes, size_class, at);
+    return rc;
 }
 
 int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
 {
     ASSERT(op->batch.count == 0);
     ASSERT(size_class < CLASS_COUNT && node < op->pool->nodes);
-    for (unsigned i = 0; i < op->pool->nodes; i++) {
-        unsigned n = (node + i) % op->pool->nodes;
-        if (take_local(op->client, n, size_class, at))
-            return FAR_OK;
-        int rc = refill(op, n, size_class);
-        if (rc != FAR_OK && rc != FAR_POOL_FULL)
+    int rc = take_from(op, node, size_class, at);
+    if (rc == FAR_POOL_FULL)
+        rc = take_anywhere(op, (node + 1) % op->pool->nodes, size_class, at);
+    return rc == FAR_POOL_FULL
+               ? fail(FAR_POOL_FULL, "no node has %u bytes left", class_bytes(size_class))
+               : rc;
+}
+
+/* ---- when the pool is full ----------------------------------------------------------------------
+ */
+
+/* FAR_POOL_FULL if the epochs do not move: waiting has not helped. */
+static int await_epoch(struct op *op, uint64_t epoch)
+{
+    int rc = client_await_epoch(op, epoch, 4);
+    return rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc;
+}
+
+/* Waits for the oldest of what waits for its epoch. */
+static int relieve_by_epochs(struct op *op)
+{
+    struct limbo *l = &op->client->limbo;
+    if (l->count == 0)
+        return FAR_POOL_FULL;
+    int rc = await_epoch(op, l->ring[l->head].reuse_at);
+    (void)client_reclaim(op->client);
+    return rc;
+}
+
+/* Other clients have memory that waits for its epoch, or too much of it in hand: when the epoch has
+ * gone on they will have passed it on; those that are dead will have been found. */
+static int relieve_by_others(struct op *op)
+{
+    struct client *c = op->client;
+    uint64_t retired = 0, held = 0;
+    int rc = client_bytes(op, &retired, &held);
+    if (rc != FAR_OK)
+        return rc;
+    if (retired + held - c->retired_bytes - c->held_bytes < CHUNK_BYTES)
+        return FAR_POOL_FULL;
+    return await_epoch(op, c->seen + 3);
+}
+
+/* Waits for the end of somebody's sweep. */
+static int await_sweep(struct op *op)
+{
+    struct patience patience = {0};
+    do {
+        int rc = client_hasten(op);
+        if (rc != FAR_OK)
             return rc;
-        /* Even on a full node: another operation of this client may have got the last chunk. */
-        if (take_local(op->client, n, size_class, at))
-            return FAR_OK;
-    }
-    return fail(FAR_POOL_FULL, "no node has %u bytes left", class_bytes(size_class));
+    } while (client_wait(op, &patience, 10) && (op->client->sweep || op->client->sweep_unmet));
+    return FAR_OK;
+}
+
+int pool_relieve(struct op *op)
+{
+    struct client *c = op->client;
+    struct sweep_result swept = {0};
+
+    if (op->pool->knobs.keep_retired)
+        return FAR_POOL_FULL;
+    int rc = relieve_by_epochs(op);
+    if (rc != FAR_POOL_FULL)
+        return rc;
+    if (c->sweep || c->sweep_unmet)
+        return await_sweep(op);
+    batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths),
+               op->pool_word, 8);
+    rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    if (op->pool_word[0] == 0 && c->lost_bytes == 0)
+        return relieve_by_others(op);
+    rc = pool_sweep(op, &swept);
+    if (rc == FAR_CONTENTION)
+        return await_sweep(op);
+    c->lost_bytes = 0;
+    return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
+}
+
+/* ---- what comes back ----------------------------------------------------------------------------
+ */
+
+static bool stock_grow(struct stock *stock)
+{
+    unsigned room = stock->room ? 2 * stock->room : 64;
+    gaddr *keep = realloc(stock->keep, room * sizeof *keep);
+    if (!keep)
+        return false;
+    stock->keep = keep;
+    stock->room = room;
+    return true;
+}
+
+static unsigned stock_max(unsigned size_class)
+{
+    unsigned n = STOCK_BYTES / class_bytes(size_class);
+    return n > STOCK_MAX ? STOCK_MAX : n < STOCK_MIN ? STOCK_MIN : n;
 }
 
 void pool_unalloc(struct client *c, gaddr at, unsigned size_class)
 {
-    struct class_stock *stock = &c->stock[gaddr_node(at)][size_class];
-    if (stock->kept < CLIENT_KEEP)
-        stock->keep[stock->kept++] = at;
-    else
-        pool_retire(c, at, size_class);
+    unsigned node = gaddr_node(at);
+    struct stock *stock = &c->stock[node][size_class];
+    if (client_swept(c, at) || (stock->kept == stock->room && !stock_grow(stock))) {
+        pool_lose(c, size_class);
+        return;
+    }
+    stock->keep[stock->kept++] = at;
+    c->held_bytes += class_bytes(size_class);
+    if (stock->kept > stock_max(size_class)) {
+        c->overfull_node = (int)node;
+        c->overfull_class = (int)size_class;
+    }
 }
 
-void pool_retire(struct client *c, gaddr at, unsigned size_class)
+int client_tidy(struct op *op)
 {
-    (void)at;
-    c->retired_bytes += class_bytes(size_class);
+    struct client *c = op->client;
+    if (c->limbo.count > 0)
+        client_reclaim(c);
+    if (c->suspect >= 0) { /* it holds up what waits for its epoch */
+        int rc = client_recover(op);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    if (c->overfull_class < 0 || c->tidying)
+        return FAR_OK;
+    unsigned node = (unsigned)c->overfull_node, size_class = (unsigned)c->overfull_class;
+    c->tidying = true;
+    int rc = c->sweep ? FAR_OK : shared_give(op, node, size_class);
+    c->tidying = false;
+    if (c->stock[node][size_class].kept <= stock_max(size_class) / 2 || rc == FAR_POOL_FULL)
+        c->overfull_class = -1; /* without a page for the bundle, not again before there is more */
+    return rc;
+}
+
+static int return_class(struct op *op, unsigned node, unsigned size_class)
+{
+    struct stock *stock = &op->client->stock[node][size_class];
+    int rc = FAR_OK;
+    keep_rest(op->client, stock, size_class);
+    while (stock->kept > 0 && rc == FAR_OK && op->client->sweep == 0)
+        rc = shared_give(op, node, size_class);
+    return rc;
+}
+
+int client_return_all(struct op *op, unsigned node)
+{
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < CLASS_COUNT && rc == FAR_OK; i++)
+        if (i != BUNDLE_CLASS)
+            rc = return_class(op, node, i);
+    return rc == FAR_OK ? return_class(op, node, BUNDLE_CLASS) : rc; /* the others need pages */
 }

@@ -137,3 +137,12 @@ int catalog_add(struct op *op, struct table_desc *desc)
         pool_unalloc(op->client, block.at, block.size_class);
     return rc == FAR_OK ? FAR_CONTENTION : rc;
 }
+
+int catalog_mark(struct op *op, struct marker *marker)
+{
+    uint64_t *words = NULL;
+    int rc = read_words(op, &words);
+    for (unsigned id = 0; id < CATALOG_SLOTS && rc == FAR_OK && words[id] != 0; id++)
+        marker->mark(marker, words[id] & ((1ull << GADDR_BITS) - 1), (words[id] >> 48) & 0xff);
+    return rc;
+}

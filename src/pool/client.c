@@ -1,6 +1,10 @@
 /*
- * The client registry: a line on node 0 for every session of the pool. A slot is taken by a CAS of
- * its first word from 0 to the client's incarnation, a random number that is never 0.
+ * The client registry: a line on node 0 for every session of the pool.
+ *
+ * A slot is taken by a CAS of its first word from 0 to the client's incarnation, a random odd
+ * number. Before it does anything else the client reads the global epoch and certifies it. Until
+ * then the slot says what the last who had it said: a certificate that was true, and at most holds
+ * the epoch back; a journal that was seen to.
  */
 #include "pool/pool.h"
 
@@ -8,75 +12,275 @@
 #include <string.h>
 #include <unistd.h>
 
+static const gaddr NODE0 = 0;
+
+/* How often, and how long, an operation waits for another that registers their client anew. */
+#define REJOIN_POLLS 10000
+#define REJOIN_NS    10000
+
+static uint64_t slot_delta(unsigned slot)
+{
+    return CLIENTS_OFF + slot * sizeof(struct client_slot);
+}
+
+/* Finds the lowest free slot: those in use stay few, and so the part of the registry that all
+ * clients read. */
 static int claim_slot(struct op *op, struct client *c)
 {
     unsigned clients = c->pool->clients;
     struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
-    gaddr registry = gaddr_make(0, 0);
     ASSERT(clients > 0);
     if (!slots)
         return FAR_NO_MEMORY;
 
     /* Whoever loses a slot to another client looks again; each time, somebody got one. */
     for (unsigned attempt = 0; attempt < 2 * clients; attempt++) {
-        batch_read(&op->batch, registry, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
+        unsigned slot = 0;
+        batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc;
-        unsigned start = (unsigned)rng_below(&c->rng, clients), i = 0;
-        while (i < clients && slots[(start + i) % clients].incarnation != 0)
-            i++;
-        if (i == clients)
+        while (slot < clients && slots[slot].incarnation != 0)
+            slot++;
+        if (slot == clients)
             break;
-        unsigned slot = (start + i) % clients;
-        uint64_t delta = CLIENTS_OFF + slot * sizeof *slots;
-        batch_cas(&op->batch, registry, delta, 0, c->incarnation, &op->word[0]);
+        batch_cas(&op->batch, NODE0, slot_delta(slot), 0, c->incarnation, op->word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc;
         if (op->word[0] == 0) {
             c->slot = slot;
-            op->word[0] = (uint64_t)getpid();
-            batch_write(&op->batch, registry, delta + offsetof(struct client_slot, pid), op->word,
-                        8);
-            return batch_flush(&op->batch);
+            return FAR_OK;
         }
     }
     return fail(FAR_NO_CLIENT_SLOT, "the pool has %u client slots, and all are taken", clients);
 }
 
-int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct client *c)
+/* Raises `high` above the slot, reads the epoch, certifies it. */
+static int announce(struct op *op, struct client *c)
+{
+    struct pool_control *control = op_buffer(op, BUF_BULK, sizeof *control);
+    struct client_slot *mine = (struct client_slot *)op->word;
+    uint64_t posted = c->ep->ops->coarse(c->ep);
+    int rc = FAR_OK;
+
+    if (!control)
+        return FAR_NO_MEMORY;
+    for (unsigned attempt = 0; attempt <= c->pool->clients; attempt++) {
+        batch_read(&op->batch, NODE0, CONTROL_OFF, control, sizeof *control);
+        rc = batch_flush(&op->batch);
+        if (rc != FAR_OK || control->high > c->slot)
+            break;
+        batch_cas(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, high),
+                  control->high, c->slot + 1, op->word);
+        rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            break;
+    }
+    if (rc != FAR_OK)
+        return rc;
+    if (control->high > c->pool->clients || control->epoch > EPOCH_LAST)
+        return fail(FAR_CORRUPT, "the pool's epoch or client count is damaged");
+    c->high = control->high;
+    c->seen = c->validated = c->certified = control->epoch;
+    *mine = (struct client_slot){.epoch = c->validated, .heartbeat = 1, .pid = (uint64_t)getpid()};
+    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch, sizeof *mine - 8);
+    /* After the epoch: who certifies one later than a sweep's announcement must know of it. */
+    batch_read(&op->batch, NODE0, CONTROL_OFF, control, sizeof *control);
+    rc = batch_flush(&op->batch);
+    c->sweep = 0;
+    c->sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
+    c->heartbeat = 1;
+    c->lease = (struct lease){.deadline = posted + c->lease_ns};
+    return rc;
+}
+
+static uint64_t new_incarnation(struct client *c)
+{
+    uint64_t incarnation = (rng_next(&c->rng) | 1) & ~CLIENT_FENCED;
+    if (c->ep->ops->identify)
+        c->ep->ops->identify(c->ep, incarnation);
+    return incarnation;
+}
+
+static int join(struct op *op, struct client *c)
+{
+    c->incarnation = new_incarnation(c);
+    int rc = claim_slot(op, c);
+    return rc == FAR_OK ? announce(op, c) : rc;
+}
+
+static int join_first(struct client *c)
 {
     struct op op;
+    int rc = op_init(&op, c);
+    if (rc != FAR_OK)
+        return rc;
+    op.batch.rider = NULL; /* it has nothing to announce yet, and no lease to lose */
+    op.batch.lease = NULL;
+    rc = join(&op, c);
+    op_free(&op);
+    return rc;
+}
+
+void client_forget(struct client *c)
+{
+    for (unsigned node = 0; node < c->pool->nodes; node++)
+        for (unsigned i = 0; i < CLASS_COUNT; i++)
+            c->stock[node][i].left = c->stock[node][i].kept = 0;
+    c->limbo.head = c->limbo.count = 0;
+    c->retired_bytes = c->held_bytes = 0;
+    c->overfull_class = -1;
+}
+
+void client_let_go(struct client *c)
+{
+    struct limbo *l = &c->limbo;
+    for (unsigned node = 0; node < c->pool->nodes; node++) {
+        for (unsigned i = 0; i < CLASS_COUNT; i++) {
+            struct stock *stock = &c->stock[node][i];
+            unsigned before = stock->kept + stock->left, kept = 0;
+            for (unsigned n = 0; n < stock->kept; n++)
+                if (!client_swept(c, stock->keep[n]))
+                    stock->keep[kept++] = stock->keep[n];
+            stock->kept = kept;
+            if (stock->left > 0 && client_swept(c, stock->next))
+                stock->left = 0;
+            c->held_bytes -= (uint64_t)(before - kept - stock->left) * class_bytes(i);
+        }
+    }
+    size_t count = l->count;
+    l->count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct limbo_entry e = l->ring[(l->head + i) & (l->room - 1)];
+        if (client_swept(c, e.object & ((1ull << GADDR_BITS) - 1)))
+            c->retired_bytes -= class_bytes((unsigned)(e.object >> GADDR_BITS));
+        else
+            l->ring[(l->head + l->count++) & (l->room - 1)] = e;
+    }
+}
+
+/*
+ * A client that was silent for too long, but whom nobody has fenced, goes on in its slot under a
+ * new name: whoever was about to fence it will miss. Its certificate has counted all the time, so
+ * what it holds is its own. Not so if it has unfinished work: others may be waiting for that to be
+ * recovered.
+ */
+static int renew(struct op *op, struct client *c)
+{
+    uint64_t incarnation = new_incarnation(c), posted = c->ep->ops->coarse(c->ep);
+    struct client_slot *slot = (struct client_slot *)op->word;
+
+    batch_read(&op->batch, NODE0, slot_delta(c->slot), slot, sizeof *slot);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    if (slot->incarnation != c->incarnation || slot->journal[0] != 0)
+        return FAR_FENCED;
+    batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, incarnation, op->word);
+    rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || op->word[0] != c->incarnation)
+        return rc != FAR_OK ? rc : FAR_FENCED;
+    c->incarnation = incarnation;
+    c->lease = (struct lease){.deadline = posted + c->lease_ns};
+    return FAR_OK;
+}
+
+int client_rejoin(struct op *op)
+{
+    struct client *c = op->client;
+    struct batch_rider *rider = op->batch.rider;
+    const struct lease *lease = op->batch.lease;
+
+    /* On a ring, another operation may be at it. */
+    for (unsigned i = 0; c->joining && i < REJOIN_POLLS; i++)
+        batch_pause(&op->batch, REJOIN_NS);
+    if (!c->lease.lost)
+        return FAR_OK;
+    if (c->oldest || c->joining)
+        return fail(FAR_FENCED, "this client was silent for longer than its lease");
+    c->joining = true;
+    op->batch.rider = NULL;
+    op->batch.lease = NULL;
+    int rc = renew(op, c);
+    if (rc == FAR_FENCED) {
+        for (struct cached *cached = c->caches; cached; cached = cached->next)
+            cached->stale = true;
+        client_forget(c); /* what it held is another's to find */
+        rc = join(op, c);
+    }
+    op->batch.rider = rider;
+    op->batch.lease = lease;
+    c->joining = false;
+    return rc;
+}
+
+static void free_client(struct client *c)
+{
+    for (unsigned node = 0; c->stock && node < c->pool->nodes; node++)
+        for (unsigned i = 0; i < CLASS_COUNT; i++)
+            free(c->stock[node][i].keep);
+    free(c->stock);
+    free(c->watch);
+    free(c->old_chunks);
+    free(c->limbo.ring);
+    if (c->flight)
+        c->ep->ops->buf_free(c->ep, c->flight, client_flight_bytes(c->pool));
+}
+
+int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct client *c)
+{
     memset(c, 0, sizeof *c);
     c->pool = pool;
     c->ep = ep;
+    c->suspect = -1;
+    c->advance_from = NO_EPOCH;
+    c->overfull_class = -1;
+    c->lease_ns = pool->head[0].lease_ms * 1000000ull;
     rng_seed(&c->rng, seed);
-    c->incarnation = rng_next(&c->rng) | 1;
     c->generation = (uint8_t)rng_below(&c->rng, BLOCK_GENERATIONS);
-    c->slabs = calloc(pool->nodes, sizeof *c->slabs);
+    client_ride(c);
     c->stock = calloc(pool->nodes, sizeof *c->stock);
-    int rc = c->slabs && c->stock ? op_init(&op, c) : fail(FAR_NO_MEMORY, "no memory for a client");
-    if (rc == FAR_OK) {
-        rc = claim_slot(&op, c);
-        op_free(&op);
-    }
-    if (rc != FAR_OK) {
-        free(c->slabs);
-        free(c->stock);
-    }
+    c->watch = calloc(pool->clients, sizeof *c->watch);
+    c->old_chunks = calloc(pool->nodes, sizeof *c->old_chunks);
+    c->flight = ep->ops->buf_alloc(ep, client_flight_bytes(pool));
+    int rc = c->stock && c->watch && c->old_chunks && c->flight
+                 ? join_first(c)
+                 : fail(FAR_NO_MEMORY, "no memory for a client");
+    if (rc != FAR_OK)
+        free_client(c);
     return rc;
+}
+
+/* Gives back what is free; what waits for its epoch is left for a sweep. */
+static void leave(struct client *c, struct op *op)
+{
+    uint64_t *word = op->pool_word;
+    bool left_some = c->limbo.count > 0 || c->lost_bytes > 0 || c->sweep != 0;
+    for (unsigned node = 0; node < c->pool->nodes; node++)
+        left_some |= client_return_all(op, node) != FAR_OK;
+    if (left_some)
+        batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
+                  &word[0]);
+    memset(&word[2], 0, 56);
+    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &word[2], 56);
+    batch_fence(&op->batch);
+    batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, 0, &word[1]);
+    (void)batch_flush(&op->batch); /* a pool out of reach keeps the slot: its lease will lapse */
 }
 
 void client_close(struct client *c)
 {
     struct op op;
     if (op_init(&op, c) == FAR_OK) {
-        batch_cas(&op.batch, gaddr_make(0, 0), CLIENTS_OFF + c->slot * sizeof(struct client_slot),
-                  c->incarnation, 0, &op.word[0]);
-        (void)batch_flush(&op.batch); /* a pool out of reach keeps the slot: nothing else to do */
+        const struct lease *lease = op.batch.lease;
+        op.batch.rider = NULL;
+        op.batch.lease = NULL;
+        bool registered = !client_lapsed(c) || renew(&op, c) == FAR_OK;
+        op.batch.lease = lease;
+        if (registered)
+            leave(c, &op);
         op_free(&op);
     }
-    free(c->slabs);
-    free(c->stock);
+    free_client(c);
 }

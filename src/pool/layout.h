@@ -3,9 +3,10 @@
  * that are read and written whole, words that are changed by atomics stand alone.
  *
  *   every node                              node 0 has besides
- *   0        node_head (one line)           catalog_off   CATALOG_SLOTS words, each the gaddr of a
- *   64       next free chunk (FAA)                        table descriptor, filled in order
- *   table_off   chunk table, a word each    clients_off   client slots, 64 bytes each
+ *   0        node_head (one line)           CONTROL_OFF   epoch, high, deaths (struct pool_control)
+ *   64       next free chunk (FAA)          CATALOG_OFF   CATALOG_SLOTS words, each the gaddr of a
+ *   128      free lists, a word per class                 table descriptor, filled in order
+ *   table_off   chunk table, a word each    CLIENTS_OFF   client slots, 64 bytes each
  *   chunks_off  chunks of 64 KiB
  */
 #ifndef POOL_LAYOUT_H
@@ -16,11 +17,28 @@
 #define CHUNK_SHIFT 16
 #define CHUNK_BYTES (1ull << CHUNK_SHIFT)
 
-#define NODE_NEXT_CHUNK_OFF 64 /* the word that FAA hands chunks out from */
+#define NODE_NEXT_CHUNK_OFF 64  /* the word that FAA hands chunks out from                    */
+#define NODE_SWEEP_OFF      72  /* chunks below this are being swept, while a sweep goes on     */
+#define NODE_FREE_OFF       128 /* heads of the shared free lists, by size class: gaddr and tag */
 
-#define CATALOG_SLOTS 64
-#define CATALOG_OFF   128
-#define CLIENTS_OFF   (CATALOG_OFF + CATALOG_SLOTS * 8)
+/* Words of node 0 that all clients read often: one line. */
+struct pool_control {
+    uint64_t epoch;  /* the global epoch                                         */
+    uint64_t high;   /* client slots at and above this were never taken          */
+    uint64_t deaths; /* clients that died since the last sweep: memory was lost  */
+    uint64_t sweep;  /* owner word of the client that is sweeping, 0: nobody. SWEEP_ANNOUNCED:
+                        all take part. In between a count: no two sweeps have the same word */
+    uint64_t reserved[4];
+};
+_Static_assert(sizeof(struct pool_control) == 64, "one line");
+#define SWEEP_ANNOUNCED (1ull << 63)
+#define SWEEP_COUNT     (1ull << 56)
+#define CONTROL_OFF     576
+#define CATALOG_SLOTS   64
+#define CATALOG_OFF     640
+#define CLIENTS_OFF     (CATALOG_OFF + CATALOG_SLOTS * 8)
+#define NO_EPOCH        UINT64_MAX
+#define EPOCH_LAST      (1ull << 62) /* no pool gets there: what is computed from it does not wrap */
 
 /*
  * Chunk table entry: what a chunk is used for, written by whoever took the chunk.
@@ -34,13 +52,20 @@ static inline uint64_t chunk_entry(enum chunk_kind kind, unsigned size_class, un
     return (uint64_t)kind | (uint64_t)size_class << 8 | (uint64_t)client << 16 | run << 32;
 }
 
-/* Client slot: the first word says whether it is taken (the client's incarnation, 0: free). */
+/*
+ * Client slot. `incarnation` is 0 (free), a random odd number (live), or that with the top bit set
+ * (fenced: declared dead, being recovered). The next four words its owner writes together.
+ */
+#define CLIENT_FENCED (1ull << 63)
 struct client_slot {
     uint64_t incarnation;
-    uint64_t epoch;
-    uint64_t lease;
+    uint64_t epoch;         /* certificate: no operation of this client began before it read this
+                               global epoch, and no cached address is older */
+    uint64_t heartbeat;     /* changes while the client is alive */
+    uint64_t retired_bytes; /* waiting for their epoch */
+    uint64_t held_bytes;    /* free, in the client's hands */
     uint64_t pid;
-    uint64_t reserved[4];
+    uint64_t journal[2]; /* unfinished work: what a recoverer must complete or undo; 0: none */
 };
 _Static_assert(sizeof(struct client_slot) == 64, "one line a client");
 

@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 const struct knobs knobs_default = {
-    .hash_mask = UINT64_MAX, .fingerprint_mask = 0xff, .patience = 200};
+    .hash_mask = UINT64_MAX, .fingerprint_mask = 0xff, .patience = 200, .tick_ops = 128};
 
 #define CLIENTS_DEFAULT 256
+#define LEASE_MS        5000
 #define NODE_BYTES_MAX  (1ull << (GADDR_UNIT_BITS + 6))
 
 static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, struct node_head *head)
@@ -39,7 +40,8 @@ static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, str
                                .clients = (uint32_t)clients,
                                .table_off = (uint32_t)table_off,
                                .chunks = (uint32_t)chunks,
-                               .chunks_off64 = (uint32_t)(chunks_off / 64)};
+                               .chunks_off64 = (uint32_t)(chunks_off / 64),
+                               .lease_ms = (uint32_t)(fab->lease_ms ? fab->lease_ms : LEASE_MS)};
     head->checksum = head_sum(head);
     return FAR_OK;
 }
@@ -49,7 +51,8 @@ static int format(struct batch *b, struct fab *fab, struct node_head *image)
     uint64_t seed[3] = {clock_ns(), (uint64_t)getpid(), (uintptr_t)fab};
     uint64_t pool_id = hash_sum(seed, sizeof seed, 0);
 
-    /* Node 0 last, and of each node the magic: a pool is there once its first magic is (S1). */
+    /* Everything else begins as zeros. Node 0 last, and of each node the magic: a pool is there
+     * once its first magic is (S1). */
     for (unsigned i = fab->nodes; i-- > 0;) {
         int rc = plan_node(fab, i, pool_id, image);
         if (rc != FAR_OK)
@@ -78,6 +81,7 @@ static int judge(const struct fab *fab, unsigned node, const struct node_head *h
     /* A checksum does not make a geometry sane: it must be what this memory would be given. */
     struct fab as_made = *fab;
     as_made.clients_wanted = head->clients;
+    as_made.lease_ms = head->lease_ms;
     if (head->size > fab->size[node] || head->clients == 0 ||
         plan_node(&as_made, node, head->pool_id, &plan) != FAR_OK ||
         memcmp(&plan, head, sizeof plan) != 0)

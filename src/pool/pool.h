@@ -20,6 +20,8 @@
 uint32_t class_bytes(unsigned size_class);
 /* The smallest class that holds that many bytes, or CLASS_COUNT when none does. */
 unsigned class_for(size_t bytes);
+/* How many chunks are taken at once for objects of a class. */
+uint64_t class_chunks(unsigned size_class);
 
 /* ---- pool ------------------------------------------------------------------------------------ */
 
@@ -28,8 +30,17 @@ struct knobs {
     uint64_t hash_mask;       /* bits of the key hash that count: fewer make keys collide     */
     uint8_t fingerprint_mask; /* likewise for fingerprints                                    */
     unsigned patience;        /* polls of another client's unfinished work before taking over */
+    unsigned tick_ops;        /* operations between two announcements of a busy client        */
+    bool keep_retired;        /* never reuse what was retired: to measure what reuse costs     */
 };
 extern const struct knobs knobs_default;
+
+struct op;
+
+/* Told of every object that can be reached. */
+struct marker {
+    void (*mark)(struct marker *marker, gaddr at, unsigned size_class);
+};
 
 struct pool {
     struct fab *fab;
@@ -38,6 +49,12 @@ struct pool {
     unsigned nodes;
     unsigned clients; /* slots in the registry */
     struct node_head head[FAB_NODES_MAX];
+
+    /* Set by the layer that knows the tables: completes or undoes what a dead client's journal
+     * says; calls back for every object that the tables reach. */
+    int (*recover)(void *arg, struct op *op, const uint64_t journal[2]);
+    int (*mark)(void *arg, struct op *op, struct marker *marker);
+    void *tables;
 };
 
 /* Lays a pool out on fresh memory, or reads the one that is there. The fabric stays the caller's.
@@ -46,24 +63,38 @@ struct pool {
 int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool);
 
 /* ---- clients --------------------------------------------------------------------------------- */
-#define CLIENT_KEEP   64            /* never-published objects kept for reuse, per class */
-#define CLIENT_SPARES FAR_DEPTH_MAX /* chunks begun but not current, of all classes      */
 
-struct slab {
-    gaddr next;    /* the next never-used object, 0 when there is none */
-    uint32_t left; /* how many from there on                           */
+/* Free objects of one class on one node, in a client's hands. */
+struct stock {
+    gaddr next; /* the next never-used object of the current chunk, 0: none */
+    uint32_t left;
+    unsigned kept, room; /* reusable ones */
+    gaddr *keep;
 };
 
-/* Operations of one client that run out at the same time each fetch a chunk: one becomes the
- * current one, the others wait here. */
-struct spare {
-    struct slab slab;
-    unsigned size_class;
+/* Retired objects, oldest first, each with the epoch at which it may be reused. */
+struct limbo {
+    struct limbo_entry {
+        uint64_t object; /* gaddr, size class above it */
+        uint64_t reuse_at;
+    } * ring;
+    size_t head, count, room; /* room is a power of two */
 };
 
-struct class_stock {
-    unsigned kept;
-    gaddr keep[CLIENT_KEEP];
+/* Remote addresses that outlive an operation in a client's cache. They may be used only as long as
+ * the word at version_at has the value it had when they were read; `stale` says that it may not
+ * have. */
+struct cached {
+    struct cached *next;
+    gaddr version_at;
+    uint32_t version_delta;
+    bool stale;
+    uint64_t version;
+};
+
+/* What a client knows of another whose silence is in its way. */
+struct watch {
+    uint64_t incarnation, heartbeat, since;
 };
 
 struct client {
@@ -72,12 +103,49 @@ struct client {
     unsigned slot;
     uint64_t incarnation;
     struct rng rng;
-    uint8_t generation;                       /* of the next block written */
-    struct slab (*slabs)[CLASS_COUNT];        /* by node and class         */
-    struct class_stock (*stock)[CLASS_COUNT]; /* by node and class         */
-    struct spare spare[CLIENT_SPARES];
-    unsigned spares;
-    uint64_t retired_bytes; /* published once, now unreachable */
+    uint8_t generation;                 /* of the next block written */
+    struct stock (*stock)[CLASS_COUNT]; /* by node and class         */
+
+    /* epoch.c */
+    struct batch_rider rider;
+    uint64_t *flight;      /* registered: what the rider writes and reads                      */
+    uint64_t seen;         /* the newest global epoch read                                     */
+    uint64_t validated;    /* caches were found valid after this epoch was read                */
+    uint64_t certified;    /* what the last flight said                                        */
+    uint64_t high;         /* client slots to look at                                          */
+    uint64_t advance_from; /* all clients have certified this epoch: it may go on; or NO_EPOCH */
+    uint64_t heartbeat;
+    unsigned ops_since_tick;
+    uint64_t retired_since_tick; /* bytes */
+    uint64_t flights; /* that have landed: who fills a cache compares before and after   */
+    bool flight_has_registry;
+    bool joining;                /* one operation registers the client anew */
+    uint64_t flight_incarnation; /* whose it is: we may have registered anew meanwhile */
+    bool hurried;                /* the epoch should go on, though nothing of ours waits for it */
+    uint64_t flight_posted;
+    struct cached *flight_cached;
+    struct cached *caches;
+    struct op *oldest, *newest; /* operations in flight, by age */
+    struct limbo limbo;
+    uint64_t retired_bytes, held_bytes;
+    uint64_t lost_bytes;               /* not 0: there is something for a sweep to find */
+    int overfull_node, overfull_class; /* a stock past its limit; class -1: none */
+    bool tidying;                      /* an operation sees to that: one is enough */
+
+    /* sweep.c: while one goes on, chunks below old_chunks[node] are not allocated from, and what
+     * is freed in them is left to the sweep */
+    uint64_t sweep;
+    bool sweep_unmet;     /* seen, and not prepared for yet */
+    uint64_t sweep_count; /* of the next one that this client makes */
+    uint64_t sweep_mine;  /* the one that this client makes, once it collects: it has met that */
+    uint64_t *old_chunks;
+
+    /* lease.c */
+    struct lease lease;
+    uint64_t lease_ns;
+    struct watch *watch; /* by slot */
+    int suspect;         /* a slot whose lease has lapsed, as watched; -1: none known */
+    unsigned buried;     /* clients recovered so far */
 };
 
 struct op;
@@ -103,6 +171,8 @@ struct op {
     uint64_t *pool_word, *word; /* OP_POOL_WORDS, OP_INDEX_WORDS */
     void *buf[BUF_COUNT];
     size_t buf_bytes[BUF_COUNT];
+    uint64_t epoch; /* while in flight: what the client had validated when it began */
+    struct op *older, *newer;
 };
 
 int op_init(struct op *op, struct client *client);
@@ -112,11 +182,81 @@ void op_free(struct op *op);
  * grow. NULL when out of memory. */
 void *op_buffer(struct op *op, enum op_buf which, size_t bytes);
 
-/* ---- allocation ------------------------------------------------------------------------------ */
+/* ---- epochs (epoch.c) ------------------------------------------------------------------------ */
+
+/*
+ * Brackets an operation: between the two, nothing that it can reach is reused. `cached` is the
+ * cache it works from, NULL for none.
+ * FAR_FENCED: this client was declared dead; see client_rejoin().
+ */
+int op_begin(struct op *op, struct cached *cached);
+void op_end(struct op *op);
+static inline bool op_in_flight(const struct op *op)
+{
+    return op->older || op->client->oldest == op;
+}
+/* For operations that last: keeps the lease up. */
+void op_breathe(struct op *op, struct cached *cached);
+
+/* Adds a cache to those that are validated with every epoch. It starts out stale. */
+void client_cache(struct client *client, struct cached *cached);
+void client_uncache(struct client *client, struct cached *cached);
+
+/* An object that others may still be reading: reused two epochs later. */
+void pool_retire(struct client *client, gaddr at, unsigned size_class);
+
+/* Hands objects whose epoch has come over to the stock. True if there were any. */
+bool client_reclaim(struct client *client);
+
+/* Drives epochs by round trips of its own, for a client that needs memory now: announces, reads,
+ * advances, shuts out clients whose lease has lapsed. */
+int client_hasten(struct op *op);
+/* Does so until the epoch is there. Another client may hold it up for as long as its lease and the
+ * watch take: FAR_TIMEOUT when it has not moved for so many leases. */
+int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases);
+
+/* Waiting for what other clients do, which may take leases: ever longer pauses, and an end to them,
+ * for a damaged pool may never come round. False when it has come. */
+struct patience {
+    uint64_t pause_ns, waited_ns;
+};
+#define PAUSE_NS_LEAST 1000
+#define PAUSE_NS_MOST  1000000
+static inline bool client_wait(struct op *op, struct patience *p, unsigned leases)
+{
+    if (p->waited_ns > leases * op->client->lease_ns)
+        return false;
+    p->pause_ns = p->pause_ns == 0 ? PAUSE_NS_LEAST : 2 * p->pause_ns;
+    if (p->pause_ns > PAUSE_NS_MOST)
+        p->pause_ns = PAUSE_NS_MOST;
+    batch_pause(&op->batch, p->pause_ns);
+    p->waited_ns += p->pause_ns;
+    return true;
+}
+
+/* Has the lease passed, or been taken? What was read since may have been anything. */
+static inline bool client_lapsed(const struct client *c)
+{
+    return c->lease.lost || c->ep->ops->coarse(c->ep) > c->lease.deadline;
+}
+
+/* For client.c: sets the rider up; the size of its buffer. */
+void client_ride(struct client *client);
+/* Lets go of all free and retired memory: it is for a sweep to find. */
+void client_forget(struct client *client);
+/* Lets go of what the sweep that was just met looks for. */
+void client_let_go(struct client *client);
+static inline size_t client_flight_bytes(const struct pool *pool)
+{
+    return 128 + pool->clients * sizeof(struct client_slot);
+}
+
+/* ---- allocation (alloc.c, shared.c) -----------------------------------------------------------
+ */
 
 /*
  * An object of a class, on the node if it has room, else on any other. Mostly local; once per
- * chunk it costs two round trips. The op's batch must be empty.
+ * chunk it costs three round trips. The op's batch must be empty.
  * Its memory is not cleared. FAR_POOL_FULL.
  */
 int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
@@ -124,8 +264,94 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* An object that nothing in the pool ever pointed to: reusable at once. */
 void pool_unalloc(struct client *client, gaddr at, unsigned size_class);
 
-/* An object that others may still be reading. It is counted, and not reused. */
-void pool_retire(struct client *client, gaddr at, unsigned size_class);
+/* An object of which it is not known whether something points to it, or will: a CAS or a WRITE
+ * ended with an error of the fabric. Only a sweep can tell. */
+static inline void pool_lose(struct client *client, unsigned size_class)
+{
+    client->lost_bytes += class_bytes(size_class);
+}
+
+/* After FAR_POOL_FULL, between operations: gets memory back that waits for its epoch or was lost.
+ * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none to be had. */
+int pool_relieve(struct op *op);
+
+/* Sees to what is not urgent: reuses what may be, recovers a client found dead, passes on what this
+ * one has too much of. A round trip or two now and then. */
+int client_tidy(struct op *op);
+/* Gives all free objects on a node to the shared lists. */
+int client_return_all(struct op *op, unsigned node);
+
+/* Shared free lists: bundles of objects that a client has too many of. The pages that they are
+ * written on are objects of their own class. */
+#define BUNDLE_CLASS 7 /* 512 bytes */
+int shared_give(struct op *op, unsigned node, unsigned size_class);
+/* What is on the lists, pages included. */
+int shared_bytes(struct op *op, uint64_t *bytes);
+/* The head word that follows `head`, with another top. */
+uint64_t shared_head(uint64_t head, gaddr top);
+/* FAR_POOL_FULL: the list is empty. */
+int shared_take(struct op *op, unsigned node, unsigned size_class);
+
+/* ---- sweeping (sweep.c) ------------------------------------------------------------------------
+ */
+
+struct sweep_result {
+    uint64_t objects, bytes; /* found lost, and free again */
+};
+/* Finds all memory that nothing reaches and nobody holds, and puts it on the shared lists. Others
+ * go on working meanwhile. FAR_CONTENTION: somebody else is sweeping. */
+int pool_sweep(struct op *op, struct sweep_result *result);
+
+/* Adds up what the pool's memory is used for. Others may work meanwhile: the parts are of
+ * different instants then. */
+int pool_usage(struct op *op, struct far_pool_usage *usage);
+
+/* Takes part in a sweep that was announced: reads what is being swept. */
+int client_meet_sweep(struct op *op);
+
+/* Is the object in memory that is being swept? Then it is not ours to hand out or keep. */
+static inline bool client_swept(const struct client *c, gaddr at)
+{
+    if (__builtin_expect(c->sweep == 0, 1))
+        return false;
+    unsigned node = gaddr_node(at);
+    uint64_t first = (uint64_t)c->pool->head[node].chunks_off64 * 64;
+    return (gaddr_offset(at) - first) >> CHUNK_SHIFT < c->old_chunks[node];
+}
+
+/* ---- leases (lease.c) --------------------------------------------------------------------------
+ */
+
+/* Judges the registry as just read: is there a client with a certificate below `epoch` that has
+ * been silent for longer than its lease? It becomes the suspect. True while there is one of which
+ * it cannot be said whether it is alive. */
+bool client_watch(struct client *client, const struct client_slot *slots, unsigned count,
+                  uint64_t epoch);
+
+/* Shuts the suspect out and recovers what it left; any number of clients may do this at once. */
+int client_recover(struct op *op);
+
+/* Finds and recovers all clients that are dead; takes about a lease if there is any doubt. */
+int client_bury(struct op *op, unsigned *dead);
+
+/* Bytes that all clients have announced as retired, and as free in their hands. */
+int client_bytes(struct op *op, uint64_t *retired, uint64_t *held);
+
+/* After the lease has lapsed: registers anew. If nobody has noticed the silence, in the old slot,
+ * and what was in hand stays there; else as another client. FAR_FENCED: an operation that began
+ * before is still in flight. */
+int client_rejoin(struct op *op);
+
+/* A lock word names its holder, by part of its incarnation and its slot. The top eight bits are the
+ * lock's own. */
+#define OWNER_SLOT        0xffffull
+#define OWNER_INCARNATION 0x00ffffffffff0000ull
+static inline uint64_t client_owner_word(const struct client *c)
+{
+    return (c->incarnation & OWNER_INCARNATION) | c->slot;
+}
+/* Is the holder that a lock word names still registered, and not fenced? */
+int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive);
 
 /* ---- key-value blocks ------------------------------------------------------------------------ */
 #define BLOCK_GENERATIONS 64 /* that fit beside a pointer in an index's slot */
@@ -190,6 +416,9 @@ int catalog_add(struct op *op, struct table_desc *desc);
 int catalog_find(struct op *op, const char *name, struct table_desc *desc);
 /* The id-th table. FAR_NO_TABLE past the last, FAR_CORRUPT. */
 int catalog_get(struct op *op, unsigned id, struct table_desc *desc);
+
+/* Marks the descriptors. */
+int catalog_mark(struct op *op, struct marker *marker);
 
 int pool_info(struct op *op, struct far_pool_info *info);
 

@@ -15,6 +15,7 @@
 #define COLD_KEYS_MAX      96u
 #define KEYS_MAX           (CHECK_KEYS_MAX + COLD_KEYS_MAX)
 #define VALUE_MAX          416u
+#define LEASE_MS           10u /* far more than a verb takes, far less than most pauses */
 #define RING_MAX           3u
 #define CONCURRENT_MAX     10u /* operations in flight on rings: the checker's time grows with it */
 #define ERRORS_MAX         3u /* of the fabric, after which a client gives up                     */
@@ -238,13 +239,23 @@ static void call(struct check *c, unsigned client, enum lin_kind kind, unsigned 
 /* Nothing was done, says farside.h. */
 static bool is_without_effect(int status)
 {
-    return status == FAR_CONTENTION || status == FAR_POOL_FULL || status == FAR_TABLE_FULL;
+    return status == FAR_CONTENTION || status == FAR_POOL_FULL || status == FAR_TABLE_FULL ||
+           status == FAR_FENCED;
 }
 
 static bool is_of_the_fabric(int status)
 {
-    return status == FAR_UNKNOWN || status == FAR_UNREACHABLE || status == FAR_TIMEOUT ||
-           status == FAR_FENCED;
+    return status == FAR_UNKNOWN || status == FAR_UNREACHABLE || status == FAR_TIMEOUT;
+}
+
+/* May the fabric have failed? Also without any fault: delays alone can make a client silent for
+ * longer than its lease, and what it had in flight when it was shut out ends like that. */
+static bool is_excused(const struct check *c, int status)
+{
+    if (!is_of_the_fabric(status))
+        return false;
+    return (c->set->adversity & SIM_FAULTS) ||
+           (status == FAR_UNKNOWN && sim_counts(c->sim)->shut_out > 0);
 }
 
 static void returned(struct check *c, const struct doing *d, int status, size_t len)
@@ -259,7 +270,7 @@ static void returned(struct check *c, const struct doing *d, int status, size_t 
     } else if (is_without_effect(status)) {
         outcome = LIN_FAILED;
         c->result.gave_up++;
-    } else if (is_of_the_fabric(status) && (c->set->adversity & (SIM_ERROR | SIM_NODE))) {
+    } else if (is_excused(c, status)) {
         outcome = LIN_UNKNOWN;
         c->result.unknown++;
     } else if (!(status == FAR_OK || (status == FAR_EXISTS && d->kind == LIN_INSERT) ||
@@ -385,7 +396,7 @@ static void work(void *arg)
         int rc = open_session(c, w);
         if (sim_dead(c->sim))
             return;
-        if (rc != FAR_OK && !(is_of_the_fabric(rc) && (c->set->adversity & (SIM_ERROR | SIM_NODE))))
+        if (rc != FAR_OK && !is_excused(c, rc))
             condemn(c, CHECK_BAD_STATUS, "opening a session gave %s (%s)", far_errname(rc),
                     far_error_detail());
         if (rc != FAR_OK)
@@ -420,6 +431,7 @@ static void make_plan(struct check *c)
     p->hash_seed = tape_choose(t, HASH_SEEDS, TAPE_SETUP);
     p->knobs.hash_mask = hash_masks[p->hash_mask];
     p->knobs.fingerprint_mask = fingerprint_mask[tape_choose(t, 3, TAPE_SETUP)];
+    p->knobs.tick_ops = 1 + tape_choose(t, 3, TAPE_SETUP);
     p->cold = tape_chance(t, 1, 2, TAPE_SETUP) ? COLD_KEYS_MAX : 0;
     if (p->cold == 0) /* a table on several nodes starts too large to grow soon */
         p->nodes = 1 + tape_chance(t, 1, 4, TAPE_SETUP);
@@ -451,6 +463,7 @@ static int open_pool(struct check *c)
     if (rc != FAR_OK)
         return rc;
     sim_fab(c->sim)->clients_wanted = 2 * CHECK_CLIENTS_MAX;
+    sim_fab(c->sim)->lease_ms = LEASE_MS;
     rc = store_open(sim_fab(c->sim), &c->plan.knobs, &c->pool);
     if (rc == FAR_OK)
         rc = far_session_open(c->pool, &(struct far_session_options){.seed = 77}, &c->session);
@@ -699,6 +712,7 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one)
     sum->torn += one->torn;
     sum->halved += one->halved;
     sum->reordered += one->reordered;
+    sum->shut_out += one->shut_out;
     sum->late += one->late;
     for (unsigned i = 0; i < SIM_ADVERSITY_COUNT; i++)
         sum->happened[i] += one->happened[i];

@@ -326,7 +326,37 @@ static int sim_post(struct fab_ep *ep, struct fab_req *req)
         ASSERT(c->unwound_posts++ < UNWINDING_POSTS);
         return fail(FAR_UNREACHABLE, "this client has crashed");
     }
+    if (c->fenced)
+        return fail(FAR_FENCED, "this client was shut out");
     return nic_post(sim, sim->running, req);
+}
+
+static void sim_identify(struct fab_ep *ep, uint64_t identity)
+{
+    struct sim_client *c = self(sim_of(ep));
+    if (!c)
+        return;
+    c->identity = identity;
+    c->fenced = false;
+}
+
+/* Takes no time: a memory node does this when it is told to, and what tells it is not the subject.
+ */
+static int sim_fence(struct fab_ep *ep, uint64_t identity)
+{
+    struct sim *sim = sim_of(ep);
+    for (unsigned i = 0; i < sim->set.clients; i++) {
+        struct sim_client *c = &sim->client[i];
+        if (c->identity != identity || c->fenced)
+            continue;
+        log_line(sim, i, "IS SHUT OUT");
+        sim->counts.shut_out++;
+        c->fenced = true;
+        for (size_t n = 0; n < sim->flights; n++)
+            if (sim->flight[n]->req && sim->flight[n]->client == i)
+                nic_fail(sim, sim->flight[n], FAR_UNKNOWN);
+    }
+    return FAR_OK;
 }
 
 static void sim_poll(struct fab_ep *ep, bool wait)
@@ -375,7 +405,10 @@ static const struct fab_ops sim_ops = {
     .post = sim_post,
     .poll = sim_poll,
     .now = sim_clock,
+    .coarse = sim_clock,
     .pause = sim_pause,
+    .identify = sim_identify,
+    .fence = sim_fence,
 };
 
 /* ---- looking at a run ------------------------------------------------------------------------ */

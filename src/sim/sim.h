@@ -95,6 +95,7 @@ struct sim_counts {
     uint64_t torn;         /* READs and WRITEs that took more than one event                    */
     uint64_t halved;       /* atomics whose read and write were apart                           */
     uint64_t reordered;    /* verbs that began before an earlier one of their request was done  */
+    uint64_t shut_out;     /* clients, by others who took them for dead                         */
     uint64_t late;         /* WRITEs completed before they were visible                         */
     uint64_t happened[SIM_ADVERSITY_COUNT]; /* crash, pause, error, node: how often             */
 };

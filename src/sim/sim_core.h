@@ -90,6 +90,8 @@ struct sim_client {
     bool unwinding; /* nothing it posts goes anywhere any more */
     bool completed; /* something did since it last polled      */
     bool stuck;     /* its verbs stand still with it           */
+    bool fenced;    /* declared dead by another: shut out      */
+    uint64_t identity;
     uint32_t in_flight;
     uint32_t requests;
     uint64_t unwound_posts;

@@ -10,6 +10,9 @@
 
 #define DEPTH_DEFAULT 32
 
+/* Other clients may be faster to take what was freed: how often an operation then tries again. */
+#define RELIEF_ATTEMPTS 8
+
 int far_session_open(far_pool *pool, const struct far_session_options *options, far_session **out)
 {
     struct fab_ep *ep = NULL;
@@ -74,10 +77,14 @@ static int view_of(far_session *s, struct op *op, const far_table *table, struct
         int rc = table->index.ops->attach(op, &table->index, &made);
         if (rc != FAR_OK)
             return rc;
-        if (view->view) /* another operation of this session was faster */
+        if (view->view) { /* another operation of this session was faster */
             table->index.ops->detach(made);
-        else
+        } else {
             view->view = made;
+            bool stale = made->cached.stale;
+            client_cache(&s->client, &made->cached);
+            made->cached.stale = stale;
+        }
     }
     *out = view;
     return FAR_OK;
@@ -117,6 +124,27 @@ static int dispatch(struct op *op, const struct far_op *r, struct index_view *vi
     return rc;
 }
 
+/* One attempt at an operation, within an epoch. */
+static int attempt(struct op *op, const struct far_op *r, struct index_view *view, size_t *len)
+{
+    int rc = op_begin(op, &view->cached);
+    if (rc != FAR_OK)
+        return rc;
+    if (view->cached.stale)
+        rc = r->table->index.ops->refresh(op, view);
+    if (rc == FAR_OK)
+        rc = dispatch(op, r, view, len);
+    /* What a client reads when its lease has lapsed may have been reused. A change that was made
+     * was made in time: batches that write are not posted later. */
+    bool made = r->kind >= FAR_OP_PUT && (rc == FAR_OK || rc == FAR_UNKNOWN);
+    if (!made && client_lapsed(op->client))
+        rc = fail(FAR_FENCED, "this client was silent for longer than its lease");
+    if (rc != FAR_FENCED)
+        (void)client_tidy(op); /* if it fails, the next operation will say so */
+    op_end(op);
+    return rc;
+}
+
 static int run(far_session *s, struct op *op, const struct far_op *r, size_t *len)
 {
     struct table_view *view = NULL;
@@ -132,7 +160,13 @@ static int run(far_session *s, struct op *op, const struct far_op *r, size_t *le
         return rc;
     struct far_op_stats *stats = &view->stats.op[r->kind];
     op->cost = (struct cost){0}; /* attaching was nobody's operation */
-    rc = dispatch(op, r, view->view, len);
+    rc = attempt(op, r, view->view, len);
+    for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
+        rc = pool_relieve(op); /* not within the operation: its own epoch would hold it up */
+        if (rc != FAR_OK)
+            break;
+        rc = attempt(op, r, view->view, len);
+    }
     if (rc == FAR_BOUNDS) /* whatever led there, it was read from the pool */
         rc = fail(FAR_CORRUPT, "an address in the table lies outside the pool");
     ASSERT(op->batch.count == 0);
@@ -232,7 +266,13 @@ int far_table_info(far_session *s, far_table *table, struct far_table_info *info
     if (!store_fits(s, table) || !info)
         return fail(FAR_INVALID, "no session, no table of its pool, or no info");
     int rc = view_of(s, &s->op, table, &view);
-    return rc == FAR_OK ? table->index.ops->info(&s->op, view->view, info) : rc;
+    if (rc == FAR_OK)
+        rc = op_begin(&s->op, &view->view->cached);
+    if (rc != FAR_OK)
+        return rc;
+    rc = table->index.ops->info(&s->op, view->view, info);
+    op_end(&s->op);
+    return rc;
 }
 
 int far_table_check(far_session *s, far_table *table, void (*report)(void *, const char *),
@@ -244,7 +284,11 @@ int far_table_check(far_session *s, far_table *table, void (*report)(void *, con
         return fail(FAR_INVALID, "no session, or no table of its pool");
     int rc = view_of(s, &s->op, table, &view);
     if (rc == FAR_OK)
+        rc = op_begin(&s->op, &view->view->cached);
+    if (rc == FAR_OK) {
         rc = table->index.ops->check(&s->op, view->view, &r);
+        op_end(&s->op);
+    }
     if (rc == FAR_CORRUPT)
         index_violation(&r, "%s", far_error_detail());
     else if (rc == FAR_OK && r.violations > 0)

@@ -1,6 +1,8 @@
 /* Pools and tables: the handles that all threads of a process share. */
 #include "store/store.h"
 
+#include "store/maintain.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +17,7 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
         return rc;
     }
     pool->fab = fab;
+    maintain_pool(pool);
     pthread_mutex_init(&pool->lock, NULL);
     *out = pool;
     return FAR_OK;
@@ -104,6 +107,22 @@ static int find_index(const far_session *s, const char *name, const struct index
     return FAR_OK;
 }
 
+/* Builds the table and adds it, within an epoch. */
+static int build(far_session *s, const struct index_ops *ops,
+                 const struct far_table_options *options, struct table_desc *desc)
+{
+    int rc = op_begin(&s->op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    rc = ops->create(&s->op, options, desc->hash_seed, &desc->root);
+    if (rc == FAR_OK)
+        rc = catalog_add(&s->op, desc);
+    if (rc != FAR_OK)
+        s->client.lost_bytes++; /* what there was of it; how much, the index does not say */
+    op_end(&s->op);
+    return rc;
+}
+
 int far_table_create(far_session *s, const char *name, const char *index,
                      const struct far_table_options *options, far_table **out)
 {
@@ -130,9 +149,9 @@ int far_table_create(far_session *s, const char *name, const char *index,
     strcpy(desc.name, name);
     strcpy(desc.index, ops->name);
     desc.hash_seed = options->hash_seed ? options->hash_seed : rng_next(&s->client.rng);
-    rc = ops->create(&s->op, options, desc.hash_seed, &desc.root);
-    if (rc == FAR_OK)
-        rc = catalog_add(&s->op, &desc);
+    rc = build(s, ops, options, &desc);
+    if (rc == FAR_POOL_FULL && pool_relieve(&s->op) == FAR_OK)
+        rc = build(s, ops, options, &desc);
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
 }
 

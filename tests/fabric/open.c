@@ -20,9 +20,11 @@ static void schemes(void **state)
 static void mem_refuses_what_it_does_not_understand(void **state)
 {
     static const char *const bad[] = {
-        "mem:name",         "mem://host",   "mem:?size=0",     "mem:?size=1023k", "mem:?size=2000g",
-        "mem:?size=many",   "mem:?nodes=0", "mem:?nodes=65",   "mem:?nodes=-1",   "mem:?clients=0",
-        "mem:?clients=1.5", "mem:?defer=2", "mem:?colour=red",
+        "mem:name",           "mem://host",     "mem:?size=0",      "mem:?size=1023k",
+        "mem:?size=2000g",    "mem:?size=many", "mem:?nodes=0",     "mem:?nodes=65",
+        "mem:?nodes=-1",      "mem:?clients=0", "mem:?clients=1.5", "mem:?defer=2",
+        "mem:?colour=red",    "mem:?lease=49",  "mem:?lease=0",     "mem:?lease=5s",
+        "mem:?lease=3600001",
     };
     struct fab *fab = NULL;
 
@@ -43,16 +45,18 @@ static void mem_takes_its_options(void **state)
     static const struct {
         const char *uri;
         unsigned nodes;
-        uint64_t size, clients;
+        uint64_t size, clients, lease;
         bool immediate;
     } good[] = {
-        {"mem:", 1, 4ull << 30, 0, true},
-        {"mem:?size=1m", 1, 1 << 20, 0, true},
-        {"mem:?size=1048639", 1, 1 << 20, 0, true}, /* whole lines */
-        {"mem:?nodes=64&size=2m", 64, 2 << 20, 0, true},
-        {"mem:?clients=7&size=1m&nodes=2", 2, 1 << 20, 7, true},
-        {"mem:?defer=1&size=1m", 1, 1 << 20, 0, false},
-        {"mem:?defer=0&size=1m", 1, 1 << 20, 0, true},
+        {"mem:", 1, 4ull << 30, 0, 0, true},
+        {"mem:?size=1m", 1, 1 << 20, 0, 0, true},
+        {"mem:?size=1048639", 1, 1 << 20, 0, 0, true}, /* whole lines */
+        {"mem:?nodes=64&size=2m", 64, 2 << 20, 0, 0, true},
+        {"mem:?clients=7&size=1m&nodes=2", 2, 1 << 20, 7, 0, true},
+        {"mem:?lease=50&size=1m", 1, 1 << 20, 0, 50, true},
+        {"mem:?size=1m&lease=3600000", 1, 1 << 20, 0, 3600000, true},
+        {"mem:?defer=1&size=1m", 1, 1 << 20, 0, 0, false},
+        {"mem:?defer=0&size=1m", 1, 1 << 20, 0, 0, true},
     };
 
     (void)state;
@@ -64,6 +68,7 @@ static void mem_takes_its_options(void **state)
         for (unsigned n = 0; n < fab->nodes; n++)
             assert_true(fab->size[n] == good[i].size);
         assert_int_equal(fab->clients_wanted, good[i].clients);
+        assert_int_equal(fab->lease_ms, good[i].lease);
         assert_int_equal(!!(fab->caps & FAB_CAP_IMMEDIATE), good[i].immediate);
         assert_true(fab->caps & FAB_CAP_MCAS);
         assert_int_equal(fab->order, ORDER_ALL);

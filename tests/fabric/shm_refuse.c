@@ -117,7 +117,7 @@ static void files_of_others(void **state)
         {"a short text", 30, 0, "a text that is none of ours"},
         {"something at the very beginning", FOREIGN_BYTES, 0, "x"},
         {"a magic of its own", FOREIGN_BYTES, 0, "frside99"},
-        {"zeros, then behind the superblock", FOREIGN_BYTES, 57, "x"},
+        {"zeros, then behind the superblock", FOREIGN_BYTES, sizeof(struct node_head), "x"},
         {"zeros for a while", FOREIGN_BYTES, 32768, "CD001"},
         {"zeros but for its last byte", FOREIGN_BYTES, FOREIGN_BYTES - 1, "x"},
         {"zeros but for the last byte of an odd length", FOREIGN_BYTES + 7, FOREIGN_BYTES + 6, "x"},
@@ -173,7 +173,8 @@ static void pools_of_another_shape(void **state)
 
 static void pools_of_another_length(void **state)
 {
-    static const off_t length[] = {56, 64, 4096, 2 << 20, (4 << 20) - 1, (4 << 20) + 1, 8 << 20};
+    static const off_t length[] = {
+        sizeof(struct node_head), 128, 4096, 2 << 20, (4 << 20) - 1, (4 << 20) + 1, 8 << 20};
 
     (void)state;
     for (size_t i = 0; i < sizeof length / sizeof length[0]; i++) {

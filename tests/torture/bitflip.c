@@ -6,8 +6,8 @@
  * Allowed is any error, and a miss. Not allowed are a crash, an operation without end (its round
  * trips are bounded), and an answer that was never true: a value, or a key, that nobody stored.
  *
- * A round undoes what it did: the flips are known, and a tap on the session's batches tells what
- * its verbs may have changed.
+ * A round undoes what it did: the flips are known, and every request is looked at on its way to the
+ * fabric, for what its verbs may have changed.
  */
 #include "store_rig.h"
 
@@ -46,6 +46,8 @@ struct range {
 enum region {
     SUPERBLOCK,
     COUNTER,
+    FREE_LISTS,
+    CONTROL,
     CATALOG,
     REGISTRY,
     CHUNK_TABLE,
@@ -57,10 +59,10 @@ enum region {
     REGIONS
 };
 static const char *const region_names[REGIONS] = {
-    "superblock", "chunk counter", "catalog", "registry", "chunk table",
-    "root",       "directory",     "heads",   "buckets",  "blocks"};
+    "superblock",  "chunk counter", "free lists", "control", "catalog", "registry",
+    "chunk table", "root",          "directory",  "heads",   "buckets", "blocks"};
 /* A flip in a superblock ends the round at once, so they are rare. */
-static const unsigned region_weights[REGIONS] = {2, 4, 3, 2, 1, 4, 16, 20, 28, 20};
+static const unsigned region_weights[REGIONS] = {2, 4, 4, 4, 3, 2, 1, 4, 16, 16, 24, 20};
 
 struct ranges {
     struct range *range;
@@ -69,7 +71,9 @@ struct ranges {
 
 struct ground {
     struct fab *fab;
-    struct fab_ops ops; /* the fabric's, but for pauses, which take no time */
+    struct fab_ops ops; /* the fabric's, but for pauses, which take no time, and posts, which are
+                           noted */
+    int (*post)(struct fab_ep *ep, struct fab_req *req);
     struct knobs knobs;
     struct fab_ep *ep;
     struct batch batch;
@@ -78,12 +82,13 @@ struct ground {
     uint8_t *sound[FAB_NODES_MAX];
     struct rng rng;
     struct ranges region[REGIONS];
-    struct batch_tap tap;
     struct range dirty[DIRTY_MAX];
     unsigned dirty_count;
     unsigned batches;
     uint64_t hits[REGIONS], opened, worked, errors, answers;
 };
+
+static struct ground ground;
 
 /* ---- keys and values ---------------------------------------------------------------------------
  */
@@ -181,23 +186,22 @@ static void note_dirty(struct ground *g, unsigned node, uint64_t off, uint64_t l
     g->dirty_count++;
 }
 
-static void note_batch(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+static int note_post(struct fab_ep *ep, struct fab_req *req)
 {
-    struct ground *g = (struct ground *)((char *)tap - offsetof(struct ground, tap));
+    struct ground *g = &ground;
 
     g->batches++;
-    for (unsigned i = 0; i < count; i++) {
-        const struct fab_verb *v = &verbs[i];
-        if (v->kind != FAB_READ && fab_check(g->fab, v) == FAR_OK)
+    for (unsigned i = 0; i < req->count && ep != g->ep; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        if (v->kind != FAB_READ)
             note_dirty(g, v->node, v->off, v->len);
     }
+    return g->post(ep, req);
 }
 
-/* Everything is as it was before the round. Opening and closing a session has changed the registry,
- * which no tap told. */
-static void restore(struct ground *g, const struct pool *pool)
+/* Everything is as it was before the round. */
+static void restore(struct ground *g)
 {
-    note_dirty(g, 0, CLIENTS_OFF, pool->clients * sizeof(struct client_slot));
     if (g->dirty_count > DIRTY_MAX) {
         for (unsigned i = 0; i < g->fab->nodes; i++)
             raw_restore(g, &(struct range){.node = i, .len = g->fab->size[i]});
@@ -256,6 +260,7 @@ static void map_pool(struct ground *g, struct store_rig *r)
     unsigned tables = 1;
 
     add_range(g, CATALOG, 0, CATALOG_OFF, (tables + 1) * 8ull);
+    add_range(g, CONTROL, 0, CONTROL_OFF, 4 * 8);
     add_range(g, REGISTRY, 0, CLIENTS_OFF, r->pool->pool.clients * sizeof(struct client_slot));
     add_range(g, ROOT, gaddr_node(view->root), gaddr_offset(view->root), sizeof(struct race_root));
     add_range(g, DIRECTORY, gaddr_node(view->directory), gaddr_offset(view->directory),
@@ -265,6 +270,8 @@ static void map_pool(struct ground *g, struct store_rig *r)
         uint64_t taken = 0;
         add_range(g, SUPERBLOCK, node, 0, sizeof *head);
         add_range(g, COUNTER, node, NODE_NEXT_CHUNK_OFF, 8);
+        add_range(g, COUNTER, node, NODE_SWEEP_OFF, 8);
+        add_range(g, FREE_LISTS, node, NODE_FREE_OFF, CLASS_COUNT * 8);
         memcpy(&taken, g->sound[node] + NODE_NEXT_CHUNK_OFF, 8);
         add_range(g, CHUNK_TABLE, node, head->table_off, taken * 8);
         for (uint64_t i = 0; i < taken; i++) {
@@ -317,10 +324,11 @@ static void ground_open(struct ground *g, const char *uri, unsigned groups)
     rng_seed(&g->rng, groups);
     g->knobs = knobs_default;
     g->knobs.patience = 2;
-    g->tap.posted = note_batch;
     assert_int_equal(fab_open(uri, &g->fab), FAR_OK);
     g->ops = *g->fab->ops;
     g->ops.pause = no_pause;
+    g->post = g->ops.post;
+    g->ops.post = note_post;
     g->fab->ops = &g->ops;
     build(g, &r, groups);
 
@@ -453,7 +461,6 @@ static void work(struct ground *g, unsigned round, unsigned cut_node, uint64_t c
     g->opened++;
     g->fab->size[cut_node] -= cut;
     if (far_session_open(pool, &options, &s) == FAR_OK) {
-        s->op.batch.tap = &g->tap;
         if (far_table_open(s, "t", NULL, &t) == FAR_OK) {
             g->worked++;
             for (unsigned n = 0; n < OPS_A_ROUND; n++)
@@ -473,42 +480,40 @@ static void work(struct ground *g, unsigned round, unsigned cut_node, uint64_t c
 
 static void play(const char *uri, unsigned groups, unsigned rounds)
 {
-    static struct ground g;
-    struct pool pool;
+    struct ground *g = &ground;
 
-    ground_open(&g, uri, groups);
-    assert_int_equal(pool_open(g.fab, &g.knobs, &pool), FAR_OK);
+    ground_open(g, uri, groups);
     for (unsigned round = 0; round < rounds; round++) {
-        unsigned node = (unsigned)rng_below(&g.rng, g.fab->nodes);
-        uint64_t whole = g.fab->size[node], cut = rng_below(&g.rng, whole / 64) * 64;
+        unsigned node = (unsigned)rng_below(&g->rng, g->fab->nodes);
+        uint64_t whole = g->fab->size[node], cut = rng_below(&g->rng, whole / 64) * 64;
         if (round % 32 == 7) { /* cut short before it is opened */
-            g.fab->size[node] = whole - 64 - cut;
-            work(&g, round, node, 0);
-            g.fab->size[node] = whole;
+            g->fab->size[node] = whole - 64 - cut;
+            work(g, round, node, 0);
+            g->fab->size[node] = whole;
         } else if (round % 32 == 23) { /* or while it is in use */
-            work(&g, round, node, cut);
+            work(g, round, node, cut);
         } else {
-            for (uint64_t hits = 1 + rng_below(&g.rng, 8); hits > 0; hits--)
-                damage_something(&g, round % 4 != 1);
-            work(&g, round, 0, 0);
+            for (uint64_t hits = 1 + rng_below(&g->rng, 8); hits > 0; hits--)
+                damage_something(g, round % 4 != 1);
+            work(g, round, 0, 0);
         }
-        restore(&g, &pool);
+        restore(g);
     }
-    for (unsigned i = 0; i < g.fab->nodes; i++) { /* or else rounds were not what they seemed */
-        uint8_t *now = malloc(g.fab->size[i]);
+    for (unsigned i = 0; i < g->fab->nodes; i++) { /* or else rounds were not what they seemed */
+        uint8_t *now = malloc(g->fab->size[i]);
         assert_non_null(now);
-        raw_read(&g, i, 0, now, g.fab->size[i]);
-        assert_memory_equal(now, g.sound[i], g.fab->size[i]);
+        raw_read(g, i, 0, now, g->fab->size[i]);
+        assert_memory_equal(now, g->sound[i], g->fab->size[i]);
         free(now);
     }
     print_message("%u rounds: %llu pools and %llu tables opened, %llu answers, %llu errors\n",
-                  rounds, (unsigned long long)g.opened, (unsigned long long)g.worked,
-                  (unsigned long long)g.answers, (unsigned long long)g.errors);
+                  rounds, (unsigned long long)g->opened, (unsigned long long)g->worked,
+                  (unsigned long long)g->answers, (unsigned long long)g->errors);
     for (unsigned i = 0; i < REGIONS; i++)
-        print_message("  %-14s %llu hits\n", region_names[i], (unsigned long long)g.hits[i]);
-    assert_true(g.worked > rounds / 2);
-    assert_true(g.errors > 0 && g.answers > g.errors);
-    ground_close(&g);
+        print_message("  %-14s %llu hits\n", region_names[i], (unsigned long long)g->hits[i]);
+    assert_true(g->worked > rounds / 2);
+    assert_true(g->errors > 0 && g->answers > g->errors);
+    ground_close(g);
 }
 
 static void tiny_subtables_on_two_nodes(void **state)

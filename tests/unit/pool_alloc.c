@@ -408,48 +408,92 @@ static int by_address(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+#define SOME 500
+
 static void what_was_given_back_is_used_first(void **state)
 {
     struct pool_rig r;
-    gaddr first[CLIENT_KEEP], again[CLIENT_KEEP], at = 0;
+    gaddr first[SOME], again[SOME], at = 0;
 
     (void)state;
     pool_rig_open(&r, "mem:?size=8m&nodes=2");
-    for (unsigned i = 0; i < CLIENT_KEEP; i++)
+    for (unsigned i = 0; i < SOME; i++)
         assert_int_equal(pool_alloc(&r.op, 1, 3, &first[i]), FAR_OK);
-    for (unsigned i = 0; i < CLIENT_KEEP; i++)
+    for (unsigned i = 0; i < SOME; i++)
         pool_unalloc(&r.client, first[i], 3);
     assert_true(r.client.retired_bytes == 0);
     uint64_t verbs = r.op.cost.verbs;
     assert_int_equal(pool_alloc(&r.op, 0, 3, &at), FAR_OK);
     assert_int_equal(gaddr_node(at), 0); /* not for another node, */
     assert_int_equal(pool_alloc(&r.op, 1, 4, &at), FAR_OK);
-    for (unsigned i = 0; i < CLIENT_KEEP; i++)
+    for (unsigned i = 0; i < SOME; i++)
         assert_true(at != first[i]); /* nor for another class */
     verbs = r.op.cost.verbs;
-    for (unsigned i = 0; i < CLIENT_KEEP; i++)
+    for (unsigned i = 0; i < SOME; i++)
         assert_int_equal(pool_alloc(&r.op, 1, 3, &again[i]), FAR_OK);
     assert_true(r.op.cost.verbs == verbs); /* all of it local */
-    qsort(first, CLIENT_KEEP, sizeof *first, by_address);
-    qsort(again, CLIENT_KEEP, sizeof *again, by_address);
+    qsort(first, SOME, sizeof *first, by_address);
+    qsort(again, SOME, sizeof *again, by_address);
     assert_memory_equal(first, again, sizeof first);
     pool_rig_close(&r);
 }
 
-static void more_than_can_be_kept_is_counted_as_retired(void **state)
+/* What others may be reading comes back when the epoch has gone on, and not before. */
+static void what_was_retired_is_used_again_in_time(void **state)
 {
     struct pool_rig r;
-    gaddr at[CLIENT_KEEP + 5];
+    gaddr first[SOME], again[SOME];
 
     (void)state;
     pool_rig_open(&r, "mem:?size=8m");
-    for (unsigned i = 0; i < CLIENT_KEEP + 5; i++)
-        assert_int_equal(pool_alloc(&r.op, 0, 0, &at[i]), FAR_OK);
-    for (unsigned i = 0; i < CLIENT_KEEP + 5; i++)
-        pool_unalloc(&r.client, at[i], 0);
-    assert_true(r.client.retired_bytes == 5 * class_bytes(0));
-    pool_retire(&r.client, at[0], 9);
-    assert_true(r.client.retired_bytes == 5 * class_bytes(0) + class_bytes(9));
+    for (unsigned i = 0; i < SOME; i++)
+        assert_int_equal(pool_alloc(&r.op, 0, 3, &first[i]), FAR_OK);
+    uint64_t held = r.client.held_bytes, epoch = r.client.seen;
+    for (unsigned i = 0; i < SOME; i++)
+        pool_retire(&r.client, first[i], 3);
+    assert_true(r.client.retired_bytes == SOME * class_bytes(3));
+    assert_true(r.client.held_bytes == held);
+    assert_false(client_reclaim(&r.client));
+    for (unsigned i = 0; r.client.seen < epoch + 3; i++) {
+        assert_true(i < 100);
+        assert_false(client_reclaim(&r.client));
+        assert_int_equal(client_hasten(&r.op), FAR_OK);
+    }
+    while (r.client.limbo.count > 0)
+        assert_true(client_reclaim(&r.client));
+    assert_true(r.client.retired_bytes == 0);
+    assert_true(r.client.held_bytes == held + SOME * class_bytes(3));
+    for (unsigned i = 0; i < SOME; i++)
+        assert_int_equal(pool_alloc(&r.op, 0, 3, &again[i]), FAR_OK);
+    qsort(first, SOME, sizeof *first, by_address);
+    qsort(again, SOME, sizeof *again, by_address);
+    assert_memory_equal(first, again, sizeof first);
+    pool_rig_close(&r);
+}
+
+static void more_than_a_client_should_keep_is_there_for_others(void **state)
+{
+    enum { MANY = 4000 };
+    static gaddr at[MANY];
+    struct pool_rig r, other;
+    gaddr got = 0;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m");
+    assert_int_equal(pool_rig_join(&other, r.fab, 2), FAR_OK);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_int_equal(pool_alloc(&r.op, 0, 3, &at[i]), FAR_OK);
+    for (unsigned i = 0; i < MANY; i++) {
+        pool_unalloc(&r.client, at[i], 3);
+        assert_int_equal(client_tidy(&r.op), FAR_OK);
+    }
+    uint64_t kept = r.client.held_bytes;
+    assert_true(kept < MANY * class_bytes(3) / 2);
+    uint64_t chunks = pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF);
+    for (unsigned i = 0; i < MANY / 2; i++)
+        assert_int_equal(pool_alloc(&other.op, 0, 3, &got), FAR_OK);
+    assert_true(pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF) == chunks);
+    pool_rig_close(&other);
     pool_rig_close(&r);
 }
 
@@ -470,7 +514,8 @@ static void a_given_back_object_serves_a_full_pool(void **state)
     pool_rig_close(&r);
 }
 
-static void a_chunk_costs_two_round_trips_and_an_object_none(void **state)
+/* A look at the shared list, the chunk, its entry in the table. */
+static void a_chunk_costs_three_round_trips_and_an_object_none(void **state)
 {
     struct pool_rig r;
     gaddr at = 0;
@@ -479,7 +524,7 @@ static void a_chunk_costs_two_round_trips_and_an_object_none(void **state)
     pool_rig_open(&r, "mem:?size=8m");
     for (unsigned i = 0; i < 3 * (CHUNK_BYTES / 64); i++)
         assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_OK);
-    assert_true(r.op.cost.rtts == 3 * 2);
+    assert_true(r.op.cost.rtts == 3 * 3);
     pool_rig_close(&r);
 }
 
@@ -498,9 +543,10 @@ int main(void)
         cmocka_unit_test(chunks_that_were_fetched_at_once_are_all_used),
         cmocka_unit_test(the_last_chunk_serves_all_who_asked_for_it),
         cmocka_unit_test(what_was_given_back_is_used_first),
-        cmocka_unit_test(more_than_can_be_kept_is_counted_as_retired),
+        cmocka_unit_test(what_was_retired_is_used_again_in_time),
+        cmocka_unit_test(more_than_a_client_should_keep_is_there_for_others),
         cmocka_unit_test(a_given_back_object_serves_a_full_pool),
-        cmocka_unit_test(a_chunk_costs_two_round_trips_and_an_object_none),
+        cmocka_unit_test(a_chunk_costs_three_round_trips_and_an_object_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

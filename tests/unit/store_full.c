@@ -147,24 +147,53 @@ static void a_large_value_that_does_not_fit_stops_nobody(void **state)
     store_rig_close(&r);
 }
 
-static void updates_go_on_until_memory_is_used_up(void **state)
+/* What an update replaces comes back: a hundred times the pool goes through one key. */
+static void updates_never_use_memory_up(void **state)
 {
     struct store_rig r;
-    uint32_t key = 1, value = 0, last = 0;
-    int rc = FAR_OK;
+    uint32_t key = 1;
+    uint8_t value[1000] = {0};
+    size_t len = 0;
 
     (void)state;
     store_rig_open(&r, "mem:?size=1m", NULL, NULL, NULL);
-    for (; value < KEYS_MAX && rc == FAR_OK; value++) {
-        rc = far_put(r.session, r.table, &key, sizeof key, &value, sizeof value);
-        if (rc == FAR_OK)
-            last = value;
+    for (uint32_t i = 0; i < KEYS_MAX; i++) {
+        memcpy(value, &i, sizeof i);
+        assert_int_equal(far_put(r.session, r.table, &key, sizeof key, value, sizeof value),
+                         FAR_OK);
     }
-    assert_int_equal(rc, FAR_POOL_FULL);
-    assert_true(last > 1000);
-    key_holds(&r, key, last);
-    assert_int_equal(far_delete(r.session, r.table, &key, sizeof key), FAR_OK);
+    assert_int_equal(far_get(r.session, r.table, &key, sizeof key, value, sizeof value, &len),
+                     FAR_OK);
+    uint32_t last = KEYS_MAX - 1;
+    assert_memory_equal(value, &last, sizeof last);
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
     store_rig_close(&r);
+}
+
+/* A full pool, some keys deleted, as many inserted: again and again, nothing gets lost. */
+static void deletes_make_room_for_inserts(void **state)
+{
+    static const char *const uris[] = {"mem:?size=1m", "mem:?size=1m&nodes=3",
+                                       "mem:?size=1m&defer=1"};
+    (void)state;
+    for (unsigned u = 0; u < 3; u++) {
+        struct store_rig r;
+        store_rig_open(&r, uris[u], NULL, NULL, NULL);
+        uint32_t keys = fill(&r, FAR_POOL_FULL), first = 0;
+        for (unsigned round = 0; round < 20; round++) {
+            for (uint32_t i = 0; i < keys / 4; i++, first++)
+                assert_int_equal(far_delete(r.session, r.table, &first, sizeof first), FAR_OK);
+            for (uint32_t i = 0; i < keys / 4; i++) {
+                uint32_t k = first + keys - keys / 4 + i;
+                assert_int_equal(far_insert(r.session, r.table, &k, sizeof k, &k, sizeof k),
+                                 FAR_OK);
+            }
+        }
+        for (uint32_t k = first; k < first + keys; k++)
+            key_holds(&r, k, k);
+        assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+        store_rig_close(&r);
+    }
 }
 
 /* And what was tried for it has not used up the pool. */
@@ -186,7 +215,11 @@ static void a_table_that_does_not_fit_is_not_made(void **state)
         assert_int_equal(far_table_open(r.session, "u", NULL, &table), FAR_NO_TABLE);
     }
     assert_int_equal(far_pool_info(r.session, &after), FAR_OK);
-    assert_memory_equal(&before, &after, sizeof before);
+    /* Looking for lost memory, it may have taken a chunk of pages to list the found on. */
+    assert_true(after.bytes_allocated - before.bytes_allocated <= 2 * CHUNK_BYTES);
+    assert_int_equal(after.bytes_free + after.bytes_allocated,
+                     before.bytes_free + before.bytes_allocated);
+    assert_int_equal(after.tables, before.tables);
     assert_int_equal(far_exists(r.session, r.table, "k", 1), FAR_OK);
     struct far_table_options fits = {.expected_keys = 100000};
     assert_int_equal(far_table_create(r.session, "u", "race", &fits, &table), FAR_OK);
@@ -308,7 +341,8 @@ int main(void)
         cmocka_unit_test(a_full_pool_keeps_what_it_has),
         cmocka_unit_test(a_stale_session_can_delete_in_a_full_pool),
         cmocka_unit_test(a_large_value_that_does_not_fit_stops_nobody),
-        cmocka_unit_test(updates_go_on_until_memory_is_used_up),
+        cmocka_unit_test(updates_never_use_memory_up),
+        cmocka_unit_test(deletes_make_room_for_inserts),
         cmocka_unit_test(a_table_that_does_not_fit_is_not_made),
         cmocka_unit_test(a_table_that_cannot_grow_keeps_what_it_has),
         cmocka_unit_test(a_split_does_not_read_past_the_end_of_the_pool),

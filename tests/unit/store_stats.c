@@ -106,7 +106,9 @@ static void reads_updates_and_deletes(void **state)
     assert_true(get.count == KEYS && get.not_found == 0 && get.errors == 0);
     assert_true(per_op(get, get.rtts) >= 2.0 && per_op(get, get.rtts) <= 2.05);
     assert_true(per_op(get, get.verbs) >= 3.0 && per_op(get, get.verbs) <= 3.2);
-    assert_true(per_op(get, get.bytes_read) >= 2 * 128 + 64 && get.bytes_written == 0);
+    assert_true(per_op(get, get.bytes_read) >= 2 * 128 + 64);
+    /* Now and then one carries an announcement, or passes on what the updates left over. */
+    assert_true(per_op(get, get.bytes_written) < 2);
 
     /* A miss reads no block unless another key has its fingerprint: 28 places, 256 of them. */
     assert_true(exists.count == KEYS && exists.not_found == KEYS && exists.errors == 0);

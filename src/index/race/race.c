@@ -58,6 +58,7 @@ static int write_directory(struct op *op, uint32_t tag, const struct race_root *
             return rc;
     }
     for (uint64_t i = 0; i < entries; i++) {
+        op_breathe(op, NULL);
         int rc = write_subtable(op, tag, root->groups, (unsigned)root->depth, i, &op->word[0]);
         if (rc != FAR_OK)
             return rc;
@@ -121,16 +122,24 @@ static int race_create(struct op *op, const struct far_table_options *options, u
     return rc;
 }
 
+static int refresh(struct op *op, struct index_view *base)
+{
+    return race_refresh(op, race_view(base));
+}
+
 const struct index_ops race_index = {
     .name = "race",
     .create = race_create,
     .attach = race_attach,
     .detach = race_detach,
+    .refresh = refresh,
     .get = race_get,
     .put = race_put,
     .insert = race_insert,
     .update = race_update,
     .remove = race_remove,
+    .mark = race_mark,
+    .recover = race_recover,
     .info = race_info,
     .check = race_check,
 };

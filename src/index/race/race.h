@@ -79,8 +79,9 @@ struct race_view {
     unsigned groups;
     unsigned dir_bits;
     gaddr root, directory;
-    unsigned depth;    /* the cached directory has 2^depth entries */
-    uint64_t *entries; /* ... */
+    unsigned depth;     /* the cached directory has 2^depth entries */
+    uint64_t *entries;  /* ... */
+    uint64_t refreshes; /* how often they were read anew */
     uint64_t
         splitting[RACE_SPLITTING]; /* entries that operations of this session split now, or 0 */
     uint64_t splits;
@@ -176,9 +177,13 @@ int race_remove(struct op *op, struct index_view *view, struct slice key);
 int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
               const struct race_look *look);
 
+/* A client died while it had a subtable claimed. */
+int race_recover(struct op *op, struct index_view *view, uint32_t suffix, uint64_t entry);
+
 /* ---- race_check.c -----------------------------------------------------------------------------
  */
 int race_info(struct op *op, struct index_view *view, struct far_table_info *info);
 int race_check(struct op *op, struct index_view *view, struct index_report *report);
+int race_mark(struct op *op, struct index_view *view, struct marker *marker);
 
 #endif

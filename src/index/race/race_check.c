@@ -15,10 +15,13 @@
 
 #include <stdlib.h>
 
+#define PROVE_LOOKS 3
+
 struct walk {
     struct op *op;
     struct race_view *view;
-    struct index_report *report; /* NULL: only count */
+    struct index_report *report; /* NULL: nobody asks for proofs */
+    struct marker *marker;       /* NULL: nobody asks what is reached */
     struct far_table_info info;
     uint64_t *image;      /* a subtable's words                      */
     struct hash128 *seen; /* hashes of the keys of one subtable      */
@@ -99,8 +102,8 @@ static int check_slots(struct walk *w, uint64_t entry, uint64_t suffix)
     return FAR_OK;
 }
 
-/* Counts, and checks, one live subtable whose image has been read. */
-static int visit_live(struct walk *w, uint64_t entry, uint64_t suffix)
+/* Counts, and marks, one live subtable whose image has been read. */
+static void visit_live(struct walk *w, uint64_t entry, uint64_t suffix)
 {
     struct race_view *view = w->view;
     uint64_t header = race_header(view->tag, race_entry_depth(entry), suffix);
@@ -116,11 +119,41 @@ static int visit_live(struct walk *w, uint64_t entry, uint64_t suffix)
             w->info.keys++;
             if (slot_class(word) < CLASS_COUNT)
                 w->info.block_bytes += class_bytes(slot_class(word));
+            if (w->marker)
+                w->marker->mark(w->marker, slot_gaddr(word), slot_class(word));
         }
     }
     w->info.slots += (uint64_t)view->groups * RACE_GROUP_SLOTS;
     w->info.index_bytes += class_bytes(race_subtable_class(view->groups));
-    return w->report ? check_slots(w, entry, suffix) : FAR_OK;
+}
+
+static int read_subtable(struct walk *w, uint64_t entry)
+{
+    op_breathe(w->op, &w->view->base.cached);
+    batch_read(&w->op->batch, race_entry_subtable(entry), 0, w->image,
+               race_subtable_bytes(w->view->groups));
+    int rc = batch_flush(&w->op->batch);
+    return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "W1: a subtable is outside the pool") : rc;
+}
+
+/* Checks one live subtable. While others write, the image is of many instants, and a key that was
+ * deleted and inserted again may be in it twice: what is wrong must be wrong at every look. */
+static int prove(struct walk *w, uint64_t entry, uint64_t suffix)
+{
+    struct index_report quiet, *report = w->report;
+    for (unsigned look = 0; look < PROVE_LOOKS; look++) {
+        bool last = look + 1 == PROVE_LOOKS;
+        quiet = (struct index_report){.violations = 0};
+        w->report = last ? report : &quiet;
+        int rc = check_slots(w, entry, suffix);
+        w->report = report;
+        if (rc != FAR_OK || last || quiet.violations == 0)
+            return rc;
+        rc = read_subtable(w, entry);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_OK;
 }
 
 /*
@@ -137,16 +170,21 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
         uint64_t suffix = path & ((1ull << depth) - 1);
         if (depth > view->dir_bits)
             return fail(FAR_CORRUPT, "W1: a subtable below the directory's limit");
-        batch_read(&w->op->batch, race_entry_subtable(entry), 0, w->image,
-                   race_subtable_bytes(view->groups));
-        int rc = batch_flush(&w->op->batch);
+        int rc = read_subtable(w, entry);
         if (rc != FAR_OK)
-            return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "W1: a subtable is outside the pool") : rc;
+            return rc;
         if (head->header != race_header(view->tag, depth, suffix))
             return fail(FAR_CORRUPT, "W1: a directory entry leads to another subtable");
+        if (w->marker)
+            w->marker->mark(w->marker, race_entry_subtable(entry),
+                            race_subtable_class(view->groups));
         uint64_t forward = head->forward;
-        if (forward == 0)
-            return depth >= bits || path == suffix ? visit_live(w, entry, suffix) : FAR_OK;
+        if (forward == 0) {
+            if (depth < bits && path != suffix)
+                return FAR_OK;
+            visit_live(w, entry, suffix);
+            return w->report ? prove(w, entry, suffix) : FAR_OK;
+        }
         if (depth >= bits) { /* deeper than the directory says: both children are ours to visit */
             rc = visit(w, race_forward_entry(forward, 0, depth + 1), path, depth + 1);
             if (rc != FAR_OK)
@@ -196,5 +234,14 @@ int race_info(struct op *op, struct index_view *base, struct far_table_info *inf
 int race_check(struct op *op, struct index_view *base, struct index_report *report)
 {
     struct walk w = {.op = op, .view = race_view(base), .report = report};
+    return walk(&w);
+}
+
+int race_mark(struct op *op, struct index_view *base, struct marker *marker)
+{
+    struct race_view *view = race_view(base);
+    struct walk w = {.op = op, .view = view, .marker = marker};
+    marker->mark(marker, view->root, class_for(sizeof(struct race_root)));
+    marker->mark(marker, view->directory, class_for(8ull << view->dir_bits));
     return walk(&w);
 }

@@ -20,6 +20,7 @@ struct split {
     unsigned words; /* of a subtable */
     unsigned size_class;
     unsigned occupied;           /* slots of the parent */
+    uint64_t refreshes;          /* of the cache, when it learned of the split */
     uint64_t *parent, *image[2]; /* in BUF_BULK */
     gaddr child[2];
 };
@@ -206,6 +207,39 @@ static void count_split(struct race_view *view, const struct split *s)
     view->splits++;
 }
 
+/* No directory entry leads to the parent any more; caches may, until they see the version. */
+static void outdate_caches(struct op *op, struct race_view *view)
+{
+    const struct cached *cached = &view->base.cached;
+    batch_faa(&op->batch, cached->version_at, cached->version_delta, 1, op->word);
+}
+
+static int retire_parent(struct op *op, struct race_view *view, const struct split *s)
+{
+    struct cached *cached = &view->base.cached;
+    outdate_caches(op, view);
+    batch_fence(&op->batch); /* only then is the work done that the journal speaks of */
+    index_journal_clear(op);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    /* Ours is the only change, and our cache knows it: unless it was read anew meanwhile, by
+     * another operation, and perhaps too early. */
+    if (op->word[0] == cached->version && view->refreshes == s->refreshes)
+        cached->version++;
+    pool_retire(op->client, s->look->subtable, s->size_class);
+    return FAR_OK;
+}
+
+/* Somebody else has done it. */
+static int leave_to_other(struct op *op, struct race_view *view, const struct race_key *key,
+                          const struct race_look *look, uint64_t forward)
+{
+    index_journal_clear(op);
+    int rc = batch_flush(&op->batch);
+    return rc == FAR_OK ? race_follow(view, look->entry, key->hash, forward) : rc;
+}
+
 static int split(struct op *op, struct race_view *view, const struct race_key *key, struct split *s)
 {
     const struct race_look *look = s->look;
@@ -236,16 +270,24 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     batch_cas(b, look->subtable, offsetof(struct race_subtable_head, forward), 0, forward,
               &op->word[0]);
     rc = batch_flush(b);
-    if (rc != FAR_OK)
-        return rc; /* perhaps published: the children stay as they are */
+    if (rc != FAR_OK) { /* perhaps published: the children stay as they are */
+        pool_lose(op->client, s->size_class);
+        return rc;
+    }
     if (op->word[0] != 0) {
         give_back(op, s);
-        return race_follow(view, look->entry, key->hash, op->word[0]);
+        return leave_to_other(op, view, key, look, op->word[0]);
     }
     count_split(view, s);
-    pool_retire(op->client, look->subtable, s->size_class);
+    s->refreshes = view->refreshes;
     rc = race_follow(view, look->entry, key->hash, forward);
-    return rc == FAR_OK ? race_advise(op, view, look->entry, key->hash, forward) : rc;
+    if (rc == FAR_OK)
+        rc = race_advise(op, view, look->entry, key->hash, forward);
+    if (rc == FAR_OK)
+        rc = retire_parent(op, view, s);
+    if (rc != FAR_OK) /* its entries, or its number, may not have been changed */
+        pool_lose(op->client, s->size_class);
+    return rc;
 }
 
 /* To op->word[0]. */
@@ -256,17 +298,25 @@ static int read_forward(struct op *op, const struct race_look *look)
     return batch_flush(&op->batch);
 }
 
-/* Waits for the client that has claimed the split. *forward stays 0 if that takes too long. */
-static int await(struct op *op, const struct race_look *look, uint64_t *forward)
+/* Waits for the client that has claimed the split. *forward stays 0 if that client is dead, or
+ * takes too long. */
+static int await(struct op *op, const struct race_look *look, uint64_t claim, uint64_t *forward)
 {
     uint64_t pause = WAIT_NS_FIRST;
-    for (unsigned i = 0; i < op->pool->knobs.patience && *forward == 0; i++) {
+    bool alive = true;
+    for (unsigned i = 0; i < op->pool->knobs.patience && *forward == 0 && alive; i++) {
+        op_breathe(op, NULL);
         batch_pause(&op->batch, pause);
         pause = pause * 2 < WAIT_NS_MOST ? pause * 2 : WAIT_NS_MOST;
         int rc = read_forward(op, look);
         if (rc != FAR_OK)
             return rc;
         *forward = op->word[0];
+        if (i % 16 == 15) {
+            rc = client_owner_alive(op, claim, &alive);
+            if (rc != FAR_OK)
+                return rc;
+        }
     }
     return FAR_OK;
 }
@@ -288,18 +338,21 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     rc = allocate(op, &s);
     if (rc != FAR_OK)
         return rc;
+    /* Should this client die, whoever finds out finishes the split: writers wait for it. */
+    index_journal(op, &view->base, (uint32_t)(key->hash & ((1ull << look->depth) - 1)),
+                  look->entry);
     batch_cas(&op->batch, look->subtable, offsetof(struct race_subtable_head, claim), 0,
-              op->client->incarnation, &op->word[0]);
+              client_owner_word(op->client), &op->word[0]);
     batch_read(&op->batch, look->subtable, offsetof(struct race_subtable_head, forward),
                &op->word[1], 8);
     rc = batch_flush(&op->batch);
     uint64_t claim = op->word[0], forward = op->word[1];
-    if (rc == FAR_OK && claim != 0 && claim != op->client->incarnation)
-        rc = await(op, look, &forward);
+    if (rc == FAR_OK && claim != 0 && claim != client_owner_word(op->client))
+        rc = await(op, look, claim, &forward);
     if (rc == FAR_OK && forward == 0)
         return split(op, view, key, &s);
     give_back(op, &s);
-    return rc == FAR_OK ? race_follow(view, look->entry, key->hash, forward) : rc;
+    return rc == FAR_OK ? leave_to_other(op, view, key, look, forward) : rc;
 }
 
 /* The place of an entry (or, for 0, a free one) among those being split by this session. */
@@ -341,4 +394,33 @@ int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
     if (at < RACE_SPLITTING)
         view->splitting[at] = 0;
     return rc;
+}
+
+int race_recover(struct op *op, struct index_view *base, uint32_t suffix, uint64_t entry)
+{
+    struct race_view *view = race_view(base);
+    struct race_key key = {.hash = suffix};
+    struct race_look look = {
+        .entry = entry, .subtable = race_entry_subtable(entry), .depth = race_entry_depth(entry)};
+    struct race_subtable_head *head = op_buffer(op, BUF_BULK, sizeof *head);
+    if (!head)
+        return FAR_NO_MEMORY;
+    if (look.depth > view->dir_bits)
+        return FAR_OK; /* a damaged journal has nothing to say */
+    batch_read(&op->batch, look.subtable, 0, head, sizeof *head);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || head->header != race_header(view->tag, look.depth, suffix))
+        return rc == FAR_BOUNDS ? FAR_OK : rc; /* it has been split, and is gone */
+    if (head->forward != 0) {                  /* published, but perhaps not advised */
+        rc = race_advise(op, view, entry, suffix, head->forward);
+        if (rc == FAR_OK)
+            outdate_caches(op, view);
+        return rc == FAR_OK ? batch_flush(&op->batch) : rc;
+    }
+    if (head->claim == 0)
+        return FAR_OK;
+    rc = race_grow(op, view, &key, &look);
+    /* Without memory it waits for the next writer, who knows that the claim's owner is dead. It
+     * must not hold up the memory that the dead client had. */
+    return rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL ? FAR_OK : rc;
 }

@@ -89,7 +89,8 @@ static int read_root(struct op *op, struct race_view *view, struct race_root *ro
 int race_refresh(struct op *op, struct race_view *view)
 {
     struct race_root root;
-    int rc = read_root(op, view, &root);
+    uint64_t flights = op->client->flights;
+    int rc = read_root(op, view, &root); /* the version before what it is the version of */
     if (rc != FAR_OK)
         return rc;
     if (root.depth > view->dir_bits)
@@ -112,6 +113,9 @@ int race_refresh(struct op *op, struct race_view *view)
     free(view->entries);
     view->entries = entries;
     view->depth = (unsigned)root.depth;
+    view->refreshes++;
+    view->base.cached.version = root.splits;
+    view->base.cached.stale = op->client->flights != flights; /* E2 */
     return FAR_OK;
 }
 
@@ -132,6 +136,8 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
         view->groups = root.groups;
         view->dir_bits = root.dir_bits;
         view->directory = root.directory;
+        view->base.cached.version_at = view->root;
+        view->base.cached.version_delta = offsetof(struct race_root, splits);
         rc = race_refresh(op, view);
     }
     if (rc != FAR_OK) {
@@ -163,18 +169,13 @@ static int read_depth(struct op *op, struct race_view *view, unsigned *depth)
     return FAR_OK;
 }
 
-/* Adds one CAS of a directory entry to the batch, flushing a full one. What it finds does not
- * matter: an entry that is not as expected has been seen to by somebody else. */
-static int cas_entry(struct op *op, struct race_view *view, uint64_t i, uint64_t from, uint64_t to)
-{
-    batch_cas(&op->batch, view->directory, i * 8, from, to, &op->word[op->batch.count]);
-    return batch_room(&op->batch) == 0 ? batch_flush(&op->batch) : FAR_OK;
-}
-
 /*
- * Brings the directory from `depth` to one more. The new half fills by CAS from 0, so that of
- * several clients doing this none undoes another's later entry. An entry that was split while it
- * was being copied is set right before this returns.
+ * Brings the directory from `depth` to one more. The new half is a copy of the old, and must be a
+ * true one before anybody may look at it: what it names may otherwise have been retired, now or,
+ * if a client died here, long ago. So it is copied until a look at both halves finds nothing to do.
+ * A splitter changes the old half first and the new one behind it, whether or not it is in use yet
+ * (redirect()): either we see its change in the old half, or it finds our copy in the new one.
+ * An entry is only ever replaced by a deeper one, so nobody undoes what another has done.
  */
 static int double_directory(struct op *op, struct race_view *view, unsigned depth)
 {
@@ -182,57 +183,108 @@ static int double_directory(struct op *op, struct race_view *view, unsigned dept
     uint64_t *image = op_buffer(op, BUF_BULK, 2 * half * 8);
     if (!image)
         return FAR_NO_MEMORY;
-    uint64_t *copied = image + half;
 
-    batch_read(&op->batch, view->directory, 0, copied, (uint32_t)half * 8);
+    for (unsigned attempt = 0; attempt < RACE_ATTEMPTS; attempt++) {
+        bool copied = false;
+        batch_read(&op->batch, view->directory, 0, image, (uint32_t)(2 * half * 8));
+        int rc = batch_flush(&op->batch);
+        for (uint64_t i = 0; i < half && rc == FAR_OK; i++) {
+            uint64_t from = image[half + i], to = image[i];
+            if (from == to || (from != 0 && race_entry_depth(from) >= race_entry_depth(to)))
+                continue;
+            if (race_entry_depth(to) > depth)
+                continue; /* not for both halves: somebody else has doubled it */
+            copied = true;
+            batch_cas(&op->batch, view->directory, (half + i) * 8, from, to,
+                      &op->word[op->batch.count]);
+            if (batch_room(&op->batch) == 0)
+                rc = batch_flush(&op->batch);
+        }
+        if (rc == FAR_OK && !copied)
+            batch_cas(&op->batch, view->root, 0, depth, depth + 1, &op->word[0]);
+        if (rc == FAR_OK)
+            rc = batch_flush(&op->batch);
+        if (rc != FAR_OK || !copied)
+            return rc;
+    }
+    return FAR_CONTENTION;
+}
+
+/* A subtable that was split: what the directory is to be told. */
+struct advice {
+    uint64_t entry, suffix, child[2];
+    unsigned depth;
+};
+
+#define NOWHERE UINT64_MAX
+
+/*
+ * Sends the entries from `first` on, below `end`, to the children. *older is set to the index of an
+ * entry that leads to an ancestor, if there is one: that one's split is not in the directory yet.
+ */
+static int redirect(struct op *op, struct race_view *view, const struct advice *a, uint64_t first,
+                    uint64_t end, uint64_t *older)
+{
+    uint64_t step = 1ull << a->depth, i = first;
+    *older = NOWHERE;
+    while (i < end) {
+        uint64_t start = i;
+        for (; i < end && batch_room(&op->batch) > 0; i += step)
+            batch_cas(&op->batch, view->directory, i * 8, a->entry, a->child[(i >> a->depth) & 1],
+                      &op->word[op->batch.count]);
+        unsigned posted = op->batch.count;
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned n = 0; n < posted; n++)
+            if (op->word[n] != 0 && race_entry_depth(op->word[n]) < a->depth)
+                *older = start + n * step;
+    }
+    return FAR_OK;
+}
+
+/* Gives the advice that an ancestor's splitter has not given yet, or died before it could. */
+static int advise_older(struct op *op, struct race_view *view, uint64_t index, unsigned below)
+{
+    batch_read(&op->batch, view->directory, index * 8, op->word, 8);
     int rc = batch_flush(&op->batch);
-    for (uint64_t i = 0; i < half && rc == FAR_OK; i++)
-        rc = cas_entry(op, view, half + i, 0, copied[i]);
-    if (rc == FAR_OK)
-        rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
-        return rc;
-    batch_cas(&op->batch, view->root, 0, depth, depth + 1, &op->word[0]);
-    batch_fence(&op->batch);
-    batch_read(&op->batch, view->directory, 0, image, (uint32_t)half * 8);
+    uint64_t entry = op->word[0];
+    if (rc != FAR_OK || race_entry_depth(entry) >= below)
+        return rc; /* somebody was faster */
+    batch_read(&op->batch, race_entry_subtable(entry), offsetof(struct race_subtable_head, forward),
+               op->word, 8);
     rc = batch_flush(&op->batch);
-    for (uint64_t i = 0; i < half && rc == FAR_OK; i++)
-        if (image[i] != copied[i] && race_entry_depth(image[i]) <= depth)
-            rc = cas_entry(op, view, half + i, copied[i], image[i]);
-    return rc == FAR_OK ? batch_flush(&op->batch) : rc;
+    if (rc == FAR_BOUNDS || (rc == FAR_OK && op->word[0] == 0))
+        return fail(FAR_CORRUPT, "directory entry %llu is damaged", (unsigned long long)index);
+    return rc == FAR_OK ? race_advise(op, view, entry, index, op->word[0]) : rc;
 }
 
 int race_advise(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
                 uint64_t forward)
 {
-    unsigned depth = race_entry_depth(entry), global = 0;
-    uint64_t suffix = hash & ((1ull << depth) - 1), child[2];
+    unsigned depth = race_entry_depth(entry), before = 0, global = 0;
+    struct advice a = {.entry = entry, .suffix = hash & ((1ull << depth) - 1), .depth = depth};
+    for (unsigned i = 0; i < 2; i++)
+        a.child[i] = race_forward_entry(forward, i, depth + 1);
 
     int rc = read_depth(op, view, &global);
-    while (rc == FAR_OK && global <= depth) { /* each turn raises it, by us or by another */
-        rc = double_directory(op, view, global);
+    /* Each turn the directory has grown, or an ancestor is out of it: by us or by another. */
+    for (unsigned attempt = 0; attempt < RACE_ATTEMPTS && rc == FAR_OK; attempt++) {
+        uint64_t end = 1ull << global, older = NOWHERE, ignored;
+        before = global;
+        if (global <= depth) {
+            rc = double_directory(op, view, global);
+        } else {
+            rc = redirect(op, view, &a, a.suffix, end, &older);
+            if (rc == FAR_OK && older != NOWHERE)
+                rc = advise_older(op, view, older, depth);
+            else if (rc == FAR_OK && global < view->dir_bits)
+                rc = redirect(op, view, &a, end + a.suffix, 2 * end, &ignored);
+        }
         if (rc == FAR_OK)
             rc = read_depth(op, view, &global);
+        if (rc == FAR_OK && older == NOWHERE && before > depth && global == before)
+            return FAR_OK;
     }
-    for (unsigned i = 0; i < 2; i++)
-        child[i] = race_forward_entry(forward, i, depth + 1);
-    for (uint64_t i = suffix; i < 1ull << global && rc == FAR_OK; i += 1ull << depth)
-        rc = cas_entry(op, view, i, entry, child[(i >> depth) & 1]);
-    if (rc != FAR_OK)
-        return rc;
-
-    /* A child may have been split before the directory knew of it: then its splitter's advice was
-     * in vain, and must be given again, or the directory would point to a dead subtable for good.
-     */
-    rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
-        return rc;
-    for (unsigned i = 0; i < 2; i++)
-        batch_read(&op->batch, race_entry_subtable(child[i]), 0, &op->word[i], 8);
-    rc = batch_flush(&op->batch);
-    uint64_t onward[2] = {op->word[0], op->word[1]};
-    for (unsigned i = 0; i < 2 && rc == FAR_OK; i++)
-        if (onward[i] != 0 && depth + 2 <= view->dir_bits)
-            rc = race_advise(op, view, child[i], suffix | (uint64_t)i << depth, onward[i]);
-    return rc;
+    return rc == FAR_OK ? FAR_CONTENTION : rc;
 }

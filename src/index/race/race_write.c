@@ -25,10 +25,12 @@ struct write {
     unsigned gave_way;
 };
 
-/* The outcome of a flush whose CAS decides the operation: after an error of the fabric, unknown. */
+/* The outcome of a flush whose CAS decides the operation: after an error of the fabric, unknown.
+ * (A client whose lease has lapsed does not post at all.) */
 static int decided(int rc)
 {
-    return rc == FAR_OK || rc == FAR_BOUNDS || rc == FAR_INVALID ? rc : FAR_UNKNOWN;
+    return rc == FAR_OK || rc == FAR_BOUNDS || rc == FAR_INVALID || rc == FAR_FENCED ? rc
+                                                                                     : FAR_UNKNOWN;
 }
 
 static int write_start(struct op *op, struct race_view *view, struct slice key,
@@ -48,14 +50,14 @@ static int write_start(struct op *op, struct race_view *view, struct slice key,
     return block_prepare(op, node, key.data, key.len, value->data, value->len, &w->block);
 }
 
-/* A block that no committed slot names goes back at once; not so when the fabric failed: a slot
- * may name it after all, and its own WRITE may still be on the way. */
+/* A block that no committed slot names goes back at once. When the fabric failed, a slot may name
+ * it for ever after (R1), and its own WRITE may still be on the way: no epoch makes it free. */
 static int write_end(struct op *op, struct write *w, int rc)
 {
     if (w->block.at == 0 || rc == FAR_OK)
         return rc;
     if (rc == FAR_UNKNOWN || rc == FAR_UNREACHABLE || rc == FAR_TIMEOUT || rc == FAR_FENCED)
-        pool_retire(op->client, w->block.at, w->block.size_class);
+        pool_lose(op->client, w->block.size_class);
     else
         pool_unalloc(op->client, w->block.at, w->block.size_class);
     return rc;
@@ -101,10 +103,14 @@ static int replace(struct op *op, struct write *w, bool *again)
 {
     uint64_t old = w->found.word;
     uint64_t new = w->block.at ? slot_make(&w->block, w->key.fingerprint) : 0;
-    bool swapped = false;
+    const struct block_head *h = w->found.block;
+    bool swapped = false, fits = class_for(block_bytes(h->klen, h->vlen)) == slot_class(old);
     int rc = decided(cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
-    if (swapped)
+    /* A damaged class must not make the neighbours part of what is reused. */
+    if (swapped && fits)
         pool_retire(op->client, slot_gaddr(old), slot_class(old));
+    else if (swapped || rc == FAR_UNKNOWN)
+        pool_lose(op->client, slot_class(old));
     *again = !swapped;
     return rc;
 }

@@ -1,0 +1,325 @@
+/*
+ * Epochs: when may memory be reused that others may still be reading?
+ *
+ * There is one global epoch, a word on node 0. Every client keeps a certificate in its registry
+ * slot: an epoch e, which says "no operation of mine that is still in flight began before I had
+ * read e, and none uses an address from a cache that was not validated after that". The global
+ * epoch goes from g to g+1 only when every client has certified at least g.
+ *
+ * None of this costs a round trip. Certificates are written, and the epoch, the registry and the
+ * version of the cache in use are read, by a few verbs that ride on an operation's batch
+ * every so often (a "flight").
+ *
+ *   E1  G <= certificate of any live client + 1.
+ *   E2  A client certifies e only when all of its operations in flight began after it had validated
+ *       its caches, and it validated them after it had read e. Validation is reading the cache's
+ *       version word: in the flight after the one that read e, so that it surely came later. Caches
+ *       that were not looked at are marked stale, and are read anew before their next use.
+ *   E3  An object is retired after it was made unreachable, and, if caches may know it, after their
+ *       version word was changed. Let the retiring client have validated v at that time, t. Then
+ *       G(t) <= v+1 by E1. The object is reused when G has been seen at v+3 or more: by then every
+ *       client has certified v+2, so it read v+2 after t, and by E2 whatever it has in flight
+ *       began, and whatever it has cached was validated, when the object was unreachable.
+ *   E4  Retired is only what is known to be unreachable. If the verb that was to make an object
+ *       reachable, or unreachable, ended with an error of the fabric, nobody knows which it is: no
+ *       epoch helps, and the object is left to a sweep (pool_lose()).
+ *
+ * A client that joins reads G before anything else and holds no addresses: it cannot be missed
+ * harmfully. A client that is silent for a lease is shut out (lease.c), and its certificate with
+ * it.
+ */
+#include "pool/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The flight's words. */
+enum { F_SLOT = 0, F_CONTROL = 4, F_VERSION = 8, F_CAS = 9, F_INCARNATION = 10, F_REGISTRY = 16 };
+
+#define REUSE_AFTER 3
+
+/* Retired bytes after which a client announces itself, however few operations that were: so that
+ * what waits for its epoch is bounded in bytes, too. */
+#define TICK_BYTES (256u << 10)
+
+static const gaddr NODE0 = 0; /* gaddr_make(0, 0) */
+
+/* ---- limbo --------------------------------------------------------------------------------------
+ */
+
+static bool limbo_grow(struct limbo *l)
+{
+    size_t room = l->room ? 2 * l->room : 1024;
+    struct limbo_entry *ring = malloc(room * sizeof *ring);
+    if (!ring)
+        return false;
+    for (size_t i = 0; i < l->count; i++)
+        ring[i] = l->ring[(l->head + i) & (l->room - 1)];
+    free(l->ring);
+    *l = (struct limbo){.ring = ring, .count = l->count, .room = room};
+    return true;
+}
+
+void pool_retire(struct client *c, gaddr at, unsigned size_class)
+{
+    struct limbo *l = &c->limbo;
+    if (client_swept(c, at) || (l->count == l->room && !limbo_grow(l))) {
+        pool_lose(c, size_class);
+        return;
+    }
+    l->ring[(l->head + l->count++) & (l->room - 1)] = (struct limbo_entry){
+        .object = at | (uint64_t)size_class << GADDR_BITS, .reuse_at = c->validated + REUSE_AFTER};
+    c->retired_bytes += class_bytes(size_class);
+    c->retired_since_tick += class_bytes(size_class);
+}
+
+bool client_reclaim(struct client *c)
+{
+    struct limbo *l = &c->limbo;
+    bool any = false;
+    /* A few at a time: this is somebody's operation. */
+    for (unsigned i = 0; i < 64 && l->count > 0; i++) {
+        struct limbo_entry *e = &l->ring[l->head];
+        if (e->reuse_at > c->seen || c->pool->knobs.keep_retired)
+            break;
+        unsigned size_class = (unsigned)(e->object >> GADDR_BITS);
+        l->head = (l->head + 1) & (l->room - 1);
+        l->count--;
+        c->retired_bytes -= class_bytes(size_class);
+        pool_unalloc(c, e->object & ((1ull << GADDR_BITS) - 1), size_class);
+        any = true;
+    }
+    return any;
+}
+
+/* ---- flights
+ * ------------------------------------------------------------------------------------- */
+
+/* While a sweep is announced that this client has not met, nothing newer (P1). */
+static uint64_t certificate(const struct client *c)
+{
+    if (c->sweep_unmet)
+        return c->certified;
+    return c->oldest && c->oldest->epoch < c->validated ? c->oldest->epoch : c->validated;
+}
+
+static void board(struct batch_rider *rider, struct batch *b)
+{
+    struct client *c = (struct client *)((char *)rider - offsetof(struct client, rider));
+    uint64_t *f = c->flight;
+
+    f[F_SLOT] = c->certified = certificate(c);
+    f[F_SLOT + 1] = ++c->heartbeat;
+    f[F_SLOT + 2] = c->retired_bytes;
+    f[F_SLOT + 3] = c->held_bytes;
+    batch_write(b, NODE0,
+                CLIENTS_OFF + c->slot * sizeof(struct client_slot) +
+                    offsetof(struct client_slot, epoch),
+                &f[F_SLOT], 32);
+    batch_read(b, NODE0, CLIENTS_OFF + c->slot * sizeof(struct client_slot), &f[F_INCARNATION], 8);
+    c->flight_incarnation = c->incarnation;
+    batch_read(b, NODE0, CONTROL_OFF, &f[F_CONTROL], 32);
+    if (c->flight_cached)
+        batch_read(b, c->flight_cached->version_at, c->flight_cached->version_delta, &f[F_VERSION],
+                   8);
+    if (c->advance_from != NO_EPOCH)
+        batch_cas(b, NODE0, CONTROL_OFF, c->advance_from, c->advance_from + 1, &f[F_CAS]);
+    c->flight_has_registry = (c->limbo.count > 0 || c->hurried) && c->advance_from == NO_EPOCH;
+    c->hurried = false;
+    if (c->flight_has_registry)
+        batch_read(b, NODE0, CLIENTS_OFF, &f[F_REGISTRY],
+                   (uint32_t)(c->high * sizeof(struct client_slot)));
+    c->advance_from = NO_EPOCH;
+    c->ops_since_tick = 0;
+    c->retired_since_tick = 0;
+    c->flight_posted = c->ep->ops->coarse(c->ep);
+}
+
+static bool all_certified(const struct client *c, const struct client_slot *slots, unsigned count,
+                          uint64_t epoch)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (slots[i].incarnation != 0 && i != c->slot && slots[i].epoch < epoch)
+            return false;
+    return certificate(c) >= epoch;
+}
+
+static void landed(struct batch_rider *rider, int status)
+{
+    struct client *c = (struct client *)((char *)rider - offsetof(struct client, rider));
+    const uint64_t *f = c->flight;
+
+    if (status != FAR_OK) {
+        rider->due = true;
+        return;
+    }
+    if (c->flight_incarnation != c->incarnation)
+        return;
+    if (f[F_INCARNATION] != c->incarnation) { /* L1: fenced, though we thought we had time */
+        c->lease.lost = true;
+        return;
+    }
+    if (f[F_CONTROL] > c->certified + 1) { /* E1: nobody counts our certificate, or it is damaged */
+        c->lease.lost = true;
+        return;
+    }
+    c->lease.deadline = c->flight_posted + c->lease_ns;
+    /* E2: this flight's look at the version came after the last flight's look at the epoch. */
+    for (struct cached *cached = c->caches; cached; cached = cached->next)
+        if (cached != c->flight_cached || f[F_VERSION] != cached->version)
+            cached->stale = true;
+    c->flights++;
+    uint64_t before = c->seen;
+    c->validated = before;
+    /* Of a registry that has grown since we last looked we have not seen all: whoever joined before
+     * the epoch was `before` is below the `high` of this flight. */
+    if (f[F_CONTROL + 1] > c->high && f[F_CONTROL + 1] <= c->pool->clients) {
+        c->high = f[F_CONTROL + 1];
+    } else if (c->flight_has_registry) {
+        const struct client_slot *slots = (const struct client_slot *)&f[F_REGISTRY];
+        if (all_certified(c, slots, (unsigned)c->high, before))
+            c->advance_from = before;
+        else
+            client_watch(c, slots, (unsigned)c->high, before);
+    }
+    if (f[F_CONTROL] > c->seen)
+        c->seen = f[F_CONTROL];
+    uint64_t sweep = f[F_CONTROL + 3];
+    if (!(sweep & SWEEP_ANNOUNCED) || sweep == c->sweep_mine)
+        sweep = 0; /* if one was that we did not meet, it was given up */
+    if (sweep == 0)
+        c->sweep = 0;
+    c->sweep_unmet = sweep != c->sweep;
+}
+
+void client_ride(struct client *c)
+{
+    c->rider = (struct batch_rider){.board = board, .landed = landed};
+}
+
+/* ---- operations
+ * ----------------------------------------------------------------------------------- */
+
+static bool heartbeat_due(const struct client *c, uint64_t now)
+{
+    return now + c->lease_ns - c->lease_ns / 8 > c->lease.deadline;
+}
+
+static void send_flight(struct client *c, struct cached *cached)
+{
+    if (c->rider.aboard)
+        return;
+    c->rider.due = true;
+    c->flight_cached = cached;
+}
+
+/* What comes before anything a client does. */
+static int awake(struct op *op)
+{
+    struct client *c = op->client;
+    if (client_lapsed(c)) {
+        c->lease.lost = true;
+        int rc = client_rejoin(op); /* with nothing in flight, nobody need know */
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return c->sweep_unmet ? client_meet_sweep(op) : FAR_OK;
+}
+
+int op_begin(struct op *op, struct cached *cached)
+{
+    struct client *c = op->client;
+    int rc = awake(op);
+    if (rc != FAR_OK)
+        return rc;
+    op->epoch = c->validated;
+    op->newer = NULL;
+    op->older = c->newest;
+    if (c->newest)
+        c->newest->newer = op;
+    else
+        c->oldest = op;
+    c->newest = op;
+    if (++c->ops_since_tick >= c->pool->knobs.tick_ops || c->retired_since_tick >= TICK_BYTES ||
+        heartbeat_due(c, c->ep->ops->coarse(c->ep)))
+        send_flight(c, cached);
+    return FAR_OK;
+}
+
+void op_breathe(struct op *op, struct cached *cached)
+{
+    struct client *c = op->client;
+    if (heartbeat_due(c, c->ep->ops->coarse(c->ep)))
+        send_flight(c, cached);
+}
+
+void op_end(struct op *op)
+{
+    struct client *c = op->client;
+    if (op->older)
+        op->older->newer = op->newer;
+    else
+        c->oldest = op->newer;
+    if (op->newer)
+        op->newer->older = op->older;
+    else
+        c->newest = op->older;
+    op->older = op->newer = NULL;
+}
+
+void client_cache(struct client *c, struct cached *cached)
+{
+    cached->stale = true;
+    cached->next = c->caches;
+    c->caches = cached;
+}
+
+void client_uncache(struct client *c, struct cached *cached)
+{
+    struct cached **at = &c->caches;
+    while (*at && *at != cached)
+        at = &(*at)->next;
+    if (*at)
+        *at = cached->next;
+    if (c->flight_cached == cached)
+        c->flight_cached = NULL;
+}
+
+int client_hasten(struct op *op)
+{
+    struct client *c = op->client;
+    struct batch *b = &op->batch;
+
+    ASSERT(b->count == 0);
+    int rc = awake(op); /* also: a sweep cannot go on before we have met it */
+    if (rc == FAR_OK && c->suspect >= 0)
+        rc = client_recover(op);
+    if (rc != FAR_OK)
+        return rc;
+    if (c->rider.aboard) { /* another operation's batch carries it: let that one come in */
+        batch_pause(b, 1000);
+        return FAR_OK;
+    }
+    c->rider.due = true;
+    c->hurried = true;
+    batch_read(b, NODE0, CONTROL_OFF, op->pool_word, 8);
+    return batch_flush(b);
+}
+
+int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)
+{
+    struct client *c = op->client;
+    struct patience patience = {0};
+
+    while (c->seen < epoch) {
+        uint64_t seen = c->seen;
+        for (unsigned i = 0; i < 8 && c->seen < epoch; i++) {
+            int rc = client_hasten(op);
+            if (rc != FAR_OK)
+                return rc;
+        }
+        if (c->seen == seen && !client_wait(op, &patience, leases))
+            return FAR_TIMEOUT;
+    }
+    return FAR_OK;
+}

@@ -1,0 +1,165 @@
+/*
+ * Leases: telling a dead client from a slow one, and what is done about it.
+ *
+ * A client that is alive changes its heartbeat several times a lease, by verbs that ride on its
+ * operations. Whoever finds a client in its way (its certificate holds the epoch back, it holds a
+ * lock) watches that client's heartbeat with its own clock: unchanged for a lease and a margin for
+ * clocks that drift, the client is dead, or as good as. No clock is compared with another.
+ *
+ *   L1  A client writes nothing once its own lease has passed since it posted the last heartbeat
+ *       that it knows to have arrived (batch.c asks before every batch that writes). On fabrics
+ * that can shut a client out, they do. L2  A dead client is first fenced: by the fabric where it
+ * can, and by a CAS of its slot's incarnation, after which nobody counts its certificate. Then its
+ * journal is completed or undone, its death is counted (its memory is for a sweep to find), and its
+ * slot freed by another CAS. Each step may be done twice, by clients that die in the middle. L3
+ * Watching takes WATCH_LEASES leases, so that there is time between the last write L1 allows and
+ * the first reuse. On shared memory this is all there is: a client that is stopped by the system
+ * between the question and the write for longer than the margin can still do harm.
+ *
+ * An idle client falls silent too. It is fenced like a dead one, notices at its next operation, and
+ * registers anew; only operations that were in flight learn of it, by FAR_FENCED.
+ */
+#include "pool/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WATCH_LEASES(ns) ((ns) + (ns) / 2)
+
+static const gaddr NODE0 = 0;
+
+static uint64_t slot_delta(unsigned slot, size_t field)
+{
+    return CLIENTS_OFF + slot * sizeof(struct client_slot) + field;
+}
+
+bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch)
+{
+    uint64_t now = c->ep->ops->coarse(c->ep);
+    bool doubtful = false;
+    for (unsigned i = 0; i < count; i++) {
+        const struct client_slot *s = &slots[i];
+        struct watch *w = &c->watch[i];
+        if (s->incarnation == 0 || i == c->slot || s->epoch >= epoch)
+            continue;
+        if (w->incarnation != s->incarnation || w->heartbeat != s->heartbeat) {
+            doubtful |= w->incarnation != s->incarnation; /* else it is alive: it moved */
+            if (c->suspect == (int)i)
+                c->suspect = -1; /* that was another */
+            *w = (struct watch){s->incarnation, s->heartbeat, now};
+        } else if ((s->incarnation & CLIENT_FENCED) || now - w->since > WATCH_LEASES(c->lease_ns)) {
+            c->suspect = (int)i;
+            return true;
+        } else {
+            doubtful = true;
+        }
+    }
+    return doubtful;
+}
+
+int client_recover(struct op *op)
+{
+    struct client *c = op->client;
+    struct batch *b = &op->batch;
+    unsigned slot = (unsigned)c->suspect;
+    uint64_t incarnation = c->watch[slot].incarnation & ~CLIENT_FENCED;
+    uint64_t fenced = incarnation | CLIENT_FENCED, *word = op->pool_word;
+    int rc = FAR_OK;
+
+    c->suspect = -1;
+    if (c->ep->ops->fence)
+        rc = c->ep->ops->fence(c->ep, incarnation);
+    if (rc != FAR_OK)
+        return rc;
+    batch_cas(b, NODE0, slot_delta(slot, 0), incarnation, fenced, &word[0]);
+    batch_fence(b);
+    batch_read(b, NODE0, slot_delta(slot, offsetof(struct client_slot, journal)), &word[1], 16);
+    rc = batch_flush(b);
+    if (rc != FAR_OK || (word[0] != incarnation && word[0] != fenced))
+        return rc; /* it left, or came back as another, or was seen to */
+    uint64_t journal[2] = {word[1], word[2]};
+    if (journal[0] != 0 && c->pool->recover) {
+        rc = c->pool->recover(c->pool->tables, op, journal);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    /* Counted before the slot is free, so that no death goes uncounted; perhaps twice. The rest of
+     * the slot stays as it is: it may be another's already, if we are not the first. */
+    batch_faa(b, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1, &word[0]);
+    batch_fence(b);
+    batch_cas(b, NODE0, slot_delta(slot, 0), fenced, 0, &word[1]);
+    rc = batch_flush(b);
+    c->buried += rc == FAR_OK && word[1] == fenced;
+    return rc;
+}
+
+int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive)
+{
+    unsigned slot = owner_word & OWNER_SLOT;
+    if (slot >= op->pool->clients) {
+        *alive = false;
+        return FAR_OK;
+    }
+    batch_read(&op->batch, NODE0, slot_delta(slot, 0), op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        *alive = !(op->pool_word[0] & CLIENT_FENCED) &&
+                 ((op->pool_word[0] ^ owner_word) & OWNER_INCARNATION) == 0;
+    return rc;
+}
+
+int client_bytes(struct op *op, uint64_t *retired, uint64_t *held)
+{
+    unsigned clients = op->pool->clients;
+    struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
+    if (!slots)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
+    int rc = batch_flush(&op->batch);
+    *retired = op->client->retired_bytes;
+    *held = op->client->held_bytes;
+    for (unsigned i = 0; i < clients && rc == FAR_OK; i++) {
+        if (slots[i].incarnation == 0 || i == op->client->slot)
+            continue;
+        *retired += slots[i].retired_bytes;
+        *held += slots[i].held_bytes;
+    }
+    return rc;
+}
+
+int client_bury(struct op *op, unsigned *dead)
+{
+    struct client *c = op->client;
+    unsigned clients = op->pool->clients;
+    unsigned before = c->buried;
+    *dead = 0;
+    /* Two looks, a watch apart, tell the silent ones; each that is found is recovered: 24 turns,
+     * and one for each of them. Both looks are of now: that it moved since we last looked, whenever
+     * that was, says nothing. */
+    memset(c->watch, 0, clients * sizeof *c->watch);
+    c->suspect = -1;
+    for (unsigned turn = 0; turn < 48 + clients; turn++) {
+        int rc = client_hasten(op); /* our own lease goes on meanwhile */
+        if (rc != FAR_OK)
+            return rc;
+        struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
+        if (!slots)
+            return FAR_NO_MEMORY;
+        batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
+        rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        bool doubtful = client_watch(c, slots, clients, UINT64_MAX);
+        if (c->suspect >= 0) {
+            rc = client_recover(op);
+            if (rc != FAR_OK)
+                return rc;
+        } else if (!doubtful) {
+            break;
+        }
+        batch_pause(&op->batch, c->lease_ns / 16);
+    }
+    *dead = c->buried - before;
+    return FAR_OK;
+}

@@ -1,0 +1,429 @@
+/*
+ * Sweeping: finding the memory that dead clients had in their hands.
+ *
+ * An object is reachable from a table, or on a shared free list, or in a client's hands (free,
+ * retired, or about to be published), or lost. A client's hands cannot be seen into from outside;
+ * so a sweep has all clients empty them. What is then unreachable is free, whoever had it.
+ *
+ *   P1  The sweeper notes how far each node's chunks have been handed out, and announces the sweep.
+ *       A client that sees the announcement (its flights read it) lets go of everything it holds in
+ *       chunks below that mark, allocates only above it, and leaves the shared lists alone. What
+ *       it frees below the mark it forgets: the sweep may have found it already.
+ *   P2  When every client has certified an epoch later than that of the announcement, every
+ *       operation in flight began after its client had met the sweep (E2). From then on no object
+ *       below the mark becomes reachable that was not. The lists are emptied, and what the tables
+ *       reach is marked. An object that moves meanwhile moves from a subtable to its child, and a
+ *       walk that meets the one goes on to the other.
+ *   P3  Another two epochs later nobody is still reading what was not marked (as E3), nor will
+ *       anybody free it. Only now does the sweeper put what it found on the shared lists; then the
+ *       sweep is over.
+ *
+ * A sweeper that dies leaves its announcement: clients go on as in P1, and the next sweeper takes
+ * over, with a mark of its own that everybody meets anew. Memory that was marked as reachable and
+ * freed during the sweep, and what a dead sweeper had found, waits for the next one.
+ */
+#include "pool/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const gaddr NODE0 = 0;
+
+#define SWEEP_DELTA  (CONTROL_OFF + offsetof(struct pool_control, sweep))
+#define DEATHS_DELTA (CONTROL_OFF + offsetof(struct pool_control, deaths))
+
+struct sweep {
+    struct marker marker;
+    struct op *op;
+    uint64_t *chunks;   /* by node: chunks that are swept */
+    uint64_t **reached; /* by node: a bit per 64-byte unit of those chunks */
+    uint64_t reached_bytes;
+    uint64_t word;   /* what announces this sweep */
+    uint64_t deaths; /* counted before it began: what those had in hand lies below the mark */
+    bool no_page;    /* to write bundles on: what is found is kept until the end */
+    struct sweep_result result;
+};
+
+static uint64_t chunks_start(const struct pool *pool, unsigned node)
+{
+    return (uint64_t)pool->head[node].chunks_off64 * 64;
+}
+
+/* Reads a word of every node. */
+static int read_nodes(struct op *op, uint64_t delta, uint64_t *words)
+{
+    uint64_t *image = op_buffer(op, BUF_BULK, op->pool->nodes * 8);
+    if (!image)
+        return FAR_NO_MEMORY;
+    for (unsigned i = 0; i < op->pool->nodes; i++)
+        batch_read(&op->batch, gaddr_make(i, 0), delta, &image[i], 8);
+    int rc = batch_flush(&op->batch);
+    for (unsigned i = 0; i < op->pool->nodes && rc == FAR_OK; i++)
+        words[i] = image[i] < op->pool->head[i].chunks ? image[i] : op->pool->head[i].chunks;
+    return rc;
+}
+
+int client_meet_sweep(struct op *op)
+{
+    struct client *c = op->client;
+    batch_read(&op->batch, NODE0, SWEEP_DELTA, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    uint64_t sweep = op->pool_word[0];
+    if (rc != FAR_OK)
+        return rc;
+    if (sweep & SWEEP_ANNOUNCED) {
+        rc = read_nodes(op, NODE_SWEEP_OFF, c->old_chunks);
+        if (rc != FAR_OK)
+            return rc;
+        c->sweep = sweep;
+        client_let_go(c);
+    }
+    c->sweep_unmet = false;
+    return FAR_OK;
+}
+
+/* P1 */
+static int announce(struct sweep *s)
+{
+    struct op *op = s->op;
+    uint64_t *word = op->pool_word;
+    uint64_t mine = client_owner_word(op->client) | (op->client->sweep_count++ & 127) * SWEEP_COUNT;
+    bool alive = false;
+
+    batch_read(&op->batch, NODE0, SWEEP_DELTA, word, 8);
+    int rc = batch_flush(&op->batch);
+    uint64_t other = word[0];
+    if (rc == FAR_OK && other != 0)
+        rc = client_owner_alive(op, other, &alive);
+    if (rc != FAR_OK || alive)
+        return rc != FAR_OK ? rc : FAR_CONTENTION;
+    batch_cas(&op->batch, NODE0, SWEEP_DELTA, other, mine, word);
+    batch_fence(&op->batch);
+    batch_read(&op->batch, NODE0, DEATHS_DELTA, &word[1], 8);
+    rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || word[0] != other)
+        return rc != FAR_OK ? rc : FAR_CONTENTION;
+    s->word = mine;
+    s->deaths = word[1];
+    rc = read_nodes(op, NODE_NEXT_CHUNK_OFF, s->chunks);
+    if (rc != FAR_OK)
+        return rc;
+    uint64_t *image = op->buf[BUF_BULK]; /* as read_nodes() left it */
+    for (unsigned i = 0; i < op->pool->nodes; i++) {
+        image[i] = s->chunks[i];
+        batch_write(&op->batch, gaddr_make(i, NODE_SWEEP_OFF & ~63), NODE_SWEEP_OFF & 63, &image[i],
+                    8);
+    }
+    rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    s->word = mine | SWEEP_ANNOUNCED;
+    batch_cas(&op->batch, NODE0, SWEEP_DELTA, mine, s->word, word);
+    rc = batch_flush(&op->batch);
+    return rc != FAR_OK || word[0] == mine ? rc : FAR_CONTENTION;
+}
+
+/* A sweep that failed must not keep others from theirs, nor from their memory. What was on the
+ * lists may be lost now: it is for the next one to find. */
+static void give_up(struct sweep *s)
+{
+    struct op *op = s->op;
+    batch_faa(&op->batch, NODE0, DEATHS_DELTA, 1, &op->pool_word[1]);
+    batch_fence(&op->batch);
+    batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word & ~SWEEP_ANNOUNCED, 0, &op->pool_word[0]);
+    batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word | SWEEP_ANNOUNCED, 0, &op->pool_word[2]);
+    (void)batch_flush(&op->batch); /* out of reach: whoever finds this client dead takes over */
+}
+
+/* Waits until every client has certified `epochs` more than the epoch is now. */
+static int wait_epochs(struct op *op, unsigned epochs)
+{
+    batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK) /* to the epoch that follows their certificates */
+        rc = client_await_epoch(op, op->pool_word[0] + epochs + 1, 8);
+    if (rc == FAR_TIMEOUT)
+        return fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
+    return rc;
+}
+
+static int empty_lists(struct op *op)
+{
+    uint64_t *heads = op_buffer(op, BUF_BULK, 2 * CLASS_COUNT * 8);
+    if (!heads)
+        return FAR_NO_MEMORY;
+    for (unsigned node = 0; node < op->pool->nodes; node++) {
+        gaddr at = gaddr_make(node, 0);
+        batch_read(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned i = 0; i < CLASS_COUNT; i++) /* P2: nobody else touches them */
+            heads[i] = shared_head(heads[i], 0);
+        batch_write(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
+        rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_OK;
+}
+
+static void reach(struct marker *marker, gaddr at, unsigned size_class)
+{
+    struct sweep *s = (struct sweep *)marker; /* the marker comes first */
+    const struct pool *pool = s->op->pool;
+    unsigned node = gaddr_node(at);
+    if (node >= pool->nodes || gaddr_offset(at) < chunks_start(pool, node))
+        return; /* a damaged pointer reaches nothing */
+    uint64_t unit = (gaddr_offset(at) - chunks_start(pool, node)) / 64, bit = 1ull << (unit % 64);
+    if (unit >= s->chunks[node] << (CHUNK_SHIFT - 6) || (s->reached[node][unit / 64] & bit))
+        return;
+    s->reached[node][unit / 64] |= bit;
+    s->reached_bytes += size_class < CLASS_COUNT ? class_bytes(size_class) : 0;
+}
+
+static bool is_reached(const struct sweep *s, unsigned node, uint64_t offset_in_chunks)
+{
+    uint64_t unit = offset_in_chunks / 64;
+    return s->reached[node][unit / 64] >> (unit % 64) & 1;
+}
+
+/* Takes an object that nothing reaches into our hands; from there it goes to the lists. */
+static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsigned size_class)
+{
+    struct op *op = s->op;
+    s->result.objects++;
+    s->result.bytes += class_bytes(size_class);
+    pool_unalloc(op->client, gaddr_make(node, chunks_start(op->pool, node) + offset_in_chunks),
+                 size_class);
+    op_breathe(op, NULL);
+    int rc = s->no_page ? FAR_OK : client_tidy(op);
+    s->no_page |= rc == FAR_POOL_FULL;
+    return rc == FAR_POOL_FULL ? FAR_OK : rc;
+}
+
+/* A chunk whose owner died before it had written down what it is for. */
+static int adopt_chunk(struct op *op, unsigned node, uint64_t chunk)
+{
+    op->pool_word[0] = chunk_entry(CHUNK_SLAB, 0, op->client->slot, 1);
+    batch_write(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + chunk * 8,
+                op->pool_word, 8);
+    return batch_flush(&op->batch);
+}
+
+/* What the chunks that are swept are used for. The caller frees the table, also after an error. */
+static int read_table(struct sweep *s, unsigned node, uint64_t **out)
+{
+    struct op *op = s->op;
+    uint64_t count = s->chunks[node], *table = malloc(count * 8 + 8);
+    int rc = table ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for a chunk table");
+
+    *out = table;
+    for (uint64_t at = 0; at < count && rc == FAR_OK; at += 4096) {
+        uint32_t bytes = (uint32_t)((count - at < 4096 ? count - at : 4096) * 8);
+        uint64_t *image = op_buffer(op, BUF_BULK, bytes);
+        if (!image) {
+            rc = FAR_NO_MEMORY;
+            break;
+        }
+        batch_read(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + at * 8, image,
+                   bytes);
+        rc = batch_flush(&op->batch);
+        memcpy(table + at, image, bytes);
+    }
+    return rc;
+}
+
+/* P3 */
+static int collect_node(struct sweep *s, unsigned node)
+{
+    struct op *op = s->op;
+    uint64_t count = s->chunks[node], *table = NULL;
+    int rc = read_table(s, node, &table);
+
+    for (uint64_t chunk = 0, run = 1; chunk < count && rc == FAR_OK; chunk += run) {
+        unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
+        run = 1;
+        if (size_class >= CLASS_COUNT)
+            continue;
+        if (kind == CHUNK_LARGE && class_chunks(size_class) > count - chunk)
+            continue; /* damaged: a run is taken whole */
+        if (kind == CHUNK_LARGE) {
+            run = class_chunks(size_class); /* whatever its owner wrote of the others' entries */
+        } else if (kind != CHUNK_SLAB) {    /* nothing, or the tail of a run without a head */
+            rc = adopt_chunk(op, node, chunk);
+            size_class = 0;
+        }
+        uint32_t bytes = class_bytes(size_class);
+        uint64_t start = chunk << CHUNK_SHIFT,
+                 objects = kind == CHUNK_LARGE ? 1 : CHUNK_BYTES / bytes;
+        for (uint64_t i = 0; i < objects && rc == FAR_OK; i++)
+            if (!is_reached(s, node, start + i * bytes))
+                rc = found(s, node, start + i * bytes, size_class);
+    }
+    free(table);
+    return rc;
+}
+
+/* Everything to the lists: others wait for memory, too. */
+static int give_all(struct op *op)
+{
+    int rc = FAR_OK;
+    for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
+        rc = client_return_all(op, node);
+        rc = rc == FAR_POOL_FULL ? FAR_OK : rc; /* as above */
+    }
+    return rc;
+}
+
+/* Within an epoch, so that no other sweep gets past P2 while this one has its findings in hand. */
+static int collect(struct sweep *s)
+{
+    struct client *c = s->op->client;
+    int rc = op_begin(s->op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    c->sweep_mine = s->word;
+    c->sweep = 0;
+    for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
+        rc = collect_node(s, node);
+    if (rc == FAR_OK)
+        rc = give_all(s->op);
+    op_end(s->op);
+    return rc;
+}
+
+static int finish(struct sweep *s)
+{
+    struct op *op = s->op;
+    batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word, 0, &op->pool_word[0]);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK && op->pool_word[0] != s->word)
+        return fail(FAR_FENCED, "another client took this one for dead and its sweep over");
+    if (rc == FAR_OK) {
+        batch_faa(&op->batch, NODE0, DEATHS_DELTA, -s->deaths, &op->pool_word[1]);
+        rc = batch_flush(&op->batch);
+    }
+    return rc;
+}
+
+/* Marks what the catalog and the tables reach in the chunks noted. */
+static int mark_all(struct sweep *s)
+{
+    struct op *op = s->op;
+    for (unsigned node = 0; node < op->pool->nodes; node++) {
+        s->reached[node] = calloc((s->chunks[node] << (CHUNK_SHIFT - 12)) + 1, 8);
+        if (!s->reached[node])
+            return fail(FAR_NO_MEMORY, "no memory for a sweep");
+    }
+    int rc = catalog_mark(op, &s->marker);
+    return rc == FAR_OK && op->pool->mark ? op->pool->mark(op->pool->tables, op, &s->marker) : rc;
+}
+
+static int run(struct sweep *s)
+{
+    struct op *op = s->op;
+    int rc = announce(s);
+    if (rc == FAR_OK)
+        rc = client_meet_sweep(op);
+    if (rc == FAR_OK)
+        rc = wait_epochs(op, 1);
+    if (rc == FAR_OK)
+        rc = empty_lists(op);
+    if (rc == FAR_OK)
+        rc = mark_all(s);
+    if (rc == FAR_OK)
+        rc = wait_epochs(op, 2);
+    if (rc == FAR_OK)
+        rc = collect(s);
+    if (rc == FAR_OK)
+        rc = finish(s);
+    if (rc != FAR_OK && s->word != 0)
+        give_up(s);
+    op->client->sweep_mine = 0;
+    return rc;
+}
+
+static int start(struct sweep *s)
+{
+    s->chunks = calloc(s->op->pool->nodes, sizeof *s->chunks);
+    s->reached = calloc(s->op->pool->nodes, sizeof *s->reached);
+    return s->chunks && s->reached ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for a sweep");
+}
+
+static void end(struct sweep *s)
+{
+    for (unsigned i = 0; s->reached && i < s->op->pool->nodes; i++)
+        free(s->reached[i]);
+    free(s->reached);
+    free(s->chunks);
+}
+
+int pool_sweep(struct op *op, struct sweep_result *result)
+{
+    struct sweep s = {.marker = {reach}, .op = op};
+    int rc = start(&s);
+    if (rc == FAR_OK)
+        rc = run(&s);
+    end(&s);
+    if (rc == FAR_OK)
+        *result = s.result;
+    return rc;
+}
+
+/* ---- usage ------------------------------------------------------------------------------------
+ */
+
+/* Adds the ends of chunks that are too short for another object of the chunk's class. */
+static int add_ends(struct sweep *s, unsigned node, uint64_t *bytes)
+{
+    uint64_t *table = NULL;
+    int rc = read_table(s, node, &table);
+    for (uint64_t chunk = 0, run = 1; chunk < s->chunks[node] && rc == FAR_OK; chunk += run) {
+        unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
+        run = 1;
+        if (size_class >= CLASS_COUNT)
+            continue;
+        if (kind == CHUNK_SLAB) {
+            *bytes += CHUNK_BYTES % class_bytes(size_class);
+        } else if (kind == CHUNK_LARGE) {
+            run = class_chunks(size_class);
+            *bytes += run * CHUNK_BYTES - class_bytes(size_class);
+        }
+    }
+    free(table);
+    return rc;
+}
+
+int pool_usage(struct op *op, struct far_pool_usage *usage)
+{
+    struct sweep live = {.marker = {reach}, .op = op};
+    struct far_pool_info info;
+    struct far_pool_usage u = {0};
+    uint64_t in_hand = 0, listed = 0, ends = 0;
+
+    int rc = start(&live);
+    if (rc == FAR_OK)
+        rc = read_nodes(op, NODE_NEXT_CHUNK_OFF, live.chunks);
+    if (rc == FAR_OK)
+        rc = mark_all(&live);
+    for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++)
+        rc = add_ends(&live, node, &ends);
+    end(&live);
+    if (rc == FAR_OK)
+        rc = shared_bytes(op, &listed);
+    if (rc == FAR_OK)
+        rc = pool_info(op, &info);
+    if (rc == FAR_OK)
+        rc = client_bytes(op, &u.retired, &in_hand);
+    if (rc != FAR_OK)
+        return rc;
+    u.total = info.bytes_total;
+    u.metadata = info.bytes_metadata + ends;
+    u.live = live.reached_bytes;
+    u.free = info.bytes_free + listed + in_hand;
+    uint64_t known = u.metadata + u.live + u.retired + u.free;
+    u.unknown = known < u.total ? u.total - known : 0;
+    *usage = u;
+    return FAR_OK;
+}

@@ -1,0 +1,551 @@
+/*
+ * Leases: a silent client is fenced and its slot used again, an operation that was in flight then
+ * is told, the next one registers anew. Time is never waited for to be exact: what must not happen
+ * early is asserted, what must happen is waited for.
+ */
+#include "probe.h"
+#include "store_rig.h"
+
+#include <stdlib.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define SHORT "lease=60"
+#define LONG  "lease=3600000"
+
+static int put(struct store_rig *r, far_session *s, uint64_t key, uint64_t value)
+{
+    return far_put(s, r->table, &key, sizeof key, &value, sizeof value);
+}
+
+static void key_holds(struct store_rig *r, far_session *s, uint64_t key, uint64_t value)
+{
+    uint64_t got = 0;
+    assert_int_equal(far_get(s, r->table, &key, sizeof key, &got, sizeof got, NULL), FAR_OK);
+    assert_true(got == value);
+}
+
+static struct store_rig rig(const char *uri, unsigned tick_ops)
+{
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+    knobs.tick_ops = tick_ops;
+    store_rig_open(&r, uri, &knobs, NULL, NULL);
+    return r;
+}
+
+static far_session *join(struct store_rig *r)
+{
+    far_session *s = NULL;
+    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
+    return s;
+}
+
+/* Lets the lease pass as the client itself sees it, without waiting. */
+static void let_lapse(far_session *s)
+{
+    s->client.lease.deadline = 0;
+}
+
+/* Ends a session like a process that dies: its slot and all it had stay as they are. */
+static void die(far_session *s)
+{
+    s->client.lease.lost = true;
+    s->client.incarnation ^= 1ull << 40; /* not even a close finds its slot */
+    far_session_close(s);
+}
+
+static uint64_t slot_word(struct probe *p, const struct client *c)
+{
+    return probe_get(p, 0, PROBE_SLOT(c->slot, incarnation));
+}
+
+/* ---- silence ---------------------------------------------------------------------------------
+ */
+
+/* Works with `busy` until the slot is no longer that incarnation's. */
+static void work_until_gone(struct store_rig *r, struct probe *p, unsigned slot, uint64_t inc)
+{
+    uint64_t start = p->ep->ops->now(p->ep);
+    for (uint64_t i = 0; probe_get(p, 0, PROBE_SLOT(slot, incarnation)) == inc; i++) {
+        assert_int_equal(put(r, r->session, 2, i), FAR_OK);
+        assert_true(p->ep->ops->now(p->ep) - start < 60000000000ull);
+    }
+}
+
+static void the_slot_of_a_dead_client_is_used_again(void **state)
+{
+    struct store_rig r = rig("mem:?size=1g&clients=2&" SHORT, 1);
+    struct probe p;
+    far_session *none = NULL;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        far_session *s = join(&r);
+        unsigned slot = s->client.slot;
+        uint64_t inc = s->client.incarnation, deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
+        assert_int_equal(put(&r, s, 1, turn), FAR_OK);
+        assert_int_equal(far_session_open(r.pool, NULL, &none), FAR_NO_CLIENT_SLOT);
+        die(s);
+        work_until_gone(&r, &p, slot, inc);
+        for (unsigned i = 0; probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) != 0; i++) {
+            assert_true(i < 1000);
+            assert_int_equal(put(&r, r.session, 2, i), FAR_OK);
+        }
+        assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths + 1);
+        key_holds(&r, r.session, 1, turn);
+    }
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* A client that works keeps its lease, however little it does, though another watches it. */
+static void a_heartbeat_keeps_a_client_alive(void **state)
+{
+    struct store_rig r = rig("mem:?size=64m&lease=200", UINT32_MAX);
+    struct probe p;
+    far_session *quiet = join(&r);
+    uint64_t inc = quiet->client.incarnation, key = 1, got = 0;
+
+    (void)state;
+    r.pool->pool.knobs.tick_ops = 1;
+    probe_open(&p, r.fab);
+    assert_int_equal(put(&r, quiet, 1, 1), FAR_OK);
+    r.pool->pool.knobs.tick_ops = UINT32_MAX; /* by time alone */
+    uint64_t start = p.ep->ops->now(p.ep), last = start, longest = 0;
+    while (p.ep->ops->now(p.ep) - start < 1000000000) { /* five leases */
+        uint64_t now = p.ep->ops->now(p.ep);
+        if (now - last > 10000000) { /* every 10 ms */
+            longest = now - last > longest ? now - last : longest;
+            last = now;
+            assert_int_equal(far_get(quiet, r.table, &key, 8, &got, 8, NULL), FAR_OK);
+        }
+        assert_int_equal(put(&r, r.session, 2, now), FAR_OK);
+        r.session->client.rider.due = true;
+    }
+    if (longest < 100000000) /* this thread itself was not stopped for long */
+        assert_true(quiet->client.incarnation == inc && slot_word(&p, &quiet->client) == inc);
+    far_session_close(quiet);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* ---- the client's side -----------------------------------------------------------------------
+ */
+
+/* Nobody has noticed: it keeps its slot and what it has in hand, under a new name. */
+static void a_lapse_that_nobody_noticed_costs_nothing(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&clients=3&" LONG, 1);
+    struct probe p;
+    far_session *s = join(&r);
+    struct far_pool_info info;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    for (uint64_t i = 0; i < 50; i++) {
+        assert_int_equal(put(&r, s, 1, i), FAR_OK);
+        uint64_t inc = s->client.incarnation, held = s->client.held_bytes;
+        unsigned slot = s->client.slot;
+        let_lapse(s);
+        key_holds(&r, s, 1, i);
+        assert_true(s->client.incarnation != inc && s->client.slot == slot);
+        assert_true(slot_word(&p, &s->client) == s->client.incarnation);
+        assert_true(s->client.held_bytes >= held);
+    }
+    assert_int_equal(far_pool_info(r.session, &info), FAR_OK);
+    assert_int_equal(info.clients, 2);
+    let_lapse(s);
+    far_session_close(s); /* also then it leaves nothing behind */
+    assert_int_equal(far_pool_info(r.session, &info), FAR_OK);
+    assert_int_equal(info.clients, 1);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) <= 1); /* what waited for its epoch */
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static void a_fenced_client_registers_anew_by_itself(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 1);
+    struct probe p;
+    far_session *s = join(&r);
+
+    (void)state;
+    probe_open(&p, r.fab);
+    for (unsigned state_of_slot = 0; state_of_slot < 3; state_of_slot++) {
+        assert_int_equal(put(&r, s, 1, 7), FAR_OK);
+        struct client *c = &s->client;
+        unsigned slot = c->slot;
+        uint64_t inc = c->incarnation;
+        /* Fenced; fenced and freed; another has the slot. */
+        uint64_t word = state_of_slot == 0 ? inc | CLIENT_FENCED : state_of_slot == 1 ? 0 : 4711;
+        probe_set(&p, 0, PROBE_SLOT(slot, incarnation), word);
+        let_lapse(s);
+        assert_int_equal(put(&r, s, 1, 8), FAR_OK);
+        assert_true(c->incarnation != inc && c->incarnation % 2 == 1);
+        assert_true(slot_word(&p, c) == c->incarnation);
+        if (state_of_slot != 1)
+            assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == word);
+        key_holds(&r, s, 1, 8);
+        key_holds(&r, r.session, 1, 8);
+        probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
+        if (c->slot == slot)
+            probe_set(&p, 0, PROBE_SLOT(slot, incarnation), c->incarnation);
+    }
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* The announcement itself finds out: what it wrote went to a slot that is another's, once. */
+static void a_flight_that_comes_too_late_ends_the_lease(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 1);
+    struct probe p;
+    far_session *s = join(&r);
+    struct client *c = &s->client;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(put(&r, s, 1, 7), FAR_OK);
+    unsigned slot = c->slot;
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 4711); /* fenced, freed, and taken */
+    int rc = put(&r, s, 1, 8); /* thinks its lease is good, and says so with this operation */
+    assert_true(rc == FAR_FENCED || rc == FAR_OK);
+    assert_true(c->lease.lost);
+    uint64_t heartbeat = probe_get(&p, 0, PROBE_SLOT(slot, heartbeat));
+    for (uint64_t i = 0; i < 10; i++)
+        assert_int_equal(put(&r, s, 1, i), FAR_OK); /* as another client */
+    assert_true(c->slot != slot);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, heartbeat)) == heartbeat);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static void no_slot_for_a_client_that_comes_back(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&clients=2&" LONG, 1);
+    struct probe p;
+    far_session *s = join(&r);
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(put(&r, s, 1, 7), FAR_OK);
+    unsigned slot = s->client.slot;
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 4711);
+    let_lapse(s);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(put(&r, s, 1, 8), FAR_NO_CLIENT_SLOT);
+    key_holds(&r, r.session, 1, 7);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
+    assert_int_equal(put(&r, s, 1, 8), FAR_OK);
+    key_holds(&r, r.session, 1, 8);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* ---- operations in flight --------------------------------------------------------------------
+ */
+
+static const char in_flight_uri[] = "mem:?size=4m&defer=1&" LONG;
+
+/* Whatever the operation was waiting for when the lease lapsed: it says FAR_FENCED, or had its way
+ * before; what it says is true; and the session goes on. */
+static void an_operation_that_outlives_its_lease_is_fenced(void **state)
+{
+    static const enum far_op_kind kinds[] = {FAR_OP_GET,    FAR_OP_EXISTS, FAR_OP_PUT,
+                                             FAR_OP_INSERT, FAR_OP_UPDATE, FAR_OP_DELETE};
+    unsigned fenced = 0, done = 0;
+
+    (void)state;
+    for (unsigned n = 0; n < 6 * 2 * 8; n++) {
+        enum far_op_kind kind = kinds[n % 6];
+        bool present = n / 6 % 2;
+        unsigned polls = n / 12;
+        struct store_rig r = rig(in_flight_uri, 1000);
+        uint64_t key = 1, old = 5, new = 6, got = 0;
+        struct far_result result;
+        if (present)
+            assert_int_equal(far_put(r.session, r.table, &key, 8, &old, 8), FAR_OK);
+        else /* the view is made */
+            assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
+        struct far_op op = {.kind = kind,
+                            .table = r.table,
+                            .key = &key,
+                            .key_len = 8,
+                            .value = &new,
+                            .value_len = 8,
+                            .buf = &got,
+                            .cap = 8};
+        assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        unsigned reaped = 0;
+        for (unsigned i = 0; i < polls && reaped == 0; i++)
+            reaped = far_reap(r.session, &result, 1, 0);
+        let_lapse(r.session);
+        if (reaped == 0)
+            assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
+        else
+            done++;
+        bool changes = kind >= FAR_OP_PUT;
+        uint64_t expected = present ? old : 0;
+        if (result.status == FAR_FENCED) {
+            fenced++;
+        } else if (changes && result.status == FAR_OK) {
+            expected = kind == FAR_OP_DELETE ? 0 : new;
+        } else {
+            assert_true(reaped == 1 || result.status == FAR_OK);
+        }
+        int rc = far_get(r.session, r.table, &key, 8, &got, 8, NULL);
+        assert_int_equal(rc, expected ? FAR_OK : FAR_NOT_FOUND);
+        if (expected)
+            assert_true(got == expected);
+        assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+        store_rig_close(&r);
+    }
+    assert_true(fenced > 15 && done > 50);
+}
+
+/* The others of the ring, too; and as long as one of them is in flight, nobody registers anew. */
+static void a_ring_is_fenced_as_a_whole(void **state)
+{
+    struct store_rig r = rig(in_flight_uri, 1000);
+    uint64_t key[8], fenced = 0;
+    struct far_result results[8];
+
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        key[i] = i;
+        assert_int_equal(far_put(r.session, r.table, &key[i], 8, &key[i], 8), FAR_OK);
+    }
+    for (unsigned i = 0; i < 7; i++) {
+        struct far_op op = {.kind = FAR_OP_DELETE, .table = r.table, .key = &key[i], .key_len = 8};
+        assert_int_equal(far_submit(r.session, &op), FAR_OK);
+    }
+    uint64_t inc = r.session->client.incarnation;
+    let_lapse(r.session);
+    assert_int_equal(far_delete(r.session, r.table, &key[7], 8), FAR_FENCED);
+    assert_true(r.session->client.incarnation == inc);
+    for (unsigned got = 0; got < 7;) {
+        unsigned n = far_reap(r.session, results, 8, 1);
+        for (unsigned i = 0; i < n; i++)
+            fenced += results[i].status == FAR_FENCED;
+        got += n;
+    }
+    assert_true(fenced == 7);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(far_delete(r.session, r.table, &key[i], 8), FAR_OK);
+    assert_true(r.session->client.incarnation != inc);
+    store_rig_close(&r);
+}
+
+/* Nothing is written by a client whose lease has lapsed, not even by its flight. */
+static void a_lapsed_client_writes_nothing(void **state)
+{
+    struct store_rig r = rig(in_flight_uri, 1);
+    struct probe p;
+    uint64_t key = 1, value = 2;
+    struct far_result result;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(far_put(r.session, r.table, &key, 8, &value, 8), FAR_OK);
+    for (unsigned i = 0; i < 4; i++) {
+        struct far_op op = {.kind = FAR_OP_UPDATE,
+                            .table = r.table,
+                            .key = &key,
+                            .key_len = 8,
+                            .value = &value,
+                            .value_len = 8};
+        assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        for (unsigned k = 0; k < i; k++)
+            (void)far_reap(r.session, &result, 0, 0);
+        let_lapse(r.session);
+        uint64_t written = r.session->op.cost.bytes_written;
+        uint64_t slot = slot_word(&p, &r.session->client);
+        assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
+        assert_true(r.session->op.cost.bytes_written == written);
+        assert_true(slot_word(&p, &r.session->client) == slot);
+    }
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* ---- the recoverer's side --------------------------------------------------------------------
+ */
+
+/* Works until the slot is free. */
+static void bury(struct store_rig *r, struct probe *p, unsigned slot)
+{
+    uint64_t start = p->ep->ops->now(p->ep);
+    for (uint64_t i = 0; probe_get(p, 0, PROBE_SLOT(slot, incarnation)) != 0; i++) {
+        assert_int_equal(put(r, r->session, 2, i), FAR_OK);
+        assert_true(p->ep->ops->now(p->ep) - start < 60000000000ull);
+    }
+}
+
+/* A recoverer that died after each of its steps: the next one goes on from there. */
+static void recovery_survives_the_recoverer(void **state)
+{
+    (void)state;
+    for (unsigned steps = 0; steps < 3; steps++) {
+        struct store_rig r = rig("mem:?size=1g&" SHORT, 1);
+        struct probe p;
+        far_session *s = join(&r);
+        struct far_pool_check check;
+        probe_open(&p, r.fab);
+        assert_int_equal(put(&r, s, 1, 7), FAR_OK);
+        unsigned slot = s->client.slot;
+        uint64_t inc = s->client.incarnation;
+        die(s);
+        if (steps >= 1) /* it fenced, and died */
+            assert_true(probe_cas(&p, 0, PROBE_SLOT(slot, incarnation), inc, inc | CLIENT_FENCED));
+        if (steps >= 2) /* it also counted the death */
+            probe_set(&p, 0, PROBE_CONTROL(deaths), probe_get(&p, 0, PROBE_CONTROL(deaths)) + 1);
+        bury(&r, &p, slot);
+        assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) >= 1);
+        assert_int_equal(far_pool_check(r.session, true, NULL, NULL, &check), FAR_OK);
+        assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == 0);
+        key_holds(&r, r.session, 1, 7);
+        probe_close(&p);
+        store_rig_close(&r);
+    }
+}
+
+/* A recoverer that is late must not touch what the slot has become. */
+static void a_late_recoverer_leaves_the_next_client_alone(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 1);
+    struct probe p;
+    far_session *s = join(&r);
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(put(&r, s, 1, 7), FAR_OK);
+    struct client *c = &r.session->client;
+    unsigned slot = s->client.slot;
+    uint64_t dead = 12345;
+    uint64_t journal[2] = {1ull << 32 | 1, 77};
+    probe_set(&p, 0, PROBE_SLOT(slot, journal), journal[0]);
+    probe_set(&p, 0, PROBE_SLOT(slot, journal) + 8, journal[1]);
+    /* It found `dead` there and took its time. */
+    c->watch[slot] = (struct watch){.incarnation = dead};
+    c->suspect = (int)slot;
+    assert_int_equal(client_recover(&r.session->op), FAR_OK);
+    assert_true(slot_word(&p, &s->client) == s->client.incarnation);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal)) == journal[0]);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal) + 8) == journal[1]);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == s->client.certified);
+    probe_set(&p, 0, PROBE_SLOT(slot, journal), 0);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* The suspicion is of a client, not of a slot. */
+static void a_suspect_that_was_replaced_is_none(void **state)
+{
+    struct store_rig r = rig("mem:?size=1g&clients=2&" SHORT, 1);
+    struct probe p;
+    struct client *c = &r.session->client;
+    far_session *s = join(&r);
+
+    (void)state;
+    probe_open(&p, r.fab);
+    unsigned slot = s->client.slot;
+    uint64_t inc = s->client.incarnation;
+    die(s);
+    /* Found dead, but not recovered yet: somebody else does that, and another takes the slot. */
+    struct client_slot *slots = op_buffer(&r.session->op, BUF_BULK, 2 * sizeof *slots);
+    uint64_t start = p.ep->ops->now(p.ep);
+    while (c->suspect < 0) {
+        assert_true(p.ep->ops->now(p.ep) - start < 60000000000ull);
+        r.session->op.batch.rider = NULL;
+        batch_read(&r.session->op.batch, 0, CLIENTS_OFF, slots, 2 * sizeof *slots);
+        assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
+        r.session->op.batch.rider = &c->rider;
+        (void)client_watch(c, slots, 2, UINT64_MAX);
+    }
+    assert_int_equal(c->suspect, slot);
+    assert_true(probe_cas(&p, 0, PROBE_SLOT(slot, incarnation), inc, 0));
+    s = join(&r);
+    assert_int_equal(s->client.slot, slot);
+    batch_read(&r.session->op.batch, 0, CLIENTS_OFF, slots, 2 * sizeof *slots);
+    assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
+    (void)client_watch(c, slots, 2, UINT64_MAX);
+    assert_int_equal(c->suspect, -1);
+    assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    assert_true(slot_word(&p, &s->client) == s->client.incarnation);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* ---- who holds a lock ------------------------------------------------------------------------
+ */
+
+static void an_owner_word_names_one_registration(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 1000);
+    struct probe p;
+    far_session *s = join(&r);
+    struct op *op = &r.session->op;
+    bool alive = false;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    uint64_t mine = client_owner_word(&r.session->client), other = client_owner_word(&s->client);
+    assert_true(mine != other && mine != 0 && mine >> 56 == 0);
+    for (uint64_t flags = 0; flags < 256; flags += 51) { /* the top bits are the lock's own */
+        assert_int_equal(client_owner_alive(op, other | flags << 56, &alive), FAR_OK);
+        assert_true(alive);
+    }
+    assert_int_equal(client_owner_alive(op, other ^ 1ull << 20, &alive), FAR_OK);
+    assert_false(alive); /* another incarnation */
+    assert_int_equal(client_owner_alive(op, other | 0xffff, &alive), FAR_OK);
+    assert_false(alive); /* no such slot */
+    probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation),
+              s->client.incarnation | CLIENT_FENCED);
+    assert_int_equal(client_owner_alive(op, other, &alive), FAR_OK);
+    assert_false(alive);
+    probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation), s->client.incarnation);
+    let_lapse(s);
+    assert_int_equal(put(&r, s, 1, 1), FAR_OK);
+    assert_int_equal(client_owner_alive(op, other, &alive), FAR_OK);
+    assert_false(alive); /* it has registered anew */
+    assert_int_equal(client_owner_alive(op, client_owner_word(&s->client), &alive), FAR_OK);
+    assert_true(alive);
+    other = client_owner_word(&s->client);
+    far_session_close(s);
+    assert_int_equal(client_owner_alive(op, other, &alive), FAR_OK);
+    assert_false(alive);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_slot_of_a_dead_client_is_used_again),
+        cmocka_unit_test(a_heartbeat_keeps_a_client_alive),
+        cmocka_unit_test(a_lapse_that_nobody_noticed_costs_nothing),
+        cmocka_unit_test(a_fenced_client_registers_anew_by_itself),
+        cmocka_unit_test(a_flight_that_comes_too_late_ends_the_lease),
+        cmocka_unit_test(no_slot_for_a_client_that_comes_back),
+        cmocka_unit_test(an_operation_that_outlives_its_lease_is_fenced),
+        cmocka_unit_test(a_ring_is_fenced_as_a_whole),
+        cmocka_unit_test(a_lapsed_client_writes_nothing),
+        cmocka_unit_test(recovery_survives_the_recoverer),
+        cmocka_unit_test(a_late_recoverer_leaves_the_next_client_alone),
+        cmocka_unit_test(a_suspect_that_was_replaced_is_none),
+        cmocka_unit_test(an_owner_word_names_one_registration),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,324 @@
+/* Shared free lists: what is given is taken once, by whoever comes, and damage is told. */
+#include "pool_rig.h"
+#include "probe.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define BUNDLE    62 /* objects in a bundle */
+#define HEAD(cls) (NODE_FREE_OFF + (cls)*8)
+#define GADDR     ((1ull << GADDR_BITS) - 1)
+
+/* Takes `count` objects of a class into the client's stock of reusable ones. */
+static void stock_up(struct pool_rig *r, unsigned node, unsigned size_class, unsigned count)
+{
+    gaddr *at = calloc(count, sizeof *at);
+    assert_non_null(at);
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(pool_alloc(&r->op, node, size_class, &at[i]), FAR_OK);
+    for (unsigned i = 0; i < count; i++)
+        pool_unalloc(&r->client, at[i], size_class);
+    free(at);
+}
+
+static void a_bundle_changes_hands(void **state)
+{
+    struct pool_rig r, other;
+    static const unsigned classes[] = {0, 3, 7, 20, CLASS_COUNT - 1};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof classes / sizeof *classes; i++) {
+        unsigned size_class = classes[i];
+        gaddr given[3], got[3];
+        uint64_t listed = 0;
+        pool_rig_open(&r, "mem:?size=16m&nodes=2");
+        assert_int_equal(pool_rig_join(&other, r.fab, 2), FAR_OK);
+        stock_up(&r, 1, 7, 1); /* a page */
+        for (unsigned n = 0; n < 3; n++)
+            assert_int_equal(pool_alloc(&r.op, 1, size_class, &given[n]), FAR_OK);
+        for (unsigned n = 0; n < 3; n++)
+            pool_unalloc(&r.client, given[n], size_class);
+        uint64_t before = r.client.held_bytes, page = 512;
+        uint64_t objects = r.client.stock[1][size_class].kept - (size_class == 7);
+        assert_int_equal(shared_give(&r.op, 1, size_class), FAR_OK);
+        assert_true(r.client.held_bytes == before - objects * class_bytes(size_class) - page);
+        assert_int_equal(shared_bytes(&r.op, &listed), FAR_OK);
+        assert_true(listed == objects * class_bytes(size_class) + page);
+
+        assert_int_equal(shared_take(&other.op, 0, size_class), FAR_POOL_FULL); /* another node */
+        assert_int_equal(shared_take(&other.op, 1, size_class + (i ? -1u : 1u)), FAR_POOL_FULL);
+        assert_int_equal(shared_take(&other.op, 1, size_class), FAR_OK);
+        assert_true(other.client.held_bytes == objects * class_bytes(size_class) + page);
+        assert_int_equal(shared_take(&other.op, 1, size_class), FAR_POOL_FULL);
+        assert_int_equal(shared_bytes(&r.op, &listed), FAR_OK);
+        assert_true(listed == 0);
+        for (unsigned n = 0; n < 3; n++) {
+            unsigned same = 0;
+            assert_int_equal(pool_alloc(&other.op, 1, size_class, &got[n]), FAR_OK);
+            for (unsigned k = 0; k < 3; k++)
+                same += given[k] == got[n];
+            assert_true(same == 1 || size_class == 7); /* there the page is one of them */
+        }
+        pool_rig_close(&other);
+        pool_rig_close(&r);
+    }
+}
+
+/* A client that leaves gives everything back: the next one takes no chunk. */
+static void a_client_that_leaves_takes_nothing_along(void **state)
+{
+    struct pool_rig keeper, r;
+    struct far_pool_usage usage;
+
+    (void)state;
+    pool_rig_open(&keeper, "mem:?size=32m&nodes=2");
+    for (unsigned turn = 0; turn < 3; turn++) {
+        uint64_t chunks[2];
+        for (unsigned node = 0; node < 2; node++)
+            chunks[node] = pool_rig_get(&keeper, node, NODE_NEXT_CHUNK_OFF);
+        assert_int_equal(pool_rig_join(&r, keeper.fab, turn + 2), FAR_OK);
+        for (unsigned size_class = 0; size_class < 30; size_class++)
+            for (unsigned node = 0; node < 2; node++)
+                stock_up(&r, node, size_class, 40);
+        for (unsigned node = 0; node < 2 && turn > 0; node++)
+            assert_true(pool_rig_get(&keeper, node, NODE_NEXT_CHUNK_OFF) == chunks[node]);
+        pool_rig_close(&r);
+        assert_true(pool_rig_get(&keeper, 0, PROBE_CONTROL(deaths)) == 0);
+        assert_int_equal(pool_usage(&keeper.op, &usage), FAR_OK);
+        assert_true(usage.unknown == 0); /* not an object, not a page */
+        assert_true(usage.live == 0 && usage.retired == 0);
+    }
+    pool_rig_close(&keeper);
+}
+
+/* ---- many at once ----------------------------------------------------------------------------
+ */
+
+#define CLIENTS 4
+#define OBJECTS 2000
+
+/* Who has an object: 0 nobody, else 1 + the client. By address: all are on node 0. */
+struct market {
+    unsigned size_class;
+    uint8_t *owner;
+};
+
+static void market_open(struct market *m, struct pool_rig *r, unsigned size_class)
+{
+    m->size_class = size_class;
+    assert_non_null(m->owner = calloc(1, r->pool.head[0].size / 64));
+}
+
+/* Takes and gives at random. Every object that comes out of the allocator must be nobody's. */
+static int trade(struct pool_rig *r, struct market *m, unsigned who, uint64_t seed, unsigned turns)
+{
+    struct rng rng;
+    gaddr *mine = calloc(OBJECTS, sizeof *mine);
+    unsigned count = 0;
+    int rc = mine ? FAR_OK : FAR_NO_MEMORY;
+
+    rng_seed(&rng, seed);
+    for (unsigned i = 0; i < turns && rc == FAR_OK; i++) {
+        unsigned n = (unsigned)rng_below(&rng, 80);
+        if (rng_below(&rng, 2) == 0) {
+            for (; n > 0 && count < OBJECTS && rc == FAR_OK; n--) {
+                gaddr at = 0;
+                rc = pool_alloc(&r->op, 0, m->size_class, &at);
+                if (rc != FAR_OK)
+                    break;
+                if (__atomic_exchange_n(&m->owner[at], 1 + who, __ATOMIC_RELAXED) != 0)
+                    rc = FAR_CORRUPT; /* handed out twice */
+                mine[count++] = at;
+            }
+            rc = rc == FAR_POOL_FULL ? FAR_OK : rc;
+        } else {
+            for (; n > 0 && count > 0; n--) {
+                gaddr at = mine[--count];
+                __atomic_store_n(&m->owner[at], 0, __ATOMIC_RELAXED);
+                pool_unalloc(&r->client, at, m->size_class);
+            }
+            while (rc == FAR_OK && r->client.stock[0][m->size_class].kept > 100)
+                rc = shared_give(&r->op, 0, m->size_class);
+        }
+    }
+    while (count > 0) {
+        gaddr at = mine[--count];
+        __atomic_store_n(&m->owner[at], 0, __ATOMIC_RELAXED);
+        pool_unalloc(&r->client, at, m->size_class);
+    }
+    free(mine);
+    return rc;
+}
+
+/* When all have left, the lists have every object of every chunk, once. */
+static void expect_all_there(struct pool_rig *r, struct market *m)
+{
+    struct far_pool_usage usage;
+    assert_int_equal(pool_usage(&r->op, &usage), FAR_OK);
+    assert_true(usage.unknown == 0);
+    uint64_t chunks = pool_rig_get(r, 0, NODE_NEXT_CHUNK_OFF), seen = 0, slabs = 0;
+    for (uint64_t i = 0; i < chunks; i++) {
+        uint64_t entry = pool_rig_get(r, 0, r->pool.head[0].table_off + i * 8);
+        slabs += (entry >> 8 & 0xff) == m->size_class;
+    }
+    uint64_t objects = slabs * (CHUNK_BYTES / class_bytes(m->size_class));
+    memset(m->owner, 0, r->pool.head[0].size / 64);
+    for (; seen < objects; seen++) {
+        gaddr at = 0;
+        assert_int_equal(pool_alloc(&r->op, 0, m->size_class, &at), FAR_OK);
+        assert_int_equal(m->owner[at], 0);
+        m->owner[at] = 1;
+    }
+    if (m->size_class != 7) /* pages come from there */
+        assert_true(pool_rig_get(r, 0, NODE_NEXT_CHUNK_OFF) == chunks);
+}
+
+static void clients_that_take_turns_lose_nothing(void **state)
+{
+    static const unsigned classes[] = {0, 5, 7, 12};
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        struct pool_rig r[CLIENTS];
+        struct market m;
+        pool_rig_open(&r[0], "mem:?size=32m");
+        for (unsigned c = 1; c < CLIENTS; c++)
+            assert_int_equal(pool_rig_join(&r[c], r[0].fab, c + 1), FAR_OK);
+        market_open(&m, &r[0], classes[i]);
+        for (unsigned turn = 0; turn < 200; turn++)
+            assert_int_equal(trade(&r[turn % CLIENTS], &m, turn % CLIENTS, turn, 10), FAR_OK);
+        for (unsigned c = CLIENTS; c-- > 1;)
+            pool_rig_close(&r[c]);
+        expect_all_there(&r[0], &m);
+        free(m.owner);
+        pool_rig_close(&r[0]);
+    }
+}
+
+struct trader {
+    struct pool_rig rig;
+    struct market *market;
+    pthread_t thread;
+    unsigned who;
+    int rc;
+};
+
+static void *trade_on_a_thread(void *arg)
+{
+    struct trader *t = arg;
+    t->rc = trade(&t->rig, t->market, t->who, t->who + 77, 400);
+    return NULL;
+}
+
+static void threads_lose_nothing(void **state)
+{
+    static struct trader t[CLIENTS];
+    struct pool_rig r;
+    struct market m;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=32m");
+    market_open(&m, &r, 2);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        t[i].market = &m;
+        t[i].who = i;
+        assert_int_equal(pool_rig_join(&t[i].rig, r.fab, i + 2), FAR_OK);
+    }
+    for (unsigned i = 0; i < CLIENTS; i++)
+        assert_int_equal(pthread_create(&t[i].thread, NULL, trade_on_a_thread, &t[i]), 0);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        pthread_join(t[i].thread, NULL);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        assert_int_equal(t[i].rc, FAR_OK);
+        pool_rig_close(&t[i].rig);
+    }
+    expect_all_there(&r, &m);
+    free(m.owner);
+    pool_rig_close(&r);
+}
+
+/* ---- races and damage -------------------------------------------------------------------------
+ */
+
+/* The head's tag: a list that has become the same again is not taken for unchanged. */
+static void every_change_gives_another_head(void **state)
+{
+    struct pool_rig r;
+    uint64_t seen[40];
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=4m");
+    stock_up(&r, 0, 7, 1);
+    stock_up(&r, 0, 0, 3);
+    for (unsigned i = 0; i < 40; i++) {
+        assert_int_equal(i % 2 ? shared_take(&r.op, 0, 0) : shared_give(&r.op, 0, 0), FAR_OK);
+        seen[i] = pool_rig_get(&r, 0, HEAD(0));
+        for (unsigned k = 0; k < i; k++)
+            assert_true(seen[k] != seen[i]);
+        assert_true((seen[i] & GADDR) == (i % 2 ? 0 : (seen[0] & GADDR)));
+    }
+    /* The tag wraps around without touching the address. */
+    assert_true(shared_head(UINT64_MAX, 5) == 5);
+    assert_true(shared_head(5, 7) == (7 | 1ull << GADDR_BITS));
+    pool_rig_close(&r);
+}
+
+static void a_damaged_bundle_is_corrupt(void **state)
+{
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=4m");
+    stock_up(&r, 0, 7, 1);
+    stock_up(&r, 0, 0, 3);
+    assert_int_equal(shared_give(&r.op, 0, 0), FAR_OK);
+    gaddr page = pool_rig_get(&r, 0, HEAD(0)) & GADDR;
+    pool_rig_set(&r, gaddr_node(page), gaddr_offset(page) + 8, BUNDLE + 1);
+    uint64_t held = r.client.held_bytes;
+    assert_int_equal(shared_take(&r.op, 0, 0), FAR_CORRUPT);
+    assert_true(r.client.held_bytes == held);
+
+    pool_rig_set(&r, 0, HEAD(0), GADDR & ~(0xffull << GADDR_UNIT_BITS)); /* the end of node 0 */
+    assert_int_equal(shared_take(&r.op, 0, 0), FAR_CORRUPT);
+    uint64_t listed = 0;
+    assert_int_equal(shared_bytes(&r.op, &listed), FAR_OK); /* does not run away */
+    pool_rig_close(&r);
+}
+
+/* A list that leads round in a circle, as one that changes while it is walked may seem to. */
+static void a_walk_of_a_list_ends(void **state)
+{
+    struct pool_rig r;
+    uint64_t listed = 0;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=1m");
+    stock_up(&r, 0, 7, 1);
+    stock_up(&r, 0, 0, 3);
+    assert_int_equal(shared_give(&r.op, 0, 0), FAR_OK);
+    gaddr page = pool_rig_get(&r, 0, HEAD(0)) & GADDR;
+    pool_rig_set(&r, 0, gaddr_offset(page), page);
+    assert_int_equal(shared_bytes(&r.op, &listed), FAR_OK);
+    pool_rig_set(&r, 0, gaddr_offset(page), 0);
+    pool_rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bundle_changes_hands),
+        cmocka_unit_test(a_client_that_leaves_takes_nothing_along),
+        cmocka_unit_test(clients_that_take_turns_lose_nothing),
+        cmocka_unit_test(threads_lose_nothing),
+        cmocka_unit_test(every_change_gives_another_head),
+        cmocka_unit_test(a_damaged_bundle_is_corrupt),
+        cmocka_unit_test(a_walk_of_a_list_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
