@@ -26,10 +26,12 @@
  *   - Buffers handed to far_submit() belong to Farside until the operation has been reaped.
  *   - FAR_UNKNOWN means what it says: the connection broke while a change was under way, and the
  *     change may or may not have happened. Read the key to find out.
- *   - A session that is silent for longer than the pool's lease (5 s, or lease= in the URI) is
- *     taken for dead. If it was only idle, its next operation registers it anew and nobody
- *     notices. If it was stopped in the middle of an operation, that operation returns FAR_FENCED,
- *     and the next one registers anew; it never damages anything.
+ *   - A session that is stopped in the middle of an operation for longer than the pool's lease (5 s,
+ *     or lease= in the URI) is taken for dead: so is one with submitted operations that nobody
+ *     reaps. Those operations return FAR_FENCED; the next one registers the session anew. It never
+ *     damages anything. An idle session is in nobody's way, for as long as its process lives.
+ *   - A pool that is open has a thread of its own, which sees to idle sessions. It receives no
+ *     signals and calls nobody back. After a fork() the child must not use its parent's pools.
  *
  * A first program is in README.md and in tests/e2e/example.c.
  */

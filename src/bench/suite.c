@@ -2,6 +2,7 @@
 #include "bench/keys.h"
 #include "bench/raw.h"
 #include "bench/runner.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,9 @@ static int subject_open(const struct bench_config *config, const char *index, co
     char name[FAR_NAME_MAX + 1];
     snprintf(name, sizeof name, "bench-%s%s", index, suffix);
 
-    int status = far_pool_open(config->pool, &s.pool);
+    struct knobs knobs = knobs_default;
+    knobs.no_reclaim = config->no_reclaim;
+    int status = store_open_uri(config->pool, &knobs, &s.pool);
     if (status != FAR_OK)
         return status;
     /* Seeds that are never 0, which would mean the clock. */

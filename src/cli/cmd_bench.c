@@ -60,6 +60,7 @@ static void usage(void)
           "  --theta T          skew of zipfian and latest, between 0 and 1 (0.99)\n"
           "  --seed N           of everything random: the same seed, the same operations (1)\n"
           "  --raw              also measure the same verbs with no index on top\n"
+          "  --no-reclaim       without reuse of memory, leases and heartbeats: what do they cost?\n"
           "  --json FILE|-      write the results as JSON too; with - nothing else is printed\n"
           "  -h, --help         show this\n"
           "\n"
@@ -85,6 +86,7 @@ enum option_id {
     OPT_THETA,
     OPT_SEED,
     OPT_RAW,
+    OPT_NO_RECLAIM,
     OPT_JSON,
 };
 
@@ -102,6 +104,7 @@ static const struct option options[] = {
     {"theta", required_argument, NULL, OPT_THETA},
     {"seed", required_argument, NULL, OPT_SEED},
     {"raw", no_argument, NULL, OPT_RAW},
+    {"no-reclaim", no_argument, NULL, OPT_NO_RECLAIM},
     {"json", required_argument, NULL, OPT_JSON},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -209,6 +212,9 @@ static bool take_option(int id, struct bench_config *c, const char **json)
         return take_seed(c);
     case OPT_RAW:
         c->raw = true;
+        return true;
+    case OPT_NO_RECLAIM:
+        c->no_reclaim = true;
         return true;
     default:
         *json = optarg;

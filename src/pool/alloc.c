@@ -224,17 +224,23 @@ static int relieve_by_epochs(struct op *op)
 }
 
 /* Other clients have memory that waits for its epoch, or too much of it in hand: when the epoch has
- * gone on they will have passed it on; those that are dead will have been found. */
+ * gone on they will have passed it on; those that are dead will have been found. Not so those that
+ * died idle, for whom no epoch waits: they are looked for, but not all the time. */
 static int relieve_by_others(struct op *op)
 {
     struct client *c = op->client;
-    uint64_t retired = 0, held = 0;
+    uint64_t retired = 0, held = 0, now = c->ep->ops->coarse(c->ep);
+    unsigned dead = 0;
     int rc = client_bytes(op, &retired, &held);
     if (rc != FAR_OK)
         return rc;
     if (retired + held - c->retired_bytes - c->held_bytes < CHUNK_BYTES)
         return FAR_POOL_FULL;
-    return await_epoch(op, c->seen + 3);
+    rc = await_epoch(op, c->seen + 3);
+    if (rc != FAR_OK || now < c->bury_after)
+        return rc;
+    c->bury_after = now + 2 * c->lease_ns;
+    return client_bury(op, &dead);
 }
 
 /* Waits for the end of somebody's sweep. */
@@ -254,7 +260,7 @@ int pool_relieve(struct op *op)
     struct client *c = op->client;
     struct sweep_result swept = {0};
 
-    if (op->pool->knobs.keep_retired)
+    if (op->pool->knobs.no_reclaim)
         return FAR_POOL_FULL;
     int rc = relieve_by_epochs(op);
     if (rc != FAR_POOL_FULL)

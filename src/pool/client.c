@@ -8,6 +8,7 @@
  */
 #include "pool/pool.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,9 @@ static const gaddr NODE0 = 0;
 /* How often, and how long, an operation waits for another that registers their client anew. */
 #define REJOIN_POLLS 10000
 #define REJOIN_NS    10000
+
+/* Longer than any pool is used. */
+#define NO_LEASE_NS (1ull << 60)
 
 static uint64_t slot_delta(unsigned slot)
 {
@@ -53,7 +57,40 @@ static int claim_slot(struct op *op, struct client *c)
             return FAR_OK;
         }
     }
-    return fail(FAR_NO_CLIENT_SLOT, "the pool has %u client slots, and all are taken", clients);
+    return FAR_NO_CLIENT_SLOT;
+}
+
+/*
+ * All slots are taken: by clients that are alive, or by the dead of whom nobody took notice. Two
+ * looks, a watch apart, tell. Whoever has left unfinished work behind is left to a client that is
+ * registered.
+ */
+static int evict_dead(struct op *op, struct client *c)
+{
+    struct patience patience = {0};
+    bool doubtful = true;
+
+    c->slot = NO_SLOT;
+    while (doubtful && client_wait(op, &patience, 2)) {
+        unsigned clients = c->pool->clients;
+        struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
+        if (!slots)
+            return FAR_NO_MEMORY;
+        batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned i = 0; i < clients; i++) {
+            if (slots[i].incarnation == 0)
+                return FAR_OK;
+            if (slots[i].journal[0] != 0)
+                slots[i].incarnation = 0; /* not to be suspected here */
+        }
+        doubtful = client_watch(c, slots, clients, NO_EPOCH);
+        if (c->suspect >= 0)
+            return client_recover(op);
+    }
+    return FAR_NO_CLIENT_SLOT;
 }
 
 /* Raises `high` above the slot, reads the epoch, certifies it. */
@@ -88,11 +125,17 @@ static int announce(struct op *op, struct client *c)
     /* After the epoch: who certifies one later than a sweep's announcement must know of it. */
     batch_read(&op->batch, NODE0, CONTROL_OFF, control, sizeof *control);
     rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
     c->sweep = 0;
     c->sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
+    if (control->sweeps != c->sweeps) /* E5; a client that joins has nothing in hand */
+        client_forget(c);
+    c->sweeps = control->sweeps;
+    c->parked = c->astray = false;
     c->heartbeat = 1;
     c->lease = (struct lease){.deadline = posted + c->lease_ns};
-    return rc;
+    return FAR_OK;
 }
 
 static uint64_t new_incarnation(struct client *c)
@@ -107,6 +150,13 @@ static int join(struct op *op, struct client *c)
 {
     c->incarnation = new_incarnation(c);
     int rc = claim_slot(op, c);
+    if (rc == FAR_NO_CLIENT_SLOT && c->pool->evicts) {
+        rc = evict_dead(op, c);
+        if (rc == FAR_OK)
+            rc = claim_slot(op, c);
+    }
+    if (rc == FAR_NO_CLIENT_SLOT)
+        return fail(rc, "the pool has %u client slots, and all are taken", c->pool->clients);
     return rc == FAR_OK ? announce(op, c) : rc;
 }
 
@@ -186,15 +236,26 @@ static int renew(struct op *op, struct client *c)
     return FAR_OK;
 }
 
+/* On a ring, another operation may be at it. */
+static void await_joined(struct op *op)
+{
+    for (unsigned i = 0; op->client->joining && i < REJOIN_POLLS; i++)
+        batch_pause(&op->batch, REJOIN_NS);
+}
+
+static void doubt_caches(struct client *c)
+{
+    for (struct cached *cached = c->caches; cached; cached = cached->next)
+        cached->stale = true;
+}
+
 int client_rejoin(struct op *op)
 {
     struct client *c = op->client;
     struct batch_rider *rider = op->batch.rider;
     const struct lease *lease = op->batch.lease;
 
-    /* On a ring, another operation may be at it. */
-    for (unsigned i = 0; c->joining && i < REJOIN_POLLS; i++)
-        batch_pause(&op->batch, REJOIN_NS);
+    await_joined(op);
     if (!c->lease.lost)
         return FAR_OK;
     if (c->oldest || c->joining)
@@ -202,10 +263,9 @@ int client_rejoin(struct op *op)
     c->joining = true;
     op->batch.rider = NULL;
     op->batch.lease = NULL;
-    int rc = renew(op, c);
+    int rc = c->astray ? FAR_FENCED : renew(op, c);
     if (rc == FAR_FENCED) {
-        for (struct cached *cached = c->caches; cached; cached = cached->next)
-            cached->stale = true;
+        doubt_caches(c);
         client_forget(c); /* what it held is another's to find */
         rc = join(op, c);
     }
@@ -213,6 +273,38 @@ int client_rejoin(struct op *op)
     op->batch.lease = lease;
     c->joining = false;
     return rc;
+}
+
+int client_unpark(struct op *op)
+{
+    struct client *c = op->client;
+    struct batch_rider *rider = op->batch.rider;
+
+    await_joined(op);
+    if (!c->parked)
+        return FAR_OK;
+    if (c->joining)
+        return fail(FAR_TIMEOUT, "another operation of this session cannot announce it");
+    c->joining = true;
+    op->batch.rider = NULL;
+    doubt_caches(c);
+    int rc = announce(op, c);
+    op->batch.rider = rider;
+    c->joining = false;
+    return rc;
+}
+
+/* The keeper has it for a round trip. */
+void client_await_turn(struct client *c)
+{
+    for (;;) {
+        uint64_t turn = atomic_load_explicit(&c->turn, memory_order_relaxed) & ~CLIENT_TURN_WHO;
+        if (atomic_compare_exchange_weak_explicit(&c->turn, &turn,
+                                                  turn + CLIENT_TURN_COUNT + CLIENT_TURN_OWN,
+                                                  memory_order_acquire, memory_order_relaxed))
+            return;
+        sched_yield();
+    }
 }
 
 static void free_client(struct client *c)
@@ -236,7 +328,7 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     c->suspect = -1;
     c->advance_from = NO_EPOCH;
     c->overfull_class = -1;
-    c->lease_ns = pool->head[0].lease_ms * 1000000ull;
+    c->lease_ns = pool->knobs.no_reclaim ? NO_LEASE_NS : pool->head[0].lease_ms * 1000000ull;
     rng_seed(&c->rng, seed);
     c->generation = (uint8_t)rng_below(&c->rng, BLOCK_GENERATIONS);
     client_ride(c);
@@ -276,8 +368,10 @@ void client_close(struct client *c)
         const struct lease *lease = op.batch.lease;
         op.batch.rider = NULL;
         op.batch.lease = NULL;
-        bool registered = !client_lapsed(c) || renew(&op, c) == FAR_OK;
+        bool registered = !client_lapsed(c) || (!c->astray && renew(&op, c) == FAR_OK);
         op.batch.lease = lease;
+        if (registered && c->parked) /* else it might give away what a sweep has found */
+            registered = client_unpark(&op) == FAR_OK;
         if (registered)
             leave(c, &op);
         op_free(&op);

@@ -24,6 +24,11 @@
  *       reachable, or unreachable, ended with an error of the fabric, nobody knows which it is: no
  *       epoch helps, and the object is left to a sweep (pool_lose()).
  *
+ *   E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It holds
+ * no address but in its caches, and those it takes for stale before its next operation; which it
+ *       begins like a client that joins. What it has in hand is its own unless a sweep was
+ *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go.
+ *
  * A client that joins reads G before anything else and holds no addresses: it cannot be missed
  * harmfully. A client that is silent for a lease is shut out (lease.c), and its certificate with
  * it.
@@ -63,7 +68,8 @@ static bool limbo_grow(struct limbo *l)
 void pool_retire(struct client *c, gaddr at, unsigned size_class)
 {
     struct limbo *l = &c->limbo;
-    if (client_swept(c, at) || (l->count == l->room && !limbo_grow(l))) {
+    if (client_swept(c, at) || c->pool->knobs.no_reclaim ||
+        (l->count == l->room && !limbo_grow(l))) {
         pool_lose(c, size_class);
         return;
     }
@@ -80,7 +86,7 @@ bool client_reclaim(struct client *c)
     /* A few at a time: this is somebody's operation. */
     for (unsigned i = 0; i < 64 && l->count > 0; i++) {
         struct limbo_entry *e = &l->ring[l->head];
-        if (e->reuse_at > c->seen || c->pool->knobs.keep_retired)
+        if (e->reuse_at > c->seen)
             break;
         unsigned size_class = (unsigned)(e->object >> GADDR_BITS);
         l->head = (l->head + 1) & (l->room - 1);
@@ -98,6 +104,8 @@ bool client_reclaim(struct client *c)
 /* While a sweep is announced that this client has not met, nothing newer (P1). */
 static uint64_t certificate(const struct client *c)
 {
+    if (c->parked) /* E5 */
+        return NO_EPOCH;
     if (c->sweep_unmet)
         return c->certified;
     return c->oldest && c->oldest->epoch < c->validated ? c->oldest->epoch : c->validated;
@@ -159,7 +167,8 @@ static void landed(struct batch_rider *rider, int status)
         c->lease.lost = true;
         return;
     }
-    if (f[F_CONTROL] > c->certified + 1) { /* E1: nobody counts our certificate, or it is damaged */
+    if (!c->parked &&
+        f[F_CONTROL] > c->certified + 1) { /* E1: nobody counts our certificate, or it is damaged */
         c->lease.lost = true;
         return;
     }
@@ -200,9 +209,9 @@ void client_ride(struct client *c)
 /* ---- operations
  * ----------------------------------------------------------------------------------- */
 
-static bool heartbeat_due(const struct client *c, uint64_t now)
+bool client_heartbeat_due(const struct client *c)
 {
-    return now + c->lease_ns - c->lease_ns / 8 > c->lease.deadline;
+    return c->ep->ops->coarse(c->ep) + c->lease_ns - c->lease_ns / 8 > c->lease.deadline;
 }
 
 static void send_flight(struct client *c, struct cached *cached)
@@ -223,12 +232,19 @@ static int awake(struct op *op)
         if (rc != FAR_OK)
             return rc;
     }
+    if (c->parked) {
+        int rc = client_unpark(op);
+        if (rc != FAR_OK)
+            return rc;
+    }
     return c->sweep_unmet ? client_meet_sweep(op) : FAR_OK;
 }
 
 int op_begin(struct op *op, struct cached *cached)
 {
     struct client *c = op->client;
+    if (c->pool->knobs.no_reclaim)
+        return FAR_OK;
     int rc = awake(op);
     if (rc != FAR_OK)
         return rc;
@@ -241,7 +257,7 @@ int op_begin(struct op *op, struct cached *cached)
         c->oldest = op;
     c->newest = op;
     if (++c->ops_since_tick >= c->pool->knobs.tick_ops || c->retired_since_tick >= TICK_BYTES ||
-        heartbeat_due(c, c->ep->ops->coarse(c->ep)))
+        client_heartbeat_due(c))
         send_flight(c, cached);
     return FAR_OK;
 }
@@ -249,13 +265,15 @@ int op_begin(struct op *op, struct cached *cached)
 void op_breathe(struct op *op, struct cached *cached)
 {
     struct client *c = op->client;
-    if (heartbeat_due(c, c->ep->ops->coarse(c->ep)))
+    if (client_heartbeat_due(c))
         send_flight(c, cached);
 }
 
 void op_end(struct op *op)
 {
     struct client *c = op->client;
+    if (!op_in_flight(op))
+        return;
     if (op->older)
         op->older->newer = op->newer;
     else
@@ -304,6 +322,25 @@ int client_hasten(struct op *op)
     c->hurried = true;
     batch_read(b, NODE0, CONTROL_OFF, op->pool_word, 8);
     return batch_flush(b);
+}
+
+int client_park(struct op *op)
+{
+    struct client *c = op->client;
+
+    ASSERT(c->oldest == NULL && op->batch.count == 0);
+    if (client_lapsed(c))
+        return FAR_FENCED; /* its next operation will see to it */
+    c->parked = true;
+    c->rider.due = true;
+    c->flight_cached = NULL;
+    batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK) { /* it may yet arrive, when there are operations in flight again */
+        c->lease.lost = true;
+        c->astray = true;
+    }
+    return rc;
 }
 
 int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)

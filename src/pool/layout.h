@@ -28,7 +28,8 @@ struct pool_control {
     uint64_t deaths; /* clients that died since the last sweep: memory was lost  */
     uint64_t sweep;  /* owner word of the client that is sweeping, 0: nobody. SWEEP_ANNOUNCED:
                         all take part. In between a count: no two sweeps have the same word */
-    uint64_t reserved[4];
+    uint64_t sweeps; /* that were ever announced, or about to be */
+    uint64_t reserved[3];
 };
 _Static_assert(sizeof(struct pool_control) == 64, "one line");
 #define SWEEP_ANNOUNCED (1ull << 63)
@@ -60,7 +61,8 @@ static inline uint64_t chunk_entry(enum chunk_kind kind, unsigned size_class, un
 struct client_slot {
     uint64_t incarnation;
     uint64_t epoch;         /* certificate: no operation of this client began before it read this
-                               global epoch, and no cached address is older */
+                               global epoch, and no cached address is older. NO_EPOCH: it has no
+                               operation in flight, and will look about before it begins one */
     uint64_t heartbeat;     /* changes while the client is alive */
     uint64_t retired_bytes; /* waiting for their epoch */
     uint64_t held_bytes;    /* free, in the client's hands */

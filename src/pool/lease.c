@@ -7,17 +7,22 @@
  * clocks that drift, the client is dead, or as good as. No clock is compared with another.
  *
  *   L1  A client writes nothing once its own lease has passed since it posted the last heartbeat
- *       that it knows to have arrived (batch.c asks before every batch that writes). On fabrics
- * that can shut a client out, they do. L2  A dead client is first fenced: by the fabric where it
- * can, and by a CAS of its slot's incarnation, after which nobody counts its certificate. Then its
- * journal is completed or undone, its death is counted (its memory is for a sweep to find), and its
- * slot freed by another CAS. Each step may be done twice, by clients that die in the middle. L3
- * Watching takes WATCH_LEASES leases, so that there is time between the last write L1 allows and
- * the first reuse. On shared memory this is all there is: a client that is stopped by the system
- * between the question and the write for longer than the margin can still do harm.
+ *       that it knows to have arrived (batch.c asks before every batch that writes). Fabrics that
+ *       can shut a client out do so besides.
  *
- * An idle client falls silent too. It is fenced like a dead one, notices at its next operation, and
- * registers anew; only operations that were in flight learn of it, by FAR_FENCED.
+ *   L2  A dead client is first fenced: by the fabric where it can, and by a CAS of its slot's
+ *       incarnation, after which nobody counts its certificate. Then its journal is completed or
+ *       undone, its death is counted (its memory is for a sweep to find), and its slot freed by
+ *       another CAS. Each step may be done twice, by clients that die in the middle.
+ *
+ *   L3  Watching takes WATCH_LEASES leases, so that there is time between the last write that L1
+ *       allows and the first reuse. On shared memory this is all there is: a client that is stopped
+ *       by the system between the question and the write, for longer than the margin, can still do
+ *       harm.
+ *
+ * An idle client is parked (E5), and its heartbeat kept up by its process. Where nobody does that,
+ * it falls silent and is fenced like a dead one; it notices at its next operation, and registers
+ * anew. Only operations that were in flight learn of it, by FAR_FENCED.
  */
 #include "pool/pool.h"
 
@@ -41,7 +46,7 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
     for (unsigned i = 0; i < count; i++) {
         const struct client_slot *s = &slots[i];
         struct watch *w = &c->watch[i];
-        if (s->incarnation == 0 || i == c->slot || s->epoch >= epoch)
+        if (s->incarnation == 0 || i == c->slot || (epoch != NO_EPOCH && s->epoch >= epoch))
             continue;
         if (w->incarnation != s->incarnation || w->heartbeat != s->heartbeat) {
             doubtful |= w->incarnation != s->incarnation; /* else it is alive: it moved */
@@ -79,6 +84,8 @@ int client_recover(struct op *op)
     if (rc != FAR_OK || (word[0] != incarnation && word[0] != fenced))
         return rc; /* it left, or came back as another, or was seen to */
     uint64_t journal[2] = {word[1], word[2]};
+    if (journal[0] != 0 && c->slot == NO_SLOT)
+        return FAR_NO_CLIENT_SLOT; /* for somebody who may work here */
     if (journal[0] != 0 && c->pool->recover) {
         rc = c->pool->recover(c->pool->tables, op, journal);
         if (rc != FAR_OK)
@@ -150,7 +157,7 @@ int client_bury(struct op *op, unsigned *dead)
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc;
-        bool doubtful = client_watch(c, slots, clients, UINT64_MAX);
+        bool doubtful = client_watch(c, slots, clients, NO_EPOCH);
         if (c->suspect >= 0) {
             rc = client_recover(op);
             if (rc != FAR_OK)

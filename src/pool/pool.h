@@ -13,6 +13,8 @@
 #include "fabric/batch.h"
 #include "pool/layout.h"
 
+#include <stdatomic.h>
+
 /* ---- size classes: 64-byte steps to 512, then four to each doubling, up to 2 MiB ------------ */
 #define CLASS_COUNT     56
 #define CLASS_SMALL_MAX 16384u /* larger objects get a run of chunks of their own */
@@ -31,7 +33,7 @@ struct knobs {
     uint8_t fingerprint_mask; /* likewise for fingerprints                                    */
     unsigned patience;        /* polls of another client's unfinished work before taking over */
     unsigned tick_ops;        /* operations between two announcements of a busy client        */
-    bool keep_retired;        /* never reuse what was retired: to measure what reuse costs     */
+    bool no_reclaim; /* nothing comes back, nobody is watched: to measure what that costs */
 };
 extern const struct knobs knobs_default;
 
@@ -43,6 +45,7 @@ struct marker {
 };
 
 struct pool {
+    bool evicts; /* who finds all client slots taken looks whether their clients are alive */
     struct fab *fab;
     struct knobs knobs;
     uint64_t pool_id;
@@ -97,6 +100,7 @@ struct watch {
     uint64_t incarnation, heartbeat, since;
 };
 
+#define NO_SLOT UINT32_MAX /* a client that is not registered yet */
 struct client {
     struct pool *pool;
     struct fab_ep *ep;
@@ -132,6 +136,11 @@ struct client {
     int overfull_node, overfull_class; /* a stock past its limit; class -1: none */
     bool tidying;                      /* an operation sees to that: one is enough */
 
+    bool parked;           /* the certificate says NO_EPOCH */
+    bool astray;           /* or will, nobody knows when: the slot is to be abandoned */
+    unsigned inside;       /* calls of its session that are under way */
+    _Atomic uint64_t turn; /* who may use this: see client_enter() */
+
     /* sweep.c: while one goes on, chunks below old_chunks[node] are not allocated from, and what
      * is freed in them is left to the sweep */
     uint64_t sweep;
@@ -139,6 +148,7 @@ struct client {
     uint64_t sweep_count; /* of the next one that this client makes */
     uint64_t sweep_mine;  /* the one that this client makes, once it collects: it has met that */
     uint64_t *old_chunks;
+    uint64_t sweeps; /* the pool's count when this client last had nothing to fear from a sweep */
 
     /* lease.c */
     struct lease lease;
@@ -146,6 +156,7 @@ struct client {
     struct watch *watch; /* by slot */
     int suspect;         /* a slot whose lease has lapsed, as watched; -1: none known */
     unsigned buried;     /* clients recovered so far */
+    uint64_t bury_after; /* time for another look for the dead, if memory is short */
 };
 
 struct op;
@@ -205,6 +216,52 @@ void client_uncache(struct client *client, struct cached *cached);
 /* An object that others may still be reading: reused two epochs later. */
 void pool_retire(struct client *client, gaddr at, unsigned size_class);
 
+/*
+ * Idle clients. A session's thread has its client between client_enter() and client_leave(), which
+ * may be nested; somebody else, between client_borrow() and client_return(), and only while nobody
+ * has it. The word's lower bits say who; the upper ones count the times it was entered, so that
+ * whoever looks again can tell that it was idle all along.
+ */
+#define CLIENT_TURN_FREE  0ull
+#define CLIENT_TURN_OWN   1ull
+#define CLIENT_TURN_LENT  2ull
+#define CLIENT_TURN_WHO   3ull
+#define CLIENT_TURN_COUNT 4ull
+void client_await_turn(struct client *client);
+static inline void client_enter(struct client *c)
+{
+    if (c->inside++ > 0)
+        return;
+    uint64_t turn = atomic_load_explicit(&c->turn, memory_order_relaxed) & ~CLIENT_TURN_WHO;
+    if (!atomic_compare_exchange_strong_explicit(&c->turn, &turn,
+                                                 turn + CLIENT_TURN_COUNT + CLIENT_TURN_OWN,
+                                                 memory_order_acquire, memory_order_relaxed))
+        client_await_turn(c);
+}
+static inline void client_leave(struct client *c)
+{
+    if (--c->inside == 0)
+        atomic_store_explicit(
+            &c->turn, atomic_load_explicit(&c->turn, memory_order_relaxed) & ~CLIENT_TURN_WHO,
+            memory_order_release);
+}
+/* Is it as it was when `turn` was read, and in nobody's hands? Then it is ours. */
+static inline bool client_borrow(struct client *c, uint64_t turn)
+{
+    return (turn & CLIENT_TURN_WHO) == CLIENT_TURN_FREE &&
+           atomic_compare_exchange_strong_explicit(&c->turn, &turn, turn | CLIENT_TURN_LENT,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+static inline void client_return(struct client *c, uint64_t turn)
+{
+    atomic_store_explicit(&c->turn, turn, memory_order_release);
+}
+/* Says that the client has nothing in flight, so that nobody waits for it, and that it is alive. It
+ * announces itself anew with its next operation. Costs a round trip. */
+int client_park(struct op *op);
+/* Has an eighth of the lease passed since the last heartbeat? */
+bool client_heartbeat_due(const struct client *client);
+
 /* Hands objects whose epoch has come over to the stock. True if there were any. */
 bool client_reclaim(struct client *client);
 
@@ -239,6 +296,9 @@ static inline bool client_lapsed(const struct client *c)
 {
     return c->lease.lost || c->ep->ops->coarse(c->ep) > c->lease.deadline;
 }
+
+/* Announces a parked client. */
+int client_unpark(struct op *op);
 
 /* For client.c: sets the rider up; the size of its buffer. */
 void client_ride(struct client *client);
@@ -322,7 +382,8 @@ static inline bool client_swept(const struct client *c, gaddr at)
 /* ---- leases (lease.c) --------------------------------------------------------------------------
  */
 
-/* Judges the registry as just read: is there a client with a certificate below `epoch` that has
+/* Judges the registry as just read: is there a client with a certificate below `epoch` (NO_EPOCH:
+ * with any) that has
  * been silent for longer than its lease? It becomes the suspect. True while there is one of which
  * it cannot be said whether it is alive. */
 bool client_watch(struct client *client, const struct client_slot *slots, unsigned count,

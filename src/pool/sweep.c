@@ -30,6 +30,7 @@
 static const gaddr NODE0 = 0;
 
 #define SWEEP_DELTA  (CONTROL_OFF + offsetof(struct pool_control, sweep))
+#define SWEEPS_DELTA (CONTROL_OFF + offsetof(struct pool_control, sweeps))
 #define DEATHS_DELTA (CONTROL_OFF + offsetof(struct pool_control, deaths))
 
 struct sweep {
@@ -66,9 +67,11 @@ static int read_nodes(struct op *op, uint64_t delta, uint64_t *words)
 int client_meet_sweep(struct op *op)
 {
     struct client *c = op->client;
-    batch_read(&op->batch, NODE0, SWEEP_DELTA, op->pool_word, 8);
+    batch_read(&op->batch, NODE0, SWEEPS_DELTA, &op->pool_word[1], 8); /* first: at most its own */
+    batch_fence(&op->batch);
+    batch_read(&op->batch, NODE0, SWEEP_DELTA, &op->pool_word[0], 8);
     int rc = batch_flush(&op->batch);
-    uint64_t sweep = op->pool_word[0];
+    uint64_t sweep = op->pool_word[0], sweeps = op->pool_word[1];
     if (rc != FAR_OK)
         return rc;
     if (sweep & SWEEP_ANNOUNCED) {
@@ -76,6 +79,7 @@ int client_meet_sweep(struct op *op)
         if (rc != FAR_OK)
             return rc;
         c->sweep = sweep;
+        c->sweeps = sweeps;
         client_let_go(c);
     }
     c->sweep_unmet = false;
@@ -118,6 +122,8 @@ static int announce(struct sweep *s)
     if (rc != FAR_OK)
         return rc;
     s->word = mine | SWEEP_ANNOUNCED;
+    batch_faa(&op->batch, NODE0, SWEEPS_DELTA, 1, &word[1]);
+    batch_fence(&op->batch);
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, mine, s->word, word);
     rc = batch_flush(&op->batch);
     return rc != FAR_OK || word[0] == mine ? rc : FAR_CONTENTION;

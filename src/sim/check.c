@@ -379,6 +379,8 @@ static void work_in_turn(struct check *c, struct worker *w)
             rc = do_now(c, w->session, w->id, kind, choose_key(c, kind));
         }
         w->errors += is_of_the_fabric(rc);
+        if (!c->program && !sim_dead(c->sim) && tape_chance(c->tape, 1, 8, TAPE_WORK))
+            (void)client_park(&w->session->op); /* as the keeper of sessions does */
     }
 }
 

@@ -70,7 +70,12 @@ void maintain_pool(far_pool *pool)
 
 int far_pool_usage(far_session *s, struct far_pool_usage *usage)
 {
-    return s && usage ? pool_usage(&s->op, usage) : fail(FAR_INVALID, "no session, or no usage");
+    if (!s || !usage)
+        return fail(FAR_INVALID, "no session, or no usage");
+    client_enter(&s->client);
+    int rc = pool_usage(&s->op, usage);
+    client_leave(&s->client);
+    return rc;
 }
 
 static int check_table(struct op *op, struct index_view *view, void *arg)
@@ -131,11 +136,13 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
 
     if (!s || !check)
         return fail(FAR_INVALID, "no session, or nowhere to put the outcome");
+    client_enter(&s->client);
     int rc = repair ? mend(s, &r, &c, &before) : FAR_OK;
     if (rc == FAR_OK)
         rc = check_tables(s, &r);
     if (rc == FAR_OK)
         rc = pool_usage(&s->op, &usage);
+    client_leave(&s->client);
     if (rc != FAR_OK)
         return rc;
     c.violations = r.violations;

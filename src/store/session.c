@@ -1,5 +1,6 @@
 /* Sessions: one thread's operations, run on its own stack, with their statistics. */
 #include "store/store.h"
+#include "store/keeper.h"
 #include "store/ring.h"
 
 #include "base/clock.h"
@@ -41,9 +42,14 @@ int far_session_open(far_pool *pool, const struct far_session_options *options, 
     rc = op_init(&s->op, &s->client);
     if (rc != FAR_OK)
         goto close_client;
+    rc = pool->keeps_sessions && !pool->pool.knobs.no_reclaim ? keeper_add(pool, s) : FAR_OK;
+    if (rc != FAR_OK)
+        goto free_op;
     *out = s;
     return FAR_OK;
 
+free_op:
+    op_free(&s->op);
 close_client:
     client_close(&s->client);
 close_ep:
@@ -57,10 +63,15 @@ void far_session_close(far_session *s)
 {
     if (!s)
         return;
+    keeper_drop(s);
     ring_close(s);
-    for (unsigned i = 0; i < TABLES_MAX; i++)
-        if (s->table[i].view)
-            s->pool->table[i]->index.ops->detach(s->table[i].view);
+    for (unsigned i = 0; i < TABLES_MAX; i++) {
+        struct index_view *view = s->table[i].view;
+        if (view) {
+            client_uncache(&s->client, &view->cached);
+            s->pool->table[i]->index.ops->detach(view);
+        }
+    }
     op_free(&s->op);
     struct fab_ep *ep = s->client.ep;
     client_close(&s->client);
@@ -185,7 +196,9 @@ static int run(far_session *s, struct op *op, const struct far_op *r, size_t *le
 int store_run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
 {
     size_t len = 0;
+    client_enter(&s->client);
     int rc = run(s, op, r, &len);
+    client_leave(&s->client);
     *result = (struct far_result){.user_data = r->user_data, .status = rc, .len = len};
     return rc;
 }
@@ -265,13 +278,15 @@ int far_table_info(far_session *s, far_table *table, struct far_table_info *info
     struct table_view *view = NULL;
     if (!store_fits(s, table) || !info)
         return fail(FAR_INVALID, "no session, no table of its pool, or no info");
+    client_enter(&s->client);
     int rc = view_of(s, &s->op, table, &view);
     if (rc == FAR_OK)
         rc = op_begin(&s->op, &view->view->cached);
-    if (rc != FAR_OK)
-        return rc;
-    rc = table->index.ops->info(&s->op, view->view, info);
-    op_end(&s->op);
+    if (rc == FAR_OK) {
+        rc = table->index.ops->info(&s->op, view->view, info);
+        op_end(&s->op);
+    }
+    client_leave(&s->client);
     return rc;
 }
 
@@ -282,6 +297,7 @@ int far_table_check(far_session *s, far_table *table, void (*report)(void *, con
     struct index_report r = {.line = report, .arg = arg};
     if (!store_fits(s, table))
         return fail(FAR_INVALID, "no session, or no table of its pool");
+    client_enter(&s->client);
     int rc = view_of(s, &s->op, table, &view);
     if (rc == FAR_OK)
         rc = op_begin(&s->op, &view->view->cached);
@@ -289,6 +305,7 @@ int far_table_check(far_session *s, far_table *table, void (*report)(void *, con
         rc = table->index.ops->check(&s->op, view->view, &r);
         op_end(&s->op);
     }
+    client_leave(&s->client);
     if (rc == FAR_CORRUPT)
         index_violation(&r, "%s", far_error_detail());
     else if (rc == FAR_OK && r.violations > 0)

@@ -1,6 +1,7 @@
 /* Pools and tables: the handles that all threads of a process share. */
 #include "store/store.h"
 
+#include "store/keeper.h"
 #include "store/maintain.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
     return FAR_OK;
 }
 
-int far_pool_open(const char *uri, far_pool **out)
+int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **out)
 {
     struct fab *fab = NULL;
     if (!uri || !out)
@@ -31,18 +32,24 @@ int far_pool_open(const char *uri, far_pool **out)
     int rc = fab_open(uri, &fab);
     if (rc != FAR_OK)
         return rc;
-    rc = store_open(fab, NULL, out);
+    rc = store_open(fab, knobs, out);
     if (rc != FAR_OK)
         fab_close(fab);
     else
-        (*out)->owns_fab = true;
+        (*out)->owns_fab = (*out)->keeps_sessions = (*out)->pool.evicts = true;
     return rc;
+}
+
+int far_pool_open(const char *uri, far_pool **out)
+{
+    return store_open_uri(uri, NULL, out);
 }
 
 void far_pool_close(far_pool *pool)
 {
     if (!pool)
         return;
+    keeper_stop(pool);
     for (unsigned i = 0; i < TABLES_MAX; i++)
         free(pool->table[i]);
     pthread_mutex_destroy(&pool->lock);
@@ -58,7 +65,12 @@ int far_pool_remove(const char *uri)
 
 int far_pool_info(far_session *s, struct far_pool_info *info)
 {
-    return s && info ? pool_info(&s->op, info) : fail(FAR_INVALID, "no session, or no info");
+    if (!s || !info)
+        return fail(FAR_INVALID, "no session, or no info");
+    client_enter(&s->client);
+    int rc = pool_info(&s->op, info);
+    client_leave(&s->client);
+    return rc;
 }
 
 static bool good_name(const char *name)
@@ -123,29 +135,17 @@ static int build(far_session *s, const struct index_ops *ops,
     return rc;
 }
 
-int far_table_create(far_session *s, const char *name, const char *index,
-                     const struct far_table_options *options, far_table **out)
+static int create(far_session *s, const char *name, const struct index_ops *ops,
+                  const struct far_table_options *options, far_table **out)
 {
-    static const struct far_table_options none;
-    const struct index_ops *ops = NULL;
-    struct table_desc desc = {.id = 0};
-
-    if (!s || !out || !index)
-        return fail(FAR_INVALID, "no session, no index, or nowhere to put the table");
-    if (!good_name(name))
-        return fail(FAR_INVALID, "a table's name has 1 to %u bytes and no control characters",
-                    FAR_NAME_MAX);
-    int rc = find_index(s, index, &ops);
-    if (rc != FAR_OK)
-        return rc;
     /* Not needed for correctness, but saves building a table that cannot be added. */
-    rc = catalog_find(&s->op, name, &desc);
+    struct table_desc desc = {.id = 0};
+    int rc = catalog_find(&s->op, name, &desc);
     if (rc == FAR_OK)
         return fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", name, desc.index);
     if (rc != FAR_NO_TABLE)
         return rc;
 
-    options = options ? options : &none;
     strcpy(desc.name, name);
     strcpy(desc.index, ops->name);
     desc.hash_seed = options->hash_seed ? options->hash_seed : rng_next(&s->client.rng);
@@ -155,6 +155,26 @@ int far_table_create(far_session *s, const char *name, const char *index,
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
 }
 
+int far_table_create(far_session *s, const char *name, const char *index,
+                     const struct far_table_options *options, far_table **out)
+{
+    static const struct far_table_options none;
+    const struct index_ops *ops = NULL;
+
+    if (!s || !out || !index)
+        return fail(FAR_INVALID, "no session, no index, or nowhere to put the table");
+    if (!good_name(name))
+        return fail(FAR_INVALID, "a table's name has 1 to %u bytes and no control characters",
+                    FAR_NAME_MAX);
+    int rc = find_index(s, index, &ops);
+    if (rc != FAR_OK)
+        return rc;
+    client_enter(&s->client);
+    rc = create(s, name, ops, options ? options : &none, out);
+    client_leave(&s->client);
+    return rc;
+}
+
 int far_table_open(far_session *s, const char *name, const char *index, far_table **out)
 {
     const struct index_ops *ops = NULL;
@@ -162,7 +182,9 @@ int far_table_open(far_session *s, const char *name, const char *index, far_tabl
 
     if (!s || !out || !good_name(name))
         return fail(FAR_INVALID, "no session, a bad name, or nowhere to put the table");
+    client_enter(&s->client);
     int rc = catalog_find(&s->op, name, &desc);
+    client_leave(&s->client);
     if (rc != FAR_OK)
         return rc;
     if (index && strcmp(index, desc.index) != 0)
@@ -187,7 +209,9 @@ int far_table_list(far_session *s, int (*each)(void *, const char *, const char 
         return fail(FAR_INVALID, "no session, or nobody to call");
     for (unsigned id = 0;; id++) {
         struct table_desc desc;
+        client_enter(&s->client);
         int rc = catalog_get(&s->op, id, &desc);
+        client_leave(&s->client);
         if (rc != FAR_OK)
             return rc == FAR_NO_TABLE ? FAR_OK : rc;
         rc = each(arg, desc.name, desc.index);

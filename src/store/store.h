@@ -18,12 +18,16 @@ struct far_pool {
     struct fab *fab;
     struct pool pool;
     bool owns_fab;
-    pthread_mutex_t lock; /* of the table handles; never taken by an operation */
+    bool keeps_sessions;   /* those that are idle are parked */
+    struct keeper *keeper; /* NULL before the first session  */
+    pthread_mutex_t lock;  /* of the table handles; never taken by an operation */
     struct far_table *table[TABLES_MAX];
 };
 
 /* Opens a pool on a fabric that the caller made and keeps: how tests and the simulator come in. */
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **pool);
+/* far_pool_open() with knobs. */
+int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **pool);
 
 /* The operation in progress of one place in the ring. */
 struct ring_slot {
@@ -50,6 +54,8 @@ struct far_session {
     unsigned *idle, idle_count;         /* slots free for far_submit()    */
     unsigned *running, running_count;   /* slots whose fiber is suspended */
     unsigned *finished, finished_count; /* slots waiting to be reaped     */
+    struct far_session *next_kept;      /* the keeper's, as is: */
+    uint64_t turn_seen;                 /* of the client, when it last looked */
 };
 
 /* Are both there, and of one pool? */

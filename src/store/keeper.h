@@ -1,0 +1,15 @@
+/* The keeper: a thread of a pool that sees to sessions which nobody uses. */
+#ifndef STORE_KEEPER_H
+#define STORE_KEEPER_H
+
+#include "store/store.h"
+
+/* The session is looked after from now on; until keeper_drop(), which waits for the keeper if it
+ * is at it. FAR_SYSTEM: no thread could be started. */
+int keeper_add(far_pool *pool, far_session *session);
+void keeper_drop(far_session *session);
+
+/* When no session is left. */
+void keeper_stop(far_pool *pool);
+
+#endif

@@ -1,0 +1,238 @@
+/* Sessions that nobody uses: nobody waits for them, and nothing goes wrong when they come back. */
+#include "audit.h"
+#include "store_rig.h"
+
+#include <unistd.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define HOUR "lease=3600000" /* nobody is taken for dead meanwhile */
+
+static struct store_rig rig(const char *uri)
+{
+    struct far_table_options table = {.bucket_groups = 2};
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+    knobs.tick_ops = 1;
+    store_rig_open(&r, uri, &knobs, NULL, &table);
+    return r;
+}
+
+static far_session *join(struct store_rig *r)
+{
+    far_session *s = NULL;
+    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
+    return s;
+}
+
+static void put(struct store_rig *r, far_session *s, uint64_t key, uint64_t value)
+{
+    assert_int_equal(far_put(s, r->table, &key, sizeof key, &value, sizeof value), FAR_OK);
+}
+
+static void key_holds(struct store_rig *r, far_session *s, uint64_t key, uint64_t value)
+{
+    uint64_t got = 0;
+    assert_int_equal(far_get(s, r->table, &key, sizeof key, &got, sizeof got, NULL), FAR_OK);
+    assert_true(got == value);
+}
+
+static void expect_sound(struct store_rig *r, far_session *const *sessions, unsigned count)
+{
+    struct audit a;
+    audit_run(&a, r->pool, sessions, count);
+    if (a.wrong > 0)
+        fail_msg("%u objects in two places: %s", a.wrong, a.first);
+}
+
+/* The pool is opened as users do: with a keeper. Twice what fits goes through it. */
+static void an_idle_session_is_waited_for_by_nobody(void **state)
+{
+    far_pool *pool = NULL;
+    far_session *idle = NULL, *busy = NULL;
+    far_table *table = NULL;
+    uint64_t key = 1, value[128] = {0}, got = 0;
+
+    (void)state;
+    assert_int_equal(far_pool_open("mem:?size=4m&" HOUR, &pool), FAR_OK);
+    assert_int_equal(far_session_open(pool, NULL, &idle), FAR_OK);
+    assert_int_equal(far_table_create(idle, "t", "race", NULL, &table), FAR_OK);
+    assert_int_equal(far_put(idle, table, &key, 8, &key, 8), FAR_OK);
+    assert_int_equal(far_session_open(pool, NULL, &busy), FAR_OK);
+    for (unsigned i = 0; i < 8000; i++) {
+        uint64_t other = 2 + i % 16;
+        assert_int_equal(far_put(busy, table, &other, 8, value, sizeof value), FAR_OK);
+    }
+    assert_int_equal(far_get(idle, table, &key, 8, &got, 8, NULL), FAR_OK);
+    assert_true(got == 1);
+    far_session_close(idle);
+    far_session_close(busy);
+    far_pool_close(pool);
+}
+
+/* While it is parked the table grows, and what its directory names is reused for other things. */
+static void what_a_parked_session_knows_is_out_of_date(void **state)
+{
+    struct store_rig r = rig("mem:?size=64m&" HOUR);
+    far_session *idle = join(&r);
+
+    (void)state;
+    for (uint64_t key = 0; key < 50; key++)
+        put(&r, idle, key, key);
+    for (uint64_t round = 0; round < 30; round++) {
+        uint64_t first = 1000 + round * 100;
+        assert_int_equal(client_park(&idle->op), FAR_OK);
+        for (uint64_t key = first; key < first + 100; key++)
+            put(&r, r.session, key, key);
+        for (unsigned i = 0; i < 20; i++) /* what was retired is free */
+            assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        (void)client_reclaim(&r.session->client);
+        for (uint64_t key = 0; key < 50; key++) {
+            key_holds(&r, idle, key, key + (round > 0 ? round - 1 : 0));
+            put(&r, idle, key, key + round);
+            key_holds(&r, r.session, key, key + round);
+        }
+    }
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+    far_session_close(idle);
+    store_rig_close(&r);
+}
+
+static void a_parked_session_doubts_its_caches(void **state)
+{
+    struct store_rig r = rig("mem:?size=16m&" HOUR);
+    struct cached cached = {.version_at = 0};
+
+    (void)state;
+    client_cache(&r.session->client, &cached);
+    cached.stale = false;
+    assert_int_equal(client_park(&r.session->op), FAR_OK);
+    assert_int_equal(op_begin(&r.session->op, &cached), FAR_OK);
+    assert_true(cached.stale);
+    op_end(&r.session->op);
+    client_uncache(&r.session->client, &cached);
+    store_rig_close(&r);
+}
+
+/* A sweep takes what a parked session has in hand for lost. */
+static void a_sweep_does_not_wait_for_a_parked_session(void **state)
+{
+    struct store_rig r = rig("mem:?size=16m&" HOUR);
+    far_session *both[2] = {r.session, join(&r)};
+    struct sweep_result swept;
+
+    (void)state;
+    for (unsigned round = 0; round < 10; round++) {
+        for (uint64_t key = 0; key < 200; key++)
+            put(&r, both[1], key, key);
+        assert_int_equal(client_park(&both[1]->op), FAR_OK);
+        assert_true(both[1]->client.held_bytes > 0);
+        assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+        assert_true(swept.bytes > 0);
+        for (uint64_t key = 200; key < 400; key++) /* from what was found */
+            put(&r, r.session, key, key);
+        put(&r, both[1], 0, round);
+        expect_sound(&r, both, 2);
+        if (round % 2 == 0) { /* nor may it give away what is not its own when it leaves */
+            assert_int_equal(client_park(&both[1]->op), FAR_OK);
+            assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+            far_session_close(both[1]);
+            expect_sound(&r, both, 1);
+            both[1] = join(&r);
+        }
+    }
+    far_session_close(both[1]);
+    store_rig_close(&r);
+}
+
+/* Whose hands are its own: no sweep was, or one that it met. */
+static void a_parked_session_keeps_what_it_has(void **state)
+{
+    struct store_rig r = rig("mem:?size=16m&" HOUR);
+    far_session *both[2] = {r.session, join(&r)};
+
+    (void)state;
+    for (uint64_t key = 0; key < 200; key++)
+        put(&r, both[1], key, key);
+    uint64_t held = both[1]->client.held_bytes;
+    assert_true(held > 0);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(client_park(&both[1]->op), FAR_OK);
+        key_holds(&r, both[1], 1, 1);
+        assert_true(both[1]->client.held_bytes == held);
+    }
+    expect_sound(&r, both, 2);
+    far_session_close(both[1]);
+    store_rig_close(&r);
+}
+
+/* Ends a session like a process that dies. */
+static void die(far_session *s)
+{
+    s->client.lease.lost = true;
+    s->client.incarnation ^= 1ull << 40;
+    far_session_close(s);
+}
+
+/* No epoch waits for them; whoever needs their slot or their memory finds them all the same. */
+static void sessions_that_die_idle_are_found(void **state)
+{
+    struct store_rig r = rig("mem:?size=16m&clients=4&lease=100");
+    far_session *s = NULL;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        s = join(&r);
+        put(&r, s, i, i);
+        assert_int_equal(client_park(&s->op), FAR_OK);
+        die(s);
+    }
+    r.pool->pool.evicts = true;
+    s = join(&r); /* all slots are taken: by the dead */
+    for (unsigned i = 0; i < 3; i++)
+        key_holds(&r, s, i, i);
+    struct far_pool_check check;
+    assert_int_equal(far_pool_check(s, true, NULL, NULL, &check), FAR_OK);
+    assert_int_equal(check.dead_clients, 2 + 1); /* the rest of them, and our idle one */
+    assert_true(check.leaked_bytes == 0);
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
+/* Sessions of the living are theirs, used or not. */
+static void more_sessions_than_slots(void **state)
+{
+    far_pool *pool = NULL;
+    far_session *s[4] = {NULL}, *none = NULL;
+
+    (void)state;
+    assert_int_equal(far_pool_open("mem:?size=16m&clients=4&lease=400", &pool), FAR_OK);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(far_session_open(pool, NULL, &s[i]), FAR_OK);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(far_session_open(pool, NULL, &none), FAR_NO_CLIENT_SLOT);
+    assert_non_null(strstr(far_error_detail(), "4 client slots"));
+    far_session_close(s[2]);
+    assert_int_equal(far_session_open(pool, NULL, &s[2]), FAR_OK);
+    for (unsigned i = 0; i < 4; i++)
+        far_session_close(s[i]);
+    far_pool_close(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_idle_session_is_waited_for_by_nobody),
+        cmocka_unit_test(what_a_parked_session_knows_is_out_of_date),
+        cmocka_unit_test(a_parked_session_doubts_its_caches),
+        cmocka_unit_test(a_sweep_does_not_wait_for_a_parked_session),
+        cmocka_unit_test(a_parked_session_keeps_what_it_has),
+        cmocka_unit_test(sessions_that_die_idle_are_found),
+        cmocka_unit_test(more_sessions_than_slots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
