@@ -11,7 +11,7 @@ TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all run test check mutants asan tsan clang format format-check tidy install clean deps tools
+.PHONY: all run test check mutants torture asan tsan clang format format-check tidy install clean deps tools
 
 all: deps
 	@$(CMAKE) -S . -B $(BUILD) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -69,6 +69,11 @@ check: all
 
 mutants: deps
 	@tests/sim/mutants/run
+
+# Processes killed by the hundred while others work, and how soon those are at their speed again.
+torture: all
+	@FARSIDE=$(BUILD)/farside $(BUILD)/tests/torture_kill9 --kills 1000
+	@$(BUILD)/tests/torture_kill9 --recovery 20
 
 install: all
 	@cmake --install $(BUILD)

@@ -93,7 +93,8 @@ extern "C" {
     X(UNKNOWN, -26, "the connection broke: the outcome is unknown")                                \
     X(NO_MEMORY, -27, "out of local memory")                                                       \
     X(SYSTEM, -28, "a system call failed")                                                         \
-    X(RING_FULL, -29, "the ring has as many operations as its depth allows")
+    X(RING_FULL, -29, "the ring has as many operations as its depth allows")                       \
+    X(STOPPED, -30, "stopped by the caller")
 
 enum far_status {
     FAR_OK = 0,
@@ -215,22 +216,41 @@ struct far_pool_usage {
  * FAR_NO_MEMORY. */
 FAR_API int far_pool_usage(far_session *session, struct far_pool_usage *usage);
 
+/* What a check found. What a repair has put right is counted as repaired, not where it was found.
+ */
 struct far_pool_check {
-    unsigned violations;     /* of a structure's invariants                              */
-    unsigned dead_clients;   /* sessions that ended without a word; with repair, cleared */
-    uint64_t leaked_bytes;   /* bytes that are unknown, as in far_pool_usage             */
-    uint64_t repaired_bytes; /* with repair: lost memory that is free again              */
+    unsigned violations;   /* broken links, keys that are there twice, damaged structures        */
+    unsigned stranded;     /* locks and unfinished work of sessions that are dead                */
+    unsigned repaired;     /* with repair: of the two above, what was put right                  */
+    unsigned dead_clients; /* sessions that were silent for longer than a lease; with repair, they
+                              were cleared away                                                  */
+    uint64_t leaked_bytes; /* memory that nobody has. What is unknown in far_pool_usage, if it is
+                              certain that some is lost: sessions have died since the last repair,
+                              or no other session is open                                        */
+    uint64_t repaired_bytes; /* with repair: lost memory that is free again */
 };
 
 /*
  * far_pool_check - check a pool, and repair it
  *
- * Walks superblock, catalog, every table and every block, while others go on working. With repair,
- * sessions whose lease has lapsed are shut out and their unfinished work is completed, and memory
- * that was lost is found. Each finding is handed to `report` (may be NULL) as a line of text.
+ * Walks superblock, registry, catalog, every table and every block, lists of free memory and chunk
+ * tables, while others go on working. Each finding is handed to `report` (may be NULL) as a line of
+ * text. Takes time in proportion to the pool, and up to two leases if a session is silent; see
+ * far_session_watch().
  *
- * FAR_OK: nothing is wrong (or not any more). FAR_CORRUPT: something is; `check` is filled.
- * FAR_TIMEOUT: a client holds up the repair. FAR_UNREACHABLE, FAR_NO_MEMORY.
+ * With repair,
+ *   - sessions that were silent for longer than a lease are shut out and their unfinished work is
+ *     completed (one that was only stopped registers anew with its next operation);
+ *   - a slot whose block cannot be read (an address outside of the pool, a checksum that fails) is
+ *     emptied: the key was lost before, and can be written again;
+ *   - a key in a place where it is not looked for is put where it belongs, unless it is there;
+ *   - of a key that is there twice, the one stays that far_get() returns;
+ *   - memory that nothing reaches and nobody has becomes free.
+ * A table whose directory is damaged is left as it is, and so is all lost memory then.
+ *
+ * FAR_OK: no structure is damaged (or not any more); stranded and leaked_bytes say what else there
+ * is. FAR_CORRUPT: something is damaged; `check` is filled.
+ * FAR_TIMEOUT: a session holds up the repair. FAR_STOPPED, FAR_UNREACHABLE, FAR_NO_MEMORY.
  */
 FAR_API int far_pool_check(far_session *session, bool repair,
                            void (*report)(void *arg, const char *line), void *arg,
@@ -255,6 +275,18 @@ struct far_session_options {
  */
 FAR_API int far_session_open(far_pool *pool, const struct far_session_options *options,
                              far_session **session);
+
+/*
+ * far_session_watch - follow calls that take long
+ *
+ * far_pool_check(), far_pool_usage(), far_table_check() and far_table_info() of this session call
+ * `progress` now and then, with what they are at and how much of it is done. If it returns false,
+ * the call ends soon, with FAR_STOPPED, and leaves everything in order. NULL: nobody is told.
+ */
+FAR_API void far_session_watch(far_session *session,
+                               bool (*progress)(void *arg, const char *what, uint64_t done,
+                                                uint64_t total),
+                               void *arg);
 
 /* Ends the session. Operations still in flight are finished first and their results dropped.
  * NULL is fine. */

@@ -24,6 +24,7 @@ int cmd_check(int argc, char **argv);
 int cmd_get(int argc, char **argv);
 int cmd_put(int argc, char **argv);
 int cmd_del(int argc, char **argv);
+int cmd_pool(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 
 /* Says on stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */

@@ -46,26 +46,27 @@ static void usage(void)
           stdout);
     for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
         printf(" %s", index);
-    fputs("\n"
-          "  --workload LIST    run in this order on one table (" DEFAULT_WORKLOADS ");\n"
-          "                     a list without load has the keys loaded beforehand, unmeasured\n"
-          "  --keys N           keys that are loaded (200k)\n"
-          "  --ops N            operations of each workload (200k)\n"
-          "  --threads N        threads, each with a session of its own (1)\n"
-          "  --depth N          operations that each thread keeps in flight (1)\n"
-          "  --key-size BYTES   at least 8 (16)\n"
-          "  --value-size BYTES (32)\n"
-          "  --dist NAME        zipfian, uniform or latest: how popular keys are (zipfian, but\n"
-          "                     latest in workload d)\n"
-          "  --theta T          skew of zipfian and latest, between 0 and 1 (0.99)\n"
-          "  --seed N           of everything random: the same seed, the same operations (1)\n"
-          "  --raw              also measure the same verbs with no index on top\n"
-          "  --no-reclaim       without reuse of memory, leases and heartbeats: what do they cost?\n"
-          "  --json FILE|-      write the results as JSON too; with - nothing else is printed\n"
-          "  -h, --help         show this\n"
-          "\n"
-          "Counts take k, m and g (thousands), sizes k and m (1024s). The workloads:\n",
-          stdout);
+    fputs(
+        "\n"
+        "  --workload LIST    run in this order on one table (" DEFAULT_WORKLOADS ");\n"
+        "                     a list without load has the keys loaded beforehand, unmeasured\n"
+        "  --keys N           keys that are loaded (200k)\n"
+        "  --ops N            operations of each workload (200k)\n"
+        "  --threads N        threads, each with a session of its own (1)\n"
+        "  --depth N          operations that each thread keeps in flight (1)\n"
+        "  --key-size BYTES   at least 8 (16)\n"
+        "  --value-size BYTES (32)\n"
+        "  --dist NAME        zipfian, uniform or latest: how popular keys are (zipfian, but\n"
+        "                     latest in workload d)\n"
+        "  --theta T          skew of zipfian and latest, between 0 and 1 (0.99)\n"
+        "  --seed N           of everything random: the same seed, the same operations (1)\n"
+        "  --raw              also measure the same verbs with no index on top\n"
+        "  --no-reclaim       without reuse of memory, leases and heartbeats: what do they cost?\n"
+        "  --json FILE|-      write the results as JSON too; with - nothing else is printed\n"
+        "  -h, --help         show this\n"
+        "\n"
+        "Counts take k, m and g (thousands), sizes k and m (1024s). The workloads:\n",
+        stdout);
     for (unsigned i = 0; (w = workload_at(i)) != NULL; i++)
         printf("  %-8s%s\n", w->name, w->summary);
 }

@@ -19,7 +19,7 @@ struct table_list {
 
 static void usage(void)
 {
-    fputs("usage: farside stat --pool URI [OPTION...]\n"
+    fputs("usage: farside stat [--pool] URI [OPTION...]\n"
           "\n"
           "Shows how a pool's memory is used, and what its tables hold. Each table is walked from\n"
           "end to end.\n"
@@ -49,14 +49,16 @@ static int each_table(void *arg, const char *name, const char *index)
     return 0;
 }
 
-static json_t *json_of_pool(const char *uri, const struct far_pool_info *p)
+static json_t *json_of_pool(const char *uri, const struct far_pool_info *p,
+                            const struct far_pool_usage *u)
 {
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I}", "uri", uri, "nodes",
-                     (int)p->nodes, "layout_version", (int)p->layout_version, "clients",
-                     (int)p->clients, "clients_max", (int)p->clients_max, "tables", (int)p->tables,
-                     "bytes_total", (json_int_t)p->bytes_total, "bytes_metadata",
-                     (json_int_t)p->bytes_metadata, "bytes_allocated",
-                     (json_int_t)p->bytes_allocated, "bytes_free", (json_int_t)p->bytes_free);
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "uri",
+                     uri, "nodes", (int)p->nodes, "layout_version", (int)p->layout_version,
+                     "clients", (int)p->clients, "clients_max", (int)p->clients_max, "tables",
+                     (int)p->tables, "bytes_total", (json_int_t)u->total, "bytes_metadata",
+                     (json_int_t)u->metadata, "bytes_live", (json_int_t)u->live, "bytes_retired",
+                     (json_int_t)u->retired, "bytes_free", (json_int_t)u->free, "bytes_unknown",
+                     (json_int_t)u->unknown, "bytes_allocated", (json_int_t)p->bytes_allocated);
 }
 
 static json_t *json_of_table(far_table *table, const struct far_table_info *t)
@@ -84,14 +86,18 @@ static void print_bytes(const char *what, uint64_t bytes)
     printf("\n");
 }
 
-static void print_pool(const char *uri, const struct far_pool_info *p)
+static void print_pool(const char *uri, const struct far_pool_info *p,
+                       const struct far_pool_usage *u)
 {
     printf("pool %s: %u node%s, layout version %u\n", uri, p->nodes, p->nodes == 1 ? "" : "s",
            p->layout_version);
-    print_bytes("memory", p->bytes_total);
-    print_bytes("metadata", p->bytes_metadata);
+    print_bytes("memory", u->total);
+    print_bytes("metadata", u->metadata);
+    print_bytes("live", u->live);
+    print_bytes("retired", u->retired);
+    print_bytes("free", u->free);
+    print_bytes("unknown", u->unknown);
     print_bytes("allocated", p->bytes_allocated);
-    print_bytes("free", p->bytes_free);
     printf("  %-12s %15u of %u\n", "clients", p->clients, p->clients_max);
     printf("  %-12s %15u\n", "tables", p->tables);
 }
@@ -126,8 +132,11 @@ static int stat_table(far_session *session, const char *name, json_t *tables)
 static int stat_pool(const struct cli_target *target, far_session *session, bool json)
 {
     struct far_pool_info info;
+    struct far_pool_usage used;
     struct table_list list = {.only = target->table};
     int status = far_pool_info(session, &info);
+    if (status == FAR_OK)
+        status = far_pool_usage(session, &used);
     if (status == FAR_OK)
         status = far_table_list(session, each_table, &list);
     if (status == FAR_OK && target->table != NULL && list.count == 0)
@@ -140,7 +149,7 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
     int code = CLI_OK;
     json_t *tables = json ? json_array() : NULL;
     if (!json)
-        print_pool(target->pool, &info);
+        print_pool(target->pool, &info, &used);
     for (unsigned i = 0; i < list.count; i++) {
         int shown = stat_table(session, list.item[i].name, tables);
         if (code == CLI_OK)
@@ -148,7 +157,7 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
     }
     if (json) {
         json_t *all = json_pack("{s:s, s:o, s:o}", "farside", far_version(), "pool",
-                                json_of_pool(target->pool, &info), "tables", tables);
+                                json_of_pool(target->pool, &info, &used), "tables", tables);
         json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
         fputc('\n', stdout);
         json_decref(all);
@@ -189,6 +198,8 @@ int cmd_stat(int argc, char **argv)
             return cli_bad_option("stat", id, argv);
         }
     }
+    if (optind < argc && target.pool == NULL)
+        target.pool = argv[optind++];
     if (optind < argc)
         return cli_misused("stat", "'%s' is one argument too many", argv[optind]);
 

@@ -11,6 +11,7 @@ static const struct command commands[] = {
     {"get", "print the value of a key", cmd_get},
     {"put", "set the value of a key", cmd_put},
     {"del", "delete a key", cmd_del},
+    {"pool", "check a pool, and repair it", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)

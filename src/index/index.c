@@ -27,16 +27,38 @@ const char *far_index_name(unsigned i)
     return ops ? ops->name : NULL;
 }
 
-void index_violation(struct index_report *report, const char *format, ...)
+static void say(struct index_report *report, const char *format, va_list args)
 {
     char text[256];
-    va_list args;
-    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    report->violations++;
     if (report->line)
         report->line(report->arg, text);
+}
+
+void index_violation(struct index_report *report, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(report, format, args);
+    va_end(args);
+    report->violations++;
+}
+
+void index_stranded(struct index_report *report, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(report, format, args);
+    va_end(args);
+    report->stranded++;
+}
+
+void index_repaired(struct index_report *report, unsigned *count, const char *how)
+{
+    (*count)--;
+    report->repaired++;
+    if (report->line)
+        report->line(report->arg, how);
 }
 
 static void journal_write(struct op *op, uint64_t first, uint64_t second)

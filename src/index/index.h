@@ -39,10 +39,17 @@ struct value_out {
 struct index_report {
     void (*line)(void *arg, const char *text); /* may be NULL */
     void *arg;
+    bool repair; /* what is found is to be put right, where no good data is lost by it */
     unsigned violations;
+    unsigned stranded; /* locks of the dead: legal, and in somebody's way until they are found */
+    unsigned repaired; /* of both: not counted there any more */
 };
 void index_violation(struct index_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void index_stranded(struct index_report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* What was just reported has been put right: takes it off `*count`. */
+void index_repaired(struct index_report *report, unsigned *count, const char *how);
 
 struct index_ops {
     const char *name;
@@ -72,7 +79,8 @@ struct index_ops {
     int (*recover)(struct op *op, struct index_view *view, uint32_t what, uint64_t arg);
 
     int (*info)(struct op *op, struct index_view *view, struct far_table_info *info);
-    /* Walks a quiet table and reports what breaks an invariant. */
+    /* Walks a table and reports what breaks an invariant, and what the dead hold; puts it right if
+     * report->repair. Others may change the table meanwhile. */
     int (*check)(struct op *op, struct index_view *view, struct index_report *report);
 };
 

@@ -6,7 +6,8 @@
  * A client cuts a chunk into objects of one size class by itself, so that most allocations touch
  * nothing remote.
  *
- *   A1  A chunk belongs to the client whose FAA covered it, and to nobody else ever after.
+ *   A1  A chunk belongs to the client whose FAA covered it, until a sweep finds all of it free and
+ *       hands it out anew, as an object of its own class (P5).
  *   A2  An object is handed out once, unless it came back by pool_unalloc(): then nothing ever
  *       pointed to it.
  *   A3  Every chunk below the counter has a chunk table entry, but for those whose owner died
@@ -109,6 +110,43 @@ static void keep_rest(struct client *c, struct stock *stock, unsigned size_class
     }
 }
 
+static bool take_local(struct client *c, unsigned node, unsigned size_class, gaddr *at)
+{
+    struct stock *stock = &c->stock[node][size_class];
+    if (stock->kept > 0) {
+        *at = stock->keep[--stock->kept];
+    } else if (stock->left > 0) {
+        *at = stock->next;
+        stock->next += class_bytes(size_class) / 64;
+        stock->left--;
+    } else {
+        return false;
+    }
+    c->held_bytes -= class_bytes(size_class);
+    return true;
+}
+
+/* A chunk to be cut: one that a sweep found wholly free (P5) and that we have in hand, else a new
+ * one, else one that others have. */
+static int take_slab(struct op *op, unsigned node, uint64_t *first)
+{
+    struct client *c = op->client;
+    gaddr at = 0;
+    ASSERT(class_bytes(CHUNK_CLASS) == CHUNK_BYTES);
+    if (!take_local(c, node, CHUNK_CLASS, &at)) {
+        int rc = take_chunk(op, node, first);
+        if (rc != FAR_POOL_FULL || c->sweep)
+            return rc;
+        rc = shared_take(op, node, CHUNK_CLASS);
+        if (rc != FAR_OK)
+            return rc;
+        if (!take_local(c, node, CHUNK_CLASS, &at)) /* another operation of ours was faster */
+            return FAR_POOL_FULL;
+    }
+    *first = (gaddr_offset(at) - (uint64_t)op->pool->head[node].chunks_off64 * 64) >> CHUNK_SHIFT;
+    return FAR_OK;
+}
+
 static int refill(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
@@ -117,7 +155,9 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     bool large = bytes > CLASS_SMALL_MAX;
     uint64_t run = class_chunks(size_class), first = 0;
 
-    int rc = run == 1 ? take_chunk(op, node, &first) : take_run(op, node, run, &first);
+    int rc = run > 1                     ? take_run(op, node, run, &first)
+             : size_class != CHUNK_CLASS ? take_slab(op, node, &first)
+                                         : take_chunk(op, node, &first);
     if (rc != FAR_OK)
         return rc;
     ASSERT(run <= OP_POOL_WORDS);
@@ -143,22 +183,6 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     stock->left = large ? 1 : (uint32_t)(CHUNK_BYTES / bytes);
     c->held_bytes += (uint64_t)stock->left * bytes;
     return FAR_OK;
-}
-
-static bool take_local(struct client *c, unsigned node, unsigned size_class, gaddr *at)
-{
-    struct stock *stock = &c->stock[node][size_class];
-    if (stock->kept > 0) {
-        *at = stock->keep[--stock->kept];
-    } else if (stock->left > 0) {
-        *at = stock->next;
-        stock->next += class_bytes(size_class) / 64;
-        stock->left--;
-    } else {
-        return false;
-    }
-    c->held_bytes -= class_bytes(size_class);
-    return true;
 }
 
 /* One node's sources, from the nearest to the farthest. */

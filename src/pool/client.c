@@ -22,6 +22,9 @@ static const gaddr NODE0 = 0;
 /* Longer than any pool is used. */
 #define NO_LEASE_NS (1ull << 60)
 
+/* Each epoch takes up to three; what was retired last waits for three epochs. */
+#define SETTLE_FLIGHTS 12
+
 static uint64_t slot_delta(unsigned slot)
 {
     return CLIENTS_OFF + slot * sizeof(struct client_slot);
@@ -307,6 +310,13 @@ void client_await_turn(struct client *c)
     }
 }
 
+int client_progress(struct client *c, const char *what, uint64_t done, uint64_t total)
+{
+    if (!c->progress || c->progress(c->progress_arg, what, done, total))
+        return FAR_OK;
+    return fail(FAR_STOPPED, "%s: stopped", what);
+}
+
 static void free_client(struct client *c)
 {
     for (unsigned node = 0; c->stock && node < c->pool->nodes; node++)
@@ -344,7 +354,22 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     return rc;
 }
 
-/* Gives back what is free; what waits for its epoch is left for a sweep. */
+/* What waits for its epoch is not lost if nobody holds the epochs up: they are driven on, without
+ * waiting for anybody. */
+static void settle(struct client *c, struct op *op)
+{
+    c->caches = c->flight_cached = NULL; /* they went with the views */
+    op->batch.rider = &c->rider;
+    for (unsigned i = 0; i < SETTLE_FLIGHTS && c->limbo.count > 0; i++) {
+        if (client_hasten(op) != FAR_OK)
+            break;
+        while (client_reclaim(c)) {
+        }
+    }
+    op->batch.rider = NULL;
+}
+
+/* Gives back what is free; what still waits for its epoch is left for a sweep. */
 static void leave(struct client *c, struct op *op)
 {
     uint64_t *word = op->pool_word;
@@ -372,6 +397,8 @@ void client_close(struct client *c)
         op.batch.lease = lease;
         if (registered && c->parked) /* else it might give away what a sweep has found */
             registered = client_unpark(&op) == FAR_OK;
+        if (registered && !c->pool->knobs.no_reclaim)
+            settle(c, &op);
         if (registered)
             leave(c, &op);
         op_free(&op);

@@ -63,6 +63,22 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
     return doubtful;
 }
 
+/* A sweep whose sweeper is dead is over, as if it had given it up: until then nobody uses memory
+ * below its mark, and all would take new chunks until there is none. What it had in hand is lost,
+ * which the count of deaths says. */
+static int end_sweep(struct op *op, unsigned slot, uint64_t incarnation)
+{
+    const uint64_t delta = CONTROL_OFF + offsetof(struct pool_control, sweep);
+    uint64_t owner = (incarnation & OWNER_INCARNATION) | slot;
+    batch_read(&op->batch, NODE0, delta, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    uint64_t sweep = op->pool_word[0];
+    if (rc != FAR_OK || (sweep & (OWNER_INCARNATION | OWNER_SLOT)) != owner)
+        return rc;
+    batch_cas(&op->batch, NODE0, delta, sweep, 0, op->pool_word);
+    return batch_flush(&op->batch);
+}
+
 int client_recover(struct op *op)
 {
     struct client *c = op->client;
@@ -94,7 +110,11 @@ int client_recover(struct op *op)
     /* Counted before the slot is free, so that no death goes uncounted; perhaps twice. The rest of
      * the slot stays as it is: it may be another's already, if we are not the first. */
     batch_faa(b, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1, &word[0]);
-    batch_fence(b);
+    rc = batch_flush(b);
+    if (rc == FAR_OK)
+        rc = end_sweep(op, slot, incarnation);
+    if (rc != FAR_OK)
+        return rc;
     batch_cas(b, NODE0, slot_delta(slot, 0), fenced, 0, &word[1]);
     rc = batch_flush(b);
     c->buried += rc == FAR_OK && word[1] == fenced;
@@ -135,6 +155,54 @@ int client_bytes(struct op *op, uint64_t *retired, uint64_t *held)
     return rc;
 }
 
+/* Crosses out who has moved since; how many are left. */
+static unsigned still_silent(const struct client *c, struct client_slot *first,
+                             const struct client_slot *now, unsigned count)
+{
+    unsigned left = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (i == c->slot || first[i].incarnation != now[i].incarnation ||
+            first[i].heartbeat != now[i].heartbeat)
+            first[i].incarnation = 0;
+        left += first[i].incarnation != 0;
+    }
+    return left;
+}
+
+int client_silent(struct op *op,
+                  void (*each)(void *arg, unsigned slot, const struct client_slot *s), void *arg)
+{
+    struct client *c = op->client;
+    unsigned clients = op->pool->clients, left = 1;
+    uint64_t since = c->ep->ops->coarse(c->ep), waited = 0, watch = WATCH_LEASES(c->lease_ns);
+    struct client_slot *first = malloc(clients * sizeof *first);
+    int rc = first ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for the registry");
+
+    for (unsigned turn = 0; rc == FAR_OK && left > 0 && waited <= watch && turn < 48; turn++) {
+        struct client_slot *now = op_buffer(op, BUF_BULK, clients * sizeof *now);
+        rc = now ? op_begin(op, NULL) : FAR_NO_MEMORY; /* our own lease goes on meanwhile */
+        if (rc != FAR_OK)
+            break;
+        batch_read(&op->batch, NODE0, CLIENTS_OFF, now, (uint32_t)(clients * sizeof *now));
+        rc = batch_flush(&op->batch);
+        op_end(op);
+        if (rc != FAR_OK)
+            break;
+        if (turn == 0)
+            memcpy(first, now, clients * sizeof *first);
+        left = still_silent(c, first, now, clients);
+        waited = c->ep->ops->coarse(c->ep) - since;
+        rc = client_progress(c, "silent sessions", waited, watch);
+        if (rc == FAR_OK && left > 0)
+            batch_pause(&op->batch, c->lease_ns / 16);
+    }
+    for (unsigned i = 0; i < clients && rc == FAR_OK; i++)
+        if (first[i].incarnation != 0)
+            each(arg, i, &first[i]);
+    free(first);
+    return rc;
+}
+
 int client_bury(struct op *op, unsigned *dead)
 {
     struct client *c = op->client;
@@ -147,7 +215,9 @@ int client_bury(struct op *op, unsigned *dead)
     memset(c->watch, 0, clients * sizeof *c->watch);
     c->suspect = -1;
     for (unsigned turn = 0; turn < 48 + clients; turn++) {
-        int rc = client_hasten(op); /* our own lease goes on meanwhile */
+        int rc = client_progress(c, "silent sessions", turn, 48 + clients);
+        if (rc == FAR_OK)
+            rc = client_hasten(op); /* our own lease goes on meanwhile */
         if (rc != FAR_OK)
             return rc;
         struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);

@@ -19,11 +19,26 @@
 #define CLASS_COUNT     56
 #define CLASS_SMALL_MAX 16384u /* larger objects get a run of chunks of their own */
 
+#define CHUNK_CLASS 35u /* of which an object is a chunk */
+
 uint32_t class_bytes(unsigned size_class);
 /* The smallest class that holds that many bytes, or CLASS_COUNT when none does. */
 unsigned class_for(size_t bytes);
 /* How many chunks are taken at once for objects of a class. */
 uint64_t class_chunks(unsigned size_class);
+
+/* Can that be the entry of the first of so many chunks? It cannot when it is damaged; CHUNK_UNUSED
+ * and CHUNK_LARGE_TAIL are legal, too. */
+static inline bool chunk_fits(uint64_t entry, uint64_t chunks)
+{
+    unsigned kind = entry & 0xff, size_class = (entry >> 8) & 0xff;
+    if (kind > CHUNK_LARGE_TAIL || size_class >= CLASS_COUNT)
+        return false;
+    if (kind == CHUNK_SLAB)
+        return class_bytes(size_class) <= CLASS_SMALL_MAX;
+    return kind != CHUNK_LARGE ||
+           (class_bytes(size_class) > CLASS_SMALL_MAX && class_chunks(size_class) <= chunks);
+}
 
 /* ---- pool ------------------------------------------------------------------------------------ */
 
@@ -157,6 +172,10 @@ struct client {
     int suspect;         /* a slot whose lease has lapsed, as watched; -1: none known */
     unsigned buried;     /* clients recovered so far */
     uint64_t bury_after; /* time for another look for the dead, if memory is short */
+
+    /* Told how far work has come that takes long; false: it is to stop. NULL: nobody is. */
+    bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
+    void *progress_arg;
 };
 
 struct op;
@@ -164,6 +183,9 @@ struct op;
 /* Takes a slot of the registry. FAR_NO_CLIENT_SLOT. */
 int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct client *client);
 void client_close(struct client *client);
+
+/* For work that takes long. FAR_STOPPED: it is to end. */
+int client_progress(struct client *client, const char *what, uint64_t done, uint64_t total);
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
@@ -347,6 +369,8 @@ int client_return_all(struct op *op, unsigned node);
 int shared_give(struct op *op, unsigned node, unsigned size_class);
 /* What is on the lists, pages included. */
 int shared_bytes(struct op *op, uint64_t *bytes);
+/* Is the node's list of that class whole? While others change it, nobody can say: then it is. */
+int shared_whole(struct op *op, unsigned node, unsigned size_class, bool *whole);
 /* The head word that follows `head`, with another top. */
 uint64_t shared_head(uint64_t head, gaddr top);
 /* FAR_POOL_FULL: the list is empty. */
@@ -365,6 +389,15 @@ int pool_sweep(struct op *op, struct sweep_result *result);
 /* Adds up what the pool's memory is used for. Others may work meanwhile: the parts are of
  * different instants then. */
 int pool_usage(struct op *op, struct far_pool_usage *usage);
+
+/* What is wrong with the pool itself, besides its tables; each finding is also told as text. */
+struct pool_findings {
+    void (*tell)(void *arg, const char *text); /* may be NULL */
+    void *arg;
+    unsigned violations, stranded;
+    uint64_t deaths; /* of clients, since the last sweep: memory was lost */
+};
+int pool_inspect(struct op *op, struct pool_findings *findings);
 
 /* Takes part in a sweep that was announced: reads what is being swept. */
 int client_meet_sweep(struct op *op);
@@ -394,6 +427,11 @@ int client_recover(struct op *op);
 
 /* Finds and recovers all clients that are dead; takes about a lease if there is any doubt. */
 int client_bury(struct op *op, unsigned *dead);
+
+/* Finds the clients that are silent for longer than a lease, and leaves them alone; takes that long
+ * if there is any doubt. */
+int client_silent(struct op *op,
+                  void (*each)(void *arg, unsigned slot, const struct client_slot *s), void *arg);
 
 /* Bytes that all clients have announced as retired, and as free in their hands. */
 int client_bytes(struct op *op, uint64_t *retired, uint64_t *held);

@@ -167,6 +167,46 @@ int shared_take(struct op *op, unsigned node, unsigned size_class)
     return rc == FAR_OK ? FAR_CONTENTION : rc;
 }
 
+/* Walks a list from its head; *at is the page that is no bundle, 0: there is none. */
+static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *at)
+{
+    struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);
+    if (!bundle)
+        return FAR_NO_MEMORY;
+    *at = head & HEAD_GADDR;
+    uint64_t most = 0;
+    for (unsigned node = 0; node < op->pool->nodes; node++)
+        most += op->pool->head[node].size / sizeof *bundle;
+    for (uint64_t n = 0; *at != 0 && n < most; n++) { /* longer than that: it goes in circles */
+        bool valid = false;
+        int rc = read_bundle(op, *at, size_class, bundle, &valid);
+        if (rc != FAR_OK || !valid)
+            return rc;
+        *at = bundle->next & HEAD_GADDR;
+    }
+    return FAR_OK;
+}
+
+int shared_whole(struct op *op, unsigned node, unsigned size_class, bool *whole)
+{
+    gaddr head = 0, bad = 0;
+    uint64_t delta = 0;
+
+    head_at(node, size_class, &head, &delta);
+    batch_read(&op->batch, head, delta, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    uint64_t seen = op->pool_word[0];
+    if (rc == FAR_OK)
+        rc = walk_list(op, seen, size_class, &bad);
+    if (rc == FAR_OK && bad != 0) {
+        batch_read(&op->batch, head, delta, op->pool_word, 8);
+        rc = batch_flush(&op->batch);
+    }
+    if (rc == FAR_OK)
+        *whole = bad == 0 || op->pool_word[0] != seen; /* S1: what we saw was true if it stayed */
+    return rc;
+}
+
 int shared_bytes(struct op *op, uint64_t *bytes)
 {
     struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);

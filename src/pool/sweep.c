@@ -18,9 +18,17 @@
  *       anybody free it. Only now does the sweeper put what it found on the shared lists; then the
  *       sweep is over.
  *
- * A sweeper that dies leaves its announcement: clients go on as in P1, and the next sweeper takes
- * over, with a mark of its own that everybody meets anew. Memory that was marked as reachable and
- * freed during the sweep, and what a dead sweeper had found, waits for the next one.
+ *   P4  Every unit of an object that is reached is marked, and only what has no such unit is free:
+ *       a chunk table that is damaged, and says that a chunk is cut otherwise than it is, costs
+ *       memory at most.
+ *   P5  A chunk that is no part of a run, and of which nothing is reached, is free as a whole: it
+ *       becomes one object, which can be cut for any class. Nobody has a part of it: all have let
+ *       go (P1), and nothing below the mark was handed out since.
+ *
+ * A sweeper that dies leaves its announcement: clients go on as in P1 until somebody finds it dead,
+ * which ends the sweep (client_recover()), or the next sweeper takes over, with a mark of its own
+ * that everybody meets anew. Memory that was marked as reachable and freed during the sweep, and
+ * what a dead sweeper had found, waits for the next one.
  */
 #include "pool/pool.h"
 
@@ -146,8 +154,13 @@ static int wait_epochs(struct op *op, unsigned epochs)
 {
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
-    if (rc == FAR_OK) /* to the epoch that follows their certificates */
-        rc = client_await_epoch(op, op->pool_word[0] + epochs + 1, 8);
+    uint64_t now = op->pool_word[0],
+             until = now + epochs + 1; /* which follows their certificates */
+    for (uint64_t epoch = now + 1; epoch <= until && rc == FAR_OK; epoch++) {
+        rc = client_progress(op->client, "waiting for other sessions", epoch - now, epochs + 2);
+        if (rc == FAR_OK)
+            rc = client_await_epoch(op, epoch, 8);
+    }
     if (rc == FAR_TIMEOUT)
         return fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
     return rc;
@@ -174,24 +187,37 @@ static int empty_lists(struct op *op)
     return FAR_OK;
 }
 
+static bool is_marked(const struct sweep *s, unsigned node, uint64_t unit)
+{
+    return s->reached[node][unit / 64] >> (unit % 64) & 1;
+}
+
+/* P4 */
 static void reach(struct marker *marker, gaddr at, unsigned size_class)
 {
     struct sweep *s = (struct sweep *)marker; /* the marker comes first */
     const struct pool *pool = s->op->pool;
     unsigned node = gaddr_node(at);
-    if (node >= pool->nodes || gaddr_offset(at) < chunks_start(pool, node))
+    if (node >= pool->nodes || gaddr_offset(at) < chunks_start(pool, node) ||
+        size_class >= CLASS_COUNT)
         return; /* a damaged pointer reaches nothing */
-    uint64_t unit = (gaddr_offset(at) - chunks_start(pool, node)) / 64, bit = 1ull << (unit % 64);
-    if (unit >= s->chunks[node] << (CHUNK_SHIFT - 6) || (s->reached[node][unit / 64] & bit))
+    uint64_t first = (gaddr_offset(at) - chunks_start(pool, node)) / 64,
+             end = first + class_bytes(size_class) / 64;
+    if (end > s->chunks[node] << (CHUNK_SHIFT - 6))
         return;
-    s->reached[node][unit / 64] |= bit;
-    s->reached_bytes += size_class < CLASS_COUNT ? class_bytes(size_class) : 0;
+    if (!is_marked(s, node, first))
+        s->reached_bytes += class_bytes(size_class);
+    for (uint64_t unit = first; unit < end; unit++)
+        s->reached[node][unit / 64] |= 1ull << (unit % 64);
 }
 
-static bool is_reached(const struct sweep *s, unsigned node, uint64_t offset_in_chunks)
+static bool is_reached(const struct sweep *s, unsigned node, uint64_t offset_in_chunks,
+                       uint32_t bytes)
 {
-    uint64_t unit = offset_in_chunks / 64;
-    return s->reached[node][unit / 64] >> (unit % 64) & 1;
+    for (uint64_t unit = offset_in_chunks / 64; unit < (offset_in_chunks + bytes) / 64; unit++)
+        if (is_marked(s, node, unit))
+            return true;
+    return false;
 }
 
 /* Takes an object that nothing reaches into our hands; from there it goes to the lists. */
@@ -208,10 +234,10 @@ static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsi
     return rc == FAR_POOL_FULL ? FAR_OK : rc;
 }
 
-/* A chunk whose owner died before it had written down what it is for. */
-static int adopt_chunk(struct op *op, unsigned node, uint64_t chunk)
+static int write_entry(struct op *op, unsigned node, uint64_t chunk, enum chunk_kind kind,
+                       unsigned size_class)
 {
-    op->pool_word[0] = chunk_entry(CHUNK_SLAB, 0, op->client->slot, 1);
+    op->pool_word[0] = chunk_entry(kind, size_class, op->client->slot, 1);
     batch_write(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + chunk * 8,
                 op->pool_word, 8);
     return batch_flush(&op->batch);
@@ -250,21 +276,23 @@ static int collect_node(struct sweep *s, unsigned node)
     for (uint64_t chunk = 0, run = 1; chunk < count && rc == FAR_OK; chunk += run) {
         unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
         run = 1;
-        if (size_class >= CLASS_COUNT)
-            continue;
-        if (kind == CHUNK_LARGE && class_chunks(size_class) > count - chunk)
-            continue; /* damaged: a run is taken whole */
-        if (kind == CHUNK_LARGE) {
+        bool fits = chunk_fits(table[chunk], count - chunk);
+        if (kind == CHUNK_LARGE && fits && class_chunks(size_class) > 1) {
             run = class_chunks(size_class); /* whatever its owner wrote of the others' entries */
-        } else if (kind != CHUNK_SLAB) {    /* nothing, or the tail of a run without a head */
-            rc = adopt_chunk(op, node, chunk);
-            size_class = 0;
+        } else if (!is_reached(s, node, chunk << CHUNK_SHIFT, CHUNK_BYTES)) { /* P5 */
+            size_class = CHUNK_CLASS;
+            kind = CHUNK_LARGE;
+            rc = write_entry(op, node, chunk, kind, size_class);
+        } else if ((kind != CHUNK_SLAB && kind != CHUNK_LARGE) || !fits) {
+            size_class = 0; /* its owner died before it wrote it down, or it is damaged */
+            kind = CHUNK_SLAB;
+            rc = write_entry(op, node, chunk, kind, size_class);
         }
         uint32_t bytes = class_bytes(size_class);
         uint64_t start = chunk << CHUNK_SHIFT,
                  objects = kind == CHUNK_LARGE ? 1 : CHUNK_BYTES / bytes;
         for (uint64_t i = 0; i < objects && rc == FAR_OK; i++)
-            if (!is_reached(s, node, start + i * bytes))
+            if (!is_reached(s, node, start + i * bytes, bytes))
                 rc = found(s, node, start + i * bytes, size_class);
     }
     free(table);
@@ -388,7 +416,7 @@ static int add_ends(struct sweep *s, unsigned node, uint64_t *bytes)
     for (uint64_t chunk = 0, run = 1; chunk < s->chunks[node] && rc == FAR_OK; chunk += run) {
         unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
         run = 1;
-        if (size_class >= CLASS_COUNT)
+        if (!chunk_fits(table[chunk], s->chunks[node] - chunk))
             continue;
         if (kind == CHUNK_SLAB) {
             *bytes += CHUNK_BYTES % class_bytes(size_class);
@@ -428,6 +456,13 @@ int pool_usage(struct op *op, struct far_pool_usage *usage)
     u.metadata = info.bytes_metadata + ends;
     u.live = live.reached_bytes;
     u.free = info.bytes_free + listed + in_hand;
+    /* Of other clients we know what they last told: they may have published some of it since, and
+     * then it is counted twice. */
+    uint64_t excess = u.metadata + u.live + u.retired + u.free;
+    excess = excess > u.total ? excess - u.total : 0;
+    uint64_t from_free = excess < in_hand ? excess : in_hand;
+    u.free -= from_free;
+    u.retired -= excess - from_free < u.retired ? excess - from_free : u.retired;
     uint64_t known = u.metadata + u.live + u.retired + u.free;
     u.unknown = known < u.total ? u.total - known : 0;
     *usage = u;

@@ -2,6 +2,7 @@
  * finishing what a dead session was at, checking, repairing. */
 #include "store/maintain.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 /* Runs `work` on a table through a view of its own, within an epoch. */
@@ -78,80 +79,201 @@ int far_pool_usage(far_session *s, struct far_pool_usage *usage)
     return rc;
 }
 
+/* ---- checking ---------------------------------------------------------------------------------
+ */
+
+/* A check at work: what all parts of it add to. */
+struct checking {
+    far_session *session;
+    struct index_report report;
+    struct far_pool_check sum;
+    bool no_usage;  /* a table is damaged so badly that it is not known what it reaches */
+    bool no_memory; /* likewise, and lost memory was not looked for */
+};
+
+static void say(const struct checking *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void say(const struct checking *c, const char *format, ...)
+{
+    char line[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (c->report.line)
+        c->report.line(c->report.arg, line);
+}
+
+struct table_report {
+    const struct checking *checking;
+    const char *table;
+};
+
+static void table_line(void *arg, const char *text)
+{
+    const struct table_report *t = arg;
+    say(t->checking, "table '%s': %s", t->table, text);
+}
+
 static int check_table(struct op *op, struct index_view *view, void *arg)
 {
-    struct index_report *report = arg;
-    unsigned before = report->violations;
-    int rc = view->table->ops->check(op, view, report);
+    struct checking *c = arg;
+    struct table_report t = {c, view->table->desc.name};
+    struct index_report report = c->report;
+    report.line = table_line;
+    report.arg = &t;
+    int rc = view->table->ops->check(op, view, &report);
     if (rc == FAR_CORRUPT)
-        index_violation(report, "%s", far_error_detail());
-    if (report->violations > before)
-        index_violation(report, "table '%s' is damaged", view->table->desc.name);
+        index_violation(&report, "%s", far_error_detail());
+    c->report.violations = report.violations;
+    c->report.stranded = report.stranded;
+    c->report.repaired = report.repaired;
     return rc == FAR_CORRUPT ? FAR_OK : rc;
 }
 
-static int check_tables(far_session *s, struct index_report *report)
+static int check_tables(struct checking *c)
 {
+    struct op *op = &c->session->op;
     for (unsigned id = 0;; id++) {
         struct table_desc desc;
-        int rc = catalog_get(&s->op, id, &desc);
+        int rc = catalog_get(op, id, &desc);
         if (rc == FAR_OK)
-            rc = with_view(s->pool, &s->op, &desc, check_table, report);
-        else if (rc == FAR_CORRUPT)
-            index_violation(report, "%s", far_error_detail());
-        if (rc != FAR_OK)
-            return rc == FAR_NO_TABLE || rc == FAR_CORRUPT ? FAR_OK : rc;
+            rc = with_view(c->session->pool, op, &desc, check_table, c);
+        if (rc == FAR_CORRUPT) /* the descriptor, or the table's root */
+            index_violation(&c->report, "table %u: %s", id, far_error_detail());
+        else if (rc != FAR_OK)
+            return rc == FAR_NO_TABLE ? FAR_OK : rc;
     }
 }
 
-static void note(const struct index_report *report, const char *what, uint64_t n)
+static void silent_session(void *arg, unsigned slot, const struct client_slot *s)
 {
-    char line[128];
-    snprintf(line, sizeof line, "%llu %s", (unsigned long long)n, what);
-    if (report->line)
-        report->line(report->arg, line);
+    struct checking *c = arg;
+    c->sum.dead_clients++;
+    say(c, "dead: the session in slot %u (process %llu) is silent; it has %llu bytes in hand", slot,
+        (unsigned long long)s->pid, (unsigned long long)(s->held_bytes + s->retired_bytes));
+    if (s->journal[0] != 0)
+        index_stranded(&c->report, "stranded lock: the session in slot %u left work undone", slot);
 }
 
-/* Clears dead sessions away and finds what they lost; *before: how things were until then. */
-static int mend(far_session *s, const struct index_report *report, struct far_pool_check *check,
-                struct far_pool_usage *before)
+/* Clears dead sessions away, or only looks for them. */
+static int check_sessions(struct checking *c)
 {
-    struct sweep_result swept;
-    int rc = client_bury(&s->op, &check->dead_clients);
-    if (rc == FAR_OK)
-        rc = pool_usage(&s->op, before);
-    if (rc == FAR_OK)
-        rc = pool_sweep(&s->op, &swept);
-    if (rc == FAR_OK && check->dead_clients > 0)
-        note(report, "dead sessions were cleared away", check->dead_clients);
+    if (!c->report.repair)
+        return client_silent(&c->session->op, silent_session, c);
+    int rc = client_bury(&c->session->op, &c->sum.dead_clients);
+    if (rc == FAR_OK && c->sum.dead_clients > 0)
+        say(c,
+            "repaired: %u dead sessions were cleared away, and what they left undone is completed",
+            c->sum.dead_clients);
     return rc;
+}
+
+/* Finds lost memory, after whoever is at it already. */
+static int sweep(struct checking *c)
+{
+    struct op *op = &c->session->op;
+    struct patience patience = {0};
+    struct sweep_result swept;
+    int rc = pool_sweep(op, &swept);
+    while (rc == FAR_CONTENTION && client_wait(op, &patience, 10)) {
+        rc = client_progress(op->client, "waiting for another repair", 0, 1);
+        if (rc == FAR_OK)
+            rc = client_hasten(op); /* it cannot go on before we have met it */
+        if (rc == FAR_OK)
+            rc = pool_sweep(op, &swept);
+    }
+    if (rc == FAR_CONTENTION)
+        return fail(FAR_TIMEOUT, "another session's repair does not end");
+    if (rc == FAR_CORRUPT) {
+        c->no_memory = true;
+        say(c, "lost memory was not looked for: what a damaged table has is not known");
+    }
+    return rc == FAR_CORRUPT ? FAR_OK : rc;
+}
+
+/* The pool itself. What is wrong there a sweep mends. */
+static int check_pool(struct checking *c, struct pool_findings *left)
+{
+    struct op *op = &c->session->op;
+    struct pool_findings found = {.tell = c->report.line, .arg = c->report.arg};
+    int rc = pool_inspect(op, &found);
+    if (rc == FAR_OK && c->report.repair)
+        rc = sweep(c);
+    if (rc == FAR_OK)
+        rc = pool_inspect(op, left);
+    if (rc != FAR_OK)
+        return rc;
+    unsigned before = found.violations + found.stranded, after = left->violations + left->stranded;
+    c->report.violations += left->violations;
+    c->report.stranded += left->stranded;
+    if (before > after && c->report.repair) {
+        c->report.repaired += before - after;
+        say(c, "  repaired: %u findings of the pool's own", before - after);
+    }
+    return FAR_OK;
+}
+
+/* Of a table that is damaged badly nobody can say what it reaches. */
+static int usage_of(struct checking *c, struct far_pool_usage *usage)
+{
+    int rc = pool_usage(&c->session->op, usage);
+    c->no_usage |= rc == FAR_CORRUPT;
+    return rc == FAR_CORRUPT ? FAR_OK : rc;
+}
+
+/* Where other sessions are at work, what they have moved since they last told is unknown, too. */
+static int judge_usage(struct checking *c, const struct far_pool_usage *before, uint64_t deaths)
+{
+    struct far_pool_usage now = {0};
+    struct far_pool_info info;
+    int rc = usage_of(c, &now);
+    if (rc == FAR_OK)
+        rc = pool_info(&c->session->op, &info);
+    if (rc != FAR_OK || c->no_usage)
+        return rc;
+    if (c->report.repair && !c->no_memory && before->unknown > now.unknown) {
+        c->sum.repaired_bytes = before->unknown - now.unknown;
+        say(c, "repaired: %llu bytes of lost memory are free again",
+            (unsigned long long)c->sum.repaired_bytes);
+    }
+    if (now.unknown > 0 && (deaths > 0 || info.clients == 1)) {
+        c->sum.leaked_bytes = now.unknown;
+        say(c, "leaked: %llu bytes are in no table and in no session's hands",
+            (unsigned long long)now.unknown);
+    } else if (now.unknown > 0) {
+        say(c, "note: %llu bytes are on the move between sessions at work",
+            (unsigned long long)now.unknown);
+    }
+    return FAR_OK;
 }
 
 int far_pool_check(far_session *s, bool repair, void (*report)(void *, const char *), void *arg,
                    struct far_pool_check *check)
 {
-    struct index_report r = {.line = report, .arg = arg};
-    struct far_pool_check c = {0};
-    struct far_pool_usage before = {0}, usage;
+    struct checking c = {.session = s, .report = {.line = report, .arg = arg, .repair = repair}};
+    struct far_pool_usage before = {0};
+    struct pool_findings left = {.tell = NULL};
 
     if (!s || !check)
         return fail(FAR_INVALID, "no session, or nowhere to put the outcome");
     client_enter(&s->client);
-    int rc = repair ? mend(s, &r, &c, &before) : FAR_OK;
+    int rc = check_sessions(&c);
+    if (rc == FAR_OK && repair)
+        rc = usage_of(&c, &before);
+    c.no_usage = false; /* a repair may help */
     if (rc == FAR_OK)
-        rc = check_tables(s, &r);
+        rc = check_tables(&c);
     if (rc == FAR_OK)
-        rc = pool_usage(&s->op, &usage);
+        rc = check_pool(&c, &left);
+    if (rc == FAR_OK)
+        rc = judge_usage(&c, &before, left.deaths);
     client_leave(&s->client);
     if (rc != FAR_OK)
         return rc;
-    c.violations = r.violations;
-    c.leaked_bytes = usage.unknown;
-    c.repaired_bytes = before.unknown > usage.unknown ? before.unknown - usage.unknown : 0;
-    if (c.repaired_bytes > 0)
-        note(&r, "bytes of lost memory are free again", c.repaired_bytes);
-    if (usage.unknown > 0)
-        note(&r, "bytes are in no table and in no session's hands", usage.unknown);
-    *check = c;
-    return c.violations > 0 ? fail(FAR_CORRUPT, "%u violations", c.violations) : FAR_OK;
+    c.sum.violations = c.report.violations;
+    c.sum.stranded = c.report.stranded;
+    c.sum.repaired = c.report.repaired;
+    *check = c.sum;
+    return c.sum.violations > 0 ? fail(FAR_CORRUPT, "%u violations", c.sum.violations) : FAR_OK;
 }

@@ -79,6 +79,13 @@ void far_session_close(far_session *s)
     free(s);
 }
 
+void far_session_watch(far_session *s, bool (*progress)(void *, const char *, uint64_t, uint64_t),
+                       void *arg)
+{
+    s->client.progress = progress;
+    s->client.progress_arg = arg;
+}
+
 /* The session's view of a table, made at its first operation on it. */
 static int view_of(far_session *s, struct op *op, const far_table *table, struct table_view **out)
 {

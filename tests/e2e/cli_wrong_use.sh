@@ -11,7 +11,7 @@ refused() { # what it has to say, then the arguments
     expect_err "$why"
 }
 
-refused "'frobnicate' is no command; there are bench, check, get, put, del, stat" frobnicate
+refused "'frobnicate' is no command; there are bench, check, get, put, del, pool, stat" frobnicate
 
 # Options that are not there, lack a value, or have one too many.
 for command in bench get put del stat; do

@@ -196,6 +196,65 @@ static void deletes_make_room_for_inserts(void **state)
     }
 }
 
+/* One session fills a pool, both are told so; what either deletes makes room for either. */
+static void a_full_pool_that_two_sessions_share(void **state)
+{
+    static const char *const uris[] = {"mem:?size=1m&lease=60", "mem:?size=1m&nodes=3&lease=60",
+                                       "mem:?size=1m&defer=1&lease=60"};
+    (void)state;
+    for (unsigned u = 0; u < 3; u++) {
+        struct store_rig r;
+        far_session *other = NULL;
+        uint32_t extra = KEYS_MAX, got = 0;
+        size_t len = 0;
+        store_rig_open(&r, uris[u], NULL, NULL, NULL);
+        assert_int_equal(far_session_open(r.pool, NULL, &other), FAR_OK);
+        assert_int_equal(far_exists(other, r.table, &extra, 4), FAR_NOT_FOUND);
+        uint32_t keys = fill(&r, FAR_POOL_FULL), refused = 0;
+        for (; refused < 100; refused++, extra++) { /* a subtable may have a place left */
+            int rc = far_insert(other, r.table, &extra, 4, &extra, 4);
+            if (rc != FAR_OK) {
+                assert_int_equal(rc, FAR_POOL_FULL);
+                break;
+            }
+        }
+        assert_true(refused < 100);
+        for (uint32_t i = 0; i < keys; i++) { /* what needs no memory goes on */
+            assert_int_equal(far_get(other, r.table, &i, 4, &got, 4, &len), FAR_OK);
+            assert_int_equal(got, i);
+        }
+        for (uint32_t i = 0; i < keys / 2; i++)
+            assert_int_equal(far_delete(i % 2 ? other : r.session, r.table, &i, 4), FAR_OK);
+        for (uint32_t i = 0; i < keys / 4; i++)
+            assert_int_equal(far_insert(i % 2 ? r.session : other, r.table, &i, 4, &i, 4), FAR_OK);
+        for (uint32_t i = 0; i < keys / 4; i++)
+            key_holds(&r, i, i);
+        assert_int_equal(far_table_check(other, r.table, NULL, NULL), FAR_OK);
+        far_session_close(other);
+        store_rig_close(&r);
+    }
+}
+
+/* Chunks that were cut into small objects, all of them free again, can be cut into others. */
+static void a_repair_makes_room_for_other_sizes(void **state)
+{
+    struct far_pool_check check;
+    struct store_rig r;
+    uint8_t big[10000] = {1};
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=4m", NULL, NULL, NULL);
+    uint32_t keys = fill(&r, FAR_POOL_FULL), key = KEYS_MAX;
+    for (uint32_t i = 0; i < keys; i++)
+        assert_int_equal(far_delete(r.session, r.table, &i, sizeof i), FAR_OK);
+    assert_int_equal(far_pool_check(r.session, true, NULL, NULL, &check), FAR_OK);
+    for (unsigned i = 0; i < 60; i++, key++)
+        assert_int_equal(far_insert(r.session, r.table, &key, sizeof key, big, sizeof big), FAR_OK);
+    assert_int_equal(far_pool_check(r.session, false, NULL, NULL, &check), FAR_OK);
+    assert_true(check.leaked_bytes == 0);
+    store_rig_close(&r);
+}
+
 /* And what was tried for it has not used up the pool. */
 static void a_table_that_does_not_fit_is_not_made(void **state)
 {
@@ -343,6 +402,8 @@ int main(void)
         cmocka_unit_test(a_large_value_that_does_not_fit_stops_nobody),
         cmocka_unit_test(updates_never_use_memory_up),
         cmocka_unit_test(deletes_make_room_for_inserts),
+        cmocka_unit_test(a_full_pool_that_two_sessions_share),
+        cmocka_unit_test(a_repair_makes_room_for_other_sizes),
         cmocka_unit_test(a_table_that_does_not_fit_is_not_made),
         cmocka_unit_test(a_table_that_cannot_grow_keeps_what_it_has),
         cmocka_unit_test(a_split_does_not_read_past_the_end_of_the_pool),

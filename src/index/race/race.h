@@ -180,6 +180,30 @@ int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
 /* A client died while it had a subtable claimed. */
 int race_recover(struct op *op, struct index_view *view, uint32_t suffix, uint64_t entry);
 
+/* ---- race_repair.c ----------------------------------------------------------------------------
+ */
+
+/* What is wrong with one word of a live subtable. */
+enum race_fault {
+    RACE_HEADER,     /* of a bucket, or of the subtable                                          */
+    RACE_UNREADABLE, /* a slot that leads to no block                                            */
+    RACE_MISPLACED,  /* a slot that leads to a block, but nobody who looks for its key comes here */
+    RACE_TWICE       /* a slot of a key that has another, which comes first                      */
+};
+struct race_finding {
+    enum race_fault fault;
+    gaddr subtable;
+    unsigned word;
+    uint64_t found, right; /* what is there; of a header, what should be */
+    unsigned first;        /* of a key that is there twice: the word that comes first, */
+    uint64_t first_found;  /* and what is there */
+};
+/* Puts it right, while others work. *done stays false if that cannot be. */
+int race_repair(struct op *op, struct race_view *view, const struct race_finding *finding,
+                bool *done);
+/* Sets a directory entry that leads nowhere right, after one that leads to the same subtable. */
+int race_repair_entry(struct op *op, struct race_view *view, uint64_t index, bool *done);
+
 /* ---- race_check.c -----------------------------------------------------------------------------
  */
 int race_info(struct op *op, struct index_view *view, struct far_table_info *info);

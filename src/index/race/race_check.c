@@ -8,8 +8,9 @@
  *       the slot's fingerprint and belongs to this subtable and to this bucket;
  *   W4  no key has two committed slots (R2).
  *
- * Tentative slots, and seals on a subtable that has no children, are what a client that died in
- * the middle leaves behind: legal, and mended by whoever comes next.
+ * Tentative slots, and seals and claims on a subtable that has no children, are what a client that
+ * died in the middle leaves behind: legal, and mended by whoever comes next. A claim of the dead is
+ * told all the same: writers wait for it until they notice.
  */
 #include "index/race/race.h"
 
@@ -23,99 +24,157 @@ struct walk {
     struct index_report *report; /* NULL: nobody asks for proofs */
     struct marker *marker;       /* NULL: nobody asks what is reached */
     struct far_table_info info;
-    uint64_t *image;      /* a subtable's words                      */
-    struct hash128 *seen; /* hashes of the keys of one subtable      */
+    uint64_t *image; /* a subtable's words */
+    struct seen {
+        struct hash128 key;
+        unsigned word, place; /* in the subtable, and in the order of a lookup */
+    } * seen;                 /* the keys of one subtable */
     unsigned seen_count;
+    struct race_finding *finding; /* what is wrong with it */
+    unsigned finding_count;
 };
 
-static int compare_hashes(const void *a, const void *b)
+/* Of one key, the place that lookups come to first goes first. */
+static int compare_seen(const void *a, const void *b)
 {
-    const struct hash128 *x = a, *y = b;
-    if (x->lo != y->lo)
-        return x->lo < y->lo ? -1 : 1;
-    return x->hi < y->hi ? -1 : x->hi > y->hi;
+    const struct seen *x = a, *y = b;
+    if (x->key.lo != y->key.lo)
+        return x->key.lo < y->key.lo ? -1 : 1;
+    if (x->key.hi != y->key.hi)
+        return x->key.hi < y->key.hi ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+static void found(struct walk *w, enum race_fault fault, uint64_t entry, unsigned word)
+{
+    w->finding[w->finding_count++] = (struct race_finding){.fault = fault,
+                                                           .subtable = race_entry_subtable(entry),
+                                                           .word = word,
+                                                           .found = w->image[word]};
 }
 
 /* W3 for the slot at `word` of the subtable's image. */
 static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word,
                         const void *block)
 {
-    uint64_t slot = w->image[word];
-    unsigned depth = race_entry_depth(entry);
+    uint64_t slot = w->image[word], offset = word * 8ull;
+    const struct block_head *h = block;
     struct race_key key;
 
     if (!block_valid(block, class_bytes(slot_class(slot)), slot_generation(slot))) {
-        index_violation(w->report, "W3: subtable %llx word %u: the block is not whole",
-                        (unsigned long long)entry, word);
+        found(w, RACE_UNREADABLE, entry, word);
         return;
     }
-    const struct block_head *h = block;
     race_hash(w->view, (struct slice){block_key(block), h->klen}, &key);
-    if (key.fingerprint != slot_fingerprint(slot))
-        index_violation(w->report, "W3: subtable %llx word %u: fingerprint %02x of a key with %02x",
-                        (unsigned long long)entry, word, slot_fingerprint(slot), key.fingerprint);
-    if ((key.hash & ((1ull << depth) - 1)) != suffix)
-        index_violation(w->report, "W3: subtable %llx word %u: the key belongs to another subtable",
-                        (unsigned long long)entry, word);
-    uint64_t offset = word * 8ull;
     bool first = offset - key.combined[0] < RACE_COMBINED_BYTES;
     bool second = offset - key.combined[1] < RACE_COMBINED_BYTES;
-    if (!first && !second)
-        index_violation(w->report, "W3: subtable %llx word %u: the key belongs to another bucket",
-                        (unsigned long long)entry, word);
-    w->seen[w->seen_count++] =
-        hash_key(block_key(block), h->klen, w->view->base.table->desc.hash_seed);
+    if (key.fingerprint != slot_fingerprint(slot) || (!first && !second) ||
+        (key.hash & ((1ull << race_entry_depth(entry)) - 1)) != suffix) {
+        found(w, RACE_MISPLACED, entry, word);
+        return;
+    }
+    w->seen[w->seen_count++] = (struct seen){
+        hash_key(block_key(block), h->klen, w->view->base.table->desc.hash_seed), word,
+        (unsigned)(first ? offset - key.combined[0]
+                         : RACE_COMBINED_BYTES + offset - key.combined[1])};
 }
 
-static int check_slots(struct walk *w, uint64_t entry, uint64_t suffix)
+static int check_slot(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word)
 {
-    unsigned words = race_subtable_bytes(w->view->groups) / 8;
-    w->seen_count = 0;
-    for (unsigned i = sizeof(struct race_subtable_head) / 8; i < words; i++) {
-        uint64_t slot = w->image[i];
-        if (!race_is_slot(i) || slot_empty(slot) || (slot & SLOT_TENTATIVE))
-            continue;
-        if (slot_class(slot) >= CLASS_COUNT) {
-            index_violation(w->report, "W3: subtable %llx word %u: no such size class",
-                            (unsigned long long)entry, i);
+    uint64_t slot = w->image[word];
+    if (slot_class(slot) >= CLASS_COUNT) {
+        found(w, RACE_UNREADABLE, entry, word);
+        return FAR_OK;
+    }
+    uint32_t bytes = class_bytes(slot_class(slot));
+    void *block = op_buffer(w->op, BUF_BLOCK_IN, bytes);
+    if (!block)
+        return FAR_NO_MEMORY;
+    batch_read(&w->op->batch, slot_gaddr(slot), 0, block, bytes);
+    int rc = batch_flush(&w->op->batch);
+    if (rc == FAR_BOUNDS)
+        found(w, RACE_UNREADABLE, entry, word);
+    else if (rc == FAR_OK)
+        check_block(w, entry, suffix, word, block);
+    return rc == FAR_BOUNDS ? FAR_OK : rc;
+}
+
+/* W2, W3 and W4 for one live subtable, whose image has been read. */
+static int check_words(struct walk *w, uint64_t entry, uint64_t suffix)
+{
+    uint64_t header = race_header(w->view->tag, race_entry_depth(entry), suffix);
+    int rc = FAR_OK;
+
+    w->seen_count = w->finding_count = 0;
+    for (unsigned i = sizeof(struct race_subtable_head) / 8;
+         i < race_subtable_bytes(w->view->groups) / 8 && rc == FAR_OK; i++) {
+        uint64_t word = w->image[i];
+        if (!race_is_slot(i) && word != header) {
+            found(w, RACE_HEADER, entry, i);
+            w->finding[w->finding_count - 1].right = header;
+        } else if (race_is_slot(i) && !slot_empty(word) && !(word & SLOT_TENTATIVE)) {
+            rc = check_slot(w, entry, suffix, i);
+        }
+    }
+    qsort(w->seen, w->seen_count, sizeof *w->seen, compare_seen);
+    for (unsigned i = 1, first = 0; i < w->seen_count; i++) {
+        if (w->seen[i].key.lo != w->seen[first].key.lo ||
+            w->seen[i].key.hi != w->seen[first].key.hi) {
+            first = i;
             continue;
         }
-        uint32_t bytes = class_bytes(slot_class(slot));
-        void *block = op_buffer(w->op, BUF_BLOCK_IN, bytes);
-        if (!block)
-            return FAR_NO_MEMORY;
-        batch_read(&w->op->batch, slot_gaddr(slot), 0, block, bytes);
-        int rc = batch_flush(&w->op->batch);
-        if (rc == FAR_BOUNDS)
-            index_violation(w->report, "W3: subtable %llx word %u points outside the pool",
-                            (unsigned long long)entry, i);
-        else if (rc != FAR_OK)
-            return rc;
-        else
-            check_block(w, entry, suffix, i, block);
+        found(w, RACE_TWICE, entry, w->seen[i].word);
+        w->finding[w->finding_count - 1].first = w->seen[first].word;
+        w->finding[w->finding_count - 1].first_found = w->image[w->seen[first].word];
     }
-    qsort(w->seen, w->seen_count, sizeof *w->seen, compare_hashes);
-    for (unsigned i = 1; i < w->seen_count; i++)
-        if (compare_hashes(&w->seen[i - 1], &w->seen[i]) == 0)
-            index_violation(w->report, "W4: subtable %llx holds a key twice",
-                            (unsigned long long)entry);
-    return FAR_OK;
+    return rc;
+}
+
+/* Tells what was found, and puts it right. */
+static int report_findings(struct walk *w)
+{
+    static const struct {
+        const char *what, *mended;
+    } text[] = {
+        [RACE_HEADER] = {"W2: broken link: a wrong bucket header", "  repaired: it was set right"},
+        [RACE_UNREADABLE] = {"W3: broken link: no whole block",
+                             "  repaired: the slot was emptied; its key cannot be read any more"},
+        [RACE_MISPLACED] = {"W3: broken link: a key in a place where it is not looked for",
+                            "  repaired: the key is where it belongs"},
+        [RACE_TWICE] = {"W4: duplicate: a key that is there twice",
+                        "  repaired: the one was removed that nobody saw"},
+    };
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
+        const struct race_finding *f = &w->finding[i];
+        unsigned node = gaddr_node(f->subtable), size_class = slot_class(f->found);
+        uint64_t at = gaddr_offset(f->subtable) + f->word * 8ull;
+        bool done = false;
+        if (f->fault == RACE_HEADER)
+            index_violation(w->report, "%s at %u:0x%llx", text[f->fault].what, node,
+                            (unsigned long long)at);
+        else
+            index_violation(w->report, "%s: slot %u:0x%llx to %u:0x%llx, %u bytes",
+                            text[f->fault].what, node, (unsigned long long)at,
+                            gaddr_node(slot_gaddr(f->found)),
+                            (unsigned long long)gaddr_offset(slot_gaddr(f->found)),
+                            size_class < CLASS_COUNT ? class_bytes(size_class) : 0);
+        if (w->report->repair)
+            rc = race_repair(w->op, w->view, f, &done);
+        if (done)
+            index_repaired(w->report, &w->report->violations, text[f->fault].mended);
+    }
+    return rc;
 }
 
 /* Counts, and marks, one live subtable whose image has been read. */
-static void visit_live(struct walk *w, uint64_t entry, uint64_t suffix)
+static void visit_live(struct walk *w)
 {
     struct race_view *view = w->view;
-    uint64_t header = race_header(view->tag, race_entry_depth(entry), suffix);
-
     for (unsigned i = sizeof(struct race_subtable_head) / 8;
          i < race_subtable_bytes(view->groups) / 8; i++) {
         uint64_t word = w->image[i];
-        if (!race_is_slot(i)) {
-            if (word != header && w->report)
-                index_violation(w->report, "W2: subtable %llx word %u: a wrong bucket header",
-                                (unsigned long long)entry, i);
-        } else if (!slot_empty(word) && !(word & SLOT_TENTATIVE)) {
+        if (race_is_slot(i) && !slot_empty(word) && !(word & SLOT_TENTATIVE)) {
             w->info.keys++;
             if (slot_class(word) < CLASS_COUNT)
                 w->info.block_bytes += class_bytes(slot_class(word));
@@ -140,20 +199,74 @@ static int read_subtable(struct walk *w, uint64_t entry)
  * deleted and inserted again may be in it twice: what is wrong must be wrong at every look. */
 static int prove(struct walk *w, uint64_t entry, uint64_t suffix)
 {
-    struct index_report quiet, *report = w->report;
     for (unsigned look = 0; look < PROVE_LOOKS; look++) {
-        bool last = look + 1 == PROVE_LOOKS;
-        quiet = (struct index_report){.violations = 0};
-        w->report = last ? report : &quiet;
-        int rc = check_slots(w, entry, suffix);
-        w->report = report;
-        if (rc != FAR_OK || last || quiet.violations == 0)
-            return rc;
-        rc = read_subtable(w, entry);
-        if (rc != FAR_OK)
+        int rc = look > 0 ? read_subtable(w, entry) : FAR_OK;
+        if (rc == FAR_OK)
+            rc = check_words(w, entry, suffix);
+        if (rc != FAR_OK || w->finding_count == 0)
             return rc;
     }
-    return FAR_OK;
+    return report_findings(w);
+}
+
+static int read_forward(struct walk *w, gaddr subtable, uint64_t *forward)
+{
+    batch_read(&w->op->batch, subtable, offsetof(struct race_subtable_head, forward), w->op->word,
+               8);
+    int rc = batch_flush(&w->op->batch);
+    *forward = w->op->word[0];
+    return rc;
+}
+
+/* A lock of the dead: a claim of a client that is not there any more. *forward is set if the split
+ * has been completed. */
+static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t claim,
+                       uint64_t *forward)
+{
+    gaddr subtable = race_entry_subtable(entry);
+    bool alive = true;
+    int rc = client_owner_alive(w->op, claim, &alive);
+    if (rc == FAR_OK && !alive)
+        rc = read_forward(w, subtable, forward); /* it may have done it, and left, meanwhile */
+    if (rc != FAR_OK || alive || *forward != 0)
+        return rc;
+    index_stranded(w->report,
+                   "stranded lock: the session in slot %u left a split of the subtable at "
+                   "%u:0x%llx undone",
+                   (unsigned)(claim & OWNER_SLOT), gaddr_node(subtable),
+                   (unsigned long long)gaddr_offset(subtable));
+    if (!w->report->repair)
+        return FAR_OK;
+    rc = race_recover(w->op, &w->view->base, (uint32_t)suffix, entry);
+    if (rc == FAR_OK)
+        rc = read_forward(w, subtable, forward);
+    if (rc == FAR_OK && *forward != 0)
+        index_repaired(w->report, &w->report->stranded, "  repaired: the split was completed");
+    return rc;
+}
+
+/* Is it only the head of the subtable that is not what the directory says? Its buckets tell. */
+static bool only_head_differs(const struct walk *w, uint64_t header)
+{
+    unsigned agree = 0, buckets = w->view->groups * 3;
+    for (unsigned i = 0; i < buckets; i++)
+        agree += w->image[sizeof(struct race_subtable_head) / 8 + i * RACE_BUCKET_WORDS] == header;
+    return agree > buckets / 2;
+}
+
+/* `ours`: of the entries that lead there, this one tells. */
+static int check_head(struct walk *w, uint64_t entry, uint64_t header, bool ours)
+{
+    const unsigned word = offsetof(struct race_subtable_head, header) / 8;
+    if (!w->report || !only_head_differs(w, header))
+        return fail(FAR_CORRUPT, "W1: broken link: it leads to another subtable");
+    if (!ours)
+        return FAR_OK;
+    w->finding_count = 0;
+    found(w, RACE_HEADER, entry, word);
+    w->finding[0].right = header;
+    int rc = report_findings(w);
+    return rc == FAR_OK ? read_subtable(w, entry) : rc;
 }
 
 /*
@@ -174,15 +287,22 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
         if (rc != FAR_OK)
             return rc;
         if (head->header != race_header(view->tag, depth, suffix))
-            return fail(FAR_CORRUPT, "W1: a directory entry leads to another subtable");
+            rc = check_head(w, entry, race_header(view->tag, depth, suffix),
+                            depth >= bits || path == suffix);
+        if (rc != FAR_OK)
+            return rc;
         if (w->marker)
             w->marker->mark(w->marker, race_entry_subtable(entry),
                             race_subtable_class(view->groups));
         uint64_t forward = head->forward;
+        if (forward == 0 && depth < bits && path != suffix)
+            return FAR_OK;
+        if (forward == 0 && head->claim != 0 && w->report)
+            rc = check_claim(w, entry, suffix, head->claim, &forward);
+        if (rc != FAR_OK)
+            return rc;
         if (forward == 0) {
-            if (depth < bits && path != suffix)
-                return FAR_OK;
-            visit_live(w, entry, suffix);
+            visit_live(w);
             return w->report ? prove(w, entry, suffix) : FAR_OK;
         }
         if (depth >= bits) { /* deeper than the directory says: both children are ours to visit */
@@ -196,21 +316,57 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
     }
 }
 
+/* One directory entry. Where somebody asks for proofs, damage to it is a finding, and the walk goes
+ * on with the next. */
+static int visit_entry(struct walk *w, uint64_t i)
+{
+    struct race_view *view = w->view;
+    bool done = false;
+    for (unsigned attempt = 0;; attempt++) {
+        uint64_t entry = view->entries[i];
+        int rc = entry == 0 || race_entry_depth(entry) > view->depth
+                     ? fail(FAR_CORRUPT, "W1: broken link: directory entry %llu is damaged",
+                            (unsigned long long)i)
+                     : visit(w, entry, i, view->depth);
+        if (rc != FAR_CORRUPT || !w->report)
+            return rc;
+        if (attempt == 0)
+            index_violation(w->report, "%s (directory entry %llu)", far_error_detail(),
+                            (unsigned long long)i);
+        if (attempt > 0 || !w->report->repair)
+            return FAR_OK;
+        rc = race_repair_entry(w->op, view, i, &done);
+        if (rc != FAR_OK || !done)
+            return rc;
+        index_repaired(w->report, &w->report->violations,
+                       "  repaired: it was set right after another that leads there");
+    }
+}
+
 static int walk(struct walk *w)
 {
     struct race_view *view = w->view;
     int rc = race_refresh(w->op, view);
     if (rc != FAR_OK)
         return rc;
-    w->image = op_buffer(w->op, BUF_BULK, race_subtable_bytes(view->groups));
-    w->seen = malloc(view->groups * RACE_GROUP_SLOTS * sizeof *w->seen);
-    if (!w->image || !w->seen)
+    /* The image is not in one of the operation's buffers: repairs use those. */
+    struct fab_ep *ep = w->op->batch.ep;
+    unsigned words = race_subtable_bytes(view->groups) / 8;
+    w->image = ep->ops->buf_alloc(ep, words * 8);
+    w->seen = malloc(words * sizeof *w->seen);
+    w->finding = malloc(words * sizeof *w->finding);
+    if (!w->image || !w->seen || !w->finding)
         rc = fail(FAR_NO_MEMORY, "no memory for walking a table");
-    for (uint64_t i = 0; i < 1ull << view->depth && rc == FAR_OK; i++)
-        rc = view->entries[i] == 0 || race_entry_depth(view->entries[i]) > view->depth
-                 ? fail(FAR_CORRUPT, "W1: directory entry %llu is damaged", (unsigned long long)i)
-                 : visit(w, view->entries[i], i, view->depth);
+    for (uint64_t i = 0; i < 1ull << view->depth && rc == FAR_OK; i++) {
+        rc = visit_entry(w, i);
+        if (rc == FAR_OK)
+            rc = client_progress(w->op->client, view->base.table->desc.name, i + 1,
+                                 1ull << view->depth);
+    }
+    if (w->image)
+        ep->ops->buf_free(ep, w->image, words * 8);
     free(w->seen);
+    free(w->finding);
     w->info.index_bytes += sizeof(struct race_root) + (8ull << view->dir_bits);
     return rc;
 }

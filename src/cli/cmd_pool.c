@@ -1,0 +1,204 @@
+/* farside pool: what concerns a pool as a whole. So far: check. */
+#include "cli/cli.h"
+#include "cli/progress.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Scripts must tell "something is wrong with the pool" from "nobody knows". */
+enum { CHECK_CLEAN = CLI_OK, CHECK_PROBLEMS = CLI_FAILED, CHECK_NOT_DONE = 3 };
+
+#define COMMAND "pool check"
+
+static atomic_bool stop;
+
+/* The first signal ends the check in good order, the second (whose action is the default again) the
+ * program. */
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&stop, true);
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static void usage(void)
+{
+    fputs("usage: farside pool check URI [OPTION...]\n"
+          "\n"
+          "Walks all of a pool while others work on it, and tells what is wrong: broken links,\n"
+          "duplicates, locks and memory of sessions that died.\n"
+          "\n"
+          "  --repair        put it right\n"
+          "  --json          print JSON\n"
+          "  -h, --help      show this\n"
+          "\n"
+          "Exits with 0 if all is well (or was put right), 1 if not, 2 if used wrongly, 3 if the\n"
+          "pool could not be checked.\n",
+          stdout);
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+struct telling {
+    struct progress progress;
+    json_t *lines; /* NULL: print them */
+};
+
+static void tell(void *arg, const char *line)
+{
+    struct telling *t = arg;
+    if (t->lines != NULL) {
+        json_array_append_new(t->lines, json_string(line));
+        return;
+    }
+    progress_clear(&t->progress);
+    puts(line);
+}
+
+static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    struct telling *t = arg;
+    progress_show(&t->progress, what, done, total);
+    return !atomic_load(&stop);
+}
+
+static bool is_clean(const struct far_pool_check *c, bool repair)
+{
+    return c->violations == 0 && c->stranded == 0 && c->leaked_bytes == 0 &&
+           (repair || c->dead_clients == 0);
+}
+
+static void print_json(const char *uri, bool repair, const struct far_pool_check *c, json_t *lines)
+{
+    json_t *all = json_pack("{s:s, s:s, s:b, s:b, s:i, s:i, s:i, s:i, s:I, s:I, s:o}", "farside",
+                            far_version(), "uri", uri, "repair", repair, "clean",
+                            is_clean(c, repair), "violations", (int)c->violations, "stranded",
+                            (int)c->stranded, "repaired", (int)c->repaired, "dead_sessions",
+                            (int)c->dead_clients, "leaked_bytes", (json_int_t)c->leaked_bytes,
+                            "repaired_bytes", (json_int_t)c->repaired_bytes, "findings", lines);
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    fputc('\n', stdout);
+    json_decref(all);
+}
+
+static void print_sum(const char *uri, bool repair, const struct far_pool_check *c)
+{
+    if (repair && (c->repaired > 0 || c->dead_clients > 0 || c->repaired_bytes > 0))
+        printf("%s: repaired %u findings, %u dead sessions, %" PRIu64 " bytes\n", uri, c->repaired,
+               c->dead_clients, c->repaired_bytes);
+    if (is_clean(c, repair))
+        printf("%s: clean\n", uri);
+    else
+        printf("%s: %u damaged, %u locks stranded, %u sessions dead, %" PRIu64 " bytes leaked%s\n",
+               uri, c->violations, c->stranded, repair ? 0 : c->dead_clients, c->leaked_bytes,
+               repair ? "" : "; --repair puts right what can be");
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int not_done(int status, const char *uri)
+{
+    int code = cli_failed(COMMAND, status, "cannot check the pool '%s'", uri);
+    return code == CLI_MISUSED ? code : CHECK_NOT_DONE;
+}
+
+static int check_open_pool(far_pool *pool, const char *uri, bool repair, bool json)
+{
+    struct telling t = {.lines = json ? json_array() : NULL};
+    struct far_pool_check check;
+    far_session *session = NULL;
+
+    int status = far_session_open(pool, NULL, &session);
+    if (status == FAR_OK) {
+        progress_init(&t.progress);
+        catch_signals();
+        far_session_watch(session, go_on, &t);
+        status = far_pool_check(session, repair, tell, &t, &check);
+        progress_clear(&t.progress);
+    }
+    if (status != FAR_OK && (status != FAR_CORRUPT || session == NULL)) {
+        int code = not_done(status, uri);
+        json_decref(t.lines);
+        far_session_close(session);
+        return code;
+    }
+    far_session_close(session);
+    if (json)
+        print_json(uri, repair, &check, t.lines);
+    else
+        print_sum(uri, repair, &check);
+    return is_clean(&check, repair) ? CHECK_CLEAN : CHECK_PROBLEMS;
+}
+
+static int check_pool(const char *uri, bool repair, bool json)
+{
+    far_pool *pool = NULL;
+    int status = far_pool_open(uri, &pool);
+    if (status == FAR_CORRUPT) { /* not one that it could not reach: it looked, and found damage */
+        cli_failed(COMMAND, status, "the pool '%s' cannot be opened", uri);
+        return CHECK_PROBLEMS;
+    }
+    if (status != FAR_OK)
+        return not_done(status, uri);
+    int code = check_open_pool(pool, uri, repair, json);
+    far_pool_close(pool);
+    return code;
+}
+
+static int cmd_pool_check(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"repair", no_argument, NULL, 'r'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    bool repair = false, json = false;
+    int id;
+
+    opterr = 0;
+    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        switch (id) {
+        case 'r':
+            repair = true;
+            break;
+        case 'j':
+            json = true;
+            break;
+        case 'h':
+            usage();
+            return CLI_OK;
+        default:
+            return cli_bad_option(COMMAND, id, argv);
+        }
+    }
+    if (optind == argc)
+        return cli_misused(COMMAND, "the URI of a pool is needed");
+    if (optind + 1 < argc)
+        return cli_misused(COMMAND, "'%s' is one argument too many", argv[optind + 1]);
+    return check_pool(argv[optind], repair, json);
+}
+
+int cmd_pool(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "check") == 0)
+        return cmd_pool_check(argc - 1, argv + 1);
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage();
+        return CLI_OK;
+    }
+    if (argc > 1)
+        return cli_misused("pool", "'%s' is nothing to do with a pool; there is check", argv[1]);
+    return cli_misused("pool", "what to do with it is missing; there is check");
+}

@@ -1,0 +1,123 @@
+/*
+ * Putting right what a walk has found wrong, while others work. No good data is lost by it:
+ *
+ *   Q1  A word is changed by CAS, from what was judged to be wrong. The walk is within an epoch, so
+ *       that what a slot named when it was judged is the same still. Sealed slots are a splitter's
+ *       and stay as they are.
+ *   Q2  A slot that leads to no whole block is emptied: its key cannot be read by anybody.
+ *   Q3  A key in a wrong place is inserted, as any session would, and only then is that place
+ *       emptied. If it is in its right place already, that is what everybody saw.
+ *   Q4  Of a key that is there twice, the slot stays that lookups come to first. That both are
+ * there is seen in one instant: the first, the second, and the first again, unchanged. Whoever
+ *       deletes the key after that deletes the one that we leave.
+ *
+ * The blocks of slots that were emptied are for a sweep to find: something else may point to them.
+ */
+#include "index/race/race.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Q1. If the word has changed, somebody else has seen to it. */
+static int change(struct op *op, gaddr at, uint64_t delta, uint64_t from, uint64_t to, bool *done)
+{
+    batch_cas(&op->batch, at, delta, from, to, op->word);
+    int rc = batch_flush(&op->batch);
+    *done = rc == FAR_OK;
+    return rc;
+}
+
+static int empty_slot(struct op *op, const struct race_finding *f, bool *done)
+{
+    return change(op, f->subtable, f->word * 8ull, f->found, 0, done);
+}
+
+/* Q3 */
+static int put_in_place(struct op *op, struct race_view *view, const struct race_finding *f,
+                        bool *done)
+{
+    uint32_t bytes = class_bytes(slot_class(f->found));
+    void *image = op_buffer(op, BUF_BLOCK_IN, bytes), *copy = NULL;
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, slot_gaddr(f->found), 0, image, bytes);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || !block_valid(image, bytes, slot_generation(f->found)))
+        return rc;        /* damaged since it was judged: the next walk will tell */
+    copy = malloc(bytes); /* what is inserted uses the buffer itself */
+    if (!copy)
+        return fail(FAR_NO_MEMORY, "no memory for a block");
+    memcpy(copy, image, bytes);
+    const struct block_head *h = copy;
+    rc = race_insert(op, &view->base, (struct slice){block_key(copy), h->klen},
+                     (struct slice){block_value(copy), h->vlen});
+    free(copy);
+    if (rc == FAR_OK || rc == FAR_EXISTS)
+        return empty_slot(op, f, done);
+    return rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL || rc == FAR_CORRUPT ? FAR_OK : rc;
+}
+
+/* Q4 */
+static int drop_second(struct op *op, const struct race_finding *f, bool *done)
+{
+    struct batch *b = &op->batch;
+    batch_read(b, f->subtable, f->first * 8ull, &op->word[0], 8);
+    batch_fence(b);
+    batch_read(b, f->subtable, f->word * 8ull, &op->word[1], 8);
+    batch_fence(b);
+    batch_read(b, f->subtable, f->first * 8ull, &op->word[2], 8);
+    int rc = batch_flush(b);
+    if (rc != FAR_OK || op->word[0] != f->first_found || op->word[1] != f->found ||
+        op->word[2] != f->first_found)
+        return rc; /* the next walk will tell */
+    return empty_slot(op, f, done);
+}
+
+int race_repair(struct op *op, struct race_view *view, const struct race_finding *f, bool *done)
+{
+    int rc = FAR_OK;
+    *done = false;
+    if (f->fault == RACE_HEADER)
+        return change(op, f->subtable, f->word * 8ull, f->found, f->right, done);
+    if (f->found & SLOT_SEALED)
+        return FAR_OK;
+    switch (f->fault) {
+    case RACE_UNREADABLE:
+        rc = empty_slot(op, f, done);
+        break;
+    case RACE_MISPLACED:
+        rc = put_in_place(op, view, f, done);
+        break;
+    default:
+        rc = drop_second(op, f, done);
+    }
+    return rc;
+}
+
+int race_repair_entry(struct op *op, struct race_view *view, uint64_t index, bool *done)
+{
+    struct race_subtable_head *head = op_buffer(op, BUF_INDEX, sizeof *head);
+    *done = false;
+    if (!head)
+        return FAR_NO_MEMORY;
+    /* A subtable of depth d has all entries whose lowest d bits are its suffix. */
+    for (unsigned bit = 0; bit < view->depth; bit++) {
+        uint64_t entry = view->entries[index ^ 1ull << bit];
+        unsigned depth = race_entry_depth(entry);
+        if (entry == 0 || depth > bit)
+            continue;
+        batch_read(&op->batch, race_entry_subtable(entry), 0, head, sizeof *head);
+        int rc = batch_flush(&op->batch);
+        if (rc == FAR_BOUNDS)
+            continue;
+        if (rc != FAR_OK)
+            return rc;
+        if (head->header != race_header(view->tag, depth, index & ((1ull << depth) - 1)))
+            continue;
+        rc = change(op, view->directory, index * 8, view->entries[index], entry, done);
+        if (rc == FAR_OK)
+            view->entries[index] = entry;
+        return rc;
+    }
+    return FAR_OK;
+}

@@ -1,0 +1,108 @@
+/*
+ * Looking a pool over, besides its tables, while others work: what is wrong with
+ *
+ *   N1  the sweep: whoever has announced one is alive;
+ *   N2  the shared free lists: every page on them is a bundle of that list (S2);
+ *   N3  the chunk tables: every chunk that was handed out is cut into objects of a class that there
+ *       is, or is part of a run, or its entry has not been written (yet).
+ *
+ * Superblocks are judged when a pool is opened, the registry and the epoch when a client joins. A
+ * sweep mends all three: it takes over, makes the lists anew, and adopts what nobody describes.
+ */
+#include "pool/pool.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define PIECE 4096u /* entries of a chunk table that are read at once */
+
+static void tell(const struct pool_findings *f, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void tell(const struct pool_findings *f, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    if (!f->tell)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    f->tell(f->arg, text);
+}
+
+/* N1 */
+static int inspect_sweep(struct op *op, struct pool_findings *f)
+{
+    struct pool_control *control = op_buffer(op, BUF_BULK, sizeof *control);
+    bool alive = true;
+
+    if (!control)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF, control, sizeof *control);
+    int rc = batch_flush(&op->batch);
+    uint64_t sweep = control->sweep;
+    f->deaths = control->deaths;
+    if (rc == FAR_OK && sweep != 0)
+        rc = client_owner_alive(op, sweep, &alive);
+    if (rc != FAR_OK || alive)
+        return rc;
+    f->stranded++;
+    tell(f, "stranded: the session in slot %u died while it looked for lost memory",
+         (unsigned)(sweep & OWNER_SLOT));
+    return FAR_OK;
+}
+
+/* N2 */
+static int inspect_lists(struct op *op, struct pool_findings *f, unsigned node)
+{
+    for (unsigned i = 0; i < CLASS_COUNT; i++) {
+        bool whole = true;
+        int rc = shared_whole(op, node, i, &whole);
+        if (rc != FAR_OK)
+            return rc;
+        if (whole)
+            continue;
+        f->violations++;
+        tell(f, "broken link: node %u's list of free objects of %u bytes is damaged", node,
+             class_bytes(i));
+    }
+    return FAR_OK;
+}
+
+/* N3 */
+static int inspect_chunks(struct op *op, struct pool_findings *f, unsigned node)
+{
+    const struct node_head *head = &op->pool->head[node];
+    uint64_t *entry = op_buffer(op, BUF_BULK, PIECE * 8);
+
+    if (!entry)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, gaddr_make(node, NODE_NEXT_CHUNK_OFF), 0, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    uint64_t count = op->pool_word[0] < head->chunks ? op->pool_word[0] : head->chunks;
+    for (uint64_t at = 0; at < count && rc == FAR_OK; at++) {
+        uint64_t piece = count - at / PIECE * PIECE < PIECE ? count % PIECE : PIECE;
+        if (at % PIECE == 0) {
+            batch_read(&op->batch, gaddr_make(node, 0), head->table_off + at * 8, entry,
+                       (uint32_t)piece * 8);
+            rc = batch_flush(&op->batch);
+        }
+        if (rc != FAR_OK || chunk_fits(entry[at % PIECE], count - at))
+            continue;
+        f->violations++;
+        tell(f, "damaged: node %u's table does not say what chunk %llu is used for (%llu bytes)",
+             node, (unsigned long long)at, CHUNK_BYTES);
+    }
+    return rc;
+}
+
+int pool_inspect(struct op *op, struct pool_findings *f)
+{
+    int rc = inspect_sweep(op, f);
+    for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
+        rc = inspect_lists(op, f, node);
+        if (rc == FAR_OK)
+            rc = inspect_chunks(op, f, node);
+    }
+    return rc;
+}

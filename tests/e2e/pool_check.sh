@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# farside pool check: a session that was killed is told and cleared away; exit codes are for scripts.
+. "$(dirname "$0")/expect.bash"
+
+name=e2e-check-$$
+uri=shm:$name
+trap 'rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
+
+# The parts of a pool's memory add up, in JSON and in text.
+expect_sum() {
+    run stat "$uri" --json
+    expect_code 0
+    part() { sed -n "s/.*\"bytes_$1\": \([0-9]*\).*/\1/p" <<<"$out"; }
+    [ "$(part total)" -eq 16777216 ] || failed "the total is another"
+    sum=$(($(part metadata) + $(part live) + $(part retired) + $(part free) + $(part unknown)))
+    [ "$sum" -eq "$(part total)" ] || failed "the parts are $sum together"
+    run stat "$uri"
+    expect_code 0
+    for line in metadata live retired free unknown; do
+        expect_out "  $line "
+    done
+    sum=$(awk '/^  (metadata|live|retired|free|unknown) / { n += $2 } END { print n }' <<<"$out")
+    [ "$sum" -eq 16777216 ] || failed "the lines are $sum together"
+}
+
+# Its two sessions are open, and at work.
+await_bench() {
+    for _ in $(seq 400); do
+        run stat "$uri" --json
+        [[ $out == *'"clients": 3'* ]] && break
+        sleep 0.05
+    done
+    sleep 0.3
+}
+
+run put --pool "$uri?size=16m&lease=100" key value
+expect_code 0
+run put --pool "$uri" key other
+run pool check "$uri"
+expect_code 0
+expect_no_err
+[ "$out" = "$uri: clean" ] || failed "says more than that it is clean"
+expect_sum
+
+# A process that was killed, with two sessions.
+"$FARSIDE" bench --pool "$uri" --keys 1k --ops 100m --workload update >/dev/null 2>&1 &
+victim=$!
+await_bench
+kill -9 $victim
+wait $victim 2>/dev/null
+run pool check "$uri"
+expect_code 1
+expect_out "dead: the session in slot"
+expect_out "--repair"
+run pool check "$uri" --json
+expect_code 1
+expect_out '"clean": false'
+expect_out '"dead_sessions": 2'
+expect_sum
+run pool check --repair "$uri"
+expect_code 0
+expect_out "2 dead sessions"
+expect_out "$uri: clean"
+run pool check "$uri" --json
+expect_code 0
+expect_out '"clean": true'
+expect_out '"leaked_bytes": 0'
+expect_sum
+run get --pool "$uri" key
+[ "$out" = other ] || failed "lost the key"
+
+# A superblock that is damaged is a finding; what is not there cannot be checked.
+cp "/dev/shm/farside-$name" "$scratch/pool"
+printf 'XXXX' | dd of="$scratch/pool" bs=1 seek=24 conv=notrunc status=none
+run pool check "shm:$scratch/pool"
+expect_code 1
+expect_err "cannot be opened"
+run pool check "shm:$scratch/none"
+expect_code 3
+expect_err "cannot check the pool"
+for wrong in "" "check" "check $uri more" "check --fix $uri" "mend $uri" "check nosuch:"; do
+    run pool $wrong
+    expect_code 2
+    expect_no_out
+done
+
+# Ctrl-C ends it in good order: the session is gone, and the pool is clean.
+rm "/dev/shm/farside-$name"
+"$FARSIDE" bench --pool "$uri?size=16m&lease=2000" --keys 1k --ops 100m --workload update \
+    >/dev/null 2>&1 &
+victim=$!
+await_bench
+kill -STOP $victim
+"$FARSIDE" pool check "$uri" >/dev/null 2>"$scratch/err" &
+checking=$!
+sleep 0.5
+kill -INT $checking 2>/dev/null
+wait $checking
+code=$?
+last="farside pool check, interrupted"
+out= err=$(<"$scratch/err")
+expect_code 3
+expect_err "stopped by the caller"
+kill -9 $victim
+wait $victim 2>/dev/null
+run pool check --repair "$uri"
+expect_code 0
+run stat "$uri" --json
+expect_out '"clients": 1,'

@@ -1,0 +1,521 @@
+/*
+ * Clients that die: processes that work on one pool in shared memory are killed at any instant, and
+ * replaced, while the others go on.
+ *
+ * What a worker was told is written down in memory that outlives it: before it calls, what it wants
+ * (intent); after, what it got (acked). So nothing that was acknowledged is forgotten with the
+ * worker, and of each key at most one operation is in doubt. Whoever replaces it first looks at
+ * every key of its range: those without doubt hold what was acknowledged, the others that or what
+ * was wanted. Besides its own range every worker changes keys that all share; of these values it
+ * can be told that they are whole, of that key, and written by somebody who meant to.
+ *
+ * Now and then the parent repairs the pool, which is smaller than all that the dead take with them:
+ * without that it would be full before the end.
+ *
+ *   kill9                      the test
+ *   kill9 --kills N            the same with more kills (`make torture`)
+ *   kill9 --recovery N         measures how soon the others are at their speed again
+ *
+ * With FARSIDE set to the program, `farside pool check` and `farside stat` have the last word.
+ */
+#include "base/clock.h"
+#include "base/rng.h"
+#include "fabric/shm_scratch.h"
+
+#define WORKERS    4u
+#define RANGE      3000u /* keys of a worker; it comes to use more and more of them */
+#define RANGE_LOW  100u
+#define SHARED     64u /* keys of all */
+#define VALUE_MOST 20000u
+#define LEASE_MS   50
+#define PACE       32  /* operations, then a rest: what waits for the epoch of a dead client is */
+#define PACE_US    500 /* in proportion to how fast the others go on */
+#define DOUBT      (1ull << 63)
+
+/* One key of a worker's range. Versions count up; 0: the key is absent. */
+struct cell {
+    uint64_t acked;
+    uint64_t intent; /* a version and DOUBT; 0: nothing is under way */
+};
+
+struct worker {
+    struct cell cell[RANGE];
+    uint64_t version;        /* the last that was wanted for any key */
+    uint64_t shared_version; /* likewise, of the keys that all share */
+    uint64_t ops;            /* since ever */
+    uint64_t started;        /* of the present process: it is at work */
+    uint64_t fenced;         /* operations that ended with FAR_FENCED */
+    uint64_t repairs;        /* sweeps that it was told to make */
+    pid_t pid;
+};
+
+static struct stage {
+    char uri[256];
+    uint64_t range; /* that workers use now */
+    struct worker worker[WORKERS];
+} * stage;
+
+struct job {
+    unsigned self;
+    uint64_t generation;
+    bool repairs; /* may begin with one */
+};
+
+/* ---- keys and values ------------------------------------------------------------------------- */
+
+struct key {
+    uint32_t owner; /* WORKERS: of all */
+    uint32_t number;
+};
+
+struct value_head {
+    struct key key;
+    uint64_t writer, version;
+};
+
+/* Most are small; some take chunks of their own. */
+static size_t value_len(uint64_t version)
+{
+    uint64_t mix = version * 0x9e3779b97f4a7c15ull >> 40;
+    return sizeof(struct value_head) + (mix % 256 == 0 ? mix % (VALUE_MOST - 24) : mix % 600);
+}
+
+static size_t value_make(struct key key, uint64_t writer, uint64_t version, char *value)
+{
+    struct value_head head = {key, writer, version};
+    size_t len = value_len(version);
+    memset(value, (int)('a' + version % 26), len);
+    memcpy(value, &head, sizeof head);
+    return len;
+}
+
+static bool value_whole(struct key key, const char *value, size_t len, struct value_head *head)
+{
+    static char expected[VALUE_MOST];
+    if (len < sizeof *head)
+        return false;
+    memcpy(head, value, sizeof *head);
+    return head->key.owner == key.owner && head->key.number == key.number &&
+           len == value_make(key, head->writer, head->version, expected) &&
+           memcmp(value, expected, len) == 0;
+}
+
+/* ---- a worker -------------------------------------------------------------------------------- */
+
+struct client_of_pool {
+    far_pool *pool;
+    far_session *session;
+    far_table *table;
+};
+
+static void die(const char *what, struct key key, int rc)
+{
+    fprintf(stderr, "kill9: %s: key %u of %u: %s (%s)\n", what, key.number, key.owner,
+            far_errname(rc), far_error_detail());
+    _exit(1);
+}
+
+static void join_pool(struct client_of_pool *c)
+{
+    ASSERT(far_pool_open(stage->uri, &c->pool) == FAR_OK);
+    int rc = far_session_open(c->pool, NULL, &c->session);
+    if (rc != FAR_OK)
+        die("a new session", (struct key){0, 0}, rc);
+    ASSERT(far_table_open(c->session, "t", NULL, &c->table) == FAR_OK);
+}
+
+static void leave_pool(struct client_of_pool *c)
+{
+    far_session_close(c->session);
+    far_pool_close(c->pool);
+}
+
+/* The version that a key has; 0: none. A session that the system did not let run for a lease is
+ * fenced: reading can be tried again. */
+static uint64_t look_up(struct client_of_pool *c, struct key key)
+{
+    static char value[VALUE_MOST];
+    struct value_head head;
+    size_t len = 0;
+    int rc = FAR_FENCED;
+
+    for (unsigned i = 0; rc == FAR_FENCED && i < 10; i++)
+        rc = far_get(c->session, c->table, &key, sizeof key, value, sizeof value, &len);
+    if (rc == FAR_NOT_FOUND)
+        return 0;
+    if (rc != FAR_OK)
+        die("get", key, rc);
+    if (!value_whole(key, value, len, &head))
+        die("a value that nobody wrote", key, rc);
+    if (key.owner == WORKERS &&
+        (head.writer >= WORKERS ||
+         head.version >
+             __atomic_load_n(&stage->worker[head.writer].shared_version, __ATOMIC_ACQUIRE)))
+        die("a value of nobody", key, rc);
+    return head.version;
+}
+
+/* After a kill, or an error that says that the outcome is unknown: what is it? */
+static void settle(struct client_of_pool *c, struct cell *cell, struct key key)
+{
+    uint64_t found = look_up(c, key);
+    uint64_t wanted = cell->intent & ~DOUBT;
+    if (found != cell->acked && !(cell->intent && found == wanted)) {
+        fprintf(stderr, "kill9: key %u of %u is %llu; acknowledged was %llu, wanted %llu%s\n",
+                key.number, key.owner, (unsigned long long)found, (unsigned long long)cell->acked,
+                (unsigned long long)wanted, cell->intent ? "" : " (nothing)");
+        _exit(1);
+    }
+    cell->acked = found;
+    cell->intent = 0;
+}
+
+static void settle_range(struct client_of_pool *c, unsigned self)
+{
+    for (uint32_t i = 0; i < RANGE; i++)
+        settle(c, &stage->worker[self].cell[i], (struct key){self, i});
+}
+
+/* One operation on a key of its own: what it must return is known. */
+static void change_own(struct client_of_pool *c, unsigned self, struct rng *rng)
+{
+    static char value[VALUE_MOST];
+    struct worker *me = &stage->worker[self];
+    struct key key = {self, (uint32_t)rng_below(rng, stage->range)};
+    struct cell *cell = &me->cell[key.number];
+    bool there = cell->acked != 0;
+    unsigned kind = (unsigned)rng_below(rng, 5);
+    uint64_t version = kind == 3 ? 0 : me->version + 1;
+    size_t len = version ? value_make(key, self, version, value) : 0;
+    int rc = FAR_OK, expected = FAR_OK;
+
+    me->version += version != 0;
+    __atomic_store_n(&cell->intent, version | DOUBT, __ATOMIC_RELEASE);
+    switch (kind) {
+    case 0:
+        rc = far_put(c->session, c->table, &key, sizeof key, value, len);
+        break;
+    case 1:
+        rc = far_insert(c->session, c->table, &key, sizeof key, value, len);
+        expected = there ? FAR_EXISTS : FAR_OK;
+        break;
+    case 2:
+        rc = far_update(c->session, c->table, &key, sizeof key, value, len);
+        expected = there ? FAR_OK : FAR_NOT_FOUND;
+        break;
+    case 3:
+        rc = far_delete(c->session, c->table, &key, sizeof key);
+        expected = there ? FAR_OK : FAR_NOT_FOUND;
+        break;
+    default:
+        settle(c, cell, key);
+        return;
+    }
+    if (rc == FAR_FENCED) {
+        me->fenced++;
+        settle(c, cell, key);
+        return;
+    }
+    if (rc != expected)
+        die("a change", key, rc);
+    if (rc == FAR_OK)
+        __atomic_store_n(&cell->acked, version, __ATOMIC_RELEASE);
+    __atomic_store_n(&cell->intent, 0, __ATOMIC_RELEASE);
+}
+
+static void change_shared(struct client_of_pool *c, unsigned self, struct rng *rng)
+{
+    static char value[VALUE_MOST];
+    struct worker *me = &stage->worker[self];
+    struct key key = {WORKERS, (uint32_t)rng_below(rng, SHARED)};
+    uint64_t version = __atomic_add_fetch(&me->shared_version, 1, __ATOMIC_ACQ_REL);
+    size_t len = value_make(key, self, version, value);
+    int rc = FAR_OK;
+
+    switch (rng_below(rng, 5)) {
+    case 0:
+        rc = far_put(c->session, c->table, &key, sizeof key, value, len);
+        break;
+    case 1:
+        rc = far_insert(c->session, c->table, &key, sizeof key, value, len);
+        break;
+    case 2:
+        rc = far_update(c->session, c->table, &key, sizeof key, value, len);
+        break;
+    case 3:
+        rc = far_delete(c->session, c->table, &key, sizeof key);
+        break;
+    default:
+        (void)look_up(c, key);
+    }
+    me->fenced += rc == FAR_FENCED;
+    if (rc != FAR_OK && rc != FAR_EXISTS && rc != FAR_NOT_FOUND && rc != FAR_FENCED)
+        die("a change of a shared key", key, rc);
+}
+
+/* Some begin by repairing the pool, so that sweepers die too. */
+static void repair_first(struct client_of_pool *c, struct worker *me)
+{
+    struct far_pool_check check;
+    int rc = far_pool_check(c->session, true, NULL, NULL, &check);
+    me->repairs++;
+    if (rc != FAR_OK && rc != FAR_CONTENTION && rc != FAR_FENCED)
+        die("a repair", (struct key){0, 0}, rc);
+}
+
+static void work(void *arg)
+{
+    const struct job *job = arg;
+    struct worker *me = &stage->worker[job->self];
+    struct client_of_pool c;
+    struct rng rng;
+
+    rng_seed(&rng, job->generation * WORKERS + job->self);
+    join_pool(&c);
+    settle_range(&c, job->self);
+    __atomic_store_n(&me->started, 1, __ATOMIC_RELEASE);
+    if (job->repairs && rng_below(&rng, 8) == 0)
+        repair_first(&c, me);
+    for (;;) { /* until it is killed */
+        if (rng_below(&rng, 4) == 0)
+            change_shared(&c, job->self, &rng);
+        else
+            change_own(&c, job->self, &rng);
+        if (__atomic_add_fetch(&me->ops, 1, __ATOMIC_RELAXED) % PACE == 0)
+            usleep(PACE_US);
+    }
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+static unsigned kills = RIG_SLOW == 1 ? 80 : 12;
+static unsigned recoveries; /* to be measured */
+
+static void start_worker(unsigned self, uint64_t generation)
+{
+    struct worker *w = &stage->worker[self];
+    w->started = 0;
+    w->pid = child_start(work, &(struct job){self, generation, recoveries == 0});
+}
+
+/* Until it has looked at its range and is at work. */
+static void await_worker(unsigned self)
+{
+    struct worker *w = &stage->worker[self];
+    while (!__atomic_load_n(&w->started, __ATOMIC_ACQUIRE)) {
+        assert_false(child_gone(w->pid));
+        usleep(200);
+    }
+}
+
+static void kill_worker(unsigned self)
+{
+    pid_t pid = stage->worker[self].pid;
+    kill(pid, SIGKILL);
+    assert_true(child_killed(child_end(pid)));
+}
+
+static void say(void *arg, const char *line)
+{
+    (void)arg;
+    print_message("  %s\n", line);
+}
+
+static void make_pool(const char *options)
+{
+    const struct far_table_options small = {.bucket_groups = 2}; /* many splits */
+    struct client_of_pool c;
+
+    stage = scratch_shared(sizeof *stage);
+    strcpy(stage->uri, scratch_uri(scratch_name(false), options));
+    assert_int_equal(far_pool_open(stage->uri, &c.pool), FAR_OK);
+    assert_int_equal(far_session_open(c.pool, NULL, &c.session), FAR_OK);
+    assert_int_equal(far_table_create(c.session, "t", "race", &small, &c.table), FAR_OK);
+    leave_pool(&c);
+    strchr(stage->uri, '?')[0] = '\0';
+}
+
+/* While the others work: nothing is wrong with the pool, but for what the dead had in hand, and
+ * that comes back. */
+static void check_live(bool repair)
+{
+    struct client_of_pool c;
+    struct far_pool_check check = {0};
+
+    join_pool(&c);
+    int rc = far_pool_check(c.session, repair, say, NULL, &check);
+    if (rc != FAR_OK && rc != FAR_FENCED && rc != FAR_CONTENTION)
+        fail_msg("a check: %s (%s)", far_errname(rc), far_error_detail());
+    leave_pool(&c);
+}
+
+static void run_program(const char *format)
+{
+    char command[600];
+    const char *program = getenv("FARSIDE");
+    if (!program)
+        return;
+    snprintf(command, sizeof command, format, program, stage->uri);
+    assert_int_equal(system(command), 0);
+}
+
+/* All have been killed: what they were told is true, and what they had in hand is found. */
+static void judge(void)
+{
+    struct client_of_pool c;
+    struct far_pool_check check;
+    struct far_pool_usage u;
+    struct far_pool_info info;
+    uint64_t ops = 0, fenced = 0, repairs = 0;
+
+    join_pool(&c);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        settle_range(&c, i);
+        ops += stage->worker[i].ops;
+        fenced += stage->worker[i].fenced;
+        repairs += stage->worker[i].repairs;
+    }
+    for (uint32_t i = 0; i < SHARED; i++)
+        (void)look_up(&c, (struct key){WORKERS, i});
+    assert_int_equal(far_pool_check(c.session, true, say, NULL, &check), FAR_OK);
+    assert_true(check.leaked_bytes == 0);
+    assert_int_equal(far_pool_check(c.session, false, say, NULL, &check), FAR_OK);
+    assert_int_equal(check.dead_clients, 0);
+    assert_true(check.leaked_bytes == 0);
+    for (unsigned i = 0; i < WORKERS; i++)
+        settle_range(&c, i);
+    assert_int_equal(far_pool_usage(c.session, &u), FAR_OK);
+    assert_true(u.unknown == 0);
+    assert_true(u.total == u.metadata + u.live + u.retired + u.free);
+    assert_int_equal(far_pool_info(c.session, &info), FAR_OK);
+    assert_int_equal(info.clients, 1);
+    leave_pool(&c);
+    print_message("%u kills, %llu operations, %llu fenced, %llu repairs; live %llu KiB of %llu\n",
+                  kills, (unsigned long long)ops, (unsigned long long)fenced,
+                  (unsigned long long)repairs, (unsigned long long)u.live / 1024,
+                  (unsigned long long)u.total / 1024);
+    run_program("%s pool check '%s'");
+    run_program("%s stat --pool '%s' >/dev/null");
+}
+
+static void what_was_acknowledged_outlives_its_client(void **state)
+{
+    struct rng rng;
+    (void)state;
+    rng_seed(&rng, 9);
+    make_pool("?size=128m&nodes=2&clients=64&lease=50");
+    for (unsigned i = 0; i < WORKERS; i++) {
+        stage->range = RANGE_LOW;
+        start_worker(i, 0);
+    }
+    for (unsigned i = 0; i < kills; i++) {
+        unsigned victim = (unsigned)rng_below(&rng, WORKERS);
+        /* The table grows all the time: splits are what is most worth being killed in. */
+        stage->range = RANGE_LOW + (uint64_t)(RANGE - RANGE_LOW) * i / kills;
+        await_worker(victim);
+        usleep((useconds_t)rng_below(&rng, LEASE_MS * 5000));
+        kill_worker(victim);
+        if (i % 10 == 9)
+            check_live(i % 20 == 19);
+        start_worker(victim, i + 1);
+    }
+    for (unsigned i = 0; i < WORKERS; i++) {
+        await_worker(i);
+        kill_worker(i);
+    }
+    judge();
+    munmap(stage, sizeof *stage);
+}
+
+/* ---- how soon the others are at their speed again ---------------------------------------------
+ */
+
+#define RECOVERY_LEASE_MS 500
+#define WINDOW_US         (RECOVERY_LEASE_MS * 1000 / 10)
+
+static uint64_t ops_but_of(unsigned victim)
+{
+    uint64_t ops = 0;
+    for (unsigned i = 0; i < WORKERS; i++)
+        ops += i == victim ? 0 : __atomic_load_n(&stage->worker[i].ops, __ATOMIC_RELAXED);
+    return ops;
+}
+
+/* Operations per second of the others, over the next `us`. */
+static double rate_but_of(unsigned victim, unsigned us)
+{
+    uint64_t from = clock_ns(), ops = ops_but_of(victim);
+    usleep(us);
+    return (double)(ops_but_of(victim) - ops) * 1e9 / (double)(clock_ns() - from);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* From the kill to the end of the last window, of the next four leases, in which the others did
+ * less than 90 % of what they did before. */
+static void measure(unsigned count)
+{
+    double *leases = calloc(count, sizeof *leases), lowest = 1;
+    struct rng rng;
+    assert_non_null(leases);
+    rng_seed(&rng, 11);
+    for (unsigned i = 0; i < count; i++) {
+        unsigned victim = (unsigned)rng_below(&rng, WORKERS);
+        for (unsigned w = 0; w < WORKERS; w++)
+            await_worker(w);
+        usleep(2 * RECOVERY_LEASE_MS * 1000);
+        double before = rate_but_of(victim, RECOVERY_LEASE_MS * 1000);
+        uint64_t killed = clock_ns(), now = killed;
+        kill_worker(victim);
+        while (now - killed < 4ull * RECOVERY_LEASE_MS * 1000000) {
+            double rate = rate_but_of(victim, WINDOW_US) / before;
+            now = clock_ns();
+            lowest = rate < lowest ? rate : lowest;
+            if (rate < 0.9)
+                leases[i] = (double)(now - killed) / (RECOVERY_LEASE_MS * 1e6);
+        }
+        start_worker(victim, i + 1);
+    }
+    qsort(leases, count, sizeof *leases, compare_doubles);
+    print_message(
+        "back at 90 %% of the speed after %.2f leases (median), %.2f (90 %%), %.2f (max); "
+        "slowest window %.0f %%\n",
+        leases[count / 2], leases[count * 9 / 10], leases[count - 1], lowest * 100);
+    free(leases);
+}
+
+static void the_others_are_soon_at_their_speed_again(void **state)
+{
+    (void)state;
+    make_pool("?size=512m&nodes=2&clients=64&lease=500");
+    stage->range = RANGE;
+    for (unsigned i = 0; i < WORKERS; i++)
+        start_worker(i, 0);
+    measure(recoveries);
+    for (unsigned i = 0; i < WORKERS; i++)
+        kill_worker(i);
+    munmap(stage, sizeof *stage);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest measured[] = {
+        SCRATCH_CASE(the_others_are_soon_at_their_speed_again),
+    };
+
+    const struct CMUnitTest tests[] = {
+        SCRATCH_CASE(what_was_acknowledged_outlives_its_client),
+    };
+
+    if (argc == 3 && strcmp(argv[1], "--kills") == 0)
+        kills = (unsigned)atoi(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--recovery") == 0 && atoi(argv[2]) > 0) {
+        recoveries = (unsigned)atoi(argv[2]);
+        return scratch_run(measured);
+    }
+    return scratch_run(tests);
+}

@@ -1,0 +1,402 @@
+/*
+ * far_pool_check(): a pool is damaged in every way that it knows of. Each is told, each is put
+ * right, and nothing else is lost by it.
+ */
+#include "probe.h"
+#include "race_rig.h"
+
+#include <stdio.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define KEYS 300u
+
+static struct {
+    char text[8192];
+    size_t len;
+} told;
+
+static void listen(void *arg, const char *line)
+{
+    (void)arg;
+    told.len += (size_t)snprintf(told.text + told.len, sizeof told.text - told.len, "%s\n", line);
+}
+
+static void rig(struct store_rig *r, struct probe *p)
+{
+    struct far_table_options options = {.bucket_groups = 2, .hash_seed = 3};
+    store_rig_open(r, "mem:?size=16m&lease=1000", NULL, NULL, &options);
+    probe_open(p, r->fab);
+    for (uint32_t i = 0; i < KEYS; i++)
+        assert_int_equal(far_insert(r->session, r->table, &i, sizeof i, &i, sizeof i), FAR_OK);
+}
+
+static void end(struct store_rig *r, struct probe *p)
+{
+    probe_close(p);
+    store_rig_close(r);
+}
+
+static struct far_pool_check check(struct store_rig *r, bool repair, int expected)
+{
+    struct far_pool_check c = {0};
+    told.len = 0;
+    told.text[0] = '\0';
+    int rc = far_pool_check(r->session, repair, listen, NULL, &c);
+    if (rc != expected)
+        print_error("%s: %s\n%s", far_errname(rc), far_error_detail(), told.text);
+    assert_int_equal(rc, expected);
+    return c;
+}
+
+static void expect_told(const char *what)
+{
+    if (!strstr(told.text, what))
+        fail_msg("not told: %s\n%s", what, told.text);
+}
+
+/* It is told once more, put right, and then nothing is left of it. */
+static void expect_repaired(struct store_rig *r, const char *what, unsigned count)
+{
+    struct far_pool_check c = check(r, false, FAR_CORRUPT);
+    assert_int_equal(c.violations, count);
+    assert_int_equal(c.repaired, 0);
+    expect_told(what);
+    c = check(r, true, FAR_OK);
+    expect_told(what);
+    expect_told("repaired");
+    assert_int_equal(c.violations, 0);
+    assert_int_equal(c.repaired, count);
+    c = check(r, false, FAR_OK);
+    assert_int_equal(c.repaired + c.stranded + c.dead_clients, 0);
+    assert_true(c.leaked_bytes == 0);
+}
+
+/* All keys but one hold themselves. */
+static void expect_keys(struct store_rig *r, uint32_t except)
+{
+    for (uint32_t i = 0; i < KEYS; i++) {
+        uint32_t got = 0;
+        size_t len = 0;
+        if (i == except)
+            continue;
+        assert_int_equal(far_get(r->session, r->table, &i, sizeof i, &got, sizeof got, &len),
+                         FAR_OK);
+        assert_int_equal(got, i);
+    }
+}
+
+static uint64_t slot_at(const struct race_spot *spot)
+{
+    return race_place_offset(&spot->key, (unsigned)spot->found.place);
+}
+
+static void a_whole_pool_is_clean(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    (void)state;
+    rig(&r, &p);
+    struct far_pool_check c = check(&r, false, FAR_OK);
+    assert_int_equal(c.violations + c.stranded + c.repaired + c.dead_clients, 0);
+    assert_true(c.leaked_bytes == 0 && c.repaired_bytes == 0);
+    assert_int_equal(told.len, 0);
+    end(&r, &p);
+}
+
+/* An address outside of the pool, a class that there is not, a block that fails its checksum: the
+ * key cannot be read, and can be written again. */
+static void a_slot_that_leads_to_no_block(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < 3; kind++) {
+        struct store_rig r;
+        struct probe p;
+        struct race_spot spot;
+        uint32_t key = 17;
+        rig(&r, &p);
+        race_rig_find(&r, &key, sizeof key, &spot);
+        if (kind == 0)
+            probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word | SLOT_GADDR);
+        else if (kind == 1)
+            probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word | 63ull << 48);
+        else
+            probe_set(&p, slot_gaddr(spot.found.word), 16,
+                      ~probe_get(&p, slot_gaddr(spot.found.word), 16));
+        expect_repaired(&r, "broken link: no whole block", 1);
+        assert_int_equal(far_exists(r.session, r.table, &key, sizeof key), FAR_NOT_FOUND);
+        expect_keys(&r, key);
+        assert_int_equal(far_insert(r.session, r.table, &key, sizeof key, &key, 4), FAR_OK);
+        expect_keys(&r, KEYS);
+        end(&r, &p);
+    }
+}
+
+/* A fingerprint that is not the key's: the key was not found, though its block is whole. */
+static void a_key_in_the_wrong_place_is_found_again(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct race_spot spot;
+    uint32_t key = 23;
+    (void)state;
+    rig(&r, &p);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word ^ 0x5ull << 54);
+    assert_int_equal(far_exists(r.session, r.table, &key, sizeof key), FAR_NOT_FOUND);
+    expect_repaired(&r, "a key in a place where it is not looked for", 1);
+    expect_keys(&r, KEYS);
+    end(&r, &p);
+}
+
+/* The same block twice, and two blocks: what a get returned before, it returns after. */
+static void a_key_that_is_there_twice(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < 2; kind++) {
+        struct store_rig r;
+        struct probe p;
+        struct race_spot spot, other;
+        uint32_t key = 42, aside = 43, got = 0, before = 0;
+        size_t len = 0;
+        rig(&r, &p);
+        uint64_t second = 0;
+        if (kind == 1) { /* an older version of it, whose block nobody has reused */
+            race_rig_find(&r, &key, sizeof key, &other);
+            second = other.found.word;
+            assert_int_equal(far_update(r.session, r.table, &key, sizeof key, &aside, 4), FAR_OK);
+        }
+        race_rig_find(&r, &key, sizeof key, &spot);
+        second = kind == 1 ? second : spot.found.word;
+        unsigned place = 0;
+        while (!race_is_slot(place) || spot.look.words[place] != 0)
+            assert_true(++place < RACE_PLACES);
+        probe_set(&p, spot.look.subtable, race_place_offset(&spot.key, place), second);
+        assert_int_equal(far_get(r.session, r.table, &key, 4, &before, 4, &len), FAR_OK);
+        expect_repaired(&r, "duplicate: a key that is there twice", 1);
+        assert_int_equal(far_get(r.session, r.table, &key, 4, &got, 4, &len), FAR_OK);
+        assert_int_equal(got, before);
+        expect_keys(&r, key);
+        assert_int_equal(far_delete(r.session, r.table, &key, sizeof key), FAR_OK);
+        assert_int_equal(far_exists(r.session, r.table, &key, sizeof key), FAR_NOT_FOUND);
+        end(&r, &p);
+    }
+}
+
+static void headers_that_are_damaged(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct race_spot spot;
+    uint32_t key = 5;
+    (void)state;
+    rig(&r, &p);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    probe_set(&p, spot.look.subtable, sizeof(struct race_subtable_head), 4711);
+    probe_set(&p, spot.look.subtable, offsetof(struct race_subtable_head, header), 1);
+    expect_repaired(&r, "broken link: a wrong bucket header", 2);
+    expect_keys(&r, KEYS);
+    end(&r, &p);
+}
+
+/* An entry is known again from another that leads to the same subtable; one that has no such other
+ * is told, and then all lost memory is left alone. */
+static void directory_entries_that_are_damaged(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    (void)state;
+    rig(&r, &p);
+    const struct race_view *view = race_rig_view(&r);
+    unsigned shared = 0, only = 0;
+    for (uint64_t i = 0; i < 1ull << view->depth; i++) {
+        uint64_t entry = probe_get(&p, view->directory, i * 8);
+        probe_set(&p, view->directory, i * 8, 0);
+        if (race_entry_depth(entry) < view->depth) {
+            expect_repaired(&r, "broken link: directory entry", 1);
+            assert_true(probe_get(&p, view->directory, i * 8) == entry);
+            shared++;
+        } else if (only++ == 0) {
+            struct far_pool_check c = check(&r, true, FAR_CORRUPT);
+            assert_int_equal(c.violations, 1);
+            expect_told("lost memory was not looked for");
+        }
+        probe_set(&p, view->directory, i * 8, entry);
+    }
+    assert_true(shared > 0 && only > 0);
+    (void)check(&r, true, FAR_OK);
+    expect_keys(&r, KEYS);
+    end(&r, &p);
+}
+
+/* A session that dies in the middle of a split: the dead are told, and so is their lock. */
+static void locks_of_the_dead(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct race_spot spot;
+    uint32_t key = 7;
+    (void)state;
+    rig(&r, &p);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    probe_set(&p, spot.look.subtable, offsetof(struct race_subtable_head, claim), 0xdead00010009);
+    for (unsigned i = 8; i < race_subtable_bytes(2) / 16; i++)
+        if (race_is_slot(i))
+            probe_set(&p, spot.look.subtable, i * 8,
+                      slot_sealed(probe_get(&p, spot.look.subtable, i * 8)));
+    struct far_pool_check c = check(&r, false, FAR_OK);
+    assert_int_equal(c.stranded, 1);
+    expect_told("stranded lock: the session in slot 9 left a split");
+    c = check(&r, true, FAR_OK);
+    assert_int_equal(c.stranded, 0);
+    assert_int_equal(c.repaired, 1);
+    assert_true(probe_get(&p, spot.look.subtable, 0) != 0);
+    assert_int_equal(check(&r, false, FAR_OK).stranded, 0);
+    expect_keys(&r, KEYS);
+    end(&r, &p);
+}
+
+static void a_session_that_died(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    (void)state;
+    rig(&r, &p);
+    probe_set(&p, 0, PROBE_SLOT(3, journal), 0x500000001); /* of table 0 */
+    probe_set(&p, 0, PROBE_SLOT(3, journal) + 8, 0);
+    probe_set(&p, 0, PROBE_SLOT(3, held_bytes), 12345);
+    probe_set(&p, 0, PROBE_SLOT(3, incarnation), 4711);
+    probe_set(&p, 0, PROBE_CONTROL(high), 4);
+    struct far_pool_check c = check(&r, false, FAR_OK);
+    assert_int_equal(c.dead_clients, 1);
+    assert_int_equal(c.stranded, 1);
+    expect_told("dead: the session in slot 3");
+    expect_told("it has 12345 bytes in hand");
+    c = check(&r, true, FAR_OK);
+    assert_int_equal(c.dead_clients, 1);
+    assert_int_equal(c.stranded, 0);
+    c = check(&r, false, FAR_OK);
+    assert_int_equal(c.dead_clients + c.stranded, 0);
+    end(&r, &p);
+}
+
+static void a_sweep_of_the_dead(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    (void)state;
+    rig(&r, &p);
+    probe_set(&p, 0, PROBE_CONTROL(sweep), 0xdead00010009);
+    struct far_pool_check c = check(&r, false, FAR_OK);
+    assert_int_equal(c.stranded, 1);
+    expect_told("stranded: the session in slot 9 died while it looked for lost memory");
+    c = check(&r, true, FAR_OK);
+    assert_int_equal(c.stranded, 0);
+    assert_int_equal(c.repaired, 1);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
+    end(&r, &p);
+}
+
+/* Memory that nobody has: what a key's slot led to, when the slot is emptied past everybody. */
+static void memory_that_is_lost(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct race_spot spot;
+    uint32_t key = 99;
+    (void)state;
+    rig(&r, &p);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    probe_set(&p, spot.look.subtable, slot_at(&spot), 0);
+    struct far_pool_check c = check(&r, false, FAR_OK);
+    assert_true(c.leaked_bytes == class_bytes(slot_class(spot.found.word)));
+    expect_told("leaked: 64 bytes");
+    c = check(&r, true, FAR_OK);
+    assert_true(c.leaked_bytes == 0 && c.repaired_bytes == 64);
+    expect_told("repaired: 64 bytes");
+    expect_keys(&r, key);
+    end(&r, &p);
+}
+
+/* Lists of free memory, and what says how chunks are cut, in every way: live data stays. */
+static void lists_and_chunk_tables_that_are_damaged(void **state)
+{
+    static const uint64_t bad[] = {0xff, 0xff00 | CHUNK_SLAB, UINT64_MAX, 54ull << 8 | CHUNK_SLAB,
+                                   5 << 8 | CHUNK_LARGE};
+    struct store_rig r;
+    struct probe p;
+    (void)state;
+    rig(&r, &p);
+    (void)check(&r, true, FAR_OK); /* puts all that is free on the lists */
+    gaddr page = probe_get(&p, 0, NODE_FREE_OFF) & ((1ull << GADDR_BITS) - 1);
+    assert_true(page != 0);
+    probe_set(&p, page, 64, ~probe_get(&p, page, 64));
+    expect_repaired(&r, "list of free objects of 64 bytes is damaged", 1);
+    const struct node_head *head = &r.pool->pool.head[0];
+    uint64_t chunks = probe_get(&p, 0, NODE_NEXT_CHUNK_OFF);
+    assert_true(chunks > 2);
+    for (uint64_t chunk = 0; chunk < chunks; chunk++) {
+        probe_set(&p, 0, head->table_off + chunk * 8, bad[chunk % 5]);
+        expect_repaired(&r, "table does not say what chunk", 1);
+    }
+    for (uint64_t chunk = 0; chunk < chunks; chunk++) { /* legal, but not true */
+        probe_set(&p, 0, head->table_off + chunk * 8, chunk_entry(CHUNK_SLAB, chunk % 3, 0, 1));
+        (void)check(&r, true, FAR_OK);
+    }
+    for (uint32_t i = 1000; i < 3000; i++) /* what is free is used */
+        assert_int_equal(far_insert(r.session, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);
+    expect_keys(&r, KEYS);
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+    end(&r, &p);
+}
+
+static bool never(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    assert_true(done <= total);
+    assert_true(what[0] != '\0');
+    ++*(unsigned *)arg;
+    return false;
+}
+
+static void a_check_can_be_stopped(void **state)
+{
+    struct far_pool_check c;
+    struct far_table_info info;
+    struct store_rig r;
+    struct probe p;
+    unsigned asked = 0;
+    (void)state;
+    rig(&r, &p);
+    far_session_watch(r.session, never, &asked);
+    assert_int_equal(far_pool_check(r.session, false, NULL, NULL, &c), FAR_STOPPED);
+    assert_int_equal(far_pool_check(r.session, true, NULL, NULL, &c), FAR_STOPPED);
+    assert_int_equal(far_table_info(r.session, r.table, &info), FAR_STOPPED);
+    assert_true(asked >= 3);
+    far_session_watch(r.session, NULL, NULL);
+    (void)check(&r, true, FAR_OK);
+    expect_keys(&r, KEYS);
+    end(&r, &p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_pool_is_clean),
+        cmocka_unit_test(a_slot_that_leads_to_no_block),
+        cmocka_unit_test(a_key_in_the_wrong_place_is_found_again),
+        cmocka_unit_test(a_key_that_is_there_twice),
+        cmocka_unit_test(headers_that_are_damaged),
+        cmocka_unit_test(directory_entries_that_are_damaged),
+        cmocka_unit_test(locks_of_the_dead),
+        cmocka_unit_test(a_session_that_died),
+        cmocka_unit_test(a_sweep_of_the_dead),
+        cmocka_unit_test(memory_that_is_lost),
+        cmocka_unit_test(lists_and_chunk_tables_that_are_damaged),
+        cmocka_unit_test(a_check_can_be_stopped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
