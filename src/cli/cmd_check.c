@@ -39,6 +39,9 @@ static void usage(void)
           "\n"
           "Runs an index in a simulator that does its worst, and checks that what its clients see\n"
           "is linearizable, that its structure stays sound and that everything comes to an end.\n"
+          "Freed memory is filled with a pattern and used again at once; nobody may touch it "
+          "before.\n"
+          "By seed: small pools, sweeps, counters about to come round, no fence.\n"
           "\n"
           "  --index NAME|all     which index (all):",
           stdout);
@@ -244,6 +247,7 @@ static int settle(struct config *c)
 struct tally { /* of one index */
     const char *index;
     uint64_t histories, passed, failed, undecided, operations, gave_up, unknown, splits;
+    uint64_t reused, sweeps, buried;
     uint64_t programs, calmed;
     bool complete;
     struct sim_counts counts;
@@ -323,10 +327,13 @@ static void tell_counts(const struct tally *t)
            " nodes lost\n"
            "  verbs: %" PRIu64 " torn, %" PRIu64 " atomics halved, %" PRIu64 " reordered, %" PRIu64
            " completed before they were visible\n"
+           "  pool: %" PRIu64 " objects used again, %" PRIu64 " sweeps, %" PRIu64
+           " clients shut out, %" PRIu64 " recovered\n"
            "  %" PRIu64 " of unknown outcome, %" PRIu64 " gave up, %" PRIu64 " undecided; %.1f s\n",
            h[SIM_NUMBER_CRASH], h[SIM_NUMBER_PAUSE], h[SIM_NUMBER_ERROR], h[SIM_NUMBER_NODE],
-           t->counts.torn, t->counts.halved, t->counts.reordered, t->counts.late, t->unknown,
-           t->gave_up, t->undecided, t->seconds);
+           t->counts.torn, t->counts.halved, t->counts.reordered, t->counts.late, t->reused,
+           t->sweeps, t->counts.shut_out, t->buried, t->unknown, t->gave_up, t->undecided,
+           t->seconds);
 }
 
 static json_t *tally_json(const struct tally *t)
@@ -345,6 +352,12 @@ static json_t *tally_json(const struct tally *t)
                     (json_int_t)t->counts.torn, "halved", (json_int_t)t->counts.halved, "reordered",
                     (json_int_t)t->counts.reordered, "late", (json_int_t)t->counts.late, "faults",
                     faults, "seconds", t->seconds, "failures", t->failures);
+    if (all)
+        json_object_set_new(all, "pool",
+                            json_pack("{s:I, s:I, s:I, s:I}", "reused", (json_int_t)t->reused,
+                                      "sweeps", (json_int_t)t->sweeps, "shut_out",
+                                      (json_int_t)t->counts.shut_out, "recovered",
+                                      (json_int_t)t->buried));
     if (all && t->programs > 0) {
         json_object_set_new(all, "programs", json_integer((json_int_t)t->programs));
         json_object_set_new(all, "cut_short", json_integer((json_int_t)t->calmed));
@@ -426,6 +439,9 @@ static void run_seed(struct check *check, struct output *o, struct tally *t,
     t->gave_up += r.gave_up;
     t->unknown += r.unknown;
     t->splits += r.splits;
+    t->reused += r.reused;
+    t->sweeps += r.sweeps;
+    t->buried += r.buried;
     check_add_counts(&t->counts, &r.counts);
     if (r.verdict == CHECK_PASSED) {
         t->passed++;

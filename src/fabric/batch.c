@@ -95,10 +95,11 @@ static void plan(struct batch *b)
         unordered = some_unordered(fab->order, before, class);
         split = (before_nodes & ~node) != 0 ||
                 ((mcas_nodes & node) && (unordered || (fab->order & ORDER(FAB_A, class))));
-        v->flags = split ? STARTS_POST : unordered ? FAB_FENCE : 0;
+        v->flags &= FAB_UNSURE;
+        v->flags |= split ? STARTS_POST : unordered ? FAB_FENCE : 0;
         if (split)
             since_nodes = before_nodes = mcas_nodes = 0;
-        if (v->flags)
+        if (v->flags & ~FAB_UNSURE)
             since = before = 0;
         since |= 1u << class;
         since_nodes |= node;

@@ -130,6 +130,14 @@ static inline void batch_write(struct batch *b, gaddr at, uint64_t delta, const 
     batch_add(b, FAB_WRITE, at, delta, (void *)(uintptr_t)buf, len);
 }
 
+/* The READ just added may come too late, to memory that is free, and its result is judged with that
+ * in mind. The simulator counts any other such READ as a mistake. */
+static inline void batch_unsure(struct batch *b)
+{
+    if (b->count > 0)
+        b->verb[b->count - 1].flags |= FAB_UNSURE;
+}
+
 /* *old receives the word as it was: the swap happened if it equals compare. */
 static inline void batch_cas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
                              uint64_t swap, uint64_t *old)

@@ -33,7 +33,8 @@
 enum fab_kind { FAB_READ, FAB_WRITE, FAB_CAS, FAB_MCAS, FAB_FAA };
 
 /* Verb flags. Fabrics heed FAB_FENCE; the other bits are the poster's business. */
-#define FAB_FENCE 1u
+#define FAB_FENCE  1u
+#define FAB_UNSURE 2u /* a READ of what may be free memory by now: its poster will notice */
 
 struct fab_verb {
     uint8_t kind;

@@ -19,8 +19,8 @@
 
 #include <stdlib.h>
 
-/* Free objects of a class that a client keeps to itself; more go to the shared lists. */
-#define STOCK_MAX   1024
+/* Bytes, and objects at least, of a class that a client keeps to itself, if the knob allows; more
+ * go to the shared lists. */
 #define STOCK_MIN   4
 #define STOCK_BYTES (256u << 10)
 
@@ -115,6 +115,7 @@ static bool take_local(struct client *c, unsigned node, unsigned size_class, gad
     struct stock *stock = &c->stock[node][size_class];
     if (stock->kept > 0) {
         *at = stock->keep[--stock->kept];
+        pool_taken(c, *at, size_class);
     } else if (stock->left > 0) {
         *at = stock->next;
         stock->next += class_bytes(size_class) / 64;
@@ -267,16 +268,31 @@ static int relieve_by_others(struct op *op)
     return client_bury(op, &dead);
 }
 
-/* Waits for the end of somebody's sweep. */
-static int await_sweep(struct op *op)
+/* Waits for the end of somebody's sweep. *orphaned is set if that client did not live to see it. */
+static int await_sweep(struct op *op, bool *orphaned)
 {
+    struct client *c = op->client;
     struct patience patience = {0};
+    bool alive = true;
+    int rc = FAR_OK;
     do {
-        int rc = client_hasten(op);
-        if (rc != FAR_OK)
-            return rc;
-    } while (client_wait(op, &patience, 10) && (op->client->sweep || op->client->sweep_unmet));
-    return FAR_OK;
+        rc = client_hasten(op);
+        if (rc == FAR_OK && c->sweep)
+            rc = client_owner_alive(op, c->sweep, &alive);
+    } while (rc == FAR_OK && alive && client_wait(op, &patience, 10) &&
+             (c->sweep || c->sweep_unmet));
+    *orphaned = rc == FAR_OK && !alive;
+    return rc;
+}
+
+/* Has somebody died, or have we lost something, since the last sweep? */
+static int sweep_is_worth_it(struct op *op, bool *worth)
+{
+    batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths),
+               op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    *worth = rc == FAR_OK && (op->pool_word[0] != 0 || op->client->lost_bytes != 0);
+    return rc;
 }
 
 int pool_relieve(struct op *op)
@@ -289,18 +305,19 @@ int pool_relieve(struct op *op)
     int rc = relieve_by_epochs(op);
     if (rc != FAR_POOL_FULL)
         return rc;
-    if (c->sweep || c->sweep_unmet)
-        return await_sweep(op);
-    batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths),
-               op->pool_word, 8);
-    rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
-        return rc;
-    if (op->pool_word[0] == 0 && c->lost_bytes == 0)
-        return relieve_by_others(op);
+    bool sweeps = false;
+    if (c->sweep || c->sweep_unmet) {
+        rc = await_sweep(op, &sweeps);
+        if (!sweeps)
+            return rc;
+    } else {
+        rc = sweep_is_worth_it(op, &sweeps);
+        if (!sweeps)
+            return rc == FAR_OK ? relieve_by_others(op) : rc;
+    }
     rc = pool_sweep(op, &swept);
     if (rc == FAR_CONTENTION)
-        return await_sweep(op);
+        return await_sweep(op, &sweeps);
     c->lost_bytes = 0;
     return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
 }
@@ -319,10 +336,11 @@ static bool stock_grow(struct stock *stock)
     return true;
 }
 
-static unsigned stock_max(unsigned size_class)
+static unsigned stock_max(const struct client *c, unsigned size_class)
 {
-    unsigned n = STOCK_BYTES / class_bytes(size_class);
-    return n > STOCK_MAX ? STOCK_MAX : n < STOCK_MIN ? STOCK_MIN : n;
+    unsigned n = STOCK_BYTES / class_bytes(size_class), most = c->pool->knobs.stock_max;
+    n = n < STOCK_MIN ? STOCK_MIN : n;
+    return n > most ? most : n;
 }
 
 void pool_unalloc(struct client *c, gaddr at, unsigned size_class)
@@ -333,9 +351,11 @@ void pool_unalloc(struct client *c, gaddr at, unsigned size_class)
         pool_lose(c, size_class);
         return;
     }
+    if (__builtin_expect(c->pool->knobs.free_watch != NULL, 0))
+        c->pool->knobs.free_watch->freed(c->pool->knobs.free_watch, c, at, size_class);
     stock->keep[stock->kept++] = at;
     c->held_bytes += class_bytes(size_class);
-    if (stock->kept > stock_max(size_class)) {
+    if (stock->kept > stock_max(c, size_class)) {
         c->overfull_node = (int)node;
         c->overfull_class = (int)size_class;
     }
@@ -357,7 +377,7 @@ int client_tidy(struct op *op)
     c->tidying = true;
     int rc = c->sweep ? FAR_OK : shared_give(op, node, size_class);
     c->tidying = false;
-    if (c->stock[node][size_class].kept <= stock_max(size_class) / 2 || rc == FAR_POOL_FULL)
+    if (c->stock[node][size_class].kept <= stock_max(c, size_class) / 2 || rc == FAR_POOL_FULL)
         c->overfull_class = -1; /* without a page for the bundle, not again before there is more */
     return rc;
 }

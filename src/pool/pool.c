@@ -7,7 +7,12 @@
 #include <unistd.h>
 
 const struct knobs knobs_default = {
-    .hash_mask = UINT64_MAX, .fingerprint_mask = 0xff, .patience = 200, .tick_ops = 128};
+    .hash_mask = UINT64_MAX,
+    .fingerprint_mask = 0xff,
+    .patience = 200,
+    .tick_ops = 128,
+    .stock_max = 1024,
+};
 
 #define CLIENTS_DEFAULT 256
 #define LEASE_MS        5000

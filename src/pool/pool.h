@@ -43,12 +43,24 @@ static inline bool chunk_fits(uint64_t entry, uint64_t chunks)
 /* ---- pool ------------------------------------------------------------------------------------ */
 
 /* Settings that a test makes rare things common with; production leaves them as they are. */
+struct client;
 struct knobs {
     uint64_t hash_mask;       /* bits of the key hash that count: fewer make keys collide     */
     uint8_t fingerprint_mask; /* likewise for fingerprints                                    */
     unsigned patience;        /* polls of another client's unfinished work before taking over */
     unsigned tick_ops;        /* operations between two announcements of a busy client        */
-    bool no_reclaim; /* nothing comes back, nobody is watched: to measure what that costs */
+    bool no_reclaim;    /* nothing comes back, nobody is watched: to measure what that costs */
+    unsigned stock_max; /* objects of a class that a client keeps to itself              */
+
+    /* NULL, or told when an object may be reused, and when it is: to catch who touches it between
+     * the two. */
+    const struct free_watch *free_watch;
+};
+struct free_watch {
+    void (*freed)(const struct free_watch *watch, const struct client *by, gaddr at,
+                  unsigned size_class);
+    void (*taken)(const struct free_watch *watch, const struct client *by, gaddr at,
+                  unsigned size_class);
 };
 extern const struct knobs knobs_default;
 
@@ -342,6 +354,14 @@ static inline size_t client_flight_bytes(const struct pool *pool)
  * Its memory is not cleared. FAR_POOL_FULL.
  */
 int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
+
+/* For alloc.c and shared.c: an object leaves the stock to be used. */
+static inline void pool_taken(const struct client *c, gaddr at, unsigned size_class)
+{
+    const struct free_watch *watch = c->pool->knobs.free_watch;
+    if (__builtin_expect(watch != NULL, 0))
+        watch->taken(watch, c, at, size_class);
+}
 
 /* An object that nothing in the pool ever pointed to: reusable at once. */
 void pool_unalloc(struct client *client, gaddr at, unsigned size_class);

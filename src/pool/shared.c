@@ -65,6 +65,7 @@ static bool take_page(struct client *c, unsigned node, gaddr *page)
     if (pages->kept == 0)
         return false;
     *page = pages->keep[--pages->kept];
+    pool_taken(c, *page, BUNDLE_CLASS);
     c->held_bytes -= sizeof(struct bundle);
     return true;
 }
@@ -124,6 +125,7 @@ static int read_bundle(struct op *op, gaddr page, unsigned size_class, struct bu
                        bool *valid)
 {
     batch_read(&op->batch, page, 0, bundle, sizeof *bundle);
+    batch_unsure(&op->batch); /* another may have taken it: S1, S2 */
     int rc = batch_flush(&op->batch);
     *valid = rc == FAR_OK && bundle_valid(bundle, page, size_class);
     return rc == FAR_BOUNDS ? FAR_OK : rc;

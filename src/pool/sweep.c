@@ -47,9 +47,10 @@ struct sweep {
     uint64_t *chunks;   /* by node: chunks that are swept */
     uint64_t **reached; /* by node: a bit per 64-byte unit of those chunks */
     uint64_t reached_bytes;
-    uint64_t word;   /* what announces this sweep */
-    uint64_t deaths; /* counted before it began: what those had in hand lies below the mark */
-    bool no_page;    /* to write bundles on: what is found is kept until the end */
+    uint64_t word;        /* what announces this sweep */
+    uint64_t incarnation; /* of the client, which that names: as another it has no part in it */
+    uint64_t deaths;      /* counted before it began: what those had in hand lies below the mark */
+    bool no_page;         /* to write bundles on: what is found is kept until the end */
     struct sweep_result result;
 };
 
@@ -116,6 +117,7 @@ static int announce(struct sweep *s)
     if (rc != FAR_OK || word[0] != other)
         return rc != FAR_OK ? rc : FAR_CONTENTION;
     s->word = mine;
+    s->incarnation = op->client->incarnation;
     s->deaths = word[1];
     rc = read_nodes(op, NODE_NEXT_CHUNK_OFF, s->chunks);
     if (rc != FAR_OK)
@@ -310,6 +312,15 @@ static int give_all(struct op *op)
     return rc;
 }
 
+/* A client whose lease lapsed while it waited may have registered anew: whoever saw its old name
+ * gone takes the sweep over. */
+static int still(const struct sweep *s, int rc)
+{
+    if (rc == FAR_OK && s->op->client->incarnation != s->incarnation)
+        return fail(FAR_FENCED, "this client's lease lapsed during its sweep");
+    return rc;
+}
+
 /* Within an epoch, so that no other sweep gets past P2 while this one has its findings in hand. */
 static int collect(struct sweep *s)
 {
@@ -317,8 +328,11 @@ static int collect(struct sweep *s)
     int rc = op_begin(s->op, NULL);
     if (rc != FAR_OK)
         return rc;
-    c->sweep_mine = s->word;
-    c->sweep = 0;
+    rc = still(s, rc); /* from here on it does not register anew: it is in flight */
+    if (rc == FAR_OK) {
+        c->sweep_mine = s->word;
+        c->sweep = 0;
+    }
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
         rc = collect_node(s, node);
     if (rc == FAR_OK)
@@ -361,13 +375,13 @@ static int run(struct sweep *s)
     if (rc == FAR_OK)
         rc = client_meet_sweep(op);
     if (rc == FAR_OK)
-        rc = wait_epochs(op, 1);
+        rc = still(s, wait_epochs(op, 1));
     if (rc == FAR_OK)
         rc = empty_lists(op);
     if (rc == FAR_OK)
         rc = mark_all(s);
     if (rc == FAR_OK)
-        rc = wait_epochs(op, 2);
+        rc = still(s, wait_epochs(op, 2));
     if (rc == FAR_OK)
         rc = collect(s);
     if (rc == FAR_OK)

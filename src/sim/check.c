@@ -1,8 +1,7 @@
 /* One run of an index in the simulator, from an empty pool to a verdict. */
-#include "sim/check.h"
+#include "sim/check_core.h"
 
 #include "base/hash.h"
-#include "store/store.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -12,70 +11,19 @@
 #define LIN_BUDGET_DEFAULT 1000000u
 #define NODE_BYTES_BASE    (4ull << 20)
 #define NODE_BYTES_CLIENT  (512ull << 10) /* more for each client */
-#define COLD_KEYS_MAX      96u
-#define KEYS_MAX           (CHECK_KEYS_MAX + COLD_KEYS_MAX)
 #define VALUE_MAX          416u
 #define LEASE_MS           10u /* far more than a verb takes, far less than most pauses */
+#define LEASE_MS_NO_FENCE  20u /* and more than a request takes, with all its delays */
 #define RING_MAX           3u
 #define CONCURRENT_MAX     10u /* operations in flight on rings: the checker's time grows with it */
 #define ERRORS_MAX         3u /* of the fabric, after which a client gives up                     */
 #define LOG_LINES          20000u
 #define FAULTY_VERBS       60u /* of an operation, before the faults stop                   */
 #define PROGRAM_VERBS      16u /* the same of a program's, where every retry has to be tried */
-#define PROGRAM_NODE_BYTES (1ull << 20)
+#define SMALL_NODE_BYTES   (1ull << 20)
 #define CALM_VERBS         500u /* of an operation, within which it must be done after that  */
 #define CALM_VERBS_BASE    5000u
-#define HASH_SEEDS         8u
-#define HASH_MASKS         4u
-#define SPLITS_KNOWN       3u
 #define VALUES_MAX         (KEYS_MAX * 3 + CHECK_CLIENTS_MAX * CHECK_OPS_MAX + 1)
-
-/* What makes rare things common, chosen anew for every run. */
-struct plan {
-    struct knobs knobs;
-    unsigned hash_mask, hash_seed; /* which of those below */
-    unsigned granule, nodes, ring;
-    unsigned cold; /* keys besides those asked for, which clients add to make the table grow */
-    bool open_in_client;
-    bool focus; /* most operations are on one key */
-    unsigned weight[LIN_KINDS], weight_sum;
-};
-
-struct worker {
-    struct check *check;
-    unsigned id;
-    unsigned errors; /* of the fabric, that its operations ended with */
-    far_session *session;
-};
-
-struct check {
-    struct sim *sim;
-    struct lin_checker *lin;
-    struct lin_history history;
-    const struct check_settings *set;
-    const struct check_program *program;
-    struct tape *tape;
-    struct tape own_tape;
-    struct plan plan;
-    struct worker worker[CHECK_CLIENTS_MAX];
-    far_pool *pool;
-    far_session *session; /* the harness's own */
-    far_table *table;
-    struct check_result result;
-    struct lin_report report;
-    uint8_t *key_of; /* by value: the key that it was written to */
-    uint32_t values;
-    unsigned keys;  /* hot and cold                                 */
-    unsigned fresh; /* the next cold key that nobody has added yet  */
-    bool keep_log;
-    /* After how many cold keys the table grows: what it does is known from a first filling. */
-    const char *grown_index;
-    unsigned grown_keys;
-    uint8_t grows_at[HASH_MASKS][HASH_SEEDS][SPLITS_KNOWN];
-    uint32_t called[CHECK_CLIENTS_MAX + 1];
-    uint64_t returned; /* a hash of the set of operations that have returned */
-    uint64_t interval; /* a hash of which had returned when each was called  */
-};
 
 const char *check_verdict_name(enum check_verdict verdict)
 {
@@ -109,6 +57,7 @@ void check_free(struct check *c)
     sim_free(c->sim);
     lin_checker_free(c->lin);
     lin_history_free(&c->history);
+    freemap_free(&c->free);
     tape_free(&c->own_tape);
     free(c->key_of);
     free(c);
@@ -124,11 +73,7 @@ void check_forget(struct check *c)
     sim_forget(c->sim);
 }
 
-/* The first thing that goes wrong is the verdict. */
-static void condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
+void check_condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
 {
     if (c->result.verdict != CHECK_PASSED)
         return;
@@ -176,12 +121,12 @@ static uint32_t judge_value(struct check *c, unsigned key, const uint8_t *bytes,
     if (len >= sizeof number)
         memcpy(&number, bytes, sizeof number);
     if (number == 0 || number >= c->values)
-        condemn(c, CHECK_BAD_VALUE, "k%u holds %zu bytes that nobody wrote", key, len);
+        check_condemn(c, CHECK_BAD_VALUE, "k%u holds %zu bytes that nobody wrote", key, len);
     else if (make_value(number, right) != len || memcmp(right, bytes, len) != 0)
-        condemn(c, CHECK_BAD_VALUE, "k%u holds a torn v%u", key, number);
+        check_condemn(c, CHECK_BAD_VALUE, "k%u holds a torn v%u", key, number);
     else if (c->key_of[number] != key)
-        condemn(c, CHECK_BAD_VALUE, "k%u holds v%u, which was written to k%u", key, number,
-                c->key_of[number]);
+        check_condemn(c, CHECK_BAD_VALUE, "k%u holds v%u, which was written to k%u", key, number,
+                      c->key_of[number]);
     else
         return number;
     return LIN_ABSENT;
@@ -248,9 +193,9 @@ static bool is_of_the_fabric(int status)
     return status == FAR_UNKNOWN || status == FAR_UNREACHABLE || status == FAR_TIMEOUT;
 }
 
-/* May the fabric have failed? Also without any fault: delays alone can make a client silent for
+/* Also without any fault: delays alone can make a client silent for
  * longer than its lease, and what it had in flight when it was shut out ends like that. */
-static bool is_excused(const struct check *c, int status)
+bool check_excused(const struct check *c, int status)
 {
     if (!is_of_the_fabric(status))
         return false;
@@ -270,14 +215,14 @@ static void returned(struct check *c, const struct doing *d, int status, size_t 
     } else if (is_without_effect(status)) {
         outcome = LIN_FAILED;
         c->result.gave_up++;
-    } else if (is_excused(c, status)) {
+    } else if (check_excused(c, status)) {
         outcome = LIN_UNKNOWN;
         c->result.unknown++;
     } else if (!(status == FAR_OK || (status == FAR_EXISTS && d->kind == LIN_INSERT) ||
                  (status == FAR_NOT_FOUND && d->kind != LIN_PUT && d->kind != LIN_INSERT))) {
         outcome = LIN_UNKNOWN;
-        condemn(c, CHECK_BAD_STATUS, "%s k%u gave %s (%s)", lin_kind_name(d->kind), d->key,
-                far_errname(status), far_error_detail());
+        check_condemn(c, CHECK_BAD_STATUS, "%s k%u gave %s (%s)", lin_kind_name(d->kind), d->key,
+                      far_errname(status), far_error_detail());
     }
     lin_return(&c->history, d->place, outcome, result);
     c->returned ^= hash_sum(&(uint64_t[2]){d->name, result}, 16, 2 + outcome);
@@ -381,13 +326,18 @@ static void work_in_turn(struct check *c, struct worker *w)
         w->errors += is_of_the_fabric(rc);
         if (!c->program && !sim_dead(c->sim) && tape_chance(c->tape, 1, 8, TAPE_WORK))
             (void)client_park(&w->session->op); /* as the keeper of sessions does */
+        if (c->plan.upkeep && !sim_dead(c->sim) && tape_chance(c->tape, 1, 8, TAPE_WORK))
+            w->errors += is_of_the_fabric(check_upkeep(c, w));
     }
 }
 
 static int open_session(struct check *c, struct worker *w)
 {
     struct far_session_options options = {.depth = c->plan.ring, .seed = w->id + 1};
-    return far_session_open(c->pool, &options, &w->session);
+    int rc = far_session_open(c->pool, &options, &w->session);
+    if (rc == FAR_OK && c->plan.wraps)
+        check_wrap_client(c, w->session);
+    return rc;
 }
 
 static void work(void *arg)
@@ -398,9 +348,9 @@ static void work(void *arg)
         int rc = open_session(c, w);
         if (sim_dead(c->sim))
             return;
-        if (rc != FAR_OK && !is_excused(c, rc))
-            condemn(c, CHECK_BAD_STATUS, "opening a session gave %s (%s)", far_errname(rc),
-                    far_error_detail());
+        if (rc != FAR_OK && !check_excused(c, rc))
+            check_condemn(c, CHECK_BAD_STATUS, "opening a session gave %s (%s)", far_errname(rc),
+                          far_error_detail());
         if (rc != FAR_OK)
             return;
     }
@@ -441,31 +391,43 @@ static void make_plan(struct check *c)
         p->ring = 2 + (3 * c->set->clients <= CONCURRENT_MAX && tape_choose(t, 2, TAPE_SETUP));
     p->open_in_client = tape_chance(t, 1, 4, TAPE_SETUP);
     p->focus = tape_chance(t, 1, 2, TAPE_SETUP);
+    check_plan_pool(c);
     unsigned w = tape_choose(t, p->cold ? 3 : sizeof weights / sizeof *weights, TAPE_SETUP);
     for (unsigned i = 0; i < LIN_KINDS; i++)
         p->weight_sum += p->weight[i] = weights[w][i];
+}
+
+static void on_mistake(void *arg, const char *what)
+{
+    check_condemn(arg, CHECK_BAD_MEMORY, "%s", what);
 }
 
 /* An empty table on an empty pool. */
 static int open_pool(struct check *c)
 {
     const struct check_settings *s = c->set;
-    struct sim_settings ss = {
+    bool small = c->program || c->plan.tight;
+    c->sim_set = (struct sim_settings){
         .profile = s->profile,
-        .adversity = s->adversity,
+        /* Where nobody can be shut out, nothing breaks and lands later. */
+        .adversity = s->adversity & ~(c->plan.no_fence ? (unsigned)SIM_ERROR : 0),
         .clients = s->clients,
         .nodes = c->plan.nodes,
-        .node_bytes =
-            c->program ? PROGRAM_NODE_BYTES : NODE_BYTES_BASE + s->clients * NODE_BYTES_CLIENT,
+        .node_bytes = small ? SMALL_NODE_BYTES : NODE_BYTES_BASE + s->clients * NODE_BYTES_CLIENT,
         .granule = c->plan.granule,
         .by_choice = c->program != NULL,
         .faults_max = c->program ? 1 : 2 * s->clients,
+        .no_fence = c->plan.no_fence,
     };
-    int rc = sim_begin(c->sim, &ss, c->tape);
+    sim_watch(c->sim, NULL, NULL);
+    int rc = sim_begin(c->sim, &c->sim_set, c->tape);
     if (rc != FAR_OK)
         return rc;
+    if (!c->program && !freemap_begin(&c->free, c->sim, &c->sim_set, on_mistake, c))
+        return FAR_NO_MEMORY;
+    c->plan.knobs.free_watch = c->program ? NULL : &c->free.watch;
     sim_fab(c->sim)->clients_wanted = 2 * CHECK_CLIENTS_MAX;
-    sim_fab(c->sim)->lease_ms = LEASE_MS;
+    sim_fab(c->sim)->lease_ms = c->plan.no_fence ? LEASE_MS_NO_FENCE : LEASE_MS;
     rc = store_open(sim_fab(c->sim), &c->plan.knobs, &c->pool);
     if (rc == FAR_OK)
         rc = far_session_open(c->pool, &(struct far_session_options){.seed = 77}, &c->session);
@@ -474,6 +436,8 @@ static int open_pool(struct check *c)
             c->session, "t", s->index,
             &(struct far_table_options){.bucket_groups = 2, .hash_seed = 1 + c->plan.hash_seed},
             &c->table);
+    if (rc == FAR_OK && c->plan.wraps)
+        check_wrap_lists(c);
     return rc;
 }
 
@@ -569,6 +533,8 @@ static bool set_up(struct check *c)
         rc = open_pool(c);
     if (rc == FAR_OK)
         fill(c);
+    far_session_close(c->session); /* an idle client holds the epoch up until its lease lapses */
+    c->session = NULL;
     for (unsigned i = 0; i < s->clients && rc == FAR_OK; i++) {
         c->worker[i] = (struct worker){.check = c, .id = i};
         if (!c->plan.open_in_client)
@@ -579,12 +545,16 @@ static bool set_up(struct check *c)
             rc = sim_start(c->sim, i, work, &c->worker[i]);
     }
     if (rc != FAR_OK)
-        condemn(c, CHECK_NO_SETUP, "%s (%s)", far_errname(rc), far_error_detail());
+        check_condemn(c, CHECK_NO_SETUP, "%s (%s)", far_errname(rc), far_error_detail());
     return c->result.verdict == CHECK_PASSED;
 }
 
 static void tear_down(struct check *c)
 {
+    /* What unwinds, or is closed from outside and by another clock than it went by, does not know
+     * that it was declared dead. */
+    if (c->pool)
+        c->pool->pool.knobs.free_watch = NULL;
     sim_end(c->sim);
     for (unsigned i = 0; i < c->set->clients; i++) {
         far_session_close(c->worker[i].session);
@@ -595,9 +565,23 @@ static void tear_down(struct check *c)
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-static void on_violation(void *arg, const char *line)
+#define FINDING_MAX 160
+
+static void on_finding(void *arg, const char *line)
 {
-    condemn(arg, CHECK_BAD_STRUCTURE, "%s", line);
+    char *first = arg;
+    if (first[0] == '\0')
+        snprintf(first, FINDING_MAX, "%s", line);
+}
+
+/* What the dead have left locked is legal, and found; damage is not. */
+static void walk_table(struct check *c, far_session *session)
+{
+    char finding[FINDING_MAX] = "";
+    int rc = far_table_check(session, c->table, on_finding, finding);
+    if (rc != FAR_OK)
+        check_condemn(c, CHECK_BAD_STRUCTURE, "the walker gave %s (%s): %s", far_errname(rc),
+                      far_error_detail(), finding);
 }
 
 /* With nobody else at work: is the structure sound, is what is there right, can it be changed? */
@@ -607,27 +591,23 @@ static void inspect(struct check *c)
     far_session *fresh = NULL;
     int rc = far_session_open(c->pool, &(struct far_session_options){.seed = 99}, &fresh);
     if (rc != FAR_OK) {
-        condemn(c, CHECK_BAD_STATUS, "opening a session afterwards gave %s (%s)", far_errname(rc),
-                far_error_detail());
+        check_condemn(c, CHECK_BAD_STATUS, "opening a session afterwards gave %s (%s)",
+                      far_errname(rc), far_error_detail());
         return;
     }
-    rc = far_table_check(fresh, c->table, on_violation, c);
-    if (rc != FAR_OK)
-        condemn(c, CHECK_BAD_STRUCTURE, "the walker gave %s (%s)", far_errname(rc),
-                far_error_detail());
+    walk_table(c, fresh);
+    check_audit(c, fresh);
     for (unsigned key = 0; key < c->keys; key++)
         do_now(c, fresh, inspector, LIN_GET, key);
     for (unsigned key = 0; key < c->set->keys; key++) {
         rc = do_now(c, fresh, inspector, LIN_PUT, key);
-        if (rc != FAR_OK && rc != FAR_TABLE_FULL)
-            condemn(c, CHECK_NOT_LIVE, "with nobody else there, put k%u gives %s (%s)", key,
-                    far_errname(rc), far_error_detail());
+        if (rc != FAR_OK && rc != FAR_TABLE_FULL && !(rc == FAR_POOL_FULL && c->plan.tight))
+            check_condemn(c, CHECK_NOT_LIVE, "with nobody else there, put k%u gives %s (%s)", key,
+                          far_errname(rc), far_error_detail());
         do_now(c, fresh, inspector, LIN_GET, key);
     }
-    rc = far_table_check(fresh, c->table, on_violation, c);
-    if (rc != FAR_OK)
-        condemn(c, CHECK_BAD_STRUCTURE, "the walker gave %s (%s)", far_errname(rc),
-                far_error_detail());
+    check_settle(c, fresh);
+    walk_table(c, fresh);
     far_session_close(fresh);
 }
 
@@ -656,8 +636,8 @@ static void judge(struct check *c)
         return;
     char text[96];
     lin_describe(&c->history.op[c->report.stuck], text, sizeof text);
-    condemn(c, v == LIN_UNDECIDED ? CHECK_UNDECIDED : CHECK_NOT_LINEARIZABLE,
-            "k%u: no place for \"%s\"", c->report.key, text);
+    check_condemn(c, v == LIN_UNDECIDED ? CHECK_UNDECIDED : CHECK_NOT_LINEARIZABLE,
+                  "k%u: no place for \"%s\"", c->report.key, text);
 }
 
 void check_run(struct check *c, const struct check_settings *s, const struct check_program *program,
@@ -679,20 +659,23 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
 
     if (set_up(c)) {
         uint64_t ops = (uint64_t)s->clients * s->ops, calm = ops * CALM_VERBS + CALM_VERBS_BASE;
-        enum sim_end end = sim_run(c->sim, ops * (program ? PROGRAM_VERBS : FAULTY_VERBS));
+        uint64_t faulty = ops * (program ? PROGRAM_VERBS : FAULTY_VERBS);
+        calm += check_pool_verbs(c);
+        enum sim_end end = sim_run(c->sim, faulty + check_pool_verbs(c) / 8);
         c->result.calmed = end == SIM_LIMIT;
         sim_calm(c->sim);
         if (end == SIM_LIMIT)
             end = sim_run(c->sim, calm);
         if (end == SIM_LIMIT)
-            condemn(c, CHECK_NOT_LIVE, "not done %" PRIu64 " verbs after the faults had stopped",
-                    calm);
+            check_condemn(c, CHECK_NOT_LIVE,
+                          "not done %" PRIu64 " verbs after the faults had stopped", calm);
         else
             inspect(c);
         judge(c);
         count_splits(c);
     }
     c->result.trace = sim_trace(c->sim);
+    c->result.reused = c->free.reused;
     c->result.counts = *sim_counts(c->sim);
     tear_down(c);
     *result = c->result;

@@ -7,6 +7,7 @@
  *   - did every operation end, within a bound of verbs, once the faults had stopped?
  *   - was every value whole, and one that was written to that key?
  *   - was every status one that can be explained?
+ *   - did nobody touch memory that was free, and is none in two places, or lost?
  *   - does the index's own walker find its structure sound?
  *   - is the history, with the contents that are left at the end, linearizable?
  *
@@ -50,6 +51,7 @@ struct check_program {
     X(BAD_VALUE, "bad value")                                                                      \
     X(BAD_STATUS, "bad status")                                                                    \
     X(NOT_LIVE, "not live")                                                                        \
+    X(BAD_MEMORY, "bad memory")                                                                    \
     X(BAD_STRUCTURE, "bad structure")                                                              \
     X(NO_SETUP, "set-up failed")
 
@@ -67,6 +69,8 @@ struct check_result {
     uint64_t trace; /* hash of the run                         */
     bool calmed;    /* the adversary was stopped before the clients were done */
     uint64_t operations, gave_up, unknown, splits, lin_steps;
+    uint64_t reused, sweeps,
+        buried; /* objects used again, sweeps completed, dead clients recovered */
     struct sim_counts counts;
 };
 

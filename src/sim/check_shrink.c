@@ -17,10 +17,17 @@
 
 struct shrinking {
     struct check *check;
-    enum check_verdict verdict;
+    const struct check_result *failed;
     unsigned runs, runs_max;
     struct check_shrunk *best;
 };
+
+/* There is more than one kind of mistake with memory: the first letters tell. */
+static bool is_alike(const struct shrinking *x, const struct check_result *r)
+{
+    return r->verdict == x->failed->verdict &&
+           (r->verdict != CHECK_BAD_MEMORY || strncmp(r->what, x->failed->what, 6) == 0);
+}
 
 static bool fails_alike(struct shrinking *x, const struct check_settings *s, uint64_t seed)
 {
@@ -29,7 +36,7 @@ static bool fails_alike(struct shrinking *x, const struct check_settings *s, uin
         return false;
     x->runs++;
     check_seed(x->check, s, seed, &r);
-    return r.verdict == x->verdict;
+    return is_alike(x, &r);
 }
 
 static bool try_settings(struct shrinking *x, const struct check_settings *s)
@@ -101,7 +108,7 @@ static bool run_choices(struct shrinking *x, struct choices *h, const struct tap
         return false;
     x->runs++;
     check_run(x->check, &x->best->settings, NULL, &h->tape, &r);
-    return r.verdict == x->verdict;
+    return is_alike(x, &r);
 }
 
 /* One pass with stretches of that length, cut out or zeroed. */
@@ -162,7 +169,7 @@ static void shrink_choices(struct shrinking *x)
     check_run(x->check, &x->best->settings, NULL, &h.tape, &r);
     h.count = h.tape.count;
     struct tape_mark *marks = calloc(2 * (h.count + 1), sizeof *marks);
-    if (marks && !h.tape.out_of_memory && r.verdict == x->verdict) {
+    if (marks && !h.tape.out_of_memory && is_alike(x, &r)) {
         h.best = marks;
         h.next = marks + h.count + 1;
         memcpy(h.best, h.tape.mark, h.count * sizeof *marks);
@@ -176,8 +183,7 @@ void check_shrink(struct check *c, const struct check_settings *s, uint64_t seed
                   const struct check_result *failed, unsigned runs_max, struct check_shrunk *out)
 {
     *out = (struct check_shrunk){.settings = *s, .seed = seed};
-    struct shrinking x = {
-        .check = c, .verdict = failed->verdict, .runs_max = runs_max / 2, .best = out};
+    struct shrinking x = {.check = c, .failed = failed, .runs_max = runs_max / 2, .best = out};
     shrink_settings(&x);
     x.runs_max = runs_max;
     shrink_choices(&x);

@@ -7,9 +7,10 @@
 
 #define CLIENT_STACK_BYTES (256u * 1024u)
 #define POLL_NS            200u    /* between two looks of a client that polls without waiting */
+#define FENCED_FLIGHTS_MAX 1024u   /* of one client's requests under way */
 #define UNWINDING_POSTS    100000u /* a client that still tries after so many does not give up */
 
-static const struct fab_ops sim_ops;
+static const struct fab_ops sim_ops, sim_ops_without_fence;
 
 const char *sim_profile_name(enum sim_profile profile)
 {
@@ -119,7 +120,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
     nic_drop_all(sim);
 
     memset(&sim->fab, 0, sizeof sim->fab);
-    sim->fab.ops = &sim_ops;
+    sim->fab.ops = s->no_fence ? &sim_ops_without_fence : &sim_ops;
     sim->fab.caps = FAB_CAP_MCAS;
     sim->fab.order = profile_order[s->profile];
     sim->fab.nodes = s->nodes;
@@ -340,11 +341,16 @@ static void sim_identify(struct fab_ep *ep, uint64_t identity)
     c->fenced = false;
 }
 
-/* Takes no time: a memory node does this when it is told to, and what tells it is not the subject.
+/*
+ * Takes no time: a memory node does this when it is told to, and what tells it is not the subject.
+ * What the client has under way, be it of an earlier connection or under an earlier name, comes in
+ * at the last moment or not at all.
  */
 static int sim_fence(struct fab_ep *ep, uint64_t identity)
 {
     struct sim *sim = sim_of(ep);
+    struct flight *theirs[FENCED_FLIGHTS_MAX];
+    size_t count = 0;
     for (unsigned i = 0; i < sim->set.clients; i++) {
         struct sim_client *c = &sim->client[i];
         if (c->identity != identity || c->fenced)
@@ -352,10 +358,15 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
         log_line(sim, i, "IS SHUT OUT");
         sim->counts.shut_out++;
         c->fenced = true;
-        for (size_t n = 0; n < sim->flights; n++)
-            if (sim->flight[n]->req && sim->flight[n]->client == i)
-                nic_fail(sim, sim->flight[n], FAR_UNKNOWN);
     }
+    for (size_t n = 0; n < sim->flights; n++) {
+        struct flight *f = sim->flight[n];
+        if (!f->in_use || (f->identity != identity && sim->client[f->client].identity != identity))
+            continue;
+        ASSERT(count < FENCED_FLIGHTS_MAX);
+        theirs[count++] = f;
+    }
+    nic_shut_out(sim, theirs, count);
     return FAR_OK;
 }
 
@@ -411,6 +422,19 @@ static const struct fab_ops sim_ops = {
     .fence = sim_fence,
 };
 
+static const struct fab_ops sim_ops_without_fence = {
+    .scheme = "sim",
+    .ep_open = sim_ep_open,
+    .ep_close = sim_ep_close,
+    .buf_alloc = sim_buf_alloc,
+    .buf_free = sim_buf_free,
+    .post = sim_post,
+    .poll = sim_poll,
+    .now = sim_clock,
+    .coarse = sim_clock,
+    .pause = sim_pause,
+};
+
 /* ---- looking at a run ------------------------------------------------------------------------ */
 
 const struct sim_counts *sim_counts(const struct sim *sim)
@@ -431,6 +455,19 @@ uint64_t sim_now(const struct sim *sim)
 const void *sim_memory(const struct sim *sim, unsigned node)
 {
     return sim->memory[node];
+}
+
+void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte)
+{
+    sim_touch(sim, node, off, bytes);
+    memset(sim->memory[node] + off, byte, bytes);
+}
+
+void sim_watch(struct sim *sim,
+               void (*verb)(void *arg, unsigned client, const struct fab_verb *verb), void *arg)
+{
+    sim->watch = verb;
+    sim->watch_arg = arg;
 }
 
 bool sim_crashed(const struct sim *sim, unsigned client)

@@ -86,6 +86,8 @@ struct sim_settings {
     bool by_choice;      /* the tape picks the next event of all that may happen (for
                             enumeration); else delays from the tape order them            */
     unsigned faults_max; /* crashes, pauses and errors in one run                         */
+    bool no_fence;       /* as on shared memory, nobody can be shut out; but then, what was
+                            posted lands while its client stands still                    */
 };
 
 /* What happened in a run. */
@@ -151,6 +153,13 @@ uint64_t sim_now(const struct sim *sim);
 
 /* The memory of a node, for litmus tests that look at it. */
 const void *sim_memory(const struct sim *sim, unsigned node);
+
+/* Fills memory with a byte, past every client. */
+void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte);
+
+/* Is told of every verb of a client when it takes effect, or a part of it does. NULL: nobody. */
+void sim_watch(struct sim *sim,
+               void (*verb)(void *arg, unsigned client, const struct fab_verb *verb), void *arg);
 
 /* Has the client crashed? */
 bool sim_crashed(const struct sim *sim, unsigned client);

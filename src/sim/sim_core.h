@@ -60,7 +60,8 @@ struct sim_verb {
 struct flight {          /* a request on its way */
     struct fab_req *req; /* NULL once it has completed, or its client is gone */
     uint32_t client;
-    uint32_t number; /* among the client's requests */
+    uint32_t number;   /* among the client's requests */
+    uint64_t identity; /* that its client had when it posted it */
     uint16_t count, unanswered, events;
     bool in_use;
     bool reported; /* its completion is in the queue                        */
@@ -142,6 +143,9 @@ struct sim {
     struct flight **flight; /* all that were ever made */
     size_t flights, flights_room;
 
+    void (*watch)(void *arg, unsigned client, const struct fab_verb *verb);
+    void *watch_arg;
+
     struct busy_word busy[SIM_CLIENTS_MAX * 4];
     unsigned busy_count;
 
@@ -209,6 +213,8 @@ void nic_cancel(struct sim *sim, struct flight *f);
 void nic_fail(struct sim *sim, struct flight *f, int status);
 /* Ends the request with FAR_UNKNOWN while its WRITEs and atomics go on. */
 void nic_stray(struct sim *sim, struct flight *f);
+/* What is under way of these requests takes effect now, wholly or in part, or never. */
+void nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count);
 /* Ends every request at once with FAR_UNREACHABLE and empties the queue. */
 void nic_drop_all(struct sim *sim);
 

@@ -53,7 +53,7 @@ void fault_begin(struct sim *sim)
 
     static const unsigned gap[] = {GAP_NS, 4 * GAP_NS, TRANSIT_NS / 2, 2 * TRANSIT_NS};
     if (sim->adversity & SIM_DELAY) {
-        sim->tail = tape_choose(t, 6, TAPE_SETUP);
+        sim->tail = tape_choose(t, sim->set.no_fence ? 2 : 6, TAPE_SETUP);
         sim->gap = gap[tape_choose(t, 4, TAPE_SETUP)];
     }
     if (sim->adversity & SIM_TORN)
@@ -191,7 +191,7 @@ void fault_pause(struct sim *sim, uint32_t client)
     uint32_t length = tape_choose(sim->tape, 24, TAPE_FAULT);
     uint64_t ns = length < 16 ? (uint64_t)PAUSE_MIN << length : SIM_PAUSE_NS + (length << 26);
     c->frozen_until = sim->now + ns;
-    c->stuck = tape_choose(sim->tape, 2, TAPE_FAULT);
+    c->stuck = tape_choose(sim->tape, 2, TAPE_FAULT) && !sim->set.no_fence;
     log_line(sim, client, "STANDS STILL for %.3f ms, its verbs %s", (double)ns / 1e6,
              c->stuck ? "with it" : "do not");
     sim->trace = mix(sim->trace, 0xf0000000u + client);

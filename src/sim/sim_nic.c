@@ -9,7 +9,9 @@
  * N4  A request completes when all its verbs are answered. A verb is answered when it is done;
  *     under SIM_IB_LOOSE a WRITE may be answered as soon as it has begun. Until it is done, what
  *     its client posts to that node waits (a WRITE holds back all that follows it).
- * N5  After a crash, nothing that was not done is done any more, except the second half of an
+ * N5  After a client was shut out, nothing of it takes effect any more; what is half done then, or
+ *     was answered, is done before, and of the rest any part is.
+ * N6  After a crash, nothing that was not done is done any more, except the second half of an
  *     atomic. After an error likewise, or else WRITEs and atomics that were under way land later,
  *     whatever their client does meanwhile: on the old connection, as it were.
  */
@@ -264,6 +266,7 @@ int nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
     f->req = req;
     f->client = client;
     f->number = c->requests++;
+    f->identity = c->identity;
     f->events = 0;
     f->status = FAR_OK;
     f->count = f->unanswered = (uint16_t)req->count;
@@ -368,6 +371,8 @@ static bool step(struct sim *sim, struct flight *f, unsigned i)
         if (verb->answered)
             return false;
     }
+    if (sim->watch)
+        sim->watch(sim->watch_arg, f->client, v);
     if (v->kind <= FAB_WRITE) {
         uint64_t pieces = fault_pieces(sim, verb->left);
         log_verb(sim, f, i, LOG_WHOLE, pieces);
@@ -412,7 +417,7 @@ uint64_t nic_held(struct sim *sim, const struct event *e)
     for (unsigned i = first; i < end; i++) {
         const struct sim_verb *verb = &f->verb[i];
         const struct sim_client *c = &sim->client[f->client];
-        if (verb->half || verb->state == VERB_CANCELLED)
+        if (verb->half || verb->state >= VERB_DONE)
             continue;
         const struct busy_word *busy = verb->v.kind > FAB_WRITE ? find_busy(sim, &verb->v) : NULL;
         if (busy && busy->until >= until)
@@ -492,7 +497,7 @@ void nic_verb(struct sim *sim, const struct event *e)
     struct flight *f = e->flight;
     unsigned i = e->verb;
     f->events--;
-    if (f->verb[i].state != VERB_CANCELLED && !obstructed(sim, e) && !node_is_gone(sim, f, i)) {
+    if (f->verb[i].state < VERB_DONE && !obstructed(sim, e) && !node_is_gone(sim, f, i)) {
         if (step(sim, f, i))
             verb_done(sim, f, i);
         else
@@ -596,6 +601,38 @@ void nic_cancel(struct sim *sim, struct flight *f)
         if (verb->late)
             sim->client[f->client].late[verb->v.node]--;
         verb->state = VERB_CANCELLED;
+    }
+}
+
+/* Carries a verb out that is under way, to its end. */
+static void rush(struct sim *sim, struct flight *f, unsigned i)
+{
+    while (!step(sim, f, i))
+        continue; /* ends: every step takes a piece */
+    verb_done(sim, f, i);
+}
+
+void nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count)
+{
+    for (size_t n = 0; n < count; n++)
+        for (unsigned i = 0; i < flights[n]->count; i++) {
+            const struct sim_verb *verb = &flights[n]->verb[i];
+            if (verb->half || (verb->state == VERB_DUE && verb->answered))
+                rush(sim, flights[n], i);
+        }
+    for (size_t n = 0; n < count; n++) {
+        struct flight *f = flights[n];
+        for (unsigned i = 0; i < f->count && !sim->by_choice; i++) {
+            const struct sim_verb *verb = &f->verb[i];
+            if (verb->state != VERB_DUE || sim->lost[verb->v.node] ||
+                (verb->v.kind > FAB_WRITE && find_busy(sim, &verb->v)) ||
+                !tape_chance(sim->tape, 1, 2, TAPE_FAULT))
+                continue;
+            rush(sim, f, i);
+        }
+        nic_cancel(sim, f);
+        if (f->req)
+            nic_fail(sim, f, FAR_UNKNOWN);
     }
 }
 

@@ -203,7 +203,7 @@ static bool pop_foregone(const struct sim *sim, struct queue *q, struct event *e
         const struct flight *f = q->event[i].flight;
         unsigned kind = q->event[i].kind;
         if ((kind == EVENT_COMPLETE && !may_break) ||
-            (kind == EVENT_VERB && f->verb[q->event[i].verb].state == VERB_CANCELLED) ||
+            (kind == EVENT_VERB && f->verb[q->event[i].verb].state >= VERB_DONE) ||
             (kind == EVENT_REQUEST && f->verb[0].state == VERB_CANCELLED)) {
             take(q, i, e);
             return true;

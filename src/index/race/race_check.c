@@ -343,10 +343,27 @@ static int visit_entry(struct walk *w, uint64_t i)
     }
 }
 
+static bool too_deep(const struct race_view *view)
+{
+    for (uint64_t i = 0; i < 1ull << view->depth; i++)
+        if (race_entry_depth(view->entries[i]) > view->depth)
+            return true;
+    return false;
+}
+
+/* Its depth is read before its entries: if it was doubled in between, once more. */
+static int read_directory(struct walk *w)
+{
+    int rc = race_refresh(w->op, w->view);
+    for (unsigned i = 0; rc == FAR_OK && i <= w->view->dir_bits && too_deep(w->view); i++)
+        rc = race_refresh(w->op, w->view);
+    return rc;
+}
+
 static int walk(struct walk *w)
 {
     struct race_view *view = w->view;
-    int rc = race_refresh(w->op, view);
+    int rc = read_directory(w);
     if (rc != FAR_OK)
         return rc;
     /* The image is not in one of the operation's buffers: repairs use those. */

@@ -75,6 +75,8 @@ static int probe_some(struct op *op, const struct race_key *key, const struct ra
         uint64_t word = look->words[place[i]];
         uint32_t size = class_bytes(slot_class(word));
         batch_read(&op->batch, slot_gaddr(word), 0, image + at, size);
+        if (look->sealed) /* R5: `forward`, read along, tells whether it was too late */
+            batch_unsure(&op->batch);
         at += size;
     }
     int rc = batch_flush(&op->batch);

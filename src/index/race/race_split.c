@@ -408,6 +408,7 @@ int race_recover(struct op *op, struct index_view *base, uint32_t suffix, uint64
     if (look.depth > view->dir_bits)
         return FAR_OK; /* a damaged journal has nothing to say */
     batch_read(&op->batch, look.subtable, 0, head, sizeof *head);
+    batch_unsure(&op->batch);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK || head->header != race_header(view->tag, look.depth, suffix))
         return rc == FAR_BOUNDS ? FAR_OK : rc; /* it has been split, and is gone */

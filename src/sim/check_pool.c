@@ -1,0 +1,132 @@
+/* The pool under a run: small, its counters about to come round, swept while others work; and what
+ * must be true of its memory at the end. */
+#include "sim/check_core.h"
+
+#include "sim/audit.h"
+
+#include <inttypes.h>
+
+/* What a client posts while it waits, for memory or in a sweep, until another's lease has lapsed.
+ */
+#define WAITING_VERBS 10000u
+
+void check_plan_pool(struct check *c)
+{
+    static const unsigned stock_max[] = {1024, 1, 4};
+    struct plan *p = &c->plan;
+    struct tape *t = c->tape;
+    p->tight = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->wraps = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->no_fence = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->upkeep = p->ring == 1 && p->tight && tape_chance(t, 1, 3, TAPE_SETUP);
+    p->knobs.stock_max = stock_max[tape_choose(t, 3, TAPE_SETUP)];
+}
+
+void check_wrap_lists(struct check *c)
+{
+    for (unsigned node = 0; node < c->plan.nodes; node++)
+        for (unsigned i = 0; i < CLASS_COUNT; i++)
+            sim_fill(c->sim, node, NODE_FREE_OFF + i * 8ull + 6, 2, 0xff);
+}
+
+void check_wrap_client(const struct check *c, far_session *session)
+{
+    (void)c;
+    session->client.generation = BLOCK_GENERATIONS - 2;
+    session->client.sweep_count = 126;
+}
+
+uint64_t check_pool_verbs(const struct check *c)
+{
+    uint64_t clients = c->set->clients;
+    return c->plan.tight ? clients * (clients + 1) * WAITING_VERBS : 0;
+}
+
+int check_upkeep(struct check *c, struct worker *w)
+{
+    struct sweep_result swept;
+    unsigned dead = 0;
+    bool buries = tape_choose(c->tape, 4, TAPE_WORK) == 3;
+    sim_note(c->sim, "%s", buries ? "buries the dead" : "sweeps");
+    int rc = buries ? client_bury(&w->session->op, &dead) : pool_sweep(&w->session->op, &swept);
+    if (sim_dead(c->sim))
+        return rc;
+    sim_note(c->sim, "   %s", far_errname(rc));
+    c->result.sweeps += !buries && rc == FAR_OK;
+    if (rc != FAR_OK && rc != FAR_CONTENTION && rc != FAR_POOL_FULL && rc != FAR_FENCED &&
+        rc != FAR_TIMEOUT && !check_excused(c, rc))
+        check_condemn(c, CHECK_BAD_STATUS, "%s gave %s (%s)", buries ? "burying" : "a sweep",
+                      far_errname(rc), far_error_detail());
+    return rc;
+}
+
+/* Every session that there is, the given one first. */
+static unsigned all_sessions(const struct check *c, far_session *fresh, far_session **sessions)
+{
+    unsigned count = 0;
+    sessions[count++] = fresh;
+    for (unsigned i = 0; i < c->set->clients; i++)
+        sessions[count++] = c->worker[i].session;
+    return count;
+}
+
+static bool audit(struct check *c, far_session *fresh, struct audit *a)
+{
+    far_session *sessions[CHECK_CLIENTS_MAX + 1];
+    unsigned count = all_sessions(c, fresh, sessions);
+    int rc = audit_run(a, c->pool, sessions, count);
+    if (rc != FAR_OK)
+        check_condemn(c, CHECK_BAD_MEMORY, "the audit gave %s (%s)", far_errname(rc),
+                      far_error_detail());
+    else if (a->wrong > 0)
+        check_condemn(c, CHECK_BAD_MEMORY, "%u objects are in two places: %s", a->wrong, a->first);
+    return rc == FAR_OK && a->wrong == 0;
+}
+
+void check_audit(struct check *c, far_session *fresh)
+{
+    struct audit a;
+    if (!c->program)
+        (void)audit(c, fresh, &a);
+}
+
+static void count_buried(struct check *c, far_session *fresh)
+{
+    far_session *sessions[CHECK_CLIENTS_MAX + 1];
+    unsigned count = all_sessions(c, fresh, sessions);
+    for (unsigned i = 0; i < count; i++)
+        c->result.buried += sessions[i] ? sessions[i]->client.buried : 0;
+}
+
+void check_settle(struct check *c, far_session *fresh)
+{
+    struct sweep_result swept;
+    struct far_pool_usage usage;
+    struct audit a;
+    unsigned dead = 0;
+    if (c->program)
+        return;
+    int rc = client_bury(&fresh->op, &dead);
+    if (rc == FAR_OK)
+        rc = pool_sweep(&fresh->op, &swept);
+    count_buried(c, fresh);
+    if (rc != FAR_OK) {
+        check_condemn(c, CHECK_NOT_LIVE, "with nobody else there, a sweep gives %s (%s)",
+                      far_errname(rc), far_error_detail());
+        return;
+    }
+    c->result.sweeps++;
+    if (!audit(c, fresh, &a))
+        return;
+    rc = far_pool_usage(fresh, &usage);
+    if (rc != FAR_OK)
+        check_condemn(c, CHECK_BAD_STATUS, "the pool's usage gave %s (%s)", far_errname(rc),
+                      far_error_detail());
+    else if (a.bytes[AUDIT_NOWHERE] > 0 || usage.unknown > 0)
+        check_condemn(c, CHECK_BAD_MEMORY,
+                      "after a sweep %" PRIu64 " bytes are nowhere, %" PRIu64 " unknown",
+                      a.bytes[AUDIT_NOWHERE], usage.unknown);
+    else if (usage.live != a.bytes[AUDIT_LIVE])
+        check_condemn(c, CHECK_BAD_MEMORY, "%" PRIu64 " bytes are live, and said to be %" PRIu64,
+                      a.bytes[AUDIT_LIVE], usage.live);
+}

@@ -1,0 +1,126 @@
+#include "sim/freemap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATTERN 0xddu
+enum { IN_USE, FREE };
+
+static void mistake(struct freemap *map, unsigned node, uint64_t off, const char *what)
+{
+    char text[128];
+    snprintf(text, sizeof text, "%s at node %u, offset 0x%llx", what, node,
+             (unsigned long long)off);
+    map->mistake(map->arg, text);
+}
+
+/* Writes that were answered may still be on their way under SIM_IB_LOOSE: nothing is said there of
+ * what lands in free memory. */
+static bool lands_late(const struct freemap *map)
+{
+    return map->set->profile == SIM_IB_LOOSE;
+}
+
+static void verify(struct freemap *map, unsigned node, uint64_t off, uint64_t bytes)
+{
+    const uint8_t *memory = (const uint8_t *)sim_memory(map->sim, node) + off;
+    for (uint64_t i = 0; i < bytes && !lands_late(map); i++)
+        if (memory[i] != PATTERN) {
+            mistake(map, node, off + i, "free memory was written to");
+            return;
+        }
+}
+
+/* What a client that was declared dead does with what it thinks it has is no matter: it cannot
+ * write any more. */
+static bool is_registered(const struct freemap *map, const struct client *c)
+{
+    const char *slots = (const char *)sim_memory(map->sim, 0) + CLIENTS_OFF;
+    uint64_t incarnation = 0;
+    memcpy(&incarnation, slots + c->slot * sizeof(struct client_slot), sizeof incarnation);
+    return incarnation == c->incarnation;
+}
+
+static void freed(const struct free_watch *watch, const struct client *by, gaddr at,
+                  unsigned size_class)
+{
+    struct freemap *map = (struct freemap *)(uintptr_t)watch; /* the watch comes first */
+    unsigned node = gaddr_node(at);
+    uint64_t off = gaddr_offset(at), bytes = class_bytes(size_class);
+    uint8_t *units = map->free[node] + off / 64;
+    if (!is_registered(map, by))
+        return;
+    if (memchr(units, IN_USE, bytes / 64) == NULL) { /* from one's hands to another's */
+        verify(map, node, off, bytes);
+        return;
+    }
+    memset(units, FREE, bytes / 64);
+    sim_fill(map->sim, node, off, bytes, PATTERN);
+}
+
+static void taken(const struct free_watch *watch, const struct client *by, gaddr at,
+                  unsigned size_class)
+{
+    struct freemap *map = (struct freemap *)(uintptr_t)watch;
+    unsigned node = gaddr_node(at);
+    uint64_t off = gaddr_offset(at), bytes = class_bytes(size_class);
+    uint8_t *units = map->free[node] + off / 64;
+    if (!is_registered(map, by))
+        return;
+    if (memchr(units, IN_USE, bytes / 64) != NULL)
+        mistake(map, node, off, "memory in use was handed out");
+    else
+        verify(map, node, off, bytes);
+    memset(units, IN_USE, bytes / 64);
+    map->reused++;
+}
+
+static void touched(void *arg, unsigned client, const struct fab_verb *v)
+{
+    struct freemap *map = arg;
+    char what[64];
+    bool reads = v->kind == FAB_READ;
+    if (reads ? (v->flags & FAB_UNSURE) || map->set->no_fence : lands_late(map))
+        return;
+    uint64_t first = v->off / 64, last = (v->off + v->len - 1) / 64;
+    if (memchr(map->free[v->node] + first, FREE, last - first + 1) == NULL)
+        return;
+    snprintf(what, sizeof what, "client %u %s free memory", client,
+             reads                  ? "reads"
+             : v->kind == FAB_WRITE ? "writes to"
+                                    : "has an atomic in");
+    mistake(map, v->node, v->off, what);
+}
+
+bool freemap_begin(struct freemap *map, struct sim *sim, const struct sim_settings *set,
+                   void (*on_mistake)(void *arg, const char *what), void *arg)
+{
+    uint64_t units = set->node_bytes / 64;
+    map->watch = (struct free_watch){.freed = freed, .taken = taken};
+    map->sim = sim;
+    map->set = set;
+    map->reused = 0;
+    map->mistake = on_mistake;
+    map->arg = arg;
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++) {
+        if (map->units != units) {
+            free(map->free[i]);
+            map->free[i] = NULL;
+        }
+        if (i < set->nodes && !map->free[i] && !(map->free[i] = malloc(units)))
+            return false;
+        if (i < set->nodes)
+            memset(map->free[i], IN_USE, units);
+    }
+    map->units = units;
+    sim_watch(sim, touched, map);
+    return true;
+}
+
+void freemap_free(struct freemap *map)
+{
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+        free(map->free[i]);
+    memset(map, 0, sizeof *map);
+}

@@ -1,0 +1,36 @@
+/*
+ * Which memory of a simulated pool is free, and who touches it all the same.
+ *
+ * An object that may be reused is filled with a pattern at once, so that whoever comes late reads
+ * garbage and not the bytes of old, and it is remembered as free until it is handed out again.
+ * Mistakes are
+ *
+ *   - a WRITE or an atomic that takes effect in free memory, whoever posted it;
+ *   - a READ of free memory, unless its poster said that it may be too late (FAB_UNSURE), or may
+ *     have been declared dead without being shut out (no_fence);
+ *   - a pattern that is not whole when the object is handed out again;
+ *   - an object that is freed twice.
+ */
+#ifndef SIM_FREEMAP_H
+#define SIM_FREEMAP_H
+
+#include "pool/pool.h"
+#include "sim/sim.h"
+
+struct freemap {
+    struct free_watch watch; /* what the pool is given */
+    struct sim *sim;
+    const struct sim_settings *set;
+    uint8_t *free[SIM_NODES_MAX]; /* a byte for each 64 bytes of a node */
+    uint64_t units;
+    uint64_t reused; /* objects handed out that were in use before */
+    void (*mistake)(void *arg, const char *what);
+    void *arg;
+};
+
+/* For a run that has just begun. False when out of memory. */
+bool freemap_begin(struct freemap *map, struct sim *sim, const struct sim_settings *set,
+                   void (*mistake)(void *arg, const char *what), void *arg);
+void freemap_free(struct freemap *map);
+
+#endif
