@@ -312,6 +312,7 @@ struct far_table_options {
  * FAR_NO_INDEX      no such index in this build
  * FAR_TABLE_EXISTS  the name is taken
  * FAR_UNSUPPORTED   the index needs something that this pool's fabric does not offer
+ * FAR_UNKNOWN       the connection broke at the last step: the table may exist, or come to
  * FAR_CATALOG_FULL, FAR_POOL_FULL, FAR_NO_MEMORY, FAR_UNREACHABLE
  */
 FAR_API int far_table_create(far_session *session, const char *name, const char *index,

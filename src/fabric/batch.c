@@ -37,6 +37,7 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->tap = NULL;
     b->rider = NULL;
     b->lease = NULL;
+    b->broke_at = NULL;
     b->on_ring = false;
     b->wake_at = 0;
     empty(b);
@@ -234,6 +235,8 @@ int batch_flush(struct batch *b)
         rc = fail(FAR_FENCED, "this client's lease has lapsed");
     else
         rc = b->plain ? flush_plain(b) : flush_planned(b);
+    if (rc != FAR_OK && rc != FAR_UNREACHABLE && b->broke_at && b->bytes_written > 0)
+        *b->broke_at = b->ep->ops->coarse(b->ep);
     empty(b);
     if (carries) {
         rider->aboard = false;

@@ -74,6 +74,8 @@ struct batch {
     struct batch_tap *tap;     /* NULL, mostly                                          */
     struct batch_rider *rider; /* NULL: none                                            */
     const struct lease *lease; /* NULL: the fabric itself shuts out who has lost it     */
+    uint64_t *broke_at;        /* NULL, or where it is noted, by the coarse clock, when a batch
+                                  that writes has failed: it may take effect later (F5) */
     bool on_ring;              /* waits by yielding to the ring that resumed this fiber */
     uint64_t wake_at;          /* on_ring: do not resume before, while pausing; 0: not pausing */
     bool fence_next;           /* a fence stands before the next verb                          */

@@ -72,7 +72,9 @@ struct index_ops {
     int (*update)(struct op *op, struct index_view *view, struct slice key, struct slice value);
     int (*remove)(struct op *op, struct index_view *view, struct slice key);
 
-    /* Tells the marker of every object that the table reaches, while others change it. */
+    /* Tells the marker of every object that the table reaches, while others change it. If it
+     * sweeps, then changes the version of caches: they may know what has been out of reach for
+     * long. */
     int (*mark)(struct op *op, struct index_view *view, struct marker *marker);
     /* Completes or undoes what a client was at when it died: `what` and `arg` are from
      * index_journal(). Several may do this at once, and die in the middle. NULL: no need. */

@@ -24,6 +24,9 @@
 #define STOCK_MIN   4
 #define STOCK_BYTES (256u << 10)
 
+/* Bytes that a client loses before it says so. */
+#define LOSS_TOLD CLASS_SMALL_MAX
+
 /* Lost races for several chunks in a row; each is another client's success. */
 #define RUN_TRIES 1024
 
@@ -170,8 +173,10 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     batch_write(&op->batch, gaddr_make(node, 0), head->table_off + first * 8, op->pool_word,
                 (uint32_t)run * 8);
     rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
+    if (rc != FAR_OK) {
+        c->lost_bytes += run << CHUNK_SHIFT;
         return rc;
+    }
     struct stock *stock = &c->stock[node][size_class];
     gaddr next = gaddr_make(node, (uint64_t)head->chunks_off64 * 64 + (first << CHUNK_SHIFT));
     if (client_swept(c, next)) { /* announced, and met by another operation, since we took it */
@@ -230,6 +235,9 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
 /* ---- when the pool is full ----------------------------------------------------------------------
  */
 
+/* So much free memory of other sizes is worth looking for chunks of which nothing is in use. */
+#define RECUT_BYTES (8 * CHUNK_BYTES)
+
 /* FAR_POOL_FULL if the epochs do not move: waiting has not helped. */
 static int await_epoch(struct op *op, uint64_t epoch)
 {
@@ -285,13 +293,26 @@ static int await_sweep(struct op *op, bool *orphaned)
     return rc;
 }
 
-/* Has somebody died, or have we lost something, since the last sweep? */
+/* Has somebody died, or have we lost something, since the last sweep? Or is there memory that is
+ * free, but cut for other sizes? It could be cut anew (P5), which is not tried all the time. */
 static int sweep_is_worth_it(struct op *op, bool *worth)
 {
+    struct client *c = op->client;
+    uint64_t now = c->ep->ops->coarse(c->ep), listed = 0, retired = 0, held = 0;
     batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths),
                op->pool_word, 8);
     int rc = batch_flush(&op->batch);
-    *worth = rc == FAR_OK && (op->pool_word[0] != 0 || op->client->lost_bytes != 0);
+    *worth = rc == FAR_OK && (op->pool_word[0] != 0 || c->lost_bytes != 0);
+    if (rc != FAR_OK || *worth || (now < c->recut_after && c->retired_since_recut < RECUT_BYTES))
+        return rc;
+    rc = client_bytes(op, &retired, &held);
+    if (rc == FAR_OK && held < RECUT_BYTES)
+        rc = shared_bytes(op, RECUT_BYTES, &listed);
+    *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;
+    if (*worth) {
+        c->recut_after = now + 2 * c->lease_ns;
+        c->retired_since_recut = 0;
+    }
     return rc;
 }
 
@@ -361,11 +382,33 @@ void pool_unalloc(struct client *c, gaddr at, unsigned size_class)
     }
 }
 
+/* Counts with the dead's what this client has lost by errors of the fabric, so that whoever needs
+ * memory sweeps. Not while one goes on, which would find too little of it. */
+static int tell_of_loss(struct op *op)
+{
+    struct client *c = op->client;
+    uint64_t told = c->lost_bytes;
+    if (told < LOSS_TOLD || c->sweep || c->sweep_unmet)
+        return FAR_OK;
+    batch_faa(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
+              op->pool_word);
+    c->lost_bytes -= told; /* now, lest another operation tells of it too */
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        c->lost_bytes += told;
+    return rc;
+}
+
 int client_tidy(struct op *op)
 {
     struct client *c = op->client;
     if (c->limbo.count > 0)
         client_reclaim(c);
+    if (c->lost_bytes > 0) {
+        int rc = tell_of_loss(op);
+        if (rc != FAR_OK)
+            return rc;
+    }
     if (c->suspect >= 0) { /* it holds up what waits for its epoch */
         int rc = client_recover(op);
         if (rc != FAR_OK)

@@ -96,12 +96,12 @@ static int evict_dead(struct op *op, struct client *c)
     return FAR_NO_CLIENT_SLOT;
 }
 
-/* Raises `high` above the slot, reads the epoch, certifies it. */
-static int announce(struct op *op, struct client *c)
+/* Raises `high` above the slot, reads the epoch, certifies it. The lease counts from before the
+ * slot was taken: others may watch it since. */
+static int announce(struct op *op, struct client *c, uint64_t began)
 {
     struct pool_control *control = op_buffer(op, BUF_BULK, sizeof *control);
     struct client_slot *mine = (struct client_slot *)op->word;
-    uint64_t posted = c->ep->ops->coarse(c->ep);
     int rc = FAR_OK;
 
     if (!control)
@@ -121,6 +121,7 @@ static int announce(struct op *op, struct client *c)
         return rc;
     if (control->high > c->pool->clients || control->epoch > EPOCH_LAST)
         return fail(FAR_CORRUPT, "the pool's epoch or client count is damaged");
+    c->lease = (struct lease){.deadline = began + c->lease_ns};
     c->high = control->high;
     c->seen = c->validated = c->certified = control->epoch;
     *mine = (struct client_slot){.epoch = c->validated, .heartbeat = 1, .pid = (uint64_t)getpid()};
@@ -137,7 +138,6 @@ static int announce(struct op *op, struct client *c)
     c->sweeps = control->sweeps;
     c->parked = c->astray = false;
     c->heartbeat = 1;
-    c->lease = (struct lease){.deadline = posted + c->lease_ns};
     return FAR_OK;
 }
 
@@ -151,16 +151,18 @@ static uint64_t new_incarnation(struct client *c)
 
 static int join(struct op *op, struct client *c)
 {
+    uint64_t began = c->ep->ops->coarse(c->ep);
     c->incarnation = new_incarnation(c);
     int rc = claim_slot(op, c);
     if (rc == FAR_NO_CLIENT_SLOT && c->pool->evicts) {
         rc = evict_dead(op, c);
+        began = c->ep->ops->coarse(c->ep);
         if (rc == FAR_OK)
             rc = claim_slot(op, c);
     }
     if (rc == FAR_NO_CLIENT_SLOT)
         return fail(rc, "the pool has %u client slots, and all are taken", c->pool->clients);
-    return rc == FAR_OK ? announce(op, c) : rc;
+    return rc == FAR_OK ? announce(op, c, began) : rc;
 }
 
 static int join_first(struct client *c)
@@ -291,7 +293,7 @@ int client_unpark(struct op *op)
     c->joining = true;
     op->batch.rider = NULL;
     doubt_caches(c);
-    int rc = announce(op, c);
+    int rc = announce(op, c, c->ep->ops->coarse(c->ep));
     op->batch.rider = rider;
     c->joining = false;
     return rc;
@@ -399,7 +401,7 @@ void client_close(struct client *c)
             registered = client_unpark(&op) == FAR_OK;
         if (registered && !c->pool->knobs.no_reclaim)
             settle(c, &op);
-        if (registered)
+        if (registered && !client_haunted(c)) /* else its lease will lapse: E6 */
             leave(c, &op);
         op_free(&op);
     }

@@ -23,11 +23,13 @@
  *   E4  Retired is only what is known to be unreachable. If the verb that was to make an object
  *       reachable, or unreachable, ended with an error of the fabric, nobody knows which it is: no
  *       epoch helps, and the object is left to a sweep (pool_lose()).
- *
  *   E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It holds
  * no address but in its caches, and those it takes for stale before its next operation; which it
  *       begins like a client that joins. What it has in hand is its own unless a sweep was
  *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go.
+ *   E6  Verbs of a request that ended with an error may land later, for up to half a lease (F5).
+ * For that long they are in flight as much as an operation is: the client certifies nothing newer,
+ * is not parked, and does not give up its slot.
  *
  * A client that joins reads G before anything else and holds no addresses: it cannot be missed
  * harmfully. A client that is silent for a lease is shut out (lease.c), and its certificate with
@@ -77,6 +79,7 @@ void pool_retire(struct client *c, gaddr at, unsigned size_class)
         .object = at | (uint64_t)size_class << GADDR_BITS, .reuse_at = c->validated + REUSE_AFTER};
     c->retired_bytes += class_bytes(size_class);
     c->retired_since_tick += class_bytes(size_class);
+    c->retired_since_recut += class_bytes(size_class);
 }
 
 bool client_reclaim(struct client *c)
@@ -101,12 +104,13 @@ bool client_reclaim(struct client *c)
 /* ---- flights
  * ------------------------------------------------------------------------------------- */
 
-/* While a sweep is announced that this client has not met, nothing newer (P1). */
+/* While a sweep is announced that this client has not met (P1), or verbs of a request that failed
+ * may still land (E6), nothing newer. */
 static uint64_t certificate(const struct client *c)
 {
     if (c->parked) /* E5 */
         return NO_EPOCH;
-    if (c->sweep_unmet)
+    if (c->sweep_unmet || client_haunted(c))
         return c->certified;
     return c->oldest && c->oldest->epoch < c->validated ? c->oldest->epoch : c->validated;
 }
@@ -330,8 +334,9 @@ int client_park(struct op *op)
 
     ASSERT(c->oldest == NULL && op->batch.count == 0);
     if (client_lapsed(c))
-        return FAR_FENCED; /* its next operation will see to it */
-    c->parked = true;
+        return FAR_FENCED;  /* its next operation will see to it */
+    if (!client_haunted(c)) /* E6: until then its heartbeat is kept up, no more */
+        c->parked = true;
     c->rider.due = true;
     c->flight_cached = NULL;
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);

@@ -9,6 +9,7 @@ int op_init(struct op *op, struct client *client)
     op->pool = client->pool;
     batch_init(&op->batch, client->ep, &op->cost);
     op->batch.rider = &client->rider;
+    op->batch.broke_at = &client->broke_at;
     if (!client->ep->ops->fence && !client->pool->knobs.no_reclaim)
         op->batch.lease = &client->lease;
     op->pool_word = client->ep->ops->buf_alloc(client->ep, (OP_POOL_WORDS + OP_INDEX_WORDS) * 8);

@@ -69,6 +69,7 @@ struct op;
 /* Told of every object that can be reached. */
 struct marker {
     void (*mark)(struct marker *marker, gaddr at, unsigned size_class);
+    bool sweeps; /* what it is not told of will be reused: caches must be outdated afterwards */
 };
 
 struct pool {
@@ -180,10 +181,13 @@ struct client {
     /* lease.c */
     struct lease lease;
     uint64_t lease_ns;
-    struct watch *watch; /* by slot */
-    int suspect;         /* a slot whose lease has lapsed, as watched; -1: none known */
-    unsigned buried;     /* clients recovered so far */
-    uint64_t bury_after; /* time for another look for the dead, if memory is short */
+    uint64_t broke_at;    /* a batch that writes failed then; 0: none ever did */
+    struct watch *watch;  /* by slot */
+    int suspect;          /* a slot whose lease has lapsed, as watched; -1: none known */
+    unsigned buried;      /* clients recovered so far */
+    uint64_t bury_after;  /* time for another look for the dead, if memory is short */
+    uint64_t recut_after; /* likewise for memory that is cut for other sizes */
+    uint64_t retired_since_recut;
 
     /* Told how far work has come that takes long; false: it is to stop. NULL: nobody is. */
     bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
@@ -226,6 +230,14 @@ void op_free(struct op *op);
 /* The purpose's buffer with at least that many bytes; contents survive only if it did not have to
  * grow. NULL when out of memory. */
 void *op_buffer(struct op *op, enum op_buf which, size_t bytes);
+
+/* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown.
+ * (A client whose lease has lapsed does not post at all.) */
+static inline int op_decided(int rc)
+{
+    return rc == FAR_OK || rc == FAR_BOUNDS || rc == FAR_INVALID || rc == FAR_FENCED ? rc
+                                                                                     : FAR_UNKNOWN;
+}
 
 /* ---- epochs (epoch.c) ------------------------------------------------------------------------ */
 
@@ -333,6 +345,12 @@ static inline bool client_lapsed(const struct client *c)
 
 /* Announces a parked client. */
 int client_unpark(struct op *op);
+/* May verbs of a request that failed still take effect? By F5 for half a lease; clocks drift. */
+static inline bool client_haunted(const struct client *c)
+{
+    return c->broke_at != 0 &&
+           c->ep->ops->coarse(c->ep) - c->broke_at <= c->lease_ns / 2 + c->lease_ns / 16;
+}
 
 /* For client.c: sets the rider up; the size of its buffer. */
 void client_ride(struct client *client);
@@ -387,8 +405,8 @@ int client_return_all(struct op *op, unsigned node);
  * written on are objects of their own class. */
 #define BUNDLE_CLASS 7 /* 512 bytes */
 int shared_give(struct op *op, unsigned node, unsigned size_class);
-/* What is on the lists, pages included. */
-int shared_bytes(struct op *op, uint64_t *bytes);
+/* What is on the lists, pages included; counted until it is enough. */
+int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes);
 /* Is the node's list of that class whole? While others change it, nobody can say: then it is. */
 int shared_whole(struct op *op, unsigned node, unsigned size_class, bool *whole);
 /* The head word that follows `head`, with another top. */

@@ -209,7 +209,7 @@ int shared_whole(struct op *op, unsigned node, unsigned size_class, bool *whole)
     return rc;
 }
 
-int shared_bytes(struct op *op, uint64_t *bytes)
+int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
 {
     struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);
     if (!bundle)
@@ -225,7 +225,7 @@ int shared_bytes(struct op *op, uint64_t *bytes)
             batch_read(&op->batch, at, delta, op->pool_word, 8);
             int rc = batch_flush(&op->batch);
             gaddr page = rc == FAR_OK ? op->pool_word[0] & HEAD_GADDR : 0;
-            for (uint64_t n = 0; page != 0 && n < most && rc == FAR_OK; n++) {
+            for (uint64_t n = 0; page != 0 && n < most && *bytes < enough; n++) {
                 bool valid = false;
                 rc = read_bundle(op, page, i, bundle, &valid);
                 if (rc != FAR_OK || !valid)

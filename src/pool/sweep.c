@@ -14,10 +14,11 @@
  *       below the mark becomes reachable that was not. The lists are emptied, and what the tables
  *       reach is marked. An object that moves meanwhile moves from a subtable to its child, and a
  *       walk that meets the one goes on to the other.
- *   P3  Another two epochs later nobody is still reading what was not marked (as E3), nor will
+ *   P3  Behind the marking, the version of every table's caches is changed. Another two epochs
+ * later nobody is still reading what was not marked, nor knows it from a cache (as E3), nor will
  *       anybody free it. Only now does the sweeper put what it found on the shared lists; then the
- *       sweep is over.
- *
+ *       sweep is over. A sweeper whose lease lapsed gives up, before it empties the lists or frees
+ *       anything.
  *   P4  Every unit of an object that is reached is marked, and only what has no such unit is free:
  *       a chunk table that is damaged, and says that a chunk is cut otherwise than it is, costs
  *       memory at most.
@@ -151,9 +152,19 @@ static void give_up(struct sweep *s)
     (void)batch_flush(&op->batch); /* out of reach: whoever finds this client dead takes over */
 }
 
-/* Waits until every client has certified `epochs` more than the epoch is now. */
-static int wait_epochs(struct op *op, unsigned epochs)
+/* P3: once its lease has lapsed, a sweeper is registered anew, and others may have taken its sweep
+ * over: what it has noted is worth nothing. */
+static int still_mine(const struct sweep *s)
 {
+    return s->op->client->incarnation == s->incarnation
+               ? FAR_OK
+               : fail(FAR_FENCED, "this client's lease lapsed while it swept");
+}
+
+/* Waits until every client has certified `epochs` more than the epoch is now. */
+static int wait_epochs(const struct sweep *s, unsigned epochs)
+{
+    struct op *op = s->op;
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     uint64_t now = op->pool_word[0],
@@ -165,7 +176,7 @@ static int wait_epochs(struct op *op, unsigned epochs)
     }
     if (rc == FAR_TIMEOUT)
         return fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
-    return rc;
+    return rc == FAR_OK ? still_mine(s) : rc;
 }
 
 static int empty_lists(struct op *op)
@@ -312,15 +323,6 @@ static int give_all(struct op *op)
     return rc;
 }
 
-/* A client whose lease lapsed while it waited may have registered anew: whoever saw its old name
- * gone takes the sweep over. */
-static int still(const struct sweep *s, int rc)
-{
-    if (rc == FAR_OK && s->op->client->incarnation != s->incarnation)
-        return fail(FAR_FENCED, "this client's lease lapsed during its sweep");
-    return rc;
-}
-
 /* Within an epoch, so that no other sweep gets past P2 while this one has its findings in hand. */
 static int collect(struct sweep *s)
 {
@@ -328,7 +330,7 @@ static int collect(struct sweep *s)
     int rc = op_begin(s->op, NULL);
     if (rc != FAR_OK)
         return rc;
-    rc = still(s, rc); /* from here on it does not register anew: it is in flight */
+    rc = still_mine(s); /* from here on it does not register anew: it is in flight */
     if (rc == FAR_OK) {
         c->sweep_mine = s->word;
         c->sweep = 0;
@@ -375,13 +377,13 @@ static int run(struct sweep *s)
     if (rc == FAR_OK)
         rc = client_meet_sweep(op);
     if (rc == FAR_OK)
-        rc = still(s, wait_epochs(op, 1));
+        rc = wait_epochs(s, 1);
     if (rc == FAR_OK)
         rc = empty_lists(op);
     if (rc == FAR_OK)
         rc = mark_all(s);
     if (rc == FAR_OK)
-        rc = still(s, wait_epochs(op, 2));
+        rc = wait_epochs(s, 2);
     if (rc == FAR_OK)
         rc = collect(s);
     if (rc == FAR_OK)
@@ -409,7 +411,7 @@ static void end(struct sweep *s)
 
 int pool_sweep(struct op *op, struct sweep_result *result)
 {
-    struct sweep s = {.marker = {reach}, .op = op};
+    struct sweep s = {.marker = {.mark = reach, .sweeps = true}, .op = op};
     int rc = start(&s);
     if (rc == FAR_OK)
         rc = run(&s);
@@ -445,7 +447,7 @@ static int add_ends(struct sweep *s, unsigned node, uint64_t *bytes)
 
 int pool_usage(struct op *op, struct far_pool_usage *usage)
 {
-    struct sweep live = {.marker = {reach}, .op = op};
+    struct sweep live = {.marker = {.mark = reach}, .op = op};
     struct far_pool_info info;
     struct far_pool_usage u = {0};
     uint64_t in_hand = 0, listed = 0, ends = 0;
@@ -459,7 +461,7 @@ int pool_usage(struct op *op, struct far_pool_usage *usage)
         rc = add_ends(&live, node, &ends);
     end(&live);
     if (rc == FAR_OK)
-        rc = shared_bytes(op, &listed);
+        rc = shared_bytes(op, UINT64_MAX, &listed);
     if (rc == FAR_OK)
         rc = pool_info(op, &info);
     if (rc == FAR_OK)

@@ -66,7 +66,8 @@ struct flight {          /* a request on its way */
     bool in_use;
     bool reported; /* its completion is in the queue                        */
     bool any_executed;
-    bool stray; /* it has failed, and what is left of it lands all the same */
+    bool stray;     /* it has failed, and what is left of it lands all the same */
+    uint64_t until; /* when it is too late for that                             */
     int status;
     void *late_data; /* copies of the buffers of verbs that outlive their request */
     struct sim_verb verb[BATCH_MAX];

@@ -13,14 +13,16 @@
  *     was answered, is done before, and of the rest any part is.
  * N6  After a crash, nothing that was not done is done any more, except the second half of an
  *     atomic. After an error likewise, or else WRITEs and atomics that were under way land later,
- *     whatever their client does meanwhile: on the old connection, as it were.
+ * all or only the first of them, whatever their client does meanwhile: on the old connection, as it
+ *     were. None does later than half a lease, or when its client has been shut out (F5).
  */
 #include "sim/sim_core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TIMEOUT_NS 1000000u /* until a lost node is noticed */
+#define TIMEOUT_NS     1000000u /* until a lost node is noticed */
+#define STRAY_LEASE_MS 5000u    /* where the fabric does not say what its pool's lease is */
 
 /* A harness that needs more, or the code that it runs, goes round in circles. */
 #define DIRECT_VERBS_MAX 2000000u
@@ -265,8 +267,8 @@ int nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
     f->reported = f->any_executed = f->stray = false;
     f->req = req;
     f->client = client;
-    f->number = c->requests++;
     f->identity = c->identity;
+    f->number = c->requests++;
     f->events = 0;
     f->status = FAR_OK;
     f->count = f->unanswered = (uint16_t)req->count;
@@ -459,6 +461,10 @@ static bool obstructed(struct sim *sim, const struct event *e)
     bool half = e->kind == EVENT_VERB && f->verb[e->verb].half;
     if (half)
         return false; /* the NIC finishes what it has begun */
+    if (f->stray && !f->req && sim->now > f->until) {
+        nic_cancel(sim, f);
+        return true;
+    }
     bool answers = e->kind == EVENT_COMPLETE;
     if (c->frozen_until > sim->now && (answers || c->stuck))
         return put_off(sim, e, c->frozen_until + fault_gap(sim));
@@ -638,15 +644,18 @@ void nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count)
 
 void nic_stray(struct sim *sim, struct flight *f)
 {
+    uint64_t lease_ms = sim->fab.lease_ms ? sim->fab.lease_ms : STRAY_LEASE_MS;
+    unsigned lands = f->count - tape_choose(sim->tape, f->count, TAPE_FAULT);
     for (unsigned j = 0; j < f->count; j++) {
         struct sim_verb *verb = &f->verb[j];
-        bool lost = verb->v.kind == FAB_READ; /* nobody is there to be told */
+        bool lost = j >= lands || verb->v.kind == FAB_READ; /* nobody is there to be told */
         for (unsigned i = 0; i < j && !lost; i++)
             lost = f->verb[i].state == VERB_CANCELLED && goes_first(sim, f, i, j);
-        if (lost && verb->state <= VERB_DUE)
+        if (lost && verb->state <= VERB_DUE && !verb->half)
             verb->state = VERB_CANCELLED;
     }
     f->stray = true;
+    f->until = sim->now + lease_ms * 500000;
     f->status = FAR_UNKNOWN;
     report(sim, f, fault_transit(sim));
 }

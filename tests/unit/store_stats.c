@@ -226,6 +226,32 @@ static void walking_a_table_is_not_charged_to_operations(void **state)
     store_rig_close(&r);
 }
 
+static unsigned subtables_read;
+
+static void count_subtables(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+{
+    (void)tap;
+    for (unsigned i = 0; i < count; i++)
+        subtables_read += verbs[i].kind == FAB_READ && verbs[i].len == 16384;
+}
+
+/* Each subtable was read as often as directory entries lead to it. */
+static void a_walk_reads_a_subtable_once(void **state)
+{
+    struct batch_tap tap = {.posted = count_subtables};
+    struct far_table_info info;
+    struct store_rig r;
+
+    (void)state;
+    rig(&r, "mem:?size=256m");
+    load(&r, KEYS);
+    r.session->op.batch.tap = &tap;
+    assert_int_equal(far_table_info(r.session, r.table, &info), FAR_OK);
+    r.session->op.batch.tap = NULL;
+    assert_true(info.slots / (85 * 21) == subtables_read);
+    store_rig_close(&r);
+}
+
 static void info_follows_the_keys(void **state)
 {
     struct store_rig r;
@@ -276,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_stale_cache_costs_little),
         cmocka_unit_test(tables_kinds_and_sessions_are_counted_apart),
         cmocka_unit_test(walking_a_table_is_not_charged_to_operations),
+        cmocka_unit_test(a_walk_reads_a_subtable_once),
         cmocka_unit_test(info_follows_the_keys),
         cmocka_unit_test(expected_keys_make_room),
     };

@@ -69,6 +69,10 @@ extern const struct index_ops race_index;
 /* How often an operation starts over before it says FAR_CONTENTION. */
 #define RACE_ATTEMPTS 2000
 
+/* How often an operation reads the directory anew because it was led astray. What it has read
+ * cannot be reused while it is in flight (E3), so on a sound table once is enough. */
+#define RACE_REFRESHES 4
+
 /* Subtables that operations of one session split at the same time, known to the others. */
 #define RACE_SPLITTING 16
 
@@ -109,6 +113,7 @@ struct race_look {
     unsigned depth;
     uint64_t *words; /* RACE_PLACES; every eighth is a bucket header */
     bool sealed;     /* one of the slots is */
+    unsigned astray; /* looks of this operation that found no part of the table */
 };
 
 /* What a place of a look is, and where it is remote. */
@@ -176,6 +181,10 @@ int race_remove(struct op *op, struct index_view *view, struct slice key);
  * brought up to date. FAR_TABLE_FULL, FAR_POOL_FULL. */
 int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
               const struct race_look *look);
+
+/* Adds to the batch what makes all sessions read the directory anew: subtables that it does not
+ * lead to any more will be reused. */
+void race_outdate_caches(struct op *op, struct race_view *view);
 
 /* A client died while it had a subtable claimed. */
 int race_recover(struct op *op, struct index_view *view, uint32_t suffix, uint64_t entry);

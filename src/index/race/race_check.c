@@ -15,6 +15,7 @@
 #include "index/race/race.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define PROVE_LOOKS 3
 
@@ -24,7 +25,10 @@ struct walk {
     struct index_report *report; /* NULL: nobody asks for proofs */
     struct marker *marker;       /* NULL: nobody asks what is reached */
     struct far_table_info info;
-    uint64_t *image; /* a subtable's words */
+    unsigned depth;    /* of the directory when the walk began                */
+    uint64_t *entries; /* ... as it was then, but for what was repaired       */
+    uint64_t *forward; /* of the subtable that an index is the lowest to lead to */
+    uint64_t *image;   /* a subtable's words */
     struct seen {
         struct hash128 key;
         unsigned word, place; /* in the subtable, and in the order of a lookup */
@@ -295,6 +299,8 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
             w->marker->mark(w->marker, race_entry_subtable(entry),
                             race_subtable_class(view->groups));
         uint64_t forward = head->forward;
+        if (path == suffix && depth <= w->depth && w->entries[path] == entry)
+            w->forward[path] = forward;
         if (forward == 0 && depth < bits && path != suffix)
             return FAR_OK;
         if (forward == 0 && head->claim != 0 && w->report)
@@ -316,6 +322,19 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
     }
 }
 
+/* Many entries may lead to one subtable, which is read for the lowest of them. */
+static int visit_once(struct walk *w, uint64_t entry, uint64_t index)
+{
+    unsigned depth = race_entry_depth(entry);
+    uint64_t lowest = index & ((1ull << depth) - 1);
+    if (lowest == index || w->entries[lowest] != entry)
+        return visit(w, entry, index, w->depth);
+    uint64_t forward = w->forward[lowest];
+    return forward == 0 ? FAR_OK
+                        : visit(w, race_forward_entry(forward, (index >> depth) & 1, depth + 1),
+                                index, w->depth);
+}
+
 /* One directory entry. Where somebody asks for proofs, damage to it is a finding, and the walk goes
  * on with the next. */
 static int visit_entry(struct walk *w, uint64_t i)
@@ -323,11 +342,11 @@ static int visit_entry(struct walk *w, uint64_t i)
     struct race_view *view = w->view;
     bool done = false;
     for (unsigned attempt = 0;; attempt++) {
-        uint64_t entry = view->entries[i];
-        int rc = entry == 0 || race_entry_depth(entry) > view->depth
+        uint64_t entry = w->entries[i];
+        int rc = entry == 0 || race_entry_depth(entry) > w->depth
                      ? fail(FAR_CORRUPT, "W1: broken link: directory entry %llu is damaged",
                             (unsigned long long)i)
-                     : visit(w, entry, i, view->depth);
+                     : visit_once(w, entry, i);
         if (rc != FAR_CORRUPT || !w->report)
             return rc;
         if (attempt == 0)
@@ -338,6 +357,7 @@ static int visit_entry(struct walk *w, uint64_t i)
         rc = race_repair_entry(w->op, view, i, &done);
         if (rc != FAR_OK || !done)
             return rc;
+        w->entries[i] = view->entries[i];
         index_repaired(w->report, &w->report->violations,
                        "  repaired: it was set right after another that leads there");
     }
@@ -372,16 +392,23 @@ static int walk(struct walk *w)
     w->image = ep->ops->buf_alloc(ep, words * 8);
     w->seen = malloc(words * sizeof *w->seen);
     w->finding = malloc(words * sizeof *w->finding);
-    if (!w->image || !w->seen || !w->finding)
+    uint64_t entries = 1ull << view->depth;
+    w->depth = view->depth;
+    w->entries = calloc(2 * entries, sizeof *w->entries);
+    if (!w->image || !w->seen || !w->finding || !w->entries) {
         rc = fail(FAR_NO_MEMORY, "no memory for walking a table");
-    for (uint64_t i = 0; i < 1ull << view->depth && rc == FAR_OK; i++) {
+    } else {
+        memcpy(w->entries, view->entries, entries * sizeof *w->entries);
+        w->forward = w->entries + entries;
+    }
+    for (uint64_t i = 0; i < entries && rc == FAR_OK; i++) {
         rc = visit_entry(w, i);
         if (rc == FAR_OK)
-            rc = client_progress(w->op->client, view->base.table->desc.name, i + 1,
-                                 1ull << view->depth);
+            rc = client_progress(w->op->client, view->base.table->desc.name, i + 1, entries);
     }
     if (w->image)
         ep->ops->buf_free(ep, w->image, words * 8);
+    free(w->entries);
     free(w->seen);
     free(w->finding);
     w->info.index_bytes += sizeof(struct race_root) + (8ull << view->dir_bits);
@@ -416,5 +443,10 @@ int race_mark(struct op *op, struct index_view *base, struct marker *marker)
     struct walk w = {.op = op, .view = view, .marker = marker};
     marker->mark(marker, view->root, class_for(sizeof(struct race_root)));
     marker->mark(marker, view->directory, class_for(8ull << view->dir_bits));
-    return walk(&w);
+    int rc = walk(&w);
+    if (rc != FAR_OK || !marker->sweeps)
+        return rc;
+    /* A subtable may be out of the directory whose splitter failed or died before it said so. */
+    race_outdate_caches(op, view);
+    return batch_flush(&op->batch);
 }

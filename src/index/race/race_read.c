@@ -48,6 +48,8 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
         return rc;
     if (view->entries[key->hash & ((1ull << view->depth) - 1)] == look->entry)
         return fail(FAR_CORRUPT, "a bucket's header is not that of its subtable");
+    if (++look->astray > RACE_REFRESHES)
+        return fail(FAR_CORRUPT, "a subtable forwards to what is no part of the table");
     *again = true;
     return FAR_OK;
 }
@@ -126,7 +128,11 @@ int race_probe(struct op *op, const struct race_key *key, const struct race_look
     for (uint32_t left = candidates(look->words, key->fingerprint); left; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         uint64_t word = look->words[i];
-        if (slot_gaddr(word) != 0 && slot_class(word) < CLASS_COUNT && !(known && known[i] == word))
+        if (slot_empty(word) || (known && known[i] == word))
+            continue;
+        if (slot_gaddr(word) == 0 || slot_class(word) >= CLASS_COUNT)
+            found->stale = word; /* as damaged as if it led to nothing whole */
+        else
             place[count++] = (uint8_t)i;
     }
     if (look->sealed)
@@ -158,7 +164,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
 {
     struct race_view *view = race_view(base);
     struct race_key key;
-    struct race_look look;
+    struct race_look look = {.astray = 0};
     struct race_found found;
     uint64_t stale = 0;
     uint64_t *words = op_buffer(op, BUF_INDEX, RACE_PLACES * 8);

@@ -56,6 +56,14 @@ static void give_back(struct op *op, struct split *s)
         pool_unalloc(op->client, s->child[i], s->size_class);
 }
 
+/* Once slots are sealed, others cannot do without the memory for the split: what we do not split
+ * with must not be ours alone. Nor is it free if the children may have been published. */
+static void let_go(struct op *op, struct split *s)
+{
+    for (unsigned i = 0; i < 2; i++)
+        pool_lose(op->client, s->size_class);
+}
+
 /* Seals what is not sealed yet; *left counts the slots that somebody changed under our hands. */
 static int seal_round(struct op *op, struct split *s, unsigned *left)
 {
@@ -96,14 +104,6 @@ static int seal(struct op *op, struct split *s)
     return FAR_OK;
 }
 
-static unsigned child_of(const struct race_view *view, const struct split *s, const void *image)
-{
-    const struct block_head *h = image;
-    struct race_key key;
-    race_hash(view, (struct slice){block_key(image), h->klen}, &key);
-    return (key.hash >> s->look->depth) & 1;
-}
-
 static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
 {
     unsigned node = gaddr_node(at);
@@ -111,16 +111,27 @@ static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
            gaddr_offset(at) <= op->pool->head[node].size - bytes;
 }
 
-/* Puts a slot into the child that its key, of which `bytes` were read, belongs to. What cannot be
- * read as a block (a damaged pointer may lead anywhere, also to memory that changes between two
- * reads) stays with child 0: nobody will find it in either. */
+/* A slot of which nobody can tell where it belongs goes to both children: there, as in the parent,
+ * its key is damaged, and not absent. */
+static void put_in_both(struct split *s, unsigned place)
+{
+    s->image[0][place] = s->image[1][place] = s->parent[place] & ~SLOT_SEALED;
+}
+
+/* Puts a slot into the child that its key, of which `bytes` were read, belongs to. A damaged
+ * pointer may lead anywhere, also to memory that changes between two reads. */
 static void put_in_child(struct race_view *view, struct split *s, unsigned place, const void *image,
                          uint32_t bytes)
 {
     const struct block_head *h = image;
+    struct race_key key = {.hash = 0};
     bool readable = h->klen > 0 && block_bytes(h->klen, 0) <= bytes;
-    unsigned child = readable ? child_of(view, s, image) : 0;
-    s->image[child][place] = s->parent[place] & ~SLOT_SEALED;
+    if (readable)
+        race_hash(view, (struct slice){block_key(image), h->klen}, &key);
+    if (readable && key.fingerprint == slot_fingerprint(s->parent[place]))
+        s->image[(key.hash >> s->look->depth) & 1][place] = s->parent[place] & ~SLOT_SEALED;
+    else
+        put_in_both(s, place);
 }
 
 /* Reads the blocks of up to BATCH_MAX slots, bytes[i] of each, to images that are `stride` apart.
@@ -189,13 +200,13 @@ static int sort(struct op *op, struct race_view *view, struct split *s, uint64_t
         if (within_pool(op, slot_gaddr(s->parent[i]), GLANCE_BYTES))
             place[count++] = i;
         else
-            s->image[0][i] = s->parent[i] & ~SLOT_SEALED;
+            put_in_both(s, i);
         if (count == BATCH_MAX) {
             rc = sort_some(op, view, s, place, count);
             count = 0;
         }
     }
-    return rc == FAR_OK ? sort_some(op, view, s, place, count) : rc;
+    return rc == FAR_OK && count > 0 ? sort_some(op, view, s, place, count) : rc;
 }
 
 static void count_split(struct race_view *view, const struct split *s)
@@ -207,25 +218,39 @@ static void count_split(struct race_view *view, const struct split *s)
     view->splits++;
 }
 
-/* No directory entry leads to the parent any more; caches may, until they see the version. */
-static void outdate_caches(struct op *op, struct race_view *view)
+void race_outdate_caches(struct op *op, struct race_view *view)
 {
     const struct cached *cached = &view->base.cached;
     batch_faa(&op->batch, cached->version_at, cached->version_delta, 1, op->word);
 }
 
-static int retire_parent(struct op *op, struct race_view *view, const struct split *s)
+/* Does the cache lead to the subtable, or to one of its ancestors? */
+static bool leads_there(const struct race_view *view, const struct race_key *key,
+                        const struct race_look *look)
+{
+    uint64_t step = 1ull << look->depth;
+    for (uint64_t i = key->hash & (step - 1); i < 1ull << view->depth; i += step)
+        if (race_entry_depth(view->entries[i]) <= look->depth)
+            return true;
+    return false;
+}
+
+/* No directory entry leads to the parent any more; caches may, until they see the version. */
+static int retire_parent(struct op *op, struct race_view *view, const struct race_key *key,
+                         const struct split *s)
 {
     struct cached *cached = &view->base.cached;
-    outdate_caches(op, view);
+    race_outdate_caches(op, view);
     batch_fence(&op->batch); /* only then is the work done that the journal speaks of */
     index_journal_clear(op);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
     /* Ours is the only change, and our cache knows it: unless it was read anew meanwhile, by
-     * another operation, and perhaps too early. */
-    if (op->word[0] == cached->version && view->refreshes == s->refreshes)
+     * another operation, and perhaps too early; or it has an ancestor of which only the directory
+     * has been told, by which an operation would come to the parent after all. */
+    if (op->word[0] == cached->version && view->refreshes == s->refreshes &&
+        !leads_there(view, key, s->look))
         cached->version++;
     pool_retire(op->client, s->look->subtable, s->size_class);
     return FAR_OK;
@@ -255,23 +280,26 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     s->image[1] = s->image[0] + s->words;
     batch_read(b, look->subtable, 0, s->parent, bytes);
     int rc = batch_flush(b);
-    if (rc == FAR_OK)
-        rc = seal(op, s);
+    if (rc != FAR_OK) {
+        give_back(op, s);
+        return rc;
+    }
+    rc = seal(op, s);
     if (rc == FAR_OK)
         rc = sort(op, view, s, key->hash & ((1ull << look->depth) - 1));
     if (rc != FAR_OK) {
-        give_back(op, s);
+        let_go(op, s);
         return rc;
     }
     uint64_t forward = race_forward(s->child[0], s->child[1]);
     for (unsigned i = 0; i < 2; i++)
         batch_write(b, s->child[i], 0, s->image[i], bytes);
-    batch_fence(b); /* the children are whole before anybody is sent there */
+    batch_fence(b); /* the children are whole before anybody is sent there, also by F5 */
     batch_cas(b, look->subtable, offsetof(struct race_subtable_head, forward), 0, forward,
               &op->word[0]);
     rc = batch_flush(b);
     if (rc != FAR_OK) { /* perhaps published: the children stay as they are */
-        pool_lose(op->client, s->size_class);
+        let_go(op, s);
         return rc;
     }
     if (op->word[0] != 0) {
@@ -284,17 +312,17 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     if (rc == FAR_OK)
         rc = race_advise(op, view, look->entry, key->hash, forward);
     if (rc == FAR_OK)
-        rc = retire_parent(op, view, s);
+        rc = retire_parent(op, view, key, s);
     if (rc != FAR_OK) /* its entries, or its number, may not have been changed */
         pool_lose(op->client, s->size_class);
     return rc;
 }
 
-/* To op->word[0]. */
+/* To op->word[0], and the claim behind it. */
 static int read_forward(struct op *op, const struct race_look *look)
 {
     batch_read(&op->batch, look->subtable, offsetof(struct race_subtable_head, forward), op->word,
-               8);
+               16);
     return batch_flush(&op->batch);
 }
 
@@ -327,12 +355,17 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     struct split s = {.look = look,
                       .words = race_subtable_bytes(view->groups) / 8,
                       .size_class = race_subtable_class(view->groups)};
+    uint64_t me = client_owner_word(op->client), forward = 0;
     int rc = FAR_OK;
-    if (look->sealed) { /* most likely another client's split, and done: following needs no memory
+    if (look->sealed) { /* another client's split, done or not: to wait and follow needs no memory
                          */
         rc = read_forward(op, look);
-        if (rc != FAR_OK || op->word[0] != 0)
-            return rc == FAR_OK ? race_follow(view, look->entry, key->hash, op->word[0]) : rc;
+        uint64_t claim = op->word[1];
+        forward = op->word[0];
+        if (rc == FAR_OK && forward == 0 && claim != 0 && claim != me)
+            rc = await(op, look, claim, &forward);
+        if (rc != FAR_OK || forward != 0)
+            return rc == FAR_OK ? race_follow(view, look->entry, key->hash, forward) : rc;
     }
     /* Before anything is sealed: a pool without room must not stop writes that need none. */
     rc = allocate(op, &s);
@@ -341,13 +374,14 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     /* Should this client die, whoever finds out finishes the split: writers wait for it. */
     index_journal(op, &view->base, (uint32_t)(key->hash & ((1ull << look->depth) - 1)),
                   look->entry);
-    batch_cas(&op->batch, look->subtable, offsetof(struct race_subtable_head, claim), 0,
-              client_owner_word(op->client), &op->word[0]);
+    batch_cas(&op->batch, look->subtable, offsetof(struct race_subtable_head, claim), 0, me,
+              &op->word[0]);
     batch_read(&op->batch, look->subtable, offsetof(struct race_subtable_head, forward),
                &op->word[1], 8);
     rc = batch_flush(&op->batch);
-    uint64_t claim = op->word[0], forward = op->word[1];
-    if (rc == FAR_OK && claim != 0 && claim != client_owner_word(op->client))
+    uint64_t claim = op->word[0];
+    forward = op->word[1];
+    if (rc == FAR_OK && claim != 0 && claim != me && !look->sealed)
         rc = await(op, look, claim, &forward);
     if (rc == FAR_OK && forward == 0)
         return split(op, view, key, &s);
@@ -364,17 +398,20 @@ static unsigned find_splitting(const struct race_view *view, uint64_t entry)
     return i;
 }
 
-/* On a ring, another operation of this session may be at it: that is waited for without a verb.
+/* On a ring, another operation of this session may be at it: that is waited for without a verb,
+ * until the cache knows the children. What the other has to tell the directory may take longer.
  * (Not so off the ring: nothing of the ring moves while this operation waits.) */
-static bool wait_for_sibling(struct op *op, const struct race_view *view, uint64_t entry)
+static bool wait_for_sibling(struct op *op, const struct race_view *view,
+                             const struct race_key *key, const struct race_look *look)
 {
     uint64_t pause = WAIT_NS_FIRST;
-    if (!op->batch.on_ring || find_splitting(view, entry) == RACE_SPLITTING)
+    if (!op->batch.on_ring || find_splitting(view, look->entry) == RACE_SPLITTING)
         return false;
     for (unsigned i = 0; i < op->pool->knobs.patience; i++) {
         batch_pause(&op->batch, pause);
         pause = pause * 2 < WAIT_NS_MOST ? pause * 2 : WAIT_NS_MOST;
-        if (find_splitting(view, entry) == RACE_SPLITTING)
+        if (view->entries[key->hash & ((1ull << view->depth) - 1)] != look->entry ||
+            find_splitting(view, look->entry) == RACE_SPLITTING)
             return true;
     }
     return false;
@@ -385,7 +422,7 @@ int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
 {
     if (look->depth + 1 > view->dir_bits)
         return fail(FAR_TABLE_FULL, "the directory is at its limit of %u bits", view->dir_bits);
-    if (wait_for_sibling(op, view, look->entry))
+    if (wait_for_sibling(op, view, key, look))
         return FAR_OK;
     unsigned at = find_splitting(view, 0);
     if (at < RACE_SPLITTING)
@@ -415,7 +452,7 @@ int race_recover(struct op *op, struct index_view *base, uint32_t suffix, uint64
     if (head->forward != 0) {                  /* published, but perhaps not advised */
         rc = race_advise(op, view, entry, suffix, head->forward);
         if (rc == FAR_OK)
-            outdate_caches(op, view);
+            race_outdate_caches(op, view);
         return rc == FAR_OK ? batch_flush(&op->batch) : rc;
     }
     if (head->claim == 0)

@@ -86,30 +86,48 @@ static int read_root(struct op *op, struct race_view *view, struct race_root *ro
     return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
 }
 
+/* Reads the directory as deep as the root says, and behind it whether the root still says so: an
+ * entry is never deeper than the directory was when it was read. */
+static int read_directory(struct op *op, struct race_view *view, struct race_root *root,
+                          uint64_t **image)
+{
+    for (unsigned attempt = 0; attempt <= view->dir_bits; attempt++) { /* it grows no more often */
+        uint64_t *again = op->word; /* the root's depth and splits */
+        if (root->depth > view->dir_bits)
+            return fail(FAR_CORRUPT, "the directory's depth is %llu of at most %u",
+                        (unsigned long long)root->depth, view->dir_bits);
+        uint32_t bytes = 8u << root->depth;
+        *image = op_buffer(op, BUF_BULK, bytes);
+        if (!*image)
+            return FAR_NO_MEMORY;
+        batch_read(&op->batch, view->directory, 0, *image, bytes);
+        batch_fence(&op->batch);
+        batch_read(&op->batch, view->root, 0, again, 16);
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "the directory is outside the pool") : rc;
+        if (again[0] == root->depth)
+            return FAR_OK;
+        root->depth = again[0];
+        root->splits = again[1];
+    }
+    return fail(FAR_CORRUPT, "the directory's depth is damaged");
+}
+
 int race_refresh(struct op *op, struct race_view *view)
 {
     struct race_root root;
-    uint64_t flights = op->client->flights;
+    uint64_t *image = NULL, flights = op->client->flights;
     int rc = read_root(op, view, &root); /* the version before what it is the version of */
+    if (rc == FAR_OK)
+        rc = read_directory(op, view, &root, &image);
     if (rc != FAR_OK)
         return rc;
-    if (root.depth > view->dir_bits)
-        return fail(FAR_CORRUPT, "the directory's depth is %llu of at most %u",
-                    (unsigned long long)root.depth, view->dir_bits);
-    uint32_t bytes = 8u << root.depth;
-    uint64_t *image = op_buffer(op, BUF_BULK, bytes);
-    if (!image)
-        return FAR_NO_MEMORY;
-    batch_read(&op->batch, view->directory, 0, image, bytes);
-    rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
-        return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "the directory is outside the pool") : rc;
-
-    uint64_t *entries = malloc(bytes);
+    uint64_t *entries = malloc(sizeof *entries << root.depth);
     if (!entries)
         return fail(FAR_NO_MEMORY, "no memory for a directory of depth %llu",
                     (unsigned long long)root.depth);
-    memcpy(entries, image, bytes);
+    memcpy(entries, image, sizeof *entries << root.depth);
     free(view->entries);
     view->entries = entries;
     view->depth = (unsigned)root.depth;
@@ -251,12 +269,17 @@ static int advise_older(struct op *op, struct race_view *view, uint64_t index, u
     uint64_t entry = op->word[0];
     if (rc != FAR_OK || race_entry_depth(entry) >= below)
         return rc; /* somebody was faster */
-    batch_read(&op->batch, race_entry_subtable(entry), offsetof(struct race_subtable_head, forward),
-               op->word, 8);
+    const struct race_subtable_head *head = (const struct race_subtable_head *)op->word;
+    unsigned depth = race_entry_depth(entry);
+    batch_read(&op->batch, race_entry_subtable(entry), 0, op->word, sizeof *head);
     rc = batch_flush(&op->batch);
-    if (rc == FAR_BOUNDS || (rc == FAR_OK && op->word[0] == 0))
+    /* What is not the subtable that it should be has no say in the directory. */
+    if (rc == FAR_BOUNDS ||
+        (rc == FAR_OK &&
+         (head->forward == 0 ||
+          head->header != race_header(view->tag, depth, index & ((1ull << depth) - 1)))))
         return fail(FAR_CORRUPT, "directory entry %llu is damaged", (unsigned long long)index);
-    return rc == FAR_OK ? race_advise(op, view, entry, index, op->word[0]) : rc;
+    return rc == FAR_OK ? race_advise(op, view, entry, index, head->forward) : rc;
 }
 
 int race_advise(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,

@@ -22,16 +22,8 @@ struct write {
     struct block_ref block; /* delete has none: at is 0 */
     bool written;
     uint64_t stale;
-    unsigned gave_way;
+    unsigned gave_way, waited;
 };
-
-/* The outcome of a flush whose CAS decides the operation: after an error of the fabric, unknown.
- * (A client whose lease has lapsed does not post at all.) */
-static int decided(int rc)
-{
-    return rc == FAR_OK || rc == FAR_BOUNDS || rc == FAR_INVALID || rc == FAR_FENCED ? rc
-                                                                                     : FAR_UNKNOWN;
-}
 
 static int write_start(struct op *op, struct race_view *view, struct slice key,
                        const struct slice *value, struct write *w)
@@ -50,16 +42,23 @@ static int write_start(struct op *op, struct race_view *view, struct slice key,
     return block_prepare(op, node, key.data, key.len, value->data, value->len, &w->block);
 }
 
+/* Outcomes that are the protocol's own: every batch of the operation came back as it should. */
+static bool is_verdict(int rc)
+{
+    return rc == FAR_EXISTS || rc == FAR_NOT_FOUND || rc == FAR_CONTENTION || rc == FAR_POOL_FULL ||
+           rc == FAR_TABLE_FULL || rc == FAR_CORRUPT;
+}
+
 /* A block that no committed slot names goes back at once. When the fabric failed, a slot may name
  * it for ever after (R1), and its own WRITE may still be on the way: no epoch makes it free. */
 static int write_end(struct op *op, struct write *w, int rc)
 {
     if (w->block.at == 0 || rc == FAR_OK)
         return rc;
-    if (rc == FAR_UNKNOWN || rc == FAR_UNREACHABLE || rc == FAR_TIMEOUT || rc == FAR_FENCED)
-        pool_lose(op->client, w->block.size_class);
-    else
+    if (is_verdict(rc))
         pool_unalloc(op->client, w->block.at, w->block.size_class);
+    else
+        pool_lose(op->client, w->block.size_class);
     return rc;
 }
 
@@ -105,7 +104,7 @@ static int replace(struct op *op, struct write *w, bool *again)
     uint64_t new = w->block.at ? slot_make(&w->block, w->key.fingerprint) : 0;
     const struct block_head *h = w->found.block;
     bool swapped = false, fits = class_for(block_bytes(h->klen, h->vlen)) == slot_class(old);
-    int rc = decided(cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
+    int rc = op_decided(cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
     /* A damaged class must not make the neighbours part of what is reused. */
     if (swapped && fits)
         pool_retire(op->client, slot_gaddr(old), slot_class(old));
@@ -190,6 +189,33 @@ static int second_look(struct op *op, struct write *w, unsigned place, uint64_t 
     return FAR_OK;
 }
 
+/*
+ * All places of the key are taken. Tentative slots among them are not for long: they are given a
+ * few turns, and then killed (R2), for their owners may be dead. Only what is committed is a reason
+ * to split.
+ */
+static int make_room(struct op *op, struct race_view *view, struct write *w)
+{
+    const uint64_t *words = w->words[0];
+    bool last = w->waited == GIVE_WAY_TURNS;
+    unsigned tentative = 0;
+    for (unsigned i = 0; i < RACE_PLACES; i++) {
+        if (!race_is_slot(i) || !(words[i] & SLOT_TENTATIVE))
+            continue;
+        if (last)
+            batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, i), words[i], 0,
+                      &op->word[tentative]);
+        tentative++;
+    }
+    if (tentative == 0)
+        return race_grow(op, view, &w->key, &w->look);
+    w->waited = last ? 0 : w->waited + 1;
+    if (last)
+        return batch_flush(&op->batch);
+    batch_pause(&op->batch, GIVE_WAY_NS + rng_below(&op->client->rng, GIVE_WAY_NS));
+    return FAR_OK;
+}
+
 /* Adds the key that the look did not find: tentative, second look, commit. */
 static int add(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
@@ -199,7 +225,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
 
     *again = true;
     if (place < 0)
-        return race_grow(op, view, &w->key, &w->look);
+        return make_room(op, view, w);
 
     batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, (unsigned)place), 0,
               tentative, op->word);
@@ -213,16 +239,16 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
 
     rc = second_look(op, w, (unsigned)place, tentative, &clear);
     if (rc == FAR_OK && clear) {
-        rc = decided(cas_slot(op, w, (unsigned)place, tentative, word, &swapped));
+        rc = op_decided(cas_slot(op, w, (unsigned)place, tentative, word, &swapped));
         *again = !swapped;
         return rc;
     }
     /* Retract. If this fails, somebody has done it for us, and if the fabric fails, no matter:
-     * a tentative slot that nobody commits is nothing. */
+     * a tentative slot that nobody commits is nothing. But then the block is not free (F5). */
     int retracted = cas_slot(op, w, (unsigned)place, tentative, 0, &swapped);
     if (w->gave_way > 0)
         batch_pause(&op->batch, GIVE_WAY_NS + rng_below(&op->client->rng, GIVE_WAY_NS));
-    return rc != FAR_OK ? rc : retracted;
+    return retracted != FAR_OK ? retracted : rc;
 }
 
 enum want { WANT_ABSENT = 1, WANT_PRESENT = 2 };
