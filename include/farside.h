@@ -22,6 +22,7 @@
  *
  * Caveats
  *
+ *   - After FAR_NODE_LOST part of the pool is gone for good: close it, and make it anew.
  *   - A session must be closed before its pool. Tables are closed with their pool.
  *   - Buffers handed to far_submit() belong to Farside until the operation has been reaped.
  *   - FAR_UNKNOWN means what it says: the connection broke while a change was under way, and the
@@ -94,7 +95,9 @@ extern "C" {
     X(NO_MEMORY, -27, "out of local memory")                                                       \
     X(SYSTEM, -28, "a system call failed")                                                         \
     X(RING_FULL, -29, "the ring has as many operations as its depth allows")                       \
-    X(STOPPED, -30, "stopped by the caller")
+    X(STOPPED, -30, "stopped by the caller")                                                       \
+    X(REFUSED, -31, "the memory node does not let this client in")                                 \
+    X(NODE_LOST, -32, "a memory node came back without its contents")
 
 enum far_status {
     FAR_OK = 0,
@@ -155,6 +158,17 @@ typedef struct far_session far_session;
  *             empty, or holds nothing but zeros; anything else is refused and left alone. A
  *             device always needs size, and counts as unused if its first 8 bytes are zero.
  *             For a pool that exists, options can be left out, and must fit it if given.
+ *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
+ *             memory of memory nodes (`farside memd`), reached over the network by UCX: up to 64,
+ *             the same ones in the same order each time. Of those who open a pool that is not
+ *             there yet, one makes it, and the others wait for it.
+ *             timeout (default 5000): milliseconds after which a node that does not answer is given
+ *             up. Operations that need it fail, with FAR_UNREACHABLE, FAR_TIMEOUT or FAR_UNKNOWN
+ *             and its name in the detail; others go on. When it is there again with its contents,
+ *             they succeed again; without, they fail with FAR_NODE_LOST.
+ *             secret: a file with what the nodes want to be known, up to 1024 bytes; if it is not
+ *             given, the file that the environment variable FARSIDE_SECRET_FILE names, or what
+ *             FARSIDE_SECRET says. Nodes and clients prove to each other that they know it.
  * pool    set to the new handle
  *
  * FAR_BAD_URI      the URI or one of its options is not understood, or does not fit the pool
@@ -163,8 +177,11 @@ typedef struct far_session far_session;
  * FAR_LAYOUT       the pool was made by a version of Farside that lays memory out differently
  * FAR_CORRUPT      the superblock fails its checksum, or the file is not as long as it says
  * FAR_POOL_FULL    the memory is too small for a pool
- * FAR_TIMEOUT      another process is making the pool and does not finish
- * FAR_NO_MEMORY, FAR_SYSTEM, FAR_UNREACHABLE
+ * FAR_TIMEOUT      another process is making the pool and does not finish, or a node does not
+ *                  answer
+ * FAR_UNREACHABLE  a node is not there; all of them have to be when a pool is opened
+ * FAR_REFUSED      a node wants a secret and this one is not it, or the other way round
+ * FAR_NO_MEMORY, FAR_SYSTEM
  */
 FAR_API int far_pool_open(const char *uri, far_pool **pool);
 
@@ -229,6 +246,26 @@ struct far_pool_check {
                               or no other session is open                                        */
     uint64_t repaired_bytes; /* with repair: lost memory that is free again */
 };
+
+/* What a memory node says of itself: since its start, for all of its clients. */
+struct far_node_info {
+    char address[264]; /* as the pool's URI has it                        */
+    uint64_t bytes;    /* of its memory                                   */
+    uint64_t uptime_ms;
+    uint64_t clients;  /* connections that are open now                   */
+    uint64_t connects; /* that there ever were                            */
+    uint64_t refused;  /* without the secret                              */
+    uint64_t batches;  /* messages executed                               */
+    uint64_t requests; /* batches of operations in them                   */
+    uint64_t verbs, bytes_read, bytes_written;
+    uint64_t rejected; /* messages that made no sense                     */
+    uint64_t fences;   /* clients that were declared dead and shut out    */
+    uint64_t fenced;   /* messages of such clients that were not executed */
+};
+
+/* Asks the node, from 0 on. FAR_INVALID: no such node. FAR_UNSUPPORTED: the pool's memory is not
+ * kept by memory nodes that could be asked. FAR_UNREACHABLE, FAR_TIMEOUT. */
+FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_info *info);
 
 /*
  * far_pool_check - check a pool, and repair it

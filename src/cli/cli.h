@@ -26,6 +26,7 @@ int cmd_put(int argc, char **argv);
 int cmd_del(int argc, char **argv);
 int cmd_pool(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
+int cmd_memd(int argc, char **argv);
 
 /* Says on stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
 int cli_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

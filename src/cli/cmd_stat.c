@@ -69,6 +69,17 @@ static json_t *json_of_table(far_table *table, const struct far_table_info *t)
                      (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
 }
 
+static json_t *json_of_node(const struct far_node_info *n)
+{
+    json_t *node = json_pack("{s:s}", "address", n->address);
+#define COUNT(name) json_object_set_new(node, #name, json_integer((json_int_t)n->name))
+    COUNT(bytes), COUNT(uptime_ms), COUNT(clients), COUNT(connects), COUNT(refused);
+    COUNT(batches), COUNT(requests), COUNT(verbs), COUNT(bytes_read), COUNT(bytes_written);
+    COUNT(rejected), COUNT(fences), COUNT(fenced);
+#undef COUNT
+    return node;
+}
+
 /* ---- showing --------------------------------------------------------------------------------- */
 
 static void print_bytes(const char *what, uint64_t bytes)
@@ -111,6 +122,22 @@ static void print_table(far_table *table, const struct far_table_info *t)
     print_bytes("blocks", t->block_bytes);
 }
 
+static void print_node(const struct far_node_info *n)
+{
+    printf("\nnode %s: up for %" PRIu64 ".%03" PRIu64 " s\n", n->address, n->uptime_ms / 1000,
+           n->uptime_ms % 1000);
+    print_bytes("memory", n->bytes);
+    printf("  %-12s %15" PRIu64 "  (%" PRIu64 " so far, %" PRIu64 " refused)\n", "connections",
+           n->clients, n->connects, n->refused);
+    printf("  %-12s %15" PRIu64 "  (%" PRIu64 " requests, %" PRIu64 " verbs)\n", "batches",
+           n->batches, n->requests, n->verbs);
+    print_bytes("read", n->bytes_read);
+    print_bytes("written", n->bytes_written);
+    printf("  %-12s %15" PRIu64 "\n", "rejected", n->rejected);
+    printf("  %-12s %15" PRIu64 "  (%" PRIu64 " of their batches dropped)\n", "fenced", n->fences,
+           n->fenced);
+}
+
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static int stat_table(far_session *session, const char *name, json_t *tables)
@@ -126,6 +153,24 @@ static int stat_table(far_session *session, const char *name, json_t *tables)
         json_array_append_new(tables, json_of_table(table, &info));
     else
         print_table(table, &info);
+    return CLI_OK;
+}
+
+/* The memory nodes, where there are any that can be asked. */
+static int stat_nodes(far_session *session, unsigned count, json_t *nodes)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct far_node_info info;
+        int status = far_node_info(session, i, &info);
+        if (status == FAR_UNSUPPORTED)
+            return CLI_OK;
+        if (status != FAR_OK)
+            return cli_failed("stat", status, "cannot ask node %u", i);
+        if (nodes != NULL)
+            json_array_append_new(nodes, json_of_node(&info));
+        else
+            print_node(&info);
+    }
     return CLI_OK;
 }
 
@@ -147,17 +192,20 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
     }
 
     int code = CLI_OK;
-    json_t *tables = json ? json_array() : NULL;
+    json_t *tables = json ? json_array() : NULL, *nodes = json ? json_array() : NULL;
     if (!json)
         print_pool(target->pool, &info, &used);
+    if (target->table == NULL)
+        code = stat_nodes(session, info.nodes, nodes);
     for (unsigned i = 0; i < list.count; i++) {
         int shown = stat_table(session, list.item[i].name, tables);
         if (code == CLI_OK)
             code = shown;
     }
     if (json) {
-        json_t *all = json_pack("{s:s, s:o, s:o}", "farside", far_version(), "pool",
-                                json_of_pool(target->pool, &info, &used), "tables", tables);
+        json_t *all = json_pack("{s:s, s:o, s:o, s:o}", "farside", far_version(), "pool",
+                                json_of_pool(target->pool, &info, &used), "memory_nodes", nodes,
+                                "tables", tables);
         json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
         fputc('\n', stdout);
         json_decref(all);

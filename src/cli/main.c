@@ -13,6 +13,7 @@ static const struct command commands[] = {
     {"del", "delete a key", cmd_del},
     {"pool", "check a pool, and repair it", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
+    {"memd", "be a memory node", cmd_memd},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

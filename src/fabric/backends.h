@@ -6,5 +6,6 @@
 
 extern const struct fab_ops mem_fabric;
 extern const struct fab_ops shm_fabric;
+extern const struct fab_ops ucx_fabric; /* if built with UCX */
 
 #endif

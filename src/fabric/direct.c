@@ -27,10 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLIENTS_MAX  (1u << 16)
-#define LEASE_MS_MIN 50
-#define LEASE_MS_MAX 3600000
-
 /* Past this many lost races on one word the request fails with FAR_CONTENTION. Each loss is
  * another thread's success, so it takes a stuck machine to get there. */
 #define MCAS_TRIES (1u << 24)
@@ -289,9 +285,7 @@ int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_defaul
     if (!rc)
         rc = uri_number(uri, "nodes", nodes_default, 1, FAB_NODES_MAX, &o.nodes);
     if (!rc)
-        rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, &o.clients);
-    if (!rc)
-        rc = uri_number(uri, "lease", 0, LEASE_MS_MIN, LEASE_MS_MAX, &o.lease);
+        rc = fab_pool_options(uri, &o.clients, &o.lease);
     if (!rc)
         rc = uri_number(uri, "defer", 0, 0, 1, &o.defer);
     if (!rc)

@@ -5,7 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct fab_ops *const fabrics[] = {&mem_fabric, &shm_fabric};
+#define CLIENTS_MAX  (1u << 16)
+#define LEASE_MS_MIN 50
+#define LEASE_MS_MAX 3600000
+
+static const struct fab_ops *const fabrics[] = {
+    &mem_fabric,
+    &shm_fabric,
+#ifdef FARSIDE_UCX
+    &ucx_fabric,
+#endif
+};
 #define FABRICS (sizeof fabrics / sizeof fabrics[0])
 
 static int find(const char *text, struct uri *uri, const struct fab_ops **fabric)
@@ -54,6 +64,13 @@ void fab_close(struct fab *fab)
 {
     if (fab)
         fab->ops->close(fab);
+}
+
+int fab_pool_options(struct uri *uri, uint64_t *clients, uint64_t *lease_ms)
+{
+    int rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, clients);
+
+    return rc ? rc : uri_number(uri, "lease", 0, LEASE_MS_MIN, LEASE_MS_MAX, lease_ms);
 }
 
 static const char *kind_name(uint8_t kind)

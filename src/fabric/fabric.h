@@ -117,6 +117,9 @@ struct fab_ops {
      * returned. NULL where the fabric cannot: a client then checks its own lease before it
      * writes. */
     int (*fence)(struct fab_ep *ep, uint64_t client);
+
+    /* Optional. What a memory node says of itself; it may be that only this node is in reach. */
+    int (*node_stat)(struct fab_ep *ep, unsigned node, struct far_node_info *info);
 };
 
 struct fab {
@@ -138,6 +141,10 @@ struct fab_ep {
 /* The fabrics of this build, by URI scheme. FAR_BAD_URI, FAR_NO_FABRIC, or the fabric's own. */
 int fab_open(const char *uri, struct fab **fab);
 void fab_close(struct fab *fab);
+
+/* The options of every fabric that say how a pool on it is to be made: `clients` and `lease`, 0 if
+ * they are not given. FAR_BAD_URI. */
+int fab_pool_options(struct uri *uri, uint64_t *clients, uint64_t *lease_ms);
 
 /* FAR_UNSUPPORTED where pools do not outlive those who use them, or the fabric's own. */
 int fab_remove(const char *uri);

@@ -79,6 +79,16 @@ int far_pool_usage(far_session *s, struct far_pool_usage *usage)
     return rc;
 }
 
+int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
+{
+    if (!s || !info || node >= s->pool->pool.nodes)
+        return fail(FAR_INVALID, "no session, no such node, or no info");
+    struct fab_ep *ep = s->client.ep;
+    return ep->ops->node_stat
+               ? ep->ops->node_stat(ep, node, info)
+               : fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme);
+}
+
 /* ---- checking ---------------------------------------------------------------------------------
  */
 

@@ -15,7 +15,7 @@
 #include <sched.h>
 
 #define LITMUS_SLOTS  512 /* pairs of variables between two clean-ups */
-#define LITMUS_ROUNDS (200000 / LITMUS_SLOTS / RIG_SLOW)
+#define LITMUS_ROUNDS ((200000 / RIG_SLOW + LITMUS_SLOTS - 1) / LITMUS_SLOTS)
 #define LITMUS_STRIDE 128 /* bytes from one slot's variable to the next */
 #define LITMUS_X      (1u << 20)
 #define LITMUS_Y      (LITMUS_X + LITMUS_SLOTS * LITMUS_STRIDE + 64)

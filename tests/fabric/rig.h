@@ -21,10 +21,14 @@
 #endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) ||                               \
     RIG_FEATURE(thread_sanitizer) || RIG_FEATURE(address_sanitizer)
-#define RIG_SLOW 50 /* sanitizers: that many times fewer repetitions */
+#define RIG_SANITIZED 50 /* that many times fewer repetitions */
 #else
-#define RIG_SLOW 1
+#define RIG_SANITIZED 1
 #endif
+#ifndef RIG_NETWORK
+#define RIG_NETWORK 1 /* a test of a slow fabric says how many times fewer it will have */
+#endif
+#define RIG_SLOW (RIG_SANITIZED * RIG_NETWORK)
 
 #define RIG_BUF_BYTES (4u << 20)
 

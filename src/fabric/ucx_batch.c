@@ -1,0 +1,369 @@
+/* The UCX fabric: requests become messages, replies become results. */
+#include "fabric/ucx_fab.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define POOL_STEP 64u /* flights and legs are made so many at a time */
+
+/* ---- flights and legs ------------------------------------------------------------------------ */
+
+/* More of both, in one block of memory; they come back to the lists and are freed with the
+ * endpoint. */
+static bool more_flights(struct ucx_ep *e)
+{
+    struct pool {
+        struct block block;
+        struct flight flight[POOL_STEP];
+        struct leg leg[POOL_STEP];
+    } *pool = calloc(1, sizeof *pool);
+
+    if (!pool)
+        return false;
+    pool->block.next = e->blocks;
+    e->blocks = &pool->block;
+    for (unsigned i = 0; i < POOL_STEP; i++) {
+        pool->flight[i].next = e->free_flights;
+        e->free_flights = &pool->flight[i];
+        pool->leg[i].next = e->free_legs;
+        e->free_legs = &pool->leg[i];
+    }
+    e->free_leg_count += POOL_STEP;
+    return true;
+}
+
+void ucx_free_flights(struct ucx_ep *e)
+{
+    while (e->blocks) {
+        struct block *block = e->blocks;
+
+        e->blocks = block->next;
+        free(block);
+    }
+}
+
+/* A leg is over; with the last one, so is its request. */
+static void leg_done(struct ucx_ep *e, struct leg *leg, int status)
+{
+    struct flight *f = leg->flight;
+
+    if (f->status == FAR_OK)
+        f->status = status;
+    leg->next = e->free_legs;
+    e->free_legs = leg;
+    e->free_leg_count++;
+    if (--f->legs > 0)
+        return;
+    /* These say that nothing has happened (F5). */
+    if (f->touched && (f->status == FAR_UNREACHABLE || f->status == FAR_FENCED ||
+                       f->status == FAR_REFUSED || f->status == FAR_NODE_LOST))
+        f->status = FAR_UNKNOWN;
+    f->req->status = f->status;
+    f->req->done = true;
+    e->pending--;
+    e->completed++;
+    f->next = e->free_flights;
+    e->free_flights = f;
+}
+
+static void queue_leg(struct ucx_link *l, struct leg *leg)
+{
+    leg->next = NULL;
+    if (l->first)
+        l->last->next = leg;
+    else
+        l->first = leg;
+    l->last = leg;
+}
+
+static void queue_leg_first(struct ucx_link *l, struct leg *leg)
+{
+    leg->next = l->first;
+    if (!l->first)
+        l->last = leg;
+    l->first = leg;
+}
+
+int ucx_post(struct fab_ep *ep, struct fab_req *req)
+{
+    struct ucx_ep *e = (struct ucx_ep *)ep;
+    uint64_t nodes = 0;
+    unsigned legs;
+    struct flight *f;
+
+    for (unsigned i = 0; i < req->count; i++)
+        nodes |= 1ull << req->verbs[i].node;
+    legs = (unsigned)__builtin_popcountll(nodes);
+    if (legs == 0) {
+        req->status = FAR_OK;
+        req->done = true;
+        return FAR_OK;
+    }
+    if ((e->free_leg_count < legs || !e->free_flights) && !more_flights(e))
+        return fail(FAR_NO_MEMORY, "no memory for a request");
+    f = e->free_flights;
+    e->free_flights = f->next;
+    *f = (struct flight){.req = req, .legs = legs};
+    req->done = false;
+    e->pending++;
+    e->free_leg_count -= legs;
+    for (; nodes != 0; nodes &= nodes - 1) {
+        struct ucx_link *l = &e->link[__builtin_ctzll(nodes)];
+        struct leg *leg = e->free_legs;
+
+        e->free_legs = leg->next;
+        *leg = (struct leg){.flight = f, .identity = e->identity};
+        queue_leg(l, leg);
+    }
+    return FAR_OK;
+}
+
+/* ---- filling messages ------------------------------------------------------------------------ */
+
+static void message_start(struct message *m, const struct leg *leg)
+{
+    m->bytes = sizeof(struct wire_batch);
+    m->reply_bytes = sizeof(struct wire_reply);
+    m->parts = m->targets = 0;
+    m->identity = leg->identity;
+}
+
+/* How much of a verb fits: all of it, or of a READ or WRITE that is too long for any message, as
+ * much as there is room for; 0: nothing. */
+static uint32_t fits(const struct message *m, const struct fab_verb *v, uint32_t from)
+{
+    size_t room = WIRE_MESSAGE_MAX - m->bytes, reply_room = WIRE_MESSAGE_MAX - m->reply_bytes;
+    uint32_t len = v->len - from, most;
+
+    if (m->targets == MESSAGE_VERBS)
+        return 0;
+    if (wire_verb_bytes(v->kind, len) <= room && wire_result_bytes(v->kind, len) <= reply_room)
+        return len;
+    if (v->kind > FAB_WRITE || len <= WIRE_MESSAGE_MAX / 2 || room < sizeof(struct wire_verb))
+        return 0;
+    most = (uint32_t)(v->kind == FAB_READ ? reply_room : room - sizeof(struct wire_verb)) & ~63u;
+    return most < len ? most : len;
+}
+
+/* Puts as much of the leg into the message as there is room for. False: it is full. */
+static bool add_part(struct ucx_link *l, struct message *m, struct leg *leg)
+{
+    const struct fab_req *req = leg->flight->req;
+    struct part *part = &m->part[m->parts];
+    struct wire_part *head = (struct wire_part *)(void *)(m->buf + m->bytes);
+    unsigned verbs = 0, before = m->targets;
+
+    if (m->parts == MESSAGE_PARTS || WIRE_MESSAGE_MAX - m->bytes < sizeof *head ||
+        WIRE_MESSAGE_MAX - m->reply_bytes < sizeof(struct wire_result))
+        return false;
+    m->bytes += sizeof *head;
+    m->reply_bytes += sizeof(struct wire_result);
+    for (; leg->verb < req->count && verbs < WIRE_PART_VERBS; leg->verb++, leg->from = 0) {
+        const struct fab_verb *v = &req->verbs[leg->verb];
+        uint32_t len;
+
+        if (v->node != l->node)
+            continue;
+        len = fits(m, v, leg->from);
+        if (len == 0)
+            break;
+        wire_put_verb(m->buf + m->bytes, v, leg->from, len);
+        m->bytes += wire_verb_bytes(v->kind, len);
+        m->reply_bytes += wire_result_bytes(v->kind, len);
+        if (v->kind != FAB_WRITE)
+            m->target[m->targets++] = (struct target){(char *)v->buf + leg->from, len};
+        verbs++;
+        if (len < v->len - leg->from) {
+            leg->from += len;
+            break;
+        }
+    }
+    if (verbs == 0) {
+        m->bytes -= sizeof *head;
+        m->reply_bytes -= sizeof(struct wire_result);
+        return false;
+    }
+    *head = (struct wire_part){.verbs = verbs};
+    while (leg->verb < req->count && req->verbs[leg->verb].node != l->node)
+        leg->verb++;
+    *part = (struct part){leg, m->targets - before, leg->verb < req->count};
+    m->parts++;
+    return true;
+}
+
+static void message_sent(void *request, ucs_status_t status, void *arg)
+{
+    struct message *m = arg;
+
+    (void)status; /* if it failed, the connection is reported broken as well */
+    m->sending = false;
+    ucp_request_free(request);
+}
+
+/* For how long a batch may be executed. Half a lease after an error nothing of it may happen (F5).
+ */
+static uint64_t valid_ns(const struct ucx_link *l)
+{
+    const struct ucx_fab *u = ucx_fab_of(l->ep);
+    uint64_t half_lease = u->fab.lease_ms * 1000000 / 2;
+
+    return half_lease != 0 && half_lease < u->timeout_ns ? half_lease : u->timeout_ns;
+}
+
+static void message_send(struct ucx_link *l, struct message *m)
+{
+    struct wire_batch *batch = (struct wire_batch *)(void *)m->buf;
+    uint64_t now = clock_coarse_ns();
+    ucs_status_ptr_t sent;
+
+    *batch = (struct wire_batch){.head = wire_head_of(WIRE_BATCH, l->slot, l->token, m->seq),
+                                 .identity = m->identity,
+                                 .valid_until = now + valid_ns(l) + l->clock_ahead,
+                                 .parts = m->parts};
+    m->waiting = true;
+    m->deadline = now + ucx_fab_of(l->ep)->timeout_ns;
+    l->under_way++;
+    sent = ucx_send(l->ucp, m->buf, m->bytes, 0, message_sent, m);
+    m->sending = UCS_PTR_IS_PTR(sent);
+    if (UCS_PTR_IS_ERR(sent))
+        l->broken = UCS_PTR_STATUS(sent);
+}
+
+/* A message to fill; NULL if all are under way, or there is no memory for another. */
+static struct message *free_message(struct ucx_link *l)
+{
+    for (unsigned i = 0; i < LINK_MESSAGES; i++) {
+        struct message *m = l->message[i];
+
+        if (!m) {
+            m = calloc(1, sizeof *m);
+            if (!m)
+                return NULL;
+            m->buf = aligned_alloc(64, WIRE_MESSAGE_MAX);
+            if (!m->buf) {
+                free(m);
+                return NULL;
+            }
+            l->message[i] = m;
+        }
+        if (!m->waiting && !m->sending)
+            return m;
+    }
+    return NULL;
+}
+
+void link_send(struct ucx_link *l)
+{
+    struct message *m;
+
+    while (l->first && l->broken == UCS_OK && (m = free_message(l)) != NULL) {
+        message_start(m, l->first);
+        while (l->first && l->first->identity == m->identity) {
+            struct leg *leg = l->first;
+
+            if (!add_part(l, m, leg))
+                break;
+            l->first = leg->next;
+            if (m->part[m->parts - 1].more)
+                break;
+        }
+        m->seq = next_seq(l);
+        message_send(l, m);
+    }
+}
+
+/* ---- replies --------------------------------------------------------------------------------- */
+
+static void message_over(struct ucx_link *l, struct message *m)
+{
+    m->waiting = false;
+    l->under_way--;
+}
+
+static void message_fail(struct ucx_link *l, struct message *m, int status)
+{
+    message_over(l, m);
+    for (unsigned i = 0; i < m->parts; i++)
+        leg_done(l->ep, m->part[i].leg, status);
+}
+
+static void take_results(struct ucx_link *l, struct message *m, const char *at)
+{
+    const struct target *target = m->target;
+
+    message_over(l, m);
+    for (unsigned i = 0; i < m->parts; i++) {
+        struct part *part = &m->part[i];
+        struct wire_result result;
+
+        memcpy(&result, at, sizeof result);
+        at += sizeof result;
+        for (unsigned n = 0; n < part->targets; n++, target++) {
+            memcpy(target->buf, at, target->len);
+            at += target->len;
+        }
+        part->leg->flight->touched = true;
+        if (result.status == FAR_OK && part->more)
+            queue_leg_first(l, part->leg);
+        else if (result.status == FAR_OK)
+            leg_done(l->ep, part->leg, FAR_OK);
+        else
+            leg_done(l->ep, part->leg,
+                     fail(result.status < 0 ? result.status : FAR_UNKNOWN,
+                          "%s could not execute a batch", link_name(l)));
+    }
+}
+
+void link_replied(struct ucx_link *l, const void *message, size_t bytes)
+{
+    struct wire_head head;
+    struct message *m = NULL;
+
+    memcpy(&head, message, sizeof head);
+    for (unsigned i = 0; i < LINK_MESSAGES; i++) {
+        if (l->message[i] && l->message[i]->waiting && l->message[i]->seq == head.seq)
+            m = l->message[i];
+    }
+    if (!m)
+        return;
+    if (head.type == WIRE_ANSWER) {
+        struct wire_answer answer;
+
+        memcpy(&answer, message, sizeof answer);
+        message_fail(l, m,
+                     fail(answer.status < 0 ? answer.status : FAR_UNKNOWN,
+                          answer.status == FAR_FENCED ? "%s was told that this client is dead"
+                                                      : "%s did not execute a batch",
+                          link_name(l)));
+        return;
+    }
+    if (bytes != m->reply_bytes) {
+        l->broken = UCS_ERR_INVALID_PARAM;
+        return;
+    }
+    take_results(l, m, (const char *)message + sizeof(struct wire_reply));
+}
+
+void link_fail_all(struct ucx_link *l, int status)
+{
+    struct leg *leg = l->first;
+
+    l->first = l->last = NULL;
+    for (unsigned i = 0; i < LINK_MESSAGES; i++) {
+        struct message *m = l->message[i];
+
+        if (!m || !m->waiting)
+            continue;
+        for (unsigned n = 0; n < m->parts; n++)
+            m->part[n].leg->flight->touched = true;
+        message_fail(l, m, status);
+    }
+    while (leg) {
+        struct leg *next = leg->next;
+
+        leg_done(l->ep, leg, status);
+        leg = next;
+    }
+}

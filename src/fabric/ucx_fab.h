@@ -1,0 +1,177 @@
+/*
+ * The UCX fabric's inside: endpoints, their links to the nodes, and what is under way on them.
+ *
+ *   struct ucx_ep     one thread's endpoint: a UCX worker and a link to each node
+ *   struct ucx_link   the connection to one node: up, being made, or down. It has a queue of legs,
+ *                     and a few messages that are under way
+ *   struct flight     a request under way; one leg for each node that it has verbs on
+ *   struct message    a BATCH: the parts of as many legs as there were when it was filled
+ *
+ * A leg whose verbs do not fit one message goes out in several, each after the reply to the one
+ * before: UCX keeps no order between messages.
+ */
+#ifndef FABRIC_UCX_FAB_H
+#define FABRIC_UCX_FAB_H
+
+#include "fabric/ucx_tools.h"
+
+#define LINK_MESSAGES  4u    /* under way on one link; what is posted meanwhile shares the next */
+#define MESSAGE_VERBS  4096u /* of one message           */
+#define MESSAGE_PARTS  1024u
+#define LINK_INDEX_MAX 256u /* a question's number has the link's in its low byte */
+
+_Static_assert(LINK_MESSAGES <= WIRE_WINDOW, "a node allows that many");
+_Static_assert(FAB_NODES_MAX <= LINK_INDEX_MAX, "a byte");
+
+struct ucx_fab {
+    struct fab fab;
+    ucp_context_h context;
+    struct wire_secret secret;
+    uint64_t timeout_ns;
+    struct fab_ep *opener; /* until there is a pool: holds the right to make it */
+    struct ucx_node {
+        struct wire_address address;
+        bool known;        /* the rest is set, by the first who was welcomed */
+        uint64_t instance; /* of its memory                                  */
+        bool formatted;
+    } node[FAB_NODES_MAX];
+};
+
+struct flight {
+    struct fab_req *req;
+    unsigned legs; /* that are not done */
+    bool touched;  /* some of it has been executed, or may have been */
+    int status;
+    struct flight *next;
+};
+
+struct leg {
+    struct flight *flight;
+    struct leg *next;
+    uint64_t identity;
+    unsigned verb; /* the next to go out     */
+    uint32_t from; /* byte of it             */
+};
+
+struct message {
+    uint64_t seq;
+    uint64_t deadline;
+    bool waiting; /* for the reply                  */
+    bool sending; /* UCX still reads the buffer     */
+    char *buf;
+    size_t bytes, reply_bytes;
+    uint64_t identity;
+    unsigned parts, targets;
+    struct part {
+        struct leg *leg;
+        unsigned targets;
+        bool more; /* the leg is not at its end */
+    } part[MESSAGE_PARTS];
+    struct target { /* where results go, in the order of the reply */
+        void *buf;
+        uint32_t len;
+    } target[MESSAGE_VERBS];
+};
+
+enum link_state { LINK_DOWN, LINK_HELLO, LINK_PROOF, LINK_UP };
+
+/* Something to ask a node beside batches, one at a time. */
+struct question {
+    enum { QUESTION_NONE, QUESTION_WAITING, QUESTION_SENT, QUESTION_DONE } state;
+    enum wire_type type;
+    uint64_t identity;
+    uint64_t seq, deadline;
+    int status;
+    uint32_t value;
+    struct wire_counts counts;
+};
+
+struct ucx_link {
+    struct ucx_ep *ep;
+    unsigned node;
+    enum link_state state;
+    ucp_ep_h ucp;
+    ucs_status_t broken; /* what UCX said of the connection */
+    int refused;         /* or the node                     */
+    char why[WIRE_TEXT];
+    uint64_t id; /* random, for as long as the endpoint lives (W4) */
+    uint64_t hello_seq, deadline;
+    uint64_t retry_at, backoff;
+    unsigned tries; /* of connecting that UCX lost on the way */
+    uint32_t slot;
+    uint64_t token;
+    uint64_t clock_ahead; /* of the node's clock before ours, modulo 2^64 */
+    uint8_t nonce[WIRE_NONCE], expected[WIRE_PROOF];
+    char out[WIRE_CONTROL_MAX]; /* what is being said in the hand-shake */
+    struct leg *first, *last;   /* the queue                            */
+    struct question question;
+    char asked[WIRE_CONTROL_MAX];
+    unsigned under_way;
+    struct message *message[LINK_MESSAGES]; /* NULL until used */
+};
+
+struct ucx_ep {
+    struct fab_ep ep;
+    ucp_worker_h worker;
+    int fd;
+    uint64_t identity;
+    uint64_t seq;     /* of the last question */
+    uint64_t pending; /* requests under way   */
+    uint64_t completed;
+    uint64_t looked; /* when it was last asked who is late */
+    struct flight *free_flights;
+    struct leg *free_legs;
+    unsigned free_leg_count;
+    struct block {
+        struct block *next;
+    } * blocks;
+    struct ucx_link link[];
+};
+
+static inline struct ucx_fab *ucx_fab_of(const struct ucx_ep *e)
+{
+    return (struct ucx_fab *)e->ep.fab;
+}
+
+static inline const char *link_name(const struct ucx_link *l)
+{
+    return ucx_fab_of(l->ep)->node[l->node].address.text;
+}
+
+static inline uint64_t next_seq(struct ucx_link *l)
+{
+    return ++l->ep->seq << 8 | l->node;
+}
+
+/* ---- links (ucx_link.c) ---------------------------------------------------------------------- */
+
+/* Begins to connect, if it is time to: else it fails all that waits for it. */
+void link_connect(struct ucx_link *l);
+/* Takes the connection down: all that is under way on it, and waits for it, ends with the status,
+ * of which the detail has been set. */
+void link_down(struct ucx_link *l, int status);
+/* Sees whether the connection has been reported broken, or somebody has waited for too long. */
+void link_look(struct ucx_link *l, uint64_t now);
+/* A message of the hand-shake, or an answer to the question. */
+void link_heard(struct ucx_link *l, const void *message, size_t bytes);
+/* Sends the question that waits. */
+void link_ask(struct ucx_link *l);
+/* When the link has to be looked at, at the latest. */
+uint64_t link_deadline(const struct ucx_link *l);
+
+/* ---- requests (ucx_batch.c) ------------------------------------------------------------------ */
+
+int ucx_post(struct fab_ep *ep, struct fab_req *req);
+/* Fills messages from the queue and sends them, as far as there are messages to fill. */
+void link_send(struct ucx_link *l);
+/* A REPLY, or an ANSWER instead of one. */
+void link_replied(struct ucx_link *l, const void *message, size_t bytes);
+/* All that is under way on the link and in its queue is over. */
+void link_fail_all(struct ucx_link *l, int status);
+void ucx_free_flights(struct ucx_ep *e);
+
+/* ---- endpoints (ucx.c) ----------------------------------------------------------------------- */
+
+void ucx_poll(struct fab_ep *ep, bool wait);
+
+#endif

@@ -1,0 +1,465 @@
+/* The memory node, whatever the transport: who its clients are, and what their messages mean. */
+#include "memd/memd.h"
+
+#include "base/clock.h"
+#include "fabric/superblock.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Counters have one writer each and are read by whoever asks. */
+static void count(uint64_t *counter, uint64_t n)
+{
+    __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+}
+
+static void add_counts(struct wire_count_set *sum, const struct wire_count_set *more)
+{
+#define WIRE_X(name) sum->name += __atomic_load_n(&more->name, __ATOMIC_RELAXED);
+    WIRE_COUNTS_X(WIRE_X)
+#undef WIRE_X
+}
+
+/* ---- the node -------------------------------------------------------------------------------- */
+
+int memd_init(struct memd *m)
+{
+    m->direct.fab = (struct fab){.nodes = 1, .order = ORDER_ALL, .size = {m->region.size}};
+    m->direct.base[0] = m->region.base;
+    m->listeners = 0;
+    m->started = clock_ns();
+    m->clients = m->formatter = NULL;
+    m->count = (struct wire_count_set){0};
+    return pthread_mutex_init(&m->lock, NULL) == 0 ? FAR_OK : fail(FAR_SYSTEM, "no lock");
+}
+
+static int find_transport(const struct uri *uri, const struct memd_listener_ops **ops)
+{
+    for (unsigned i = 0; memd_transports[i]; i++) {
+        if (strcmp(memd_transports[i]->scheme, uri->scheme) == 0) {
+            *ops = memd_transports[i];
+            return FAR_OK;
+        }
+    }
+    return fail(FAR_NO_FABRIC, "nothing in this build listens at '%s:'", uri->scheme);
+}
+
+int memd_listen(struct memd *m, const char *text, unsigned threads)
+{
+    const struct memd_listener_ops *ops = NULL;
+    struct memd_listener *listener;
+    struct uri uri;
+    int rc = uri_parse(text, &uri);
+
+    if (!rc)
+        rc = find_transport(&uri, &ops);
+    if (rc)
+        return rc;
+    if (m->listeners == MEMD_LISTENERS_MAX)
+        return fail(FAR_INVALID, "more than %u addresses to listen at", MEMD_LISTENERS_MAX);
+    rc = ops->open(m, &uri, threads, &listener);
+    if (rc)
+        return rc;
+    for (unsigned i = 0; i < m->listeners; i++) {
+        if (m->listener[i]->by_nic == listener->by_nic)
+            continue;
+        rc = fail(FAR_UNSUPPORTED,
+                  "%s and %s: atomics of the network card and of the processor on one memory would "
+                  "not be atomic against each other",
+                  m->listener[i]->address, listener->address);
+        ops->close(listener);
+        return rc;
+    }
+    m->listener[m->listeners++] = listener;
+    return FAR_OK;
+}
+
+void memd_stop(struct memd *m)
+{
+    while (m->listeners > 0) {
+        struct memd_listener *listener = m->listener[--m->listeners];
+
+        listener->ops->close(listener);
+    }
+    pthread_mutex_destroy(&m->lock);
+}
+
+void memd_counts(struct memd *m, struct wire_count_set *sum)
+{
+    pthread_mutex_lock(&m->lock);
+    *sum = m->count;
+    for (const struct memd_client *c = m->clients; c; c = c->next)
+        add_counts(sum, &c->count);
+    sum->fences = m->region.keep->fences;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+int memd_client_init(struct memd *m, struct memd_listener *listener, uint32_t slot,
+                     struct memd_client *c)
+{
+    int rc = FAR_OK;
+
+    *c = (struct memd_client){.memd = m, .listener = listener, .slot = slot};
+    pthread_mutex_lock(&m->lock);
+    if (m->count.clients >= MEMD_CLIENTS_MAX) {
+        rc = fail(FAR_NO_CLIENT_SLOT, "there are %u clients already", MEMD_CLIENTS_MAX);
+    } else {
+        m->count.clients++;
+        m->count.connects++;
+        c->next = m->clients;
+        if (c->next)
+            c->next->prev = c;
+        m->clients = c;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return rc;
+}
+
+void memd_client_end(struct memd_client *c)
+{
+    struct memd *m = c->memd;
+
+    pthread_mutex_lock(&m->lock);
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        m->clients = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    if (m->formatter == c)
+        m->formatter = NULL;
+    m->count.clients--;
+    add_counts(&m->count, &c->count);
+    pthread_mutex_unlock(&m->lock);
+    c->state = MEMD_OVER;
+}
+
+/* With the lock: nothing of this connection is executed once it returns. */
+static void shut(struct memd_client *c, _Atomic bool *how)
+{
+    atomic_store(how, true);
+    /* Whoever has entered leaves after one batch, and nobody enters any more. */
+    while (atomic_load(&c->busy))
+        sched_yield();
+    if (c->listener->ops->shut)
+        c->listener->ops->shut(c);
+}
+
+static bool on_record(const struct memd_keep *keep, uint64_t identity)
+{
+    uint64_t known = keep->fences < MEMD_FENCED_MAX ? keep->fences : MEMD_FENCED_MAX;
+
+    for (uint64_t i = 0; i < known; i++) {
+        if (keep->fenced[i] == identity)
+            return true;
+    }
+    return false;
+}
+
+void memd_fence(struct memd *m, uint64_t identity)
+{
+    struct memd_keep *keep = m->region.keep;
+
+    pthread_mutex_lock(&m->lock);
+    if (identity != 0 && !on_record(keep, identity)) {
+        keep->fenced[keep->fences % MEMD_FENCED_MAX] = identity;
+        keep->fences++;
+    }
+    for (struct memd_client *c = m->clients; c && identity != 0; c = c->next) {
+        if (atomic_load(&c->identity) == identity && !atomic_load(&c->shut))
+            shut(c, &c->shut);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* Gives a connection another identity. A one-sided one that was shut stays so: its client has to
+ * connect again. */
+static int identify(struct memd_client *c, uint64_t identity)
+{
+    int rc = FAR_OK;
+
+    pthread_mutex_lock(&c->memd->lock);
+    if (on_record(c->memd->region.keep, identity) ||
+        (atomic_load(&c->shut) && c->listener->ops->shut)) {
+        rc = FAR_FENCED;
+    } else {
+        atomic_store(&c->identity, identity);
+        atomic_store(&c->shut, false);
+    }
+    pthread_mutex_unlock(&c->memd->lock);
+    return rc;
+}
+
+static void leave(struct memd_client *c)
+{
+    atomic_store_explicit(&c->busy, false, memory_order_release);
+}
+
+/* FAR_OK: may execute a batch of that identity, until leave() (N1). The store of busy and the loads
+ * behind it are sequentially consistent, as are those of shut(): one of the two sees the other. */
+static int enter(struct memd_client *c, uint64_t identity)
+{
+    if (identity != atomic_load(&c->identity) && identify(c, identity) != FAR_OK)
+        return FAR_FENCED;
+    atomic_store(&c->busy, true);
+    if (!atomic_load(&c->shut) && !atomic_load(&c->void_))
+        return FAR_OK;
+    leave(c);
+    return FAR_FENCED;
+}
+
+bool memd_owns(const struct memd_client *c, const struct wire_head *head)
+{
+    return head->slot == c->slot && head->token == c->token && c->token != 0;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+union control {
+    struct wire_head head;
+    struct wire_hello hello;
+    struct wire_challenge challenge;
+    struct wire_proof proof;
+    struct wire_welcome welcome;
+    struct wire_refused refused;
+    struct wire_client client;
+    struct wire_answer answer;
+    struct wire_counts counts;
+    char bytes[WIRE_CONTROL_MAX];
+};
+
+static bool answer_is(struct memd_client *c, union control *out, size_t bytes, enum wire_type type,
+                      uint64_t seq, size_t *answer_bytes)
+{
+    out->head = wire_head_of(type, c->slot, c->token, seq);
+    *answer_bytes = bytes;
+    return type != WIRE_REFUSED;
+}
+
+static bool refuse(struct memd_client *c, union control *out, uint64_t seq, int status,
+                   const char *text, size_t *answer_bytes)
+{
+    out->refused.status = status;
+    snprintf(out->refused.text, sizeof out->refused.text, "%s", text);
+    return answer_is(c, out, sizeof out->refused, WIRE_REFUSED, seq, answer_bytes);
+}
+
+static bool on_hello(struct memd_client *c, const struct wire_hello *in, union control *out,
+                     size_t *answer_bytes)
+{
+    struct wire_challenge *challenge = &out->challenge;
+
+    memcpy(c->client_nonce, in->nonce, sizeof c->client_nonce);
+    pthread_mutex_lock(&c->memd->lock); /* void_others() looks at it */
+    c->link = in->link;
+    pthread_mutex_unlock(&c->memd->lock);
+    if (wire_random(c->node_nonce, sizeof c->node_nonce) != FAR_OK ||
+        wire_random(&c->token, sizeof c->token) != FAR_OK)
+        return refuse(c, out, in->head.seq, FAR_SYSTEM, far_error_detail(), answer_bytes);
+    c->token |= 1; /* 0 is none */
+    c->state = MEMD_CHALLENGED;
+    memcpy(challenge->nonce, c->node_nonce, sizeof challenge->nonce);
+    challenge->secret_needed = c->memd->secret.bytes > 0;
+    return answer_is(c, out, sizeof *challenge, WIRE_CHALLENGE, in->head.seq, answer_bytes);
+}
+
+/* With the lock: is there a pool? A client that made one may have died before it said so. */
+static bool is_formatted(const struct memd *m)
+{
+    return m->region.keep->formatted ||
+           __atomic_load_n((uint64_t *)(void *)m->region.base, __ATOMIC_ACQUIRE) == POOL_MAGIC;
+}
+
+/* W4. */
+static void void_others(struct memd_client *c)
+{
+    for (struct memd_client *o = c->memd->clients; o; o = o->next) {
+        if (o != c && o->link == c->link && !atomic_load(&o->void_))
+            shut(o, &o->void_);
+    }
+}
+
+static bool on_proof(struct memd_client *c, const struct wire_proof *in, union control *out,
+                     size_t *answer_bytes)
+{
+    struct memd *m = c->memd;
+    struct wire_welcome *welcome = &out->welcome;
+    uint8_t proof[WIRE_PROOF];
+
+    wire_prove(&m->secret, WIRE_CLIENT, c->client_nonce, c->node_nonce, c->link, proof);
+    if (!wire_proof_equal(proof, in->proof)) {
+        count(&c->count.refused, 1);
+        return refuse(c, out, in->head.seq, FAR_REFUSED, "the secret is not the node's",
+                      answer_bytes);
+    }
+    c->state = MEMD_WELCOMED;
+    wire_prove(&m->secret, WIRE_NODE, c->client_nonce, c->node_nonce, c->link, welcome->proof);
+    welcome->size = m->region.size;
+    welcome->instance = m->region.keep->instance;
+    welcome->address = c->address;
+    welcome->clock = clock_ns();
+    welcome->rkey = c->rkey;
+    welcome->flags = c->one_sided ? WIRE_FLAG_ONE_SIDED : 0;
+    pthread_mutex_lock(&m->lock);
+    void_others(c);
+    welcome->flags |= is_formatted(m) ? WIRE_FLAG_FORMATTED : 0;
+    pthread_mutex_unlock(&m->lock);
+    return answer_is(c, out, sizeof *welcome, WIRE_WELCOME, in->head.seq, answer_bytes);
+}
+
+static uint32_t claim(struct memd_client *c)
+{
+    struct memd *m = c->memd;
+    uint32_t value;
+
+    pthread_mutex_lock(&m->lock);
+    if (is_formatted(m)) {
+        value = WIRE_CLAIM_THERE;
+    } else if (m->formatter && m->formatter != c) {
+        value = WIRE_CLAIM_WAIT;
+    } else {
+        m->formatter = c;
+        value = WIRE_CLAIM_YOURS;
+    }
+    pthread_mutex_unlock(&m->lock);
+    return value;
+}
+
+static void formatted(struct memd *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->region.keep->formatted = 1;
+    m->formatter = NULL;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* What a client that was let in may ask for. */
+static bool on_request(struct memd_client *c, const union control *in, union control *out,
+                       size_t *answer_bytes)
+{
+    struct memd *m = c->memd;
+
+    out->answer.status = FAR_OK;
+    switch (in->head.type) {
+    case WIRE_IDENTIFY:
+        out->answer.status = identify(c, in->client.identity);
+        break;
+    case WIRE_FENCE:
+        memd_fence(m, in->client.identity);
+        break;
+    case WIRE_CLAIM:
+        out->answer.value = claim(c);
+        break;
+    case WIRE_FORMATTED:
+        formatted(m);
+        break;
+    case WIRE_STAT:
+        out->counts.size = m->region.size;
+        out->counts.uptime_ms = (clock_ns() - m->started) / 1000000;
+        memd_counts(m, &out->counts.count);
+        return answer_is(c, out, sizeof out->counts, WIRE_COUNTS, in->head.seq, answer_bytes);
+    default:
+        count(&c->count.rejected, 1);
+        return refuse(c, out, in->head.seq, FAR_INVALID, "not a message for a node", answer_bytes);
+    }
+    return answer_is(c, out, sizeof out->answer, WIRE_ANSWER, in->head.seq, answer_bytes);
+}
+
+bool memd_message(struct memd_client *c, const void *message, size_t bytes,
+                  char answer[WIRE_CONTROL_MAX], size_t *answer_bytes)
+{
+    union control in = {.bytes = ""}, out = {.bytes = ""};
+    int rc = bytes > sizeof in ? FAR_INVALID : wire_check(message, bytes);
+    bool goes_on = true;
+
+    *answer_bytes = 0;
+    if (bytes <= sizeof in)
+        memcpy(&in, message, bytes);
+    if (rc != FAR_OK) {
+        count(&c->count.rejected, 1);
+        goes_on = refuse(c, &out, in.head.seq, rc,
+                         rc == FAR_LAYOUT ? far_error_detail() : "not a message", answer_bytes);
+    } else if (in.head.type == WIRE_HELLO && c->state == MEMD_NEW) {
+        goes_on = on_hello(c, &in.hello, &out, answer_bytes);
+    } else if (!memd_owns(c, &in.head)) { /* by somebody else, who must not end it */
+        count(&c->count.rejected, 1);
+    } else if (in.head.type == WIRE_PROOF_IS && c->state == MEMD_CHALLENGED) {
+        goes_on = on_proof(c, &in.proof, &out, answer_bytes);
+    } else if (c->state == MEMD_WELCOMED) {
+        goes_on = on_request(c, &in, &out, answer_bytes);
+    } else {
+        count(&c->count.rejected, 1);
+        goes_on = refuse(c, &out, in.head.seq, FAR_INVALID, "not a message for this moment",
+                         answer_bytes);
+    }
+    memcpy(answer, &out, *answer_bytes);
+    return goes_on;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void execute(struct memd *m, const struct wire_head *head, struct wire_reader *reader,
+                    char *reply)
+{
+    struct fab_ep ep = {.fab = &m->direct.fab};
+    struct fab_verb verb[WIRE_PART_VERBS];
+    char *at = reply + sizeof(struct wire_reply);
+
+    *(struct wire_reply *)(void *)reply =
+        (struct wire_reply){.head = wire_head_of(WIRE_REPLY, head->slot, head->token, head->seq),
+                            .parts = reader->parts};
+    while (reader->parts > 0) {
+        struct wire_result *result = (struct wire_result *)(void *)at;
+        struct fab_req req = {.verbs = verb};
+
+        at += sizeof *result;
+        req.count = wire_batch_next(reader, verb, &at);
+        (void)direct_post(&ep, &req); /* completes at once */
+        *result = (struct wire_result){.status = req.status};
+    }
+}
+
+bool memd_batch(struct memd_client *c, void *message, size_t bytes,
+                void *(*room)(void *arg, size_t bytes), void *arg, size_t *reply_bytes)
+{
+    struct memd *m = c->memd;
+    struct wire_batch *batch = message;
+    struct wire_reader reader;
+    int rc = wire_check(message, bytes);
+    char *reply;
+
+    *reply_bytes = 0;
+    if (rc != FAR_OK || c->state != MEMD_WELCOMED || !memd_owns(c, &batch->head)) {
+        count(&c->count.rejected, 1);
+        return true;
+    }
+    rc = wire_batch_check(message, bytes, m->region.size, &reader);
+    count(&c->count.rejected, rc != FAR_OK);
+    reply = room(arg, rc ? sizeof(struct wire_answer) : reader.reply_bytes);
+    if (!reply)
+        return false;
+    if (rc == FAR_OK) {
+        unsigned parts = reader.parts;
+
+        rc = clock_coarse_ns() > batch->valid_until ? FAR_TIMEOUT : enter(c, batch->identity);
+        if (rc == FAR_OK) {
+            *reply_bytes = reader.reply_bytes;
+            execute(m, &batch->head, &reader, reply);
+            leave(c);
+            count(&c->count.batches, 1);
+            count(&c->count.requests, parts);
+            count(&c->count.verbs, reader.verbs);
+            count(&c->count.bytes_read, reader.bytes_read);
+            count(&c->count.bytes_written, reader.bytes_written);
+            return true;
+        }
+        count(rc == FAR_FENCED ? &c->count.fenced : &c->count.rejected, 1);
+    }
+    *(struct wire_answer *)(void *)reply = (struct wire_answer){
+        .head = wire_head_of(WIRE_ANSWER, c->slot, c->token, batch->head.seq), .status = rc};
+    *reply_bytes = sizeof(struct wire_answer);
+    return true;
+}

@@ -1,0 +1,181 @@
+/*
+ * The memory of a memory node: anonymous, or in a file that outlives it.
+ *
+ * In a file, the memory comes first and what is kept beside it (struct memd_keep) is at its end,
+ * its magic written last. A file is used if it is empty or ends so; any other is refused as it is.
+ * Its memory is reserved, since a store into a hole that cannot be filled would end the node by
+ * SIGBUS.
+ */
+#include "memd/memd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEEP_MAGIC    0x3165646f6e726166ull /* "farnode1" */
+#define HUGE_BYTES    (2ull << 20)
+#define RESERVE_TRIES 100
+
+static uint64_t keep_bytes(void)
+{
+    return (sizeof(struct memd_keep) + 65535) & ~65535ull; /* whole pages of any size */
+}
+
+static int file_failed(const char *path, const char *what)
+{
+    return fail(errno == ENOSPC || errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM, "cannot %s %s: %s",
+                what, path, strerror(errno));
+}
+
+/* Maps at a multiple of the huge page: memory is mapped by huge pages only there. */
+static int map(struct memd_region *r)
+{
+    uint64_t held = r->map_bytes + HUGE_BYTES;
+    int flags = r->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+    char *hold = mmap(NULL, held, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *from;
+
+    if (hold == MAP_FAILED)
+        return fail(FAR_NO_MEMORY, "no address space for %llu bytes", (unsigned long long)held);
+    from = (char *)(((uintptr_t)hold + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
+    if (mmap(from, r->map_bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, r->fd, 0) ==
+        MAP_FAILED) {
+        int rc = fail(FAR_NO_MEMORY, "cannot map %llu bytes: %s", (unsigned long long)r->map_bytes,
+                      strerror(errno));
+
+        munmap(hold, held);
+        return rc;
+    }
+    if (from > hold)
+        munmap(hold, (size_t)(from - hold));
+    munmap(from + r->map_bytes, (size_t)(hold + held - from - r->map_bytes));
+    madvise(from, r->map_bytes, MADV_HUGEPAGE); /* a wish */
+    r->base = from;
+    r->keep = (struct memd_keep *)(void *)(from + r->map_bytes - keep_bytes());
+    return FAR_OK;
+}
+
+static int start_keep(struct memd_region *r)
+{
+    int rc = wire_random(&r->keep->instance, sizeof r->keep->instance);
+
+    if (rc)
+        return rc;
+    r->keep->size = r->size;
+    __atomic_store_n(&r->keep->magic, KEEP_MAGIC, __ATOMIC_RELEASE);
+    return FAR_OK;
+}
+
+static void set_size(struct memd_region *r, uint64_t size)
+{
+    r->size = size & ~63ull;
+    r->map_bytes = ((size + 65535) & ~65535ull) + keep_bytes();
+}
+
+/* Takes the size from what is kept in the file. */
+static int look(struct memd_region *r, const char *path, uint64_t bytes)
+{
+    struct memd_keep head = {0};
+
+    if (bytes > keep_bytes() &&
+        pread(r->fd, &head, offsetof(struct memd_keep, fenced), (off_t)(bytes - keep_bytes())) < 0)
+        return file_failed(path, "read");
+    if (head.magic != KEEP_MAGIC)
+        return fail(FAR_NOT_A_POOL, "%s holds something else than a node's memory", path);
+    if (head.size < DIRECT_NODE_BYTES_MIN || head.size > DIRECT_NODE_BYTES_MAX)
+        return fail(FAR_CORRUPT, "%s says that it holds %llu bytes", path,
+                    (unsigned long long)head.size);
+    set_size(r, head.size);
+    if (r->map_bytes != bytes)
+        return fail(FAR_CORRUPT, "%s has %llu bytes instead of %llu", path,
+                    (unsigned long long)bytes, (unsigned long long)r->map_bytes);
+    return FAR_OK;
+}
+
+static int reserve(const struct memd_region *r, const char *path)
+{
+    for (unsigned i = 0; i < RESERVE_TRIES; i++) {
+        if (fallocate(r->fd, 0, 0, (off_t)r->map_bytes) == 0 || errno == EOPNOTSUPP)
+            return FAR_OK;
+        if (errno != EINTR)
+            break;
+    }
+    return file_failed(path, "reserve the memory of");
+}
+
+/* Gives an empty file its length, its memory and its end. */
+static int make_file(struct memd_region *r, uint64_t size, const char *path)
+{
+    int rc;
+
+    if (size == 0)
+        return fail(FAR_NOT_A_POOL, "%s holds no node's memory; give a size to make it", path);
+    set_size(r, size);
+    if (ftruncate(r->fd, (off_t)r->map_bytes) != 0)
+        return file_failed(path, "set the length of");
+    rc = reserve(r, path);
+    if (!rc)
+        rc = map(r);
+    if (!rc)
+        rc = start_keep(r);
+    if (rc && ftruncate(r->fd, 0) != 0)
+        rc = file_failed(path, "empty");
+    return rc;
+}
+
+static int open_file(struct memd_region *r, uint64_t size, const char *path)
+{
+    struct stat st;
+    int rc;
+
+    r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+    if (r->fd < 0)
+        return file_failed(path, "open");
+    if (flock(r->fd, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK ? fail(FAR_SYSTEM, "%s is in use by another node", path)
+                                    : file_failed(path, "lock");
+    if (fstat(r->fd, &st) != 0)
+        return file_failed(path, "look at");
+    if (!S_ISREG(st.st_mode))
+        return fail(FAR_INVALID, "%s is not a file", path);
+    if (st.st_size == 0)
+        return make_file(r, size, path);
+    rc = look(r, path, (uint64_t)st.st_size);
+    if (!rc && size != 0 && r->size != (size & ~63ull))
+        rc = fail(FAR_INVALID, "%s holds a node of %llu bytes, not %llu", path,
+                  (unsigned long long)r->size, (unsigned long long)size);
+    return rc ? rc : map(r);
+}
+
+int memd_region_open(struct memd_region *region, uint64_t size, const char *path)
+{
+    struct memd_region r = {.fd = -1};
+    int rc;
+
+    if (path) {
+        rc = open_file(&r, size, path);
+    } else {
+        set_size(&r, size);
+        rc = map(&r);
+        if (!rc)
+            rc = start_keep(&r);
+    }
+    if (rc)
+        memd_region_close(&r);
+    else
+        *region = r;
+    return rc;
+}
+
+void memd_region_close(struct memd_region *r)
+{
+    if (r->base)
+        munmap(r->base, r->map_bytes);
+    if (r->fd >= 0)
+        close(r->fd);
+    *r = (struct memd_region){.fd = -1};
+}

@@ -1,0 +1,595 @@
+/*
+ * Listening for UCX connections.
+ *
+ * Each thread has a worker of its own, with the connections that were given to it in turn: nothing
+ * is shared on the path of a batch but the region. A thread with nothing to do sleeps until its
+ * worker has an event.
+ *
+ * Messages are executed as they arrive, within UCX's callback. A connection is ended outside of it:
+ * what has to be is on the thread's list.
+ */
+#include "memd/transports.h"
+
+#include "base/clock.h"
+#include "fabric/ucx_tools.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define SLOTS_MAX       MEMD_CLIENTS_MAX
+#define REPLY_SMALL     (16u << 10) /* most replies are shorter; others get WIRE_MESSAGE_MAX */
+#define REPLIES_KEPT    64u         /* buffers of a kind that a thread does not give back    */
+#define REPLIES_MAX     (2 * WIRE_WINDOW) /* of one connection: it has no more batches under way */
+#define SPINS           64u /* looks at an idle worker before it is armed            */
+#define HANDSHAKE_NS    (10ull * 1000000000)
+#define DRAIN_NS        (1ull * 1000000000)
+#define ARRIVALS_MAX    256u
+#define IDLE_LOOK_MS    1000 /* while somebody has connected who has not proved himself */
+#define CLOSING_LOOK_MS 10
+
+struct reply {
+    struct ucx_conn *conn;
+    struct reply *next;
+    uint32_t room;
+    char bytes[] __attribute__((aligned(64)));
+};
+
+struct ucx_conn {
+    struct memd_client client;
+    struct ucx_thread *thread;
+    ucp_ep_h ep;
+    unsigned replies; /* being sent */
+    uint64_t since;
+    bool over;    /* to be closed                  */
+    bool gently;  /* once it has read what it was told */
+    bool closing; /* the endpoint is being closed  */
+    bool closed;
+};
+
+struct ucx_thread {
+    struct ucx_listener *listener;
+    ucp_worker_h worker;
+    int fd, wake; /* wake: an eventfd by which others wake the thread */
+    pthread_t thread;
+    bool started;
+    _Atomic bool stop;
+    struct ucx_conn *conn[SLOTS_MAX]; /* by slot - 1 */
+    unsigned conns, strangers, ending;
+    struct reply *kept[2]; /* free buffers, small and large */
+    unsigned kept_count[2];
+    struct reply *reply;  /* of the batch at hand */
+    void *scratch;        /* a message that did not arrive aligned */
+    pthread_mutex_t lock; /* for the arrivals */
+    ucp_conn_request_h arrival[ARRIVALS_MAX];
+    unsigned arrivals;
+};
+
+struct ucx_listener {
+    struct memd_listener listener;
+    ucp_context_h context;
+    ucp_listener_h ucp;
+    unsigned threads, next;
+    struct ucx_thread *thread;
+};
+
+/* ---- replies --------------------------------------------------------------------------------- */
+
+static struct reply *reply_new(struct ucx_conn *conn, size_t bytes)
+{
+    struct ucx_thread *t = conn->thread;
+    bool large = bytes > REPLY_SMALL;
+    struct reply *r = t->kept[large];
+
+    if (r) {
+        t->kept[large] = r->next;
+        t->kept_count[large]--;
+    } else {
+        uint32_t room = large ? WIRE_MESSAGE_MAX : REPLY_SMALL;
+
+        r = aligned_alloc(64, sizeof *r + room);
+        if (!r)
+            return NULL;
+        r->room = room;
+    }
+    r->conn = conn;
+    return r;
+}
+
+static void reply_free(struct reply *r)
+{
+    struct ucx_thread *t = r->conn->thread;
+    bool large = r->room > REPLY_SMALL;
+
+    r->conn->replies--;
+    if (t->kept_count[large] == REPLIES_KEPT) {
+        free(r);
+        return;
+    }
+    r->next = t->kept[large];
+    t->kept[large] = r;
+    t->kept_count[large]++;
+}
+
+static void conn_over(struct ucx_conn *conn)
+{
+    if (!conn->over) {
+        conn->over = true;
+        conn->thread->ending++;
+    }
+}
+
+static void reply_sent(void *request, ucs_status_t status, void *arg)
+{
+    (void)status; /* if it failed, the connection is reported broken as well */
+    reply_free(arg);
+    ucp_request_free(request);
+}
+
+static void reply_send(struct reply *r, size_t bytes)
+{
+    struct ucx_conn *conn = r->conn;
+    ucs_status_ptr_t sent;
+
+    conn->replies++;
+    sent = ucx_send(conn->ep, r->bytes, bytes, 0, reply_sent, r);
+    if (UCS_PTR_IS_PTR(sent))
+        return;
+    if (UCS_PTR_IS_ERR(sent))
+        conn_over(conn);
+    reply_free(r);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void *room_for_reply(void *arg, size_t bytes)
+{
+    struct ucx_conn *conn = arg;
+
+    conn->thread->reply = reply_new(conn, bytes);
+    return conn->thread->reply ? conn->thread->reply->bytes : NULL;
+}
+
+static void on_batch(struct ucx_conn *conn, void *message, size_t bytes)
+{
+    struct ucx_thread *t = conn->thread;
+    size_t reply_bytes;
+
+    t->reply = NULL;
+    /* Who asks for more than it reads would have us keep any number of replies. */
+    if (conn->replies >= REPLIES_MAX ||
+        !memd_batch(&conn->client, message, bytes, room_for_reply, conn, &reply_bytes)) {
+        conn_over(conn);
+        return;
+    }
+    if (reply_bytes > 0)
+        reply_send(t->reply, reply_bytes);
+}
+
+static void on_control(struct ucx_conn *conn, const void *message, size_t bytes)
+{
+    char answer[WIRE_CONTROL_MAX];
+    size_t answer_bytes;
+    bool stranger = conn->client.state != MEMD_WELCOMED;
+    bool goes_on = memd_message(&conn->client, message, bytes, answer, &answer_bytes);
+
+    if (stranger && conn->client.state == MEMD_WELCOMED)
+        conn->thread->strangers--;
+    if (answer_bytes > 0 && conn->replies < REPLIES_MAX) {
+        struct reply *r = reply_new(conn, answer_bytes);
+
+        if (r) {
+            memcpy(r->bytes, answer, answer_bytes);
+            reply_send(r, answer_bytes);
+        }
+    }
+    if (!goes_on) {
+        conn->gently = true;
+        conn_over(conn);
+    }
+}
+
+/* The connection that a message belongs to: by its number if it says one (its token is looked at
+ * later), else, before it has been told, by where it came from. */
+static struct ucx_conn *find_conn(struct ucx_thread *t, const void *message, size_t bytes,
+                                  const ucp_am_recv_param_t *param)
+{
+    struct wire_head head;
+
+    if (bytes < sizeof head)
+        return NULL;
+    memcpy(&head, message, sizeof head);
+    if (head.slot >= 1 && head.slot <= SLOTS_MAX)
+        return t->conn[head.slot - 1];
+    if (head.slot != 0 || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP))
+        return NULL;
+    for (unsigned i = 0; i < SLOTS_MAX; i++) {
+        if (t->conn[i] && t->conn[i]->ep == param->reply_ep)
+            return t->conn[i];
+    }
+    return NULL;
+}
+
+static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, void *data,
+                            size_t bytes, const ucp_am_recv_param_t *param)
+{
+    struct ucx_thread *t = arg;
+    struct ucx_conn *conn;
+
+    (void)header;
+    if (header_bytes != 0 || bytes > WIRE_MESSAGE_MAX ||
+        (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
+        return UCS_OK;
+    conn = find_conn(t, data, bytes, param);
+    if (!conn || conn->over)
+        return UCS_OK;
+    if ((uintptr_t)data % 8 != 0)
+        data = memcpy(t->scratch, data, bytes);
+    if (memd_is_batch(data, bytes))
+        on_batch(conn, data, bytes);
+    else
+        on_control(conn, data, bytes);
+    return UCS_OK;
+}
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+static void broken(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    (void)ep;
+    (void)status;
+    conn_over(arg);
+}
+
+static void accept_one(struct ucx_thread *t, ucp_conn_request_h request)
+{
+    struct ucx_conn *conn = calloc(1, sizeof *conn);
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+                              .conn_request = request,
+                              .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                              .err_handler = {.cb = broken, .arg = conn}};
+    uint32_t slot = 0;
+
+    while (slot < SLOTS_MAX && t->conn[slot])
+        slot++;
+    if (!conn || slot == SLOTS_MAX ||
+        memd_client_init(t->listener->listener.memd, &t->listener->listener, slot + 1,
+                         &conn->client) != FAR_OK) {
+        ucp_listener_reject(t->listener->ucp, request);
+        free(conn);
+        return;
+    }
+    conn->thread = t;
+    conn->since = clock_ns();
+    if (ucp_ep_create(t->worker, &params, &conn->ep) != UCS_OK) {
+        memd_client_end(&conn->client);
+        free(conn);
+        return;
+    }
+    t->conn[slot] = conn;
+    t->conns++;
+    t->strangers++;
+}
+
+/* The first thread hears of those who connect, and hands them on. */
+static void arrived(ucp_conn_request_h request, void *arg)
+{
+    struct ucx_listener *l = arg;
+    struct ucx_thread *t = &l->thread[l->next++ % l->threads];
+    bool taken;
+
+    pthread_mutex_lock(&t->lock);
+    taken = t->arrivals < ARRIVALS_MAX;
+    if (taken)
+        t->arrival[t->arrivals++] = request;
+    pthread_mutex_unlock(&t->lock);
+    if (!taken)
+        ucp_listener_reject(l->ucp, request);
+    else
+        eventfd_write(t->wake, 1);
+}
+
+static void accept_arrivals(struct ucx_thread *t)
+{
+    for (;;) {
+        ucp_conn_request_h request = NULL;
+
+        pthread_mutex_lock(&t->lock);
+        if (t->arrivals > 0)
+            request = t->arrival[--t->arrivals];
+        pthread_mutex_unlock(&t->lock);
+        if (!request)
+            return;
+        accept_one(t, request);
+    }
+}
+
+static void conn_closed(void *request, ucs_status_t status, void *arg)
+{
+    struct ucx_conn *conn = arg;
+
+    (void)status;
+    conn->closed = true;
+    ucp_request_free(request);
+}
+
+static void conn_close(struct ucx_conn *conn, bool force)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FIELD_FLAGS,
+                                 .flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0,
+                                 .cb.send = conn_closed,
+                                 .user_data = conn};
+    ucs_status_ptr_t request = ucp_ep_close_nbx(conn->ep, &param);
+
+    conn->closing = true;
+    conn->closed = !UCS_PTR_IS_PTR(request);
+}
+
+static void conn_free(struct ucx_thread *t, uint32_t i)
+{
+    struct ucx_conn *conn = t->conn[i];
+
+    t->strangers -= conn->client.state != MEMD_WELCOMED;
+    t->conns--;
+    t->ending--;
+    t->conn[i] = NULL;
+    memd_client_end(&conn->client);
+    free(conn);
+}
+
+/* Ends what is over, and after a while who has not said who he is. */
+static void end_conns(struct ucx_thread *t)
+{
+    uint64_t now = clock_ns();
+
+    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+        struct ucx_conn *conn = t->conn[i];
+
+        if (!conn)
+            continue;
+        if (conn->client.state != MEMD_WELCOMED && now - conn->since > HANDSHAKE_NS)
+            conn_over(conn);
+        if (conn->over && (!conn->closing || (conn->gently && now - conn->since > HANDSHAKE_NS))) {
+            conn_close(conn, !conn->gently);
+            conn->gently = false;
+        }
+        if (conn->closed && conn->replies == 0)
+            conn_free(t, i);
+    }
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static void sleep_until_event(struct ucx_thread *t)
+{
+    struct pollfd fds[2] = {{.fd = t->fd, .events = POLLIN}, {.fd = t->wake, .events = POLLIN}};
+    int wait = t->ending > 0 ? CLOSING_LOOK_MS : t->strangers > 0 ? IDLE_LOOK_MS : -1;
+    eventfd_t woken;
+
+    if (ucp_worker_arm(t->worker) != UCS_OK)
+        return;
+    if (poll(fds, 2, wait) > 0 && fds[1].revents)
+        eventfd_read(t->wake, &woken);
+}
+
+static void drain(struct ucx_thread *t)
+{
+    uint64_t start = clock_ns();
+    unsigned idle = 0;
+
+    /* What has arrived is executed and answered. */
+    while (idle < SPINS && clock_ns() - start < DRAIN_NS)
+        idle = ucp_worker_progress(t->worker) ? 0 : idle + 1;
+    for (uint32_t i = 0; i < SLOTS_MAX; i++) {
+        if (t->conn[i] && !t->conn[i]->over) {
+            conn_over(t->conn[i]);
+            conn_close(t->conn[i], false);
+        }
+    }
+    while (t->conns > 0 && clock_ns() - start < 2 * DRAIN_NS) {
+        ucp_worker_progress(t->worker);
+        end_conns(t);
+    }
+    /* Whoever does not answer is not waited for. */
+    for (uint32_t i = 0; i < SLOTS_MAX && t->conns > 0; i++) {
+        if (t->conn[i] && !t->conn[i]->closed)
+            conn_close(t->conn[i], true);
+    }
+    for (unsigned i = 0; i < SPINS; i++)
+        ucp_worker_progress(t->worker);
+}
+
+static void *serve(void *arg)
+{
+    struct ucx_thread *t = arg;
+    unsigned idle = 0;
+
+    while (!atomic_load(&t->stop)) {
+        if (ucp_worker_progress(t->worker)) {
+            idle = 0;
+            if (t->ending == 0)
+                continue;
+        }
+        accept_arrivals(t);
+        if (t->ending > 0 || (idle >= SPINS && t->strangers > 0))
+            end_conns(t);
+        if (++idle > SPINS)
+            sleep_until_event(t);
+    }
+    drain(t);
+    return NULL;
+}
+
+/* ---- the listener ---------------------------------------------------------------------------- */
+
+static void thread_close(struct ucx_thread *t)
+{
+    for (unsigned i = 0; i < t->arrivals; i++)
+        ucp_listener_reject(t->listener->ucp, t->arrival[i]);
+    if (t->worker && t->listener->ucp && t == t->listener->thread) {
+        ucp_listener_destroy(t->listener->ucp);
+        t->listener->ucp = NULL;
+    }
+    if (t->worker)
+        ucp_worker_destroy(t->worker);
+    for (uint32_t i = 0; i < SLOTS_MAX; i++) { /* that did not end in time */
+        if (t->conn[i]) {
+            memd_client_end(&t->conn[i]->client);
+            free(t->conn[i]);
+        }
+    }
+    for (unsigned kind = 0; kind < 2; kind++) {
+        while (t->kept[kind]) {
+            struct reply *r = t->kept[kind];
+
+            t->kept[kind] = r->next;
+            free(r);
+        }
+    }
+    if (t->wake >= 0)
+        close(t->wake);
+    free(t->scratch);
+    pthread_mutex_destroy(&t->lock);
+}
+
+static void ucx_close(struct memd_listener *listener)
+{
+    struct ucx_listener *l = (struct ucx_listener *)listener;
+
+    for (unsigned i = 0; i < l->threads; i++) {
+        atomic_store(&l->thread[i].stop, true);
+        eventfd_write(l->thread[i].wake, 1);
+    }
+    for (unsigned i = 0; i < l->threads; i++) {
+        if (l->thread[i].started)
+            pthread_join(l->thread[i].thread, NULL);
+    }
+    for (unsigned i = l->threads; i-- > 0;) /* the first, which has the listener, last */
+        thread_close(&l->thread[i]);
+    if (l->context)
+        ucp_cleanup(l->context);
+    free(l->thread);
+    free(l);
+}
+
+static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
+{
+    int rc;
+
+    t->listener = l;
+    t->wake = -1;
+    if (pthread_mutex_init(&t->lock, NULL) != 0)
+        return fail(FAR_SYSTEM, "no lock");
+    l->threads++;
+    t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (t->wake < 0)
+        return fail(FAR_SYSTEM, "no eventfd: %s", strerror(errno));
+    t->scratch = aligned_alloc(64, WIRE_MESSAGE_MAX);
+    if (!t->scratch)
+        return fail(FAR_NO_MEMORY, "no memory for a thread");
+    rc = ucx_worker_open(l->context, receive, t, &t->worker, &t->fd);
+    if (rc)
+        t->worker = NULL;
+    return rc;
+}
+
+/* With the port that was taken, if any would do. */
+static void say_address(struct ucx_listener *l, const struct wire_address *address)
+{
+    ucp_listener_attr_t attr = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
+    const char *host = address->host;
+    unsigned port = (unsigned)atoi(address->port);
+
+    if (ucp_listener_query(l->ucp, &attr) == UCS_OK)
+        port = ntohs(attr.sockaddr.ss_family == AF_INET6
+                         ? ((struct sockaddr_in6 *)&attr.sockaddr)->sin6_port
+                         : ((struct sockaddr_in *)&attr.sockaddr)->sin_port);
+    snprintf(l->listener.address, sizeof l->listener.address,
+             strchr(host, ':') ? "ucx://[%s]:%u" : "ucx://%s:%u", host, port);
+}
+
+static int listen_at(struct ucx_listener *l, const struct wire_address *address)
+{
+    struct sockaddr_storage at;
+    socklen_t at_bytes;
+    ucp_listener_params_t params = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
+                                                  UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+                                    .conn_handler = {.cb = arrived, .arg = l}};
+    ucs_status_t status;
+    int rc = ucx_resolve(address, true, &at, &at_bytes);
+
+    if (rc)
+        return rc;
+    params.sockaddr.addr = (const struct sockaddr *)&at;
+    params.sockaddr.addrlen = at_bytes;
+    status = ucp_listener_create(l->thread[0].worker, &params, &l->ucp);
+    if (status != UCS_OK) {
+        l->ucp = NULL;
+        return fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
+                    ucs_status_string(status));
+    }
+    say_address(l, address);
+    return FAR_OK;
+}
+
+static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
+                    struct memd_listener **listener);
+
+const struct memd_listener_ops memd_ucx = {.scheme = "ucx", .open = ucx_open, .close = ucx_close};
+
+static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
+                    struct memd_listener **listener)
+{
+    struct wire_address address;
+    struct ucx_listener *l;
+    const char *rest = uri->rest;
+    int rc = uri_finish(uri);
+
+    if (!rc && strncmp(rest, "//", 2) != 0)
+        rc = fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
+    rest += 2;
+    if (!rc)
+        rc = wire_address_next(&rest, &address);
+    if (!rc && *rest)
+        rc = fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
+    if (rc)
+        return rc;
+    l = calloc(1, sizeof *l);
+    if (!l)
+        return fail(FAR_NO_MEMORY, "a listener");
+    /* A node that is started again gets its port again. UCX takes this from the environment only;
+     * it is set once, when the first listener is made and there are no other threads yet. */
+    if (!getenv("UCX_TCP_CM_REUSEADDR"))
+        setenv("UCX_TCP_CM_REUSEADDR", "y", 0);
+    l->listener = (struct memd_listener){.ops = &memd_ucx, .memd = memd};
+    l->thread = calloc(threads, sizeof *l->thread);
+    rc = l->thread ? ucx_context_open("farside-memd", &l->context)
+                   : fail(FAR_NO_MEMORY, "%u threads", threads);
+    if (rc)
+        l->context = NULL;
+    for (unsigned i = 0; i < threads && rc == FAR_OK; i++)
+        rc = thread_open(l, &l->thread[i]);
+    if (!rc)
+        rc = listen_at(l, &address);
+    for (unsigned i = 0; i < threads && rc == FAR_OK; i++) {
+        struct ucx_thread *t = &l->thread[i];
+
+        t->started = pthread_create(&t->thread, NULL, serve, t) == 0;
+        rc = t->started ? FAR_OK : fail(FAR_SYSTEM, "no thread");
+    }
+    if (rc) {
+        ucx_close(&l->listener);
+        return rc;
+    }
+    *listener = &l->listener;
+    return FAR_OK;
+}

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Clients of memory nodes are killed at work: what others have put stays, they go on, and what the
+# dead have left is found and cleared away.
+. "$(dirname "$0")/expect.bash"
+if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
+    echo "built without ucx: nothing was tested"
+    exit 0
+fi
+. "$(dirname "$0")/memd.bash"
+
+for round in 1 2 3; do
+    memd --size 64m
+    one=$address
+    memd --size 64m
+    pool="ucx://$one,$address?lease=500"
+    for i in 1 2 3 4 5; do
+        run put --pool "$pool" --table kept "key $i" "value $i"
+        expect_code 0
+    done
+    "$FARSIDE" bench --pool "$pool" --keys 20k --ops 100m --workload load,a >/dev/null 2>&1 &
+    victim=$!
+    nodes+=("$victim")
+    sleep 0.$((2 * round))
+    run put --pool "$pool" --table kept "before" "$round"
+    expect_code 0
+    end_memd KILL "$victim"
+    [ "$code" -eq 137 ] || failed "the benchmark had ended before"
+    run put --pool "$pool" --table kept "after" "$round"
+    expect_code 0
+    for i in 1 2 3 4 5; do
+        run get --pool "$pool" --table kept "key $i"
+        expect_code 0
+        [ "$out" = "value $i" ] || failed "is not what was put"
+    done
+    run pool check --repair "$pool"
+    expect_code 0
+    run stat --pool "$pool"
+    expect_code 0
+    expect_out "node $one"
+done

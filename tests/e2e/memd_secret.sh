@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# A memory node with a secret lets in who knows it, and nobody else.
+. "$(dirname "$0")/expect.bash"
+if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
+    echo "built without ucx: nothing was tested"
+    exit 0
+fi
+. "$(dirname "$0")/memd.bash"
+unset FARSIDE_SECRET FARSIDE_SECRET_FILE
+
+echo "open sesame" >"$scratch/secret"
+printf 'open sesame' >"$scratch/same"
+echo "open barley" >"$scratch/wrong"
+: >"$scratch/empty"
+memd --size 16m --secret-file "$scratch/secret"
+pool=ucx://$address
+
+run put --pool "$pool?secret=$scratch/secret" key value
+expect_code 0
+run get --pool "$pool?secret=$scratch/same" key
+expect_code 0
+[ "$out" = value ] || failed "is not what was put"
+FARSIDE_SECRET="open sesame" run get --pool "$pool" key
+expect_code 0
+FARSIDE_SECRET_FILE=$scratch/secret run get --pool "$pool" key
+expect_code 0
+
+run get --pool "$pool" key
+expect_code 1
+expect_err "needs a secret"
+expect_err "$address"
+run get --pool "$pool?secret=$scratch/wrong" key
+expect_code 1
+expect_err "the secret is not the node's"
+FARSIDE_SECRET="open sesam" run get --pool "$pool" key
+expect_code 1
+expect_err "the secret is not the node's"
+run get --pool "$pool?secret=$scratch/empty" key
+expect_code 2
+expect_err "is empty"
+run get --pool "$pool?secret=$scratch/none" key
+expect_code 1
+expect_err "cannot read the secret"
+run stat --pool "$pool?secret=$scratch/secret" --json
+expect_code 0
+expect_out '"refused": 2'
+
+# A node that has none cannot be mistaken for it.
+memd --size 16m
+run get --pool "ucx://$address?secret=$scratch/secret" key
+expect_code 1
+expect_err "the node has none"
+
+# The environment is the node's, too.
+export FARSIDE_SECRET="open sesame"
+memd --size 16m
+unset FARSIDE_SECRET
+run put --pool "ucx://$address?secret=$scratch/secret" key value
+expect_code 0
+run put --pool "ucx://$address" key value
+expect_code 1

@@ -1,0 +1,87 @@
+/* Memory nodes for a test: `farside memd` as child processes, on ports of the loopback interface
+ * that are free. */
+#ifndef TESTS_FABRIC_MEMD_CHILD_H
+#define TESTS_FABRIC_MEMD_CHILD_H
+
+#include "base/err.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MEMD_NODES_MAX 8
+
+struct memd_child {
+    pid_t pid;
+    char address[256]; /* host:port */
+};
+
+/* Starts a node with these arguments after --listen. A port of 0 takes any. Aborts if it cannot. */
+static inline void memd_start(struct memd_child *child, unsigned port, const char *const *more)
+{
+    const char *argv[32] = {FARSIDE_PROGRAM, "memd", "--ready-fd", "3", "--listen"};
+    char listen[64], line[256];
+    unsigned n = 5;
+    int fds[2];
+    FILE *ready;
+
+    snprintf(listen, sizeof listen, "ucx://127.0.0.1:%u", port);
+    argv[n++] = listen;
+    for (; *more; more++)
+        argv[n++] = *more;
+    ASSERT(pipe(fds) == 0);
+    child->pid = fork();
+    ASSERT(child->pid >= 0);
+    if (child->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test dies, so does its node */
+        if (dup2(open("/dev/null", O_WRONLY), 1) < 0 || (fds[1] != 3 && dup2(fds[1], 3) < 0))
+            _exit(126);
+        /* Nodes end by the dozen, and a sanitizer's look for leaks takes seconds. */
+        setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+        execv(FARSIDE_PROGRAM, (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    close(fds[1]);
+    ready = fdopen(fds[0], "r");
+    ASSERT(ready && fgets(line, sizeof line, ready));
+    fclose(ready);
+    line[strcspn(line, "\n")] = '\0';
+    snprintf(child->address, sizeof child->address, "%s", line + strlen("ucx://"));
+}
+
+/* Ends it and returns its wait status. */
+static inline int memd_end(struct memd_child *child, int how)
+{
+    int status = 0;
+
+    ASSERT(kill(child->pid, how) == 0);
+    ASSERT(waitpid(child->pid, &status, 0) == child->pid);
+    child->pid = 0;
+    return status;
+}
+
+static inline unsigned memd_port(const struct memd_child *child)
+{
+    return (unsigned)atoi(strrchr(child->address, ':') + 1);
+}
+
+/* ucx://a,b,c and the options. */
+static inline const char *memd_uri(const struct memd_child *children, unsigned count,
+                                   const char *options)
+{
+    static char uri[1024];
+    int used = snprintf(uri, sizeof uri, "ucx://");
+
+    for (unsigned i = 0; i < count; i++)
+        used += snprintf(uri + used, sizeof uri - (size_t)used, "%s%s", i ? "," : "",
+                         children[i].address);
+    snprintf(uri + used, sizeof uri - (size_t)used, "%s", options);
+    return uri;
+}
+
+#endif
