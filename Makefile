@@ -9,9 +9,16 @@ PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-de
            libcmocka-dev libucx-dev libibverbs-dev librdmacm-dev
 TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
+# A virtual machine with an RDMA device, and what goes into it besides our own.
+QEMU_arm64   = qemu-system-arm
+QEMU_amd64   = qemu-system-x86
+TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio iproute2 \
+               ibverbs-providers binutils
+
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all run test check mutants torture asan tsan clang format format-check tidy install clean deps tools
+.PHONY: all run test test-verbs check mutants torture asan tsan clang format format-check tidy \
+        install clean deps tools
 
 all: deps
 	@$(CMAKE) -S . -B $(BUILD) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -30,6 +37,10 @@ run: all
 
 test: all
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+test-verbs: all
+	@scripts/install-packages $(TEST_VERBS)
+	@tests/verbs/run $(BUILD)
 
 asan tsan: deps
 	@mkdir -p build-$@

@@ -27,10 +27,11 @@
  *   - Buffers handed to far_submit() belong to Farside until the operation has been reaped.
  *   - FAR_UNKNOWN means what it says: the connection broke while a change was under way, and the
  *     change may or may not have happened. Read the key to find out.
- *   - A session that is stopped in the middle of an operation for longer than the pool's lease (5 s,
- *     or lease= in the URI) is taken for dead: so is one with submitted operations that nobody
- *     reaps. Those operations return FAR_FENCED; the next one registers the session anew. It never
- *     damages anything. An idle session is in nobody's way, for as long as its process lives.
+ *   - A session that is stopped in the middle of an operation for longer than the pool's lease (5
+ *     s, or lease= in the URI) is taken for dead: so is one with submitted operations that nobody
+ *     reaps. Those operations return FAR_FENCED; the next one registers the session anew. It
+ *     never damages anything. An idle session is in nobody's way, for as long as its process
+ *     lives.
  *   - A pool that is open has a thread of its own, which sees to idle sessions. It receives no
  *     signals and calls nobody back. After a fork() the child must not use its parent's pools.
  *
@@ -169,6 +170,9 @@ typedef struct far_session far_session;
  *             secret: a file with what the nodes want to be known, up to 1024 bytes; if it is not
  *             given, the file that the environment variable FARSIDE_SECRET_FILE names, or what
  *             FARSIDE_SECRET says. Nodes and clients prove to each other that they know it.
+ *         verbs://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
+ *             the same, reached by RDMA: the node's network card does the work. timeout is 50 to
+ *             600000.
  * pool    set to the new handle
  *
  * FAR_BAD_URI      the URI or one of its options is not understood, or does not fit the pool

@@ -7,8 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* ---- for people: lines as they come, 120 columns at most --------------------------------------
- */
+/* ---- for people: lines as they come, 120 columns at most ------------------------------------- */
 
 struct report {
     FILE *out;

@@ -6,6 +6,7 @@
 
 extern const struct fab_ops mem_fabric;
 extern const struct fab_ops shm_fabric;
-extern const struct fab_ops ucx_fabric; /* if built with UCX */
+extern const struct fab_ops ucx_fabric;   /* if built with UCX        */
+extern const struct fab_ops verbs_fabric; /* if built with libibverbs */
 
 #endif

@@ -15,6 +15,9 @@ static const struct fab_ops *const fabrics[] = {
 #ifdef FARSIDE_UCX
     &ucx_fabric,
 #endif
+#ifdef FARSIDE_VERBS
+    &verbs_fabric,
+#endif
 };
 #define FABRICS (sizeof fabrics / sizeof fabrics[0])
 

@@ -13,9 +13,9 @@
  *       takes effect after all verbs of the request before it to that node.
  *   F4  There is no order between nodes nor between requests, other than: what a request that
  *       was seen to complete did is visible to every request posted afterwards, by anyone.
- *   F5  A request completes once, with one status. After an error each of its verbs has happened, or
- *       has not, or will yet, within half a lease; but one that F3 orders behind another only if
- *       that one has, and after it. After FAR_UNREACHABLE none has, and none will.
+ *   F5  A request completes once, with one status. After an error each of its verbs has happened,
+ *       or has not, or will yet, within half a lease; but one that F3 orders behind another only
+ *       if that one has, and after it. After FAR_UNREACHABLE none has, and none will.
  *
  * Protocol code does not call this: it fills batches (batch.h), which set fences and count costs.
  */
@@ -57,6 +57,7 @@ struct fab_req {
     int status;           /* valid once done                                           */
     void *owner;          /* the poster's business                                     */
     struct fab_req *next; /* the fabric's business until done                          */
+    unsigned parts;       /* likewise                                                  */
 };
 
 /* What may be relied on without a fence, by kind of the first and the second verb. */

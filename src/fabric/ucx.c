@@ -277,20 +277,7 @@ static int ucx_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info 
 
     if (rc)
         return rc;
-    *info = (struct far_node_info){.bytes = c->size,
-                                   .uptime_ms = c->uptime_ms,
-                                   .clients = c->count.clients,
-                                   .connects = c->count.connects,
-                                   .refused = c->count.refused,
-                                   .batches = c->count.batches,
-                                   .requests = c->count.requests,
-                                   .verbs = c->count.verbs,
-                                   .bytes_read = c->count.bytes_read,
-                                   .bytes_written = c->count.bytes_written,
-                                   .rejected = c->count.rejected,
-                                   .fences = c->count.fences,
-                                   .fenced = c->count.fenced};
-    memcpy(info->address, link_name(&e->link[node]), sizeof info->address);
+    wire_node_info(c, &ucx_fab_of(e)->node[node].address, info);
     return FAR_OK;
 }
 

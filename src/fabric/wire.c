@@ -299,3 +299,26 @@ int wire_address_next(const char **rest, struct wire_address *address)
     *address = a;
     return FAR_OK;
 }
+
+void wire_node_info(const struct wire_counts *counts, const struct wire_address *address,
+                    struct far_node_info *info)
+{
+    const struct wire_count_set *c = &counts->count;
+
+    _Static_assert(sizeof info->address >= sizeof address->text,
+                   "with the NUL that text ends with");
+    *info = (struct far_node_info){.bytes = counts->size,
+                                   .uptime_ms = counts->uptime_ms,
+                                   .clients = c->clients,
+                                   .connects = c->connects,
+                                   .refused = c->refused,
+                                   .batches = c->batches,
+                                   .requests = c->requests,
+                                   .verbs = c->verbs,
+                                   .bytes_read = c->bytes_read,
+                                   .bytes_written = c->bytes_written,
+                                   .rejected = c->rejected,
+                                   .fences = c->fences,
+                                   .fenced = c->fenced};
+    memcpy(info->address, address->text, sizeof address->text);
+}

@@ -15,7 +15,7 @@
  *   W4  A connection that is made with the same link number as another, by WELCOME, voids it: what
  *       still comes by the other is not executed.
  *   W5  A batch is not executed after the instant that it names by the node's clock: a node that
- * stood still does not do what its clients have long given up.
+ *       stood still does not do what its clients have long given up.
  */
 #ifndef FABRIC_WIRE_H
 #define FABRIC_WIRE_H
@@ -87,7 +87,7 @@ struct wire_proof {
 };
 _Static_assert(sizeof(struct wire_proof) == 64, "part of the protocol");
 
-#define WIRE_FLAG_FORMATTED 1u /* there is a pool                                          */
+#define WIRE_FLAG_FORMATTED 1u /* a client said that there is a pool                       */
 #define WIRE_FLAG_ONE_SIDED 2u /* address and rkey are good for one-sided verbs            */
 
 struct wire_welcome {
@@ -269,5 +269,9 @@ struct wire_address {
 };
 /* Reads the next one and moves *rest behind it and its comma; "" at the end. */
 int wire_address_next(const char **rest, struct wire_address *address);
+
+/* What COUNTS of the node at that address says, as users see it. */
+void wire_node_info(const struct wire_counts *counts, const struct wire_address *address,
+                    struct far_node_info *info);
 
 #endif

@@ -305,7 +305,9 @@ static bool on_proof(struct memd_client *c, const struct wire_proof *in, union c
     welcome->flags = c->one_sided ? WIRE_FLAG_ONE_SIDED : 0;
     pthread_mutex_lock(&m->lock);
     void_others(c);
-    welcome->flags |= is_formatted(m) ? WIRE_FLAG_FORMATTED : 0;
+    /* Not by the superblock alone: who made the pool may have died before he came to the first
+     * node, and the next one has to be able to make it anew. */
+    welcome->flags |= m->region.keep->formatted ? WIRE_FLAG_FORMATTED : 0;
     pthread_mutex_unlock(&m->lock);
     return answer_is(c, out, sizeof *welcome, WIRE_WELCOME, in->head.seq, answer_bytes);
 }

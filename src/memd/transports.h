@@ -5,5 +5,6 @@
 #include "memd/memd.h"
 
 extern const struct memd_listener_ops memd_ucx;
+extern const struct memd_listener_ops memd_verbs;
 
 #endif

@@ -232,8 +232,7 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
                : rc;
 }
 
-/* ---- when the pool is full ----------------------------------------------------------------------
- */
+/* ---- when the pool is full ------------------------------------------------------------------- */
 
 /* So much free memory of other sizes is worth looking for chunks of which nothing is in use. */
 #define RECUT_BYTES (8 * CHUNK_BYTES)
@@ -343,8 +342,7 @@ int pool_relieve(struct op *op)
     return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
 }
 
-/* ---- what comes back ----------------------------------------------------------------------------
- */
+/* ---- what comes back ------------------------------------------------------------------------- */
 
 static bool stock_grow(struct stock *stock)
 {

@@ -24,12 +24,13 @@
  *       reachable, or unreachable, ended with an error of the fabric, nobody knows which it is: no
  *       epoch helps, and the object is left to a sweep (pool_lose()).
  *   E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It holds
- * no address but in its caches, and those it takes for stale before its next operation; which it
- *       begins like a client that joins. What it has in hand is its own unless a sweep was
- *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go.
+ *       no address but in its caches, and those it takes for stale before its next operation;
+ *       which it begins like a client that joins. What it has in hand is its own unless a sweep
+ *       was announced meanwhile: then it forgets it, for the sweep has not waited for it to let
+ *       go.
  *   E6  Verbs of a request that ended with an error may land later, for up to half a lease (F5).
- * For that long they are in flight as much as an operation is: the client certifies nothing newer,
- * is not parked, and does not give up its slot.
+ *       For that long they are in flight as much as an operation is: the client certifies nothing
+ *       newer, is not parked, and does not give up its slot.
  *
  * A client that joins reads G before anything else and holds no addresses: it cannot be missed
  * harmfully. A client that is silent for a lease is shut out (lease.c), and its certificate with
@@ -51,8 +52,7 @@ enum { F_SLOT = 0, F_CONTROL = 4, F_VERSION = 8, F_CAS = 9, F_INCARNATION = 10, 
 
 static const gaddr NODE0 = 0; /* gaddr_make(0, 0) */
 
-/* ---- limbo --------------------------------------------------------------------------------------
- */
+/* ---- limbo ----------------------------------------------------------------------------------- */
 
 static bool limbo_grow(struct limbo *l)
 {
@@ -101,8 +101,7 @@ bool client_reclaim(struct client *c)
     return any;
 }
 
-/* ---- flights
- * ------------------------------------------------------------------------------------- */
+/* ---- flights --------------------------------------------------------------------------------- */
 
 /* While a sweep is announced that this client has not met (P1), or verbs of a request that failed
  * may still land (E6), nothing newer. */
@@ -210,8 +209,7 @@ void client_ride(struct client *c)
     c->rider = (struct batch_rider){.board = board, .landed = landed};
 }
 
-/* ---- operations
- * ----------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 bool client_heartbeat_due(const struct client *c)
 {

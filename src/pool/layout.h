@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct pool_control) == 64, "one line");
 #define CATALOG_OFF     640
 #define CLIENTS_OFF     (CATALOG_OFF + CATALOG_SLOTS * 8)
 #define NO_EPOCH        UINT64_MAX
-#define EPOCH_LAST      (1ull << 62) /* no pool gets there: what is computed from it does not wrap */
+#define EPOCH_LAST      (1ull << 62) /* no pool gets there: sums with it do not wrap */
 
 /*
  * Chunk table entry: what a chunk is used for, written by whoever took the chunk.

@@ -363,8 +363,7 @@ static inline size_t client_flight_bytes(const struct pool *pool)
     return 128 + pool->clients * sizeof(struct client_slot);
 }
 
-/* ---- allocation (alloc.c, shared.c) -----------------------------------------------------------
- */
+/* ---- allocation (alloc.c, shared.c) ---------------------------------------------------------- */
 
 /*
  * An object of a class, on the node if it has room, else on any other. Mostly local; once per
@@ -414,8 +413,7 @@ uint64_t shared_head(uint64_t head, gaddr top);
 /* FAR_POOL_FULL: the list is empty. */
 int shared_take(struct op *op, unsigned node, unsigned size_class);
 
-/* ---- sweeping (sweep.c) ------------------------------------------------------------------------
- */
+/* ---- sweeping (sweep.c) ---------------------------------------------------------------------- */
 
 struct sweep_result {
     uint64_t objects, bytes; /* found lost, and free again */
@@ -450,8 +448,7 @@ static inline bool client_swept(const struct client *c, gaddr at)
     return (gaddr_offset(at) - first) >> CHUNK_SHIFT < c->old_chunks[node];
 }
 
-/* ---- leases (lease.c) --------------------------------------------------------------------------
- */
+/* ---- leases (lease.c) ------------------------------------------------------------------------ */
 
 /* Judges the registry as just read: is there a client with a certificate below `epoch` (NO_EPOCH:
  * with any) that has

@@ -15,10 +15,10 @@
  *       reach is marked. An object that moves meanwhile moves from a subtable to its child, and a
  *       walk that meets the one goes on to the other.
  *   P3  Behind the marking, the version of every table's caches is changed. Another two epochs
- * later nobody is still reading what was not marked, nor knows it from a cache (as E3), nor will
- *       anybody free it. Only now does the sweeper put what it found on the shared lists; then the
- *       sweep is over. A sweeper whose lease lapsed gives up, before it empties the lists or frees
- *       anything.
+ *       later nobody is still reading what was not marked, nor knows it from a cache (as E3), nor
+ *       will anybody free it. Only now does the sweeper put what it found on the shared lists;
+ *       then the sweep is over. A sweeper whose lease lapsed gives up, before it empties the lists
+ *       or frees anything.
  *   P4  Every unit of an object that is reached is marked, and only what has no such unit is free:
  *       a chunk table that is damaged, and says that a chunk is cut otherwise than it is, costs
  *       memory at most.
@@ -421,8 +421,7 @@ int pool_sweep(struct op *op, struct sweep_result *result)
     return rc;
 }
 
-/* ---- usage ------------------------------------------------------------------------------------
- */
+/* ---- usage ----------------------------------------------------------------------------------- */
 
 /* Adds the ends of chunks that are too short for another object of the chunk's class. */
 static int add_ends(struct sweep *s, unsigned node, uint64_t *bytes)

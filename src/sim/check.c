@@ -324,7 +324,7 @@ static void work_in_turn(struct check *c, struct worker *w)
             rc = do_now(c, w->session, w->id, kind, choose_key(c, kind));
         }
         w->errors += is_of_the_fabric(rc);
-        if (!c->program && !sim_dead(c->sim) && tape_chance(c->tape, 1, 8, TAPE_WORK))
+        if (c->plan.parks && !sim_dead(c->sim) && tape_chance(c->tape, 1, 8, TAPE_WORK))
             (void)client_park(&w->session->op); /* as the keeper of sessions does */
         if (c->plan.upkeep && !sim_dead(c->sim) && tape_chance(c->tape, 1, 8, TAPE_WORK))
             w->errors += is_of_the_fabric(check_upkeep(c, w));

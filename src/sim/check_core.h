@@ -25,6 +25,7 @@ struct plan {
     bool wraps;    /* counters that come round start just before they do                    */
     bool no_fence; /* clients see to their leases themselves                                */
     bool upkeep;   /* clients bury dead ones and sweep, now and then                        */
+    bool parks;    /* a client is parked now and then, as if it had been idle */
     bool focus;    /* most operations are on one key */
     unsigned weight[LIN_KINDS], weight_sum;
 };

@@ -20,6 +20,13 @@ void check_plan_pool(struct check *c)
     p->no_fence = tape_chance(t, 1, 4, TAPE_SETUP);
     p->upkeep = p->ring == 1 && p->tight && tape_chance(t, 1, 3, TAPE_SETUP);
     p->knobs.stock_max = stock_max[tape_choose(t, 3, TAPE_SETUP)];
+    p->parks = !c->program;
+    if (c->set->profile == SIM_IB_LOOSE) {
+        /* Reuse relies on F4: what has completed is visible. Here a WRITE may come later, and so
+         * memory is to be reused much later than that: epochs go on by time alone. */
+        p->tight = p->upkeep = p->parks = false;
+        p->knobs.tick_ops = UINT32_MAX;
+    }
 }
 
 void check_wrap_lists(struct check *c)

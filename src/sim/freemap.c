@@ -15,8 +15,8 @@ static void mistake(struct freemap *map, unsigned node, uint64_t off, const char
     map->mistake(map->arg, text);
 }
 
-/* Writes that were answered may still be on their way under SIM_IB_LOOSE: nothing is said there of
- * what lands in free memory. */
+/* Writes that were answered may still be on their way under SIM_IB_LOOSE, and lead others astray:
+ * nothing is said there of what lands in free memory. */
 static bool lands_late(const struct freemap *map)
 {
     return map->set->profile == SIM_IB_LOOSE;
@@ -81,7 +81,7 @@ static void touched(void *arg, unsigned client, const struct fab_verb *v)
     struct freemap *map = arg;
     char what[64];
     bool reads = v->kind == FAB_READ;
-    if (reads ? (v->flags & FAB_UNSURE) || map->set->no_fence : lands_late(map))
+    if (lands_late(map) || (reads && ((v->flags & FAB_UNSURE) || map->set->no_fence)))
         return;
     uint64_t first = v->off / 64, last = (v->off + v->len - 1) / 64;
     if (memchr(map->free[v->node] + first, FREE, last - first + 1) == NULL)

@@ -44,17 +44,17 @@ const char *sim_profile_name(enum sim_profile profile);
  * What the adversary may do. The first four are within the fabric's contract, the others are
  * faults.
  */
-#define SIM_ADVERSITIES(X)                                                                          \
-    X(DELAY, "delay")     /* verbs and completions take their time, now and then very long */       \
-    X(REORDER, "reorder") /* what the profile does not order                               */       \
-    X(TORN, "torn")       /* READs and WRITEs in pieces, atomics in halves                 */       \
-    X(INTERLEAVE, "interleave") /* other clients between the verbs of a request */                  \
-    X(CRASH, "crash")           /* a client never runs again; what it had in flight may be done,    \
-                                   half done or not done                                         */ \
-    X(PAUSE, "pause")           /* a client stands still for longer than any lease, its verbs       \
-                                   landing meanwhile or after it wakes                           */ \
-    X(ERROR, "error") /* a request ends with FAR_UNKNOWN, done, half done or not done  */           \
-    X(NODE, "node")   /* a memory node cannot be reached any more                      */           \
+#define SIM_ADVERSITIES(X)                                                                         \
+    X(DELAY, "delay")     /* verbs and completions take their time, now and then very long */      \
+    X(REORDER, "reorder") /* what the profile does not order                               */      \
+    X(TORN, "torn")       /* READs and WRITEs in pieces, atomics in halves                 */      \
+    X(INTERLEAVE, "interleave") /* other clients between the verbs of a request */                 \
+    X(CRASH, "crash") /* a client never runs again; what it had in flight may be done,    \
+                                   half done or not done                                         */        \
+    X(PAUSE, "pause") /* a client stands still for longer than any lease, its verbs       \
+                                   landing meanwhile or after it wakes                           */        \
+    X(ERROR, "error") /* a request ends with FAR_UNKNOWN, done, half done or not done  */          \
+    X(NODE, "node")   /* a memory node cannot be reached any more                      */          \
     X(DRIFT, "drift") /* clients' clocks differ and run at different rates             */
 
 enum sim_adversity {

@@ -89,8 +89,7 @@ int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
                : fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme);
 }
 
-/* ---- checking ---------------------------------------------------------------------------------
- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 /* A check at work: what all parts of it add to. */
 struct checking {

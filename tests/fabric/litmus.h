@@ -14,7 +14,9 @@
 #include <pthread.h>
 #include <sched.h>
 
-#define LITMUS_SLOTS  512 /* pairs of variables between two clean-ups */
+#ifndef LITMUS_SLOTS
+#define LITMUS_SLOTS 512 /* pairs of variables between two clean-ups */
+#endif
 #define LITMUS_ROUNDS ((200000 / RIG_SLOW + LITMUS_SLOTS - 1) / LITMUS_SLOTS)
 #define LITMUS_STRIDE 128 /* bytes from one slot's variable to the next */
 #define LITMUS_X      (1u << 20)

@@ -292,8 +292,7 @@ static void completion_before_visibility(void **state)
     expect(l, SIM_IB_LOOSE, false, false);
 }
 
-/* ---- pieces
- * -------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static void write_two_words(struct litmus *l, struct fab_ep *ep)
 {
@@ -341,8 +340,7 @@ static void words_have_no_order_but_are_whole(void **state)
         expect(l, profile, false, false);
 }
 
-/* ---- atomics against atomics, and against WRITE
- * --------------------------------------------------- */
+/* ---- atomics against atomics, and against WRITE ---------------------------------------------- */
 
 static void add_to_x(struct litmus *l, struct fab_ep *ep)
 {
@@ -383,8 +381,7 @@ static void atomics_are_atomic_against_atomics_only(void **state)
         expect(l, profile, false, false);
 }
 
-/* ---- what is not asked for
- * ------------------------------------------------------------------------ */
+/* ---- what is not asked for ------------------------------------------------------------------- */
 
 static void nothing_weird_without_leave(void **state)
 {

@@ -90,8 +90,7 @@ struct ground {
 
 static struct ground ground;
 
-/* ---- keys and values ---------------------------------------------------------------------------
- */
+/* ---- keys and values ------------------------------------------------------------------------- */
 
 static size_t key_bytes(uint32_t id, uint8_t *key)
 {
@@ -146,8 +145,7 @@ static bool value_was_stored(const struct history *h, uint32_t id, const uint8_t
     return i < OPS_A_ROUND && h->put[i] && h->id[i] == id;
 }
 
-/* ---- raw memory --------------------------------------------------------------------------------
- */
+/* ---- raw memory ------------------------------------------------------------------------------ */
 
 static void raw_read(struct ground *g, unsigned node, uint64_t off, void *to, uint64_t len)
 {
@@ -212,8 +210,7 @@ static void restore(struct ground *g)
     g->dirty_count = 0;
 }
 
-/* ---- the map of what can be hit ----------------------------------------------------------------
- */
+/* ---- the map of what can be hit -------------------------------------------------------------- */
 
 static void add_range(struct ground *g, enum region which, unsigned node, uint64_t off,
                       uint64_t len)
@@ -284,8 +281,7 @@ static void map_pool(struct ground *g, struct store_rig *r)
     }
 }
 
-/* ---- the sound pool ----------------------------------------------------------------------------
- */
+/* ---- the sound pool -------------------------------------------------------------------------- */
 
 static void no_pause(struct fab_ep *ep, uint64_t ns)
 {
@@ -357,8 +353,7 @@ static void ground_close(struct ground *g)
     fab_close(g->fab);
 }
 
-/* ---- a round -----------------------------------------------------------------------------------
- */
+/* ---- a round --------------------------------------------------------------------------------- */
 
 /* A word of what the pool uses. */
 static struct range pick_word(struct ground *g, enum region which)

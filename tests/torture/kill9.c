@@ -427,8 +427,7 @@ static void what_was_acknowledged_outlives_its_client(void **state)
     munmap(stage, sizeof *stage);
 }
 
-/* ---- how soon the others are at their speed again ---------------------------------------------
- */
+/* ---- how soon the others are at their speed again -------------------------------------------- */
 
 #define RECOVERY_LEASE_MS 500
 #define WINDOW_US         (RECOVERY_LEASE_MS * 1000 / 10)

@@ -45,8 +45,7 @@ struct scene {
     int outcome[THREADS];
 };
 
-/* ---- the stage --------------------------------------------------------------------------------
- */
+/* ---- the stage ------------------------------------------------------------------------------- */
 
 static void yield_sometimes(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
 {
@@ -138,8 +137,7 @@ static void scene_close(struct scene *s)
     fab_close(s->fab);
 }
 
-/* ---- fillers: keys that nobody else touches, to keep the subtables splitting -------------------
- */
+/* ---- fillers: keys that nobody else touches, to keep the subtables splitting ----------------- */
 
 #define FILLER 0xf000000000000000ull
 
@@ -167,8 +165,7 @@ static uint64_t expect_fillers(struct scene *s)
     return all;
 }
 
-/* ---- values that prove themselves --------------------------------------------------------------
- */
+/* ---- values that prove themselves ------------------------------------------------------------ */
 
 #define WORDS_MAX 40
 
@@ -314,8 +311,7 @@ static void rings_of_several_threads(void **state)
     scene_close(&s);
 }
 
-/* ---- counters that only go up ------------------------------------------------------------------
- */
+/* ---- counters that only go up ---------------------------------------------------------------- */
 
 #define COUNTERS 4
 
@@ -371,8 +367,7 @@ static void counters_never_go_back(void **state)
     }
 }
 
-/* ---- one winner --------------------------------------------------------------------------------
- */
+/* ---- one winner ------------------------------------------------------------------------------ */
 
 static unsigned count_outcome(const struct scene *s, int rc)
 {
@@ -430,8 +425,7 @@ static void of_inserts_and_deletes_at_once_one_wins(void **state)
     }
 }
 
-/* ---- churn, then quiet -------------------------------------------------------------------------
- */
+/* ---- churn, then quiet ----------------------------------------------------------------------- */
 
 #define OWN_KEYS 500
 

@@ -44,8 +44,7 @@ static void classes_waste_at_most_a_fifth_above_the_smallest(void **state)
         assert_true(class_bytes(i) - class_bytes(i - 1) <= class_bytes(i) / 5 + 64);
 }
 
-/* ---- objects ----------------------------------------------------------------------------------
- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 /* A bit for each 64 bytes of a node that some object has. */
 struct coverage {
@@ -225,8 +224,7 @@ static void every_chunk_below_the_counter_has_an_entry(void **state)
     pool_rig_close(&r);
 }
 
-/* ---- full nodes -------------------------------------------------------------------------------
- */
+/* ---- full nodes ------------------------------------------------------------------------------ */
 
 /* Takes objects near `node` until the pool is full, and counts them by the node they came from. */
 static void exhaust(struct pool_rig *r, unsigned node, unsigned size_class, unsigned *by_node)
@@ -303,8 +301,7 @@ static void an_object_that_does_not_divide_a_chunk_stays_within_it(void **state)
     pool_rig_close(&r);
 }
 
-/* ---- operations of one client at the same time ------------------------------------------------
- */
+/* ---- operations of one client at the same time ----------------------------------------------- */
 
 #define FIBERS 8
 
@@ -399,8 +396,7 @@ static void the_last_chunk_serves_all_who_asked_for_it(void **state)
     pool_rig_close(&r);
 }
 
-/* ---- objects that come back -------------------------------------------------------------------
- */
+/* ---- objects that come back ------------------------------------------------------------------ */
 
 static int by_address(const void *a, const void *b)
 {

@@ -107,8 +107,7 @@ static void refused_descriptors_take_no_memory(void **state)
     pool_rig_close(&r);
 }
 
-/* ---- clients that add at the same time --------------------------------------------------------
- */
+/* ---- clients that add at the same time ------------------------------------------------------- */
 
 #define THREADS 4
 #define ROUNDS  15 /* times THREADS, plus the shared ones, fit the catalog */
@@ -222,8 +221,7 @@ static void clients_that_add_different_names_all_win(void **state)
         pool_rig_close(&a[i].rig);
 }
 
-/* ---- damage -----------------------------------------------------------------------------------
- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 static void a_damaged_entry_is_corrupt_not_absent(void **state)
 {

@@ -37,8 +37,7 @@ static void put(struct store_rig *r, far_session *s, uint64_t key, uint64_t valu
     assert_int_equal(far_put(s, r->table, &key, sizeof key, &value, sizeof value), FAR_OK);
 }
 
-/* ---- certificates ----------------------------------------------------------------------------
- */
+/* ---- certificates ---------------------------------------------------------------------------- */
 
 static void a_client_certifies_what_it_has_read(void **state)
 {
@@ -94,8 +93,7 @@ static void readers_leave_the_epoch_alone(void **state)
     store_rig_close(&r);
 }
 
-/* ---- no round trip ---------------------------------------------------------------------------
- */
+/* ---- no round trip --------------------------------------------------------------------------- */
 
 static void run_some(unsigned tick_ops, const char *uri, struct far_stats *stats)
 {
@@ -138,8 +136,7 @@ static void announcements_cost_no_round_trip(void **state)
     }
 }
 
-/* ---- the observer ----------------------------------------------------------------------------
- */
+/* ---- the observer ---------------------------------------------------------------------------- */
 
 #define SESSIONS 3
 #define DEPTH    4
@@ -319,8 +316,7 @@ static void nothing_is_reused_while_somebody_may_be_led_to_it(void **state)
         observe(seed, 20000);
 }
 
-/* ---- clients that come, go, and do nothing ----------------------------------------------------
- */
+/* ---- clients that come, go, and do nothing --------------------------------------------------- */
 
 static void the_epoch_goes_on_while_clients_come_and_go(void **state)
 {

@@ -64,8 +64,7 @@ static uint64_t slot_word(struct probe *p, const struct client *c)
     return probe_get(p, 0, PROBE_SLOT(c->slot, incarnation));
 }
 
-/* ---- silence ---------------------------------------------------------------------------------
- */
+/* ---- silence --------------------------------------------------------------------------------- */
 
 /* Works with `busy` until the slot is no longer that incarnation's. */
 static void work_until_gone(struct store_rig *r, struct probe *p, unsigned slot, uint64_t inc)
@@ -135,8 +134,7 @@ static void a_heartbeat_keeps_a_client_alive(void **state)
     store_rig_close(&r);
 }
 
-/* ---- the client's side -----------------------------------------------------------------------
- */
+/* ---- the client's side ----------------------------------------------------------------------- */
 
 /* Nobody has noticed: it keeps its slot and what it has in hand, under a new name. */
 static void a_lapse_that_nobody_noticed_costs_nothing(void **state)
@@ -252,8 +250,7 @@ static void no_slot_for_a_client_that_comes_back(void **state)
     store_rig_close(&r);
 }
 
-/* ---- operations in flight --------------------------------------------------------------------
- */
+/* ---- operations in flight -------------------------------------------------------------------- */
 
 static const char in_flight_uri[] = "mem:?size=4m&defer=1&" LONG;
 
@@ -378,8 +375,7 @@ static void a_lapsed_client_writes_nothing(void **state)
     store_rig_close(&r);
 }
 
-/* ---- the recoverer's side --------------------------------------------------------------------
- */
+/* ---- the recoverer's side -------------------------------------------------------------------- */
 
 /* Works until the slot is free. */
 static void bury(struct store_rig *r, struct probe *p, unsigned slot)
@@ -488,8 +484,7 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     store_rig_close(&r);
 }
 
-/* ---- who holds a lock ------------------------------------------------------------------------
- */
+/* ---- who holds a lock ------------------------------------------------------------------------ */
 
 static void an_owner_word_names_one_registration(void **state)
 {

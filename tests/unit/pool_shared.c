@@ -97,8 +97,7 @@ static void a_client_that_leaves_takes_nothing_along(void **state)
     pool_rig_close(&keeper);
 }
 
-/* ---- many at once ----------------------------------------------------------------------------
- */
+/* ---- many at once ---------------------------------------------------------------------------- */
 
 #define CLIENTS 4
 #define OBJECTS 2000
@@ -243,8 +242,7 @@ static void threads_lose_nothing(void **state)
     pool_rig_close(&r);
 }
 
-/* ---- races and damage -------------------------------------------------------------------------
- */
+/* ---- races and damage ------------------------------------------------------------------------ */
 
 /* The head's tag: a list that has become the same again is not taken for unchanged. */
 static void every_change_gives_another_head(void **state)

@@ -46,8 +46,7 @@ static void expect_sound(struct store_rig *r, far_session *const *sessions, unsi
         fail_msg("%u objects in two places: %s", a->wrong, a->first);
 }
 
-/* ---- exactly what is lost --------------------------------------------------------------------
- */
+/* ---- exactly what is lost -------------------------------------------------------------------- */
 
 /* Sessions work and die with their hands full; the account says what was lost, the sweep finds
  * that, and the pool's own figures agree with both. */
@@ -147,8 +146,7 @@ static void usage_adds_up_on_a_quiet_pool(void **state)
     store_rig_close(&r);
 }
 
-/* ---- under a microscope ----------------------------------------------------------------------
- */
+/* ---- under a microscope ---------------------------------------------------------------------- */
 
 #define WORKERS   2
 #define DEPTH     4
@@ -495,8 +493,7 @@ static void a_chunk_taken_before_the_sweep_was_met_is_left_to_it(void **state)
     }
 }
 
-/* ---- sweepers that die or fail ---------------------------------------------------------------
- */
+/* ---- sweepers that die or fail --------------------------------------------------------------- */
 
 /* The sweeper stops for good after each number of batches. */
 static void the_next_sweeper_takes_over(void **state)
@@ -621,8 +618,7 @@ static void one_sweep_at_a_time(void **state)
     store_rig_close(&r);
 }
 
-/* ---- chunks that were never written down ------------------------------------------------------
- */
+/* ---- chunks that were never written down ----------------------------------------------------- */
 
 /* A client took chunks and died while it wrote what they are for: some of it may be there. */
 static void runs_that_were_half_written_down_are_found_once(void **state)
@@ -678,8 +674,7 @@ static void a_request_that_does_not_fit_leaves_the_counter_alone(void **state)
     store_rig_close(&r);
 }
 
-/* ---- threads ---------------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 #define THREADS 2
 

@@ -173,8 +173,7 @@ static void a_forward_to_nowhere(void **state)
     store_rig_close(&r);
 }
 
-/* ---- a block that changes while a split looks at it --------------------------------------------
- */
+/* ---- a block that changes while a split looks at it ------------------------------------------ */
 
 struct meddler {
     struct batch_tap tap;

@@ -16,8 +16,7 @@ static void rig(struct store_rig *r)
     store_rig_open(r, "mem:?size=32m", NULL, NULL, NULL);
 }
 
-/* ---- operations -------------------------------------------------------------------------------
- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static void keys_have_1_to_4096_bytes(void **state)
 {
@@ -217,8 +216,7 @@ static void a_get_with_nowhere_to_put_the_value(void **state)
     store_rig_close(&r);
 }
 
-/* ---- pools ------------------------------------------------------------------------------------
- */
+/* ---- pools ----------------------------------------------------------------------------------- */
 
 static void uris_that_are_not_understood(void **state)
 {
@@ -378,8 +376,7 @@ static void a_truncated_pool_is_not_opened(void **state)
     fab_close(fab);
 }
 
-/* ---- sessions ---------------------------------------------------------------------------------
- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 static void sessions_have_limits(void **state)
 {
@@ -405,8 +402,7 @@ static void sessions_have_limits(void **state)
     far_pool_close(pool);
 }
 
-/* ---- tables -----------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void table_names_and_options(void **state)
 {
@@ -545,8 +541,7 @@ static void tables_are_listed_until_the_callback_has_enough(void **state)
     store_rig_close(&r);
 }
 
-/* ---- damage -----------------------------------------------------------------------------------
- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 /* What a key's block, the table's root and its descriptor have in common: damage is told. */
 static void damage_is_corrupt_and_not_a_miss(void **state)

@@ -192,8 +192,7 @@ static void a_waiting_fabric_leaves_operations_in_flight(void **state)
     store_rig_close(&r);
 }
 
-/* ---- results ----------------------------------------------------------------------------------
- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* The same random operations, one by one through the ring and by the functions: same results. */
 static void results_are_those_of_the_functions(void **state)
@@ -300,8 +299,7 @@ static void errors_come_with_the_result(void **state)
     }
 }
 
-/* ---- many in flight ---------------------------------------------------------------------------
- */
+/* ---- many in flight -------------------------------------------------------------------------- */
 
 /* Keeps the ring full while a table grows from almost nothing: every split has fibers in it. */
 static void a_table_grows_under_a_full_ring(void **state)
@@ -514,8 +512,7 @@ static void the_ring_is_used_thousands_of_times(void **state)
     }
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static uint64_t allocated_after(unsigned depth, uint64_t keys, uint64_t expected_keys)
 {

@@ -126,8 +126,7 @@ static inline uint64_t race_place_offset(const struct race_key *key, unsigned pl
     return key->combined[place / RACE_COMBINED_WORDS] + (place % RACE_COMBINED_WORDS) * 8ull;
 }
 
-/* ---- race_view.c: hashing, the directory and its cache ----------------------------------------
- */
+/* ---- race_view.c: hashing, the directory and its cache --------------------------------------- */
 void race_hash(const struct race_view *view, struct slice bytes, struct race_key *key);
 uint64_t race_root_sum(const struct race_root *root);
 uint32_t race_tag(uint64_t hash_seed); /* what the bucket headers of a table carry */
@@ -141,8 +140,7 @@ int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t 
 int race_advise(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
                 uint64_t forward);
 
-/* ---- race_read.c ------------------------------------------------------------------------------
- */
+/* ---- race_read.c ----------------------------------------------------------------------------- */
 
 /* Starts a look: adds the READs of both combined buckets to the batch. `words` must be in
  * BUF_INDEX. */
@@ -167,15 +165,13 @@ int race_probe(struct op *op, const struct race_key *key, const struct race_look
                const uint64_t *known, struct race_found *found);
 int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 
-/* ---- race_write.c -----------------------------------------------------------------------------
- */
+/* ---- race_write.c ---------------------------------------------------------------------------- */
 int race_put(struct op *op, struct index_view *view, struct slice key, struct slice value);
 int race_insert(struct op *op, struct index_view *view, struct slice key, struct slice value);
 int race_update(struct op *op, struct index_view *view, struct slice key, struct slice value);
 int race_remove(struct op *op, struct index_view *view, struct slice key);
 
-/* ---- race_split.c -----------------------------------------------------------------------------
- */
+/* ---- race_split.c ---------------------------------------------------------------------------- */
 
 /* The subtable of the look is full or being split: returns when it has been, with the cache
  * brought up to date. FAR_TABLE_FULL, FAR_POOL_FULL. */
@@ -189,8 +185,7 @@ void race_outdate_caches(struct op *op, struct race_view *view);
 /* A client died while it had a subtable claimed. */
 int race_recover(struct op *op, struct index_view *view, uint32_t suffix, uint64_t entry);
 
-/* ---- race_repair.c ----------------------------------------------------------------------------
- */
+/* ---- race_repair.c --------------------------------------------------------------------------- */
 
 /* What is wrong with one word of a live subtable. */
 enum race_fault {
@@ -213,8 +208,7 @@ int race_repair(struct op *op, struct race_view *view, const struct race_finding
 /* Sets a directory entry that leads nowhere right, after one that leads to the same subtable. */
 int race_repair_entry(struct op *op, struct race_view *view, uint64_t index, bool *done);
 
-/* ---- race_check.c -----------------------------------------------------------------------------
- */
+/* ---- race_check.c ---------------------------------------------------------------------------- */
 int race_info(struct op *op, struct index_view *view, struct far_table_info *info);
 int race_check(struct op *op, struct index_view *view, struct index_report *report);
 int race_mark(struct op *op, struct index_view *view, struct marker *marker);

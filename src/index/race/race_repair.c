@@ -8,8 +8,8 @@
  *   Q3  A key in a wrong place is inserted, as any session would, and only then is that place
  *       emptied. If it is in its right place already, that is what everybody saw.
  *   Q4  Of a key that is there twice, the slot stays that lookups come to first. That both are
- * there is seen in one instant: the first, the second, and the first again, unchanged. Whoever
- *       deletes the key after that deletes the one that we leave.
+ *       there is seen in one instant: the first, the second, and the first again, unchanged.
+ *       Whoever deletes the key after that deletes the one that we leave.
  *
  * The blocks of slots that were emptied are for a sweep to find: something else may point to them.
  */

@@ -172,8 +172,7 @@ void race_detach(struct index_view *base)
     free(base);
 }
 
-/* ---- the remote directory ----------------------------------------------------------------------
- */
+/* ---- the remote directory -------------------------------------------------------------------- */
 
 static int read_depth(struct op *op, struct race_view *view, unsigned *depth)
 {

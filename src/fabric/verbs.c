@@ -1,0 +1,596 @@
+/*
+ * verbs: - memory nodes reached by RDMA, through libibverbs and librdmacm.
+ *
+ * A request becomes one list of work requests per node, handed to the device by one call. Only the
+ * last of each list is signalled: the queue pair completes in order, so its completion stands for
+ * all of them, and a failure of any one ends the connection with an error of its own. What the send
+ * queue has no room for waits, in order, until something completes.
+ *
+ * Order is that of the reliable connection (ORDER_IB): the work requests of one request go to a
+ * node in posting order through one queue pair, the node's memory is never registered with relaxed
+ * ordering, and FAB_FENCE is the device's own fence, which holds a work request and those behind it
+ * back until earlier READs and atomics have returned. WRITEs need none: they are executed in order.
+ * F4 holds because a completion is the node's acknowledgement.
+ *
+ * A connection that is lost, or has not moved for the time-out while something was under way, ends
+ * all that it had under way with FAR_UNKNOWN, and is made again by the next request that needs it
+ * (verbs_conn.c). What has not been posted ends with FAR_UNREACHABLE.
+ */
+#include "base/clock.h"
+#include "fabric/backends.h"
+#include "fabric/direct.h"
+#include "fabric/verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TIMEOUT_MS_DEFAULT 5000
+#define TIMEOUT_MS_MIN     50
+#define TIMEOUT_MS_MAX     600000
+
+#define SPIN_NS        20000 /* polling before sleeping: several round trips of a real network */
+#define COMPLETIONS    32    /* taken at once                                                   */
+#define IDLE_POLLS     1024  /* between two looks for connections that were lost                */
+#define LOOK_AFTER_NS  100000000
+#define CLAIM_WAIT_MS  60000 /* for another client that makes the pool                          */
+#define CLAIM_PAUSE_NS 20000000
+
+/* ---- completions ----------------------------------------------------------------------------- */
+
+void conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs)
+{
+    unsigned last = (c->run_first + c->run_count) % c->run_size;
+
+    ASSERT(c->run_count < c->run_size && wrs <= c->wrs_free);
+    if (c->run_count == 0)
+        c->progress_at = clock_coarse_ns();
+    c->run[last] = (struct run){.req = req, .wrs = wrs};
+    c->run_count++;
+    c->wrs_free -= wrs;
+    c->ep->busy |= 1ull << c->node;
+}
+
+static void pop_run(struct verbs_conn *c)
+{
+    struct run run = c->run[c->run_first];
+
+    ASSERT(c->run_count > 0);
+    c->run_first = (c->run_first + 1) % c->run_size;
+    c->wrs_free += run.wrs;
+    if (--c->run_count == 0)
+        c->ep->busy &= ~(1ull << c->node);
+    if (run.req)
+        req_part_done(run.req, FAR_OK);
+}
+
+static bool drain_conn(struct verbs_conn *c)
+{
+    struct ibv_wc wc[COMPLETIONS];
+    int count = ibv_poll_cq(c->link.cq, COMPLETIONS, wc);
+
+    for (int i = 0; i < count; i++) {
+        if (wc[i].status != IBV_WC_SUCCESS) {
+            conn_lose(c, wc[i].status == IBV_WC_RETRY_EXC_ERR ? "does not answer"
+                                                              : ibv_wc_status_str(wc[i].status));
+            return true;
+        }
+        if (wc[i].opcode & IBV_WC_RECV)
+            c->in_bytes = wc[i].byte_len;
+        else
+            pop_run(c);
+    }
+    if (count > 0)
+        c->progress_at = clock_coarse_ns();
+    return count > 0;
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+static void describe(const struct verbs_conn *c, const struct fab_verb *v, uint32_t from,
+                     uint32_t len, struct ibv_send_wr *wr, struct ibv_sge *sge)
+{
+    uint64_t at = c->base + v->off + from;
+
+    sge->addr = (uintptr_t)v->buf + from;
+    sge->length = len;
+    sge->lkey = arena_key(&c->ep->arena, (const char *)v->buf + from);
+    wr->wr_id = 0;
+    wr->next = NULL;
+    wr->sg_list = sge;
+    wr->num_sge = 1;
+    wr->send_flags = (v->flags & FAB_FENCE) && from == 0 ? IBV_SEND_FENCE : 0;
+    if (v->kind == FAB_READ || v->kind == FAB_WRITE) {
+        wr->opcode = v->kind == FAB_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
+        wr->wr.rdma.remote_addr = at;
+        wr->wr.rdma.rkey = c->rkey;
+        if (v->kind == FAB_WRITE && len <= c->link.inline_max)
+            wr->send_flags |= IBV_SEND_INLINE;
+        return;
+    }
+    wr->opcode = v->kind == FAB_CAS ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD;
+    wr->wr.atomic.remote_addr = at;
+    wr->wr.atomic.rkey = c->rkey;
+    wr->wr.atomic.compare_add = v->kind == FAB_CAS ? v->compare : v->swap;
+    wr->wr.atomic.swap = v->swap;
+}
+
+static void append(struct verbs_conn *c, struct ibv_send_wr *wr)
+{
+    if (c->list_wrs++ == 0)
+        c->list = wr;
+    else
+        c->list_last->next = wr;
+    c->list_last = wr;
+}
+
+static void post_list(struct verbs_conn *c, struct fab_req *req)
+{
+    struct ibv_send_wr *bad;
+    int rc;
+
+    c->list_last->send_flags |= IBV_SEND_SIGNALED;
+    req->parts++;
+    conn_push_run(c, req, c->list_wrs);
+    c->list_wrs = 0;
+    rc = ibv_post_send(c->link.qp, c->list, &bad);
+    if (rc)
+        conn_lose(c, strerror(rc));
+}
+
+/* Posts as much of the first request as there is room for. False: of none of it was there. */
+static bool post_some(struct verbs_ep *e)
+{
+    uint64_t message_max = fab_of(e)->limits.message_max, touched = 0;
+    struct fab_req *req = e->first;
+    unsigned used = 0;
+
+    for (; e->verb < req->count && used < PASS_WRS && req->status == FAR_OK; used++) {
+        const struct fab_verb *v = &req->verbs[e->verb];
+        struct verbs_conn *c = &e->conn[v->node];
+        uint32_t len = v->len - e->verb_bytes;
+
+        if (!c->up || c->list_wrs == c->wrs_free)
+            break;
+        if (len > message_max)
+            len = (uint32_t)message_max;
+        describe(c, v, e->verb_bytes, len, &e->wr[used], &e->sge[used]);
+        append(c, &e->wr[used]);
+        touched |= 1ull << v->node;
+        e->verb_bytes += len;
+        if (e->verb_bytes == v->len) {
+            e->verb++;
+            e->verb_bytes = 0;
+        }
+    }
+    for (; touched; touched &= touched - 1)
+        post_list(&e->conn[__builtin_ctzll(touched)], req);
+    return used > 0;
+}
+
+/* A request that has lost a part, or has verbs left for a node that is lost, goes no further: what
+ * it would do on a new connection must not come after what was lost with the old one. */
+static bool stranded(struct verbs_ep *e)
+{
+    struct fab_req *req = e->first;
+    const struct verbs_conn *c;
+
+    if (req->status != FAR_OK)
+        return true;
+    if (e->verb == req->count)
+        return false;
+    c = &e->conn[req->verbs[e->verb].node];
+    if (c->up)
+        return false;
+    req->status =
+        fail(e->verb == 0 && e->verb_bytes == 0 ? FAR_UNREACHABLE : FAR_UNKNOWN,
+             "node %u (%s): the connection was lost", c->node, fab_of(e)->address[c->node].text);
+    return true;
+}
+
+/* Posts what waits, as far as there is room. */
+static void advance(struct verbs_ep *e)
+{
+    while (e->first) {
+        struct fab_req *req = e->first;
+        bool some = post_some(e);
+
+        if (!stranded(e) && e->verb < req->count) {
+            if (!some)
+                return;
+            continue;
+        }
+        e->first = req->next;
+        e->verb = 0;
+        e->verb_bytes = 0;
+        req_part_done(req, FAR_OK);
+    }
+}
+
+/* A connection that has not been used for a while may have been closed by the node meanwhile, for
+ * one because others took this client for dead: better to know before something is posted. */
+static int usable(struct verbs_conn *c)
+{
+    if (c->up && c->run_count == 0 && clock_coarse_ns() > c->progress_at + LOOK_AFTER_NS) {
+        c->progress_at = clock_coarse_ns();
+        ep_events(c->ep);
+    }
+    return conn_need(c);
+}
+
+static int verbs_post(struct fab_ep *ep, struct fab_req *req)
+{
+    struct verbs_ep *e = (struct verbs_ep *)ep;
+    uint64_t seen = 0;
+
+    for (unsigned i = 0; i < req->count; i++) {
+        unsigned node = req->verbs[i].node;
+        int rc = seen & (1ull << node) ? FAR_OK : usable(&e->conn[node]);
+
+        if (rc != FAR_OK)
+            return rc;
+        seen |= 1ull << node;
+    }
+    req->done = false;
+    req->status = FAR_OK;
+    req->parts = 1; /* itself, until all of it is posted */
+    req->next = NULL;
+    if (e->first) {
+        e->last->next = req;
+        e->last = req;
+        return FAR_OK;
+    }
+    e->first = e->last = req;
+    advance(e);
+    return FAR_OK;
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+bool ep_drain(struct verbs_ep *e)
+{
+    bool some = false;
+
+    for (uint64_t left = e->busy | e->asking; left; left &= left - 1)
+        some |= drain_conn(&e->conn[__builtin_ctzll(left)]);
+    if (some && e->first)
+        advance(e);
+    return some;
+}
+
+/* Ends connections that have stood still for too long. */
+static void end_stalled(struct verbs_ep *e)
+{
+    uint64_t now = clock_coarse_ns(), limit = fab_of(e)->timeout_ms * 1000000;
+
+    for (uint64_t left = e->busy; left; left &= left - 1) {
+        struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
+
+        if (now >= c->progress_at + limit)
+            conn_lose(c, "does not answer");
+    }
+}
+
+/* What polling does not see: lost connections. True: there was one. */
+static bool look_around(struct verbs_ep *e)
+{
+    uint64_t before = e->busy;
+
+    ep_events(e);
+    end_stalled(e);
+    if (e->busy != before && e->first)
+        advance(e);
+    return e->busy != before;
+}
+
+static void arm(struct verbs_ep *e)
+{
+    for (uint64_t left = e->busy | e->asking; left; left &= left - 1)
+        ibv_req_notify_cq(e->conn[__builtin_ctzll(left)].link.cq, 0);
+}
+
+static void take_notices(struct verbs_ep *e)
+{
+    struct ibv_cq *cq;
+    void *context;
+
+    for (unsigned i = 0; i < 2 * FAB_NODES_MAX; i++) {
+        if (ibv_get_cq_event(e->completions, &cq, &context) != 0)
+            return;
+        ibv_ack_cq_events(cq, 1);
+    }
+}
+
+bool ep_sleep(struct verbs_ep *e, uint64_t until)
+{
+    struct pollfd fd[2] = {{.fd = e->completions->fd, .events = POLLIN},
+                           {.fd = e->cm->fd, .events = POLLIN}};
+    uint64_t now = clock_ns(), slice = fab_of(e)->timeout_ms * 1000000 / 4;
+
+    arm(e);
+    if (ep_drain(e)) /* it may have come before the arming */
+        return true;
+    if (until > now && until - now < slice)
+        slice = until - now;
+    if (until > now)
+        poll(fd, 2, (int)(slice / 1000000) + 1);
+    take_notices(e);
+    return ep_drain(e) || look_around(e);
+}
+
+static void verbs_poll(struct fab_ep *ep, bool wait)
+{
+    struct verbs_ep *e = (struct verbs_ep *)ep;
+    uint64_t spin_until;
+
+    if (ep_drain(e))
+        return;
+    if (!e->busy) {
+        advance(e); /* what waits for a connection that was lost meanwhile */
+        return;
+    }
+    if (!wait) {
+        if (++e->idle_polls % IDLE_POLLS == 0)
+            look_around(e);
+        return;
+    }
+    spin_until = clock_ns() + SPIN_NS;
+    while (clock_ns() < spin_until) {
+        if (ep_drain(e))
+            return;
+    }
+    while (!ep_sleep(e, UINT64_MAX)) /* by the time-out at the latest something ends */
+        ;
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------- */
+
+static void verbs_ep_close(struct fab_ep *ep)
+{
+    struct verbs_ep *e = (struct verbs_ep *)ep;
+
+    for (unsigned i = 0; i < ep->fab->nodes; i++) {
+        if (e->conn[i].link.id)
+            conn_break(&e->conn[i]);
+    }
+    arena_close(&e->arena);
+    if (e->completions)
+        ibv_destroy_comp_channel(e->completions);
+    if (e->cm)
+        rdma_destroy_event_channel(e->cm);
+    free(e);
+}
+
+static int verbs_ep_open(struct fab *fab, struct fab_ep **ep)
+{
+    struct verbs_ep *e = calloc(1, sizeof *e + fab->nodes * sizeof e->conn[0]);
+    int rc = FAR_OK;
+
+    if (!e)
+        return fail(FAR_NO_MEMORY, "an endpoint of verbs:");
+    e->ep.fab = fab;
+    e->ep.ops = fab->ops;
+    for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
+        e->conn[i].ep = e;
+        e->conn[i].node = i;
+        rc = wire_random(&e->conn[i].link_number, sizeof e->conn[i].link_number);
+    }
+    if (rc == FAR_OK)
+        rc = arena_open(&e->arena);
+    e->arena.pd = ((struct verbs_fab *)fab)->pd;
+    if (rc == FAR_OK) {
+        e->cm = rdma_create_event_channel();
+        if (!e->cm)
+            rc = fail(FAR_UNSUPPORTED, "no RDMA on this machine: %s", strerror(errno));
+    }
+    if (rc != FAR_OK) {
+        verbs_ep_close(&e->ep);
+        return rc;
+    }
+    fcntl(e->cm->fd, F_SETFL, fcntl(e->cm->fd, F_GETFL) | O_NONBLOCK);
+    *ep = &e->ep;
+    return FAR_OK;
+}
+
+static void *verbs_buf_alloc(struct fab_ep *ep, size_t bytes)
+{
+    return arena_alloc(&((struct verbs_ep *)ep)->arena, bytes);
+}
+
+static void verbs_buf_free(struct fab_ep *ep, void *buf, size_t bytes)
+{
+    arena_free(&((struct verbs_ep *)ep)->arena, buf, bytes);
+}
+
+/* A node that does not hear of it now is told when the connection is made again. */
+static void verbs_identify(struct fab_ep *ep, uint64_t identity)
+{
+    struct verbs_ep *e = (struct verbs_ep *)ep;
+
+    e->identity = identity;
+    ep_events(e);
+    for (unsigned i = 0; i < ep->fab->nodes; i++) {
+        struct verbs_conn *c = &e->conn[i];
+        int rc = c->up ? conn_client(c, WIRE_IDENTIFY, identity) : FAR_OK;
+
+        if (rc != FAR_OK && c->up)
+            conn_break(c);
+    }
+}
+
+static int verbs_fence(struct fab_ep *ep, uint64_t identity)
+{
+    struct verbs_ep *e = (struct verbs_ep *)ep;
+
+    for (unsigned i = 0; i < ep->fab->nodes; i++) {
+        int rc = conn_need(&e->conn[i]);
+
+        if (rc == FAR_OK)
+            rc = conn_client(&e->conn[i], WIRE_FENCE, identity);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_OK;
+}
+
+static int verbs_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info *info)
+{
+    struct verbs_conn *c = &((struct verbs_ep *)ep)->conn[node];
+    const struct wire_head *answer;
+    struct wire_head question;
+    int rc = conn_need(c);
+
+    if (rc == FAR_OK)
+        rc = conn_ask(c, WIRE_STAT, &question, sizeof question, &answer);
+    if (rc == FAR_OK && answer->type != WIRE_COUNTS)
+        rc = fail(FAR_UNREACHABLE, "node %u (%s): answers what was not asked", node,
+                  fab_of(c->ep)->address[node].text);
+    if (rc == FAR_OK)
+        wire_node_info((const struct wire_counts *)answer, &fab_of(c->ep)->address[node], info);
+    return rc;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static void drop_opener(struct verbs_fab *fab)
+{
+    if (fab->opener)
+        verbs_ep_close(&fab->opener->ep);
+    fab->opener = NULL;
+}
+
+static void verbs_close(struct fab *fab)
+{
+    struct verbs_fab *v = (struct verbs_fab *)fab;
+
+    drop_opener(v);
+    if (v->pd)
+        ibv_dealloc_pd(v->pd);
+    explicit_bzero(&v->secret, sizeof v->secret);
+    free(v);
+}
+
+/* The first node last: it lets others in. If this fails, the next who opens the pool finds the
+ * superblock, and says so himself. */
+static void verbs_formatted(struct fab *fab)
+{
+    struct verbs_fab *v = (struct verbs_fab *)fab;
+    struct wire_head question;
+
+    for (unsigned i = fab->nodes; v->opener && i-- > 0;) {
+        if (v->opener->conn[i].up)
+            (void)conn_order(&v->opener->conn[i], WIRE_FORMATTED, &question, sizeof question, NULL);
+    }
+    drop_opener(v);
+}
+
+/* The first node says who makes the pool, and the rest must be as new as it is. */
+static int settle_maker(struct verbs_fab *v)
+{
+    struct verbs_conn *c = &v->opener->conn[0];
+    uint32_t claim = WIRE_CLAIM_WAIT;
+    struct wire_head question;
+
+    for (uint64_t i = 0; claim == WIRE_CLAIM_WAIT; i++) {
+        int rc = conn_order(c, WIRE_CLAIM, &question, sizeof question, &claim);
+        if (rc != FAR_OK)
+            return rc;
+        if (i > CLAIM_WAIT_MS * 1000000ull / CLAIM_PAUSE_NS)
+            return fail(FAR_TIMEOUT, "another client is making the pool and does not finish");
+        if (claim == WIRE_CLAIM_WAIT)
+            clock_sleep(CLAIM_PAUSE_NS);
+    }
+    v->fab.fresh = claim == WIRE_CLAIM_YOURS;
+    for (unsigned i = 1; i < v->fab.nodes && v->fab.fresh; i++) {
+        if (v->formatted[i])
+            return fail(FAR_NOT_A_POOL, "node 0 (%s) is empty, but node %u (%s) is part of a pool",
+                        v->address[0].text, i, v->address[i].text);
+    }
+    return FAR_OK;
+}
+
+static int resolve(struct verbs_fab *v, unsigned node)
+{
+    struct addrinfo wish = {.ai_socktype = SOCK_STREAM}, *found;
+    int rc = getaddrinfo(v->address[node].host, v->address[node].port, &wish, &found);
+
+    if (rc)
+        return fail(FAR_UNREACHABLE, "node %u (%s): %s", node, v->address[node].text,
+                    gai_strerror(rc));
+    memcpy(&v->resolved[node], found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return FAR_OK;
+}
+
+static int read_uri(struct uri *uri, struct verbs_fab *v)
+{
+    const char *rest = uri->rest + 2;
+    int rc = FAR_OK;
+
+    if (strncmp(uri->rest, "//", 2) != 0)
+        return fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
+    while (rc == FAR_OK && (rest[0] || v->fab.nodes == 0)) {
+        if (v->fab.nodes == FAB_NODES_MAX)
+            return fail(FAR_BAD_URI, "more than %u memory nodes", FAB_NODES_MAX);
+        rc = wire_address_next(&rest, &v->address[v->fab.nodes++]);
+    }
+    if (rc == FAR_OK)
+        rc = uri_number(uri, "timeout", TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX,
+                        &v->timeout_ms);
+    if (rc == FAR_OK)
+        rc = fab_pool_options(uri, &v->fab.clients_wanted, &v->fab.lease_ms);
+    if (rc == FAR_OK)
+        rc = wire_secret_load(uri_option(uri, "secret"), &v->secret);
+    return rc == FAR_OK ? uri_finish(uri) : rc;
+}
+
+static int verbs_open(struct uri *uri, struct fab **fab);
+
+const struct fab_ops verbs_fabric = {.scheme = "verbs",
+                                     .open = verbs_open,
+                                     .close = verbs_close,
+                                     .formatted = verbs_formatted,
+                                     .ep_open = verbs_ep_open,
+                                     .ep_close = verbs_ep_close,
+                                     .buf_alloc = verbs_buf_alloc,
+                                     .buf_free = verbs_buf_free,
+                                     .post = verbs_post,
+                                     .poll = verbs_poll,
+                                     .now = direct_now,
+                                     .coarse = direct_coarse,
+                                     .pause = direct_pause,
+                                     .identify = verbs_identify,
+                                     .fence = verbs_fence,
+                                     .node_stat = verbs_node_stat};
+
+static int verbs_open(struct uri *uri, struct fab **fab)
+{
+    struct verbs_fab *v = calloc(1, sizeof *v);
+    struct fab_ep *opener = NULL;
+    int rc;
+
+    if (!v)
+        return fail(FAR_NO_MEMORY, "verbs:");
+    v->fab.ops = &verbs_fabric;
+    v->fab.order = ORDER_IB;
+    rc = read_uri(uri, v);
+    for (unsigned i = 0; i < v->fab.nodes && rc == FAR_OK; i++)
+        rc = resolve(v, i);
+    if (rc == FAR_OK)
+        rc = verbs_ep_open(&v->fab, &opener);
+    v->opener = (struct verbs_ep *)opener;
+    for (unsigned i = 0; i < v->fab.nodes && rc == FAR_OK; i++)
+        rc = conn_need(&v->opener->conn[i]);
+    if (rc == FAR_OK)
+        rc = settle_maker(v);
+    if (rc != FAR_OK) {
+        verbs_close(&v->fab);
+        return rc;
+    }
+    *fab = &v->fab;
+    return FAR_OK;
+}

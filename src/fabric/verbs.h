@@ -1,0 +1,170 @@
+/*
+ * The verbs fabric from the inside: verbs.c posts and polls, verbs_conn.c connects and talks to
+ * memory nodes, verbs_buf.c has the memory that the device may touch.
+ */
+#ifndef FABRIC_VERBS_H
+#define FABRIC_VERBS_H
+
+#include "fabric/fabric.h"
+#include "fabric/verbs_link.h"
+#include "fabric/wire.h"
+
+#include <sys/socket.h>
+
+struct verbs_ep;
+
+/* ---- registered memory (verbs_buf.c) --------------------------------------------------------- */
+
+/* Addresses are reserved once, and used in slabs: one registration each. What a buffer's key is
+ * can be told from its address alone. */
+#define ARENA_BYTES  (64ull << 30)
+#define SLAB_SHIFT   21
+#define ARENA_SLABS  (ARENA_BYTES >> SLAB_SHIFT)
+#define BUF_MIN      64u
+#define BUF_CLASSES  15 /* 64 bytes to 1 MiB */
+#define BUF_SMALLEST 6  /* log2(BUF_MIN)     */
+
+struct arena {
+    struct ibv_pd *pd;
+    char *base;
+    uint32_t *key;               /* by slab                                                   */
+    struct ibv_mr **mr;          /* by slab; of a buffer of several slabs only at the first   */
+    bool *used;                  /* by slab                                                   */
+    char *cut, *cut_end;         /* what is left of the slab that small buffers are cut from  */
+    void *free_buf[BUF_CLASSES]; /* each begins with a pointer to the next                    */
+};
+
+int arena_open(struct arena *arena);
+void arena_close(struct arena *arena);
+void *arena_alloc(struct arena *arena, size_t bytes);
+void arena_free(struct arena *arena, void *buf, size_t bytes);
+
+static inline uint32_t arena_key(const struct arena *arena, const void *buf)
+{
+    size_t slab = (size_t)((const char *)buf - arena->base) >> SLAB_SHIFT;
+
+    ASSERT(slab < ARENA_SLABS); /* else it is not from arena_alloc() */
+    return arena->key[slab];
+}
+
+/* ---- connections (verbs_conn.c) -------------------------------------------------------------- */
+
+struct verbs_fab {
+    struct fab fab;
+    struct wire_secret secret;
+    uint64_t timeout_ms;
+    struct wire_address address[FAB_NODES_MAX];
+    struct sockaddr_storage resolved[FAB_NODES_MAX];
+    uint64_t instance[FAB_NODES_MAX]; /* 0 until the first connection */
+    bool formatted[FAB_NODES_MAX];    /* as the first connection was told */
+
+    /* Of the one device that leads to all nodes; set by the first connection. */
+    struct ibv_pd *pd;
+    struct vlink_limits limits;
+
+    struct verbs_ep
+        *opener; /* from open() to formatted(): the node knows by it who makes the pool */
+};
+
+/* Work requests whose last one is signalled. They complete in the order of their posting. */
+struct run {
+    struct fab_req *req; /* NULL: a message */
+    unsigned wrs;
+};
+
+struct verbs_conn {
+    struct verbs_ep *ep;
+    unsigned node;
+    bool up;
+    struct vlink link;
+    uint64_t base; /* the node's memory */
+    uint32_t rkey;
+
+    struct run *run; /* a ring */
+    unsigned run_size, run_first, run_count, wrs_free;
+    uint64_t progress_at; /* when something completed, or began after nothing was under way */
+    uint64_t not_before;  /* down: no new attempt until then, for this reason               */
+    int down_status;
+    struct ibv_send_wr *list, *list_last; /* being built */
+    unsigned list_wrs;
+
+    /* Messages, one question at a time. */
+    uint64_t link_number, token, seq;
+    uint32_t slot;
+    char *in, *out;
+    uint32_t in_bytes; /* 0: nothing has come */
+};
+
+#define PASS_WRS 256u
+
+struct verbs_ep {
+    struct fab_ep ep;
+    struct rdma_event_channel *cm;
+    struct ibv_comp_channel *completions; /* made by the first connection */
+    struct arena arena;
+    uint64_t identity;
+    uint64_t busy;   /* by node: has runs under way     */
+    uint64_t asking; /* by node: waits for an answer    */
+    unsigned idle_polls;
+
+    /* Requests that are not posted whole, oldest first, and how far the first one is. */
+    struct fab_req *first, *last;
+    unsigned verb;
+    uint32_t verb_bytes;
+
+    struct ibv_send_wr wr[PASS_WRS];
+    struct ibv_sge sge[PASS_WRS];
+    struct verbs_conn conn[];
+};
+
+static inline struct verbs_fab *fab_of(const struct verbs_ep *e)
+{
+    return (struct verbs_fab *)e->ep.fab;
+}
+
+/* Makes sure that there is a connection. FAR_UNREACHABLE and whatever the node says, naming it. */
+int conn_need(struct verbs_conn *c);
+
+/* Ends the connection. What was under way ends with FAR_UNKNOWN. */
+void conn_break(struct verbs_conn *c);
+
+/* The same, with the reason as the error's detail. */
+void conn_lose(struct verbs_conn *c, const char *why);
+
+/* Puts a question that begins with its struct wire_head, whose fields are filled in here, and waits
+ * for its answer: a message that passes wire_check(), or else the connection is ended. */
+int conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
+             const struct wire_head **answer);
+
+/* The same, for questions whose answer is a status. */
+int conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
+               uint32_t *value);
+
+/* IDENTIFY or FENCE. */
+int conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity);
+
+/* Reads what the connection manager has to say about all connections, without waiting. */
+void ep_events(struct verbs_ep *e);
+
+/* ---- progress (verbs.c) ---------------------------------------------------------------------- */
+
+/* Takes what has completed; true: there was something. */
+bool ep_drain(struct verbs_ep *e);
+
+/* Sleeps until something completes or until then (clock_coarse_ns()), and takes it. Connections
+ * that have not moved for the time-out are ended, which counts as something. */
+bool ep_sleep(struct verbs_ep *e, uint64_t until);
+
+/* Notes that work requests were posted, the last of them signalled. */
+void conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs);
+
+/* A part of the request is over. */
+static inline void req_part_done(struct fab_req *req, int status)
+{
+    if (status != FAR_OK && req->status == FAR_OK)
+        req->status = status;
+    if (--req->parts == 0)
+        req->done = true;
+}
+
+#endif

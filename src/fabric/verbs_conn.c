@@ -1,0 +1,439 @@
+/*
+ * Connections to memory nodes: making them, the hand-shake and other questions, losing them.
+ *
+ * One queue pair per endpoint and node. It is made when it is first needed, and again when it was
+ * lost; whoever needs it waits for that, up to the time-out, and after a failure nobody tries again
+ * for several times as long as the attempt took, so that a node that is gone does not hold up those
+ * that are not.
+ *
+ *   V1  A connection is `up` only after the hand-shake, with the memory that the first one of this
+ *       fabric found (by its instance), and under the identity that the endpoint has at that time.
+ *   V2  Once conn_break() has returned, the device touches no buffer for that connection any more,
+ *       and every request that had a part on it has been told.
+ */
+#include "base/clock.h"
+#include "fabric/verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_MIN_NS  100000000ull /* between two attempts to connect */
+#define PAUSE_FACTOR  4
+#define QUEUE_RETRIES 7 /* infinite, where receivers may not be ready */
+
+/* Fails with what went wrong, said to be about this node. */
+static int node_fail(const struct verbs_conn *c, int status, const char *what)
+{
+    char text[160]; /* `what` may be the detail itself, which fail() overwrites */
+
+    snprintf(text, sizeof text, "%s", what);
+    return fail(status, "node %u (%s): %s", c->node, fab_of(c->ep)->address[c->node].text, text);
+}
+
+void conn_break(struct verbs_conn *c)
+{
+    c->up = false;
+    if (c->link.id)
+        rdma_disconnect(c->link.id);
+    vlink_destroy(&c->link);
+    c->ep->busy &= ~(1ull << c->node);
+    c->ep->asking &= ~(1ull << c->node);
+    for (unsigned i = 0; i < c->run_count; i++) {
+        struct fab_req *req = c->run[(c->run_first + i) % c->run_size].req;
+
+        if (req)
+            req_part_done(req, FAR_UNKNOWN);
+    }
+    c->run_count = 0;
+    free(c->run);
+    c->run = NULL;
+}
+
+void conn_lose(struct verbs_conn *c, const char *why)
+{
+    conn_break(c);
+    (void)node_fail(c, FAR_UNREACHABLE, why);
+}
+
+/* ---- the connection manager's events --------------------------------------------------------- */
+
+/* The next event, copied; false: there is none now. */
+static bool next_event(struct verbs_ep *e, struct rdma_cm_event *copy)
+{
+    struct rdma_cm_event *event;
+
+    if (rdma_get_cm_event(e->cm, &event) != 0)
+        return false;
+    *copy = *event;
+    rdma_ack_cm_event(event);
+    return true;
+}
+
+/* An event that nobody asked for: the connection is lost, or it is of no interest. */
+static void unasked(const struct rdma_cm_event *event)
+{
+    struct verbs_conn *c = event->id->context;
+
+    if (c->link.id == event->id && event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
+        event->event != RDMA_CM_EVENT_ADDR_CHANGE && event->event != RDMA_CM_EVENT_ESTABLISHED)
+        conn_lose(c, "has closed the connection");
+}
+
+void ep_events(struct verbs_ep *e)
+{
+    struct rdma_cm_event event;
+
+    for (unsigned i = 0; i < 2 * FAB_NODES_MAX && next_event(e, &event); i++)
+        unasked(&event);
+}
+
+static const char *event_text(enum rdma_cm_event_type type)
+{
+    switch (type) {
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        return "no RDMA device leads there";
+    case RDMA_CM_EVENT_REJECTED:
+        return "refuses connections: no memory node listens there";
+    case RDMA_CM_EVENT_UNREACHABLE:
+        return "does not answer";
+    default:
+        return "cannot be connected to";
+    }
+}
+
+/* Waits for what was asked for of this id. */
+static int expect_event(struct verbs_conn *c, const struct rdma_cm_id *id,
+                        enum rdma_cm_event_type wanted, uint64_t until, struct rdma_cm_event *event)
+{
+    struct pollfd fd = {.fd = c->ep->cm->fd, .events = POLLIN};
+
+    for (uint64_t now = clock_ns(); now < until; now = clock_ns()) {
+        while (next_event(c->ep, event)) {
+            if (event->id != id)
+                unasked(event);
+            else if (event->event == wanted)
+                return FAR_OK;
+            else
+                return node_fail(c, FAR_UNREACHABLE, event_text(event->event));
+        }
+        poll(&fd, 1, (int)((until - now) / 1000000) + 1);
+    }
+    return node_fail(c, FAR_UNREACHABLE, "does not answer");
+}
+
+/* ---- making a connection --------------------------------------------------------------------- */
+
+static int find_way(struct verbs_conn *c, struct rdma_cm_id *id, uint64_t until)
+{
+    struct verbs_fab *fab = fab_of(c->ep);
+    struct sockaddr *to = (struct sockaddr *)&fab->resolved[c->node];
+    struct rdma_cm_event event;
+    int ms = (int)fab->timeout_ms, rc;
+
+    if (rdma_resolve_addr(id, NULL, to, ms) != 0)
+        return node_fail(c, FAR_UNREACHABLE,
+                         errno == ENODEV ? "no RDMA device leads there" : strerror(errno));
+    rc = expect_event(c, id, RDMA_CM_EVENT_ADDR_RESOLVED, until, &event);
+    if (rc != FAR_OK)
+        return rc;
+    if (rdma_resolve_route(id, ms) != 0)
+        return node_fail(c, FAR_UNREACHABLE, strerror(errno));
+    return expect_event(c, id, RDMA_CM_EVENT_ROUTE_RESOLVED, until, &event);
+}
+
+/* The device is that of the fabric's first connection. */
+static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
+{
+    struct verbs_fab *fab = fab_of(c->ep);
+    struct verbs_ep *e = c->ep;
+
+    if (!fab->pd) {
+        int rc = vlink_limits(id->verbs, id->port_num, &fab->limits);
+        if (rc != FAR_OK)
+            return rc;
+        fab->pd = ibv_alloc_pd(id->verbs);
+        if (!fab->pd)
+            return fail(FAR_SYSTEM, "a protection domain: %s", strerror(errno));
+    }
+    if (fab->pd->context != id->verbs)
+        return node_fail(c, FAR_UNSUPPORTED, "is reached by another device than the first node");
+    e->arena.pd = fab->pd;
+    if (!e->completions) {
+        e->completions = ibv_create_comp_channel(id->verbs);
+        if (!e->completions)
+            return fail(FAR_SYSTEM, "a completion channel: %s", strerror(errno));
+        fcntl(e->completions->fd, F_SETFL, fcntl(e->completions->fd, F_GETFL) | O_NONBLOCK);
+    }
+    if (!c->in)
+        c->in = arena_alloc(&e->arena, WIRE_CONTROL_MAX);
+    if (!c->out)
+        c->out = arena_alloc(&e->arena, WIRE_CONTROL_MAX);
+    if (!c->in || !c->out)
+        return fail(FAR_NO_MEMORY, "registered memory (ulimit -l says how much there may be)");
+    return FAR_OK;
+}
+
+static int make_link(struct verbs_conn *c, struct rdma_cm_id *id)
+{
+    struct verbs_fab *fab = fab_of(c->ep);
+    int rc = settle_device(c, id);
+
+    if (rc == FAR_OK)
+        rc = vlink_make(&c->link, id, fab->pd, c->ep->completions, c, fab->limits.send_wrs);
+    if (rc != FAR_OK) {
+        rdma_destroy_id(id);
+        return rc;
+    }
+    c->run_size = c->wrs_free = c->link.send_wrs;
+    c->run_first = c->run_count = 0;
+    c->run = calloc(c->run_size, sizeof *c->run);
+    return c->run ? FAR_OK : fail(FAR_NO_MEMORY, "a connection to node %u", c->node);
+}
+
+static int join(struct verbs_conn *c, uint64_t until)
+{
+    const struct vlink_limits *limits = &fab_of(c->ep)->limits;
+    struct rdma_conn_param param = {.initiator_depth = (uint8_t)limits->reads_out,
+                                    .retry_count = QUEUE_RETRIES,
+                                    .rnr_retry_count = QUEUE_RETRIES,
+                                    .qp_num = c->link.qp->qp_num};
+    struct rdma_cm_event event;
+    int rc;
+
+    if (rdma_connect(c->link.id, &param) != 0)
+        return node_fail(c, FAR_UNREACHABLE, strerror(errno));
+    rc = expect_event(c, c->link.id, RDMA_CM_EVENT_CONNECT_RESPONSE, until, &event);
+    if (rc != FAR_OK)
+        return rc;
+    unsigned reads = event.param.conn.initiator_depth;
+    if (reads == 0)
+        return node_fail(c, FAR_UNSUPPORTED, "serves no READs");
+    rc = vlink_ready(&c->link, reads < limits->reads_out ? reads : limits->reads_out, 0,
+                     fab_of(c->ep)->timeout_ms);
+    if (rc == FAR_OK && rdma_establish(c->link.id) != 0)
+        rc = node_fail(c, FAR_UNREACHABLE, strerror(errno));
+    return rc;
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+static int wait_for_answer(struct verbs_conn *c)
+{
+    uint64_t until = clock_ns() + fab_of(c->ep)->timeout_ms * 1000000;
+
+    while (c->in_bytes == 0) {
+        if (!ep_drain(c->ep))
+            ep_sleep(c->ep, until);
+        if (!c->link.qp) /* drained, with the error; what it says is known */
+            return FAR_UNREACHABLE;
+        if (c->in_bytes == 0 && clock_ns() >= until)
+            return node_fail(c, FAR_UNREACHABLE, "does not answer");
+    }
+    return FAR_OK;
+}
+
+static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
+{
+    const struct arena *arena = &c->ep->arena;
+    uint64_t until = clock_ns() + fab_of(c->ep)->timeout_ms * 1000000;
+    int rc;
+
+    while (c->link.qp && c->wrs_free == 0 && clock_ns() < until)
+        ep_sleep(c->ep, until);
+    if (!c->link.qp || c->wrs_free == 0)
+        return node_fail(c, FAR_UNREACHABLE, "does not answer");
+    memcpy(c->out, question, bytes);
+    c->in_bytes = 0;
+    rc = vlink_receive(&c->link, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));
+    if (rc == FAR_OK)
+        rc = vlink_send(&c->link, c->out, bytes, arena_key(arena, c->out));
+    if (rc != FAR_OK)
+        return node_fail(c, rc, far_error_detail());
+    conn_push_run(c, NULL, 1);
+    c->ep->asking |= 1ull << c->node;
+    rc = wait_for_answer(c);
+    c->ep->asking &= ~(1ull << c->node);
+    return rc;
+}
+
+/* A node that says no says why; the number is only believed if it is a status. */
+static int refusal(const struct verbs_conn *c, int status, const char *text)
+{
+    if (status == FAR_OK || strcmp(far_errname(status), far_errname(1)) == 0)
+        status = FAR_UNREACHABLE;
+    return node_fail(c, status, text[0] ? text : far_strerror(status));
+}
+
+int conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
+             const struct wire_head **answer)
+{
+    struct wire_head head = wire_head_of(type, c->slot, c->token, ++c->seq);
+    int rc;
+
+    memcpy(question, &head, sizeof head);
+    rc = exchange(c, question, bytes);
+    const struct wire_head *got = (const struct wire_head *)c->in;
+    if (rc == FAR_OK && wire_check(got, c->in_bytes) != FAR_OK)
+        rc = node_fail(c, FAR_UNREACHABLE, far_error_detail());
+    if (rc == FAR_OK && got->type == WIRE_REFUSED) {
+        struct wire_refused *refused = (struct wire_refused *)c->in;
+        refused->text[WIRE_TEXT - 1] = '\0';
+        rc = refusal(c, refused->status, refused->text);
+    } else if (rc == FAR_OK && got->seq != c->seq) {
+        rc = node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
+    }
+    if (rc != FAR_OK) {
+        conn_break(c);
+        return rc;
+    }
+    *answer = got;
+    return FAR_OK;
+}
+
+int conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
+               uint32_t *value)
+{
+    const struct wire_head *head;
+    int rc = conn_ask(c, type, question, bytes, &head);
+
+    if (rc != FAR_OK)
+        return rc;
+    const struct wire_answer *answer = (const struct wire_answer *)head;
+    if (head->type != WIRE_ANSWER) {
+        rc = node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
+        conn_break(c);
+        return rc;
+    }
+    if (answer->status != FAR_OK)
+        return refusal(c, answer->status, "");
+    if (value)
+        *value = answer->value;
+    return FAR_OK;
+}
+
+int conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity)
+{
+    struct wire_client question = {.identity = identity};
+
+    return conn_order(c, type, &question, sizeof question, NULL);
+}
+
+/* ---- the hand-shake -------------------------------------------------------------------------- */
+
+/* Is it the memory that this fabric knows? */
+static int know(struct verbs_conn *c, const struct wire_welcome *welcome)
+{
+    struct verbs_fab *fab = fab_of(c->ep);
+
+    if (!(welcome->flags & WIRE_FLAG_ONE_SIDED) || welcome->size % 64)
+        return node_fail(c, FAR_UNREACHABLE, "does not offer its memory to verbs");
+    if (fab->instance[c->node] == 0) { /* by open(), before anybody else has the fabric */
+        fab->instance[c->node] = welcome->instance;
+        fab->fab.size[c->node] = welcome->size;
+        fab->formatted[c->node] = (welcome->flags & WIRE_FLAG_FORMATTED) != 0;
+    }
+    if (fab->instance[c->node] != welcome->instance || fab->fab.size[c->node] != welcome->size)
+        return node_fail(c, FAR_NODE_LOST, "has come back without the memory that it had");
+    c->base = welcome->address;
+    c->rkey = welcome->rkey;
+    return FAR_OK;
+}
+
+static int prove(struct verbs_conn *c, const uint8_t nonce[WIRE_NONCE],
+                 const struct wire_challenge *challenge)
+{
+    const struct wire_secret *secret = &fab_of(c->ep)->secret;
+    uint8_t expected[WIRE_PROOF], node_nonce[WIRE_NONCE];
+    struct wire_proof proof = {0};
+    const struct wire_head *head;
+    int rc;
+
+    if (challenge->secret_needed && secret->bytes == 0)
+        return node_fail(c, FAR_REFUSED, "needs a secret, and none was given");
+    if (!challenge->secret_needed && secret->bytes > 0)
+        return node_fail(c, FAR_REFUSED, "a secret was given, but the node has none");
+    memcpy(node_nonce, challenge->nonce, sizeof node_nonce);
+    c->slot = challenge->head.slot;
+    c->token = challenge->head.token;
+    wire_prove(secret, WIRE_CLIENT, nonce, node_nonce, c->link_number, proof.proof);
+    rc = conn_ask(c, WIRE_PROOF_IS, &proof, sizeof proof, &head);
+    if (rc != FAR_OK)
+        return rc;
+    const struct wire_welcome *welcome = (const struct wire_welcome *)head;
+    if (head->type != WIRE_WELCOME)
+        return node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
+    wire_prove(secret, WIRE_NODE, nonce, node_nonce, c->link_number, expected);
+    if (!wire_proof_equal(expected, welcome->proof))
+        return node_fail(c, FAR_REFUSED, "does not know the secret itself");
+    return know(c, welcome);
+}
+
+static int greet(struct verbs_conn *c)
+{
+    struct wire_hello hello = {.link = c->link_number};
+    const struct wire_head *head;
+    int rc = wire_random(hello.nonce, sizeof hello.nonce);
+
+    c->slot = 0;
+    c->token = 0;
+    if (rc == FAR_OK)
+        rc = conn_ask(c, WIRE_HELLO, &hello, sizeof hello, &head);
+    if (rc != FAR_OK)
+        return rc;
+    if (head->type != WIRE_CHALLENGE)
+        return node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
+    return prove(c, hello.nonce, (const struct wire_challenge *)head);
+}
+
+static int connect_now(struct verbs_conn *c)
+{
+    uint64_t until = clock_ns() + fab_of(c->ep)->timeout_ms * 1000000;
+    struct rdma_cm_id *id;
+    int rc;
+
+    if (rdma_create_id(c->ep->cm, &id, c, RDMA_PS_TCP) != 0)
+        return fail(FAR_SYSTEM, "a connection: %s", strerror(errno));
+    rc = find_way(c, id, until);
+    if (rc != FAR_OK) {
+        rdma_destroy_id(id);
+        return rc;
+    }
+    rc = make_link(c, id);
+    if (rc == FAR_OK)
+        rc = join(c, until);
+    if (rc == FAR_OK)
+        rc = greet(c);
+    if (rc == FAR_OK && c->ep->identity != 0)
+        rc = conn_client(c, WIRE_IDENTIFY, c->ep->identity);
+    if (rc != FAR_OK) {
+        conn_break(c);
+        return rc;
+    }
+    c->up = true;
+    return FAR_OK;
+}
+
+int conn_need(struct verbs_conn *c)
+{
+    uint64_t began;
+    int rc;
+
+    if (c->up)
+        return FAR_OK;
+    began = clock_ns();
+    if (began < c->not_before)
+        return node_fail(c, c->down_status, "could not be reached a moment ago");
+    rc = connect_now(c);
+    if (rc != FAR_OK) {
+        uint64_t now = clock_ns(), rest = PAUSE_FACTOR * (now - began);
+
+        c->not_before = rc == FAR_FENCED ? 0 : now + (rest > PAUSE_MIN_NS ? rest : PAUSE_MIN_NS);
+        c->down_status = rc;
+    }
+    return rc;
+}

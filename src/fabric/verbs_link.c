@@ -1,0 +1,193 @@
+/* Queue pairs: limits, making, states. verbs_link.h says why librdmacm does not do it. */
+#include "fabric/verbs_link.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* More than this of anything gains nothing: a request is at most BATCH_MAX verbs, and what does not
+ * fit into the queue waits before it. */
+#define SEND_WRS_MAX   1024u
+#define SEND_WRS_MIN   16u
+#define INLINE_WISH    256u
+#define READS_MAX      255u /* a byte in the messages of the connection manager */
+#define PIECE_BYTES    (1u << 30)
+#define RETRIES        7u
+#define RNR_FOREVER    7u
+#define RNR_TIMER_CODE 12 /* 0.64 ms */
+#define TIMEOUT_CODES  31
+
+static unsigned smaller(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+int vlink_limits(struct ibv_context *context, uint8_t port_num, struct vlink_limits *limits)
+{
+    const char *name = ibv_get_device_name(context->device);
+    struct ibv_device_attr device;
+    struct ibv_port_attr port;
+
+    if (ibv_query_device(context, &device) || ibv_query_port(context, port_num, &port))
+        return fail(FAR_SYSTEM, "the limits of %s: %s", name, strerror(errno));
+    if (device.atomic_cap == IBV_ATOMIC_NONE)
+        return fail(FAR_UNSUPPORTED, "%s has no atomics, without which nothing can be shared",
+                    name);
+    if (device.max_qp_rd_atom < 1 || device.max_qp_init_rd_atom < 1 || device.max_sge < 1 ||
+        device.max_qp_wr < (int)SEND_WRS_MIN || port.max_msg_sz < 4096)
+        return fail(FAR_UNSUPPORTED,
+                    "%s allows %d work requests in a queue, %d READs and atomics at once (%d "
+                    "served), and messages of %u bytes",
+                    name, device.max_qp_wr, device.max_qp_init_rd_atom, device.max_qp_rd_atom,
+                    port.max_msg_sz);
+    *limits = (struct vlink_limits){
+        .send_wrs = smaller((unsigned)device.max_qp_wr, SEND_WRS_MAX),
+        .reads_out = smaller((unsigned)device.max_qp_init_rd_atom, READS_MAX),
+        .reads_in = smaller((unsigned)device.max_qp_rd_atom, READS_MAX),
+        .message_max = smaller(port.max_msg_sz, PIECE_BYTES) & ~63u,
+        .atomics_global = device.atomic_cap == IBV_ATOMIC_GLOB,
+    };
+    return FAR_OK;
+}
+
+/* No device says how much it takes inline, and the longest queue it names may not go along with
+ * it: one asks for less until it agrees. */
+static struct ibv_qp *make_qp(struct vlink *link, struct ibv_pd *pd, unsigned send_wrs)
+{
+    struct ibv_qp *qp = NULL;
+
+    for (unsigned bytes = INLINE_WISH; !qp && send_wrs >= SEND_WRS_MIN;) {
+        struct ibv_qp_init_attr attr = {.send_cq = link->cq,
+                                        .recv_cq = link->cq,
+                                        .cap = {.max_send_wr = send_wrs,
+                                                .max_recv_wr = LINK_RECVS,
+                                                .max_send_sge = 1,
+                                                .max_recv_sge = 1,
+                                                .max_inline_data = bytes},
+                                        .qp_type = IBV_QPT_RC};
+
+        qp = ibv_create_qp(pd, &attr);
+        if (qp) {
+            link->send_wrs = send_wrs;
+            link->inline_max = attr.cap.max_inline_data;
+        } else if (bytes > 0) {
+            bytes = bytes > 16 ? bytes / 2 : 0;
+        } else {
+            bytes = INLINE_WISH;
+            send_wrs /= 2;
+        }
+    }
+    return qp;
+}
+
+/* Moves the queue pair to a state, by what the connection manager knows and `change` corrects. */
+static int enter(struct vlink *link, enum ibv_qp_state state, const struct ibv_qp_attr *change)
+{
+    struct ibv_qp_attr attr = {.qp_state = state};
+    int mask;
+
+    if (rdma_init_qp_attr(link->id, &attr, &mask))
+        return fail(FAR_SYSTEM, "the attributes of a queue pair: %s", strerror(errno));
+    attr.qp_access_flags = 0;
+    if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+        attr.max_dest_rd_atomic = change->max_dest_rd_atomic;
+    if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
+        attr.max_rd_atomic = change->max_rd_atomic;
+    if (mask & IBV_QP_MIN_RNR_TIMER)
+        attr.min_rnr_timer = RNR_TIMER_CODE;
+    if (mask & IBV_QP_TIMEOUT)
+        attr.timeout = change->timeout;
+    if (mask & IBV_QP_RETRY_CNT)
+        attr.retry_cnt = RETRIES;
+    if (mask & IBV_QP_RNR_RETRY)
+        attr.rnr_retry = RNR_FOREVER;
+    int rc = ibv_modify_qp(link->qp, &attr, mask);
+    if (rc)
+        return fail(FAR_SYSTEM, "state %d of a queue pair: %s", (int)state, strerror(rc));
+    return FAR_OK;
+}
+
+int vlink_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
+               struct ibv_comp_channel *channel, void *owner, unsigned send_wrs)
+{
+    struct vlink made = {.id = id};
+
+    made.cq = ibv_create_cq(id->verbs, (int)(send_wrs + LINK_RECVS), owner, channel, 0);
+    if (!made.cq)
+        return fail(FAR_SYSTEM, "a completion queue of %u: %s", send_wrs, strerror(errno));
+    made.qp = make_qp(&made, pd, send_wrs);
+    int rc = FAR_OK;
+    if (!made.qp)
+        rc = fail(FAR_SYSTEM, "a queue pair: %s", strerror(errno));
+    if (rc == FAR_OK)
+        rc = enter(&made, IBV_QPS_INIT, &(struct ibv_qp_attr){0});
+    if (rc != FAR_OK) {
+        made.id = NULL; /* stays the caller's */
+        vlink_destroy(&made);
+        return rc;
+    }
+    *link = made;
+    return FAR_OK;
+}
+
+/* The longest of the device's time-outs (4.096 us * 2^code) that fits the wanted one RETRIES + 1
+ * times. */
+static uint8_t timeout_code(uint64_t timeout_ms)
+{
+    uint8_t code = 1;
+
+    while (code < TIMEOUT_CODES && (4096ull << (code + 1)) * (RETRIES + 1) <= timeout_ms * 1000000)
+        code++;
+    return code;
+}
+
+int vlink_ready(struct vlink *link, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms)
+{
+    const struct ibv_qp_attr change = {.max_rd_atomic = (uint8_t)reads_out,
+                                       .max_dest_rd_atomic = (uint8_t)reads_in,
+                                       .timeout = timeout_code(timeout_ms)};
+    int rc = enter(link, IBV_QPS_RTR, &change);
+
+    return rc == FAR_OK ? enter(link, IBV_QPS_RTS, &change) : rc;
+}
+
+int vlink_grant(struct vlink *link)
+{
+    struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
+                                                  IBV_ACCESS_REMOTE_ATOMIC};
+    int rc = ibv_modify_qp(link->qp, &attr, IBV_QP_ACCESS_FLAGS);
+
+    if (rc)
+        return fail(FAR_SYSTEM, "granting remote access: %s", strerror(rc));
+    return FAR_OK;
+}
+
+void vlink_destroy(struct vlink *link)
+{
+    if (link->qp)
+        ibv_destroy_qp(link->qp);
+    if (link->cq)
+        ibv_destroy_cq(link->cq);
+    if (link->id)
+        rdma_destroy_id(link->id);
+    *link = (struct vlink){0};
+}
+
+int vlink_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)bytes, .lkey = lkey};
+    struct ibv_send_wr *bad,
+        wr = {
+            .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
+    int rc = ibv_post_send(link->qp, &wr, &bad);
+
+    return rc ? fail(FAR_UNREACHABLE, "sending a message: %s", strerror(rc)) : FAR_OK;
+}
+
+int vlink_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)bytes, .lkey = lkey};
+    struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
+    int rc = ibv_post_recv(link->qp, &wr, &bad);
+
+    return rc ? fail(FAR_UNREACHABLE, "expecting a message: %s", strerror(rc)) : FAR_OK;
+}

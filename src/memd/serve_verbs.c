@@ -1,0 +1,454 @@
+/*
+ * Listening for verbs connections.
+ *
+ * The network card does the work: the region is registered once, and clients read and change it
+ * without any code of ours. What remains is one thread that accepts connections, takes part in the
+ * hand-shake, answers questions, and sleeps.
+ *
+ *   M1  A queue pair has no remote rights before its client has proved that it knows the secret,
+ *       whatever keys and addresses the client sends (verbs_link.h).
+ *   M2  To shut a client out, its queue pair is destroyed: the card executes nothing for it any
+ *       more once that has returned.
+ *   M3  All atomics on the region are done by one device. Network cards keep each other's atomics
+ *       apart as little as they keep the processor's, unless they say so (IBV_ATOMIC_GLOB).
+ */
+#include "memd/transports.h"
+
+#include "base/clock.h"
+#include "fabric/verbs_link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define BACKLOG         64
+#define SEND_WRS        16u /* one answer at a time */
+#define HANDSHAKE_NS    (10ull * 1000000000)
+#define IDLE_LOOK_MS    1000 /* while somebody has connected who has not proved himself */
+#define LINK_TIMEOUT_MS 5000
+#define RNR_RETRIES     7
+#define EVENTS_MAX      256 /* of a kind, before the other kinds have their turn */
+
+struct verbs_client {
+    struct memd_client client;
+    struct verbs_listener *listener;
+    pthread_mutex_t lock; /* of the queue pair, which others may destroy */
+    struct vlink link;
+    uint64_t since;
+    bool ending; /* when the last answer is out */
+    char *in, *out;
+};
+
+struct verbs_listener {
+    struct memd_listener listener;
+    struct rdma_event_channel *cm;
+    struct rdma_cm_id *id;
+    struct ibv_context *device;
+    struct vlink_limits limits;
+    struct ibv_pd *pd;
+    struct ibv_mr *region, *messages;
+    struct ibv_comp_channel *completions;
+    char *message; /* two of WIRE_CONTROL_MAX for each client */
+    pthread_t thread;
+    int wake;
+    _Atomic bool stop;
+    struct verbs_client *client[MEMD_CLIENTS_MAX]; /* by slot - 1 */
+    unsigned clients;                              /* slots below this have been used */
+    unsigned strangers;
+};
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+static void drop(struct verbs_client *c)
+{
+    struct verbs_listener *l = c->listener;
+
+    if (c->client.state != MEMD_WELCOMED)
+        l->strangers--;
+    l->client[c->client.slot - 1] = NULL;
+    memd_client_end(&c->client); /* nobody else knows it any more */
+    if (c->link.id)
+        rdma_disconnect(c->link.id);
+    vlink_destroy(&c->link);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* Of ours, for memd_fence() and the like (M2). The thread sees to the rest of the connection. */
+static void verbs_shut(struct memd_client *client)
+{
+    struct verbs_client *c = (struct verbs_client *)client;
+    uint64_t one = 1;
+
+    pthread_mutex_lock(&c->lock);
+    if (c->link.qp)
+        ibv_destroy_qp(c->link.qp);
+    c->link.qp = NULL;
+    pthread_mutex_unlock(&c->lock);
+    (void)!write(c->listener->wake, &one, sizeof one); /* full: it will wake anyway */
+}
+
+static int expect_message(struct verbs_client *c)
+{
+    return vlink_receive(&c->link, c->in, WIRE_CONTROL_MAX, c->listener->messages->lkey);
+}
+
+static struct verbs_client *new_client(struct verbs_listener *l)
+{
+    struct verbs_client *c = calloc(1, sizeof *c);
+    unsigned slot = 0;
+
+    while (slot < MEMD_CLIENTS_MAX && l->client[slot])
+        slot++;
+    if (!c || slot == MEMD_CLIENTS_MAX ||
+        memd_client_init(l->listener.memd, &l->listener, slot + 1, &c->client) != FAR_OK) {
+        free(c);
+        return NULL;
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    c->listener = l;
+    c->since = clock_ns();
+    c->in = l->message + 2ull * WIRE_CONTROL_MAX * slot;
+    c->out = c->in + WIRE_CONTROL_MAX;
+    c->client.address = (uintptr_t)l->listener.memd->region.base;
+    c->client.rkey = l->region->rkey;
+    c->client.one_sided = true;
+    l->client[slot] = c;
+    l->strangers++;
+    if (slot >= l->clients)
+        l->clients = slot + 1;
+    return c;
+}
+
+/* Somebody wants to connect. Takes the id over: one that is refused is destroyed. */
+static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned reads_wanted)
+{
+    struct verbs_client *c = id->verbs == l->device ? new_client(l) : NULL;
+    unsigned reads = reads_wanted < l->limits.reads_in ? reads_wanted : l->limits.reads_in;
+    int rc;
+
+    if (!c || vlink_make(&c->link, id, l->pd, l->completions, c, SEND_WRS) != FAR_OK) {
+        rdma_reject(id, NULL, 0);
+        rdma_destroy_id(id);
+        if (c)
+            drop(c);
+        return;
+    }
+    id->context = c;
+    rc = expect_message(c);
+    if (rc == FAR_OK && ibv_req_notify_cq(c->link.cq, 0) != 0)
+        rc = FAR_SYSTEM;
+    if (rc == FAR_OK)
+        rc = vlink_ready(&c->link, 0, reads, LINK_TIMEOUT_MS);
+    struct rdma_conn_param param = {.responder_resources = (uint8_t)reads,
+                                    .rnr_retry_count = RNR_RETRIES,
+                                    .qp_num = c->link.qp->qp_num};
+    if (rc != FAR_OK || rdma_accept(id, &param) != 0)
+        drop(c);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* With the lock. False: the connection is over. */
+static bool reply(struct verbs_client *c, bool granted, size_t bytes)
+{
+    return c->link.qp && (!granted || vlink_grant(&c->link) == FAR_OK) &&
+           (c->ending || expect_message(c) == FAR_OK) &&
+           vlink_send(&c->link, c->out, bytes, c->listener->messages->lkey) == FAR_OK;
+}
+
+static bool on_message(struct verbs_client *c, uint32_t bytes)
+{
+    enum memd_state before = c->client.state;
+    size_t answer;
+    bool alive;
+
+    c->ending = !memd_message(&c->client, c->in, bytes, c->out, &answer);
+    bool granted = before != MEMD_WELCOMED && c->client.state == MEMD_WELCOMED;
+    if (granted)
+        c->listener->strangers--;
+    if (answer == 0)
+        c->ending = true; /* nothing is lost: each has a connection of its own */
+    pthread_mutex_lock(&c->lock);
+    alive = answer > 0 && reply(c, granted, answer);
+    pthread_mutex_unlock(&c->lock);
+    return alive;
+}
+
+static void on_completions(struct verbs_client *c)
+{
+    struct ibv_wc wc;
+
+    if (ibv_req_notify_cq(c->link.cq, 0) != 0) {
+        drop(c);
+        return;
+    }
+    for (unsigned i = 0; i < EVENTS_MAX && ibv_poll_cq(c->link.cq, 1, &wc) > 0; i++) {
+        bool received = (wc.opcode & IBV_WC_RECV) != 0;
+
+        if (wc.status != IBV_WC_SUCCESS || (!received && c->ending) ||
+            (received && !on_message(c, wc.byte_len))) {
+            drop(c);
+            return;
+        }
+    }
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static void take_connection_events(struct verbs_listener *l)
+{
+    struct rdma_cm_event *event;
+
+    for (unsigned i = 0; i < EVENTS_MAX && rdma_get_cm_event(l->cm, &event) == 0; i++) {
+        enum rdma_cm_event_type type = event->event;
+        struct rdma_cm_id *id = event->id;
+        unsigned reads = event->param.conn.responder_resources;
+
+        rdma_ack_cm_event(event);
+        if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+            welcome(l, id, reads);
+        else if (id != l->id && id->context && type != RDMA_CM_EVENT_ESTABLISHED &&
+                 type != RDMA_CM_EVENT_TIMEWAIT_EXIT && type != RDMA_CM_EVENT_ADDR_CHANGE)
+            drop(id->context);
+    }
+}
+
+static void take_completion_events(struct verbs_listener *l)
+{
+    struct ibv_cq *cq;
+    void *owner;
+
+    for (unsigned i = 0; i < EVENTS_MAX; i++) {
+        if (ibv_get_cq_event(l->completions, &cq, &owner) != 0)
+            return;
+        ibv_ack_cq_events(cq, 1);
+        on_completions(owner);
+    }
+}
+
+/* Ends connections that were shut, and those that take too long to say who they are. */
+static void tidy(struct verbs_listener *l)
+{
+    uint64_t now = clock_ns();
+
+    for (unsigned i = 0; i < l->clients; i++) {
+        struct verbs_client *c = l->client[i];
+        bool shut;
+
+        if (!c)
+            continue;
+        pthread_mutex_lock(&c->lock);
+        shut = !c->link.qp;
+        pthread_mutex_unlock(&c->lock);
+        if (shut || (c->client.state != MEMD_WELCOMED && now > c->since + HANDSHAKE_NS))
+            drop(c);
+    }
+}
+
+static void *serve(void *arg)
+{
+    struct verbs_listener *l = arg;
+    struct pollfd fd[] = {{.fd = l->cm->fd, .events = POLLIN},
+                          {.fd = l->completions->fd, .events = POLLIN},
+                          {.fd = l->wake, .events = POLLIN}};
+    uint64_t woken;
+
+    while (!atomic_load(&l->stop)) {
+        int ready = poll(fd, 3, l->strangers > 0 ? IDLE_LOOK_MS : -1);
+
+        if (ready > 0 && fd[0].revents)
+            take_connection_events(l);
+        if (ready > 0 && fd[1].revents)
+            take_completion_events(l);
+        if (ready > 0 && fd[2].revents)
+            (void)!read(l->wake, &woken, sizeof woken);
+        if (ready <= 0 || fd[2].revents || l->strangers > 0)
+            tidy(l);
+    }
+    for (unsigned i = 0; i < l->clients; i++) {
+        if (l->client[i])
+            drop(l->client[i]);
+    }
+    return NULL;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static void verbs_release(struct verbs_listener *l)
+{
+    if (l->id)
+        rdma_destroy_id(l->id);
+    if (l->cm)
+        rdma_destroy_event_channel(l->cm);
+    if (l->completions)
+        ibv_destroy_comp_channel(l->completions);
+    if (l->region)
+        ibv_dereg_mr(l->region);
+    if (l->messages)
+        ibv_dereg_mr(l->messages);
+    if (l->pd)
+        ibv_dealloc_pd(l->pd);
+    if (l->wake >= 0)
+        close(l->wake);
+    free(l->message);
+    free(l);
+}
+
+static void verbs_close(struct memd_listener *listener)
+{
+    struct verbs_listener *l = (struct verbs_listener *)listener;
+    uint64_t one = 1;
+
+    atomic_store(&l->stop, true);
+    (void)!write(l->wake, &one, sizeof one);
+    pthread_join(l->thread, NULL);
+    verbs_release(l);
+}
+
+/* The device behind the address; an address that stands for all must stand for one. */
+static int find_device(struct verbs_listener *l)
+{
+    struct ibv_context **all;
+    int count = 0;
+
+    l->device = l->id->verbs;
+    if (l->device)
+        return FAR_OK;
+    all = rdma_get_devices(&count);
+    if (all && count == 1)
+        l->device = all[0]; /* librdmacm keeps it open */
+    if (all)
+        rdma_free_devices(all);
+    if (l->device)
+        return FAR_OK;
+    return count == 0 ? fail(FAR_UNSUPPORTED, "there is no RDMA device on this machine")
+                      : fail(FAR_INVALID, "%d RDMA devices: listen at the address of one", count);
+}
+
+/* M3. */
+static int only_device(const struct verbs_listener *l)
+{
+    const struct memd *memd = l->listener.memd;
+
+    for (unsigned i = 0; i < memd->listeners && !l->limits.atomics_global; i++) {
+        const struct verbs_listener *other = (const struct verbs_listener *)memd->listener[i];
+
+        if (memd->listener[i]->ops == &memd_verbs && other->device != l->device)
+            return fail(FAR_UNSUPPORTED,
+                        "%s is another device: their atomics on one memory would "
+                        "not be atomic against each other",
+                        other->listener.address);
+    }
+    return FAR_OK;
+}
+
+static int bind_to(struct verbs_listener *l, const struct wire_address *address)
+{
+    struct addrinfo wish = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
+    int rc = getaddrinfo(address->host, address->port, &wish, &found);
+
+    if (rc)
+        return fail(FAR_BAD_URI, "%s: %s", address->text, gai_strerror(rc));
+    l->cm = rdma_create_event_channel();
+    if (!l->cm)
+        rc = fail(FAR_UNSUPPORTED, "no RDMA on this machine: %s", strerror(errno));
+    else if (rdma_create_id(l->cm, &l->id, NULL, RDMA_PS_TCP) != 0)
+        rc = fail(FAR_SYSTEM, "a listener: %s", strerror(errno));
+    else if (rdma_bind_addr(l->id, found->ai_addr) != 0)
+        rc = fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
+                  errno == ENODEV ? "no RDMA device has that address" : strerror(errno));
+    freeaddrinfo(found);
+    if (rc)
+        return rc;
+    bool brackets = strchr(address->host, ':') != NULL;
+    snprintf(l->listener.address, sizeof l->listener.address, "verbs://%s%s%s:%u",
+             brackets ? "[" : "", address->host, brackets ? "]" : "",
+             ntohs(rdma_get_src_port(l->id)));
+    fcntl(l->cm->fd, F_SETFL, fcntl(l->cm->fd, F_GETFL) | O_NONBLOCK);
+    return find_device(l);
+}
+
+static int register_memory(struct verbs_listener *l)
+{
+    const struct memd_region *region = &l->listener.memd->region;
+    size_t bytes = 2ull * WIRE_CONTROL_MAX * MEMD_CLIENTS_MAX;
+
+    l->pd = ibv_alloc_pd(l->device);
+    l->completions = ibv_create_comp_channel(l->device);
+    if (!l->pd || !l->completions || posix_memalign((void **)&l->message, 4096, bytes) != 0)
+        return fail(FAR_SYSTEM, "setting up %s: %s", l->listener.address, strerror(errno));
+    fcntl(l->completions->fd, F_SETFL, fcntl(l->completions->fd, F_GETFL) | O_NONBLOCK);
+    memset(l->message, 0, bytes);
+    l->messages = ibv_reg_mr(l->pd, l->message, bytes, IBV_ACCESS_LOCAL_WRITE);
+    l->region = ibv_reg_mr(l->pd, region->base, region->size,
+                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+                               IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+    if (!l->messages || !l->region)
+        return fail(errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM,
+                    "registering %llu bytes: %s (ulimit -l says how much there may be)",
+                    (unsigned long long)region->size, strerror(errno));
+    return FAR_OK;
+}
+
+static int begin(struct verbs_listener *l, struct uri *uri)
+{
+    const char *rest = uri->rest + 2;
+    struct wire_address address;
+    int rc;
+
+    if (strncmp(uri->rest, "//", 2) != 0)
+        return fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
+    rc = wire_address_next(&rest, &address);
+    if (rc == FAR_OK && rest[0])
+        rc = fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
+    if (rc == FAR_OK)
+        rc = uri_finish(uri);
+    if (rc == FAR_OK)
+        rc = bind_to(l, &address);
+    if (rc == FAR_OK)
+        rc = vlink_limits(l->device, l->id->port_num ? l->id->port_num : 1, &l->limits);
+    if (rc == FAR_OK)
+        rc = only_device(l);
+    if (rc == FAR_OK)
+        rc = register_memory(l);
+    if (rc != FAR_OK)
+        return rc;
+    l->listener.by_nic = !l->limits.atomics_global;
+    if (rdma_listen(l->id, BACKLOG) != 0)
+        return fail(FAR_SYSTEM, "cannot listen at %s: %s", l->listener.address, strerror(errno));
+    if (pthread_create(&l->thread, NULL, serve, l) != 0)
+        return fail(FAR_SYSTEM, "a thread for %s", l->listener.address);
+    return FAR_OK;
+}
+
+static int verbs_open(struct memd *memd, struct uri *uri, unsigned threads,
+                      struct memd_listener **listener)
+{
+    struct verbs_listener *l = calloc(1, sizeof *l);
+    int rc;
+
+    (void)threads; /* there is next to nothing to do */
+    if (!l)
+        return fail(FAR_NO_MEMORY, "a listener");
+    l->listener.ops = &memd_verbs;
+    l->listener.memd = memd;
+    l->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    rc = l->wake < 0 ? fail(FAR_SYSTEM, "eventfd: %s", strerror(errno)) : begin(l, uri);
+    if (rc != FAR_OK) {
+        verbs_release(l);
+        return rc;
+    }
+    *listener = &l->listener;
+    return FAR_OK;
+}
+
+const struct memd_listener_ops memd_verbs = {
+    .scheme = "verbs", .open = verbs_open, .close = verbs_close, .shut = verbs_shut};

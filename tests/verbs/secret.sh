@@ -1,0 +1,13 @@
+# Who does not know the secret gets nothing, and who is asked for none where there should be one
+# goes away.
+. /tests/guest.ash
+echo "open sesame" >/tmp/secret
+start 7030 --size 8m --secret-file /tmp/secret
+pool="verbs://$ADDRESS:7030?$PATIENT"
+
+refuse "secret" farside get --pool "$pool" key
+FARSIDE_SECRET="open barley" refuse "secret" farside get --pool "$pool" key
+FARSIDE_SECRET="open sesame" farside put --pool "$pool" key value || exit 1
+expect value env FARSIDE_SECRET_FILE=/tmp/secret farside get --pool "$pool" key
+start 7031 --size 8m
+FARSIDE_SECRET="open sesame" refuse "secret" farside get --pool "verbs://$ADDRESS:7031" key
