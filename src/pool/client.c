@@ -79,6 +79,7 @@ static int evict_dead(struct op *op, struct client *c)
         struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
         if (!slots)
             return FAR_NO_MEMORY;
+        uint64_t asked = c->ep->ops->coarse(c->ep);
         batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
@@ -89,11 +90,27 @@ static int evict_dead(struct op *op, struct client *c)
             if (slots[i].journal[0] != 0)
                 slots[i].incarnation = 0; /* not to be suspected here */
         }
-        doubtful = client_watch(c, slots, clients, NO_EPOCH);
+        doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);
         if (c->suspect >= 0)
             return client_recover(op);
     }
     return FAR_NO_CLIENT_SLOT;
+}
+
+/* Certifies the epoch that was read, and reads it again. */
+static int certify(struct op *op, struct client *c, struct pool_control *control)
+{
+    struct client_slot *mine = (struct client_slot *)op->word;
+    if (control->epoch > EPOCH_LAST)
+        return fail(FAR_CORRUPT, "the pool's epoch is damaged");
+    c->seen = c->validated = c->certified = control->epoch;
+    /* The heartbeat goes on from where it was: whoever saw it long ago must not see it again. */
+    *mine = (struct client_slot){
+        .epoch = c->validated, .heartbeat = ++c->heartbeat, .pid = (uint64_t)getpid()};
+    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch, sizeof *mine - 8);
+    /* After the epoch: who certifies one later than a sweep's announcement must know of it. */
+    batch_read(&op->batch, NODE0, CONTROL_OFF, control, sizeof *control);
+    return batch_flush(&op->batch);
 }
 
 /* Raises `high` above the slot, reads the epoch, certifies it. The lease counts from before the
@@ -101,7 +118,6 @@ static int evict_dead(struct op *op, struct client *c)
 static int announce(struct op *op, struct client *c, uint64_t began)
 {
     struct pool_control *control = op_buffer(op, BUF_BULK, sizeof *control);
-    struct client_slot *mine = (struct client_slot *)op->word;
     int rc = FAR_OK;
 
     if (!control)
@@ -119,25 +135,24 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     }
     if (rc != FAR_OK)
         return rc;
-    if (control->high > c->pool->clients || control->epoch > EPOCH_LAST)
-        return fail(FAR_CORRUPT, "the pool's epoch or client count is damaged");
+    if (control->high > c->pool->clients)
+        return fail(FAR_CORRUPT, "the pool's client count is damaged");
     c->lease = (struct lease){.deadline = began + c->lease_ns};
     c->high = control->high;
-    c->seen = c->validated = c->certified = control->epoch;
-    *mine = (struct client_slot){.epoch = c->validated, .heartbeat = 1, .pid = (uint64_t)getpid()};
-    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch, sizeof *mine - 8);
-    /* After the epoch: who certifies one later than a sweep's announcement must know of it. */
-    batch_read(&op->batch, NODE0, CONTROL_OFF, control, sizeof *control);
-    rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
-        return rc;
+    /* Until the certificate was there nobody waited for us: the epoch may have gone on beyond it,
+     * and by one more for whoever had looked before. Then it stands; the next certificate holds
+     * (E1). */
+    for (unsigned turn = 0; turn < 2 && (turn == 0 || control->epoch > c->certified); turn++) {
+        rc = certify(op, c, control);
+        if (rc != FAR_OK)
+            return rc;
+    }
     c->sweep = 0;
     c->sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
     if (control->sweeps != c->sweeps) /* E5; a client that joins has nothing in hand */
         client_forget(c);
     c->sweeps = control->sweeps;
     c->parked = c->astray = false;
-    c->heartbeat = 1;
     return FAR_OK;
 }
 
@@ -292,7 +307,6 @@ int client_unpark(struct op *op)
         return fail(FAR_TIMEOUT, "another operation of this session cannot announce it");
     c->joining = true;
     op->batch.rider = NULL;
-    doubt_caches(c);
     int rc = announce(op, c, c->ep->ops->coarse(c->ep));
     op->batch.rider = rider;
     c->joining = false;

@@ -24,10 +24,9 @@
  *       reachable, or unreachable, ended with an error of the fabric, nobody knows which it is: no
  *       epoch helps, and the object is left to a sweep (pool_lose()).
  *   E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It holds
- *       no address but in its caches, and those it takes for stale before its next operation;
- *       which it begins like a client that joins. What it has in hand is its own unless a sweep
- *       was announced meanwhile: then it forgets it, for the sweep has not waited for it to let
- *       go.
+ * no address but in its caches, which are all stale from then on; its next operation it
+ *       begins like a client that joins. What it has in hand is its own unless a sweep was
+ *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go.
  *   E6  Verbs of a request that ended with an error may land later, for up to half a lease (F5).
  *       For that long they are in flight as much as an operation is: the client certifies nothing
  *       newer, is not parked, and does not give up its slot.
@@ -192,7 +191,7 @@ static void landed(struct batch_rider *rider, int status)
         if (all_certified(c, slots, (unsigned)c->high, before))
             c->advance_from = before;
         else
-            client_watch(c, slots, (unsigned)c->high, before);
+            client_watch(c, slots, (unsigned)c->high, before, c->flight_posted);
     }
     if (f[F_CONTROL] > c->seen)
         c->seen = f[F_CONTROL];
@@ -336,7 +335,7 @@ int client_park(struct op *op)
     if (!client_haunted(c)) /* E6: until then its heartbeat is kept up, no more */
         c->parked = true;
     c->rider.due = true;
-    c->flight_cached = NULL;
+    c->flight_cached = NULL; /* E5: none is found valid, all are stale when this has landed */
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK) { /* it may yet arrive, when there are operations in flight again */

@@ -4,7 +4,9 @@
  * A client that is alive changes its heartbeat several times a lease, by verbs that ride on its
  * operations. Whoever finds a client in its way (its certificate holds the epoch back, it holds a
  * lock) watches that client's heartbeat with its own clock: unchanged for a lease and a margin for
- * clocks that drift, the client is dead, or as good as. No clock is compared with another.
+ * clocks that drift, the client is dead, or as good as. No clock is compared with another. The time
+ * between two looks is that from the end of the first to the beginning of the second: the watcher
+ * itself may be stopped between a look and its judgement, for as long as it pleases the system.
  *
  *   L1  A client writes nothing once its own lease has passed since it posted the last heartbeat
  *       that it knows to have arrived (batch.c asks before every batch that writes). Fabrics that
@@ -39,7 +41,8 @@ static uint64_t slot_delta(unsigned slot, size_t field)
     return CLIENTS_OFF + slot * sizeof(struct client_slot) + field;
 }
 
-bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch)
+bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch,
+                  uint64_t asked)
 {
     uint64_t now = c->ep->ops->coarse(c->ep);
     bool doubtful = false;
@@ -53,7 +56,8 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
             if (c->suspect == (int)i)
                 c->suspect = -1; /* that was another */
             *w = (struct watch){s->incarnation, s->heartbeat, now};
-        } else if ((s->incarnation & CLIENT_FENCED) || now - w->since > WATCH_LEASES(c->lease_ns)) {
+        } else if ((s->incarnation & CLIENT_FENCED) ||
+                   (asked > w->since && asked - w->since > WATCH_LEASES(c->lease_ns))) {
             c->suspect = (int)i;
             return true;
         } else {
@@ -174,7 +178,7 @@ int client_silent(struct op *op,
 {
     struct client *c = op->client;
     unsigned clients = op->pool->clients, left = 1;
-    uint64_t since = c->ep->ops->coarse(c->ep), waited = 0, watch = WATCH_LEASES(c->lease_ns);
+    uint64_t since = 0, waited = 0, watch = WATCH_LEASES(c->lease_ns);
     struct client_slot *first = malloc(clients * sizeof *first);
     int rc = first ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for the registry");
 
@@ -183,15 +187,18 @@ int client_silent(struct op *op,
         rc = now ? op_begin(op, NULL) : FAR_NO_MEMORY; /* our own lease goes on meanwhile */
         if (rc != FAR_OK)
             break;
+        uint64_t asked = c->ep->ops->coarse(c->ep);
         batch_read(&op->batch, NODE0, CLIENTS_OFF, now, (uint32_t)(clients * sizeof *now));
         rc = batch_flush(&op->batch);
         op_end(op);
         if (rc != FAR_OK)
             break;
-        if (turn == 0)
+        if (turn == 0) {
             memcpy(first, now, clients * sizeof *first);
+            asked = since = c->ep->ops->coarse(c->ep);
+        }
         left = still_silent(c, first, now, clients);
-        waited = c->ep->ops->coarse(c->ep) - since;
+        waited = asked - since;
         rc = client_progress(c, "silent sessions", waited, watch);
         if (rc == FAR_OK && left > 0)
             batch_pause(&op->batch, c->lease_ns / 16);
@@ -223,11 +230,12 @@ int client_bury(struct op *op, unsigned *dead)
         struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
         if (!slots)
             return FAR_NO_MEMORY;
+        uint64_t asked = c->ep->ops->coarse(c->ep);
         batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc;
-        bool doubtful = client_watch(c, slots, clients, NO_EPOCH);
+        bool doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);
         if (c->suspect >= 0) {
             rc = client_recover(op);
             if (rc != FAR_OK)

@@ -450,12 +450,12 @@ static inline bool client_swept(const struct client *c, gaddr at)
 
 /* ---- leases (lease.c) ------------------------------------------------------------------------ */
 
-/* Judges the registry as just read: is there a client with a certificate below `epoch` (NO_EPOCH:
- * with any) that has
- * been silent for longer than its lease? It becomes the suspect. True while there is one of which
- * it cannot be said whether it is alive. */
+/* Judges the registry as it was read by a request that was posted when it was `asked`: is there a
+ * client with a certificate below `epoch` (NO_EPOCH: with any) that has been silent for longer than
+ * its lease? It becomes the suspect. True while there is one of which it cannot be said whether it
+ * is alive. */
 bool client_watch(struct client *client, const struct client_slot *slots, unsigned count,
-                  uint64_t epoch);
+                  uint64_t epoch, uint64_t asked);
 
 /* Shuts the suspect out and recovers what it left; any number of clients may do this at once. */
 int client_recover(struct op *op);

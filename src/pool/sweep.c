@@ -51,6 +51,7 @@ struct sweep {
     uint64_t word;        /* what announces this sweep */
     uint64_t incarnation; /* of the client, which that names: as another it has no part in it */
     uint64_t deaths;      /* counted before it began: what those had in hand lies below the mark */
+    bool unsure;          /* nobody knows whether the word says so, or will */
     bool no_page;         /* to write bundles on: what is found is kept until the end */
     struct sweep_result result;
 };
@@ -115,9 +116,12 @@ static int announce(struct sweep *s)
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, DEATHS_DELTA, &word[1], 8);
     rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || word[0] != other)
-        return rc != FAR_OK ? rc : FAR_CONTENTION;
+    s->unsure = rc != FAR_OK;
+    if (rc == FAR_OK && word[0] != other)
+        return FAR_CONTENTION;
     s->word = mine;
+    if (rc != FAR_OK)
+        return rc;
     s->incarnation = op->client->incarnation;
     s->deaths = word[1];
     rc = read_nodes(op, NODE_NEXT_CHUNK_OFF, s->chunks);
@@ -149,7 +153,10 @@ static void give_up(struct sweep *s)
     batch_fence(&op->batch);
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word & ~SWEEP_ANNOUNCED, 0, &op->pool_word[0]);
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word | SWEEP_ANNOUNCED, 0, &op->pool_word[2]);
-    (void)batch_flush(&op->batch); /* out of reach: whoever finds this client dead takes over */
+    /* If it may still say so, this client becomes another: then the word names nobody, and the next
+     * who sweeps takes over. */
+    if (batch_flush(&op->batch) != FAR_OK || s->unsure)
+        op->client->lease.lost = true;
 }
 
 /* P3: once its lease has lapsed, a sweeper is registered anew, and others may have taken its sweep

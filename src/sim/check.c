@@ -539,6 +539,8 @@ static bool set_up(struct check *c)
         c->worker[i] = (struct worker){.check = c, .id = i};
         if (!c->plan.open_in_client)
             rc = open_session(c, &c->worker[i]);
+        if (rc == FAR_OK && c->worker[i].session)
+            sim_identify_client(c->sim, i, c->worker[i].session->client.incarnation);
         if (rc == FAR_OK && c->program)
             rc = warm_up(c, c->worker[i].session);
         if (rc == FAR_OK)

@@ -165,6 +165,11 @@ int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg
     return FAR_OK;
 }
 
+void sim_identify_client(struct sim *sim, unsigned client, uint64_t identity)
+{
+    sim->client[client].identity = identity;
+}
+
 void sim_resume(struct sim *sim, uint32_t client)
 {
     struct sim_client *c = &sim->client[client];

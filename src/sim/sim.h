@@ -49,10 +49,10 @@ const char *sim_profile_name(enum sim_profile profile);
     X(REORDER, "reorder") /* what the profile does not order                               */      \
     X(TORN, "torn")       /* READs and WRITEs in pieces, atomics in halves                 */      \
     X(INTERLEAVE, "interleave") /* other clients between the verbs of a request */                 \
-    X(CRASH, "crash") /* a client never runs again; what it had in flight may be done,    \
-                                   half done or not done                                         */        \
-    X(PAUSE, "pause") /* a client stands still for longer than any lease, its verbs       \
-                                   landing meanwhile or after it wakes                           */        \
+    X(CRASH, "crash") /* a client never runs again; what it had in flight may be done, half \
+                         done or not done                                                  */      \
+    X(PAUSE, "pause") /* a client stands still for longer than any lease, its verbs landing  \
+                         meanwhile or after it wakes                                       */     \
     X(ERROR, "error") /* a request ends with FAR_UNKNOWN, done, half done or not done  */          \
     X(NODE, "node")   /* a memory node cannot be reached any more                      */          \
     X(DRIFT, "drift") /* clients' clocks differ and run at different rates             */
@@ -117,6 +117,9 @@ struct fab *sim_fab(struct sim *sim);
 
 /* Gives a client something to run. */
 int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg);
+
+/* What the client is known by to fence(), if it was registered from outside. */
+void sim_identify_client(struct sim *sim, unsigned client, uint64_t identity);
 
 enum sim_end {
     SIM_FINISHED, /* every client has finished or crashed, and no verb is in flight */

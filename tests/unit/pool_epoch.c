@@ -93,6 +93,32 @@ static void readers_leave_the_epoch_alone(void **state)
     store_rig_close(&r);
 }
 
+/* E2: its look at the cache's version may have come before its look at the epoch. */
+static void an_epoch_is_validated_by_the_next_flight(void **state)
+{
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+    struct probe p;
+    uint64_t key = 1;
+
+    (void)state;
+    knobs.tick_ops = 1;
+    store_rig_open(&r, "mem:?size=4m&" HOUR, &knobs, NULL, NULL);
+    probe_open(&p, r.fab);
+    const struct client *c = &r.session->client;
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
+    uint64_t epoch = probe_epoch(&p);
+    assert_true(c->validated == epoch);
+    probe_set(&p, 0, PROBE_CONTROL(epoch), epoch + 1);
+    assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
+    assert_true(c->seen == epoch + 1 && c->validated == epoch);
+    assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
+    assert_true(c->validated == epoch + 1);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* ---- no round trip --------------------------------------------------------------------------- */
 
 static void run_some(unsigned tick_ops, const char *uri, struct far_stats *stats)
@@ -421,16 +447,98 @@ static void a_registry_that_grew_is_looked_at_anew(void **state)
     store_rig_close(&r);
 }
 
+/* Another operation of the session, whose batch carries a flight just when a refresh has read what
+ * the cache's version is, and posts its next look. */
+struct between {
+    struct batch_tap tap;
+    struct op op;
+    unsigned posts, flights;
+};
+
+static void fly_between(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+{
+    struct between *b = (struct between *)tap;
+    (void)verbs;
+    (void)count;
+    if (++b->posts != 2)
+        return;
+    for (unsigned i = 0; i < b->flights; i++) {
+        b->op.client->rider.due = true;
+        batch_read(&b->op.batch, 0, CONTROL_OFF, b->op.pool_word, 8);
+        assert_int_equal(batch_flush(&b->op.batch), FAR_OK);
+    }
+}
+
+/* E2: two flights make an epoch validated that was read after the cache was. */
+static void a_cache_filled_between_flights_is_stale(void **state)
+{
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+
+    (void)state;
+    knobs.tick_ops = UINT32_MAX;
+    store_rig_open(&r, "mem:?size=4m&" HOUR, &knobs, NULL, NULL);
+    put(&r, r.session, 1, 1);
+    struct race_view *view = (struct race_view *)r.session->table[r.table->index.desc.id].view;
+    for (unsigned flights = 0; flights <= 3; flights++) {
+        struct between b = {.tap = {fly_between}, .flights = flights};
+        assert_int_equal(op_init(&b.op, &r.session->client), FAR_OK);
+        r.session->op.batch.tap = &b.tap;
+        assert_int_equal(race_refresh(&r.session->op, view), FAR_OK);
+        r.session->op.batch.tap = NULL;
+        assert_int_equal(b.posts, 2);
+        assert_true(view->base.cached.stale == (flights > 0));
+        op_free(&b.op);
+    }
+    store_rig_close(&r);
+}
+
+/* E6: a request of its failed a moment ago, and may land yet. */
+static void a_client_whose_verbs_may_land_is_not_done(void **state)
+{
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+    far_session *s = NULL;
+    struct probe p;
+
+    (void)state;
+    knobs.tick_ops = 1;
+    store_rig_open(&r, "mem:?size=4m&" HOUR, &knobs, NULL, NULL);
+    probe_open(&p, r.fab);
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    put(&r, s, 1, 1);
+    struct client *c = &s->client;
+    unsigned slot = c->slot;
+    uint64_t inc = c->incarnation, certificate = probe_get(&p, 0, PROBE_SLOT(slot, epoch));
+    c->broke_at = c->ep->ops->coarse(c->ep);
+    for (unsigned i = 0; i < 20; i++) {
+        put(&r, s, 1, i);
+        put(&r, r.session, 2, i);
+        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == certificate);
+        assert_int_equal(client_park(&s->op), FAR_OK);
+        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == certificate);
+        assert_true(probe_epoch(&p) <= certificate + 1);
+    }
+    far_session_close(s);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == inc);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_certifies_what_it_has_read),
         cmocka_unit_test(readers_leave_the_epoch_alone),
+        cmocka_unit_test(an_epoch_is_validated_by_the_next_flight),
         cmocka_unit_test(announcements_cost_no_round_trip),
         cmocka_unit_test(nothing_is_reused_while_somebody_may_be_led_to_it),
         cmocka_unit_test(the_epoch_goes_on_while_clients_come_and_go),
         cmocka_unit_test(an_idle_client_holds_memory_back_for_a_lease),
         cmocka_unit_test(a_registry_that_grew_is_looked_at_anew),
+        cmocka_unit_test(a_cache_filled_between_flights_is_stale),
+        cmocka_unit_test(a_client_whose_verbs_may_land_is_not_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

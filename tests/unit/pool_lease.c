@@ -200,6 +200,32 @@ static void a_fenced_client_registers_anew_by_itself(void **state)
     store_rig_close(&r);
 }
 
+/* Its work is for others to complete, who may be waiting for that: it must not look alive. */
+static void a_client_that_left_work_behind_registers_as_another(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 1);
+    struct probe p;
+    far_session *s = join(&r);
+    struct client *c = &s->client;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(put(&r, s, 1, 7), FAR_OK);
+    unsigned slot = c->slot;
+    uint64_t inc = c->incarnation;
+    probe_set(&p, 0, PROBE_SLOT(slot, journal), 1ull << 32 | 1);
+    let_lapse(s);
+    assert_int_equal(put(&r, s, 1, 8), FAR_OK);
+    assert_true(c->slot != slot);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == inc);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal)) == (1ull << 32 | 1));
+    probe_set(&p, 0, PROBE_SLOT(slot, journal), 0);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* The announcement itself finds out: what it wrote went to a slot that is another's, once. */
 static void a_flight_that_comes_too_late_ends_the_lease(void **state)
 {
@@ -415,6 +441,65 @@ static void recovery_survives_the_recoverer(void **state)
     }
 }
 
+static struct {
+    unsigned calls;
+    int rc;
+} recoveries;
+
+static int note_recovery(void *arg, struct op *op, const uint64_t journal[2])
+{
+    (void)arg;
+    (void)op;
+    assert_true(journal[0] != 0);
+    recoveries.calls++;
+    return recoveries.rc;
+}
+
+/* Suspects the slot's client, and recovers it. */
+static int recover(struct store_rig *r, unsigned slot, uint64_t incarnation)
+{
+    struct client *c = &r->session->client;
+    c->watch[slot] = (struct watch){.incarnation = incarnation};
+    c->suspect = (int)slot;
+    return client_recover(&r->session->op);
+}
+
+/* L2: its work is completed, its death counted, its sweep ended; then the slot is free, no
+ * sooner. */
+static void a_slot_is_free_when_all_is_seen_to(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 1);
+    struct probe p;
+    far_session *s = join(&r);
+
+    (void)state;
+    probe_open(&p, r.fab);
+    r.pool->pool.recover = note_recovery;
+    recoveries.calls = 0;
+    recoveries.rc = FAR_UNREACHABLE;
+    unsigned slot = s->client.slot;
+    uint64_t inc = s->client.incarnation;
+    probe_set(&p, 0, PROBE_SLOT(slot, journal), 1);
+    probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&s->client) | SWEEP_ANNOUNCED);
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_int_equal(recover(&r, slot, inc), FAR_UNREACHABLE);
+        assert_int_equal(recoveries.calls, i);
+        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == (inc | CLIENT_FENCED));
+        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal)) == 1);
+    }
+    recoveries.rc = FAR_OK;
+    uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
+    assert_int_equal(recover(&r, slot, inc), FAR_OK);
+    assert_int_equal(recoveries.calls, 4);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths + 1);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
+    probe_set(&p, 0, PROBE_SLOT(slot, journal), 0);
+    die(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* A recoverer that is late must not touch what the slot has become. */
 static void a_late_recoverer_leaves_the_next_client_alone(void **state)
 {
@@ -425,16 +510,17 @@ static void a_late_recoverer_leaves_the_next_client_alone(void **state)
     (void)state;
     probe_open(&p, r.fab);
     assert_int_equal(put(&r, s, 1, 7), FAR_OK);
-    struct client *c = &r.session->client;
     unsigned slot = s->client.slot;
-    uint64_t dead = 12345;
+    uint64_t dead = 12345, deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
     uint64_t journal[2] = {1ull << 32 | 1, 77};
+    r.pool->pool.recover = note_recovery;
+    recoveries.calls = 0;
     probe_set(&p, 0, PROBE_SLOT(slot, journal), journal[0]);
     probe_set(&p, 0, PROBE_SLOT(slot, journal) + 8, journal[1]);
     /* It found `dead` there and took its time. */
-    c->watch[slot] = (struct watch){.incarnation = dead};
-    c->suspect = (int)slot;
-    assert_int_equal(client_recover(&r.session->op), FAR_OK);
+    assert_int_equal(recover(&r, slot, dead), FAR_OK);
+    assert_int_equal(recoveries.calls, 0); /* that is work in progress */
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);
     assert_true(slot_word(&p, &s->client) == s->client.incarnation);
     assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal)) == journal[0]);
     assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal) + 8) == journal[1]);
@@ -464,10 +550,11 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     while (c->suspect < 0) {
         assert_true(p.ep->ops->now(p.ep) - start < 60000000000ull);
         r.session->op.batch.rider = NULL;
+        uint64_t asked = p.ep->ops->now(p.ep);
         batch_read(&r.session->op.batch, 0, CLIENTS_OFF, slots, 2 * sizeof *slots);
         assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
         r.session->op.batch.rider = &c->rider;
-        (void)client_watch(c, slots, 2, UINT64_MAX);
+        (void)client_watch(c, slots, 2, UINT64_MAX, asked);
     }
     assert_int_equal(c->suspect, slot);
     assert_true(probe_cas(&p, 0, PROBE_SLOT(slot, incarnation), inc, 0));
@@ -475,7 +562,7 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     assert_int_equal(s->client.slot, slot);
     batch_read(&r.session->op.batch, 0, CLIENTS_OFF, slots, 2 * sizeof *slots);
     assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
-    (void)client_watch(c, slots, 2, UINT64_MAX);
+    (void)client_watch(c, slots, 2, UINT64_MAX, p.ep->ops->now(p.ep));
     assert_int_equal(c->suspect, -1);
     assert_int_equal(client_hasten(&r.session->op), FAR_OK);
     assert_true(slot_word(&p, &s->client) == s->client.incarnation);
@@ -484,7 +571,112 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     store_rig_close(&r);
 }
 
-/* ---- who holds a lock ------------------------------------------------------------------------ */
+/* The watcher may be stopped between its look and its judgement, for longer than any lease: what it
+ * saw says nothing of the time since. */
+static void a_look_is_as_old_as_its_question(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&clients=2&" SHORT, 1000);
+    struct client *c = &r.session->client;
+    far_session *s = join(&r);
+    struct client_slot slots[2] = {{.incarnation = 0}};
+
+    (void)state;
+    slots[s->client.slot] = (struct client_slot){
+        .incarnation = s->client.incarnation, .epoch = 0, .heartbeat = s->client.heartbeat};
+    uint64_t since = c->ep->ops->now(c->ep) - 10 * c->lease_ns;
+    c->watch[s->client.slot] = (struct watch){s->client.incarnation, s->client.heartbeat, since};
+    assert_true(client_watch(c, slots, 2, NO_EPOCH, since - 1)); /* it was asked even before */
+    assert_int_equal(c->suspect, -1);
+    assert_true(client_watch(c, slots, 2, NO_EPOCH, since + c->lease_ns));
+    assert_int_equal(c->suspect, -1);
+    assert_true(client_watch(c, slots, 2, NO_EPOCH, since + 2 * c->lease_ns));
+    assert_int_equal(c->suspect, s->client.slot);
+    c->suspect = -1;
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
+/* Flights are judged by when they were posted. */
+static void a_flight_that_took_long_kills_nobody(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 1);
+    struct client *c = &r.session->client;
+    far_session *s = join(&r);
+
+    (void)state;
+    for (uint64_t i = 0; i < 10; i++) /* the other holds the epoch up, and is watched */
+        assert_int_equal(put(&r, r.session, 1, i), FAR_OK);
+    struct watch *w = &c->watch[s->client.slot];
+    assert_true(w->incarnation == s->client.incarnation && w->heartbeat == s->client.heartbeat);
+    uint64_t posted = w->since; /* in that instant, by a client that was stopped then */
+    c->lease_ns = 1;
+    for (unsigned late = 0; late < 2; late++) {
+        c->rider.board(&c->rider, &r.session->op.batch);
+        assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
+        assert_true(c->flight_has_registry);
+        c->flight_posted = late ? posted : posted + 2;
+        c->rider.landed(&c->rider, FAR_OK);
+        assert_int_equal(c->suspect, late ? -1 : (int)s->client.slot);
+        c->suspect = -1;
+    }
+    c->lease_ns = s->client.lease_ns;
+    c->lease.deadline = s->client.lease.deadline;
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
+/* Whoever saw a heartbeat long ago would take it for silence if it came again. */
+static void a_heartbeat_does_not_come_again(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 3);
+    const struct client *c = &r.session->client;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    uint64_t last = probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat));
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(client_park(&r.session->op), FAR_OK);
+        uint64_t parked = probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat));
+        assert_true(parked > last);
+        for (uint64_t k = 0; k < i % 5 + 1; k++)
+            assert_int_equal(put(&r, r.session, k, i), FAR_OK);
+        last = probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat));
+        assert_true(last > parked);
+    }
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* It said that it has nothing in flight, and nobody knows when that will arrive: its slot is no
+ * place for a client that has. */
+static void a_parking_that_went_astray_costs_the_slot(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" LONG, 1);
+    struct probe p;
+    far_session *s = join(&r);
+    struct client *c = &s->client;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(put(&r, s, 1, 7), FAR_OK);
+    unsigned slot = c->slot;
+    uint64_t inc = c->incarnation;
+    c->parked = c->astray = c->lease.lost = true; /* as client_park() leaves it after an error */
+    assert_int_equal(put(&r, s, 1, 8), FAR_OK);
+    assert_true(c->slot != slot);
+    probe_set(&p, 0, PROBE_SLOT(slot, epoch), NO_EPOCH); /* now it has arrived */
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == inc);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) != NO_EPOCH);
+    key_holds(&r, r.session, 1, 8);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* ---- who holds a lock ------------------------------------------------------------------------
+ */
 
 static void an_owner_word_names_one_registration(void **state)
 {
@@ -532,14 +724,20 @@ int main(void)
         cmocka_unit_test(a_heartbeat_keeps_a_client_alive),
         cmocka_unit_test(a_lapse_that_nobody_noticed_costs_nothing),
         cmocka_unit_test(a_fenced_client_registers_anew_by_itself),
+        cmocka_unit_test(a_client_that_left_work_behind_registers_as_another),
         cmocka_unit_test(a_flight_that_comes_too_late_ends_the_lease),
         cmocka_unit_test(no_slot_for_a_client_that_comes_back),
         cmocka_unit_test(an_operation_that_outlives_its_lease_is_fenced),
         cmocka_unit_test(a_ring_is_fenced_as_a_whole),
         cmocka_unit_test(a_lapsed_client_writes_nothing),
         cmocka_unit_test(recovery_survives_the_recoverer),
+        cmocka_unit_test(a_slot_is_free_when_all_is_seen_to),
         cmocka_unit_test(a_late_recoverer_leaves_the_next_client_alone),
         cmocka_unit_test(a_suspect_that_was_replaced_is_none),
+        cmocka_unit_test(a_look_is_as_old_as_its_question),
+        cmocka_unit_test(a_flight_that_took_long_kills_nobody),
+        cmocka_unit_test(a_heartbeat_does_not_come_again),
+        cmocka_unit_test(a_parking_that_went_astray_costs_the_slot),
         cmocka_unit_test(an_owner_word_names_one_registration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

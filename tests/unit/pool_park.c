@@ -1,5 +1,6 @@
 /* Sessions that nobody uses: nobody waits for them, and nothing goes wrong when they come back. */
 #include "audit.h"
+#include "probe.h"
 #include "store_rig.h"
 
 #include <unistd.h>
@@ -102,18 +103,27 @@ static void what_a_parked_session_knows_is_out_of_date(void **state)
     store_rig_close(&r);
 }
 
+/* Also the one that the flight before has found valid, and which nobody has changed. */
 static void a_parked_session_doubts_its_caches(void **state)
 {
     struct store_rig r = rig("mem:?size=16m&" HOUR);
-    struct cached cached = {.version_at = 0};
+    struct op *op = &r.session->op;
+    struct cached cached = {.version_at = 0, .version_delta = CLIENTS_OFF};
 
     (void)state;
     client_cache(&r.session->client, &cached);
     cached.stale = false;
-    assert_int_equal(client_park(&r.session->op), FAR_OK);
-    assert_int_equal(op_begin(&r.session->op, &cached), FAR_OK);
+    cached.version = r.session->client.incarnation;
+    assert_int_equal(r.session->client.slot, 0); /* that is the word there */
+    assert_int_equal(op_begin(op, &cached), FAR_OK);
+    batch_read(&op->batch, 0, CONTROL_OFF, op->pool_word, 8);
+    assert_int_equal(batch_flush(&op->batch), FAR_OK);
+    op_end(op);
+    assert_true(!cached.stale);
+    assert_int_equal(client_park(op), FAR_OK);
+    assert_int_equal(op_begin(op, &cached), FAR_OK);
     assert_true(cached.stale);
-    op_end(&r.session->op);
+    op_end(op);
     client_uncache(&r.session->client, &cached);
     store_rig_close(&r);
 }
@@ -167,6 +177,51 @@ static void a_parked_session_keeps_what_it_has(void **state)
     }
     expect_sound(&r, both, 2);
     far_session_close(both[1]);
+    store_rig_close(&r);
+}
+
+/* Lets the epoch run on before the second request: a session that comes back has read it then, and
+ * not said so. And by one more before the third, for somebody who had looked before that. */
+static struct {
+    const struct fab_ops *real;
+    struct fab_ops ops;
+    struct probe probe;
+    unsigned posted;
+    uint64_t by;
+} meanwhile;
+
+static int post_late(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t by = ++meanwhile.posted == 2 ? meanwhile.by : meanwhile.posted == 3;
+    probe_set(&meanwhile.probe, 0, PROBE_CONTROL(epoch), probe_epoch(&meanwhile.probe) + by);
+    return meanwhile.real->post(ep, req);
+}
+
+static void the_epoch_runs_on_while_a_session_comes_back(void **state)
+{
+    struct store_rig r = rig("mem:?size=16m&" HOUR);
+    struct client *c = &r.session->client;
+
+    (void)state;
+    put(&r, r.session, 1, 1);
+    probe_open(&meanwhile.probe, r.fab);
+    meanwhile.real = c->ep->ops;
+    meanwhile.ops = *meanwhile.real;
+    meanwhile.ops.post = post_late;
+    uint64_t inc = c->incarnation;
+    for (meanwhile.by = 1; meanwhile.by < 5; meanwhile.by++) {
+        assert_int_equal(client_park(&r.session->op), FAR_OK);
+        uint64_t epoch = probe_epoch(&meanwhile.probe);
+        meanwhile.posted = 0;
+        c->ep->ops = &meanwhile.ops;
+        for (unsigned i = 0; i < 10; i++) {
+            put(&r, r.session, 1, i);
+            assert_true(!c->lease.lost && c->incarnation == inc);
+        }
+        c->ep->ops = meanwhile.real;
+        assert_true(meanwhile.posted > 3 && probe_epoch(&meanwhile.probe) > epoch + meanwhile.by);
+    }
+    probe_close(&meanwhile.probe);
     store_rig_close(&r);
 }
 
@@ -229,6 +284,7 @@ int main(void)
         cmocka_unit_test(an_idle_session_is_waited_for_by_nobody),
         cmocka_unit_test(what_a_parked_session_knows_is_out_of_date),
         cmocka_unit_test(a_parked_session_doubts_its_caches),
+        cmocka_unit_test(the_epoch_runs_on_while_a_session_comes_back),
         cmocka_unit_test(a_sweep_does_not_wait_for_a_parked_session),
         cmocka_unit_test(a_parked_session_keeps_what_it_has),
         cmocka_unit_test(sessions_that_die_idle_are_found),

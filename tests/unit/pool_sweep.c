@@ -4,6 +4,7 @@
  */
 #include "audit.h"
 #include "store_rig.h"
+#include "undead.h"
 
 #include <pthread.h>
 

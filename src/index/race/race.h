@@ -48,7 +48,8 @@
  *   R6  Any number of clients may split one subtable at once: sealing is idempotent, what is
  *       sealed is the same for all, and one CAS of `forward` wins. The claim only saves double
  *       work. A splitter that dies leaves nothing that another cannot do again.
- *   R7  The same places are free in a child as in its parent, or more: a copy always fits.
+ *   R7  The same places are free in a child as in its parent, or more: a copy always fits. A slot
+ *       whose block is damaged goes to both children: no lookup takes it for absence.
  *   R8  The directory is advice. A stale entry, remote or cached, leads to a subtable that is
  *       sealed and forwards. Entries change by CAS from the parent to its child, so they never go
  *       back.

@@ -1,0 +1,184 @@
+/* Sweeps, and those who do not take part in them: who has not heard of one, who comes after one
+ * that nobody makes any more, who has something in its cache that a sweep finds. */
+#include "probe.h"
+#include "race_rig.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define HOUR "lease=3600000"
+
+static struct store_rig rig(const char *uri)
+{
+    struct far_table_options table = {.bucket_groups = 2};
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+    knobs.tick_ops = 1;
+    store_rig_open(&r, uri, &knobs, NULL, &table);
+    return r;
+}
+
+static int put(struct store_rig *r, far_session *s, uint64_t key)
+{
+    return far_put(s, r->table, &key, sizeof key, &key, sizeof key);
+}
+
+/* An announcement that rides on no operation. */
+static void fly(far_session *s)
+{
+    s->client.rider.due = s->client.hurried = true;
+    batch_read(&s->op.batch, 0, CONTROL_OFF, s->op.pool_word, 8);
+    assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
+}
+
+/* P2: it has let go of nothing yet. Whoever waits for all to have met the sweep waits for it, too,
+ * however often it says that it lives. */
+static void who_has_not_met_a_sweep_holds_it_up(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    far_session *s = NULL;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    assert_int_equal(put(&r, s, 1), FAR_OK);
+    assert_true(s->client.held_bytes > 0);
+    probe_set(&p, 0, NODE_SWEEP_OFF, probe_get(&p, 0, NODE_NEXT_CHUNK_OFF));
+    probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
+    uint64_t announced = probe_epoch(&p);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        fly(s);
+        assert_true(s->client.sweep_unmet && s->client.held_bytes > 0);
+        assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) <= announced);
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        assert_int_equal(client_hasten(&s->op), FAR_OK);
+    }
+    assert_true(s->client.held_bytes == 0);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) > announced);
+    probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* A sweeper registered anew, and could not say that it has given up: its word names nobody. Nobody
+ * uses the lists or anything below its mark, until somebody needs memory and takes the sweep over.
+ */
+static void a_sweep_that_nobody_makes_is_taken_over(void **state)
+{
+    struct store_rig r = rig("mem:?size=2m&" HOUR);
+    struct probe p;
+    uint64_t keys = 0;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    while (put(&r, r.session, keys) == FAR_OK)
+        keys++;
+    for (uint64_t k = 0; k < keys; k++)
+        assert_int_equal(far_delete(r.session, r.table, &k, 8), FAR_OK);
+    uint64_t mark = probe_get(&p, 0, NODE_NEXT_CHUNK_OFF);
+    uint64_t word = (client_owner_word(&r.session->client) ^ 1ull << 30) | SWEEP_ANNOUNCED;
+    probe_set(&p, 0, NODE_SWEEP_OFF, mark);
+    probe_set(&p, 0, PROBE_CONTROL(sweep), word);
+    for (uint64_t k = 0; k < keys / 2; k++)
+        assert_int_equal(put(&r, r.session, k), FAR_OK);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
+    assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* P3: a subtable may be out of the directory, and in caches, whose splitter died before it had
+ * changed the caches' version. */
+static void a_sweep_outdates_caches(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct sweep_result swept;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(put(&r, r.session, 1), FAR_OK);
+    const struct cached *cached = &race_rig_view(&r)->base.cached;
+    uint64_t version = probe_get(&p, cached->version_at, cached->version_delta);
+    assert_true(!cached->stale && cached->version == version);
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+    assert_true(probe_get(&p, cached->version_at, cached->version_delta) != version);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* Requests from the first-th on fail, so many of them; what they were to do is done or not. */
+static struct {
+    const struct fab_ops *real;
+    struct fab_ops ops;
+    unsigned first, count, posted;
+    bool done;
+} breaks;
+
+static int post_or_break(struct fab_ep *ep, struct fab_req *req)
+{
+    bool fails = breaks.posted >= breaks.first && breaks.posted < breaks.first + breaks.count;
+    breaks.posted++;
+    if (!fails)
+        return breaks.real->post(ep, req);
+    if (breaks.done)
+        (void)breaks.real->post(ep, req);
+    return FAR_UNKNOWN;
+}
+
+/* Others need not wait until the sweeper dies. */
+static void a_sweep_that_broke_off_is_nobodys(void **state)
+{
+    unsigned finished = 0;
+
+    (void)state;
+    for (unsigned n = 0; finished < 4; n++) {
+        struct store_rig r = rig("mem:?size=4m&" HOUR);
+        far_session *s = NULL;
+        struct sweep_result swept;
+        struct probe p;
+        assert_true(n < 4000);
+        probe_open(&p, r.fab);
+        assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+        assert_int_equal(put(&r, s, 1), FAR_OK);
+        assert_int_equal(client_park(&r.session->op), FAR_OK); /* it is not waited for */
+        breaks.real = s->client.ep->ops;
+        breaks.ops = *breaks.real;
+        breaks.ops.post = post_or_break;
+        breaks.first = n / 4;
+        breaks.count = n / 2 % 2 ? 2 : 1; /* also when it wants to give up */
+        breaks.done = n % 2;
+        breaks.posted = 0;
+        s->client.ep->ops = &breaks.ops;
+        finished += pool_sweep(&s->op, &swept) == FAR_OK;
+        s->client.ep->ops = breaks.real;
+        s->client.broke_at = 0; /* half a lease later */
+        assert_int_equal(put(&r, s, 2), FAR_OK);
+        assert_int_equal(client_park(&s->op), FAR_OK);
+        assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+        assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
+        assert_int_equal(far_table_check(r.session, r.table, NULL, NULL), FAR_OK);
+        far_session_close(s);
+        probe_close(&p);
+        store_rig_close(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_has_not_met_a_sweep_holds_it_up),
+        cmocka_unit_test(a_sweep_that_nobody_makes_is_taken_over),
+        cmocka_unit_test(a_sweep_outdates_caches),
+        cmocka_unit_test(a_sweep_that_broke_off_is_nobodys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
