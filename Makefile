@@ -9,6 +9,8 @@ PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-de
            libcmocka-dev libucx-dev libibverbs-dev librdmacm-dev
 TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
+# For hosts that are network namespaces.
+TEST_NETNS   = iproute2 nftables
 # A virtual machine with an RDMA device, and what goes into it besides our own.
 QEMU_arm64   = qemu-system-arm
 QEMU_amd64   = qemu-system-x86
@@ -36,6 +38,7 @@ run: all
 	@$(BUILD)/farside bench --pool mem: --index all --workload load,a,b,c,d,f --keys 200k --ops 200k
 
 test: all
+	@scripts/install-packages $(TEST_NETNS)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 test-verbs: all
@@ -43,6 +46,7 @@ test-verbs: all
 	@tests/verbs/run $(BUILD)
 
 asan tsan: deps
+	@scripts/install-packages $(TEST_NETNS)
 	@mkdir -p build-$@
 	@$(CMAKE) -S . -B build-$@ -DSANITIZE=$(if $(filter asan,$@),address,thread) >build-$@.log 2>&1 || \
 	    { cat build-$@.log; exit 1; }

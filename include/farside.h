@@ -177,7 +177,8 @@ typedef struct far_session far_session;
  *
  * FAR_BAD_URI      the URI or one of its options is not understood, or does not fit the pool
  * FAR_NO_FABRIC    the URI's scheme is not in this build
- * FAR_NOT_A_POOL   there is nothing, or the memory holds something else
+ * FAR_NOT_A_POOL   there is nothing, or the memory holds something else, or the nodes are not those
+ *                  of one pool, all of them, in its order
  * FAR_LAYOUT       the pool was made by a version of Farside that lays memory out differently
  * FAR_CORRUPT      the superblock fails its checksum, or the file is not as long as it says
  * FAR_POOL_FULL    the memory is too small for a pool

@@ -93,6 +93,7 @@ struct ucx_link {
     ucp_ep_h ucp;
     ucs_status_t broken; /* what UCX said of the connection */
     int refused;         /* or the node                     */
+    int refused_last;    /* when it was last tried, or 0    */
     char why[WIRE_TEXT];
     uint64_t id; /* random, for as long as the endpoint lives (W4) */
     uint64_t hello_seq, deadline;

@@ -65,6 +65,7 @@ void link_down(struct ucx_link *l, int status)
 
     l->state = LINK_DOWN;
     l->broken = UCS_OK;
+    l->refused_last = l->refused;
     l->refused = FAR_OK;
     l->token = 0;
     l->tries = 0;
@@ -109,8 +110,10 @@ void link_connect(struct ucx_link *l)
     int rc;
 
     if (now < l->retry_at) {
-        fail_waiting(l,
-                     fail(FAR_UNREACHABLE, "%s could not be reached a moment ago", link_name(l)));
+        rc = l->refused_last
+                 ? fail(l->refused_last, "%s: %s", link_name(l), l->why)
+                 : fail(FAR_UNREACHABLE, "%s could not be reached a moment ago", link_name(l));
+        fail_waiting(l, rc);
         return;
     }
     rc = begin(l);

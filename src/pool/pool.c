@@ -79,10 +79,15 @@ static int judge(const struct fab *fab, unsigned node, const struct node_head *h
     int rc = head_check(head, node);
     if (rc != FAR_OK)
         return rc;
-    if (head->node != node || head->nodes != fab->nodes || head->pool_id != first->pool_id ||
-        head->clients != first->clients)
-        return fail(FAR_NOT_A_POOL, "node %u is node %u of %u of another pool", node, head->node,
-                    head->nodes);
+    if (head->pool_id != first->pool_id || head->clients != first->clients)
+        return fail(FAR_NOT_A_POOL, "node %u is of another pool than node 0", node);
+    if (head->nodes != fab->nodes)
+        return fail(FAR_NOT_A_POOL, "the pool of node %u has %u nodes, not %u", node, head->nodes,
+                    fab->nodes);
+    if (head->node != node)
+        return fail(FAR_NOT_A_POOL,
+                    "what is given as node %u is node %u of its pool: another order", node,
+                    head->node);
     /* A checksum does not make a geometry sane: it must be what this memory would be given. */
     struct fab as_made = *fab;
     as_made.clients_wanted = head->clients;

@@ -142,6 +142,13 @@ static int dispatch(struct op *op, const struct far_op *r, struct index_view *vi
     return rc;
 }
 
+/* The fabric's word for why there is no result. */
+static bool no_result(int rc)
+{
+    return rc == FAR_UNREACHABLE || rc == FAR_TIMEOUT || rc == FAR_UNKNOWN || rc == FAR_REFUSED ||
+           rc == FAR_NODE_LOST;
+}
+
 /* One attempt at an operation, within an epoch. */
 static int attempt(struct op *op, const struct far_op *r, struct index_view *view, size_t *len)
 {
@@ -154,7 +161,11 @@ static int attempt(struct op *op, const struct far_op *r, struct index_view *vie
         rc = dispatch(op, r, view, len);
     /* What a client reads when its lease has lapsed may have been reused. A change that was made
      * was made in time: batches that write are not posted later. */
-    bool made = r->kind >= FAR_OP_PUT && (rc == FAR_OK || rc == FAR_UNKNOWN);
+    bool made = r->kind >= FAR_OP_PUT && rc == FAR_OK;
+    if (no_result(rc)) { /* which is why it was silent, if it was, and names the node */
+        op_end(op);
+        return rc;
+    }
     if (!made && client_lapsed(op->client))
         rc = fail(FAR_FENCED, "this client was silent for longer than its lease");
     if (rc != FAR_FENCED)

@@ -2,12 +2,9 @@
  * Clients that die: processes that work on one pool in shared memory are killed at any instant, and
  * replaced, while the others go on.
  *
- * What a worker was told is written down in memory that outlives it: before it calls, what it wants
- * (intent); after, what it got (acked). So nothing that was acknowledged is forgotten with the
- * worker, and of each key at most one operation is in doubt. Whoever replaces it first looks at
- * every key of its range: those without doubt hold what was acknowledged, the others that or what
- * was wanted. Besides its own range every worker changes keys that all share; of these values it
- * can be told that they are whole, of that key, and written by somebody who meant to.
+ * What a worker was told is written down in memory that outlives it (ledger.h). Whoever replaces it
+ * first looks at every key of its range. Besides its own range every worker changes keys that all
+ * share.
  *
  * Now and then the parent repairs the pool, which is smaller than all that the dead take with them:
  * without that it would be full before the end.
@@ -21,22 +18,15 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "fabric/shm_scratch.h"
+#include "ledger.h"
 
-#define WORKERS    4u
-#define RANGE      3000u /* keys of a worker; it comes to use more and more of them */
-#define RANGE_LOW  100u
-#define SHARED     64u /* keys of all */
-#define VALUE_MOST 20000u
-#define LEASE_MS   50
-#define PACE       32  /* operations, then a rest: what waits for the epoch of a dead client is */
-#define PACE_US    500 /* in proportion to how fast the others go on */
-#define DOUBT      (1ull << 63)
-
-/* One key of a worker's range. Versions count up; 0: the key is absent. */
-struct cell {
-    uint64_t acked;
-    uint64_t intent; /* a version and DOUBT; 0: nothing is under way */
-};
+#define WORKERS   4u
+#define RANGE     3000u /* keys of a worker; it comes to use more and more of them */
+#define RANGE_LOW 100u
+#define SHARED    64u /* keys of all */
+#define LEASE_MS  50
+#define PACE      32  /* operations, then a rest: what waits for the epoch of a dead client is */
+#define PACE_US   500 /* in proportion to how fast the others go on */
 
 struct worker {
     struct cell cell[RANGE];
@@ -60,45 +50,6 @@ struct job {
     uint64_t generation;
     bool repairs; /* may begin with one */
 };
-
-/* ---- keys and values ------------------------------------------------------------------------- */
-
-struct key {
-    uint32_t owner; /* WORKERS: of all */
-    uint32_t number;
-};
-
-struct value_head {
-    struct key key;
-    uint64_t writer, version;
-};
-
-/* Most are small; some take chunks of their own. */
-static size_t value_len(uint64_t version)
-{
-    uint64_t mix = version * 0x9e3779b97f4a7c15ull >> 40;
-    return sizeof(struct value_head) + (mix % 256 == 0 ? mix % (VALUE_MOST - 24) : mix % 600);
-}
-
-static size_t value_make(struct key key, uint64_t writer, uint64_t version, char *value)
-{
-    struct value_head head = {key, writer, version};
-    size_t len = value_len(version);
-    memset(value, (int)('a' + version % 26), len);
-    memcpy(value, &head, sizeof head);
-    return len;
-}
-
-static bool value_whole(struct key key, const char *value, size_t len, struct value_head *head)
-{
-    static char expected[VALUE_MOST];
-    if (len < sizeof *head)
-        return false;
-    memcpy(head, value, sizeof *head);
-    return head->key.owner == key.owner && head->key.number == key.number &&
-           len == value_make(key, head->writer, head->version, expected) &&
-           memcmp(value, expected, len) == 0;
-}
 
 /* ---- a worker -------------------------------------------------------------------------------- */
 
@@ -134,19 +85,15 @@ static void leave_pool(struct client_of_pool *c)
  * fenced: reading can be tried again. */
 static uint64_t look_up(struct client_of_pool *c, struct key key)
 {
-    static char value[VALUE_MOST];
     struct value_head head;
-    size_t len = 0;
     int rc = FAR_FENCED;
 
     for (unsigned i = 0; rc == FAR_FENCED && i < 10; i++)
-        rc = far_get(c->session, c->table, &key, sizeof key, value, sizeof value, &len);
+        rc = ledger_get(c->session, c->table, key, &head);
     if (rc == FAR_NOT_FOUND)
         return 0;
     if (rc != FAR_OK)
         die("get", key, rc);
-    if (!value_whole(key, value, len, &head))
-        die("a value that nobody wrote", key, rc);
     if (key.owner == WORKERS &&
         (head.writer >= WORKERS ||
          head.version >
@@ -159,15 +106,12 @@ static uint64_t look_up(struct client_of_pool *c, struct key key)
 static void settle(struct client_of_pool *c, struct cell *cell, struct key key)
 {
     uint64_t found = look_up(c, key);
-    uint64_t wanted = cell->intent & ~DOUBT;
-    if (found != cell->acked && !(cell->intent && found == wanted)) {
-        fprintf(stderr, "kill9: key %u of %u is %llu; acknowledged was %llu, wanted %llu%s\n",
+    if (!cell_settle(cell, found)) {
+        fprintf(stderr, "kill9: key %u of %u is %llu; acknowledged was %llu, wanted %llx\n",
                 key.number, key.owner, (unsigned long long)found, (unsigned long long)cell->acked,
-                (unsigned long long)wanted, cell->intent ? "" : " (nothing)");
+                (unsigned long long)cell->intent);
         _exit(1);
     }
-    cell->acked = found;
-    cell->intent = 0;
 }
 
 static void settle_range(struct client_of_pool *c, unsigned self)
@@ -176,78 +120,36 @@ static void settle_range(struct client_of_pool *c, unsigned self)
         settle(c, &stage->worker[self].cell[i], (struct key){self, i});
 }
 
-/* One operation on a key of its own: what it must return is known. */
+/* One operation on a key of its own. */
 static void change_own(struct client_of_pool *c, unsigned self, struct rng *rng)
 {
-    static char value[VALUE_MOST];
     struct worker *me = &stage->worker[self];
     struct key key = {self, (uint32_t)rng_below(rng, stage->range)};
     struct cell *cell = &me->cell[key.number];
-    bool there = cell->acked != 0;
-    unsigned kind = (unsigned)rng_below(rng, 5);
-    uint64_t version = kind == 3 ? 0 : me->version + 1;
-    size_t len = version ? value_make(key, self, version, value) : 0;
-    int rc = FAR_OK, expected = FAR_OK;
+    unsigned kind = (unsigned)rng_below(rng, CHANGES + 1);
+    int rc = FAR_OK;
 
-    me->version += version != 0;
-    __atomic_store_n(&cell->intent, version | DOUBT, __ATOMIC_RELEASE);
-    switch (kind) {
-    case 0:
-        rc = far_put(c->session, c->table, &key, sizeof key, value, len);
-        break;
-    case 1:
-        rc = far_insert(c->session, c->table, &key, sizeof key, value, len);
-        expected = there ? FAR_EXISTS : FAR_OK;
-        break;
-    case 2:
-        rc = far_update(c->session, c->table, &key, sizeof key, value, len);
-        expected = there ? FAR_OK : FAR_NOT_FOUND;
-        break;
-    case 3:
-        rc = far_delete(c->session, c->table, &key, sizeof key);
-        expected = there ? FAR_OK : FAR_NOT_FOUND;
-        break;
-    default:
-        settle(c, cell, key);
-        return;
-    }
-    if (rc == FAR_FENCED) {
-        me->fenced++;
-        settle(c, cell, key);
-        return;
-    }
-    if (rc != expected)
+    if (kind < CHANGES)
+        rc = cell_change(c->session, c->table, cell, key, (enum change)kind, ++me->version);
+    if (rc != FAR_OK && rc != FAR_FENCED)
         die("a change", key, rc);
-    if (rc == FAR_OK)
-        __atomic_store_n(&cell->acked, version, __ATOMIC_RELEASE);
-    __atomic_store_n(&cell->intent, 0, __ATOMIC_RELEASE);
+    me->fenced += rc == FAR_FENCED;
+    if (rc == FAR_FENCED || kind == CHANGES)
+        settle(c, cell, key);
 }
 
 static void change_shared(struct client_of_pool *c, unsigned self, struct rng *rng)
 {
-    static char value[VALUE_MOST];
     struct worker *me = &stage->worker[self];
     struct key key = {WORKERS, (uint32_t)rng_below(rng, SHARED)};
-    uint64_t version = __atomic_add_fetch(&me->shared_version, 1, __ATOMIC_ACQ_REL);
-    size_t len = value_make(key, self, version, value);
-    int rc = FAR_OK;
+    unsigned kind = (unsigned)rng_below(rng, CHANGES + 1);
 
-    switch (rng_below(rng, 5)) {
-    case 0:
-        rc = far_put(c->session, c->table, &key, sizeof key, value, len);
-        break;
-    case 1:
-        rc = far_insert(c->session, c->table, &key, sizeof key, value, len);
-        break;
-    case 2:
-        rc = far_update(c->session, c->table, &key, sizeof key, value, len);
-        break;
-    case 3:
-        rc = far_delete(c->session, c->table, &key, sizeof key);
-        break;
-    default:
+    if (kind == CHANGES) {
         (void)look_up(c, key);
+        return;
     }
+    uint64_t version = __atomic_add_fetch(&me->shared_version, 1, __ATOMIC_ACQ_REL);
+    int rc = ledger_change(c->session, c->table, key, (enum change)kind, self, version);
     me->fenced += rc == FAR_FENCED;
     if (rc != FAR_OK && rc != FAR_EXISTS && rc != FAR_NOT_FOUND && rc != FAR_FENCED)
         die("a change of a shared key", key, rc);

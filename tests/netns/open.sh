@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Opening a pool of several nodes: one that is not there is named, and so is one that is another.
+. "$(dirname "$0")/hosts.bash"
+make_hosts
+start_node a --size 16m
+start_node b --size 16m
+start_node c0 --size 16m
+start_node c1 --size 16m
+other=$subnet.10:7000 new=$subnet.11:7000
+run_at c2 put --pool "ucx://$a,$b" key value
+expect_code 0
+run_at c2 put --pool "ucx://$other" key other
+expect_code 0
+
+# Why it is refused, not to whom that was said.
+refused() {
+    run_at c2 get --pool "$1" key
+    expect_code 1
+    err=${err##*\'}
+    expect_err "$2"
+}
+refused "ucx://$b,$a" "what is given as node 0 is node 1 of its pool"
+refused "ucx://$a" "the pool of node 0 has 2 nodes, not 1"
+refused "ucx://$a,$b,$new" "the pool of node 0 has 2 nodes, not 3"
+refused "ucx://$a,$a" "what is given as node 1 is node 0 of its pool"
+refused "ucx://$other,$b" "the pool of node 0 has 1 nodes, not 2"
+refused "ucx://$new,$b" "$new has no pool yet, but $b is part of one"
+refused "ucx://$a,$new" "node 1 holds no Farside pool"
+refused "ucx://$a,$other" "node 1 is of another pool than node 0"
+# Nobody listens; nobody is there; it was there.
+refused "ucx://$a,$subnet.2:7001?timeout=1000" "cannot be reached ($subnet.2:7001"
+refused "ucx://$a,$subnet.99:7000?timeout=1000" "($subnet.99:7000"
+must ip link set to-b down
+refused "ucx://$a,$b?timeout=1000" "($b has not answered"
+must ip link set to-b up
+run_at c2 get --pool "ucx://$a,$b" key
+expect_code 0
+[ "$out" = value ] || failed "is not what was put"
+run_at c2 get --pool "ucx://$other" key
+expect_code 0
+[ "$out" = other ] || failed "is not what was put"
