@@ -5,6 +5,8 @@
  *   dist      which key next
  *   workload  which operation next
  *   crew      threads that start and stop together
+ *   company   processes that do
+ *   ground    memory of a pool for verbs that mean nothing
  *   runner    one workload on one table: what it took
  *   raw       the same verbs with no index on top
  *   suite     a list of workloads on every index
@@ -21,14 +23,15 @@
 #include <stdatomic.h>
 
 #define BENCH_COUNT_MAX   1000000000u /* keys, and operations of a workload */
-#define BENCH_THREADS_MAX 1024u
+#define BENCH_THREADS_MAX 1024u       /* of all processes together */
 
 struct bench_config {
     const char *pool;
     const char *index; /* NULL: all there are */
     struct workload_list workloads;
     uint64_t keys, ops;
-    unsigned threads, depth;
+    unsigned processes, threads; /* so many threads in each; processes > 1: others do the work */
+    unsigned depth;
     unsigned key_size, value_size;
     bool dist_given; /* else zipfian, but latest where the workload says so */
     enum dist_kind dist;
@@ -38,6 +41,15 @@ struct bench_config {
     bool no_reclaim;   /* as if memory never came back and nobody ever died */
     atomic_bool *stop; /* set by a signal: measure no further */
 };
+
+/* All threads that share a run. */
+static inline unsigned bench_workers(const struct bench_config *c)
+{
+    return c->processes * c->threads;
+}
+
+/* What the processes of a company are to do: their shared memory begins with one of these. */
+enum bench_order { BENCH_MEASURE, BENCH_REPLAY };
 
 /* As farside bench has it when nothing is said, without stop. */
 extern const struct bench_config bench_defaults;
@@ -79,6 +91,9 @@ struct bench_observer {
     void (*index_done)(void *arg, const char *index);
 };
 
+/* Does the configuration make sense? FAR_INVALID; the detail says why not. */
+int bench_check(const struct bench_config *config);
+
 /*
  * bench_suite - run the configured workloads on the configured indexes
  *
@@ -86,7 +101,8 @@ struct bench_observer {
  * begin with load, the keys are loaded before it without being measured. A signal ends it early,
  * with FAR_OK.
  *
- * FAR_INVALID   the configuration makes no sense; the detail says why
+ * FAR_INVALID   as bench_check()
+ * FAR_SYSTEM    a process of several has died
  * FAR_NO_INDEX  no such index
  * or what opening the pool or the table failed with.
  */

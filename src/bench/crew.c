@@ -72,15 +72,30 @@ static void wait_for_all(struct crew *c, unsigned count, bool ticking)
     pthread_mutex_unlock(&c->lock);
 }
 
-static void go_on(struct crew *c, enum phase phase, int status)
+static void go_on(struct crew *c, enum phase phase)
 {
     pthread_mutex_lock(&c->lock);
-    if (c->status == FAR_OK)
-        c->status = status;
     c->phase = phase;
     c->arrived = 0;
     pthread_cond_broadcast(&c->departure);
     pthread_mutex_unlock(&c->lock);
+}
+
+/* Notes a failure of the whole, while all members wait. */
+static void note(struct crew *c, int status)
+{
+    if (status == FAR_OK || c->status != FAR_OK)
+        return;
+    c->status = status;
+    snprintf(c->detail, sizeof c->detail, "%s", far_error_detail());
+}
+
+/* Waits for the other processes of the company, if there is one. */
+static int meet(struct crew *c)
+{
+    if (c->status != FAR_OK)
+        (void)fail(c->status, "%s", c->detail);
+    return c->job->meet != NULL ? c->job->meet(c->job->meeting, c->status) : FAR_OK;
 }
 
 int crew_run(const struct crew_job *job, void *const *members, unsigned count)
@@ -106,9 +121,13 @@ int crew_run(const struct crew_job *job, void *const *members, unsigned count)
         started += error == 0;
     }
     wait_for_all(&crew, started, false);
-    go_on(&crew, RUNNING, error == 0 ? FAR_OK : FAR_SYSTEM);
+    if (error != 0)
+        note(&crew, fail(FAR_SYSTEM, "cannot start thread %u: %s", started, strerror(error)));
+    note(&crew, meet(&crew));
+    go_on(&crew, RUNNING);
     wait_for_all(&crew, started, job->tick != NULL);
-    go_on(&crew, CLOSING, FAR_OK);
+    (void)meet(&crew);
+    go_on(&crew, CLOSING);
     for (unsigned i = 0; i < started; i++)
         pthread_join(hands[i].thread, NULL);
 
@@ -116,7 +135,5 @@ int crew_run(const struct crew_job *job, void *const *members, unsigned count)
     pthread_cond_destroy(&crew.arrival);
     pthread_mutex_destroy(&crew.lock);
     free(hands);
-    if (error != 0)
-        return fail(FAR_SYSTEM, "cannot start thread %u: %s", started, strerror(error));
     return crew.status != FAR_OK ? fail(crew.status, "%s", crew.detail) : FAR_OK;
 }

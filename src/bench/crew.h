@@ -14,10 +14,15 @@ struct crew_job {
     /* Called by the waiting thread about ten times a second; may be NULL. */
     void (*tick)(void *arg);
     void *arg;
+    /* For a crew that is part of a company: called when all members are ready, with the status of
+     * that, and when all are done; returns when those of the other processes are as far. What it
+     * returns the first time decides whether they run. May be NULL. */
+    int (*meet)(void *meeting, int status);
+    void *meeting;
 };
 
 /* Runs the job with one thread for each member. The status of the first that failed to open;
- * FAR_SYSTEM if a thread could not be made; FAR_OK otherwise. */
+ * FAR_SYSTEM if a thread could not be made; what the first meeting came to; FAR_OK otherwise. */
 int crew_run(const struct crew_job *job, void *const *members, unsigned count);
 
 #endif

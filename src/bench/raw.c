@@ -2,16 +2,16 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "bench/crew.h"
+#include "bench/ground.h"
 #include "bench/keys.h"
 #include "store/store.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE         64u
-#define SAMPLE_OPS   65536u /* of a longer run, between so many and twice as many are kept */
-#define TOUCH_BYTES  65536u
-#define REGION_ROUND 4096u
+#define LINE        64u
+#define SAMPLE_OPS  65536u         /* of a longer run, between so many and twice as many are kept */
+#define SHARED_ROOM (512ull << 20) /* for a sample, among processes */
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
@@ -123,13 +123,22 @@ struct raw_lane { /* one operation in flight */
     uint64_t started;
 };
 
-struct raw_worker {
-    const struct raw_load *load;
-    const struct recorder *sample;
-    struct fab *fab;
-    unsigned thread;
-    uint64_t lines; /* addresses to choose from, on each node */
+/* All that the workers have in common. Processes share it, with what it points to. */
+struct replay {
+    enum bench_order order;
+    struct raw_load load;
+    struct recorder sample;
+    struct ground ground;
+    uint64_t lines; /* of a piece of ground, that the longest verb may begin at */
     size_t buf_bytes;
+    unsigned count;
+    struct raw_worker *workers;
+};
+
+struct raw_worker {
+    const struct replay *replay;
+    struct fab *fab;
+    const atomic_bool *stop;
 
     struct fab_ep *ep;
     struct raw_lane *lanes;
@@ -140,12 +149,17 @@ struct raw_worker {
     struct hist latency;
 };
 
-static uint64_t random_line(struct raw_worker *w)
+/* The offset of a random line of the node's ground. */
+static uint64_t random_line(struct raw_worker *w, unsigned node)
 {
+    const struct replay *r = w->replay;
     w->random ^= w->random << 13;
     w->random ^= w->random >> 7;
     w->random ^= w->random << 17;
-    return (uint64_t)(((unsigned __int128)w->random * w->lines) >> 64);
+    /* The upper half of the product is the piece, the lower one as random as before. */
+    unsigned __int128 pick = (unsigned __int128)w->random * r->ground.pieces;
+    uint64_t piece = r->ground.piece[node * r->ground.pieces + (unsigned)(pick >> 64)];
+    return piece + (uint64_t)(((unsigned __int128)(uint64_t)pick * r->lines) >> 64) * LINE;
 }
 
 /*
@@ -167,7 +181,7 @@ static uint64_t arrived(const struct raw_lane *l)
  * earnest. */
 static void post_batch(struct raw_worker *w, struct raw_lane *l)
 {
-    const struct recorder *s = w->sample;
+    const struct recorder *s = &w->replay->sample;
     if (l->batch == l->end) { /* an operation that needed no verb at all */
         l->req = (struct fab_req){.done = true};
         return;
@@ -183,7 +197,7 @@ static void post_batch(struct raw_worker *w, struct raw_lane *l)
             .flags = shape->flags,
             .node = shape->node,
             .len = shape->len,
-            .off = random_line(w) * LINE + shape->place + before,
+            .off = random_line(w, shape->node) + shape->place + before,
             .buf = buf,
         };
         buf += (shape->len + LINE - 1) / LINE * LINE;
@@ -194,20 +208,20 @@ static void post_batch(struct raw_worker *w, struct raw_lane *l)
         l->req = (struct fab_req){.done = true, .status = status};
 }
 
-static bool stopped(const struct raw_load *load)
+static bool stopped(const struct raw_worker *w)
 {
-    return load->stop != NULL && atomic_load_explicit(load->stop, memory_order_relaxed);
+    return w->stop != NULL && atomic_load_explicit(w->stop, memory_order_relaxed);
 }
 
 /* Goes on with the lane's operation, or with another one while there are any to do. */
 static void advance(struct raw_worker *w, struct raw_lane *l, uint64_t now)
 {
-    const struct recorder *s = w->sample;
+    const struct recorder *s = &w->replay->sample;
     if (l->batch < l->end) {
         post_batch(w, l);
         return;
     }
-    l->active = w->left > 0 && w->status == FAR_OK && !stopped(w->load);
+    l->active = w->left > 0 && w->status == FAR_OK && !stopped(w);
     if (!l->active)
         return;
     w->left--;
@@ -221,7 +235,7 @@ static void advance(struct raw_worker *w, struct raw_lane *l, uint64_t now)
 static void raw_run(void *arg)
 {
     struct raw_worker *w = arg;
-    unsigned depth = w->load->depth, active = 0;
+    unsigned depth = w->replay->load.depth, active = 0;
     uint64_t start = clock_ns();
 
     for (unsigned i = 0; i < depth; i++) {
@@ -256,7 +270,7 @@ static void raw_run(void *arg)
 static int raw_open(void *arg)
 {
     struct raw_worker *w = arg;
-    unsigned depth = w->load->depth;
+    unsigned depth = w->replay->load.depth;
 
     hist_clear(&w->latency);
     int status = w->fab->ops->ep_open(w->fab, &w->ep);
@@ -266,7 +280,7 @@ static int raw_open(void *arg)
     if (w->lanes == NULL)
         return fail(FAR_NO_MEMORY, "%u operations in flight", depth);
     for (unsigned i = 0; i < depth; i++) {
-        w->lanes[i].buf = w->ep->ops->buf_alloc(w->ep, w->buf_bytes);
+        w->lanes[i].buf = w->ep->ops->buf_alloc(w->ep, w->replay->buf_bytes);
         if (w->lanes[i].buf == NULL)
             return fail(FAR_NO_MEMORY, "buffers for %u operations in flight", depth);
     }
@@ -276,15 +290,16 @@ static int raw_open(void *arg)
 static void raw_close(void *arg)
 {
     struct raw_worker *w = arg;
-    for (unsigned i = 0; w->lanes != NULL && i < w->load->depth; i++)
+    for (unsigned i = 0; w->lanes != NULL && i < w->replay->load.depth; i++)
         if (w->lanes[i].buf != NULL)
-            w->ep->ops->buf_free(w->ep, w->lanes[i].buf, w->buf_bytes);
+            w->ep->ops->buf_free(w->ep, w->lanes[i].buf, w->replay->buf_bytes);
     free(w->lanes);
     if (w->ep != NULL)
         w->ep->ops->ep_close(w->ep);
 }
 
-/* The most local bytes that a batch of the sample moves, and the longest of its verbs. */
+/* The most local bytes that a batch of the sample moves, and the longest of its verbs with what is
+ * before it in its line. */
 static void sample_extent(const struct recorder *s, size_t *batch_bytes, uint32_t *verb_bytes)
 {
     size_t most = LINE;
@@ -292,7 +307,7 @@ static void sample_extent(const struct recorder *s, size_t *batch_bytes, uint32_
     for (size_t b = 0; b < s->batches; b++) {
         size_t bytes = 0;
         for (size_t i = s->batch[b]; i < s->batch[b + 1]; i++) {
-            uint32_t len = (s->verb[i].len + LINE - 1) / LINE * LINE;
+            uint32_t len = (s->verb[i].place + s->verb[i].len + LINE - 1) / LINE * LINE;
             bytes += len;
             if (len > longest)
                 longest = len;
@@ -304,113 +319,154 @@ static void sample_extent(const struct recorder *s, size_t *batch_bytes, uint32_
     *verb_bytes = longest;
 }
 
-/* Writes the whole region once, so that the measured part meets no page for the first time. */
-static int touch(struct fab *fab, uint64_t region)
-{
-    struct fab_ep *ep = NULL;
-    int status = fab->ops->ep_open(fab, &ep);
-    if (status != FAR_OK)
-        return status;
-    void *zeros = ep->ops->buf_alloc(ep, TOUCH_BYTES);
-    if (zeros == NULL)
-        status = fail(FAR_NO_MEMORY, "a buffer of %u bytes", TOUCH_BYTES);
+/* ---- one replay, by threads or processes ----------------------------------------------------- */
 
-    for (unsigned node = 0; node < fab->nodes; node++) {
-        for (uint64_t off = 0; off < region && status == FAR_OK; off += TOUCH_BYTES) {
-            uint64_t len = region - off < TOUCH_BYTES ? region - off : TOUCH_BYTES;
-            struct fab_verb verb = {
-                .kind = FAB_WRITE,
-                .node = (uint16_t)node,
-                .len = (uint32_t)len,
-                .off = off,
-                .buf = zeros,
-            };
-            struct fab_req req = {.verbs = &verb, .count = 1};
-            status = ep->ops->post(ep, &req);
-            while (status == FAR_OK && !req.done)
-                ep->ops->poll(ep, true);
-            if (status == FAR_OK)
-                status = req.status;
-        }
-    }
-    if (zeros != NULL)
-        ep->ops->buf_free(ep, zeros, TOUCH_BYTES);
-    ep->ops->ep_close(ep);
-    return status;
+size_t raw_shared_bytes(unsigned workers)
+{
+    return sizeof(struct replay) + workers * sizeof(struct raw_worker) + SHARED_ROOM;
 }
 
-static int replay_on(struct fab *fab, const struct raw_load *load, const struct recorder *sample,
-                     double *ops_per_s)
+/* Takes so many bytes of a company's memory, of which the first *used are gone; with from, a copy
+ * of what is there. */
+static void *put(const struct company *c, size_t *used, const void *from, size_t bytes)
 {
-    size_t buf_bytes;
-    uint32_t longest;
-    sample_extent(sample, &buf_bytes, &longest);
+    size_t at = (*used + LINE - 1) / LINE * LINE;
+    void *to = (char *)company_memory(c) + at;
+    *used = at + bytes;
+    if (from != NULL)
+        memcpy(to, from, bytes);
+    return to;
+}
 
-    /* As much as the table takes, and at least room for the longest verb and for more than one
-     * address of it. */
-    uint64_t region = load->footprint / fab->nodes + 2 * (uint64_t)longest;
-    region = (region + REGION_ROUND - 1) / REGION_ROUND * REGION_ROUND;
-    for (unsigned node = 0; node < fab->nodes; node++)
-        if (region > fab->size[node])
-            region = fab->size[node];
-    int status = touch(fab, region);
-    if (status != FAR_OK)
-        return status;
+/* Moves what others have to see where they see it. */
+static int share(const struct company *c, struct replay **replay)
+{
+    const struct recorder *s = &(*replay)->sample;
+    const struct ground *g = &(*replay)->ground;
+    unsigned count = (*replay)->count;
+    size_t batches = (s->batches + 1) * sizeof *s->batch, ops = (s->ops + 1) * sizeof *s->op;
+    size_t verbs = s->verbs * sizeof *s->verb;
+    size_t pieces = (size_t)g->nodes * g->pieces * sizeof *g->piece;
+    if (batches + ops + verbs + pieces + 4 * LINE > SHARED_ROOM)
+        return fail(FAR_NO_MEMORY, "a sample of %zu verbs, among processes", s->verbs);
 
-    struct raw_worker *workers = calloc(load->threads, sizeof *workers);
-    void **members = calloc(load->threads, sizeof *members);
-    if (workers == NULL || members == NULL) {
-        status = fail(FAR_NO_MEMORY, "%u threads", load->threads);
-        goto free_workers;
-    }
-    for (unsigned i = 0; i < load->threads; i++) {
-        workers[i] = (struct raw_worker){
-            .load = load,
-            .sample = sample,
-            .fab = fab,
-            .thread = i,
-            .lines = (region - longest) / LINE,
-            .buf_bytes = buf_bytes,
-            .random = key_mix(load->seed + i) | 1,
-            .next = sample->ops * i / load->threads,
-            .left = load->ops / load->threads + (i < load->ops % load->threads),
+    size_t used = 0;
+    struct replay *r = put(c, &used, *replay, sizeof *r);
+    r->workers = put(c, &used, NULL, count * sizeof *r->workers);
+    r->sample.batch = put(c, &used, s->batch, batches);
+    r->sample.op = put(c, &used, s->op, ops);
+    r->sample.verb = put(c, &used, s->verb, verbs);
+    r->ground.piece = put(c, &used, g->piece, pieces);
+    *replay = r;
+    return FAR_OK;
+}
+
+static void deal_out(struct replay *r)
+{
+    for (unsigned i = 0; i < r->count; i++) {
+        r->workers[i] = (struct raw_worker){
+            .replay = r,
+            .random = key_mix(r->load.seed + i) | 1,
+            .next = r->sample.ops * i / r->count,
+            .left = r->load.ops / r->count + (i < r->load.ops % r->count),
         };
+    }
+}
+
+struct vigil {
+    struct ground *ground;
+    int status;
+};
+
+static void tend(void *arg)
+{
+    struct vigil *vigil = arg;
+    int status = ground_tend(vigil->ground);
+    if (vigil->status == FAR_OK)
+        vigil->status = status;
+}
+
+/* Those of one process, with its own handle of the pool. */
+static int run_crew(struct raw_worker *workers, unsigned count, struct fab *fab,
+                    const atomic_bool *stop, struct crew_job *job)
+{
+    void *members[BENCH_THREADS_MAX];
+    for (unsigned i = 0; i < count; i++) {
+        workers[i].fab = fab;
+        workers[i].stop = stop;
         members[i] = &workers[i];
     }
-    struct crew_job job = {.open = raw_open, .run = raw_run, .close = raw_close};
-    status = crew_run(&job, members, load->threads);
+    job->open = raw_open;
+    job->run = raw_run;
+    job->close = raw_close;
+    return crew_run(job, members, count);
+}
 
+int raw_serve(struct seat *seat, far_pool *pool)
+{
+    const struct replay *r = seat->memory;
+    unsigned threads = r->load.threads;
+    struct crew_job job = {.meet = company_meet, .meeting = seat};
+    return run_crew(r->workers + seat->number * threads, threads, pool->fab, seat->stop, &job);
+}
+
+static int replay_with(struct replay *r, double *ops_per_s)
+{
+    const struct raw_load *load = &r->load;
+    struct vigil vigil = {.ground = &r->ground};
+    struct crew_job job = {.tick = tend, .arg = &vigil};
+
+    deal_out(r);
+    int status = load->company != NULL
+                     ? company_run(load->company, tend, &vigil)
+                     : run_crew(r->workers, r->count, load->session->pool->fab, load->stop, &job);
     uint64_t busy = 1;
-    for (unsigned i = 0; i < load->threads && status == FAR_OK; i++) {
-        status = workers[i].status;
-        if (status == FAR_OK && workers[i].left > 0)
+    for (unsigned i = 0; i < r->count && status == FAR_OK; i++) {
+        const struct raw_worker *w = &r->workers[i];
+        status = w->status;
+        if (status == FAR_OK && w->left > 0)
             status = fail(FAR_TIMEOUT, "interrupted");
-        if (workers[i].busy > busy)
-            busy = workers[i].busy;
+        if (w->busy > busy)
+            busy = w->busy;
     }
     if (status == FAR_OK)
+        status = vigil.status;
+    if (status == FAR_OK)
         *ops_per_s = (double)load->ops * 1e9 / (double)busy;
-
-free_workers:
-    free(members);
-    free(workers);
     return status;
 }
 
 int raw_replay(const struct raw_load *load, const struct recorder *sample, double *ops_per_s)
 {
+    struct replay mine = {
+        .order = BENCH_REPLAY,
+        .load = *load,
+        .sample = *sample,
+        .count = load->processes * load->threads,
+    };
+    struct replay *replay = &mine;
+    uint32_t longest;
     if (sample->ops == 0)
         return fail(FAR_INVALID, "no operation was sampled");
+    ASSERT(mine.count <= BENCH_THREADS_MAX);
 
-    struct fab *fab = NULL;
-    int status = fab_open(load->pool, &fab);
+    /* As much as the table takes, and room for more than one address of the longest verb. */
+    sample_extent(sample, &mine.buf_bytes, &longest);
+    int status = ground_open(load->session, load->footprint / load->session->pool->pool.nodes,
+                             longest + LINE, &mine.ground);
     if (status != FAR_OK)
         return status;
-    if (!fab->fresh)
-        status = fail(FAR_UNSUPPORTED, "the raw measurement overwrites memory: it needs a pool of "
-                                       "its own, such as mem:");
-    else
-        status = replay_on(fab, load, sample, ops_per_s);
-    fab_close(fab);
+    mine.lines = (mine.ground.piece_bytes - longest) / LINE + 1;
+    if (load->company != NULL) {
+        status = share(load->company, &replay);
+    } else {
+        mine.workers = calloc(mine.count, sizeof *mine.workers);
+        if (mine.workers == NULL)
+            status = fail(FAR_NO_MEMORY, "%u threads", mine.count);
+    }
+    if (status == FAR_OK)
+        status = replay_with(replay, ops_per_s);
+    free(mine.workers); /* those of a company are not here */
+    ground_close(&mine.ground);
     return status;
 }

@@ -3,14 +3,15 @@
  *
  * A recorder sees the batches that an index posts for a sample of operations, and keeps their
  * shape: kinds, nodes, lengths, places within a line, which batches make up an operation. The
- * replay posts operations of those shapes straight to a fabric of the same kind, at random
- * addresses of as much memory as the table takes. What the fabric gives then is what an index that
- * needs no time for itself could reach: the yardstick for efficiency.
+ * replay posts operations of those shapes straight to the pool's fabric, at random addresses of
+ * as much memory as the table takes, which is allocated beside it. What the fabric gives then is
+ * what an index that needs no time for itself could reach: the yardstick for efficiency.
  */
 #ifndef BENCH_RAW_H
 #define BENCH_RAW_H
 
 #include "bench/bench.h"
+#include "bench/company.h"
 #include "fabric/batch.h"
 
 struct shape_verb {
@@ -45,22 +46,31 @@ void recorder_detach(struct recorder *r, far_session *session);
 void recorder_next(struct recorder *r);
 
 struct raw_load {
-    const char *pool;
+    far_session *session;    /* of the pool: holds the memory meanwhile, and can do nothing else */
+    struct company *company; /* whose processes do it; NULL: threads of this one             */
+    unsigned processes, threads; /* threads of each                                          */
+    unsigned depth;
     uint64_t ops;
-    unsigned threads, depth;
     uint64_t footprint; /* bytes, over all nodes */
     uint64_t seed;
-    atomic_bool *stop; /* may be NULL */
+    const atomic_bool *stop; /* may be NULL */
 };
+
+/* What raw_replay() needs of a company's memory. */
+size_t raw_shared_bytes(unsigned workers);
 
 /*
  * Replays `ops` operations out of the sample, each thread from another place on.
  *
- * FAR_UNSUPPORTED  the URI names memory that others use: replaying would overwrite it
  * FAR_INVALID      the sample is empty
  * FAR_TIMEOUT      stopped before the end
+ * FAR_POOL_FULL    as much memory as the table takes is not left
+ * FAR_FENCED       the session lost that memory: this process stood still for too long
  * or what the fabric failed with.
  */
 int raw_replay(const struct raw_load *load, const struct recorder *sample, double *ops_per_s);
+
+/* A process's part of it, on its own handle of the pool. */
+int raw_serve(struct seat *seat, far_pool *pool);
 
 #endif

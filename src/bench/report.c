@@ -53,9 +53,10 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c)
             "Farside %s on %s, index %s: %s keys of %u bytes, values of %u bytes, %s operations\n",
             far_version(), c->pool, c->index != NULL ? c->index : "all", grouped(c->keys, keys),
             c->key_size, c->value_size, grouped(c->ops, ops));
-    fprintf(out,
-            "per workload, %u thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64
-            "\n\n",
+    fprintf(out, "per workload, ");
+    if (c->processes > 1)
+        fprintf(out, "%u processes, each of ", c->processes);
+    fprintf(out, "%u thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64 "\n\n",
             c->threads, plural(c->threads), c->depth, plural(c->depth), dist, c->seed);
     fprintf(out,
             "  rtts, verbs, read, written: round trips to far memory, verbs, and bytes, of one "
@@ -243,6 +244,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_text(o, "workload", run->workload);
     bad |= set_count(o, "keys", c->keys);
     bad |= set_count(o, "ops", run->ops);
+    bad |= set_count(o, "processes", c->processes);
     bad |= set_count(o, "threads", c->threads);
     bad |= set_count(o, "depth", c->depth);
     bad |= set_text(o, "dist", run->draws_keys ? dist_name(run->dist) : NULL);

@@ -1,5 +1,5 @@
 /*
- * The runner: threads that draw tasks and carry them out.
+ * The runner: threads, of one process or of several, that draw tasks and carry them out.
  *
  * A lane is one operation in flight with its buffers. At depth 1 a thread has one lane and calls
  * the synchronous functions; deeper, it keeps its lanes filled through the ring. Tasks are drawn a
@@ -9,10 +9,12 @@
 #include "bench/runner.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "bench/company.h"
 #include "bench/crew.h"
 #include "bench/keys.h"
 #include "bench/raw.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -337,12 +339,12 @@ static void space_add(struct far_table_info *space, const struct far_table_info 
     space->splits = splits;
 }
 
-static int sum_up(struct bench_run *run, struct worker *const *workers, unsigned count)
+static int sum_up(struct bench_run *run, const struct worker *workers, unsigned count)
 {
     uint64_t busy = 0;
     int status = FAR_OK;
     for (unsigned i = 0; i < count; i++) {
-        const struct worker *w = workers[i];
+        const struct worker *w = &workers[i];
         run->ops += w->tasks_done;
         if (w->busy > busy)
             busy = w->busy;
@@ -365,93 +367,139 @@ static int sum_up(struct bench_run *run, struct worker *const *workers, unsigned
     return status;
 }
 
+/* A plan at work. Processes share it, with what it points to. */
+struct run {
+    enum bench_order order;
+    struct plan plan;
+    unsigned depth;
+    char table[FAR_NAME_MAX + 1];
+    unsigned count;
+    _Alignas(64) struct worker worker[];
+};
+
 struct watch {
     const struct bench_observer *observer;
     const char *index, *what;
-    struct worker *const *workers;
-    unsigned count;
-    uint64_t total;
+    const struct run *run;
 };
 
 static void report_progress(void *arg)
 {
     const struct watch *watch = arg;
     uint64_t done = 0;
-    for (unsigned i = 0; i < watch->count; i++)
-        done += atomic_load_explicit(&watch->workers[i]->done, memory_order_relaxed);
-    watch->observer->progress(watch->observer->arg, watch->index, watch->what, done, watch->total);
+    for (unsigned i = 0; i < watch->run->count; i++)
+        done += atomic_load_explicit(&watch->run->worker[i].done, memory_order_relaxed);
+    watch->observer->progress(watch->observer->arg, watch->index, watch->what, done,
+                              watch->run->plan.ops);
 }
 
-static struct worker *worker_new(const struct bench_config *config,
-                                 const struct bench_target *target, const struct plan *plan,
-                                 unsigned thread)
+static size_t run_bytes(unsigned workers)
 {
-    struct worker *w = aligned_alloc(_Alignof(struct worker), sizeof *w);
-    if (w == NULL)
-        return NULL;
-    memset(w, 0, sizeof *w);
-    w->config = config;
-    w->target = target;
-    w->plan = plan;
-    w->thread = thread;
-    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
-        hist_clear(&w->latency[k]);
-    return w;
+    return sizeof(struct run) + workers * sizeof(struct worker);
+}
+
+size_t bench_shared_bytes(unsigned workers)
+{
+    return run_bytes(workers) + workers * sizeof(struct plan_added);
+}
+
+/* Those of one process, with its own handles of the pool and the table. */
+static int run_crew(struct worker *workers, unsigned count, const struct bench_config *config,
+                    const struct bench_target *target, struct crew_job *job)
+{
+    void *members[BENCH_THREADS_MAX];
+    for (unsigned i = 0; i < count; i++) {
+        workers[i].config = config;
+        workers[i].target = target;
+        members[i] = &workers[i];
+    }
+    job->open = worker_open;
+    job->run = worker_run;
+    job->close = worker_close;
+    return crew_run(job, members, count);
+}
+
+int bench_serve(const struct bench_config *config, struct seat *seat, far_pool *pool)
+{
+    struct run *r = seat->memory;
+    struct bench_config mine = *config;
+    struct bench_target target = {.pool = pool, .depth = r->depth};
+    struct far_session_options options = {.depth = 1, .seed = key_mix(config->seed) | 1};
+    far_session *session = NULL;
+
+    mine.stop = seat->stop;
+    int status = far_session_open(pool, &options, &session);
+    if (status == FAR_OK)
+        status = far_table_open(session, r->table, NULL, &target.table);
+    far_session_close(session);
+    if (status != FAR_OK)
+        return status;
+    struct crew_job job = {.meet = company_meet, .meeting = seat};
+    return run_crew(r->worker + seat->number * mine.threads, mine.threads, &mine, &target, &job);
+}
+
+static void run_init(struct run *r, const struct bench_target *target, const struct plan *plan)
+{
+    memset(r, 0, run_bytes(plan->threads));
+    r->order = BENCH_MEASURE;
+    r->plan = *plan;
+    r->depth = target->depth;
+    r->count = plan->threads;
+    snprintf(r->table, sizeof r->table, "%s", far_table_name(target->table));
+    if (target->company != NULL) {
+        r->plan.added = (struct plan_added *)(void *)&r->worker[r->count];
+        memset(r->plan.added, 0, r->count * sizeof *r->plan.added);
+    }
+    for (unsigned i = 0; i < r->count; i++) {
+        r->worker[i].plan = &r->plan;
+        r->worker[i].thread = i;
+        for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+            hist_clear(&r->worker[i].latency[k]);
+    }
 }
 
 int bench_measure(const struct bench_config *config, const struct bench_target *target,
                   const struct plan *plan, const struct bench_observer *observer,
                   struct bench_run *run)
 {
-    struct worker *workers[BENCH_THREADS_MAX];
-    unsigned count = 0;
-    int status = FAR_OK;
-
     ASSERT(plan->threads <= BENCH_THREADS_MAX);
-    for (; count < plan->threads; count++) {
-        workers[count] = worker_new(config, target, plan, count);
-        if (workers[count] == NULL)
-            break;
-    }
-    if (count < plan->threads) {
-        status = fail(FAR_NO_MEMORY, "%u threads", plan->threads);
-        goto free_workers;
-    }
+    void *own = NULL;
+    if (target->company == NULL)
+        own = aligned_alloc(_Alignof(struct run), run_bytes(plan->threads));
+    struct run *r = target->company != NULL ? company_memory(target->company) : own;
+    if (r == NULL)
+        return fail(FAR_NO_MEMORY, "%u threads", plan->threads);
+    run_init(r, target, plan);
 
     struct watch watch = {
         .observer = observer,
         .index = far_table_index(target->table),
         .what = target->what,
-        .workers = workers,
-        .count = count,
-        .total = plan->ops,
+        .run = r,
     };
     struct crew_job job = {
-        .open = worker_open,
-        .run = worker_run,
-        .close = worker_close,
         .tick = observer->progress != NULL ? report_progress : NULL,
         .arg = &watch,
     };
-    status = crew_run(&job, (void *const *)workers, count);
+    int status = target->company != NULL ? company_run(target->company, job.tick, &watch)
+                                         : run_crew(r->worker, r->count, config, target, &job);
     if (status != FAR_OK)
         goto free_workers;
 
     memset(run, 0, sizeof *run);
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         hist_clear(&run->op[k].latency);
-    run->index = far_table_index(target->table);
+    run->index = watch.index;
     run->workload = plan->workload->name;
     run->draws_keys = workload_draws(plan->workload);
     run->dist = plan->dist.kind;
     run->ops_planned = plan->ops;
-    status = sum_up(run, workers, count);
+    status = sum_up(run, r->worker, r->count);
     run->interrupted = run->ops < run->ops_planned;
     if (observer->progress != NULL)
         observer->progress(observer->arg, watch.index, watch.what, plan->ops, plan->ops);
 
 free_workers:
-    for (unsigned i = 0; i < count; i++)
-        free(workers[i]);
+    free(own);
     return status;
 }

@@ -4,23 +4,32 @@
 
 #include "bench/bench.h"
 
+struct company;
 struct recorder;
+struct seat;
 
 struct bench_target {
     far_pool *pool;
     far_table *table;
     unsigned depth;
     struct recorder *recorder; /* NULL, or sees the verbs: then one thread, depth 1 */
+    struct company *company;   /* whose processes do it; NULL: threads of this one  */
     const char *what;          /* for the observer's progress */
 };
 
+/* What bench_measure() needs of a company's memory. */
+size_t bench_shared_bytes(unsigned workers);
+
 /*
- * Carries the plan out with its threads, each with a session of its own, and fills run but for
- * raw_ops_per_s. Operations that fail are counted, and are no failure here.
+ * Carries the plan out with its threads, those of all processes, each with a session of its own,
+ * and fills run but for raw_ops_per_s. Operations that fail are counted, and are no failure here.
  * FAR_NO_CLIENT_SLOT, FAR_NO_MEMORY, FAR_SYSTEM, FAR_UNREACHABLE
  */
 int bench_measure(const struct bench_config *config, const struct bench_target *target,
                   const struct plan *plan, const struct bench_observer *observer,
                   struct bench_run *run);
+
+/* A process's part of it, on its own handle of the pool. */
+int bench_serve(const struct bench_config *config, struct seat *seat, far_pool *pool);
 
 #endif

@@ -1,4 +1,5 @@
 #include "base/err.h"
+#include "bench/company.h"
 #include "bench/keys.h"
 #include "bench/raw.h"
 #include "bench/runner.h"
@@ -8,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sampled run that adds no keys is the same from its beginning to its end. */
-#define SAMPLED_OPS 65536u
+/* A sampled run that adds no keys is the same from its beginning to its end, and operations one
+ * at a time take long on a network. */
+#define SAMPLED_OPS 16384u
 
 const struct bench_config bench_defaults = {
     .pool = "mem:",
     .keys = 200000,
     .ops = 200000,
+    .processes = 1,
     .threads = 1,
     .depth = 1,
     .key_size = 16,
@@ -36,7 +39,8 @@ struct subject {
 struct suite {
     const struct bench_config *config;
     const struct bench_observer *observer;
-    struct bench_run *run; /* too big for a stack, and reused */
+    struct bench_run *run;   /* too big for a stack, and reused        */
+    struct company *company; /* NULL: one process, and this is the one */
 };
 
 static bool interrupted(const struct suite *s)
@@ -50,6 +54,13 @@ static void subject_close(struct subject *subject)
     far_pool_close(subject->pool);
 }
 
+static int open_pool(const struct bench_config *config, far_pool **pool)
+{
+    struct knobs knobs = knobs_default;
+    knobs.no_reclaim = config->no_reclaim;
+    return store_open_uri(config->pool, &knobs, pool);
+}
+
 static int subject_open(const struct bench_config *config, const char *index, const char *suffix,
                         struct subject *subject)
 {
@@ -57,9 +68,7 @@ static int subject_open(const struct bench_config *config, const char *index, co
     char name[FAR_NAME_MAX + 1];
     snprintf(name, sizeof name, "bench-%s%s", index, suffix);
 
-    struct knobs knobs = knobs_default;
-    knobs.no_reclaim = config->no_reclaim;
-    int status = store_open_uri(config->pool, &knobs, &s.pool);
+    int status = open_pool(config, &s.pool);
     if (status != FAR_OK)
         return status;
     /* Seeds that are never 0, which would mean the clock. */
@@ -104,7 +113,8 @@ static int carry_out(const struct suite *s, struct subject *subject, const struc
         ops = SAMPLED_OPS;
 
     struct plan plan;
-    int status = plan_for(s, subject, w, place, ops, recorder != NULL ? 1 : c->threads, &plan);
+    int status =
+        plan_for(s, subject, w, place, ops, recorder != NULL ? 1 : bench_workers(c), &plan);
     if (status != FAR_OK)
         return status;
     if (recorder != NULL)
@@ -115,6 +125,7 @@ static int carry_out(const struct suite *s, struct subject *subject, const struc
             .table = subject->table,
             .depth = recorder != NULL ? 1 : c->depth,
             .recorder = recorder,
+            .company = recorder != NULL ? NULL : s->company,
             .what = what,
         };
         status = bench_measure(c, &target, &plan, s->observer, run);
@@ -137,41 +148,49 @@ static int load_unmeasured(const struct suite *s, struct subject *subject)
     return status;
 }
 
-/* The workload again on the twin, with the recorder; then what it recorded, with no index. */
-static int measure_raw(const struct suite *s, struct subject *twin, const struct workload *w,
-                       unsigned place, struct bench_run *run)
+/* What was recorded of the workload, with no index. */
+static int measure_raw(const struct suite *s, const struct subject *twin,
+                       const struct recorder *recorder)
 {
     const struct bench_config *c = s->config;
-    struct bench_run *sampled = calloc(1, sizeof *sampled);
-    if (sampled == NULL)
-        return fail(FAR_NO_MEMORY, "a run of the twin table");
-
-    struct recorder recorder;
-    int status = carry_out(s, twin, w, place, &recorder, "sampling", sampled);
-    if (status != FAR_OK)
-        goto free_sampled;
-    if (recorder.status != FAR_OK || interrupted(s)) {
-        status = recorder.status;
-        goto free_recorder;
-    }
-
     struct raw_load load = {
-        .pool = c->pool,
-        .ops = run->ops,
+        .session = twin->session,
+        .company = s->company,
+        .processes = c->processes,
         .threads = c->threads,
         .depth = c->depth,
-        .footprint = run->space.index_bytes + run->space.block_bytes,
+        .ops = s->run->ops,
+        .footprint = s->run->space.index_bytes + s->run->space.block_bytes,
         .seed = c->seed,
         .stop = c->stop,
     };
-    status = raw_replay(&load, &recorder, &run->raw_ops_per_s);
-    if (interrupted(s))
-        status = FAR_OK; /* what was measured before is worth showing */
+    int status = raw_replay(&load, recorder, &s->run->raw_ops_per_s);
+    return interrupted(s) ? FAR_OK : status; /* what was measured before is worth showing */
+}
 
-free_recorder:
-    recorder_free(&recorder);
-free_sampled:
-    free(sampled);
+/* One workload of the list. With a twin, it is recorded there first, so that with and without an
+ * index are measured right after one another. */
+static int run_workload(const struct suite *s, struct subject *subject, struct subject *twin,
+                        const struct workload *w, unsigned place)
+{
+    struct recorder recorder;
+    int status = FAR_OK;
+
+    if (twin != NULL) {
+        status = carry_out(s, twin, w, place, &recorder, "sampling", s->run);
+        if (status != FAR_OK)
+            return status;
+        status = recorder.status;
+    }
+    if (status == FAR_OK && !interrupted(s)) {
+        status = carry_out(s, subject, w, place, NULL, w->name, s->run);
+        if (status == FAR_OK && twin != NULL && !interrupted(s) && s->run->ops > 0)
+            status = measure_raw(s, twin, &recorder);
+        if (status == FAR_OK)
+            s->observer->run(s->observer->arg, s->run);
+    }
+    if (twin != NULL)
+        recorder_free(&recorder);
     return status;
 }
 
@@ -186,12 +205,7 @@ static int run_list(const struct suite *s, struct subject *subject, struct subje
             status = load_unmeasured(s, twin);
     }
     for (unsigned i = 0; i < list->count && status == FAR_OK && !interrupted(s); i++) {
-        const struct workload *w = list->item[i];
-        status = carry_out(s, subject, w, i, NULL, w->name, s->run);
-        if (status == FAR_OK && twin != NULL && !interrupted(s) && s->run->ops > 0)
-            status = measure_raw(s, twin, w, i, s->run);
-        if (status == FAR_OK)
-            s->observer->run(s->observer->arg, s->run);
+        status = run_workload(s, subject, twin, list->item[i], i);
     }
     return status;
 }
@@ -214,13 +228,21 @@ static int run_index(const struct suite *s, const char *index)
     return status;
 }
 
-static int check_config(const struct bench_config *c)
+int bench_check(const struct bench_config *c)
 {
-    if (c->keys == 0 || c->ops == 0 || c->threads == 0 || c->depth == 0 || c->workloads.count == 0)
-        return fail(FAR_INVALID, "keys, operations, threads, depth and workloads must not be none");
-    if (c->keys > BENCH_COUNT_MAX || c->ops > BENCH_COUNT_MAX || c->threads > BENCH_THREADS_MAX ||
-        c->depth > FAR_DEPTH_MAX)
-        return fail(FAR_INVALID, "too many keys, operations, threads, or too deep");
+    if (c->keys == 0 || c->ops == 0 || c->processes == 0 || c->threads == 0 || c->depth == 0 ||
+        c->workloads.count == 0)
+        return fail(FAR_INVALID,
+                    "keys, operations, processes, threads, depth and workloads must not be "
+                    "none");
+    if (c->keys > BENCH_COUNT_MAX || c->ops > BENCH_COUNT_MAX || c->depth > FAR_DEPTH_MAX)
+        return fail(FAR_INVALID, "too many keys or operations, or too deep");
+    if (c->processes > BENCH_THREADS_MAX || c->threads > BENCH_THREADS_MAX / c->processes)
+        return fail(FAR_INVALID, "more than %u threads, those of all processes together",
+                    BENCH_THREADS_MAX);
+    if (c->processes > 1 && strncmp(c->pool, "mem:", 4) == 0)
+        return fail(FAR_INVALID, "mem: is memory of one process, which others cannot share: "
+                                 "several need shm:, ucx: or verbs:");
     if (c->key_size < BENCH_KEY_MIN || c->key_size > FAR_KEY_MAX || c->value_size > FAR_VALUE_MAX)
         return fail(FAR_INVALID, "a key of %u or a value of %u bytes", c->key_size, c->value_size);
     if (!(c->theta > 0 && c->theta < 1))
@@ -228,17 +250,42 @@ static int check_config(const struct bench_config *c)
     return workload_check(&c->workloads, c->keys, c->ops);
 }
 
+/* What a process of the company does, each time anew: nothing is kept open meanwhile. */
+static int serve(void *arg, struct seat *seat)
+{
+    const struct bench_config *config = arg;
+    enum bench_order order = *(const enum bench_order *)seat->memory;
+    far_pool *pool = NULL;
+    int status = open_pool(config, &pool);
+    if (status == FAR_OK)
+        status = order == BENCH_MEASURE ? bench_serve(config, seat, pool) : raw_serve(seat, pool);
+    far_pool_close(pool);
+    return status;
+}
+
+static int start_company(const struct bench_config *config, struct company **company)
+{
+    size_t measure = bench_shared_bytes(bench_workers(config));
+    size_t replay = raw_shared_bytes(bench_workers(config));
+    return company_start(config->processes, measure > replay ? measure : replay, config->stop,
+                         serve, (void *)(uintptr_t)config, company);
+}
+
 int bench_suite(const struct bench_config *config, const struct bench_observer *observer)
 {
-    int status = check_config(config);
+    int status = bench_check(config);
     if (status != FAR_OK)
         return status;
 
     struct suite suite = {.config = config, .observer = observer};
+    if (config->processes > 1) /* before there is anything that does not survive a fork */
+        status = start_company(config, &suite.company);
+    if (status != FAR_OK)
+        return status;
     suite.run = calloc(1, sizeof *suite.run);
-    if (suite.run == NULL)
-        return fail(FAR_NO_MEMORY, "a run");
-    if (config->index != NULL) {
+    if (suite.run == NULL) {
+        status = fail(FAR_NO_MEMORY, "a run");
+    } else if (config->index != NULL) {
         status = run_index(&suite, config->index);
     } else {
         const char *name;
@@ -249,5 +296,6 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
         }
     }
     free(suite.run);
+    company_end(suite.company);
     return status;
 }

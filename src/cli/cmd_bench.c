@@ -52,6 +52,8 @@ static void usage(void)
         "                     a list without load has the keys loaded beforehand, unmeasured\n"
         "  --keys N           keys that are loaded (200k)\n"
         "  --ops N            operations of each workload (200k)\n"
+        "  --processes N      processes that share the table, each with its threads (1);\n"
+        "                     not on mem:\n"
         "  --threads N        threads, each with a session of its own (1)\n"
         "  --depth N          operations that each thread keeps in flight (1)\n"
         "  --key-size BYTES   at least 8 (16)\n"
@@ -79,6 +81,7 @@ enum option_id {
     OPT_WORKLOAD,
     OPT_KEYS,
     OPT_OPS,
+    OPT_PROCESSES,
     OPT_THREADS,
     OPT_DEPTH,
     OPT_KEY_SIZE,
@@ -97,6 +100,7 @@ static const struct option options[] = {
     {"workload", required_argument, NULL, OPT_WORKLOAD},
     {"keys", required_argument, NULL, OPT_KEYS},
     {"ops", required_argument, NULL, OPT_OPS},
+    {"processes", required_argument, NULL, OPT_PROCESSES},
     {"threads", required_argument, NULL, OPT_THREADS},
     {"depth", required_argument, NULL, OPT_DEPTH},
     {"key-size", required_argument, NULL, OPT_KEY_SIZE},
@@ -197,6 +201,8 @@ static bool take_option(int id, struct bench_config *c, const char **json)
         return cli_count("bench", "--keys", 1, BENCH_COUNT_MAX, &c->keys);
     case OPT_OPS:
         return cli_count("bench", "--ops", 1, BENCH_COUNT_MAX, &c->ops);
+    case OPT_PROCESSES:
+        return take_count("--processes", BENCH_THREADS_MAX, &c->processes);
     case OPT_THREADS:
         return take_count("--threads", BENCH_THREADS_MAX, &c->threads);
     case OPT_DEPTH:
@@ -344,7 +350,7 @@ int cmd_bench(int argc, char **argv)
     }
     if (optind < argc)
         return cli_misused("bench", "'%s' is one argument too many", argv[optind]);
-    if (workload_check(&config.workloads, config.keys, config.ops) != FAR_OK)
+    if (bench_check(&config) != FAR_OK)
         return cli_misused("bench", "%s", far_error_detail());
     return run(&config, json);
 }

@@ -267,7 +267,7 @@ static int write_entry(struct op *op, unsigned node, uint64_t chunk, enum chunk_
 static int read_table(struct sweep *s, unsigned node, uint64_t **out)
 {
     struct op *op = s->op;
-    uint64_t count = s->chunks[node], *table = malloc(count * 8 + 8);
+    uint64_t count = s->chunks[node], *table = calloc(count + 1, 8);
     int rc = table ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for a chunk table");
 
     *out = table;

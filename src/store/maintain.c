@@ -158,9 +158,10 @@ static int check_tables(struct checking *c)
 static void silent_session(void *arg, unsigned slot, const struct client_slot *s)
 {
     struct checking *c = arg;
+    unsigned long long in_hand = s->held_bytes + s->retired_bytes;
     c->sum.dead_clients++;
     say(c, "dead: the session in slot %u (process %llu) is silent; it has %llu bytes in hand", slot,
-        (unsigned long long)s->pid, (unsigned long long)(s->held_bytes + s->retired_bytes));
+        (unsigned long long)s->pid, in_hand);
     if (s->journal[0] != 0)
         index_stranded(&c->report, "stranded lock: the session in slot %u left work undone", slot);
 }

@@ -25,13 +25,18 @@ struct bench_table {
     far_table *table;
 };
 
-static struct bench_table table_open(void)
+static struct bench_table table_open_on(const char *uri)
 {
     struct bench_table t;
-    assert_int_equal(far_pool_open("mem:?size=64m", &t.pool), FAR_OK);
+    assert_int_equal(far_pool_open(uri, &t.pool), FAR_OK);
     assert_int_equal(far_session_open(t.pool, NULL, &t.session), FAR_OK);
     assert_int_equal(far_table_create(t.session, "t", "race", NULL, &t.table), FAR_OK);
     return t;
+}
+
+static struct bench_table table_open(void)
+{
+    return table_open_on("mem:?size=64m");
 }
 
 static void table_close(struct bench_table *t)
@@ -127,8 +132,10 @@ static void the_recorder_sees_what_is_counted(void **state)
 
     /* Nothing of it is lost in the replay, waited for or not. */
     double ops_per_s = 0;
-    struct raw_load load = {.pool = "mem:?size=64m&defer=1",
+    struct bench_table other = table_open_on("mem:?size=64m&defer=1");
+    struct raw_load load = {.session = other.session,
                             .ops = 1000,
+                            .processes = 1,
                             .threads = 1,
                             .depth = 3,
                             .footprint = 1 << 20,
@@ -137,6 +144,7 @@ static void the_recorder_sees_what_is_counted(void **state)
     assert_true(ops_per_s > 0);
     free(run);
     recorder_free(&r);
+    table_close(&other);
     table_close(&t);
 }
 
@@ -144,7 +152,9 @@ static void an_empty_sample_cannot_be_replayed(void **state)
 {
     (void)state;
     struct recorder r;
-    struct raw_load load = {.pool = "mem:?size=64m", .ops = 10, .threads = 1, .depth = 1};
+    struct bench_table t = table_open();
+    struct raw_load load = {
+        .session = t.session, .ops = 10, .processes = 1, .threads = 1, .depth = 1};
     double ops_per_s = -1;
     assert_int_equal(recorder_init(&r, 10), FAR_OK);
     assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_INVALID);
@@ -152,6 +162,41 @@ static void an_empty_sample_cannot_be_replayed(void **state)
     recorder_next(&r); /* one operation, which needed no verb */
     assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_OK);
     recorder_free(&r);
+    table_close(&t);
+}
+
+/* What the replay takes is another's for as long as it lasts, and then nobody's. */
+static void the_replay_harms_nobody(void **state)
+{
+    (void)state;
+    struct bench_config config = small_config();
+    struct bench_table t = table_open();
+    struct recorder r;
+    assert_int_equal(recorder_init(&r, config.keys), FAR_OK);
+    free(measure(&config, &t, "load", (struct key_span){0, 0}, &r));
+
+    struct raw_load load = {.session = t.session,
+                            .ops = 20000,
+                            .processes = 1,
+                            .threads = 2,
+                            .depth = 3,
+                            .footprint = 5 << 20,
+                            .seed = 1};
+    double ops_per_s = 0;
+    for (unsigned i = 0; i < 30; i++) /* 64 MiB would not do, were it not given back */
+        assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_OK);
+    assert_int_equal(far_table_check(t.session, t.table, NULL, NULL), FAR_OK);
+    struct bench_run *run = measure(&config, &t, "get", (struct key_span){0, config.keys}, NULL);
+    assert_int_equal(bench_op_errors(&run->op[FAR_OP_GET]), 0);
+    assert_int_equal(run->op[FAR_OP_GET].stats.not_found, 0);
+
+    load.footprint = 1 << 30;
+    ops_per_s = -1;
+    assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_POOL_FULL);
+    assert_true(ops_per_s == -1);
+    free(run);
+    recorder_free(&r);
+    table_close(&t);
 }
 
 int main(void)
@@ -160,6 +205,7 @@ int main(void)
         cmocka_unit_test(a_wrong_value_is_noticed),
         cmocka_unit_test(an_insert_that_finds_its_key_is_an_error),
         cmocka_unit_test(the_recorder_sees_what_is_counted),
+        cmocka_unit_test(the_replay_harms_nobody),
         cmocka_unit_test(an_empty_sample_cannot_be_replayed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
