@@ -159,7 +159,7 @@ typedef struct far_session far_session;
  *             empty, or holds nothing but zeros; anything else is refused and left alone. A
  *             device always needs size, and counts as unused if its first 8 bytes are zero.
  *             For a pool that exists, options can be left out, and must fit it if given.
- *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
+ *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&mode=MODE&clients=N&lease=MS]
  *             memory of memory nodes (`farside memd`), reached over the network by UCX: up to 64,
  *             the same ones in the same order each time. Of those who open a pool that is not
  *             there yet, one makes it, and the others wait for it.
@@ -170,6 +170,10 @@ typedef struct far_session far_session;
  *             secret: a file with what the nodes want to be known, up to 1024 bytes; if it is not
  *             given, the file that the environment variable FARSIDE_SECRET_FILE names, or what
  *             FARSIDE_SECRET says. Nodes and clients prove to each other that they know it.
+ *             mode: am sends batches in messages; rma uses UCX's put, get and atomics, which nodes
+ *             offer only if they are told to (farside-memd(1)), even where UCX emulates them, which
+ *             is for tests; auto, the default, uses those where all nodes offer them and UCX's
+ *             transports do them by themselves.
  *         verbs://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
  *             the same, reached by RDMA: the node's network card does the work. timeout is 50 to
  *             600000.
@@ -186,6 +190,8 @@ typedef struct far_session far_session;
  *                  answer
  * FAR_UNREACHABLE  a node is not there; all of them have to be when a pool is opened
  * FAR_REFUSED      a node wants a secret and this one is not it, or the other way round
+ * FAR_UNSUPPORTED  mode=rma and a node does not offer it; or a node leaves atomics to its network
+ *                  card, and UCX has no way there
  * FAR_NO_MEMORY, FAR_SYSTEM
  */
 FAR_API int far_pool_open(const char *uri, far_pool **pool);

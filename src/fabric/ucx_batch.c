@@ -44,8 +44,7 @@ void ucx_free_flights(struct ucx_ep *e)
     }
 }
 
-/* A leg is over; with the last one, so is its request. */
-static void leg_done(struct ucx_ep *e, struct leg *leg, int status)
+void leg_done(struct ucx_ep *e, struct leg *leg, int status)
 {
     struct flight *f = leg->flight;
 
@@ -351,6 +350,7 @@ void link_fail_all(struct ucx_link *l, int status)
     struct leg *leg = l->first;
 
     l->first = l->last = NULL;
+    rma_fail_all(l, status);
     for (unsigned i = 0; i < LINK_MESSAGES; i++) {
         struct message *m = l->message[i];
 

@@ -16,6 +16,7 @@
 #define CONNECT_TRIES  5u
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
+#define OFFERS         (WIRE_FLAG_RMA | WIRE_FLAG_BY_NIC)
 
 static void send_control(struct ucx_link *l, const void *message, size_t bytes, unsigned flags);
 
@@ -48,6 +49,9 @@ static void close_ucp(struct ucx_link *l)
     l->ucp = NULL;
     if (ucp)
         (void)ucp_ep_close_nbx(ucp, &param);
+    if (l->rkey)
+        ucp_rkey_destroy(l->rkey);
+    l->rkey = NULL;
 }
 
 static void fail_waiting(struct ucx_link *l, int status)
@@ -132,7 +136,7 @@ void link_connect(struct ucx_link *l)
 /* UCX loses a connection now and then just when it is made, if the machine is busy. */
 static bool lost_in_making(const struct ucx_link *l)
 {
-    return l->state == LINK_HELLO && l->broken == UCS_ERR_NOT_CONNECTED && l->tries < CONNECT_TRIES;
+    return l->state != LINK_UP && l->broken == UCS_ERR_NOT_CONNECTED && l->tries < CONNECT_TRIES;
 }
 
 void link_look(struct ucx_link *l, uint64_t now)
@@ -143,6 +147,7 @@ void link_look(struct ucx_link *l, uint64_t now)
         l->tries++;
         l->state = LINK_DOWN;
         l->broken = UCS_OK;
+        l->token = 0;
         close_ucp(l);
         link_connect(l);
     } else if (l->refused) {
@@ -163,7 +168,8 @@ uint64_t link_deadline(const struct ucx_link *l)
         return first;
     if (l->state != LINK_UP)
         return l->deadline;
-    if (l->question.state == QUESTION_SENT)
+    first = rma_deadline(l);
+    if (l->question.state == QUESTION_SENT && l->question.deadline < first)
         first = l->question.deadline;
     for (unsigned i = 0; l->under_way > 0 && i < LINK_MESSAGES; i++) {
         const struct message *m = l->message[i];
@@ -241,10 +247,23 @@ static void on_welcome(struct ucx_link *l, const struct wire_welcome *in)
         node->known = true;
         node->instance = in->instance;
         node->formatted = in->flags & WIRE_FLAG_FORMATTED;
+        node->offers = in->flags & OFFERS;
         u->fab.size[l->node] = in->size;
     } else if (node->instance != in->instance || u->fab.size[l->node] != in->size) {
         give_up(l, FAR_NODE_LOST, "the node was started anew, with other memory");
         return;
+    } else if (node->offers != (in->flags & OFFERS)) {
+        give_up(l, FAR_UNSUPPORTED, "the node was started anew, with another choice of rma");
+        return;
+    }
+    if (u->rma) {
+        const char *why;
+        int rc = rma_welcomed(l, in, &why);
+
+        if (rc) {
+            give_up(l, rc, why);
+            return;
+        }
     }
     l->state = LINK_UP;
     l->clock_ahead = in->clock - clock_ns(); /* at least: the message was on its way */

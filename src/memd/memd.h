@@ -100,6 +100,8 @@ struct memd_client {
     uint64_t address; /* one-sided transports set these two before WELCOME */
     uint32_t rkey;
     bool one_sided;
+    const void *key; /* of the region, for UCX's put, get and atomics; NULL: not offered */
+    uint32_t key_bytes;
     _Atomic uint64_t identity; /* changed under memd->lock      */
     _Atomic bool shut;         /* nothing more is to be executed, until it has another identity */
     _Atomic bool void_;        /* nothing more at all: replaced by another of the same link     */

@@ -5,6 +5,10 @@
  * is shared on the path of a batch but the region. A thread with nothing to do sleeps until its
  * worker has an event.
  *
+ * With ?rma=1 clients may do without messages, by UCX's put, get and atomics. The region is given
+ * to UCX for that, and each client the key to it. Memory that is not in a file is made anew by UCX,
+ * at the same place: its shared memory is of its own making only.
+ *
  * Messages are executed as they arrive, within UCX's callback. A connection is ended outside of it:
  * what has to be is on the thread's list.
  */
@@ -50,6 +54,7 @@ struct ucx_conn {
     bool gently;  /* once it has read what it was told */
     bool closing; /* the endpoint is being closed  */
     bool closed;
+    void *close_request; /* meanwhile */
 };
 
 struct ucx_thread {
@@ -76,6 +81,9 @@ struct ucx_listener {
     ucp_listener_h ucp;
     unsigned threads, next;
     struct ucx_thread *thread;
+    ucp_mem_h region; /* ?rma=1, and the key to it */
+    void *key;
+    size_t key_bytes;
 };
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -268,6 +276,9 @@ static void accept_one(struct ucx_thread *t, ucp_conn_request_h request)
     }
     conn->thread = t;
     conn->since = clock_ns();
+    conn->client.address = (uintptr_t)t->listener->listener.memd->region.base;
+    conn->client.key = t->listener->key;
+    conn->client.key_bytes = (uint32_t)t->listener->key_bytes;
     if (ucp_ep_create(t->worker, &params, &conn->ep) != UCS_OK) {
         memd_client_end(&conn->client);
         free(conn);
@@ -317,6 +328,7 @@ static void conn_closed(void *request, ucs_status_t status, void *arg)
 
     (void)status;
     conn->closed = true;
+    conn->close_request = NULL;
     ucp_request_free(request);
 }
 
@@ -332,6 +344,7 @@ static void conn_close(struct ucx_conn *conn, bool force)
 
     conn->closing = true;
     conn->closed = !UCS_PTR_IS_PTR(request);
+    conn->close_request = conn->closed ? NULL : request;
 }
 
 static void conn_free(struct ucx_thread *t, uint32_t i)
@@ -399,13 +412,12 @@ static void drain(struct ucx_thread *t)
         ucp_worker_progress(t->worker);
         end_conns(t);
     }
-    /* Whoever does not answer is not waited for. */
+    /* Whoever does not answer is not waited for: the worker's end is his. UCX wants to be told that
+     * nobody waits. */
     for (uint32_t i = 0; i < SLOTS_MAX && t->conns > 0; i++) {
-        if (t->conn[i] && !t->conn[i]->closed)
-            conn_close(t->conn[i], true);
+        if (t->conn[i] && t->conn[i]->close_request)
+            ucp_request_free(t->conn[i]->close_request);
     }
-    for (unsigned i = 0; i < SPINS; i++)
-        ucp_worker_progress(t->worker);
 }
 
 static void *serve(void *arg)
@@ -475,6 +487,10 @@ static void ucx_close(struct memd_listener *listener)
     }
     for (unsigned i = l->threads; i-- > 0;) /* the first, which has the listener, last */
         thread_close(&l->thread[i]);
+    if (l->key)
+        ucp_rkey_buffer_release(l->key);
+    if (l->region)
+        ucp_mem_unmap(l->context, l->region);
     if (l->context)
         ucp_cleanup(l->context);
     free(l->thread);
@@ -541,6 +557,52 @@ static int listen_at(struct ucx_listener *l, const struct wire_address *address)
     return FAR_OK;
 }
 
+/* Gives the region to UCX, before anybody has connected. */
+static int offer_region(struct ucx_listener *l)
+{
+    const struct memd_region *r = &l->listener.memd->region;
+    uint64_t bytes = (uint64_t)((char *)r->keep - r->base);
+    ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_FLAGS,
+        .address = r->base,
+        .length = bytes,
+        .flags = r->fd < 0 ? UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_FIXED : 0};
+    ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH};
+    ucs_status_t status = ucp_mem_map(l->context, &params, &l->region);
+
+    if (status != UCS_OK) {
+        l->region = NULL;
+        return fail(FAR_NO_MEMORY, "UCX does not take the memory: %s", ucs_status_string(status));
+    }
+    if (ucp_mem_query(l->region, &attr) != UCS_OK || attr.address != r->base ||
+        attr.length != bytes)
+        return fail(FAR_SYSTEM, "UCX has not put the memory where it was told to");
+    status = ucp_rkey_pack(l->context, l->region, &l->key, &l->key_bytes);
+    if (status != UCS_OK) {
+        l->key = NULL;
+        return fail(FAR_SYSTEM, "UCX has no key to the memory: %s", ucs_status_string(status));
+    }
+    if (l->key_bytes > WIRE_KEY_MAX)
+        return fail(FAR_SYSTEM,
+                    "UCX's key to the memory has %zu bytes; leave out transports "
+                    "(UCX_TLS)",
+                    l->key_bytes);
+    return ucx_worker_by_nic(l->thread[0].worker, &l->listener.by_nic);
+}
+
+/* Memory is offered as a whole, to whoever can connect, and is moved by it. */
+static int check_rma(const struct memd *memd)
+{
+    if (memd->secret.bytes > 0)
+        return fail(FAR_UNSUPPORTED, "rma=1 and a secret: who can connect can reach the memory by "
+                                     "UCX's own means, whether he knows it or not");
+    if (memd->listeners > 0)
+        return fail(FAR_UNSUPPORTED,
+                    "rma=1 is for the first address to listen at, and only for that");
+    return FAR_OK;
+}
+
 static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
                     struct memd_listener **listener);
 
@@ -552,8 +614,13 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
     struct wire_address address;
     struct ucx_listener *l;
     const char *rest = uri->rest;
-    int rc = uri_finish(uri);
+    uint64_t rma;
+    int rc = uri_number(uri, "rma", 0, 0, 1, &rma);
 
+    if (!rc)
+        rc = uri_finish(uri);
+    if (!rc && rma)
+        rc = check_rma(memd);
     if (!rc && strncmp(rest, "//", 2) != 0)
         rc = fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
     rest += 2;
@@ -572,12 +639,14 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
         setenv("UCX_TCP_CM_REUSEADDR", "y", 0);
     l->listener = (struct memd_listener){.ops = &memd_ucx, .memd = memd};
     l->thread = calloc(threads, sizeof *l->thread);
-    rc = l->thread ? ucx_context_open("farside-memd", &l->context)
+    rc = l->thread ? ucx_context_open("farside-memd", rma, &l->context)
                    : fail(FAR_NO_MEMORY, "%u threads", threads);
     if (rc)
         l->context = NULL;
     for (unsigned i = 0; i < threads && rc == FAR_OK; i++)
         rc = thread_open(l, &l->thread[i]);
+    if (!rc && rma)
+        rc = offer_region(l);
     if (!rc)
         rc = listen_at(l, &address);
     for (unsigned i = 0; i < threads && rc == FAR_OK; i++) {

@@ -21,16 +21,16 @@ struct memd_child {
     char address[256]; /* host:port */
 };
 
-/* Starts a node with these arguments after --listen. A port of 0 takes any. Aborts if it cannot. */
-static inline void memd_start(struct memd_child *child, unsigned port, const char *const *more)
+/* Starts a node with these arguments after --listen. Aborts if it cannot. */
+static inline void memd_start_at(struct memd_child *child, const char *listen,
+                                 const char *const *more)
 {
     const char *argv[32] = {FARSIDE_PROGRAM, "memd", "--ready-fd", "3", "--listen"};
-    char listen[64], line[256];
+    char line[256];
     unsigned n = 5;
     int fds[2];
     FILE *ready;
 
-    snprintf(listen, sizeof listen, "ucx://127.0.0.1:%u", port);
     argv[n++] = listen;
     for (; *more; more++)
         argv[n++] = *more;
@@ -52,6 +52,15 @@ static inline void memd_start(struct memd_child *child, unsigned port, const cha
     fclose(ready);
     line[strcspn(line, "\n")] = '\0';
     snprintf(child->address, sizeof child->address, "%s", line + strlen("ucx://"));
+}
+
+/* The same at a port of the loopback interface; 0 takes any. */
+static inline void memd_start(struct memd_child *child, unsigned port, const char *const *more)
+{
+    char listen[64];
+
+    snprintf(listen, sizeof listen, "ucx://127.0.0.1:%u", port);
+    memd_start_at(child, listen, more);
 }
 
 /* Ends it and returns its wait status. */
