@@ -116,7 +116,7 @@ static int not_done(int status, const char *uri)
 static int check_open_pool(far_pool *pool, const char *uri, bool repair, bool json)
 {
     struct telling t = {.lines = json ? json_array() : NULL};
-    struct far_pool_check check;
+    struct far_pool_check check = {0};
     far_session *session = NULL;
 
     int status = far_session_open(pool, NULL, &session);

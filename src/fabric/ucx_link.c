@@ -13,7 +13,8 @@
 
 #include <string.h>
 
-#define CONNECT_TRIES  5u
+#define CONNECT_TRIES  20u
+#define CONNECT_REST   1000000u /* nanoseconds before the second try, twice before the third, ... */
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 #define OFFERS         (WIRE_FLAG_RMA | WIRE_FLAG_BY_NIC)
@@ -149,6 +150,7 @@ void link_look(struct ucx_link *l, uint64_t now)
         l->broken = UCS_OK;
         l->token = 0;
         close_ucp(l);
+        clock_sleep(l->tries * CONNECT_REST); /* whatever it was, it is not to meet it again */
         link_connect(l);
     } else if (l->refused) {
         link_down(l, fail(l->refused, "%s: %s", link_name(l), l->why));

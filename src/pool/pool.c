@@ -136,7 +136,8 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
             goto free_image;
     }
     pool->pool_id = pool->head[0].pool_id;
-    fab->lease_ms = pool->head[0].lease_ms;
+    if (fab->lease_ms != pool->head[0].lease_ms) /* not again by everybody who opens it */
+        fab->lease_ms = pool->head[0].lease_ms;
     pool->clients = pool->head[0].clients;
     if (fab->ops->formatted)
         fab->ops->formatted(fab);

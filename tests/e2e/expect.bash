@@ -10,6 +10,8 @@ trap 'rm -rf "$scratch"' EXIT
 leaks=0
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
 
+last="" code="" out="" err=""
+
 # Runs farside with the arguments; what it printed is in $out and $err, its exit status in $code.
 run() {
     last="farside $*"

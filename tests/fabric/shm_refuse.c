@@ -249,7 +249,7 @@ static void damaged_superblocks(void **state)
     refused_untouched(changed_pool(no_size, true), "", FAR_CORRUPT, "of 0 bytes");
     refused_untouched(changed_pool(huge_size, true), "", FAR_CORRUPT, "nodes of 9");
     refused_untouched(changed_pool(odd_size, true), "", FAR_CORRUPT, "nodes of 2097160");
-    refused_untouched(changed_pool(another_node, true), "", FAR_NOT_A_POOL, "node 1 of 2");
+    refused_untouched(changed_pool(another_node, true), "", FAR_NOT_A_POOL, "another order");
 }
 
 /* ---- more than there is ---------------------------------------------------------------------- */

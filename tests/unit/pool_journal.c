@@ -64,6 +64,13 @@ static uint64_t key_of_split(unsigned n)
     return key - 1;
 }
 
+/* That was the end of it: nobody looks after it any more. Only its stack is needed elsewhere. */
+static void stop_for_good(far_session *s)
+{
+    fiber_destroy(s->slot[0].fiber);
+    s->slot[0].fiber = NULL;
+}
+
 /* Inserts the key in steps of a batch, so many of them. True if it was done before. */
 static bool insert_in_part(struct store_rig *r, far_session *s, uint64_t *key, unsigned batches)
 {
@@ -144,7 +151,7 @@ static void a_split_is_completed_by_whoever_finds_its_client_dead(void **state)
             done = insert_in_part(&r, s, &key, batches);
             unsigned slot = s->client.slot;
             uint64_t inc = s->client.incarnation;
-            /* That was the end of it: nobody looks after it any more. */
+            stop_for_good(s);
 
             struct probe p;
             probe_open(&p, r.fab);
@@ -180,7 +187,7 @@ static void recovery_is_completed_by_the_next(void **state)
             (void)insert_in_part(&r, s, &key, batches);
             unsigned slot = s->client.slot;
             uint64_t inc = s->client.incarnation;
-            /* That was the end of it: nobody looks after it any more. */
+            stop_for_good(s);
             /* It is on its way through the same split when it dies in its turn, having fenced. */
             struct probe p;
             probe_open(&p, r.fab);
@@ -189,7 +196,7 @@ static void recovery_is_completed_by_the_next(void **state)
             (void)insert_in_part(&r, second, &key, more);
             unsigned slot2 = second->client.slot;
             uint64_t inc2 = second->client.incarnation;
-            /* That was the end of it: nobody looks after it any more. */
+            stop_for_good(second);
             struct client *c = &r.session->client;
             unsigned slots[] = {slot2, slot};
             uint64_t incs[] = {inc2, inc | CLIENT_FENCED};
@@ -222,7 +229,7 @@ static void a_split_without_a_journal_is_no_loss(void **state)
                 assert_int_equal(insert(&r, s, k), FAR_OK);
             done = insert_in_part(&r, s, &key, batches);
             unsigned slot = s->client.slot;
-            /* That was the end of it: nobody looks after it any more. */
+            stop_for_good(s);
             probe_open(&p, r.fab);
             probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
             probe_close(&p);
@@ -249,7 +256,7 @@ static void recovery_in_a_full_pool_does_not_wait_for_memory(void **state)
         /* What is left of the pool it has in hand. */
         while (pool_alloc(&r.session->op, 0, class_for(RACE_PAGE), &at) == FAR_OK)
             ;
-        /* That was the end of it: nobody looks after it any more. */
+        stop_for_good(s);
         /* Inserts until memory is needed: it is found, and the dead client with it. */
         int rc = FAR_OK;
         for (unsigned i = 0; i < 3000 && rc == FAR_OK; i++)
