@@ -4,7 +4,7 @@
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 timeout=1000
-limit=3000 # for a connection, for an answer, and as much again for a busy machine
+limit=10000 # for a connection, for an answer, and much more for a busy machine
 pool="ucx://$a,$b?lease=$lease&timeout=$timeout"
 start_node a --size 64m --file "$scratch/memory-a"
 start_node b --size 64m --file "$scratch/memory-b"

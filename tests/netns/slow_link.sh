@@ -2,7 +2,7 @@
 # One node, then the other, is at the end of a slow link: operations take longer, and none fails.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
-pool="ucx://$a,$b?lease=$lease"
+pool="ucx://$a,$b?lease=60000&timeout=30000" # time enough, also on a busy machine
 start_node a --size 64m
 start_node b --size 64m
 start_clients "$pool"
