@@ -8,7 +8,8 @@
  */
 #include "pool/pool.h"
 
-#include <sched.h>
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,11 +20,17 @@ static const gaddr NODE0 = 0;
 #define REJOIN_POLLS 10000
 #define REJOIN_NS    10000
 
+/* Between two looks whether the keeper is done. */
+#define TURN_NS 2000
+
 /* Longer than any pool is used. */
 #define NO_LEASE_NS (1ull << 60)
 
 /* Each epoch takes up to three; what was retired last waits for three epochs. */
 #define SETTLE_FLIGHTS 12
+
+/* Two looks of the keeper of sessions, and a little more. */
+#define SETTLE_NS 600000000ull
 
 static uint64_t slot_delta(unsigned slot)
 {
@@ -169,7 +176,7 @@ static int join(struct op *op, struct client *c)
     uint64_t began = c->ep->ops->coarse(c->ep);
     c->incarnation = new_incarnation(c);
     int rc = claim_slot(op, c);
-    if (rc == FAR_NO_CLIENT_SLOT && c->pool->evicts) {
+    if (rc == FAR_NO_CLIENT_SLOT && c->pool->kept) {
         rc = evict_dead(op, c);
         began = c->ep->ops->coarse(c->ep);
         if (rc == FAR_OK)
@@ -313,7 +320,7 @@ int client_unpark(struct op *op)
     return rc;
 }
 
-/* The keeper has it for a round trip. */
+/* The keeper has it for a round trip, which ends, if not otherwise, by the fabric's time-out. */
 void client_await_turn(struct client *c)
 {
     for (;;) {
@@ -322,7 +329,7 @@ void client_await_turn(struct client *c)
                                                   turn + CLIENT_TURN_COUNT + CLIENT_TURN_OWN,
                                                   memory_order_acquire, memory_order_relaxed))
             return;
-        sched_yield();
+        clock_sleep(TURN_NS);
     }
 }
 
@@ -370,18 +377,23 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     return rc;
 }
 
-/* What waits for its epoch is not lost if nobody holds the epochs up: they are driven on, without
- * waiting for anybody. */
+/* What waits for its epoch is not lost if nobody holds the epochs up: they are driven on. Where idle
+ * sessions are parked, that is waited for, but for nothing that takes longer. */
 static void settle(struct client *c, struct op *op)
 {
+    struct patience patience = {0};
+    int rc = FAR_OK;
+
     c->caches = c->flight_cached = NULL; /* they went with the views */
     op->batch.rider = &c->rider;
-    for (unsigned i = 0; i < SETTLE_FLIGHTS && c->limbo.count > 0; i++) {
-        if (client_hasten(op) != FAR_OK)
-            break;
-        while (client_reclaim(c)) {
+    do {
+        for (unsigned i = 0; i < SETTLE_FLIGHTS && c->limbo.count > 0 && rc == FAR_OK; i++) {
+            rc = client_hasten(op);
+            while (client_reclaim(c)) {
+            }
         }
-    }
+    } while (rc == FAR_OK && c->limbo.count > 0 && c->pool->kept &&
+             patience.waited_ns < SETTLE_NS && client_wait(op, &patience, 1));
     op->batch.rider = NULL;
 }
 

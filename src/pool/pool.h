@@ -73,7 +73,8 @@ struct marker {
 };
 
 struct pool {
-    bool evicts; /* who finds all client slots taken looks whether their clients are alive */
+    bool kept; /* as users open it: sessions that are idle are parked; those that died idle, of whom
+                  nobody takes notice, are looked for when all slots are taken */
     struct fab *fab;
     struct knobs knobs;
     uint64_t pool_id;

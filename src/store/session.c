@@ -42,7 +42,7 @@ int far_session_open(far_pool *pool, const struct far_session_options *options, 
     rc = op_init(&s->op, &s->client);
     if (rc != FAR_OK)
         goto close_client;
-    rc = pool->keeps_sessions && !pool->pool.knobs.no_reclaim ? keeper_add(pool, s) : FAR_OK;
+    rc = pool->pool.kept && !pool->pool.knobs.no_reclaim ? keeper_add(pool, s) : FAR_OK;
     if (rc != FAR_OK)
         goto free_op;
     *out = s;

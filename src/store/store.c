@@ -36,7 +36,7 @@ int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **out)
     if (rc != FAR_OK)
         fab_close(fab);
     else
-        (*out)->owns_fab = (*out)->keeps_sessions = (*out)->pool.evicts = true;
+        (*out)->owns_fab = (*out)->pool.kept = true;
     return rc;
 }
 

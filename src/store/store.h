@@ -18,7 +18,6 @@ struct far_pool {
     struct fab *fab;
     struct pool pool;
     bool owns_fab;
-    bool keeps_sessions;   /* those that are idle are parked */
     struct keeper *keeper; /* NULL before the first session  */
     pthread_mutex_t lock;  /* of the table handles; never taken by an operation */
     struct far_table *table[TABLES_MAX];

@@ -29,7 +29,7 @@ expect_out "space: 3,100 keys"
 run get --pool "$pool" key
 [ "$out" = value ] || failed "is not what was put"
 run pool check "$pool"
-expect_out ": 0 damaged, 0 locks stranded, 0 sessions dead"
+expect_code 0
 
 # Interrupted, or one of them killed: all of them end.
 begin() {
@@ -86,5 +86,5 @@ expect_code 0
 expect_no_err
 grep -qE "^race +a +[0-9,]+ +[0-9]+ % " <<<"$out" || failed "has no row for a"
 run pool check "ucx://$address"
-expect_out ": 0 damaged, 0 locks stranded, 0 sessions dead"
+expect_code 0
 exit 0

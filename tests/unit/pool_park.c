@@ -246,7 +246,7 @@ static void sessions_that_die_idle_are_found(void **state)
         assert_int_equal(client_park(&s->op), FAR_OK);
         die(s);
     }
-    r.pool->pool.evicts = true;
+    r.pool->pool.kept = true;
     s = join(&r); /* all slots are taken: by the dead */
     for (unsigned i = 0; i < 3; i++)
         key_holds(&r, s, i, i);
