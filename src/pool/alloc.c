@@ -162,6 +162,8 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     int rc = run > 1                     ? take_run(op, node, run, &first)
              : size_class != CHUNK_CLASS ? take_slab(op, node, &first)
                                          : take_chunk(op, node, &first);
+    if (rc != FAR_OK && rc != FAR_POOL_FULL && rc != FAR_CONTENTION)
+        c->lost_bytes += run << CHUNK_SHIFT; /* nobody knows whether they are ours */
     if (rc != FAR_OK)
         return rc;
     ASSERT(run <= OP_POOL_WORDS);

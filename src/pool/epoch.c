@@ -24,7 +24,7 @@
  *       reachable, or unreachable, ended with an error of the fabric, nobody knows which it is: no
  *       epoch helps, and the object is left to a sweep (pool_lose()).
  *   E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It holds
- * no address but in its caches, which are all stale from then on; its next operation it
+ *       no address but in its caches, which are all stale from then on; its next operation it
  *       begins like a client that joins. What it has in hand is its own unless a sweep was
  *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go.
  *   E6  Verbs of a request that ended with an error may land later, for up to half a lease (F5).

@@ -84,9 +84,12 @@ int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
     if (!s || !info || node >= s->pool->pool.nodes)
         return fail(FAR_INVALID, "no session, no such node, or no info");
     struct fab_ep *ep = s->client.ep;
-    return ep->ops->node_stat
-               ? ep->ops->node_stat(ep, node, info)
-               : fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme);
+    if (!ep->ops->node_stat)
+        return fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme);
+    client_enter(&s->client); /* the keeper uses the endpoint, too */
+    int rc = ep->ops->node_stat(ep, node, info);
+    client_leave(&s->client);
+    return rc;
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
