@@ -135,16 +135,18 @@ void link_connect(struct ucx_link *l)
 }
 
 /* UCX loses a connection now and then just when it is made, if the machine is busy. */
-static bool lost_in_making(const struct ucx_link *l)
+static bool lost_in_making(const struct ucx_link *l, uint64_t now)
 {
-    return l->state != LINK_UP && l->broken == UCS_ERR_NOT_CONNECTED && l->tries < CONNECT_TRIES;
+    return l->state != LINK_UP && l->broken == UCS_ERR_NOT_CONNECTED && l->tries < CONNECT_TRIES &&
+           now < l->deadline;
 }
 
 void link_look(struct ucx_link *l, uint64_t now)
 {
     if (l->state == LINK_DOWN)
         return;
-    if (lost_in_making(l)) {
+    if (lost_in_making(l, now)) {
+        uint64_t deadline = l->deadline; /* of all the tries together */
         l->tries++;
         l->state = LINK_DOWN;
         l->broken = UCS_OK;
@@ -152,6 +154,7 @@ void link_look(struct ucx_link *l, uint64_t now)
         close_ucp(l);
         clock_sleep(l->tries * CONNECT_REST); /* whatever it was, it is not to meet it again */
         link_connect(l);
+        l->deadline = deadline;
     } else if (l->refused) {
         link_down(l, fail(l->refused, "%s: %s", link_name(l), l->why));
     } else if (l->broken != UCS_OK) {
