@@ -402,7 +402,12 @@ FAR_API const char *far_index_name(unsigned i);
  *   FAR_KEY_SIZE     key_len is 0 or over FAR_KEY_MAX
  *   FAR_CORRUPT      what was found is damaged
  *   FAR_CONTENTION   lost to other clients more often than the bound allows; nothing was done
- *   FAR_TIMEOUT, FAR_UNREACHABLE, FAR_FENCED, FAR_NO_MEMORY
+ *   FAR_FENCED       the session stood still for longer than its lease; nothing was done
+ *   FAR_UNREACHABLE, FAR_TIMEOUT, FAR_REFUSED, FAR_NODE_LOST
+ *                    a memory node cannot be reached, does not answer, does not let us in, or has
+ *                    come back without its memory; the detail names it. A change that may have been
+ *                    made all the same says FAR_UNKNOWN instead
+ *   FAR_NO_MEMORY    out of local memory
  * and those that change something:
  *   FAR_VALUE_SIZE   value_len is over FAR_VALUE_MAX
  *   FAR_POOL_FULL    no memory left for the new value; nothing was done
