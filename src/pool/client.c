@@ -14,8 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const gaddr NODE0 = 0;
-
 /* How often, and how long, an operation waits for another that registers their client anew. */
 #define REJOIN_POLLS 10000
 #define REJOIN_NS    10000
@@ -32,26 +30,17 @@ static const gaddr NODE0 = 0;
 /* Two looks of the keeper of sessions, and a little more. */
 #define SETTLE_NS 600000000ull
 
-static uint64_t slot_delta(unsigned slot)
-{
-    return CLIENTS_OFF + slot * sizeof(struct client_slot);
-}
-
 /* Finds the lowest free slot: those in use stay few, and so the part of the registry that all
  * clients read. */
 static int claim_slot(struct op *op, struct client *c)
 {
     unsigned clients = c->pool->clients;
-    struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
     ASSERT(clients > 0);
-    if (!slots)
-        return FAR_NO_MEMORY;
-
     /* Whoever loses a slot to another client looks again; each time, somebody got one. */
     for (unsigned attempt = 0; attempt < 2 * clients; attempt++) {
+        struct client_slot *slots = NULL;
         unsigned slot = 0;
-        batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
-        int rc = batch_flush(&op->batch);
+        int rc = client_registry(op, &slots);
         if (rc != FAR_OK)
             return rc;
         while (slot < clients && slots[slot].incarnation != 0)
@@ -83,12 +72,9 @@ static int evict_dead(struct op *op, struct client *c)
     c->slot = NO_SLOT;
     while (doubtful && client_wait(op, &patience, 2)) {
         unsigned clients = c->pool->clients;
-        struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
-        if (!slots)
-            return FAR_NO_MEMORY;
+        struct client_slot *slots = NULL;
         uint64_t asked = c->ep->ops->coarse(c->ep);
-        batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
-        int rc = batch_flush(&op->batch);
+        int rc = client_registry(op, &slots);
         if (rc != FAR_OK)
             return rc;
         for (unsigned i = 0; i < clients; i++) {

@@ -49,8 +49,6 @@ enum { F_SLOT = 0, F_CONTROL = 4, F_VERSION = 8, F_CAS = 9, F_INCARNATION = 10, 
  * what waits for its epoch is bounded in bytes, too. */
 #define TICK_BYTES (256u << 10)
 
-static const gaddr NODE0 = 0; /* gaddr_make(0, 0) */
-
 /* ---- limbo ----------------------------------------------------------------------------------- */
 
 static bool limbo_grow(struct limbo *l)
@@ -122,11 +120,9 @@ static void board(struct batch_rider *rider, struct batch *b)
     f[F_SLOT + 1] = ++c->heartbeat;
     f[F_SLOT + 2] = c->retired_bytes;
     f[F_SLOT + 3] = c->held_bytes;
-    batch_write(b, NODE0,
-                CLIENTS_OFF + c->slot * sizeof(struct client_slot) +
-                    offsetof(struct client_slot, epoch),
-                &f[F_SLOT], 32);
-    batch_read(b, NODE0, CLIENTS_OFF + c->slot * sizeof(struct client_slot), &f[F_INCARNATION], 8);
+    batch_write(b, NODE0, slot_delta(c->slot) + offsetof(struct client_slot, epoch), &f[F_SLOT],
+                32);
+    batch_read(b, NODE0, slot_delta(c->slot), &f[F_INCARNATION], 8);
     c->flight_incarnation = c->incarnation;
     batch_read(b, NODE0, CONTROL_OFF, &f[F_CONTROL], 32);
     if (c->flight_cached)

@@ -13,6 +13,8 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define PIECE 4096u /* entries of a chunk table that are read at once */
 
@@ -69,30 +71,43 @@ static int inspect_lists(struct op *op, struct pool_findings *f, unsigned node)
     return FAR_OK;
 }
 
+int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **out)
+{
+    uint64_t *table = calloc(count + 1, 8);
+    int rc = table ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for a chunk table");
+
+    *out = table;
+    for (uint64_t at = 0; at < count && rc == FAR_OK; at += PIECE) {
+        uint32_t bytes = (uint32_t)((count - at < PIECE ? count - at : PIECE) * 8);
+        uint64_t *image = op_buffer(op, BUF_BULK, bytes);
+        if (!image)
+            return FAR_NO_MEMORY;
+        batch_read(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + at * 8, image,
+                   bytes);
+        rc = batch_flush(&op->batch);
+        memcpy(table + at, image, bytes);
+    }
+    return rc;
+}
+
 /* N3 */
 static int inspect_chunks(struct op *op, struct pool_findings *f, unsigned node)
 {
-    const struct node_head *head = &op->pool->head[node];
-    uint64_t *entry = op_buffer(op, BUF_BULK, PIECE * 8);
+    uint64_t chunks = op->pool->head[node].chunks, *table = NULL;
 
-    if (!entry)
-        return FAR_NO_MEMORY;
     batch_read(&op->batch, gaddr_make(node, NODE_NEXT_CHUNK_OFF), 0, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
-    uint64_t count = op->pool_word[0] < head->chunks ? op->pool_word[0] : head->chunks;
+    uint64_t count = op->pool_word[0] < chunks ? op->pool_word[0] : chunks;
+    if (rc == FAR_OK)
+        rc = pool_chunk_table(op, node, count, &table);
     for (uint64_t at = 0; at < count && rc == FAR_OK; at++) {
-        uint64_t piece = count - at / PIECE * PIECE < PIECE ? count % PIECE : PIECE;
-        if (at % PIECE == 0) {
-            batch_read(&op->batch, gaddr_make(node, 0), head->table_off + at * 8, entry,
-                       (uint32_t)piece * 8);
-            rc = batch_flush(&op->batch);
-        }
-        if (rc != FAR_OK || chunk_fits(entry[at % PIECE], count - at))
+        if (chunk_fits(table[at], count - at))
             continue;
         f->violations++;
         tell(f, "damaged: node %u's table does not say what chunk %llu is used for (%llu bytes)",
              node, (unsigned long long)at, CHUNK_BYTES);
     }
+    free(table);
     return rc;
 }
 

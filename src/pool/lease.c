@@ -34,11 +34,15 @@
 
 #define WATCH_LEASES(ns) ((ns) + (ns) / 2)
 
-static const gaddr NODE0 = 0;
-
-static uint64_t slot_delta(unsigned slot, size_t field)
+int client_registry(struct op *op, struct client_slot **slots)
 {
-    return CLIENTS_OFF + slot * sizeof(struct client_slot) + field;
+    uint32_t bytes = op->pool->clients * (uint32_t)sizeof **slots;
+    struct client_slot *image = op_buffer(op, BUF_BULK, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, NODE0, CLIENTS_OFF, image, bytes);
+    *slots = image;
+    return batch_flush(&op->batch);
 }
 
 bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch,
@@ -97,9 +101,9 @@ int client_recover(struct op *op)
         rc = c->ep->ops->fence(c->ep, incarnation);
     if (rc != FAR_OK)
         return rc;
-    batch_cas(b, NODE0, slot_delta(slot, 0), incarnation, fenced, &word[0]);
+    batch_cas(b, NODE0, slot_delta(slot), incarnation, fenced, &word[0]);
     batch_fence(b);
-    batch_read(b, NODE0, slot_delta(slot, offsetof(struct client_slot, journal)), &word[1], 16);
+    batch_read(b, NODE0, slot_delta(slot) + offsetof(struct client_slot, journal), &word[1], 16);
     rc = batch_flush(b);
     if (rc != FAR_OK || (word[0] != incarnation && word[0] != fenced))
         return rc; /* it left, or came back as another, or was seen to */
@@ -119,7 +123,7 @@ int client_recover(struct op *op)
         rc = end_sweep(op, slot, incarnation);
     if (rc != FAR_OK)
         return rc;
-    batch_cas(b, NODE0, slot_delta(slot, 0), fenced, 0, &word[1]);
+    batch_cas(b, NODE0, slot_delta(slot), fenced, 0, &word[1]);
     rc = batch_flush(b);
     c->buried += rc == FAR_OK && word[1] == fenced;
     return rc;
@@ -132,7 +136,7 @@ int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive)
         *alive = false;
         return FAR_OK;
     }
-    batch_read(&op->batch, NODE0, slot_delta(slot, 0), op->pool_word, 8);
+    batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         *alive = !(op->pool_word[0] & CLIENT_FENCED) &&
@@ -142,15 +146,11 @@ int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive)
 
 int client_bytes(struct op *op, uint64_t *retired, uint64_t *held)
 {
-    unsigned clients = op->pool->clients;
-    struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
-    if (!slots)
-        return FAR_NO_MEMORY;
-    batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
-    int rc = batch_flush(&op->batch);
+    struct client_slot *slots = NULL;
+    int rc = client_registry(op, &slots);
     *retired = op->client->retired_bytes;
     *held = op->client->held_bytes;
-    for (unsigned i = 0; i < clients && rc == FAR_OK; i++) {
+    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++) {
         if (slots[i].incarnation == 0 || i == op->client->slot)
             continue;
         *retired += slots[i].retired_bytes;
@@ -183,13 +183,12 @@ int client_silent(struct op *op,
     int rc = first ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for the registry");
 
     for (unsigned turn = 0; rc == FAR_OK && left > 0 && waited <= watch && turn < 48; turn++) {
-        struct client_slot *now = op_buffer(op, BUF_BULK, clients * sizeof *now);
-        rc = now ? op_begin(op, NULL) : FAR_NO_MEMORY; /* our own lease goes on meanwhile */
+        struct client_slot *now = NULL;
+        rc = op_begin(op, NULL); /* our own lease goes on meanwhile */
         if (rc != FAR_OK)
             break;
         uint64_t asked = c->ep->ops->coarse(c->ep);
-        batch_read(&op->batch, NODE0, CLIENTS_OFF, now, (uint32_t)(clients * sizeof *now));
-        rc = batch_flush(&op->batch);
+        rc = client_registry(op, &now);
         op_end(op);
         if (rc != FAR_OK)
             break;
@@ -227,12 +226,9 @@ int client_bury(struct op *op, unsigned *dead)
             rc = client_hasten(op); /* our own lease goes on meanwhile */
         if (rc != FAR_OK)
             return rc;
-        struct client_slot *slots = op_buffer(op, BUF_BULK, clients * sizeof *slots);
-        if (!slots)
-            return FAR_NO_MEMORY;
+        struct client_slot *slots = NULL;
         uint64_t asked = c->ep->ops->coarse(c->ep);
-        batch_read(&op->batch, NODE0, CLIENTS_OFF, slots, (uint32_t)(clients * sizeof *slots));
-        rc = batch_flush(&op->batch);
+        rc = client_registry(op, &slots);
         if (rc != FAR_OK)
             return rc;
         bool doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);

@@ -96,6 +96,13 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool);
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
+/* Where the pool's own words are: gaddr_make(0, 0), and offsets from there. */
+#define NODE0 ((gaddr)0)
+static inline uint64_t slot_delta(unsigned slot)
+{
+    return CLIENTS_OFF + slot * sizeof(struct client_slot);
+}
+
 /* Free objects of one class on one node, in a client's hands. */
 struct stock {
     gaddr next; /* the next never-used object of the current chunk, 0: none */
@@ -436,6 +443,10 @@ struct pool_findings {
 };
 int pool_inspect(struct op *op, struct pool_findings *findings);
 
+/* What the first so many chunks of a node are used for. The caller frees the table, also after an
+ * error. */
+int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **table);
+
 /* Takes part in a sweep that was announced: reads what is being swept. */
 int client_meet_sweep(struct op *op);
 
@@ -450,6 +461,9 @@ static inline bool client_swept(const struct client *c, gaddr at)
 }
 
 /* ---- leases (lease.c) ------------------------------------------------------------------------ */
+
+/* Reads the registry, all of it, into one of the op's buffers. */
+int client_registry(struct op *op, struct client_slot **slots);
 
 /* Judges the registry as it was read by a request that was posted when it was `asked`: is there a
  * client with a certificate below `epoch` (NO_EPOCH: with any) that has been silent for longer than

@@ -36,8 +36,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const gaddr NODE0 = 0;
-
 #define SWEEP_DELTA  (CONTROL_OFF + offsetof(struct pool_control, sweep))
 #define SWEEPS_DELTA (CONTROL_OFF + offsetof(struct pool_control, sweeps))
 #define DEATHS_DELTA (CONTROL_OFF + offsetof(struct pool_control, deaths))
@@ -263,35 +261,12 @@ static int write_entry(struct op *op, unsigned node, uint64_t chunk, enum chunk_
     return batch_flush(&op->batch);
 }
 
-/* What the chunks that are swept are used for. The caller frees the table, also after an error. */
-static int read_table(struct sweep *s, unsigned node, uint64_t **out)
-{
-    struct op *op = s->op;
-    uint64_t count = s->chunks[node], *table = calloc(count + 1, 8);
-    int rc = table ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for a chunk table");
-
-    *out = table;
-    for (uint64_t at = 0; at < count && rc == FAR_OK; at += 4096) {
-        uint32_t bytes = (uint32_t)((count - at < 4096 ? count - at : 4096) * 8);
-        uint64_t *image = op_buffer(op, BUF_BULK, bytes);
-        if (!image) {
-            rc = FAR_NO_MEMORY;
-            break;
-        }
-        batch_read(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + at * 8, image,
-                   bytes);
-        rc = batch_flush(&op->batch);
-        memcpy(table + at, image, bytes);
-    }
-    return rc;
-}
-
 /* P3 */
 static int collect_node(struct sweep *s, unsigned node)
 {
     struct op *op = s->op;
     uint64_t count = s->chunks[node], *table = NULL;
-    int rc = read_table(s, node, &table);
+    int rc = pool_chunk_table(s->op, node, s->chunks[node], &table);
 
     for (uint64_t chunk = 0, run = 1; chunk < count && rc == FAR_OK; chunk += run) {
         unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
@@ -434,7 +409,7 @@ int pool_sweep(struct op *op, struct sweep_result *result)
 static int add_ends(struct sweep *s, unsigned node, uint64_t *bytes)
 {
     uint64_t *table = NULL;
-    int rc = read_table(s, node, &table);
+    int rc = pool_chunk_table(s->op, node, s->chunks[node], &table);
     for (uint64_t chunk = 0, run = 1; chunk < s->chunks[node] && rc == FAR_OK; chunk += run) {
         unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
         run = 1;
