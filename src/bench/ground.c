@@ -10,7 +10,6 @@ static int clear(struct op *op, gaddr at, uint32_t bytes, const void *zeros)
 {
     int rc = FAR_OK;
     for (uint32_t off = 0; off < bytes && rc == FAR_OK; off += CLEAR_BYTES) {
-        op_breathe(op, NULL);
         batch_write(&op->batch, at, off, zeros,
                     bytes - off < CLEAR_BYTES ? bytes - off : CLEAR_BYTES);
         rc = batch_flush(&op->batch);
@@ -84,8 +83,8 @@ void ground_close(struct ground *g)
 int ground_tend(struct ground *g)
 {
     struct op *op = &g->session->op;
-    op_breathe(op, NULL);
-    if (op->client->rider.due) {
+    if (client_heartbeat_due(op->client)) {
+        op->client->rider.due = true;
         batch_read(&op->batch, gaddr_make(0, 0), 0, op->pool_word, 8);
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)

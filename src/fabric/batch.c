@@ -26,6 +26,7 @@ static void empty(struct batch *b)
     b->plain = true;
     b->error = FAR_OK;
     b->count = 0;
+    b->limit = BATCH_MAX;
     b->bytes_read = 0;
     b->bytes_written = 0;
 }
@@ -39,6 +40,7 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->lease = NULL;
     b->broke_at = NULL;
     b->on_ring = false;
+    b->acted = b->carries = false;
     b->wake_at = 0;
     empty(b);
 }
@@ -115,32 +117,46 @@ static void plan(struct batch *b)
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count)
+/* A client that may have been declared dead must not write: what it held may be another's. */
+static bool may_write(const struct batch *b)
+{
+    const struct lease *lease = b->lease;
+
+    return !lease || (!lease->lost && b->ep->ops->coarse(b->ep) <= lease->deadline);
+}
+
+static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count, bool writes)
 {
     struct fab_ep *ep = b->ep;
     int rc;
 
+    if (writes && !may_write(b))
+        return fail(FAR_FENCED, "this client's lease has lapsed");
     if (b->tap)
         b->tap->posted(b->tap, verbs, count);
     b->req.verbs = verbs;
     b->req.count = count;
     b->req.done = false;
     rc = ep->ops->post(ep, &b->req);
-    if (rc)
-        return rc;
-    while (!b->req.done) { /* by F5 every request completes */
-        if (b->on_ring)
-            fiber_yield();
-        else
-            ep->ops->poll(ep, true);
+    if (rc == FAR_OK) {
+        while (!b->req.done) { /* by F5 every request completes */
+            if (b->on_ring)
+                fiber_yield();
+            else
+                ep->ops->poll(ep, true);
+        }
+        rc = b->req.status;
     }
-    return b->req.status;
+    if (rc != FAR_OK && rc != FAR_UNREACHABLE && writes && b->broke_at)
+        *b->broke_at = ep->ops->coarse(ep);
+    return rc;
 }
 
 /* One of several posts of a batch. */
 static int post_part(struct batch *b, struct fab_verb *verbs, unsigned count)
 {
     struct cost *cost = b->cost;
+    bool writes = false, acts = false;
 
     cost->rtts++;
     cost->verbs += count;
@@ -150,8 +166,12 @@ static int post_part(struct batch *b, struct fab_verb *verbs, unsigned count)
         cost->rtts += (v->flags & FAB_FENCE) != 0;
         cost->bytes_read += v->kind == FAB_WRITE ? 0 : v->len;
         cost->bytes_written += v->kind == FAB_READ ? 0 : v->len;
+        writes |= v->kind != FAB_READ;
+        acts |= v->kind > FAB_WRITE;
     }
-    return post_and_wait(b, verbs, count);
+    int rc = post_and_wait(b, verbs, count, writes);
+    b->acted |= acts && rc == FAR_OK;
+    return rc;
 }
 
 /* Repeats a CAS that stands for a masked one until the mask decides. Every word that is tried
@@ -175,7 +195,36 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
     return fail(FAR_CONTENTION, "an emulated masked CAS lost %u races in a row", MCAS_TRIES);
 }
 
-/* A batch with fences or emulated verbs: one post after another. */
+/* ---- the rider ------------------------------------------------------------------------------- */
+
+static bool is_due(struct batch_rider *rider)
+{
+    if (!rider)
+        return false;
+    if (++rider->flushes >= RIDER_LOOK)
+        rider->look(rider);
+    return rider->due && !rider->aboard;
+}
+
+/* Takes the rider into a post that starts at `first` and ends the batch, if it has room. If it has
+ * none and the rider is urgent, the post becomes two. Returns where the post ends now. */
+static unsigned board(struct batch *b, unsigned first)
+{
+    struct batch_rider *rider = b->rider;
+    unsigned end = b->count;
+    bool fits = end - first + RIDER_VERBS <= BATCH_MAX;
+
+    if (!rider || !rider->due || rider->aboard || (!fits && !rider->urgent))
+        return end;
+    rider->due = rider->urgent = false;
+    rider->aboard = b->carries = true;
+    b->limit = end + RIDER_VERBS;
+    b->fence_next = false;
+    rider->board(rider, b);
+    return fits ? b->count : end - RIDER_VERBS;
+}
+
+/* A batch that takes several posts: one after another. */
 static int flush_planned(struct batch *b)
 {
     unsigned next;
@@ -187,6 +236,8 @@ static int flush_planned(struct batch *b)
         next = first + 1;
         while (next < b->count && !(b->verb[next].flags & STARTS_POST))
             next++;
+        if (next == b->count)
+            next = board(b, first);
         rc = post_part(b, &b->verb[first], next - first);
         for (unsigned i = first; i < next && rc == FAR_OK; i++) {
             if (b->verb[i].flags & EMULATED_MCAS)
@@ -204,16 +255,7 @@ static int flush_plain(struct batch *b)
     b->cost->verbs += b->count;
     b->cost->bytes_read += b->bytes_read;
     b->cost->bytes_written += b->bytes_written;
-    return post_and_wait(b, b->verb, b->count);
-}
-
-/* A client that may have been declared dead must not write: what it held may be another's. */
-static bool may_go(const struct batch *b)
-{
-    const struct lease *lease = b->lease;
-
-    return !lease || b->bytes_written == 0 ||
-           (!lease->lost && b->ep->ops->coarse(b->ep) <= lease->deadline);
+    return post_and_wait(b, b->verb, b->count, b->bytes_written > 0);
 }
 
 int batch_flush(struct batch *b)
@@ -221,22 +263,20 @@ int batch_flush(struct batch *b)
     struct batch_rider *rider = b->rider;
     int rc = b->error;
 
+    b->acted = b->carries = false;
     if (rc != FAR_OK || b->count == 0) {
         empty(b);
         return rc;
     }
-    bool carries = rider && rider->due && b->plain && batch_room(b) >= RIDER_VERBS;
-    if (carries) {
-        rider->due = false;
-        rider->aboard = true;
-        rider->board(rider, b);
+    bool due = is_due(rider);
+    if (b->plain && !(due && rider->urgent && batch_room(b) < RIDER_VERBS)) {
+        if (due)
+            (void)board(b, 0);
+        rc = flush_plain(b);
+    } else {
+        rc = flush_planned(b);
     }
-    if (!may_go(b))
-        rc = fail(FAR_FENCED, "this client's lease has lapsed");
-    else
-        rc = b->plain ? flush_plain(b) : flush_planned(b);
-    if (rc != FAR_OK && rc != FAR_UNREACHABLE && b->broke_at && b->bytes_written > 0)
-        *b->broke_at = b->ep->ops->coarse(b->ep);
+    bool carries = b->carries;
     empty(b);
     if (carries) {
         rider->aboard = false;

@@ -53,16 +53,24 @@ struct batch_tap {
     void (*posted)(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count);
 };
 
-/* Somebody with a few verbs of his own that need no round trip of their own: when `due`, they go
- * along with the next batch that has room and no fence. */
+/*
+ * Piggybacked verbs: when `due`, they are appended to the last post of the next batch and cost no
+ * round trip. They have no order with the batch's own verbs. A post that has no room for them goes
+ * without, unless they are `urgent`: then it goes out in two.
+ * A long operation never comes to the place where `due` is set, so every RIDER_LOOK flushes `look`
+ * is called to set it.
+ */
 struct batch_rider {
-    bool due, aboard;
+    bool due, urgent, aboard;
+    unsigned flushes; /* since the last look */
+    void (*look)(struct batch_rider *rider);
     void (*board)(struct batch_rider *rider, struct batch *b);
     void (*landed)(struct batch_rider *rider, int status);
 };
 #define RIDER_VERBS 8
+#define RIDER_LOOK  8
 
-/* The right to write: until when, by the endpoint's coarse clock. */
+/* The right to write: until when, by the endpoint's coarse clock. Asked before every post. */
 struct lease {
     uint64_t deadline;
     bool lost;
@@ -74,17 +82,20 @@ struct batch {
     struct batch_tap *tap;     /* NULL, mostly                                          */
     struct batch_rider *rider; /* NULL: none                                            */
     const struct lease *lease; /* NULL: the fabric itself shuts out who has lost it     */
-    uint64_t *broke_at;        /* NULL, or where it is noted, by the coarse clock, when a batch
+    uint64_t *broke_at;        /* NULL, or where it is noted, by the coarse clock, when a post
                                   that writes has failed: it may take effect later (F5) */
     bool on_ring;              /* waits by yielding to the ring that resumed this fiber */
     uint64_t wake_at;          /* on_ring: do not resume before, while pausing; 0: not pausing */
     bool fence_next;           /* a fence stands before the next verb                          */
     bool plain;                /* goes out in one post as it is: no fence, nothing to emulate  */
+    bool carries;              /* the rider is aboard                                          */
+    bool acted;                /* the last flush failed when an earlier post of it with an atomic
+                                  had completed: that one stands */
     int error;                 /* the first mistake that a builder saw                         */
-    unsigned count;
+    unsigned count, limit;     /* BATCH_MAX, and more only while the rider boards */
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
     struct fab_req req;
-    struct fab_verb verb[BATCH_MAX + 1]; /* one to spare, for what does not fit */
+    struct fab_verb verb[BATCH_MAX + RIDER_VERBS + 1]; /* one to spare, for what does not fit */
 };
 
 void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost);
@@ -107,7 +118,7 @@ static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, ga
     v->len = len;
     v->off = off;
     v->buf = buf;
-    if (__builtin_expect(b->count == BATCH_MAX || !fab_valid(b->ep->fab, v), 0)) {
+    if (__builtin_expect(b->count >= b->limit || !fab_valid(b->ep->fab, v), 0)) {
         batch_spoil(b, v);
         return v;
     }
@@ -186,7 +197,8 @@ static inline unsigned batch_room(const struct batch *b)
 }
 
 /* Posts all, waits for all; an empty batch costs nothing. On a fiber, other fibers run meanwhile.
- * The batch is empty again afterwards. */
+ * The batch is empty again afterwards. FAR_FENCED: a post was not made because the lease had
+ * lapsed; if the batch had several, earlier ones may have been (see `acted`). */
 int batch_flush(struct batch *b);
 
 /* Lets time pass: for waiting on another client, never on the path of an operation that has its

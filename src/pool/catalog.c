@@ -126,7 +126,7 @@ int catalog_add(struct op *op, struct table_desc *desc)
             break;
         batch_cas(&op->batch, gaddr_make(0, 0), CATALOG_OFF + id * 8, 0, desc_word(&block),
                   &op->word[0]);
-        rc = op_decided(batch_flush(&op->batch));
+        rc = op_decided(op, batch_flush(&op->batch));
         if (rc == FAR_OK && op->word[0] == 0) {
             desc->id = id;
             return FAR_OK;

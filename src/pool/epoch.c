@@ -128,7 +128,9 @@ static void board(struct batch_rider *rider, struct batch *b)
     if (c->flight_cached)
         batch_read(b, c->flight_cached->version_at, c->flight_cached->version_delta, &f[F_VERSION],
                    8);
-    if (c->advance_from != NO_EPOCH)
+    /* All had certified it when we last looked, and so had we. Since then a failed request or a
+     * sweep may have set our own certificate back (E1). */
+    if (c->advance_from != NO_EPOCH && c->certified >= c->advance_from)
         batch_cas(b, NODE0, CONTROL_OFF, c->advance_from, c->advance_from + 1, &f[F_CAS]);
     c->flight_has_registry = (c->limbo.count > 0 || c->hurried) && c->advance_from == NO_EPOCH;
     c->hurried = false;
@@ -199,17 +201,32 @@ static void landed(struct batch_rider *rider, int status)
     c->sweep_unmet = sweep != c->sweep;
 }
 
-void client_ride(struct client *c)
+/* Has that part of the lease passed since the last heartbeat? */
+static bool silent_for(const struct client *c, uint64_t ns)
 {
-    c->rider = (struct batch_rider){.board = board, .landed = landed};
+    return c->ep->ops->coarse(c->ep) + c->lease_ns - ns > c->lease.deadline;
 }
-
-/* ---- operations ------------------------------------------------------------------------------ */
 
 bool client_heartbeat_due(const struct client *c)
 {
-    return c->ep->ops->coarse(c->ep) + c->lease_ns - c->lease_ns / 8 > c->lease.deadline;
+    return silent_for(c, c->lease_ns / 8);
 }
+
+/* An operation that lasts sends heartbeats, too. */
+static void look(struct batch_rider *rider)
+{
+    struct client *c = (struct client *)((char *)rider - offsetof(struct client, rider));
+    rider->flushes = 0;
+    rider->due |= client_heartbeat_due(c);
+    rider->urgent = silent_for(c, c->lease_ns / 2);
+}
+
+void client_ride(struct client *c)
+{
+    c->rider = (struct batch_rider){.look = look, .board = board, .landed = landed};
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static void send_flight(struct client *c, struct cached *cached)
 {
@@ -253,17 +270,11 @@ int op_begin(struct op *op, struct cached *cached)
     else
         c->oldest = op;
     c->newest = op;
+    c->rider.flushes = 0;
     if (++c->ops_since_tick >= c->pool->knobs.tick_ops || c->retired_since_tick >= TICK_BYTES ||
         client_heartbeat_due(c))
         send_flight(c, cached);
     return FAR_OK;
-}
-
-void op_breathe(struct op *op, struct cached *cached)
-{
-    struct client *c = op->client;
-    if (client_heartbeat_due(c))
-        send_flight(c, cached);
 }
 
 void op_end(struct op *op)
@@ -306,6 +317,8 @@ int client_hasten(struct op *op)
     struct batch *b = &op->batch;
 
     ASSERT(b->count == 0);
+    if (c->drive_ring && !b->on_ring)
+        c->drive_ring(c);
     int rc = awake(op); /* also: a sweep cannot go on before we have met it */
     if (rc == FAR_OK && c->suspect >= 0)
         rc = client_recover(op);

@@ -2,14 +2,14 @@
  * Leases: telling a dead client from a slow one, and what is done about it.
  *
  * A client that is alive changes its heartbeat several times a lease, by verbs that ride on its
- * operations. Whoever finds a client in its way (its certificate holds the epoch back, it holds a
+ * operations, also in the middle of a long one. Whoever finds a client in its way (its certificate holds the epoch back, it holds a
  * lock) watches that client's heartbeat with its own clock: unchanged for a lease and a margin for
  * clocks that drift, the client is dead, or as good as. No clock is compared with another. The time
  * between two looks is that from the end of the first to the beginning of the second: the watcher
  * itself may be stopped between a look and its judgement, for as long as it pleases the system.
  *
  *   L1  A client writes nothing once its own lease has passed since it posted the last heartbeat
- *       that it knows to have arrived (batch.c asks before every batch that writes). Fabrics that
+ *       that it knows to have arrived (batch.c asks before every post that writes). Fabrics that
  *       can shut a client out do so besides.
  *
  *   L2  A dead client is first fenced: by the fabric where it can, and by a CAS of its slot's
@@ -24,7 +24,8 @@
  *
  * An idle client is parked (E5), and its heartbeat kept up by its process. Where nobody does that,
  * it falls silent and is fenced like a dead one; it notices at its next operation, and registers
- * anew. Only operations that were in flight learn of it, by FAR_FENCED.
+ * again. An operation that was in flight is tried once more, and returns FAR_FENCED if the lease
+ * lapses again.
  */
 #include "pool/pool.h"
 

@@ -174,6 +174,7 @@ struct client {
 
     bool parked;           /* the certificate says NO_EPOCH */
     bool astray;           /* or will, nobody knows when: the slot is to be abandoned */
+    bool unannounced;      /* the slot is taken, but its certificate is the last owner's */
     unsigned inside;       /* calls of its session that are under way */
     _Atomic uint64_t turn; /* who may use this: see client_enter() */
 
@@ -197,9 +198,13 @@ struct client {
     uint64_t recut_after; /* likewise for memory that is cut for other sizes */
     uint64_t retired_since_recut;
 
-    /* Told how far work has come that takes long; false: it is to stop. NULL: nobody is. */
+    /* Progress callback for long calls; returning false cancels. NULL except during such a call. */
     bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;
+
+    /* Lets the session's ring go on while a synchronous call waits for epochs: operations in flight
+     * there hold them back. NULL: there is no ring. */
+    void (*drive_ring)(struct client *client);
 };
 
 struct op;
@@ -240,11 +245,12 @@ void op_free(struct op *op);
 void *op_buffer(struct op *op, enum op_buf which, size_t bytes);
 
 /* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown.
- * (A client whose lease has lapsed does not post at all.) */
-static inline int op_decided(int rc)
+ * A client whose lease has lapsed does not post, so FAR_FENCED means that nothing happened, unless
+ * an earlier post of the same batch did. */
+static inline int op_decided(const struct op *op, int rc)
 {
-    return rc == FAR_OK || rc == FAR_BOUNDS || rc == FAR_INVALID || rc == FAR_FENCED ? rc
-                                                                                     : FAR_UNKNOWN;
+    bool refused = rc == FAR_BOUNDS || rc == FAR_INVALID || rc == FAR_FENCED;
+    return rc == FAR_OK || (refused && !op->batch.acted) ? rc : FAR_UNKNOWN;
 }
 
 /* ---- epochs (epoch.c) ------------------------------------------------------------------------ */
@@ -260,9 +266,6 @@ static inline bool op_in_flight(const struct op *op)
 {
     return op->older || op->client->oldest == op;
 }
-/* For operations that last: keeps the lease up. */
-void op_breathe(struct op *op, struct cached *cached);
-
 /* Adds a cache to those that are validated with every epoch. It starts out stale. */
 void client_cache(struct client *client, struct cached *cached);
 void client_uncache(struct client *client, struct cached *cached);

@@ -246,7 +246,6 @@ static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsi
     s->result.bytes += class_bytes(size_class);
     pool_unalloc(op->client, gaddr_make(node, chunks_start(op->pool, node) + offset_in_chunks),
                  size_class);
-    op_breathe(op, NULL);
     int rc = s->no_page ? FAR_OK : client_tidy(op);
     s->no_page |= rc == FAR_POOL_FULL;
     return rc == FAR_POOL_FULL ? FAR_OK : rc;

@@ -58,7 +58,6 @@ static int write_directory(struct op *op, uint32_t tag, const struct race_root *
             return rc;
     }
     for (uint64_t i = 0; i < entries; i++) {
-        op_breathe(op, NULL);
         int rc = write_subtable(op, tag, root->groups, (unsigned)root->depth, i, &op->word[0]);
         if (rc != FAR_OK)
             return rc;

@@ -192,7 +192,6 @@ static void visit_live(struct walk *w)
 
 static int read_subtable(struct walk *w, uint64_t entry)
 {
-    op_breathe(w->op, &w->view->base.cached);
     batch_read(&w->op->batch, race_entry_subtable(entry), 0, w->image,
                race_subtable_bytes(w->view->groups));
     int rc = batch_flush(&w->op->batch);

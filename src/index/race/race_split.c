@@ -333,7 +333,6 @@ static int await(struct op *op, const struct race_look *look, uint64_t claim, ui
     uint64_t pause = WAIT_NS_FIRST;
     bool alive = true;
     for (unsigned i = 0; i < op->pool->knobs.patience && *forward == 0 && alive; i++) {
-        op_breathe(op, NULL);
         batch_pause(&op->batch, pause);
         pause = pause * 2 < WAIT_NS_MOST ? pause * 2 : WAIT_NS_MOST;
         int rc = read_forward(op, look);

@@ -104,7 +104,7 @@ static int replace(struct op *op, struct write *w, bool *again)
     uint64_t new = w->block.at ? slot_make(&w->block, w->key.fingerprint) : 0;
     const struct block_head *h = w->found.block;
     bool swapped = false, fits = class_for(block_bytes(h->klen, h->vlen)) == slot_class(old);
-    int rc = op_decided(cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
+    int rc = op_decided(op, cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
     /* A damaged class must not make the neighbours part of what is reused. */
     if (swapped && fits)
         pool_retire(op->client, slot_gaddr(old), slot_class(old));
@@ -239,7 +239,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
 
     rc = second_look(op, w, (unsigned)place, tentative, &clear);
     if (rc == FAR_OK && clear) {
-        rc = op_decided(cas_slot(op, w, (unsigned)place, tentative, word, &swapped));
+        rc = op_decided(op, cas_slot(op, w, (unsigned)place, tentative, word, &swapped));
         *again = !swapped;
         return rc;
     }
