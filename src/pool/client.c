@@ -14,10 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How often, and how long, an operation waits for another that registers their client anew. */
-#define REJOIN_POLLS 10000
-#define REJOIN_NS    10000
-
 /* Between two looks whether the keeper is done. */
 #define TURN_NS 2000
 
@@ -130,7 +126,6 @@ static int announce(struct op *op, struct client *c, uint64_t began)
         return rc;
     if (control->high > c->pool->clients)
         return fail(FAR_CORRUPT, "the pool's client count is damaged");
-    c->lease = (struct lease){.deadline = began + c->lease_ns};
     c->high = control->high;
     /* Until the certificate was there nobody waited for us: the epoch may have gone on beyond it,
      * and by one more for whoever had looked before. Then it stands; the next certificate holds
@@ -140,12 +135,13 @@ static int announce(struct op *op, struct client *c, uint64_t began)
         if (rc != FAR_OK)
             return rc;
     }
+    c->lease = (struct lease){.deadline = began + c->lease_ns};
     c->sweep = 0;
     c->sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
     if (control->sweeps != c->sweeps) /* E5; a client that joins has nothing in hand */
         client_forget(c);
     c->sweeps = control->sweeps;
-    c->parked = c->astray = false;
+    c->parked = c->astray = c->unannounced = false;
     return FAR_OK;
 }
 
@@ -170,7 +166,10 @@ static int join(struct op *op, struct client *c)
     }
     if (rc == FAR_NO_CLIENT_SLOT)
         return fail(rc, "the pool has %u client slots, and all are taken", c->pool->clients);
-    return rc == FAR_OK ? announce(op, c, began) : rc;
+    if (rc != FAR_OK)
+        return rc;
+    c->unannounced = true; /* until then the slot still says what its last owner said */
+    return announce(op, c, began);
 }
 
 static int join_first(struct client *c)
@@ -231,9 +230,11 @@ void client_let_go(struct client *c)
  */
 static int renew(struct op *op, struct client *c)
 {
-    uint64_t incarnation = new_incarnation(c), posted = c->ep->ops->coarse(c->ep);
     struct client_slot *slot = (struct client_slot *)op->word;
 
+    if (c->slot == NO_SLOT)
+        return FAR_FENCED;
+    uint64_t incarnation = new_incarnation(c), posted = c->ep->ops->coarse(c->ep);
     batch_read(&op->batch, NODE0, slot_delta(c->slot), slot, sizeof *slot);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
@@ -249,11 +250,17 @@ static int renew(struct op *op, struct client *c)
     return FAR_OK;
 }
 
-/* On a ring, another operation may be at it. */
+/* Another operation of the ring may be registering the client already. And before a client may
+ * register again, all operations that began under its old registration must have ended. They do,
+ * because they can write nothing more. */
 static void await_joined(struct op *op)
 {
-    for (unsigned i = 0; op->client->joining && i < REJOIN_POLLS; i++)
-        batch_pause(&op->batch, REJOIN_NS);
+    struct client *c = op->client;
+    struct patience patience = {0};
+    while ((c->joining || (c->lease.lost && c->oldest)) && client_wait(op, &patience, 1)) {
+        if (c->drive_ring && !op->batch.on_ring)
+            c->drive_ring(c);
+    }
 }
 
 static void doubt_caches(struct client *c)
@@ -276,12 +283,17 @@ int client_rejoin(struct op *op)
     c->joining = true;
     op->batch.rider = NULL;
     op->batch.lease = NULL;
+    uint64_t began = c->ep->ops->coarse(c->ep);
     int rc = c->astray ? FAR_FENCED : renew(op, c);
+    if (rc == FAR_OK && c->unannounced)
+        rc = announce(op, c, began);
     if (rc == FAR_FENCED) {
         doubt_caches(c);
         client_forget(c); /* what it held is another's to find */
         rc = join(op, c);
     }
+    if (rc != FAR_OK)
+        c->lease.lost = true; /* a broken-off join is no registration */
     op->batch.rider = rider;
     op->batch.lease = lease;
     c->joining = false;

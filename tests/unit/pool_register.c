@@ -1,0 +1,187 @@
+/* Registrations that break off in the middle, and what a client may say of itself afterwards. */
+#include "hook.h"
+#include "probe.h"
+#include "store_rig.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define LEASE "lease=3600000"
+
+static int get(struct store_rig *r, far_session *s)
+{
+    uint64_t key = 1, got = 0;
+    return far_get(s, r->table, &key, 8, &got, 8, NULL);
+}
+
+static far_session *join(struct store_rig *r)
+{
+    far_session *s = NULL;
+    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
+    assert_int_equal(get(r, s), FAR_OK);
+    return s;
+}
+
+/* Declares a client dead, as others would. */
+static void shut_out(struct probe *p, far_session *s)
+{
+    probe_set(p, 0, PROBE_SLOT(s->client.slot, incarnation), 0);
+    s->client.lease.deadline = 0;
+}
+
+static void start(struct store_rig *r, struct probe *p, const char *uri)
+{
+    uint64_t key = 1;
+    struct knobs knobs = knobs_default;
+    knobs.tick_ops = 1000;
+    store_rig_open(r, uri, &knobs, NULL, NULL);
+    probe_open(p, r->fab);
+    assert_int_equal(far_put(r->session, r->table, &key, 8, &key, 8), FAR_OK);
+}
+
+static void end(struct store_rig *r, struct probe *p)
+{
+    probe_close(p);
+    store_rig_close(r);
+}
+
+static struct {
+    unsigned pass; /* posts of the registration that arrive before node 0 is out of reach */
+    bool claimed;
+} breaks;
+
+static bool claims_slot(const struct fab_verb *v)
+{
+    return v->kind == FAB_CAS && v->off >= CLIENTS_OFF && v->compare == 0;
+}
+
+static int post_until_it_breaks(struct fab_ep *ep, struct fab_req *req)
+{
+    if (breaks.claimed && breaks.pass == 0)
+        return FAR_UNREACHABLE; /* for a moment */
+    breaks.pass -= breaks.claimed;
+    breaks.claimed |= claims_slot(&req->verbs[0]);
+    return hook.real->post(ep, req);
+}
+
+/* A slot that was freed still says NO_EPOCH, if its owner was parked. A client that takes it and
+ * then cannot say more has no certificate: nobody would wait for its operations. */
+static void a_join_that_breaks_off_is_no_registration(void **state)
+{
+    (void)state;
+    for (unsigned pass = 0; pass < 2; pass++) { /* before the epoch was read, and after */
+        struct store_rig r;
+        struct probe p;
+        start(&r, &p, "mem:?size=16m&clients=8&" LEASE);
+        far_session *idle = join(&r), *s = join(&r);
+        assert_int_equal(client_park(&idle->op), FAR_OK);
+        shut_out(&p, s);
+        shut_out(&p, idle);
+        idle->client.incarnation ^= 1ull << 40; /* so that closing it does nothing */
+        idle->client.lease.lost = idle->client.astray = true;
+
+        hook_on(s->client.ep);
+        hook.ops.post = post_until_it_breaks;
+        breaks = (typeof(breaks)){.pass = pass};
+        assert_int_equal(get(&r, s), FAR_UNREACHABLE);
+        assert_true(breaks.claimed);
+        unsigned slot = s->client.slot;
+        breaks.pass = 2; /* it can take its slot once more, but not announce itself */
+        assert_int_equal(get(&r, s), FAR_UNREACHABLE);
+        breaks.claimed = false;
+        for (unsigned i = 0; i < 20; i++) {
+            assert_int_equal(get(&r, s), FAR_OK);
+            assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) != NO_EPOCH);
+        }
+        assert_int_equal(s->client.slot, slot); /* it leaves no slot behind */
+        hook_off();
+        far_session_close(s);
+        far_session_close(idle);
+        end(&r, &p);
+    }
+}
+
+/* A parked client that cannot announce itself is not any younger for having tried. */
+static void an_announcement_that_breaks_off_does_not_extend_the_lease(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    start(&r, &p, "mem:?size=16m&clients=8&" LEASE);
+    far_session *s = join(&r);
+    assert_int_equal(client_park(&s->op), FAR_OK);
+    uint64_t deadline = s->client.lease.deadline;
+    hook_on(s->client.ep);
+    hook_clock();
+    hook.clock += 1000000000;
+    hook.ops.post = post_until_it_breaks;
+    breaks = (typeof(breaks)){.claimed = true, .pass = 1};
+    assert_int_equal(get(&r, s), FAR_UNREACHABLE);
+    assert_true(s->client.lease.deadline == deadline && s->client.parked);
+    hook_off();
+    assert_int_equal(get(&r, s), FAR_OK);
+    far_session_close(s);
+    end(&r, &p);
+}
+
+/* The registry is full when a client comes back, and later it is not. */
+static void a_client_without_a_slot_gets_one_when_there_is_one(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    start(&r, &p, "mem:?size=16m&clients=2&" LEASE);
+    far_session *s = join(&r);
+    unsigned slot = s->client.slot;
+    shut_out(&p, s);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 4711);
+    s->client.slot = NO_SLOT; /* as after it has looked for dead clients in vain */
+    assert_int_equal(get(&r, s), FAR_NO_CLIENT_SLOT);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
+    assert_int_equal(get(&r, s), FAR_OK);
+    far_session_close(s);
+    end(&r, &p);
+}
+
+/* All have certified the epoch, and so has this client; then one of its requests fails, and it
+ * must not certify more for a while. Its next flight must not push the epoch on ahead of it, or it
+ * would find itself left behind and give up its registration. */
+static void the_epoch_does_not_outrun_a_certificate_that_was_set_back(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    start(&r, &p, "mem:?size=16m&clients=8&" LEASE);
+    struct client *c = &r.session->client;
+    for (unsigned i = 0; i < 40 && (c->seen < 2 || c->advance_from != probe_epoch(&p)); i++)
+        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    uint64_t epoch = probe_epoch(&p), incarnation = c->incarnation;
+    assert_true(c->advance_from == epoch); /* the next flight is to push it on */
+    c->certified = c->advance_from - 1;
+    c->broke_at = c->ep->ops->coarse(c->ep);
+    assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    assert_true(probe_epoch(&p) == epoch);
+    assert_false(c->lease.lost);
+    c->broke_at = 0;
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    assert_true(probe_epoch(&p) > epoch && c->incarnation == incarnation);
+    end(&r, &p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_join_that_breaks_off_is_no_registration),
+        cmocka_unit_test(an_announcement_that_breaks_off_does_not_extend_the_lease),
+        cmocka_unit_test(a_client_without_a_slot_gets_one_when_there_is_one),
+        cmocka_unit_test(the_epoch_does_not_outrun_a_certificate_that_was_set_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
