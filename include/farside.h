@@ -29,9 +29,9 @@
  *     change may or may not have happened. Read the key to find out.
  *   - A session that is stopped in the middle of an operation for longer than the pool's lease (5
  *     s, or lease= in the URI) is taken for dead: so is one with submitted operations that nobody
- *     reaps. Those operations return FAR_FENCED; the next one registers the session anew. It
- *     never damages anything. An idle session is in nobody's way, for as long as its process
- *     lives.
+ *     reaps. When it goes on, it registers again, and those operations are tried once more; one
+ *     that is stopped again returns FAR_FENCED. It never damages anything. Idle sessions do not
+ *     hold up others while their process is alive.
  *   - A pool that is open has a thread of its own, which sees to idle sessions. It receives no
  *     signals and calls nobody back. After a fork() the child must not use its parent's pools.
  *
@@ -402,7 +402,8 @@ FAR_API const char *far_index_name(unsigned i);
  *   FAR_KEY_SIZE     key_len is 0 or over FAR_KEY_MAX
  *   FAR_CORRUPT      what was found is damaged
  *   FAR_CONTENTION   lost to other clients more often than the bound allows; nothing was done
- *   FAR_FENCED       the session stood still for longer than its lease; nothing was done
+ *   FAR_FENCED       the session stood still for longer than its lease, twice in one operation;
+ *                    nothing was done
  *   FAR_UNREACHABLE, FAR_TIMEOUT, FAR_REFUSED, FAR_NODE_LOST
  *                    a memory node cannot be reached, does not answer, does not let us in, or has
  *                    come back without its memory; the detail names it. A change that may have been

@@ -73,9 +73,9 @@ int far_pool_usage(far_session *s, struct far_pool_usage *usage)
 {
     if (!s || !usage)
         return fail(FAR_INVALID, "no session, or no usage");
-    client_enter(&s->client);
+    store_enter(s);
     int rc = pool_usage(&s->op, usage);
-    client_leave(&s->client);
+    store_leave(s);
     return rc;
 }
 
@@ -270,7 +270,7 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
 
     if (!s || !check)
         return fail(FAR_INVALID, "no session, or nowhere to put the outcome");
-    client_enter(&s->client);
+    store_enter(s);
     int rc = check_sessions(&c);
     if (rc == FAR_OK && repair)
         rc = usage_of(&c, &before);
@@ -281,7 +281,7 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
         rc = check_pool(&c, &left);
     if (rc == FAR_OK)
         rc = judge_usage(&c, &before, left.deaths);
-    client_leave(&s->client);
+    store_leave(s);
     if (rc != FAR_OK)
         return rc;
     c.sum.violations = c.report.violations;

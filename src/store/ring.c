@@ -59,11 +59,13 @@ int far_submit(far_session *s, const struct far_op *r)
     if (!r || !store_fits(s, r->table) || (unsigned)r->kind >= FAR_OP_KINDS)
         return fail(FAR_INVALID, "no session, no table of its pool, or no such operation");
     if (!s->slot) {
+        client_enter(&s->client); /* the keeper uses the endpoint, too */
         int rc = ring_open(s);
-        if (rc != FAR_OK) {
+        if (rc != FAR_OK)
             ring_close(s);
+        client_leave(&s->client);
+        if (rc != FAR_OK)
             return rc;
-        }
     }
     if (s->idle_count == 0)
         return FAR_RING_FULL;
@@ -127,6 +129,13 @@ static void drive(far_session *s, bool wait)
             ep->ops->poll(ep, true);
         }
     }
+}
+
+void ring_drive(struct client *c)
+{
+    far_session *s = (far_session *)((char *)c - offsetof(struct far_session, client));
+    if (s->running_count > 0)
+        drive(s, false);
 }
 
 unsigned far_reap(far_session *s, struct far_result *results, unsigned max_results,

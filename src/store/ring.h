@@ -4,6 +4,9 @@
 
 #include "store/store.h"
 
+/* Resumes the operations in flight that can go on: for a client whose synchronous call waits. */
+void ring_drive(struct client *client);
+
 /* Finishes what is in flight and frees the ring; fine if there never was one. */
 void ring_close(struct far_session *s);
 

@@ -42,6 +42,7 @@ int far_session_open(far_pool *pool, const struct far_session_options *options, 
     rc = op_init(&s->op, &s->client);
     if (rc != FAR_OK)
         goto close_client;
+    s->client.drive_ring = ring_drive;
     rc = pool->pool.kept && !pool->pool.knobs.no_reclaim ? keeper_add(pool, s) : FAR_OK;
     if (rc != FAR_OK)
         goto free_op;
@@ -82,11 +83,26 @@ void far_session_close(far_session *s)
 void far_session_watch(far_session *s, bool (*progress)(void *, const char *, uint64_t, uint64_t),
                        void *arg)
 {
-    s->client.progress = progress;
-    s->client.progress_arg = arg;
+    s->progress = progress;
+    s->progress_arg = arg;
 }
 
-/* The session's view of a table, made at its first operation on it. */
+/* Work that may take long and tells how far it has come. Operations on keys do not. */
+void store_enter(far_session *s)
+{
+    client_enter(&s->client);
+    s->client.progress = s->progress;
+    s->client.progress_arg = s->progress_arg;
+}
+
+void store_leave(far_session *s)
+{
+    s->client.progress = NULL;
+    client_leave(&s->client);
+}
+
+/* The session's view of a table, made at its first operation on it: within an epoch, because the
+ * view keeps addresses. */
 static int view_of(far_session *s, struct op *op, const far_table *table, struct table_view **out)
 {
     struct table_view *view = &s->table[table->index.desc.id];
@@ -149,16 +165,30 @@ static bool no_result(int rc)
            rc == FAR_NODE_LOST;
 }
 
-/* One attempt at an operation, within an epoch. */
-static int attempt(struct op *op, const struct far_op *r, struct index_view *view, size_t *len)
+/* Begins work on a table: an epoch, and a view that is valid in it. */
+static int begin(far_session *s, struct op *op, const far_table *table, struct table_view **view)
 {
-    int rc = op_begin(op, &view->cached);
+    struct index_view *known = s->table[table->index.desc.id].view;
+    int rc = op_begin(op, known ? &known->cached : NULL);
     if (rc != FAR_OK)
         return rc;
-    if (view->cached.stale)
-        rc = r->table->index.ops->refresh(op, view);
-    if (rc == FAR_OK)
-        rc = dispatch(op, r, view, len);
+    rc = view_of(s, op, table, view);
+    op->cost = known ? op->cost : (struct cost){0}; /* attaching was nobody's operation */
+    if (rc == FAR_OK && (*view)->view->cached.stale)
+        rc = table->index.ops->refresh(op, (*view)->view);
+    if (rc != FAR_OK)
+        op_end(op);
+    return rc;
+}
+
+/* One attempt at an operation, within an epoch. */
+static int attempt_once(far_session *s, struct op *op, const struct far_op *r, size_t *len)
+{
+    struct table_view *view = NULL;
+    int rc = begin(s, op, r->table, &view);
+    if (rc != FAR_OK)
+        return rc;
+    rc = dispatch(op, r, view->view, len);
     /* What a client reads when its lease has lapsed may have been reused. A change that was made
      * was made in time: batches that write are not posted later. */
     bool made = r->kind >= FAR_OP_PUT && rc == FAR_OK;
@@ -174,9 +204,15 @@ static int attempt(struct op *op, const struct far_op *r, struct index_view *vie
     return rc;
 }
 
+/* One that was fenced and did nothing is tried once more, under a new registration. */
+static int attempt(far_session *s, struct op *op, const struct far_op *r, size_t *len)
+{
+    int rc = attempt_once(s, op, r, len);
+    return rc == FAR_FENCED ? attempt_once(s, op, r, len) : rc;
+}
+
 static int run(far_session *s, struct op *op, const struct far_op *r, size_t *len)
 {
-    struct table_view *view = NULL;
     if (r->key_len == 0 || r->key_len > FAR_KEY_MAX || !r->key)
         return fail(FAR_KEY_SIZE, "a key has 1 to %u bytes, not %zu", FAR_KEY_MAX, r->key_len);
     if (has_value(r->kind) && (r->value_len > FAR_VALUE_MAX || (!r->value && r->value_len)))
@@ -184,17 +220,14 @@ static int run(far_session *s, struct op *op, const struct far_op *r, size_t *le
                     r->value_len);
     if (r->kind == FAR_OP_GET && !r->buf && r->cap > 0)
         return fail(FAR_INVALID, "nowhere to put %zu bytes of a value", r->cap);
-    int rc = view_of(s, op, r->table, &view);
-    if (rc != FAR_OK)
-        return rc;
-    struct far_op_stats *stats = &view->stats.op[r->kind];
-    op->cost = (struct cost){0}; /* attaching was nobody's operation */
-    rc = attempt(op, r, view->view, len);
+    struct far_op_stats *stats = &s->table[r->table->index.desc.id].stats.op[r->kind];
+    op->cost = (struct cost){0};
+    int rc = attempt(s, op, r, len);
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
         rc = pool_relieve(op); /* not within the operation: its own epoch would hold it up */
-        if (rc != FAR_OK)
+        if (rc != FAR_OK && rc != FAR_FENCED)
             break;
-        rc = attempt(op, r, view->view, len);
+        rc = attempt(s, op, r, len);
     }
     if (rc == FAR_BOUNDS) /* whatever led there, it was read from the pool */
         rc = fail(FAR_CORRUPT, "an address in the table lies outside the pool");
@@ -296,15 +329,13 @@ int far_table_info(far_session *s, far_table *table, struct far_table_info *info
     struct table_view *view = NULL;
     if (!store_fits(s, table) || !info)
         return fail(FAR_INVALID, "no session, no table of its pool, or no info");
-    client_enter(&s->client);
-    int rc = view_of(s, &s->op, table, &view);
-    if (rc == FAR_OK)
-        rc = op_begin(&s->op, &view->view->cached);
+    store_enter(s);
+    int rc = begin(s, &s->op, table, &view);
     if (rc == FAR_OK) {
         rc = table->index.ops->info(&s->op, view->view, info);
         op_end(&s->op);
     }
-    client_leave(&s->client);
+    store_leave(s);
     return rc;
 }
 
@@ -315,15 +346,13 @@ int far_table_check(far_session *s, far_table *table, void (*report)(void *, con
     struct index_report r = {.line = report, .arg = arg};
     if (!store_fits(s, table))
         return fail(FAR_INVALID, "no session, or no table of its pool");
-    client_enter(&s->client);
-    int rc = view_of(s, &s->op, table, &view);
-    if (rc == FAR_OK)
-        rc = op_begin(&s->op, &view->view->cached);
+    store_enter(s);
+    int rc = begin(s, &s->op, table, &view);
     if (rc == FAR_OK) {
         rc = table->index.ops->check(&s->op, view->view, &r);
         op_end(&s->op);
     }
-    client_leave(&s->client);
+    store_leave(s);
     if (rc == FAR_CORRUPT)
         index_violation(&r, "%s", far_error_detail());
     else if (rc == FAR_OK && r.violations > 0)

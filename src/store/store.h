@@ -53,8 +53,10 @@ struct far_session {
     unsigned *idle, idle_count;         /* slots free for far_submit()    */
     unsigned *running, running_count;   /* slots whose fiber is suspended */
     unsigned *finished, finished_count; /* slots waiting to be reaped     */
-    struct far_session *next_kept;      /* the keeper's, as is: */
-    uint64_t turn_seen;                 /* of the client, when it last looked */
+    bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total); /* or NULL */
+    void *progress_arg;
+    struct far_session *next_kept; /* the keeper's, as is: */
+    uint64_t turn_seen;            /* of the client, when it last looked */
 };
 
 /* Are both there, and of one pool? */
@@ -62,6 +64,10 @@ static inline bool store_fits(const struct far_session *s, const struct far_tabl
 {
     return s && table && table->pool == s->pool;
 }
+
+/* Brackets a call that may take long: it reports to the session's progress callback. */
+void store_enter(struct far_session *s);
+void store_leave(struct far_session *s);
 
 /* Runs one operation to its end on the caller's stack (or fiber), statistics included. */
 int store_run(struct far_session *s, struct op *op, const struct far_op *request,
