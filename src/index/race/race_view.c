@@ -114,27 +114,49 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
     return fail(FAR_CORRUPT, "the directory's depth is damaged");
 }
 
-int race_refresh(struct op *op, struct race_view *view)
+/* Makes what was read of the directory the session's cache. */
+static int install(struct race_view *view, const struct race_root *root, const uint64_t *image,
+                   bool stale)
 {
-    struct race_root root;
-    uint64_t *image = NULL, flights = op->client->flights;
-    int rc = read_root(op, view, &root); /* the version before what it is the version of */
-    if (rc == FAR_OK)
-        rc = read_directory(op, view, &root, &image);
-    if (rc != FAR_OK)
-        return rc;
-    uint64_t *entries = malloc(sizeof *entries << root.depth);
+    uint64_t *entries = malloc(sizeof *entries << root->depth);
     if (!entries)
         return fail(FAR_NO_MEMORY, "no memory for a directory of depth %llu",
-                    (unsigned long long)root.depth);
-    memcpy(entries, image, sizeof *entries << root.depth);
+                    (unsigned long long)root->depth);
+    memcpy(entries, image, sizeof *entries << root->depth);
     free(view->entries);
     view->entries = entries;
-    view->depth = (unsigned)root.depth;
+    view->depth = (unsigned)root->depth;
     view->refreshes++;
-    view->base.cached.version = root.splits;
-    view->base.cached.stale = op->client->flights != flights; /* E2 */
+    view->base.cached.version = root->splits;
+    view->base.cached.stale = stale;
     return FAR_OK;
+}
+
+/*
+ * All operations of a ring use one cache, each protected by the epoch in which it began. So the
+ * directory must not be older than the epoch of any of them: if one began in a later epoch while
+ * this one was reading, what was read may name a subtable that is reused before that one ends.
+ * Then it is read again. An operation in flight lets the epoch go on by one only, so the third
+ * time is enough.
+ */
+int race_refresh(struct op *op, struct race_view *view)
+{
+    const struct client *c = op->client;
+    for (unsigned attempt = 0; attempt < RACE_REFRESHES; attempt++) {
+        struct race_root root;
+        uint64_t *image = NULL, flights = c->flights, epoch = c->validated;
+        uint64_t refreshes = view->refreshes;
+        int rc = read_root(op, view, &root); /* the version before what it is the version of */
+        if (rc == FAR_OK)
+            rc = read_directory(op, view, &root, &image);
+        if (rc != FAR_OK)
+            return rc;
+        if (!c->newest || c->newest->epoch <= epoch)
+            return install(view, &root, image, c->flights != flights); /* E2 */
+        if (view->refreshes != refreshes && !view->base.cached.stale)
+            return FAR_OK; /* another operation has read it since */
+    }
+    return FAR_CONTENTION;
 }
 
 int race_attach(struct op *op, const struct index_table *table, struct index_view **out)
