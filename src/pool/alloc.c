@@ -337,10 +337,12 @@ int pool_relieve(struct op *op)
         if (!sweeps)
             return rc == FAR_OK ? relieve_by_others(op) : rc;
     }
+    uint64_t lost = c->lost_bytes; /* what is lost from here on, this sweep may miss */
     rc = pool_sweep(op, &swept);
     if (rc == FAR_CONTENTION)
         return await_sweep(op, &sweeps);
-    c->lost_bytes = 0;
+    if (rc == FAR_OK)
+        c->lost_bytes -= lost < c->lost_bytes ? lost : c->lost_bytes;
     return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
 }
 
