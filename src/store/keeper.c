@@ -10,8 +10,15 @@
  *
  * A session with operations in flight is its own thread's business: if that stops, so does the
  * session's heartbeat.
+ *
+ * Parking is a round trip. Several sessions are parked at the same time, each on a fiber of its
+ * own, so that one whose memory node does not answer does not delay the heartbeats of the others.
+ * The keeper's lock is held only to choose sessions: one that is lent to the keeper cannot be
+ * closed before it is returned.
  */
 #include "store/keeper.h"
+
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -22,44 +29,160 @@
 #define LOOKS_PER_LEASE 16
 #define PERIOD_NS_MOST  250000000ull
 
-struct keeper {
-    pthread_t thread;
-    pthread_mutex_t lock; /* of all that follows */
-    pthread_cond_t bell;
-    uint64_t period_ns;
-    bool stop;
-    struct far_session *sessions;
+/* Sessions that are parked at the same time, and the pause between two looks at them. */
+#define LANES       16
+#define LANE_NS     20000
+#define STACK_BYTES (64u * 1024)
+
+struct lane {
+    struct far_session *session; /* NULL: the lane is free */
+    uint64_t turn;
+    struct fiber *fiber; /* made when it is first needed */
 };
 
-static void look_after(struct far_session *s)
+struct keeper {
+    pthread_t thread;
+    struct lane lane[LANES];
+    uint64_t period_ns;
+    pthread_mutex_t lock; /* of all that follows */
+    pthread_cond_t bell;
+    bool stop;
+    struct far_session *sessions;
+    struct far_session *next; /* the next one to look at in this round */
+};
+
+static void park(void *arg)
 {
-    struct client *c = &s->client;
-    uint64_t turn = atomic_load_explicit(&c->turn, memory_order_relaxed);
-    if (turn != s->turn_seen || !client_borrow(c, turn)) {
-        s->turn_seen = turn;
-        return;
-    }
-    if (!c->parked || client_heartbeat_due(c))
-        (void)client_park(&s->op); /* what went wrong, the next operation will find out */
-    client_return(c, turn);
+    (void)client_park(arg); /* if it fails, the next operation finds out */
 }
 
+/* Ours, if nobody has used it since we last looked, and if there is something to do. */
+static bool borrow(struct far_session *s, uint64_t *turn)
+{
+    struct client *c = &s->client;
+    *turn = atomic_load_explicit(&c->turn, memory_order_relaxed);
+    if ((*turn & CLIENT_TURN_WHO) == CLIENT_TURN_LENT)
+        return false; /* it is in a lane since an earlier round */
+    if (*turn != s->turn_seen || !client_borrow(c, *turn)) {
+        s->turn_seen = *turn;
+        return false;
+    }
+    if (!c->parked || client_heartbeat_due(c))
+        return true;
+    client_return(c, *turn);
+    return false;
+}
+
+/* The next session of this round that is to be parked, or NULL. */
+static struct far_session *choose(struct keeper *k, uint64_t *turn)
+{
+    struct far_session *chosen = NULL;
+    pthread_mutex_lock(&k->lock);
+    while (k->next && !chosen && !k->stop) {
+        struct far_session *s = k->next;
+        k->next = s->next_kept;
+        if (borrow(s, turn))
+            chosen = s;
+    }
+    pthread_mutex_unlock(&k->lock);
+    return chosen;
+}
+
+static void finish(struct lane *lane)
+{
+    lane->session->op.batch.on_ring = false;
+    client_return(&lane->session->client, lane->turn);
+    lane->session = NULL;
+}
+
+/* Starts to park a session. Without a fiber, it is done when this returns. */
+static void start(struct lane *lane, struct far_session *s)
+{
+    bool waits = !(s->pool->fab->caps & FAB_CAP_IMMEDIATE);
+    lane->session = s;
+    if (waits && !lane->fiber)
+        lane->fiber = fiber_create(STACK_BYTES, park, &s->op);
+    else if (waits)
+        fiber_reset(lane->fiber, park, &s->op);
+    if (!waits || !lane->fiber) {
+        park(&s->op);
+        finish(lane);
+        return;
+    }
+    s->op.batch.on_ring = true;
+    fiber_resume(lane->fiber);
+    if (fiber_finished(lane->fiber))
+        finish(lane);
+}
+
+/* Goes on with a session that is being parked. False if there is nothing to go on with yet. */
+static bool proceed(struct lane *lane)
+{
+    struct op *op = &lane->session->op;
+    op->batch.ep->ops->poll(op->batch.ep, false);
+    if (!op->batch.req.done)
+        return false;
+    fiber_resume(lane->fiber);
+    if (fiber_finished(lane->fiber))
+        finish(lane);
+    return true;
+}
+
+/* Goes on with the sessions that are being parked, and with the round. True if it is not over. */
+static bool look_around(struct keeper *k)
+{
+    bool more = true, busy = false, moved;
+    do {
+        moved = busy = false;
+        for (unsigned i = 0; i < LANES; i++) {
+            struct lane *lane = &k->lane[i];
+            if (lane->session) {
+                moved |= proceed(lane);
+            } else if (more) {
+                struct far_session *s = choose(k, &lane->turn);
+                more = s != NULL;
+                if (s)
+                    start(lane, s);
+                moved |= more;
+            }
+            busy |= lane->session != NULL;
+        }
+    } while (moved);
+    return busy;
+}
+
+/* With the lock. */
+static void sleep_until(struct keeper *k, uint64_t ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
+                             .tv_nsec = (long)(ns % 1000000000)};
+    if (!k->stop)
+        pthread_cond_timedwait(&k->bell, &k->lock, &until);
+}
+
+/* A round begins once in a period, whether or not the last one is over: what does not answer is
+ * left in its lane. */
 static void *keep(void *arg)
 {
     struct keeper *k = arg;
+    uint64_t round = clock_ns() + k->period_ns;
+    bool busy = false;
 
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        uint64_t ns = (uint64_t)until.tv_nsec + k->period_ns;
-        until.tv_sec += (time_t)(ns / 1000000000);
-        until.tv_nsec = (long)(ns % 1000000000);
-        pthread_cond_timedwait(&k->bell, &k->lock, &until);
-        for (struct far_session *s = k->sessions; s && !k->stop; s = s->next_kept)
-            look_after(s);
+        uint64_t soon = clock_ns() + LANE_NS;
+        sleep_until(k, busy && soon < round ? soon : round);
+        if (clock_ns() >= round) {
+            k->next = k->sessions;
+            round = clock_ns() + k->period_ns;
+        }
+        pthread_mutex_unlock(&k->lock);
+        busy = look_around(k);
+        pthread_mutex_lock(&k->lock);
     }
     pthread_mutex_unlock(&k->lock);
+    for (unsigned i = 0; i < LANES; i++)
+        fiber_destroy(k->lane[i].fiber);
     return NULL;
 }
 
@@ -121,12 +244,15 @@ void keeper_drop(far_session *s)
     struct keeper *k = s->pool->keeper;
     if (!k)
         return;
+    client_enter(&s->client); /* for good: the keeper cannot have it, nor borrow it any more */
     pthread_mutex_lock(&k->lock);
     struct far_session **at = &k->sessions;
     while (*at && *at != s)
         at = &(*at)->next_kept;
     if (*at)
         *at = s->next_kept;
+    if (k->next == s)
+        k->next = s->next_kept;
     pthread_mutex_unlock(&k->lock);
 }
 
