@@ -203,7 +203,7 @@ static bool is_due(struct batch_rider *rider)
         return false;
     if (++rider->flushes >= RIDER_LOOK)
         rider->look(rider);
-    return rider->due && !rider->aboard;
+    return rider->due && !rider->aboard && !rider->grounded;
 }
 
 /* Takes the rider into a post that starts at `first` and ends the batch, if it has room. If it has
@@ -214,7 +214,8 @@ static unsigned board(struct batch *b, unsigned first)
     unsigned end = b->count;
     bool fits = end - first + RIDER_VERBS <= BATCH_MAX;
 
-    if (!rider || !rider->due || rider->aboard || (!fits && !rider->urgent))
+    if (!rider || !rider->due || rider->aboard || rider->grounded || !may_write(b) ||
+        (!fits && !rider->urgent))
         return end;
     rider->due = rider->urgent = false;
     rider->aboard = b->carries = true;

@@ -62,6 +62,7 @@ struct batch_tap {
  */
 struct batch_rider {
     bool due, urgent, aboard;
+    bool grounded;    /* not to board: the client has no registration that it could speak of */
     unsigned flushes; /* since the last look */
     void (*look)(struct batch_rider *rider);
     void (*board)(struct batch_rider *rider, struct batch *b);

@@ -43,15 +43,14 @@ static int claim_slot(struct op *op, struct client *c)
             slot++;
         if (slot == clients)
             break;
+        c->slot = slot;        /* after an error perhaps, too: renew() finds out */
+        c->unannounced = true; /* the slot still says what its last owner said */
         batch_cas(&op->batch, NODE0, slot_delta(slot), 0, c->incarnation, op->word);
         rc = batch_flush(&op->batch);
-        if (rc != FAR_OK)
+        if (rc != FAR_OK || op->word[0] == 0)
             return rc;
-        if (op->word[0] == 0) {
-            c->slot = slot;
-            return FAR_OK;
-        }
     }
+    c->slot = NO_SLOT;
     return FAR_NO_CLIENT_SLOT;
 }
 
@@ -97,7 +96,13 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
     *mine = (struct client_slot){
         .epoch = c->validated, .heartbeat = ++c->heartbeat, .pid = (uint64_t)getpid()};
     batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch, sizeof *mine - 8);
-    /* After the epoch: who certifies one later than a sweep's announcement must know of it. */
+    /* After the certificate: a client that certifies an epoch later than a sweep's announcement must
+     * know of the sweep. The count of sweeps comes first: all that it counts have been announced when
+     * the word is read. */
+    batch_fence(&op->batch);
+    batch_read(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, sweeps),
+               op->pool_word, 8);
+    batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, CONTROL_OFF, control, sizeof *control);
     return batch_flush(&op->batch);
 }
@@ -138,9 +143,9 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     c->lease = (struct lease){.deadline = began + c->lease_ns};
     c->sweep = 0;
     c->sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
-    if (control->sweeps != c->sweeps) /* E5; a client that joins has nothing in hand */
+    if (op->pool_word[0] != c->sweeps) /* E5; a client that joins has nothing in hand */
         client_forget(c);
-    c->sweeps = control->sweeps;
+    c->sweeps = op->pool_word[0];
     c->parked = c->astray = c->unannounced = false;
     return FAR_OK;
 }
@@ -157,6 +162,8 @@ static int join(struct op *op, struct client *c)
 {
     uint64_t began = c->ep->ops->coarse(c->ep);
     c->incarnation = new_incarnation(c);
+    c->slot = NO_SLOT; /* the old one may be another's */
+    c->astray = false;
     int rc = claim_slot(op, c);
     if (rc == FAR_NO_CLIENT_SLOT && c->pool->kept) {
         rc = evict_dead(op, c);
@@ -168,7 +175,6 @@ static int join(struct op *op, struct client *c)
         return fail(rc, "the pool has %u client slots, and all are taken", c->pool->clients);
     if (rc != FAR_OK)
         return rc;
-    c->unannounced = true; /* until then the slot still says what its last owner said */
     return announce(op, c, began);
 }
 
@@ -280,13 +286,15 @@ int client_rejoin(struct op *op)
         return FAR_OK;
     if (c->oldest || c->joining)
         return fail(FAR_FENCED, "this client was silent for longer than its lease");
-    c->joining = true;
+    c->joining = c->rider.grounded = true;
     op->batch.rider = NULL;
     op->batch.lease = NULL;
     uint64_t began = c->ep->ops->coarse(c->ep);
     int rc = c->astray ? FAR_FENCED : renew(op, c);
-    if (rc == FAR_OK && c->unannounced)
+    if (rc == FAR_OK && c->unannounced) {
+        c->lease.lost = true; /* so that no other operation begins before that */
         rc = announce(op, c, began);
+    }
     if (rc == FAR_FENCED) {
         doubt_caches(c);
         client_forget(c); /* what it held is another's to find */
@@ -294,6 +302,8 @@ int client_rejoin(struct op *op)
     }
     if (rc != FAR_OK)
         c->lease.lost = true; /* a broken-off join is no registration */
+    else
+        c->rider.grounded = false;
     op->batch.rider = rider;
     op->batch.lease = lease;
     c->joining = false;
@@ -425,7 +435,7 @@ void client_close(struct client *c)
             registered = client_unpark(&op) == FAR_OK;
         if (registered && !c->pool->knobs.no_reclaim)
             settle(c, &op);
-        if (registered && !client_haunted(c)) /* else its lease will lapse: E6 */
+        if (registered && !c->lease.lost && !client_haunted(c)) /* else its lease will lapse: E6 */
             leave(c, &op);
         op_free(&op);
     }

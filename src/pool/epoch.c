@@ -159,6 +159,8 @@ static void landed(struct batch_rider *rider, int status)
 
     if (status != FAR_OK) {
         rider->due = true;
+        if (c->certified == NO_EPOCH && status != FAR_FENCED && status != FAR_UNREACHABLE)
+            c->lease.lost = c->astray = true; /* E5: it may arrive when operations are in flight */
         return;
     }
     if (c->flight_incarnation != c->incarnation)
@@ -169,7 +171,7 @@ static void landed(struct batch_rider *rider, int status)
     }
     if (!c->parked &&
         f[F_CONTROL] > c->certified + 1) { /* E1: nobody counts our certificate, or it is damaged */
-        c->lease.lost = true;
+        c->lease.lost = c->astray = true;
         return;
     }
     c->lease.deadline = c->flight_posted + c->lease_ns;
@@ -236,8 +238,10 @@ static void send_flight(struct client *c, struct cached *cached)
     c->flight_cached = cached;
 }
 
+#define AWAKE_TURNS 16
+
 /* What comes before anything a client does. */
-static int awake(struct op *op)
+static int awake_once(struct op *op)
 {
     struct client *c = op->client;
     if (client_lapsed(c)) {
@@ -252,6 +256,19 @@ static int awake(struct op *op)
             return rc;
     }
     return c->sweep_unmet ? client_meet_sweep(op) : FAR_OK;
+}
+
+/* Each of those steps may wait, and meanwhile other operations of the ring go on: so all is looked at
+ * again until nothing is left to do. */
+static int awake(struct op *op)
+{
+    const struct client *c = op->client;
+    for (unsigned i = 0; i < AWAKE_TURNS; i++) {
+        int rc = awake_once(op);
+        if (rc != FAR_OK || (!client_lapsed(c) && !c->joining && !c->parked && !c->sweep_unmet))
+            return rc;
+    }
+    return fail(FAR_FENCED, "this client's lease lapses faster than it can register");
 }
 
 int op_begin(struct op *op, struct cached *cached)
@@ -320,8 +337,11 @@ int client_hasten(struct op *op)
     if (c->drive_ring && !b->on_ring)
         c->drive_ring(c);
     int rc = awake(op); /* also: a sweep cannot go on before we have met it */
-    if (rc == FAR_OK && c->suspect >= 0)
+    if (rc == FAR_OK && c->suspect >= 0) {
         rc = client_recover(op);
+        if (rc == FAR_OK)
+            rc = awake(op);
+    }
     if (rc != FAR_OK)
         return rc;
     if (c->rider.aboard) { /* another operation's batch carries it: let that one come in */

@@ -76,6 +76,7 @@ static int read_nodes(struct op *op, uint64_t delta, uint64_t *words)
 int client_meet_sweep(struct op *op)
 {
     struct client *c = op->client;
+    uint64_t old_chunks[FAB_NODES_MAX], flights = c->flights;
     batch_read(&op->batch, NODE0, SWEEPS_DELTA, &op->pool_word[1], 8); /* first: at most its own */
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, SWEEP_DELTA, &op->pool_word[0], 8);
@@ -84,9 +85,10 @@ int client_meet_sweep(struct op *op)
     if (rc != FAR_OK)
         return rc;
     if (sweep & SWEEP_ANNOUNCED) {
-        rc = read_nodes(op, NODE_SWEEP_OFF, c->old_chunks);
-        if (rc != FAR_OK)
-            return rc;
+        rc = read_nodes(op, NODE_SWEEP_OFF, old_chunks);
+        if (rc != FAR_OK || !c->sweep_unmet || c->flights != flights)
+            return rc; /* another operation has met it, or seen a later one */
+        memcpy(c->old_chunks, old_chunks, op->pool->nodes * sizeof *old_chunks);
         c->sweep = sweep;
         c->sweeps = sweeps;
         client_let_go(c);
@@ -135,10 +137,12 @@ static int announce(struct sweep *s)
     if (rc != FAR_OK)
         return rc;
     s->word = mine | SWEEP_ANNOUNCED;
-    batch_faa(&op->batch, NODE0, SWEEPS_DELTA, 1, &word[1]);
-    batch_fence(&op->batch);
+    /* Counted behind it: a client that reads the new count and then the word finds it announced. */
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, mine, s->word, word);
+    batch_fence(&op->batch);
+    batch_faa(&op->batch, NODE0, SWEEPS_DELTA, 1, &word[1]);
     rc = batch_flush(&op->batch);
+    op->client->sweep_unmet |= rc == FAR_OK;
     return rc != FAR_OK || word[0] == mine ? rc : FAR_CONTENTION;
 }
 

@@ -116,7 +116,8 @@ static void audit_rest(struct audit *a)
 static bool has_hands(struct audit *a, const struct client *c)
 {
     gaddr node0 = gaddr_make(0, 0);
-    if (get(a, node0, CLIENTS_OFF + c->slot * sizeof(struct client_slot)) != c->incarnation)
+    if (c->slot == NO_SLOT ||
+        get(a, node0, CLIENTS_OFF + c->slot * sizeof(struct client_slot)) != c->incarnation)
         return false;
     return !c->parked ||
            get(a, node0, CONTROL_OFF + offsetof(struct pool_control, sweeps)) == c->sweeps;

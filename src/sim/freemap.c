@@ -38,6 +38,8 @@ static bool is_registered(const struct freemap *map, const struct client *c)
 {
     const char *slots = (const char *)sim_memory(map->sim, 0) + CLIENTS_OFF;
     uint64_t incarnation = 0;
+    if (c->slot == NO_SLOT)
+        return false;
     memcpy(&incarnation, slots + c->slot * sizeof(struct client_slot), sizeof incarnation);
     return incarnation == c->incarnation;
 }

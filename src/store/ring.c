@@ -134,8 +134,11 @@ static void drive(far_session *s, bool wait)
 void ring_drive(struct client *c)
 {
     far_session *s = (far_session *)((char *)c - offsetof(struct far_session, client));
+    bool (*progress)(void *, const char *, uint64_t, uint64_t) = c->progress;
+    c->progress = NULL; /* it is the call's that waits, not theirs */
     if (s->running_count > 0)
         drive(s, false);
+    c->progress = progress;
 }
 
 unsigned far_reap(far_session *s, struct far_result *results, unsigned max_results,
