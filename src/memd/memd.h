@@ -20,6 +20,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
 
 #define MEMD_CLIENTS_MAX   4096u
 #define MEMD_LISTENERS_MAX 16u
@@ -53,6 +54,17 @@ struct memd_region {
  * (0: of any). FAR_NO_MEMORY, FAR_SYSTEM, FAR_NOT_A_POOL, FAR_INVALID. */
 int memd_region_open(struct memd_region *region, uint64_t size, const char *path);
 void memd_region_close(struct memd_region *region);
+
+/* ---- what the machine has (limits.c) --------------------------------------------------------- */
+
+/* FAR_NO_MEMORY: the machine, or this process's control group, has less memory than that. */
+int memd_check_memory(uint64_t bytes);
+/* As many file descriptors as this process may have: every connection takes some. */
+void memd_raise_descriptors(void);
+/* FAR_SYSTEM: not so many file descriptors are free. */
+int memd_check_descriptors(unsigned count);
+/* FAR_SYSTEM: one cannot listen there, and why. */
+int memd_check_address(const char *text, const struct sockaddr *at, socklen_t at_bytes);
 
 /* ---- transports ------------------------------------------------------------------------------ */
 

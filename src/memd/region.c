@@ -160,7 +160,9 @@ int memd_region_open(struct memd_region *region, uint64_t size, const char *path
         rc = open_file(&r, size, path);
     } else {
         set_size(&r, size);
-        rc = map(&r);
+        rc = memd_check_memory(r.map_bytes);
+        if (!rc)
+            rc = map(&r);
         if (!rc)
             rc = start_keep(&r);
     }

@@ -36,6 +36,8 @@
 #define ARRIVALS_MAX    256u
 #define IDLE_LOOK_MS    1000 /* while somebody has connected who has not proved himself */
 #define CLOSING_LOOK_MS 10
+#define LISTENER_FDS    32u /* file descriptors of a context and a listener; some to spare   */
+#define THREAD_FDS      16u /* of a worker                                                   */
 
 struct reply {
     struct ucx_conn *conn;
@@ -79,6 +81,8 @@ struct ucx_listener {
     struct memd_listener listener;
     ucp_context_h context;
     ucp_listener_h ucp;
+    struct sockaddr_storage at;
+    socklen_t at_bytes;
     unsigned threads, next;
     struct ucx_thread *thread;
     ucp_mem_h region; /* ?rma=1, and the key to it */
@@ -535,19 +539,12 @@ static void say_address(struct ucx_listener *l, const struct wire_address *addre
 
 static int listen_at(struct ucx_listener *l, const struct wire_address *address)
 {
-    struct sockaddr_storage at;
-    socklen_t at_bytes;
-    ucp_listener_params_t params = {.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR |
-                                                  UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
-                                    .conn_handler = {.cb = arrived, .arg = l}};
-    ucs_status_t status;
-    int rc = ucx_resolve(address, true, &at, &at_bytes);
+    ucp_listener_params_t params = {
+        .field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER,
+        .sockaddr = {.addr = (const struct sockaddr *)&l->at, .addrlen = l->at_bytes},
+        .conn_handler = {.cb = arrived, .arg = l}};
+    ucs_status_t status = ucp_listener_create(l->thread[0].worker, &params, &l->ucp);
 
-    if (rc)
-        return rc;
-    params.sockaddr.addr = (const struct sockaddr *)&at;
-    params.sockaddr.addrlen = at_bytes;
-    status = ucp_listener_create(l->thread[0].worker, &params, &l->ucp);
     if (status != UCS_OK) {
         l->ucp = NULL;
         return fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
@@ -608,26 +605,61 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
 
 const struct memd_listener_ops memd_ucx = {.scheme = "ucx", .open = ucx_open, .close = ucx_close};
 
-static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
-                    struct memd_listener **listener)
+static int read_uri(struct memd *memd, struct uri *uri, struct wire_address *address, bool *rma)
 {
-    struct wire_address address;
-    struct ucx_listener *l;
     const char *rest = uri->rest;
-    uint64_t rma;
-    int rc = uri_number(uri, "rma", 0, 0, 1, &rma);
+    uint64_t wanted;
+    int rc = uri_number(uri, "rma", 0, 0, 1, &wanted);
 
     if (!rc)
         rc = uri_finish(uri);
-    if (!rc && rma)
+    if (!rc && wanted)
         rc = check_rma(memd);
     if (!rc && strncmp(rest, "//", 2) != 0)
         rc = fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
     rest += 2;
     if (!rc)
-        rc = wire_address_next(&rest, &address);
+        rc = wire_address_next(&rest, address);
     if (!rc && *rest)
         rc = fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
+    *rma = wanted;
+    return rc;
+}
+
+/* What UCX would only say is an input/output error. */
+static int check_machine(struct ucx_listener *l, const struct wire_address *address,
+                         unsigned threads)
+{
+    int rc = ucx_resolve(address, true, &l->at, &l->at_bytes);
+
+    memd_raise_descriptors();
+    if (!rc)
+        rc = memd_check_descriptors(LISTENER_FDS + threads * THREAD_FDS);
+    if (!rc)
+        rc = memd_check_address(address->text, (const struct sockaddr *)&l->at, l->at_bytes);
+    return rc;
+}
+
+static int start_threads(struct ucx_listener *l)
+{
+    for (unsigned i = 0; i < l->threads; i++) {
+        struct ucx_thread *t = &l->thread[i];
+
+        t->started = pthread_create(&t->thread, NULL, serve, t) == 0;
+        if (!t->started)
+            return fail(FAR_SYSTEM, "no thread");
+    }
+    return FAR_OK;
+}
+
+static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
+                    struct memd_listener **listener)
+{
+    struct wire_address address;
+    struct ucx_listener *l;
+    bool rma;
+    int rc = read_uri(memd, uri, &address, &rma);
+
     if (rc)
         return rc;
     l = calloc(1, sizeof *l);
@@ -639,8 +671,10 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
         setenv("UCX_TCP_CM_REUSEADDR", "y", 0);
     l->listener = (struct memd_listener){.ops = &memd_ucx, .memd = memd};
     l->thread = calloc(threads, sizeof *l->thread);
-    rc = l->thread ? ucx_context_open("farside-memd", rma, &l->context)
+    rc = l->thread ? check_machine(l, &address, threads)
                    : fail(FAR_NO_MEMORY, "%u threads", threads);
+    if (!rc)
+        rc = ucx_context_open("farside-memd", rma, &l->context);
     if (rc)
         l->context = NULL;
     for (unsigned i = 0; i < threads && rc == FAR_OK; i++)
@@ -649,12 +683,8 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
         rc = offer_region(l);
     if (!rc)
         rc = listen_at(l, &address);
-    for (unsigned i = 0; i < threads && rc == FAR_OK; i++) {
-        struct ucx_thread *t = &l->thread[i];
-
-        t->started = pthread_create(&t->thread, NULL, serve, t) == 0;
-        rc = t->started ? FAR_OK : fail(FAR_SYSTEM, "no thread");
-    }
+    if (!rc)
+        rc = start_threads(l);
     if (rc) {
         ucx_close(&l->listener);
         return rc;

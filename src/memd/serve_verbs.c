@@ -364,7 +364,10 @@ static int bind_to(struct verbs_listener *l, const struct wire_address *address)
         rc = fail(FAR_SYSTEM, "a listener: %s", strerror(errno));
     else if (rdma_bind_addr(l->id, found->ai_addr) != 0)
         rc = fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
-                  errno == ENODEV ? "no RDMA device has that address" : strerror(errno));
+                  errno == ENODEV          ? "no RDMA device has that address"
+                  : errno == EADDRINUSE    ? "the port is in use"
+                  : errno == EADDRNOTAVAIL ? "the address is not one of this machine"
+                                           : strerror(errno));
     freeaddrinfo(found);
     if (rc)
         return rc;

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# A memory node that cannot start says what is missing: memory, file descriptors, the port, the
+# address. The unit of systemd lets nobody in from outside unless it is told to.
+. "$(dirname "$0")/expect.bash"
+if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
+    echo "built without ucx: nothing was tested"
+    exit 0
+fi
+. "$(dirname "$0")/memd.bash"
+
+# More memory than there is. The limit of --size is 1t.
+kib=$(awk '/^(MemTotal|SwapTotal):/ { sum += $2 } END { print sum }' /proc/meminfo)
+if [ "$kib" -lt $((1 << 30)) ]; then
+    run memd --listen ucx://127.0.0.1:0 --size 1t
+    expect_code 1
+    expect_no_out
+    expect_err "more than this"
+fi
+
+# Too few file descriptors. All that may be had are taken, whatever the soft limit says.
+last="farside memd, ulimit -n 40" out=
+err=$(ulimit -n 40 && "$FARSIDE" memd --listen ucx://127.0.0.1:0 --size 16m 2>&1)
+code=$?
+expect_code 1
+expect_err "too few file descriptors"
+expect_err "left of 40"
+(ulimit -S -n 40 && memd --size 16m && end_memd TERM "$node" && expect_code 0) || exit 1
+
+# A port that another node listens at, and an address of another machine.
+memd --size 16m
+run memd --listen "ucx://$address" --size 16m
+expect_code 1
+expect_err "$address: the port is in use"
+run memd --listen ucx://203.0.113.1:7000 --size 16m
+expect_code 1
+expect_err "203.0.113.1:7000: the address is not one of this machine"
+
+# What the unit starts by itself: an address of this machine, unless there is a secret.
+unit=$BUILD/farside-memd.service
+last=$unit code=0 out=$(sed -n 's/^Environment=FARSIDE_MEMD_OPTIONS=//p' "$unit") err=
+expect_out "--listen ucx://"
+[[ $out == *--secret-file* ]] || expect_out "--listen ucx://127.0.0.1:"
