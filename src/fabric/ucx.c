@@ -329,6 +329,23 @@ static int read_options(struct ucx_fab *u, struct uri *uri)
     return rc;
 }
 
+/* The names of nodes are looked up once: a look-up can take seconds, and a thread that connects again
+ * has other nodes to attend to. */
+static int resolve(struct ucx_fab *u)
+{
+    for (unsigned i = 0; i < u->fab.nodes; i++) {
+        struct ucx_node *node = &u->node[i];
+        int rc = ucx_resolve(&node->address, false, &node->at, &node->at_bytes);
+
+        if (rc)
+            return rc;
+        if (node->at.ss_family != u->node[0].at.ss_family)
+            return fail(FAR_UNSUPPORTED, "%s and %s: one is IPv4, the other IPv6",
+                        u->node[0].address.text, node->address.text);
+    }
+    return FAR_OK;
+}
+
 /* Is there a pool, or is this client to make it? If another is at it, waits. */
 static int claim(struct ucx_fab *u)
 {
@@ -358,7 +375,7 @@ static int meet(struct ucx_fab *u, bool rma)
 
     leave_context(u);
     u->rma = rma;
-    rc = ucx_context_open("farside", rma, &u->context);
+    rc = ucx_context_open("farside", rma, u->node[0].at.ss_family, &u->context);
     if (rc) {
         u->context = NULL;
         return rc;
@@ -428,6 +445,8 @@ static int ucx_open(struct uri *uri, struct fab **fab)
     u->fab.caps = FAB_CAP_MCAS;
     u->fab.order = ORDER_ALL;
     rc = read_options(u, uri);
+    if (!rc)
+        rc = resolve(u);
     if (!rc)
         rc = settle(u);
     if (!rc)

@@ -38,6 +38,8 @@ struct ucx_fab {
     struct fab_ep *opener; /* until there is a pool: holds the right to make it */
     struct ucx_node {
         struct wire_address address;
+        struct sockaddr_storage at; /* its address as numbers, asked for once */
+        socklen_t at_bytes;
         bool known;        /* the rest is set, by the first who was welcomed */
         uint64_t instance; /* of its memory                                  */
         bool formatted;

@@ -84,20 +84,17 @@ void link_down(struct ucx_link *l, int status)
 
 static int begin(struct ucx_link *l)
 {
-    const struct ucx_fab *u = ucx_fab_of(l->ep);
-    struct sockaddr_storage to;
+    const struct ucx_node *node = &ucx_fab_of(l->ep)->node[l->node];
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
         .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = broken, .arg = l},
-        .sockaddr = {.addr = (const struct sockaddr *)&to}};
+        .sockaddr = {.addr = (const struct sockaddr *)&node->at, .addrlen = node->at_bytes}};
     ucs_status_t status;
-    int rc = ucx_resolve(&u->node[l->node].address, false, &to, &params.sockaddr.addrlen);
+    int rc = wire_random(l->nonce, sizeof l->nonce);
 
-    if (!rc)
-        rc = wire_random(l->nonce, sizeof l->nonce);
     if (rc)
         return rc;
     status = ucp_ep_create(l->ep->worker, &params, &l->ucp);

@@ -1,6 +1,7 @@
 #include "fabric/ucx_tools.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,25 @@ static ucs_status_t adapt_shared_memory(ucp_config_t *config)
     return status == UCS_OK ? ucp_config_modify(config, "MM_HUGETLB_MODE", "n") : status;
 }
 
-int ucx_context_open(const char *name, bool rma, ucp_context_h *context)
+/*
+ * UCX gives each network device one address and sizes its connections for that. With UCX 1.13, a
+ * peer that connects by IPv6 to a device whose address is IPv4 writes past the end of such a
+ * connection. So for IPv6 there are only devices with IPv6 addresses. The other way round is safe:
+ * IPv4 addresses are shorter.
+ */
+static ucs_status_t choose_family(ucp_config_t *config, sa_family_t family)
+{
+    ucs_status_t status;
+
+    if (family != AF_INET6)
+        return UCS_OK;
+    /* The setting by its own name, as 1.13 wants it, and by its full name; what a version does not
+     * know it does not mind. */
+    status = ucp_config_modify(config, "AF_PRIO", "inet6");
+    return status == UCS_OK ? ucp_config_modify(config, "TCP_AF_PRIO", "inet6") : status;
+}
+
+int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context_h *context)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME,
@@ -37,9 +56,10 @@ int ucx_context_open(const char *name, bool rma, ucp_context_h *context)
     status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK)
         return fail(FAR_SYSTEM, "UCX's settings: %s", ucs_status_string(status));
-    if (!getenv("UCX_TLS"))
+    status = choose_family(config, family);
+    if (status == UCS_OK && !getenv("UCX_TLS"))
         status = ucp_config_modify(config, "TLS", "^sm");
-    else if (rma)
+    else if (status == UCS_OK && rma)
         status = adapt_shared_memory(config);
     if (status == UCS_OK)
         status = ucp_init(&params, config, context);
@@ -162,19 +182,38 @@ ucs_status_ptr_t ucx_send(ucp_ep_h ep, const void *message, size_t bytes, unsign
     return ucp_am_send_nbx(ep, UCX_AM_ID, NULL, 0, message, bytes, &param);
 }
 
+/* UCX gives no device a loopback or link-local address of IPv6, so nothing can be reached there. */
+static bool can_serve(const struct sockaddr *address)
+{
+    const struct in6_addr *in6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+
+    return address->sa_family == AF_INET ||
+           (address->sa_family == AF_INET6 && !IN6_IS_ADDR_LOOPBACK(in6) &&
+            !IN6_IS_ADDR_LINKLOCAL(in6) && !IN6_IS_ADDR_V4MAPPED(in6));
+}
+
 int ucx_resolve(const struct wire_address *address, bool passive, struct sockaddr_storage *to,
                 socklen_t *to_bytes)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0)};
-    struct addrinfo *found;
+    struct addrinfo *found, *use;
     int error = getaddrinfo(address->host, address->port, &hints, &found);
 
     if (error)
         return fail(FAR_UNREACHABLE, "%s: %s", address->text, gai_strerror(error));
-    memcpy(to, found->ai_addr, found->ai_addrlen);
-    *to_bytes = found->ai_addrlen;
+    use = found;
+    while (use && !can_serve(use->ai_addr))
+        use = use->ai_next;
+    if (use) {
+        memcpy(to, use->ai_addr, use->ai_addrlen);
+        *to_bytes = use->ai_addrlen;
+    }
     freeaddrinfo(found);
-    return FAR_OK;
+    return use ? FAR_OK
+               : fail(FAR_UNSUPPORTED,
+                      "%s: UCX does not serve loopback, link-local and IPv4-mapped addresses of "
+                      "IPv6",
+                      address->text);
 }

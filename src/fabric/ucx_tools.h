@@ -15,9 +15,11 @@
  * With `rma` it is, beside the real ones: who can connect can reach all memory of the process.
  *
  * Unless UCX_TLS says otherwise, UCX's shared memory is left out: in the version that this is made
- * for it loses the order of messages on processors that reorder stores. FAR_SYSTEM.
+ * for it loses the order of messages on processors that reorder stores.
+ *
+ * All connections of a context must be of one address family. FAR_SYSTEM.
  */
-int ucx_context_open(const char *name, bool rma, ucp_context_h *context);
+int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context_h *context);
 /* A worker that one thread at a time uses, and that can be waited for. *fd is not the caller's. */
 int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void *arg,
                     ucp_worker_h *worker, int *fd);
@@ -40,7 +42,8 @@ int ucx_worker_by_nic(ucp_worker_h worker, bool *by_nic);
 ucs_status_ptr_t ucx_send(ucp_ep_h ep, const void *message, size_t bytes, unsigned flags,
                           ucp_send_nbx_callback_t done, void *arg);
 
-/* The address as numbers; `passive` for listening. FAR_UNREACHABLE. */
+/* The first address of the host that UCX can serve; `passive` for listening. FAR_UNREACHABLE;
+ * FAR_UNSUPPORTED: it has none. */
 int ucx_resolve(const struct wire_address *address, bool passive, struct sockaddr_storage *to,
                 socklen_t *to_bytes);
 

@@ -674,7 +674,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
     rc = l->thread ? check_machine(l, &address, threads)
                    : fail(FAR_NO_MEMORY, "%u threads", threads);
     if (!rc)
-        rc = ucx_context_open("farside-memd", rma, &l->context);
+        rc = ucx_context_open("farside-memd", rma, l->at.ss_family, &l->context);
     if (rc)
         l->context = NULL;
     for (unsigned i = 0; i < threads && rc == FAR_OK; i++)

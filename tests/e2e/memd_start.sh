@@ -35,6 +35,21 @@ run memd --listen ucx://203.0.113.1:7000 --size 16m
 expect_code 1
 expect_err "203.0.113.1:7000: the address is not one of this machine"
 
+# Addresses of IPv6 that UCX does not serve, at either side; a name that has another one as well.
+for host in '[::1]' '[fe80::1]' '[::ffff:127.0.0.1]'; do
+    run memd --listen "ucx://$host:0" --size 16m
+    expect_code 1
+    expect_err "$host:0: UCX does not serve"
+    run get --pool "ucx://$host:7000" key
+    expect_code 1
+    expect_err "$host:7000: UCX does not serve"
+done
+run get --pool "ucx://$address,[fd00::1]:7000" key
+expect_code 1
+expect_err "one is IPv4, the other IPv6"
+run put --pool "ucx://localhost:${address##*:}" key value
+expect_code 0
+
 # What the unit starts by itself: an address of this machine, unless there is a secret.
 unit=$BUILD/farside-memd.service
 last=$unit code=0 out=$(sed -n 's/^Environment=FARSIDE_MEMD_OPTIONS=//p' "$unit") err=

@@ -56,13 +56,13 @@ make_hosts() {
     done
 }
 
-# start_node HOST OPTION...
+# start_node HOST OPTION...; at another address than its own with listen=ADDRESS.
 start_node() {
     local host=$1
     shift
     : >"$scratch/$host.out"
     nsenter --net="$scratch/net/$host" "$FARSIDE" memd \
-        --listen "ucx://$subnet.${number[$host]}:7000" "$@" \
+        --listen "ucx://${listen:-$subnet.${number[$host]}}:7000" "$@" \
         >"$scratch/$host.out" 2>"$scratch/$host.err" &
     node[$host]=$!
     for _ in $(seq 600); do
