@@ -14,21 +14,14 @@
 
 #include "base/clock.h"
 
-#include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define TIMEOUT_MS_DEFAULT 5000
 #define TIMEOUT_MS_MIN     10
 #define TIMEOUT_MS_MAX     3600000
-
-/* How long the worker is looked at before it is armed and slept on: about as long as a sleeping
- * node takes to wake up, so that short waits do not become long ones by falling asleep. After a few
- * looks, whoever else needs the processor gets it first. */
-#define SPIN_NS  150000u
-#define SPINS    20u
-#define CLOSINGS 50u
+#define PROGRESS_MAX       256u /* steps of UCX in one poll */
 
 /* Waiting for another client that is making the pool. */
 #define CLAIM_WAIT_NS  (60ull * 1000000000)
@@ -36,122 +29,68 @@
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, void *data,
-                            size_t bytes, const ucp_am_recv_param_t *param)
+/* Requests of a shared hub may have failed in another thread: the detail is for this one. */
+static void take_detail(struct ucx_ep *e)
 {
-    struct ucx_ep *e = arg;
-    struct wire_head head;
-    unsigned node;
-
-    (void)header;
-    if (header_bytes != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
-        wire_check(data, bytes) != FAR_OK)
-        return UCS_OK;
-    memcpy(&head, data, sizeof head);
-    node = head.seq % LINK_INDEX_MAX;
-    if (node < e->ep.fab->nodes)
-        link_heard(&e->link[node], data, bytes);
-    return UCS_OK;
+    if (e->failed != FAR_OK)
+        (void)fail(e->failed, "%s", e->why);
+    e->failed = FAR_OK;
 }
 
-static bool wanted(const struct ucx_link *l)
-{
-    return l->first != NULL || l->resumable > 0 || l->question.state == QUESTION_WAITING;
-}
-
-/* Sends what waits, connects where that is needed, and sees to what has gone wrong. */
-static void tend(struct ucx_ep *e, uint64_t now)
-{
-    for (unsigned i = 0; i < e->ep.fab->nodes; i++) {
-        struct ucx_link *l = &e->link[i];
-
-        if (l->broken != UCS_OK || l->refused || now != 0)
-            link_look(l, now);
-        if (!wanted(l))
-            continue;
-        if (l->state == LINK_DOWN)
-            link_connect(l);
-        if (l->state == LINK_UP && l->question.state == QUESTION_WAITING)
-            link_ask(l);
-        if (l->state == LINK_UP && ucx_fab_of(e)->rma)
-            rma_send(l);
-        else if (l->state == LINK_UP)
-            link_send(l);
-    }
-}
-
-static bool under_way(const struct ucx_ep *e)
-{
-    if (e->pending > 0)
-        return true;
-    for (unsigned i = 0; i < e->ep.fab->nodes; i++) {
-        const struct question *q = &e->link[i].question;
-
-        if (q->state == QUESTION_WAITING || q->state == QUESTION_SENT)
-            return true;
-    }
-    return false;
-}
-
-/* Sleeps until UCX has something to say, or the first of those waited for is late. */
-static void doze(struct ucx_ep *e)
-{
-    struct pollfd fd = {.fd = e->fd, .events = POLLIN};
-    uint64_t first = UINT64_MAX, now = clock_ns();
-
-    for (unsigned i = 0; i < e->ep.fab->nodes; i++) {
-        uint64_t deadline = link_deadline(&e->link[i]);
-
-        first = deadline < first ? deadline : first;
-    }
-    if (ucp_worker_arm(e->worker) == UCS_OK) {
-        uint64_t ms = first <= now ? 0 : (first - now) / 1000000 + 1;
-
-        poll(&fd, 1, ms > 1000 ? 1000 : (int)ms);
-    }
-    tend(e, clock_ns());
-}
-
-void ucx_poll(struct fab_ep *ep, bool wait)
+static void ucx_poll(struct fab_ep *ep, bool wait)
 {
     struct ucx_ep *e = (struct ucx_ep *)ep;
-    uint64_t before = e->completed, now = clock_coarse_ns(), since = 0;
+    struct ucx_hub *h = e->hub;
+    struct ucx_patience patience = {0};
+    uint64_t before = e->completed, now = clock_coarse_ns();
 
+    ucx_hub_enter(h);
     /* Who is late is looked for when the coarse clock has moved: some hundred times a second. */
-    tend(e, now != e->looked ? now : 0);
-    e->looked = now;
-    while (ucp_worker_progress(e->worker)) {
+    ucx_hub_tend(h, now != h->looked ? now : 0);
+    h->looked = now;
+    for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++) {
     }
-    tend(e, 0);
-    if (!wait)
-        return;
+    ucx_hub_tend(h, 0);
     /* Everything that is under way ends by its deadline, if not before. */
-    for (unsigned idle = 0; e->completed == before && under_way(e); idle++) {
-        if (ucp_worker_progress(e->worker)) {
-            idle = 0;
-            tend(e, 0);
-        } else if (idle == SPINS) {
-            since = clock_ns();
-        } else if (idle > SPINS && clock_ns() - since > SPIN_NS) {
-            doze(e);
-        } else if (idle > SPINS) {
-            sched_yield();
-        }
-    }
+    while (wait && !e->landed && e->completed == before && e->pending > 0)
+        ucx_hub_wait(e, &patience);
+    ucx_hub_waited(e);
+    ucx_take_landed(e);
+    take_detail(e);
+    ucx_hub_exit(h);
 }
 
-/* Asks a node and waits for its answer. */
-static int ask(struct ucx_ep *e, unsigned node, enum wire_type type, uint64_t identity)
-{
-    struct question *q = &e->link[node].question;
+/* What a question was answered with. */
+struct answer {
+    uint32_t value;
+    struct wire_counts counts;
+};
 
-    *q = (struct question){.state = QUESTION_WAITING, .type = type, .identity = identity};
-    while (q->state != QUESTION_DONE) { /* which it will be by its deadline */
-        tend(e, clock_ns());
-        if (!ucp_worker_progress(e->worker) && q->state != QUESTION_DONE)
-            doze(e);
-    }
-    return q->status;
+/* Asks a node and waits for its answer. */
+static int ask(struct ucx_ep *e, unsigned node, enum wire_type type, uint64_t identity,
+               struct answer *answer)
+{
+    struct ucx_hub *h = e->hub;
+    struct question *q = &h->link[node].question;
+    struct ucx_patience patience = {0};
+    int rc;
+
+    ucx_hub_enter(h);
+    while (q->awaited) /* by another endpoint, until its deadline */
+        ucx_hub_wait(e, &patience);
+    *q = (struct question){
+        .state = QUESTION_WAITING, .awaited = true, .type = type, .identity = identity};
+    ucx_hub_tend(h, clock_ns());
+    while (q->state != QUESTION_DONE) /* which it will be by its deadline */
+        ucx_hub_wait(e, &patience);
+    q->awaited = false;
+    rc = q->status;
+    if (answer)
+        *answer = (struct answer){.value = q->value, .counts = q->counts};
+    ucx_hub_wake_all(h);
+    ucx_hub_waited(e);
+    ucx_hub_exit(h);
+    return rc;
 }
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
@@ -160,46 +99,41 @@ static void ucx_ep_close(struct fab_ep *ep)
 {
     struct ucx_ep *e = (struct ucx_ep *)ep;
 
-    for (unsigned i = 0; i < ep->fab->nodes; i++) {
-        if (e->link[i].state != LINK_DOWN)
-            link_down(&e->link[i], FAR_UNREACHABLE); /* nothing is under way */
-    }
-    for (unsigned i = 0; i < CLOSINGS; i++)
-        ucp_worker_progress(e->worker);
-    ucp_worker_destroy(e->worker);
-    for (unsigned i = 0; i < ep->fab->nodes; i++) {
-        for (unsigned n = 0; n < LINK_MESSAGES; n++) {
-            if (e->link[i].message[n])
-                free(e->link[i].message[n]->buf);
-            free(e->link[i].message[n]);
-        }
-    }
-    ucx_free_flights(e);
+    while (e->hub->shared && e->pending > 0)
+        ucx_poll(ep, true);
+    ucx_hub_leave(e);
+    pthread_cond_destroy(&e->bell);
     free(e);
+}
+
+static int bell_init(pthread_cond_t *bell)
+{
+    pthread_condattr_t monotonic;
+    int error;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    error = pthread_cond_init(bell, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return error == 0 ? FAR_OK : fail(FAR_SYSTEM, "no condition variable");
 }
 
 static int ucx_ep_open(struct fab *fab, struct fab_ep **ep)
 {
-    struct ucx_fab *u = (struct ucx_fab *)fab;
-    struct ucx_ep *e = calloc(1, sizeof *e + fab->nodes * sizeof *e->link);
+    struct ucx_ep *e = calloc(1, sizeof *e);
     int rc;
 
     if (!e)
         return fail(FAR_NO_MEMORY, "an endpoint of ucx:");
     e->ep = (struct fab_ep){.fab = fab, .ops = fab->ops};
-    /* Numbers of questions begin somewhere: nobody can know what an answer must say. */
-    rc = wire_random(&e->seq, sizeof e->seq);
-    e->seq >>= 16;
-    for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
-        struct ucx_link *l = &e->link[i];
-
-        l->ep = e;
-        l->node = i;
-        rc = wire_random(&l->id, sizeof l->id);
-    }
-    if (!rc)
-        rc = ucx_worker_open(u->context, receive, e, &e->worker, &e->fd);
+    rc = bell_init(&e->bell);
     if (rc) {
+        free(e);
+        return rc;
+    }
+    rc = ucx_hub_join((struct ucx_fab *)fab, e);
+    if (rc) {
+        pthread_cond_destroy(&e->bell);
         free(e);
         return rc;
     }
@@ -217,7 +151,7 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
     int rc = FAR_OK;
 
     for (unsigned i = 0; i < ep->fab->nodes && rc == FAR_OK; i++)
-        rc = ask((struct ucx_ep *)ep, i, WIRE_FENCE, client);
+        rc = ask((struct ucx_ep *)ep, i, WIRE_FENCE, client, NULL);
     return rc;
 }
 
@@ -245,7 +179,7 @@ static void ucx_formatted(struct fab *fab)
     /* The first node last: it lets others in. If this fails, the next who opens the pool finds the
      * superblock, and says so himself. */
     for (unsigned i = fab->nodes; u->opener && i-- > 0;)
-        (void)ask((struct ucx_ep *)u->opener, i, WIRE_FORMATTED, 0);
+        (void)ask((struct ucx_ep *)u->opener, i, WIRE_FORMATTED, 0, NULL);
     leave_opener(u);
 }
 
@@ -254,6 +188,7 @@ static void ucx_close(struct fab *fab)
     struct ucx_fab *u = (struct ucx_fab *)fab;
 
     leave_context(u);
+    pthread_mutex_destroy(&u->lock);
     free(u);
 }
 
@@ -274,13 +209,13 @@ static const struct fab_ops ucx_unfenced = {UCX_OPS};
 
 static int ucx_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info *info)
 {
-    struct ucx_ep *e = (struct ucx_ep *)ep;
-    const struct wire_counts *c = &e->link[node].question.counts;
-    int rc = ask(e, node, WIRE_STAT, 0);
+    const struct ucx_fab *u = (const struct ucx_fab *)ep->fab;
+    struct answer answer;
+    int rc = ask((struct ucx_ep *)ep, node, WIRE_STAT, 0, &answer);
 
     if (rc)
         return rc;
-    wire_node_info(c, &ucx_fab_of(e)->node[node].address, info);
+    wire_node_info(&answer.counts, &u->node[node].address, info);
     return FAR_OK;
 }
 
@@ -353,17 +288,17 @@ static int claim(struct ucx_fab *u)
     uint64_t start = clock_ns();
 
     for (;;) {
-        int rc = ask(e, 0, WIRE_CLAIM, 0);
-        uint32_t value = e->link[0].question.value;
+        struct answer answer;
+        int rc = ask(e, 0, WIRE_CLAIM, 0, &answer);
 
         if (rc)
             return rc;
-        u->fab.fresh = value == WIRE_CLAIM_YOURS;
-        if (value != WIRE_CLAIM_WAIT)
+        u->fab.fresh = answer.value == WIRE_CLAIM_YOURS;
+        if (answer.value != WIRE_CLAIM_WAIT)
             return FAR_OK;
         if (clock_ns() - start > CLAIM_WAIT_NS)
             return fail(FAR_TIMEOUT, "another client has been making the pool on %s for %llu s",
-                        link_name(&e->link[0]), CLAIM_WAIT_NS / 1000000000);
+                        u->node[0].address.text, CLAIM_WAIT_NS / 1000000000);
         direct_pause(&e->ep, CLAIM_PAUSE_NS);
     }
 }
@@ -382,7 +317,7 @@ static int meet(struct ucx_fab *u, bool rma)
     }
     rc = ucx_ep_open(&u->fab, &u->opener);
     for (unsigned i = 0; i < u->fab.nodes && rc == FAR_OK; i++)
-        rc = ask((struct ucx_ep *)u->opener, i, WIRE_STAT, 0);
+        rc = ask((struct ucx_ep *)u->opener, i, WIRE_STAT, 0, NULL);
     return rc;
 }
 
@@ -441,6 +376,10 @@ static int ucx_open(struct uri *uri, struct fab **fab)
 
     if (!u)
         return fail(FAR_NO_MEMORY, "ucx:");
+    if (pthread_mutex_init(&u->lock, NULL) != 0) {
+        free(u);
+        return fail(FAR_SYSTEM, "no lock");
+    }
     u->fab.ops = &ucx_fabric;
     u->fab.caps = FAB_CAP_MCAS;
     u->fab.order = ORDER_ALL;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@
 
 /* More of both, in one block of memory; they come back to the lists and are freed with the
  * endpoint. */
-static bool more_flights(struct ucx_ep *e)
+static bool more_flights(struct ucx_hub *h)
 {
     struct pool {
         struct block block;
@@ -22,49 +23,82 @@ static bool more_flights(struct ucx_ep *e)
 
     if (!pool)
         return false;
-    pool->block.next = e->blocks;
-    e->blocks = &pool->block;
+    pool->block.next = h->blocks;
+    h->blocks = &pool->block;
     for (unsigned i = 0; i < POOL_STEP; i++) {
-        pool->flight[i].next = e->free_flights;
-        e->free_flights = &pool->flight[i];
-        pool->leg[i].next = e->free_legs;
-        e->free_legs = &pool->leg[i];
+        pool->flight[i].next = h->free_flights;
+        h->free_flights = &pool->flight[i];
+        pool->leg[i].next = h->free_legs;
+        h->free_legs = &pool->leg[i];
     }
-    e->free_leg_count += POOL_STEP;
+    h->free_leg_count += POOL_STEP;
     return true;
 }
 
-void ucx_free_flights(struct ucx_ep *e)
+void ucx_free_flights(struct ucx_hub *h)
 {
-    while (e->blocks) {
-        struct block *block = e->blocks;
+    while (h->blocks) {
+        struct block *block = h->blocks;
 
-        e->blocks = block->next;
+        h->blocks = block->next;
         free(block);
     }
 }
 
-void leg_done(struct ucx_ep *e, struct leg *leg, int status)
+/* The detail of an error is kept by thread. On a shared hub this may not be the poster's. */
+static void keep_detail(struct ucx_ep *e, int status)
+{
+    e->failed = status;
+    snprintf(e->why, sizeof e->why, "%s", far_error_detail());
+}
+
+static void complete(struct flight *f)
+{
+    struct ucx_ep *e = f->ep;
+
+    f->req->status = f->status;
+    f->req->done = true;
+    e->pending--;
+    e->completed++;
+    f->next = e->hub->free_flights;
+    e->hub->free_flights = f;
+}
+
+void leg_done(struct ucx_hub *h, struct leg *leg, int status)
 {
     struct flight *f = leg->flight;
+    struct ucx_ep *e = f->ep;
 
     if (f->status == FAR_OK)
         f->status = status;
-    leg->next = e->free_legs;
-    e->free_legs = leg;
-    e->free_leg_count++;
+    if (status != FAR_OK && h->shared)
+        keep_detail(e, status);
+    leg->next = h->free_legs;
+    h->free_legs = leg;
+    h->free_leg_count++;
     if (--f->legs > 0)
         return;
     /* These say that nothing has happened (F5). */
     if (f->touched && (f->status == FAR_UNREACHABLE || f->status == FAR_FENCED ||
                        f->status == FAR_REFUSED || f->status == FAR_NODE_LOST))
         f->status = FAR_UNKNOWN;
-    f->req->status = f->status;
-    f->req->done = true;
-    e->pending--;
-    e->completed++;
-    f->next = e->free_flights;
-    e->free_flights = f;
+    if (!h->shared) {
+        complete(f);
+        return;
+    }
+    f->next = e->landed;
+    e->landed = f;
+    ucx_hub_wake(e);
+}
+
+void ucx_take_landed(struct ucx_ep *e)
+{
+    while (e->landed) {
+        struct flight *f = e->landed;
+
+        e->landed = f->next;
+        complete(f);
+    }
 }
 
 static void queue_leg(struct ucx_link *l, struct leg *leg)
@@ -85,38 +119,48 @@ static void queue_leg_first(struct ucx_link *l, struct leg *leg)
     l->first = leg;
 }
 
-int ucx_post(struct fab_ep *ep, struct fab_req *req)
+static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
 {
-    struct ucx_ep *e = (struct ucx_ep *)ep;
-    uint64_t nodes = 0;
-    unsigned legs;
+    struct ucx_hub *h = e->hub;
+    unsigned legs = (unsigned)__builtin_popcountll(nodes);
     struct flight *f;
 
-    for (unsigned i = 0; i < req->count; i++)
-        nodes |= 1ull << req->verbs[i].node;
-    legs = (unsigned)__builtin_popcountll(nodes);
-    if (legs == 0) {
-        req->status = FAR_OK;
-        req->done = true;
-        return FAR_OK;
-    }
-    if ((e->free_leg_count < legs || !e->free_flights) && !more_flights(e))
+    if ((h->free_leg_count < legs || !h->free_flights) && !more_flights(h))
         return fail(FAR_NO_MEMORY, "no memory for a request");
-    f = e->free_flights;
-    e->free_flights = f->next;
-    *f = (struct flight){.req = req, .legs = legs};
+    f = h->free_flights;
+    h->free_flights = f->next;
+    *f = (struct flight){.ep = e, .req = req, .legs = legs};
     req->done = false;
     e->pending++;
-    e->free_leg_count -= legs;
+    h->free_leg_count -= legs;
     for (; nodes != 0; nodes &= nodes - 1) {
-        struct ucx_link *l = &e->link[__builtin_ctzll(nodes)];
-        struct leg *leg = e->free_legs;
+        struct ucx_link *l = &h->link[__builtin_ctzll(nodes)];
+        struct leg *leg = h->free_legs;
 
-        e->free_legs = leg->next;
+        h->free_legs = leg->next;
         *leg = (struct leg){.flight = f, .identity = e->identity};
         queue_leg(l, leg);
     }
     return FAR_OK;
+}
+
+int ucx_post(struct fab_ep *ep, struct fab_req *req)
+{
+    struct ucx_ep *e = (struct ucx_ep *)ep;
+    uint64_t nodes = 0;
+    int rc;
+
+    for (unsigned i = 0; i < req->count; i++)
+        nodes |= 1ull << req->verbs[i].node;
+    if (nodes == 0) {
+        req->status = FAR_OK;
+        req->done = true;
+        return FAR_OK;
+    }
+    ucx_hub_enter(e->hub);
+    rc = queue_request(e, req, nodes);
+    ucx_hub_exit(e->hub);
+    return rc;
 }
 
 /* ---- filling messages ------------------------------------------------------------------------ */
@@ -205,7 +249,7 @@ static void message_sent(void *request, ucs_status_t status, void *arg)
  */
 static uint64_t valid_ns(const struct ucx_link *l)
 {
-    const struct ucx_fab *u = ucx_fab_of(l->ep);
+    const struct ucx_fab *u = l->hub->fab;
     uint64_t half_lease = u->fab.lease_ms * 1000000 / 2;
 
     return half_lease != 0 && half_lease < u->timeout_ns ? half_lease : u->timeout_ns;
@@ -222,7 +266,7 @@ static void message_send(struct ucx_link *l, struct message *m)
                                  .valid_until = now + valid_ns(l) + l->clock_ahead,
                                  .parts = m->parts};
     m->waiting = true;
-    m->deadline = now + ucx_fab_of(l->ep)->timeout_ns;
+    m->deadline = now + l->hub->fab->timeout_ns;
     l->under_way++;
     sent = ucx_send(l->ucp, m->buf, m->bytes, 0, message_sent, m);
     m->sending = UCS_PTR_IS_PTR(sent);
@@ -253,21 +297,35 @@ static struct message *free_message(struct ucx_link *l)
     return NULL;
 }
 
+/* Moves legs from the queue into the message, as many as fit. A message has one identity: those of
+ * other endpoints of the hub stay. */
+static void message_fill(struct ucx_link *l, struct message *m)
+{
+    struct leg **at = &l->first, *leg, *before = NULL;
+
+    message_start(m, l->first);
+    while ((leg = *at) != NULL) {
+        if (leg->identity != m->identity) {
+            before = leg;
+            at = &leg->next;
+            continue;
+        }
+        if (!add_part(l, m, leg))
+            return;
+        *at = leg->next;
+        if (l->last == leg)
+            l->last = before;
+        if (m->part[m->parts - 1].more)
+            return;
+    }
+}
+
 void link_send(struct ucx_link *l)
 {
     struct message *m;
 
     while (l->first && l->broken == UCS_OK && (m = free_message(l)) != NULL) {
-        message_start(m, l->first);
-        while (l->first && l->first->identity == m->identity) {
-            struct leg *leg = l->first;
-
-            if (!add_part(l, m, leg))
-                break;
-            l->first = leg->next;
-            if (m->part[m->parts - 1].more)
-                break;
-        }
+        message_fill(l, m);
         m->seq = next_seq(l);
         message_send(l, m);
     }
@@ -285,7 +343,7 @@ static void message_fail(struct ucx_link *l, struct message *m, int status)
 {
     message_over(l, m);
     for (unsigned i = 0; i < m->parts; i++)
-        leg_done(l->ep, m->part[i].leg, status);
+        leg_done(l->hub, m->part[i].leg, status);
 }
 
 static void take_results(struct ucx_link *l, struct message *m, const char *at)
@@ -307,9 +365,9 @@ static void take_results(struct ucx_link *l, struct message *m, const char *at)
         if (result.status == FAR_OK && part->more)
             queue_leg_first(l, part->leg);
         else if (result.status == FAR_OK)
-            leg_done(l->ep, part->leg, FAR_OK);
+            leg_done(l->hub, part->leg, FAR_OK);
         else
-            leg_done(l->ep, part->leg,
+            leg_done(l->hub, part->leg,
                      fail(result.status < 0 ? result.status : FAR_UNKNOWN,
                           "%s could not execute a batch", link_name(l)));
     }
@@ -363,7 +421,7 @@ void link_fail_all(struct ucx_link *l, int status)
     while (leg) {
         struct leg *next = leg->next;
 
-        leg_done(l->ep, leg, status);
+        leg_done(l->hub, leg, status);
         leg = next;
     }
 }

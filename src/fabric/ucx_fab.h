@@ -1,7 +1,9 @@
 /*
  * The UCX fabric's inside: endpoints, their links to the nodes, and what is under way on them.
  *
- *   struct ucx_ep     one thread's endpoint: a UCX worker and a link to each node
+ *   struct ucx_ep     one thread's endpoint
+ *   struct ucx_hub    a UCX worker and a link to each node. Most endpoints have a hub of their own;
+ *                     where there are many, some share one (ucx_hub.c)
  *   struct ucx_link   the connection to one node: up, being made, or down. It has a queue of legs,
  *                     and a few messages that are under way
  *   struct flight     a request under way; one leg for each node that it has verbs on
@@ -17,6 +19,8 @@
 #define FABRIC_UCX_FAB_H
 
 #include "fabric/ucx_tools.h"
+
+#include <pthread.h>
 
 #define LINK_MESSAGES  4u    /* under way on one link; what is posted meanwhile shares the next */
 #define MESSAGE_VERBS  4096u /* of one message           */
@@ -36,6 +40,9 @@ struct ucx_fab {
     struct wire_secret secret;
     uint64_t timeout_ns;
     struct fab_ep *opener; /* until there is a pool: holds the right to make it */
+    pthread_mutex_t lock;  /* for the next three, which change when endpoints open and close */
+    unsigned private_hubs, shared_hubs;
+    struct ucx_hub *shared; /* those that endpoints share */
     struct ucx_node {
         struct wire_address address;
         struct sockaddr_storage at; /* its address as numbers, asked for once */
@@ -49,6 +56,7 @@ struct ucx_fab {
 };
 
 struct flight {
+    struct ucx_ep *ep;
     struct fab_req *req;
     unsigned legs; /* that are not done */
     bool touched;  /* some of it has been executed, or may have been */
@@ -93,11 +101,13 @@ struct message {
     } target[MESSAGE_VERBS];
 };
 
-enum link_state { LINK_DOWN, LINK_HELLO, LINK_PROOF, LINK_UP };
+/* LINK_AGAIN: UCX lost the connection in the making, and it is made again after a moment. */
+enum link_state { LINK_DOWN, LINK_AGAIN, LINK_HELLO, LINK_PROOF, LINK_UP };
 
 /* Something to ask a node beside batches, one at a time. */
 struct question {
     enum { QUESTION_NONE, QUESTION_WAITING, QUESTION_SENT, QUESTION_DONE } state;
+    bool awaited; /* by an endpoint; else another question may take its place */
     enum wire_type type;
     uint64_t identity;
     uint64_t seq, deadline;
@@ -107,7 +117,7 @@ struct question {
 };
 
 struct ucx_link {
-    struct ucx_ep *ep;
+    struct ucx_hub *hub;
     unsigned node;
     enum link_state state;
     ucp_ep_h ucp;
@@ -115,8 +125,9 @@ struct ucx_link {
     int refused;         /* or the node                     */
     int refused_last;    /* when it was last tried, or 0    */
     char why[WIRE_TEXT];
-    uint64_t id; /* random, for as long as the endpoint lives (W4) */
+    uint64_t id; /* random, for as long as the hub lives (W4) */
     uint64_t hello_seq, deadline;
+    uint64_t again_at; /* LINK_AGAIN */
     uint64_t retry_at, backoff;
     unsigned tries; /* of connecting that UCX lost on the way */
     uint32_t slot;
@@ -136,14 +147,11 @@ struct ucx_link {
     unsigned resumable;                     /* of which so many can go on behind a fence */
 };
 
-struct ucx_ep {
-    struct fab_ep ep;
+struct ucx_hub {
+    struct ucx_fab *fab;
     ucp_worker_h worker;
     int fd;
-    uint64_t identity;
-    uint64_t seq;     /* of the last question */
-    uint64_t pending; /* requests under way   */
-    uint64_t completed;
+    uint64_t seq;    /* of the last question               */
     uint64_t looked; /* when it was last asked who is late */
     struct flight *free_flights;
     struct leg *free_legs;
@@ -151,23 +159,85 @@ struct ucx_ep {
     struct block {
         struct block *next;
     } * blocks;
+
+    bool shared;              /* the rest is for those that endpoints share */
+    struct ucx_hub *next;     /* fab->shared; under fab->lock, as is users  */
+    unsigned users;           /* endpoints                                  */
+    pthread_mutex_t lock;     /* for all but these two, and what the endpoints have under way */
+    struct ucx_ep *driver;    /* the endpoint whose thread makes progress for all that wait   */
+    bool asleep;              /* ... and sleeps on fd                                         */
+    struct ucx_ep *followers; /* whose threads wait for it                                 */
     struct ucx_link link[];
 };
 
-static inline struct ucx_fab *ucx_fab_of(const struct ucx_ep *e)
+struct ucx_ep {
+    struct fab_ep ep;
+    struct ucx_hub *hub;
+    uint64_t identity;
+    uint64_t pending; /* requests under way   */
+    uint64_t completed;
+
+    /* On a shared hub: */
+    struct flight *landed; /* requests that are over, for its own thread to take */
+    pthread_cond_t bell;
+    bool following;
+    struct ucx_ep *next, *prev; /* followers */
+    int failed;                 /* what a request ended with, and the detail: for its own thread */
+    char why[256];
+};
+
+static inline struct ucx_hub *ucx_hub_of(const struct fab_ep *ep)
 {
-    return (struct ucx_fab *)e->ep.fab;
+    return ((const struct ucx_ep *)ep)->hub;
 }
 
 static inline const char *link_name(const struct ucx_link *l)
 {
-    return ucx_fab_of(l->ep)->node[l->node].address.text;
+    return l->hub->fab->node[l->node].address.text;
 }
 
 static inline uint64_t next_seq(struct ucx_link *l)
 {
-    return ++l->ep->seq << 8 | l->node;
+    return ++l->hub->seq << 8 | l->node;
 }
+
+/* ---- hubs (ucx_hub.c) ------------------------------------------------------------------------ */
+
+/* Gives the endpoint a hub of its own, or a part of one. */
+int ucx_hub_join(struct ucx_fab *u, struct ucx_ep *e);
+/* The endpoint has nothing under way. */
+void ucx_hub_leave(struct ucx_ep *e);
+
+/* A thread is within a hub while it touches it or calls UCX for it. */
+static inline void ucx_hub_enter(struct ucx_hub *h)
+{
+    if (h->shared)
+        pthread_mutex_lock(&h->lock);
+}
+
+static inline void ucx_hub_exit(struct ucx_hub *h)
+{
+    if (h->shared)
+        pthread_mutex_unlock(&h->lock);
+}
+
+/* Within the hub: sends what waits, connects where that is needed, and handles what has gone wrong.
+ * With a time other than 0, looks for those that are late as well. */
+void ucx_hub_tend(struct ucx_hub *h, uint64_t now);
+
+/* Within the hub, which is left meanwhile: waits a little for something to happen. `idle` and
+ * `since` are 0 at first, and the waiter's. */
+struct ucx_patience {
+    unsigned idle;
+    uint64_t since;
+};
+void ucx_hub_wait(struct ucx_ep *e, struct ucx_patience *p);
+/* Within the hub: this endpoint waits no more. */
+void ucx_hub_waited(struct ucx_ep *e);
+
+/* Something of this endpoint, or of any, is over. */
+void ucx_hub_wake(struct ucx_ep *e);
+void ucx_hub_wake_all(struct ucx_hub *h);
 
 /* ---- links (ucx_link.c) ---------------------------------------------------------------------- */
 
@@ -193,10 +263,13 @@ void link_send(struct ucx_link *l);
 /* A REPLY, or an ANSWER instead of one. */
 void link_replied(struct ucx_link *l, const void *message, size_t bytes);
 /* A leg is over; with the last one, so is its request. */
-void leg_done(struct ucx_ep *e, struct leg *leg, int status);
+void leg_done(struct ucx_hub *h, struct leg *leg, int status);
 /* All that is under way on the link and in its queue is over. */
 void link_fail_all(struct ucx_link *l, int status);
-void ucx_free_flights(struct ucx_ep *e);
+/* Within the hub, by the endpoint's own thread: completes the requests that are over. The poster
+ * looks at them without the hub's lock. */
+void ucx_take_landed(struct ucx_ep *e);
+void ucx_free_flights(struct ucx_hub *h);
 
 /* ---- requests as put, get and atomics (ucx_rma.c) -------------------------------------------- */
 
@@ -208,9 +281,5 @@ void rma_send(struct ucx_link *l);
 /* All that was issued is over, as soon as UCX lets go of it. */
 void rma_fail_all(struct ucx_link *l, int status);
 uint64_t rma_deadline(const struct ucx_link *l);
-
-/* ---- endpoints (ucx.c) ----------------------------------------------------------------------- */
-
-void ucx_poll(struct fab_ep *ep, bool wait);
 
 #endif

@@ -60,6 +60,7 @@ static void fail_waiting(struct ucx_link *l, int status)
     if (l->question.state == QUESTION_WAITING || l->question.state == QUESTION_SENT) {
         l->question.state = QUESTION_DONE;
         l->question.status = status;
+        ucx_hub_wake_all(l->hub);
     }
     link_fail_all(l, status);
 }
@@ -84,7 +85,7 @@ void link_down(struct ucx_link *l, int status)
 
 static int begin(struct ucx_link *l)
 {
-    const struct ucx_node *node = &ucx_fab_of(l->ep)->node[l->node];
+    const struct ucx_node *node = &l->hub->fab->node[l->node];
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
@@ -97,38 +98,44 @@ static int begin(struct ucx_link *l)
 
     if (rc)
         return rc;
-    status = ucp_ep_create(l->ep->worker, &params, &l->ucp);
+    status = ucp_ep_create(l->hub->worker, &params, &l->ucp);
     if (status != UCS_OK) {
         l->ucp = NULL;
-        return fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(status));
+        return ucx_failed(fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(status)));
     }
     return FAR_OK;
 }
 
-void link_connect(struct ucx_link *l)
+/* Says HELLO on a new connection. */
+static void greet(struct ucx_link *l)
 {
     struct wire_hello hello = {.link = l->id};
-    uint64_t now = clock_ns();
-    int rc;
+    int rc = begin(l);
 
-    if (now < l->retry_at) {
-        rc = l->refused_last
-                 ? fail(l->refused_last, "%s: %s", link_name(l), l->why)
-                 : fail(FAR_UNREACHABLE, "%s could not be reached a moment ago", link_name(l));
-        fail_waiting(l, rc);
-        return;
-    }
-    rc = begin(l);
     if (rc) {
         link_down(l, rc);
         return;
     }
     l->state = LINK_HELLO;
-    l->deadline = now + ucx_fab_of(l->ep)->timeout_ns;
     l->hello_seq = next_seq(l);
     hello.head = wire_head_of(WIRE_HELLO, 0, 0, l->hello_seq);
     memcpy(hello.nonce, l->nonce, sizeof hello.nonce);
     send_control(l, &hello, sizeof hello, UCP_AM_SEND_FLAG_REPLY);
+}
+
+void link_connect(struct ucx_link *l)
+{
+    uint64_t now = clock_ns();
+
+    if (now < l->retry_at) {
+        int rc = l->refused_last
+                     ? fail(l->refused_last, "%s: %s", link_name(l), l->why)
+                     : fail(FAR_UNREACHABLE, "%s could not be reached a moment ago", link_name(l));
+        fail_waiting(l, rc);
+        return;
+    }
+    l->deadline = now + l->hub->fab->timeout_ns; /* of all tries together */
+    greet(l);
 }
 
 /* UCX loses a connection now and then just when it is made, if the machine is busy. */
@@ -138,27 +145,33 @@ static bool lost_in_making(const struct ucx_link *l, uint64_t now)
            now < l->deadline;
 }
 
+/* Another try, a moment later: whatever it was, it should be gone by then. Nobody sleeps meanwhile,
+ * since other nodes have their requests. */
+static void connect_again(struct ucx_link *l, uint64_t now)
+{
+    l->tries++;
+    l->state = LINK_AGAIN;
+    l->broken = UCS_OK;
+    l->token = 0;
+    close_ucp(l);
+    l->again_at = now + l->tries * CONNECT_REST;
+}
+
 void link_look(struct ucx_link *l, uint64_t now)
 {
     if (l->state == LINK_DOWN)
         return;
     if (lost_in_making(l, now)) {
-        uint64_t deadline = l->deadline; /* of all the tries together */
-        l->tries++;
-        l->state = LINK_DOWN;
-        l->broken = UCS_OK;
-        l->token = 0;
-        close_ucp(l);
-        clock_sleep(l->tries * CONNECT_REST); /* whatever it was, it is not to meet it again */
-        link_connect(l);
-        l->deadline = deadline;
+        connect_again(l, now != 0 ? now : clock_ns());
     } else if (l->refused) {
         link_down(l, fail(l->refused, "%s: %s", link_name(l), l->why));
     } else if (l->broken != UCS_OK) {
         link_down(l, fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(l->broken)));
+    } else if (l->state == LINK_AGAIN && now >= l->again_at && now <= l->deadline) {
+        greet(l);
     } else if (now > link_deadline(l)) {
         link_down(l, fail(FAR_TIMEOUT, "%s has not answered for %llu ms", link_name(l),
-                          (unsigned long long)ucx_fab_of(l->ep)->timeout_ns / 1000000));
+                          (unsigned long long)l->hub->fab->timeout_ns / 1000000));
     }
 }
 
@@ -168,6 +181,8 @@ uint64_t link_deadline(const struct ucx_link *l)
 
     if (l->state == LINK_DOWN)
         return first;
+    if (l->state == LINK_AGAIN && l->again_at < l->deadline)
+        return l->again_at;
     if (l->state != LINK_UP)
         return l->deadline;
     first = rma_deadline(l);
@@ -211,7 +226,7 @@ static void give_up(struct ucx_link *l, int status, const char *why)
 
 static void on_challenge(struct ucx_link *l, const struct wire_challenge *in)
 {
-    const struct ucx_fab *u = ucx_fab_of(l->ep);
+    const struct ucx_fab *u = l->hub->fab;
     struct wire_proof proof = {
         .head = wire_head_of(WIRE_PROOF_IS, in->head.slot, in->head.token, next_seq(l))};
 
@@ -234,7 +249,7 @@ static void on_challenge(struct ucx_link *l, const struct wire_challenge *in)
 
 static void on_welcome(struct ucx_link *l, const struct wire_welcome *in)
 {
-    struct ucx_fab *u = ucx_fab_of(l->ep);
+    struct ucx_fab *u = l->hub->fab;
     struct ucx_node *node = &u->node[l->node];
 
     if (!wire_proof_equal(in->proof, l->expected)) {
@@ -286,6 +301,7 @@ static void on_answer(struct ucx_link *l, const void *message)
     q->state = QUESTION_DONE;
     q->status = answer.status;
     q->value = answer.value;
+    ucx_hub_wake_all(l->hub);
 }
 
 void link_heard(struct ucx_link *l, const void *message, size_t bytes)
@@ -316,6 +332,7 @@ void link_heard(struct ucx_link *l, const void *message, size_t bytes)
         l->question.counts = in.counts;
         l->question.status = FAR_OK;
         l->question.state = QUESTION_DONE;
+        ucx_hub_wake_all(l->hub);
     }
 }
 
@@ -326,7 +343,7 @@ void link_ask(struct ucx_link *l)
     bool bare = q->type != WIRE_FENCE;
 
     q->seq = next_seq(l);
-    q->deadline = clock_ns() + ucx_fab_of(l->ep)->timeout_ns;
+    q->deadline = clock_ns() + l->hub->fab->timeout_ns;
     q->state = QUESTION_SENT;
     message.head = wire_head_of(q->type, l->slot, l->token, q->seq);
     send_from(l, l->asked, &message, bare ? sizeof message.head : sizeof message, 0);

@@ -34,11 +34,11 @@
 
 int rma_welcomed(struct ucx_link *l, const struct wire_welcome *in, const char **why)
 {
-    struct ucx_fab *u = ucx_fab_of(l->ep);
+    struct ucx_fab *u = l->hub->fab;
     struct ucx_node *node = &u->node[l->node];
+    bool opening = u->opener && l->hub == ucx_hub_of(u->opener), real;
     struct ucx_lanes lanes;
     void *here;
-    bool real;
 
     *why = "UCX cannot use the node's key";
     if (in->key_bytes == 0 || in->key_bytes > sizeof in->key ||
@@ -57,9 +57,9 @@ int rma_welcomed(struct ucx_link *l, const struct wire_welcome *in, const char *
     if ((in->flags & WIRE_FLAG_BY_NIC) && !(real && lanes.by_nic))
         return FAR_UNSUPPORTED;
     *why = "the connection has become one that does no put, get and atomics by itself";
-    if (l->ep != (struct ucx_ep *)u->opener && node->real && !real)
+    if (!opening && node->real && !real)
         return FAR_UNSUPPORTED;
-    if (l->ep == (struct ucx_ep *)u->opener)
+    if (opening)
         node->real = real;
     l->real = real;
     l->base = in->address;
@@ -102,7 +102,7 @@ static void step_done(struct leg *leg)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (leg->over || (at_end(leg) && !leg->failed)) {
         unlist_leg(leg);
-        leg_done(l->ep, leg, leg->over ? leg->status : FAR_OK);
+        leg_done(l->hub, leg, leg->over ? leg->status : FAR_OK);
     } else if (!leg->failed) {
         l->resumable++;
     } /* else the link is about to go down, and this with it */
@@ -185,7 +185,7 @@ static void step(struct leg *leg)
 
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     leg->flight->touched = true;
-    leg->deadline = clock_coarse_ns() + ucx_fab_of(l->ep)->timeout_ns;
+    leg->deadline = clock_coarse_ns() + l->hub->fab->timeout_ns;
     /* Counts itself as well, for as long as it is issued: UCX may complete operations meanwhile. */
     leg->ops = 1;
     for (; leg->verb < req->count && !leg->failed; leg->verb++) {

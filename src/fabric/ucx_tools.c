@@ -1,11 +1,15 @@
 #include "fabric/ucx_tools.h"
 
+#include "base/fds.h"
+
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucs/config/global_opts.h>
+
+#define WORKER_FDS 16u /* file descriptors that a worker needs on a machine with a few devices */
 
 /* UCX writes of lost connections to the standard output, which are ours to report. */
 static void be_quiet(void)
@@ -67,6 +71,11 @@ int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context
     return status == UCS_OK ? FAR_OK : fail(FAR_SYSTEM, "UCX: %s", ucs_status_string(status));
 }
 
+int ucx_failed(int rc)
+{
+    return fds_check(WORKER_FDS) == FAR_OK ? rc : FAR_SYSTEM;
+}
+
 int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void *arg,
                     ucp_worker_h *worker, int *fd)
 {
@@ -86,13 +95,13 @@ int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void 
     ucs_status_t status = ucp_worker_create(context, &params, worker);
 
     if (status != UCS_OK)
-        return fail(FAR_SYSTEM, "a UCX worker: %s", ucs_status_string(status));
+        return ucx_failed(fail(FAR_SYSTEM, "a UCX worker: %s", ucs_status_string(status)));
     status = ucp_worker_set_am_recv_handler(*worker, &handler);
     if (status == UCS_OK)
         status = ucp_worker_get_efd(*worker, fd);
     if (status != UCS_OK) {
         ucp_worker_destroy(*worker);
-        return fail(FAR_SYSTEM, "a UCX worker's events: %s", ucs_status_string(status));
+        return ucx_failed(fail(FAR_SYSTEM, "a UCX worker's events: %s", ucs_status_string(status)));
     }
     return FAR_OK;
 }

@@ -20,6 +20,9 @@
  * All connections of a context must be of one address family. FAR_SYSTEM.
  */
 int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context_h *context);
+/* The same error, or that too few file descriptors are left, if they are: UCX only says that
+ * something went wrong. */
+int ucx_failed(int rc);
 /* A worker that one thread at a time uses, and that can be waited for. *fd is not the caller's. */
 int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void *arg,
                     ucp_worker_h *worker, int *fd);

@@ -3,7 +3,6 @@
 #include "memd/memd.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include <unistd.h>
 
 #define PATH_LINE   4096
-#define PROBE_MAX   4096u
 #define CGROUP_ROOT "/sys/fs/cgroup"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -81,27 +79,6 @@ void memd_raise_descriptors(void)
         return;
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* if not, there are fewer connections */
-}
-
-int memd_check_descriptors(unsigned count)
-{
-    int fd[PROBE_MAX];
-    unsigned had = 0;
-    struct rlimit limit = {0};
-
-    if (count > PROBE_MAX)
-        count = PROBE_MAX;
-    while (had < count && (fd[had] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
-        had++;
-    for (unsigned i = 0; i < had; i++)
-        close(fd[i]);
-    if (had == count)
-        return FAR_OK;
-    (void)getrlimit(RLIMIT_NOFILE, &limit);
-    return fail(FAR_SYSTEM,
-                "too few file descriptors: %u are needed to start, %u are left of %llu "
-                "(ulimit -n)",
-                count, had, (unsigned long long)limit.rlim_cur);
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */

@@ -148,14 +148,30 @@ static void shut(struct memd_client *c, _Atomic bool *how)
         c->listener->ops->shut(c);
 }
 
-static bool on_record(const struct memd_keep *keep, uint64_t identity)
+/* Among the identities that were fenced since there were that many; 0: among all. */
+static bool on_record(const struct memd_keep *keep, uint64_t identity, uint64_t since)
 {
-    uint64_t known = keep->fences < MEMD_FENCED_MAX ? keep->fences : MEMD_FENCED_MAX;
-
-    for (uint64_t i = 0; i < known; i++) {
-        if (keep->fenced[i] == identity)
+    if (since > keep->fences || keep->fences - since > MEMD_FENCED_MAX)
+        since = keep->fences < MEMD_FENCED_MAX ? 0 : keep->fences - MEMD_FENCED_MAX;
+    for (; since < keep->fences; since++) {
+        if (keep->fenced[since % MEMD_FENCED_MAX] == identity)
             return true;
     }
+    return false;
+}
+
+/* The same, for a connection. Endpoints that share one take turns on it with their identities, so it
+ * keeps in mind what it has checked. */
+static bool is_fenced(struct memd_client *c, uint64_t identity)
+{
+    const struct memd_keep *keep = c->memd->region.keep;
+    unsigned at = (unsigned)((identity * 0x9e3779b97f4a7c15ull) >> 32) % MEMD_CHECKED;
+    bool known = c->checked[at].identity == identity && identity != 0;
+
+    if (on_record(keep, identity, known ? c->checked[at].fences : 0))
+        return true;
+    c->checked[at].identity = identity;
+    c->checked[at].fences = keep->fences;
     return false;
 }
 
@@ -164,7 +180,7 @@ void memd_fence(struct memd *m, uint64_t identity)
     struct memd_keep *keep = m->region.keep;
 
     pthread_mutex_lock(&m->lock);
-    if (identity != 0 && !on_record(keep, identity)) {
+    if (identity != 0 && !on_record(keep, identity, 0)) {
         keep->fenced[keep->fences % MEMD_FENCED_MAX] = identity;
         keep->fences++;
     }
@@ -182,8 +198,7 @@ static int identify(struct memd_client *c, uint64_t identity)
     int rc = FAR_OK;
 
     pthread_mutex_lock(&c->memd->lock);
-    if (on_record(c->memd->region.keep, identity) ||
-        (atomic_load(&c->shut) && c->listener->ops->shut)) {
+    if (is_fenced(c, identity) || (atomic_load(&c->shut) && c->listener->ops->shut)) {
         rc = FAR_FENCED;
     } else {
         atomic_store(&c->identity, identity);

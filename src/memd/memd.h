@@ -25,6 +25,7 @@
 #define MEMD_CLIENTS_MAX   4096u
 #define MEMD_LISTENERS_MAX 16u
 #define MEMD_FENCED_MAX    4096u
+#define MEMD_CHECKED       256u /* identities that a connection keeps in mind */
 
 struct memd;
 struct memd_client;
@@ -61,8 +62,6 @@ void memd_region_close(struct memd_region *region);
 int memd_check_memory(uint64_t bytes);
 /* As many file descriptors as this process may have: every connection takes some. */
 void memd_raise_descriptors(void);
-/* FAR_SYSTEM: not so many file descriptors are free. */
-int memd_check_descriptors(unsigned count);
 /* FAR_SYSTEM: one cannot listen there, and why. */
 int memd_check_address(const char *text, const struct sockaddr *at, socklen_t at_bytes);
 
@@ -114,6 +113,9 @@ struct memd_client {
     bool one_sided;
     const void *key; /* of the region, for UCX's put, get and atomics; NULL: not offered */
     uint32_t key_bytes;
+    struct { /* identities that were not on record, when there were that many */
+        uint64_t identity, fences;
+    } checked[MEMD_CHECKED];
     _Atomic uint64_t identity; /* changed under memd->lock      */
     _Atomic bool shut;         /* nothing more is to be executed, until it has another identity */
     _Atomic bool void_;        /* nothing more at all: replaced by another of the same link     */

@@ -15,6 +15,7 @@
 #include "memd/transports.h"
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "fabric/ucx_tools.h"
 
 #include <arpa/inet.h>
@@ -634,7 +635,7 @@ static int check_machine(struct ucx_listener *l, const struct wire_address *addr
 
     memd_raise_descriptors();
     if (!rc)
-        rc = memd_check_descriptors(LISTENER_FDS + threads * THREAD_FDS);
+        rc = fds_check(LISTENER_FDS + threads * THREAD_FDS);
     if (!rc)
         rc = memd_check_address(address->text, (const struct sockaddr *)&l->at, l->at_bytes);
     return rc;

@@ -11,10 +11,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define MEMD_NODES_MAX 8
+
+/* Of so few file descriptors no endpoint of ucx: gets a hub of its own: all share one. */
+#define FEW_DESCRIPTORS 40
+
+/* How many this process may have. Nodes raise theirs again. */
+static inline void memd_descriptors(rlim_t count)
+{
+    struct rlimit limit;
+
+    ASSERT(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = count;
+    ASSERT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
 
 struct memd_child {
     pid_t pid;

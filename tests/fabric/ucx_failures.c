@@ -353,6 +353,9 @@ int main(void)
         ONE(pools_are_not_overwritten),
         ONE(bad_uris_are_refused),
     };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    /* The same with endpoints that share a worker and connections. */
+    memd_descriptors(FEW_DESCRIPTORS);
+    return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

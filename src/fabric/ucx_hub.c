@@ -1,0 +1,340 @@
+/*
+ * The UCX fabric: hubs, and who has which.
+ *
+ * A hub is a UCX worker with a connection to each node. It costs about HUB_FDS + LINK_FDS * nodes
+ * file descriptors, here and, but for a few, at the nodes. An endpoint gets a hub of its own, which
+ * nothing but its own thread touches, without a lock, until such hubs take a quarter of the file
+ * descriptors that the process may have, or there are PRIVATE_MAX. Later endpoints share hubs, of
+ * which there are up to SHARED_MAX, within another quarter.
+ *
+ * A shared hub has a lock, and whoever touches it holds that lock:
+ *
+ *   HUB-1  Any thread may post, send and make progress, for all endpoints of the hub.
+ *   HUB-2  Of the threads that wait, one drives: it makes progress, yields, and sleeps on the worker's
+ *          descriptor, leaving the lock for the latter two. The others follow: each sleeps on its
+ *          endpoint's bell.
+ *   HUB-3  Whoever completes a request rings its endpoint's bell, or wakes the driver if it is the
+ *          driver's and the driver sleeps. A driver that has what it waited for rings the bell of one
+ *          follower, which then drives. So nobody sleeps whose request is over, and while anybody
+ *          waits somebody drives.
+ *   HUB-4  A request is marked done by its endpoint's own thread, since that looks at it without the
+ *          lock. Others leave what they complete on the endpoint's list.
+ *   HUB-5  Nobody sleeps past the earliest deadline of the hub, nor for longer than DOZE_MS.
+ */
+#include "fabric/ucx_fab.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define HUB_FDS     8u
+#define LINK_FDS    3u
+#define PRIVATE_MAX 128u
+#define SHARED_MAX  8u
+
+/* How long the worker is looked at before it is armed and slept on: about as long as a sleeping
+ * node takes to wake up, so that short waits do not become long ones by falling asleep. After a few
+ * looks, whoever else needs the processor gets it first. */
+#define SPIN_NS  150000u
+#define SPINS    20u
+#define DOZE_MS  1000u
+#define CLOSINGS 50u
+
+/* ---- what arrives, and what is to be sent ---------------------------------------------------- */
+
+static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, void *data,
+                            size_t bytes, const ucp_am_recv_param_t *param)
+{
+    struct ucx_hub *h = arg;
+    struct wire_head head;
+    unsigned node;
+
+    (void)header;
+    if (header_bytes != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
+        wire_check(data, bytes) != FAR_OK)
+        return UCS_OK;
+    memcpy(&head, data, sizeof head);
+    node = head.seq % LINK_INDEX_MAX;
+    if (node < h->fab->fab.nodes)
+        link_heard(&h->link[node], data, bytes);
+    return UCS_OK;
+}
+
+static bool wanted(const struct ucx_link *l)
+{
+    return l->first != NULL || l->resumable > 0 || l->question.state == QUESTION_WAITING;
+}
+
+void ucx_hub_tend(struct ucx_hub *h, uint64_t now)
+{
+    for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
+        struct ucx_link *l = &h->link[i];
+
+        if (l->broken != UCS_OK || l->refused || now != 0)
+            link_look(l, now);
+        if (!wanted(l))
+            continue;
+        if (l->state == LINK_DOWN)
+            link_connect(l);
+        if (l->state == LINK_UP && l->question.state == QUESTION_WAITING)
+            link_ask(l);
+        if (l->state == LINK_UP && h->fab->rma)
+            rma_send(l);
+        else if (l->state == LINK_UP)
+            link_send(l);
+    }
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* Milliseconds until the first of those waited for is late, DOZE_MS at most. */
+static unsigned nap_ms(const struct ucx_hub *h)
+{
+    uint64_t first = UINT64_MAX, now = clock_ns();
+
+    for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
+        uint64_t deadline = link_deadline(&h->link[i]);
+
+        first = deadline < first ? deadline : first;
+    }
+    if (first <= now)
+        return 0;
+    return (first - now) / 1000000 < DOZE_MS ? (unsigned)((first - now) / 1000000) + 1 : DOZE_MS;
+}
+
+/* Sleeps until UCX has something to say. */
+static void doze(struct ucx_hub *h)
+{
+    struct pollfd fd = {.fd = h->fd, .events = POLLIN};
+    unsigned ms = nap_ms(h);
+
+    if (ucp_worker_arm(h->worker) == UCS_OK) {
+        h->asleep = true;
+        ucx_hub_exit(h);
+        poll(&fd, 1, (int)ms);
+        ucx_hub_enter(h);
+        h->asleep = false;
+    }
+    ucx_hub_tend(h, clock_ns());
+}
+
+/* Sleeps until the driver has something for this endpoint, or drives no more. */
+static void follow(struct ucx_ep *e)
+{
+    struct ucx_hub *h = e->hub;
+    struct timespec until;
+    unsigned ms = nap_ms(h) + 1; /* the driver looks first */
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    e->following = true;
+    e->prev = NULL;
+    e->next = h->followers;
+    if (e->next)
+        e->next->prev = e;
+    h->followers = e;
+    if (pthread_cond_timedwait(&e->bell, &h->lock, &until) == ETIMEDOUT)
+        ucx_hub_tend(h, clock_ns());
+    if (e->prev)
+        e->prev->next = e->next;
+    else
+        h->followers = e->next;
+    if (e->next)
+        e->next->prev = e->prev;
+    e->following = false;
+}
+
+void ucx_hub_wait(struct ucx_ep *e, struct ucx_patience *p)
+{
+    struct ucx_hub *h = e->hub;
+
+    if (h->shared && h->driver && h->driver != e) {
+        follow(e);
+        return;
+    }
+    h->driver = e;
+    if (ucp_worker_progress(h->worker)) {
+        p->idle = 0;
+        ucx_hub_tend(h, 0);
+        return;
+    }
+    if (++p->idle == SPINS) {
+        p->since = clock_ns();
+    } else if (p->idle > SPINS && clock_ns() - p->since > SPIN_NS) {
+        doze(h);
+    } else if (p->idle > SPINS) {
+        ucx_hub_exit(h);
+        sched_yield();
+        ucx_hub_enter(h);
+    }
+}
+
+void ucx_hub_waited(struct ucx_ep *e)
+{
+    struct ucx_hub *h = e->hub;
+
+    if (h->driver == e)
+        h->driver = NULL;
+    if (!h->driver && h->followers) /* also if e was to drive next, and need not any more */
+        pthread_cond_signal(&h->followers->bell);
+}
+
+void ucx_hub_wake(struct ucx_ep *e)
+{
+    struct ucx_hub *h = e->hub;
+
+    if (e->following)
+        pthread_cond_signal(&e->bell);
+    else if (h->asleep && h->driver == e)
+        ucp_worker_signal(h->worker);
+}
+
+void ucx_hub_wake_all(struct ucx_hub *h)
+{
+    for (struct ucx_ep *e = h->followers; e; e = e->next)
+        pthread_cond_signal(&e->bell);
+    if (h->asleep)
+        ucp_worker_signal(h->worker);
+}
+
+/* ---- hubs ------------------------------------------------------------------------------------ */
+
+static void hub_close(struct ucx_hub *h)
+{
+    unsigned nodes = h->fab->fab.nodes;
+
+    for (unsigned i = 0; i < nodes; i++) {
+        if (h->link[i].state != LINK_DOWN)
+            link_down(&h->link[i], FAR_UNREACHABLE); /* nothing is under way */
+    }
+    for (unsigned i = 0; i < CLOSINGS; i++)
+        ucp_worker_progress(h->worker);
+    ucp_worker_destroy(h->worker);
+    for (unsigned i = 0; i < nodes; i++) {
+        for (unsigned n = 0; n < LINK_MESSAGES; n++) {
+            if (h->link[i].message[n])
+                free(h->link[i].message[n]->buf);
+            free(h->link[i].message[n]);
+        }
+    }
+    ucx_free_flights(h);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
+{
+    struct ucx_hub *h = calloc(1, sizeof *h + u->fab.nodes * sizeof *h->link);
+    int rc;
+
+    if (!h)
+        return fail(FAR_NO_MEMORY, "an endpoint of ucx:");
+    h->fab = u;
+    h->shared = shared;
+    /* Numbers of questions begin somewhere: nobody can know what an answer must say. */
+    rc = wire_random(&h->seq, sizeof h->seq);
+    h->seq >>= 16;
+    for (unsigned i = 0; i < u->fab.nodes && rc == FAR_OK; i++) {
+        struct ucx_link *l = &h->link[i];
+
+        l->hub = h;
+        l->node = i;
+        rc = wire_random(&l->id, sizeof l->id);
+    }
+    if (!rc && pthread_mutex_init(&h->lock, NULL) != 0)
+        rc = fail(FAR_SYSTEM, "no lock");
+    if (!rc) {
+        rc = ucx_worker_open(u->context, receive, h, &h->worker, &h->fd);
+        if (rc)
+            pthread_mutex_destroy(&h->lock);
+    }
+    if (rc)
+        free(h);
+    else
+        *hub = h;
+    return rc;
+}
+
+/* How many hubs a quarter of the process's file descriptors is enough for. */
+static unsigned affordable(const struct ucx_fab *u, unsigned most)
+{
+    struct rlimit limit;
+    uint64_t hubs;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return most;
+    hubs = limit.rlim_cur / 4 / (HUB_FDS + LINK_FDS * u->fab.nodes);
+    return hubs < most ? (unsigned)hubs : most;
+}
+
+/* With the fabric's lock: the shared hub with the fewest users, or a new one. */
+static int share(struct ucx_fab *u, struct ucx_hub **hub)
+{
+    struct ucx_hub *least = u->shared;
+    int rc = FAR_OK;
+
+    for (struct ucx_hub *h = u->shared; h; h = h->next)
+        least = h->users < least->users ? h : least;
+    if (!least || (least->users > 0 && u->shared_hubs < affordable(u, SHARED_MAX))) {
+        struct ucx_hub *more = NULL;
+
+        rc = hub_open(u, true, &more);
+        if (rc == FAR_OK) {
+            more->next = u->shared;
+            u->shared = least = more;
+            u->shared_hubs++;
+        }
+    }
+    if (!least)
+        return rc;
+    *hub = least;
+    return FAR_OK;
+}
+
+int ucx_hub_join(struct ucx_fab *u, struct ucx_ep *e)
+{
+    int rc = FAR_SYSTEM;
+
+    pthread_mutex_lock(&u->lock);
+    if (u->private_hubs < affordable(u, PRIVATE_MAX))
+        rc = hub_open(u, false, &e->hub);
+    if (rc == FAR_OK)
+        u->private_hubs++;
+    else
+        rc = share(u, &e->hub);
+    if (rc == FAR_OK)
+        e->hub->users++;
+    pthread_mutex_unlock(&u->lock);
+    return rc;
+}
+
+void ucx_hub_leave(struct ucx_ep *e)
+{
+    struct ucx_hub *h = e->hub, **at;
+    struct ucx_fab *u = h->fab;
+
+    pthread_mutex_lock(&u->lock);
+    if (--h->users == 0) {
+        if (h->shared) {
+            for (at = &u->shared; *at != h;)
+                at = &(*at)->next;
+            *at = h->next;
+            u->shared_hubs--;
+        } else {
+            u->private_hubs--;
+        }
+        hub_close(h);
+    }
+    pthread_mutex_unlock(&u->lock);
+}
