@@ -73,6 +73,9 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
 #define FAB_CAP_MCAS      1u /* masked CAS in one verb                                       */
 #define FAB_CAP_IMMEDIATE 2u /* post() completes before it returns: nothing is ever waited for */
 
+/* Of fence() alone: not a status, and not an error. */
+#define FAB_PENDING 1
+
 struct fab_ep;
 struct fab;
 
@@ -115,8 +118,10 @@ struct fab_ops {
      * fence() is. */
     void (*identify)(struct fab_ep *ep, uint64_t client);
     /* Shuts a client out: no verb of an endpoint with that identity takes effect once this has
-     * returned. NULL where the fabric cannot: a client then checks its own lease before it
-     * writes. */
+     * returned FAR_OK. It does not wait for nodes. FAB_PENDING: some have not answered yet; call
+     * again with the same client, which will not go on for longer than the fabric's time-out. An
+     * error: a node cannot be told, or is known to be away. NULL where the fabric cannot: a client
+     * then checks its own lease before it writes. */
     int (*fence)(struct fab_ep *ep, uint64_t client);
 
     /* Optional. What a memory node says of itself; it may be that only this node is in reach. */

@@ -146,13 +146,68 @@ static void ucx_identify(struct fab_ep *ep, uint64_t client)
     ((struct ucx_ep *)ep)->identity = client;
 }
 
+/* The nodes that have shut that client out, as far as this endpoint knows. */
+static uint64_t *fenced_by(struct ucx_ep *e, uint64_t client)
+{
+    for (unsigned i = 0; i < UCX_FENCES; i++) {
+        if (e->fence[i].client == client)
+            return &e->fence[i].nodes;
+    }
+    e->fences = (e->fences + 1) % UCX_FENCES;
+    e->fence[e->fences].client = client;
+    e->fence[e->fences].nodes = 0;
+    return &e->fence[e->fences].nodes;
+}
+
+/* Within the hub: what the node has answered, asking it first if need be. */
+static int fence_node(struct ucx_link *l, uint64_t client)
+{
+    struct question *q = &l->question;
+    bool ours = q->type == WIRE_FENCE && q->identity == client && q->state != QUESTION_NONE;
+    bool unasked = q->state == QUESTION_NONE || q->state == QUESTION_DONE;
+    int rc;
+
+    if (q->awaited || (!ours && !unasked)) /* something else is being asked */
+        return link_is_away(l) ? FAR_UNREACHABLE : FAB_PENDING;
+    if (!ours)
+        *q = (struct question){.state = QUESTION_WAITING, .type = WIRE_FENCE, .identity = client};
+    if (q->state == QUESTION_WAITING)
+        ucx_hub_tend(l->hub, 0);
+    if (q->state != QUESTION_DONE)
+        return link_is_away(l) ? FAR_UNREACHABLE : FAB_PENDING;
+    rc = q->status;
+    q->state = QUESTION_NONE;
+    return rc;
+}
+
+/* Nodes are asked at the same time, and those that have answered not again. */
 static int ucx_fence(struct fab_ep *ep, uint64_t client)
 {
-    int rc = FAR_OK;
+    struct ucx_hub *h = ucx_hub_of(ep);
+    uint64_t *done = fenced_by((struct ucx_ep *)ep, client);
+    unsigned pending = 0, failed = 0;
+    int status = FAR_OK;
 
-    for (unsigned i = 0; i < ep->fab->nodes && rc == FAR_OK; i++)
-        rc = ask((struct ucx_ep *)ep, i, WIRE_FENCE, client, NULL);
-    return rc;
+    ucx_hub_enter(h);
+    for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++) {
+    }
+    ucx_hub_tend(h, clock_ns());
+    for (unsigned i = 0; i < ep->fab->nodes; i++) {
+        int rc = *done >> i & 1 ? FAR_OK : fence_node(&h->link[i], client);
+
+        if (rc == FAR_OK)
+            *done |= 1ull << i;
+        pending += rc == FAB_PENDING;
+        if (rc < 0) {
+            status = rc;
+            failed = i;
+        }
+    }
+    ucx_hub_exit(h);
+    if (status != FAR_OK)
+        return fail(status, "%s cannot be told to shut out a client",
+                    ((struct ucx_fab *)ep->fab)->node[failed].address.text);
+    return pending > 0 ? FAB_PENDING : FAR_OK;
 }
 
 /* ---- the fabric ------------------------------------------------------------------------------ */

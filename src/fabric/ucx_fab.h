@@ -25,6 +25,7 @@
 #define LINK_MESSAGES  4u    /* under way on one link; what is posted meanwhile shares the next */
 #define MESSAGE_VERBS  4096u /* of one message           */
 #define MESSAGE_PARTS  1024u
+#define UCX_FENCES     4u
 #define LINK_INDEX_MAX 256u /* a question's number has the link's in its low byte */
 
 _Static_assert(LINK_MESSAGES <= WIRE_WINDOW, "a node allows that many");
@@ -176,6 +177,10 @@ struct ucx_ep {
     uint64_t identity;
     uint64_t pending; /* requests under way   */
     uint64_t completed;
+    struct { /* clients that are being shut out, and the nodes that have done so */
+        uint64_t client, nodes;
+    } fence[UCX_FENCES];
+    unsigned fences; /* the newest of them */
 
     /* On a shared hub: */
     struct flight *landed; /* requests that are over, for its own thread to take */
@@ -252,6 +257,8 @@ void link_look(struct ucx_link *l, uint64_t now);
 void link_heard(struct ucx_link *l, const void *message, size_t bytes);
 /* Sends the question that waits. */
 void link_ask(struct ucx_link *l);
+/* The last try to connect has failed, and it is not there again. */
+bool link_is_away(const struct ucx_link *l);
 /* When the link has to be looked at, at the latest. */
 uint64_t link_deadline(const struct ucx_link *l);
 

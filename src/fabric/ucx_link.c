@@ -175,6 +175,11 @@ void link_look(struct ucx_link *l, uint64_t now)
     }
 }
 
+bool link_is_away(const struct ucx_link *l)
+{
+    return l->state != LINK_UP && l->retry_at != 0;
+}
+
 uint64_t link_deadline(const struct ucx_link *l)
 {
     uint64_t first = UINT64_MAX;

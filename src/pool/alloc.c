@@ -412,7 +412,7 @@ int client_tidy(struct op *op)
             return rc;
     }
     if (c->suspect >= 0) { /* it holds up what waits for its epoch */
-        int rc = client_recover(op);
+        int rc = client_try_recover(op);
         if (rc != FAR_OK)
             return rc;
     }

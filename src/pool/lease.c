@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #define WATCH_LEASES(ns) ((ns) + (ns) / 2)
+#define FENCE_PAUSE_NS   20000
 
 int client_registry(struct op *op, struct client_slot **slots)
 {
@@ -88,18 +89,33 @@ static int end_sweep(struct op *op, unsigned slot, uint64_t incarnation)
     return batch_flush(&op->batch);
 }
 
-int client_recover(struct op *op)
+/* Nodes that do not answer must not hold up those that do. So the fabric does not wait for them,
+ * and a fiber leaves the thread to others meanwhile. FAB_PENDING only if it is not to wait. */
+static int fence_out(struct op *op, uint64_t incarnation, bool wait)
+{
+    struct fab_ep *ep = op->client->ep;
+    int rc = ep->ops->fence ? ep->ops->fence(ep, incarnation) : FAR_OK;
+    while (rc == FAB_PENDING && wait) { /* until the fabric's time-out at most */
+        batch_pause(&op->batch, FENCE_PAUSE_NS);
+        rc = ep->ops->fence(ep, incarnation);
+    }
+    return rc;
+}
+
+static int recover(struct op *op, bool wait)
 {
     struct client *c = op->client;
     struct batch *b = &op->batch;
     unsigned slot = (unsigned)c->suspect;
     uint64_t incarnation = c->watch[slot].incarnation & ~CLIENT_FENCED;
     uint64_t fenced = incarnation | CLIENT_FENCED, *word = op->pool_word;
-    int rc = FAR_OK;
 
     c->suspect = -1;
-    if (c->ep->ops->fence)
-        rc = c->ep->ops->fence(c->ep, incarnation);
+    int rc = fence_out(op, incarnation, wait);
+    if (rc == FAB_PENDING) {
+        c->suspect = (int)slot; /* goes on with the next operation */
+        return FAR_OK;
+    }
     if (rc != FAR_OK)
         return rc;
     batch_cas(b, NODE0, slot_delta(slot), incarnation, fenced, &word[0]);
@@ -128,6 +144,16 @@ int client_recover(struct op *op)
     rc = batch_flush(b);
     c->buried += rc == FAR_OK && word[1] == fenced;
     return rc;
+}
+
+int client_recover(struct op *op)
+{
+    return recover(op, true);
+}
+
+int client_try_recover(struct op *op)
+{
+    return recover(op, false);
 }
 
 int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive)

@@ -477,6 +477,8 @@ bool client_watch(struct client *client, const struct client_slot *slots, unsign
 
 /* Shuts the suspect out and recovers what it left; any number of clients may do this at once. */
 int client_recover(struct op *op);
+/* The same, but while nodes have not answered it returns FAR_OK and leaves the suspect as it is. */
+int client_try_recover(struct op *op);
 
 /* Finds and recovers all clients that are dead; takes about a lease if there is any doubt. */
 int client_bury(struct op *op, unsigned *dead);

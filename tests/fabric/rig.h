@@ -88,6 +88,16 @@ static inline void rig_set(struct rig *r, gaddr at, uint64_t delta, uint64_t val
     rig_flush(r);
 }
 
+/* Shuts a client out, however long it takes. */
+static inline int rig_fence(struct rig *r, uint64_t client)
+{
+    int rc;
+
+    while ((rc = r->ep->ops->fence(r->ep, client)) == FAB_PENDING)
+        r->ep->ops->pause(r->ep, 20000);
+    return rc;
+}
+
 /* Keeps the next verb, of class `second`, behind those before it, of class `first` and to the
  * same node: by the fabric's promise where it makes one, by a fence where not. */
 static inline void rig_ordered(struct rig *r, enum fab_class first, enum fab_class second)

@@ -184,12 +184,12 @@ static void who_is_fenced_is_shut_out(void **state)
     b = rig_on(a->fab);
     a->ep->ops->identify(a->ep, 11);
     assert_int_equal(try_set(a, 0, 1), FAR_OK);
-    assert_int_equal(b->ep->ops->fence(b->ep, 11), FAR_OK);
-    assert_int_equal(b->ep->ops->fence(b->ep, 11), FAR_OK); /* twice is fine */
+    assert_int_equal(rig_fence(b, 11), FAR_OK);
+    assert_int_equal(rig_fence(b, 11), FAR_OK); /* twice is fine */
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(try_set(a, 0, 2), FAR_FENCED);
     assert_int_equal(rig_get(b, gaddr_make(0, AT), 0), 1);
-    assert_int_equal(b->ep->ops->fence(b->ep, 13), FAR_OK); /* nobody's yet */
+    assert_int_equal(rig_fence(b, 13), FAR_OK); /* nobody's yet */
     a->ep->ops->identify(a->ep, 13);
     assert_int_equal(try_set(a, 0, 2), FAR_FENCED);
     a->ep->ops->identify(a->ep, 12);
@@ -245,7 +245,7 @@ static void a_fence_is_the_end(void **state)
         ASSERT(pthread_create(&thread, NULL, writer, r->fab) == 0);
         while (rig_get(r, gaddr_make(0, AT), 0) < 5 + round)
             sched_yield();
-        assert_int_equal(r->ep->ops->fence(r->ep, 77), FAR_OK);
+        assert_int_equal(rig_fence(r, 77), FAR_OK);
         seen = rig_get(r, gaddr_make(0, AT), 0);
         for (unsigned look = 0; look < 20; look++)
             assert_int_equal(rig_get(r, gaddr_make(0, AT), 0), seen);
@@ -254,6 +254,58 @@ static void a_fence_is_the_end(void **state)
         close_rig(r);
         memd_end(&node[0], SIGTERM);
     }
+}
+
+/* A node that does not answer the fence does not hold up requests to others. */
+static void a_fence_leaves_the_thread_to_others(void **state)
+{
+    struct rig *r;
+
+    (void)state;
+    memd_start(&node[0], 0, in_memory);
+    memd_start(&node[1], 0, in_memory);
+    r = open_rig(2, "?timeout=60000");
+    rig_set(r, gaddr_make(0, AT), 0, 1);
+    rig_set(r, gaddr_make(1, AT), 0, 1);
+    kill(node[1].pid, SIGSTOP);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(r->ep->ops->fence(r->ep, 55), FAB_PENDING);
+        assert_int_equal(try_set(r, 0, i), FAR_OK);
+    }
+    kill(node[1].pid, SIGCONT);
+    assert_int_equal(rig_fence(r, 55), FAR_OK);
+    close_rig(r);
+}
+
+/* That a node is away is found out once; from then on nobody waits for it. */
+static void a_fence_does_not_wait_for_a_node_that_is_away(void **state)
+{
+    struct rig *r;
+    unsigned port;
+    int rc;
+
+    (void)state;
+    memd_start(&node[0], 0, in_memory);
+    memd_start(&node[1], 0, in_file);
+    port = memd_port(&node[1]);
+    r = open_rig(2, "?timeout=3000");
+    rig_set(r, gaddr_make(1, AT), 0, 1);
+    memd_end(&node[1], SIGKILL);
+    assert_int_not_equal(rig_fence(r, 55), FAR_OK);
+    assert_non_null(strstr(far_error_detail(), node[1].address));
+    for (unsigned i = 0; i < 50; i++) {
+        rc = r->ep->ops->fence(r->ep, 55);
+        assert_true(rc == FAR_UNREACHABLE || rc == FAR_TIMEOUT);
+        assert_int_equal(try_set(r, 0, i), FAR_OK);
+    }
+    memd_start(&node[1], port, in_file);
+    rc = FAR_TIMEOUT;
+    for (unsigned i = 0; i < 1000 && rc != FAR_OK; i++) {
+        rc = rig_fence(r, 55);
+        clock_sleep(rc ? 10000000 : 0);
+    }
+    assert_int_equal(rc, FAR_OK);
+    close_rig(r);
 }
 
 /* ---- who makes the pool ---------------------------------------------------------------------- */
@@ -349,6 +401,8 @@ int main(void)
         ONE(a_node_without_its_memory_is_refused),
         ONE(who_is_fenced_is_shut_out),
         ONE(a_fence_is_the_end),
+        ONE(a_fence_leaves_the_thread_to_others),
+        ONE(a_fence_does_not_wait_for_a_node_that_is_away),
         ONE(one_client_makes_the_pool),
         ONE(pools_are_not_overwritten),
         ONE(bad_uris_are_refused),

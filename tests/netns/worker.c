@@ -9,6 +9,11 @@
  *   worker await LEDGER N COUNT           waits until client N has made that many more operations
  *                                         with success, for a minute at most
  *   worker verify POOL LEDGER             every key holds what its client was told
+ *   worker away POOL                      makes a table of its own and takes orders from the standard
+ *                                         input: `sort` finds the keys that need a node which is away,
+ *                                         `heal` waits until there are none;
+ *                                         `measure MS` works for that long on the others, with some of
+ *                                         those beside them, and prints the 99th percentile
  */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -269,6 +274,183 @@ static void await(unsigned self, uint64_t count)
     }
 }
 
+/* ---- a node is away -------------------------------------------------------------------------- */
+
+#define AWAY_KEYS  240u
+#define AWAY_VALUE 128u
+#define AWAY_DEPTH 16u
+#define AWAY_LOST  2u /* operations in flight on keys whose node is away */
+#define AWAY_TIMES 200000u
+
+static struct {
+    uint32_t key[AWAY_KEYS]; /* those whose node is there, then the others */
+    unsigned there;
+    struct slot {
+        uint64_t began;
+        char value[AWAY_VALUE];
+    } slot[AWAY_DEPTH];
+    uint64_t time[AWAY_TIMES];
+    unsigned times, failed;
+} away;
+
+static void away_fill(void)
+{
+    const struct far_table_options spread = {.expected_keys = 8192, .bucket_groups = 4};
+    char value[AWAY_VALUE] = "";
+
+    must("a table", far_table_create(at.session, "away", far_index_name(0), &spread, &at.table[0]));
+    for (uint32_t i = 0; i < AWAY_KEYS; i++) {
+        away.key[i] = i;
+        must("a key", far_put(at.session, at.table[0], &i, sizeof i, value, sizeof value));
+    }
+}
+
+static void away_sort(void)
+{
+    uint32_t lost[AWAY_KEYS];
+    unsigned count = 0;
+    char value[AWAY_VALUE];
+
+    away.there = 0;
+    for (uint32_t i = 0; i < AWAY_KEYS; i++) {
+        int rc = FAR_FENCED;
+
+        for (unsigned n = 0; rc == FAR_FENCED && n < VERIFY_GETS; n++)
+            rc = far_get(at.session, at.table[0], &i, sizeof i, value, sizeof value, NULL);
+        if (rc == FAR_OK)
+            away.key[away.there++] = i;
+        else if (for_lack_of_a_node(rc))
+            lost[count++] = i;
+        else
+            die("sorting keys", rc);
+    }
+    memcpy(away.key + away.there, lost, count * sizeof *lost);
+    printf("%u there %u away\n", away.there, count);
+}
+
+/* The last slots work on keys whose node is away. */
+static void away_submit(unsigned i, struct rng *rng)
+{
+    struct slot *slot = &away.slot[i];
+    bool lost = i >= AWAY_DEPTH - AWAY_LOST;
+    unsigned from = lost ? away.there : 0;
+    const uint32_t *key =
+        &away.key[from + rng_below(rng, lost ? AWAY_KEYS - away.there : away.there)];
+    struct far_op op = {.kind = rng_below(rng, 2) ? FAR_OP_GET : FAR_OP_UPDATE,
+                        .table = at.table[0],
+                        .key = key,
+                        .key_len = sizeof *key,
+                        .value = slot->value,
+                        .value_len = sizeof slot->value,
+                        .buf = slot->value,
+                        .cap = sizeof slot->value,
+                        .user_data = i};
+
+    slot->began = clock_ns();
+    must("submitting", far_submit(at.session, &op));
+}
+
+static void away_reaped(const struct far_result *result)
+{
+    uint64_t took = clock_ns() - away.slot[result->user_data].began;
+
+    if (result->status != FAR_OK && !for_lack_of_a_node(result->status))
+        die("an operation", result->status);
+    away.failed += result->status != FAR_OK;
+    if (result->user_data >= AWAY_DEPTH - AWAY_LOST)
+        return;
+    if (result->status != FAR_OK && result->status != FAR_FENCED)
+        die("an operation that needs nodes which are there", result->status);
+    if (away.times < AWAY_TIMES)
+        away.time[away.times++] = took;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* What needs the node that is away may fail at once: it is tried again after others have ended. */
+static void away_measure(uint64_t ms)
+{
+    bool idle[AWAY_DEPTH];
+    uint64_t start = clock_ns();
+    unsigned in_flight = 0;
+    struct rng rng;
+
+    rng_seed(&rng, start);
+    away.times = away.failed = 0;
+    memset(idle, true, sizeof idle);
+    do {
+        struct far_result result[AWAY_DEPTH];
+        bool lost = true;
+
+        for (unsigned i = 0; i < AWAY_DEPTH && clock_ns() - start < ms * 1000000; i++) {
+            if (!idle[i])
+                continue;
+            away_submit(i, &rng);
+            idle[i] = false;
+            in_flight++;
+        }
+        while (lost && in_flight > 0) {
+            unsigned count = far_reap(at.session, result, AWAY_DEPTH, 1);
+
+            for (unsigned i = 0; i < count; i++) {
+                away_reaped(&result[i]);
+                idle[result[i].user_data] = true;
+                lost &= result[i].user_data >= AWAY_DEPTH - AWAY_LOST;
+            }
+            in_flight -= count;
+        }
+    } while (in_flight > 0);
+    if (away.times == 0)
+        die("measuring nothing", FAR_INVALID);
+    qsort(away.time, away.times, sizeof *away.time, by_size);
+    printf("%llu us: the 99th percentile of %u, %llu us the longest; %u failed\n",
+           (unsigned long long)away.time[away.times * 99 / 100] / 1000, away.times,
+           (unsigned long long)away.time[away.times - 1] / 1000, away.failed);
+}
+
+/* Until every key can be reached, for a minute at most. */
+static void away_heal(void)
+{
+    uint64_t start = clock_ns();
+    char value[AWAY_VALUE];
+
+    for (uint32_t i = 0; i < AWAY_KEYS;) {
+        int rc = far_get(at.session, at.table[0], &i, sizeof i, value, sizeof value, NULL);
+
+        if (rc == FAR_OK)
+            i++;
+        else if (!for_lack_of_a_node(rc) || clock_ns() - start > AWAIT_NS)
+            die("a key", rc);
+        else
+            usleep(REST_US);
+    }
+    printf("all there\n");
+}
+
+static void take_orders(void)
+{
+    char line[64];
+    unsigned long long ms;
+
+    away_fill();
+    printf("ready\n");
+    while (fgets(line, sizeof line, stdin)) {
+        if (strcmp(line, "sort\n") == 0)
+            away_sort();
+        else if (strcmp(line, "heal\n") == 0)
+            away_heal();
+        else if (sscanf(line, "measure %llu", &ms) == 1)
+            away_measure(ms);
+        else
+            die(line, FAR_INVALID);
+    }
+}
+
 static unsigned number(const char *text, unsigned most)
 {
     char *end;
@@ -310,10 +492,17 @@ int main(int argc, char **argv)
         open_tables();
         verify();
         leave();
+    } else if (argc == 3 && strcmp(verb, "away") == 0) {
+        const struct far_session_options deep = {.depth = AWAY_DEPTH};
+
+        must("opening the pool", far_pool_open(argv[2], &at.pool));
+        must("a session", far_session_open(at.pool, &deep, &at.session));
+        take_orders();
+        leave();
     } else {
         fprintf(stderr,
                 "worker: make POOL | work POOL LEDGER N [LIMIT_MS] | await LEDGER N COUNT | "
-                "verify POOL LEDGER\n");
+                "verify POOL LEDGER | away POOL\n");
         return 2;
     }
     return 0;

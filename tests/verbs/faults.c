@@ -148,7 +148,7 @@ static void a_fenced_client_has_no_effect(void **state)
         rig_set(r, gaddr_make(n, 8192), 0, 5);
         rig_set(other, gaddr_make(n, 8192), 64, 6);
     }
-    assert_int_equal(other->ep->ops->fence(other->ep, 1001), FAR_OK);
+    assert_int_equal(rig_fence(other, 1001), FAR_OK);
     for (unsigned n = 0; n <= last; n++) {
         int rc = try_set(r, gaddr_make(n, 8192), 7);
 
@@ -195,7 +195,7 @@ static void a_fence_strikes_in_the_middle(void **state)
     assert_int_equal(pthread_create(&thread, NULL, count_until_refused, r), 0);
     while (rig_get(other, at, 0) < 200)
         batch_pause(&other->b, 1000000);
-    assert_int_equal(other->ep->ops->fence(other->ep, 2001), FAR_OK);
+    assert_int_equal(rig_fence(other, 2001), FAR_OK);
     counted = rig_get(other, at, 0);
     pthread_join(thread, NULL);
     printf("%llu were counted before the fence\n", (unsigned long long)counted);
@@ -416,7 +416,7 @@ static void a_question_to_a_stopped_node_ends(void **state)
     assert_int_equal(rig_get(r, gaddr_make(0, 4096), 0), 1);
     shorten(r);
     uint64_t start = clock_ns();
-    assert_int_equal(r->ep->ops->fence(r->ep, 3001), FAR_UNREACHABLE);
+    assert_int_equal(rig_fence(r, 3001), FAR_UNREACHABLE);
     printf("the question ended after %llu ms: %s\n", (unsigned long long)elapsed_ms(start),
            far_error_detail());
     assert_int_equal(kill(node, SIGCONT), 0);

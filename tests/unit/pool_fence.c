@@ -1,0 +1,137 @@
+/*
+ * Shutting a dead client out takes as long as memory nodes take to answer. Operations that do not
+ * need it go on meanwhile.
+ */
+#include "hook.h"
+#include "probe.h"
+#include "store_rig.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define WAIT_NS 60000000000ull
+
+static struct {
+    bool held;       /* nodes do not answer             */
+    int status;      /* what they answer then           */
+    unsigned fences; /* that were tried                 */
+} net;
+
+static int slow_fence(struct fab_ep *ep, uint64_t client)
+{
+    (void)ep;
+    (void)client;
+    net.fences++;
+    return net.held ? FAB_PENDING : net.status;
+}
+
+static void checked_pause(struct fab_ep *ep, uint64_t ns)
+{
+    ASSERT(!net.held); /* it would wait for ever */
+    hook.real->pause(ep, ns);
+}
+
+static int put(struct store_rig *r, uint64_t value)
+{
+    return far_put(r->session, r->table, "key", 3, &value, sizeof value);
+}
+
+/* A session ends like a process that dies. Its slot is returned. */
+static unsigned leave_dead(struct store_rig *r)
+{
+    far_session *s = NULL;
+
+    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
+    unsigned slot = s->client.slot;
+    assert_int_equal(far_put(s, r->table, "other", 5, "value", 5), FAR_OK);
+    s->client.lease.lost = true;
+    s->client.incarnation ^= 1ull << 40; /* not even a close finds its slot */
+    far_session_close(s);
+    return slot;
+}
+
+static void open_rig(struct store_rig *r)
+{
+    struct knobs knobs = knobs_default;
+
+    knobs.tick_ops = 1;
+    store_rig_open(r, "mem:?size=64m&lease=60", &knobs, NULL, NULL);
+    hook_on(r->session->client.ep);
+    hook.ops.fence = slow_fence;
+    hook.ops.pause = checked_pause;
+}
+
+/* Works until so many fences were tried; every operation succeeds. */
+static void work_until_fences(struct store_rig *r, unsigned count)
+{
+    uint64_t start = hook.real->now(hook.ep);
+
+    for (uint64_t i = 0; net.fences < count; i++) {
+        assert_int_equal(put(r, i), FAR_OK);
+        assert_true(hook.real->now(hook.ep) - start < WAIT_NS);
+    }
+}
+
+static void work_until_free(struct store_rig *r, struct probe *p, unsigned slot)
+{
+    uint64_t start = hook.real->now(hook.ep);
+
+    for (uint64_t i = 0; probe_get(p, 0, PROBE_SLOT(slot, incarnation)) != 0; i++) {
+        assert_int_equal(put(r, i), FAR_OK);
+        assert_true(hook.real->now(hook.ep) - start < WAIT_NS);
+    }
+}
+
+static void operations_do_not_wait_for_a_fence(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    open_rig(&r);
+    probe_open(&p, r.fab);
+    net = (typeof(net)){.held = true, .status = FAR_OK};
+    unsigned slot = leave_dead(&r);
+    uint64_t incarnation = probe_get(&p, 0, PROBE_SLOT(slot, incarnation));
+    work_until_fences(&r, 10);
+    /* Until all nodes have answered, it is not counted as dead. */
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+    net.held = false;
+    work_until_free(&r, &p, slot);
+    hook_off();
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* With a node away nobody is shut out, and nobody is held up; it is tried again. */
+static void a_fence_that_fails_is_tried_again(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    open_rig(&r);
+    probe_open(&p, r.fab);
+    net = (typeof(net)){.status = FAR_UNREACHABLE};
+    unsigned slot = leave_dead(&r);
+    uint64_t incarnation = probe_get(&p, 0, PROBE_SLOT(slot, incarnation));
+    work_until_fences(&r, 3);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+    net.status = FAR_OK;
+    work_until_free(&r, &p, slot);
+    hook_off();
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(operations_do_not_wait_for_a_fence),
+        cmocka_unit_test(a_fence_that_fails_is_tried_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
