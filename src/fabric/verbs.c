@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -327,6 +328,7 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
     struct verbs_ep *e = (struct verbs_ep *)ep;
     uint64_t spin_until;
 
+    errands_resume(e);
     if (ep_drain(e))
         return;
     if (!e->busy) {
@@ -344,7 +346,7 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
             return;
     }
     while (!ep_sleep(e, UINT64_MAX)) /* by the time-out at the latest something ends */
-        ;
+        errands_resume(e);
 }
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
@@ -354,6 +356,7 @@ static void verbs_ep_close(struct fab_ep *ep)
     struct verbs_ep *e = (struct verbs_ep *)ep;
 
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
+        errand_drop(&e->conn[i]);
         if (e->conn[i].link.id)
             conn_break(&e->conn[i]);
     }
@@ -415,26 +418,50 @@ static void verbs_identify(struct fab_ep *ep, uint64_t identity)
     ep_events(e);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
         struct verbs_conn *c = &e->conn[i];
-        int rc = c->up ? conn_client(c, WIRE_IDENTIFY, identity) : FAR_OK;
+        int rc = c->up ? conn_client(c, WIRE_IDENTIFY, identity) : FAR_OK; /* else when it is */
 
         if (rc != FAR_OK && c->up)
             conn_break(c);
     }
 }
 
-static int verbs_fence(struct fab_ep *ep, uint64_t identity)
+/* What the node has answered, asking it first if need be. */
+static int fence_node(struct verbs_conn *c, uint64_t client)
+{
+    if (!c->up && !c->out && clock_ns() < c->not_before)
+        return fail(c->down_status, "%s", c->down_why);
+    if (!c->up && !c->out)
+        errand_connect(c);
+    if (c->up && !c->out && c->fenced != client)
+        errand_fence(c, client);
+    if (c->out || c->fenced != client) /* if it is on another errand, this one is next */
+        return atomic_load(&fab_of(c->ep)->away[c->node])
+                   ? fail(FAR_UNREACHABLE, "node %u (%s): is away", c->node,
+                          fab_of(c->ep)->address[c->node].text)
+                   : FAB_PENDING;
+    c->fenced = 0; /* asked again the next time, if it has failed */
+    return c->fence_status;
+}
+
+static int verbs_fence(struct fab_ep *ep, uint64_t client)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;
+    unsigned pending = 0;
+    int status = FAR_OK;
 
+    if (e->fenced_client != client)
+        e->fenced = 0;
+    e->fenced_client = client;
+    errands_resume(e);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
-        int rc = conn_need(&e->conn[i]);
+        int rc = e->fenced >> i & 1 ? FAR_OK : fence_node(&e->conn[i], client);
 
         if (rc == FAR_OK)
-            rc = conn_client(&e->conn[i], WIRE_FENCE, identity);
-        if (rc != FAR_OK)
-            return rc;
+            e->fenced |= 1ull << i;
+        pending += rc == FAB_PENDING;
+        status = rc < 0 ? rc : status;
     }
-    return FAR_OK;
+    return status != FAR_OK ? status : pending > 0 ? FAB_PENDING : FAR_OK;
 }
 
 static int verbs_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info *info)

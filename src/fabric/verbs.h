@@ -5,6 +5,7 @@
 #ifndef FABRIC_VERBS_H
 #define FABRIC_VERBS_H
 
+#include "base/fiber.h"
 #include "fabric/fabric.h"
 #include "fabric/verbs_link.h"
 #include "fabric/wire.h"
@@ -57,6 +58,7 @@ struct verbs_fab {
     struct sockaddr_storage resolved[FAB_NODES_MAX];
     uint64_t instance[FAB_NODES_MAX]; /* 0 until the first connection */
     bool formatted[FAB_NODES_MAX];    /* as the first connection was told */
+    _Atomic bool away[FAB_NODES_MAX]; /* the last attempt to connect, of any endpoint, has failed */
 
     /* Of the one device that leads to all nodes; set by the first connection. */
     struct ibv_pd *pd;
@@ -83,15 +85,27 @@ struct verbs_conn {
     struct run *run; /* a ring */
     unsigned run_size, run_first, run_count, wrs_free;
     uint64_t progress_at; /* when something completed, or began after nothing was under way */
-    uint64_t not_before;  /* down: no new attempt until then, for this reason               */
+    bool was_up;
+    uint64_t not_before; /* down: no new attempt until then, for this reason */
     int down_status;
+    char down_why[160];
+
+    /* The errand, see below. */
+    struct fiber *errand;   /* NULL until it is first needed */
+    bool out;               /* it is on its way              */
+    uint64_t fenced;        /* the client that it has told the node to shut out */
+    int fence_status;       /* and what the node has answered                   */
+    struct rdma_cm_id *way; /* without a queue pair yet                                   */
+    const struct rdma_cm_id *awaited; /* whose next event is kept for it                  */
+    bool has_event;
+    struct rdma_cm_event event;
     struct ibv_send_wr *list, *list_last; /* being built */
     unsigned list_wrs;
 
     /* Messages, one question at a time. */
     uint64_t link_number, token, seq;
     uint32_t slot;
-    char *in, *out;
+    char *in, *said;
     uint32_t in_bytes; /* 0: nothing has come */
 };
 
@@ -106,6 +120,9 @@ struct verbs_ep {
     uint64_t busy;   /* by node: has runs under way     */
     uint64_t asking; /* by node: waits for an answer    */
     unsigned idle_polls;
+    uint64_t errands; /* by node: its errand is out */
+    uint64_t fenced;  /* by node: has shut out that client */
+    uint64_t fenced_client;
 
     /* Requests that are not posted whole, oldest first, and how far the first one is. */
     struct fab_req *first, *last;
@@ -122,8 +139,12 @@ static inline struct verbs_fab *fab_of(const struct verbs_ep *e)
     return (struct verbs_fab *)e->ep.fab;
 }
 
-/* Makes sure that there is a connection. FAR_UNREACHABLE and whatever the node says, naming it. */
+/* Makes sure that there is a connection. FAR_UNREACHABLE and whatever the node says, naming it. A
+ * node that is known to be away is not waited for. */
 int conn_need(struct verbs_conn *c);
+
+/* Connects now: the body of an errand. */
+int conn_connect(struct verbs_conn *c);
 
 /* Ends the connection. What was under way ends with FAR_UNKNOWN. */
 void conn_break(struct verbs_conn *c);
@@ -142,6 +163,30 @@ int conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t
 
 /* IDENTIFY or FENCE. */
 int conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity);
+
+/* ---- errands (verbs_errand.c) ---------------------------------------------------------------- */
+
+/*
+ * Connecting takes many round trips, and a node that is away answers none. So it is done by an
+ * errand: a fiber of the connection that yields wherever it would wait, and is resumed when the
+ * endpoint is polled or the connection is needed. So is telling a node to shut a client out.
+ */
+
+/* Starts to connect. */
+void errand_connect(struct verbs_conn *c);
+/* Starts to tell the node to shut a client out. The connection is up. */
+void errand_fence(struct verbs_conn *c, uint64_t client);
+/* Whether this code runs as the errand of the connection. */
+bool errand_here(const struct verbs_conn *c);
+/* Lets time pass until something may have come, or until then (clock_ns()): an errand yields, others
+ * sleep. */
+void errand_rest(struct verbs_conn *c, uint64_t until);
+/* Resumes all errands that are out. */
+void errands_resume(struct verbs_ep *e);
+/* Resumes them until that of this connection is back, or until then (clock_ns()). */
+void errand_await(struct verbs_conn *c, uint64_t until);
+/* Ends the errand where it is. */
+void errand_drop(struct verbs_conn *c);
 
 /* Reads what the connection manager has to say about all connections, without waiting. */
 void ep_events(struct verbs_ep *e);

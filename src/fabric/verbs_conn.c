@@ -2,9 +2,10 @@
  * Connections to memory nodes: making them, the hand-shake and other questions, losing them.
  *
  * One queue pair per endpoint and node. It is made when it is first needed, and again when it was
- * lost; whoever needs it waits for that, up to the time-out, and after a failure nobody tries again
- * for several times as long as the attempt took, so that a node that is gone does not hold up those
- * that are not.
+ * lost, by an errand (verbs_errand.c). The first who needs it waits for that: up to the time-out if
+ * there was none before, for a sixteenth of the lease if it was lost. Once an attempt has failed, the
+ * node is away: what needs it fails at once, and further attempts are made beside other work, so that
+ * a node that is gone does not hold up those that are not.
  *
  *   V1  A connection is `up` only after the hand-shake, with the memory that the first one of this
  *       fabric found (by its instance), and under the identity that the endpoint has at that time.
@@ -16,13 +17,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE_MIN_NS  100000000ull /* between two attempts to connect */
-#define PAUSE_FACTOR  4
+#define PAUSE_MIN_NS  100000000ull /* between two attempts to connect: as long as the first took */
+#define PAUSE_MAX_NS  1000000000ull
 #define QUEUE_RETRIES 7 /* infinite, where receivers may not be ready */
 
 /* Fails with what went wrong, said to be about this node. */
@@ -73,13 +74,18 @@ static bool next_event(struct verbs_ep *e, struct rdma_cm_event *copy)
     return true;
 }
 
-/* An event that nobody asked for: the connection is lost, or it is of no interest. */
-static void unasked(const struct rdma_cm_event *event)
+/* An event that is awaited is kept. Of another one, the connection is lost, or it is of no
+ * interest. */
+static void take_event(const struct rdma_cm_event *event)
 {
     struct verbs_conn *c = event->id->context;
 
-    if (c->link.id == event->id && event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
-        event->event != RDMA_CM_EVENT_ADDR_CHANGE && event->event != RDMA_CM_EVENT_ESTABLISHED)
+    if (event->id == c->awaited && !c->has_event) {
+        c->event = *event;
+        c->has_event = true;
+    } else if (c->link.id == event->id && event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
+               event->event != RDMA_CM_EVENT_ADDR_CHANGE &&
+               event->event != RDMA_CM_EVENT_ESTABLISHED)
         conn_lose(c, "has closed the connection");
 }
 
@@ -88,7 +94,7 @@ void ep_events(struct verbs_ep *e)
     struct rdma_cm_event event;
 
     for (unsigned i = 0; i < 2 * FAB_NODES_MAX && next_event(e, &event); i++)
-        unasked(&event);
+        take_event(&event);
 }
 
 static const char *event_text(enum rdma_cm_event_type type)
@@ -110,20 +116,17 @@ static const char *event_text(enum rdma_cm_event_type type)
 static int expect_event(struct verbs_conn *c, const struct rdma_cm_id *id,
                         enum rdma_cm_event_type wanted, uint64_t until, struct rdma_cm_event *event)
 {
-    struct pollfd fd = {.fd = c->ep->cm->fd, .events = POLLIN};
-
-    for (uint64_t now = clock_ns(); now < until; now = clock_ns()) {
-        while (next_event(c->ep, event)) {
-            if (event->id != id)
-                unasked(event);
-            else if (event->event == wanted)
-                return FAR_OK;
-            else
-                return node_fail(c, FAR_UNREACHABLE, event_text(event->event));
-        }
-        poll(&fd, 1, (int)((until - now) / 1000000) + 1);
-    }
-    return node_fail(c, FAR_UNREACHABLE, "does not answer");
+    c->awaited = id;
+    c->has_event = false;
+    for (ep_events(c->ep); !c->has_event && clock_ns() < until; ep_events(c->ep))
+        errand_rest(c, until);
+    c->awaited = NULL;
+    if (!c->has_event)
+        return node_fail(c, FAR_UNREACHABLE, "does not answer");
+    c->has_event = false;
+    *event = c->event;
+    return event->event == wanted ? FAR_OK
+                                  : node_fail(c, FAR_UNREACHABLE, event_text(event->event));
 }
 
 /* ---- making a connection --------------------------------------------------------------------- */
@@ -171,9 +174,9 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
     }
     if (!c->in)
         c->in = arena_alloc(&e->arena, WIRE_CONTROL_MAX);
-    if (!c->out)
-        c->out = arena_alloc(&e->arena, WIRE_CONTROL_MAX);
-    if (!c->in || !c->out)
+    if (!c->said)
+        c->said = arena_alloc(&e->arena, WIRE_CONTROL_MAX);
+    if (!c->in || !c->said)
         return fail(FAR_NO_MEMORY, "registered memory (ulimit -l says how much there may be)");
     return FAR_OK;
 }
@@ -210,6 +213,8 @@ static int join(struct verbs_conn *c, uint64_t until)
     rc = expect_event(c, c->link.id, RDMA_CM_EVENT_CONNECT_RESPONSE, until, &event);
     if (rc != FAR_OK)
         return rc;
+    if (!c->link.qp) /* closed again meanwhile */
+        return node_fail(c, FAR_UNREACHABLE, "has closed the connection");
     unsigned reads = event.param.conn.initiator_depth;
     if (reads == 0)
         return node_fail(c, FAR_UNSUPPORTED, "serves no READs");
@@ -228,7 +233,7 @@ static int wait_for_answer(struct verbs_conn *c)
 
     while (c->in_bytes == 0) {
         if (!ep_drain(c->ep))
-            ep_sleep(c->ep, until);
+            errand_rest(c, until);
         if (!c->link.qp) /* drained, with the error; what it says is known */
             return FAR_UNREACHABLE;
         if (c->in_bytes == 0 && clock_ns() >= until)
@@ -244,14 +249,14 @@ static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
     int rc;
 
     while (c->link.qp && c->wrs_free == 0 && clock_ns() < until)
-        ep_sleep(c->ep, until);
+        errand_rest(c, until);
     if (!c->link.qp || c->wrs_free == 0)
         return node_fail(c, FAR_UNREACHABLE, "does not answer");
-    memcpy(c->out, question, bytes);
+    memcpy(c->said, question, bytes);
     c->in_bytes = 0;
     rc = vlink_receive(&c->link, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));
     if (rc == FAR_OK)
-        rc = vlink_send(&c->link, c->out, bytes, arena_key(arena, c->out));
+        rc = vlink_send(&c->link, c->said, bytes, arena_key(arena, c->said));
     if (rc != FAR_OK)
         return node_fail(c, rc, far_error_detail());
     conn_push_run(c, NULL, 1);
@@ -272,9 +277,14 @@ static int refusal(const struct verbs_conn *c, int status, const char *text)
 int conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
              const struct wire_head **answer)
 {
-    struct wire_head head = wire_head_of(type, c->slot, c->token, ++c->seq);
+    struct wire_head head;
     int rc;
 
+    if (!errand_here(c)) /* one question at a time */
+        errand_await(c, UINT64_MAX);
+    if (!c->link.qp)
+        return node_fail(c, FAR_UNREACHABLE, "the connection was lost");
+    head = wire_head_of(type, c->slot, c->token, ++c->seq);
     memcpy(question, &head, sizeof head);
     rc = exchange(c, question, bytes);
     const struct wire_head *got = (const struct wire_head *)c->in;
@@ -390,50 +400,88 @@ static int greet(struct verbs_conn *c)
     return prove(c, hello.nonce, (const struct wire_challenge *)head);
 }
 
-static int connect_now(struct verbs_conn *c)
+/* Under the identity that the endpoint has in the end: it may be given another meanwhile. */
+static int identify(struct verbs_conn *c)
 {
-    uint64_t until = clock_ns() + fab_of(c->ep)->timeout_ms * 1000000;
+    uint64_t identity = 0;
+    int rc = FAR_OK;
+
+    while (rc == FAR_OK && identity != c->ep->identity) {
+        identity = c->ep->identity;
+        rc = conn_client(c, WIRE_IDENTIFY, identity);
+    }
+    return rc;
+}
+
+static int make_way(struct verbs_conn *c, uint64_t until)
+{
     struct rdma_cm_id *id;
     int rc;
 
-    if (rdma_create_id(c->ep->cm, &id, c, RDMA_PS_TCP) != 0)
+    if (rdma_create_id(c->ep->cm, &c->way, c, RDMA_PS_TCP) != 0) {
+        c->way = NULL;
         return fail(FAR_SYSTEM, "a connection: %s", strerror(errno));
-    rc = find_way(c, id, until);
-    if (rc != FAR_OK) {
-        rdma_destroy_id(id);
-        return rc;
     }
-    rc = make_link(c, id);
+    rc = find_way(c, c->way, until);
+    id = c->way;
+    c->way = NULL;
+    if (rc == FAR_OK)
+        return make_link(c, id);
+    rdma_destroy_id(id);
+    return rc;
+}
+
+int conn_connect(struct verbs_conn *c)
+{
+    uint64_t began = clock_ns(), until = began + fab_of(c->ep)->timeout_ms * 1000000;
+    int rc = make_way(c, until);
+
     if (rc == FAR_OK)
         rc = join(c, until);
     if (rc == FAR_OK)
         rc = greet(c);
-    if (rc == FAR_OK && c->ep->identity != 0)
-        rc = conn_client(c, WIRE_IDENTIFY, c->ep->identity);
-    if (rc != FAR_OK) {
-        conn_break(c);
+    if (rc == FAR_OK)
+        rc = identify(c);
+    atomic_store(&fab_of(c->ep)->away[c->node], rc != FAR_OK && rc != FAR_FENCED);
+    if (rc == FAR_OK) {
+        c->up = c->was_up = true;
         return rc;
     }
-    c->up = true;
-    return FAR_OK;
+    conn_break(c);
+    uint64_t now = clock_ns(), pause = now - began;
+    pause = pause < PAUSE_MIN_NS ? PAUSE_MIN_NS : pause > PAUSE_MAX_NS ? PAUSE_MAX_NS : pause;
+    c->not_before = rc == FAR_FENCED ? 0 : now + pause;
+    c->down_status = rc;
+    snprintf(c->down_why, sizeof c->down_why, "%s", far_error_detail());
+    return rc;
+}
+
+/* How long the first who needs a connection waits for it. */
+static uint64_t patience_ns(const struct verbs_conn *c)
+{
+    const struct verbs_fab *fab = fab_of(c->ep);
+    uint64_t timeout = fab->timeout_ms * 1000000, some = fab->fab.lease_ms * 1000000 / 16;
+
+    if (atomic_load(&fab->away[c->node]))
+        return 0;
+    return c->was_up && some != 0 && some < timeout ? some : UINT64_MAX;
 }
 
 int conn_need(struct verbs_conn *c)
 {
-    uint64_t began;
-    int rc;
+    uint64_t now, patience;
 
     if (c->up)
         return FAR_OK;
-    began = clock_ns();
-    if (began < c->not_before)
-        return node_fail(c, c->down_status, "could not be reached a moment ago");
-    rc = connect_now(c);
-    if (rc != FAR_OK) {
-        uint64_t now = clock_ns(), rest = PAUSE_FACTOR * (now - began);
-
-        c->not_before = rc == FAR_FENCED ? 0 : now + (rest > PAUSE_MIN_NS ? rest : PAUSE_MIN_NS);
-        c->down_status = rc;
-    }
-    return rc;
+    now = clock_ns();
+    patience = patience_ns(c);
+    if (!c->out && now < c->not_before)
+        return fail(c->down_status, "%s", c->down_why);
+    if (!c->out)
+        errand_connect(c);
+    errand_await(c, patience == UINT64_MAX ? UINT64_MAX : now + patience);
+    if (c->up)
+        return FAR_OK;
+    return c->out ? node_fail(c, FAR_UNREACHABLE, "is being connected to again")
+                  : fail(c->down_status, "%s", c->down_why);
 }

@@ -448,6 +448,44 @@ static void a_node_that_vanishes_is_not_waited_for(void **state)
     rig_close(r);
 }
 
+/* A node that does not answer those who connect: the first finds out, then nobody waits for it. */
+static void a_node_that_is_away_holds_up_nobody(void **state)
+{
+    pid_t node[2] = {node_start("7072", NULL), node_start("7073", NULL)};
+    struct rig *r = rig_open("verbs://10.77.0.1:7072,10.77.0.1:7073?timeout=60000");
+    int rc = FAR_UNREACHABLE;
+
+    (void)state;
+    rig_set(r, gaddr_make(0, 4096), 0, 1);
+    rig_set(r, gaddr_make(1, 4096), 0, 2);
+    assert_int_equal(kill(node[1], SIGSTOP), 0);
+    conn_break(conn_of(r, 1));
+    shorten(r);
+    assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
+    ((struct verbs_fab *)r->fab)->timeout_ms = 3600000; /* whoever waits now is noticed */
+    while (!conn_of(r, 1)->out) {
+        assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
+        usleep(10000);
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
+        assert_int_equal(r->ep->ops->fence(r->ep, 4001), FAR_UNREACHABLE);
+        rig_set(r, gaddr_make(0, 4096), 0, i);
+        assert_int_equal(rig_get(r, gaddr_make(0, 4096), 0), i);
+    }
+    assert_true(conn_of(r, 1)->out);
+    assert_int_equal(kill(node[1], SIGCONT), 0);
+    for (unsigned i = 0; i < 1000 && rc == FAR_UNREACHABLE; i++) {
+        usleep(10000);
+        rc = try_set(r, gaddr_make(1, 4096), 4);
+    }
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(rig_fence(r, 4001), FAR_OK);
+    rig_close(r);
+    node_kill(node[0]);
+    node_kill(node[1]);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +498,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_pool_half_made_is_made_anew),
         cmocka_unit_test(a_question_to_a_stopped_node_ends),
         cmocka_unit_test(a_node_that_vanishes_is_not_waited_for),
+        cmocka_unit_test(a_node_that_is_away_holds_up_nobody),
     };
 
     if (argc != 2) {

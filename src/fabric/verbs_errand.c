@@ -1,0 +1,116 @@
+/* The verbs fabric: what a connection does beside other work, on a fiber of its own. */
+#include "base/clock.h"
+#include "fabric/verbs.h"
+
+#include <poll.h>
+
+#define STACK_BYTES (64u * 1024)
+#define NAP_MS      10
+#define ROUNDS      4 /* resumptions at a time, as long as something has come */
+
+static void back(struct verbs_conn *c)
+{
+    c->out = false;
+    c->ep->errands &= ~(1ull << c->node);
+}
+
+static void connect_body(void *arg)
+{
+    struct verbs_conn *c = arg;
+
+    (void)conn_connect(c); /* what came of it is in the connection */
+    back(c);
+}
+
+static void fence_body(void *arg)
+{
+    struct verbs_conn *c = arg;
+    uint64_t client = c->ep->fenced_client;
+
+    c->fence_status = conn_client(c, WIRE_FENCE, client);
+    c->fenced = client;
+    back(c);
+}
+
+/* Without memory for a fiber, the caller waits. */
+static void start(struct verbs_conn *c, fiber_fn *body)
+{
+    c->out = true;
+    c->ep->errands |= 1ull << c->node;
+    if (!c->errand)
+        c->errand = fiber_create(STACK_BYTES, body, c);
+    else
+        fiber_reset(c->errand, body, c);
+    if (c->errand)
+        fiber_resume(c->errand);
+    else
+        body(c);
+}
+
+void errand_connect(struct verbs_conn *c)
+{
+    start(c, connect_body);
+}
+
+void errand_fence(struct verbs_conn *c, uint64_t client)
+{
+    c->ep->fenced_client = client;
+    start(c, fence_body);
+}
+
+bool errand_here(const struct verbs_conn *c)
+{
+    return c->out && (!c->errand || fiber_current() == c->errand);
+}
+
+void errand_rest(struct verbs_conn *c, uint64_t until)
+{
+    struct verbs_ep *e = c->ep;
+    struct pollfd fd = {.fd = e->cm->fd, .events = POLLIN};
+
+    if (c->errand && fiber_current() == c->errand)
+        fiber_yield();
+    else if (e->completions)
+        ep_sleep(e, until);
+    else
+        poll(&fd, 1, NAP_MS);
+}
+
+void errands_resume(struct verbs_ep *e)
+{
+    for (unsigned i = 0; i < ROUNDS && e->errands != 0; i++) {
+        ep_events(e);
+        for (uint64_t left = e->errands; left; left &= left - 1) {
+            struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
+
+            if (c->errand)
+                fiber_resume(c->errand);
+        }
+        if (!ep_drain(e))
+            return;
+    }
+}
+
+void errand_await(struct verbs_conn *c, uint64_t until)
+{
+    while (c->out) { /* it has time-outs of its own */
+        uint64_t now = clock_ns();
+
+        errands_resume(c->ep);
+        if (!c->out || now >= until)
+            return;
+        errand_rest(c, now + NAP_MS * 1000000ull < until ? now + NAP_MS * 1000000ull : until);
+    }
+}
+
+void errand_drop(struct verbs_conn *c)
+{
+    fiber_destroy(c->errand);
+    c->errand = NULL;
+    if (c->out)
+        back(c);
+    c->awaited = NULL;
+    if (c->way)
+        rdma_destroy_id(c->way);
+    c->way = NULL;
+}
