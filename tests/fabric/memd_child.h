@@ -88,6 +88,15 @@ static inline int memd_end(struct memd_child *child, int how)
     return status;
 }
 
+/* Stops it where it is, until SIGCONT. */
+static inline void memd_hang(const struct memd_child *child)
+{
+    int status = 0;
+
+    ASSERT(kill(child->pid, SIGSTOP) == 0);
+    ASSERT(waitpid(child->pid, &status, WUNTRACED) == child->pid && WIFSTOPPED(status));
+}
+
 static inline unsigned memd_port(const struct memd_child *child)
 {
     return (unsigned)atoi(strrchr(child->address, ':') + 1);

@@ -130,8 +130,7 @@ static void a_node_that_hangs_is_a_timeout(void **state)
     for (uint64_t i = 1; i <= 5; i++) {
         struct rig *other;
 
-        kill(node[1].pid, SIGSTOP);
-        assert_int_equal(waitpid(node[1].pid, NULL, WUNTRACED), node[1].pid);
+        memd_hang(&node[1]);
         assert_int_equal(try_set(r, 1, 2 * i), FAR_TIMEOUT);
         assert_non_null(strstr(far_error_detail(), node[1].address));
         assert_int_equal(try_set(r, 0, i), FAR_OK);
@@ -267,7 +266,7 @@ static void a_fence_leaves_the_thread_to_others(void **state)
     r = open_rig(2, "?timeout=60000");
     rig_set(r, gaddr_make(0, AT), 0, 1);
     rig_set(r, gaddr_make(1, AT), 0, 1);
-    kill(node[1].pid, SIGSTOP);
+    memd_hang(&node[1]);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(r->ep->ops->fence(r->ep, 55), FAB_PENDING);
         assert_int_equal(try_set(r, 0, i), FAR_OK);

@@ -155,7 +155,7 @@ static void every_thread_is_told_of_a_lost_node(void **state)
     memd_descriptors(FEW_DESCRIPTORS);
     open_sessions(THREADS, "?clients=1024&lease=60000&timeout=2000");
     assert_int_equal(put(0, 0, 1), FAR_OK);
-    kill(node.pid, SIGSTOP);
+    memd_hang(&node);
     run_threads(fail_by_name);
     memd_end(&node, SIGKILL);
     run_threads(fail_by_name);

@@ -459,6 +459,7 @@ static void a_node_that_is_away_holds_up_nobody(void **state)
     rig_set(r, gaddr_make(0, 4096), 0, 1);
     rig_set(r, gaddr_make(1, 4096), 0, 2);
     assert_int_equal(kill(node[1], SIGSTOP), 0);
+    assert_int_equal(waitpid(node[1], NULL, WUNTRACED), node[1]);
     conn_break(conn_of(r, 1));
     shorten(r);
     assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
