@@ -27,22 +27,33 @@ static ucs_status_t adapt_shared_memory(ucp_config_t *config)
     return status == UCS_OK ? ucp_config_modify(config, "MM_HUGETLB_MODE", "n") : status;
 }
 
+/* A setting of a transport by its own name, as UCX 1.13 wants it, and by its full name, as later
+ * versions do. What a version does not know it does not mind. */
+static ucs_status_t set_tcp(ucp_config_t *config, const char *own, const char *full,
+                            const char *value)
+{
+    ucs_status_t status = ucp_config_modify(config, own, value);
+
+    return status == UCS_OK ? ucp_config_modify(config, full, value) : status;
+}
+
 /*
  * UCX gives each network device one address and sizes its connections for that. With UCX 1.13, a
  * peer that connects by IPv6 to a device whose address is IPv4 writes past the end of such a
  * connection. So for IPv6 there are only devices with IPv6 addresses. The other way round is safe:
  * IPv4 addresses are shorter.
+ *
+ * While a connection is made, both sides connect to each other, and UCX waits for that unless it is
+ * told not to: a peer that cannot be reached would stop the thread, and all that it serves, for
+ * minutes.
  */
-static ucs_status_t choose_family(ucp_config_t *config, sa_family_t family)
+static ucs_status_t adapt_tcp(ucp_config_t *config, sa_family_t family)
 {
-    ucs_status_t status;
+    ucs_status_t status = set_tcp(config, "CONN_NB", "TCP_CONN_NB", "y");
 
-    if (family != AF_INET6)
-        return UCS_OK;
-    /* The setting by its own name, as 1.13 wants it, and by its full name; what a version does not
-     * know it does not mind. */
-    status = ucp_config_modify(config, "AF_PRIO", "inet6");
-    return status == UCS_OK ? ucp_config_modify(config, "TCP_AF_PRIO", "inet6") : status;
+    return status == UCS_OK && family == AF_INET6
+               ? set_tcp(config, "AF_PRIO", "TCP_AF_PRIO", "inet6")
+               : status;
 }
 
 int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context_h *context)
@@ -60,7 +71,7 @@ int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context
     status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK)
         return fail(FAR_SYSTEM, "UCX's settings: %s", ucs_status_string(status));
-    status = choose_family(config, family);
+    status = adapt_tcp(config, family);
     if (status == UCS_OK && !getenv("UCX_TLS"))
         status = ucp_config_modify(config, "TLS", "^sm");
     else if (status == UCS_OK && rma)
