@@ -24,6 +24,7 @@
 #include "fabric/ucx_fab.h"
 
 #include "base/clock.h"
+#include "base/fds.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -235,9 +236,13 @@ static void hub_close(struct ucx_hub *h)
 
 static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
 {
-    struct ucx_hub *h = calloc(1, sizeof *h + u->fab.nodes * sizeof *h->link);
-    int rc;
+    /* UCX does not clean up if they run out in the middle. */
+    int rc = fds_check(HUB_FDS + LINK_FDS * u->fab.nodes);
+    struct ucx_hub *h;
 
+    if (rc)
+        return rc;
+    h = calloc(1, sizeof *h + u->fab.nodes * sizeof *h->link);
     if (!h)
         return fail(FAR_NO_MEMORY, "an endpoint of ucx:");
     h->fab = u;
