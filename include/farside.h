@@ -19,6 +19,7 @@
  *     and its return, whatever other sessions do and however the table is growing meanwhile.
  *   - Keys and values are arbitrary bytes. Zero-length values and NUL bytes are ordinary.
  *   - A function that fails leaves its outputs untouched, unless it says otherwise.
+ *   - A pointer that is NULL where something is needed gives FAR_INVALID, and the detail names it.
  *
  * Caveats
  *
@@ -33,7 +34,10 @@
  *     that is stopped again returns FAR_FENCED. It never damages anything. Idle sessions do not
  *     hold up others while their process is alive.
  *   - A pool that is open has a thread of its own, which sees to idle sessions. It receives no
- *     signals and calls nobody back. After a fork() the child must not use its parent's pools.
+ *     signals and calls nobody back.
+ *   - A child of fork() cannot use its parent's pools: every call on them returns FAR_INVALID. It
+ *     may close them, which frees its copies in local memory and touches nothing else, or leave
+ *     them alone, and open pools of its own. (A child made by a bare clone() must do neither.)
  *
  * A first program is in README.md and in tests/e2e/example.c.
  */
@@ -63,8 +67,8 @@ extern "C" {
  * Errors
  *
  * Every function that can fail returns 0 (FAR_OK) or one of these, all negative. far_strerror()
- * gives the text below; far_error_detail() gives what this thread's last failing call had to add
- * (the option that was not understood, the node that did not answer).
+ * gives the text below; far_error_detail() gives what this thread's last call had to add (the
+ * option that was not understood, the node that did not answer).
  */
 #define FAR_ERRORS(X)                                                                              \
     X(NOT_FOUND, -1, "no such key")                                                                \
@@ -73,7 +77,7 @@ extern "C" {
     X(INVALID, -4, "invalid argument")                                                             \
     X(KEY_SIZE, -5, "the key is empty or longer than the limit")                                   \
     X(VALUE_SIZE, -6, "the value is longer than the limit")                                        \
-    X(BAD_URI, -7, "the pool URI is malformed")                                                    \
+    X(BAD_URI, -7, "the pool URI is not understood, or does not fit the pool")                     \
     X(NO_FABRIC, -8, "no such fabric in this build")                                               \
     X(NO_INDEX, -9, "no such index in this build")                                                 \
     X(NO_TABLE, -10, "no such table")                                                              \
@@ -113,8 +117,14 @@ FAR_API const char *far_strerror(int status);
 /* The name of a status, such as "FAR_NOT_FOUND". Never NULL. */
 FAR_API const char *far_errname(int status);
 
-/* What the last failing call of this thread had to add to its status, or "". The string stays
- * valid until the thread's next failing call. */
+/*
+ * far_error_detail - what the last call of this thread had to add to its status
+ *
+ * The last call is the last one that returned a status, or far_reap(). Its detail is "" if it
+ * returned FAR_OK, and whenever there is nothing to add: always with FAR_NOT_FOUND, FAR_EXISTS and
+ * FAR_TOO_SMALL. After far_reap() it is that of the last stored result that has one. Functions that
+ * return nothing leave it as it is. The string stays valid until the thread's next call.
+ */
 FAR_API const char *far_error_detail(void);
 
 /* The version of the library, such as "0.1.0". */
@@ -157,7 +167,9 @@ typedef struct far_session far_session;
  *             reserved; without, it must exist. What is made can be read and written by its
  *             owner only; who else may is set on the file. A file is used if it holds a pool, is
  *             empty, or holds nothing but zeros; anything else is refused and left alone. A
- *             device always needs size, and counts as unused if its first 8 bytes are zero.
+ *             device always needs size, and counts as unused if its first 8 bytes are zero. Devices
+ *             without memory to share (/dev/zero, /dev/null, terminals), directories, pipes and
+ *             sockets are refused.
  *             For a pool that exists, options can be left out, and must fit it if given.
  *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&mode=MODE&clients=N&lease=MS]
  *             memory of memory nodes (`farside memd`), reached over the network by UCX: up to 64,
@@ -196,7 +208,8 @@ typedef struct far_session far_session;
  */
 FAR_API int far_pool_open(const char *uri, far_pool **pool);
 
-/* Closes a pool and every table handle of it. All of its sessions must be closed. NULL is fine. */
+/* Closes a pool and every table handle of it. All of its sessions must be closed. NULL is fine. In
+ * a child of fork(), a pool of the parent: only local memory is freed. */
 FAR_API void far_pool_close(far_pool *pool);
 
 /*
@@ -317,7 +330,7 @@ struct far_session_options {
  *
  * options may be NULL.
  *
- * FAR_INVALID         depth over FAR_DEPTH_MAX
+ * FAR_INVALID         depth over FAR_DEPTH_MAX, or the pool was opened before fork()
  * FAR_NO_CLIENT_SLOT  the pool has as many clients as it has room for
  * FAR_NO_MEMORY, FAR_UNREACHABLE
  */
@@ -329,7 +342,8 @@ FAR_API int far_session_open(far_pool *pool, const struct far_session_options *o
  *
  * far_pool_check(), far_pool_usage(), far_table_check() and far_table_info() of this session call
  * `progress` now and then, with what they are at and how much of it is done. If it returns false,
- * the call ends soon, with FAR_STOPPED, and leaves everything in order. NULL: nobody is told.
+ * the call ends soon, with FAR_STOPPED, and leaves everything in order. NULL: nobody is told. A
+ * NULL session is ignored.
  */
 FAR_API void far_session_watch(far_session *session,
                                bool (*progress)(void *arg, const char *what, uint64_t done,
@@ -337,7 +351,7 @@ FAR_API void far_session_watch(far_session *session,
                                void *arg);
 
 /* Ends the session. Operations still in flight are finished first and their results dropped.
- * NULL is fine. */
+ * NULL is fine. In a child of fork(), a session of the parent: only local memory is freed. */
 FAR_API void far_session_close(far_session *session);
 
 /* ---------------------------------------------------------------------------------------------
@@ -379,6 +393,7 @@ FAR_API int far_table_create(far_session *session, const char *name, const char 
 FAR_API int far_table_open(far_session *session, const char *name, const char *index,
                            far_table **table);
 
+/* Of the handle, for as long as that; "" for NULL. */
 FAR_API const char *far_table_name(const far_table *table);
 FAR_API const char *far_table_index(const far_table *table);
 
@@ -398,7 +413,8 @@ FAR_API const char *far_index_name(unsigned i);
  *
  * All of them may return, beside what each lists:
  *
- *   FAR_INVALID      no session, or no table of the session's pool
+ *   FAR_INVALID      session, table or key is NULL, or value is NULL and value_len is not 0; the
+ *                    table is not of the session's pool; the session was opened before fork()
  *   FAR_KEY_SIZE     key_len is 0 or over FAR_KEY_MAX
  *   FAR_CORRUPT      what was found is damaged
  *   FAR_CONTENTION   lost to other clients more often than the bound allows; nothing was done
@@ -488,7 +504,8 @@ struct far_result {
  * The struct itself may be reused at once; key, value and buf must stay until it is reaped.
  *
  * FAR_RING_FULL   `depth` operations are in flight or wait to be reaped: reap first
- * FAR_INVALID     no such kind, or no table of the session's pool
+ * FAR_INVALID     session or op is NULL, no such kind, no table of the session's pool, or the
+ *                 session was opened before fork()
  * Anything that goes wrong later is the result's status.
  */
 FAR_API int far_submit(far_session *session, const struct far_op *op);
@@ -497,7 +514,8 @@ FAR_API int far_submit(far_session *session, const struct far_op *op);
  * far_reap - collect results
  *
  * Waits until at least min_results are there (fewer, if fewer are in flight), and returns how
- * many were stored, at most max_results. min_results 0 never waits.
+ * many were stored, at most max_results. min_results 0 never waits. 0 if session or results is
+ * NULL, and if the session was opened before fork().
  */
 FAR_API unsigned far_reap(far_session *session, struct far_result *results, unsigned max_results,
                           unsigned min_results);
@@ -523,7 +541,8 @@ struct far_stats {
     struct far_op_stats op[FAR_OP_KINDS]; /* by enum far_op_kind */
 };
 
-/* This session's operations on one table since the session opened. Never fails. */
+/* This session's operations on one table since the session opened. Never fails: zeros if session or
+ * table is NULL or they are of different pools, and nothing if stats is NULL. */
 FAR_API void far_stats(const far_session *session, const far_table *table, struct far_stats *stats);
 
 /* A table as a whole, as this session sees it. */

@@ -3,17 +3,63 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static _Thread_local char detail[256];
+static _Thread_local struct err_detail detail;
 
 #undef fail /* the analyzer's */
 int fail(int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(detail, sizeof detail, format, args);
+    vsnprintf(detail.text, sizeof detail.text, format, args);
     va_end(args);
+    detail.noted = status;
+    detail.shown = true;
     return status;
+}
+
+/* These name a node, and are turned into one another: FAR_TIMEOUT into FAR_UNKNOWN, for one. */
+static bool of_fabric(int status)
+{
+    return status == FAR_UNREACHABLE || status == FAR_TIMEOUT || status == FAR_UNKNOWN ||
+           status == FAR_REFUSED || status == FAR_NODE_LOST;
+}
+
+void err_begin(void)
+{
+    detail.noted = FAR_OK;
+    detail.shown = false;
+}
+
+void err_begin_ring(void)
+{
+    if (!of_fabric(detail.noted))
+        detail.noted = FAR_OK;
+    detail.shown = false;
+}
+
+int err_end(int status)
+{
+    detail.shown = status != FAR_OK &&
+                   (status == detail.noted || (of_fabric(status) && of_fabric(detail.noted)));
+    return status;
+}
+
+void err_take(char text[ERR_DETAIL_BYTES])
+{
+    strcpy(text, far_error_detail());
+    err_begin_ring();
+}
+
+void err_keep(struct err_detail *kept)
+{
+    *kept = detail;
+}
+
+void err_restore(const struct err_detail *kept)
+{
+    detail = *kept;
 }
 
 _Noreturn void assert_failed(const char *what, const char *file, int line)
@@ -24,7 +70,7 @@ _Noreturn void assert_failed(const char *what, const char *file, int line)
 
 const char *far_error_detail(void)
 {
-    return detail;
+    return detail.shown ? detail.text : "";
 }
 
 const char *far_strerror(int status)

@@ -267,3 +267,8 @@ bool fiber_finished(const struct fiber *f)
 {
     return f->state == FIBER_FINISHED;
 }
+
+bool fiber_running(const struct fiber *f)
+{
+    return f->state == FIBER_RUNNING;
+}

@@ -301,7 +301,7 @@ void direct_init(struct direct_fab *d, const struct direct_options *options,
                  const struct fab_ops *ops, const struct fab_ops *deferred_ops)
 {
     d->fab.ops = options->defer ? deferred_ops : ops;
-    d->fab.caps = FAB_CAP_MCAS | (options->defer ? 0 : FAB_CAP_IMMEDIATE);
+    d->fab.caps = FAB_CAP_MCAS | FAB_CAP_LOCAL | (options->defer ? 0 : FAB_CAP_IMMEDIATE);
     d->fab.order = ORDER_ALL;
     d->fab.clients_wanted = options->clients;
     d->fab.lease_ms = options->lease;

@@ -69,6 +69,26 @@ void fab_close(struct fab *fab)
         fab->ops->close(fab);
 }
 
+static void leave_buffer(struct fab_ep *ep, void *buf, size_t bytes)
+{
+    (void)ep;
+    (void)buf;
+    (void)bytes;
+}
+
+static void leave_endpoint(struct fab_ep *ep)
+{
+    (void)ep;
+}
+
+void fab_ep_abandon(struct fab_ep *ep)
+{
+    static const struct fab_ops harmless = {.buf_free = leave_buffer, .ep_close = leave_endpoint};
+
+    if (!(ep->fab->caps & FAB_CAP_LOCAL))
+        ep->ops = &harmless;
+}
+
 int fab_pool_options(struct uri *uri, uint64_t *clients, uint64_t *lease_ms)
 {
     int rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, clients);

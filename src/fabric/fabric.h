@@ -72,6 +72,7 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
 /* Capabilities. */
 #define FAB_CAP_MCAS      1u /* masked CAS in one verb                                       */
 #define FAB_CAP_IMMEDIATE 2u /* post() completes before it returns: nothing is ever waited for */
+#define FAB_CAP_LOCAL     4u /* only memory of the process: a child of fork() may close its copies */
 
 /* Of fence() alone: not a status, and not an error. */
 #define FAB_PENDING 1
@@ -147,6 +148,11 @@ struct fab_ep {
 /* The fabrics of this build, by URI scheme. FAR_BAD_URI, FAR_NO_FABRIC, or the fabric's own. */
 int fab_open(const char *uri, struct fab **fab);
 void fab_close(struct fab *fab);
+
+/* In a child of fork(): makes the copy of an endpoint harmless, so that what has buffers of it can
+ * be freed as usual. Where the fabric is not FAB_CAP_LOCAL, buffers and endpoint are left as they
+ * are: connections and registered memory are shared with the parent. */
+void fab_ep_abandon(struct fab_ep *ep);
 
 /* The options of every fabric that say how a pool on it is to be made: `clients` and `lease`, 0 if
  * they are not given. FAR_BAD_URI. */

@@ -361,6 +361,11 @@ static void free_client(struct client *c)
         c->ep->ops->buf_free(c->ep, c->flight, client_flight_bytes(c->pool));
 }
 
+void client_abandon(struct client *c)
+{
+    free_client(c);
+}
+
 int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct client *c)
 {
     memset(c, 0, sizeof *c);
@@ -385,8 +390,8 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     return rc;
 }
 
-/* What waits for its epoch is not lost if nobody holds the epochs up: they are driven on. Where idle
- * sessions are parked, that is waited for, but for nothing that takes longer. */
+/* What waits for its epoch is not lost if nobody holds the epochs up: they are driven on. Where
+ * idle sessions are parked, that is waited for, but for nothing that takes longer. */
 static void settle(struct client *c, struct op *op)
 {
     struct patience patience = {0};

@@ -313,6 +313,8 @@ static inline void client_return(struct client *c, uint64_t turn)
 {
     atomic_store_explicit(&c->turn, turn, memory_order_release);
 }
+/* In a child of fork(): frees the copy, and leaves the pool alone. */
+void client_abandon(struct client *client);
 /* Says that the client has nothing in flight, so that nobody waits for it, and that it is alive. It
  * announces itself anew with its next operation. Costs a round trip. */
 int client_park(struct op *op);

@@ -256,6 +256,16 @@ void keeper_drop(far_session *s)
     pthread_mutex_unlock(&k->lock);
 }
 
+void keeper_abandon(far_pool *pool)
+{
+    struct keeper *k = pool->keeper;
+    for (unsigned i = 0; k && i < LANES; i++)
+        if (k->lane[i].fiber && !fiber_running(k->lane[i].fiber))
+            fiber_destroy(k->lane[i].fiber);
+    free(k);
+    pool->keeper = NULL;
+}
+
 void keeper_stop(far_pool *pool)
 {
     struct keeper *k = pool->keeper;

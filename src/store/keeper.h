@@ -12,4 +12,7 @@ void keeper_drop(far_session *session);
 /* When no session is left. */
 void keeper_stop(far_pool *pool);
 
+/* In a child of fork(), which has no such thread: frees its copy. */
+void keeper_abandon(far_pool *pool);
+
 #endif

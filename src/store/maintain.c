@@ -71,25 +71,37 @@ void maintain_pool(far_pool *pool)
 
 int far_pool_usage(far_session *s, struct far_pool_usage *usage)
 {
-    if (!s || !usage)
-        return fail(FAR_INVALID, "no session, or no usage");
+    err_begin();
+    int rc = store_check(s);
+    if (rc == FAR_OK && !usage)
+        rc = store_null("usage");
+    if (rc != FAR_OK)
+        return err_end(rc);
     store_enter(s);
-    int rc = pool_usage(&s->op, usage);
+    rc = pool_usage(&s->op, usage);
     store_leave(s);
-    return rc;
+    return err_end(rc);
 }
 
 int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
 {
-    if (!s || !info || node >= s->pool->pool.nodes)
-        return fail(FAR_INVALID, "no session, no such node, or no info");
+    err_begin();
+    int rc = store_check(s);
+    if (rc == FAR_OK && !info)
+        rc = store_null("info");
+    if (rc == FAR_OK && node >= s->pool->pool.nodes)
+        rc = fail(FAR_INVALID, "node is %u, but the pool has %u, numbered from 0", node,
+                  s->pool->pool.nodes);
+    if (rc != FAR_OK)
+        return err_end(rc);
     struct fab_ep *ep = s->client.ep;
     if (!ep->ops->node_stat)
-        return fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme);
+        return err_end(
+            fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme));
     client_enter(&s->client); /* the keeper uses the endpoint, too */
-    int rc = ep->ops->node_stat(ep, node, info);
+    rc = ep->ops->node_stat(ep, node, info);
     client_leave(&s->client);
-    return rc;
+    return err_end(rc);
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -176,9 +188,8 @@ static int check_sessions(struct checking *c)
         return client_silent(&c->session->op, silent_session, c);
     int rc = client_bury(&c->session->op, &c->sum.dead_clients);
     if (rc == FAR_OK && c->sum.dead_clients > 0)
-        say(c,
-            "repaired: %u dead sessions were cleared away, and what they left undone is completed",
-            c->sum.dead_clients);
+        say(c, "repaired: %u dead session%s cleared away, and work left undone was completed",
+            c->sum.dead_clients, c->sum.dead_clients == 1 ? " was" : "s were");
     return rc;
 }
 
@@ -222,7 +233,8 @@ static int check_pool(struct checking *c, struct pool_findings *left)
     c->report.stranded += left->stranded;
     if (before > after && c->report.repair) {
         c->report.repaired += before - after;
-        say(c, "  repaired: %u findings of the pool's own", before - after);
+        say(c, "  repaired: %u finding%s of the pool's own", before - after,
+            before - after == 1 ? "" : "s");
     }
     return FAR_OK;
 }
@@ -268,10 +280,14 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     struct far_pool_usage before = {0};
     struct pool_findings left = {.tell = NULL};
 
-    if (!s || !check)
-        return fail(FAR_INVALID, "no session, or nowhere to put the outcome");
+    err_begin();
+    int rc = store_check(s);
+    if (rc == FAR_OK && !check)
+        rc = store_null("check");
+    if (rc != FAR_OK)
+        return err_end(rc);
     store_enter(s);
-    int rc = check_sessions(&c);
+    rc = check_sessions(&c);
     if (rc == FAR_OK && repair)
         rc = usage_of(&c, &before);
     c.no_usage = false; /* a repair may help */
@@ -283,10 +299,13 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
         rc = judge_usage(&c, &before, left.deaths);
     store_leave(s);
     if (rc != FAR_OK)
-        return rc;
+        return err_end(rc);
     c.sum.violations = c.report.violations;
     c.sum.stranded = c.report.stranded;
     c.sum.repaired = c.report.repaired;
     *check = c.sum;
-    return c.sum.violations > 0 ? fail(FAR_CORRUPT, "%u violations", c.sum.violations) : FAR_OK;
+    if (c.sum.violations == 0)
+        return err_end(FAR_OK);
+    return err_end(
+        fail(FAR_CORRUPT, "%u violation%s", c.sum.violations, c.sum.violations == 1 ? "" : "s"));
 }

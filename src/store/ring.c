@@ -20,7 +20,9 @@
 static void run_slot(void *arg)
 {
     struct ring_slot *slot = arg;
-    store_run(slot->session, &slot->op, &slot->request, &slot->result);
+    int rc = store_run(slot->session, &slot->op, &slot->request, &slot->result);
+    err_end(rc);
+    err_take(slot->detail);
 }
 
 static int ring_open(far_session *s)
@@ -56,19 +58,21 @@ static bool resume(struct ring_slot *slot)
 
 int far_submit(far_session *s, const struct far_op *r)
 {
-    if (!r || !store_fits(s, r->table) || (unsigned)r->kind >= FAR_OP_KINDS)
-        return fail(FAR_INVALID, "no session, no table of its pool, or no such operation");
-    if (!s->slot) {
+    err_begin_ring();
+    int rc = r ? store_check_table(s, r->table) : s ? store_null("op") : store_refuse(s);
+    if (rc == FAR_OK && (unsigned)r->kind >= FAR_OP_KINDS)
+        rc = fail(FAR_INVALID, "there is no operation of kind %d", (int)r->kind);
+    if (rc == FAR_OK && !s->slot) {
         client_enter(&s->client); /* the keeper uses the endpoint, too */
-        int rc = ring_open(s);
+        rc = ring_open(s);
         if (rc != FAR_OK)
             ring_close(s);
         client_leave(&s->client);
-        if (rc != FAR_OK)
-            return rc;
     }
+    if (rc != FAR_OK)
+        return err_end(rc);
     if (s->idle_count == 0)
-        return FAR_RING_FULL;
+        return err_end(FAR_RING_FULL);
     unsigned i = s->idle[--s->idle_count];
     struct ring_slot *slot = &s->slot[i];
     slot->request = *r;
@@ -83,7 +87,7 @@ int far_submit(far_session *s, const struct far_op *r)
         s->finished[s->finished_count++] = i;
     else
         s->running[s->running_count++] = i;
-    return FAR_OK;
+    return err_end(FAR_OK);
 }
 
 /* Makes progress: resumes every fiber that can go on. With wait, at least one will have been. */
@@ -145,26 +149,51 @@ unsigned far_reap(far_session *s, struct far_result *results, unsigned max_resul
                   unsigned min_results)
 {
     unsigned count = 0;
-    if (!s || !s->slot || max_results == 0)
+    err_begin_ring();
+    if (store_check(s) != FAR_OK || !s->slot || max_results == 0)
         return 0;
+    if (!results) {
+        store_null("results");
+        return 0;
+    }
     if (min_results > max_results)
         min_results = max_results;
     if (s->running_count > 0 && s->finished_count < max_results)
         drive(s, false);
     while (s->finished_count < min_results && s->running_count > 0)
         drive(s, true);
+    const struct ring_slot *explained = NULL;
     while (count < max_results && s->finished_count > 0) {
         unsigned i = s->finished[--s->finished_count];
         results[count++] = s->slot[i].result;
+        explained = s->slot[i].detail[0] ? &s->slot[i] : explained;
         s->idle[s->idle_count++] = i;
     }
+    if (explained)
+        fail(explained->result.status, "%s", explained->detail);
+    else
+        err_end(FAR_OK);
     return count;
+}
+
+/* Does an operation run right now? Of use in a child of fork() only. */
+bool ring_running(const far_session *s)
+{
+    for (unsigned i = 0; s->slot && i < s->depth; i++)
+        if (s->slot[i].fiber && fiber_running(s->slot[i].fiber))
+            return true;
+    return false;
 }
 
 void ring_close(far_session *s)
 {
     while (s->running_count > 0)
         drive(s, true);
+    ring_abandon(s);
+}
+
+void ring_abandon(far_session *s)
+{
     for (unsigned i = 0; s->slot && i < s->depth; i++) {
         fiber_destroy(s->slot[i].fiber);
         if (s->slot[i].op.client)

@@ -14,14 +14,13 @@
 /* Other clients may be faster to take what was freed: how often an operation then tries again. */
 #define RELIEF_ATTEMPTS 8
 
-int far_session_open(far_pool *pool, const struct far_session_options *options, far_session **out)
+static int open_session(far_pool *pool, const struct far_session_options *options,
+                        far_session **out)
 {
     struct fab_ep *ep = NULL;
     unsigned depth = options && options->depth ? options->depth : DEPTH_DEFAULT;
     uint64_t seed = options ? options->seed : 0;
 
-    if (!pool || !out)
-        return fail(FAR_INVALID, "no pool, or nowhere to put the session");
     if (depth > FAR_DEPTH_MAX)
         return fail(FAR_INVALID, "depth is %u, at most %u", depth, FAR_DEPTH_MAX);
     far_session *s = calloc(1, sizeof *s);
@@ -60,12 +59,18 @@ free_session:
     return rc;
 }
 
-void far_session_close(far_session *s)
+int far_session_open(far_pool *pool, const struct far_session_options *options, far_session **out)
 {
-    if (!s)
-        return;
-    keeper_drop(s);
-    ring_close(s);
+    err_begin();
+    if (!pool || !out)
+        return err_end(store_null(!pool ? "pool" : "session"));
+    if (!process_same(pool->process))
+        return err_end(store_refuse(&(far_session){.pool = pool}));
+    return err_end(open_session(pool, options, out));
+}
+
+static void close_views(far_session *s)
+{
     for (unsigned i = 0; i < TABLES_MAX; i++) {
         struct index_view *view = s->table[i].view;
         if (view) {
@@ -73,16 +78,52 @@ void far_session_close(far_session *s)
             s->pool->table[i]->index.ops->detach(view);
         }
     }
+}
+
+/* In a child of fork(): frees the copy. If another thread of the parent was using the session at
+ * that moment, the copy may be half changed, and is left. */
+static void abandon_session(far_session *s)
+{
+    uint64_t turn = atomic_load_explicit(&s->client.turn, memory_order_relaxed);
+    bool lent = (turn & CLIENT_TURN_WHO) == CLIENT_TURN_LENT;
+    if (lent || s->client.inside > s->running_count || ring_running(s))
+        return;
+    struct fab_ep *ep = s->client.ep;
+    fab_ep_abandon(ep);
+    ring_abandon(s);
+    close_views(s);
+    op_free(&s->op);
+    client_abandon(&s->client);
+    ep->ops->ep_close(ep);
+    free(s);
+}
+
+void far_session_close(far_session *s)
+{
+    if (!s)
+        return;
+    if (!process_same(s->pool->process)) {
+        abandon_session(s);
+        return;
+    }
+    struct err_detail kept;
+    err_keep(&kept);
+    keeper_drop(s);
+    ring_close(s);
+    close_views(s);
     op_free(&s->op);
     struct fab_ep *ep = s->client.ep;
     client_close(&s->client);
     ep->ops->ep_close(ep);
     free(s);
+    err_restore(&kept);
 }
 
 void far_session_watch(far_session *s, bool (*progress)(void *, const char *, uint64_t, uint64_t),
                        void *arg)
 {
+    if (!s)
+        return;
     s->progress = progress;
     s->progress_arg = arg;
 }
@@ -211,18 +252,30 @@ static int attempt(far_session *s, struct op *op, const struct far_op *r, size_t
     return rc == FAR_FENCED ? attempt_once(s, op, r, len) : rc;
 }
 
-static int run(far_session *s, struct op *op, const struct far_op *r, size_t *len)
+static int check_request(const struct far_op *r)
 {
-    if (r->key_len == 0 || r->key_len > FAR_KEY_MAX || !r->key)
+    if (!r->key)
+        return store_null("key");
+    if (r->key_len == 0 || r->key_len > FAR_KEY_MAX)
         return fail(FAR_KEY_SIZE, "a key has 1 to %u bytes, not %zu", FAR_KEY_MAX, r->key_len);
-    if (has_value(r->kind) && (r->value_len > FAR_VALUE_MAX || (!r->value && r->value_len)))
+    if (has_value(r->kind) && r->value_len > FAR_VALUE_MAX)
         return fail(FAR_VALUE_SIZE, "a value has 0 to %u bytes, not %zu", FAR_VALUE_MAX,
                     r->value_len);
+    if (has_value(r->kind) && !r->value && r->value_len > 0)
+        return fail(FAR_INVALID, "value is NULL, but value_len is %zu", r->value_len);
     if (r->kind == FAR_OP_GET && !r->buf && r->cap > 0)
-        return fail(FAR_INVALID, "nowhere to put %zu bytes of a value", r->cap);
+        return fail(FAR_INVALID, "buf is NULL, but cap is %zu", r->cap);
+    return FAR_OK;
+}
+
+static int run(far_session *s, struct op *op, const struct far_op *r, size_t *len)
+{
+    int rc = check_request(r);
+    if (rc != FAR_OK)
+        return rc;
     struct far_op_stats *stats = &s->table[r->table->index.desc.id].stats.op[r->kind];
     op->cost = (struct cost){0};
-    int rc = attempt(s, op, r, len);
+    rc = attempt(s, op, r, len);
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
         rc = pool_relieve(op); /* not within the operation: its own epoch would hold it up */
         if (rc != FAR_OK && rc != FAR_FENCED)
@@ -257,12 +310,14 @@ int store_run(far_session *s, struct op *op, const struct far_op *r, struct far_
 static int call(far_session *s, const struct far_op *r, size_t *len)
 {
     struct far_result result;
-    if (!store_fits(s, r->table))
-        return fail(FAR_INVALID, "no session, or no table of its pool");
-    int rc = store_run(s, &s->op, r, &result);
+    err_begin();
+    int rc = store_check_table(s, r->table);
+    if (rc != FAR_OK)
+        return err_end(rc);
+    rc = store_run(s, &s->op, r, &result);
     if (len && (rc == FAR_OK || rc == FAR_TOO_SMALL))
         *len = result.len;
-    return rc;
+    return err_end(rc);
 }
 
 int far_get(far_session *s, far_table *table, const void *key, size_t key_len, void *buf,
@@ -321,22 +376,31 @@ int far_delete(far_session *s, far_table *table, const void *key, size_t key_len
 
 void far_stats(const far_session *s, const far_table *table, struct far_stats *stats)
 {
-    *stats = s->table[table->index.desc.id].stats;
+    if (!stats)
+        return;
+    if (s && table && table->pool == s->pool)
+        *stats = s->table[table->index.desc.id].stats;
+    else
+        *stats = (struct far_stats){0};
 }
 
 int far_table_info(far_session *s, far_table *table, struct far_table_info *info)
 {
     struct table_view *view = NULL;
-    if (!store_fits(s, table) || !info)
-        return fail(FAR_INVALID, "no session, no table of its pool, or no info");
+    err_begin();
+    int rc = store_check_table(s, table);
+    if (rc == FAR_OK && !info)
+        rc = store_null("info");
+    if (rc != FAR_OK)
+        return err_end(rc);
     store_enter(s);
-    int rc = begin(s, &s->op, table, &view);
+    rc = begin(s, &s->op, table, &view);
     if (rc == FAR_OK) {
         rc = table->index.ops->info(&s->op, view->view, info);
         op_end(&s->op);
     }
     store_leave(s);
-    return rc;
+    return err_end(rc);
 }
 
 int far_table_check(far_session *s, far_table *table, void (*report)(void *, const char *),
@@ -344,10 +408,12 @@ int far_table_check(far_session *s, far_table *table, void (*report)(void *, con
 {
     struct table_view *view = NULL;
     struct index_report r = {.line = report, .arg = arg};
-    if (!store_fits(s, table))
-        return fail(FAR_INVALID, "no session, or no table of its pool");
+    err_begin();
+    int rc = store_check_table(s, table);
+    if (rc != FAR_OK)
+        return err_end(rc);
     store_enter(s);
-    int rc = begin(s, &s->op, table, &view);
+    rc = begin(s, &s->op, table, &view);
     if (rc == FAR_OK) {
         rc = table->index.ops->check(&s->op, view->view, &r);
         op_end(&s->op);
@@ -356,6 +422,6 @@ int far_table_check(far_session *s, far_table *table, void (*report)(void *, con
     if (rc == FAR_CORRUPT)
         index_violation(&r, "%s", far_error_detail());
     else if (rc == FAR_OK && r.violations > 0)
-        rc = fail(FAR_CORRUPT, "%u violations", r.violations);
-    return rc;
+        rc = fail(FAR_CORRUPT, "%u violation%s", r.violations, r.violations == 1 ? "" : "s");
+    return err_end(rc);
 }

@@ -4,15 +4,41 @@
 #include "store/keeper.h"
 #include "store/maintain.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+int store_null(const char *what)
+{
+    return fail(FAR_INVALID, "%s must not be NULL", what);
+}
+
+int store_refuse(const far_session *s)
+{
+    if (!s)
+        return store_null("session");
+    return fail(FAR_INVALID, "the pool was opened before fork(), by the parent of this process; "
+                             "open it again here");
+}
+
+int store_refuse_table(const far_session *s, const far_table *table)
+{
+    if (!s || !process_same(s->pool->process))
+        return store_refuse(s);
+    if (!table)
+        return store_null("table");
+    return fail(FAR_INVALID, "table '%s' was opened in another pool than the session",
+                table->index.desc.name);
+}
 
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
 {
     far_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return fail(FAR_NO_MEMORY, "no memory for a pool handle");
-    int rc = pool_open(fab, knobs, &pool->pool);
+    int rc = process_number(&pool->process);
+    if (rc == FAR_OK)
+        rc = pool_open(fab, knobs, &pool->pool);
     if (rc != FAR_OK) {
         free(pool);
         return rc;
@@ -28,7 +54,7 @@ int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **out)
 {
     struct fab *fab = NULL;
     if (!uri || !out)
-        return fail(FAR_INVALID, "no URI, or nowhere to put the pool");
+        return store_null(!uri ? "uri" : "pool");
     int rc = fab_open(uri, &fab);
     if (rc != FAR_OK)
         return rc;
@@ -42,46 +68,70 @@ int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **out)
 
 int far_pool_open(const char *uri, far_pool **out)
 {
-    return store_open_uri(uri, NULL, out);
+    err_begin();
+    return err_end(store_open_uri(uri, NULL, out));
 }
 
+/* In a child of fork() the handle is a copy: the keeper's thread and the network's connections are
+ * the parent's. Only memory is freed, and its locks, which a thread of the parent may have held,
+ * are left alone. */
 void far_pool_close(far_pool *pool)
 {
     if (!pool)
         return;
-    keeper_stop(pool);
+    struct err_detail kept;
+    err_keep(&kept);
+    bool ours = process_same(pool->process);
+    if (ours)
+        keeper_stop(pool);
+    else
+        keeper_abandon(pool);
     for (unsigned i = 0; i < TABLES_MAX; i++)
         free(pool->table[i]);
-    pthread_mutex_destroy(&pool->lock);
-    if (pool->owns_fab)
+    if (ours)
+        pthread_mutex_destroy(&pool->lock);
+    if (pool->owns_fab && (ours || (pool->fab->caps & FAB_CAP_LOCAL)))
         fab_close(pool->fab);
     free(pool);
+    err_restore(&kept);
 }
 
 int far_pool_remove(const char *uri)
 {
-    return uri ? fab_remove(uri) : fail(FAR_INVALID, "no URI");
+    err_begin();
+    return err_end(uri ? fab_remove(uri) : store_null("uri"));
 }
 
 int far_pool_info(far_session *s, struct far_pool_info *info)
 {
-    if (!s || !info)
-        return fail(FAR_INVALID, "no session, or no info");
+    err_begin();
+    int rc = store_check(s);
+    if (rc == FAR_OK && !info)
+        rc = store_null("info");
+    if (rc != FAR_OK)
+        return err_end(rc);
     client_enter(&s->client);
-    int rc = pool_info(&s->op, info);
+    rc = pool_info(&s->op, info);
     client_leave(&s->client);
-    return rc;
+    return err_end(rc);
 }
 
-static bool good_name(const char *name)
+static int check_name(const char *name)
 {
-    size_t len = name ? strnlen(name, FAR_NAME_MAX + 1) : 0;
-    if (len == 0 || len > FAR_NAME_MAX)
-        return false;
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)name[i] < ' ' || name[i] == 127)
-            return false;
-    return true;
+    if (!name)
+        return store_null("the table's name");
+    size_t len = strnlen(name, FAR_NAME_MAX + 1);
+    if (len == 0)
+        return fail(FAR_INVALID, "the table's name is empty");
+    if (len > FAR_NAME_MAX)
+        return fail(FAR_INVALID, "the table's name has more than %u bytes", FAR_NAME_MAX);
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)name[i];
+        if (c < ' ' || c == 127)
+            return fail(FAR_INVALID,
+                        "the table's name has a control character (byte %zu is 0x%02x)", i, c);
+    }
+    return FAR_OK;
 }
 
 /* The one handle that a process has of a table, made when it is first asked for. */
@@ -108,11 +158,21 @@ static int handle_for(far_pool *pool, const struct index_ops *ops, const struct 
     return rc;
 }
 
+static int no_index(const char *name)
+{
+    char known[128] = "";
+    size_t used = 0;
+    for (unsigned i = 0; far_index_name(i) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 far_index_name(i));
+    return fail(FAR_NO_INDEX, "'%s' is not one of %s", name, known);
+}
+
 static int find_index(const far_session *s, const char *name, const struct index_ops **ops)
 {
     *ops = index_find(name);
     if (!*ops)
-        return fail(FAR_NO_INDEX, "no index '%s' in this build", name);
+        return no_index(name);
     if (((*ops)->order_needed & s->pool->fab->order) != (*ops)->order_needed)
         return fail(FAR_UNSUPPORTED, "index %s needs an order of verbs that %s: does not keep",
                     name, s->pool->fab->ops->scheme);
@@ -161,61 +221,79 @@ int far_table_create(far_session *s, const char *name, const char *index,
     static const struct far_table_options none;
     const struct index_ops *ops = NULL;
 
-    if (!s || !out || !index)
-        return fail(FAR_INVALID, "no session, no index, or nowhere to put the table");
-    if (!good_name(name))
-        return fail(FAR_INVALID, "a table's name has 1 to %u bytes and no control characters",
-                    FAR_NAME_MAX);
-    int rc = find_index(s, index, &ops);
+    err_begin();
+    int rc = store_check(s);
+    if (rc == FAR_OK && (!index || !out))
+        rc = store_null(!index ? "index" : "table");
+    if (rc == FAR_OK)
+        rc = check_name(name);
+    if (rc == FAR_OK)
+        rc = find_index(s, index, &ops);
     if (rc != FAR_OK)
-        return rc;
+        return err_end(rc);
     client_enter(&s->client);
     rc = create(s, name, ops, options ? options : &none, out);
     client_leave(&s->client);
-    return rc;
+    return err_end(rc);
 }
 
-int far_table_open(far_session *s, const char *name, const char *index, far_table **out)
+static int find_table(far_session *s, const char *name, const char *index, far_table **out)
 {
     const struct index_ops *ops = NULL;
     struct table_desc desc;
 
-    if (!s || !out || !good_name(name))
-        return fail(FAR_INVALID, "no session, a bad name, or nowhere to put the table");
     client_enter(&s->client);
     int rc = catalog_find(&s->op, name, &desc);
     client_leave(&s->client);
+    if (rc == FAR_NO_TABLE)
+        return fail(rc, "no table is called '%s'", name);
     if (rc != FAR_OK)
         return rc;
     if (index && strcmp(index, desc.index) != 0)
-        return fail(FAR_WRONG_INDEX, "table '%s' is kept by %s", name, desc.index);
+        return fail(FAR_WRONG_INDEX, "table '%s' is kept by %s, not by %s", name, desc.index,
+                    index);
     rc = find_index(s, desc.index, &ops);
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
 }
 
+int far_table_open(far_session *s, const char *name, const char *index, far_table **out)
+{
+    err_begin();
+    int rc = store_check(s);
+    if (rc == FAR_OK && !out)
+        rc = store_null("table");
+    if (rc == FAR_OK)
+        rc = check_name(name);
+    return err_end(rc == FAR_OK ? find_table(s, name, index, out) : rc);
+}
+
 const char *far_table_name(const far_table *table)
 {
-    return table->index.desc.name;
+    return table ? table->index.desc.name : "";
 }
 
 const char *far_table_index(const far_table *table)
 {
-    return table->index.desc.index;
+    return table ? table->index.desc.index : "";
 }
 
 int far_table_list(far_session *s, int (*each)(void *, const char *, const char *), void *arg)
 {
-    if (!s || !each)
-        return fail(FAR_INVALID, "no session, or nobody to call");
+    err_begin();
+    int rc = store_check(s);
+    if (rc == FAR_OK && !each)
+        rc = store_null("each");
+    if (rc != FAR_OK)
+        return err_end(rc);
     for (unsigned id = 0;; id++) {
         struct table_desc desc;
         client_enter(&s->client);
-        int rc = catalog_get(&s->op, id, &desc);
+        rc = catalog_get(&s->op, id, &desc);
         client_leave(&s->client);
         if (rc != FAR_OK)
-            return rc == FAR_NO_TABLE ? FAR_OK : rc;
+            return err_end(rc == FAR_NO_TABLE ? FAR_OK : rc);
         rc = each(arg, desc.name, desc.index);
         if (rc != 0)
-            return rc;
+            return rc; /* the callback's, and so is the detail */
     }
 }

@@ -3,6 +3,7 @@
 #define STORE_STORE_H
 
 #include "base/fiber.h"
+#include "base/process.h"
 #include "index/index.h"
 
 #include <pthread.h>
@@ -18,6 +19,7 @@ struct far_pool {
     struct fab *fab;
     struct pool pool;
     bool owns_fab;
+    unsigned process;      /* that opened it; see process.h  */
     struct keeper *keeper; /* NULL before the first session  */
     pthread_mutex_t lock;  /* of the table handles; never taken by an operation */
     struct far_table *table[TABLES_MAX];
@@ -35,7 +37,7 @@ struct ring_slot {
     struct far_session *session;
     struct far_op request;
     struct far_result result;
-    enum { SLOT_IDLE, SLOT_RUNNING, SLOT_FINISHED } state;
+    char detail[ERR_DETAIL_BYTES]; /* of the result; "" for none */
 };
 
 struct table_view { /* this session's state of one table, by the table's catalog place */
@@ -59,10 +61,21 @@ struct far_session {
     uint64_t turn_seen;            /* of the client, when it last looked */
 };
 
-/* Are both there, and of one pool? */
-static inline bool store_fits(const struct far_session *s, const struct far_table *table)
+/* FAR_INVALID: an argument must not be NULL. */
+int store_null(const char *what);
+
+/* FAR_OK, or FAR_INVALID with the reason: the session (its table) is NULL, was made by the parent
+ * of this process, or they are of different pools. */
+int store_refuse(const struct far_session *s);
+int store_refuse_table(const struct far_session *s, const struct far_table *table);
+static inline int store_check(const struct far_session *s)
 {
-    return s && table && table->pool == s->pool;
+    return __builtin_expect(s && process_same(s->pool->process), 1) ? FAR_OK : store_refuse(s);
+}
+static inline int store_check_table(const struct far_session *s, const struct far_table *table)
+{
+    bool good = s && process_same(s->pool->process) && table && table->pool == s->pool;
+    return __builtin_expect(good, 1) ? FAR_OK : store_refuse_table(s, table);
 }
 
 /* Brackets a call that may take long: it reports to the session's progress callback. */

@@ -279,6 +279,7 @@ static void a_session_that_died(void **state)
     c = check(&r, true, FAR_OK);
     assert_int_equal(c.dead_clients, 1);
     assert_int_equal(c.stranded, 0);
+    expect_told("1 dead session was cleared away");
     c = check(&r, false, FAR_OK);
     assert_int_equal(c.dead_clients + c.stranded, 0);
     end(&r, &p);

@@ -37,7 +37,6 @@ static void keys_have_1_to_4096_bytes(void **state)
         assert_int_equal(far_update(r.session, r.table, key, n, "v", 1), FAR_KEY_SIZE);
         assert_int_equal(far_delete(r.session, r.table, key, n), FAR_KEY_SIZE);
     }
-    assert_int_equal(far_put(r.session, r.table, NULL, 3, "v", 1), FAR_KEY_SIZE);
     assert_int_equal(len, 77);
     static const size_t good[] = {1, FAR_KEY_MAX};
     for (unsigned i = 0; i < 2; i++) {
@@ -67,7 +66,6 @@ static void values_have_up_to_a_mebibyte(void **state)
         assert_int_equal(far_insert(r.session, r.table, "k", 1, value, bad[i]), FAR_VALUE_SIZE);
         assert_int_equal(far_update(r.session, r.table, "k", 1, value, bad[i]), FAR_VALUE_SIZE);
     }
-    assert_int_equal(far_put(r.session, r.table, "k", 1, NULL, 1), FAR_VALUE_SIZE);
     assert_int_equal(far_exists(r.session, r.table, "k", 1), FAR_NOT_FOUND);
     assert_int_equal(far_put(r.session, r.table, "k", 1, value, FAR_VALUE_MAX), FAR_OK);
     assert_int_equal(far_get(r.session, r.table, "k", 1, value, FAR_VALUE_MAX, &len), FAR_OK);
@@ -123,58 +121,6 @@ static void presence_decides(void **state)
     assert_int_equal(buf[0], 'v');
     assert_int_equal(far_delete(r.session, r.table, "k", 1), FAR_OK);
     assert_int_equal(far_delete(r.session, r.table, "k", 1), FAR_NOT_FOUND);
-    store_rig_close(&r);
-}
-
-static void handles_that_are_missing(void **state)
-{
-    struct store_rig r;
-    struct far_op op = {.kind = FAR_OP_GET, .key = "k", .key_len = 1};
-    struct far_pool_info pool_info;
-    struct far_table_info table_info;
-    far_pool *pool = NULL;
-    far_session *session = NULL;
-    far_table *table = NULL;
-
-    (void)state;
-    rig(&r);
-    assert_int_equal(far_pool_open(NULL, &pool), FAR_INVALID);
-    assert_int_equal(far_pool_open("mem:?size=1m", NULL), FAR_INVALID);
-    assert_int_equal(far_session_open(NULL, NULL, &session), FAR_INVALID);
-    assert_int_equal(far_session_open(r.pool, NULL, NULL), FAR_INVALID);
-    assert_int_equal(far_table_create(NULL, "a", "race", NULL, &table), FAR_INVALID);
-    assert_int_equal(far_table_create(r.session, NULL, "race", NULL, &table), FAR_INVALID);
-    assert_int_equal(far_table_create(r.session, "a", NULL, NULL, &table), FAR_INVALID);
-    assert_int_equal(far_table_create(r.session, "a", "race", NULL, NULL), FAR_INVALID);
-    assert_int_equal(far_table_open(NULL, "t", NULL, &table), FAR_INVALID);
-    assert_int_equal(far_table_open(r.session, NULL, NULL, &table), FAR_INVALID);
-    assert_int_equal(far_table_open(r.session, "t", NULL, NULL), FAR_INVALID);
-    assert_int_equal(far_table_list(NULL, NULL, NULL), FAR_INVALID);
-    assert_int_equal(far_table_list(r.session, NULL, NULL), FAR_INVALID);
-    assert_int_equal(far_get(NULL, r.table, "k", 1, NULL, 0, NULL), FAR_INVALID);
-    assert_int_equal(far_get(r.session, NULL, "k", 1, NULL, 0, NULL), FAR_INVALID);
-    assert_int_equal(far_put(NULL, r.table, "k", 1, "v", 1), FAR_INVALID);
-    assert_int_equal(far_put(r.session, NULL, "k", 1, "v", 1), FAR_INVALID);
-    assert_int_equal(far_delete(r.session, NULL, "k", 1), FAR_INVALID);
-    assert_int_equal(far_submit(NULL, &op), FAR_INVALID);
-    assert_int_equal(far_submit(r.session, NULL), FAR_INVALID);
-    assert_int_equal(far_submit(r.session, &op), FAR_INVALID); /* no table */
-    op.table = r.table;
-    op.kind = (enum far_op_kind)FAR_OP_KINDS;
-    assert_int_equal(far_submit(r.session, &op), FAR_INVALID);
-    assert_int_equal(far_reap(NULL, NULL, 1, 0), 0);
-    assert_int_equal(far_pool_info(NULL, &pool_info), FAR_INVALID);
-    assert_int_equal(far_pool_info(r.session, NULL), FAR_INVALID);
-    assert_int_equal(far_table_info(NULL, r.table, &table_info), FAR_INVALID);
-    assert_int_equal(far_table_info(r.session, NULL, &table_info), FAR_INVALID);
-    assert_int_equal(far_table_info(r.session, r.table, NULL), FAR_INVALID);
-    assert_int_equal(far_table_check(NULL, r.table, NULL, NULL), FAR_INVALID);
-    assert_int_equal(far_table_check(r.session, NULL, NULL, NULL), FAR_INVALID);
-    assert_null(pool);
-    assert_null(session);
-    assert_null(table);
-    far_session_close(NULL);
-    far_pool_close(NULL);
     store_rig_close(&r);
 }
 
@@ -598,7 +544,6 @@ int main(void)
         cmocka_unit_test(values_have_up_to_a_mebibyte),
         cmocka_unit_test(a_small_buffer_is_left_alone_and_told_what_it_takes),
         cmocka_unit_test(presence_decides),
-        cmocka_unit_test(handles_that_are_missing),
         cmocka_unit_test(a_table_of_another_pool),
         cmocka_unit_test(a_get_with_nowhere_to_put_the_value),
         cmocka_unit_test(uris_that_are_not_understood),

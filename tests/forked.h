@@ -1,0 +1,80 @@
+/* What a child of fork() may do with the handles of its parent: nothing but close them. */
+#ifndef TESTS_FORKED_H
+#define TESTS_FORKED_H
+
+#include "store/store.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static inline int forked_each(void *arg, const char *name, const char *index)
+{
+    (void)arg;
+    (void)name;
+    (void)index;
+    return 0;
+}
+
+#define FORKED_REFUSES(call)                                                                       \
+    do {                                                                                           \
+        ASSERT((call) == FAR_INVALID);                                                             \
+        ASSERT(strstr(far_error_detail(), "before fork()"));                                       \
+    } while (0)
+
+/* Calls everything there is. */
+static inline void forked_use(far_pool *pool, far_session *s, far_table *t)
+{
+    char buf[8];
+    far_session *session = NULL;
+    far_table *table = NULL;
+    struct far_result result;
+    struct far_pool_info info;
+    struct far_pool_usage usage;
+    struct far_pool_check check;
+    struct far_node_info node;
+    struct far_table_info table_info;
+    struct far_op op = {.kind = FAR_OP_EXISTS, .table = t, .key = "k", .key_len = 1};
+
+    FORKED_REFUSES(far_session_open(pool, NULL, &session));
+    FORKED_REFUSES(far_get(s, t, "k", 1, buf, 8, NULL));
+    FORKED_REFUSES(far_exists(s, t, "k", 1));
+    FORKED_REFUSES(far_put(s, t, "k", 1, "child", 5));
+    FORKED_REFUSES(far_insert(s, t, "k", 1, "child", 5));
+    FORKED_REFUSES(far_update(s, t, "k", 1, "child", 5));
+    FORKED_REFUSES(far_delete(s, t, "k", 1));
+    FORKED_REFUSES(far_submit(s, &op));
+    ASSERT(far_reap(s, &result, 1, 1) == 0);
+    FORKED_REFUSES(far_table_create(s, "u", "race", NULL, &table));
+    FORKED_REFUSES(far_table_open(s, "t", NULL, &table));
+    FORKED_REFUSES(far_table_list(s, forked_each, NULL));
+    FORKED_REFUSES(far_table_info(s, t, &table_info));
+    FORKED_REFUSES(far_table_check(s, t, NULL, NULL));
+    FORKED_REFUSES(far_pool_info(s, &info));
+    FORKED_REFUSES(far_pool_usage(s, &usage));
+    FORKED_REFUSES(far_pool_check(s, true, NULL, NULL, &check));
+    FORKED_REFUSES(far_node_info(s, 0, &node));
+    ASSERT(!session && !table);
+}
+
+/* Runs `child` in a child, and expects that it returns. */
+static inline void forked(void (*child)(void *arg), void *arg)
+{
+    int status = 0;
+    fflush(NULL);
+    pid_t pid = fork();
+    ASSERT(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        child(arg);
+        _exit(0);
+    }
+    ASSERT(waitpid(pid, &status, 0) == pid);
+    ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+#endif
