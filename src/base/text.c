@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* strtoull() takes signs, spaces and hex; here only digits will do. Moves *s past them. */
@@ -68,6 +69,49 @@ bool text_size(const char *s, uint64_t *bytes)
         return false;
     *bytes = (uint64_t)size;
     return true;
+}
+
+const char *text_of_size(uint64_t bytes, char text[TEXT_SIZE_BYTES])
+{
+    static const char letters[] = "\0kmgt";
+    unsigned unit = 0;
+    for (; unit < 4 && bytes != 0 && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    snprintf(text, TEXT_SIZE_BYTES, "%" PRIu64 "%.1s", bytes, &letters[unit]);
+    return text;
+}
+
+/* The bytes of the character at s, 0 if it is not UTF-8: cut off, longer than it need be, half of a
+ * surrogate pair or past the last code point. */
+static unsigned utf8_bytes(const unsigned char *s)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned bytes = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : 4;
+    uint32_t c = s[0] & (0x7fu >> (bytes > 1 ? bytes : 0));
+    if (bytes == 4 && s[0] >> 3 != 30)
+        return 0;
+    for (unsigned i = 1; i < bytes; i++) {
+        if (s[i] >> 6 != 2)
+            return 0;
+        c = c << 6 | (s[i] & 0x3f);
+    }
+    return c < least[bytes] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : bytes;
+}
+
+bool text_utf8(const char *s, char *copy)
+{
+    bool whole = true;
+    while (*s) {
+        unsigned bytes = utf8_bytes((const unsigned char *)s);
+        if (bytes == 0) {
+            whole = false;
+            copy += sprintf(copy, "\\x%02x", (unsigned char)*s++);
+        }
+        for (; bytes > 0; bytes--)
+            *copy++ = *s++;
+    }
+    *copy = '\0';
+    return whole;
 }
 
 /* A piece of the caller's text, before it is copied and cut up. */
@@ -176,12 +220,13 @@ int uri_size(struct uri *uri, const char *name, uint64_t fallback, uint64_t min,
 {
     const char *s = uri_option(uri, name);
     uint64_t v = fallback;
-    if (s != NULL && !text_size(s, &v))
-        return fail(FAR_BAD_URI, "option '%s' takes a size such as 64k or 1.5g, not '%s'", name, s);
-    if (s != NULL && (v < min || v > max))
+    if (s != NULL && (!text_size(s, &v) || v < min || v > max)) {
+        char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
         return fail(FAR_BAD_URI,
-                    "option '%s' takes a size from %" PRIu64 " to %" PRIu64 " bytes, not '%s'",
-                    name, min, max, s);
+                    "option '%s' takes a size in bytes from %s to %s (with k, m, g or t for powers "
+                    "of 1024), not '%s'",
+                    name, text_of_size(min, least), text_of_size(max, most), s);
+    }
     *value = v;
     return FAR_OK;
 }

@@ -8,8 +8,16 @@
 /* "64", "64k", "1.5g" (powers of 1024; k, m, g, t in either case). False if it is not a size. */
 bool text_size(const char *s, uint64_t *bytes);
 
+/* The reverse, exactly: "64k", "1048577". */
+#define TEXT_SIZE_BYTES 24
+const char *text_of_size(uint64_t bytes, char text[TEXT_SIZE_BYTES]);
+
 /* A whole decimal number within [min, max]. False if it is not one. */
 bool text_number(const char *s, uint64_t min, uint64_t max, uint64_t *value);
+
+/* Copies s; each byte that is not part of UTF-8 becomes four characters, "\xHH". False if there was
+ * any. `copy` has room for four times the bytes of s, and the NUL. */
+bool text_utf8(const char *s, char *copy);
 
 #define URI_OPTIONS_MAX 16
 #define URI_TEXT_MAX    1024

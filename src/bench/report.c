@@ -1,6 +1,9 @@
 #include "bench/report.h"
 
+#include "base/text.h"
+
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const kind_names[FAR_OP_KINDS] = {
@@ -181,9 +184,17 @@ static int set_real(json_t *object, const char *name, double value)
     return json_object_set_new(object, name, json_real(value));
 }
 
+/* Bytes that are not UTF-8, which only a pool's URI may have, become "\xHH". */
 static int set_text(json_t *object, const char *name, const char *text)
 {
-    return json_object_set_new(object, name, text != NULL ? json_string(text) : json_null());
+    char *copy = text != NULL ? malloc(4 * strlen(text) + 1) : NULL;
+    if (text != NULL && copy == NULL)
+        return -1;
+    if (text != NULL)
+        text_utf8(text, copy);
+    int rc = json_object_set_new(object, name, text != NULL ? json_string(copy) : json_null());
+    free(copy);
+    return rc;
 }
 
 static int set_bool(json_t *object, const char *name, bool value)

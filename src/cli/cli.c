@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -100,11 +101,23 @@ bool cli_size(const char *command, const char *option, uint64_t min, uint64_t ma
         *value = n;
         return true;
     }
+    char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
     cli_misused(command,
-                "%s is '%s', but has to be a size from %" PRIu64 " to %" PRIu64
-                " bytes (k and m stand for 1024 and 1048576)",
-                option, optarg, min, max);
+                "%s is '%s', but has to be a size in bytes from %s to %s (k, m, g and t stand for "
+                "powers of 1024)",
+                option, optarg, text_of_size(min, least), text_of_size(max, most));
     return false;
+}
+
+json_t *cli_json_text(const char *text)
+{
+    char *copy = malloc(4 * strlen(text) + 1);
+    if (copy == NULL)
+        return NULL;
+    text_utf8(text, copy);
+    json_t *string = json_string(copy);
+    free(copy);
+    return string;
 }
 
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,

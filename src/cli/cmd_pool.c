@@ -59,7 +59,7 @@ static void tell(void *arg, const char *line)
 {
     struct telling *t = arg;
     if (t->lines != NULL) {
-        json_array_append_new(t->lines, json_string(line));
+        json_array_append_new(t->lines, cli_json_text(line));
         return;
     }
     progress_clear(&t->progress);
@@ -81,8 +81,8 @@ static bool is_clean(const struct far_pool_check *c, bool repair)
 
 static void print_json(const char *uri, bool repair, const struct far_pool_check *c, json_t *lines)
 {
-    json_t *all = json_pack("{s:s, s:s, s:b, s:b, s:i, s:i, s:i, s:i, s:I, s:I, s:o}", "farside",
-                            far_version(), "uri", uri, "repair", repair, "clean",
+    json_t *all = json_pack("{s:s, s:o, s:b, s:b, s:i, s:i, s:i, s:i, s:I, s:I, s:o}", "farside",
+                            far_version(), "uri", cli_json_text(uri), "repair", repair, "clean",
                             is_clean(c, repair), "violations", (int)c->violations, "stranded",
                             (int)c->stranded, "repaired", (int)c->repaired, "dead_sessions",
                             (int)c->dead_clients, "leaked_bytes", (json_int_t)c->leaked_bytes,
@@ -92,17 +92,25 @@ static void print_json(const char *uri, bool repair, const struct far_pool_check
     json_decref(all);
 }
 
+static const char *plural(unsigned count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static void print_sum(const char *uri, bool repair, const struct far_pool_check *c)
 {
+    unsigned dead = repair ? 0 : c->dead_clients;
     if (repair && (c->repaired > 0 || c->dead_clients > 0 || c->repaired_bytes > 0))
-        printf("%s: repaired %u findings, %u dead sessions, %" PRIu64 " bytes\n", uri, c->repaired,
-               c->dead_clients, c->repaired_bytes);
+        printf("%s: repaired %u finding%s, %u dead session%s, %" PRIu64 " bytes\n", uri,
+               c->repaired, plural(c->repaired), c->dead_clients, plural(c->dead_clients),
+               c->repaired_bytes);
     if (is_clean(c, repair))
         printf("%s: clean\n", uri);
     else
-        printf("%s: %u damaged, %u locks stranded, %u sessions dead, %" PRIu64 " bytes leaked%s\n",
-               uri, c->violations, c->stranded, repair ? 0 : c->dead_clients, c->leaked_bytes,
-               repair ? "" : "; --repair puts right what can be");
+        printf("%s: %u damaged, %u lock%s stranded, %u session%s dead, %" PRIu64
+               " bytes leaked%s\n",
+               uri, c->violations, c->stranded, plural(c->stranded), dead, plural(dead),
+               c->leaked_bytes, repair ? "" : "; --repair puts right what can be");
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* farside stat: what a pool and its tables hold. */
+#include "base/text.h"
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -52,26 +53,36 @@ static int each_table(void *arg, const char *name, const char *index)
 static json_t *json_of_pool(const char *uri, const struct far_pool_info *p,
                             const struct far_pool_usage *u)
 {
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "uri",
-                     uri, "nodes", (int)p->nodes, "layout_version", (int)p->layout_version,
-                     "clients", (int)p->clients, "clients_max", (int)p->clients_max, "tables",
-                     (int)p->tables, "bytes_total", (json_int_t)u->total, "bytes_metadata",
-                     (json_int_t)u->metadata, "bytes_live", (json_int_t)u->live, "bytes_retired",
-                     (json_int_t)u->retired, "bytes_free", (json_int_t)u->free, "bytes_unknown",
-                     (json_int_t)u->unknown, "bytes_allocated", (json_int_t)p->bytes_allocated);
+    return json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "uri",
+                     cli_json_text(uri), "nodes", (int)p->nodes, "layout_version",
+                     (int)p->layout_version, "clients", (int)p->clients, "clients_max",
+                     (int)p->clients_max, "tables", (int)p->tables, "bytes_total",
+                     (json_int_t)u->total, "bytes_metadata", (json_int_t)u->metadata, "bytes_live",
+                     (json_int_t)u->live, "bytes_retired", (json_int_t)u->retired, "bytes_free",
+                     (json_int_t)u->free, "bytes_unknown", (json_int_t)u->unknown,
+                     "bytes_allocated", (json_int_t)p->bytes_allocated);
 }
 
 static json_t *json_of_table(far_table *table, const struct far_table_info *t)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "name", far_table_name(table), "index",
-                     far_table_index(table), "keys", (json_int_t)t->keys, "slots",
-                     (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
-                     (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
+    const char *name = far_table_name(table);
+    char copy[4 * FAR_NAME_MAX + 1], hex[2 * FAR_NAME_MAX + 1];
+    bool exact = text_utf8(name, copy);
+    json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "name", copy, "index",
+                            far_table_index(table), "keys", (json_int_t)t->keys, "slots",
+                            (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
+                            (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
+    if (!exact) {
+        for (size_t i = 0; name[i] != '\0'; i++)
+            snprintf(hex + 2 * i, 3, "%02x", (unsigned char)name[i]);
+        json_object_set_new(all, "name_hex", json_string(hex));
+    }
+    return all;
 }
 
 static json_t *json_of_node(const struct far_node_info *n)
 {
-    json_t *node = json_pack("{s:s}", "address", n->address);
+    json_t *node = json_pack("{s:o}", "address", cli_json_text(n->address));
 #define COUNT(name) json_object_set_new(node, #name, json_integer((json_int_t)n->name))
     COUNT(bytes), COUNT(uptime_ms), COUNT(clients), COUNT(connects), COUNT(refused);
     COUNT(batches), COUNT(requests), COUNT(verbs), COUNT(bytes_read), COUNT(bytes_written);
@@ -188,7 +199,9 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
         status = FAR_NO_TABLE;
     if (status != FAR_OK) {
         free(list.item);
-        return cli_failed("stat", status, "%s", target->table != NULL ? target->table : "pool");
+        return cli_failed("stat", status, "cannot look at the %s '%s'",
+                          target->table != NULL ? "table" : "pool",
+                          target->table != NULL ? target->table : target->pool);
     }
 
     int code = CLI_OK;

@@ -41,8 +41,8 @@ refused "--keys is '', but" bench --keys ''
 refused "--ops is '1t', but" bench --ops 1t
 refused "--threads is '0', but" bench --threads 0
 refused "--depth is '2000', but has to be a number from 1 to 1024" bench --depth 2000
-refused "--key-size is '4', but has to be a size from 8 to 4096" bench --key-size 4
-refused "--value-size is '2m', but has to be a size from 0 to 1048576" bench --value-size 2m
+refused "--key-size is '4', but has to be a size in bytes from 8 to 4k" bench --key-size 4
+refused "--value-size is '2m', but has to be a size in bytes from 0 to 1m" bench --value-size 2m
 refused "--dist is 'pareto', but has to be zipfian, uniform or latest" bench --dist pareto
 refused "--theta is '1', but has to lie between 0 and 1" bench --theta 1
 refused "--theta is 'x', but" bench --theta x
@@ -58,9 +58,9 @@ for command in "bench" "stat" "get key" "put key value" "del key"; do
     # shellcheck disable=SC2086 # a command and its arguments
     set -- $command
     refused "no such fabric in this build" "$@" --pool tape:
-    refused "the pool URI is malformed" "$@" --pool nonsense
-    refused "the pool URI is malformed" "$@" --pool "mem:?size=lots"
-    refused "the pool URI is malformed" "$@" --pool "mem:?colour=red"
+    refused "the pool URI is not understood" "$@" --pool nonsense
+    refused "the pool URI is not understood" "$@" --pool "mem:?size=lots"
+    refused "the pool URI is not understood" "$@" --pool "mem:?colour=red"
 done
 
 # Keys.

@@ -99,6 +99,59 @@ static void what_is_no_size_is_refused(void **state)
     }
 }
 
+static void sizes_are_written(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0"},
+        {1, "1"},
+        {1023, "1023"},
+        {K, "1k"},
+        {K + 1, "1025"},
+        {1536 * K, "1536k"},
+        {5 * G, "5g"},
+        {2048 * T, "2048t"},
+        {UINT64_MAX, "18446744073709551615"},
+    };
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char text[TEXT_SIZE_BYTES];
+        uint64_t bytes = 0;
+        assert_string_equal(text_of_size(cases[i].bytes, text), cases[i].text);
+        assert_true(text_size(text, &bytes) && bytes == cases[i].bytes);
+    }
+}
+
+static void what_is_not_utf8_is_escaped(void **state)
+{
+    static const struct {
+        const char *text, *copy;
+    } cases[] = {
+        {"", ""},
+        {"plain", "plain"},
+        {"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf",
+         "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf"},
+        {"\xff", "\\xff"},
+        {"a\x80z", "a\\x80z"},
+        {"\xc3", "\\xc3"},                            /* cut off */
+        {"\xe2\x82", "\\xe2\\x82"},                   /* cut off */
+        {"\xc3\xc3\xa4", "\\xc3\xc3\xa4"},            /* cut off, then whole */
+        {"\xc0\xaf", "\\xc0\\xaf"},                   /* too long */
+        {"\xe0\x80\xaf", "\\xe0\\x80\\xaf"},          /* too long */
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* a surrogate */
+        {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* past the last */
+        {"\xf8\x88\x80\x80\x80", "\\xf8\\x88\\x80\\x80\\x80"},
+    };
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char copy[64];
+        assert_true(text_utf8(cases[i].text, copy) == (strcmp(cases[i].text, cases[i].copy) == 0));
+        assert_string_equal(copy, cases[i].copy);
+    }
+}
+
 static void numbers_are_read_within_their_range(void **state)
 {
     (void)state;
@@ -242,11 +295,14 @@ static void sizes_and_numbers_of_options(void **state)
 
     value = 12345;
     assert_int_equal(uri_size(&uri, "bad", 7, 0, 9, &value), FAR_BAD_URI);
-    assert_string_equal(far_error_detail(),
-                        "option 'bad' takes a size such as 64k or 1.5g, not '1x'");
+    assert_string_equal(
+        far_error_detail(),
+        "option 'bad' takes a size in bytes from 0 to 9 (with k, m, g or t for powers "
+        "of 1024), not '1x'");
     assert_int_equal(uri_size(&uri, "size", 7, 4096, M, &value), FAR_BAD_URI);
     assert_string_equal(far_error_detail(),
-                        "option 'size' takes a size from 4096 to 1048576 bytes, not '1.5g'");
+                        "option 'size' takes a size in bytes from 4k to 1m (with k, m, g or t for "
+                        "powers of 1024), not '1.5g'");
     assert_int_equal(uri_size(&uri, "size", 7, 2 * G, 3 * G, &value), FAR_BAD_URI);
     assert_int_equal(uri_number(&uri, "bad", 7, 1, 64, &value), FAR_BAD_URI);
     assert_string_equal(far_error_detail(), "option 'bad' takes a number from 1 to 64, not '1x'");
@@ -277,6 +333,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_read),
         cmocka_unit_test(what_is_no_size_is_refused),
+        cmocka_unit_test(sizes_are_written),
+        cmocka_unit_test(what_is_not_utf8_is_escaped),
         cmocka_unit_test(numbers_are_read_within_their_range),
         cmocka_unit_test(a_uri_may_be_a_scheme_alone),
         cmocka_unit_test(options_are_found_by_name),
