@@ -144,13 +144,37 @@ static int place_lock(const struct place *p)
     return FAR_OK;
 }
 
+/* Files are used, and devices that may be memory; nothing else is opened, for that alone may have
+ * an effect. The devices of major number 1 are the kernel's own: null, zero, random, all of the
+ * machine's memory. */
+#define KERNEL_MEMORY_MAJOR 1u
+
+static int check_kind(const struct place *p, const struct stat *st)
+{
+    const char *what = S_ISDIR(st->st_mode)    ? "a directory"
+                       : S_ISFIFO(st->st_mode) ? "a pipe"
+                       : S_ISSOCK(st->st_mode) ? "a socket"
+                       : S_ISBLK(st->st_mode)  ? "a block device"
+                                               : NULL;
+
+    if (S_ISCHR(st->st_mode) && major(st->st_rdev) == KERNEL_MEMORY_MAJOR)
+        what = "a device without memory that could be shared";
+    if (what)
+        return fail(FAR_NOT_A_POOL,
+                    "shm:%s is %s; a pool is in a file, or in a device that can be mapped",
+                    place_text(p), what);
+    return FAR_OK;
+}
+
 /* Opens and locks the file, which may have to be created. O_CREAT is not tried on a file that is
  * there: kernels refuse it for files of others in directories like the one of POSIX names. */
 static int place_enter(struct place *p, bool create)
 {
     for (unsigned i = 0; i < ENTER_TRIES; i++) {
-        int rc;
+        int rc = p->by_path && stat(p->name, &p->st) == 0 ? check_kind(p, &p->st) : FAR_OK;
 
+        if (rc)
+            return rc;
         p->made = false;
         p->fd = place_open(p, O_RDWR);
         if (p->fd < 0 && errno == ENOENT) {
@@ -168,6 +192,8 @@ static int place_enter(struct place *p, bool create)
         rc = place_lock(p);
         if (rc == FAR_OK && fstat(p->fd, &p->st) != 0)
             rc = place_system(p, "look at");
+        if (rc == FAR_OK && p->st.st_nlink > 0)
+            rc = check_kind(p, &p->st); /* it may be another by now */
         if (rc == FAR_OK && p->st.st_nlink > 0)
             return FAR_OK;
         place_leave(p);
@@ -261,6 +287,9 @@ static int map(struct shm_fab *s)
                    ? map_aligned(s)
                    : mmap(NULL, s->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->place.fd, 0);
 
+    if (at == MAP_FAILED && S_ISCHR(s->place.st.st_mode) && errno == ENODEV)
+        return fail(FAR_NOT_A_POOL, "shm:%s is a device that cannot be mapped",
+                    place_text(&s->place));
     if (at == MAP_FAILED)
         return place_system(&s->place, "map");
     madvise(at, s->map_bytes, MADV_HUGEPAGE); /* a wish: not every file can have huge pages */
@@ -427,6 +456,27 @@ static int check_device_size(const struct shm_fab *s)
     return FAR_OK;
 }
 
+/* Is the memory of a device the same for everyone who maps it? Some have new memory each time. The
+ * device holds no pool, and so may be written to. */
+static int check_shared(const struct shm_fab *s)
+{
+    uint64_t *mine = (uint64_t *)s->map, last = s->map_bytes / 8 - 1, was;
+    uint64_t *other = mmap(NULL, s->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->place.fd, 0);
+    bool same;
+
+    if (other == MAP_FAILED)
+        return place_system(&s->place, "map");
+    was = __atomic_load_n(&mine[last], __ATOMIC_SEQ_CST);
+    __atomic_store_n(&mine[last], ~was, __ATOMIC_SEQ_CST);
+    same = __atomic_load_n(&other[last], __ATOMIC_SEQ_CST) == ~was;
+    __atomic_store_n(&mine[last], was, __ATOMIC_SEQ_CST);
+    munmap(other, s->map_bytes);
+    return same ? FAR_OK
+                : fail(FAR_NOT_A_POOL,
+                       "shm:%s is a device that has other memory for everyone who maps it",
+                       place_text(&s->place));
+}
+
 /* A device cannot be read but through a mapping, so how much to map must be known beforehand. */
 static int take_device(struct shm_fab *s, const struct direct_options *options)
 {
@@ -447,6 +497,8 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
         return rc;
     memcpy(&head, s->map, sizeof head);
     rc = adopt(s, &o, &head);
+    if (rc == FAR_OK && s->direct.fab.fresh)
+        rc = check_shared(s);
     if (rc == FAR_OK && s->direct.fab.fresh)
         memset(s->map, 0, s->map_bytes);
     return rc;
@@ -523,13 +575,7 @@ static int shm_open_fabric(struct uri *uri, struct fab **fab)
     rc = place_enter(&s->place, o.size != 0);
     if (rc)
         goto close;
-    if (S_ISREG(s->place.st.st_mode))
-        rc = take_file(s, &o);
-    else if (S_ISCHR(s->place.st.st_mode))
-        rc = take_device(s, &o);
-    else
-        rc = fail(FAR_NOT_A_POOL, "shm:%s is neither a file nor a device that can be mapped",
-                  place_text(&s->place));
+    rc = S_ISREG(s->place.st.st_mode) ? take_file(s, &o) : take_device(s, &o);
     if (rc)
         goto close;
     *fab = &s->direct.fab;

@@ -5,7 +5,9 @@
 #include "fabric/shm_scratch.h"
 #include "fabric/superblock.h"
 
+#include <sys/socket.h>
 #include <sys/statvfs.h>
+#include <sys/un.h>
 
 static void refused(const char *uri, int status, const char *words)
 {
@@ -55,11 +57,18 @@ static void what_does_not_exist(void **state)
 static void what_is_not_a_file(void **state)
 {
     const char *fifo = scratch_name(true);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
     (void)state;
-    refused(scratch_uri(scratch.dir, "?size=8m"), FAR_SYSTEM, "Is a directory");
+    refused(scratch_uri(scratch.dir, "?size=8m"), FAR_NOT_A_POOL, "is a directory");
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    refused(scratch_uri(fifo, "?size=8m"), FAR_NOT_A_POOL, "neither a file nor a device");
+    refused(scratch_uri(fifo, "?size=8m"), FAR_NOT_A_POOL, "is a pipe");
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", scratch_name(true));
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    refused(scratch_uri(address.sun_path, "?size=8m"), FAR_NOT_A_POOL, "is a socket");
+    assert_int_equal(far_pool_remove(scratch_uri(address.sun_path, "")), FAR_NOT_A_POOL);
+    close(fd);
 }
 
 /* ---- files that are something else ----------------------------------------------------------- */

@@ -94,7 +94,7 @@ static void what_has_nothing_to_remove(void **state)
     (void)state;
     assert_int_equal(far_pool_remove(NULL), FAR_INVALID);
     assert_int_equal(far_pool_remove("mem:"), FAR_UNSUPPORTED);
-    assert_int_equal(far_pool_remove("shm:/dev/zero"), FAR_UNSUPPORTED);
+    assert_int_equal(far_pool_remove("shm:/dev/zero"), FAR_NOT_A_POOL);
     assert_int_equal(far_pool_remove("nosuch:"), FAR_NO_FABRIC);
     assert_int_equal(far_pool_remove("shm:"), FAR_BAD_URI);
 }
