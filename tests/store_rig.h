@@ -2,8 +2,10 @@
 #ifndef TESTS_STORE_RIG_H
 #define TESTS_STORE_RIG_H
 
+#include "driven_clock.h"
 #include "store/store.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #if defined(__has_feature)
@@ -29,8 +31,18 @@ struct store_rig {
     struct fab *fab;
     far_pool *pool;
     far_session *session;
-    far_table *table; /* "t" */
+    far_table *table;           /* "t" */
+    struct driven_clock *clock; /* NULL: the machine's */
 };
+
+static inline void store_rig_start(struct store_rig *r, const struct knobs *knobs,
+                                   const struct far_session_options *session,
+                                   const struct far_table_options *table)
+{
+    ASSERT(store_open(r->fab, knobs, &r->pool) == FAR_OK);
+    ASSERT(far_session_open(r->pool, session, &r->session) == FAR_OK);
+    ASSERT(far_table_create(r->session, "t", "race", table, &r->table) == FAR_OK);
+}
 
 static inline void store_rig_open(struct store_rig *r, const char *uri, const struct knobs *knobs,
                                   const struct far_session_options *session,
@@ -38,9 +50,25 @@ static inline void store_rig_open(struct store_rig *r, const char *uri, const st
 {
     memset(r, 0, sizeof *r);
     ASSERT(fab_open(uri, &r->fab) == FAR_OK);
-    ASSERT(store_open(r->fab, knobs, &r->pool) == FAR_OK);
-    ASSERT(far_session_open(r->pool, session, &r->session) == FAR_OK);
-    ASSERT(far_table_create(r->session, "t", "race", table, &r->table) == FAR_OK);
+    store_rig_start(r, knobs, session, table);
+}
+
+/* The same, with time that the test drives: see driven_clock.h. */
+static inline void store_rig_open_driven(struct store_rig *r, const char *uri,
+                                         const struct knobs *knobs,
+                                         const struct far_session_options *session,
+                                         const struct far_table_options *table)
+{
+    memset(r, 0, sizeof *r);
+    ASSERT(fab_open(uri, &r->fab) == FAR_OK);
+    ASSERT((r->clock = malloc(sizeof *r->clock)));
+    driven_clock_set(r->clock, r->fab);
+    store_rig_start(r, knobs, session, table);
+}
+
+static inline void store_rig_pass(struct store_rig *r, uint64_t ns)
+{
+    r->clock->now += ns;
 }
 
 static inline void store_rig_close(struct store_rig *r)
@@ -48,6 +76,7 @@ static inline void store_rig_close(struct store_rig *r)
     far_session_close(r->session);
     far_pool_close(r->pool);
     fab_close(r->fab);
+    free(r->clock);
 }
 
 /* Words of the pool's memory, past the store. */

@@ -21,6 +21,15 @@ run() {
     err=$(tr -d '\0' <"$scratch/err")
 }
 
+# The same, and once more if the system has stopped it in the middle for longer than its lease: then
+# it was taken for dead, and has done nothing.
+run_leased() {
+    for _ in $(seq 100); do
+        run "$@"
+        [[ $err == *"was declared dead"* ]] || return
+    done
+}
+
 failed() {
     printf '%s\n  %s\n--- exit status %s, output:\n%s\n--- errors:\n%s\n' \
         "$last" "$1" "$code" "$out" "$err" >&2

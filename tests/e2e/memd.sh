@@ -48,7 +48,7 @@ expect_code 0
 expect_out '"refused": 0'
 
 kill -USR1 "$first"
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     grep -q '^fenced ' "$scratch/memd.out" && break
     sleep 0.05
 done

@@ -8,13 +8,13 @@ trap 'rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
 
 # The parts of a pool's memory add up, in JSON and in text.
 expect_sum() {
-    run stat "$uri" --json
+    run_leased stat "$uri" --json
     expect_code 0
     part() { sed -n "s/.*\"bytes_$1\": \([0-9]*\).*/\1/p" <<<"$out"; }
     [ "$(part total)" -eq 16777216 ] || failed "the total is another"
     sum=$(($(part metadata) + $(part live) + $(part retired) + $(part free) + $(part unknown)))
     [ "$sum" -eq "$(part total)" ] || failed "the parts are $sum together"
-    run stat "$uri"
+    run_leased stat "$uri"
     expect_code 0
     for line in metadata live retired free unknown; do
         expect_out "  $line "
@@ -25,18 +25,18 @@ expect_sum() {
 
 # Its two sessions are open, and at work.
 await_bench() {
-    for _ in $(seq 400); do
-        run stat "$uri" --json
+    for _ in $(seq 1200); do
+        run_leased stat "$uri" --json
         [[ $out == *'"clients": 3'* ]] && break
         sleep 0.05
     done
-    sleep 0.3
+    sleep 0.3 # any time will do
 }
 
-run put --pool "$uri?size=16m&lease=100" key value
+run_leased put --pool "$uri?size=16m&lease=1000" key value
 expect_code 0
-run put --pool "$uri" key other
-run pool check "$uri"
+run_leased put --pool "$uri" key other
+run_leased pool check "$uri"
 expect_code 0
 expect_no_err
 [ "$out" = "$uri: clean" ] || failed "says more than that it is clean"
@@ -48,34 +48,34 @@ victim=$!
 await_bench
 kill -9 $victim
 wait $victim 2>/dev/null
-run pool check "$uri"
+run_leased pool check "$uri"
 expect_code 1
 expect_out "dead: the session in slot"
 expect_out "--repair"
-run pool check "$uri" --json
+run_leased pool check "$uri" --json
 expect_code 1
 expect_out '"clean": false'
 expect_out '"dead_sessions": 2'
 expect_sum
-run pool check --repair "$uri"
+run_leased pool check --repair "$uri"
 expect_code 0
 expect_out "2 dead sessions"
 expect_out "$uri: clean"
-run pool check "$uri" --json
+run_leased pool check "$uri" --json
 expect_code 0
 expect_out '"clean": true'
 expect_out '"leaked_bytes": 0'
 expect_sum
-run get --pool "$uri" key
+run_leased get --pool "$uri" key
 [ "$out" = other ] || failed "lost the key"
 
 # A superblock that is damaged is a finding; what is not there cannot be checked.
 cp "/dev/shm/farside-$name" "$scratch/pool"
 printf 'XXXX' | dd of="$scratch/pool" bs=1 seek=24 conv=notrunc status=none
-run pool check "shm:$scratch/pool"
+run_leased pool check "shm:$scratch/pool"
 expect_code 1
 expect_err "cannot be opened"
-run pool check "shm:$scratch/none"
+run_leased pool check "shm:$scratch/none"
 expect_code 3
 expect_err "cannot check the pool"
 for wrong in "" "check" "check $uri more" "check --fix $uri" "mend $uri" "check nosuch:"; do
@@ -86,14 +86,18 @@ done
 
 # Ctrl-C ends it in good order: the session is gone, and the pool is clean.
 rm "/dev/shm/farside-$name"
-"$FARSIDE" bench --pool "$uri?size=16m&lease=2000" --keys 1k --ops 100m --workload update \
+"$FARSIDE" bench --pool "$uri?size=16m&lease=4000" --keys 1k --ops 100m --workload update \
     >/dev/null 2>&1 &
 victim=$!
 await_bench
 kill -STOP $victim
 "$FARSIDE" pool check "$uri" >/dev/null 2>"$scratch/err" &
 checking=$!
-sleep 0.5
+for _ in $(seq 1200); do # until it handles the signal; then it watches for a lease and a half
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$checking/status")
+    ((16#${caught:-0} & 2)) && break
+    sleep 0.05
+done
 kill -INT $checking 2>/dev/null
 wait $checking
 code=$?
@@ -103,7 +107,7 @@ expect_code 3
 expect_err "stopped by the caller"
 kill -9 $victim
 wait $victim 2>/dev/null
-run pool check --repair "$uri"
+run_leased pool check --repair "$uri"
 expect_code 0
-run stat "$uri" --json
+run_leased stat "$uri" --json
 expect_out '"clients": 1,'

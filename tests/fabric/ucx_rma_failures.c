@@ -226,8 +226,8 @@ static void a_node_that_hangs_is_a_timeout(void **state)
 
     (void)state;
     start("tcp", 0, true, in_memory);
-    r = open_rig("?timeout=200&mode=rma");
-    for (unsigned i = 0; i < 3; i++) {
+    r = open_rig("?timeout=2000&mode=rma");
+    for (unsigned i = 0; i < 2; i++) {
         kill(node.pid, SIGSTOP);
         assert_int_equal(waitpid(node.pid, NULL, WUNTRACED), node.pid);
         batch_write(&r->b, gaddr_make(0, AT), 64, r->buf, 8);

@@ -1,9 +1,11 @@
 /*
  * Threads on a small pool: they put, update, delete and read keys whose values tell what they are,
  * through sessions that are opened, closed, and left without a word. In the end every key is as its
- * thread was told, the pool is clean, and no byte of it is lost.
+ * thread was told, the pool is clean, and no byte of it is lost. Time waits for the slowest of them
+ * (paced_clock.h).
  */
 #include "audit.h"
+#include "paced_clock.h"
 #include "store_rig.h"
 
 #include <pthread.h>
@@ -24,6 +26,8 @@ struct plan {
     unsigned abandon;                /* one session in so many is left without a word; 0: none */
     unsigned groups;
 };
+
+static struct paced_clock paced;
 
 struct worker {
     struct store_rig *rig;
@@ -146,6 +150,7 @@ static void abandon(far_session *s)
 static void *work(void *arg)
 {
     struct worker *w = arg;
+    paced_self = 1 + w->who;
     for (unsigned n = 0; n < w->plan->sessions && w->failure[0] == '\0'; n++) {
         far_session *s = NULL;
         int rc = far_session_open(w->rig->pool, NULL, &s);
@@ -166,6 +171,7 @@ static void *work(void *arg)
         else
             far_session_close(s);
     }
+    paced_clock_leave(&paced);
     return NULL;
 }
 
@@ -177,8 +183,14 @@ static void run(const struct plan *plan)
     struct far_pool_check check;
     struct audit a;
 
-    store_rig_open(&r, plan->uri, NULL, NULL, &table);
+    memset(&r, 0, sizeof r);
+    assert_int_equal(fab_open(plan->uri, &r.fab), FAR_OK);
+    paced_clock_set(&paced, r.fab);
+    store_rig_start(&r, NULL, NULL, &table);
     far_session_close(r.session); /* it would be idle all the time, and in everybody's way */
+    for (unsigned i = 0; i < plan->threads; i++)
+        paced_clock_join(&paced, 1 + i);
+    paced_clock_leave(&paced);
     memset(w, 0, sizeof w);
     for (unsigned i = 0; i < plan->threads; i++) {
         w[i].rig = &r;
@@ -189,6 +201,7 @@ static void run(const struct plan *plan)
     }
     for (unsigned i = 0; i < plan->threads; i++)
         pthread_join(w[i].thread, NULL);
+    paced_clock_join(&paced, 0);
     for (unsigned i = 0; i < plan->threads; i++)
         if (w[i].failure[0])
             fail_msg("%s", w[i].failure);

@@ -63,7 +63,7 @@ static void what_dead_clients_had_is_found_to_the_byte(void **state)
         struct far_pool_check check;
         struct far_pool_usage usage;
         knobs.tick_ops = 1;
-        store_rig_open(&r, uris[u], &knobs, NULL, NULL);
+        store_rig_open_driven(&r, uris[u], &knobs, NULL, NULL);
         for (unsigned turn = 0; turn < 2; turn++) {
             far_session *s = join(&r, turn + 2, 8);
             for (uint64_t k = 0; k < 300; k++) {

@@ -1,4 +1,5 @@
-/* What happens when there is no room: errors that are clean, and everything else goes on. */
+/* What happens when there is no room: errors that are clean, and everything else goes on. Time is the
+ * test's own: how long a session waits for memory does not depend on the machine. */
 #include "race_rig.h"
 
 #include <stdlib.h>
@@ -20,6 +21,20 @@ static void key_holds(struct store_rig *r, uint32_t key, uint32_t value)
                      FAR_OK);
     assert_int_equal(len, sizeof got);
     assert_int_equal(got, value);
+}
+
+/* Member by member: what is between them is anything. */
+static void expect_same_info(const struct far_pool_info *a, const struct far_pool_info *b)
+{
+    assert_int_equal(a->nodes, b->nodes);
+    assert_int_equal(a->layout_version, b->layout_version);
+    assert_int_equal(a->clients, b->clients);
+    assert_int_equal(a->clients_max, b->clients_max);
+    assert_int_equal(a->tables, b->tables);
+    assert_true(a->bytes_total == b->bytes_total);
+    assert_true(a->bytes_metadata == b->bytes_metadata);
+    assert_true(a->bytes_allocated == b->bytes_allocated);
+    assert_true(a->bytes_free == b->bytes_free);
 }
 
 /* Inserts keys 0, 1, ... with themselves as values until that fails. */
@@ -64,7 +79,7 @@ static void a_full_pool_keeps_what_it_has(void **state)
         struct far_table_options options = {.bucket_groups = groups[i % 2]};
         struct far_pool_info before, after;
         struct store_rig r;
-        store_rig_open(&r, uris[i / 2], NULL, NULL, &options);
+        store_rig_open_driven(&r, uris[i / 2], NULL, NULL, &options);
         uint32_t keys = fill(&r, FAR_POOL_FULL);
         assert_true(keys > 100);
         assert_int_equal(far_pool_info(r.session, &before), FAR_OK);
@@ -80,7 +95,7 @@ static void a_full_pool_keeps_what_it_has(void **state)
             }
         }
         assert_int_equal(far_pool_info(r.session, &after), FAR_OK);
-        assert_memory_equal(&before, &after, sizeof before);
+        expect_same_info(&before, &after);
         assert_true(r.session->client.retired_bytes == retired);
         expect_usable(&r, keys);
         store_rig_close(&r);
@@ -98,7 +113,7 @@ static void a_stale_session_can_delete_in_a_full_pool(void **state)
     size_t len = 0;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=1m", NULL, NULL, &options);
+    store_rig_open_driven(&r, "mem:?size=1m", NULL, NULL, &options);
     assert_int_equal(far_insert(r.session, r.table, &first, sizeof first, &first, 4), FAR_OK);
     assert_int_equal(far_session_open(r.pool, NULL, &stale), FAR_OK);
     assert_int_equal(far_exists(stale, r.table, &first, sizeof first), FAR_OK);
@@ -125,7 +140,7 @@ static void a_large_value_that_does_not_fit_stops_nobody(void **state)
     size_t len = 0;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=8m", NULL, NULL, NULL);
+    store_rig_open_driven(&r, "mem:?size=8m", NULL, NULL, NULL);
     int rc = FAR_OK;
     for (; rc == FAR_OK && key < 100; key++)
         rc = far_put(r.session, r.table, &key, sizeof key, big, sizeof big);
@@ -156,7 +171,7 @@ static void updates_never_use_memory_up(void **state)
     size_t len = 0;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=1m", NULL, NULL, NULL);
+    store_rig_open_driven(&r, "mem:?size=1m", NULL, NULL, NULL);
     for (uint32_t i = 0; i < KEYS_MAX; i++) {
         memcpy(value, &i, sizeof i);
         assert_int_equal(far_put(r.session, r.table, &key, sizeof key, value, sizeof value),
@@ -178,7 +193,7 @@ static void deletes_make_room_for_inserts(void **state)
     (void)state;
     for (unsigned u = 0; u < 3; u++) {
         struct store_rig r;
-        store_rig_open(&r, uris[u], NULL, NULL, NULL);
+        store_rig_open_driven(&r, uris[u], NULL, NULL, NULL);
         uint32_t keys = fill(&r, FAR_POOL_FULL), first = 0;
         for (unsigned round = 0; round < 20; round++) {
             for (uint32_t i = 0; i < keys / 4; i++, first++)
@@ -207,7 +222,7 @@ static void a_full_pool_that_two_sessions_share(void **state)
         far_session *other = NULL;
         uint32_t extra = KEYS_MAX, got = 0;
         size_t len = 0;
-        store_rig_open(&r, uris[u], NULL, NULL, NULL);
+        store_rig_open_driven(&r, uris[u], NULL, NULL, NULL);
         assert_int_equal(far_session_open(r.pool, NULL, &other), FAR_OK);
         assert_int_equal(far_exists(other, r.table, &extra, 4), FAR_NOT_FOUND);
         uint32_t keys = fill(&r, FAR_POOL_FULL), refused = 0;
@@ -243,7 +258,7 @@ static void deletes_make_room_for_other_sizes(void **state)
     uint8_t big[10000] = {1};
 
     (void)state;
-    store_rig_open(&r, "mem:?size=4m", NULL, NULL, NULL);
+    store_rig_open_driven(&r, "mem:?size=4m", NULL, NULL, NULL);
     uint32_t keys = fill(&r, FAR_POOL_FULL), key = KEYS_MAX;
     for (uint32_t i = 0; i < keys; i++)
         assert_int_equal(far_delete(r.session, r.table, &i, sizeof i), FAR_OK);
@@ -263,7 +278,7 @@ static void a_table_that_does_not_fit_is_not_made(void **state)
     far_table *table = NULL;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=8m&nodes=2", NULL, NULL, NULL);
+    store_rig_open_driven(&r, "mem:?size=8m&nodes=2", NULL, NULL, NULL);
     assert_int_equal(far_put(r.session, r.table, "k", 1, "v", 1), FAR_OK);
     assert_int_equal(far_pool_info(r.session, &before), FAR_OK);
     for (unsigned i = 0; i < 3; i++) {
@@ -293,7 +308,7 @@ static void a_table_that_cannot_grow_keeps_what_it_has(void **state)
 
     (void)state;
     knobs.hash_mask = 0;
-    store_rig_open(&r, "mem:?size=16m", &knobs, NULL, &options);
+    store_rig_open_driven(&r, "mem:?size=16m", &knobs, NULL, &options);
     uint32_t keys = fill(&r, FAR_TABLE_FULL);
     assert_int_equal(keys, 28);
     for (uint32_t i = 0; i < 100; i++) {
@@ -322,7 +337,7 @@ static void a_split_does_not_read_past_the_end_of_the_pool(void **state)
     gaddr at = 0;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=2m", NULL, NULL, &options);
+    store_rig_open_driven(&r, "mem:?size=2m", NULL, NULL, &options);
     struct op *op = &r.session->op;
     const struct node_head *head = &r.pool->pool.head[0];
     uint64_t end = head->chunks_off64 * 64ull + head->chunks * CHUNK_BYTES;
@@ -362,7 +377,7 @@ static void a_split_finds_the_node_with_room_for_both_children(void **state)
     int rc = FAR_OK;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=1m&nodes=3", NULL, NULL, &options);
+    store_rig_open_driven(&r, "mem:?size=1m&nodes=3", NULL, NULL, &options);
     struct op *op = &r.session->op;
     for (uint32_t i = 0; i < 50; i++) /* every node has memory for blocks */
         assert_int_equal(far_insert(r.session, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);

@@ -1,0 +1,103 @@
+/*
+ * A fabric's time for tests of several threads: it is that of the slowest. Every request takes its
+ * thread a microsecond, a pause as long as it says, and nobody's clock is ahead of the thread that
+ * has had the least. So a thread that the system does not let run holds time up, and is not taken for
+ * dead, on a machine of any speed; sessions that nobody uses any more are, after their lease.
+ */
+#ifndef TESTS_PACED_CLOCK_H
+#define TESTS_PACED_CLOCK_H
+
+#include "fabric/fabric.h"
+
+#include <sched.h>
+
+#define PACED_THREADS 8
+#define PACED_POST_NS 1000
+#define PACED_GONE    UINT64_MAX
+
+struct paced_clock {
+    struct fab_ops ops; /* the fabric's own but for its time; first, so that it leads here */
+    int (*post)(struct fab_ep *ep, struct fab_req *req);
+    uint64_t had[PACED_THREADS]; /* what each thread has had of time; PACED_GONE: it has left */
+    uint64_t last;               /* the time when all had left                                */
+};
+
+static _Thread_local unsigned paced_self; /* this thread's place; the first one has 0 */
+
+static inline uint64_t paced_time(struct paced_clock *clock)
+{
+    uint64_t least = PACED_GONE;
+    for (unsigned i = 0; i < PACED_THREADS; i++) {
+        uint64_t had = __atomic_load_n(&clock->had[i], __ATOMIC_ACQUIRE);
+        least = had < least ? had : least;
+    }
+    return least;
+}
+
+static inline struct paced_clock *paced_clock_of(struct fab_ep *ep)
+{
+    return (struct paced_clock *)(uintptr_t)ep->ops;
+}
+
+static inline uint64_t paced_now(struct fab_ep *ep)
+{
+    return paced_time(paced_clock_of(ep));
+}
+
+static inline void paced_spend(struct paced_clock *clock, uint64_t ns)
+{
+    uint64_t *had = &clock->had[paced_self];
+    __atomic_store_n(had, __atomic_load_n(had, __ATOMIC_RELAXED) + ns, __ATOMIC_RELEASE);
+}
+
+static inline int paced_post(struct fab_ep *ep, struct fab_req *req)
+{
+    paced_spend(paced_clock_of(ep), PACED_POST_NS);
+    return paced_clock_of(ep)->post(ep, req);
+}
+
+/* Waits for the others, each of which goes on, pauses or leaves. */
+static inline void paced_pause(struct fab_ep *ep, uint64_t ns)
+{
+    struct paced_clock *clock = paced_clock_of(ep);
+    paced_spend(clock, ns);
+    uint64_t until = clock->had[paced_self];
+    do
+        sched_yield();
+    while (paced_time(clock) < until);
+}
+
+/* Before the fabric has endpoints, by the thread whose place is 0. */
+static inline void paced_clock_set(struct paced_clock *clock, struct fab *fab)
+{
+    *clock = (struct paced_clock){.ops = *fab->ops, .post = fab->ops->post};
+    clock->ops.now = clock->ops.coarse = paced_now;
+    clock->ops.pause = paced_pause;
+    clock->ops.post = paced_post;
+    for (unsigned i = 1; i < PACED_THREADS; i++)
+        clock->had[i] = PACED_GONE;
+    clock->had[0] = 3600ull * 1000000000;
+    fab->ops = &clock->ops;
+}
+
+/* A thread comes, when another that is there says so, and leaves by itself. The one whose place is 0
+ * comes back when all others have left. */
+static inline void paced_clock_join(struct paced_clock *clock, unsigned place)
+{
+    ASSERT(place < PACED_THREADS);
+    uint64_t time = paced_time(clock);
+    if (time == PACED_GONE)
+        time = __atomic_load_n(&clock->last, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&clock->had[place], time, __ATOMIC_RELEASE);
+}
+
+static inline void paced_clock_leave(struct paced_clock *clock)
+{
+    uint64_t had = clock->had[paced_self], last = __atomic_load_n(&clock->last, __ATOMIC_RELAXED);
+    while (last < had && !__atomic_compare_exchange_n(&clock->last, &last, had, true,
+                                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        ;
+    __atomic_store_n(&clock->had[paced_self], PACED_GONE, __ATOMIC_RELEASE);
+}
+
+#endif
