@@ -20,7 +20,7 @@ static void a_stale_session_deletes_from_a_full_pool(void **state)
     int rc = FAR_OK, len = 0;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=2m&clients=8", NULL, NULL, &tiny);
+    store_rig_open_driven(&r, "mem:?size=2m&clients=8", NULL, NULL, &tiny);
     assert_int_equal(far_session_open(r.pool, NULL, &late), FAR_OK);
     assert_int_equal(far_put(r.session, r.table, "k0", 2, "v", 1), FAR_OK);
     assert_int_equal(far_get(late, r.table, "k0", 2, value, sizeof value, NULL), FAR_OK);
