@@ -90,8 +90,8 @@ static void operations_are_not_stopped_by_a_progress_callback(void **state)
     unsigned asked = 0;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=2m&clients=8&lease=50", NULL, NULL,
-                   &(struct far_table_options){.bucket_groups = 2});
+    store_rig_open_driven(&r, "mem:?size=2m&clients=8&lease=50", NULL, NULL,
+                          &(struct far_table_options){.bucket_groups = 2});
     far_session *other = NULL;
     assert_int_equal(far_session_open(r.pool, NULL, &other), FAR_OK);
     far_session_watch(r.session, stop, &asked);
@@ -188,7 +188,7 @@ static void a_session_whose_node_is_away_does_not_delay_the_others(void **state)
     struct probe p;
 
     (void)state;
-    assert_int_equal(far_pool_open("mem:?size=16m&defer=1&clients=8&lease=1000", &pool), FAR_OK);
+    assert_int_equal(far_pool_open("mem:?size=16m&defer=1&clients=8&lease=8000", &pool), FAR_OK);
     probe_open(&p, pool->fab);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(far_session_open(pool, NULL, &s[i]), FAR_OK);
