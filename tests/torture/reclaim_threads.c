@@ -226,7 +226,7 @@ static void run(const struct plan *plan)
 static void sessions_that_come_and_go(void **state)
 {
     (void)state;
-    run(&(struct plan){.uri = "mem:?size=6m&lease=100",
+    run(&(struct plan){.uri = "mem:?size=6m&lease=50",
                        .threads = 3,
                        .sessions = 60 / SLOWER,
                        .ops = 10000,
@@ -236,7 +236,7 @@ static void sessions_that_come_and_go(void **state)
 static void sessions_that_leave_without_a_word(void **state)
 {
     (void)state;
-    run(&(struct plan){.uri = "mem:?size=8m&lease=100",
+    run(&(struct plan){.uri = "mem:?size=8m&lease=50",
                        .threads = 3,
                        .sessions = 40 / SLOWER,
                        .ops = 10000,
@@ -247,7 +247,7 @@ static void sessions_that_leave_without_a_word(void **state)
 static void many_threads_and_nodes(void **state)
 {
     (void)state;
-    run(&(struct plan){.uri = "mem:?size=4m&nodes=3&lease=100",
+    run(&(struct plan){.uri = "mem:?size=4m&nodes=3&lease=50",
                        .threads = 4,
                        .sessions = 24 / SLOWER,
                        .ops = 10000,
