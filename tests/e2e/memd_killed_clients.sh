@@ -25,7 +25,7 @@ for round in 1 2 3; do
     memd --size 64m
     one=$address
     memd --size 64m
-    pool="ucx://$one,$address?lease=500"
+    pool="ucx://$one,$address?lease=3000"
     for i in 1 2 3 4 5; do
         run_leased put --pool "$pool" --table kept "key $i" "value $i"
         expect_code 0
