@@ -20,11 +20,14 @@
 #define SLOWER 1
 #endif
 
-/* How many fibers a test may have: gcc 12's thread sanitizer runs out of room at some 500. */
+/* How many fibers a test may have: gcc 12's thread sanitizer runs out of room at some 500. Nor does
+ * it bear a child of fork() that starts threads. */
 #if defined(__SANITIZE_THREAD__) || STORE_RIG_FEATURE(thread_sanitizer)
-#define DEEPEST 128u
+#define DEEPEST             128u
+#define FORKED_HAVE_THREADS 0
 #else
-#define DEEPEST FAR_DEPTH_MAX
+#define DEEPEST             FAR_DEPTH_MAX
+#define FORKED_HAVE_THREADS 1
 #endif
 
 struct store_rig {

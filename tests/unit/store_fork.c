@@ -1,6 +1,7 @@
 /* A child of fork() has copies of its parent's handles. Calls refuse them, closing frees the
  * copies, and the parent, its pool and its keeper notice nothing. */
 #include "forked.h"
+#include "store_rig.h"
 
 #include <pthread.h>
 
@@ -17,10 +18,22 @@ struct handles {
     bool stop; /* the thread that works with them */
 };
 
-static void open_all(struct handles *h, const char *uri)
+/* A pool as users have it, with a keeper; or, where that cannot be, without. */
+static void open_pool(struct handles *h, const char *uri, bool keeper)
+{
+    struct fab *fab = NULL;
+    if (keeper) {
+        ASSERT(far_pool_open(uri, &h->pool) == FAR_OK);
+        return;
+    }
+    ASSERT(fab_open(uri, &fab) == FAR_OK && store_open(fab, NULL, &h->pool) == FAR_OK);
+    h->pool->owns_fab = true;
+}
+
+static void open_all(struct handles *h, const char *uri, bool keeper)
 {
     memset(h, 0, sizeof *h);
-    ASSERT(far_pool_open(uri, &h->pool) == FAR_OK);
+    open_pool(h, uri, keeper);
     ASSERT(far_session_open(h->pool, NULL, &h->session) == FAR_OK);
     ASSERT(far_session_open(h->pool, NULL, &h->idle) == FAR_OK);
     ASSERT(far_table_create(h->session, "t", "race", NULL, &h->table) == FAR_OK);
@@ -43,7 +56,7 @@ static void use_and_close(void *arg)
     close_all(h);
     /* What the child opens itself, it can use. */
     struct handles own;
-    open_all(&own, "mem:?size=16m");
+    open_all(&own, "mem:?size=16m", FORKED_HAVE_THREADS);
     ASSERT(far_exists(own.session, own.table, "k", 1) == FAR_OK);
     close_all(&own);
 }
@@ -82,7 +95,7 @@ static void a_child_closes_what_it_inherits(void **state)
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
         struct handles h;
-        open_all(&h, uris[i]);
+        open_all(&h, uris[i], true);
         forked(use_and_close, &h);
         parent_goes_on(&h);
         forked(use_and_close, &h);
@@ -100,7 +113,7 @@ static void a_child_with_a_ring(void **state)
     for (unsigned i = 0; i < 2; i++) {
         struct handles h;
         struct far_result result[4];
-        open_all(&h, uris[i]);
+        open_all(&h, uris[i], true);
         struct far_op op = {.kind = FAR_OP_UPDATE,
                             .table = h.table,
                             .key = "k",
@@ -124,7 +137,7 @@ static void a_child_with_a_ring(void **state)
 static void a_grandchild_is_no_parent(void *arg)
 {
     struct handles *h = arg, own;
-    open_all(&own, "mem:?size=16m");
+    open_all(&own, "mem:?size=16m", FORKED_HAVE_THREADS);
     forked(use_and_close, h);
     forked(use_and_close, &own);
     ASSERT(far_exists(own.session, own.table, "k", 1) == FAR_OK);
@@ -136,7 +149,7 @@ static void children_of_children(void **state)
 {
     struct handles h;
     (void)state;
-    open_all(&h, "mem:?size=16m");
+    open_all(&h, "mem:?size=16m", true);
     forked(a_grandchild_is_no_parent, &h);
     parent_ends(&h);
 }
@@ -163,7 +176,7 @@ static void a_fork_beside_a_thread_at_work(void **state)
     pthread_t thread;
 
     (void)state;
-    open_all(&h, "mem:?size=16m");
+    open_all(&h, "mem:?size=16m", true);
     assert_int_equal(pthread_create(&thread, NULL, work, &h), 0);
     for (unsigned i = 0; i < 20; i++)
         forked(close_only, &h);
