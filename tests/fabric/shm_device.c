@@ -63,7 +63,7 @@ static void devices_that_are_no_memory(void **state)
 /* A terminal, where there is one to be had. */
 static void a_device_that_cannot_be_mapped(void **state)
 {
-    char uri[128], *name;
+    char uri[128], *name = NULL;
     int fd = posix_openpt(O_RDWR | O_NOCTTY);
 
     (void)state;
