@@ -134,7 +134,7 @@ FAR_API const char *far_version(void);
  * Limits
  */
 #define FAR_KEY_MAX   4096u           /* bytes; the shortest key has one byte */
-#define FAR_VALUE_MAX (1024u * 1024u) /* bytes; the shortest value has none   */
+#define FAR_VALUE_MAX (4u << 20)      /* bytes; the shortest value has none   */
 #define FAR_NAME_MAX  63u             /* bytes of a table's name              */
 #define FAR_DEPTH_MAX 1024u           /* operations of one session in flight  */
 

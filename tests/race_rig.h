@@ -30,7 +30,7 @@ static inline void race_rig_find(struct store_rig *r, const void *key, size_t le
     race_hash(view, (struct slice){key, len}, &spot->key);
     ASSERT(race_look_start(op, view, &spot->key, &spot->look, words) == FAR_OK);
     ASSERT(race_look_finish(op, view, &spot->key, &spot->look, &again) == FAR_OK && !again);
-    ASSERT(race_probe(op, &spot->key, &spot->look, NULL, &spot->found) == FAR_OK);
+    ASSERT(race_probe(op, &spot->key, &spot->look, NULL, NULL, &spot->found) == FAR_OK);
 }
 
 #endif

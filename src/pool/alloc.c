@@ -30,33 +30,6 @@
 /* Lost races for several chunks in a row; each is another client's success. */
 #define RUN_TRIES 1024
 
-uint32_t class_bytes(unsigned size_class)
-{
-    ASSERT(size_class < CLASS_COUNT);
-    if (size_class < 8)
-        return 64 * (size_class + 1);
-    unsigned step = size_class - 8;
-    uint32_t base = 512u << (step / 4);
-    return base + base / 4 * (step % 4 + 1);
-}
-
-unsigned class_for(size_t bytes)
-{
-    if (bytes <= 512)
-        return bytes == 0 ? 0 : (unsigned)((bytes - 1) / 64);
-    if (bytes > 512u << 12)
-        return CLASS_COUNT;
-    uint32_t last = (uint32_t)bytes - 1;
-    unsigned top = 31u - (unsigned)__builtin_clz(last);
-    return 8 + (top - 9) * 4 + ((last >> (top - 2)) & 3);
-}
-
-uint64_t class_chunks(unsigned size_class)
-{
-    uint32_t bytes = class_bytes(size_class);
-    return bytes > CLASS_SMALL_MAX ? (bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT : 1;
-}
-
 /* Takes the next chunk from a node's counter. FAR_POOL_FULL when there is none. */
 static int take_chunk(struct op *op, unsigned node, uint64_t *first)
 {

@@ -1,9 +1,18 @@
 /*
  * Key-value blocks: written whole before anything points to them, never changed after.
  *
- * Whoever follows a pointer may come late, when the block has been given up and its memory holds
- * something else, or is being overwritten this moment. The checksum tells a torn or foreign image,
- * the generation (kept in the pointer too) tells a later block of the same key from the one meant.
+ * A client that follows a pointer may come late, when the block has been given up and its memory
+ * holds something else, or is being overwritten this moment. The checksum tells a torn or foreign
+ * image, the generation (kept in the pointer too) tells a later block of the same key from the one
+ * meant.
+ *
+ *   BLOCK-B1  A long block's key can be judged without its value: `checksum` covers the lengths, the
+ *             generation and the sums of key and value. If the beginning is whole, then klen is true;
+ *             if klen is that of the key asked for, then the key has been read, and key_sum tells a
+ *             damaged key from another one.
+ *   BLOCK-B2  Whether a block is long follows from its length, and so from its size class: a reader
+ *             knows from the pointer how to read it. An image that says otherwise is no block of
+ *             that pointer.
  */
 #include "pool/pool.h"
 
@@ -11,11 +20,26 @@
 
 #define CHECKSUM_SEED 0x66617273696465ull
 
-static uint64_t block_sum(const void *image, size_t klen, size_t vlen)
+static struct block_long *long_part(const struct block_head *h)
 {
-    const struct block_head *h = image;
-    return hash_sum(&h->vlen, block_bytes(klen, vlen) - offsetof(struct block_head, vlen),
-                    CHECKSUM_SEED);
+    return (struct block_long *)(uintptr_t)(h + 1);
+}
+
+/* What `checksum` has to be. A long block's sums are in its image already. */
+static uint64_t head_sum_of(const struct block_head *h)
+{
+    size_t bytes = h->flags & BLOCK_LONG ? block_key_at(true) : block_key_end(h) + h->vlen;
+    return hash_sum(&h->vlen, bytes - offsetof(struct block_head, vlen), CHECKSUM_SEED);
+}
+
+static uint64_t key_sum_of(const struct block_head *h)
+{
+    return hash_sum(block_key(h), h->klen, CHECKSUM_SEED);
+}
+
+static uint64_t value_sum_of(const struct block_head *h)
+{
+    return hash_sum(block_value(h), h->vlen, CHECKSUM_SEED);
 }
 
 int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, const void *value,
@@ -36,13 +60,17 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
     uint8_t generation = op->client->generation;
     op->client->generation = (generation + 1) % BLOCK_GENERATIONS;
     struct block_head *h = (struct block_head *)image;
-    *h = (struct block_head){
-        .vlen = (uint32_t)vlen, .klen = (uint16_t)klen, .generation = generation};
-    memcpy(image + sizeof *h, key, klen);
+    *h = (struct block_head){.vlen = (uint32_t)vlen,
+                             .klen = (uint16_t)klen,
+                             .generation = generation,
+                             .flags = bytes > BLOCK_SHORT_MAX ? BLOCK_LONG : 0};
+    memcpy(image + bytes - vlen - klen, key, klen);
     if (vlen > 0)
-        memcpy(image + sizeof *h + klen, value, vlen);
+        memcpy(image + bytes - vlen, value, vlen);
     memset(image + bytes, 0, padded - bytes);
-    h->checksum = block_sum(image, klen, vlen);
+    if (h->flags & BLOCK_LONG)
+        *long_part(h) = (struct block_long){key_sum_of(h), value_sum_of(h)};
+    h->checksum = head_sum_of(h);
 
     *block = (struct block_ref){.at = at,
                                 .size_class = (uint8_t)size_class,
@@ -52,18 +80,42 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
     return FAR_OK;
 }
 
+/* Can that be the head of a block of so many bytes, the way blocks of that length are written? */
+static bool head_fits(const struct block_head *h, size_t bytes, uint8_t generation)
+{
+    size_t needed = block_bytes(h->klen, h->vlen);
+    return h->generation == generation && h->klen > 0 && needed <= bytes &&
+           h->flags == (needed > BLOCK_SHORT_MAX ? BLOCK_LONG : 0);
+}
+
 bool block_valid(const void *image, size_t bytes, uint8_t generation)
 {
     const struct block_head *h = image;
-    return h->generation == generation && h->klen > 0 && block_bytes(h->klen, h->vlen) <= bytes &&
-           h->checksum == block_sum(image, h->klen, h->vlen);
+    if (!head_fits(h, bytes, generation) || h->checksum != head_sum_of(h))
+        return false;
+    return !(h->flags & BLOCK_LONG) ||
+           (long_part(h)->key_sum == key_sum_of(h) && long_part(h)->value_sum == value_sum_of(h));
+}
+
+static enum block_verdict compare(const struct block_head *h, const void *key, size_t klen)
+{
+    return h->klen == klen && memcmp(block_key(h), key, klen) == 0 ? BLOCK_MATCH : BLOCK_OTHER;
 }
 
 enum block_verdict block_judge(const void *image, size_t bytes, uint8_t generation, const void *key,
                                size_t klen)
 {
-    if (!block_valid(image, bytes, generation))
-        return BLOCK_STALE;
+    return block_valid(image, bytes, generation) ? compare(image, key, klen) : BLOCK_STALE;
+}
+
+enum block_verdict block_judge_head(const void *image, size_t bytes, uint8_t generation,
+                                    const void *key, size_t klen)
+{
     const struct block_head *h = image;
-    return h->klen == klen && memcmp(block_key(image), key, klen) == 0 ? BLOCK_MATCH : BLOCK_OTHER;
+    if (!head_fits(h, bytes, generation) || !(h->flags & BLOCK_LONG) ||
+        h->checksum != head_sum_of(h))
+        return BLOCK_STALE;
+    if (h->klen == klen && long_part(h)->key_sum != key_sum_of(h)) /* BLOCK-B1 */
+        return BLOCK_STALE;
+    return compare(h, key, klen);
 }

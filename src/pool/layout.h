@@ -34,9 +34,9 @@ struct pool_control {
 _Static_assert(sizeof(struct pool_control) == 64, "one line");
 #define SWEEP_ANNOUNCED (1ull << 63)
 #define SWEEP_COUNT     (1ull << 56)
-#define CONTROL_OFF     576
+#define CONTROL_OFF     640
 #define CATALOG_SLOTS   64
-#define CATALOG_OFF     640
+#define CATALOG_OFF     704
 #define CLIENTS_OFF     (CATALOG_OFF + CATALOG_SLOTS * 8)
 #define NO_EPOCH        UINT64_MAX
 #define EPOCH_LAST      (1ull << 62) /* no pool gets there: sums with it do not wrap */
@@ -73,10 +73,20 @@ _Static_assert(sizeof(struct client_slot) == 64, "one line a client");
 
 /*
  * Key-value block. Written whole before anything points to it, never changed after.
- * The checksum covers everything from vlen to the end of the value, so a torn block, or one of
- * another generation, is recognized. If FLAG_EXPIRES is ever set, 8 bytes of time stamp stand
- * between the header and the key; no version writes that yet.
+ *
+ *   short   block_head | key | value
+ *   long    block_head | block_long | key | value       if that is more than BLOCK_SHORT_MAX bytes
+ *
+ * In a short block the checksum covers everything from vlen to the end of the value, so a torn block,
+ * or one of another generation, is recognized. In a long one it covers the rest of the head and
+ * block_long, which has checksums of its own over key and value: the head can be judged by itself,
+ * and the key without the value.
+ * If BLOCK_EXPIRES is ever set, 8 bytes of time stamp stand before the key; no version writes that
+ * yet.
  */
+#define BLOCK_SHORT_MAX 4096u
+#define BLOCK_EXPIRES   1u /* flags */
+#define BLOCK_LONG      2u
 struct block_head {
     uint64_t checksum;
     uint32_t vlen;
@@ -85,5 +95,9 @@ struct block_head {
     uint8_t flags;
 };
 _Static_assert(sizeof(struct block_head) == 16, "a 16-byte key and a 32-byte value fill a line");
+struct block_long {
+    uint64_t key_sum;
+    uint64_t value_sum;
+};
 
 #endif

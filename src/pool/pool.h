@@ -15,17 +15,28 @@
 
 #include <stdatomic.h>
 
-/* ---- size classes: 64-byte steps to 512, then four to each doubling, up to 2 MiB ------------ */
-#define CLASS_COUNT     56
-#define CLASS_SMALL_MAX 16384u /* larger objects get a run of chunks of their own */
+/*
+ * ---- size classes -------------------------------------------------------------------------------
+ *
+ * 64-byte steps to 512, four to each doubling up to 512 KiB, then runs of 9, 10, 12, 14, 16, 17, 20,
+ * ... 65 chunks: four to each doubling, and one more for a value of 512 KiB, 1, 2 or 4 MiB together
+ * with its key.
+ */
+#define CLASS_COUNT     64
+#define CLASS_SMALL_MAX 32768u /* larger objects have chunks of their own: a run */
 
-#define CHUNK_CLASS 35u /* of which an object is a chunk */
+#define RUN_CLASS      32u /* the smallest class of which an object is a run */
+#define CHUNK_CLASS    35u /* of which an object is a chunk                  */
+#define RUN_CHUNKS_MAX 65ull
 
 uint32_t class_bytes(unsigned size_class);
 /* The smallest class that holds that many bytes, or CLASS_COUNT when none does. */
 unsigned class_for(size_t bytes);
-/* How many chunks are taken at once for objects of a class. */
+/* How many chunks an object of a class has; 1 if it shares a chunk with others. */
 uint64_t class_chunks(unsigned size_class);
+/* The largest class whose objects have at most that many chunks, of which there is one or more. Its
+ * objects fill their chunks. */
+unsigned class_for_chunks(uint64_t chunks);
 
 /* Can that be the entry of the first of so many chunks? It cannot when it is damaged; CHUNK_UNUSED
  * and CHUNK_LARGE_TAIL are legal, too. */
@@ -49,8 +60,10 @@ struct knobs {
     uint8_t fingerprint_mask; /* likewise for fingerprints                                    */
     unsigned patience;        /* polls of another client's unfinished work before taking over */
     unsigned tick_ops;        /* operations between two announcements of a busy client        */
-    bool no_reclaim;    /* nothing comes back, nobody is watched: to measure what that costs */
-    unsigned stock_max; /* objects of a class that a client keeps to itself              */
+    bool no_reclaim;     /* nothing comes back, nobody is watched: to measure what that costs */
+    unsigned stock_max;  /* objects of a class that a client keeps to itself              */
+    unsigned run_chunks; /* chunks that are taken at once for small objects: more leave runs that
+                            are to be cut */
 
     /* NULL, or told when an object may be reused, and when it is: to catch who touches it between
      * the two. */
@@ -196,6 +209,7 @@ struct client {
     unsigned buried;      /* clients recovered so far */
     uint64_t bury_after;  /* time for another look for the dead, if memory is short */
     uint64_t recut_after; /* likewise for memory that is cut for other sizes */
+    unsigned wanted;      /* the class that there was no memory for */
     uint64_t retired_since_recut;
 
     /* Progress callback for long calls; returning false cancels. NULL except during such a call. */
@@ -222,7 +236,7 @@ int client_progress(struct client *client, const char *what, uint64_t done, uint
 enum op_buf { BUF_INDEX, BUF_BLOCK_OUT, BUF_BLOCK_IN, BUF_BULK, BUF_COUNT };
 
 /* Words for the results of atomics and for single-word writes: the pool's own first. */
-#define OP_POOL_WORDS  40
+#define OP_POOL_WORDS  72
 #define OP_INDEX_WORDS BATCH_MAX
 
 struct op {
@@ -243,6 +257,14 @@ void op_free(struct op *op);
 /* The purpose's buffer with at least that many bytes; contents survive only if it did not have to
  * grow. NULL when out of memory. */
 void *op_buffer(struct op *op, enum op_buf which, size_t bytes);
+
+/* Statuses of work that was ended by what it found: every batch came back as it should, so that what
+ * it took is its own still, and nothing of it is on the way. */
+static inline bool op_all_known(int rc)
+{
+    return rc == FAR_TABLE_EXISTS || rc == FAR_CATALOG_FULL || rc == FAR_POOL_FULL ||
+           rc == FAR_CONTENTION || rc == FAR_CORRUPT || rc == FAR_NO_MEMORY;
+}
 
 /* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown.
  * A client whose lease has lapsed does not post, so FAR_FENCED means that nothing happened, unless
@@ -385,6 +407,9 @@ static inline size_t client_flight_bytes(const struct pool *pool)
  */
 int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 
+/* For alloc.c and sweep.c: what the chunk table says of a run. */
+void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client);
+
 /* For alloc.c and shared.c: an object leaves the stock to be used. */
 static inline void pool_taken(const struct client *c, gaddr at, unsigned size_class)
 {
@@ -417,6 +442,11 @@ int client_return_all(struct op *op, unsigned node);
  * written on are objects of their own class. */
 #define BUNDLE_CLASS 7 /* 512 bytes */
 int shared_give(struct op *op, unsigned node, unsigned size_class);
+/* How many objects of a class it gives at once, at most. */
+unsigned shared_bundle(unsigned size_class);
+/* Which of the node's lists has the shortest runs of at least so many chunks? 0 and FAR_POOL_FULL:
+ * none. */
+int shared_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *size_class);
 /* What is on the lists, pages included; counted until it is enough. */
 int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes);
 /* Is the node's list of that class whole? While others change it, nobody can say: then it is. */
@@ -512,9 +542,20 @@ int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive);
 /* ---- key-value blocks ------------------------------------------------------------------------ */
 #define BLOCK_GENERATIONS 64 /* that fit beside a pointer in an index's slot */
 
+/* Bytes before the key. */
+static inline size_t block_key_at(bool is_long)
+{
+    return sizeof(struct block_head) + (is_long ? sizeof(struct block_long) : 0);
+}
 static inline size_t block_bytes(size_t klen, size_t vlen)
 {
-    return sizeof(struct block_head) + klen + vlen;
+    size_t bytes = block_key_at(false) + klen + vlen;
+    return bytes > BLOCK_SHORT_MAX ? block_key_at(true) + klen + vlen : bytes;
+}
+/* Are the blocks of a class long ones? Then they can be judged by their beginning. */
+static inline bool block_class_long(unsigned size_class)
+{
+    return class_bytes(size_class) > BLOCK_SHORT_MAX;
 }
 
 struct block_ref { /* a block that is allocated and encoded, but not pointed to yet */
@@ -542,16 +583,25 @@ enum block_verdict {
 /* Judges `bytes` of memory read through a pointer that promised `generation`. */
 enum block_verdict block_judge(const void *image, size_t bytes, uint8_t generation, const void *key,
                                size_t klen);
+/* The same for the beginning of a long block that is said to have `bytes`: block_key_at(true) + klen
+ * bytes of it were read. Its value is not looked at. */
+enum block_verdict block_judge_head(const void *image, size_t bytes, uint8_t generation,
+                                    const void *key, size_t klen);
 /* Whole and of the right generation, whatever its key? */
 bool block_valid(const void *image, size_t bytes, uint8_t generation);
+/* What follows is for images that were judged. */
+static inline size_t block_key_end(const struct block_head *h)
+{
+    return block_key_at(h->flags & BLOCK_LONG) + h->klen;
+}
 static inline const void *block_key(const void *image)
 {
-    return (const char *)image + sizeof(struct block_head);
+    const struct block_head *h = image;
+    return (const char *)image + block_key_end(h) - h->klen;
 }
 static inline const void *block_value(const void *image)
 {
-    const struct block_head *h = image;
-    return (const char *)image + sizeof *h + h->klen;
+    return (const char *)image + block_key_end(image);
 }
 
 /* ---- catalog --------------------------------------------------------------------------------- */

@@ -19,11 +19,11 @@ run put --pool mem: key </dev/null
 expect_code 0
 run put --pool mem: --hex 00ff00 value
 expect_code 0
-head -c 1048577 /dev/zero >"$scratch/big"
+head -c 4194305 /dev/zero >"$scratch/big"
 run put --pool mem: key <"$scratch/big"
 expect_code 1
-expect_err "longer than 1048576 bytes"
-head -c 1048576 /dev/zero >"$scratch/big"
+expect_err "longer than 4194304 bytes"
+head -c 4194304 /dev/zero >"$scratch/big"
 run put --pool mem: key <"$scratch/big"
 expect_code 0
 

@@ -42,7 +42,7 @@ refused "--ops is '1t', but" bench --ops 1t
 refused "--threads is '0', but" bench --threads 0
 refused "--depth is '2000', but has to be a number from 1 to 1024" bench --depth 2000
 refused "--key-size is '4', but has to be a size in bytes from 8 to 4k" bench --key-size 4
-refused "--value-size is '2m', but has to be a size in bytes from 0 to 1m" bench --value-size 2m
+refused "--value-size is '5m', but has to be a size in bytes from 0 to 4m" bench --value-size 5m
 refused "--dist is 'pareto', but has to be zipfian, uniform or latest" bench --dist pareto
 refused "--theta is '1', but has to lie between 0 and 1" bench --theta 1
 refused "--theta is 'x', but" bench --theta x

@@ -250,8 +250,8 @@ static void another_node(struct node_head *head)
 static void damaged_superblocks(void **state)
 {
     (void)state;
-    refused_untouched(changed_pool(another_layout, true), "", FAR_LAYOUT, "layout version 2");
-    refused_untouched(changed_pool(another_layout, false), "", FAR_LAYOUT, "layout version 2");
+    refused_untouched(changed_pool(another_layout, true), "", FAR_LAYOUT, "has layout version");
+    refused_untouched(changed_pool(another_layout, false), "", FAR_LAYOUT, "has layout version");
     refused_untouched(changed_pool(odd_size, false), "", FAR_CORRUPT, "checksum");
     refused_untouched(changed_pool(no_nodes, true), "", FAR_CORRUPT, "0 nodes");
     refused_untouched(changed_pool(many_nodes, true), "", FAR_CORRUPT, "65 nodes");

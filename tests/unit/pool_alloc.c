@@ -12,7 +12,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#define BIGGEST (2u << 20)
+#define BIGGEST ((4u << 20) + (64u << 10)) /* 4 MiB and a key */
 
 static void every_size_gets_the_smallest_class_that_holds_it(void **state)
 {
@@ -42,6 +42,22 @@ static void classes_waste_at_most_a_fifth_above_the_smallest(void **state)
     (void)state;
     for (unsigned i = 8; i < CLASS_COUNT; i++)
         assert_true(class_bytes(i) - class_bytes(i - 1) <= class_bytes(i) / 5 + 64);
+}
+
+/* The longest class of a number of chunks fills them. */
+static void chunks_in_a_row_are_a_run(void **state)
+{
+    (void)state;
+    for (uint64_t chunks = 1; chunks < 200; chunks++) {
+        unsigned size_class = class_for_chunks(chunks);
+        assert_true(size_class >= CHUNK_CLASS);
+        assert_true(class_chunks(size_class) <= chunks);
+        assert_true(class_bytes(size_class) == class_chunks(size_class) * CHUNK_BYTES);
+        assert_true(size_class == CLASS_COUNT - 1 || class_chunks(size_class + 1) > chunks);
+        assert_true(class_chunks(size_class) > chunks * 4 / 5 || chunks > RUN_CHUNKS_MAX);
+    }
+    assert_true(class_bytes(RUN_CLASS) > CLASS_SMALL_MAX);
+    assert_true(class_bytes(RUN_CLASS - 1) <= CLASS_SMALL_MAX);
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
@@ -209,7 +225,7 @@ static void every_chunk_below_the_counter_has_an_entry(void **state)
     struct pool_rig r;
 
     (void)state;
-    pool_rig_open(&r, "mem:?size=32m");
+    pool_rig_open(&r, "mem:?size=64m");
     for (unsigned size_class = 0; size_class < CLASS_COUNT; size_class++) {
         gaddr at = 0;
         assert_int_equal(pool_alloc(&r.op, 0, size_class, &at), FAR_OK);
@@ -529,6 +545,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_size_gets_the_smallest_class_that_holds_it),
         cmocka_unit_test(classes_waste_at_most_a_fifth_above_the_smallest),
+        cmocka_unit_test(chunks_in_a_row_are_a_run),
         cmocka_unit_test(objects_of_all_classes_and_nodes_never_overlap),
         cmocka_unit_test(clients_never_get_the_same_object),
         cmocka_unit_test(threads_share_a_pool_down_to_its_last_chunk),

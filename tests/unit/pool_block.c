@@ -37,13 +37,14 @@ static enum block_verdict judge(const struct made *m, const void *key, size_t kl
 static void what_was_encoded_is_found(void **state)
 {
     static const size_t klens[] = {1, 2, 7, 8, 9, 15, 16, 17, 47, 48, 49, 255, 1000, 4095, 4096};
-    static const size_t vlens[] = {0, 1, 7, 8, 31, 32, 33, 63, 64, 65, 500, 4096, 65536, 1u << 20};
+    static const size_t vlens[] = {0,  1,  7,  8,   31,   32,    33,
+                                   63, 64, 65, 500, 4096, 65536, FAR_VALUE_MAX};
     static uint8_t key[FAR_KEY_MAX], value[FAR_VALUE_MAX];
     struct pool_rig r;
     struct rng rng;
 
     (void)state;
-    pool_rig_open(&r, "mem:?size=128m");
+    pool_rig_open(&r, "mem:?size=256m");
     rng_seed(&rng, 3);
     for (size_t i = 0; i < sizeof key; i++)
         key[i] = (uint8_t)rng_next(&rng);
@@ -56,7 +57,7 @@ static void what_was_encoded_is_found(void **state)
             assert_int_equal(judge(&m, key, klens[k]), BLOCK_MATCH);
             assert_int_equal(h->klen, klens[k]);
             assert_int_equal(h->vlen, vlens[v]);
-            assert_int_equal(h->flags, 0);
+            assert_int_equal(h->flags, block_class_long(m.ref.size_class) ? BLOCK_LONG : 0);
             assert_memory_equal(block_key(m.image), key, klens[k]);
             assert_memory_equal(block_value(m.image), value, vlens[v]);
             assert_int_equal(m.ref.size_class, class_for(block_bytes(klens[k], vlens[v])));
@@ -180,8 +181,8 @@ static void lengths_past_the_image_are_stale(void **state)
 
 static void every_single_flipped_bit_is_noticed(void **state)
 {
-    static const size_t lens[][2] = {{1, 0}, {16, 32}, {5, 100}, {300, 700}};
-    uint8_t key[300], value[700];
+    static const size_t lens[][2] = {{1, 0}, {16, 32}, {5, 100}, {300, 700}, {300, 4000}};
+    static uint8_t key[300], value[4000];
     struct pool_rig r;
 
     (void)state;
@@ -200,6 +201,66 @@ static void every_single_flipped_bit_is_noticed(void **state)
         assert_int_equal(judge(&m, key, lens[i][0]), BLOCK_MATCH);
         free(m.image);
     }
+    pool_rig_close(&r);
+}
+
+/* ---- long blocks ----------------------------------------------------------------------------- */
+
+static enum block_verdict judge_head(const struct made *m, const void *key, size_t klen)
+{
+    return block_judge_head(m->image, class_bytes(m->ref.size_class), m->ref.generation, key, klen);
+}
+
+/* The key is told, and so is damage to all that stands before it; the value is not looked at. */
+static void the_head_of_a_long_block_tells_its_key(void **state)
+{
+    static uint8_t value[70000];
+    uint8_t key[100];
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m");
+    memset(key, 'k', sizeof key);
+    for (size_t klen = 1; klen < sizeof key; klen += 7) {
+        struct made m = make(&r, key, klen, value, sizeof value);
+        uint8_t *bytes = (uint8_t *)m.image;
+        size_t head = block_key_at(true) + klen;
+        memset(bytes + head, 0xff, m.bytes - head); /* nobody has read that */
+        assert_int_equal(judge(&m, key, klen), BLOCK_STALE);
+        assert_int_equal(judge_head(&m, key, klen), BLOCK_MATCH);
+        assert_int_equal(judge_head(&m, key, klen + 1), BLOCK_OTHER);
+        assert_int_equal(judge_head(&m, "x", 1), BLOCK_OTHER);
+        for (size_t bit = 0; bit < head * 8; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            if (judge_head(&m, key, klen) != BLOCK_STALE)
+                fail_msg("bit %zu of a head of %zu bytes", bit, head);
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+        m.ref.generation ^= 1;
+        assert_int_equal(judge_head(&m, key, klen), BLOCK_STALE);
+        free(m.image);
+    }
+    pool_rig_close(&r);
+}
+
+/* A short one has no head that could be judged by itself; nor has one that is longer than its class. */
+static void the_head_of_another_block_tells_nothing(void **state)
+{
+    static uint8_t value[70000];
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m");
+    struct made brief = make(&r, "key", 3, value, 4096 - 16 - 3),
+                longer = make(&r, "key", 3, value, 4096 - 16 - 2);
+    assert_int_equal(brief.ref.size_class, class_for(4096));
+    assert_int_equal(judge_head(&brief, "key", 3), BLOCK_STALE);
+    assert_int_equal(judge_head(&longer, "key", 3), BLOCK_MATCH);
+    assert_int_equal(
+        block_judge_head(longer.image, longer.bytes - 1, longer.ref.generation, "key", 3),
+        BLOCK_STALE);
+    free(brief.image);
+    free(longer.image);
     pool_rig_close(&r);
 }
 
@@ -289,6 +350,8 @@ int main(void)
         cmocka_unit_test(generations_follow_each_other_and_wrap),
         cmocka_unit_test(lengths_past_the_image_are_stale),
         cmocka_unit_test(every_single_flipped_bit_is_noticed),
+        cmocka_unit_test(the_head_of_a_long_block_tells_its_key),
+        cmocka_unit_test(the_head_of_another_block_tells_nothing),
         cmocka_unit_test(the_padding_is_nobodys_business),
         cmocka_unit_test(a_torn_image_is_stale),
         cmocka_unit_test(a_full_pool_is_an_error_of_prepare),

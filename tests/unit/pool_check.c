@@ -108,12 +108,12 @@ static void a_whole_pool_is_clean(void **state)
     end(&r, &p);
 }
 
-/* An address outside of the pool, a class that there is not, a block that fails its checksum: the
- * key cannot be read, and can be written again. */
+/* An address outside of the pool, a block that fails its checksum: the key cannot be read, and can be
+ * written again. */
 static void a_slot_that_leads_to_no_block(void **state)
 {
     (void)state;
-    for (unsigned kind = 0; kind < 3; kind++) {
+    for (unsigned kind = 0; kind < 2; kind++) {
         struct store_rig r;
         struct probe p;
         struct race_spot spot;
@@ -122,8 +122,6 @@ static void a_slot_that_leads_to_no_block(void **state)
         race_rig_find(&r, &key, sizeof key, &spot);
         if (kind == 0)
             probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word | SLOT_GADDR);
-        else if (kind == 1)
-            probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word | 63ull << 48);
         else
             probe_set(&p, slot_gaddr(spot.found.word), 16,
                       ~probe_get(&p, slot_gaddr(spot.found.word), 16));
@@ -134,6 +132,27 @@ static void a_slot_that_leads_to_no_block(void **state)
         expect_keys(&r, KEYS);
         end(&r, &p);
     }
+}
+
+/* A size class that is not the block's: what can be read stays, and its neighbours are not taken for
+ * parts of it. */
+static void a_slot_that_gives_a_block_another_size(void **state)
+{
+    static const unsigned classes[] = {1, 19, 20, 35, 40};
+    struct store_rig r;
+    struct probe p;
+    (void)state;
+    rig(&r, &p);
+    for (uint32_t key = 0; key < 5; key++) {
+        struct race_spot spot;
+        race_rig_find(&r, &key, sizeof key, &spot);
+        probe_set(&p, spot.look.subtable, slot_at(&spot),
+                  slot_with_class(spot.found.word, classes[key]));
+        expect_repaired(&r, "another size than it has", 1);
+        assert_true(probe_get(&p, spot.look.subtable, slot_at(&spot)) == spot.found.word);
+        expect_keys(&r, KEYS);
+    }
+    end(&r, &p);
 }
 
 /* A fingerprint that is not the key's: the key was not found, though its block is whole. */
@@ -388,6 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_pool_is_clean),
         cmocka_unit_test(a_slot_that_leads_to_no_block),
+        cmocka_unit_test(a_slot_that_gives_a_block_another_size),
         cmocka_unit_test(a_key_in_the_wrong_place_is_found_again),
         cmocka_unit_test(a_key_that_is_there_twice),
         cmocka_unit_test(headers_that_are_damaged),

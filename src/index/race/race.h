@@ -156,14 +156,15 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
 struct race_found {
     int place;         /* -1: none */
     uint64_t word;     /* of that slot */
-    const void *block; /* its image, in BUF_BLOCK_IN until the next probe */
+    const void *block; /* its image, or the beginning, in BUF_BLOCK_IN until the next probe */
     uint64_t stale;    /* a slot whose block was not whole: look again */
     uint64_t forward;  /* of the subtable, when `look` had sealed slots */
 };
 /* Reads the blocks of all slots with the key's fingerprint, but for those in `known` (places that
- * were judged before and still hold the same word), and of a sealed subtable its `forward`. */
+ * were judged before and still hold the same word), and of a sealed subtable its `forward`. Of long
+ * blocks only the beginning, unless the value may fit into `out` (NULL: no value is wanted). */
 int race_probe(struct op *op, const struct race_key *key, const struct race_look *look,
-               const uint64_t *known, struct race_found *found);
+               const struct value_out *out, const uint64_t *known, struct race_found *found);
 int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 
 /* ---- race_write.c ---------------------------------------------------------------------------- */
@@ -193,13 +194,14 @@ enum race_fault {
     RACE_HEADER,     /* of a bucket, or of the subtable                                          */
     RACE_UNREADABLE, /* a slot that leads to no block                                            */
     RACE_MISPLACED,  /* a slot that leads to a block, but nobody who looks for its key comes here */
+    RACE_CLASS,      /* a slot that gives its block another size class than it has               */
     RACE_TWICE       /* a slot of a key that has another, which comes first                      */
 };
 struct race_finding {
     enum race_fault fault;
     gaddr subtable;
     unsigned word;
-    uint64_t found, right; /* what is there; of a header, what should be */
+    uint64_t found, right; /* what is there; of a header or a class, what should be */
     unsigned first;        /* of a key that is there twice: the word that comes first, */
     uint64_t first_found;  /* and what is there */
 };

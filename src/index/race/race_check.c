@@ -4,8 +4,8 @@
  *   W1  every directory entry leads to a live subtable, through `forward` if it is stale, whose
  *       depth and suffix are right for that entry;
  *   W2  all bucket headers of a subtable are the same, and right;
- *   W3  every committed slot points to a whole block of the slot's generation (R1), whose key has
- *       the slot's fingerprint and belongs to this subtable and to this bucket;
+ *   W3  every committed slot points to a whole block of the slot's generation and size class (R1),
+ *       whose key has the slot's fingerprint and belongs to this subtable and to this bucket;
  *   W4  no key has two committed slots (R2).
  *
  * Tentative slots, and seals and claims on a subtable that has no children, are what a client that
@@ -77,6 +77,12 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
         found(w, RACE_MISPLACED, entry, word);
         return;
     }
+    unsigned size_class = class_for(block_bytes(h->klen, h->vlen));
+    if (size_class != slot_class(slot)) {
+        found(w, RACE_CLASS, entry, word);
+        w->finding[w->finding_count - 1].right = slot_with_class(slot, size_class);
+        return;
+    }
     w->seen[w->seen_count++] = (struct seen){
         hash_key(block_key(block), h->klen, w->view->base.table->desc.hash_seed), word,
         (unsigned)(first ? offset - key.combined[0]
@@ -86,10 +92,6 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
 static int check_slot(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word)
 {
     uint64_t slot = w->image[word];
-    if (slot_class(slot) >= CLASS_COUNT) {
-        found(w, RACE_UNREADABLE, entry, word);
-        return FAR_OK;
-    }
     uint32_t bytes = class_bytes(slot_class(slot));
     void *block = op_buffer(w->op, BUF_BLOCK_IN, bytes);
     if (!block)
@@ -145,6 +147,8 @@ static int report_findings(struct walk *w)
                              "  repaired: the slot was emptied; its key cannot be read any more"},
         [RACE_MISPLACED] = {"W3: broken link: a key in a place where it is not looked for",
                             "  repaired: the key is where it belongs"},
+        [RACE_CLASS] = {"W3: broken link: a slot that gives a block another size than it has",
+                        "  repaired: it was set right"},
         [RACE_TWICE] = {"W4: duplicate: a key that is there twice",
                         "  repaired: the one was removed that nobody saw"},
     };
@@ -158,11 +162,10 @@ static int report_findings(struct walk *w)
             index_violation(w->report, "%s at %u:0x%llx", text[f->fault].what, node,
                             (unsigned long long)at);
         else
-            index_violation(w->report, "%s: slot %u:0x%llx to %u:0x%llx, %u bytes",
-                            text[f->fault].what, node, (unsigned long long)at,
-                            gaddr_node(slot_gaddr(f->found)),
-                            (unsigned long long)gaddr_offset(slot_gaddr(f->found)),
-                            size_class < CLASS_COUNT ? class_bytes(size_class) : 0);
+            index_violation(
+                w->report, "%s: slot %u:0x%llx to %u:0x%llx, %u bytes", text[f->fault].what, node,
+                (unsigned long long)at, gaddr_node(slot_gaddr(f->found)),
+                (unsigned long long)gaddr_offset(slot_gaddr(f->found)), class_bytes(size_class));
         if (w->report->repair)
             rc = race_repair(w->op, w->view, f, &done);
         if (done)
@@ -180,8 +183,7 @@ static void visit_live(struct walk *w)
         uint64_t word = w->image[i];
         if (race_is_slot(i) && !slot_empty(word) && !(word & SLOT_TENTATIVE)) {
             w->info.keys++;
-            if (slot_class(word) < CLASS_COUNT)
-                w->info.block_bytes += class_bytes(slot_class(word));
+            w->info.block_bytes += class_bytes(slot_class(word));
             if (w->marker)
                 w->marker->mark(w->marker, slot_gaddr(word), slot_class(word));
         }

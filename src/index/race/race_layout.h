@@ -42,7 +42,7 @@
 #define SLOT_TENTATIVE (1ull << 62)
 #define SLOT_GADDR     ((1ull << GADDR_BITS) - 1)
 
-_Static_assert(CLASS_COUNT <= 64, "a size class fits 6 bits");
+_Static_assert(CLASS_COUNT == 64, "a size class fits 6 bits, and all that they can say is one");
 _Static_assert(BLOCK_GENERATIONS <= 64, "a generation fits 6 bits");
 _Static_assert(GADDR_BITS == 42, "an address fits below the generation");
 
@@ -62,6 +62,10 @@ static inline uint8_t slot_generation(uint64_t slot)
 static inline unsigned slot_class(uint64_t slot)
 {
     return (slot >> 48) & 63;
+}
+static inline uint64_t slot_with_class(uint64_t slot, unsigned size_class)
+{
+    return (slot & ~(63ull << 48)) | (uint64_t)size_class << 48;
 }
 static inline uint8_t slot_fingerprint(uint64_t slot)
 {

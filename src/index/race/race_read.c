@@ -54,16 +54,47 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
     return FAR_OK;
 }
 
+/* How much of a slot's block is read: all of it if it is short, or if its value may be wanted and may
+ * fit, else what tells its key (BLOCK-B1). */
+static uint32_t probe_bytes(uint64_t word, const struct race_key *key, const struct value_out *out)
+{
+    unsigned size_class = slot_class(word);
+    uint32_t bytes = class_bytes(size_class);
+    if (!block_class_long(size_class))
+        return bytes;
+    size_t head = block_key_at(true) + key->bytes.len;
+    /* A block of this class has more bytes than one of the class below. */
+    if (out && !out->skip && (out->cap >= bytes || class_bytes(size_class - 1) < head + out->cap))
+        return bytes;
+    return (uint32_t)((head + 63) & ~(size_t)63);
+}
+
+static enum block_verdict probe_judge(uint64_t word, const struct race_key *key, const void *image,
+                                      uint32_t read, const struct value_out *out)
+{
+    uint32_t bytes = class_bytes(slot_class(word));
+    const struct slice *k = &key->bytes;
+    if (read == bytes)
+        return block_judge(image, bytes, slot_generation(word), k->data, k->len);
+    enum block_verdict verdict =
+        block_judge_head(image, bytes, slot_generation(word), k->data, k->len);
+    /* A value that is wanted, fits and was not read: the slot's class is not that of the block. */
+    if (verdict == BLOCK_MATCH && out && !out->skip &&
+        ((const struct block_head *)image)->vlen <= out->cap)
+        return BLOCK_STALE;
+    return verdict;
+}
+
 /* Reads the blocks of the candidates from *next on, as many as fit, and judges them. */
 static int probe_some(struct op *op, const struct race_key *key, const struct race_look *look,
-                      const uint8_t *place, unsigned count, unsigned *next,
-                      struct race_found *found)
+                      const struct value_out *out, const uint8_t *place, unsigned count,
+                      unsigned *next, struct race_found *found)
 {
     unsigned first = *next, end = first;
     size_t bytes = 0, at = 0;
 
     for (; end < count; end++) {
-        size_t more = class_bytes(slot_class(look->words[place[end]]));
+        size_t more = probe_bytes(look->words[place[end]], key, out);
         if (end > first && bytes + more > PROBE_BYTES)
             break;
         bytes += more;
@@ -75,7 +106,7 @@ static int probe_some(struct op *op, const struct race_key *key, const struct ra
     }
     for (unsigned i = first; i < end; i++) {
         uint64_t word = look->words[place[i]];
-        uint32_t size = class_bytes(slot_class(word));
+        uint32_t size = probe_bytes(word, key, out);
         batch_read(&op->batch, slot_gaddr(word), 0, image + at, size);
         if (look->sealed) /* R5: `forward`, read along, tells whether it was too late */
             batch_unsure(&op->batch);
@@ -87,8 +118,8 @@ static int probe_some(struct op *op, const struct race_key *key, const struct ra
 
     for (unsigned i = first; i < end; i++) {
         uint64_t word = look->words[place[i]];
-        uint32_t size = class_bytes(slot_class(word));
-        switch (block_judge(image, size, slot_generation(word), key->bytes.data, key->bytes.len)) {
+        uint32_t size = probe_bytes(word, key, out);
+        switch (probe_judge(word, key, image, size, out)) {
         case BLOCK_MATCH:
             found->place = place[i];
             found->word = word;
@@ -118,7 +149,7 @@ static uint32_t candidates(const uint64_t *words, uint8_t fingerprint)
 }
 
 int race_probe(struct op *op, const struct race_key *key, const struct race_look *look,
-               const uint64_t *known, struct race_found *found)
+               const struct value_out *out, const uint64_t *known, struct race_found *found)
 {
     uint8_t place[RACE_PLACES];
     unsigned count = 0, next = 0;
@@ -130,7 +161,7 @@ int race_probe(struct op *op, const struct race_key *key, const struct race_look
         uint64_t word = look->words[i];
         if (slot_empty(word) || (known && known[i] == word))
             continue;
-        if (slot_gaddr(word) == 0 || slot_class(word) >= CLASS_COUNT)
+        if (slot_gaddr(word) == 0)
             found->stale = word; /* as damaged as if it led to nothing whole */
         else
             place[count++] = (uint8_t)i;
@@ -141,7 +172,7 @@ int race_probe(struct op *op, const struct race_key *key, const struct race_look
     if (count == 0)
         rc = batch_flush(&op->batch);
     while (next < count && rc == FAR_OK)
-        rc = probe_some(op, key, look, place, count, &next, found);
+        rc = probe_some(op, key, look, out, place, count, &next, found);
     if (rc == FAR_OK && look->sealed)
         found->forward = op->word[0];
     return rc;
@@ -181,7 +212,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
             return rc;
         if (again)
             continue;
-        rc = race_probe(op, &key, &look, NULL, &found);
+        rc = race_probe(op, &key, &look, out, NULL, &found);
         if (rc != FAR_OK)
             return rc;
         if (found.forward != 0) { /* R5: what we saw may have been overtaken */

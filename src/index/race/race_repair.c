@@ -10,6 +10,7 @@
  *   Q4  Of a key that is there twice, the slot stays that lookups come to first. That both are
  *       there is seen in one instant: the first, the second, and the first again, unchanged.
  *       Whoever deletes the key after that deletes the one that we leave.
+ *   Q5  A slot that leads to a whole block, but gives it another size, is given that of the block.
  *
  * The blocks of slots that were emptied are for a sweep to find: something else may point to them.
  */
@@ -82,6 +83,9 @@ int race_repair(struct op *op, struct race_view *view, const struct race_finding
     if (f->found & SLOT_SEALED)
         return FAR_OK;
     switch (f->fault) {
+    case RACE_CLASS:
+        rc = change(op, f->subtable, f->word * 8ull, f->found, f->right, done);
+        break;
     case RACE_UNREADABLE:
         rc = empty_slot(op, f, done);
         break;

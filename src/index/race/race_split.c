@@ -125,7 +125,7 @@ static void put_in_child(struct race_view *view, struct split *s, unsigned place
 {
     const struct block_head *h = image;
     struct race_key key = {.hash = 0};
-    bool readable = h->klen > 0 && block_bytes(h->klen, 0) <= bytes;
+    bool readable = h->klen > 0 && block_key_end(h) <= bytes;
     if (readable)
         race_hash(view, (struct slice){block_key(image), h->klen}, &key);
     if (readable && key.fingerprint == slot_fingerprint(s->parent[place]))
@@ -161,7 +161,7 @@ static int sort_some(struct op *op, struct race_view *view, struct split *s, con
     int rc = read_blocks(op, s, place, sizes, count, GLANCE_BYTES, &images);
     for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
         const struct block_head *h = (const struct block_head *)(images + (size_t)i * GLANCE_BYTES);
-        uint32_t bytes = (uint32_t)((block_bytes(h->klen, 0) + 63) & ~63ull);
+        uint32_t bytes = (uint32_t)((block_key_end(h) + 63) & ~63ull);
         if (bytes <= GLANCE_BYTES || h->klen > FAR_KEY_MAX ||
             !within_pool(op, slot_gaddr(s->parent[place[i]]), bytes)) {
             put_in_child(view, s, place[i], h, GLANCE_BYTES);

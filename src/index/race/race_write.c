@@ -78,7 +78,7 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
         *again = true;
         return race_grow(op, view, &w->key, &w->look);
     }
-    rc = race_probe(op, &w->key, &w->look, NULL, &w->found);
+    rc = race_probe(op, &w->key, &w->look, NULL, NULL, &w->found);
     if (rc != FAR_OK || w->found.place >= 0 || w->found.stale == 0)
         return rc;
     if (w->found.stale == w->stale) /* R1 */
@@ -172,7 +172,7 @@ static int second_look(struct op *op, struct write *w, unsigned place, uint64_t 
         false; /* a seal on our slot makes the commit fail; on others it is no matter */
     if (w->words[1][place] != word)
         return FAR_OK; /* killed */
-    rc = race_probe(op, &w->key, &w->look, first, &w->found);
+    rc = race_probe(op, &w->key, &w->look, NULL, first, &w->found);
     if (rc != FAR_OK || w->found.place >= 0 || w->found.stale != 0)
         return rc;
     for (unsigned i = 0; i < RACE_PLACES; i++) {
