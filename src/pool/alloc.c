@@ -7,13 +7,18 @@
  * nothing remote.
  *
  *   A1  A chunk belongs to the client whose FAA covered it, until a sweep finds all of it free and
- *       hands it out anew, as an object of its own class (P5).
- *   A2  An object is handed out once, unless it came back by pool_unalloc(): then nothing ever
- *       pointed to it.
+ *       hands it out again, as a run or as part of one (P5).
+ *   A2  An object is handed out once, unless it came back by pool_unalloc(): then nothing points to
+ *       it. It has one owner then: a client, or a shared list.
  *   A3  Every chunk below the counter has a chunk table entry, but for those whose owner died
  *       between the FAA and the WRITE.
  *   A4  The counter never goes back below a chunk that exists: a sweep takes what is below it for
  *       handed out.
+ *   A5  A free run may be cut by its owner, for a smaller run or for a chunk of small objects. The
+ *       entries of all of its chunks are rewritten before any piece of it is handed out or given
+ *       away. Nothing is reachable in it meanwhile, so nobody acts on entries of which only some
+ *       are new: a sweep goes by what is reachable (P5), and if the owner dies, finds all of it.
+ *       Pieces are joined again by sweeps only.
  */
 #include "pool/pool.h"
 
@@ -29,6 +34,21 @@
 
 /* Lost races for several chunks in a row; each is another client's success. */
 #define RUN_TRIES 1024
+
+/* A long run that is cut for shorter ones makes up to this many of them. */
+#define RUN_PIECES 4
+
+/* Objects from this size on that divide a chunk come by several chunks at once: by that part of what
+ * the node has left, divided by the number of clients, and no more than so many. */
+#define CLUSTER_BYTES_MIN 4096u
+#define CLUSTER_SHARE     4u
+#define CLUSTER_MOST      64u
+#define CLUSTER_RUN       16u /* chunks of a free run that is as good as new */
+
+/* Chunks in a row. */
+struct extent {
+    uint64_t first, chunks;
+};
 
 /* Takes the next chunk from a node's counter. FAR_POOL_FULL when there is none. */
 static int take_chunk(struct op *op, unsigned node, uint64_t *first)
@@ -50,26 +70,43 @@ static int take_chunk(struct op *op, unsigned node, uint64_t *first)
     return rc != FAR_OK ? rc : FAR_POOL_FULL;
 }
 
+/* Objects of these classes come by several chunks at once, if so many are left. An index keeps them
+ * for as long as its table is there, and each would stand between chunks that come free, so that
+ * these make no long run: therefore they stand together. */
+static uint64_t cluster_chunks(unsigned size_class, uint64_t left)
+{
+    uint32_t bytes = class_bytes(size_class);
+    if (bytes < CLUSTER_BYTES_MIN || bytes > CLASS_SMALL_MAX || CHUNK_BYTES % bytes != 0)
+        return 1;
+    return left < 1 ? 1 : left > CLUSTER_MOST ? CLUSTER_MOST : left;
+}
+
 /*
- * Takes several chunks in a row. Not by adding and putting back what did not fit: the counter must
- * never go back below a chunk that exists (A4), and a smaller request may still fit.
+ * Takes several chunks in a row for objects of a class. Not by adding and putting back what did not
+ * fit: the counter must never go back below a chunk that exists (A4), and a smaller request may
+ * still fit.
  */
-static int take_run(struct op *op, unsigned node, uint64_t run, uint64_t *first)
+static int take_run(struct op *op, unsigned node, unsigned size_class, struct extent *extent)
 {
     const struct node_head *head = &op->pool->head[node];
-    uint64_t *old = &op->pool_word[0];
+    uint64_t *old = &op->pool_word[0], run = class_chunks(size_class);
+    uint64_t least = op->pool->knobs.run_chunks;
+    uint64_t share = CLUSTER_SHARE * op->client->high; /* for every client that there is */
     gaddr counter = gaddr_make(node, NODE_NEXT_CHUNK_OFF);
 
     batch_read(&op->batch, counter, 0, old, 8);
     int rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < RUN_TRIES && rc == FAR_OK; i++) {
-        uint64_t seen = *old;
-        if (seen > head->chunks || run > head->chunks - seen)
+        uint64_t seen = *old, left = seen < head->chunks ? head->chunks - seen : 0;
+        extent->chunks = run > 1 ? run : cluster_chunks(size_class, left / share);
+        if (extent->chunks > left)
             return FAR_POOL_FULL;
-        batch_cas(&op->batch, counter, 0, seen, seen + run, old);
+        if (extent->chunks < least) /* as a test has it */
+            extent->chunks = least < left ? least : left;
+        batch_cas(&op->batch, counter, 0, seen, seen + extent->chunks, old);
         rc = batch_flush(&op->batch);
         if (rc == FAR_OK && *old == seen) {
-            *first = seen;
+            extent->first = seen;
             return FAR_OK;
         }
     }
@@ -103,66 +140,175 @@ static bool take_local(struct client *c, unsigned node, unsigned size_class, gad
     return true;
 }
 
-/* A chunk to be cut: one that a sweep found wholly free (P5) and that we have in hand, else a new
- * one, else one that others have. */
-static int take_slab(struct op *op, unsigned node, uint64_t *first)
+/* ---- cutting runs ---------------------------------------------------------------------------- */
+
+static gaddr chunk_gaddr(const struct node_head *head, unsigned node, uint64_t chunk)
+{
+    return gaddr_make(node, (uint64_t)head->chunks_off64 * 64 + (chunk << CHUNK_SHIFT));
+}
+
+static uint64_t chunk_of(const struct node_head *head, gaddr at)
+{
+    return (gaddr_offset(at) - (uint64_t)head->chunks_off64 * 64) >> CHUNK_SHIFT;
+}
+
+void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client)
+{
+    uint64_t run = class_chunks(size_class);
+    for (uint64_t i = 0; i < run; i++)
+        entries[i] = chunk_entry(i == 0 ? CHUNK_LARGE : CHUNK_LARGE_TAIL, size_class, client, run);
+}
+
+/* A free run in our hands of at least so many chunks, the shortest. */
+static bool take_own_run(struct client *c, unsigned node, uint64_t chunks, gaddr *at,
+                         unsigned *size_class)
+{
+    for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++) {
+        if (class_chunks(i) >= chunks && take_local(c, node, i, at)) {
+            *size_class = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The chunks at the end of a cluster of ours from which nothing was taken yet, if they are so many. */
+static bool take_own_cluster(struct client *c, unsigned node, uint64_t chunks,
+                             struct extent *extent)
+{
+    for (unsigned i = class_for(CLUSTER_BYTES_MIN); i < RUN_CLASS; i++) {
+        struct stock *stock = &c->stock[node][i];
+        uint32_t bytes = class_bytes(i), each = (uint32_t)(CHUNK_BYTES / bytes);
+        uint64_t whole = stock->left / each;
+        if (cluster_chunks(i, CLUSTER_MOST) == 1 || whole < chunks)
+            continue;
+        gaddr end = stock->next + (uint64_t)stock->left * bytes / 64;
+        stock->left -= (uint32_t)whole * each;
+        c->held_bytes -= whole * CHUNK_BYTES;
+        extent->first = chunk_of(&c->pool->head[node], end) - whole;
+        extent->chunks = whole;
+        return true;
+    }
+    return false;
+}
+
+/* A free run of at least so many chunks: one of ours, else one from the shared lists. */
+static int take_free_run(struct op *op, unsigned node, uint64_t chunks, struct extent *extent)
 {
     struct client *c = op->client;
+    unsigned size_class = 0;
     gaddr at = 0;
-    ASSERT(class_bytes(CHUNK_CLASS) == CHUNK_BYTES);
-    if (!take_local(c, node, CHUNK_CLASS, &at)) {
-        int rc = take_chunk(op, node, first);
-        if (rc != FAR_POOL_FULL || c->sweep)
+
+    for (unsigned attempt = 0; attempt < RUN_TRIES; attempt++) {
+        if (take_own_run(c, node, chunks, &at, &size_class)) {
+            extent->first = chunk_of(&op->pool->head[node], at);
+            extent->chunks = class_chunks(size_class);
+            return FAR_OK;
+        }
+        size_class = 0;
+        int rc = c->sweep ? FAR_POOL_FULL /* P1 */
+                          : shared_run_class(op, node, chunks, &size_class);
+        if (rc == FAR_POOL_FULL && take_own_cluster(c, node, chunks, extent))
+            return FAR_OK;
+        if (rc == FAR_OK)
+            rc = shared_take(op, node, size_class);
+        /* Another client, or operation, may have been faster: then we look again. */
+        if (rc != FAR_OK && rc != FAR_CONTENTION && (rc != FAR_POOL_FULL || size_class == 0))
             return rc;
-        rc = shared_take(op, node, CHUNK_CLASS);
-        if (rc != FAR_OK)
-            return rc;
-        if (!take_local(c, node, CHUNK_CLASS, &at)) /* another operation of ours was faster */
-            return FAR_POOL_FULL;
     }
-    *first = (gaddr_offset(at) - (uint64_t)op->pool->head[node].chunks_off64 * 64) >> CHUNK_SHIFT;
-    return FAR_OK;
+    return FAR_CONTENTION;
+}
+
+/* Chunks for objects of a class: a free chunk of ours, else new ones, else a free run that is to be
+ * cut. */
+static int take_chunks(struct op *op, unsigned node, unsigned size_class, struct extent *extent)
+{
+    struct client *c = op->client;
+    uint64_t run = class_chunks(size_class);
+    gaddr at = 0;
+    bool cluster = cluster_chunks(size_class, CLUSTER_MOST) > 1;
+    bool several = run > 1 || cluster || op->pool->knobs.run_chunks > 1;
+
+    ASSERT(class_bytes(CHUNK_CLASS) == CHUNK_BYTES);
+    extent->chunks = run;
+    if (size_class < RUN_CLASS && take_local(c, node, CHUNK_CLASS, &at)) {
+        extent->first = chunk_of(&op->pool->head[node], at);
+        return FAR_OK;
+    }
+    int rc =
+        several ? take_run(op, node, size_class, extent) : take_chunk(op, node, &extent->first);
+    if (rc != FAR_OK && rc != FAR_CONTENTION && rc != FAR_POOL_FULL)
+        c->lost_bytes += extent->chunks << CHUNK_SHIFT; /* nobody knows whether they are ours */
+    if (rc == FAR_POOL_FULL && cluster) /* rather not what others have begun to cut */
+        rc = take_free_run(op, node, CLUSTER_RUN, extent);
+    return rc == FAR_POOL_FULL ? take_free_run(op, node, run, extent) : rc;
+}
+
+/* How many pieces for objects of a class are cut from an extent at once. */
+static uint64_t piece_count(unsigned size_class, const struct extent *extent)
+{
+    uint64_t pieces = extent->chunks / class_chunks(size_class);
+    uint64_t most = size_class >= RUN_CLASS ? RUN_PIECES : cluster_chunks(size_class, pieces);
+    return pieces < most ? pieces : most;
+}
+
+/* Divides an extent: `pieces` runs of the class, or as many chunks of its small objects, and runs as
+ * long as possible of the rest, whose classes are put into `rest`. Returns how many those are. */
+static unsigned divide(struct op *op, unsigned size_class, uint64_t pieces,
+                       const struct extent *extent, uint8_t rest[RUN_CHUNKS_MAX])
+{
+    uint64_t run = class_chunks(size_class), at = 0, *entry = op->pool_word;
+    unsigned count = 0, client = op->client->slot;
+
+    ASSERT(extent->chunks <= RUN_CHUNKS_MAX && pieces * run <= extent->chunks);
+    for (uint64_t i = 0; i < pieces; i++, at += run) {
+        if (size_class >= RUN_CLASS)
+            pool_describe_run(&entry[at], size_class, client);
+        else
+            entry[at] = chunk_entry(CHUNK_SLAB, size_class, client, 1);
+    }
+    while (at < extent->chunks) {
+        rest[count] = (uint8_t)class_for_chunks(extent->chunks - at);
+        pool_describe_run(&entry[at], rest[count], client);
+        at += class_chunks(rest[count++]);
+    }
+    return count;
 }
 
 static int refill(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
     const struct node_head *head = &op->pool->head[node];
-    uint32_t bytes = class_bytes(size_class);
-    bool large = bytes > CLASS_SMALL_MAX;
-    uint64_t run = class_chunks(size_class), first = 0;
+    struct stock *stock = &c->stock[node][size_class];
+    bool small = size_class < RUN_CLASS;
+    uint64_t run = class_chunks(size_class);
+    struct extent extent = {0, 0};
+    uint8_t rest[RUN_CHUNKS_MAX];
 
-    int rc = run > 1                     ? take_run(op, node, run, &first)
-             : size_class != CHUNK_CLASS ? take_slab(op, node, &first)
-                                         : take_chunk(op, node, &first);
-    if (rc != FAR_OK && rc != FAR_POOL_FULL && rc != FAR_CONTENTION)
-        c->lost_bytes += run << CHUNK_SHIFT; /* nobody knows whether they are ours */
+    int rc = take_chunks(op, node, size_class, &extent);
     if (rc != FAR_OK)
         return rc;
-    ASSERT(run <= OP_POOL_WORDS);
-    for (uint64_t i = 0; i < run; i++)
-        op->pool_word[i] = chunk_entry(!large   ? CHUNK_SLAB
-                                       : i == 0 ? CHUNK_LARGE
-                                                : CHUNK_LARGE_TAIL,
-                                       size_class, c->slot, run);
-    batch_write(&op->batch, gaddr_make(node, 0), head->table_off + first * 8, op->pool_word,
-                (uint32_t)run * 8);
-    rc = batch_flush(&op->batch);
-    if (rc != FAR_OK) {
-        c->lost_bytes += run << CHUNK_SHIFT;
+    uint64_t pieces = piece_count(size_class, &extent);
+    unsigned count = divide(op, size_class, pieces, &extent, rest);
+    batch_write(&op->batch, gaddr_make(node, 0), head->table_off + extent.first * 8, op->pool_word,
+                (uint32_t)extent.chunks * 8);
+    rc = batch_flush(&op->batch); /* A5 */
+    gaddr next = chunk_gaddr(head, node, extent.first);
+    if (rc != FAR_OK || client_swept(c, next)) {
+        /* The sweep was announced, and met by another operation, since we took it. */
+        c->lost_bytes += extent.chunks << CHUNK_SHIFT;
         return rc;
-    }
-    struct stock *stock = &c->stock[node][size_class];
-    gaddr next = gaddr_make(node, (uint64_t)head->chunks_off64 * 64 + (first << CHUNK_SHIFT));
-    if (client_swept(c, next)) { /* announced, and met by another operation, since we took it */
-        c->lost_bytes += run << CHUNK_SHIFT;
-        return FAR_OK;
     }
     /* Another operation of this client may have come first: what is left of that chunk is kept. */
     keep_rest(c, stock, size_class);
     stock->next = next;
-    stock->left = large ? 1 : (uint32_t)(CHUNK_BYTES / bytes);
-    c->held_bytes += (uint64_t)stock->left * bytes;
+    stock->left = (uint32_t)(small ? pieces * (CHUNK_BYTES / class_bytes(size_class)) : 1);
+    c->held_bytes += (uint64_t)stock->left * class_bytes(size_class);
+    for (uint64_t i = 1; i < pieces && !small; i++)
+        pool_unalloc(c, chunk_gaddr(head, node, extent.first + i * run), size_class);
+    uint64_t at = extent.first + pieces * run;
+    for (unsigned i = 0; i < count; at += class_chunks(rest[i++]))
+        pool_unalloc(c, chunk_gaddr(head, node, at), rest[i]);
     return FAR_OK;
 }
 
@@ -202,9 +348,10 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
     int rc = take_from(op, node, size_class, at);
     if (rc == FAR_POOL_FULL)
         rc = take_anywhere(op, (node + 1) % op->pool->nodes, size_class, at);
-    return rc == FAR_POOL_FULL
-               ? fail(FAR_POOL_FULL, "no node has %u bytes left", class_bytes(size_class))
-               : rc;
+    if (rc != FAR_POOL_FULL)
+        return rc;
+    op->client->wanted = size_class;
+    return fail(FAR_POOL_FULL, "no node has %u bytes left", class_bytes(size_class));
 }
 
 /* ---- when the pool is full ------------------------------------------------------------------- */
@@ -267,19 +414,36 @@ static int await_sweep(struct op *op, bool *orphaned)
     return rc;
 }
 
+/* Bytes that a sweep would find in clients' hands: what is free there, and what parked clients have
+ * retired, which they do not pass on before they are used again. */
+static int bytes_in_hands(struct op *op, uint64_t *bytes)
+{
+    struct client_slot *slots = NULL;
+    int rc = client_registry(op, &slots);
+    *bytes = op->client->held_bytes;
+    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++) {
+        if (slots[i].incarnation == 0 || i == op->client->slot)
+            continue;
+        *bytes += slots[i].held_bytes;
+        if (slots[i].epoch == NO_EPOCH)
+            *bytes += slots[i].retired_bytes;
+    }
+    return rc;
+}
+
 /* Has somebody died, or have we lost something, since the last sweep? Or is there memory that is
  * free, but cut for other sizes? It could be cut anew (P5), which is not tried all the time. */
 static int sweep_is_worth_it(struct op *op, bool *worth)
 {
     struct client *c = op->client;
-    uint64_t now = c->ep->ops->coarse(c->ep), listed = 0, retired = 0, held = 0;
+    uint64_t now = c->ep->ops->coarse(c->ep), listed = 0, held = 0;
     batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths),
                op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     *worth = rc == FAR_OK && (op->pool_word[0] != 0 || c->lost_bytes != 0);
     if (rc != FAR_OK || *worth || (now < c->recut_after && c->retired_since_recut < RECUT_BYTES))
         return rc;
-    rc = client_bytes(op, &retired, &held);
+    rc = bytes_in_hands(op, &held);
     if (rc == FAR_OK && held < RECUT_BYTES)
         rc = shared_bytes(op, RECUT_BYTES, &listed);
     *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;
@@ -395,8 +559,8 @@ int client_tidy(struct op *op)
     c->tidying = true;
     int rc = c->sweep ? FAR_OK : shared_give(op, node, size_class);
     c->tidying = false;
-    if (c->stock[node][size_class].kept <= stock_max(c, size_class) / 2 || rc == FAR_POOL_FULL)
-        c->overfull_class = -1; /* without a page for the bundle, not again before there is more */
+    if (c->stock[node][size_class].kept <= stock_max(c, size_class) / 2)
+        c->overfull_class = -1;
     return rc;
 }
 

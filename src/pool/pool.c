@@ -12,6 +12,7 @@ const struct knobs knobs_default = {
     .patience = 200,
     .tick_ops = 128,
     .stock_max = 1024,
+    .run_chunks = 1,
 };
 
 #define CLIENTS_DEFAULT 256

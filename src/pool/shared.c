@@ -1,14 +1,17 @@
 /*
  * Shared free lists: where a client puts objects that it has too many of, and looks for some before
- * it takes a new chunk. One list per node and class, a stack of bundles. A bundle is a page of 512
- * bytes with up to 62 objects; the page itself is an object of class 512 and changes hands with
- * them.
+ * it takes a new chunk. One list per node and class, a stack of bundles. A bundle is a page with the
+ * addresses of up to 62 objects. The page is the first of them if they are of 512 bytes or more; else
+ * it is an object of 512 bytes, which changes hands with them.
  *
  *   S1  The head word holds the top bundle's address and a tag that every change counts up, so a
  *       CAS that succeeds proves that the stack had not changed since the head was read: what was
  *       read of the top bundle in between is true.
  *   S2  A bundle has a checksum, over its own address and class too: a damaged one, or another's
  *       page, hands out nothing. The list is cut off there, and what was on it is left to a sweep.
+ *   S3  Giving needs no memory. If there is no page of 512 bytes to be had, then a smaller object of
+ *       the bundle is its page, with room for fewer addresses: also on a full pool a client that
+ *       leaves can leave everything behind.
  */
 #include "pool/pool.h"
 
@@ -16,31 +19,48 @@
 
 #define BUNDLE_MAX 62
 
+/* No more than that in one bundle, but for one object: a client that takes it takes all. */
+#define BUNDLE_BYTES (256u << 10)
+
 struct bundle {
     uint64_t checksum; /* of what follows */
-    uint64_t next;     /* gaddr of the bundle below, the number of objects above it */
+    uint64_t next;     /* gaddr of the bundle below, the number of objects above it, BUNDLE_OWN */
     uint64_t object[BUNDLE_MAX];
 };
 _Static_assert(sizeof(struct bundle) == 512, "a bundle fills an object of its class");
+#define BUNDLE_OWN                                                                                 \
+    (1ull << 63) /* the page is an object of the list's class, else of BUNDLE_CLASS */
 
 #define HEAD_GADDR ((1ull << GADDR_BITS) - 1)
 #define HEAD_TAG   (1ull << GADDR_BITS)
 
+static uint64_t bundle_count(const struct bundle *bundle)
+{
+    return (bundle->next & ~BUNDLE_OWN) >> GADDR_BITS;
+}
+
 static uint64_t bundle_sum(const struct bundle *bundle, gaddr page, unsigned size_class)
 {
-    return hash_sum(&bundle->next, sizeof *bundle - offsetof(struct bundle, next),
+    return hash_sum(&bundle->next, 8 + bundle_count(bundle) * 8,
                     page | (uint64_t)size_class << GADDR_BITS);
 }
 
-static uint64_t bundle_count(const struct bundle *bundle)
+static unsigned page_class(const struct bundle *bundle, unsigned size_class)
 {
-    return bundle->next >> GADDR_BITS;
+    return bundle->next & BUNDLE_OWN ? size_class : BUNDLE_CLASS;
+}
+
+/* How many addresses fit on a page. */
+static uint64_t page_room(unsigned size_class)
+{
+    uint64_t words = class_bytes(size_class) / 8 - offsetof(struct bundle, object) / 8;
+    return words < BUNDLE_MAX ? words : BUNDLE_MAX;
 }
 
 /* S2 */
 static bool bundle_valid(const struct bundle *bundle, gaddr page, unsigned size_class)
 {
-    return bundle_count(bundle) <= BUNDLE_MAX &&
+    return bundle_count(bundle) <= page_room(page_class(bundle, size_class)) &&
            bundle->checksum == bundle_sum(bundle, page, size_class);
 }
 
@@ -58,54 +78,88 @@ static void head_at(unsigned node, unsigned size_class, gaddr *at, uint64_t *del
     *delta = NODE_FREE_OFF + size_class * 8;
 }
 
-/* A page for the bundle: of the objects given away itself when they are of that class. */
-static bool take_page(struct client *c, unsigned node, gaddr *page)
+/* An object of the stock, to write on. */
+static bool take_page(struct client *c, unsigned node, unsigned size_class, gaddr *page)
 {
-    struct stock *pages = &c->stock[node][BUNDLE_CLASS];
+    struct stock *pages = &c->stock[node][size_class];
     if (pages->kept == 0)
         return false;
     *page = pages->keep[--pages->kept];
-    pool_taken(c, *page, BUNDLE_CLASS);
-    c->held_bytes -= sizeof(struct bundle);
+    pool_taken(c, *page, size_class);
+    c->held_bytes -= class_bytes(size_class);
     return true;
+}
+
+/* The page of a bundle, of the class *of. FAR_POOL_FULL: there is nothing to give. */
+static int find_page(struct op *op, unsigned node, unsigned size_class, gaddr *page, unsigned *of)
+{
+    struct client *c = op->client;
+    unsigned wanted = c->wanted;
+    *of = BUNDLE_CLASS;
+    if (size_class < BUNDLE_CLASS && c->stock[node][size_class].kept > 0) {
+        int rc = take_page(c, node, BUNDLE_CLASS, page) ? FAR_OK
+                                                        : pool_alloc(op, node, BUNDLE_CLASS, page);
+        c->wanted = wanted; /* nobody waits for pages */
+        if (rc != FAR_POOL_FULL)
+            return rc;
+    }
+    *of = size_class; /* S3 */
+    return take_page(c, node, size_class, page) ? FAR_OK : FAR_POOL_FULL;
 }
 
 /* After an error nobody knows whether they are on the list. */
 static int lose_bundle(struct client *c, uint64_t bytes, int rc)
 {
-    c->lost_bytes += bytes + sizeof(struct bundle);
+    c->lost_bytes += bytes;
     return rc;
+}
+
+unsigned shared_bundle(unsigned size_class)
+{
+    uint32_t most = BUNDLE_BYTES / class_bytes(size_class);
+    return most < 1 ? 1 : most > BUNDLE_MAX ? BUNDLE_MAX : most;
+}
+
+/* Moves objects from the stock to the bundle, whose page is of class `of`. */
+static void fill_bundle(struct client *c, unsigned node, unsigned size_class, unsigned of,
+                        struct bundle *bundle)
+{
+    struct stock *stock = &c->stock[node][size_class];
+    uint64_t count = 0, room = page_room(of);
+    uint64_t most = shared_bundle(size_class) - (of == size_class); /* the page is one of them */
+    while (count < room && count < most && stock->kept > 0)
+        bundle->object[count++] = stock->keep[--stock->kept];
+    c->held_bytes -= count * class_bytes(size_class);
+    bundle->next = count << GADDR_BITS | (of == size_class ? BUNDLE_OWN : 0);
 }
 
 int shared_give(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
-    struct stock *stock = &c->stock[node][size_class];
-    struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);
     gaddr page = 0, head = 0;
-    uint64_t delta = 0, count = 0;
+    uint64_t delta = 0;
+    unsigned of = 0;
 
-    if (!bundle)
+    int rc = find_page(op, node, size_class, &page, &of);
+    if (rc != FAR_OK)
+        return rc == FAR_POOL_FULL ? FAR_OK : rc;
+    struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);
+    if (!bundle) {
+        pool_unalloc(c, page, of);
         return FAR_NO_MEMORY;
-    if (!take_page(c, node, &page)) {
-        int rc = pool_alloc(op, node, BUNDLE_CLASS, &page);
-        if (rc != FAR_OK)
-            return rc;
     }
-    while (count < BUNDLE_MAX && stock->kept > 0)
-        bundle->object[count++] = stock->keep[--stock->kept];
-    memset(&bundle->object[count], 0, (BUNDLE_MAX - count) * sizeof *bundle->object);
-    uint64_t bytes = count * class_bytes(size_class);
-    c->held_bytes -= bytes;
+    fill_bundle(c, node, size_class, of, bundle);
+    uint64_t count = bundle_count(bundle), rest = bundle->next;
+    uint32_t bytes = (uint32_t)(offsetof(struct bundle, object) + count * 8);
 
     head_at(node, size_class, &head, &delta);
     batch_read(&op->batch, head, delta, op->pool_word, 8);
-    int rc = batch_flush(&op->batch);
+    rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < TRIES && rc == FAR_OK; i++) {
         uint64_t seen = op->pool_word[0];
-        bundle->next = (seen & HEAD_GADDR) | count << GADDR_BITS;
+        bundle->next = rest | (seen & HEAD_GADDR);
         bundle->checksum = bundle_sum(bundle, page, size_class);
-        batch_write(&op->batch, page, 0, bundle, sizeof *bundle);
+        batch_write(&op->batch, page, 0, bundle, bytes);
         batch_fence(&op->batch);
         batch_cas(&op->batch, head, delta, seen, shared_head(seen, page), op->pool_word);
         rc = batch_flush(&op->batch);
@@ -113,10 +167,10 @@ int shared_give(struct op *op, unsigned node, unsigned size_class)
             return FAR_OK;
     }
     if (rc != FAR_OK)
-        return lose_bundle(c, bytes, rc);
+        return lose_bundle(c, count * class_bytes(size_class) + class_bytes(of), rc);
     for (uint64_t n = 0; n < count; n++) /* lost every race: nothing points to the bundle */
         pool_unalloc(c, bundle->object[n], size_class);
-    pool_unalloc(c, page, BUNDLE_CLASS);
+    pool_unalloc(c, page, of);
     return FAR_CONTENTION;
 }
 
@@ -124,7 +178,11 @@ int shared_give(struct op *op, unsigned node, unsigned size_class)
 static int read_bundle(struct op *op, gaddr page, unsigned size_class, struct bundle *bundle,
                        bool *valid)
 {
-    batch_read(&op->batch, page, 0, bundle, sizeof *bundle);
+    unsigned node = gaddr_node(page);
+    uint64_t bytes = sizeof *bundle, size = node < op->pool->nodes ? op->pool->head[node].size : 0;
+    if (gaddr_offset(page) < size && size - gaddr_offset(page) < bytes)
+        bytes = size - gaddr_offset(page); /* a page may be shorter, and the last of its node */
+    batch_read(&op->batch, page, 0, bundle, (uint32_t)(bytes & ~7ull));
     batch_unsure(&op->batch); /* another may have taken it: S1, S2 */
     int rc = batch_flush(&op->batch);
     *valid = rc == FAR_OK && bundle_valid(bundle, page, size_class);
@@ -156,17 +214,38 @@ int shared_take(struct op *op, unsigned node, unsigned size_class)
         batch_cas(&op->batch, head, delta, seen, shared_head(seen, below), op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
-            return lose_bundle(c, 0, rc);
+            return lose_bundle(c, class_bytes(BUNDLE_CLASS), rc);
         if (op->pool_word[0] != seen)
             continue;
         if (!valid)
-            return lose_bundle(c, 0, fail(FAR_CORRUPT, "a list of free memory is damaged"));
+            return lose_bundle(c, class_bytes(BUNDLE_CLASS),
+                               fail(FAR_CORRUPT, "a list of free memory is damaged"));
         for (uint64_t n = 0; n < bundle_count(bundle); n++)
             pool_unalloc(c, bundle->object[n], size_class);
-        pool_unalloc(c, page, BUNDLE_CLASS);
+        pool_unalloc(c, page, page_class(bundle, size_class));
         return FAR_OK;
     }
     return rc == FAR_OK ? FAR_CONTENTION : rc;
+}
+
+int shared_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *size_class)
+{
+    gaddr at = 0;
+    uint64_t delta = 0;
+
+    *size_class = 0;
+    head_at(node, RUN_CLASS, &at, &delta);
+    batch_read(&op->batch, at, delta, op->pool_word, (CLASS_COUNT - RUN_CLASS) * 8);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++) {
+        if (class_chunks(i) >= chunks && (op->pool_word[i - RUN_CLASS] & HEAD_GADDR) != 0) {
+            *size_class = i;
+            return FAR_OK;
+        }
+    }
+    return FAR_POOL_FULL;
 }
 
 /* Walks a list from its head; *at is the page that is no bundle, 0: there is none. */
@@ -178,7 +257,7 @@ static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *a
     *at = head & HEAD_GADDR;
     uint64_t most = 0;
     for (unsigned node = 0; node < op->pool->nodes; node++)
-        most += op->pool->head[node].size / sizeof *bundle;
+        most += op->pool->head[node].size / 64;
     for (uint64_t n = 0; *at != 0 && n < most; n++) { /* longer than that: it goes in circles */
         bool valid = false;
         int rc = read_bundle(op, *at, size_class, bundle, &valid);
@@ -217,7 +296,7 @@ int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
     *bytes = 0;
     for (unsigned node = 0; node < op->pool->nodes; node++) {
         /* A list that changes under our eyes leads anywhere: it has no more bundles than this. */
-        uint64_t most = op->pool->head[node].size / sizeof *bundle;
+        uint64_t most = op->pool->head[node].size / 64;
         for (unsigned i = 0; i < CLASS_COUNT; i++) {
             gaddr at = 0;
             uint64_t delta = 0;
@@ -230,7 +309,8 @@ int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
                 rc = read_bundle(op, page, i, bundle, &valid);
                 if (rc != FAR_OK || !valid)
                     break;
-                *bytes += sizeof *bundle + bundle_count(bundle) * class_bytes(i);
+                *bytes +=
+                    class_bytes(page_class(bundle, i)) + bundle_count(bundle) * class_bytes(i);
                 page = bundle->next & HEAD_GADDR;
             }
             if (rc != FAR_OK)

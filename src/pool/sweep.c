@@ -22,9 +22,11 @@
  *   P4  Every unit of an object that is reached is marked, and only what has no such unit is free:
  *       a chunk table that is damaged, and says that a chunk is cut otherwise than it is, costs
  *       memory at most.
- *   P5  A chunk that is no part of a run, and of which nothing is reached, is free as a whole: it
- *       becomes one object, which can be cut for any class. Nobody has a part of it: all have let
- *       go (P1), and nothing below the mark was handed out since.
+ *   P5  A chunk of which nothing is reached is free as a whole, whatever the chunk table says of it:
+ *       nobody has a part of it, for all have let go (P1), and nothing below the mark was handed out
+ *       since. A run in use has something reached in each of its chunks. So free chunks in a row
+ *       are joined to runs, whose entries are written before they are handed on. A run can be cut
+ *       for any class (A5).
  *
  * A sweeper that dies leaves its announcement: clients go on as in P1 until somebody finds it dead,
  * which ends the sweep (client_recover()), or the next sweeper takes over, with a mark of its own
@@ -50,7 +52,6 @@ struct sweep {
     uint64_t incarnation; /* of the client, which that names: as another it has no part in it */
     uint64_t deaths;      /* counted before it began: what those had in hand lies below the mark */
     bool unsure;          /* nobody knows whether the word says so, or will */
-    bool no_page;         /* to write bundles on: what is found is kept until the end */
     struct sweep_result result;
 };
 
@@ -250,49 +251,86 @@ static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsi
     s->result.bytes += class_bytes(size_class);
     pool_unalloc(op->client, gaddr_make(node, chunks_start(op->pool, node) + offset_in_chunks),
                  size_class);
-    int rc = s->no_page ? FAR_OK : client_tidy(op);
-    s->no_page |= rc == FAR_POOL_FULL;
-    return rc == FAR_POOL_FULL ? FAR_OK : rc;
+    return op->client->stock[node][size_class].kept < shared_bundle(size_class)
+               ? FAR_OK
+               : shared_give(op, node, size_class);
 }
 
-static int write_entry(struct op *op, unsigned node, uint64_t chunk, enum chunk_kind kind,
-                       unsigned size_class)
+/* Writes `count` entries of a chunk table, as they are in the op's words. */
+static int write_entries(struct op *op, unsigned node, uint64_t chunk, uint64_t count)
 {
-    op->pool_word[0] = chunk_entry(kind, size_class, op->client->slot, 1);
     batch_write(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + chunk * 8,
-                op->pool_word, 8);
+                op->pool_word, (uint32_t)count * 8);
     return batch_flush(&op->batch);
 }
 
-/* P3 */
-static int collect_node(struct sweep *s, unsigned node)
+/* P5: chunks in a row of which nothing is reached become runs: of the length that there was no
+ * memory for, as long as they last, else as long as possible. */
+static int found_extent(struct sweep *s, unsigned node, uint64_t chunk, uint64_t count)
 {
     struct op *op = s->op;
-    uint64_t count = s->chunks[node], *table = NULL;
+    unsigned wanted = op->client->wanted;
+    bool by_wanted = wanted >= RUN_CLASS && class_chunks(wanted) > 1;
+    int rc = FAR_OK;
+
+    while (count > 0 && rc == FAR_OK) {
+        unsigned size_class =
+            by_wanted && class_chunks(wanted) <= count ? wanted : class_for_chunks(count);
+        uint64_t run = class_chunks(size_class);
+        pool_describe_run(op->pool_word, size_class, op->client->slot);
+        rc = write_entries(op, node, chunk, run);
+        if (rc == FAR_OK)
+            rc = found(s, node, chunk << CHUNK_SHIFT, size_class);
+        chunk += run;
+        count -= run;
+    }
+    return rc;
+}
+
+/* Finds the free objects of a chunk of which something is reached, and which is no run. */
+static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t entry)
+{
+    struct op *op = s->op;
+    unsigned size_class = (entry >> 8) & 0xff;
+    int rc = FAR_OK;
+
+    if ((entry & 0xff) != CHUNK_SLAB || !chunk_fits(entry, s->chunks[node] - chunk)) {
+        size_class = 0; /* its owner died before it wrote it down, or it is damaged */
+        op->pool_word[0] = chunk_entry(CHUNK_SLAB, size_class, op->client->slot, 1);
+        rc = write_entries(op, node, chunk, 1);
+    }
+    uint32_t bytes = class_bytes(size_class);
+    for (uint64_t i = 0; i < CHUNK_BYTES / bytes && rc == FAR_OK; i++) {
+        uint64_t at = (chunk << CHUNK_SHIFT) + i * bytes;
+        if (!is_reached(s, node, at, bytes))
+            rc = found(s, node, at, size_class);
+    }
+    return rc;
+}
+
+/* P3: finds the whole chunks that are free, or the free parts of the others. */
+static int collect_node(struct sweep *s, unsigned node, bool whole)
+{
+    uint64_t count = s->chunks[node], *table = NULL, extent = 0;
     int rc = pool_chunk_table(s->op, node, s->chunks[node], &table);
 
     for (uint64_t chunk = 0, run = 1; chunk < count && rc == FAR_OK; chunk += run) {
-        unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
+        uint64_t entry = table[chunk];
         run = 1;
-        bool fits = chunk_fits(table[chunk], count - chunk);
-        if (kind == CHUNK_LARGE && fits && class_chunks(size_class) > 1) {
-            run = class_chunks(size_class); /* whatever its owner wrote of the others' entries */
-        } else if (!is_reached(s, node, chunk << CHUNK_SHIFT, CHUNK_BYTES)) { /* P5 */
-            size_class = CHUNK_CLASS;
-            kind = CHUNK_LARGE;
-            rc = write_entry(op, node, chunk, kind, size_class);
-        } else if ((kind != CHUNK_SLAB && kind != CHUNK_LARGE) || !fits) {
-            size_class = 0; /* its owner died before it wrote it down, or it is damaged */
-            kind = CHUNK_SLAB;
-            rc = write_entry(op, node, chunk, kind, size_class);
+        if (!is_reached(s, node, chunk << CHUNK_SHIFT, CHUNK_BYTES)) {
+            extent++;
+            continue;
         }
-        uint32_t bytes = class_bytes(size_class);
-        uint64_t start = chunk << CHUNK_SHIFT,
-                 objects = kind == CHUNK_LARGE ? 1 : CHUNK_BYTES / bytes;
-        for (uint64_t i = 0; i < objects && rc == FAR_OK; i++)
-            if (!is_reached(s, node, start + i * bytes, bytes))
-                rc = found(s, node, start + i * bytes, size_class);
+        if (whole)
+            rc = found_extent(s, node, chunk - extent, extent);
+        extent = 0;
+        if ((entry & 0xff) == CHUNK_LARGE && chunk_fits(entry, count - chunk))
+            run = class_chunks((entry >> 8) & 0xff);
+        else if (!whole && rc == FAR_OK)
+            rc = found_parts(s, node, chunk, entry);
     }
+    if (whole && rc == FAR_OK)
+        rc = found_extent(s, node, count - extent, extent);
     free(table);
     return rc;
 }
@@ -301,10 +339,8 @@ static int collect_node(struct sweep *s, unsigned node)
 static int give_all(struct op *op)
 {
     int rc = FAR_OK;
-    for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
+    for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++)
         rc = client_return_all(op, node);
-        rc = rc == FAR_POOL_FULL ? FAR_OK : rc; /* as above */
-    }
     return rc;
 }
 
@@ -321,7 +357,9 @@ static int collect(struct sweep *s)
         c->sweep = 0;
     }
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
-        rc = collect_node(s, node);
+        rc = collect_node(s, node, true); /* first: lists of small objects need pages */
+    for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
+        rc = collect_node(s, node, false);
     if (rc == FAR_OK)
         rc = give_all(s->op);
     op_end(s->op);
@@ -413,17 +451,14 @@ static int add_ends(struct sweep *s, unsigned node, uint64_t *bytes)
 {
     uint64_t *table = NULL;
     int rc = pool_chunk_table(s->op, node, s->chunks[node], &table);
-    for (uint64_t chunk = 0, run = 1; chunk < s->chunks[node] && rc == FAR_OK; chunk += run) {
+    for (uint64_t chunk = 0; chunk < s->chunks[node] && rc == FAR_OK; chunk++) {
         unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
-        run = 1;
         if (!chunk_fits(table[chunk], s->chunks[node] - chunk))
             continue;
-        if (kind == CHUNK_SLAB) {
+        if (kind == CHUNK_SLAB)
             *bytes += CHUNK_BYTES % class_bytes(size_class);
-        } else if (kind == CHUNK_LARGE) {
-            run = class_chunks(size_class);
-            *bytes += run * CHUNK_BYTES - class_bytes(size_class);
-        }
+        else if (kind == CHUNK_LARGE)
+            *bytes += class_chunks(size_class) * CHUNK_BYTES - class_bytes(size_class);
     }
     free(table);
     return rc;

@@ -48,10 +48,12 @@ static void audit_lists(struct audit *a)
         for (unsigned i = 0; i < CLASS_COUNT; i++) {
             gaddr page = get(a, gaddr_make(node, 0), NODE_FREE_OFF + i * 8ull) & gaddr_mask;
             for (unsigned n = 0; page != 0 && n < 1u << 20; n++) {
-                uint64_t next = get(a, page, 8), count = next >> GADDR_BITS;
+                /* The top bit says that the page is an object of the list's class. */
+                uint64_t next = get(a, page, 8), own = next >> 63;
+                uint64_t count = (next & ~(1ull << 63)) >> GADDR_BITS;
                 for (uint64_t k = 0; k < count && k < 62; k++)
                     audit_note(a, get(a, page, 16 + 8 * k) & gaddr_mask, i, AUDIT_LISTED);
-                audit_note(a, page, BUNDLE_CLASS, AUDIT_LISTED);
+                audit_note(a, page, own ? i : BUNDLE_CLASS, AUDIT_LISTED);
                 page = next & gaddr_mask;
             }
         }

@@ -12,7 +12,7 @@
 
 void check_plan_pool(struct check *c)
 {
-    static const unsigned stock_max[] = {1024, 1, 4};
+    static const unsigned stock_max[] = {1024, 1, 4}, run_chunks[] = {1, 3, 6};
     struct plan *p = &c->plan;
     struct tape *t = c->tape;
     p->tight = tape_chance(t, 1, 2, TAPE_SETUP);
@@ -20,6 +20,7 @@ void check_plan_pool(struct check *c)
     p->no_fence = tape_chance(t, 1, 4, TAPE_SETUP);
     p->upkeep = p->ring == 1 && p->tight && tape_chance(t, 1, 3, TAPE_SETUP);
     p->knobs.stock_max = stock_max[tape_choose(t, 3, TAPE_SETUP)];
+    p->knobs.run_chunks = run_chunks[tape_choose(t, 3, TAPE_SETUP)];
     p->parks = !c->program;
     if (c->set->profile == SIM_IB_LOOSE) {
         /* Reuse relies on F4: what has completed is visible. Here a WRITE may come later, and so

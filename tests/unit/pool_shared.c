@@ -44,16 +44,19 @@ static void a_bundle_changes_hands(void **state)
             assert_int_equal(pool_alloc(&r.op, 1, size_class, &given[n]), FAR_OK);
         for (unsigned n = 0; n < 3; n++)
             pool_unalloc(&r.client, given[n], size_class);
-        uint64_t before = r.client.held_bytes, page = 512;
-        uint64_t objects = r.client.stock[1][size_class].kept - (size_class == 7);
-        assert_int_equal(shared_give(&r.op, 1, size_class), FAR_OK);
+        /* The page is one of them, if they are large enough. */
+        uint64_t before = r.client.held_bytes, page = size_class < 7 ? 512 : 0;
+        uint64_t objects = r.client.stock[1][size_class].kept;
+        while (r.client.stock[1][size_class].kept > 0)
+            assert_int_equal(shared_give(&r.op, 1, size_class), FAR_OK);
         assert_true(r.client.held_bytes == before - objects * class_bytes(size_class) - page);
         assert_int_equal(shared_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
         assert_true(listed == objects * class_bytes(size_class) + page);
 
         assert_int_equal(shared_take(&other.op, 0, size_class), FAR_POOL_FULL); /* another node */
         assert_int_equal(shared_take(&other.op, 1, size_class + (i ? -1u : 1u)), FAR_POOL_FULL);
-        assert_int_equal(shared_take(&other.op, 1, size_class), FAR_OK);
+        while (other.client.held_bytes < listed)
+            assert_int_equal(shared_take(&other.op, 1, size_class), FAR_OK);
         assert_true(other.client.held_bytes == objects * class_bytes(size_class) + page);
         assert_int_equal(shared_take(&other.op, 1, size_class), FAR_POOL_FULL);
         assert_int_equal(shared_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
