@@ -56,9 +56,12 @@ struct index_ops {
     unsigned order_needed; /* ORDER() bits the protocol relies on even where it sets no fence */
     bool ordered;          /* keeps keys in order */
 
-    /* Builds an empty table; nothing points to it yet. */
+    /* Builds an empty table; nothing points to it yet. If it fails, what it took is given back, or
+     * counted as lost. */
     int (*create)(struct op *op, const struct far_table_options *options, uint64_t hash_seed,
                   gaddr *root);
+    /* Gives back the memory of a table that was created and that nothing points to. */
+    int (*discard)(struct op *op, gaddr root);
     /* A session's view: its caches. cached.version_at is set; who keeps no addresses names
      * the root, whose first word then never changes. */
     int (*attach)(struct op *op, const struct index_table *table, struct index_view **view);

@@ -132,10 +132,13 @@ int catalog_add(struct op *op, struct table_desc *desc)
             return FAR_OK;
         }
     }
+    rc = rc == FAR_OK ? FAR_CONTENTION : rc;
     /* After an error of the fabric the CAS may have happened: then the block is in use. */
-    if (rc == FAR_TABLE_EXISTS || rc == FAR_CATALOG_FULL)
+    if (op_all_known(rc))
         pool_unalloc(op->client, block.at, block.size_class);
-    return rc == FAR_OK ? FAR_CONTENTION : rc;
+    else
+        pool_lose(op->client, block.size_class);
+    return rc;
 }
 
 int catalog_mark(struct op *op, struct marker *marker)

@@ -187,10 +187,11 @@ static int build(far_session *s, const struct index_ops *ops,
     if (rc != FAR_OK)
         return rc;
     rc = ops->create(&s->op, options, desc->hash_seed, &desc->root);
-    if (rc == FAR_OK)
+    if (rc == FAR_OK) {
         rc = catalog_add(&s->op, desc);
-    if (rc != FAR_OK)
-        s->client.lost_bytes++; /* what there was of it; how much, the index does not say */
+        if (rc != FAR_OK && (!op_all_known(rc) || ops->discard(&s->op, desc->root) != FAR_OK))
+            s->client.lost_bytes += CHUNK_BYTES; /* or more: the index does not say */
+    }
     op_end(&s->op);
     return rc;
 }

@@ -32,8 +32,10 @@ static int write_subtable(struct op *op, uint32_t tag, unsigned groups, unsigned
     if (rc != FAR_OK)
         return rc;
     uint64_t *image = op_buffer(op, BUF_BULK, bytes);
-    if (!image)
+    if (!image) {
+        pool_unalloc(op->client, at, race_subtable_class(groups));
         return FAR_NO_MEMORY;
+    }
     memset(image, 0, bytes);
     ((struct race_subtable_head *)image)->header = header;
     for (unsigned i = sizeof(struct race_subtable_head) / 8; i < bytes / 8; i += RACE_BUCKET_WORDS)
@@ -69,16 +71,64 @@ static int write_directory(struct op *op, uint32_t tag, const struct race_root *
     return FAR_OK;
 }
 
-/* A wish for more than there is must not use up the pool before it is refused. */
+/* A wish for more than there is must not use up the pool before it is refused. What is on the shared
+ * lists and in our hands can be cut for it. */
 static int check_room(struct op *op, const struct race_root *root)
 {
     uint64_t needed = (uint64_t)class_bytes(race_subtable_class(root->groups)) << root->depth;
     struct far_pool_info info;
+    uint64_t listed = 0;
     int rc = pool_info(op, &info);
-    if (rc == FAR_OK && needed > info.bytes_free)
+    uint64_t there = info.bytes_free + op->client->held_bytes;
+    if (rc == FAR_OK && needed > there)
+        rc = shared_bytes(op, needed - there, &listed);
+    if (rc == FAR_OK && needed > there + listed)
         rc = fail(FAR_POOL_FULL, "room for the expected keys takes %llu bytes, %llu are free",
-                  (unsigned long long)needed, (unsigned long long)info.bytes_free);
+                  (unsigned long long)needed, (unsigned long long)(there + listed));
     return rc;
+}
+
+/* ---- tables that nothing points to ----------------------------------------------------------- */
+
+#define DISCARD_ENTRIES 4096u /* of a directory that are read at once */
+
+/* Gives a table's memory back, or as much of it as there is: directory entries that are 0 were not
+ * filled. */
+static int give_back(struct op *op, gaddr at, const struct race_root *root)
+{
+    uint64_t entries = root->directory ? 1ull << root->depth : 0;
+    unsigned subtable = race_subtable_class(root->groups);
+
+    for (uint64_t i = 0; i < entries; i += DISCARD_ENTRIES) {
+        uint64_t count = entries - i < DISCARD_ENTRIES ? entries - i : DISCARD_ENTRIES;
+        uint64_t *image = op_buffer(op, BUF_BULK, DISCARD_ENTRIES * 8);
+        if (!image)
+            return FAR_NO_MEMORY;
+        batch_read(&op->batch, root->directory, i * 8, image, (uint32_t)count * 8);
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        for (uint64_t n = 0; n < count; n++)
+            if (image[n] != 0)
+                pool_unalloc(op->client, race_entry_subtable(image[n]), subtable);
+    }
+    if (root->directory)
+        pool_unalloc(op->client, root->directory, class_for(8ull << root->dir_bits));
+    pool_unalloc(op->client, at, class_for(sizeof *root));
+    return FAR_OK;
+}
+
+static int race_discard(struct op *op, gaddr at)
+{
+    struct race_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, at, 0, image, sizeof *image);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    struct race_root root = *image;
+    return give_back(op, at, &root);
 }
 
 static int race_create(struct op *op, const struct far_table_options *options, uint64_t hash_seed,
@@ -103,12 +153,17 @@ static int race_create(struct op *op, const struct far_table_options *options, u
     int rc = for_keys > for_nodes ? check_room(op, &root) : FAR_OK;
     if (rc == FAR_OK)
         rc = pool_alloc(op, 0, class_for(sizeof root), &at);
-    if (rc == FAR_OK)
-        rc = pool_alloc(op, 0, class_for(8ull << root.dir_bits), &root.directory);
-    if (rc == FAR_OK)
-        rc = write_directory(op, race_tag(hash_seed), &root);
     if (rc != FAR_OK)
         return rc;
+    rc = pool_alloc(op, 0, class_for(8ull << root.dir_bits), &root.directory);
+    if (rc == FAR_OK)
+        rc = write_directory(op, race_tag(hash_seed), &root);
+    if (rc != FAR_OK) {
+        /* Without memory of our own, the directory may not even be empty yet. */
+        if (!op_all_known(rc) || rc == FAR_NO_MEMORY || give_back(op, at, &root) != FAR_OK)
+            op->client->lost_bytes += CHUNK_BYTES; /* or more */
+        return rc;
+    }
     root.checksum = race_root_sum(&root);
     struct race_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
     if (!image)
@@ -118,6 +173,8 @@ static int race_create(struct op *op, const struct far_table_options *options, u
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         *out = at;
+    else
+        op->client->lost_bytes += CHUNK_BYTES;
     return rc;
 }
 
@@ -129,6 +186,7 @@ static int refresh(struct op *op, struct index_view *base)
 const struct index_ops race_index = {
     .name = "race",
     .create = race_create,
+    .discard = race_discard,
     .attach = race_attach,
     .detach = race_detach,
     .refresh = refresh,

@@ -1,0 +1,159 @@
+/* Tables that could not be added leave nothing behind: not a byte is lost. */
+#include "audit.h"
+#include "store_rig.h"
+
+#include <pthread.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static void expect_nothing_lost(far_pool *pool, far_session *s)
+{
+    struct audit a;
+    struct far_pool_usage usage;
+    assert_int_equal(audit_run(&a, pool, &s, 1), FAR_OK);
+    if (a.wrong > 0)
+        fail_msg("%u objects in two places: %s", a.wrong, a.first);
+    assert_int_equal(a.bytes[AUDIT_NOWHERE], 0);
+    assert_int_equal(far_pool_usage(s, &usage), FAR_OK);
+    assert_int_equal(usage.unknown, 0);
+    assert_true(s->client.lost_bytes == 0);
+}
+
+/* ---- races ----------------------------------------------------------------------------------- */
+
+#define THREADS 4
+#define ROUNDS  (SLOWER > 1 ? 6u : 20u)
+
+struct creator {
+    far_pool *pool;
+    pthread_t thread;
+    pthread_barrier_t *barrier;
+    unsigned won, lost, failed;
+};
+
+/* Every round, all create a table of one name at once. */
+static void *create(void *arg)
+{
+    struct creator *c = arg;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        far_session *s = NULL;
+        far_table *t = NULL;
+        char name[16];
+        snprintf(name, sizeof name, "t%u", i);
+        int rc = far_session_open(c->pool, NULL, &s);
+        pthread_barrier_wait(c->barrier);
+        if (rc == FAR_OK)
+            rc = far_table_create(s, name, "race", NULL, &t);
+        c->won += rc == FAR_OK;
+        c->lost += rc == FAR_TABLE_EXISTS;
+        c->failed += rc != FAR_OK && rc != FAR_TABLE_EXISTS;
+        far_session_close(s);
+    }
+    return NULL;
+}
+
+static void losers_of_a_race_lose_no_memory(void **state)
+{
+    struct store_rig r;
+    struct creator c[THREADS] = {{0}};
+    pthread_barrier_t barrier;
+    unsigned won = 0;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m&nodes=2", NULL, NULL, NULL);
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    for (unsigned i = 0; i < THREADS; i++) {
+        c[i] = (struct creator){.pool = r.pool, .barrier = &barrier};
+        assert_int_equal(pthread_create(&c[i].thread, NULL, create, &c[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(c[i].thread, NULL);
+        won += c[i].won;
+        assert_int_equal(c[i].failed, 0);
+    }
+    pthread_barrier_destroy(&barrier);
+    assert_int_equal(won, ROUNDS);
+    expect_nothing_lost(r.pool, r.session);
+    store_rig_close(&r);
+}
+
+/* One client builds a table, another adds one of the name meanwhile: the first gives all back. */
+static void a_table_that_came_too_late_is_given_back(void **state)
+{
+    static const struct far_table_options sizes[] = {{0}, {.expected_keys = 20000}};
+    const struct index_ops *race = index_find("race");
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=16m&nodes=2", NULL, NULL, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        struct op *op = &r.session->op;
+        struct table_desc desc = {.hash_seed = 7, .name = "t", .index = "race"};
+        uint64_t held = r.session->client.held_bytes;
+        assert_int_equal(op_begin(op, NULL), FAR_OK);
+        assert_int_equal(race->create(op, &sizes[i], desc.hash_seed, &desc.root), FAR_OK);
+        assert_int_equal(catalog_add(op, &desc), FAR_TABLE_EXISTS);
+        assert_int_equal(race->discard(op, desc.root), FAR_OK);
+        op_end(op);
+        assert_true(r.session->client.held_bytes >= held);
+        expect_nothing_lost(r.pool, r.session);
+    }
+    store_rig_close(&r);
+}
+
+/* ---- no room --------------------------------------------------------------------------------- */
+
+static void a_full_catalog_takes_no_memory(void **state)
+{
+    struct store_rig r;
+    far_table *t = NULL;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=16m", NULL, NULL, NULL);
+    for (unsigned i = 1; i < CATALOG_SLOTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "more%u", i);
+        assert_int_equal(far_table_create(r.session, name, "race", NULL, &t), FAR_OK);
+    }
+    for (unsigned i = 0; i < 100; i++)
+        assert_int_equal(far_table_create(r.session, "one", "race", NULL, &t), FAR_CATALOG_FULL);
+    expect_nothing_lost(r.pool, r.session);
+    store_rig_close(&r);
+}
+
+/* However far it got. */
+static void a_table_that_the_pool_has_no_room_for_is_given_back(void **state)
+{
+    (void)state;
+    for (uint64_t keys = 1000; keys < 300000; keys += keys / 2) {
+        struct store_rig r;
+        struct far_table_options options = {.expected_keys = keys};
+        far_table *t = NULL;
+        static uint8_t value[3000];
+        store_rig_open(&r, "mem:?size=2m&nodes=2", NULL, NULL, NULL);
+        uint64_t n = 0; /* so that some of what it is cut from is not in a row */
+        while (far_put(r.session, r.table, &n, sizeof n, value, sizeof value) == FAR_OK)
+            n++;
+        for (uint64_t i = 0; i < n; i += 2)
+            assert_int_equal(far_delete(r.session, r.table, &i, sizeof i), FAR_OK);
+        int rc = far_table_create(r.session, "u", "race", &options, &t);
+        assert_true(rc == FAR_OK || rc == FAR_POOL_FULL);
+        expect_nothing_lost(r.pool, r.session);
+        store_rig_close(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losers_of_a_race_lose_no_memory),
+        cmocka_unit_test(a_table_that_came_too_late_is_given_back),
+        cmocka_unit_test(a_full_catalog_takes_no_memory),
+        cmocka_unit_test(a_table_that_the_pool_has_no_room_for_is_given_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
