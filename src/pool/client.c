@@ -54,35 +54,53 @@ static int claim_slot(struct op *op, struct client *c)
     return FAR_NO_CLIENT_SLOT;
 }
 
+/* Reads the registry; *room says whether a slot is free. Slots of clients that left work undone are
+ * not to be suspected here: they are for a client that is registered. */
+static int look_for_room(struct op *op, struct client_slot **slots, bool *room)
+{
+    int rc = client_registry(op, slots);
+    *room = false;
+    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++) {
+        *room |= (*slots)[i].incarnation == 0;
+        if (client_slot_has_work((*slots)[i].journal))
+            (*slots)[i].incarnation = 0;
+    }
+    return rc;
+}
+
 /*
- * All slots are taken: by clients that are alive, or by the dead of whom nobody took notice. Two
- * looks, a watch apart, tell. Whoever has left unfinished work behind is left to a client that is
- * registered.
+ * All slots are taken: by clients that are alive, or by clients that died unnoticed. Two registry
+ * reads, a watch apart, tell. All that are found dead are cleared away: after a crash others need
+ * slots too, and should not have to wait for each.
  */
 static int evict_dead(struct op *op, struct client *c)
 {
     struct patience patience = {0};
-    bool doubtful = true;
+    bool doubtful = true, room = false;
+    unsigned cleared = 0;
 
     c->slot = NO_SLOT;
-    while (doubtful && client_wait(op, &patience, 2)) {
-        unsigned clients = c->pool->clients;
+    while (doubtful && cleared < c->pool->clients &&
+           (cleared > 0 || client_wait(op, &patience, 2))) {
         struct client_slot *slots = NULL;
         uint64_t asked = c->ep->ops->coarse(c->ep);
-        int rc = client_registry(op, &slots);
+        int rc = look_for_room(op, &slots, &room);
         if (rc != FAR_OK)
             return rc;
-        for (unsigned i = 0; i < clients; i++) {
-            if (slots[i].incarnation == 0)
-                return FAR_OK;
-            if (slots[i].journal[0] != 0)
-                slots[i].incarnation = 0; /* not to be suspected here */
+        if (room && cleared == 0)
+            return FAR_OK;
+        doubtful = client_watch(c, slots, c->pool->clients, NO_EPOCH, asked);
+        if (c->suspect < 0) {
+            if (cleared > 0)
+                break;
+            continue;
         }
-        doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);
-        if (c->suspect >= 0)
-            return client_recover(op);
+        rc = client_recover(op);
+        if (rc != FAR_OK)
+            return room ? FAR_OK : rc;
+        cleared++;
     }
-    return FAR_NO_CLIENT_SLOT;
+    return cleared > 0 ? FAR_OK : FAR_NO_CLIENT_SLOT;
 }
 
 /* Certifies the epoch that was read, and reads it again. */

@@ -14,6 +14,8 @@
 
 #include "fabric/superblock.h"
 
+#include <stdbool.h>
+
 #define CHUNK_SHIFT 16
 #define CHUNK_BYTES (1ull << CHUNK_SHIFT)
 
@@ -67,9 +69,17 @@ struct client_slot {
     uint64_t retired_bytes; /* waiting for their epoch */
     uint64_t held_bytes;    /* free, in the client's hands */
     uint64_t pid;
-    uint64_t journal[2]; /* unfinished work: what a recoverer must complete or undo; 0: none */
+    uint64_t
+        journal[2]; /* unfinished work: what a recoverer must complete or undo; 0: none. The low
+                            16 bits are one more than the table's place in the catalog */
 };
 _Static_assert(sizeof(struct client_slot) == 64, "one line a client");
+
+/* Is there work to complete? Of no table, it is none: the slot is damaged. */
+static inline bool client_slot_has_work(const uint64_t journal[2])
+{
+    return (journal[0] & 0xffff) >= 1 && (journal[0] & 0xffff) <= CATALOG_SLOTS;
+}
 
 /*
  * Key-value block. Written whole before anything points to it, never changed after.

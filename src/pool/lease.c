@@ -125,9 +125,9 @@ static int recover(struct op *op, bool wait)
     if (rc != FAR_OK || (word[0] != incarnation && word[0] != fenced))
         return rc; /* it left, or came back as another, or was seen to */
     uint64_t journal[2] = {word[1], word[2]};
-    if (journal[0] != 0 && c->slot == NO_SLOT)
+    if (client_slot_has_work(journal) && c->slot == NO_SLOT)
         return FAR_NO_CLIENT_SLOT; /* for somebody who may work here */
-    if (journal[0] != 0 && c->pool->recover) {
+    if (client_slot_has_work(journal) && c->pool->recover) {
         rc = c->pool->recover(c->pool->tables, op, journal);
         if (rc != FAR_OK)
             return rc;
@@ -259,13 +259,14 @@ int client_bury(struct op *op, unsigned *dead)
         if (rc != FAR_OK)
             return rc;
         bool doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);
-        if (c->suspect >= 0) {
+        if (c->suspect >= 0) { /* the others have been silent for as long: no need to wait */
             rc = client_recover(op);
             if (rc != FAR_OK)
                 return rc;
-        } else if (!doubtful) {
-            break;
+            continue;
         }
+        if (!doubtful)
+            break;
         batch_pause(&op->batch, c->lease_ns / 16);
     }
     *dead = c->buried - before;

@@ -255,8 +255,66 @@ static void sessions_that_die_idle_are_found(void **state)
         key_holds(&r, s, i, i);
     struct far_pool_check check;
     assert_int_equal(far_pool_check(s, true, NULL, NULL, &check), FAR_OK);
-    assert_int_equal(check.dead_clients, 2 + 1); /* the rest of them, and our idle one */
+    assert_int_equal(check.dead_clients, 0); /* they all went when it joined, our idle one too */
+    assert_true(check.repaired_bytes > 0);
     assert_true(check.leaked_bytes == 0);
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
+static unsigned slots_taken(struct store_rig *r)
+{
+    struct probe p;
+    unsigned taken = 0;
+    probe_open(&p, r->fab);
+    for (unsigned i = 0; i < r->pool->pool.clients; i++)
+        taken += probe_get(&p, 0, PROBE_SLOT(i, incarnation)) != 0;
+    probe_close(&p);
+    return taken;
+}
+
+/* After a crash with a full registry, the first session that is opened waits and finds them all: those
+ * after it do not have to. */
+static void one_wait_frees_all_silent_slots(void **state)
+{
+    struct store_rig r = rig("mem:?size=16m&clients=64&lease=100");
+    far_session *s = NULL;
+
+    (void)state;
+    for (unsigned i = 1; i < 64; i++)
+        die(join(&r));
+    assert_int_equal(slots_taken(&r), 64);
+    r.pool->pool.kept = true;
+    s = join(&r);
+    assert_int_equal(slots_taken(&r), 1); /* also that of our idle session, which nobody keeps up */
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
+/* Slots that hold anything at all. What cannot be a journal is nobody's work. */
+static void a_registry_of_nonsense_is_cleared(void **state)
+{
+    struct store_rig r = rig("mem:?size=16m&clients=40&lease=100");
+    far_session *s = NULL;
+    struct far_pool_check check;
+    struct probe p;
+    struct rng rng;
+
+    (void)state;
+    put(&r, r.session, 1, 1);
+    probe_open(&p, r.fab);
+    rng_seed(&rng, 9);
+    for (unsigned i = 0; i < 40; i++)
+        for (unsigned word = 0; word < sizeof(struct client_slot) / 8; word++)
+            probe_set(&p, 0, PROBE_SLOT(i, incarnation) + word * 8,
+                      word == 6 ? rng_next(&rng) | 0xff00 : rng_next(&rng) | 1);
+    probe_close(&p);
+    r.pool->pool.kept = true;
+    s = join(&r); /* clears those away that say that they are fenced already */
+    assert_int_equal(far_pool_check(s, true, NULL, NULL, &check), FAR_OK);
+    assert_int_equal(slots_taken(&r), 1);
+    assert_int_equal(check.leaked_bytes, 0);
+    key_holds(&r, s, 1, 1);
     far_session_close(s);
     store_rig_close(&r);
 }
@@ -291,6 +349,8 @@ int main(void)
         cmocka_unit_test(a_sweep_does_not_wait_for_a_parked_session),
         cmocka_unit_test(a_parked_session_keeps_what_it_has),
         cmocka_unit_test(sessions_that_die_idle_are_found),
+        cmocka_unit_test(one_wait_frees_all_silent_slots),
+        cmocka_unit_test(a_registry_of_nonsense_is_cleared),
         cmocka_unit_test(more_sessions_than_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
