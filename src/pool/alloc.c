@@ -478,8 +478,10 @@ int pool_relieve(struct op *op)
     rc = pool_sweep(op, &swept);
     if (rc == FAR_CONTENTION)
         return await_sweep(op, &sweeps);
-    if (rc == FAR_OK)
+    if (rc == FAR_OK) {
         c->lost_bytes -= lost < c->lost_bytes ? lost : c->lost_bytes;
+        c->loss_told = false;
+    }
     return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
 }
 
@@ -532,6 +534,7 @@ static int tell_of_loss(struct op *op)
     batch_faa(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
               op->pool_word);
     c->lost_bytes -= told; /* now, lest another operation tells of it too */
+    c->loss_told = true;
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         c->lost_bytes += told;

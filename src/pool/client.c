@@ -21,10 +21,15 @@
 #define NO_LEASE_NS (1ull << 60)
 
 /* Each epoch takes up to three; what was retired last waits for three epochs. */
-#define SETTLE_FLIGHTS 12
+#define SETTLE_EPOCH   3
+#define SETTLE_FLIGHTS (4 * SETTLE_EPOCH)
 
-/* Two looks of the keeper of sessions, and a little more. */
-#define SETTLE_NS 600000000ull
+/* How long a client that closes waits for that: idle clients are parked much sooner, dead ones are
+ * found within one and a half. */
+#define SETTLE_LEASES 2
+
+/* How often it sweeps: others may be sweeping, too. */
+#define SETTLE_SWEEPS 3
 
 /* Finds the lowest free slot: those in use stay few, and so the part of the registry that all
  * clients read. */
@@ -408,23 +413,53 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     return rc;
 }
 
-/* What waits for its epoch is not lost if nobody holds the epochs up: they are driven on. Where
- * idle sessions are parked, that is waited for, but for nothing that takes longer. */
-static void settle(struct client *c, struct op *op)
+/* Does a client that closes still have something that it cannot give back: memory that waits for its
+ * epoch, or that a sweep has asked it to let go? */
+static bool unsettled(const struct client *c)
+{
+    return c->limbo.count > 0 || c->sweep != 0 || c->sweep_unmet;
+}
+
+/* Drives the epochs on until nothing waits for them. Where idle sessions are parked it waits for that,
+ * or until one that holds the epoch up has been found dead. */
+static int settle_epochs(struct client *c, struct op *op)
 {
     struct patience patience = {0};
+    unsigned flights = SETTLE_FLIGHTS;
     int rc = FAR_OK;
-
-    c->caches = c->flight_cached = NULL; /* they went with the views */
-    op->batch.rider = &c->rider;
     do {
-        for (unsigned i = 0; i < SETTLE_FLIGHTS && c->limbo.count > 0 && rc == FAR_OK; i++) {
+        for (unsigned i = 0; i < flights && unsettled(c) && rc == FAR_OK; i++) {
             rc = client_hasten(op);
             while (client_reclaim(c)) {
             }
         }
-    } while (rc == FAR_OK && c->limbo.count > 0 && c->pool->kept &&
-             patience.waited_ns < SETTLE_NS && client_wait(op, &patience, 1));
+        flights = SETTLE_EPOCH;
+    } while (rc == FAR_OK && unsettled(c) && c->pool->kept &&
+             client_wait(op, &patience, SETTLE_LEASES));
+    return rc;
+}
+
+/* What a client that closes would leave behind for a sweep is not left: what waits for its epoch is
+ * waited for, and what it has lost, by freeing it while another swept, it finds by a sweep of its
+ * own. */
+static void settle(struct client *c, struct op *op)
+{
+    struct sweep_result swept;
+
+    c->caches = c->flight_cached = NULL; /* they went with the views */
+    op->batch.rider = &c->rider;
+    int rc = settle_epochs(c, op);
+    for (unsigned i = 0; i < SETTLE_SWEEPS && c->pool->kept && rc == FAR_OK &&
+                         (c->lost_bytes > 0 || c->loss_told) && !client_haunted(c);
+         i++) {
+        rc = pool_sweep(op, &swept);
+        if (rc == FAR_OK) {
+            c->lost_bytes = 0;
+            c->loss_told = false;
+        }
+        if (rc == FAR_OK || rc == FAR_CONTENTION) /* then one that began before ends first */
+            rc = settle_epochs(c, op);
+    }
     op->batch.rider = NULL;
 }
 

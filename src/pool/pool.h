@@ -182,6 +182,7 @@ struct client {
     struct limbo limbo;
     uint64_t retired_bytes, held_bytes;
     uint64_t lost_bytes;               /* not 0: there is something for a sweep to find */
+    bool loss_told;                    /* more was lost, and is counted with the deaths */
     int overfull_node, overfull_class; /* a stock past its limit; class -1: none */
     bool tidying;                      /* an operation sees to that: one is enough */
 

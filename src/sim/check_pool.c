@@ -12,7 +12,7 @@
 
 void check_plan_pool(struct check *c)
 {
-    static const unsigned stock_max[] = {1024, 1, 4}, run_chunks[] = {1, 3, 6};
+    static const unsigned stock_max[] = {1024, 1, 4}, run_chunks[] = {1, 2, 4};
     struct plan *p = &c->plan;
     struct tape *t = c->tape;
     p->tight = tape_chance(t, 1, 2, TAPE_SETUP);
