@@ -133,10 +133,10 @@ FAR_API const char *far_version(void);
 /* ---------------------------------------------------------------------------------------------
  * Limits
  */
-#define FAR_KEY_MAX   4096u           /* bytes; the shortest key has one byte */
-#define FAR_VALUE_MAX (4u << 20)      /* bytes; the shortest value has none   */
-#define FAR_NAME_MAX  63u             /* bytes of a table's name              */
-#define FAR_DEPTH_MAX 1024u           /* operations of one session in flight  */
+#define FAR_KEY_MAX   4096u      /* bytes; the shortest key has one byte */
+#define FAR_VALUE_MAX (4u << 20) /* bytes; the shortest value has none   */
+#define FAR_NAME_MAX  63u        /* bytes of a table's name              */
+#define FAR_DEPTH_MAX 1024u      /* operations of one session in flight  */
 
 /* ---------------------------------------------------------------------------------------------
  * Pools
@@ -350,8 +350,12 @@ FAR_API void far_session_watch(far_session *session,
                                                 uint64_t total),
                                void *arg);
 
-/* Ends the session. Operations still in flight are finished first and their results dropped.
- * NULL is fine. In a child of fork(), a session of the parent: only local memory is freed. */
+/* Ends the session. Operations still in flight are finished first and their results dropped. Memory
+ * that it has freed and that others may still be reading is waited for: mostly not at all, for half a
+ * second if another session was used just now, for two leases at most. NULL is fine.
+ * In a child of fork(), a session of the parent: only local memory is freed.
+ * A process that ends without this, by a signal for instance, leaves its sessions behind: others take
+ * them for dead after their lease, and what they had is found by a sweep. */
 FAR_API void far_session_close(far_session *session);
 
 /* ---------------------------------------------------------------------------------------------

@@ -97,6 +97,7 @@ static void settle(const struct company *c, pid_t leader)
         close(c->process[i].line);
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != leader)
         _exit(1);

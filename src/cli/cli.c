@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,12 +122,42 @@ json_t *cli_json_text(const char *text)
     return string;
 }
 
+void cli_catch_signals(void (*handler)(int))
+{
+    static const int once[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    for (unsigned i = 0; i < sizeof once / sizeof *once; i++)
+        sigaction(once[i], &action, NULL);
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+static atomic_bool stopped;
+
+static void hold(int number)
+{
+    if (number != SIGPIPE) /* that is told by the write */
+        atomic_store(&stopped, true);
+}
+
+void cli_hold_signals(void)
+{
+    cli_catch_signals(hold);
+}
+
+bool cli_stopped(void)
+{
+    return atomic_load(&stopped);
+}
+
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session)
 {
     if (target->pool == NULL)
         return cli_misused(command, "--pool URI is needed");
 
+    cli_hold_signals();
     far_pool *opened = NULL;
     int status = far_pool_open(target->pool, &opened);
     if (status != FAR_OK)

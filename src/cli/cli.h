@@ -49,6 +49,17 @@ bool cli_size(const char *command, const char *option, uint64_t min, uint64_t ma
 /* Text for JSON, which has to be UTF-8: other bytes become "\xHH". NULL when out of memory. */
 struct json_t *cli_json_text(const char *text);
 
+/*
+ * A signal must not end a program that has a session open: the session would look dead, and keep its
+ * slot and its memory until others have waited for its lease. SIGINT, SIGTERM and SIGHUP call the
+ * handler, and kill at the second time; SIGPIPE calls it, and then is an error of the write.
+ */
+void cli_catch_signals(void (*handler)(int number));
+/* The same for programs that just go on to their end, which is near, and then say by their exit status
+ * that they were asked to stop. */
+void cli_hold_signals(void);
+bool cli_stopped(void);
+
 /* A pool and a table in it, as get, put, del and stat name them. */
 struct cli_target {
     const char *pool, *table, *index; /* index: NULL for any */

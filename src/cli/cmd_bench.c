@@ -23,14 +23,6 @@ static void on_signal(int number)
     atomic_store(&stop, true);
 }
 
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 static void usage(void)
 {
     const struct workload *w = NULL;
@@ -312,7 +304,7 @@ static int run(const struct bench_config *c, const char *json)
         .index_done = on_index_done,
     };
     progress_init(&o.progress);
-    catch_signals();
+    cli_catch_signals(on_signal);
     int status = bench_suite(c, &observer);
     int code = o.errors ? CLI_FAILED : CLI_OK;
     if (status != FAR_OK)

@@ -24,14 +24,6 @@ static void on_signal(int number)
     atomic_store(&stop, true);
 }
 
-static void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
 static void usage(void)
 {
     fputs("usage: farside pool check URI [OPTION...]\n"
@@ -52,8 +44,18 @@ static void usage(void)
 
 struct telling {
     struct progress progress;
-    json_t *lines; /* NULL: print them */
+    json_t *lines;  /* NULL: print them */
+    bool repair;    /* says what it is doing, line by line, if nobody looks at a terminal */
+    char doing[64]; /* what it said last */
 };
+
+static void say(struct telling *t, const char *what)
+{
+    if (!t->repair || t->progress.shown || strncmp(t->doing, what, sizeof t->doing - 1) == 0)
+        return;
+    snprintf(t->doing, sizeof t->doing, "%s", what);
+    fprintf(stderr, "farside " COMMAND ": %s\n", what);
+}
 
 static void tell(void *arg, const char *line)
 {
@@ -70,6 +72,7 @@ static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     struct telling *t = arg;
     progress_show(&t->progress, what, done, total);
+    say(t, what);
     return !atomic_load(&stop);
 }
 
@@ -123,14 +126,16 @@ static int not_done(int status, const char *uri)
 
 static int check_open_pool(far_pool *pool, const char *uri, bool repair, bool json)
 {
-    struct telling t = {.lines = json ? json_array() : NULL};
+    struct telling t = {.lines = json ? json_array() : NULL, .repair = repair};
     struct far_pool_check check = {0};
     far_session *session = NULL;
 
+    cli_catch_signals(on_signal);
+    progress_init(&t.progress);
+    if (repair)
+        say(&t, "opening a session");
     int status = far_session_open(pool, NULL, &session);
     if (status == FAR_OK) {
-        progress_init(&t.progress);
-        catch_signals();
         far_session_watch(session, go_on, &t);
         status = far_pool_check(session, repair, tell, &t, &check);
         progress_clear(&t.progress);

@@ -227,6 +227,16 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
     return code;
 }
 
+/* Tables may be large. */
+static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    (void)arg;
+    (void)what;
+    (void)done;
+    (void)total;
+    return !cli_stopped();
+}
+
 int cmd_stat(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -269,6 +279,7 @@ int cmd_stat(int argc, char **argv)
     int code = cli_open("stat", &target, &pool, &session);
     if (code != CLI_OK)
         return code;
+    far_session_watch(session, go_on, NULL);
     code = stat_pool(&target, session, json);
     far_session_close(session);
     far_pool_close(pool);

@@ -61,6 +61,8 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int code = dispatch(argc, argv);
+    if (cli_stopped() && code == CLI_OK)
+        code = CLI_FAILED;
     /* Output that did not reach its file is a failure like any other. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
         fprintf(stderr, "farside: cannot write the output: %s\n", strerror(errno));

@@ -225,7 +225,7 @@ int client_silent(struct op *op,
         }
         left = still_silent(c, first, now, clients);
         waited = asked - since;
-        rc = client_progress(c, "silent sessions", waited, watch);
+        rc = client_progress(c, "watching for silent sessions", waited, watch);
         if (rc == FAR_OK && left > 0)
             batch_pause(&op->batch, c->lease_ns / 16);
     }
@@ -241,6 +241,7 @@ int client_bury(struct op *op, unsigned *dead)
     struct client *c = op->client;
     unsigned clients = op->pool->clients;
     unsigned before = c->buried;
+    uint64_t began = c->ep->ops->coarse(c->ep);
     *dead = 0;
     /* Two looks, a watch apart, tell the silent ones; each that is found is recovered: 24 turns,
      * and one for each of them. Both looks are of now: that it moved since we last looked, whenever
@@ -248,7 +249,11 @@ int client_bury(struct op *op, unsigned *dead)
     memset(c->watch, 0, clients * sizeof *c->watch);
     c->suspect = -1;
     for (unsigned turn = 0; turn < 48 + clients; turn++) {
-        int rc = client_progress(c, "silent sessions", turn, 48 + clients);
+        uint64_t waited = c->ep->ops->coarse(c->ep) - began, watch = WATCH_LEASES(c->lease_ns);
+        int rc = c->buried > before ? client_progress(c, "clearing dead sessions away",
+                                                      c->buried - before, clients)
+                                    : client_progress(c, "watching for silent sessions",
+                                                      waited < watch ? waited : watch, watch);
         if (rc == FAR_OK)
             rc = client_hasten(op); /* our own lease goes on meanwhile */
         if (rc != FAR_OK)

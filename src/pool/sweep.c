@@ -180,7 +180,8 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
     uint64_t now = op->pool_word[0],
              until = now + epochs + 1; /* which follows their certificates */
     for (uint64_t epoch = now + 1; epoch <= until && rc == FAR_OK; epoch++) {
-        rc = client_progress(op->client, "waiting for other sessions", epoch - now, epochs + 2);
+        rc = client_progress(op->client, "waiting for other sessions to take part in a sweep",
+                             epoch - now, epochs + 2);
         if (rc == FAR_OK)
             rc = client_await_epoch(op, epoch, 8);
     }

@@ -221,7 +221,9 @@ static int check_pool(struct checking *c, struct pool_findings *left)
 {
     struct op *op = &c->session->op;
     struct pool_findings found = {.tell = c->report.line, .arg = c->report.arg};
-    int rc = pool_inspect(op, &found);
+    int rc = client_progress(op->client, "looking at lists and chunk tables", 0, 1);
+    if (rc == FAR_OK)
+        rc = pool_inspect(op, &found);
     if (rc == FAR_OK && c->report.repair)
         rc = sweep(c);
     if (rc == FAR_OK)

@@ -59,6 +59,8 @@ expect_out '"dead_sessions": 2'
 expect_sum
 run_leased pool check --repair "$uri"
 expect_code 0
+expect_err "watching for silent sessions"
+expect_err "clearing dead sessions away"
 expect_out "2 dead sessions"
 expect_out "$uri: clean"
 run_leased pool check "$uri" --json

@@ -14,6 +14,7 @@
  */
 #include "index/race/race.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -394,6 +395,8 @@ static int walk(struct walk *w)
     w->seen = malloc(words * sizeof *w->seen);
     w->finding = malloc(words * sizeof *w->finding);
     uint64_t entries = 1ull << view->depth;
+    char what[FAR_NAME_MAX + 16];
+    snprintf(what, sizeof what, "walking table %s", view->base.table->desc.name);
     w->depth = view->depth;
     w->entries = calloc(2 * entries, sizeof *w->entries);
     if (!w->image || !w->seen || !w->finding || !w->entries) {
@@ -405,7 +408,7 @@ static int walk(struct walk *w)
     for (uint64_t i = 0; i < entries && rc == FAR_OK; i++) {
         rc = visit_entry(w, i);
         if (rc == FAR_OK)
-            rc = client_progress(w->op->client, view->base.table->desc.name, i + 1, entries);
+            rc = client_progress(w->op->client, what, i + 1, entries);
     }
     if (w->image)
         ep->ops->buf_free(ep, w->image, words * 8);

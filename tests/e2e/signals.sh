@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# A signal ends a program in good order: its sessions leave, and the pool is clean behind them.
+. "$(dirname "$0")/expect.bash"
+
+name=e2e-signals-$$
+uri=shm:$name
+trap 'rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
+
+# A lease that no machine is too slow for. A session that was killed would be told as dead only much
+# later, but its slot would be taken and its memory gone, which is told at once.
+new_pool() {
+    rm -f "/dev/shm/farside-$name"
+    run put --pool "$uri?size=32m&lease=60000" key value
+    expect_code 0
+}
+
+expect_clean() { # after what
+    run stat "$uri" --json
+    [[ $out == *'"clients": 1,'* ]] || failed "$1 left a session behind"
+    run pool check "$uri"
+    expect_code 0
+    [ "$out" = "$uri: clean" ] || failed "$1 left something behind"
+}
+
+# Its session is open.
+await_session() {
+    for _ in $(seq 1200); do
+        run stat "$uri" --json
+        [[ $out == *'"clients": 1,'* ]] || return 0
+        sleep 0.05
+    done
+    failed "nobody came"
+}
+
+set -m # a script's background jobs ignore SIGINT unless it has job control
+for signal in TERM INT HUP PIPE; do
+    new_pool
+    "$FARSIDE" bench --pool "$uri" --keys 1k --ops 1g --workload update --threads 2 \
+        >/dev/null 2>&1 &
+    pid=$!
+    await_session
+    kill "-$signal" "$pid" || failed "ended by itself"
+    wait "$pid"
+    [ $? = 1 ] || failed "SIG$signal: the exit status is another"
+    expect_clean "SIG$signal"
+done
+
+# Somebody who reads only the first line.
+new_pool
+"$FARSIDE" bench --pool "$uri" --keys 1k --ops 10k --workload load,a,b,c,update 2>/dev/null |
+    head -n 1 >/dev/null
+expect_clean "a reader that left"
+"$FARSIDE" stat "$uri" --json 2>/dev/null | head -c 1 >/dev/null
+expect_clean "a reader that left"
+"$FARSIDE" get --pool "$uri" key 2>/dev/null | true
+expect_clean "a reader that left"
+run get --pool "$uri" key
+[ "$out" = value ] || failed "lost the key"
+exit 0
