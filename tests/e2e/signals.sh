@@ -4,7 +4,8 @@
 
 name=e2e-signals-$$
 uri=shm:$name
-trap 'rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
+pid=
+trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
 
 # A lease that no machine is too slow for. A session that was killed would be told as dead only much
 # later, but its slot would be taken and its memory gone, which is told at once.
@@ -42,6 +43,7 @@ for signal in TERM INT HUP PIPE; do
     kill "-$signal" "$pid" || failed "ended by itself"
     wait "$pid"
     [ $? = 1 ] || failed "SIG$signal: the exit status is another"
+    pid=
     expect_clean "SIG$signal"
 done
 
