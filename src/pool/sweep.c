@@ -190,25 +190,35 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
     return rc == FAR_OK ? still_mine(s) : rc;
 }
 
-static int empty_lists(struct op *op)
+static int empty_lists_of(struct op *op, unsigned node)
 {
+    gaddr at = gaddr_make(node, 0);
     uint64_t *heads = op_buffer(op, BUF_BULK, 2 * CLASS_COUNT * 8);
     if (!heads)
         return FAR_NO_MEMORY;
-    for (unsigned node = 0; node < op->pool->nodes; node++) {
-        gaddr at = gaddr_make(node, 0);
-        batch_read(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
-        int rc = batch_flush(&op->batch);
-        if (rc != FAR_OK)
-            return rc;
-        for (unsigned i = 0; i < CLASS_COUNT; i++) /* P2: nobody else touches them */
-            heads[i] = shared_head(heads[i], 0);
-        batch_write(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
-        rc = batch_flush(&op->batch);
-        if (rc != FAR_OK)
-            return rc;
-    }
-    return FAR_OK;
+    batch_read(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    for (unsigned i = 0; i < CLASS_COUNT; i++) /* P2: nobody else touches them */
+        heads[i] = shared_head(heads[i], 0);
+    batch_write(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
+    return batch_flush(&op->batch);
+}
+
+/* Within an operation: otherwise another one of this session could find the lease lapsed between the
+ * READ and the WRITE, and register the client again. The WRITE would then be allowed, though the
+ * sweep is over and the lists are in use. */
+static int empty_lists(const struct sweep *s)
+{
+    int rc = op_begin(s->op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    rc = still_mine(s);
+    for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
+        rc = empty_lists_of(s->op, node);
+    op_end(s->op);
+    return rc;
 }
 
 static bool is_marked(const struct sweep *s, unsigned node, uint64_t unit)
@@ -403,7 +413,7 @@ static int run(struct sweep *s)
     if (rc == FAR_OK)
         rc = wait_epochs(s, 1);
     if (rc == FAR_OK)
-        rc = empty_lists(op);
+        rc = empty_lists(s);
     if (rc == FAR_OK)
         rc = mark_all(s);
     if (rc == FAR_OK)
