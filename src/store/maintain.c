@@ -100,6 +100,10 @@ int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
             fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme));
     client_enter(&s->client); /* the keeper uses the endpoint, too */
     rc = ep->ops->node_stat(ep, node, info);
+    /* The keeper takes a session that is polled for one in use, so this call does what the keeper would
+     * do. Operations of the ring, if any are under way, carry heartbeats of their own. */
+    if (s->client.inside == 1 && client_heartbeat_due(&s->client))
+        (void)client_park(&s->op); /* if it fails, the next operation finds out */
     client_leave(&s->client);
     return err_end(rc);
 }
