@@ -4,7 +4,8 @@
  * A slot is taken by a CAS of its first word from 0 to the client's incarnation, a random odd
  * number. Before it does anything else the client reads the global epoch and certifies it. Until
  * then the slot says what the last who had it said: a certificate that was true, and at most holds
- * the epoch back; a journal that was seen to.
+ * the epoch back; a journal that was seen to. A slot that is taken from a dead client with a journal
+ * (L2) keeps that until the work is done.
  */
 #include "pool/pool.h"
 
@@ -50,6 +51,7 @@ static int claim_slot(struct op *op, struct client *c)
             break;
         c->slot = slot;        /* after an error perhaps, too: renew() finds out */
         c->unannounced = true; /* the slot still says what its last owner said */
+        c->taken_at = c->ep->ops->coarse(c->ep);
         batch_cas(&op->batch, NODE0, slot_delta(slot), 0, c->incarnation, op->word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK || op->word[0] == 0)
@@ -59,24 +61,40 @@ static int claim_slot(struct op *op, struct client *c)
     return FAR_NO_CLIENT_SLOT;
 }
 
-/* Reads the registry; *room says whether a slot is free. Slots of clients that left work undone are
- * not to be suspected here: they are for a client that is registered. */
+/* Reads the registry; *room says whether a slot is free. */
 static int look_for_room(struct op *op, struct client_slot **slots, bool *room)
 {
     int rc = client_registry(op, slots);
     *room = false;
-    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++) {
+    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++)
         *room |= (*slots)[i].incarnation == 0;
-        if (client_slot_has_work((*slots)[i].journal))
-            (*slots)[i].incarnation = 0;
-    }
     return rc;
+}
+
+/* As client_watch(). The suspect is a client that left no work, if there is one: its slot can be
+ * freed. Only if `heir`, it may be one whose slot is taken together with its work. */
+static bool suspect_one(struct client *c, struct client_slot *slots, bool heir, uint64_t asked)
+{
+    int with_work = -1;
+    bool doubtful = false;
+    for (unsigned i = 0; i <= c->pool->clients; i++) { /* each turn crosses one out */
+        doubtful = client_watch(c, slots, c->pool->clients, NO_EPOCH, asked);
+        if (c->suspect < 0 || !client_slot_has_work(slots[c->suspect].journal))
+            break;
+        with_work = c->suspect;
+        slots[with_work].incarnation = 0;
+        c->suspect = -1;
+    }
+    if (c->suspect < 0 && heir)
+        c->suspect = with_work;
+    return doubtful;
 }
 
 /*
  * All slots are taken: by clients that are alive, or by clients that died unnoticed. Two registry
  * reads, a watch apart, tell. All that are found dead are cleared away: after a crash others need
- * slots too, and should not have to wait for each.
+ * slots too, and should not have to wait for each. If all that are dead left work undone, the slot of
+ * one is taken over with its work (L2).
  */
 static int evict_dead(struct op *op, struct client *c)
 {
@@ -94,16 +112,20 @@ static int evict_dead(struct op *op, struct client *c)
             return rc;
         if (room && cleared == 0)
             return FAR_OK;
-        doubtful = client_watch(c, slots, c->pool->clients, NO_EPOCH, asked);
+        doubtful = suspect_one(c, slots, cleared == 0, asked);
         if (c->suspect < 0) {
             if (cleared > 0)
                 break;
             continue;
         }
+        unsigned before = c->buried;
         rc = client_recover(op);
+        if (c->slot != NO_SLOT)
+            return rc;
         if (rc != FAR_OK)
             return room ? FAR_OK : rc;
-        cleared++;
+        if (cleared > 0 || c->buried > before) /* else another client was faster */
+            cleared++;
     }
     return cleared > 0 ? FAR_OK : FAR_NO_CLIENT_SLOT;
 }
@@ -115,10 +137,12 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
     if (control->epoch > EPOCH_LAST)
         return fail(FAR_CORRUPT, "the pool's epoch is damaged");
     c->seen = c->validated = c->certified = control->epoch;
-    /* The heartbeat goes on from where it was: whoever saw it long ago must not see it again. */
+    /* The heartbeat goes on from where it was: whoever saw it long ago must not see it again. The
+     * journal is cleared, unless it is of work to be completed (L2). */
     *mine = (struct client_slot){
         .epoch = c->validated, .heartbeat = ++c->heartbeat, .pid = (uint64_t)getpid()};
-    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch, sizeof *mine - 8);
+    size_t end = c->inherited[0] != 0 ? offsetof(struct client_slot, journal) : sizeof *mine;
+    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch, (uint32_t)end - 8);
     /* After the certificate: a client that certifies an epoch later than a sweep's announcement must
      * know of the sweep. The count of sweeps comes first: all that it counts have been announced when
      * the word is read. */
@@ -183,22 +207,21 @@ static uint64_t new_incarnation(struct client *c)
 
 static int join(struct op *op, struct client *c)
 {
-    uint64_t began = c->ep->ops->coarse(c->ep);
     c->incarnation = new_incarnation(c);
     c->slot = NO_SLOT; /* the old one may be another's */
     c->astray = false;
+    c->inherited[0] = 0;
     int rc = claim_slot(op, c);
     if (rc == FAR_NO_CLIENT_SLOT && c->pool->kept) {
         rc = evict_dead(op, c);
-        began = c->ep->ops->coarse(c->ep);
-        if (rc == FAR_OK)
+        if (rc == FAR_OK && c->slot == NO_SLOT)
             rc = claim_slot(op, c);
     }
     if (rc == FAR_NO_CLIENT_SLOT)
         return fail(rc, "the pool has %u client slots, and all are taken", c->pool->clients);
     if (rc != FAR_OK)
         return rc;
-    return announce(op, c, began);
+    return announce(op, c, c->taken_at);
 }
 
 static int join_first(struct client *c)
@@ -208,8 +231,12 @@ static int join_first(struct client *c)
     if (rc != FAR_OK)
         return rc;
     op.batch.rider = NULL; /* it has nothing to announce yet, and no lease to lose */
+    const struct lease *lease = op.batch.lease;
     op.batch.lease = NULL;
     rc = join(&op, c);
+    op.batch.lease = lease;
+    if (rc == FAR_OK && client_must_complete(c))
+        (void)client_complete(&op); /* it is tried again later */
     op_free(&op);
     return rc;
 }
@@ -254,8 +281,7 @@ void client_let_go(struct client *c)
 /*
  * A client that was silent for too long, but whom nobody has fenced, goes on in its slot under a
  * new name: whoever was about to fence it will miss. Its certificate has counted all the time, so
- * what it holds is its own. Not so if it has unfinished work: others may be waiting for that to be
- * recovered.
+ * what it holds is its own. Unfinished work it completes (L2).
  */
 static int renew(struct op *op, struct client *c)
 {
@@ -268,13 +294,17 @@ static int renew(struct op *op, struct client *c)
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    if (slot->incarnation != c->incarnation || slot->journal[0] != 0)
+    if (slot->incarnation != c->incarnation)
         return FAR_FENCED;
+    uint64_t journal[2] = {slot->journal[0], slot->journal[1]};
     batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, incarnation, op->word);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK || op->word[0] != c->incarnation)
         return rc != FAR_OK ? rc : FAR_FENCED;
     c->incarnation = incarnation;
+    c->inherited[0] = client_slot_has_work(journal) ? journal[0] : 0;
+    c->inherited[1] = journal[1];
+    c->complete_after = 0;
     c->lease = (struct lease){.deadline = posted + c->lease_ns};
     return FAR_OK;
 }
@@ -493,8 +523,9 @@ void client_close(struct client *c)
             registered = client_unpark(&op) == FAR_OK;
         if (registered && !c->pool->knobs.no_reclaim)
             settle(c, &op);
-        if (registered && !c->lease.lost && !client_haunted(c)) /* else its lease will lapse: E6 */
-            leave(c, &op);
+        bool undone = c->inherited[0] != 0; /* L2: the journal stays */
+        if (registered && !c->lease.lost && !client_haunted(c) && !undone)
+            leave(c, &op); /* else its lease will lapse: E6 */
         op_free(&op);
     }
     free_client(c);

@@ -255,7 +255,10 @@ static int awake_once(struct op *op)
         if (rc != FAR_OK)
             return rc;
     }
-    return c->sweep_unmet ? client_meet_sweep(op) : FAR_OK;
+    int rc = c->sweep_unmet ? client_meet_sweep(op) : FAR_OK;
+    if (rc == FAR_OK && client_must_complete(c))
+        (void)client_complete(op); /* whatever comes of it, this client goes on */
+    return rc;
 }
 
 /* Each of those steps may wait, and meanwhile other operations of the ring go on: so all is looked at

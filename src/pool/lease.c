@@ -16,6 +16,13 @@
  *       incarnation, after which nobody counts its certificate. Then its journal is completed or
  *       undone, its death is counted (its memory is for a sweep to find), and its slot freed by
  *       another CAS. Each step may be done twice, by clients that die in the middle.
+ *       Completing a journal takes a registered client. If every slot is taken and only slots with
+ *       journals are silent, a client that wants to register takes such a slot by a CAS from the
+ *       fenced incarnation to its own: of several, one gets it. It announces itself without touching
+ *       the journal, completes the work, and only then clears the journal. If it dies before that,
+ *       it is a dead client with the same journal. A client whose lease lapsed in the middle of its
+ *       own work, and that nobody has fenced, does the same in its own slot. Its locks name its old
+ *       incarnation, so others take it for dead and may complete the work, too.
  *
  *   L3  Watching takes WATCH_LEASES leases, so that there is time between the last write that L1
  *       allows and the first reuse. On shared memory this is all there is: a client that is stopped
@@ -102,6 +109,46 @@ static int fence_out(struct op *op, uint64_t incarnation, bool wait)
     return rc;
 }
 
+/* L2: a client that is not registered cannot complete anything. It takes the slot, and the journal
+ * with it. */
+static int inherit(struct op *op, unsigned slot, uint64_t fenced, const uint64_t journal[2])
+{
+    struct client *c = op->client;
+    c->slot = slot; /* after an error perhaps, too: renew() finds out */
+    c->unannounced = true;
+    memcpy(c->inherited, journal, sizeof c->inherited);
+    c->complete_after = 0;
+    c->taken_at = c->ep->ops->coarse(c->ep);
+    batch_cas(&op->batch, NODE0, slot_delta(slot), fenced, c->incarnation, op->pool_word);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK && op->pool_word[0] != fenced) { /* another client was faster */
+        c->slot = NO_SLOT;
+        c->inherited[0] = 0;
+    }
+    c->buried += rc == FAR_OK && c->slot == slot;
+    return rc;
+}
+
+int client_complete(struct op *op)
+{
+    struct client *c = op->client;
+    uint64_t journal[2] = {c->inherited[0], c->inherited[1]};
+    int rc = FAR_OK;
+
+    c->complete_after = c->ep->ops->coarse(c->ep) + c->lease_ns;
+    if (c->pool->recover)
+        rc = c->pool->recover(c->pool->tables, op, journal);
+    if (rc != FAR_OK)
+        return rc;
+    /* Unless an operation of the ring has replaced it by its own. */
+    batch_cas(&op->batch, NODE0, slot_delta(c->slot) + offsetof(struct client_slot, journal),
+              journal[0], 0, op->pool_word);
+    rc = batch_flush(&op->batch);
+    if (rc == FAR_OK && c->inherited[0] == journal[0])
+        c->inherited[0] = 0;
+    return rc;
+}
+
 static int recover(struct op *op, bool wait)
 {
     struct client *c = op->client;
@@ -125,9 +172,8 @@ static int recover(struct op *op, bool wait)
     if (rc != FAR_OK || (word[0] != incarnation && word[0] != fenced))
         return rc; /* it left, or came back as another, or was seen to */
     uint64_t journal[2] = {word[1], word[2]};
-    if (client_slot_has_work(journal) && c->slot == NO_SLOT)
-        return FAR_NO_CLIENT_SLOT; /* for somebody who may work here */
-    if (client_slot_has_work(journal) && c->pool->recover) {
+    bool work = client_slot_has_work(journal), inherits = work && c->slot == NO_SLOT;
+    if (work && !inherits && c->pool->recover) {
         rc = c->pool->recover(c->pool->tables, op, journal);
         if (rc != FAR_OK)
             return rc;
@@ -140,6 +186,8 @@ static int recover(struct op *op, bool wait)
         rc = end_sweep(op, slot, incarnation);
     if (rc != FAR_OK)
         return rc;
+    if (inherits)
+        return inherit(op, slot, fenced, journal);
     batch_cas(b, NODE0, slot_delta(slot), fenced, 0, &word[1]);
     rc = batch_flush(b);
     c->buried += rc == FAR_OK && word[1] == fenced;

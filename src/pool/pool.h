@@ -186,11 +186,14 @@ struct client {
     int overfull_node, overfull_class; /* a stock past its limit; class -1: none */
     bool tidying;                      /* an operation sees to that: one is enough */
 
-    bool parked;           /* the certificate says NO_EPOCH */
-    bool astray;           /* or will, nobody knows when: the slot is to be abandoned */
-    bool unannounced;      /* the slot is taken, but its certificate is the last owner's */
-    unsigned inside;       /* calls of its session that are under way */
-    _Atomic uint64_t turn; /* who may use this: see client_enter() */
+    bool parked;             /* the certificate says NO_EPOCH */
+    bool astray;             /* or will, nobody knows when: the slot is to be abandoned */
+    bool unannounced;        /* the slot is taken, but its certificate is the last owner's */
+    uint64_t taken_at;       /* the slot was not taken earlier than that */
+    uint64_t inherited[2];   /* the journal that the slot was taken with: see client_complete() */
+    uint64_t complete_after; /* time for another attempt at that */
+    unsigned inside;         /* calls of its session that are under way */
+    _Atomic uint64_t turn;   /* who may use this: see client_enter() */
 
     /* sweep.c: while one goes on, chunks below old_chunks[node] are not allocated from, and what
      * is freed in them is left to the sweep */
@@ -508,10 +511,21 @@ int client_registry(struct op *op, struct client_slot **slots);
 bool client_watch(struct client *client, const struct client_slot *slots, unsigned count,
                   uint64_t epoch, uint64_t asked);
 
-/* Shuts the suspect out and recovers what it left; any number of clients may do this at once. */
+/* Shuts the suspect out and recovers what it left; any number of clients may do this at once. A
+ * client without a slot takes the suspect's if its owner left work undone, and completes that once it
+ * is announced. */
 int client_recover(struct op *op);
 /* The same, but while nodes have not answered it returns FAR_OK and leaves the suspect as it is. */
 int client_try_recover(struct op *op);
+
+/* Completes the work that this client found in its slot. If that fails, the journal stays, and the
+ * next attempt is due a lease later. */
+int client_complete(struct op *op);
+static inline bool client_must_complete(const struct client *c)
+{
+    return __builtin_expect(c->inherited[0] != 0, 0) && !c->joining && !client_haunted(c) &&
+           c->ep->ops->coarse(c->ep) >= c->complete_after;
+}
 
 /* Finds and recovers all clients that are dead; takes about a lease if there is any doubt. */
 int client_bury(struct op *op, unsigned *dead);

@@ -209,6 +209,38 @@ static void recovery_is_completed_by_the_next(void **state)
     }
 }
 
+/* All slots are taken: a session that wants to register takes the dead client's, with its work. */
+static void a_split_is_completed_by_whoever_needs_the_slot(void **state)
+{
+    uint64_t last = key_of_split(4);
+
+    (void)state;
+    for (unsigned batches = 2; batches < 40; batches += 3) {
+        struct store_rig r = rig("mem:?size=32m&defer=1&clients=2&lease=3600000");
+        far_session *s = join(&r);
+        struct probe p;
+        uint64_t key = last;
+        probe_open(&p, r.fab);
+        for (uint64_t k = 0; k < last; k++)
+            assert_int_equal(insert(&r, s, k), FAR_OK);
+        (void)insert_in_part(&r, s, &key, batches);
+        unsigned slot = s->client.slot;
+        uint64_t inc = s->client.incarnation;
+        stop_for_good(s);
+        assert_true(probe_cas(&p, 0, PROBE_SLOT(slot, incarnation), inc, inc | CLIENT_FENCED));
+        r.pool->pool.kept = true; /* as users open it */
+        far_session *next = join(&r);
+        assert_int_equal(next->client.slot, slot);
+        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal)) == 0);
+        far_session_close(next);
+        probe_close(&p);
+        assert_int_equal(far_exists(r.session, r.table, &(uint64_t){0}, 8), FAR_OK);
+        expect_nothing_stranded(&r);
+        expect_all_well(&r, last);
+        store_rig_close(&r);
+    }
+}
+
 /* The journal was lost (a session has one, and may have several splits under way): writers who come
  * by do what is needed. */
 static void a_split_without_a_journal_is_no_loss(void **state)
@@ -419,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_split_is_completed_by_whoever_finds_its_client_dead),
         cmocka_unit_test(recovery_is_completed_by_the_next),
+        cmocka_unit_test(a_split_is_completed_by_whoever_needs_the_slot),
         cmocka_unit_test(a_split_without_a_journal_is_no_loss),
         cmocka_unit_test(recovery_in_a_full_pool_does_not_wait_for_memory),
         cmocka_unit_test(a_slow_splitter_does_no_harm),

@@ -199,32 +199,6 @@ static void a_fenced_client_registers_anew_by_itself(void **state)
     store_rig_close(&r);
 }
 
-/* Its work is for others to complete, who may be waiting for that: it must not look alive. */
-static void a_client_that_left_work_behind_registers_as_another(void **state)
-{
-    struct store_rig r = rig("mem:?size=4m&" LONG, 1);
-    struct probe p;
-    far_session *s = join(&r);
-    struct client *c = &s->client;
-
-    (void)state;
-    probe_open(&p, r.fab);
-    assert_int_equal(put(&r, s, 1, 7), FAR_OK);
-    unsigned slot = c->slot;
-    uint64_t inc = c->incarnation;
-    probe_set(&p, 0, PROBE_SLOT(slot, journal), 1ull << 32 | 1);
-    let_lapse(s);
-    assert_int_equal(put(&r, s, 1, 8), FAR_OK);
-    assert_true(c->slot != slot);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == inc);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal)) == (1ull << 32 | 1));
-    probe_set(&p, 0, PROBE_SLOT(slot, journal), 0);
-    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
-    far_session_close(s);
-    probe_close(&p);
-    store_rig_close(&r);
-}
-
 /* The announcement itself finds out: what it wrote went to a slot that is another's, once. */
 static void a_flight_that_comes_too_late_ends_the_lease(void **state)
 {
@@ -734,7 +708,6 @@ int main(void)
         cmocka_unit_test(a_heartbeat_keeps_a_client_alive),
         cmocka_unit_test(a_lapse_that_nobody_noticed_costs_nothing),
         cmocka_unit_test(a_fenced_client_registers_anew_by_itself),
-        cmocka_unit_test(a_client_that_left_work_behind_registers_as_another),
         cmocka_unit_test(a_flight_that_comes_too_late_ends_the_lease),
         cmocka_unit_test(no_slot_for_a_client_that_comes_back),
         cmocka_unit_test(an_operation_that_outlives_its_lease_is_tried_again),
