@@ -190,8 +190,10 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     c->lease = (struct lease){.deadline = began + c->lease_ns};
     c->sweep = 0;
     c->sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
-    if (op->pool_word[0] != c->sweeps) /* E5; a client that joins has nothing in hand */
+    if (op->pool_word[0] != c->sweeps) { /* E5; a client that joins has nothing in hand */
+        c->lost_bytes += c->held_bytes + c->retired_bytes; /* it may be above the sweep's mark */
         client_forget(c);
+    }
     c->sweeps = op->pool_word[0];
     c->parked = c->astray = c->unannounced = false;
     return FAR_OK;
@@ -521,6 +523,8 @@ void client_close(struct client *c)
         op.batch.lease = lease;
         if (registered && c->parked) /* else it might give away what a sweep has found */
             registered = client_unpark(&op) == FAR_OK;
+        if (registered && c->sweep_unmet) /* P1: its lists are not to be touched */
+            registered = client_meet_sweep(&op) == FAR_OK;
         if (registered && !c->pool->knobs.no_reclaim)
             settle(c, &op);
         bool undone = c->inherited[0] != 0; /* L2: the journal stays */

@@ -26,7 +26,8 @@
  *   E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It holds
  *       no address but in its caches, which are all stale from then on; its next operation it
  *       begins like a client that joins. What it has in hand is its own unless a sweep was
- *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go.
+ *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go. It
+ *       counts it as lost, because what lies above the sweep's mark was not found.
  *   E6  Verbs of a request that ended with an error may land later, for up to half a lease (F5).
  *       For that long they are in flight as much as an operation is: the client certifies nothing
  *       newer, is not parked, and does not give up its slot.

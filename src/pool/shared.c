@@ -107,6 +107,13 @@ static int find_page(struct op *op, unsigned node, unsigned size_class, gaddr *p
     return take_page(c, node, size_class, page) ? FAR_OK : FAR_POOL_FULL;
 }
 
+/* Of a bundle and its page. */
+static uint64_t bundle_bytes(const struct bundle *bundle, unsigned size_class)
+{
+    return class_bytes(page_class(bundle, size_class)) +
+           bundle_count(bundle) * class_bytes(size_class);
+}
+
 /* After an error nobody knows whether they are on the list. */
 static int lose_bundle(struct client *c, uint64_t bytes, int rc)
 {
@@ -214,7 +221,7 @@ int shared_take(struct op *op, unsigned node, unsigned size_class)
         batch_cas(&op->batch, head, delta, seen, shared_head(seen, below), op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
-            return lose_bundle(c, class_bytes(BUNDLE_CLASS), rc);
+            return lose_bundle(c, valid ? bundle_bytes(bundle, size_class) : sizeof *bundle, rc);
         if (op->pool_word[0] != seen)
             continue;
         if (!valid)
@@ -309,8 +316,7 @@ int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
                 rc = read_bundle(op, page, i, bundle, &valid);
                 if (rc != FAR_OK || !valid)
                     break;
-                *bytes +=
-                    class_bytes(page_class(bundle, i)) + bundle_count(bundle) * class_bytes(i);
+                *bytes += bundle_bytes(bundle, i);
                 page = bundle->next & HEAD_GADDR;
             }
             if (rc != FAR_OK)

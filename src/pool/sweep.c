@@ -31,7 +31,8 @@
  * A sweeper that dies leaves its announcement: clients go on as in P1 until somebody finds it dead,
  * which ends the sweep (client_recover()), or the next sweeper takes over, with a mark of its own
  * that everybody meets anew. Memory that was marked as reachable and freed during the sweep, and
- * what a dead sweeper had found, waits for the next one.
+ * what a dead sweeper had found, waits for the next one. So do objects above the mark that were on
+ * the lists when these were emptied; then the count of deaths says that there is something to find.
  */
 #include "pool/pool.h"
 
@@ -52,6 +53,7 @@ struct sweep {
     uint64_t incarnation; /* of the client, which that names: as another it has no part in it */
     uint64_t deaths;      /* counted before it began: what those had in hand lies below the mark */
     bool unsure;          /* nobody knows whether the word says so, or will */
+    bool spilled;         /* objects above the mark may have been on the lists: they are lost */
     struct sweep_result result;
 };
 
@@ -190,18 +192,24 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
     return rc == FAR_OK ? still_mine(s) : rc;
 }
 
-static int empty_lists_of(struct op *op, unsigned node)
+static int empty_lists_of(struct sweep *s, unsigned node)
 {
+    struct op *op = s->op;
     gaddr at = gaddr_make(node, 0);
     uint64_t *heads = op_buffer(op, BUF_BULK, 2 * CLASS_COUNT * 8);
     if (!heads)
         return FAR_NO_MEMORY;
     batch_read(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
+    batch_read(&op->batch, at, NODE_NEXT_CHUNK_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    for (unsigned i = 0; i < CLASS_COUNT; i++) /* P2: nobody else touches them */
+    uint64_t listed = 0, most = op->pool->head[node].chunks;
+    for (unsigned i = 0; i < CLASS_COUNT; i++) { /* P2: nobody else touches them */
+        listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
         heads[i] = shared_head(heads[i], 0);
+    }
+    s->spilled |= listed != 0 && s->chunks[node] < most && op->pool_word[0] > s->chunks[node];
     batch_write(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
     return batch_flush(&op->batch);
 }
@@ -209,14 +217,14 @@ static int empty_lists_of(struct op *op, unsigned node)
 /* Within an operation: otherwise another one of this session could find the lease lapsed between the
  * READ and the WRITE, and register the client again. The WRITE would then be allowed, though the
  * sweep is over and the lists are in use. */
-static int empty_lists(const struct sweep *s)
+static int empty_lists(struct sweep *s)
 {
     int rc = op_begin(s->op, NULL);
     if (rc != FAR_OK)
         return rc;
     rc = still_mine(s);
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
-        rc = empty_lists_of(s->op, node);
+        rc = empty_lists_of(s, node);
     op_end(s->op);
     return rc;
 }
@@ -385,7 +393,7 @@ static int finish(struct sweep *s)
     if (rc == FAR_OK && op->pool_word[0] != s->word)
         return fail(FAR_FENCED, "another client took this one for dead and its sweep over");
     if (rc == FAR_OK) {
-        batch_faa(&op->batch, NODE0, DEATHS_DELTA, -s->deaths, &op->pool_word[1]);
+        batch_faa(&op->batch, NODE0, DEATHS_DELTA, s->spilled - s->deaths, &op->pool_word[1]);
         rc = batch_flush(&op->batch);
     }
     return rc;
@@ -424,7 +432,8 @@ static int run(struct sweep *s)
         rc = finish(s);
     if (rc != FAR_OK && s->word != 0)
         give_up(s);
-    op->client->sweep_mine = 0;
+    if (op->client->sweep_mine == s->word) /* else it is that of another operation of the ring */
+        op->client->sweep_mine = 0;
     return rc;
 }
 

@@ -1,0 +1,322 @@
+/* Sessions that end, or sleep, while others look for lost memory: what they must not give away, and
+ * what they have to remember. */
+#include "audit.h"
+#include "hook.h"
+#include "store_rig.h"
+
+#include "base/clock.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define HOUR "lease=3600000"
+#define KEYS 40u
+
+static struct store_rig rig(const char *uri)
+{
+    struct far_table_options table = {.bucket_groups = 2};
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+    knobs.tick_ops = 1;
+    store_rig_open(&r, uri, &knobs, NULL, &table);
+    return r;
+}
+
+/* A session that has free memory of its own, and is parked with it. */
+static far_session *parked_session(struct store_rig *r)
+{
+    far_session *s = NULL;
+    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
+    for (uint64_t k = 0; k < KEYS; k++)
+        assert_int_equal(far_put(s, r->table, &k, 8, &k, 8), FAR_OK);
+    assert_true(s->client.held_bytes > 0);
+    assert_int_equal(client_park(&s->op), FAR_OK);
+    return s;
+}
+
+static struct audit audit(struct store_rig *r)
+{
+    struct audit a;
+    assert_int_equal(audit_run(&a, r->pool, &r->session, 1), FAR_OK);
+    if (a.wrong > 0)
+        fail_msg("%s", a.first);
+    return a;
+}
+
+/* E5: the sweep did not wait for it, and has found what it holds. */
+static void what_a_sweep_has_found_is_not_given_away_by_who_slept(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct sweep_result swept;
+
+    (void)state;
+    far_session *s = parked_session(&r);
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+    assert_true(swept.bytes >= s->client.held_bytes);
+    far_session_close(s);
+    assert_true(audit(&r).bytes[AUDIT_NOWHERE] == 0);
+    store_rig_close(&r);
+}
+
+/* P1: whoever unparks a client, be it only to close it, brings it into the middle of a sweep. */
+static void who_closes_in_a_sweep_leaves_the_lists_alone(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    uint64_t heads[CLASS_COUNT];
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    far_session *s = parked_session(&r);
+    for (unsigned i = 0; i < CLASS_COUNT; i++)
+        heads[i] = probe_get(&p, 0, NODE_FREE_OFF + i * 8ull);
+    uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
+    probe_set(&p, 0, NODE_SWEEP_OFF, probe_get(&p, 0, NODE_NEXT_CHUNK_OFF));
+    probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
+    far_session_close(s);
+    for (unsigned i = 0; i < CLASS_COUNT; i++)
+        assert_true(probe_get(&p, 0, NODE_FREE_OFF + i * 8ull) == heads[i]);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) > deaths); /* it has left something */
+    probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* What it had taken above the sweep's mark, the sweep has not found: somebody must know. */
+static void who_forgets_its_memory_knows_that_it_is_lost(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct probe p;
+    uint64_t key = 0;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    far_session *s = parked_session(&r);
+    uint64_t held = s->client.held_bytes;
+    probe_set(&p, 0, PROBE_CONTROL(sweeps), probe_get(&p, 0, PROBE_CONTROL(sweeps)) + 1);
+    assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
+    assert_true(s->client.held_bytes == 0);
+    uint64_t told = probe_get(&p, 0, PROBE_CONTROL(deaths));
+    assert_true(s->client.lost_bytes >= held || told > 0);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static struct {
+    uint64_t chunks; /* the counter, from the mark on */
+    bool raised;
+    struct probe *probe;
+} spill;
+
+/* When the lists are about to be emptied, a chunk more has been handed out. */
+static int spill_post(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    if (!spill.raised && v->kind == FAB_READ && v->off == NODE_FREE_OFF &&
+        v->len == CLASS_COUNT * 8) {
+        spill.raised = true;
+        probe_set(spill.probe, 0, NODE_NEXT_CHUNK_OFF, spill.chunks + 1);
+    }
+    return hook.real->post(ep, req);
+}
+
+/* A sweep empties the lists, but looks at nothing above its mark. */
+static void what_falls_off_the_lists_above_the_mark_is_told(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct sweep_result swept;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    far_session_close(parked_session(&r)); /* all it had is on the lists */
+    for (unsigned more = 0; more < 2; more++) {
+        spill.chunks = probe_get(&p, 0, NODE_NEXT_CHUNK_OFF);
+        spill.probe = &p;
+        spill.raised = more == 0;
+        hook_on(r.session->client.ep);
+        hook.ops.post = spill_post;
+        assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+        hook_off();
+        assert_true(spill.raised);
+        assert_int_equal(probe_get(&p, 0, PROBE_CONTROL(deaths)), more);
+    }
+    probe_set(&p, 0, NODE_NEXT_CHUNK_OFF, spill.chunks);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* On a ring, one operation may sweep, and another find that somebody is at it. */
+static void a_sweep_that_is_refused_leaves_another_alone(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct client *c = &r.session->client;
+    struct sweep_result swept;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    uint64_t word = client_owner_word(c) | SWEEP_ANNOUNCED;
+    probe_set(&p, 0, NODE_SWEEP_OFF, 1);
+    probe_set(&p, 0, PROBE_CONTROL(sweep), word);
+    c->sweep_mine = word; /* as when it collects */
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_CONTENTION);
+    assert_true(c->sweep_mine == word);
+    assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    assert_false(c->sweep_unmet); /* it does not make itself let go of what it has found */
+    c->sweep_mine = 0;
+    probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static unsigned recovered;
+
+static int count_recovery(void *arg, struct op *op, const uint64_t journal[2])
+{
+    (void)arg;
+    (void)op;
+    (void)journal;
+    recovered++;
+    return FAR_OK;
+}
+
+/* L2: between the last look at a client and its recovery it may have left, and another have come into
+ * its slot, who is at work. */
+static void recovery_leaves_alone_who_came_into_the_slot(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct client *c = &r.session->client;
+    far_session *s = NULL;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    unsigned slot = s->client.slot;
+    uint64_t incarnation = s->client.incarnation;
+    uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
+    probe_set(&p, 0, PROBE_SLOT(slot, journal), 1);
+    c->suspect = (int)slot;
+    c->watch[slot].incarnation = incarnation ^ 1ull << 20; /* of who was there before */
+    r.pool->pool.recover = count_recovery;
+    assert_int_equal(client_recover(&r.session->op), FAR_OK);
+    assert_int_equal(recovered, 0);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);
+    probe_set(&p, 0, PROBE_SLOT(slot, journal), 0);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static struct {
+    uint64_t slot;
+    bool slept, renewed;
+    unsigned before; /* posts after it slept and before it renewed its registration */
+} sleepy;
+
+/* The client stands still for longer than its lease when it has just come back. */
+static int sleepy_post(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    if (sleepy.slept && !sleepy.renewed) {
+        sleepy.renewed =
+            v->kind == FAB_READ && v->off == sleepy.slot && v->len == sizeof(struct client_slot);
+        sleepy.before += !sleepy.renewed;
+    }
+    int rc = hook.real->post(ep, req);
+    if (v->kind == FAB_WRITE && v->off == sleepy.slot + 8 && !sleepy.slept) {
+        sleepy.slept = true;
+        hook.clock += 10ull * 3600000 * 1000000;
+    }
+    return rc;
+}
+
+/* Whatever it had to do before its operation, when that begins it is registered. */
+static void a_lease_that_lapses_while_a_session_comes_back_is_noticed(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    uint64_t key = 1;
+
+    (void)state;
+    far_session *s = parked_session(&r);
+    sleepy.slot = slot_delta(s->client.slot);
+    hook_on(s->client.ep);
+    hook_clock();
+    hook.ops.post = sleepy_post;
+    s->op.batch.lease = NULL; /* as on a fabric that shuts clients out by itself */
+    assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
+    hook_off();
+    assert_true(sleepy.slept && sleepy.renewed);
+    assert_int_equal(sleepy.before, 0);
+    s->client.lease.deadline = UINT64_MAX / 2; /* by the clock that it has now */
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
+/* ---- the keeper ------------------------------------------------------------------------------ */
+
+static struct {
+    pthread_t closer;
+    atomic_bool closing;
+    atomic_uint posts; /* by others, while the session's buffers are freed */
+    unsigned waits;
+} closing;
+
+static int closing_post(struct fab_ep *ep, struct fab_req *req)
+{
+    if (atomic_load(&closing.closing) && !pthread_equal(pthread_self(), closing.closer))
+        atomic_fetch_add(&closing.posts, 1);
+    return hook.real->post(ep, req);
+}
+
+/* Gives the keeper time for many looks. It has to have let go of the session before. */
+static void closing_free(struct fab_ep *ep, void *buf, size_t bytes)
+{
+    atomic_store(&closing.closing, true);
+    for (unsigned i = 0; i < 50 && closing.waits == 0 && atomic_load(&closing.posts) == 0; i++)
+        clock_sleep(2000000);
+    closing.waits++;
+    hook.real->buf_free(ep, buf, bytes);
+}
+
+static void the_keeper_lets_go_of_a_session_before_its_memory_is_freed(void **state)
+{
+    far_pool *pool = NULL;
+    far_session *s = NULL;
+
+    (void)state;
+    assert_int_equal(far_pool_open("mem:?size=4m&lease=64", &pool), FAR_OK);
+    assert_int_equal(far_session_open(pool, NULL, &s), FAR_OK);
+    closing.closer = pthread_self();
+    client_enter(&s->client); /* the keeper is not to see half a hook */
+    hook_on(s->client.ep);
+    hook.ops.post = closing_post;
+    hook.ops.buf_free = closing_free;
+    client_leave(&s->client);
+    far_session_close(s);
+    assert_true(closing.waits > 0);
+    assert_int_equal(atomic_load(&closing.posts), 0);
+    far_pool_close(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_sweep_has_found_is_not_given_away_by_who_slept),
+        cmocka_unit_test(who_closes_in_a_sweep_leaves_the_lists_alone),
+        cmocka_unit_test(who_forgets_its_memory_knows_that_it_is_lost),
+        cmocka_unit_test(what_falls_off_the_lists_above_the_mark_is_told),
+        cmocka_unit_test(a_sweep_that_is_refused_leaves_another_alone),
+        cmocka_unit_test(recovery_leaves_alone_who_came_into_the_slot),
+        cmocka_unit_test(a_lease_that_lapses_while_a_session_comes_back_is_noticed),
+        cmocka_unit_test(the_keeper_lets_go_of_a_session_before_its_memory_is_freed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
