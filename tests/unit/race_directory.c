@@ -1,0 +1,337 @@
+/*
+ * What a session may conclude for its own cache from a split: that it is up to date only if nothing in
+ * it leads to the parent any more, and never that it should go back.
+ */
+#include "hook.h"
+#include "probe.h"
+#include "race_rig.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static struct store_rig rig(void)
+{
+    struct far_table_options table = {.bucket_groups = 2, .hash_seed = 5};
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+    knobs.tick_ops = UINT32_MAX; /* no flight looks at the cache */
+    store_rig_open(&r, "mem:?size=16m&lease=3600000", &knobs, NULL, &table);
+    return r;
+}
+
+static void put(struct store_rig *r, uint64_t key)
+{
+    assert_int_equal(far_put(r->session, r->table, &key, 8, &key, 8), FAR_OK);
+}
+
+/* Puts keys until the table has been split so often; returns how many. */
+static uint64_t fill(struct store_rig *r, uint64_t splits)
+{
+    uint64_t keys = 0;
+    put(r, keys++);
+    while (race_rig_view(r)->splits < splits)
+        put(r, keys++);
+    return keys;
+}
+
+static uint64_t hash_of(const struct race_view *view, uint64_t number)
+{
+    struct race_key key;
+    race_hash(view, (struct slice){&number, 8}, &key);
+    return key.hash;
+}
+
+static uint64_t place_of(const struct race_view *view, uint64_t number)
+{
+    return hash_of(view, number) & ((1ull << view->depth) - 1);
+}
+
+/* On a ring, an operation may learn of a split after another has learned of those of the children.
+ */
+static void a_split_that_is_followed_late_does_not_lead_back(void **state)
+{
+    struct store_rig r = rig();
+
+    (void)state;
+    put(&r, 0);
+    struct race_view *view = race_rig_view(&r);
+    uint64_t old = view->entries[0], hash = hash_of(view, 0), entries[64];
+    (void)fill(&r, 4);
+    assert_true(view->depth >= 2 && view->depth <= 6);
+    uint64_t forward = store_rig_get(&r, race_entry_subtable(old), 0);
+    assert_true(forward != 0); /* the first of all subtables: nothing has reused it yet */
+    memcpy(entries, view->entries, sizeof *entries << view->depth);
+    assert_int_equal(race_follow(view, old, hash, forward), FAR_OK);
+    assert_memory_equal(entries, view->entries, sizeof *entries << view->depth);
+    store_rig_close(&r);
+}
+
+/* A subtable that several entries of the cache lead to. */
+static uint64_t find_shared_entry(const struct race_view *view)
+{
+    for (uint64_t i = 0; i < 1ull << view->depth; i++)
+        if (race_entry_depth(view->entries[i]) < view->depth)
+            return view->entries[i];
+    fail_msg("every subtable has one entry");
+    return 0;
+}
+
+/* Adds keys of one place of the cache until the subtable there is split. */
+static void split_at(struct store_rig *r, uint64_t place, uint64_t next)
+{
+    const struct race_view *view = race_rig_view(r);
+    uint64_t before = view->splits, tries = 0;
+    while (view->splits == before && tries++ < 100000) {
+        if (place_of(view, next) == place)
+            put(r, next);
+        next++;
+    }
+    assert_true(view->splits == before + 1);
+}
+
+static uint64_t remote_version(struct probe *p, const struct race_view *view)
+{
+    return probe_get(p, view->root, offsetof(struct race_root, splits));
+}
+
+/* The cache names an ancestor besides: whoever follows that one comes to the parent after all, and
+ * may do so when it has been reused. So the cache is not as new as the split. */
+static void a_cache_with_an_ancestor_is_not_up_to_date(void **state)
+{
+    (void)state;
+    for (unsigned ancestor = 0; ancestor < 2; ancestor++) {
+        struct store_rig r = rig();
+        struct probe p;
+        probe_open(&p, r.fab);
+        uint64_t keys = fill(&r, 2);
+        struct race_view *view = race_rig_view(&r);
+        while (view->depth < 2)
+            keys = fill(&r, view->splits + 1);
+        uint64_t entry = find_shared_entry(view), first = 0, second = 0;
+        while (view->entries[first] != entry)
+            first++;
+        for (uint64_t i = first + 1; i < 1ull << view->depth; i++)
+            second = view->entries[i] == entry ? i : second;
+        assert_true(second > first);
+        if (ancestor) /* of another depth, at another place: it is only looked at */
+            view->entries[second] =
+                race_entry(race_entry_subtable(entry), race_entry_depth(entry) - 1);
+        assert_true(view->base.cached.version == remote_version(&p, view));
+        split_at(&r, first, keys);
+        assert_int_equal(view->base.cached.version == remote_version(&p, view), !ancestor);
+        if (ancestor)
+            view->entries[second] = view->entries[first];
+        view->base.cached.stale = true;
+        probe_close(&p);
+        store_rig_close(&r);
+    }
+}
+
+static struct race_view *refreshed;
+
+/* Another operation of the session reads the directory again while this one tells it of its split. */
+static int refreshing_post(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    if (v->kind == FAB_FAA &&
+        v->off == gaddr_offset(refreshed->root) + offsetof(struct race_root, splits))
+        refreshed->refreshes++;
+    return hook.real->post(ep, req);
+}
+
+static void a_cache_that_was_read_meanwhile_is_not_up_to_date(void **state)
+{
+    struct store_rig r = rig();
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    uint64_t keys = fill(&r, 2), before = 0;
+    refreshed = race_rig_view(&r);
+    before = refreshed->refreshes;
+    hook_on(r.session->client.ep);
+    hook.ops.post = refreshing_post;
+    split_at(&r, place_of(refreshed, 0), keys);
+    hook_off();
+    assert_true(refreshed->refreshes == before + 1);
+    assert_true(refreshed->base.cached.version < remote_version(&p, refreshed));
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static struct {
+    struct store_rig *r;
+    uint64_t directory, next;
+    bool done;
+} doubling;
+
+/* Between the look at the root and that at the directory, the directory doubles. */
+static int doubling_post(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    if (!doubling.done && v->kind == FAB_READ && v->off == doubling.directory) {
+        const struct race_view *view = race_rig_view(doubling.r);
+        unsigned depth = view->depth;
+        doubling.done = true;
+        while (view->depth == depth)
+            put(doubling.r, doubling.next++);
+    }
+    return hook.real->post(ep, req);
+}
+
+static void a_directory_that_doubles_is_read_as_it_is_then(void **state)
+{
+    struct store_rig r = rig();
+    far_session *s = NULL;
+    uint64_t key = 0;
+
+    (void)state;
+    doubling.next = fill(&r, 2);
+    doubling.r = &r;
+    doubling.directory = gaddr_offset(race_rig_view(&r)->directory);
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    hook_on(s->client.ep);
+    hook.ops.post = doubling_post;
+    assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
+    hook_off();
+    assert_true(doubling.done);
+    const struct race_view *view = race_view(s->table[r.table->index.desc.id].view);
+    assert_int_equal(view->depth, race_rig_view(&r)->depth);
+    for (uint64_t i = 0; i < 1ull << view->depth; i++)
+        assert_true(race_entry_depth(view->entries[i]) <= view->depth);
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
+/* The directory is read, then a subtable is split, then the root is read again. */
+static int splitting_post(struct fab_ep *ep, struct fab_req *req)
+{
+    if (doubling.done || req->verbs[0].kind != FAB_READ ||
+        req->verbs[0].off != doubling.directory || req->count < 2)
+        return hook.real->post(ep, req);
+    const struct race_view *view = race_rig_view(doubling.r);
+    uint64_t entry = find_shared_entry(view), place = 0;
+    struct fab_req first = {.verbs = req->verbs, .count = 1};
+    struct fab_req rest = {.verbs = req->verbs + 1, .count = req->count - 1};
+    doubling.done = true;
+    while (view->entries[place] != entry)
+        place++;
+    hook_run(ep, &first);
+    split_at(doubling.r, place, doubling.next);
+    hook_run(ep, &rest);
+    req->status = FAR_OK;
+    req->done = true;
+    return FAR_OK;
+}
+
+static void a_directory_has_the_version_of_before_it_was_read(void **state)
+{
+    struct store_rig r = rig();
+    far_session *s = NULL;
+    struct probe p;
+    uint64_t key = 0;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    doubling.next = fill(&r, 2);
+    while (race_rig_view(&r)->depth < 2)
+        doubling.next = fill(&r, race_rig_view(&r)->splits + 1);
+    doubling.r = &r;
+    doubling.done = false;
+    doubling.directory = gaddr_offset(race_rig_view(&r)->directory);
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    hook_on(s->client.ep);
+    hook.ops.post = splitting_post;
+    assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
+    hook_off();
+    assert_true(doubling.done);
+    const struct race_view *view = race_view(s->table[r.table->index.desc.id].view);
+    assert_true(view->base.cached.version < remote_version(&p, view));
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static struct {
+    unsigned table, journals, wrong;
+} journal;
+
+static int journal_post(struct fab_ep *ep, struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        const uint64_t *words = v->buf;
+        if (v->kind != FAB_WRITE || v->len != 16 || v->off < CLIENTS_OFF || words[0] == 0)
+            continue;
+        journal.journals++;
+        journal.wrong += index_journal_table(words) != journal.table;
+    }
+    return hook.real->post(ep, req);
+}
+
+/* Whoever finds the client dead looks there for what it left undone. */
+static void a_journal_names_the_table_that_is_split(void **state)
+{
+    struct far_table_options options = {.bucket_groups = 2};
+    struct store_rig r = rig();
+
+    (void)state;
+    assert_int_equal(far_table_create(r.session, "u", "race", &options, &r.table), FAR_OK);
+    journal.table = r.table->index.desc.id;
+    assert_true(journal.table > 0);
+    hook_on(r.session->client.ep);
+    hook.ops.post = journal_post;
+    (void)fill(&r, 2);
+    hook_off();
+    assert_int_equal(journal.journals, 2);
+    assert_int_equal(journal.wrong, 0);
+    store_rig_close(&r);
+}
+
+/* Both attach the table, and one of them is first. */
+static void two_operations_that_attach_at_once_leave_one_view(void **state)
+{
+    struct far_table_options table = {.bucket_groups = 2};
+    struct store_rig r;
+    struct far_result results[2];
+    far_session *s = NULL;
+    uint64_t keys[2] = {1, 2}, value = 0;
+    unsigned views = 0;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=4m&lease=3600000&defer=1", NULL, NULL, &table);
+    assert_int_equal(far_session_open(r.pool, &(struct far_session_options){.depth = 2}, &s),
+                     FAR_OK);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(far_submit(s, &(struct far_op){.kind = FAR_OP_PUT,
+                                                        .table = r.table,
+                                                        .key = &keys[i],
+                                                        .key_len = 8,
+                                                        .value = &value,
+                                                        .value_len = 8}),
+                         FAR_OK);
+    assert_int_equal(far_reap(s, results, 2, 2), 2);
+    assert_int_equal(results[0].status | results[1].status, FAR_OK);
+    for (const struct cached *c = s->client.caches; c; c = c->next)
+        views++;
+    assert_int_equal(views, 1);
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_split_that_is_followed_late_does_not_lead_back),
+        cmocka_unit_test(a_cache_with_an_ancestor_is_not_up_to_date),
+        cmocka_unit_test(a_cache_that_was_read_meanwhile_is_not_up_to_date),
+        cmocka_unit_test(a_directory_that_doubles_is_read_as_it_is_then),
+        cmocka_unit_test(a_directory_has_the_version_of_before_it_was_read),
+        cmocka_unit_test(a_journal_names_the_table_that_is_split),
+        cmocka_unit_test(two_operations_that_attach_at_once_leave_one_view),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
