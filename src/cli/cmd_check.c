@@ -35,16 +35,18 @@ static atomic_bool stop;
 static void usage(void)
 {
     const char *index = NULL;
-    fputs("usage: farside check [OPTION...]\n"
-          "\n"
-          "Runs an index in a simulator that does its worst, and checks that what its clients see\n"
-          "is linearizable, that its structure stays sound and that everything comes to an end.\n"
-          "Freed memory is filled with a pattern and used again at once; nobody may touch it "
-          "before.\n"
-          "By seed: small pools, sweeps, counters about to come round, no fence.\n"
-          "\n"
-          "  --index NAME|all     which index (all):",
-          stdout);
+    fputs(
+        "usage: farside check [OPTION...]\n"
+        "\n"
+        "Runs an index in a simulator that does its worst, and checks that what its clients see\n"
+        "is linearizable, that its structure stays sound and that everything comes to an end.\n"
+        "Freed memory is filled with a pattern and used again at once; nobody may touch it "
+        "before.\n"
+        "By seed: one or two tables that grow, on several nodes; clients that come and go; small\n"
+        "pools, sweeps, counters about to wrap around, masked CAS emulated, no fence.\n"
+        "\n"
+        "  --index NAME|all     which index (all):",
+        stdout);
     for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
         printf(" %s", index);
     fputs("\n"
@@ -246,11 +248,12 @@ static int settle(struct config *c)
 
 struct tally { /* of one index */
     const char *index;
-    uint64_t histories, passed, failed, undecided, operations, gave_up, unknown, splits;
+    uint64_t histories, passed, failed, undecided, operations, gave_up, unknown;
     uint64_t reused, sweeps, buried;
     uint64_t programs, calmed;
     bool complete;
     struct sim_counts counts;
+    struct check_totals totals;
     double seconds;
     json_t *failures;
 };
@@ -336,6 +339,37 @@ static void tell_counts(const struct tally *t)
            t->seconds);
 }
 
+static double share(uint64_t part, uint64_t of)
+{
+    return of ? 100.0 * (double)part / (double)of : 0;
+}
+
+/* So that a reader sees what the runs were like, and not only that they passed. */
+static void tell_totals(const struct check_totals *n)
+{
+    printf("  growth: %.2f restructurings a run; one on another in %.0f %% of the runs, with a "
+           "ring in "
+           "%.0f %%, on several nodes in %.0f %%\n"
+           "  runs: %.0f %% with two tables, %.0f %% with masked CAS emulated, %.0f %% without a "
+           "fence, %.0f %% accounted for before a sweep\n"
+           "  sessions: %" PRIu64 " opened at work, %" PRIu64 " closed (%" PRIu64
+           " while parked), %" PRIu64 " parkings, %" PRIu64 " tables attached, %" PRIu64
+           " locks taken\n",
+           n->runs ? (double)n->restructured / (double)n->runs : 0, share(n->cascades, n->runs),
+           share(n->rings, n->runs), share(n->nodes, n->runs), share(n->tables, n->runs),
+           share(n->emulated, n->runs), share(n->unfenced, n->runs), share(n->accounted, n->runs),
+           n->opened, n->closed, n->closed_parked, n->parks, n->attached, n->locks);
+}
+
+static json_t *totals_json(const struct check_totals *n)
+{
+    json_t *all = json_object();
+#define CHECK_X(name, text) json_object_set_new(all, text, json_integer((json_int_t)n->name));
+    CHECK_TOTALS(CHECK_X)
+#undef CHECK_X
+    return all;
+}
+
 static json_t *tally_json(const struct tally *t)
 {
     json_t *faults = json_object(), *all = NULL;
@@ -347,8 +381,8 @@ static json_t *tally_json(const struct tally *t)
                     "index", t->index, "histories", (json_int_t)t->histories, "passed",
                     (json_int_t)t->passed, "failed", (json_int_t)t->failed, "undecided",
                     (json_int_t)t->undecided, "operations", (json_int_t)t->operations, "verbs",
-                    (json_int_t)t->counts.verbs, "resizes", (json_int_t)t->splits, "unknown",
-                    (json_int_t)t->unknown, "gave_up", (json_int_t)t->gave_up, "torn",
+                    (json_int_t)t->counts.verbs, "resizes", (json_int_t)t->totals.restructured,
+                    "unknown", (json_int_t)t->unknown, "gave_up", (json_int_t)t->gave_up, "torn",
                     (json_int_t)t->counts.torn, "halved", (json_int_t)t->counts.halved, "reordered",
                     (json_int_t)t->counts.reordered, "late", (json_int_t)t->counts.late, "faults",
                     faults, "seconds", t->seconds, "failures", t->failures);
@@ -358,6 +392,8 @@ static json_t *tally_json(const struct tally *t)
                                       "sweeps", (json_int_t)t->sweeps, "shut_out",
                                       (json_int_t)t->counts.shut_out, "recovered",
                                       (json_int_t)t->buried));
+    if (all && t->programs == 0)
+        json_object_set_new(all, "coverage", totals_json(&t->totals));
     if (all && t->programs > 0) {
         json_object_set_new(all, "programs", json_integer((json_int_t)t->programs));
         json_object_set_new(all, "cut_short", json_integer((json_int_t)t->calmed));
@@ -375,11 +411,13 @@ static void finish_index(struct output *o, struct tally *t)
             printf("%" PRIu64 " programs, ", t->programs);
         printf("%" PRIu64 " histories, %" PRIu64 " operations, %" PRIu64 " verbs, %" PRIu64
                " resizes\n",
-               t->histories, t->operations, t->counts.verbs, t->splits);
+               t->histories, t->operations, t->counts.verbs, t->totals.restructured);
         if (t->programs > 0)
             printf("  %s; %" PRIu64 " schedules that retried too long were cut short\n",
                    t->complete ? "every schedule" : "not every schedule: a bound was met",
                    t->calmed);
+        if (t->programs == 0)
+            tell_totals(&t->totals);
         tell_counts(t);
     }
     json_array_append_new(o->indexes, tally_json(t));
@@ -438,7 +476,7 @@ static void run_seed(struct check *check, struct output *o, struct tally *t,
     t->operations += r.operations;
     t->gave_up += r.gave_up;
     t->unknown += r.unknown;
-    t->splits += r.splits;
+    check_add_coverage(&t->totals, &r.coverage);
     t->reused += r.reused;
     t->sweeps += r.sweeps;
     t->buried += r.buried;

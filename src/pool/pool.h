@@ -68,12 +68,17 @@ struct knobs {
     /* NULL, or told when an object may be reused, and when it is: to catch who touches it between
      * the two. */
     const struct free_watch *free_watch;
+    /* NULL, or told when a part of a table was replaced by others: to count how tables grow. */
+    const struct growth_watch *growth_watch;
 };
 struct free_watch {
     void (*freed)(const struct free_watch *watch, const struct client *by, gaddr at,
                   unsigned size_class);
     void (*taken)(const struct free_watch *watch, const struct client *by, gaddr at,
                   unsigned size_class);
+};
+struct growth_watch {
+    void (*grew)(const struct growth_watch *watch, gaddr from, const gaddr *to, unsigned count);
 };
 extern const struct knobs knobs_default;
 

@@ -25,6 +25,9 @@
 #define CHECK_OPS_MAX     256u /* of one client */
 #define CHECK_CLIENTS_MAX SIM_CLIENTS_MAX
 #define CHECK_STEPS_MAX   4u /* of one client in a program */
+#define CHECK_TABLES_MAX  2u
+/* Kinds of operations in programs: all but exists, which takes a get's steps. */
+#define CHECK_PROGRAM_KINDS LIN_EXISTS
 
 struct check_settings {
     const char *index;
@@ -63,14 +66,30 @@ enum check_verdict {
 };
 const char *check_verdict_name(enum check_verdict verdict);
 
+/* What a run was like, and what happened in it besides faults. */
+struct check_coverage {
+    uint64_t restructured; /* parts of tables that were replaced by others, by clients at work  */
+    uint64_t longest_line; /* of restructurings, each of a part that came of the one before     */
+    uint64_t nodes, grown_nodes;   /* of the pool, and of those the ones that got new parts     */
+    uint64_t tables, ring;         /* how many tables, and operations of a client in flight     */
+    uint64_t opened, closed;       /* sessions, by clients at work                              */
+    uint64_t closed_parked, parks; /* of those closed, the ones that were parked; all parkings  */
+    uint64_t attached;             /* tables, by sessions at their first operation on them      */
+    uint64_t exists;               /* operations of that kind                                   */
+    uint64_t locks;                /* of masked CAS, taken                                      */
+    bool growing, mcas_emulated, no_fence;
+    bool accounted; /* every byte was accounted for before the sweep */
+};
+
 struct check_result {
     enum check_verdict verdict;
     char what[512]; /* the failure in words; empty when passed */
     uint64_t trace; /* hash of the run                         */
     bool calmed;    /* the adversary was stopped before the clients were done */
-    uint64_t operations, gave_up, unknown, splits, lin_steps;
+    uint64_t operations, gave_up, unknown, lin_steps;
     uint64_t reused, sweeps,
         buried; /* objects used again, sweeps completed, dead clients recovered */
+    struct check_coverage coverage;
     struct sim_counts counts;
 };
 
@@ -92,6 +111,32 @@ void check_keep_log(struct check *c, bool keep);
 void check_print(const struct check *c, FILE *out);
 
 void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
+
+/* Over many runs: how much of what happened, and in how many of them. */
+#define CHECK_TOTALS(X)                                                                            \
+    X(runs, "runs")                                                                                \
+    X(restructured, "restructurings")                                                              \
+    X(cascades, "runs_with_cascades")     /* restructurings that follow on each other */           \
+    X(rings, "runs_with_growth_and_ring") /* several operations of a client in flight */           \
+    X(nodes, "runs_with_growth_on_nodes") /* on several of them                       */           \
+    X(tables, "runs_with_two_tables")                                                              \
+    X(emulated, "runs_with_emulated_mcas")                                                         \
+    X(unfenced, "runs_without_fence")                                                              \
+    X(accounted, "runs_accounted_for") /* every byte, before the sweep             */              \
+    X(opened, "sessions_opened")                                                                   \
+    X(closed, "sessions_closed")                                                                   \
+    X(closed_parked, "sessions_closed_parked")                                                     \
+    X(parks, "parkings")                                                                           \
+    X(attached, "tables_attached")                                                                 \
+    X(exists, "exists")                                                                            \
+    X(locks, "locks_taken")
+
+struct check_totals {
+#define CHECK_X(name, text) uint64_t name;
+    CHECK_TOTALS(CHECK_X)
+#undef CHECK_X
+};
+void check_add_coverage(struct check_totals *sum, const struct check_coverage *one);
 
 /* States seen by an enumeration are forgotten, for the next program. */
 void check_forget(struct check *c);

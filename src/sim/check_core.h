@@ -1,6 +1,14 @@
-/* What the files of the harness share: check.c (a run from an empty pool to a verdict),
- * check_pool.c (memory and dead clients: what clients do about them, and what must be true of
- * them). */
+/*
+ * What the files of the harness share.
+ *
+ *   check.c       a run from its plan to its verdict
+ *   check_plan.c  what kind of run it is; a pool and tables for it, filled until they are about to
+ *                 grow
+ *   check_ops.c   keys, values and operations: what is called, and what becomes of it
+ *   check_work.c  what clients do: operations, and between them parking, closing, opening, sweeping
+ *   check_lock.c  a lock made of masked CAS
+ *   check_pool.c  memory and dead clients: what clients do about them, and what must be true
+ */
 #ifndef SIM_CHECK_CORE_H
 #define SIM_CHECK_CORE_H
 
@@ -8,25 +16,38 @@
 #include "sim/freemap.h"
 #include "store/store.h"
 
-#define COLD_KEYS_MAX 96u
+#define COLD_KEYS_MAX 160u
 #define KEYS_MAX      (CHECK_KEYS_MAX + COLD_KEYS_MAX)
-#define HASH_SEEDS    8u
-#define HASH_MASKS    4u
+#define KEY_BYTES_MAX (72 + KEYS_MAX / 6 + 1)
+#define VALUE_MAX     416u
+#define VALUES_MAX    (KEYS_MAX * 3 + 2 * CHECK_CLIENTS_MAX * CHECK_OPS_MAX + 1)
+#define HASH_SEEDS    4u
+#define HASH_MASKS    7u
+#define NODES_MAX     3u
 #define SPLITS_KNOWN  3u
+#define RING_MAX      3u
+#define PARTS_MAX     128u
 
-/* What makes rare things common, chosen anew for every run. */
+/* What makes rare things common, chosen again for every run. */
 struct plan {
     struct knobs knobs;
-    unsigned hash_mask, hash_seed; /* which of those below */
+    unsigned hash_mask, hash_seed; /* which of those in check_plan.c */
     unsigned granule, nodes, ring;
-    unsigned cold; /* keys besides those asked for, which clients add to make the table grow */
+    unsigned tables;         /* keys are dealt out to them in turn                          */
+    const char *other_index; /* of the second table                                         */
+    unsigned cold; /* keys besides those asked for, which clients add to make tables grow   */
+    unsigned late; /* clients besides those asked for, which come when others may be gone   */
     bool open_in_client;
     bool tight;    /* so small a pool that its chunks run out                               */
-    bool wraps;    /* counters that come round start just before they do                    */
-    bool no_fence; /* clients see to their leases themselves                                */
-    bool upkeep;   /* clients bury dead ones and sweep, now and then                        */
-    bool parks;    /* a client is parked now and then, as if it had been idle */
-    bool focus;    /* most operations are on one key */
+    bool wraps;    /* counters that wrap around start just before they do                   */
+    bool no_fence; /* clients watch their leases themselves                                 */
+    bool no_mcas;  /* masked CAS is emulated by the batches                                 */
+    bool locks;    /* clients take a lock made of masked CAS now and then                   */
+    bool upkeep;   /* clients reap dead ones and sweep, now and then                        */
+    bool hasty;    /* clients drive the epochs on                                           */
+    bool parks;    /* a client is parked now and then, as if it had been idle               */
+    bool restless; /* clients are idle now and then, or close their sessions and open others */
+    bool focus;    /* most operations are on one key                                        */
     unsigned weight[LIN_KINDS], weight_sum;
 };
 
@@ -34,7 +55,26 @@ struct worker {
     struct check *check;
     unsigned id;
     unsigned errors; /* of the fabric, that its operations ended with */
+    unsigned opened; /* sessions so far */
+    bool late;
     far_session *session;
+};
+
+/* Parts of tables that appeared while clients were at work. */
+struct growth {
+    struct growth_watch watch;
+    unsigned parts;
+    struct {
+        gaddr at;
+        unsigned line; /* restructurings from a part of before to this one */
+    } part[PARTS_MAX];
+    unsigned nodes; /* that got parts, a bit each */
+};
+
+/* The lock of check_lock.c, as far as the harness knows. */
+struct lock_account {
+    uint64_t tickets, tickets_unsure;   /* additions that were made, and that may have been */
+    uint64_t sections, sections_unsure; /* likewise, critical sections                      */
 };
 
 struct check {
@@ -48,49 +88,100 @@ struct check {
     struct plan plan;
     struct sim_settings sim_set;
     struct freemap free;
+    struct growth growth;
+    struct lock_account lock;
     struct worker worker[CHECK_CLIENTS_MAX];
     far_pool *pool;
     far_session *session; /* the harness's own */
-    far_table *table;
+    far_table *table[CHECK_TABLES_MAX];
     struct check_result result;
     struct lin_report report;
     uint8_t *key_of; /* by value: the key that it was written to */
     uint32_t values;
-    unsigned keys;  /* hot and cold                                 */
-    unsigned fresh; /* the next cold key that nobody has added yet  */
+    unsigned clients; /* late ones, too                             */
+    unsigned keys;    /* hot and cold                               */
+    unsigned fresh;   /* the next cold key that nobody has added yet  */
     bool keep_log;
-    /* After how many cold keys the table grows: what it does is known from a first filling. */
+    /* After how many cold keys the tables grow: known from a first filling of their like. */
     const char *grown_index;
     unsigned grown_keys;
-    uint8_t grows_at[HASH_MASKS][HASH_SEEDS][SPLITS_KNOWN];
+    uint8_t grows_at[CHECK_TABLES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][SPLITS_KNOWN];
     uint32_t called[CHECK_CLIENTS_MAX + 1];
     uint64_t returned; /* a hash of the set of operations that have returned */
     uint64_t interval; /* a hash of which had returned when each was called  */
 };
 
-/* check.c */
+/* ---- check.c --------------------------------------------------------------------------------- */
 
 /* The first thing that goes wrong is the verdict. */
 void check_condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* ---- check_plan.c ---------------------------------------------------------------------------- */
+
+/* Chooses the kind of run and makes the pool, with clients that are ready to start. False after
+ * condemning. */
+bool check_set_up(struct check *c);
+void check_tear_down(struct check *c);
+
+/* ---- check_ops.c ----------------------------------------------------------------------------- */
+
+struct doing {     /* an operation under way */
+    size_t place;  /* in the history                    */
+    uint64_t name; /* the same whatever others do       */
+    enum lin_kind kind;
+    unsigned key;
+    char key_bytes[KEY_BYTES_MAX];
+    uint8_t value[VALUE_MAX], got[VALUE_MAX];
+    struct far_op op;
+};
+
+/* The table that a key belongs to, and its bytes there: keys of two tables have the same. */
+far_table *check_table_of(const struct check *c, unsigned key);
+size_t check_key(const struct check *c, unsigned key, char *bytes);
+size_t check_value(uint32_t number, uint8_t *bytes);
+
+/* Notes the call of an operation and fills in what is submitted. */
+void check_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key,
+                struct doing *d);
+/* Notes how it ended. */
+void check_returned(struct check *c, const struct doing *d, int status, size_t len);
+/* Both, with the operation between them. */
+int check_do(struct check *c, far_session *session, unsigned client, enum lin_kind kind,
+             unsigned key);
+
 /* May the fabric have failed? */
 bool check_excused(const struct check *c, int status);
+bool check_is_of_the_fabric(int status);
 
-/* check_pool.c */
+/* ---- check_work.c ---------------------------------------------------------------------------- */
+
+int check_open_session(struct check *c, struct worker *w);
+/* What a client runs; the argument is its worker. */
+void check_work(void *arg);
+
+/* ---- check_lock.c ---------------------------------------------------------------------------- */
+
+/* A client's try at the lock. Its status is of no matter but to a client that counts errors. */
+int check_lock_try(struct check *c, struct worker *w);
+/* With nobody at work: was everything counted, once? */
+void check_lock_audit(struct check *c);
+
+/* ---- check_pool.c ---------------------------------------------------------------------------- */
 
 /* Chooses what a run does to the pool. */
 void check_plan_pool(struct check *c);
 /* Of a pool that has just been laid out: the lists' tags. Of a session that has just been opened:
  * its own counters. */
 void check_wrap_lists(struct check *c);
-void check_wrap_client(const struct check *c, far_session *session);
-/* A client's turn at burying and sweeping. */
+void check_wrap_client(far_session *session);
+/* A client's turn at reaping and sweeping. */
 int check_upkeep(struct check *c, struct worker *w);
 /* How many verbs that, and waiting for memory, may take beyond those of operations. */
 uint64_t check_pool_verbs(const struct check *c);
-/* With nobody at work: is no memory in two places? */
+/* With nobody at work: is no memory in two places, and is what is lost known to be? */
 void check_audit(struct check *c, far_session *fresh);
-/* Buries everybody else and sweeps: is then every byte accounted for? */
+/* Reaps everybody else and sweeps: is then every byte accounted for? */
 void check_settle(struct check *c, far_session *fresh);
 
 #endif

@@ -65,7 +65,7 @@ uint64_t check_programs(const struct check_settings *s)
 {
     double of_client = 1, all = 1u << s->keys;
     for (unsigned i = 0; i < s->ops; i++)
-        of_client *= LIN_KINDS * s->keys;
+        of_client *= CHECK_PROGRAM_KINDS * s->keys;
     for (unsigned i = 0; i < s->clients; i++) /* multisets: n over k, with repetition */
         all = all * (of_client + i) / (i + 1);
     return all < 1e15 ? (uint64_t)(all + 0.5) : UINT64_MAX;
@@ -75,10 +75,10 @@ uint64_t check_programs(const struct check_settings *s)
 static void write_steps(const struct check_settings *s, struct check_step *steps, uint64_t n)
 {
     for (unsigned i = 0; i < s->ops; i++) {
-        unsigned one = (unsigned)(n % (LIN_KINDS * s->keys));
-        n /= LIN_KINDS * s->keys;
-        steps[i].kind = (uint8_t)(one % LIN_KINDS);
-        steps[i].key = (uint8_t)(one / LIN_KINDS);
+        unsigned one = (unsigned)(n % (CHECK_PROGRAM_KINDS * s->keys));
+        n /= CHECK_PROGRAM_KINDS * s->keys;
+        steps[i].kind = (uint8_t)(one % CHECK_PROGRAM_KINDS);
+        steps[i].key = (uint8_t)(one / CHECK_PROGRAM_KINDS);
     }
 }
 
@@ -93,7 +93,7 @@ void check_exhaust(struct check *c, const struct check_settings *s, size_t devia
     out->complete = true;
     tape_init(&x.tape);
     for (unsigned i = 0; i < s->ops; i++)
-        of_client *= LIN_KINDS * s->keys;
+        of_client *= CHECK_PROGRAM_KINDS * s->keys;
 
     /* Clients are alike, so only programs in ascending order are needed: number[] counts through
      * those, the last client fastest. */

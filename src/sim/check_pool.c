@@ -5,6 +5,7 @@
 #include "sim/audit.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* What a client posts while it waits, for memory or in a sweep, until another's lease has lapsed.
  */
@@ -18,14 +19,19 @@ void check_plan_pool(struct check *c)
     p->tight = tape_chance(t, 1, 2, TAPE_SETUP);
     p->wraps = tape_chance(t, 1, 4, TAPE_SETUP);
     p->no_fence = tape_chance(t, 1, 4, TAPE_SETUP);
-    p->upkeep = p->ring == 1 && p->tight && tape_chance(t, 1, 3, TAPE_SETUP);
+    p->no_mcas = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->locks = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->upkeep = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->restless = tape_chance(t, 1, 2, TAPE_SETUP);
     p->knobs.stock_max = stock_max[tape_choose(t, 3, TAPE_SETUP)];
     p->knobs.run_chunks = run_chunks[tape_choose(t, 3, TAPE_SETUP)];
-    p->parks = !c->program;
+    p->parks = true;
+    p->hasty = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->late = c->set->clients < CHECK_CLIENTS_MAX && tape_chance(t, 1, 3, TAPE_SETUP);
     if (c->set->profile == SIM_IB_LOOSE) {
         /* Reuse relies on F4: what has completed is visible. Here a WRITE may come later, and so
          * memory is to be reused much later than that: epochs go on by time alone. */
-        p->tight = p->upkeep = p->parks = false;
+        p->tight = p->upkeep = p->parks = p->restless = p->hasty = false;
         p->knobs.tick_ops = UINT32_MAX;
     }
 }
@@ -37,17 +43,17 @@ void check_wrap_lists(struct check *c)
             sim_fill(c->sim, node, NODE_FREE_OFF + i * 8ull + 6, 2, 0xff);
 }
 
-void check_wrap_client(const struct check *c, far_session *session)
+void check_wrap_client(far_session *session)
 {
-    (void)c;
     session->client.generation = BLOCK_GENERATIONS - 2;
     session->client.sweep_count = 126;
 }
 
 uint64_t check_pool_verbs(const struct check *c)
 {
-    uint64_t clients = c->set->clients;
-    return c->plan.tight ? clients * (clients + 1) * WAITING_VERBS : 0;
+    uint64_t clients = c->clients;
+    bool waits = c->plan.tight || c->plan.upkeep || c->plan.restless;
+    return waits ? clients * (clients + 1) * WAITING_VERBS : 0;
 }
 
 int check_upkeep(struct check *c, struct worker *w)
@@ -73,7 +79,7 @@ static unsigned all_sessions(const struct check *c, far_session *fresh, far_sess
 {
     unsigned count = 0;
     sessions[count++] = fresh;
-    for (unsigned i = 0; i < c->set->clients; i++)
+    for (unsigned i = 0; i < c->clients; i++)
         sessions[count++] = c->worker[i].session;
     return count;
 }
@@ -91,11 +97,61 @@ static bool audit(struct check *c, far_session *fresh, struct audit *a)
     return rc == FAR_OK && a->wrong == 0;
 }
 
+/* Is the registered client one of the sessions that are there and can go on? */
+static bool is_ours(const struct check *c, const far_session *fresh, uint64_t incarnation)
+{
+    bool ours = fresh->client.incarnation == incarnation;
+    for (unsigned i = 0; i < c->clients && !ours; i++)
+        ours = c->worker[i].session && !sim_crashed(c->sim, i) &&
+               c->worker[i].session->client.incarnation == incarnation;
+    return ours;
+}
+
+/* Has nobody died, of whom the pool knows or will come to know, and was no sweep broken off? Then
+ * all memory is accounted for: it is in some place, or a client knows that it has lost it. */
+static bool nobody_died(const struct check *c, const far_session *fresh)
+{
+    const char *memory = (const char *)sim_memory(c->sim, 0);
+    struct pool_control control;
+    memcpy(&control, memory + CONTROL_OFF, sizeof control);
+    for (uint64_t i = 0; i < control.high; i++) {
+        uint64_t incarnation = 0;
+        memcpy(&incarnation, memory + slot_delta((unsigned)i), sizeof incarnation);
+        if (incarnation != 0 && !is_ours(c, fresh, incarnation))
+            return false;
+    }
+    return control.deaths == 0 && control.sweep == 0;
+}
+
+/* What a session knows to be lost. What it held when it was parked before a sweep, it will give up
+ * for lost (E5). */
+static uint64_t known_losses(const struct check *c, const far_session *session)
+{
+    struct pool_control control;
+    memcpy(&control, (const char *)sim_memory(c->sim, 0) + CONTROL_OFF, sizeof control);
+    const struct client *client = &session->client;
+    uint64_t lost = client->lost_bytes;
+    if (client->parked && client->sweeps != control.sweeps)
+        lost += client->held_bytes + client->retired_bytes;
+    return lost;
+}
+
 void check_audit(struct check *c, far_session *fresh)
 {
+    far_session *sessions[CHECK_CLIENTS_MAX + 1];
     struct audit a;
-    if (!c->program)
-        (void)audit(c, fresh, &a);
+    uint64_t lost = 0;
+    if (c->program || !audit(c, fresh, &a) || !nobody_died(c, fresh))
+        return;
+    unsigned count = all_sessions(c, fresh, sessions);
+    for (unsigned i = 0; i < count; i++)
+        lost += sessions[i] ? known_losses(c, sessions[i]) : 0;
+    c->result.coverage.accounted = true;
+    if (a.bytes[AUDIT_NOWHERE] > lost)
+        check_condemn(c, CHECK_BAD_MEMORY,
+                      "lost: %" PRIu64 " bytes are nowhere, and only %" PRIu64
+                      " are known to be lost",
+                      a.bytes[AUDIT_NOWHERE], lost);
 }
 
 static void count_buried(struct check *c, far_session *fresh)

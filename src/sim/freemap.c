@@ -33,7 +33,7 @@ static void verify(struct freemap *map, unsigned node, uint64_t off, uint64_t by
 }
 
 /* What a client that was declared dead does with what it thinks it has is no matter: it cannot
- * write any more. */
+ * write any more. One that is registering again under a new name may not know yet that it has. */
 static bool is_registered(const struct freemap *map, const struct client *c)
 {
     const char *slots = (const char *)sim_memory(map->sim, 0) + CLIENTS_OFF;
@@ -41,7 +41,8 @@ static bool is_registered(const struct freemap *map, const struct client *c)
     if (c->slot == NO_SLOT)
         return false;
     memcpy(&incarnation, slots + c->slot * sizeof(struct client_slot), sizeof incarnation);
-    return incarnation == c->incarnation;
+    return incarnation == c->incarnation ||
+           (incarnation != 0 && incarnation == sim_identity(map->sim));
 }
 
 static void freed(const struct free_watch *watch, const struct client *by, gaddr at,
@@ -78,15 +79,33 @@ static void taken(const struct free_watch *watch, const struct client *by, gaddr
     map->reused++;
 }
 
-static void touched(void *arg, unsigned client, const struct fab_verb *v)
+/* Where nobody is shut out, a client that was declared dead may still read. */
+static bool may_read(const struct freemap *map, uint64_t identity)
+{
+    const char *memory = (const char *)sim_memory(map->sim, 0);
+    struct pool_control control;
+    if (!map->set->no_fence)
+        return false;
+    memcpy(&control, memory + CONTROL_OFF, sizeof control);
+    for (uint64_t i = 0; i < control.high; i++) {
+        uint64_t incarnation = 0;
+        memcpy(&incarnation, memory + CLIENTS_OFF + i * sizeof(struct client_slot), 8);
+        if (incarnation == identity)
+            return false;
+    }
+    return true;
+}
+
+static void touched(void *arg, unsigned client, uint64_t identity, const struct fab_verb *v)
 {
     struct freemap *map = arg;
     char what[64];
     bool reads = v->kind == FAB_READ;
-    if (lands_late(map) || (reads && ((v->flags & FAB_UNSURE) || map->set->no_fence)))
+    if (lands_late(map) || (reads && (v->flags & FAB_UNSURE)))
         return;
     uint64_t first = v->off / 64, last = (v->off + v->len - 1) / 64;
-    if (memchr(map->free[v->node] + first, FREE, last - first + 1) == NULL)
+    if (memchr(map->free[v->node] + first, FREE, last - first + 1) == NULL ||
+        (reads && may_read(map, identity)))
         return;
     snprintf(what, sizeof what, "client %u %s free memory", client,
              reads                  ? "reads"

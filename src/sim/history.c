@@ -111,6 +111,9 @@ bool lin_apply(const struct lin_op *op, uint32_t state, uint32_t *after)
         works = present;
         changed = LIN_ABSENT;
         break;
+    case LIN_EXISTS:
+        works = present;
+        break;
     }
     *after = changed;
     return op->outcome == LIN_UNKNOWN || (op->result != 0) == works;
@@ -118,7 +121,8 @@ bool lin_apply(const struct lin_op *op, uint32_t state, uint32_t *after)
 
 const char *lin_kind_name(enum lin_kind kind)
 {
-    static const char *const name[LIN_KINDS] = {"get", "put", "insert", "update", "delete"};
+    static const char *const name[LIN_KINDS] = {"get",    "put",    "insert",
+                                                "update", "delete", "exists"};
     return name[kind];
 }
 
@@ -138,7 +142,7 @@ void lin_describe(const struct lin_op *op, char *text, size_t room)
     const char *kind = lin_kind_name((enum lin_kind)op->kind);
     if (op->kind == LIN_GET && op->outcome == LIN_DONE && op->result != LIN_ABSENT)
         snprintf(text, room, "get k%u -> v%u", op->key, op->result);
-    else if (op->kind == LIN_GET || op->kind == LIN_DELETE)
+    else if (op->kind == LIN_GET || op->kind == LIN_DELETE || op->kind == LIN_EXISTS)
         snprintf(text, room, "%s k%u -> %s", kind, op->key, result_text(op));
     else
         snprintf(text, room, "%s k%u = v%u -> %s", kind, op->key, op->value, result_text(op));

@@ -210,12 +210,17 @@ static int by_key_and_stamp(const void *a, const void *b)
     return x->op < y->op ? -1 : x->op > y->op;
 }
 
+static bool only_looks(const struct lin_op *op)
+{
+    return op->kind == LIN_GET || op->kind == LIN_EXISTS;
+}
+
 static size_t collect(struct lin_checker *c, const struct lin_history *h)
 {
     size_t n = 1; /* 0 is the head */
     for (size_t i = 0; i < h->count; i++) {
         const struct lin_op *op = &h->op[i];
-        if (op->outcome == LIN_FAILED || (op->outcome == LIN_UNKNOWN && op->kind == LIN_GET))
+        if (op->outcome == LIN_FAILED || (op->outcome == LIN_UNKNOWN && only_looks(op)))
             continue;
         struct entry e = {
             .stamp = op->call, .key = op->key, .op = (uint32_t)i, .mate = NONE, .twin = NONE};
@@ -256,7 +261,7 @@ static size_t link_key(struct lin_checker *c, size_t first, size_t end, uint32_t
 /* Merges values that no get returned, and strings together what is interchangeable. */
 static void find_twins(struct lin_checker *c, const struct lin_history *h, size_t first, size_t end)
 {
-    uint32_t last[LIN_KINDS] = {NONE, NONE, NONE, NONE, NONE};
+    uint32_t last[LIN_KINDS] = {NONE, NONE, NONE, NONE, NONE, NONE};
     size_t reads = 0; /* their results, for a while in `draft` */
     for (size_t i = first; i < end; i++) {
         const struct lin_op *op = &h->op[c->entry[i].op];
@@ -266,7 +271,7 @@ static void find_twins(struct lin_checker *c, const struct lin_history *h, size_
     for (size_t i = first; i < end; i++) {
         struct entry *e = &c->entry[i];
         const struct lin_op *op = &h->op[e->op];
-        if (e->is_return || op->kind == LIN_GET)
+        if (e->is_return || only_looks(op))
             continue;
         e->value = op->value;
         bool is_read = false;
@@ -368,7 +373,7 @@ static uint32_t take_back(struct lin_checker *c, struct search *s)
 /* One that changes nothing wherever it stands. */
 static bool is_idle(const struct lin_op *op)
 {
-    return op->outcome == LIN_DONE && (op->kind == LIN_GET || op->result == 0);
+    return op->outcome == LIN_DONE && (only_looks(op) || op->result == 0);
 }
 
 /* Chooses all of those that can be next. */

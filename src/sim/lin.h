@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum lin_kind { LIN_GET, LIN_PUT, LIN_INSERT, LIN_UPDATE, LIN_DELETE };
-#define LIN_KINDS  5
+enum lin_kind { LIN_GET, LIN_PUT, LIN_INSERT, LIN_UPDATE, LIN_DELETE, LIN_EXISTS };
+#define LIN_KINDS  6
 #define LIN_ABSENT 0u /* the number of no value */
 
 enum lin_outcome {
@@ -33,8 +33,9 @@ struct lin_op {
     uint64_t call, ret; /* stamps of one counter: a < b means that a came first */
     uint32_t client, key;
     uint32_t value;  /* put, insert, update: what it writes                                     */
-    uint32_t result; /* get: the value read, or LIN_ABSENT; put: 1; insert, update, delete: 1 if
-                        it did its work, 0 if the key was there (insert) or was not (others)    */
+    uint32_t result; /* get: the value read, or LIN_ABSENT; put: 1; exists: 1 if the key was there,
+                        else 0; insert, update, delete: 1 if it did its work, 0 if the key was
+                        there (insert) or was not (others)                                      */
     uint8_t kind, outcome;
 };
 

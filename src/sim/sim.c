@@ -121,7 +121,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
 
     memset(&sim->fab, 0, sizeof sim->fab);
     sim->fab.ops = s->no_fence ? &sim_ops_without_fence : &sim_ops;
-    sim->fab.caps = FAB_CAP_MCAS;
+    sim->fab.caps = s->no_mcas ? 0 : FAB_CAP_MCAS;
     sim->fab.order = profile_order[s->profile];
     sim->fab.nodes = s->nodes;
     sim->fab.fresh = true;
@@ -161,7 +161,7 @@ int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg
     c->state = CLIENT_READY;
     sim->alive++;
     sim->memory_hash = 0; /* states are compared by what clients changed */
-    queue_push(sim, EVENT_START, sim->now + fault_transit(sim), client, NULL, 0);
+    queue_push(sim, EVENT_START, sim->now + fault_transit(sim, client), client, NULL, 0);
     return FAR_OK;
 }
 
@@ -269,12 +269,25 @@ void sim_think(struct sim *sim)
     struct sim_client *c = self(sim);
     ASSERT(c != NULL);
     if (!c->unwinding)
-        nap(c, fault_transit(sim));
+        nap(c, fault_transit(sim, sim->running));
+}
+
+void sim_sleep(struct sim *sim, uint64_t ns)
+{
+    struct sim_client *c = self(sim);
+    ASSERT(c != NULL);
+    if (!c->unwinding)
+        nap(c, ns);
 }
 
 bool sim_dead(const struct sim *sim)
 {
     return sim->running != NOBODY && sim->client[sim->running].unwinding;
+}
+
+uint64_t sim_identity(const struct sim *sim)
+{
+    return sim->running == NOBODY ? 0 : sim->client[sim->running].identity;
 }
 
 int sim_self(const struct sim *sim)
@@ -438,6 +451,7 @@ static const struct fab_ops sim_ops_without_fence = {
     .now = sim_clock,
     .coarse = sim_clock,
     .pause = sim_pause,
+    .identify = sim_identify,
 };
 
 /* ---- looking at a run ------------------------------------------------------------------------ */
@@ -468,8 +482,7 @@ void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint
     memset(sim->memory[node] + off, byte, bytes);
 }
 
-void sim_watch(struct sim *sim,
-               void (*verb)(void *arg, unsigned client, const struct fab_verb *verb), void *arg)
+void sim_watch(struct sim *sim, sim_watcher *verb, void *arg)
 {
     sim->watch = verb;
     sim->watch_arg = arg;

@@ -88,6 +88,7 @@ struct sim_settings {
     unsigned faults_max; /* crashes, pauses and errors in one run                         */
     bool no_fence;       /* as on shared memory, nobody can be shut out; but then, what was
                             posted lands while its client stands still                    */
+    bool no_mcas;        /* masked CAS is left to the batches                             */
 };
 
 /* What happened in a run. */
@@ -140,10 +141,13 @@ void sim_end(struct sim *sim);
 
 /* ---- within a client ------------------------------------------------------------------------- */
 
-/* Steps aside for a moment, between operations. */
+/* Steps aside for a moment, between operations; for a time. */
 void sim_think(struct sim *sim);
+void sim_sleep(struct sim *sim, uint64_t ns);
 /* Is this client only unwinding? Then it should not start anything more. */
 bool sim_dead(const struct sim *sim);
+/* What the client that is running is known by to fence(), or 0. */
+uint64_t sim_identity(const struct sim *sim);
 /* The client that is running, or -1. */
 int sim_self(const struct sim *sim);
 
@@ -160,9 +164,11 @@ const void *sim_memory(const struct sim *sim, unsigned node);
 /* Fills memory with a byte, past every client. */
 void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte);
 
-/* Is told of every verb of a client when it takes effect, or a part of it does. NULL: nobody. */
-void sim_watch(struct sim *sim,
-               void (*verb)(void *arg, unsigned client, const struct fab_verb *verb), void *arg);
+/* Called for every verb of a client when it takes effect, or a part of it does; `identity` is the
+ * one that the client had when it posted the verb. NULL: nobody is called. */
+typedef void sim_watcher(void *arg, unsigned client, uint64_t identity,
+                         const struct fab_verb *verb);
+void sim_watch(struct sim *sim, sim_watcher *verb, void *arg);
 
 /* Has the client crashed? */
 bool sim_crashed(const struct sim *sim, unsigned client);

@@ -144,7 +144,7 @@ struct sim {
     struct flight **flight; /* all that were ever made */
     size_t flights, flights_room;
 
-    void (*watch)(void *arg, unsigned client, const struct fab_verb *verb);
+    sim_watcher *watch;
     void *watch_arg;
 
     struct busy_word busy[SIM_CLIENTS_MAX * 4];
@@ -160,10 +160,14 @@ struct sim {
     /* the adversary's temper in this run */
     unsigned tail;                               /* how long the longest delays are       */
     unsigned gap;                                /* nanoseconds between verbs, about      */
+    uint32_t slow;                               /* a client far from all nodes, or NOBODY */
+    bool stalls;                                 /* a message takes very long now and then */
+    unsigned slow_by;                            /* how many times as far                 */
     unsigned tear_in_8;                          /* READs and WRITEs in pieces            */
     unsigned crash_rate, pause_rate, error_rate; /* of 65536 events */
     unsigned faults_used;
     uint64_t lose_after; /* requests; UINT64_MAX: never */
+    uint64_t lose_for;   /* requests, after which it is back */
     unsigned lose_node;
     bool lost[SIM_NODES_MAX];
 
@@ -226,9 +230,9 @@ enum fault fault_draw(struct sim *sim, uint32_t client);
 void fault_crash(struct sim *sim, uint32_t client);
 void fault_pause(struct sim *sim, uint32_t client);
 void fault_error(struct sim *sim, struct flight *f);
-uint64_t fault_transit(struct sim *sim); /* how long a message takes                 */
-uint64_t fault_gap(struct sim *sim);     /* between verbs, or pieces of a verb       */
-uint64_t fault_lag(struct sim *sim);     /* until a WRITE that is answered is done   */
+uint64_t fault_transit(struct sim *sim, uint32_t client); /* how long its messages take */
+uint64_t fault_gap(struct sim *sim);                  /* between verbs, or pieces of a verb       */
+uint64_t fault_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
 /* Which of a verb's pieces execute in this event. */
 uint64_t fault_pieces(struct sim *sim, uint64_t left);
 bool fault_halves(struct sim *sim);

@@ -2,9 +2,9 @@
  * The adversary: how long things take, in what pieces they happen, and what goes wrong.
  *
  * Every run has a temper of its own, chosen when it begins: how long the longest delays are, how
- * far apart the verbs of a request, how often verbs tear, how frequent each fault is, or that
- * there are none. Runs that
- * differ in kind find more than runs that are all alike.
+ * far apart the verbs of a request, how often verbs tear, whether one client is far slower than the
+ * others, whether a message is held up for long now and then, how frequent each fault is, or that there are none. Runs that differ in kind find more
+ * than runs that are all alike.
  *
  * Crashes, pauses and errors strike between two events. So a crash or an error finds each verb in
  * flight done, half done (some of its pieces), or not done; and what the contract keeps in
@@ -15,6 +15,13 @@
 #define TRANSIT_NS 800u /* one way, when nothing delays it */
 #define GAP_NS     20u  /* between verbs and between pieces */
 #define PAUSE_MIN  50000u
+
+/* Where one client is slow, or a message stalls now and then, others are to do much meanwhile: then
+ * the usual delays are not that long. */
+#define UNEVEN_TAIL 1u
+#define STALL_IN    48u /* messages                          */
+#define STALL_SHIFT 6u  /* times as long as usual, a power of two, up to  */
+#define STALL_RANGE 6u  /* so much more                      */
 
 const char *sim_adversity_name(enum sim_adversity which)
 {
@@ -28,7 +35,7 @@ const char *sim_adversity_name(enum sim_adversity which)
 
 static unsigned rate(struct sim *sim, unsigned flag)
 {
-    static const unsigned of_65536[] = {0, 16, 64, 256, 1024, 64};
+    static const unsigned of_65536[] = {0, 4, 16, 64, 256, 16};
     if (!(sim->adversity & flag))
         return 0;
     return of_65536[tape_choose(sim->tape, 6, TAPE_SETUP)];
@@ -43,6 +50,8 @@ void fault_begin(struct sim *sim)
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         sim->lost[i] = false;
     sim->tail = sim->gap = sim->tear_in_8 = 0;
+    sim->slow = NOBODY;
+    sim->stalls = false;
     sim->crash_rate = sim->pause_rate = sim->error_rate = 0;
     for (unsigned i = 0; i < sim->set.clients; i++) {
         sim->client[i].clock_offset = 0;
@@ -55,6 +64,13 @@ void fault_begin(struct sim *sim)
     if (sim->adversity & SIM_DELAY) {
         sim->tail = tape_choose(t, sim->set.no_fence ? 2 : 6, TAPE_SETUP);
         sim->gap = gap[tape_choose(t, 4, TAPE_SETUP)];
+        sim->stalls = tape_chance(t, 1, 2, TAPE_SETUP);
+        if (tape_chance(t, 1, 3, TAPE_SETUP)) {
+            sim->slow = tape_choose(t, sim->set.clients, TAPE_SETUP);
+            sim->slow_by = 4u << tape_choose(t, sim->set.no_fence ? 2 : 5, TAPE_SETUP);
+        }
+        if ((sim->stalls || sim->slow != NOBODY) && sim->tail > UNEVEN_TAIL)
+            sim->tail = UNEVEN_TAIL;
     }
     if (sim->adversity & SIM_TORN)
         sim->tear_in_8 = tape_choose(t, 6, TAPE_SETUP);
@@ -63,8 +79,11 @@ void fault_begin(struct sim *sim)
         sim->pause_rate = rate(sim, SIM_PAUSE);
         sim->error_rate = rate(sim, SIM_ERROR);
         if ((sim->adversity & SIM_NODE) && tape_chance(t, 1, 4, TAPE_SETUP)) {
-            sim->lose_after = tape_choose(t, 1u << (4 + tape_choose(t, 7, TAPE_SETUP)), TAPE_SETUP);
+            sim->lose_after = tape_choose(t, 1u << (4 + tape_choose(t, 8, TAPE_SETUP)), TAPE_SETUP);
             sim->lose_node = tape_choose(t, sim->set.nodes, TAPE_SETUP);
+            sim->lose_for = tape_choose(t, 4, TAPE_SETUP) == 3
+                                ? UINT64_MAX / 2
+                                : 1u << tape_choose(t, 6, TAPE_SETUP);
         }
     }
     for (unsigned i = 0; i < sim->set.clients && (sim->adversity & SIM_DRIFT); i++) {
@@ -87,13 +106,17 @@ static uint64_t stretch(struct sim *sim, uint64_t unit)
     return (unit << by) * (c / 16) / 4;
 }
 
-uint64_t fault_transit(struct sim *sim)
+uint64_t fault_transit(struct sim *sim, uint32_t client)
 {
     if (sim->by_choice)
         return 0;
     if (!(sim->adversity & SIM_DELAY))
         return TRANSIT_NS;
-    return TRANSIT_NS / 4 + stretch(sim, TRANSIT_NS);
+    uint64_t ns = TRANSIT_NS / 4 + stretch(sim, TRANSIT_NS);
+    if (sim->stalls && tape_chance(sim->tape, 1, STALL_IN, TAPE_DELAY))
+        return ns + ((uint64_t)TRANSIT_NS
+                     << (STALL_SHIFT + tape_choose(sim->tape, STALL_RANGE, TAPE_DELAY)));
+    return client == sim->slow ? ns * sim->slow_by : ns;
 }
 
 uint64_t fault_gap(struct sim *sim)
@@ -105,9 +128,9 @@ uint64_t fault_gap(struct sim *sim)
     return stretch(sim, sim->gap);
 }
 
-uint64_t fault_lag(struct sim *sim)
+uint64_t fault_lag(struct sim *sim, uint32_t client)
 {
-    return fault_transit(sim) + fault_transit(sim) + fault_gap(sim);
+    return fault_transit(sim, client) + fault_transit(sim, client) + fault_gap(sim);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */

@@ -256,6 +256,21 @@ static void lay_out(struct sim *sim, struct flight *f, const struct fab_req *req
     }
 }
 
+/* A node that cannot be reached, for a while or until the faults stop. */
+static void lose_or_regain(struct sim *sim)
+{
+    bool *lost = &sim->lost[sim->lose_node];
+    if (sim->counts.requests > sim->lose_after && !*lost) {
+        *lost = true;
+        sim->counts.happened[SIM_NUMBER_NODE]++;
+        log_line(sim, NOBODY, "node %u IS LOST", sim->lose_node);
+    } else if (*lost && sim->counts.requests > sim->lose_after + sim->lose_for) {
+        *lost = false;
+        sim->lose_after = UINT64_MAX;
+        log_line(sim, NOBODY, "node %u IS BACK", sim->lose_node);
+    }
+}
+
 int nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
 {
     struct sim_client *c = &sim->client[client];
@@ -277,14 +292,10 @@ int nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
     c->in_flight++;
     sim->counts.requests++;
     sim->counts.verbs += req->count;
-    if (sim->counts.requests > sim->lose_after && !sim->lost[sim->lose_node]) {
-        sim->lost[sim->lose_node] = true;
-        sim->counts.happened[SIM_NUMBER_NODE]++;
-        log_line(sim, NOBODY, "node %u IS LOST", sim->lose_node);
-    }
+    lose_or_regain(sim);
     log_post(sim, f);
 
-    uint64_t arrives = sim->now + fault_transit(sim);
+    uint64_t arrives = sim->now + fault_transit(sim, client);
     if (!(sim->adversity & SIM_INTERLEAVE)) {
         queue_push(sim, EVENT_REQUEST, arrives, client, f, 0);
         return FAR_OK;
@@ -328,7 +339,7 @@ static void answer(struct sim *sim, struct flight *f, unsigned i)
         return;
     f->verb[i].answered = true;
     if (--f->unanswered == 0)
-        report(sim, f, fault_transit(sim));
+        report(sim, f, fault_transit(sim, f->client));
 }
 
 static void verb_done(struct sim *sim, struct flight *f, unsigned i)
@@ -374,7 +385,7 @@ static bool step(struct sim *sim, struct flight *f, unsigned i)
             return false;
     }
     if (sim->watch)
-        sim->watch(sim->watch_arg, f->client, v);
+        sim->watch(sim->watch_arg, f->client, f->identity, v);
     if (v->kind <= FAB_WRITE) {
         uint64_t pieces = fault_pieces(sim, verb->left);
         log_verb(sim, f, i, LOG_WHOLE, pieces);
@@ -484,14 +495,15 @@ static bool obstructed(struct sim *sim, const struct event *e)
         fault_error(sim, f);
         if (answers)
             return false; /* the answer is on its way, and is the error now */
-        return f->stray ? put_off(sim, e, sim->now + fault_lag(sim)) : true;
+        return f->stray ? put_off(sim, e, sim->now + fault_lag(sim, f->client)) : true;
     }
     return false;
 }
 
+/* What has begun, or was answered (N4), has reached the node before. */
 static bool node_is_gone(struct sim *sim, struct flight *f, unsigned i)
 {
-    if (!sim->lost[f->verb[i].v.node] || f->verb[i].half)
+    if (!sim->lost[f->verb[i].v.node] || f->verb[i].half || f->verb[i].answered)
         return false;
     log_line(sim, f->client, "#%u finds node %u gone", f->number, f->verb[i].v.node);
     nic_fail(sim, f, f->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
@@ -508,7 +520,8 @@ void nic_verb(struct sim *sim, const struct event *e)
             verb_done(sim, f, i);
         else
             push_verb(sim, f, i,
-                      sim->now + (f->verb[i].answered ? fault_lag(sim) : fault_gap(sim)));
+                      sim->now +
+                          (f->verb[i].answered ? fault_lag(sim, f->client) : fault_gap(sim)));
     }
     flight_release(f);
 }
@@ -657,12 +670,12 @@ void nic_stray(struct sim *sim, struct flight *f)
     f->stray = true;
     f->until = sim->now + lease_ms * 500000;
     f->status = FAR_UNKNOWN;
-    report(sim, f, fault_transit(sim));
+    report(sim, f, fault_transit(sim, f->client));
 }
 
 void nic_fail(struct sim *sim, struct flight *f, int status)
 {
     nic_cancel(sim, f);
     f->status = status;
-    report(sim, f, status == FAR_UNREACHABLE ? TIMEOUT_NS : fault_transit(sim));
+    report(sim, f, status == FAR_UNREACHABLE ? TIMEOUT_NS : fault_transit(sim, f->client));
 }

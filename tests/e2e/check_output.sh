@@ -9,6 +9,10 @@ grep -qE "^race: 30 histories, [0-9]+ operations, [0-9]+ verbs, [0-9]+ resizes$"
     failed "has no summary"
 grep -qE "faults: [1-9][0-9]* crashes, [1-9][0-9]* pauses, [1-9][0-9]* errors" <<<"$out" ||
     failed "does not count the faults"
+grep -qE "growth: [0-9.]+ restructurings a run; one on another in [1-9][0-9]* %" <<<"$out" ||
+    failed "does not say how tables grew"
+grep -qE "sessions: [1-9][0-9]* opened at work, [1-9][0-9]* closed" <<<"$out" ||
+    failed "does not say how sessions came and went"
 grep -qE " 0 undecided; " <<<"$out" || failed "does not count what is undecided"
 [ "$(tail -n 1 <<<"$out")" = "30 passed, 0 failed" ] || failed "has no closing line"
 
@@ -42,7 +46,7 @@ run check --seeds 1..3 --json -
 expect_code 0
 [[ $out == "{"*"}" ]] || failed "is not JSON alone"
 for field in '"index": "race"' '"histories": 3' '"undecided": 0' '"passed": 3' '"failed": 0' \
-    '"crash": ' '"resizes": '; do
+    '"crash": ' '"resizes": ' '"coverage": ' '"runs": 3' '"runs_with_cascades": '; do
     expect_out "$field"
 done
 run check --seeds 1..3 --json "$scratch/json"

@@ -1,0 +1,168 @@
+/* Keys, values and operations. */
+#include "sim/check_core.h"
+
+#include "base/hash.h"
+
+#include <string.h>
+
+far_table *check_table_of(const struct check *c, unsigned key)
+{
+    return c->table[key % c->plan.tables];
+}
+
+/* Keys are prefixes of each other, some contain NULs: a comparison of only a part, or only up to a
+ * NUL, takes one for another. Some are so long that a splitter needs a second look at them. */
+size_t check_key(const struct check *c, unsigned key, char *bytes)
+{
+    static const char stem[] = "k\0kk\0k";
+    key /= c->plan.tables;
+    size_t len = 1 + key % (sizeof stem - 1);
+    memcpy(bytes, stem, len);
+    for (unsigned n = key / (sizeof stem - 1); n > 0; n--)
+        bytes[len++] = 'q';
+    if (key % 8 == 5) {
+        memset(bytes + len, 'z', 64);
+        len += 64;
+    }
+    ASSERT(len <= KEY_BYTES_MAX);
+    return len;
+}
+
+/* A value is its number, then bytes that follow from it; its length, too. */
+size_t check_value(uint32_t number, uint8_t *bytes)
+{
+    uint64_t x = (number + 1ull) * 0x9e3779b97f4a7c15u;
+    size_t len = 8 + (x >> 59); /* mostly within a line of the pool */
+    if ((x >> 56 & 7) == 0)
+        len = 8 + (x >> 40) % (VALUE_MAX - 8);
+    memcpy(bytes, &number, sizeof number);
+    for (size_t i = sizeof number; i < len; i++)
+        bytes[i] = (uint8_t)((x >> (i % 8 * 7)) + i);
+    return len;
+}
+
+/* The number of a value that was read, or LIN_ABSENT after condemning it. */
+static uint32_t judge_value(struct check *c, unsigned key, const uint8_t *bytes, size_t len)
+{
+    uint8_t right[VALUE_MAX];
+    uint32_t number = 0;
+    if (len >= sizeof number)
+        memcpy(&number, bytes, sizeof number);
+    if (number == 0 || number >= c->values)
+        check_condemn(c, CHECK_BAD_VALUE, "k%u holds %zu bytes that nobody wrote", key, len);
+    else if (check_value(number, right) != len || memcmp(right, bytes, len) != 0)
+        check_condemn(c, CHECK_BAD_VALUE, "k%u holds a torn v%u", key, number);
+    else if (c->key_of[number] != key)
+        check_condemn(c, CHECK_BAD_VALUE, "k%u holds v%u, which was written to k%u", key, number,
+                      c->key_of[number]);
+    else
+        return number;
+    return LIN_ABSENT;
+}
+
+static uint32_t new_value(struct check *c, unsigned key)
+{
+    ASSERT(c->values < VALUES_MAX);
+    c->key_of[c->values] = (uint8_t)key;
+    return c->values++;
+}
+
+static const enum far_op_kind op_kind[LIN_KINDS] = {
+    [LIN_GET] = FAR_OP_GET,       [LIN_PUT] = FAR_OP_PUT,       [LIN_INSERT] = FAR_OP_INSERT,
+    [LIN_UPDATE] = FAR_OP_UPDATE, [LIN_DELETE] = FAR_OP_DELETE, [LIN_EXISTS] = FAR_OP_EXISTS,
+};
+
+void check_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key, struct doing *d)
+{
+    bool writes = kind == LIN_PUT || kind == LIN_INSERT || kind == LIN_UPDATE;
+    uint32_t number = writes ? new_value(c, key) : LIN_ABSENT;
+    d->kind = kind;
+    d->key = key;
+    d->op = (struct far_op){.kind = op_kind[kind],
+                            .table = check_table_of(c, key),
+                            .key = d->key_bytes,
+                            .key_len = check_key(c, key, d->key_bytes),
+                            .value = d->value,
+                            .value_len = writes ? check_value(number, d->value) : 0,
+                            .buf = d->got,
+                            .cap = sizeof d->got};
+    d->place = lin_call(&c->history, client, kind, key, number);
+    d->name = (uint64_t)client << 32 | c->called[client]++;
+    c->interval ^= hash_sum(&(uint64_t[2]){d->name, c->returned}, 16, 1);
+    if (writes)
+        sim_note(c->sim, "%s k%u = v%u (%zu bytes)", lin_kind_name(kind), key, number,
+                 d->op.value_len);
+    else
+        sim_note(c->sim, "%s k%u", lin_kind_name(kind), key);
+}
+
+bool check_is_of_the_fabric(int status)
+{
+    return status == FAR_UNKNOWN || status == FAR_UNREACHABLE || status == FAR_TIMEOUT;
+}
+
+/* Also without any fault: delays alone can make a client silent for longer than its lease, and
+ * what it had in flight when it was shut out ends like that; or an operation of a ring wait for
+ * another for as long. */
+bool check_excused(const struct check *c, int status)
+{
+    if (!check_is_of_the_fabric(status))
+        return false;
+    return (c->set->adversity & SIM_FAULTS) ||
+           (status == FAR_TIMEOUT && (c->set->adversity & SIM_DELAY)) ||
+           (status == FAR_UNKNOWN && sim_counts(c->sim)->shut_out > 0);
+}
+
+/* Nothing was done, says farside.h. */
+static bool is_without_effect(const struct check *c, int status)
+{
+    if (status == FAR_UNREACHABLE || status == FAR_TIMEOUT)
+        return check_excused(c, status);
+    return status == FAR_CONTENTION || status == FAR_POOL_FULL || status == FAR_TABLE_FULL ||
+           status == FAR_FENCED;
+}
+
+static bool is_answer(enum lin_kind kind, int status)
+{
+    return status == FAR_OK || (status == FAR_EXISTS && kind == LIN_INSERT) ||
+           (status == FAR_NOT_FOUND && kind != LIN_PUT && kind != LIN_INSERT);
+}
+
+void check_returned(struct check *c, const struct doing *d, int status, size_t len)
+{
+    enum lin_outcome outcome = LIN_DONE;
+    uint32_t result = status == FAR_OK;
+    char text[96];
+
+    c->result.operations++;
+    c->result.coverage.exists += d->kind == LIN_EXISTS;
+    if (d->kind == LIN_GET && status == FAR_OK) {
+        result = judge_value(c, d->key, d->got, len);
+    } else if (is_without_effect(c, status)) {
+        outcome = LIN_FAILED;
+        c->result.gave_up++;
+    } else if (check_excused(c, status)) {
+        outcome = LIN_UNKNOWN;
+        c->result.unknown++;
+    } else if (!is_answer(d->kind, status)) {
+        outcome = LIN_UNKNOWN;
+        check_condemn(c, CHECK_BAD_STATUS, "%s k%u gave %s (%s)", lin_kind_name(d->kind), d->key,
+                      far_errname(status), far_error_detail());
+    }
+    lin_return(&c->history, d->place, outcome, result);
+    c->returned ^= hash_sum(&(uint64_t[2]){d->name, result}, 16, 2 + outcome);
+    lin_describe(&c->history.op[d->place], text, sizeof text);
+    sim_note(c->sim, "   %s", text);
+}
+
+int check_do(struct check *c, far_session *session, unsigned client, enum lin_kind kind,
+             unsigned key)
+{
+    struct doing d;
+    struct far_result r;
+    check_call(c, client, kind, key, &d);
+    int status = store_run(session, &session->op, &d.op, &r);
+    if (!sim_dead(c->sim))
+        check_returned(c, &d, status, r.len);
+    return status;
+}
