@@ -1,0 +1,206 @@
+/* Memory that is lost, or would be: somebody has to know of every byte. And what nobody may do to the
+ * shared lists while somebody looks for it. */
+#include "hook.h"
+#include "probe.h"
+#include "store_rig.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define URI  "mem:?size=4m&lease=3600000"
+#define KEYS 40u
+
+static struct store_rig rig(void)
+{
+    struct far_table_options table = {.bucket_groups = 2};
+    struct knobs knobs = knobs_default;
+    struct store_rig r;
+    knobs.tick_ops = UINT32_MAX;
+    store_rig_open(&r, URI, &knobs, NULL, &table);
+    for (uint64_t k = 0; k < KEYS; k++)
+        assert_int_equal(far_put(r.session, r.table, &k, 8, &k, 8), FAR_OK);
+    return r;
+}
+
+static void read_lists(struct probe *p, uint64_t *heads)
+{
+    for (unsigned i = 0; i < CLASS_COUNT; i++)
+        heads[i] = probe_get(p, 0, NODE_FREE_OFF + i * 8ull);
+}
+
+/* P1: neither when it has too much, nor when it leaves. */
+static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
+{
+    struct store_rig r = rig();
+    struct client *c = &r.session->client;
+    uint64_t before[CLASS_COUNT], after[CLASS_COUNT];
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    for (uint64_t k = 0; k < KEYS; k++)
+        assert_int_equal(far_delete(r.session, r.table, &k, 8), FAR_OK);
+    while (c->limbo.count > 0) {
+        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        (void)client_reclaim(c);
+    }
+    unsigned class = 0;
+    while (class < CLASS_COUNT && c->stock[0][class].kept == 0)
+        class ++;
+    assert_true(class < CLASS_COUNT);
+    read_lists(&p, before);
+    c->sweep =
+        client_owner_word(c) | SWEEP_ANNOUNCED; /* met; all that it holds is above the mark */
+    c->overfull_node = 0;
+    c->overfull_class = (int)class;
+    assert_int_equal(client_tidy(&r.session->op), FAR_OK);
+    assert_int_equal(client_return_all(&r.session->op, 0), FAR_OK);
+    read_lists(&p, after);
+    assert_memory_equal(before, after, sizeof before);
+    c->sweep = 0;
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* S1: whoever has read a list before must not take an empty one for it. */
+static void a_list_that_a_sweep_has_emptied_is_another(void **state)
+{
+    struct store_rig r = rig();
+    uint64_t before[CLASS_COUNT], after[CLASS_COUNT];
+    struct sweep_result swept;
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(client_return_all(&r.session->op, 0), FAR_OK);
+    read_lists(&p, before);
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+    read_lists(&p, after);
+    for (unsigned i = 0; i < CLASS_COUNT; i++)
+        assert_true(after[i] >> GADDR_BITS > before[i] >> GADDR_BITS);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* ---- unknown outcomes ------------------------------------------------------------------------ */
+
+static struct {
+    enum fab_kind kind;
+    uint64_t off, end;
+    unsigned broken;
+} breaks;
+
+/* Such a verb takes effect, and its request breaks all the same. */
+static int breaking_post(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    int rc = hook.real->post(ep, req);
+    if (v->kind == breaks.kind && v->off >= breaks.off && v->off < breaks.end) {
+        breaks.broken++;
+        req->status = FAR_UNKNOWN;
+    }
+    return rc;
+}
+
+static void break_at(struct store_rig *r, enum fab_kind kind, uint64_t off, uint64_t bytes)
+{
+    breaks.kind = kind;
+    breaks.off = off;
+    breaks.end = off + bytes;
+    breaks.broken = 0;
+    hook_on(r->session->client.ep);
+    hook.ops.post = breaking_post;
+}
+
+static void a_chunk_that_is_perhaps_taken_is_lost(void **state)
+{
+    struct store_rig r = rig();
+    struct op *op = &r.session->op;
+    gaddr at = 0;
+
+    (void)state;
+    uint64_t lost = r.session->client.lost_bytes;
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    break_at(&r, FAB_FAA, NODE_NEXT_CHUNK_OFF, 8);
+    assert_int_equal(pool_alloc(op, 0, 20, &at), FAR_UNKNOWN); /* a class that nothing has used */
+    hook_off();
+    op_end(op);
+    assert_true(breaks.broken > 0);
+    assert_true(r.session->client.lost_bytes >= lost + CHUNK_BYTES);
+    store_rig_close(&r);
+}
+
+static void a_loss_that_could_not_be_told_is_still_known(void **state)
+{
+    struct store_rig r = rig();
+    struct client *c = &r.session->client;
+
+    (void)state;
+    c->lost_bytes = CHUNK_BYTES;
+    break_at(&r, FAB_FAA, CONTROL_OFF + offsetof(struct pool_control, deaths), 8);
+    assert_int_equal(client_tidy(&r.session->op), FAR_UNKNOWN);
+    hook_off();
+    assert_int_equal(breaks.broken, 1);
+    assert_true(c->lost_bytes == CHUNK_BYTES);
+    store_rig_close(&r);
+}
+
+/* Which of the two blocks the slot names now, nobody knows. */
+static void both_blocks_of_a_broken_update_are_lost(void **state)
+{
+    struct store_rig r = rig();
+    uint64_t key = 3, lost = r.session->client.lost_bytes;
+
+    (void)state;
+    break_at(&r, FAB_CAS, (uint64_t)r.pool->pool.head[0].chunks_off64 * 64, UINT64_MAX / 2);
+    assert_int_equal(far_update(r.session, r.table, &key, 8, &key, 8), FAR_UNKNOWN);
+    hook_off();
+    assert_true(breaks.broken > 0);
+    assert_true(r.session->client.lost_bytes >= lost + 128);
+    store_rig_close(&r);
+}
+
+/* ---- dead clients ---------------------------------------------------------------------------- */
+
+/* The sweep of whoever came into the slot later is not that of the dead client. */
+static void the_end_of_a_client_ends_no_sweep_but_its_own(void **state)
+{
+    (void)state;
+    for (unsigned own = 0; own < 2; own++) {
+        struct store_rig r = rig();
+        struct client *c = &r.session->client;
+        far_session *s = NULL;
+        struct probe p;
+        probe_open(&p, r.fab);
+        assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+        uint64_t word = client_owner_word(&s->client) | SWEEP_ANNOUNCED;
+        word ^= own ? 0 : 1ull << 30;
+        probe_set(&p, 0, PROBE_CONTROL(sweep), word);
+        c->suspect = (int)s->client.slot;
+        c->watch[s->client.slot].incarnation = s->client.incarnation;
+        assert_int_equal(client_recover(&r.session->op), FAR_OK);
+        assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, incarnation)) == 0);
+        assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == (own ? 0 : word));
+        probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
+        s->client.lease.lost = true;
+        far_session_close(s);
+        probe_close(&p);
+        store_rig_close(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_has_met_a_sweep_gives_nothing_to_the_lists),
+        cmocka_unit_test(a_list_that_a_sweep_has_emptied_is_another),
+        cmocka_unit_test(a_chunk_that_is_perhaps_taken_is_lost),
+        cmocka_unit_test(a_loss_that_could_not_be_told_is_still_known),
+        cmocka_unit_test(both_blocks_of_a_broken_update_are_lost),
+        cmocka_unit_test(the_end_of_a_client_ends_no_sweep_but_its_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
