@@ -469,6 +469,7 @@ int shared_take(struct op *op, unsigned node, unsigned size_class);
 
 struct sweep_result {
     uint64_t objects, bytes; /* found lost, and free again */
+    bool spilled; /* others used memory that this sweep did not look at; it may have lost some */
 };
 /* Finds all memory that nothing reaches and nobody holds, and puts it on the shared lists. Others
  * go on working meanwhile. FAR_CONTENTION: somebody else is sweeping. */

@@ -53,7 +53,6 @@ struct sweep {
     uint64_t incarnation; /* of the client, which that names: as another it has no part in it */
     uint64_t deaths;      /* counted before it began: what those had in hand lies below the mark */
     bool unsure;          /* nobody knows whether the word says so, or will */
-    bool spilled;         /* objects above the mark may have been on the lists: they are lost */
     struct sweep_result result;
 };
 
@@ -209,7 +208,9 @@ static int empty_lists_of(struct sweep *s, unsigned node)
         listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
         heads[i] = shared_head(heads[i], 0);
     }
-    s->spilled |= listed != 0 && s->chunks[node] < most && op->pool_word[0] > s->chunks[node];
+    /* Objects above the mark may have been on them: they are lost. */
+    s->result.spilled |=
+        listed != 0 && s->chunks[node] < most && op->pool_word[0] > s->chunks[node];
     batch_write(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
     return batch_flush(&op->batch);
 }
@@ -393,7 +394,8 @@ static int finish(struct sweep *s)
     if (rc == FAR_OK && op->pool_word[0] != s->word)
         return fail(FAR_FENCED, "another client took this one for dead and its sweep over");
     if (rc == FAR_OK) {
-        batch_faa(&op->batch, NODE0, DEATHS_DELTA, s->spilled - s->deaths, &op->pool_word[1]);
+        batch_faa(&op->batch, NODE0, DEATHS_DELTA, s->result.spilled - s->deaths,
+                  &op->pool_word[1]);
         rc = batch_flush(&op->batch);
     }
     return rc;

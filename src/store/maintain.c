@@ -117,6 +117,7 @@ struct checking {
     struct far_pool_check sum;
     bool no_usage;  /* a table is damaged so badly that it is not known what it reaches */
     bool no_memory; /* likewise, and lost memory was not looked for */
+    bool spilled;   /* others took new memory while we swept: that counts as a death */
 };
 
 static void say(const struct checking *c, const char *format, ...)
@@ -197,12 +198,16 @@ static int check_sessions(struct checking *c)
     return rc;
 }
 
+/* A sweep misses memory that others take new while it goes on. Then it is made again, but they may go
+ * on for ever. */
+#define SWEEPS_MOST 3
+
 /* Finds lost memory, after whoever is at it already. */
-static int sweep(struct checking *c)
+static int sweep_once(struct checking *c)
 {
     struct op *op = &c->session->op;
     struct patience patience = {0};
-    struct sweep_result swept;
+    struct sweep_result swept = {.spilled = false};
     int rc = pool_sweep(op, &swept);
     while (rc == FAR_CONTENTION && client_wait(op, &patience, 10)) {
         rc = client_progress(op->client, "waiting for another repair", 0, 1);
@@ -217,7 +222,16 @@ static int sweep(struct checking *c)
         c->no_memory = true;
         say(c, "lost memory was not looked for: what a damaged table has is not known");
     }
+    c->spilled = rc == FAR_OK && swept.spilled;
     return rc == FAR_CORRUPT ? FAR_OK : rc;
+}
+
+static int sweep(struct checking *c)
+{
+    int rc = sweep_once(c);
+    for (unsigned i = 1; i < SWEEPS_MOST && rc == FAR_OK && c->spilled; i++)
+        rc = sweep_once(c);
+    return rc;
 }
 
 /* The pool itself. What is wrong there a sweep mends. */
@@ -302,7 +316,7 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     if (rc == FAR_OK)
         rc = check_pool(&c, &left);
     if (rc == FAR_OK)
-        rc = judge_usage(&c, &before, left.deaths);
+        rc = judge_usage(&c, &before, left.deaths - (left.deaths > 0 && c.spilled));
     store_leave(s);
     if (rc != FAR_OK)
         return err_end(rc);
