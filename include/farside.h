@@ -467,6 +467,93 @@ FAR_API int far_update(far_session *session, far_table *table, const void *key, 
 /* Removes a key. FAR_NOT_FOUND: it was not there. */
 FAR_API int far_delete(far_session *session, far_table *table, const void *key, size_t key_len);
 
+/* What a callback of far_modify() decides. */
+enum far_decision {
+    FAR_KEEP,  /* leave the key as it is                              */
+    FAR_STORE, /* set it to the value that the callback hands over    */
+    FAR_REMOVE /* remove it, if it is there                           */
+};
+
+/*
+ * Sees the old value, or its absence (old is NULL; an empty value is not), and decides. With FAR_STORE
+ * it sets *value and *value_len, to memory that stays until far_modify() returns; the old value itself
+ * will do. It is called again whenever another session was faster, and whatever it notes down in `arg`
+ * is true of the last call. It must not call Farside.
+ */
+typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_len,
+                                        const void **value, size_t *value_len);
+
+/*
+ * far_modify - read, decide and write, as one atomic operation
+ *
+ * Compare-and-set, counters, append and the like, and all other changes, are cases of this. It costs
+ * what far_update() costs: no lock, and no round trip more.
+ *
+ *     static enum far_decision add_one(void *arg, const void *old, size_t len, const void **value,
+ *                                      size_t *value_len)
+ *     {
+ *         uint64_t *count = arg;
+ *         if (old && len != sizeof *count)
+ *             return FAR_KEEP;
+ *         *count = 0;
+ *         if (old)
+ *             memcpy(count, old, len);
+ *         ++*count;
+ *         *value = count;
+ *         *value_len = sizeof *count;
+ *         return FAR_STORE;
+ *     }
+ *
+ * FAR_OK: what the last call decided is done; also if that was to do nothing.
+ *
+ * FAR_INVALID     modify is NULL, or returned something else, or a value that is NULL and not empty
+ * FAR_VALUE_SIZE  the new value is longer than FAR_VALUE_MAX
+ * With either, nothing was done.
+ */
+FAR_API int far_modify(far_session *session, far_table *table, const void *key, size_t key_len,
+                       far_modify_fn *modify, void *arg);
+
+/* A key, and its value if it was asked for, in a buffer that far_iterate() has filled. */
+struct far_entry {
+    const void *key; /* these point into the buffer, and are aligned to nothing */
+    size_t key_len;
+    const void *value; /* NULL with FAR_KEYS_ONLY */
+    size_t value_len;  /* the value's length all the same */
+};
+
+/* Reads the entry at *pos of a buffer with `len` bytes of entries, and moves *pos behind it; *pos is
+ * 0 at first. False when there is none left. */
+FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far_entry *entry);
+
+#define FAR_KEYS_ONLY 1u /* no values */
+
+/*
+ * far_iterate - the keys of a table, some at a time, in an order of the index's own
+ *
+ *     uint64_t cursor = 0;
+ *     do {
+ *         rc = far_iterate(session, table, &cursor, 0, buf, sizeof buf, &len);
+ *         for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &entry);)
+ *             ...
+ *     } while (rc == FAR_OK && cursor != 0);
+ *
+ * cursor    0 to begin with; set to where the next call goes on, and to 0 when there is no more
+ * flags     0, or FAR_KEYS_ONLY
+ * buf, cap  where the entries go
+ * len       set to how many bytes of entries there are. That can be 0 before the end: one call reads
+ *           a bounded part of the table. With FAR_TOO_SMALL, how many bytes the next entry takes
+ *
+ * A key that is there from the first call to the last is returned at least once, and perhaps more
+ * often, also if the table grows meanwhile; one that comes or goes may be returned or not. Each value
+ * was the key's at some instant of its call. Between calls nothing is held: a cursor stays good for
+ * as long as the table exists, in any session, and holds nobody up.
+ *
+ * FAR_INVALID    no cursor, no buf, no len, a flag that does not exist, or a cursor from elsewhere
+ * FAR_TOO_SMALL  the next entry does not fit; the cursor stays as it is
+ */
+FAR_API int far_iterate(far_session *session, far_table *table, uint64_t *cursor, unsigned flags,
+                        void *buf, size_t cap, size_t *len);
+
 /* ---------------------------------------------------------------------------------------------
  * The ring: many operations of one thread in flight
  *
@@ -480,9 +567,12 @@ enum far_op_kind {
     FAR_OP_PUT,
     FAR_OP_INSERT,
     FAR_OP_UPDATE,
-    FAR_OP_DELETE
+    FAR_OP_DELETE,
+    FAR_OP_MODIFY,
+    FAR_OP_ITERATE
 };
-#define FAR_OP_KINDS 6
+#define FAR_OP_KINDS 8
+#define FAR_OP_ROOM  16 /* kinds that statistics have room for: later versions have more */
 
 struct far_op {
     enum far_op_kind kind;
@@ -491,16 +581,34 @@ struct far_op {
     size_t key_len;
     const void *value; /* put, insert, update */
     size_t value_len;
-    void *buf; /* get: where the value goes, and how much fits */
+    void *buf; /* get, iterate: where the value or the entries go, and how much fits */
     size_t cap;
+    far_modify_fn *modify; /* modify */
+    void *modify_arg;
+    uint64_t cursor;    /* iterate */
+    unsigned flags;     /* iterate */
     uint64_t user_data; /* handed back with the result */
 };
 
 struct far_result {
     uint64_t user_data;
-    int status; /* as the function of the same kind would have returned       */
-    size_t len; /* get: the value's length, with FAR_OK and FAR_TOO_SMALL      */
+    int status;      /* as the function of the same kind would have returned       */
+    size_t len;      /* get: the value's length, iterate: bytes of entries, or of the next one;
+                   with FAR_OK and FAR_TOO_SMALL */
+    uint64_t cursor; /* iterate: where to go on, 0 at the end; with FAR_OK */
+    unsigned count;  /* iterate: entries; with FAR_OK                      */
 };
+
+/*
+ * far_execute - run an operation that is given as data, and wait for it
+ *
+ * Does what the function of the same kind does, and returns its status. The result is filled
+ * whatever that is. Operations that were submitted are not waited for.
+ *
+ * FAR_INVALID   no session, no op, no result, no such kind, or no table of the session's pool; the
+ *               result is untouched
+ */
+FAR_API int far_execute(far_session *session, const struct far_op *op, struct far_result *result);
 
 /*
  * far_submit - start an operation
@@ -539,10 +647,11 @@ struct far_op_stats {
     uint64_t verbs;     /* READ, WRITE, CAS, masked CAS and FAA                   */
     uint64_t bytes_read;
     uint64_t bytes_written;
+    uint64_t entries; /* iterate: returned                                        */
 };
 
 struct far_stats {
-    struct far_op_stats op[FAR_OP_KINDS]; /* by enum far_op_kind */
+    struct far_op_stats op[FAR_OP_ROOM]; /* by enum far_op_kind */
 };
 
 /* This session's operations on one table since the session opened. Never fails: zeros if session or

@@ -121,25 +121,6 @@ static bool stopped(const struct worker *w)
 
 /* ---- depth 1: synchronous calls -------------------------------------------------------------- */
 
-static int call(far_session *s, const struct far_op *op, size_t *len)
-{
-    switch (op->kind) {
-    case FAR_OP_GET:
-        return far_get(s, op->table, op->key, op->key_len, op->buf, op->cap, len);
-    case FAR_OP_EXISTS:
-        return far_exists(s, op->table, op->key, op->key_len);
-    case FAR_OP_PUT:
-        return far_put(s, op->table, op->key, op->key_len, op->value, op->value_len);
-    case FAR_OP_INSERT:
-        return far_insert(s, op->table, op->key, op->key_len, op->value, op->value_len);
-    case FAR_OP_UPDATE:
-        return far_update(s, op->table, op->key, op->key_len, op->value, op->value_len);
-    case FAR_OP_DELETE:
-        return far_delete(s, op->table, op->key, op->key_len);
-    }
-    return FAR_INVALID;
-}
-
 static void work_sync(struct worker *w, unsigned count)
 {
     struct lane *l = &w->lanes[0];
@@ -153,10 +134,10 @@ static void work_sync(struct worker *w, unsigned count)
         lane_begin(w, l, &w->tasks[i], now);
         while (more) {
             struct far_op op = lane_op(w, l);
-            size_t len = 0;
-            int status = call(w->session, &op, &len);
+            struct far_result result = {.status = FAR_OK};
+            int status = far_execute(w->session, &op, &result);
             now = clock_ns();
-            more = lane_end(w, l, status, len, now);
+            more = lane_end(w, l, status, result.len, now);
         }
         if (l->task.kind == FAR_OP_INSERT)
             publish_inserted(w);
@@ -233,10 +214,9 @@ static int warm_up(struct worker *w)
 {
     struct far_result result;
     struct far_op op = {.kind = FAR_OP_EXISTS, .table = w->target->table, .key = "", .key_len = 1};
-    size_t len;
 
     if (w->target->depth == 1) {
-        result.status = call(w->session, &op, &len);
+        (void)far_execute(w->session, &op, &result);
     } else {
         int status = far_submit(w->session, &op);
         if (status != FAR_OK)

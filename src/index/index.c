@@ -21,6 +21,59 @@ const struct index_ops *index_find(const char *name)
     return ops;
 }
 
+/* An entry: both lengths, the key, the value, up to a multiple of eight bytes. */
+struct entry_head {
+    uint32_t key_len, value_len;
+};
+#define ENTRY_KEY_ONLY (1u << 31) /* in key_len: the value is not there */
+
+static size_t entry_bytes(size_t key_len, size_t stored)
+{
+    return (sizeof(struct entry_head) + key_len + stored + 7) & ~(size_t)7;
+}
+
+size_t entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len)
+{
+    return entry_bytes(key_len, out->keys_only ? 0 : value_len);
+}
+
+bool entries_add(struct entries_out *out, struct slice key, struct slice value)
+{
+    struct entry_head head = {(uint32_t)key.len | (out->keys_only ? ENTRY_KEY_ONLY : 0),
+                              (uint32_t)value.len};
+    char *to = (char *)out->buf + out->len;
+
+    out->needed = entries_bytes(out, key.len, value.len);
+    if (out->needed > out->cap - out->len)
+        return false;
+    memcpy(to, &head, sizeof head);
+    memcpy(to + sizeof head, key.data, key.len);
+    if (!out->keys_only && value.len > 0)
+        memcpy(to + sizeof head + key.len, value.data, value.len);
+    out->len += out->needed;
+    out->count++;
+    return true;
+}
+
+bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far_entry *entry)
+{
+    struct entry_head head;
+    if (!buf || !pos || !entry || *pos > len || len - *pos < sizeof head)
+        return false;
+    const char *at = (const char *)buf + *pos;
+    memcpy(&head, at, sizeof head);
+    bool key_only = head.key_len & ENTRY_KEY_ONLY;
+    size_t key_len = head.key_len & ~ENTRY_KEY_ONLY, stored = key_only ? 0 : head.value_len;
+    if (entry_bytes(key_len, stored) > len - *pos)
+        return false;
+    entry->key = at + sizeof head;
+    entry->key_len = key_len;
+    entry->value = key_only ? NULL : at + sizeof head + key_len;
+    entry->value_len = head.value_len;
+    *pos += entry_bytes(key_len, stored);
+    return true;
+}
+
 const char *far_index_name(unsigned i)
 {
     const struct index_ops *ops = index_at(i);

@@ -36,6 +36,40 @@ struct value_out {
     bool skip; /* only existence is asked for */
 };
 
+/* Where an iteration puts what it finds. `cursor` is the index's own, and 0 at both ends. */
+struct entries_out {
+    void *buf;
+    size_t cap, len;
+    size_t needed; /* by the entry that did not fit */
+    unsigned count;
+    bool keys_only;
+    uint64_t cursor;
+};
+/* How many bytes an entry takes. */
+size_t entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len);
+/* False if it does not fit. */
+bool entries_add(struct entries_out *out, struct slice key, struct slice value);
+
+/*
+ * A change of a key: what is to be done if it is absent, and if it is present. All changes that users
+ * know are cases of this, so an index has one function for them.
+ *
+ *   put     CHANGE_STORE, CHANGE_STORE      update  CHANGE_NOTHING, CHANGE_STORE
+ *   insert  CHANGE_STORE, CHANGE_NOTHING    delete  CHANGE_NOTHING, CHANGE_REMOVE
+ *   modify  CHANGE_ASK, CHANGE_ASK
+ *
+ * An index may use what it knows from this: a put needs to know nothing of the old state, an insert
+ * or a delete only whether the key is there, and only CHANGE_ASK needs the old value.
+ */
+enum change_action { CHANGE_NOTHING, CHANGE_STORE, CHANGE_REMOVE, CHANGE_ASK };
+struct change {
+    enum change_action absent, present;
+    struct slice value; /* to be stored; if asked, decide() sets it */
+    /* Asked with the old value (data is NULL if the key is absent) at every attempt, of which the last
+     * one counts. Does not return CHANGE_ASK. */
+    enum change_action (*decide)(struct change *change, struct slice old);
+};
+
 struct index_report {
     void (*line)(void *arg, const char *text); /* may be NULL */
     void *arg;
@@ -70,10 +104,14 @@ struct index_ops {
     int (*refresh)(struct op *op, struct index_view *view);
 
     int (*get)(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
-    int (*put)(struct op *op, struct index_view *view, struct slice key, struct slice value);
-    int (*insert)(struct op *op, struct index_view *view, struct slice key, struct slice value);
-    int (*update)(struct op *op, struct index_view *view, struct slice key, struct slice value);
-    int (*remove)(struct op *op, struct index_view *view, struct slice key);
+    /* FAR_EXISTS: the key is present, and nothing was to be done; FAR_NOT_FOUND: it is absent, and
+     * nothing was to be done. */
+    int (*change)(struct op *op, struct index_view *view, struct slice key, struct change *change);
+
+    /* Adds entries from out->cursor on, until the buffer is full or a bounded part of the table has
+     * been read, and moves the cursor. FAR_TOO_SMALL: not even the first fits. FAR_INVALID: that is
+     * no cursor of this index. */
+    int (*iterate)(struct op *op, struct index_view *view, struct entries_out *out);
 
     /* Tells the marker of every object that the table reaches, while others change it. If it
      * sweeps, then changes the version of caches: they may know what has been out of reach for

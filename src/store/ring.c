@@ -59,9 +59,7 @@ static bool resume(struct ring_slot *slot)
 int far_submit(far_session *s, const struct far_op *r)
 {
     err_begin_ring();
-    int rc = r ? store_check_table(s, r->table) : s ? store_null("op") : store_refuse(s);
-    if (rc == FAR_OK && (unsigned)r->kind >= FAR_OP_KINDS)
-        rc = fail(FAR_INVALID, "there is no operation of kind %d", (int)r->kind);
+    int rc = store_accepts(s, r);
     if (rc == FAR_OK && !s->slot) {
         client_enter(&s->client); /* the keeper uses the endpoint, too */
         rc = ring_open(s);

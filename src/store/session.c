@@ -170,32 +170,87 @@ static bool has_value(enum far_op_kind kind)
     return kind == FAR_OP_PUT || kind == FAR_OP_INSERT || kind == FAR_OP_UPDATE;
 }
 
-static int dispatch(struct op *op, const struct far_op *r, struct index_view *view, size_t *len)
+static bool changes(enum far_op_kind kind)
 {
-    const struct index_ops *ops = r->table->index.ops;
-    struct slice key = {r->key, r->key_len}, value = {r->value, r->value_len};
-    struct value_out got = {.buf = r->buf, .cap = r->cap, .skip = r->kind == FAR_OP_EXISTS};
-    int rc = FAR_INVALID;
+    return has_value(kind) || kind == FAR_OP_DELETE || kind == FAR_OP_MODIFY;
+}
 
-    switch (r->kind) {
-    case FAR_OP_GET:
-    case FAR_OP_EXISTS:
-        rc = ops->get(op, view, key, &got);
-        *len = got.len;
-        break;
-    case FAR_OP_PUT:
-        rc = ops->put(op, view, key, value);
-        break;
-    case FAR_OP_INSERT:
-        rc = ops->insert(op, view, key, value);
-        break;
-    case FAR_OP_UPDATE:
-        rc = ops->update(op, view, key, value);
-        break;
-    case FAR_OP_DELETE:
-        rc = ops->remove(op, view, key);
-        break;
+/* A change on behalf of an operation. */
+struct request_change {
+    struct change change;
+    const struct far_op *request;
+    int error; /* of what the callback returned */
+};
+
+static enum change_action decide(struct change *change, struct slice old)
+{
+    struct request_change *c = (struct request_change *)change; /* `change` comes first */
+    const struct far_op *r = c->request;
+    change->value = (struct slice){NULL, 0};
+    switch (r->modify(r->modify_arg, old.data, old.len, &change->value.data, &change->value.len)) {
+    case FAR_STORE:
+        c->error = change->value.len > FAR_VALUE_MAX                ? FAR_VALUE_SIZE
+                   : !change->value.data && change->value.len > 0 ? FAR_INVALID
+                                                                  : FAR_OK;
+        return c->error == FAR_OK ? CHANGE_STORE : CHANGE_NOTHING;
+    case FAR_REMOVE:
+        c->error = FAR_OK;
+        return CHANGE_REMOVE;
+    case FAR_KEEP:
+        c->error = FAR_OK;
+        return CHANGE_NOTHING;
     }
+    c->error = FAR_INVALID;
+    return CHANGE_NOTHING;
+}
+
+static int change(struct op *op, const struct far_op *r, struct index_view *view)
+{
+    static const enum change_action action[FAR_OP_KINDS][2] = {
+        [FAR_OP_PUT] = {CHANGE_STORE, CHANGE_STORE},
+        [FAR_OP_INSERT] = {CHANGE_STORE, CHANGE_NOTHING},
+        [FAR_OP_UPDATE] = {CHANGE_NOTHING, CHANGE_STORE},
+        [FAR_OP_DELETE] = {CHANGE_NOTHING, CHANGE_REMOVE},
+        [FAR_OP_MODIFY] = {CHANGE_ASK, CHANGE_ASK},
+    };
+    struct request_change c = {.change = {.absent = action[r->kind][0],
+                                          .present = action[r->kind][1],
+                                          .value = {r->value, r->value_len},
+                                          .decide = decide},
+                               .request = r};
+    int rc = r->table->index.ops->change(op, view, (struct slice){r->key, r->key_len}, &c.change);
+    if (c.error == FAR_OK || (rc != FAR_EXISTS && rc != FAR_NOT_FOUND))
+        return rc;
+    return fail(c.error, c.error == FAR_VALUE_SIZE
+                             ? "the callback's value is too long"
+                             : "the callback returned no decision, or a NULL value of some length");
+}
+
+static int iterate(struct op *op, const struct far_op *r, struct index_view *view,
+                   struct far_result *result)
+{
+    struct entries_out out = {.buf = r->buf,
+                              .cap = r->cap,
+                              .cursor = r->cursor,
+                              .keys_only = (r->flags & FAR_KEYS_ONLY) != 0};
+    int rc = r->table->index.ops->iterate(op, view, &out);
+    result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
+    result->cursor = out.cursor;
+    result->count = out.count;
+    return rc;
+}
+
+static int dispatch(struct op *op, const struct far_op *r, struct index_view *view,
+                    struct far_result *result)
+{
+    struct value_out got = {.buf = r->buf, .cap = r->cap, .skip = r->kind == FAR_OP_EXISTS};
+
+    if (r->kind == FAR_OP_ITERATE)
+        return iterate(op, r, view, result);
+    if (changes(r->kind))
+        return change(op, r, view);
+    int rc = r->table->index.ops->get(op, view, (struct slice){r->key, r->key_len}, &got);
+    result->len = got.len;
     return rc;
 }
 
@@ -223,16 +278,17 @@ static int begin(far_session *s, struct op *op, const far_table *table, struct t
 }
 
 /* One attempt at an operation, within an epoch. */
-static int attempt_once(far_session *s, struct op *op, const struct far_op *r, size_t *len)
+static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
+                        struct far_result *result)
 {
     struct table_view *view = NULL;
     int rc = begin(s, op, r->table, &view);
     if (rc != FAR_OK)
         return rc;
-    rc = dispatch(op, r, view->view, len);
+    rc = dispatch(op, r, view->view, result);
     /* What a client reads when its lease has lapsed may have been reused. A change that was made
      * was made in time: batches that write are not posted later. */
-    bool made = r->kind >= FAR_OP_PUT && rc == FAR_OK;
+    bool made = changes(r->kind) && rc == FAR_OK;
     if (no_result(rc)) { /* which is why it was silent, if it was, and names the node */
         op_end(op);
         return rc;
@@ -246,18 +302,27 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r, s
 }
 
 /* One that was fenced and did nothing is tried once more, under a new registration. */
-static int attempt(far_session *s, struct op *op, const struct far_op *r, size_t *len)
+static int attempt(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
 {
-    int rc = attempt_once(s, op, r, len);
-    return rc == FAR_FENCED ? attempt_once(s, op, r, len) : rc;
+    int rc = attempt_once(s, op, r, result);
+    return rc == FAR_FENCED ? attempt_once(s, op, r, result) : rc;
 }
 
+/* Are the arguments of the operation's kind good? */
 static int check_request(const struct far_op *r)
 {
+    if (r->kind == FAR_OP_ITERATE) {
+        if (!r->buf)
+            return store_null("buf");
+        return r->flags & ~FAR_KEYS_ONLY ? fail(FAR_INVALID, "flags has bits that mean nothing")
+                                         : FAR_OK;
+    }
     if (!r->key)
         return store_null("key");
     if (r->key_len == 0 || r->key_len > FAR_KEY_MAX)
         return fail(FAR_KEY_SIZE, "a key has 1 to %u bytes, not %zu", FAR_KEY_MAX, r->key_len);
+    if (r->kind == FAR_OP_MODIFY && !r->modify)
+        return store_null("modify");
     if (has_value(r->kind) && r->value_len > FAR_VALUE_MAX)
         return fail(FAR_VALUE_SIZE, "a value has 0 to %u bytes, not %zu", FAR_VALUE_MAX,
                     r->value_len);
@@ -268,20 +333,22 @@ static int check_request(const struct far_op *r)
     return FAR_OK;
 }
 
-static int run(far_session *s, struct op *op, const struct far_op *r, size_t *len)
+static int run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
 {
     int rc = check_request(r);
     if (rc != FAR_OK)
         return rc;
     struct far_op_stats *stats = &s->table[r->table->index.desc.id].stats.op[r->kind];
     op->cost = (struct cost){0};
-    rc = attempt(s, op, r, len);
+    rc = attempt(s, op, r, result);
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
         rc = pool_relieve(op); /* not within the operation: its own epoch would hold it up */
         if (rc != FAR_OK && rc != FAR_FENCED)
             break;
-        rc = attempt(s, op, r, len);
+        rc = attempt(s, op, r, result);
     }
+    if (r->kind == FAR_OP_MODIFY && (rc == FAR_NOT_FOUND || rc == FAR_EXISTS))
+        rc = FAR_OK;      /* nothing was to be done */
     if (rc == FAR_BOUNDS) /* whatever led there, it was read from the pool */
         rc = fail(FAR_CORRUPT, "an address in the table lies outside the pool");
     ASSERT(op->batch.count == 0);
@@ -294,17 +361,34 @@ static int run(far_session *s, struct op *op, const struct far_op *r, size_t *le
     stats->verbs += op->cost.verbs;
     stats->bytes_read += op->cost.bytes_read;
     stats->bytes_written += op->cost.bytes_written;
+    stats->entries += rc == FAR_OK ? result->count : 0;
     return rc;
+}
+
+int store_accepts(const far_session *s, const struct far_op *r)
+{
+    int rc = r ? store_check_table(s, r->table) : s ? store_null("op") : store_refuse(s);
+    return rc == FAR_OK && (unsigned)r->kind >= FAR_OP_KINDS
+               ? fail(FAR_INVALID, "there is no operation of kind %d", (int)r->kind)
+               : rc;
 }
 
 int store_run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
 {
-    size_t len = 0;
+    *result = (struct far_result){.user_data = r->user_data};
     client_enter(&s->client);
-    int rc = run(s, op, r, &len);
+    result->status = run(s, op, r, result);
     client_leave(&s->client);
-    *result = (struct far_result){.user_data = r->user_data, .status = rc, .len = len};
-    return rc;
+    return result->status;
+}
+
+int far_execute(far_session *s, const struct far_op *r, struct far_result *result)
+{
+    err_begin();
+    int rc = store_accepts(s, r);
+    if (rc == FAR_OK && !result)
+        rc = store_null("result");
+    return err_end(rc == FAR_OK ? store_run(s, &s->op, r, result) : rc);
 }
 
 static int call(far_session *s, const struct far_op *r, size_t *len)
@@ -331,6 +415,27 @@ int far_get(far_session *s, far_table *table, const void *key, size_t key_len, v
                                  .buf = buf,
                                  .cap = cap},
                 len);
+}
+
+int far_iterate(far_session *s, far_table *table, uint64_t *cursor, unsigned flags, void *buf,
+                size_t cap, size_t *len)
+{
+    struct far_result result;
+    struct far_op r = {
+        .kind = FAR_OP_ITERATE, .table = table, .buf = buf, .cap = cap, .flags = flags};
+    err_begin();
+    int rc = store_check_table(s, table);
+    if (rc == FAR_OK && (!cursor || !len))
+        rc = store_null(cursor ? "len" : "cursor");
+    if (rc != FAR_OK)
+        return err_end(rc);
+    r.cursor = *cursor;
+    rc = store_run(s, &s->op, &r, &result);
+    if (rc == FAR_OK || rc == FAR_TOO_SMALL)
+        *len = result.len;
+    if (rc == FAR_OK)
+        *cursor = result.cursor;
+    return err_end(rc);
 }
 
 static int call_plain(far_session *s, enum far_op_kind kind, far_table *table, const void *key,
@@ -367,6 +472,19 @@ int far_update(far_session *s, far_table *table, const void *key, size_t key_len
                size_t value_len)
 {
     return call_plain(s, FAR_OP_UPDATE, table, key, key_len, value, value_len);
+}
+
+int far_modify(far_session *s, far_table *table, const void *key, size_t key_len,
+               far_modify_fn *modify, void *arg)
+{
+    return call(s,
+                &(struct far_op){.kind = FAR_OP_MODIFY,
+                                 .table = table,
+                                 .key = key,
+                                 .key_len = key_len,
+                                 .modify = modify,
+                                 .modify_arg = arg},
+                NULL);
 }
 
 int far_delete(far_session *s, far_table *table, const void *key, size_t key_len)

@@ -64,6 +64,9 @@ struct far_session {
 /* FAR_INVALID: an argument must not be NULL. */
 int store_null(const char *what);
 
+/* Can that operation be run by that session? FAR_INVALID. */
+int store_accepts(const struct far_session *s, const struct far_op *request);
+
 /* FAR_OK, or FAR_INVALID with the reason: the session (its table) is NULL, was made by the parent
  * of this process, or they are of different pools. */
 int store_refuse(const struct far_session *s);

@@ -396,36 +396,25 @@ static void operate(struct ground *g, far_session *s, far_table *t, struct histo
 {
     uint8_t key[KEY_BYTES], value[VALUE_BYTES];
     uint32_t id = (uint32_t)rng_below(&g->rng, rng_below(&g->rng, 2) ? KEYS : KEYS_MORE);
-    size_t klen = key_bytes(id, key), vlen = value_bytes(id, h->round_first + n, value), len = 0;
+    size_t klen = key_bytes(id, key), vlen = value_bytes(id, h->round_first + n, value);
     bool stored = ever_stored(h, id);
-    enum far_op_kind kind = (enum far_op_kind)rng_below(&g->rng, FAR_OP_KINDS);
+    enum far_op_kind kind = (enum far_op_kind)rng_below(&g->rng, FAR_OP_DELETE + 1);
     struct far_stats stats;
-    int rc = FAR_OK;
 
     far_stats(s, t, &stats);
     uint64_t rtts = stats.op[kind].rtts;
-    switch (kind) {
-    case FAR_OP_GET:
-        rc = far_get(s, t, key, klen, value, sizeof value, &len);
-        if (rc == FAR_OK)
-            assert_true(value_was_stored(h, id, value, len));
-        break;
-    case FAR_OP_EXISTS:
-        rc = far_exists(s, t, key, klen);
-        break;
-    case FAR_OP_PUT:
-        rc = far_put(s, t, key, klen, value, vlen);
-        break;
-    case FAR_OP_INSERT:
-        rc = far_insert(s, t, key, klen, value, vlen);
-        break;
-    case FAR_OP_UPDATE:
-        rc = far_update(s, t, key, klen, value, vlen);
-        break;
-    case FAR_OP_DELETE:
-        rc = far_delete(s, t, key, klen);
-        break;
-    }
+    struct far_op op = {.kind = kind,
+                        .table = t,
+                        .key = key,
+                        .key_len = klen,
+                        .value = value,
+                        .value_len = vlen,
+                        .buf = kind == FAR_OP_GET ? value : NULL,
+                        .cap = kind == FAR_OP_GET ? sizeof value : 0};
+    struct far_result result;
+    int rc = far_execute(s, &op, &result);
+    if (kind == FAR_OP_GET && rc == FAR_OK)
+        assert_true(value_was_stored(h, id, value, result.len));
     if (kind == FAR_OP_PUT || kind == FAR_OP_INSERT || kind == FAR_OP_UPDATE) {
         h->id[n] = id; /* after an error it may have happened all the same */
         h->put[n] = rc != FAR_NOT_FOUND && rc != FAR_EXISTS;
@@ -438,6 +427,23 @@ static void operate(struct ground *g, far_session *s, far_table *t, struct histo
     far_stats(s, t, &stats);
     assert_true(stats.op[kind].rtts - rtts <= RTTS_MOST);
     *(rc == FAR_OK || rc == FAR_NOT_FOUND || rc == FAR_EXISTS ? &g->answers : &g->errors) += 1;
+}
+
+/* A part of the table, from anywhere on: bounded, and all that it returns is whole. */
+static void iterate(struct ground *g, far_session *s, far_table *t)
+{
+    uint64_t cursor = rng_below(&g->rng, 2) ? 0 : rng_next(&g->rng) >> 16;
+    char buf[4096];
+    size_t len = 0, pos = 0;
+    struct far_entry e;
+    struct far_stats stats;
+    int rc = far_iterate(s, t, &cursor, 0, buf, sizeof buf, &len);
+    if (rc == FAR_OK)
+        while (far_entry_next(buf, len, &pos, &e))
+            assert_true(e.key_len > 0 && e.key_len <= FAR_KEY_MAX);
+    far_stats(s, t, &stats);
+    assert_true(stats.op[FAR_OP_ITERATE].rtts <= stats.op[FAR_OP_ITERATE].count * RTTS_MOST);
+    *(rc == FAR_OK ? &g->answers : &g->errors) += 1;
 }
 
 /* Opens what is there, as far as it lets itself be opened, and works on it. `cut` is what a node
@@ -460,6 +466,7 @@ static void work(struct ground *g, unsigned round, unsigned cut_node, uint64_t c
             g->worked++;
             for (unsigned n = 0; n < OPS_A_ROUND; n++)
                 operate(g, s, t, &h, n);
+            iterate(g, s, t);
             g->batches = 0;
             if (round % 8 == 0)
                 (void)far_table_check(s, t, NULL, NULL);

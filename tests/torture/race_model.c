@@ -83,6 +83,30 @@ static void print_line(void *arg, const char *line)
     print_message("%s\n", line);
 }
 
+/* An iteration returns what the model has: every key once, with its value. */
+static void expect_all_returned(struct model *m, far_session *s)
+{
+    uint8_t key[128], want[VALUE_MAX];
+    static char buf[70000];
+    size_t cap = 1000 + rng_below(&m->rng, sizeof buf - 1000), len = 0;
+    uint64_t cursor = 0;
+    unsigned count = 0;
+    do {
+        struct far_entry e;
+        assert_int_equal(far_iterate(s, m->table, &cursor, 0, buf, cap, &len), FAR_OK);
+        for (size_t pos = 0; far_entry_next(buf, len, &pos, &e); count++) {
+            uint32_t id = 0;
+            memcpy(&id, e.key, 4);
+            assert_true(id < KEYS_MAX && m->version[id] != 0);
+            assert_int_equal(e.key_len, key_bytes(id, key));
+            assert_memory_equal(e.key, key, e.key_len);
+            assert_int_equal(e.value_len, value_bytes(id, m->version[id], want));
+            assert_memory_equal(e.value, want, e.value_len);
+        }
+    } while (cursor != 0);
+    assert_int_equal(count, m->present);
+}
+
 static void expect_sound(struct model *m)
 {
     struct far_table_info info;
@@ -91,6 +115,7 @@ static void expect_sound(struct model *m)
     assert_int_equal(far_table_check(s, m->table, print_line, NULL), FAR_OK);
     assert_int_equal(far_table_info(s, m->table, &info), FAR_OK);
     assert_int_equal(info.keys, m->present);
+    expect_all_returned(m, s);
 }
 
 static void check_get(struct model *m, far_session *s, uint32_t id)
@@ -106,6 +131,45 @@ static void check_get(struct model *m, far_session *s, uint32_t id)
     assert_int_equal(rc, FAR_OK);
     assert_int_equal(len, value_bytes(id, m->version[id], want));
     assert_memory_equal(got, want, len);
+}
+
+/* A change that depends on what is there: stores the version, or removes the key, or keeps it. */
+struct modification {
+    enum far_decision decision;
+    uint8_t value[VALUE_MAX];
+    size_t len;
+    uint32_t saw; /* the version that was there */
+};
+
+static enum far_decision modify(void *arg, const void *old, size_t old_len, const void **value,
+                                size_t *value_len)
+{
+    struct modification *m = arg;
+    m->saw = 0;
+    if (old)
+        memcpy(&m->saw, (const char *)old + 4, 4);
+    assert_true(!old || old_len >= 8);
+    *value = m->value;
+    *value_len = m->len;
+    return m->decision;
+}
+
+static void check_modify(struct model *m, far_session *s, uint32_t id, uint32_t version)
+{
+    uint8_t key[128];
+    size_t klen = key_bytes(id, key);
+    struct modification how = {.decision = (enum far_decision)rng_below(&m->rng, 3)};
+    how.len = value_bytes(id, version, how.value);
+    int rc = far_modify(s, m->table, key, klen, modify, &how);
+    if (rc == FAR_TABLE_FULL && m->version[id] == 0 && m->setting->hash_mask != UINT64_MAX)
+        return;
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(how.saw, m->version[id]);
+    if (how.decision == FAR_KEEP)
+        return;
+    version = how.decision == FAR_STORE ? version : 0;
+    m->present += (version != 0) - (m->version[id] != 0);
+    m->version[id] = version;
 }
 
 /* One operation that changes the key; the table may say that it cannot grow, then nothing did. */
@@ -179,7 +243,9 @@ static void run(const struct setting *setting, uint64_t seed)
         far_session *s = m.session[rng_below(&m.rng, step % 64 ? 1 : SESSIONS)];
         uint32_t id = (uint32_t)rng_below(&m.rng, setting->keys);
         enum far_op_kind kind = pick_kind(&m, step * SLOWER);
-        if (kind == FAR_OP_GET) {
+        if (step % 9 == 0) {
+            check_modify(&m, s, id, step + 1);
+        } else if (kind == FAR_OP_GET) {
             check_get(&m, s, id);
         } else if (kind == FAR_OP_EXISTS) {
             uint8_t key[128];

@@ -114,6 +114,17 @@ static void tables(void **state)
     store_rig_close(&r);
 }
 
+static enum far_decision keep(void *arg, const void *old, size_t old_len, const void **value,
+                              size_t *value_len)
+{
+    (void)arg;
+    (void)old;
+    (void)old_len;
+    (void)value;
+    (void)value_len;
+    return FAR_KEEP;
+}
+
 static void operations(void **state)
 {
     struct store_rig r;
@@ -133,6 +144,16 @@ static void operations(void **state)
     refused(far_get(s, t, "k", 1, NULL, 8, &len), "buf is NULL, but cap is 8");
     assert_int_equal(len, 77);
     assert_int_equal(far_get(s, t, "k", 1, buf, 8, NULL), FAR_OK);
+    uint64_t cursor = 0;
+    refused(far_iterate(NULL, t, &cursor, 0, buf, 8, &len), NULL_SESSION);
+    refused(far_iterate(s, NULL, &cursor, 0, buf, 8, &len), NULL_TABLE);
+    refused(far_iterate(s, t, NULL, 0, buf, 8, &len), "cursor must not be NULL");
+    refused(far_iterate(s, t, &cursor, 0, NULL, 8, &len), "buf must not be NULL");
+    refused(far_iterate(s, t, &cursor, 0, buf, 8, NULL), "len must not be NULL");
+    refused(far_modify(NULL, t, "k", 1, keep, NULL), NULL_SESSION);
+    refused(far_modify(s, NULL, "k", 1, keep, NULL), NULL_TABLE);
+    refused(far_modify(s, t, NULL, 1, keep, NULL), "key must not be NULL");
+    refused(far_modify(s, t, "k", 1, NULL, NULL), "modify must not be NULL");
     refused(far_exists(NULL, t, "k", 1), NULL_SESSION);
     refused(far_exists(s, NULL, "k", 1), NULL_TABLE);
     refused(far_exists(s, t, NULL, 1), "key must not be NULL");
@@ -168,7 +189,10 @@ static void the_ring(void **state)
     refused(far_submit(r.session, &op), NULL_TABLE);
     op.table = r.table;
     op.kind = (enum far_op_kind)FAR_OP_KINDS;
-    refused(far_submit(r.session, &op), "there is no operation of kind 6");
+    refused(far_submit(r.session, &op), "there is no operation of kind 8");
+    refused(far_execute(NULL, &op, &result), NULL_SESSION);
+    refused(far_execute(r.session, NULL, &result), "op must not be NULL");
+    refused(far_execute(r.session, &op, &result), "there is no operation of kind 8");
     assert_int_equal(far_reap(NULL, &result, 1, 0), 0);
     assert_string_equal(far_error_detail(), NULL_SESSION);
 
@@ -209,7 +233,7 @@ static void statistics(void **state)
     store_rig_close(&r);
 }
 
-_Static_assert(sizeof(struct far_stats) == FAR_OP_KINDS * 8 * sizeof(uint64_t),
+_Static_assert(sizeof(struct far_stats) == FAR_OP_ROOM * 9 * sizeof(uint64_t),
                "statistics are compared as bytes");
 
 int main(void)

@@ -25,8 +25,8 @@
  *
  * Guarantees, each used by those after it
  *
- *   R1  A block is whole before a slot names it (a flush lies between) and never changes while
- *       a slot names it. Hence a slot's word stands for one key and one value.
+ *   R1  A block is whole before a slot names it (a flush lies between, or a fence) and never changes
+ *       while a slot names it. Hence a slot's word stands for one key and one value.
  *   R2  A key has at most one committed slot in the authoritative subtable. An inserter CASes a
  *       slot from empty to tentative and re-reads both combined buckets behind it (fenced). Of
  *       two inserters of one key, the one whose CAS came later sees the other's slot. It commits
@@ -167,11 +167,11 @@ int race_probe(struct op *op, const struct race_key *key, const struct race_look
                const struct value_out *out, const uint64_t *known, struct race_found *found);
 int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 
+/* ---- race_iterate.c -------------------------------------------------------------------------- */
+int race_iterate(struct op *op, struct index_view *view, struct entries_out *out);
+
 /* ---- race_write.c ---------------------------------------------------------------------------- */
-int race_put(struct op *op, struct index_view *view, struct slice key, struct slice value);
-int race_insert(struct op *op, struct index_view *view, struct slice key, struct slice value);
-int race_update(struct op *op, struct index_view *view, struct slice key, struct slice value);
-int race_remove(struct op *op, struct index_view *view, struct slice key);
+int race_change(struct op *op, struct index_view *view, struct slice key, struct change *change);
 
 /* ---- race_split.c ---------------------------------------------------------------------------- */
 

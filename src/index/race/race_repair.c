@@ -50,8 +50,8 @@ static int put_in_place(struct op *op, struct race_view *view, const struct race
         return fail(FAR_NO_MEMORY, "no memory for a block");
     memcpy(copy, image, bytes);
     const struct block_head *h = copy;
-    rc = race_insert(op, &view->base, (struct slice){block_key(copy), h->klen},
-                     (struct slice){block_value(copy), h->vlen});
+    struct change insert = {.absent = CHANGE_STORE, .value = {block_value(copy), h->vlen}};
+    rc = race_change(op, &view->base, (struct slice){block_key(copy), h->klen}, &insert);
     free(copy);
     if (rc == FAR_OK || rc == FAR_EXISTS)
         return empty_slot(op, f, done);

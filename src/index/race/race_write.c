@@ -1,6 +1,8 @@
 /*
- * Changing a key. All four start alike: look for the key, and settle a split that is in the way.
- * The block of a new value is written in the round trip that reads the buckets.
+ * Changing a key. All changes start alike: look for the key, and settle a split that is in the way.
+ * The block of a new value is written in the round trip that reads the buckets, if the value is known
+ * by then; one that depends on the old value is written in the round trip that publishes it, ahead of
+ * the CAS.
  */
 #include "index/race/race.h"
 
@@ -19,27 +21,39 @@ struct write {
     struct race_look look;
     uint64_t *words[2]; /* the look, and the second look of an insert */
     struct race_found found;
-    struct block_ref block; /* delete has none: at is 0 */
+    struct change *change;
+    struct block_ref block; /* of the new value; at is 0 while there is none */
     bool written;
     uint64_t stale;
     unsigned gave_way, waited;
 };
 
-static int write_start(struct op *op, struct race_view *view, struct slice key,
-                       const struct slice *value, struct write *w)
+static bool stores_known_value(const struct change *c)
 {
-    uint64_t *words = op_buffer(op, BUF_INDEX, 2 * RACE_PLACES * 8);
-    if (!words)
-        return FAR_NO_MEMORY;
-    *w = (struct write){.words = {words, words + RACE_PLACES}};
-    race_hash(view, key, &w->key);
-    if (!value)
-        return FAR_OK;
+    return c->absent == CHANGE_STORE || c->present == CHANGE_STORE;
+}
+
+/* Allocates and encodes the block of the new value, near the key's subtable. */
+static int prepare_block(struct op *op, const struct race_view *view, struct write *w)
+{
+    const struct slice *key = &w->key.bytes, *value = &w->change->value;
     uint64_t entry = view->entries[w->key.hash & ((1ull << view->depth) - 1)];
     unsigned node = gaddr_node(race_entry_subtable(entry));
     if (node >= op->pool->nodes)
         return fail(FAR_CORRUPT, "a directory entry names node %u", node);
-    return block_prepare(op, node, key.data, key.len, value->data, value->len, &w->block);
+    w->written = false;
+    return block_prepare(op, node, key->data, key->len, value->data, value->len, &w->block);
+}
+
+static int write_start(struct op *op, struct race_view *view, struct slice key, struct change *c,
+                       struct write *w)
+{
+    uint64_t *words = op_buffer(op, BUF_INDEX, 2 * RACE_PLACES * 8);
+    if (!words)
+        return FAR_NO_MEMORY;
+    *w = (struct write){.words = {words, words + RACE_PLACES}, .change = c};
+    race_hash(view, key, &w->key);
+    return stores_known_value(c) ? prepare_block(op, view, w) : FAR_OK;
 }
 
 /* Outcomes that are the protocol's own: every batch of the operation came back as it should. */
@@ -78,7 +92,9 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
         *again = true;
         return race_grow(op, view, &w->key, &w->look);
     }
-    rc = race_probe(op, &w->key, &w->look, NULL, NULL, &w->found);
+    struct value_out all = {.cap = SIZE_MAX};
+    rc = race_probe(op, &w->key, &w->look, w->change->present == CHANGE_ASK ? &all : NULL, NULL,
+                    &w->found);
     if (rc != FAR_OK || w->found.place >= 0 || w->found.stale == 0)
         return rc;
     if (w->found.stale == w->stale) /* R1 */
@@ -97,6 +113,16 @@ static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t fro
     return rc;
 }
 
+/* Adds the WRITE of a block that is not written yet, ahead of the CAS that publishes it (R1). */
+static void write_block_first(struct op *op, struct write *w)
+{
+    if (w->block.at == 0 || w->written)
+        return;
+    block_write(op, &w->block);
+    batch_fence(&op->batch);
+    w->written = true; /* if the flush fails, so does the operation */
+}
+
 /* Replaces the committed slot that was found by the block, or by nothing. */
 static int replace(struct op *op, struct write *w, bool *again)
 {
@@ -104,6 +130,7 @@ static int replace(struct op *op, struct write *w, bool *again)
     uint64_t new = w->block.at ? slot_make(&w->block, w->key.fingerprint) : 0;
     const struct block_head *h = w->found.block;
     bool swapped = false, fits = class_for(block_bytes(h->klen, h->vlen)) == slot_class(old);
+    write_block_first(op, w);
     int rc = op_decided(op, cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
     /* A damaged class must not make the neighbours part of what is reused. */
     if (swapped && fits)
@@ -227,6 +254,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
     if (place < 0)
         return make_room(op, view, w);
 
+    write_block_first(op, w);
     batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, (unsigned)place), 0,
               tentative, op->word);
     batch_fence(&op->batch); /* R2: the second look must come after */
@@ -251,52 +279,57 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
     return retracted != FAR_OK ? retracted : rc;
 }
 
-enum want { WANT_ABSENT = 1, WANT_PRESENT = 2 };
-
-/* The one loop of all four: `want` says in which states of the key there is something to do. */
-static int change(struct op *op, struct race_view *view, struct slice key,
-                  const struct slice *value, unsigned want)
+/* A block that was prepared for an earlier attempt, and that no slot names. */
+static void drop_block(struct op *op, struct write *w)
 {
+    if (w->block.at != 0)
+        pool_unalloc(op->client, w->block.at, w->block.size_class);
+    w->block.at = 0;
+}
+
+/* Asks what is to be done, now that the old state is known, and prepares it. */
+static int ask(struct op *op, const struct race_view *view, struct write *w,
+               enum change_action *action)
+{
+    const struct block_head *h = w->found.block;
+    struct slice old = {NULL, 0};
+    if (w->found.place >= 0)
+        old = (struct slice){block_value(h), h->vlen};
+    *action = w->change->decide(w->change, old);
+    ASSERT(*action != CHANGE_ASK);
+    drop_block(op, w);
+    return *action == CHANGE_STORE ? prepare_block(op, view, w) : FAR_OK;
+}
+
+/* The key has been looked for, and nothing is in the way. */
+static int act(struct op *op, struct race_view *view, struct write *w, bool *again)
+{
+    bool present = w->found.place >= 0;
+    enum change_action action = present ? w->change->present : w->change->absent;
+    int rc = action == CHANGE_ASK ? ask(op, view, w, &action) : FAR_OK;
+    if (rc != FAR_OK)
+        return rc;
+    if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
+        return present ? FAR_EXISTS : FAR_NOT_FOUND;
+    return present ? replace(op, w, again) : add(op, view, w, again);
+}
+
+int race_change(struct op *op, struct index_view *base, struct slice key, struct change *change)
+{
+    struct race_view *view = race_view(base);
     struct write w;
-    int rc = write_start(op, view, key, value, &w);
+    int rc = write_start(op, view, key, change, &w);
     if (rc != FAR_OK)
         return rc;
     for (unsigned attempt = 0; attempt < RACE_ATTEMPTS; attempt++) {
         bool again = false;
         rc = write_look(op, view, &w, &again);
-        if (rc == FAR_OK && !again) {
-            bool present = w.found.place >= 0;
-            if (present && !(want & WANT_PRESENT))
-                rc = FAR_EXISTS;
-            else if (!present && !(want & WANT_ABSENT))
-                rc = FAR_NOT_FOUND;
-            else
-                rc = present ? replace(op, &w, &again) : add(op, view, &w, &again);
-        }
+        if (rc == FAR_OK && !again)
+            rc = act(op, view, &w, &again);
         if (rc != FAR_OK || !again)
             return write_end(op, &w, rc);
         if (attempt >= BACKOFF_AFTER)
             batch_pause(&op->batch, rng_below(&op->client->rng, attempt * BACKOFF_NS));
     }
     return write_end(op, &w, FAR_CONTENTION);
-}
-
-int race_put(struct op *op, struct index_view *base, struct slice key, struct slice value)
-{
-    return change(op, race_view(base), key, &value, WANT_ABSENT | WANT_PRESENT);
-}
-
-int race_insert(struct op *op, struct index_view *base, struct slice key, struct slice value)
-{
-    return change(op, race_view(base), key, &value, WANT_ABSENT);
-}
-
-int race_update(struct op *op, struct index_view *base, struct slice key, struct slice value)
-{
-    return change(op, race_view(base), key, &value, WANT_PRESENT);
-}
-
-int race_remove(struct op *op, struct index_view *base, struct slice key)
-{
-    return change(op, race_view(base), key, NULL, WANT_PRESENT);
 }

@@ -1,0 +1,190 @@
+/*
+ * Iterating: the subtables in an order that growth does not disturb.
+ *
+ * Take a key's hash with its bits reversed as its position. A subtable of depth d holds the keys
+ * with one suffix of d bits, which is one interval of positions, of the 2^d that there are. A split
+ * cuts its interval in two. So a cursor is a position where an interval begins, and stays one; all
+ * keys before it have been returned. Within a subtable the cursor counts words: a split leaves keys
+ * in their places (R7), so of an interval that was cut, the first half goes on where the whole was
+ * left, and the second is returned again from its beginning, which is allowed.
+ *
+ *   I1  What is returned was true when its slot was read. A slot that is not sealed was read before
+ *       the subtable was published as split, when it was authoritative. If one is sealed, `forward`
+ *       is read behind it: while that is 0, so it was, too (R5).
+ *   I2  A block whose slot was read like that is retired after this operation began, if at all, and
+ *       therefore is whole (E3).
+ */
+#include "index/race/race.h"
+
+/* One call reads at most so many subtables, and so many bytes of blocks at a time. */
+#define ITERATE_SUBTABLES 16
+#define ITERATE_BYTES     (256u * 1024)
+
+/* A cursor: the position, 32 bits, above the word; and one, because 0 means "begin". */
+#define CURSOR_WORD_BITS 16
+#define POSITION_BITS    32
+
+static uint64_t reverse(uint64_t bits)
+{
+    uint32_t x = (uint32_t)bits;
+    x = (x & 0x55555555u) << 1 | ((x >> 1) & 0x55555555u);
+    x = (x & 0x33333333u) << 2 | ((x >> 2) & 0x33333333u);
+    x = (x & 0x0f0f0f0fu) << 4 | ((x >> 4) & 0x0f0f0f0fu);
+    return __builtin_bswap32(x);
+}
+
+struct iteration {
+    uint64_t position;
+    unsigned word;   /* in the subtable: those before it have been returned */
+    uint64_t suffix; /* of the subtable's keys, and perhaps more bits */
+    uint64_t entry;
+    uint64_t *image; /* the subtable, in BUF_BULK */
+};
+
+/* Reads the subtable that the position lies in. *again: it has been split. */
+static int read_subtable(struct op *op, struct race_view *view, struct iteration *it, bool *again)
+{
+    uint32_t bytes = race_subtable_bytes(view->groups);
+    uint64_t sealed = 0;
+
+    it->suffix = reverse(it->position);
+    it->entry = view->entries[it->suffix & ((1ull << view->depth) - 1)];
+    unsigned depth = race_entry_depth(it->entry);
+    gaddr subtable = race_entry_subtable(it->entry);
+    it->image = op_buffer(op, BUF_BULK, bytes);
+    if (!it->image)
+        return FAR_NO_MEMORY;
+    if (it->entry == 0 || depth > view->dir_bits)
+        return fail(FAR_CORRUPT, "a directory entry is damaged");
+    batch_read(&op->batch, subtable, 0, it->image, bytes);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    const struct race_subtable_head *head = (const struct race_subtable_head *)it->image;
+    if (head->header != race_header(view->tag, depth, it->suffix & ((1ull << depth) - 1)))
+        return fail(FAR_CORRUPT, "a subtable's header is damaged");
+    for (unsigned i = sizeof *head / 8; i < bytes / 8; i++)
+        sealed |= race_is_slot(i) ? it->image[i] : 0;
+    if (!(sealed & SLOT_SEALED))
+        return FAR_OK;
+    batch_read(&op->batch, subtable, offsetof(struct race_subtable_head, forward), op->word, 8);
+    rc = batch_flush(&op->batch); /* I1 */
+    *again = rc == FAR_OK && op->word[0] != 0;
+    return *again ? race_follow(view, it->entry, it->suffix, op->word[0]) : rc;
+}
+
+/* What is read of a block: all of it, or if only keys are wanted, what holds the longest key. */
+static uint32_t wanted_bytes(const struct entries_out *out, uint64_t slot)
+{
+    uint32_t all = class_bytes(slot_class(slot));
+    uint32_t most = (uint32_t)(block_key_at(true) + FAR_KEY_MAX + 63) & ~63u;
+    return out->keys_only && all > most ? most : all;
+}
+
+/* Collects the words of slots from it->word on, as many as are worth reading at once: not many more
+ * than the buffer has room for. */
+static unsigned collect(const struct race_view *view, const struct iteration *it,
+                        const struct entries_out *out, unsigned *words, size_t *bytes)
+{
+    unsigned count = 0, end = race_subtable_bytes(view->groups) / 8;
+    size_t room = out->cap - out->len;
+    *bytes = 0;
+    for (unsigned i = it->word; i < end && count < BATCH_MAX; i++) {
+        uint64_t slot = it->image[i];
+        if (!race_is_slot(i) || slot_empty(slot) || (slot & SLOT_TENTATIVE))
+            continue;
+        uint32_t more = wanted_bytes(out, slot);
+        if (count > 0 && *bytes + more > (room < ITERATE_BYTES ? room : ITERATE_BYTES))
+            break;
+        words[count++] = i;
+        *bytes += more;
+    }
+    return count;
+}
+
+/* I2 */
+static bool whole(uint64_t slot, const void *image, uint32_t read)
+{
+    const struct block_head *h = image;
+    uint32_t bytes = class_bytes(slot_class(slot));
+    if (read == bytes)
+        return block_valid(image, bytes, slot_generation(slot));
+    return h->klen <= FAR_KEY_MAX && block_judge_head(image, bytes, slot_generation(slot),
+                                                      block_key(image), h->klen) == BLOCK_MATCH;
+}
+
+/* Adds entries of the subtable from it->word on. *full: one did not fit. */
+static int add_some(struct op *op, struct race_view *view, struct iteration *it,
+                    struct entries_out *out, bool *full)
+{
+    unsigned words[BATCH_MAX], end = race_subtable_bytes(view->groups) / 8;
+    size_t bytes = 0;
+    unsigned count = collect(view, it, out, words, &bytes);
+    char *image = op_buffer(op, BUF_BLOCK_IN, bytes + 64), *at = image;
+
+    if (!image)
+        return FAR_NO_MEMORY;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t slot = it->image[words[i]];
+        batch_read(&op->batch, slot_gaddr(slot), 0, at, wanted_bytes(out, slot));
+        at += wanted_bytes(out, slot);
+    }
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t slot = it->image[words[i]];
+        const struct block_head *h = (const struct block_head *)image;
+        it->word = words[i];
+        if (!whole(slot, image, wanted_bytes(out, slot)))
+            return fail(FAR_CORRUPT, "a key-value block fails its checksum");
+        *full = !entries_add(out, (struct slice){block_key(image), h->klen},
+                             (struct slice){block_value(image), h->vlen});
+        if (*full)
+            return FAR_OK;
+        image += wanted_bytes(out, slot);
+    }
+    it->word = count > 0 ? it->word + 1 : end;
+    return FAR_OK;
+}
+
+static uint64_t cursor_of(const struct iteration *it)
+{
+    return (it->position << CURSOR_WORD_BITS | it->word) + 1;
+}
+
+int race_iterate(struct op *op, struct index_view *base, struct entries_out *out)
+{
+    struct race_view *view = race_view(base);
+    uint64_t at = out->cursor == 0 ? 0 : out->cursor - 1;
+    struct iteration it = {.position = at >> CURSOR_WORD_BITS,
+                           .word = at & ((1u << CURSOR_WORD_BITS) - 1)};
+    unsigned first = sizeof(struct race_subtable_head) / 8;
+    unsigned end = race_subtable_bytes(view->groups) / 8;
+    bool full = false;
+
+    if (it.position >> POSITION_BITS != 0 || it.word > end)
+        return fail(FAR_INVALID, "the cursor is not one of this table");
+    for (unsigned turn = 0; turn < ITERATE_SUBTABLES && !full; turn++) {
+        bool again = false;
+        int rc = read_subtable(op, view, &it, &again);
+        if (it.word < first)
+            it.word = first;
+        while (rc == FAR_OK && !again && !full && it.word < end)
+            rc = add_some(op, view, &it, out, &full);
+        if (rc != FAR_OK)
+            return rc;
+        if (again || full)
+            continue;
+        uint64_t size = 1ull << (POSITION_BITS - race_entry_depth(it.entry));
+        it = (struct iteration){.position = (it.position / size + 1) * size};
+        if (it.position >> POSITION_BITS != 0) {
+            out->cursor = 0;
+            return FAR_OK;
+        }
+    }
+    if (full && out->count == 0)
+        return FAR_TOO_SMALL;
+    out->cursor = cursor_of(&it);
+    return FAR_OK;
+}
