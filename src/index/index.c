@@ -114,6 +114,18 @@ void index_repaired(struct index_report *report, unsigned *count, const char *ho
         report->line(report->arg, how);
 }
 
+void index_rest(struct op *op)
+{
+    ASSERT(op->batch.count == 0);
+    op_end(op);
+}
+
+int index_resume(struct op *op, struct index_view *view)
+{
+    int rc = op_begin(op, &view->cached);
+    return rc == FAR_OK && view->cached.stale ? view->table->ops->refresh(op, view) : rc;
+}
+
 static void journal_write(struct op *op, uint64_t first, uint64_t second)
 {
     uint64_t *word = &op->pool_word[OP_POOL_WORDS - 2];

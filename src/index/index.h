@@ -128,6 +128,13 @@ struct index_ops {
 };
 
 /*
+ * Lets the epoch go on while an operation waits for others: between the two it holds no address. What
+ * it knew before is void: index_resume() brings its view up to date, and it starts over.
+ */
+void index_rest(struct op *op);
+int index_resume(struct op *op, struct index_view *view);
+
+/*
  * Adds to the batch the WRITE that tells others what to do if this client dies now: to call the
  * index's recover(what, arg) for this table. It must take effect before the work it speaks of
  * (same batch before a fence, or an earlier one), and index_journal_clear() after.

@@ -365,6 +365,20 @@ int client_rejoin(struct op *op)
     return rc;
 }
 
+/* Verbs of a batch that failed may still land (F5). So nobody may recover what this client held
+ * before the fabric has shut it out; where the fabric cannot, the lease is left to lapse. */
+void client_renounce(struct op *op)
+{
+    struct client *c = op->client;
+    if (c->ep->ops->fence && !c->lease.lost) {
+        batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation,
+                  c->incarnation | CLIENT_FENCED, op->pool_word);
+        (void)batch_flush(&op->batch); /* if it fails, others find out in time */
+    }
+    c->lease.lost = true;
+    c->astray = true;
+}
+
 int client_unpark(struct op *op)
 {
     struct client *c = op->client;

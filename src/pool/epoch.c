@@ -378,6 +378,22 @@ int client_park(struct op *op)
     return rc;
 }
 
+/*
+ * Let g be the epoch, read after the call. An operation that was in flight began in g or before, and
+ * while it lasts its client certifies no more than that (E2), nor do verbs of it that may still land
+ * let it (E6). The epoch gets to g+2 only when all clients have certified g+1.
+ */
+int client_barrier(struct op *op, unsigned leases)
+{
+    ASSERT(!op_in_flight(op) && op->batch.count == 0);
+    int rc = awake(op);
+    if (rc != FAR_OK)
+        return rc;
+    batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
+    rc = batch_flush(&op->batch);
+    return rc == FAR_OK ? client_await_epoch(op, op->pool_word[0] + 2, leases) : rc;
+}
+
 int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)
 {
     struct client *c = op->client;

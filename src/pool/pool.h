@@ -362,6 +362,21 @@ int client_hasten(struct op *op);
  * watch take: FAR_TIMEOUT when it has not moved for so many leases. */
 int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases);
 
+/*
+ * A barrier: returns when every operation that was in flight when it was called, of any client, has
+ * ended; parked clients have none, and dead ones are shut out on the way. Not within an operation,
+ * whose own epoch would hold it up: op_end() first, and op_begin() after. FAR_TIMEOUT when some
+ * client's operation does not end for that many leases.
+ */
+int client_barrier(struct op *op, unsigned leases);
+
+/*
+ * Gives up the client's registration: for an operation that holds locks when the outcome of a batch
+ * is unknown. Others take the client for dead and recover what it held, by its journal. The session's
+ * next operation registers again, in another slot.
+ */
+void client_renounce(struct op *op);
+
 /* Waiting for what other clients do, which may take leases: ever longer pauses, and an end to them,
  * for a damaged pool may never come round. False when it has come. */
 struct patience {

@@ -1,0 +1,240 @@
+/* Barriers, operations that rest, and registrations that are given up. */
+#include "hook.h"
+#include "probe.h"
+#include "race_rig.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define HOUR "lease=3600000"
+
+static far_session *join(struct store_rig *r)
+{
+    far_session *s = NULL;
+    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
+    return s;
+}
+
+static struct {
+    struct op *op;   /* another's operation in flight */
+    unsigned posts;  /* of ours, until now   */
+    unsigned end_at; /* when that one ends   */
+    far_session *other;
+    uint64_t trip_ns;
+} waits;
+
+static int post_and_count(struct fab_ep *ep, struct fab_req *req)
+{
+    if (++waits.posts == waits.end_at) {
+        op_end(waits.op);
+        waits.op = NULL;
+    }
+    if (waits.other && !waits.op) /* a client at work announces itself now and then */
+        assert_int_equal(client_hasten(&waits.other->op), FAR_OK);
+    hook.clock += waits.trip_ns;
+    return hook.real->post(ep, req);
+}
+
+static void start(struct store_rig *r, const char *uri)
+{
+    store_rig_open(r, uri, NULL, NULL, NULL);
+    waits = (typeof(waits)){.posts = 0};
+}
+
+static void hook_session(far_session *s)
+{
+    hook_on(s->client.ep);
+    hook.ops.post = post_and_count;
+}
+
+/* Whenever the other's operation ends, the barrier ends after it, and soon after it. */
+static void a_barrier_waits_for_operations_in_flight(void **state)
+{
+    (void)state;
+    for (unsigned end_at = 1; end_at < 60; end_at += 7) {
+        struct store_rig r;
+        start(&r, "mem:?size=4m&" HOUR);
+        far_session *other = join(&r);
+        for (unsigned i = 0; i < 10; i++) {
+            assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+            assert_int_equal(client_hasten(&other->op), FAR_OK);
+        }
+        assert_int_equal(op_begin(&other->op, NULL), FAR_OK);
+        waits.op = &other->op;
+        waits.other = other;
+        waits.end_at = end_at;
+        hook_session(r.session);
+        assert_int_equal(client_barrier(&r.session->op, 4), FAR_OK);
+        assert_true(waits.op == NULL && waits.posts >= end_at && waits.posts < end_at + 40);
+        hook_off();
+        far_session_close(other);
+        store_rig_close(&r);
+    }
+}
+
+/* Operations that begin later are not waited for, nor are parked clients. */
+static void a_barrier_does_not_wait_for_what_begins_later(void **state)
+{
+    struct store_rig r;
+    (void)state;
+    start(&r, "mem:?size=4m&" HOUR);
+    far_session *parked = join(&r);
+    assert_int_equal(client_park(&parked->op), FAR_OK);
+    hook_session(r.session);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(client_barrier(&r.session->op, 1), FAR_OK);
+    assert_true(waits.posts < 60);
+    hook_off();
+    far_session_close(parked);
+    store_rig_close(&r);
+}
+
+/* A dead client's operation never ends: it is shut out on the way. One that is alive, and stands
+ * still, ends the wait by its bound. */
+static void a_barrier_shuts_out_the_dead(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    (void)state;
+    start(&r, "mem:?size=4m&lease=1000");
+    far_session *dead = join(&r);
+    probe_open(&p, r.fab);
+    assert_int_equal(op_begin(&dead->op, NULL), FAR_OK);
+    hook_session(r.session);
+    hook_clock();
+    waits.trip_ns = 10000000; /* a hundredth of a lease */
+    assert_int_equal(client_barrier(&r.session->op, 100), FAR_OK);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(dead->client.slot, incarnation)) !=
+                dead->client.incarnation);
+    hook_off();
+    op_end(&dead->op);
+    far_session_close(dead);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static void a_barrier_gives_up_after_its_bound(void **state)
+{
+    struct store_rig r;
+    (void)state;
+    start(&r, "mem:?size=4m&lease=50");
+    far_session *slow = join(&r);
+    assert_int_equal(op_begin(&slow->op, NULL), FAR_OK);
+    hook_session(r.session);
+    hook_clock(); /* nobody's lease lapses, for the clock of the one that waits stands still */
+    assert_int_equal(client_barrier(&r.session->op, 1), FAR_TIMEOUT);
+    hook_off();
+    op_end(&slow->op);
+    far_session_close(slow);
+    store_rig_close(&r);
+}
+
+/* While an operation rests, the epoch goes on; when it resumes, its view is valid. */
+static void a_resting_operation_holds_up_nobody(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    uint64_t key = 1;
+    (void)state;
+    start(&r, "mem:?size=4m&" HOUR);
+    far_session *other = join(&r);
+    probe_open(&p, r.fab);
+    assert_int_equal(far_put(other, r.table, &key, 8, &key, 8), FAR_OK);
+    struct index_view *view = other->table[r.table->index.desc.id].view;
+    for (unsigned rests = 0; rests < 2; rests++) {
+        uint64_t epoch = probe_epoch(&p);
+        assert_int_equal(op_begin(&other->op, &view->cached), FAR_OK);
+        if (rests)
+            index_rest(&other->op);
+        for (unsigned i = 0; i < 30; i++) {
+            assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+            if (rests)
+                assert_int_equal(client_hasten(&other->op), FAR_OK);
+        }
+        assert_true(rests ? probe_epoch(&p) > epoch + 3 : probe_epoch(&p) <= epoch + 1);
+        if (rests) {
+            view->cached.stale = true;
+            assert_int_equal(index_resume(&other->op, view), FAR_OK);
+            assert_true(op_in_flight(&other->op) && !view->cached.stale);
+        }
+        op_end(&other->op);
+    }
+    far_session_close(other);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* A client that gives up its registration leaves its journal to others, and goes on elsewhere. */
+static unsigned recovered;
+static int note_recovery(void *arg, struct op *op, const uint64_t journal[2])
+{
+    (void)arg;
+    (void)op;
+    recovered += journal[0] != 0;
+    return FAR_OK;
+}
+
+static int fence_nobody(struct fab_ep *ep, uint64_t client)
+{
+    (void)ep;
+    (void)client;
+    return FAR_OK;
+}
+
+static void a_client_that_renounces_is_recovered_by_others(void **state)
+{
+    (void)state;
+    for (unsigned fences = 0; fences < 2; fences++) {
+        struct store_rig r;
+        struct probe p;
+        uint64_t key = 1;
+        start(&r, "mem:?size=4m&lease=1000");
+        far_session *s = join(&r);
+        probe_open(&p, r.fab);
+        assert_int_equal(far_put(s, r.table, &key, 8, &key, 8), FAR_OK);
+        unsigned slot = s->client.slot;
+        uint64_t incarnation = s->client.incarnation;
+        probe_set(&p, 0, PROBE_SLOT(slot, journal), 1ull << 32 | 1);
+        if (fences) { /* as on a fabric that can shut a client out */
+            hook_on(s->client.ep);
+            hook.ops.fence = fence_nobody;
+        }
+        client_renounce(&s->op);
+        if (fences)
+            hook_off();
+        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) ==
+                    (fences ? incarnation | CLIENT_FENCED : incarnation));
+        assert_int_equal(far_put(s, r.table, &key, 8, &key, 8), FAR_OK);
+        assert_true(s->client.slot != slot); /* its unfinished work is not its own any more */
+        r.pool->pool.recover = note_recovery;
+        recovered = 0;
+        hook_session(r.session);
+        hook_clock();
+        waits.trip_ns = fences ? 0 : 50000000;
+        for (unsigned i = 0; i < 200 && recovered == 0; i++) {
+            assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+            assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
+        }
+        hook_off();
+        assert_int_equal(recovered, 1);
+        far_session_close(s);
+        probe_close(&p);
+        store_rig_close(&r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_barrier_waits_for_operations_in_flight),
+        cmocka_unit_test(a_barrier_does_not_wait_for_what_begins_later),
+        cmocka_unit_test(a_barrier_shuts_out_the_dead),
+        cmocka_unit_test(a_barrier_gives_up_after_its_bound),
+        cmocka_unit_test(a_resting_operation_holds_up_nobody),
+        cmocka_unit_test(a_client_that_renounces_is_recovered_by_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
