@@ -623,6 +623,18 @@ FAR_API int far_execute(far_session *session, const struct far_op *op, struct fa
 FAR_API int far_submit(far_session *session, const struct far_op *op);
 
 /*
+ * far_submit_many - start several operations
+ *
+ * Starts them in their order, until one cannot be started. *started (may be NULL) is set to how many
+ * were, also when it fails; those are to be reaped as usual.
+ *
+ * FAR_RING_FULL   not all found room: reap, and submit the rest
+ * FAR_INVALID     as far_submit(), for the first that was not started
+ */
+FAR_API int far_submit_many(far_session *session, const struct far_op *ops, unsigned count,
+                            unsigned *started);
+
+/*
  * far_reap - collect results
  *
  * Waits until at least min_results are there (fewer, if fewer are in flight), and returns how
@@ -631,6 +643,11 @@ FAR_API int far_submit(far_session *session, const struct far_op *op);
  */
 FAR_API unsigned far_reap(far_session *session, struct far_result *results, unsigned max_results,
                           unsigned min_results);
+
+/* The same, but does not wait longer than timeout_ns nanoseconds: then it returns what there is, which
+ * may be fewer than min_results. */
+FAR_API unsigned far_reap_within(far_session *session, struct far_result *results,
+                                 unsigned max_results, unsigned min_results, uint64_t timeout_ns);
 
 /* ---------------------------------------------------------------------------------------------
  * Statistics

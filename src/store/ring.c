@@ -14,6 +14,9 @@
 
 #define STACK_BYTES (64u * 1024)
 
+/* A wait with an end looks this often whether there is something to go on with. */
+#define LOOK_NS 20000
+
 /* While others wait for the fabric, one that waits for time to pass must not hold them up. */
 #define PAUSE_NS_PENDING 10000
 
@@ -143,23 +146,30 @@ void ring_drive(struct client *c)
     c->progress = progress;
 }
 
-unsigned far_reap(far_session *s, struct far_result *results, unsigned max_results,
-                  unsigned min_results)
+int far_submit_many(far_session *s, const struct far_op *ops, unsigned count, unsigned *started)
+{
+    unsigned done = 0;
+    err_begin();
+    int rc = ops || count == 0 ? store_check(s) : store_null("ops");
+    err_end(rc);
+    while (rc == FAR_OK && done < count) {
+        rc = far_submit(s, &ops[done]);
+        done += rc == FAR_OK;
+    }
+    if (started)
+        *started = done;
+    return rc;
+}
+
+/* Is there work to wait for, and are there too few results? */
+static bool wanting(const far_session *s, unsigned results)
+{
+    return s->finished_count < results && s->running_count > 0;
+}
+
+static unsigned take_results(far_session *s, struct far_result *results, unsigned max_results)
 {
     unsigned count = 0;
-    err_begin_ring();
-    if (store_check(s) != FAR_OK || !s->slot || max_results == 0)
-        return 0;
-    if (!results) {
-        store_null("results");
-        return 0;
-    }
-    if (min_results > max_results)
-        min_results = max_results;
-    if (s->running_count > 0 && s->finished_count < max_results)
-        drive(s, false);
-    while (s->finished_count < min_results && s->running_count > 0)
-        drive(s, true);
     const struct ring_slot *explained = NULL;
     while (count < max_results && s->finished_count > 0) {
         unsigned i = s->finished[--s->finished_count];
@@ -181,6 +191,48 @@ bool ring_running(const far_session *s)
         if (s->slot[i].fiber && fiber_running(s->slot[i].fiber))
             return true;
     return false;
+}
+
+/* Can results be reaped from it at all? What is wrong is kept as detail. */
+static bool reapable(const far_session *s, const struct far_result *results, unsigned max_results)
+{
+    err_begin_ring();
+    if (store_check(s) != FAR_OK || !s->slot || max_results == 0)
+        return false;
+    if (!results)
+        store_null("results");
+    return results != NULL;
+}
+
+unsigned far_reap(far_session *s, struct far_result *results, unsigned max_results,
+                  unsigned min_results)
+{
+    if (!reapable(s, results, max_results))
+        return 0;
+    if (wanting(s, max_results))
+        drive(s, false);
+    while (wanting(s, min_results < max_results ? min_results : max_results))
+        drive(s, true);
+    return take_results(s, results, max_results);
+}
+
+unsigned far_reap_within(far_session *s, struct far_result *results, unsigned max_results,
+                         unsigned min_results, uint64_t timeout_ns)
+{
+    if (!reapable(s, results, max_results))
+        return 0;
+    struct fab_ep *ep = s->client.ep;
+    uint64_t began = ep->ops->now(ep), waited = 0;
+    if (wanting(s, max_results))
+        drive(s, false);
+    while (wanting(s, min_results < max_results ? min_results : max_results) &&
+           waited < timeout_ns) {
+        uint64_t left = timeout_ns - waited;
+        ep->ops->pause(ep, left < LOOK_NS ? left : LOOK_NS);
+        drive(s, false);
+        waited = ep->ops->now(ep) - began;
+    }
+    return take_results(s, results, max_results);
 }
 
 void ring_close(far_session *s)

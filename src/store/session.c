@@ -189,7 +189,7 @@ static enum change_action decide(struct change *change, struct slice old)
     change->value = (struct slice){NULL, 0};
     switch (r->modify(r->modify_arg, old.data, old.len, &change->value.data, &change->value.len)) {
     case FAR_STORE:
-        c->error = change->value.len > FAR_VALUE_MAX                ? FAR_VALUE_SIZE
+        c->error = change->value.len > FAR_VALUE_MAX              ? FAR_VALUE_SIZE
                    : !change->value.data && change->value.len > 0 ? FAR_INVALID
                                                                   : FAR_OK;
         return c->error == FAR_OK ? CHANGE_STORE : CHANGE_NOTHING;

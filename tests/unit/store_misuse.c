@@ -193,6 +193,9 @@ static void the_ring(void **state)
     refused(far_execute(NULL, &op, &result), NULL_SESSION);
     refused(far_execute(r.session, NULL, &result), "op must not be NULL");
     refused(far_execute(r.session, &op, &result), "there is no operation of kind 8");
+    refused(far_submit_many(NULL, &op, 1, NULL), NULL_SESSION);
+    refused(far_submit_many(r.session, NULL, 1, NULL), "ops must not be NULL");
+    assert_int_equal(far_reap_within(NULL, &result, 1, 0, 0), 0);
     assert_int_equal(far_reap(NULL, &result, 1, 0), 0);
     assert_string_equal(far_error_detail(), NULL_SESSION);
 

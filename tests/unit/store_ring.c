@@ -1,4 +1,5 @@
 /* The ring: submit and reap, on a fabric that never waits and on one that always does. */
+#include "hook.h"
 #include "store_rig.h"
 
 #include <stdio.h>
@@ -544,6 +545,82 @@ static void a_deep_ring_splits_a_subtable_once(void **state)
     assert_true(deep <= shallow + depth * CHUNK_BYTES);
 }
 
+/* As many as fit are started; the rest can be submitted when some were reaped. */
+static void several_operations_are_submitted_at_once(void **state)
+{
+    struct store_rig r;
+    struct far_op ops[20];
+    struct far_result results[20];
+    uint64_t key[20];
+    unsigned started = 99;
+
+    (void)state;
+    rig(&r, "mem:?size=16m&defer=1", 8, 2);
+    for (unsigned i = 0; i < 20; i++) {
+        key[i] = i;
+        ops[i] = (struct far_op){.kind = FAR_OP_PUT,
+                                 .table = r.table,
+                                 .key = &key[i],
+                                 .key_len = 8,
+                                 .value = &key[i],
+                                 .value_len = 8,
+                                 .user_data = i};
+    }
+    assert_int_equal(far_submit_many(r.session, ops, 20, &started), FAR_RING_FULL);
+    assert_int_equal(started, 8);
+    assert_int_equal(far_reap(r.session, results, 20, 8), 8);
+    ops[10].table = NULL;
+    assert_int_equal(far_submit_many(r.session, ops + 8, 12, &started), FAR_INVALID);
+    assert_int_equal(started, 2);
+    assert_int_equal(far_submit_many(r.session, ops + 11, 4, NULL), FAR_OK);
+    assert_int_equal(far_reap(r.session, results, 20, 20), 6);
+    assert_int_equal(far_submit_many(r.session, NULL, 0, &started), FAR_OK);
+    assert_int_equal(started, 0);
+    assert_int_equal(far_submit_many(r.session, NULL, 1, &started), FAR_INVALID);
+    store_rig_close(&r);
+}
+
+/* A request that is never answered, until the test says so. */
+static bool answered;
+
+static int post_unanswered(struct fab_ep *ep, struct fab_req *req)
+{
+    req->done = false;
+    return hook.real->post(ep, req);
+}
+
+static void poll_unanswered(struct fab_ep *ep, bool wait)
+{
+    if (answered)
+        hook.real->poll(ep, wait);
+}
+
+static void a_wait_for_results_ends(void **state)
+{
+    struct store_rig r;
+    uint64_t key = 1;
+    struct far_op op = {.kind = FAR_OP_EXISTS, .key = &key, .key_len = 8};
+    struct far_result result;
+
+    (void)state;
+    rig(&r, "mem:?size=16m&defer=1&lease=3600000", 8, 2);
+    op.table = r.table;
+    assert_int_equal(far_reap_within(r.session, &result, 1, 1, 1000), 0); /* nothing to wait for */
+    assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
+    hook_on(r.session->client.ep);
+    hook.ops.post = post_unanswered;
+    hook.ops.poll = poll_unanswered;
+    answered = false;
+    assert_int_equal(far_submit(r.session, &op), FAR_OK);
+    assert_int_equal(far_reap_within(r.session, &result, 1, 1, 0), 0);
+    assert_int_equal(far_reap_within(r.session, &result, 1, 1, 3000000), 0);
+    answered = true;
+    assert_int_equal(far_reap_within(r.session, &result, 1, 1, 3600000000000ull), 1);
+    assert_int_equal(result.status, FAR_NOT_FOUND);
+    hook_off();
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -561,6 +638,8 @@ int main(void)
         cmocka_unit_test(the_ring_is_used_thousands_of_times),
         cmocka_unit_test(a_deep_ring_takes_no_more_memory_than_a_shallow_one),
         cmocka_unit_test(a_deep_ring_splits_a_subtable_once),
+        cmocka_unit_test(several_operations_are_submitted_at_once),
+        cmocka_unit_test(a_wait_for_results_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
