@@ -1,7 +1,7 @@
 /* Each kind of fault really occurs, does what it says, and only when it is allowed to. */
 #include "sim/rig.h"
 
-#define SEEDS (10000u / RIG_SLOW)
+#define SEEDS 10000u
 #define AT    256u
 #define WORDS 8u
 

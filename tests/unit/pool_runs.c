@@ -57,9 +57,11 @@ static void memory_serves_values_of_every_length_in_turn(void **state)
                                       {1000, 200000},  {20000, 40000},  {200000, 2u << 20},
                                       {1500000, 50000}};
     (void)state;
-    for (unsigned i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    /* Always the same keys in the same places: a value of 1 MiB is 2 % of the pool. */
+    for (unsigned i = 0; i<sizeof pairs / sizeof *pairs; i += SLOWER> 1 ? 2 : 1) {
         struct store_rig r;
-        store_rig_open(&r, SLOWER > 1 ? "mem:?size=32m" : "mem:?size=64m", NULL, NULL, NULL);
+        store_rig_open(&r, "mem:?size=64m", NULL, &(struct far_session_options){.seed = 1},
+                       &(struct far_table_options){.hash_seed = 1});
         for (unsigned turn = 0; turn < 3; turn++) {
             size_t len = pairs[i][turn % 2];
             uint64_t n = fill(&r, len);
