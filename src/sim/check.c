@@ -32,7 +32,7 @@ struct check *check_new(void)
     c->sim = sim_new();
     c->lin = lin_checker_new();
     c->key_of = malloc(VALUES_MAX);
-    bool history = lin_history_init(&c->history, VALUES_MAX);
+    bool history = lin_history_init(&c->history, VALUES_MAX + SEEN_MAX);
     if (c->sim && c->lin && c->key_of && history)
         return c;
     check_free(c);
@@ -238,6 +238,8 @@ void check_add_coverage(struct check_totals *sum, const struct check_coverage *o
     sum->parks += one->parks;
     sum->attached += one->attached;
     sum->exists += one->exists;
+    sum->modified += one->modified;
+    sum->iterated += one->iterated;
     sum->locks += one->locks;
 }
 

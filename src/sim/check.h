@@ -26,7 +26,8 @@
 #define CHECK_CLIENTS_MAX SIM_CLIENTS_MAX
 #define CHECK_STEPS_MAX   4u /* of one client in a program */
 #define CHECK_TABLES_MAX  2u
-/* Kinds of operations in programs: all but exists, which takes a get's steps. */
+/* Kinds of operations in programs: not exists, which takes a get's steps, nor modify, which takes an
+ * update's. */
 #define CHECK_PROGRAM_KINDS LIN_EXISTS
 
 struct check_settings {
@@ -75,7 +76,8 @@ struct check_coverage {
     uint64_t opened, closed;       /* sessions, by clients at work                              */
     uint64_t closed_parked, parks; /* of those closed, the ones that were parked; all parkings  */
     uint64_t attached;             /* tables, by sessions at their first operation on them      */
-    uint64_t exists;               /* operations of that kind                                   */
+    uint64_t exists, modified;     /* operations of these kinds                                 */
+    uint64_t iterated;             /* tables, from end to end                                   */
     uint64_t locks;                /* of masked CAS, taken                                      */
     bool growing, mcas_emulated, no_fence;
     bool accounted; /* every byte was accounted for before the sweep */
@@ -129,6 +131,8 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(parks, "parkings")                                                                           \
     X(attached, "tables_attached")                                                                 \
     X(exists, "exists")                                                                            \
+    X(modified, "modified")                                                                        \
+    X(iterated, "iterated")                                                                        \
     X(locks, "locks_taken")
 
 struct check_totals {

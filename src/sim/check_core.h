@@ -21,6 +21,7 @@
 #define KEY_BYTES_MAX (72 + KEYS_MAX / 6 + 1)
 #define VALUE_MAX     416u
 #define VALUES_MAX    (KEYS_MAX * 3 + 2 * CHECK_CLIENTS_MAX * CHECK_OPS_MAX + 1)
+#define SEEN_MAX      (3 * KEYS_MAX) /* by the iteration of a run */
 #define HASH_SEEDS    4u
 #define HASH_MASKS    7u
 #define NODES_MAX     3u
@@ -47,6 +48,7 @@ struct plan {
     bool hasty;    /* clients drive the epochs on                                           */
     bool parks;    /* a client is parked now and then, as if it had been idle               */
     bool restless; /* clients are idle now and then, or close their sessions and open others */
+    bool iterates; /* a client walks through a table, once                                   */
     bool focus;    /* most operations are on one key                                        */
     unsigned weight[LIN_KINDS], weight_sum;
 };
@@ -133,6 +135,8 @@ struct doing {     /* an operation under way */
     unsigned key;
     char key_bytes[KEY_BYTES_MAX];
     uint8_t value[VALUE_MAX], got[VALUE_MAX];
+    bool saw; /* modify: a value, of so many bytes */
+    size_t saw_len;
     struct far_op op;
 };
 
@@ -149,6 +153,12 @@ void check_returned(struct check *c, const struct doing *d, int status, size_t l
 /* Both, with the operation between them. */
 int check_do(struct check *c, far_session *session, unsigned client, enum lin_kind kind,
              unsigned key);
+
+/* The number of a value that was read, or LIN_ABSENT after condemning it. */
+uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, size_t len);
+
+/* A whole iteration over one of the tables. */
+int check_iterate(struct check *c, struct worker *w);
 
 /* May the fabric have failed? */
 bool check_excused(const struct check *c, int status);

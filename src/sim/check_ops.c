@@ -42,7 +42,7 @@ size_t check_value(uint32_t number, uint8_t *bytes)
 }
 
 /* The number of a value that was read, or LIN_ABSENT after condemning it. */
-static uint32_t judge_value(struct check *c, unsigned key, const uint8_t *bytes, size_t len)
+uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, size_t len)
 {
     uint8_t right[VALUE_MAX];
     uint32_t number = 0;
@@ -70,11 +70,26 @@ static uint32_t new_value(struct check *c, unsigned key)
 static const enum far_op_kind op_kind[LIN_KINDS] = {
     [LIN_GET] = FAR_OP_GET,       [LIN_PUT] = FAR_OP_PUT,       [LIN_INSERT] = FAR_OP_INSERT,
     [LIN_UPDATE] = FAR_OP_UPDATE, [LIN_DELETE] = FAR_OP_DELETE, [LIN_EXISTS] = FAR_OP_EXISTS,
+    [LIN_MODIFY] = FAR_OP_MODIFY,
 };
+
+/* Stores its value whatever it sees, and notes what that was. */
+static enum far_decision modify(void *arg, const void *old, size_t old_len, const void **value,
+                                size_t *value_len)
+{
+    struct doing *d = arg;
+    d->saw = old != NULL;
+    d->saw_len = old_len;
+    if (old)
+        memcpy(d->got, old, old_len < sizeof d->got ? old_len : sizeof d->got);
+    *value = d->value;
+    *value_len = d->op.value_len;
+    return FAR_STORE;
+}
 
 void check_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key, struct doing *d)
 {
-    bool writes = kind == LIN_PUT || kind == LIN_INSERT || kind == LIN_UPDATE;
+    bool writes = kind == LIN_PUT || kind == LIN_INSERT || kind == LIN_UPDATE || kind == LIN_MODIFY;
     uint32_t number = writes ? new_value(c, key) : LIN_ABSENT;
     d->kind = kind;
     d->key = key;
@@ -85,7 +100,9 @@ void check_call(struct check *c, unsigned client, enum lin_kind kind, unsigned k
                             .value = d->value,
                             .value_len = writes ? check_value(number, d->value) : 0,
                             .buf = d->got,
-                            .cap = sizeof d->got};
+                            .cap = sizeof d->got,
+                            .modify = modify,
+                            .modify_arg = d};
     d->place = lin_call(&c->history, client, kind, key, number);
     d->name = (uint64_t)client << 32 | c->called[client]++;
     c->interval ^= hash_sum(&(uint64_t[2]){d->name, c->returned}, 16, 1);
@@ -125,7 +142,7 @@ static bool is_without_effect(const struct check *c, int status)
 static bool is_answer(enum lin_kind kind, int status)
 {
     return status == FAR_OK || (status == FAR_EXISTS && kind == LIN_INSERT) ||
-           (status == FAR_NOT_FOUND && kind != LIN_PUT && kind != LIN_INSERT);
+           (status == FAR_NOT_FOUND && kind != LIN_PUT && kind != LIN_INSERT && kind != LIN_MODIFY);
 }
 
 void check_returned(struct check *c, const struct doing *d, int status, size_t len)
@@ -136,8 +153,11 @@ void check_returned(struct check *c, const struct doing *d, int status, size_t l
 
     c->result.operations++;
     c->result.coverage.exists += d->kind == LIN_EXISTS;
+    c->result.coverage.modified += d->kind == LIN_MODIFY;
     if (d->kind == LIN_GET && status == FAR_OK) {
-        result = judge_value(c, d->key, d->got, len);
+        result = check_judge_value(c, d->key, d->got, len);
+    } else if (d->kind == LIN_MODIFY && status == FAR_OK) {
+        result = d->saw ? check_judge_value(c, d->key, d->got, d->saw_len) : LIN_ABSENT;
     } else if (is_without_effect(c, status)) {
         outcome = LIN_FAILED;
         c->result.gave_up++;
@@ -153,6 +173,69 @@ void check_returned(struct check *c, const struct doing *d, int status, size_t l
     c->returned ^= hash_sum(&(uint64_t[2]){d->name, result}, 16, 2 + outcome);
     lin_describe(&c->history.op[d->place], text, sizeof text);
     sim_note(c->sim, "   %s", text);
+}
+
+/* Which key of the table that is. */
+static unsigned find_key(const struct check *c, unsigned table, const struct far_entry *e)
+{
+    char bytes[KEY_BYTES_MAX];
+    unsigned key = table;
+    while (key < KEYS_MAX &&
+           (check_key(c, key, bytes) != e->key_len || memcmp(bytes, e->key, e->key_len) != 0))
+        key += c->plan.tables;
+    return key;
+}
+
+#define ITERATE_CALLS 256u
+
+/*
+ * Each pair must have been right at some instant of the call that returned it, and each key that was
+ * never returned must have been absent at some instant of the whole: so they are entered as gets.
+ */
+int check_iterate(struct check *c, struct worker *w)
+{
+    bool seen[KEYS_MAX] = {false};
+    char buf[2048];
+    struct lin_history *h = &c->history;
+    unsigned table = tape_choose(c->tape, c->plan.tables, TAPE_WORK), room = SEEN_MAX - KEYS_MAX;
+    size_t cap = sizeof buf >> tape_choose(c->tape, 2, TAPE_WORK), len = 0;
+    uint64_t cursor = 0, first = ++h->stamp, ret = first;
+    int rc = FAR_OK;
+
+    c->plan.iterates = false; /* once */
+    for (unsigned i = 0; i < ITERATE_CALLS && (i == 0 || cursor != 0); i++) {
+        struct far_entry e;
+        uint64_t call = ++h->stamp;
+        rc = far_iterate(w->session, c->table[table], &cursor, 0, buf, cap, &len);
+        ret = ++h->stamp;
+        if (sim_dead(c->sim))
+            return rc;
+        if (rc != FAR_OK && !is_without_effect(c, rc) && !check_excused(c, rc))
+            check_condemn(c, CHECK_BAD_STATUS, "iterating gave %s (%s)", far_errname(rc),
+                          far_error_detail());
+        for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &e);) {
+            unsigned key = find_key(c, table, &e);
+            if (key >= KEYS_MAX) {
+                check_condemn(c, CHECK_BAD_VALUE, "an iteration returned a key that nobody wrote");
+                return rc;
+            }
+            seen[key] = true;
+            if (room-- == 0)
+                return rc; /* it was returned again and again: what was seen is enough */
+            lin_saw(h, w->id, call, ret, key, check_judge_value(c, key, e.value, e.value_len));
+        }
+        if (rc != FAR_OK)
+            return rc;
+    }
+    if (cursor != 0) {
+        check_condemn(c, CHECK_BAD_STATUS, "an iteration does not end");
+        return rc;
+    }
+    c->result.coverage.iterated++;
+    for (unsigned key = table; key < c->keys; key += c->plan.tables)
+        if (!seen[key])
+            lin_saw(h, w->id, first, ret, key, LIN_ABSENT);
+    return rc;
 }
 
 int check_do(struct check *c, far_session *session, unsigned client, enum lin_kind kind,

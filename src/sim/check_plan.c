@@ -52,10 +52,11 @@ static void choose_shape(struct check *c)
 static void make_plan(struct check *c)
 {
     static const uint8_t fingerprint_mask[] = {0xff, 0x00, 0x01};
-    /* get, put, insert, update, delete, exists; of tables that are to grow, one of the first */
+    /* get, put, insert, update, delete, exists, modify; of tables that are to grow, one of the
+     * first */
     static const uint8_t weights[][LIN_KINDS] = {
-        {2, 3, 7, 1, 1, 1}, {2, 3, 5, 2, 2, 1}, {2, 6, 3, 2, 2, 1}, {2, 1, 4, 0, 4, 0},
-        {4, 0, 4, 1, 3, 2}, {2, 1, 1, 4, 1, 0}, {4, 2, 2, 2, 2, 2}};
+        {2, 3, 7, 1, 1, 1, 1}, {2, 3, 5, 2, 2, 1, 2}, {2, 6, 3, 2, 2, 1, 0}, {2, 1, 4, 0, 4, 0, 0},
+        {4, 0, 4, 1, 3, 2, 1}, {2, 1, 1, 4, 1, 0, 3}, {4, 2, 2, 2, 2, 2, 2}};
     const unsigned growing = 3, all = sizeof weights / sizeof *weights;
     struct plan *p = &c->plan;
     struct tape *t = c->tape;

@@ -26,6 +26,7 @@ void check_plan_pool(struct check *c)
     p->knobs.stock_max = stock_max[tape_choose(t, 3, TAPE_SETUP)];
     p->knobs.run_chunks = run_chunks[tape_choose(t, 3, TAPE_SETUP)];
     p->parks = true;
+    p->iterates = tape_chance(t, 1, 3, TAPE_SETUP);
     p->hasty = tape_chance(t, 1, 2, TAPE_SETUP);
     p->late = c->set->clients < CHECK_CLIENTS_MAX && tape_chance(t, 1, 3, TAPE_SETUP);
     if (c->set->profile == SIM_IB_LOOSE) {

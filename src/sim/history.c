@@ -53,6 +53,19 @@ void lin_return(struct lin_history *h, size_t at, enum lin_outcome outcome, uint
         op->ret = now;
 }
 
+void lin_saw(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret, unsigned key,
+             uint32_t value)
+{
+    ASSERT(h->count < h->room);
+    h->op[h->count++] = (struct lin_op){.call = call,
+                                        .ret = ret,
+                                        .client = client,
+                                        .key = key,
+                                        .result = value,
+                                        .kind = LIN_GET,
+                                        .outcome = LIN_DONE};
+}
+
 const char *lin_scan(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret,
                      uint32_t low, uint32_t high, const struct lin_pair *pairs, size_t count,
                      bool cut)
@@ -72,15 +85,8 @@ const char *lin_scan(struct lin_history *h, unsigned client, uint64_t call, uint
         return NULL;
     size_t next = 0;
     for (uint64_t key = low; key <= end; key++) {
-        ASSERT(h->count < h->room);
         bool given = next < count && pairs[next].key == key;
-        h->op[h->count++] = (struct lin_op){.call = call,
-                                            .ret = ret,
-                                            .client = client,
-                                            .key = (uint32_t)key,
-                                            .result = given ? pairs[next].value : LIN_ABSENT,
-                                            .kind = LIN_GET,
-                                            .outcome = LIN_DONE};
+        lin_saw(h, client, call, ret, (uint32_t)key, given ? pairs[next].value : LIN_ABSENT);
         next += given;
     }
     return NULL;
@@ -114,6 +120,9 @@ bool lin_apply(const struct lin_op *op, uint32_t state, uint32_t *after)
     case LIN_EXISTS:
         works = present;
         break;
+    case LIN_MODIFY:
+        *after = op->value;
+        return op->outcome == LIN_UNKNOWN || op->result == state;
     }
     *after = changed;
     return op->outcome == LIN_UNKNOWN || (op->result != 0) == works;
@@ -121,8 +130,8 @@ bool lin_apply(const struct lin_op *op, uint32_t state, uint32_t *after)
 
 const char *lin_kind_name(enum lin_kind kind)
 {
-    static const char *const name[LIN_KINDS] = {"get",    "put",    "insert",
-                                                "update", "delete", "exists"};
+    static const char *const name[LIN_KINDS] = {"get",    "put",    "insert", "update",
+                                                "delete", "exists", "modify"};
     return name[kind];
 }
 
@@ -142,6 +151,9 @@ void lin_describe(const struct lin_op *op, char *text, size_t room)
     const char *kind = lin_kind_name((enum lin_kind)op->kind);
     if (op->kind == LIN_GET && op->outcome == LIN_DONE && op->result != LIN_ABSENT)
         snprintf(text, room, "get k%u -> v%u", op->key, op->result);
+    else if (op->kind == LIN_MODIFY && op->outcome == LIN_DONE)
+        snprintf(text, room, "modify k%u = v%u -> saw %c%u", op->key, op->value,
+                 op->result == LIN_ABSENT ? '-' : 'v', op->result);
     else if (op->kind == LIN_GET || op->kind == LIN_DELETE || op->kind == LIN_EXISTS)
         snprintf(text, room, "%s k%u -> %s", kind, op->key, result_text(op));
     else

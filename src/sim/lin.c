@@ -258,14 +258,16 @@ static size_t link_key(struct lin_checker *c, size_t first, size_t end, uint32_t
     return must;
 }
 
-/* Merges values that no get returned, and strings together what is interchangeable. */
+/* Merges values that nobody saw, and strings together what is interchangeable. */
 static void find_twins(struct lin_checker *c, const struct lin_history *h, size_t first, size_t end)
 {
-    uint32_t last[LIN_KINDS] = {NONE, NONE, NONE, NONE, NONE, NONE};
+    uint32_t last[LIN_KINDS];
+    for (unsigned i = 0; i < LIN_KINDS; i++)
+        last[i] = NONE;
     size_t reads = 0; /* their results, for a while in `draft` */
     for (size_t i = first; i < end; i++) {
         const struct lin_op *op = &h->op[c->entry[i].op];
-        if (op->kind == LIN_GET && c->entry[i].is_return)
+        if ((op->kind == LIN_GET || op->kind == LIN_MODIFY) && c->entry[i].is_return)
             c->draft[reads++] = op->result;
     }
     for (size_t i = first; i < end; i++) {
@@ -373,7 +375,8 @@ static uint32_t take_back(struct lin_checker *c, struct search *s)
 /* One that changes nothing wherever it stands. */
 static bool is_idle(const struct lin_op *op)
 {
-    return op->outcome == LIN_DONE && (only_looks(op) || op->result == 0);
+    bool refused = op->result == 0 && op->kind != LIN_MODIFY; /* whose result is what it saw */
+    return op->outcome == LIN_DONE && (only_looks(op) || refused);
 }
 
 /* Chooses all of those that can be next. */

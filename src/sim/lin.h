@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum lin_kind { LIN_GET, LIN_PUT, LIN_INSERT, LIN_UPDATE, LIN_DELETE, LIN_EXISTS };
-#define LIN_KINDS  6
+enum lin_kind { LIN_GET, LIN_PUT, LIN_INSERT, LIN_UPDATE, LIN_DELETE, LIN_EXISTS, LIN_MODIFY };
+#define LIN_KINDS  7
 #define LIN_ABSENT 0u /* the number of no value */
 
 enum lin_outcome {
@@ -32,8 +32,9 @@ enum lin_outcome {
 struct lin_op {
     uint64_t call, ret; /* stamps of one counter: a < b means that a came first */
     uint32_t client, key;
-    uint32_t value;  /* put, insert, update: what it writes                                     */
-    uint32_t result; /* get: the value read, or LIN_ABSENT; put: 1; exists: 1 if the key was there,
+    uint32_t value; /* put, insert, update, modify: what it writes                             */
+    uint32_t
+        result; /* get, modify: the value read, or LIN_ABSENT; put: 1; exists: 1 if the key was there,
                         else 0; insert, update, delete: 1 if it did its work, 0 if the key was
                         there (insert) or was not (others)                                      */
     uint8_t kind, outcome;
@@ -57,6 +58,11 @@ size_t lin_call(struct lin_history *h, unsigned client, enum lin_kind kind, unsi
 /* Notes its return. An unknown outcome may take effect later still, so that it never counts as
  * returned. */
 void lin_return(struct lin_history *h, size_t at, enum lin_outcome outcome, uint32_t result);
+
+/* Notes that a client saw the value, or LIN_ABSENT, at some instant between two stamps: as if by a
+ * get. */
+void lin_saw(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret, unsigned key,
+             uint32_t value);
 
 /*
  * A scan over keys low..high (by number, in the order of the keys) that called at `call`, returned

@@ -104,6 +104,7 @@ static void every_kind_of_run_is_common(void **state)
     assert_true(2 * n.closed_parked >= n.runs);
     assert_true(n.parks >= n.runs && n.attached >= n.runs);
     assert_true(n.exists >= n.runs && n.locks >= n.runs);
+    assert_true(n.modified >= n.runs && n.iterated >= n.runs / 8);
     check_free(c);
 }
 

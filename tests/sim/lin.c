@@ -263,7 +263,8 @@ static void answer(struct lin_op *op, uint32_t *state)
 {
     bool present = *state != LIN_ABSENT;
     op->outcome = LIN_DONE;
-    op->result = op->kind == LIN_GET      ? *state
+    bool tells = op->kind == LIN_GET || op->kind == LIN_MODIFY;
+    op->result = tells                    ? *state
                  : op->kind == LIN_PUT    ? 1
                  : op->kind == LIN_INSERT ? !present
                                           : present;
@@ -343,9 +344,8 @@ static void make_any(struct rng *r, unsigned ops)
         add((unsigned)rng_below(r, LIN_KINDS), 1 + (uint32_t)rng_below(r, 3), 0, call,
             unknown ? LIN_NEVER : call + 1 + rng_below(r, 6));
         struct lin_op *op = &history.op[i];
-        op->result = op->kind == LIN_PUT   ? 1
-                     : op->kind == LIN_GET ? (uint32_t)rng_below(r, 4)
-                                           : (uint32_t)rng_below(r, 2);
+        bool tells = op->kind == LIN_GET || op->kind == LIN_MODIFY;
+        op->result = op->kind == LIN_PUT ? 1 : (uint32_t)rng_below(r, tells ? 4 : 2);
         if (rng_below(r, 20) == 0)
             op->outcome = LIN_FAILED;
     }
