@@ -128,8 +128,10 @@ struct index_ops {
 };
 
 /*
- * Lets the epoch go on while an operation waits for others: between the two it holds no address. What
- * it knew before is void: index_resume() brings its view up to date, and it starts over.
+ * Lets the epoch go on while an operation waits for others. Between the two it must hold no address,
+ * and no memory that it has allocated: a sweep that begins meanwhile does not wait for it, and would
+ * find that memory (P1). What it knew before is void: index_resume() brings its view up to date, and
+ * it starts over.
  */
 void index_rest(struct op *op);
 int index_resume(struct op *op, struct index_view *view);

@@ -112,10 +112,9 @@ struct race_look {
     uint64_t entry; /* the cached directory entry that was followed */
     gaddr subtable;
     unsigned depth;
-    uint64_t *words;     /* RACE_PLACES; every eighth is a bucket header */
-    bool sealed;         /* one of the slots is */
-    unsigned astray;     /* looks of this operation that found no part of the table */
-    uint64_t waited_for; /* an entry whose split by another operation of the ring was waited for */
+    uint64_t *words; /* RACE_PLACES; every eighth is a bucket header */
+    bool sealed;     /* one of the slots is */
+    unsigned astray; /* looks of this operation that found no part of the table */
 };
 
 /* What a place of a look is, and where it is remote. */
@@ -179,7 +178,7 @@ int race_change(struct op *op, struct index_view *view, struct slice key, struct
 /* The subtable of the look is full or being split: returns when it has been, with the cache
  * brought up to date. FAR_TABLE_FULL, FAR_POOL_FULL. */
 int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
-              struct race_look *look);
+              const struct race_look *look);
 
 /* Adds to the batch what makes all sessions read the directory anew: subtables that it does not
  * lead to any more will be reused. */

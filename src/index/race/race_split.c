@@ -400,37 +400,32 @@ static unsigned find_splitting(const struct race_view *view, uint64_t entry)
     return i;
 }
 
-/*
- * On a ring, another operation of this session may be at it: that is waited for without a verb,
- * until the cache knows the children. What the other has to tell the directory may take longer. The
- * epoch goes on meanwhile, and the look is void. (Not so off the ring: nothing of the ring moves while
- * this operation waits.)
- */
-static int wait_for_sibling(struct op *op, struct race_view *view, const struct race_key *key,
-                            const struct race_look *look)
+/* On a ring, another operation of this session may be at it: that is waited for without a verb,
+ * until the cache knows the children. What the other has to tell the directory may take longer.
+ * (Not so off the ring: nothing of the ring moves while this operation waits.) */
+static bool wait_for_sibling(struct op *op, const struct race_view *view,
+                             const struct race_key *key, const struct race_look *look)
 {
     uint64_t pause = WAIT_NS_FIRST;
-    index_rest(op);
+    if (!op->batch.on_ring || find_splitting(view, look->entry) == RACE_SPLITTING)
+        return false;
     for (unsigned i = 0; i < op->pool->knobs.patience; i++) {
         batch_pause(&op->batch, pause);
         pause = pause * 2 < WAIT_NS_MOST ? pause * 2 : WAIT_NS_MOST;
         if (view->entries[key->hash & ((1ull << view->depth) - 1)] != look->entry ||
             find_splitting(view, look->entry) == RACE_SPLITTING)
-            break;
+            return true;
     }
-    return index_resume(op, &view->base);
+    return false;
 }
 
 int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
-              struct race_look *look)
+              const struct race_look *look)
 {
     if (look->depth + 1 > view->dir_bits)
         return fail(FAR_TABLE_FULL, "the directory is at its limit of %u bits", view->dir_bits);
-    if (op->batch.on_ring && look->waited_for != look->entry &&
-        find_splitting(view, look->entry) < RACE_SPLITTING) {
-        look->waited_for = look->entry; /* once, and then it is our turn */
-        return wait_for_sibling(op, view, key, look);
-    }
+    if (wait_for_sibling(op, view, key, look))
+        return FAR_OK;
     unsigned at = find_splitting(view, 0);
     if (at < RACE_SPLITTING)
         view->splitting[at] = look->entry;
