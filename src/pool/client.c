@@ -514,8 +514,9 @@ static void leave(struct client *c, struct op *op)
 {
     uint64_t *word = op->pool_word;
     bool left_some = c->limbo.count > 0 || c->lost_bytes > 0 || c->sweep != 0;
-    for (unsigned node = 0; node < c->pool->nodes; node++)
-        left_some |= client_return_all(op, node) != FAR_OK;
+    /* Twice: pages for what lies on a full node come from others, and with them more than is needed. */
+    for (unsigned i = 0; i < 2 * c->pool->nodes; i++)
+        left_some |= client_return_all(op, i % c->pool->nodes) != FAR_OK;
     if (left_some)
         batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
                   &word[0]);
