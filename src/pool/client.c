@@ -517,6 +517,8 @@ static void leave(struct client *c, struct op *op)
     /* Twice: pages for what lies on a full node come from others, and with them more than is needed. */
     for (unsigned i = 0; i < 2 * c->pool->nodes; i++)
         left_some |= client_return_all(op, i % c->pool->nodes) != FAR_OK;
+    if (client_haunted(c))
+        return; /* E6: some of it may still arrive, and must not find another's memory there */
     if (left_some)
         batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
                   &word[0]);

@@ -1,4 +1,5 @@
-/* Sessions that are closed when a node is full. */
+/* Sessions that are closed when a node is full, or does not answer. */
+#include "hook.h"
 #include "probe.h"
 #include "store_rig.h"
 
@@ -53,10 +54,54 @@ static void a_session_that_leaves_takes_nothing_along_from_other_nodes(void **st
     }
 }
 
+static unsigned late;
+
+/* The first bundle that is given away is not answered for, and may arrive later. */
+static int late_post(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *last = &req->verbs[req->count - 1];
+    if (late == 0 && last->kind == FAB_CAS && last->off >= NODE_FREE_OFF &&
+        last->off < NODE_FREE_OFF + CLASS_COUNT * 8) {
+        late++;
+        req->status = FAR_TIMEOUT;
+        req->done = true;
+        return FAR_OK;
+    }
+    return hook.real->post(ep, req);
+}
+
+/* E6: a slot is not given up while something of its client's is on its way. */
+static void a_session_whose_last_gift_is_late_keeps_its_slot(void **state)
+{
+    far_pool *pool = NULL;
+    far_session *s = NULL, *other = NULL;
+    gaddr at = 0;
+    struct probe p;
+
+    (void)state;
+    open_pool("mem:?size=4m&lease=20000", &pool, &s, &other);
+    probe_open(&p, pool->fab);
+    client_enter(&other->client);
+    assert_int_equal(pool_alloc(&other->op, 0, 0, &at), FAR_OK);
+    pool_unalloc(&other->client, at, 0);
+    unsigned slot = other->client.slot;
+    uint64_t incarnation = other->client.incarnation;
+    hook_on(other->client.ep);
+    hook.ops.post = late_post;
+    client_leave(&other->client);
+    far_session_close(other);
+    assert_int_equal(late, 1);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+    probe_close(&p);
+    far_session_close(s);
+    far_pool_close(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_session_that_leaves_takes_nothing_along_from_other_nodes),
+        cmocka_unit_test(a_session_whose_last_gift_is_late_keeps_its_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
