@@ -53,6 +53,7 @@ struct sweep {
     uint64_t incarnation; /* of the client, which that names: as another it has no part in it */
     uint64_t deaths;      /* counted before it began: what those had in hand lies below the mark */
     bool unsure;          /* nobody knows whether the word says so, or will */
+    bool listed, above;   /* something was on the lists; something above the marks was in use */
     struct sweep_result result;
 };
 
@@ -208,9 +209,8 @@ static int empty_lists_of(struct sweep *s, unsigned node)
         listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
         heads[i] = shared_head(heads[i], 0);
     }
-    /* Objects above the mark may have been on them: they are lost. */
-    s->result.spilled |=
-        listed != 0 && s->chunks[node] < most && op->pool_word[0] > s->chunks[node];
+    s->listed |= listed != 0;
+    s->above |= s->chunks[node] < most && op->pool_word[0] > s->chunks[node];
     batch_write(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
     return batch_flush(&op->batch);
 }
@@ -226,6 +226,9 @@ static int empty_lists(struct sweep *s)
     rc = still_mine(s);
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
         rc = empty_lists_of(s, node);
+    /* Objects above a mark may have been on them: they are lost. A page may be of another node than
+     * the list that it is on. */
+    s->result.spilled = s->listed && s->above;
     op_end(s->op);
     return rc;
 }

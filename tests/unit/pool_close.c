@@ -151,6 +151,36 @@ static void what_falls_off_the_lists_above_the_mark_is_told(void **state)
     store_rig_close(&r);
 }
 
+/* The pages of a full node's lists are of other nodes. */
+static void pages_that_fall_off_another_nodes_list_are_told_of(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&nodes=2&" HOUR);
+    struct sweep_result swept;
+    struct probe p;
+    gaddr at = 0;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+    for (unsigned i = 0; i < CLASS_COUNT; i++)
+        probe_set(&p, 0, NODE_FREE_OFF + i * 8ull, 0); /* as if others had taken it */
+    assert_int_equal(pool_alloc(&r.session->op, 1, 0, &at), FAR_OK);
+    pool_unalloc(&r.session->client, at, 0);
+    assert_int_equal(client_return_all(&r.session->op, 1), FAR_OK);
+    spill.chunks = probe_get(&p, 0, NODE_NEXT_CHUNK_OFF);
+    spill.probe = &p;
+    spill.raised = false;
+    hook_on(r.session->client.ep);
+    hook.ops.post = spill_post;
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+    hook_off();
+    assert_true(spill.raised && swept.spilled);
+    assert_int_equal(probe_get(&p, 0, PROBE_CONTROL(deaths)), 1);
+    probe_set(&p, 0, NODE_NEXT_CHUNK_OFF, spill.chunks);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* On a ring, one operation may sweep, and another find that somebody is at it. */
 static void a_sweep_that_is_refused_leaves_another_alone(void **state)
 {
@@ -313,6 +343,7 @@ int main(void)
         cmocka_unit_test(who_closes_in_a_sweep_leaves_the_lists_alone),
         cmocka_unit_test(who_forgets_its_memory_knows_that_it_is_lost),
         cmocka_unit_test(what_falls_off_the_lists_above_the_mark_is_told),
+        cmocka_unit_test(pages_that_fall_off_another_nodes_list_are_told_of),
         cmocka_unit_test(a_sweep_that_is_refused_leaves_another_alone),
         cmocka_unit_test(recovery_leaves_alone_who_came_into_the_slot),
         cmocka_unit_test(a_lease_that_lapses_while_a_session_comes_back_is_noticed),
