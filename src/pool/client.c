@@ -365,14 +365,18 @@ int client_rejoin(struct op *op)
     return rc;
 }
 
-/* Verbs of a batch that failed may still land (F5). So nobody may recover what this client held
- * before the fabric has shut it out; where the fabric cannot, the lease is left to lapse. */
+/* Verbs of a batch that failed may still land (F5). So nobody may take this client for dead before the
+ * fabric has shut it out: it does not fence itself, but asks for it, and whoever sees that does it in
+ * the order of L2. Where the fabric cannot, the lease is left to lapse. */
 void client_renounce(struct op *op)
 {
     struct client *c = op->client;
     if (c->ep->ops->fence && !c->lease.lost) {
-        batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation,
-                  c->incarnation | CLIENT_FENCED, op->pool_word);
+        c->rider.grounded = true; /* it would say that we are alive */
+        op->pool_word[0] = client_slot_renounced(c->incarnation);
+        batch_write(&op->batch, NODE0,
+                    slot_delta(c->slot) + offsetof(struct client_slot, heartbeat), op->pool_word,
+                    8);
         (void)batch_flush(&op->batch); /* if it fails, others find out in time */
     }
     c->lease.lost = true;

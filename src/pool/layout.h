@@ -75,6 +75,13 @@ struct client_slot {
 };
 _Static_assert(sizeof(struct client_slot) == 64, "one line a client");
 
+/* The last heartbeat of a client that gives up its registration. It names the client: the next one in
+ * the slot finds it there. */
+static inline uint64_t client_slot_renounced(uint64_t incarnation)
+{
+    return incarnation | CLIENT_FENCED;
+}
+
 /* Is there work to complete? Of no table, it is none: the slot is damaged. */
 static inline bool client_slot_has_work(const uint64_t journal[2])
 {

@@ -70,6 +70,7 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
                 c->suspect = -1; /* that was another */
             *w = (struct watch){s->incarnation, s->heartbeat, now};
         } else if ((s->incarnation & CLIENT_FENCED) ||
+                   s->heartbeat == client_slot_renounced(s->incarnation) ||
                    (asked > w->since && asked - w->since > WATCH_LEASES(c->lease_ns))) {
             c->suspect = (int)i;
             return true;
