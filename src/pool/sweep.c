@@ -205,14 +205,19 @@ static int empty_lists_of(struct sweep *s, unsigned node)
     if (rc != FAR_OK)
         return rc;
     uint64_t listed = 0, most = op->pool->head[node].chunks;
+    uint64_t *old = heads + CLASS_COUNT;
     for (unsigned i = 0; i < CLASS_COUNT; i++) { /* P2: nobody else touches them */
         listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
-        heads[i] = shared_head(heads[i], 0);
+        /* Not by a WRITE: after an error it may land when the lists are in use again (F5). */
+        batch_cas(&op->batch, at, NODE_FREE_OFF + i * 8ull, heads[i], shared_head(heads[i], 0),
+                  &old[i]);
     }
     s->listed |= listed != 0;
     s->above |= s->chunks[node] < most && op->pool_word[0] > s->chunks[node];
-    batch_write(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);
-    return batch_flush(&op->batch);
+    rc = batch_flush(&op->batch);
+    if (rc == FAR_OK && memcmp(heads, old, CLASS_COUNT * 8) != 0)
+        return FAR_CONTENTION; /* somebody did: then what is on them is not ours to find */
+    return rc;
 }
 
 /* Within an operation: otherwise another one of this session could find the lease lapsed between the

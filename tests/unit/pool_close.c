@@ -151,6 +151,73 @@ static void what_falls_off_the_lists_above_the_mark_is_told(void **state)
     store_rig_close(&r);
 }
 
+static struct {
+    struct fab_verb verbs[BATCH_MAX];
+    uint64_t word[BATCH_MAX];
+    uint64_t image[CLASS_COUNT];
+    unsigned count;
+} stray;
+
+/* What empties the lists is not answered for, and is on its way still. */
+static int stray_post(struct fab_ep *ep, struct fab_req *req)
+{
+    bool lists = false;
+    for (unsigned i = 0; i < req->count; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        lists |= v->kind != FAB_READ && v->off == NODE_FREE_OFF;
+    }
+    if (!lists || stray.count > 0)
+        return hook.real->post(ep, req);
+    for (unsigned i = 0; i < req->count; i++) {
+        struct fab_verb *v = &stray.verbs[stray.count];
+        *v = req->verbs[i];
+        if (v->off < NODE_FREE_OFF || v->off >= NODE_FREE_OFF + CLASS_COUNT * 8)
+            continue; /* the rider */
+        if (v->kind == FAB_WRITE)
+            memcpy(stray.image, v->buf, v->len);
+        v->buf = v->kind == FAB_WRITE ? stray.image : &stray.word[stray.count];
+        stray.count++;
+    }
+    req->status = FAR_TIMEOUT;
+    req->done = true;
+    return FAR_OK;
+}
+
+/* F5: a sweep that was given up may still empty the lists, when others use them again. */
+static void a_late_end_of_the_lists_harms_nobody(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct sweep_result swept;
+    struct probe p;
+    gaddr at[2] = {0, 0};
+
+    (void)state;
+    probe_open(&p, r.fab);
+    stray.count = 0;
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pool_alloc(&r.session->op, 0, 20, &at[i]), FAR_OK);
+    hook_on(r.session->client.ep);
+    hook.ops.post = stray_post;
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_TIMEOUT);
+    hook_off();
+    assert_true(stray.count > 0);
+    /* The others do not know of a sweep any more. */
+    far_session *s = NULL;
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    assert_true(s->client.sweep == 0 && !s->client.sweep_unmet);
+    for (unsigned i = 0; i < 2; i++) {
+        pool_unalloc(&s->client, at[i], 20);
+        assert_int_equal(shared_give(&s->op, 0, 20), FAR_OK);
+    }
+    uint64_t head = probe_get(&p, 0, NODE_FREE_OFF + 20 * 8ull);
+    struct fab_req req = {.verbs = stray.verbs, .count = stray.count};
+    assert_int_equal(p.ep->ops->post(p.ep, &req), FAR_OK);
+    assert_true(probe_get(&p, 0, NODE_FREE_OFF + 20 * 8ull) == head);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* The pages of a full node's lists are of other nodes. */
 static void pages_that_fall_off_another_nodes_list_are_told_of(void **state)
 {
@@ -343,6 +410,7 @@ int main(void)
         cmocka_unit_test(who_closes_in_a_sweep_leaves_the_lists_alone),
         cmocka_unit_test(who_forgets_its_memory_knows_that_it_is_lost),
         cmocka_unit_test(what_falls_off_the_lists_above_the_mark_is_told),
+        cmocka_unit_test(a_late_end_of_the_lists_harms_nobody),
         cmocka_unit_test(pages_that_fall_off_another_nodes_list_are_told_of),
         cmocka_unit_test(a_sweep_that_is_refused_leaves_another_alone),
         cmocka_unit_test(recovery_leaves_alone_who_came_into_the_slot),
