@@ -100,6 +100,33 @@ int client_meet_sweep(struct op *op)
     return FAR_OK;
 }
 
+/* Lost races for the marks, to what an earlier sweeper left on its way. */
+#define MARK_TRIES 8
+
+/* Not by a WRITE: one that failed may land in the middle of the next sweep (F5), and who meets that
+ * would keep what lies between the two marks. Marks only grow, so a CAS that comes late finds another. */
+static int set_marks(struct sweep *s)
+{
+    struct op *op = s->op;
+    unsigned nodes = op->pool->nodes;
+    uint64_t *seen = op_buffer(op, BUF_BULK, 2 * nodes * 8), *old = seen + nodes;
+    if (!seen)
+        return FAR_NO_MEMORY;
+    for (unsigned attempt = 0; attempt < MARK_TRIES; attempt++) {
+        for (unsigned i = 0; i < nodes; i++)
+            batch_read(&op->batch, gaddr_make(i, 0), NODE_SWEEP_OFF, &seen[i], 8);
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned i = 0; i < nodes; i++)
+            batch_cas(&op->batch, gaddr_make(i, 0), NODE_SWEEP_OFF, seen[i], s->chunks[i], &old[i]);
+        rc = batch_flush(&op->batch);
+        if (rc != FAR_OK || memcmp(seen, old, nodes * 8) == 0)
+            return rc;
+    }
+    return FAR_CONTENTION;
+}
+
 /* P1 */
 static int announce(struct sweep *s)
 {
@@ -130,13 +157,7 @@ static int announce(struct sweep *s)
     rc = read_nodes(op, NODE_NEXT_CHUNK_OFF, s->chunks);
     if (rc != FAR_OK)
         return rc;
-    uint64_t *image = op->buf[BUF_BULK]; /* as read_nodes() left it */
-    for (unsigned i = 0; i < op->pool->nodes; i++) {
-        image[i] = s->chunks[i];
-        batch_write(&op->batch, gaddr_make(i, NODE_SWEEP_OFF & ~63), NODE_SWEEP_OFF & 63, &image[i],
-                    8);
-    }
-    rc = batch_flush(&op->batch);
+    rc = set_marks(s);
     if (rc != FAR_OK)
         return rc;
     s->word = mine | SWEEP_ANNOUNCED;

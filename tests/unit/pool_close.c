@@ -156,22 +156,23 @@ static struct {
     uint64_t word[BATCH_MAX];
     uint64_t image[CLASS_COUNT];
     unsigned count;
+    uint64_t from, to; /* words of a node */
 } stray;
 
-/* What empties the lists is not answered for, and is on its way still. */
+/* What changes those words is not answered for, and is on its way still. */
 static int stray_post(struct fab_ep *ep, struct fab_req *req)
 {
-    bool lists = false;
+    bool strays = false;
     for (unsigned i = 0; i < req->count; i++) {
         const struct fab_verb *v = &req->verbs[i];
-        lists |= v->kind != FAB_READ && v->off == NODE_FREE_OFF;
+        strays |= v->kind != FAB_READ && v->off >= stray.from && v->off < stray.to;
     }
-    if (!lists || stray.count > 0)
+    if (!strays || stray.count > 0)
         return hook.real->post(ep, req);
     for (unsigned i = 0; i < req->count; i++) {
         struct fab_verb *v = &stray.verbs[stray.count];
         *v = req->verbs[i];
-        if (v->off < NODE_FREE_OFF || v->off >= NODE_FREE_OFF + CLASS_COUNT * 8)
+        if (v->off < stray.from || v->off >= stray.to)
             continue; /* the rider */
         if (v->kind == FAB_WRITE)
             memcpy(stray.image, v->buf, v->len);
@@ -183,24 +184,54 @@ static int stray_post(struct fab_ep *ep, struct fab_req *req)
     return FAR_OK;
 }
 
+static void stray_sweep(struct store_rig *r, uint64_t from, uint64_t to)
+{
+    struct sweep_result swept;
+    stray.count = 0;
+    stray.from = from;
+    stray.to = to;
+    hook_on(r->session->client.ep);
+    hook.ops.post = stray_post;
+    assert_int_equal(pool_sweep(&r->session->op, &swept), FAR_TIMEOUT);
+    hook_off();
+    assert_true(stray.count > 0);
+}
+
+static void stray_arrives(struct probe *p)
+{
+    struct fab_req req = {.verbs = stray.verbs, .count = stray.count};
+    assert_int_equal(p->ep->ops->post(p->ep, &req), FAR_OK);
+}
+
+/* F5: whoever meets a sweep must not be shown the mark of one before it. */
+static void a_late_mark_is_not_that_of_the_next_sweep(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    stray_sweep(&r, NODE_SWEEP_OFF, NODE_SWEEP_OFF + 8);
+    uint64_t next = probe_get(&p, 0, NODE_NEXT_CHUNK_OFF) + 1;
+    probe_set(&p, 0, NODE_SWEEP_OFF, next);
+    stray_arrives(&p);
+    assert_true(probe_get(&p, 0, NODE_SWEEP_OFF) == next);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* F5: a sweep that was given up may still empty the lists, when others use them again. */
 static void a_late_end_of_the_lists_harms_nobody(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" HOUR);
-    struct sweep_result swept;
     struct probe p;
     gaddr at[2] = {0, 0};
 
     (void)state;
     probe_open(&p, r.fab);
-    stray.count = 0;
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pool_alloc(&r.session->op, 0, 20, &at[i]), FAR_OK);
-    hook_on(r.session->client.ep);
-    hook.ops.post = stray_post;
-    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_TIMEOUT);
-    hook_off();
-    assert_true(stray.count > 0);
+    stray_sweep(&r, NODE_FREE_OFF, NODE_FREE_OFF + CLASS_COUNT * 8);
     /* The others do not know of a sweep any more. */
     far_session *s = NULL;
     assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
@@ -210,8 +241,7 @@ static void a_late_end_of_the_lists_harms_nobody(void **state)
         assert_int_equal(shared_give(&s->op, 0, 20), FAR_OK);
     }
     uint64_t head = probe_get(&p, 0, NODE_FREE_OFF + 20 * 8ull);
-    struct fab_req req = {.verbs = stray.verbs, .count = stray.count};
-    assert_int_equal(p.ep->ops->post(p.ep, &req), FAR_OK);
+    stray_arrives(&p);
     assert_true(probe_get(&p, 0, NODE_FREE_OFF + 20 * 8ull) == head);
     far_session_close(s);
     probe_close(&p);
@@ -410,6 +440,7 @@ int main(void)
         cmocka_unit_test(who_closes_in_a_sweep_leaves_the_lists_alone),
         cmocka_unit_test(who_forgets_its_memory_knows_that_it_is_lost),
         cmocka_unit_test(what_falls_off_the_lists_above_the_mark_is_told),
+        cmocka_unit_test(a_late_mark_is_not_that_of_the_next_sweep),
         cmocka_unit_test(a_late_end_of_the_lists_harms_nobody),
         cmocka_unit_test(pages_that_fall_off_another_nodes_list_are_told_of),
         cmocka_unit_test(a_sweep_that_is_refused_leaves_another_alone),
