@@ -101,10 +101,18 @@ static int end_sweep(struct op *op, unsigned slot, uint64_t incarnation)
  * and a fiber leaves the thread to others meanwhile. FAB_PENDING only if it is not to wait. */
 static int fence_out(struct op *op, uint64_t incarnation, bool wait)
 {
-    struct fab_ep *ep = op->client->ep;
+    struct client *c = op->client;
+    struct fab_ep *ep = c->ep;
     int rc = ep->ops->fence ? ep->ops->fence(ep, incarnation) : FAR_OK;
     while (rc == FAB_PENDING && wait) { /* until the fabric's time-out at most */
         batch_pause(&op->batch, FENCE_PAUSE_NS);
+        if (op->batch.rider && client_heartbeat_due(c)) { /* which may be longer than our lease */
+            c->rider.due = true;
+            batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
+            rc = batch_flush(&op->batch);
+            if (rc != FAR_OK)
+                return rc;
+        }
         rc = ep->ops->fence(ep, incarnation);
     }
     return rc;

@@ -127,11 +127,57 @@ static void a_fence_that_fails_is_tried_again(void **state)
     store_rig_close(&r);
 }
 
+static uint64_t pause_ns;
+static void long_pause(struct fab_ep *ep, uint64_t ns)
+{
+    (void)ep;
+    (void)ns;
+    hook.clock += pause_ns;
+}
+
+static int patient_fence(struct fab_ep *ep, uint64_t client)
+{
+    (void)ep;
+    (void)client;
+    return ++net.fences < 100 ? FAB_PENDING : FAR_OK;
+}
+
+/* Whoever waits for nodes is not taken for dead meanwhile, however long their time-out is. */
+static void who_waits_for_a_fence_is_alive(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m&lease=3600000", NULL, NULL, NULL);
+    struct client *c = &r.session->client;
+    probe_open(&p, r.fab);
+    unsigned slot = leave_dead(&r);
+    net = (typeof(net)){.fences = 0};
+    hook_on(c->ep);
+    hook_clock();
+    hook.ops.fence = patient_fence;
+    hook.ops.pause = long_pause;
+    pause_ns = c->lease_ns / 10;
+    uint64_t heartbeat = probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat));
+    c->watch[slot].incarnation = probe_get(&p, 0, PROBE_SLOT(slot, incarnation));
+    c->suspect = (int)slot;
+    assert_int_equal(client_recover(&r.session->op), FAR_OK);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat)) > heartbeat + 20);
+    assert_false(client_lapsed(c));
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
+    hook_off();
+    c->lease.deadline = UINT64_MAX / 2; /* by the clock that it has now */
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations_do_not_wait_for_a_fence),
         cmocka_unit_test(a_fence_that_fails_is_tried_again),
+        cmocka_unit_test(who_waits_for_a_fence_is_alive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
