@@ -107,6 +107,34 @@ static void who_forgets_its_memory_knows_that_it_is_lost(void **state)
     store_rig_close(&r);
 }
 
+/* P1: the sweeper empties the lists, and must be alone with them. */
+static void who_has_met_a_sweep_takes_nothing_from_the_lists(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct client *c = &r.session->client;
+    struct probe p;
+    unsigned classes = 0;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    far_session_close(parked_session(&r)); /* all it had is on the lists */
+    c->sweep = 1;                          /* met, and nothing is below its mark */
+    for (unsigned i = 0; i < RUN_CLASS; i++) {
+        uint64_t head = probe_get(&p, 0, NODE_FREE_OFF + i * 8ull);
+        gaddr at = 0;
+        if ((head & ((1ull << GADDR_BITS) - 1)) == 0)
+            continue;
+        classes++;
+        c->stock[0][i].left = c->stock[0][i].kept = 0;
+        assert_int_equal(pool_alloc(&r.session->op, 0, i, &at), FAR_OK);
+        assert_true(probe_get(&p, 0, NODE_FREE_OFF + i * 8ull) == head);
+    }
+    assert_true(classes > 0);
+    c->sweep = 0;
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 static struct {
     uint64_t chunks; /* the counter, from the mark on */
     bool raised;
@@ -438,6 +466,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_sweep_has_found_is_not_given_away_by_who_slept),
         cmocka_unit_test(who_closes_in_a_sweep_leaves_the_lists_alone),
+        cmocka_unit_test(who_has_met_a_sweep_takes_nothing_from_the_lists),
         cmocka_unit_test(who_forgets_its_memory_knows_that_it_is_lost),
         cmocka_unit_test(what_falls_off_the_lists_above_the_mark_is_told),
         cmocka_unit_test(a_late_mark_is_not_that_of_the_next_sweep),
