@@ -85,8 +85,12 @@ static void take_event(const struct rdma_cm_event *event)
         c->has_event = true;
     } else if (c->link.id == event->id && event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
                event->event != RDMA_CM_EVENT_ADDR_CHANGE &&
-               event->event != RDMA_CM_EVENT_ESTABLISHED)
-        conn_lose(c, "has closed the connection");
+               event->event != RDMA_CM_EVENT_ESTABLISHED) {
+        if (c->ep->asking & 1ull << c->node) /* a node that refuses says why, and then closes */
+            (void)ep_drain(c->ep);
+        if (c->link.id == event->id)
+            conn_lose(c, "has closed the connection");
+    }
 }
 
 void ep_events(struct verbs_ep *e)
@@ -234,7 +238,7 @@ static int wait_for_answer(struct verbs_conn *c)
     while (c->in_bytes == 0) {
         if (!ep_drain(c->ep))
             errand_rest(c, until);
-        if (!c->link.qp) /* drained, with the error; what it says is known */
+        if (!c->link.qp && c->in_bytes == 0) /* drained, with the error; what it says is known */
             return FAR_UNREACHABLE;
         if (c->in_bytes == 0 && clock_ns() >= until)
             return node_fail(c, FAR_UNREACHABLE, "does not answer");
