@@ -24,8 +24,8 @@ static struct {
 static int post_behind_growth(struct fab_ep *ep, struct fab_req *req)
 {
     for (unsigned i = 0; i < grows.each && grows.next < KEYS; i++, grows.next++)
-        assert_int_equal(
-            far_put(grows.rival, grows.rig->table, &grows.next, 8, &grows.next, 8), FAR_OK);
+        assert_int_equal(far_put(grows.rival, grows.rig->table, &grows.next, 8, &grows.next, 8),
+                         FAR_OK);
     for (uint64_t k = grows.next % STAY, i = 0; i < 3; i++, k = (k + 7) % STAY)
         assert_int_equal(far_put(grows.rival, grows.rig->table, &k, 8, &k, 8), FAR_OK);
     return hook.real->post(ep, req);
@@ -43,8 +43,9 @@ static void keys_that_stay_are_returned_while_the_table_grows_within_calls(void 
         unsigned calls = 0;
         if (n % 4 == 0)
             knobs.tick_ops = 1;
-        store_rig_open(&r, n % 2 ? "mem:?size=64m&nodes=3&lease=3600000" : "mem:?size=64m&lease=3600000",
-                       &knobs, NULL, &(struct far_table_options){.bucket_groups = 2 + n % 2});
+        store_rig_open(
+            &r, n % 2 ? "mem:?size=64m&nodes=3&lease=3600000" : "mem:?size=64m&lease=3600000",
+            &knobs, NULL, &(struct far_table_options){.bucket_groups = 2 + n % 2});
         assert_int_equal(far_session_open(r.pool, NULL, &grows.rival), FAR_OK);
         far_session *third = NULL;
         assert_int_equal(far_session_open(r.pool, NULL, &third), FAR_OK);
