@@ -352,7 +352,8 @@ FAR_API void far_session_watch(far_session *session,
 
 /* Ends the session. Operations still in flight are finished first and their results dropped. Memory
  * that it has freed and that others may still be reading is waited for: mostly not at all, for half a
- * second if another session was used just now, for two leases at most. NULL is fine.
+ * second if another session was used just now, for two leases if one stands still in an operation, and
+ * longer only if memory was lost and has to be looked for. NULL is fine.
  * In a child of fork(), a session of the parent: only local memory is freed.
  * A process that ends without this, by a signal for instance, leaves its sessions behind: others take
  * them for dead after their lease, and what they had is found by a sweep. */

@@ -242,8 +242,8 @@ static int empty_lists_of(struct sweep *s, unsigned node)
 }
 
 /* Within an operation: otherwise another one of this session could find the lease lapsed between the
- * READ and the WRITE, and register the client again. The WRITE would then be allowed, though the
- * sweep is over and the lists are in use. */
+ * READ and the CAS, and register the client again. The CAS would then be allowed, though the sweep is
+ * over and the lists are in use. */
 static int empty_lists(struct sweep *s)
 {
     int rc = op_begin(s->op, NULL);
