@@ -354,11 +354,13 @@ static void tell_totals(const struct check_totals *n)
            "fence, %.0f %% accounted for before a sweep\n"
            "  sessions: %" PRIu64 " opened at work, %" PRIu64 " closed (%" PRIu64
            " while parked), %" PRIu64 " parkings, %" PRIu64 " tables attached, %" PRIu64
-           " iterated, %" PRIu64 " locks taken\n",
+           " iterated, %" PRIu64 " locks taken, %" PRIu64 " recovered by journals (%" PRIu64
+           " with their change)\n",
            n->runs ? (double)n->restructured / (double)n->runs : 0, share(n->cascades, n->runs),
            share(n->rings, n->runs), share(n->nodes, n->runs), share(n->tables, n->runs),
            share(n->emulated, n->runs), share(n->unfenced, n->runs), share(n->accounted, n->runs),
-           n->opened, n->closed, n->closed_parked, n->parks, n->attached, n->iterated, n->locks);
+           n->opened, n->closed, n->closed_parked, n->parks, n->attached, n->iterated, n->locks,
+           n->recovered, n->redone);
 }
 
 static json_t *totals_json(const struct check_totals *n)

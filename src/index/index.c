@@ -126,23 +126,10 @@ int index_resume(struct op *op, struct index_view *view)
     return rc == FAR_OK && view->cached.stale ? view->table->ops->refresh(op, view) : rc;
 }
 
-static void journal_write(struct op *op, uint64_t first, uint64_t second)
+void index_intend(struct op *op, const struct index_view *view, struct journal *journal,
+                  uint32_t what, const void *data, size_t len)
 {
-    uint64_t *word = &op->pool_word[OP_POOL_WORDS - 2];
-    word[0] = first;
-    word[1] = second;
-    batch_write(&op->batch, gaddr_make(0, 0),
-                CLIENTS_OFF + op->client->slot * sizeof(struct client_slot) +
-                    offsetof(struct client_slot, journal),
-                word, 16);
-}
-
-void index_journal(struct op *op, const struct index_view *view, uint32_t what, uint64_t arg)
-{
-    journal_write(op, (uint64_t)what << 32 | (view->table->desc.id + 1), arg);
-}
-
-void index_journal_clear(struct op *op)
-{
-    journal_write(op, 0, 0);
+    const struct table_desc *desc = &view->table->desc;
+    struct journal_subject subject = {.place = desc->id, .tag = desc->hash_seed, .what = what};
+    journal_intend(op, journal, &subject, data, len);
 }

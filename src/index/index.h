@@ -117,9 +117,10 @@ struct index_ops {
      * sweeps, then changes the version of caches: they may know what has been out of reach for
      * long. */
     int (*mark)(struct op *op, struct index_view *view, struct marker *marker);
-    /* Completes or undoes what a client was at when it died: `what` and `arg` are from
-     * index_journal(). Several may do this at once, and die in the middle. NULL: no need. */
-    int (*recover)(struct op *op, struct index_view *view, uint32_t what, uint64_t arg);
+    /* Completes or undoes what an operation was at when its client died, as its journal line says
+     * (index_intend()). One client does this at a time. It may die in the middle, and then another one
+     * does it again. NULL: no need. */
+    int (*recover)(struct op *op, struct index_view *view, const struct journal_entry *entry);
 
     int (*info)(struct op *op, struct index_view *view, struct far_table_info *info);
     /* Walks a table and reports what breaks an invariant, and what the dead hold; puts it right if
@@ -136,19 +137,10 @@ struct index_ops {
 void index_rest(struct op *op);
 int index_resume(struct op *op, struct index_view *view);
 
-/*
- * Adds to the batch the WRITE that tells others what to do if this client dies now: to call the
- * index's recover(what, arg) for this table. It must take effect before the work it speaks of
- * (same batch before a fence, or an earlier one), and index_journal_clear() after.
- */
-void index_journal(struct op *op, const struct index_view *view, uint32_t what, uint64_t arg);
-void index_journal_clear(struct op *op);
-
-/* What a journal's two words say. */
-static inline unsigned index_journal_table(const uint64_t journal[2])
-{
-    return (unsigned)(journal[0] & 0xffff) - 1;
-}
+/* journal_intend() for a view's table: should this client die, the index's recover() is called with
+ * `what` and `data` for this table. */
+void index_intend(struct op *op, const struct index_view *view, struct journal *journal,
+                  uint32_t what, const void *data, size_t len);
 
 const struct index_ops *index_find(const char *name);
 const struct index_ops *index_at(unsigned i); /* NULL past the last */

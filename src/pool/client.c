@@ -4,8 +4,8 @@
  * A slot is taken by a CAS of its first word from 0 to the client's incarnation, a random odd
  * number. Before it does anything else the client reads the global epoch and certifies it. Until
  * then the slot says what the last who had it said: a certificate that was true, and at most holds
- * the epoch back; a journal that was seen to. A slot that is taken from a dead client with a journal
- * (L2) keeps that until the work is done.
+ * the epoch back. The journal's lines are blank (JOURNAL-J4), unless the slot is taken from a dead client
+ * together with its work (L2).
  */
 #include "pool/pool.h"
 
@@ -73,14 +73,19 @@ static int look_for_room(struct op *op, struct client_slot **slots, bool *room)
 
 /* As client_watch(). The suspect is a client that left no work, if there is one: its slot can be
  * freed. Only if `heir`, it may be one whose slot is taken together with its work. */
-static bool suspect_one(struct client *c, struct client_slot *slots, bool heir, uint64_t asked)
+static bool suspect_one(struct op *op, struct client_slot *slots, bool heir, uint64_t asked)
 {
+    struct client *c = op->client;
     int with_work = -1;
     bool doubtful = false;
     for (unsigned i = 0; i <= c->pool->clients; i++) { /* each turn crosses one out */
+        unsigned lines = 0;
         doubtful = client_watch(c, slots, c->pool->clients, NO_EPOCH, asked);
-        if (c->suspect < 0 || !client_slot_has_work(slots[c->suspect].journal))
+        if (c->suspect < 0)
             break;
+        int rc = journal_pending(op, (unsigned)c->suspect, &lines);
+        if (rc == FAR_OK && lines == 0)
+            break; /* if a node is away, nobody can say */
         with_work = c->suspect;
         slots[with_work].incarnation = 0;
         c->suspect = -1;
@@ -112,7 +117,7 @@ static int evict_dead(struct op *op, struct client *c)
             return rc;
         if (room && cleared == 0)
             return FAR_OK;
-        doubtful = suspect_one(c, slots, cleared == 0, asked);
+        doubtful = suspect_one(op, slots, cleared == 0, asked);
         if (c->suspect < 0) {
             if (cleared > 0)
                 break;
@@ -137,12 +142,11 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
     if (control->epoch > EPOCH_LAST)
         return fail(FAR_CORRUPT, "the pool's epoch is damaged");
     c->seen = c->validated = c->certified = control->epoch;
-    /* The heartbeat goes on from where it was: whoever saw it long ago must not see it again. The
-     * journal is cleared, unless it is of work to be completed (L2). */
+    /* The heartbeat goes on from where it was: a client that saw it long ago must not see it again. */
     *mine = (struct client_slot){
         .epoch = c->validated, .heartbeat = ++c->heartbeat, .pid = (uint64_t)getpid()};
-    size_t end = c->inherited[0] != 0 ? offsetof(struct client_slot, journal) : sizeof *mine;
-    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch, (uint32_t)end - 8);
+    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch,
+                offsetof(struct client_slot, journals) - 8);
     /* After the certificate: a client that certifies an epoch later than a sweep's announcement must
      * know of the sweep. The count of sweeps comes first: all that it counts have been announced when
      * the word is read. */
@@ -201,7 +205,7 @@ static int announce(struct op *op, struct client *c, uint64_t began)
 
 static uint64_t new_incarnation(struct client *c)
 {
-    uint64_t incarnation = (rng_next(&c->rng) | 1) & ~CLIENT_FENCED;
+    uint64_t incarnation = (rng_next(&c->rng) | 1) & ~(CLIENT_FENCED | CLIENT_REPAIRED);
     if (c->ep->ops->identify)
         c->ep->ops->identify(c->ep, incarnation);
     return incarnation;
@@ -212,7 +216,8 @@ static int join(struct op *op, struct client *c)
     c->incarnation = new_incarnation(c);
     c->slot = NO_SLOT; /* the old one may be another's */
     c->astray = false;
-    c->inherited[0] = 0;
+    c->inherited = false;
+    journal_forget(c);
     int rc = claim_slot(op, c);
     if (rc == FAR_NO_CLIENT_SLOT && c->pool->kept) {
         rc = evict_dead(op, c);
@@ -237,6 +242,7 @@ static int join_first(struct client *c)
     op.batch.lease = NULL;
     rc = join(&op, c);
     op.batch.lease = lease;
+    op.batch.rider = &c->rider;
     if (rc == FAR_OK && client_must_complete(c))
         (void)client_complete(&op); /* it is tried again later */
     op_free(&op);
@@ -298,14 +304,11 @@ static int renew(struct op *op, struct client *c)
         return rc;
     if (slot->incarnation != c->incarnation)
         return FAR_FENCED;
-    uint64_t journal[2] = {slot->journal[0], slot->journal[1]};
     batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, incarnation, op->word);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK || op->word[0] != c->incarnation)
         return rc != FAR_OK ? rc : FAR_FENCED;
     c->incarnation = incarnation;
-    c->inherited[0] = client_slot_has_work(journal) ? journal[0] : 0;
-    c->inherited[1] = journal[1];
     c->complete_after = 0;
     c->lease = (struct lease){.deadline = posted + c->lease_ns};
     return FAR_OK;
@@ -430,6 +433,7 @@ static void free_client(struct client *c)
     free(c->watch);
     free(c->old_chunks);
     free(c->limbo.ring);
+    free(c->lines.line);
     if (c->flight)
         c->ep->ops->buf_free(c->ep, c->flight, client_flight_bytes(c->pool));
 }
@@ -526,8 +530,9 @@ static void leave(struct client *c, struct op *op)
     if (left_some)
         batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
                   &word[0]);
-    memset(&word[2], 0, 56);
-    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &word[2], 56);
+    const uint32_t bytes = offsetof(struct client_slot, journals) - 8; /* which stay */
+    memset(&word[2], 0, bytes);
+    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &word[2], bytes);
     batch_fence(&op->batch);
     batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, 0, &word[1]);
     (void)batch_flush(&op->batch); /* a pool out of reach keeps the slot: its lease will lapse */
@@ -546,11 +551,15 @@ void client_close(struct client *c)
             registered = client_unpark(&op) == FAR_OK;
         if (registered && c->sweep_unmet) /* P1: its lists are not to be touched */
             registered = client_meet_sweep(&op) == FAR_OK;
+        op.batch.rider = &c->rider;
+        if (registered && client_must_complete(c))
+            (void)client_complete(&op);
+        op.batch.rider = NULL;
         if (registered && !c->pool->knobs.no_reclaim)
             settle(c, &op);
-        bool undone = c->inherited[0] != 0; /* L2: the journal stays */
-        if (registered && !c->lease.lost && !client_haunted(c) && !undone)
-            leave(c, &op); /* else its lease will lapse: E6 */
+        /* Else its lease will lapse, and others complete what is left (JOURNAL-J3, E6). */
+        if (registered && !c->lease.lost && !client_haunted(c) && !client_has_undone(c))
+            leave(c, &op);
         op_free(&op);
     }
     free_client(c);

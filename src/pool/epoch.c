@@ -147,9 +147,11 @@ static void board(struct batch_rider *rider, struct batch *b)
 static bool all_certified(const struct client *c, const struct client_slot *slots, unsigned count,
                           uint64_t epoch)
 {
-    for (unsigned i = 0; i < count; i++)
-        if (slots[i].incarnation != 0 && i != c->slot && slots[i].epoch < epoch)
+    for (unsigned i = 0; i < count; i++) {
+        bool live = slots[i].incarnation != 0 && !(slots[i].incarnation & CLIENT_FENCED);
+        if (live && i != c->slot && slots[i].epoch < epoch)
             return false;
+    }
     return certificate(c) >= epoch;
 }
 
@@ -191,8 +193,7 @@ static void landed(struct batch_rider *rider, int status)
         const struct client_slot *slots = (const struct client_slot *)&f[F_REGISTRY];
         if (all_certified(c, slots, (unsigned)c->high, before))
             c->advance_from = before;
-        else
-            client_watch(c, slots, (unsigned)c->high, before, c->flight_posted);
+        client_watch(c, slots, (unsigned)c->high, before, c->flight_posted);
     }
     if (f[F_CONTROL] > c->seen)
         c->seen = f[F_CONTROL];

@@ -4,10 +4,11 @@
  *   N1  the sweep: whoever has announced one is alive;
  *   N2  the shared free lists: every page on them is a bundle of that list (S2);
  *   N3  the chunk tables: every chunk that was handed out is cut into objects of a class that there
- *       is, or is part of a run, or its entry has not been written (yet).
+ *       is, or is part of a run, or its entry has not been written (yet);
+ *   N4  the journals: the lines of every client slot are a chain that ends.
  *
  * Superblocks are judged when a pool is opened, the registry and the epoch when a client joins. A
- * sweep mends all three: it takes over, makes the lists anew, and adopts what nobody describes.
+ * sweep mends the first three: it takes over, makes the lists anew, and adopts what nobody describes.
  */
 #include "pool/pool.h"
 
@@ -111,9 +112,23 @@ static int inspect_chunks(struct op *op, struct pool_findings *f, unsigned node)
     return rc;
 }
 
+/* N4 */
+static int inspect_journals(struct op *op, struct pool_findings *f)
+{
+    unsigned damaged = 0, slot = 0;
+    int rc = journal_mark(op, NULL, &damaged, &slot);
+    if (rc != FAR_OK || damaged == 0)
+        return rc;
+    f->violations += damaged;
+    tell(f, "damaged: the journal of client slot %u%s", slot, damaged > 1 ? ", and others" : "");
+    return FAR_OK;
+}
+
 int pool_inspect(struct op *op, struct pool_findings *f)
 {
     int rc = inspect_sweep(op, f);
+    if (rc == FAR_OK)
+        rc = inspect_journals(op, f);
     for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
         rc = inspect_lists(op, f, node);
         if (rc == FAR_OK)

@@ -6,7 +6,8 @@
  *   0        node_head (one line)           CONTROL_OFF   epoch, high, deaths (struct pool_control)
  *   64       next free chunk (FAA)          CATALOG_OFF   CATALOG_SLOTS words, each the gaddr of a
  *   128      free lists, a word per class                 table descriptor, filled in order
- *   table_off   chunk table, a word each    CLIENTS_OFF   client slots, 64 bytes each
+ *   journal_off()  a line per client slot   CLIENTS_OFF   client slots, 64 bytes each
+ *   table_off   chunk table, a word each
  *   chunks_off  chunks of 64 KiB
  */
 #ifndef POOL_LAYOUT_H
@@ -56,10 +57,16 @@ static inline uint64_t chunk_entry(enum chunk_kind kind, unsigned size_class, un
 }
 
 /*
- * Client slot. `incarnation` is 0 (free), a random odd number (live), or that with the top bit set
- * (fenced: declared dead, being recovered). The next four words its owner writes together.
+ * Client slot. `incarnation` is one of
+ *   0                                        free
+ *   a random odd number                      live; the top two bits are 0
+ *   CLIENT_FENCED | that number              declared dead, and shut out
+ *   CLIENT_FENCED | CLIENT_REPAIRED | owner  shut out, and being recovered by the client that the owner
+ *                                            word names (pool.h); by nobody, if that one is not alive
+ * The next four words its owner writes together.
  */
-#define CLIENT_FENCED (1ull << 63)
+#define CLIENT_FENCED   (1ull << 63)
+#define CLIENT_REPAIRED (1ull << 62)
 struct client_slot {
     uint64_t incarnation;
     uint64_t epoch;         /* certificate: no operation of this client began before it read this
@@ -69,9 +76,9 @@ struct client_slot {
     uint64_t retired_bytes; /* waiting for their epoch */
     uint64_t held_bytes;    /* free, in the client's hands */
     uint64_t pid;
-    uint64_t
-        journal[2]; /* unfinished work: what a recoverer must complete or undo; 0: none. The low
-                            16 bits are one more than the table's place in the catalog */
+    uint64_t journals; /* the nodes on which its lines have been used: one bit each; stays when the
+                          owner goes */
+    uint64_t reserved;
 };
 _Static_assert(sizeof(struct client_slot) == 64, "one line a client");
 
@@ -82,11 +89,45 @@ static inline uint64_t client_slot_renounced(uint64_t incarnation)
     return incarnation | CLIENT_FENCED;
 }
 
-/* Is there work to complete? Of no table, it is none: the slot is damaged. */
-static inline bool client_slot_has_work(const uint64_t journal[2])
+/*
+ * A journal line (journal.c). The first of a client slot is in an area behind the registry, on every
+ * node; others are objects of the pool.
+ *
+ *   next, magic   constant, but for the first line's next
+ *   intent        what its operation is about to lock; blank if sum and stamp are 0
+ *   redo          what it is about to change; counts if it is whole and has the intent's stamp
+ *   done          the intent's stamp: the change has been made
+ */
+#define JOURNAL_MAGIC 0x4a6f75726e616c00ull /* and the slot's number added */
+#define JOURNAL_BYTES 512
+struct journal_intent {
+    uint64_t sum; /* of what follows */
+    uint64_t stamp;
+    uint64_t incarnation; /* of the client that wrote it */
+    uint64_t tag;         /* the table's: places in the catalog are used again */
+    uint32_t what;        /* the index's business, as is the data */
+    uint16_t place;       /* the table's, in the catalog */
+    uint16_t len;
+    uint8_t data[88];
+};
+struct journal_redo {
+    uint64_t sum, stamp, len;
+    uint8_t data[328];
+};
+struct journal_line {
+    uint64_t next; /* gaddr of the slot's next line, 0: none */
+    uint64_t magic;
+    uint64_t done;
+    uint64_t reserved;
+    struct journal_intent intent;
+    struct journal_redo redo;
+};
+_Static_assert(sizeof(struct journal_line) == JOURNAL_BYTES, "an object of JOURNAL_CLASS");
+static inline uint64_t journal_off(uint64_t clients)
 {
-    return (journal[0] & 0xffff) >= 1 && (journal[0] & 0xffff) <= CATALOG_SLOTS;
+    return CLIENTS_OFF + clients * sizeof(struct client_slot);
 }
+_Static_assert(CLIENTS_OFF % 64 == 0, "lines have addresses");
 
 /*
  * Key-value block. Written whole before anything points to it, never changed after.

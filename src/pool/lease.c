@@ -13,16 +13,19 @@
  *       can shut a client out do so besides.
  *
  *   L2  A dead client is first fenced: by the fabric where it can, and by a CAS of its slot's
- *       incarnation, after which nobody counts its certificate. Then its journal is completed or
- *       undone, its death is counted (its memory is for a sweep to find), and its slot freed by
- *       another CAS. Each step may be done twice, by clients that die in the middle.
+ *       incarnation. Then one client claims the slot, by a CAS that puts its own name there. It
+ *       completes or undoes what the slot's journal says, counts the death (the dead client's memory
+ *       is for a sweep to find), and frees the slot by another CAS. If it dies before that, its name is
+ *       no living client's, and the next one claims the slot from it: by then the fabric has shut it
+ *       out. If it cannot go on, it puts nobody's name there, after verbs of its own that failed can
+ *       arrive no more (F5). So no two clients recover one at the same time. A fenced client's
+ *       certificate does not count any more: a recovery may wait for a barrier.
  *       Completing a journal takes a registered client. If every slot is taken and only slots with
- *       journals are silent, a client that wants to register takes such a slot by a CAS from the
- *       fenced incarnation to its own: of several, one gets it. It announces itself without touching
- *       the journal, completes the work, and only then clears the journal. If it dies before that,
- *       it is a dead client with the same journal. A client whose lease lapsed in the middle of its
- *       own work, and that nobody has fenced, does the same in its own slot. Its locks name its old
- *       incarnation, so others take it for dead and may complete the work, too.
+ *       unfinished work are silent, a client that wants to register takes such a slot by a CAS from
+ *       the fenced word to its own incarnation: of several, one gets it. It announces itself and
+ *       completes the work. If it dies before that, it is a dead client with the same journal.
+ *       A client whose lease lapsed in the middle of its own work, and that nobody has fenced, does
+ *       the same in its own slot. Its locks name its old incarnation, so others take it for dead.
  *
  *   L3  Watching takes WATCH_LEASES leases, so that there is time between the last write that L1
  *       allows and the first reuse. On shared memory this is all there is: a client that is stopped
@@ -54,6 +57,27 @@ int client_registry(struct op *op, struct client_slot **slots)
     return batch_flush(&op->batch);
 }
 
+/* Is an owner word that of the client whose slot says this? (A slot that is free says 0, and so does an
+ * owner word that names nobody.) */
+static bool owner_lives(uint64_t incarnation, uint64_t owner_word)
+{
+    return incarnation != 0 && !(incarnation & CLIENT_FENCED) &&
+           ((incarnation ^ owner_word) & OWNER_INCARNATION) == 0;
+}
+
+/* Is the slot being recovered, by another client that is alive or by a sibling of the operation? */
+static bool in_repair(const struct client *c, const struct client_slot *slots, unsigned count,
+                      unsigned slot)
+{
+    uint64_t word = slots[slot].incarnation;
+    unsigned by = word & OWNER_SLOT;
+    if (!(word & CLIENT_FENCED) || !(word & CLIENT_REPAIRED))
+        return false;
+    if (by == c->slot)
+        return c->watch[slot].repairing;
+    return by < count && owner_lives(slots[by].incarnation, word);
+}
+
 bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch,
                   uint64_t asked)
 {
@@ -62,13 +86,18 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
     for (unsigned i = 0; i < count; i++) {
         const struct client_slot *s = &slots[i];
         struct watch *w = &c->watch[i];
-        if (s->incarnation == 0 || i == c->slot || (epoch != NO_EPOCH && s->epoch >= epoch))
+        bool waits = epoch == NO_EPOCH || s->epoch < epoch || (s->incarnation & CLIENT_FENCED);
+        if (s->incarnation == 0 || i == c->slot || !waits)
             continue;
         if (w->incarnation != s->incarnation || w->heartbeat != s->heartbeat) {
             doubtful |= w->incarnation != s->incarnation; /* else it is alive: it moved */
             if (c->suspect == (int)i)
                 c->suspect = -1; /* that was another */
-            *w = (struct watch){s->incarnation, s->heartbeat, now};
+            w->incarnation = s->incarnation;
+            w->heartbeat = s->heartbeat;
+            w->since = now;
+        } else if (in_repair(c, slots, count, i)) {
+            doubtful = true;
         } else if ((s->incarnation & CLIENT_FENCED) ||
                    s->heartbeat == client_slot_renounced(s->incarnation) ||
                    (asked > w->since && asked - w->since > WATCH_LEASES(c->lease_ns))) {
@@ -84,14 +113,17 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
 /* A sweep whose sweeper is dead is over, as if it had given it up: until then nobody uses memory
  * below its mark, and all would take new chunks until there is none. What it had in hand is lost,
  * which the count of deaths says. */
-static int end_sweep(struct op *op, unsigned slot, uint64_t incarnation)
+static int end_sweep(struct op *op, unsigned slot)
 {
     const uint64_t delta = CONTROL_OFF + offsetof(struct pool_control, sweep);
-    uint64_t owner = (incarnation & OWNER_INCARNATION) | slot;
     batch_read(&op->batch, NODE0, delta, op->pool_word, 8);
+    batch_fence(&op->batch);
+    batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word + 1, 8);
     int rc = batch_flush(&op->batch);
     uint64_t sweep = op->pool_word[0];
-    if (rc != FAR_OK || (sweep & (OWNER_INCARNATION | OWNER_SLOT)) != owner)
+    /* If the slot is fenced, any client of the slot that had announced a sweep is dead. */
+    if (rc != FAR_OK || sweep == 0 || (sweep & OWNER_SLOT) != slot ||
+        !(op->pool_word[1] & CLIENT_FENCED))
         return rc;
     batch_cas(&op->batch, NODE0, delta, sweep, 0, op->pool_word);
     return batch_flush(&op->batch);
@@ -120,19 +152,19 @@ static int fence_out(struct op *op, uint64_t incarnation, bool wait)
 
 /* L2: a client that is not registered cannot complete anything. It takes the slot, and the journal
  * with it. */
-static int inherit(struct op *op, unsigned slot, uint64_t fenced, const uint64_t journal[2])
+static int inherit(struct op *op, unsigned slot, uint64_t fenced)
 {
     struct client *c = op->client;
     c->slot = slot; /* after an error perhaps, too: renew() finds out */
     c->unannounced = true;
-    memcpy(c->inherited, journal, sizeof c->inherited);
+    c->inherited = true;
     c->complete_after = 0;
     c->taken_at = c->ep->ops->coarse(c->ep);
     batch_cas(&op->batch, NODE0, slot_delta(slot), fenced, c->incarnation, op->pool_word);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != fenced) { /* another client was faster */
         c->slot = NO_SLOT;
-        c->inherited[0] = 0;
+        c->inherited = false;
     }
     c->buried += rc == FAR_OK && c->slot == slot;
     return rc;
@@ -141,66 +173,133 @@ static int inherit(struct op *op, unsigned slot, uint64_t fenced, const uint64_t
 int client_complete(struct op *op)
 {
     struct client *c = op->client;
-    uint64_t journal[2] = {c->inherited[0], c->inherited[1]};
+    c->complete_after = c->ep->ops->coarse(c->ep) + c->lease_ns;
+    int rc = journal_complete(op);
+    if (rc == FAR_OK)
+        c->inherited = false;
+    return rc;
+}
+
+/* Shuts the client out whose slot says `*word`. Afterwards that is what the slot says, if the client is
+ * to be recovered by this one, and 0 if not. */
+static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
+{
+    struct client *c = op->client;
+    uint64_t incarnation = *word & ~CLIENT_FENCED, fenced = *word | CLIENT_FENCED;
+    bool alive = false;
     int rc = FAR_OK;
 
-    c->complete_after = c->ep->ops->coarse(c->ep) + c->lease_ns;
-    if (c->pool->recover)
-        rc = c->pool->recover(c->pool->tables, op, journal);
+    if ((*word & CLIENT_REPAIRED) == 0 || (*word & CLIENT_FENCED) == 0) {
+        rc = fence_out(op, incarnation, wait);
+        if (rc != FAR_OK)
+            return rc;
+        batch_cas(&op->batch, NODE0, slot_delta(slot), incarnation, fenced, op->pool_word);
+    } else {
+        batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word, 8);
+    }
+    rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    /* Unless an operation of the ring has replaced it by its own. */
-    batch_cas(&op->batch, NODE0, slot_delta(c->slot) + offsetof(struct client_slot, journal),
-              journal[0], 0, op->pool_word);
-    rc = batch_flush(&op->batch);
-    if (rc == FAR_OK && c->inherited[0] == journal[0])
-        c->inherited[0] = 0;
+    *word = op->pool_word[0] == incarnation ? fenced : op->pool_word[0];
+    if (!(*word & CLIENT_FENCED)) {
+        *word = 0; /* it left, or came back as another, or was recovered */
+    } else if (*word & CLIENT_REPAIRED) {
+        if (c->slot != NO_SLOT &&
+            (*word & (OWNER_INCARNATION | OWNER_SLOT)) == client_owner_word(c))
+            alive = c->watch[slot].repairing;
+        else
+            rc = client_owner_alive(op, *word, &alive);
+        if (alive)
+            *word = 0;
+    }
+    return rc;
+}
+
+/* Counted before the slot is free, so that no death goes uncounted; perhaps twice. The rest of the slot
+ * stays as it is: it may be another's already, if we are not the first. */
+static int count_death(struct op *op, unsigned slot)
+{
+    batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
+              op->pool_word);
+    int rc = batch_flush(&op->batch);
+    return rc == FAR_OK ? end_sweep(op, slot) : rc;
+}
+
+/* Frees the slot, if it still says `word`. */
+static int free_slot(struct op *op, unsigned slot, uint64_t word)
+{
+    struct client *c = op->client;
+    batch_cas(&op->batch, NODE0, slot_delta(slot), word, 0, op->pool_word);
+    int rc = batch_flush(&op->batch);
+    c->buried += rc == FAR_OK && op->pool_word[0] == word;
+    return rc;
+}
+
+/* A recovery has failed. Others may go on with it when verbs of ours that failed cannot arrive any
+ * more. If that cannot be said to them, this client gives up its registration, which says it, too. */
+static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
+{
+    struct client *c = op->client;
+    while (client_haunted(c) && !client_lapsed(c)) {
+        batch_pause(&op->batch, c->lease_ns / 16);
+        c->rider.due |= client_heartbeat_due(c);
+        batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
+        if (batch_flush(&op->batch) != FAR_OK)
+            break;
+    }
+    if (client_lapsed(c))
+        return;
+    batch_cas(&op->batch, NODE0, slot_delta(slot), mine, CLIENT_FENCED | CLIENT_REPAIRED,
+              op->pool_word);
+    if (client_haunted(c) || batch_flush(&op->batch) != FAR_OK)
+        client_renounce(op);
+}
+
+/* Recovers a client that is shut out, by its slot's word. */
+static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
+{
+    struct client *c = op->client;
+    uint64_t mine = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(c);
+    if (word != mine) {
+        batch_cas(&op->batch, NODE0, slot_delta(slot), word, mine, op->pool_word);
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK || op->pool_word[0] != word)
+            return rc; /* another client was faster */
+    }
+    c->watch[slot].repairing = true;
+    unsigned registration = c->lines.registration;
+    int rc = journal_recover(op, slot);
+    if (rc == FAR_OK)
+        rc = count_death(op, slot);
+    if (rc != FAR_OK && registration == c->lines.registration)
+        give_up_claim(op, slot, mine);
+    else if (rc == FAR_OK)
+        rc = free_slot(op, slot, mine);
+    c->watch[slot].repairing = false;
     return rc;
 }
 
 static int recover(struct op *op, bool wait)
 {
     struct client *c = op->client;
-    struct batch *b = &op->batch;
-    unsigned slot = (unsigned)c->suspect;
-    uint64_t incarnation = c->watch[slot].incarnation & ~CLIENT_FENCED;
-    uint64_t fenced = incarnation | CLIENT_FENCED, *word = op->pool_word;
+    unsigned slot = (unsigned)c->suspect, lines = 0;
+    uint64_t word = c->watch[slot].incarnation;
 
     c->suspect = -1;
-    int rc = fence_out(op, incarnation, wait);
+    int rc = shut_out(op, slot, wait, &word);
     if (rc == FAB_PENDING) {
         c->suspect = (int)slot; /* goes on with the next operation */
         return FAR_OK;
     }
+    if (rc != FAR_OK || word == 0)
+        return rc;
+    if (c->slot != NO_SLOT)
+        return recover_claimed(op, slot, word);
+    bool known = journal_pending(op, slot, &lines) == FAR_OK;
+    rc = count_death(op, slot);
     if (rc != FAR_OK)
         return rc;
-    batch_cas(b, NODE0, slot_delta(slot), incarnation, fenced, &word[0]);
-    batch_fence(b);
-    batch_read(b, NODE0, slot_delta(slot) + offsetof(struct client_slot, journal), &word[1], 16);
-    rc = batch_flush(b);
-    if (rc != FAR_OK || (word[0] != incarnation && word[0] != fenced))
-        return rc; /* it left, or came back as another, or was seen to */
-    uint64_t journal[2] = {word[1], word[2]};
-    bool work = client_slot_has_work(journal), inherits = work && c->slot == NO_SLOT;
-    if (work && !inherits && c->pool->recover) {
-        rc = c->pool->recover(c->pool->tables, op, journal);
-        if (rc != FAR_OK)
-            return rc;
-    }
-    /* Counted before the slot is free, so that no death goes uncounted; perhaps twice. The rest of
-     * the slot stays as it is: it may be another's already, if we are not the first. */
-    batch_faa(b, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1, &word[0]);
-    rc = batch_flush(b);
-    if (rc == FAR_OK)
-        rc = end_sweep(op, slot, incarnation);
-    if (rc != FAR_OK)
-        return rc;
-    if (inherits)
-        return inherit(op, slot, fenced, journal);
-    batch_cas(b, NODE0, slot_delta(slot), fenced, 0, &word[1]);
-    rc = batch_flush(b);
-    c->buried += rc == FAR_OK && word[1] == fenced;
-    return rc;
+    return lines > 0 || !known ? inherit(op, slot, word) : free_slot(op, slot, word);
 }
 
 int client_recover(struct op *op)
@@ -223,8 +322,7 @@ int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive)
     batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
-        *alive = !(op->pool_word[0] & CLIENT_FENCED) &&
-                 ((op->pool_word[0] ^ owner_word) & OWNER_INCARNATION) == 0;
+        *alive = owner_lives(op->pool_word[0], owner_word);
     return rc;
 }
 
@@ -303,7 +401,8 @@ int client_bury(struct op *op, unsigned *dead)
     /* Two looks, a watch apart, tell the silent ones; each that is found is recovered: 24 turns,
      * and one for each of them. Both looks are of now: that it moved since we last looked, whenever
      * that was, says nothing. */
-    memset(c->watch, 0, clients * sizeof *c->watch);
+    for (unsigned i = 0; i < clients; i++)
+        c->watch[i].incarnation = 0;
     c->suspect = -1;
     for (unsigned turn = 0; turn < 48 + clients; turn++) {
         uint64_t waited = c->ep->ops->coarse(c->ep) - began, watch = WATCH_LEASES(c->lease_ns);
@@ -321,11 +420,13 @@ int client_bury(struct op *op, unsigned *dead)
         if (rc != FAR_OK)
             return rc;
         bool doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);
-        if (c->suspect >= 0) { /* the others have been silent for as long: no need to wait */
+        if (c->suspect >= 0) {
+            unsigned buried = c->buried;
             rc = client_recover(op);
             if (rc != FAR_OK)
                 return rc;
-            continue;
+            if (c->buried > buried)
+                continue; /* the others have been silent for as long: no need to wait */
         }
         if (!doubtful)
             break;

@@ -23,7 +23,7 @@ static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, str
 {
     uint64_t size = fab->size[node];
     uint64_t clients = fab->clients_wanted ? fab->clients_wanted : CLIENTS_DEFAULT;
-    uint64_t table_off = CLIENTS_OFF + clients * sizeof(struct client_slot);
+    uint64_t table_off = journal_off(clients) + clients * JOURNAL_BYTES;
 
     if (size > NODE_BYTES_MAX)
         return fail(FAR_INVALID, "node %u has %llu bytes: at most 1 TiB can be addressed", node,

@@ -83,6 +83,7 @@ struct growth_watch {
 extern const struct knobs knobs_default;
 
 struct op;
+struct journal_entry;
 
 /* Told of every object that can be reached. */
 struct marker {
@@ -100,9 +101,9 @@ struct pool {
     unsigned clients; /* slots in the registry */
     struct node_head head[FAB_NODES_MAX];
 
-    /* Set by the layer that knows the tables: completes or undoes what a dead client's journal
-     * says; calls back for every object that the tables reach. */
-    int (*recover)(void *arg, struct op *op, const uint64_t journal[2]);
+    /* Set by the layer that knows the tables: completes or undoes what a line of a dead client's
+     * journal says; calls back for every object that the tables reach. */
+    int (*recover)(void *arg, struct op *op, const struct journal_entry *entry);
     int (*mark)(void *arg, struct op *op, struct marker *marker);
     void *tables;
 };
@@ -152,6 +153,24 @@ struct cached {
 /* What a client knows of another whose silence is in its way. */
 struct watch {
     uint64_t incarnation, heartbeat, since;
+    bool repairing; /* an operation of this client recovers it */
+};
+
+/* The journal lines of a client's slot (journal.c). */
+struct lines {
+    struct line {
+        gaddr at;
+        uint32_t next; /* free: the next free line on its node; a place is an index and one more */
+        uint8_t state;
+    } * line;
+    unsigned count, room;
+    unsigned undone;       /* lines that were left and say something */
+    unsigned registration; /* how often the client has taken a slot */
+    uint64_t stamps;       /* given so far */
+    uint64_t nodes;        /* what the slot says of them: a bit per node, as is: */
+    uint64_t loaded, cut;  /* the chain was read; it is damaged, and a new one is to be started */
+    uint32_t free[FAB_NODES_MAX];
+    gaddr next[FAB_NODES_MAX]; /* of the first line, when it was last looked at */
 };
 
 #define NO_SLOT UINT32_MAX /* a client that is not registered yet */
@@ -195,7 +214,8 @@ struct client {
     bool astray;             /* or will, nobody knows when: the slot is to be abandoned */
     bool unannounced;        /* the slot is taken, but its certificate is the last owner's */
     uint64_t taken_at;       /* the slot was not taken earlier than that */
-    uint64_t inherited[2];   /* the journal that the slot was taken with: see client_complete() */
+    struct lines lines;      /* journal.c */
+    bool inherited;          /* the slot was taken with its last owner's work: client_complete() */
     uint64_t complete_after; /* time for another attempt at that */
     unsigned inside;         /* calls of its session that are under way */
     _Atomic uint64_t turn;   /* who may use this: see client_enter() */
@@ -242,7 +262,7 @@ int client_progress(struct client *client, const char *what, uint64_t done, uint
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /* Buffers that verbs may name, one per purpose; they only ever grow. */
-enum op_buf { BUF_INDEX, BUF_BLOCK_OUT, BUF_BLOCK_IN, BUF_BULK, BUF_COUNT };
+enum op_buf { BUF_INDEX, BUF_BLOCK_OUT, BUF_BLOCK_IN, BUF_BULK, BUF_JOURNAL, BUF_COUNT };
 
 /* Words for the results of atomics and for single-word writes: the pool's own first. */
 #define OP_POOL_WORDS  72
@@ -527,24 +547,28 @@ int client_registry(struct op *op, struct client_slot **slots);
 
 /* Judges the registry as it was read by a request that was posted when it was `asked`: is there a
  * client with a certificate below `epoch` (NO_EPOCH: with any) that has been silent for longer than
- * its lease? It becomes the suspect. True while there is one of which it cannot be said whether it
+ * its lease, or a fenced one that nobody recovers? It becomes the suspect. True while there is one of which it cannot be said whether it
  * is alive. */
 bool client_watch(struct client *client, const struct client_slot *slots, unsigned count,
                   uint64_t epoch, uint64_t asked);
 
-/* Shuts the suspect out and recovers what it left; any number of clients may do this at once. A
- * client without a slot takes the suspect's if its owner left work undone, and completes that once it
- * is announced. */
+/* Shuts the suspect out and recovers what it left. Any number of clients may call this at once: one
+ * does it, the others return. A client without a slot takes the suspect's if its owner left work undone,
+ * and completes that once it is announced. */
 int client_recover(struct op *op);
 /* The same, but while nodes have not answered it returns FAR_OK and leaves the suspect as it is. */
 int client_try_recover(struct op *op);
 
-/* Completes the work that this client found in its slot. If that fails, the journal stays, and the
- * next attempt is due a lease later. */
+/* Completes the work that this client found in its slot, or that its own operations left. If that
+ * fails, the journal stays, and the next attempt is due a lease later. */
 int client_complete(struct op *op);
+static inline bool client_has_undone(const struct client *c)
+{
+    return c->inherited || c->lines.undone > 0;
+}
 static inline bool client_must_complete(const struct client *c)
 {
-    return __builtin_expect(c->inherited[0] != 0, 0) && !c->joining && !client_haunted(c) &&
+    return __builtin_expect(client_has_undone(c), 0) && !c->joining && !client_haunted(c) &&
            c->ep->ops->coarse(c->ep) >= c->complete_after;
 }
 
@@ -574,6 +598,75 @@ static inline uint64_t client_owner_word(const struct client *c)
 }
 /* Is the holder that a lock word names still registered, and not fenced? */
 int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive);
+
+/* ---- journals (journal.c) -------------------------------------------------------------------- */
+
+/* The line that an operation has, from journal_take() to journal_give(). If place is 0 it has none,
+ * and the functions below do nothing. */
+struct journal {
+    gaddr at;
+    uint32_t place;
+    unsigned registration;
+    uint64_t stamp;
+};
+
+/* Whose work it is. Each line says it. */
+struct journal_subject {
+    unsigned place; /* of the table in the catalog */
+    uint64_t tag;   /* of the table */
+    uint32_t what;  /* the index's business */
+};
+
+/* What a line says to the client that recovers it. */
+struct journal_entry {
+    uint64_t owner; /* as client_owner_word() of the client that wrote it */
+    struct journal_subject subject;
+    const void *data; /* of the intent */
+    size_t len;
+    const void *redo; /* NULL: nothing was changed yet */
+    size_t redo_len;
+    bool done; /* all of the change was made, the lock may still be held */
+};
+
+#define JOURNAL_CLASS 7 /* 512 bytes: as BUNDLE_CLASS, so that they share chunks */
+struct journal_image {  /* in an op's BUF_JOURNAL */
+    struct journal_line line;
+    uint64_t blank[2];
+};
+
+/*
+ * Gives the operation a line on that node: mostly one that is free, at no cost. The client's first one on
+ * a node costs a round trip or two. Each that it has more in use at once than any client in this slot
+ * had before costs an allocation and two round trips. The op's batch must be empty. FAR_POOL_FULL: the
+ * node has no room for another line.
+ */
+int journal_take(struct op *op, unsigned node, struct journal *journal);
+/* Adds a WRITE to the batch, ahead of the verb that takes the lock: what is about to be done. `data` is
+ * copied; its length is a multiple of 8, up to 88 bytes. */
+void journal_intend(struct op *op, struct journal *journal, const struct journal_subject *subject,
+                    const void *data, size_t len);
+/* Likewise, ahead of the first change under the lock: how to make the change again. Up to 328 bytes. */
+void journal_redo(struct op *op, struct journal *journal, const void *data, size_t len);
+/* Likewise, behind the last change and ahead of the unlock. */
+void journal_done(struct op *op, struct journal *journal);
+/* Likewise, behind the unlock: the line is blank. Not in the batch of journal_intend(). */
+void journal_end(struct op *op, struct journal *journal);
+/* Gives the line back. `blank`: the batch with journal_end() has succeeded. Otherwise the line stays, and
+ * this client will recover it later itself. */
+void journal_give(struct op *op, struct journal *journal, bool blank);
+
+/* How many lines of a slot say something? Takes no registration. */
+int journal_pending(struct op *op, unsigned slot, unsigned *lines);
+/* Recovers all lines of a dead client's slot, which this client has claimed. */
+int journal_recover(struct op *op, unsigned slot);
+/* Recovers those of the own slot that no operation has. */
+int journal_complete(struct op *op);
+/* The client has another slot, or none: its lines were the old slot's. */
+void journal_forget(struct client *client);
+/* Cuts chains that are damaged, of slots that nobody has. */
+int journal_repair(struct op *op);
+/* Marks all lines of all slots. How many chains are damaged, and one slot of those. */
+int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsigned *slot);
 
 /* ---- key-value blocks ------------------------------------------------------------------------ */
 #define BLOCK_GENERATIONS 64 /* that fit beside a pointer in an index's slot */

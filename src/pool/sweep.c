@@ -11,7 +11,9 @@
  *       it frees below the mark it forgets: the sweep may have found it already.
  *   P2  When every client has certified an epoch later than that of the announcement, every
  *       operation in flight began after its client had met the sweep (E2). From then on no object
- *       below the mark becomes reachable that was not. The lists are emptied, and what the tables
+ *       below the mark becomes reachable that was not, but by the recovery of a client that died
+ *       before it met the sweep; so the sweeper waits until no client is fenced. (One that dies later
+ *       had met it.) The lists are emptied, and what the tables
  *       reach is marked. An object that moves meanwhile moves from a subtable to its child, and a
  *       walk that meets the one goes on to the other.
  *   P3  Behind the marking, the version of every table's caches is changed. Another two epochs
@@ -211,6 +213,31 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
     if (rc == FAR_TIMEOUT)
         return fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
     return rc == FAR_OK ? still_mine(s) : rc;
+}
+
+/* P2: what the journals of dead clients make reachable is so before it is marked. */
+static int await_recoveries(const struct sweep *s)
+{
+    struct op *op = s->op;
+    struct client *c = op->client;
+    struct patience patience = {0};
+    for (;;) {
+        struct client_slot *slots = NULL;
+        uint64_t fenced = 0, asked = c->ep->ops->coarse(c->ep);
+        int rc = client_registry(op, &slots);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned i = 0; i < op->pool->clients; i++)
+            fenced |= slots[i].incarnation & CLIENT_FENCED;
+        if (!fenced)
+            return still_mine(s);
+        client_watch(c, slots, op->pool->clients, NO_EPOCH, asked);
+        rc = client_hasten(op); /* recovers the suspect */
+        if (rc != FAR_OK)
+            return rc;
+        if (!client_wait(op, &patience, 8))
+            return fail(FAR_TIMEOUT, "a dead client is not recovered");
+    }
 }
 
 static int empty_lists_of(struct sweep *s, unsigned node)
@@ -430,7 +457,7 @@ static int finish(struct sweep *s)
     return rc;
 }
 
-/* Marks what the catalog and the tables reach in the chunks noted. */
+/* Marks what the catalog, the journals and the tables reach in the chunks noted. */
 static int mark_all(struct sweep *s)
 {
     struct op *op = s->op;
@@ -439,7 +466,12 @@ static int mark_all(struct sweep *s)
         if (!s->reached[node])
             return fail(FAR_NO_MEMORY, "no memory for a sweep");
     }
+    unsigned damaged = 0, slot = 0;
     int rc = catalog_mark(op, &s->marker);
+    if (rc == FAR_OK)
+        rc = journal_mark(op, &s->marker, &damaged, &slot);
+    if (damaged > 0) /* its owner may know more of it than we */
+        return fail(FAR_CORRUPT, "the journal of client slot %u is damaged", slot);
     return rc == FAR_OK && op->pool->mark ? op->pool->mark(op->pool->tables, op, &s->marker) : rc;
 }
 
@@ -451,6 +483,8 @@ static int run(struct sweep *s)
         rc = client_meet_sweep(op);
     if (rc == FAR_OK)
         rc = wait_epochs(s, 1);
+    if (rc == FAR_OK)
+        rc = await_recoveries(s);
     if (rc == FAR_OK)
         rc = empty_lists(s);
     if (rc == FAR_OK)

@@ -138,6 +138,8 @@ int audit_run(struct audit *a, far_pool *pool, far_session *const *sessions, uns
     if (rc == FAR_OK)
         rc = catalog_mark(a->op, &a->marker);
     if (rc == FAR_OK)
+        rc = journal_mark(a->op, &a->marker, NULL, NULL);
+    if (rc == FAR_OK)
         rc = pool->pool.mark(pool->pool.tables, a->op, &a->marker);
     struct batch_rider *rider = a->op->batch.rider;
     a->op->batch.rider = NULL; /* looking announces nothing */

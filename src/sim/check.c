@@ -121,6 +121,8 @@ static void inspect(struct check *c)
         check_do(c, fresh, inspector, LIN_GET, key);
     }
     check_settle(c, fresh);
+    if (c->result.verdict == CHECK_PASSED)
+        check_journal_audit(c);
     walk_tables(c, fresh);
     far_session_close(fresh);
 }
@@ -241,6 +243,8 @@ void check_add_coverage(struct check_totals *sum, const struct check_coverage *o
     sum->modified += one->modified;
     sum->iterated += one->iterated;
     sum->locks += one->locks;
+    sum->recovered += one->recovered;
+    sum->redone += one->redone;
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */

@@ -79,6 +79,8 @@ struct check_coverage {
     uint64_t exists, modified;     /* operations of these kinds                                 */
     uint64_t iterated;             /* tables, from end to end                                   */
     uint64_t locks;                /* of masked CAS, taken                                      */
+    uint64_t recovered,
+        redone; /* locks of dead clients freed by their journals, and changes made */
     bool growing, mcas_emulated, no_fence;
     bool accounted; /* every byte was accounted for before the sweep */
 };
@@ -133,7 +135,9 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(exists, "exists")                                                                            \
     X(modified, "modified")                                                                        \
     X(iterated, "iterated")                                                                        \
-    X(locks, "locks_taken")
+    X(locks, "locks_taken")                                                                        \
+    X(recovered, "locks_recovered") /* by journal lines                         */                 \
+    X(redone, "changes_redone")
 
 struct check_totals {
 #define CHECK_X(name, text) uint64_t name;

@@ -7,6 +7,7 @@
  *   check_ops.c   keys, values and operations: what is called, and what becomes of it
  *   check_work.c  what clients do: operations, and between them parking, closing, opening, sweeping
  *   check_lock.c  a lock made of masked CAS
+ *   check_journal.c  locks with journals, several at once
  *   check_pool.c  memory and dead clients: what clients do about them, and what must be true
  */
 #ifndef SIM_CHECK_CORE_H
@@ -79,6 +80,15 @@ struct lock_account {
     uint64_t sections, sections_unsure; /* likewise, critical sections                      */
 };
 
+#define CHECK_CELLS 4u /* on every node */
+/* The cells of check_journal.c, and what stands behind it. */
+struct journal_account {
+    gaddr cells[NODES_MAX];
+    uint64_t sections, unsure; /* critical sections that were finished, and that may have been */
+    int (*recover)(void *arg, struct op *op, const struct journal_entry *entry);
+    int (*mark)(void *arg, struct op *op, struct marker *marker);
+};
+
 struct check {
     struct sim *sim;
     struct lin_checker *lin;
@@ -92,6 +102,7 @@ struct check {
     struct freemap free;
     struct growth growth;
     struct lock_account lock;
+    struct journal_account journal;
     struct worker worker[CHECK_CLIENTS_MAX];
     far_pool *pool;
     far_session *session; /* the harness's own */
@@ -176,6 +187,14 @@ void check_work(void *arg);
 int check_lock_try(struct check *c, struct worker *w);
 /* With nobody at work: was everything counted, once? */
 void check_lock_audit(struct check *c);
+
+/* ---- check_journal.c ------------------------------------------------------------------------- */
+
+int check_journal_set_up(struct check *c);
+/* A client's try at several cells. Its status is of no matter but to a client that counts errors. */
+int check_journal_try(struct check *c, struct worker *w);
+/* With all dead clients recovered: is no lock left, and was everything counted, once? */
+void check_journal_audit(struct check *c);
 
 /* ---- check_pool.c ---------------------------------------------------------------------------- */
 

@@ -164,6 +164,8 @@ static int open_pool(struct check *c)
         rc = far_session_open(c->pool, &(struct far_session_options){.seed = 77}, &c->session);
     if (rc == FAR_OK)
         rc = create_tables(c);
+    if (rc == FAR_OK)
+        rc = check_journal_set_up(c);
     if (rc == FAR_OK && c->plan.wraps)
         check_wrap_lists(c);
     return rc;

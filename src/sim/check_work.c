@@ -180,6 +180,8 @@ static void try_lock(struct check *c, struct worker *w)
 {
     if (goes_on(c, w) && happens(c, c->plan.locks, 3))
         w->errors += check_is_of_the_fabric(check_lock_try(c, w));
+    if (goes_on(c, w) && happens(c, c->plan.locks, 3))
+        w->errors += check_is_of_the_fabric(check_journal_try(c, w));
 }
 
 static void work_in_turn(struct check *c, struct worker *w)

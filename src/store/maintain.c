@@ -48,18 +48,17 @@ static int mark_tables(void *arg, struct op *op, struct marker *marker)
 
 static int recover_table(struct op *op, struct index_view *view, void *arg)
 {
-    const uint64_t *journal = arg;
     const struct index_ops *ops = view->table->ops;
-    return ops->recover ? ops->recover(op, view, (uint32_t)(journal[0] >> 32), journal[1]) : FAR_OK;
+    return ops->recover ? ops->recover(op, view, arg) : FAR_OK;
 }
 
-static int recover(void *arg, struct op *op, const uint64_t journal[2])
+static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct table_desc desc;
-    int rc = catalog_get(op, index_journal_table(journal), &desc);
-    if (rc == FAR_NO_TABLE)
-        return FAR_OK;
-    return rc == FAR_OK ? with_view(arg, op, &desc, recover_table, (void *)(uintptr_t)journal) : rc;
+    int rc = catalog_get(op, entry->subject.place, &desc);
+    if (rc == FAR_NO_TABLE || (rc == FAR_OK && desc.hash_seed != entry->subject.tag))
+        return FAR_OK; /* it is gone, and its locks with it */
+    return rc == FAR_OK ? with_view(arg, op, &desc, recover_table, (void *)(uintptr_t)entry) : rc;
 }
 
 void maintain_pool(far_pool *pool)
@@ -182,7 +181,8 @@ static void silent_session(void *arg, unsigned slot, const struct client_slot *s
     c->sum.dead_clients++;
     say(c, "dead: the session in slot %u (process %llu) is silent; it has %llu bytes in hand", slot,
         (unsigned long long)s->pid, in_hand);
-    if (s->journal[0] != 0)
+    unsigned lines = 0;
+    if (journal_pending(&c->session->op, slot, &lines) == FAR_OK && lines > 0)
         index_stranded(&c->report, "stranded lock: the session in slot %u left work undone", slot);
 }
 
@@ -234,7 +234,7 @@ static int sweep(struct checking *c)
     return rc;
 }
 
-/* The pool itself. What is wrong there a sweep mends. */
+/* The pool itself. What is wrong there a sweep repairs, but for journals. */
 static int check_pool(struct checking *c, struct pool_findings *left)
 {
     struct op *op = &c->session->op;
@@ -242,6 +242,8 @@ static int check_pool(struct checking *c, struct pool_findings *left)
     int rc = client_progress(op->client, "looking at lists and chunk tables", 0, 1);
     if (rc == FAR_OK)
         rc = pool_inspect(op, &found);
+    if (rc == FAR_OK && c->report.repair)
+        rc = journal_repair(op);
     if (rc == FAR_OK && c->report.repair)
         rc = sweep(c);
     if (rc == FAR_OK)

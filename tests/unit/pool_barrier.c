@@ -1,4 +1,5 @@
 /* Barriers, operations that rest, and registrations that are given up. */
+#include "journal_rig.h"
 #include "hook.h"
 #include "probe.h"
 #include "race_rig.h"
@@ -169,11 +170,11 @@ static void a_resting_operation_holds_up_nobody(void **state)
 
 /* A client that gives up its registration leaves its journal to others, and goes on elsewhere. */
 static unsigned recovered;
-static int note_recovery(void *arg, struct op *op, const uint64_t journal[2])
+static int note_recovery(void *arg, struct op *op, const struct journal_entry *entry)
 {
     (void)arg;
     (void)op;
-    recovered += journal[0] != 0;
+    recovered += entry->subject.what == 1;
     return FAR_OK;
 }
 
@@ -197,7 +198,7 @@ static void a_client_that_renounces_is_recovered_by_others(void **state)
         assert_int_equal(far_put(s, r.table, &key, 8, &key, 8), FAR_OK);
         unsigned slot = s->client.slot;
         uint64_t incarnation = s->client.incarnation;
-        probe_set(&p, 0, PROBE_SLOT(slot, journal), 1ull << 32 | 1);
+        journal_plant(&p, &r.pool->pool, slot, (struct journal_subject){.what = 1}, 0);
         if (fences) { /* as on a fabric that can shut a client out */
             hook_on(s->client.ep);
             hook.ops.fence = fence_nobody;

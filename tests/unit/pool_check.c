@@ -2,6 +2,7 @@
  * far_pool_check(): a pool is damaged in every way that it knows of. Each is told, each is put
  * right, and nothing else is lost by it.
  */
+#include "journal_rig.h"
 #include "probe.h"
 #include "race_rig.h"
 
@@ -285,8 +286,8 @@ static void a_session_that_died(void **state)
     struct probe p;
     (void)state;
     rig(&r, &p);
-    probe_set(&p, 0, PROBE_SLOT(3, journal), 0x500000001); /* of table 0 */
-    probe_set(&p, 0, PROBE_SLOT(3, journal) + 8, 0);
+    journal_plant(&p, &r.pool->pool, 3,
+                  (struct journal_subject){.tag = r.table->index.desc.hash_seed, .what = 5}, 0);
     probe_set(&p, 0, PROBE_SLOT(3, held_bytes), 12345);
     probe_set(&p, 0, PROBE_SLOT(3, incarnation), 4711);
     probe_set(&p, 0, PROBE_CONTROL(high), 4);

@@ -186,7 +186,7 @@ static void a_pool_needs_room_for_its_registry(void **state)
     assert_true(fab->fresh); /* nothing was laid out */
     fab_close(fab);
     struct pool_rig r;
-    pool_rig_open(&r, "mem:?size=8m&clients=65536");
+    pool_rig_open(&r, "mem:?size=48m&clients=65536"); /* a journal line each */
     assert_int_equal(r.pool.clients, 65536);
     pool_rig_close(&r);
 }

@@ -1,5 +1,6 @@
 /* Sessions that end, or sleep, while others look for lost memory: what they must not give away, and
  * what they have to remember. */
+#include "journal_rig.h"
 #include "audit.h"
 #include "hook.h"
 #include "store_rig.h"
@@ -332,11 +333,11 @@ static void a_sweep_that_is_refused_leaves_another_alone(void **state)
 
 static unsigned recovered;
 
-static int count_recovery(void *arg, struct op *op, const uint64_t journal[2])
+static int count_recovery(void *arg, struct op *op, const struct journal_entry *entry)
 {
     (void)arg;
     (void)op;
-    (void)journal;
+    (void)entry;
     recovered++;
     return FAR_OK;
 }
@@ -356,7 +357,7 @@ static void recovery_leaves_alone_who_came_into_the_slot(void **state)
     unsigned slot = s->client.slot;
     uint64_t incarnation = s->client.incarnation;
     uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
-    probe_set(&p, 0, PROBE_SLOT(slot, journal), 1);
+    journal_plant(&p, &r.pool->pool, slot, (struct journal_subject){.what = 1}, 0);
     c->suspect = (int)slot;
     c->watch[slot].incarnation = incarnation ^ 1ull << 20; /* of who was there before */
     r.pool->pool.recover = count_recovery;
@@ -364,7 +365,7 @@ static void recovery_leaves_alone_who_came_into_the_slot(void **state)
     assert_int_equal(recovered, 0);
     assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);
-    probe_set(&p, 0, PROBE_SLOT(slot, journal), 0);
+    journal_blank(&p, &r.pool->pool, slot);
     far_session_close(s);
     probe_close(&p);
     store_rig_close(&r);

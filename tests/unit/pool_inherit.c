@@ -1,9 +1,9 @@
 /* All slots are taken, and the silent ones hold work that their owners left undone: a client takes
  * such a slot together with the work. */
+#include "journal_rig.h"
 #include "register_rig.h"
 
 #define DEAD    4711ull /* incarnation of a client that died in the middle of its work */
-#define WORK    (1ull << 32 | 1)
 #define WORKING 77ull
 #define URI_TWO "mem:?size=16m&clients=2&" LEASE
 
@@ -14,15 +14,17 @@ static struct {
 } recoveries;
 
 /* Stands in for the tables. */
-static int note_recovery(void *arg, struct op *op, const uint64_t journal[2])
+static int note_recovery(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct probe p;
     const struct client *c = op->client;
     (void)arg;
-    assert_true(journal[0] == WORK && journal[1] == WORKING);
+    uint64_t data = 0;
+    memcpy(&data, entry->data, 8);
+    assert_true(entry->len == 8 && data == WORKING && entry->subject.what == 1);
+    assert_true(entry->redo == NULL && !entry->done);
     probe_open(&p, c->pool->fab);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, journal)) == WORK);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, journal) + 8) == WORKING);
+    assert_true(journal_says(&p, c->pool, c->slot));
     recoveries.registered &= probe_get(&p, 0, PROBE_SLOT(c->slot, incarnation)) == c->incarnation &&
                              probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) == c->certified &&
                              !client_lapsed(c);
@@ -31,18 +33,12 @@ static int note_recovery(void *arg, struct op *op, const uint64_t journal[2])
     return recoveries.rc;
 }
 
-static void set_journal(struct probe *p, unsigned slot)
-{
-    probe_set(p, 0, PROBE_SLOT(slot, journal), WORK);
-    probe_set(p, 0, PROBE_SLOT(slot, journal) + 8, WORKING);
-}
-
 /* The slot is a dead client's, and holds its work. It is fenced already, so nobody has to wait. */
-static void leave_work(struct probe *p, unsigned slot)
+static void leave_work(struct probe *p, const struct pool *pool, unsigned slot)
 {
     probe_set(p, 0, PROBE_SLOT(slot, incarnation), DEAD | CLIENT_FENCED);
     probe_set(p, 0, PROBE_SLOT(slot, epoch), 0);
-    set_journal(p, slot);
+    journal_plant(p, pool, slot, (struct journal_subject){.what = 1}, WORKING);
 }
 
 /* A pool of two slots. The session is in the first; if there is a second one, it has lost its slot to
@@ -57,7 +53,7 @@ static far_session *start_full(struct store_rig *r, struct probe *p, const char 
     } else {
         far_session_close(join(r));
     }
-    leave_work(p, 1);
+    leave_work(p, &r->pool->pool, 1);
     recoveries = (typeof(recoveries)){.rc = FAR_OK, .registered = true};
     r->pool->pool.recover = note_recovery;
     r->pool->pool.kept = true; /* as users open it */
@@ -77,7 +73,7 @@ static void a_dead_clients_work_does_not_lock_others_out(void **state)
     assert_int_equal(s->client.slot, 1);
     assert_true(recoveries.calls == 1 && recoveries.registered);
     assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == s->client.incarnation);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, journal)) == 0);
+    assert_false(journal_says(&p, &r.pool->pool, 1));
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths + 1);
     assert_int_equal(get(&r, s), FAR_OK);
     assert_int_equal(recoveries.calls, 1);
@@ -95,7 +91,7 @@ static void a_session_that_registers_again_takes_work_over_too(void **state)
     far_session *s = start_full(&r, &p, URI_TWO, true);
     assert_int_equal(get(&r, s), FAR_OK);
     assert_true(s->client.slot == 1 && recoveries.calls == 1 && recoveries.registered);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, journal)) == 0);
+    assert_false(journal_says(&p, &r.pool->pool, 1));
     far_session_close(s);
     end(&r, &p);
 }
@@ -119,7 +115,7 @@ static void work_that_cannot_be_completed_stays_in_the_slot(void **state)
     uint64_t incarnation = s->client.incarnation;
     far_session_close(s); /* the slot is found silent, and the work with it */
     assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == incarnation);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, journal)) == WORK);
+    assert_true(journal_says(&p, &r.pool->pool, 1));
     end(&r, &p);
 }
 
@@ -140,7 +136,7 @@ static void work_is_taken_over_from_one_that_took_it_over(void **state)
     recoveries.rc = FAR_OK;
     assert_int_equal(far_session_open(r.pool, NULL, &next), FAR_OK);
     assert_true(recoveries.calls == 2 && recoveries.registered);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, journal)) == 0);
+    assert_false(journal_says(&p, &r.pool->pool, 1));
     assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == next->client.incarnation);
     far_session_close(s);
     assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == next->client.incarnation);
@@ -187,7 +183,7 @@ static void of_several_that_want_the_slot_one_gets_it(void **state)
     assert_true(takes.met && recoveries.calls == 0);
     hook_off();
     assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == DEAD + 2);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, journal)) == WORK);
+    assert_true(journal_says(&p, &r.pool->pool, 1));
     assert_true(probe_get(&p, 0, PROBE_SLOT(1, epoch)) == 0);
     probe_set(&p, 0, PROBE_SLOT(0, incarnation), r.session->client.incarnation);
     far_session_close(s);
@@ -210,7 +206,7 @@ static void a_takeover_of_unknown_outcome_is_found_out(void **state)
     s->client.broke_at = 0; /* long ago: the work waits until nothing of its own can arrive late */
     assert_int_equal(get(&r, s), FAR_OK);
     assert_true(s->client.slot == 1 && recoveries.calls == 1 && recoveries.registered);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, journal)) == 0);
+    assert_false(journal_says(&p, &r.pool->pool, 1));
     far_session_close(s);
     end(&r, &p);
 }
@@ -227,11 +223,12 @@ static void a_client_that_lapsed_completes_its_own_work(void **state)
     recoveries = (typeof(recoveries)){.rc = FAR_OK, .registered = true};
     r.pool->pool.recover = note_recovery;
     uint64_t old = c->incarnation;
-    set_journal(&p, c->slot);
+    journal_plant(&p, &r.pool->pool, c->slot, (struct journal_subject){.what = 1}, WORKING);
+    c->inherited = true; /* an operation that lapsed has left it */
     c->lease.deadline = 0;
     assert_int_equal(get(&r, r.session), FAR_OK);
     assert_true(c->incarnation != old && recoveries.calls == 1 && recoveries.registered);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, journal)) == 0);
+    assert_false(journal_says(&p, &r.pool->pool, c->slot));
     assert_int_equal(get(&r, r.session), FAR_OK);
     assert_int_equal(recoveries.calls, 1);
     end(&r, &p);

@@ -3,6 +3,7 @@
  * is told, the next one registers anew. Time is the test's own: it passes by what operations are
  * said to take.
  */
+#include "journal_rig.h"
 #include "probe.h"
 #include "store_rig.h"
 
@@ -430,11 +431,11 @@ static struct {
     int rc;
 } recoveries;
 
-static int note_recovery(void *arg, struct op *op, const uint64_t journal[2])
+static int note_recovery(void *arg, struct op *op, const struct journal_entry *entry)
 {
     (void)arg;
     (void)op;
-    assert_true(journal[0] != 0);
+    assert_true(entry->subject.what == 1);
     recoveries.calls++;
     return recoveries.rc;
 }
@@ -463,13 +464,16 @@ static void a_slot_is_free_when_all_is_seen_to(void **state)
     recoveries.rc = FAR_UNREACHABLE;
     unsigned slot = s->client.slot;
     uint64_t inc = s->client.incarnation;
-    probe_set(&p, 0, PROBE_SLOT(slot, journal), 1);
+    journal_plant(&p, &r.pool->pool, slot, (struct journal_subject){.what = 1}, 0);
     probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&s->client) | SWEEP_ANNOUNCED);
     for (unsigned i = 1; i <= 3; i++) {
         assert_int_equal(recover(&r, slot, inc), FAR_UNREACHABLE);
         assert_int_equal(recoveries.calls, i);
-        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == (inc | CLIENT_FENCED));
-        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal)) == 1);
+        /* It is shut out, and another client may try. */
+        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) ==
+                    (CLIENT_FENCED | CLIENT_REPAIRED));
+        inc = CLIENT_FENCED | CLIENT_REPAIRED;
+        assert_true(journal_says(&p, &r.pool->pool, slot));
     }
     recoveries.rc = FAR_OK;
     uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
@@ -478,7 +482,7 @@ static void a_slot_is_free_when_all_is_seen_to(void **state)
     assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths + 1);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
-    probe_set(&p, 0, PROBE_SLOT(slot, journal), 0);
+    assert_false(journal_says(&p, &r.pool->pool, slot));
     die(s);
     probe_close(&p);
     store_rig_close(&r);
@@ -496,20 +500,17 @@ static void a_late_recoverer_leaves_the_next_client_alone(void **state)
     assert_int_equal(put(&r, s, 1, 7), FAR_OK);
     unsigned slot = s->client.slot;
     uint64_t dead = 12345, deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
-    uint64_t journal[2] = {1ull << 32 | 1, 77};
     r.pool->pool.recover = note_recovery;
     recoveries.calls = 0;
-    probe_set(&p, 0, PROBE_SLOT(slot, journal), journal[0]);
-    probe_set(&p, 0, PROBE_SLOT(slot, journal) + 8, journal[1]);
+    journal_plant(&p, &r.pool->pool, slot, (struct journal_subject){.what = 1}, 77);
     /* It found `dead` there and took its time. */
     assert_int_equal(recover(&r, slot, dead), FAR_OK);
     assert_int_equal(recoveries.calls, 0); /* that is work in progress */
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);
     assert_true(slot_word(&p, &s->client) == s->client.incarnation);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal)) == journal[0]);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, journal) + 8) == journal[1]);
+    assert_true(journal_says(&p, &r.pool->pool, slot));
     assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == s->client.certified);
-    probe_set(&p, 0, PROBE_SLOT(slot, journal), 0);
+    journal_blank(&p, &r.pool->pool, slot);
     far_session_close(s);
     probe_close(&p);
     store_rig_close(&r);
@@ -568,7 +569,8 @@ static void a_look_is_as_old_as_its_question(void **state)
     slots[s->client.slot] = (struct client_slot){
         .incarnation = s->client.incarnation, .epoch = 0, .heartbeat = s->client.heartbeat};
     uint64_t since = c->ep->ops->now(c->ep) - 10 * c->lease_ns;
-    c->watch[s->client.slot] = (struct watch){s->client.incarnation, s->client.heartbeat, since};
+    c->watch[s->client.slot] =
+        (struct watch){s->client.incarnation, s->client.heartbeat, since, false};
     assert_true(client_watch(c, slots, 2, NO_EPOCH, since - 1)); /* it was asked even before */
     assert_int_equal(c->suspect, -1);
     assert_true(client_watch(c, slots, 2, NO_EPOCH, since + c->lease_ns));

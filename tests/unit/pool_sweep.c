@@ -658,7 +658,7 @@ static void a_request_that_does_not_fit_leaves_the_counter_alone(void **state)
     gaddr at = 0;
 
     (void)state;
-    store_rig_open(&r, "mem:?size=2m&" HOUR, NULL, NULL, NULL);
+    store_rig_open(&r, "mem:?size=2m&clients=64&" HOUR, NULL, NULL, NULL);
     probe_open(&p, r.fab);
     struct op *op = &r.session->op;
     while (pool_alloc(op, 0, class_for(4 * CHUNK_BYTES), &at) == FAR_OK)

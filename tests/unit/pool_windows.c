@@ -2,6 +2,7 @@
  * What may happen between two steps of registering, of parking, of meeting a sweep: requests whose
  * outcome is unknown or that arrive late, other operations of the same ring, other clients.
  */
+#include "journal_rig.h"
 #include "register_rig.h"
 
 #include <stdlib.h>
@@ -195,9 +196,9 @@ static void an_operation_that_waited_looks_again_before_it_begins(void **state)
 }
 
 /* A client that has completed another's work may have taken longer than its lease. */
-static int recover_slowly(void *arg, struct op *op, const uint64_t journal[2])
+static int recover_slowly(void *arg, struct op *op, const struct journal_entry *entry)
 {
-    (void)arg, (void)journal;
+    (void)arg, (void)entry;
     op->client->lease.lost = true;
     return FAR_OK;
 }
@@ -216,7 +217,7 @@ static void a_client_looks_again_after_a_recovery(void **state)
     assert_int_equal(op_init(&r.session->op, c), FAR_OK);
     r.pool->pool.recover = recover_slowly;
     probe_set(&p, 0, PROBE_SLOT(5, incarnation), 4711);
-    probe_set(&p, 0, PROBE_SLOT(5, journal), 1ull << 32 | 1);
+    journal_plant(&p, &r.pool->pool, 5, (struct journal_subject){.what = 1}, 0);
     c->watch[5] = (struct watch){.incarnation = 4711};
     c->suspect = 5;
     uint64_t incarnation = c->incarnation;

@@ -257,17 +257,19 @@ static void a_directory_has_the_version_of_before_it_was_read(void **state)
 
 static struct {
     unsigned table, journals, wrong;
+    uint64_t tag, from;
 } journal;
 
 static int journal_post(struct fab_ep *ep, struct fab_req *req)
 {
     for (unsigned i = 0; i < req->count; i++) {
         const struct fab_verb *v = &req->verbs[i];
-        const uint64_t *words = v->buf;
-        if (v->kind != FAB_WRITE || v->len != 16 || v->off < CLIENTS_OFF || words[0] == 0)
+        const struct journal_intent *intent = v->buf;
+        if (v->kind != FAB_WRITE || v->len != offsetof(struct journal_intent, data) + 8 ||
+            v->off < journal.from)
             continue;
         journal.journals++;
-        journal.wrong += index_journal_table(words) != journal.table;
+        journal.wrong += intent->place != journal.table || intent->tag != journal.tag;
     }
     return hook.real->post(ep, req);
 }
@@ -282,6 +284,8 @@ static void a_journal_names_the_table_that_is_split(void **state)
     assert_int_equal(far_table_create(r.session, "u", "race", &options, &r.table), FAR_OK);
     journal.table = r.table->index.desc.id;
     assert_true(journal.table > 0);
+    journal.tag = r.table->index.desc.hash_seed;
+    journal.from = journal_off(r.pool->pool.clients);
     hook_on(r.session->client.ep);
     hook.ops.post = journal_post;
     (void)fill(&r, 2);

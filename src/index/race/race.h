@@ -185,7 +185,9 @@ int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
 void race_outdate_caches(struct op *op, struct race_view *view);
 
 /* A client died while it had a subtable claimed. */
-int race_recover(struct op *op, struct index_view *view, uint32_t suffix, uint64_t entry);
+int race_recover(struct op *op, struct index_view *view, const struct journal_entry *entry);
+/* Completes the split of a subtable, by its directory entry, if it was begun. */
+int race_complete_split(struct op *op, struct index_view *view, uint32_t suffix, uint64_t entry);
 
 /* ---- race_repair.c --------------------------------------------------------------------------- */
 

@@ -243,7 +243,7 @@ static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t
                    (unsigned long long)gaddr_offset(subtable));
     if (!w->report->repair)
         return FAR_OK;
-    rc = race_recover(w->op, &w->view->base, (uint32_t)suffix, entry);
+    rc = race_complete_split(w->op, &w->view->base, (uint32_t)suffix, entry);
     if (rc == FAR_OK)
         rc = read_forward(w, subtable, forward);
     if (rc == FAR_OK && *forward != 0)

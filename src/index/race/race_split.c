@@ -23,6 +23,7 @@ struct split {
     uint64_t refreshes;          /* of the cache, when it learned of the split */
     uint64_t *parent, *image[2]; /* in BUF_BULK */
     gaddr child[2];
+    struct journal journal;
 };
 
 static inline bool is_slot(unsigned word)
@@ -240,13 +241,14 @@ static bool leads_there(const struct race_view *view, const struct race_key *key
 
 /* No directory entry leads to the parent any more; caches may, until they see the version. */
 static int retire_parent(struct op *op, struct race_view *view, const struct race_key *key,
-                         const struct split *s)
+                         struct split *s)
 {
     struct cached *cached = &view->base.cached;
     race_outdate_caches(op, view);
     batch_fence(&op->batch); /* only then is the work done that the journal speaks of */
-    index_journal_clear(op);
+    journal_end(op, &s->journal);
     int rc = batch_flush(&op->batch);
+    journal_give(op, &s->journal, rc == FAR_OK);
     if (rc != FAR_OK)
         return rc;
     /* Ours is the only change, and our cache knows it: unless it was read anew meanwhile, by
@@ -261,10 +263,12 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
 
 /* Somebody else has done it. */
 static int leave_to_other(struct op *op, struct race_view *view, const struct race_key *key,
-                          const struct race_look *look, uint64_t forward)
+                          struct split *s, uint64_t forward)
 {
-    index_journal_clear(op);
+    const struct race_look *look = s->look;
+    journal_end(op, &s->journal);
     int rc = batch_flush(&op->batch);
+    journal_give(op, &s->journal, rc == FAR_OK);
     return rc == FAR_OK ? race_follow(view, look->entry, key->hash, forward) : rc;
 }
 
@@ -307,7 +311,7 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     }
     if (op->word[0] != 0) {
         give_back(op, s);
-        return leave_to_other(op, view, key, look, op->word[0]);
+        return leave_to_other(op, view, key, s, op->word[0]);
     }
     count_split(view, s);
     s->refreshes = view->refreshes;
@@ -373,9 +377,15 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     rc = allocate(op, &s);
     if (rc != FAR_OK)
         return rc;
-    /* Should this client die, whoever finds out finishes the split: writers wait for it. */
-    index_journal(op, &view->base, (uint32_t)(key->hash & ((1ull << look->depth) - 1)),
-                  look->entry);
+    /* Should this client die, the one that recovers it completes the split: writers wait for that. If
+     * there is no room for a line, they take the split over when they find its claim's owner dead. */
+    rc = journal_take(op, gaddr_node(look->subtable), &s.journal);
+    if (rc != FAR_OK && rc != FAR_POOL_FULL) {
+        give_back(op, &s);
+        return rc;
+    }
+    index_intend(op, &view->base, &s.journal, (uint32_t)(key->hash & ((1ull << look->depth) - 1)),
+                 &look->entry, 8);
     batch_cas(&op->batch, look->subtable, offsetof(struct race_subtable_head, claim), 0, me,
               &op->word[0]);
     batch_read(&op->batch, look->subtable, offsetof(struct race_subtable_head, forward),
@@ -385,10 +395,14 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     forward = op->word[1];
     if (rc == FAR_OK && claim != 0 && claim != me && !look->sealed)
         rc = await(op, look, claim, &forward);
-    if (rc == FAR_OK && forward == 0)
-        return split(op, view, key, &s);
-    give_back(op, &s);
-    return rc == FAR_OK ? leave_to_other(op, view, key, look, forward) : rc;
+    if (rc == FAR_OK && forward == 0) {
+        rc = split(op, view, key, &s);
+    } else {
+        give_back(op, &s);
+        rc = rc == FAR_OK ? leave_to_other(op, view, key, &s, forward) : rc;
+    }
+    journal_give(op, &s.journal, false); /* if it could not be ended */
+    return rc;
 }
 
 /* The place of an entry (or, for 0, a free one) among those being split by this session. */
@@ -435,7 +449,16 @@ int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
     return rc;
 }
 
-int race_recover(struct op *op, struct index_view *base, uint32_t suffix, uint64_t entry)
+int race_recover(struct op *op, struct index_view *view, const struct journal_entry *e)
+{
+    uint64_t entry = 0;
+    if (e->len != sizeof entry)
+        return FAR_OK;
+    memcpy(&entry, e->data, sizeof entry);
+    return race_complete_split(op, view, e->subject.what, entry);
+}
+
+int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix, uint64_t entry)
 {
     struct race_view *view = race_view(base);
     struct race_key key = {.hash = suffix};
@@ -445,7 +468,7 @@ int race_recover(struct op *op, struct index_view *base, uint32_t suffix, uint64
     if (!head)
         return FAR_NO_MEMORY;
     if (look.depth > view->dir_bits)
-        return FAR_OK; /* a damaged journal has nothing to say */
+        return FAR_OK; /* no entry of this directory */
     batch_read(&op->batch, look.subtable, 0, head, sizeof *head);
     batch_unsure(&op->batch);
     int rc = batch_flush(&op->batch);

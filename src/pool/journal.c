@@ -1,0 +1,643 @@
+/*
+ * Journals: what others must complete or undo if a client dies now.
+ *
+ * An operation that takes a lock, or begins a change in several steps, writes down what it is about to
+ * do: in a line of its own, on the node of the lock, in the batch that takes the lock and ahead of that.
+ * The WRITE takes effect before the CAS, so this costs no round trip. A line belongs to one operation
+ * from journal_take() to journal_give(); sibling operations of a ring have others.
+ *
+ *   JOURNAL-J1  Every registry slot has one line on every node, at a fixed place. If its client has more
+ *               operations at once that need a line there, more lines are made: objects of the pool,
+ *               chained to the first by a CAS of its `next` when they are whole and blank. Lines are never
+ *               removed, so anybody may walk a chain at any time. The next client in the slot uses them
+ *               again. Before a slot's lines on a node are used for the first time, the slot says that
+ *               there may be something: a recovery needs no other nodes.
+ *   JOURNAL-J2  A line says three things, each at once or not at all: the intent (before the lock), the
+ *               redo (before the first change under the lock), and "done" (after the last change, before
+ *               the unlock). Intent and redo have checksums, so one that is torn says nothing: its lock
+ *               was not taken, or no change was made. All three carry the same stamp, which no other
+ *               use of the line has: it is made of the client's incarnation and a count.
+ *   JOURNAL-J3  An operation that ends with its line blank has left nothing behind. If the batch that
+ *               blanks it fails, or the operation gives up before, the line is left: this client
+ *               recovers it itself, later, when no verb of the failed batch can arrive any more. It does
+ *               not leave its slot before that.
+ *   JOURNAL-J4  A dead client's lines are recovered by one client at a time, which has the slot (L2), and
+ *               each is blanked after it was recovered. When the slot is free, all its lines are blank.
+ *
+ * A chain that is damaged is cut there: what is behind cannot be read. The slot's next owner starts a new
+ * chain.
+ */
+#include "pool/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LINES_MAX 65536u /* of a chain: more than any ring has places on all nodes */
+
+enum line_state { LINE_FREE, LINE_TAKEN, LINE_LEFT };
+
+static uint64_t intent_sum(const struct journal_intent *intent, size_t len)
+{
+    return hash_sum((const char *)intent + 8, offsetof(struct journal_intent, data) - 8 + len,
+                    JOURNAL_MAGIC) |
+           1; /* 0 is that of a blank line */
+}
+
+static uint64_t redo_sum(const struct journal_redo *redo, size_t len)
+{
+    return hash_sum((const char *)redo + 8, offsetof(struct journal_redo, data) - 8 + len,
+                    JOURNAL_MAGIC) |
+           1;
+}
+
+static gaddr first_line(const struct pool *pool, unsigned node, unsigned slot)
+{
+    return gaddr_make(node, journal_off(pool->clients) + (uint64_t)slot * JOURNAL_BYTES);
+}
+
+/* ---- walking chains -------------------------------------------------------------------------- */
+
+#define WALK_BYTES 64 /* of each line: its next, and the intent's stamp */
+#define WALK_MANY  (BATCH_MAX / 2)
+
+struct walk {
+    struct op *op;
+    /* Called for each line. `stamp` is 0 if the line is blank. */
+    void (*visit)(struct walk *walk, unsigned slot, gaddr at, const struct journal_line *line);
+    unsigned damaged; /* chains that do not end as they should */
+    unsigned last;    /* a slot of those */
+    unsigned count;
+    struct cursor {
+        unsigned slot;
+        gaddr at;
+    } cursor[WALK_MANY];
+};
+
+static void break_off(struct walk *w, struct cursor *c)
+{
+    c->at = 0;
+    w->damaged++;
+    w->last = c->slot;
+}
+
+/* Reads a line of each chain, and moves on to the next one. */
+static int walk_step(struct walk *w)
+{
+    struct op *op = w->op;
+    const struct pool *pool = op->pool;
+    char *image = op_buffer(op, BUF_JOURNAL, WALK_MANY * WALK_BYTES);
+    if (!image)
+        return FAR_NO_MEMORY;
+    for (unsigned i = 0; i < w->count; i++) {
+        struct cursor *c = &w->cursor[i];
+        struct fab_verb v = {.kind = FAB_READ,
+                             .node = (uint16_t)gaddr_node(c->at),
+                             .len = JOURNAL_BYTES,
+                             .off = gaddr_offset(c->at),
+                             .buf = image};
+        if (c->at >> GADDR_BITS != 0 || !fab_valid(pool->fab, &v))
+            break_off(w, c); /* the others go on */
+        else if (c->at != 0)
+            batch_read(&op->batch, c->at, 0, image + (size_t)i * WALK_BYTES, WALK_BYTES);
+    }
+    int rc = batch_flush(&op->batch);
+    for (unsigned i = 0; i < w->count && rc == FAR_OK; i++) {
+        const struct journal_line *line = (const void *)(image + (size_t)i * WALK_BYTES);
+        struct cursor *c = &w->cursor[i];
+        gaddr at = c->at;
+        if (at == 0)
+            continue;
+        if (at != first_line(pool, gaddr_node(at), c->slot) &&
+            line->magic != JOURNAL_MAGIC + c->slot) {
+            break_off(w, c);
+            continue;
+        }
+        c->at = line->next;
+        w->visit(w, c->slot, at, line);
+    }
+    return rc;
+}
+
+/* Walks the chains that the cursors stand at the beginning of. */
+static int walk(struct walk *w)
+{
+    for (unsigned n = 0; n < LINES_MAX; n++) {
+        bool more = false;
+        for (unsigned i = 0; i < w->count; i++)
+            more |= w->cursor[i].at != 0;
+        int rc = more ? walk_step(w) : FAR_OK;
+        if (!more || rc != FAR_OK) {
+            w->count = 0;
+            return rc;
+        }
+    }
+    w->count = 0;
+    w->damaged++; /* it goes in a circle */
+    return FAR_OK;
+}
+
+static int walk_one(struct walk *w, unsigned node, unsigned slot)
+{
+    w->cursor[0] = (struct cursor){slot, first_line(w->op->pool, node, slot)};
+    w->count = 1;
+    return walk(w);
+}
+
+/* The nodes on which a slot's lines may say something: one bit each. */
+static int read_nodes(struct op *op, unsigned slot, uint64_t *nodes)
+{
+    const unsigned count = op->pool->nodes;
+    batch_read(&op->batch, NODE0, slot_delta(slot) + offsetof(struct client_slot, journals),
+               op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    *nodes = op->pool_word[0] & (count == 64 ? UINT64_MAX : (1ull << count) - 1);
+    return rc;
+}
+
+struct pending {
+    struct walk walk;
+    unsigned lines;
+};
+
+static void count_pending(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+{
+    (void)slot, (void)at;
+    ((struct pending *)w)->lines += line->intent.stamp != 0;
+}
+
+int journal_pending(struct op *op, unsigned slot, unsigned *lines)
+{
+    struct pending p = {.walk = {.op = op, .visit = count_pending}};
+    uint64_t nodes = 0;
+    int rc = read_nodes(op, slot, &nodes);
+    for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++)
+        if (nodes >> node & 1)
+            rc = walk_one(&p.walk, node, slot);
+    *lines = p.lines;
+    return rc;
+}
+
+struct marking {
+    struct walk walk;
+    struct marker *marker;
+};
+
+static void mark_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+{
+    struct marker *marker = ((struct marking *)w)->marker;
+    (void)line;
+    if (marker && at != first_line(w->op->pool, gaddr_node(at), slot))
+        marker->mark(marker, at, JOURNAL_CLASS);
+}
+
+int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsigned *slot)
+{
+    struct marking m = {.walk = {.op = op, .visit = mark_line}, .marker = marker};
+    struct walk *w = &m.walk;
+    struct pool *pool = op->pool;
+    uint64_t *nodes = malloc(pool->clients * sizeof *nodes);
+    struct client_slot *slots = NULL;
+    int rc = nodes ? client_registry(op, &slots) : fail(FAR_NO_MEMORY, "no memory for journals");
+
+    for (unsigned i = 0; i < pool->clients && rc == FAR_OK; i++)
+        nodes[i] = slots[i].journals;
+    for (unsigned i = 0; i < pool->clients * pool->nodes && rc == FAR_OK; i++) {
+        unsigned of = i / pool->nodes, node = i % pool->nodes;
+        if (nodes[of] >> node & 1)
+            w->cursor[w->count++] = (struct cursor){of, first_line(pool, node, of)};
+        if (w->count == WALK_MANY)
+            rc = walk(w);
+    }
+    if (rc == FAR_OK)
+        rc = walk(w);
+    free(nodes);
+    if (damaged)
+        *damaged = w->damaged;
+    if (slot)
+        *slot = w->last;
+    return rc;
+}
+
+static void visit_not(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+{
+    (void)w, (void)slot, (void)at, (void)line;
+}
+
+/* Cuts the chain behind the first line of a slot that is free. Meanwhile the slot is claimed, as if its
+ * client were recovered (L2). */
+static int cut_chain(struct op *op, unsigned node, unsigned slot)
+{
+    uint64_t mine = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(op->client);
+    uint64_t *word = op->pool_word;
+    gaddr first = first_line(op->pool, node, slot);
+    batch_cas(&op->batch, NODE0, slot_delta(slot), 0, mine, &word[0]);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || word[0] != 0)
+        return rc; /* it is in use by now */
+    batch_read(&op->batch, first, offsetof(struct journal_line, next), &word[0], 8);
+    rc = batch_flush(&op->batch);
+    if (rc == FAR_OK) {
+        batch_cas(&op->batch, first, offsetof(struct journal_line, next), word[0], 0, &word[1]);
+        rc = batch_flush(&op->batch);
+    }
+    if (rc != FAR_OK)
+        return rc; /* the claim is recovered, by this client or others */
+    batch_cas(&op->batch, NODE0, slot_delta(slot), mine, 0, &word[0]);
+    return batch_flush(&op->batch);
+}
+
+int journal_repair(struct op *op)
+{
+    int rc = FAR_OK;
+    for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++) {
+        uint64_t nodes = 0;
+        rc = read_nodes(op, slot, &nodes);
+        for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
+            struct walk w = {.op = op, .visit = visit_not};
+            if (nodes >> node & 1)
+                rc = walk_one(&w, node, slot);
+            if (rc == FAR_OK && w.damaged > 0)
+                rc = cut_chain(op, node, slot);
+        }
+    }
+    return rc;
+}
+
+/* ---- a client's own lines -------------------------------------------------------------------- */
+
+static bool lines_grow(struct lines *l)
+{
+    unsigned room = l->room ? 2 * l->room : 8;
+    struct line *line = realloc(l->line, room * sizeof *line);
+    if (!line)
+        return false;
+    l->line = line;
+    l->room = room;
+    return true;
+}
+
+static void set_free(struct lines *l, unsigned i)
+{
+    unsigned node = gaddr_node(l->line[i].at);
+    l->line[i].state = LINE_FREE;
+    l->line[i].next = l->free[node];
+    l->free[node] = i + 1;
+}
+
+/* While one operation walks the chain, its siblings may add lines: what is known stays as it is. */
+static int add_line(struct lines *l, gaddr at, enum line_state state)
+{
+    for (unsigned i = 0; i < l->count; i++)
+        if (l->line[i].at == at)
+            return FAR_OK;
+    if (l->count == l->room && !lines_grow(l))
+        return fail(FAR_NO_MEMORY, "no memory for a journal");
+    l->line[l->count] = (struct line){.at = at, .state = (uint8_t)state};
+    if (state == LINE_FREE)
+        set_free(l, l->count);
+    l->undone += state == LINE_LEFT;
+    l->count++;
+    return FAR_OK;
+}
+
+void journal_forget(struct client *c)
+{
+    struct lines *l = &c->lines;
+    memset(l->free, 0, sizeof l->free);
+    l->count = l->undone = 0;
+    l->loaded = l->nodes = 0;
+    l->registration++;
+}
+
+struct loading {
+    struct walk walk;
+    int rc;
+};
+
+static void load_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+{
+    struct loading *loading = (struct loading *)w;
+    struct lines *l = &w->op->client->lines;
+    if (at == first_line(w->op->pool, gaddr_node(at), slot))
+        l->next[gaddr_node(at)] = line->next;
+    if (loading->rc == FAR_OK)
+        loading->rc = add_line(l, at, line->intent.stamp == 0 ? LINE_FREE : LINE_LEFT);
+}
+
+/* Reads which lines the slot has on a node: those that its owners before this client made. */
+static int load(struct op *op, unsigned node)
+{
+    struct client *c = op->client;
+    struct lines *l = &c->lines;
+    struct loading loading = {.walk = {.op = op, .visit = load_line}, .rc = FAR_OK};
+    const uint64_t bit = 1ull << node;
+    int rc = walk_one(&loading.walk, node, c->slot);
+    if (rc == FAR_OK)
+        rc = loading.rc;
+    if (rc == FAR_OK && loading.walk.damaged > 0)
+        l->cut |= bit;
+    if (rc == FAR_OK)
+        l->loaded |= bit;
+    return rc;
+}
+
+/* Says that there may be lines on the node. A CAS: if it comes late, it finds another word. */
+static int note_node(struct op *op, unsigned node)
+{
+    struct client *c = op->client;
+    const uint64_t delta = slot_delta(c->slot) + offsetof(struct client_slot, journals);
+    uint64_t nodes = c->lines.nodes, noted = nodes | 1ull << node;
+    batch_cas(&op->batch, NODE0, delta, nodes, noted, op->pool_word);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        c->lines.nodes = op->pool_word[0] == nodes ? noted : op->pool_word[0];
+    return rc;
+}
+
+/* JOURNAL-J1 */
+static int make_line(struct op *op, unsigned node)
+{
+    struct client *c = op->client;
+    struct lines *l = &c->lines;
+    const uint64_t bit = 1ull << node;
+    struct journal_line *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
+    gaddr at = 0;
+    int rc = image ? pool_alloc(op, node, JOURNAL_CLASS, &at) : FAR_NO_MEMORY;
+    if (rc != FAR_OK)
+        return rc;
+    if (gaddr_node(at) != node) { /* a line elsewhere would have no order with the lock */
+        pool_unalloc(c, at, JOURNAL_CLASS);
+        return fail(FAR_POOL_FULL, "node %u has no room for a journal", node);
+    }
+    uint64_t next = l->next[node];
+    memset(image, 0, sizeof *image);
+    image->next = l->cut & bit ? 0 : next;
+    image->magic = JOURNAL_MAGIC + c->slot;
+    batch_write(&op->batch, at, 0, image, sizeof *image);
+    rc = batch_flush(&op->batch);
+    if (rc == FAR_OK) {
+        batch_cas(&op->batch, first_line(op->pool, node, c->slot),
+                  offsetof(struct journal_line, next), next, at, op->pool_word);
+        rc = batch_flush(&op->batch);
+    }
+    if (rc != FAR_OK) {
+        pool_lose(c, JOURNAL_CLASS);
+        l->loaded &= ~bit; /* perhaps it is in the chain */
+        return rc;
+    }
+    if (op->pool_word[0] != next) { /* a sibling was faster, or a line is there that we gave up */
+        pool_unalloc(c, at, JOURNAL_CLASS);
+        if (op->pool_word[0] != l->next[node])
+            l->loaded &= ~bit;
+        return FAR_OK;
+    }
+    l->next[node] = at;
+    l->cut &= ~bit;
+    return add_line(l, at, LINE_FREE);
+}
+
+#define TAKE_TURNS 64
+
+int journal_take(struct op *op, unsigned node, struct journal *j)
+{
+    struct lines *l = &op->client->lines;
+
+    ASSERT(op->batch.count == 0 && node < op->pool->nodes);
+    *j = (struct journal){.registration = l->registration};
+    if (!op_buffer(op, BUF_JOURNAL, sizeof(struct journal_image)))
+        return FAR_NO_MEMORY;
+    for (unsigned turn = 0; l->free[node] == 0 || !(l->nodes >> node & 1); turn++) {
+        int rc = FAR_CONTENTION; /* siblings took what was made, each time */
+        if (turn < TAKE_TURNS && !(l->nodes >> node & 1))
+            rc = note_node(op, node);
+        else if (turn < TAKE_TURNS)
+            rc = l->loaded >> node & 1 ? make_line(op, node) : load(op, node);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    unsigned i = l->free[node] - 1;
+    l->free[node] = l->line[i].next;
+    l->line[i].state = LINE_TAKEN;
+    j->place = i + 1;
+    j->at = l->line[i].at;
+    return FAR_OK;
+}
+
+void journal_give(struct op *op, struct journal *j, bool blank)
+{
+    struct lines *l = &op->client->lines;
+    if (j->place == 0 || j->registration != l->registration)
+        return; /* none was taken, or it went with the registration */
+    if (blank || j->stamp == 0) {
+        set_free(l, j->place - 1);
+    } else { /* JOURNAL-J3 */
+        l->line[j->place - 1].state = LINE_LEFT;
+        l->undone++;
+    }
+    j->place = 0;
+}
+
+static struct journal_image *image_of(struct op *op, const struct journal *j)
+{
+    return j->place == 0 ? NULL : op_buffer(op, BUF_JOURNAL, sizeof(struct journal_image));
+}
+
+void journal_intend(struct op *op, struct journal *j, const struct journal_subject *subject,
+                    const void *data, size_t len)
+{
+    struct client *c = op->client;
+    struct journal_image *image = image_of(op, j);
+    if (!image)
+        return;
+    struct journal_intent *intent = &image->line.intent;
+    ASSERT(len <= sizeof intent->data && len % 8 == 0);
+    j->stamp = c->incarnation + 2 * ++c->lines.stamps; /* odd: not 0 */
+    *intent = (struct journal_intent){.stamp = j->stamp,
+                                      .incarnation = c->incarnation,
+                                      .tag = subject->tag,
+                                      .what = subject->what,
+                                      .place = (uint16_t)subject->place,
+                                      .len = (uint16_t)len};
+    memcpy(intent->data, data, len);
+    intent->sum = intent_sum(intent, len);
+    batch_write(&op->batch, j->at, offsetof(struct journal_line, intent), intent,
+                (uint32_t)(offsetof(struct journal_intent, data) + len));
+}
+
+void journal_redo(struct op *op, struct journal *j, const void *data, size_t len)
+{
+    struct journal_image *image = image_of(op, j);
+    if (!image)
+        return;
+    struct journal_redo *redo = &image->line.redo;
+    ASSERT(len <= sizeof redo->data && len % 8 == 0 && j->stamp != 0);
+    redo->stamp = j->stamp;
+    redo->len = len;
+    memcpy(redo->data, data, len);
+    redo->sum = redo_sum(redo, len);
+    batch_write(&op->batch, j->at, offsetof(struct journal_line, redo), redo,
+                (uint32_t)(offsetof(struct journal_redo, data) + len));
+}
+
+void journal_done(struct op *op, struct journal *j)
+{
+    struct journal_image *image = image_of(op, j);
+    if (!image)
+        return;
+    image->line.done = j->stamp;
+    batch_write(&op->batch, j->at, offsetof(struct journal_line, done), &image->line.done, 8);
+}
+
+static void write_blank(struct op *op, gaddr at, uint64_t blank[2])
+{
+    blank[0] = blank[1] = 0; /* sum and stamp */
+    batch_write(&op->batch, at, offsetof(struct journal_line, intent), blank, 16);
+}
+
+void journal_end(struct op *op, struct journal *j)
+{
+    struct journal_image *image = image_of(op, j);
+    if (image)
+        write_blank(op, j->at, image->blank);
+}
+
+/* ---- recovery -------------------------------------------------------------------------------- */
+
+/* JOURNAL-J2. False: the line says nothing. */
+static bool judge(const struct journal_line *line, unsigned slot, struct journal_entry *e)
+{
+    const struct journal_intent *intent = &line->intent;
+    const struct journal_redo *redo = &line->redo;
+    if (intent->stamp == 0 || intent->len > sizeof intent->data ||
+        intent->sum != intent_sum(intent, intent->len))
+        return false;
+    *e = (struct journal_entry){
+        .owner = (intent->incarnation & OWNER_INCARNATION) | slot,
+        .subject = {.place = intent->place, .tag = intent->tag, .what = intent->what},
+        .data = intent->data,
+        .len = intent->len,
+        .done = line->done == intent->stamp,
+    };
+    if (redo->stamp == intent->stamp && redo->len <= sizeof redo->data &&
+        redo->sum == redo_sum(redo, redo->len)) {
+        e->redo = redo->data;
+        e->redo_len = redo->len;
+    }
+    return true;
+}
+
+/* Recovers what a line says, and blanks it. */
+static int recover_line(struct op *op, unsigned slot, gaddr at)
+{
+    struct journal_image *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
+    struct journal_line line;
+    struct journal_entry entry;
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, at, 0, &image->line, sizeof image->line);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    line = image->line; /* the tables use journals, too */
+    if (line.intent.stamp == 0)
+        return FAR_OK;
+    if (op->pool->recover && judge(&line, slot, &entry))
+        rc = op->pool->recover(op->pool->tables, op, &entry);
+    if (rc != FAR_OK)
+        return rc;
+    image = op_buffer(op, BUF_JOURNAL, sizeof *image); /* it may have grown */
+    write_blank(op, at, image->blank);
+    return batch_flush(&op->batch);
+}
+
+struct collecting {
+    struct walk walk;
+    gaddr *at;
+    unsigned count, room;
+    int rc;
+};
+
+static void collect_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+{
+    struct collecting *c = (struct collecting *)w;
+    (void)slot;
+    if (line->intent.stamp == 0 || c->rc != FAR_OK)
+        return;
+    if (c->count == c->room) {
+        unsigned room = c->room ? 2 * c->room : 8;
+        gaddr *grown = realloc(c->at, room * sizeof *grown);
+        if (!grown) {
+            c->rc = fail(FAR_NO_MEMORY, "no memory for a journal");
+            return;
+        }
+        c->at = grown;
+        c->room = room;
+    }
+    c->at[c->count++] = at;
+}
+
+static int recover_node(struct op *op, unsigned node, unsigned slot)
+{
+    struct collecting c = {.walk = {.op = op, .visit = collect_line}, .rc = FAR_OK};
+    int rc = walk_one(&c.walk, node, slot);
+    if (rc == FAR_OK)
+        rc = c.rc;
+    for (unsigned i = 0; i < c.count && rc == FAR_OK; i++)
+        rc = recover_line(op, slot, c.at[i]);
+    free(c.at);
+    return rc;
+}
+
+/* A node that is away does not hold up the recovery of what is on the others. */
+int journal_recover(struct op *op, unsigned slot)
+{
+    uint64_t nodes = 0;
+    int rc = read_nodes(op, slot, &nodes);
+    if (rc != FAR_OK)
+        return rc;
+    for (unsigned node = 0; node < op->pool->nodes; node++) {
+        int one = nodes >> node & 1 ? recover_node(op, node, slot) : FAR_OK;
+        rc = rc == FAR_OK ? one : rc;
+    }
+    return rc;
+}
+
+/* Recovers a line that was left. */
+static int complete_line(struct op *op, unsigned i)
+{
+    struct lines *l = &op->client->lines;
+    unsigned registration = l->registration;
+    l->line[i].state = LINE_TAKEN; /* siblings leave it alone */
+    int rc = recover_line(op, op->client->slot, l->line[i].at);
+    if (registration != l->registration)
+        return rc == FAR_OK ? FAR_FENCED : rc;
+    if (rc == FAR_OK) {
+        l->undone--;
+        set_free(l, i);
+    } else {
+        l->line[i].state = LINE_LEFT;
+    }
+    return rc;
+}
+
+int journal_complete(struct op *op)
+{
+    struct client *c = op->client;
+    struct lines *l = &c->lines;
+    const unsigned registration = l->registration;
+    uint64_t nodes = 0;
+    int rc = read_nodes(op, c->slot, &nodes);
+    if (rc != FAR_OK)
+        return rc;
+    l->nodes |= nodes;
+    for (unsigned node = 0; node < op->pool->nodes; node++) {
+        bool unread = (nodes & ~l->loaded) >> node & 1;
+        int one = unread ? load(op, node) : FAR_OK;
+        rc = rc == FAR_OK ? one : rc;
+    }
+    for (unsigned i = 0; i < l->count && registration == l->registration; i++) {
+        int one = l->line[i].state == LINE_LEFT ? complete_line(op, i) : FAR_OK;
+        rc = rc == FAR_OK ? one : rc;
+    }
+    return rc;
+}

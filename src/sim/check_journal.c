@@ -1,0 +1,247 @@
+/*
+ * Locks with journals, as several indexes have them, for runs of any index: so that clients die with many
+ * lines in use, their recoverers die too, and lines are used again.
+ *
+ *   cell   lock word | counter | counter      on every node CELLS of them, in an object of the pool
+ *
+ * A client has several operations under way at once, each at a cell of its own. An operation writes down
+ * which lock it takes, takes it, and reads both counters. Then it writes down what they will be, adds one
+ * to each by a WRITE of its own, says that this is done, and frees the lock. Whenever a lock is free, its
+ * counters are equal. A recovery that misses a line, believes a torn or an old one, or is made by two
+ * clients at once leaves a lock held, counters that differ, or a critical section that is not counted.
+ */
+#include "sim/check_core.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MANY        3u
+#define PLACE       0xffffu /* of no table */
+#define LOCK_OWN    56 /* from this bit on a lock word says which of its owner's lines it is of */
+#define FIRST_DELTA 8ull
+#define OTHER_DELTA 16ull
+
+struct
+try {
+    struct op op;
+    struct journal journal;
+    gaddr cell;
+    uint64_t lock;
+    bool held;
+};
+
+struct note { /* the intent */
+    gaddr cell;
+    uint64_t lock;
+};
+
+static bool turns_up(struct check *c)
+{
+    return c->plan.locks && c->set->profile != SIM_IB_LOOSE && !c->program;
+}
+
+static gaddr cell_at(const struct check *c, unsigned i)
+{
+    return c->journal.cells[i % c->plan.nodes] +
+           i / c->plan.nodes; /* a cell is a line of 64 bytes */
+}
+
+/* ---- recovery -------------------------------------------------------------------------------- */
+
+static int recover(void *arg, struct op *op, const struct journal_entry *entry)
+{
+    struct check *c = arg;
+    struct note note;
+    uint64_t *word = op->word;
+    if (entry->subject.place != PLACE)
+        return c->journal.recover(c->pool, op, entry);
+    memcpy(&note, entry->data, sizeof note);
+    batch_read(&op->batch, note.cell, 0, word, 8);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || word[0] != note.lock)
+        return rc; /* it did not get the lock, or has freed it */
+    if (!op_in_flight(op) &&
+        note.lock >> LOCK_OWN == 1) /* as one does who must know what others hold */
+        rc = client_barrier(op, 4);
+    if (rc != FAR_OK && rc != FAR_TIMEOUT)
+        return rc;
+    c->result.coverage.recovered++;
+    if (entry->redo && !entry->done) {
+        c->result.coverage.redone++;
+        memcpy(&word[2], entry->redo, 16);
+        batch_write(&op->batch, note.cell, FIRST_DELTA, &word[2], 8);
+        batch_write(&op->batch, note.cell, OTHER_DELTA, &word[3], 8);
+    }
+    batch_cas(&op->batch, note.cell, 0, note.lock, 0, &word[1]);
+    return batch_flush(&op->batch);
+}
+
+static int mark(void *arg, struct op *op, struct marker *marker)
+{
+    struct check *c = arg;
+    for (unsigned node = 0; node < c->plan.nodes; node++)
+        marker->mark(marker, c->journal.cells[node], class_for(64ull * CHECK_CELLS));
+    return c->journal.mark(c->pool, op, marker);
+}
+
+int check_journal_set_up(struct check *c)
+{
+    struct op *op = &c->session->op;
+    memset(&c->journal, 0, sizeof c->journal);
+    for (unsigned node = 0; turns_up(c) && node < c->plan.nodes; node++) {
+        gaddr at = 0;
+        int rc = pool_alloc(op, node, class_for(64ull * CHECK_CELLS), &at);
+        if (rc != FAR_OK)
+            return rc;
+        sim_fill(c->sim, gaddr_node(at), gaddr_offset(at), 64ull * CHECK_CELLS, 0);
+        c->journal.cells[node] = at;
+    }
+    if (!turns_up(c))
+        return FAR_OK;
+    c->journal.mark = c->pool->pool.mark;
+    c->journal.recover = c->pool->pool.recover;
+    c->pool->pool.mark = mark;
+    c->pool->pool.recover = recover;
+    c->pool->pool.tables = c;
+    return FAR_OK;
+}
+
+/* ---- at work --------------------------------------------------------------------------------- */
+
+static int take(struct try *t)
+{
+    struct op *op = &t->op;
+    int rc = op_begin(op, NULL);
+    if (rc == FAR_OK)
+        rc = journal_take(op, gaddr_node(t->cell), &t->journal);
+    if (rc != FAR_OK)
+        return rc;
+    t->lock = client_owner_word(op->client) | (uint64_t)t->journal.place << LOCK_OWN;
+    struct note note = {t->cell, t->lock};
+    journal_intend(op, &t->journal, &(struct journal_subject){.place = PLACE}, &note, sizeof note);
+    batch_cas(&op->batch, t->cell, 0, 0, t->lock, &op->word[0]);
+    batch_read(&op->batch, t->cell, FIRST_DELTA, &op->word[1], 16);
+    rc = batch_flush(&op->batch);
+    t->held = rc == FAR_OK && op->word[0] == 0;
+    return rc;
+}
+
+static int change(struct check *c, struct worker *w, struct try *t)
+{
+    struct op *op = &t->op;
+    struct batch *b = &op->batch;
+    if (t->held) {
+        if (op->word[1] != op->word[2])
+            check_condemn(c, CHECK_BAD_VALUE,
+                          "client %u got a lock that was not free: %" PRIu64 " is not %" PRIu64,
+                          w->id, op->word[1], op->word[2]);
+        op->word[1]++;
+        op->word[2]++;
+        journal_redo(op, &t->journal, &op->word[1], 16);
+        batch_write(b, t->cell, FIRST_DELTA, &op->word[1], 8);
+        c->journal.unsure++;
+        int rc = t->cell % 2 ? batch_flush(b) : FAR_OK; /* some take two round trips */
+        if (rc != FAR_OK)
+            return rc;
+        batch_write(b, t->cell, OTHER_DELTA, &op->word[2], 8);
+        journal_done(op, &t->journal);
+        batch_cas(b, t->cell, 0, t->lock, 0, &op->word[0]);
+        batch_fence(b);
+    }
+    journal_end(op, &t->journal);
+    int rc = batch_flush(b);
+    if (rc == FAR_OK && t->held) {
+        c->journal.unsure--;
+        c->journal.sections++;
+        if (op->word[0] != t->lock)
+            check_condemn(c, CHECK_BAD_VALUE, "client %u frees a lock that says %" PRIx64, w->id,
+                          op->word[0]);
+    }
+    journal_give(op, &t->journal, rc == FAR_OK);
+    return rc;
+}
+
+/* What a failed operation holds is recovered: by this client itself, or it makes others do it. */
+static void fail_try(struct try *t, unsigned i)
+{
+    if (i % 2 == 1 && t->op.client->slot != NO_SLOT)
+        client_renounce(&t->op);
+    journal_give(&t->op, &t->journal, false);
+}
+
+static int try_many(struct check *c, struct worker *w, struct try *tries)
+{
+    unsigned first = tape_choose(c->tape, CHECK_CELLS * c->plan.nodes, TAPE_WORK), count = 0;
+    int rc = FAR_OK;
+    for (; count < MANY && rc == FAR_OK && !sim_dead(c->sim); count++) {
+        struct try *t = &tries[count];
+        t->cell = cell_at(c, (first + count) % (CHECK_CELLS * c->plan.nodes));
+        rc = op_init(&t->op, &w->session->client);
+        if (rc != FAR_OK)
+            break;
+        rc = take(t);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct try *t = &tries[i];
+        bool failed = rc != FAR_OK && i == count - 1; /* the last one */
+        int one = failed || sim_dead(c->sim) ? FAR_UNREACHABLE : change(c, w, t);
+        if (one != FAR_OK)
+            fail_try(t, i);
+        rc = rc == FAR_OK ? one : rc;
+        op_end(&t->op);
+    }
+    for (unsigned i = 0; i < count; i++)
+        op_free(&tries[i].op);
+    return rc;
+}
+
+int check_journal_try(struct check *c, struct worker *w)
+{
+    struct try *tries = turns_up(c) ? calloc(MANY, sizeof *tries) : NULL;
+    if (!tries)
+        return FAR_OK;
+    sim_note(c->sim, "takes %u locks with journals", MANY);
+    int rc = try_many(c, w, tries);
+    free(tries);
+    return rc == FAR_POOL_FULL || rc == FAR_CONTENTION ? FAR_OK : rc;
+}
+
+/* ---- at the end ------------------------------------------------------------------------------ */
+
+/* May the lock still be held: by a client that is there, and that has yet to recover what its failed
+ * operations left? */
+static bool may_be_held(const struct check *c, uint64_t lock)
+{
+    for (unsigned i = 0; i < c->clients; i++) {
+        const far_session *s = c->worker[i].session;
+        if (s && !sim_crashed(c->sim, i) && s->client.slot == (lock & OWNER_SLOT) &&
+            client_has_undone(&s->client))
+            return true;
+    }
+    return false;
+}
+
+void check_journal_audit(struct check *c)
+{
+    uint64_t sum = 0;
+    bool known = true;
+    for (unsigned i = 0; turns_up(c) && i < CHECK_CELLS * c->plan.nodes; i++) {
+        uint64_t word[3];
+        gaddr at = cell_at(c, i);
+        memcpy(word, (const char *)sim_memory(c->sim, gaddr_node(at)) + gaddr_offset(at), 24);
+        if (word[0] != 0 && !may_be_held(c, word[0]))
+            check_condemn(c, CHECK_BAD_VALUE, "lock %u is left by %" PRIx64, i, word[0]);
+        if (word[0] == 0 && word[1] != word[2])
+            check_condemn(c, CHECK_BAD_VALUE, "cell %u has %" PRIu64 " and %" PRIu64, i, word[1],
+                          word[2]);
+        known = known && word[0] == 0;
+        sum += word[1];
+    }
+    if (turns_up(c) && known &&
+        (sum < c->journal.sections || sum > c->journal.sections + c->journal.unsure))
+        check_condemn(c, CHECK_BAD_VALUE,
+                      "%" PRIu64 " critical sections and %" PRIu64
+                      " unsure ones were counted as %" PRIu64,
+                      c->journal.sections, c->journal.unsure, sum);
+}
