@@ -138,6 +138,8 @@ FAR_API const char *far_version(void);
 #define FAR_NAME_MAX  63u        /* bytes of a table's name              */
 #define FAR_DEPTH_MAX 1024u      /* operations of one session in flight  */
 
+#define FAR_TUNING_MAX 255u /* bytes of a table's tuning, as text */
+
 /* ---------------------------------------------------------------------------------------------
  * Pools
  */
