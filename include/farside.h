@@ -138,7 +138,7 @@ FAR_API const char *far_version(void);
 #define FAR_NAME_MAX  63u        /* bytes of a table's name              */
 #define FAR_DEPTH_MAX 1024u      /* operations of one session in flight  */
 
-#define FAR_TUNING_MAX 255u /* bytes of a table's tuning, as text */
+#define FAR_TUNING_MAX 255u /* bytes of a table's tuning, as far_table_info() has it */
 
 /* ---------------------------------------------------------------------------------------------
  * Pools
@@ -367,7 +367,7 @@ FAR_API void far_session_close(far_session *session);
 struct far_table_options {
     uint64_t expected_keys; /* room to start with; the table grows past it. 0: start small */
     uint64_t hash_seed;     /* 0 takes one from the session's random numbers               */
-    unsigned bucket_groups; /* RACE: bucket groups of a subtable, 2..340; 0 means 85       */
+    const char *tuning;     /* numbers of the index's own: see below. NULL, "": as usual   */
 };
 
 /*
@@ -377,7 +377,13 @@ struct far_table_options {
  * index   "race"
  * options may be NULL
  *
- * FAR_INVALID       a bad name or option
+ * options->tuning is text, such as "groups=85": name=number, joined by '&'. Numbers take the
+ * suffixes k, m, g and t, for powers of 1024. A name that is left out has its default. docs/index/
+ * and `farside bench --help` list the names that each index knows; far_table_info() shows what a
+ * table was made with.
+ *
+ * FAR_INVALID       a bad name or option; of a tuning, the detail says which part of it is wrong,
+ *                   and which names and numbers the index takes
  * FAR_NO_INDEX      no such index in this build
  * FAR_TABLE_EXISTS  the name is taken
  * FAR_UNSUPPORTED   the index needs something that this pool's fabric does not offer
@@ -689,6 +695,9 @@ struct far_table_info {
     uint64_t splits;             /* restructurings this session has done                     */
     double split_load_max;       /* the fullest and the mean load factor of what it split, */
     double split_load_mean;      /* 0 while it has split nothing                             */
+    /* All numbers of the index's own that the table was made with, defaults too, as text that
+     * far_table_create() takes; "" if the index has none. */
+    char tuning[FAR_TUNING_MAX + 1];
 };
 
 /* Walks the table to fill info; takes time in proportion to the table.

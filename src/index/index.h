@@ -8,6 +8,7 @@
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H
 
+#include "index/tuning.h"
 #include "pool/pool.h"
 
 /* What all sessions share of an open table, and what one session keeps for it. */
@@ -85,14 +86,22 @@ void index_stranded(struct index_report *report, const char *format, ...)
 /* What was just reported has been put right: takes it off `*count`. */
 void index_repaired(struct index_report *report, unsigned *count, const char *how);
 
+/* What a table is made with. */
+struct index_options {
+    uint64_t expected_keys;
+    uint64_t tuning[TUNING_MAX]; /* by position in the index's table of them, within their ranges */
+};
+
 struct index_ops {
     const char *name;
     unsigned order_needed; /* ORDER() bits the protocol relies on even where it sets no fence */
     bool ordered;          /* keeps keys in order */
+    const struct tuning_param *tuning; /* ends with one without a name; NULL: none */
+    const char *smallest; /* the tuning of tables that grow soonest: what the simulator makes */
 
     /* Builds an empty table; nothing points to it yet. If it fails, what it took is given back, or
-     * counted as lost. */
-    int (*create)(struct op *op, const struct far_table_options *options, uint64_t hash_seed,
+     * counted as lost. FAR_INVALID: numbers of the tuning that do not go together. */
+    int (*create)(struct op *op, const struct index_options *options, uint64_t hash_seed,
                   gaddr *root);
     /* Gives back the memory of a table that was created and that nothing points to. */
     int (*discard)(struct op *op, gaddr root);
@@ -122,6 +131,7 @@ struct index_ops {
      * does it again. NULL: no need. */
     int (*recover)(struct op *op, struct index_view *view, const struct journal_entry *entry);
 
+    /* info->tuning is made by tuning_text(), of what remote memory says. */
     int (*info)(struct op *op, struct index_view *view, struct far_table_info *info);
     /* Walks a table and reports what breaks an invariant, and what the dead hold; puts it right if
      * report->repair. Others may change the table meanwhile. */

@@ -1,6 +1,7 @@
 #include "index/tuning.h"
 
 #include "base/text.h"
+#include "index/index.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,4 +105,10 @@ void tuning_text(const struct tuning_param *params, const uint64_t *value,
                                  i ? "&" : "", params[i].name, value[i]);
         ASSERT(used <= FAR_TUNING_MAX);
     }
+}
+
+const char *tuning_smallest(const char *index)
+{
+    const struct index_ops *ops = index_find(index);
+    return ops ? ops->smallest : NULL;
 }

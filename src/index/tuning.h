@@ -33,4 +33,7 @@ int tuning_parse(const char *index, const struct tuning_param *params, const cha
 void tuning_text(const struct tuning_param *params, const uint64_t *value,
                  char text[FAR_TUNING_MAX + 1]);
 
+/* The tuning of the named index's smallest geometry; NULL if there is no such index. */
+const char *tuning_smallest(const char *index);
+
 #endif

@@ -122,10 +122,10 @@ static int create_tables(struct check *c)
     static const char *const name[CHECK_TABLES_MAX] = {"t", "u"};
     int rc = FAR_OK;
     for (unsigned i = 0; i < c->plan.tables && rc == FAR_OK; i++) {
-        struct far_table_options options = {.bucket_groups = 2,
+        const char *index = i == 0 ? c->set->index : c->plan.other_index;
+        struct far_table_options options = {.tuning = tuning_smallest(index),
                                             .hash_seed = 1 + c->plan.hash_seed + 100 * i};
-        rc = far_table_create(c->session, name[i], i == 0 ? c->set->index : c->plan.other_index,
-                              &options, &c->table[i]);
+        rc = far_table_create(c->session, name[i], index, &options, &c->table[i]);
     }
     return rc;
 }

@@ -180,8 +180,8 @@ static int find_index(const far_session *s, const char *name, const struct index
 }
 
 /* Builds the table and adds it, within an epoch. */
-static int build(far_session *s, const struct index_ops *ops,
-                 const struct far_table_options *options, struct table_desc *desc)
+static int build(far_session *s, const struct index_ops *ops, const struct index_options *options,
+                 struct table_desc *desc)
 {
     int rc = op_begin(&s->op, NULL);
     if (rc != FAR_OK)
@@ -199,9 +199,13 @@ static int build(far_session *s, const struct index_ops *ops,
 static int create(far_session *s, const char *name, const struct index_ops *ops,
                   const struct far_table_options *options, far_table **out)
 {
+    struct index_options with = {.expected_keys = options->expected_keys};
+    int rc = tuning_parse(ops->name, ops->tuning, options->tuning, with.tuning);
+    if (rc != FAR_OK)
+        return rc;
     /* Not needed for correctness, but saves building a table that cannot be added. */
     struct table_desc desc = {.id = 0};
-    int rc = catalog_find(&s->op, name, &desc);
+    rc = catalog_find(&s->op, name, &desc);
     if (rc == FAR_OK)
         return fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", name, desc.index);
     if (rc != FAR_NO_TABLE)
@@ -210,9 +214,9 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     strcpy(desc.name, name);
     strcpy(desc.index, ops->name);
     desc.hash_seed = options->hash_seed ? options->hash_seed : rng_next(&s->client.rng);
-    rc = build(s, ops, options, &desc);
+    rc = build(s, ops, &with, &desc);
     if (rc == FAR_POOL_FULL && pool_relieve(&s->op) == FAR_OK)
-        rc = build(s, ops, options, &desc);
+        rc = build(s, ops, &with, &desc);
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
 }
 

@@ -17,6 +17,7 @@
  */
 #include "base/clock.h"
 #include "base/rng.h"
+#include "index/tuning.h"
 #include "ledger.h"
 
 #include <errno.h>
@@ -98,12 +99,13 @@ static void leave(void)
 
 static void make_tables(void)
 {
-    const struct far_table_options small = {.bucket_groups = 2}; /* many splits */
     const char *index;
     far_table *table;
 
-    for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
+    for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++) {
+        const struct far_table_options small = {.tuning = tuning_smallest(index)}; /* many splits */
         must(index, far_table_create(at.session, index, index, &small, &table));
+    }
 }
 
 static void open_tables(void)
@@ -295,10 +297,10 @@ static struct {
 
 static void away_fill(void)
 {
-    const struct far_table_options spread = {.expected_keys = 8192, .bucket_groups = 4};
+    const struct far_table_options spread = {.expected_keys = 8192, .tuning = "groups=4"};
     char value[AWAY_VALUE] = "";
 
-    must("a table", far_table_create(at.session, "away", far_index_name(0), &spread, &at.table[0]));
+    must("a table", far_table_create(at.session, "away", "race", &spread, &at.table[0]));
     for (uint32_t i = 0; i < AWAY_KEYS; i++) {
         away.key[i] = i;
         must("a key", far_put(at.session, at.table[0], &i, sizeof i, value, sizeof value));

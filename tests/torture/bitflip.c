@@ -9,6 +9,7 @@
  * A round undoes what it did: the flips are known, and every request is looked at on its way to the
  * fabric, for what its verbs may have changed.
  */
+#include "race_groups.h"
 #include "store_rig.h"
 
 #include "index/race/race.h"
@@ -292,7 +293,7 @@ static void no_pause(struct fab_ep *ep, uint64_t ns)
 static void build(struct ground *g, struct store_rig *r, unsigned groups)
 {
     struct far_session_options session = {.depth = 1, .seed = 1};
-    struct far_table_options table = {.bucket_groups = groups, .hash_seed = 5};
+    struct far_table_options table = {.tuning = RACE_GROUPS(groups), .hash_seed = 5};
     struct far_table_info info;
 
     assert_int_equal(store_open(g->fab, &g->knobs, &r->pool), FAR_OK);

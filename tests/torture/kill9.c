@@ -226,7 +226,7 @@ static void say(void *arg, const char *line)
 
 static void make_pool(const char *options)
 {
-    const struct far_table_options small = {.bucket_groups = 2}; /* many splits */
+    const struct far_table_options small = {.tuning = "groups=2"}; /* many splits */
     struct client_of_pool c;
 
     stage = scratch_shared(sizeof *stage);

@@ -3,6 +3,7 @@
  * status and every value must agree. With tiny subtables, hashes that collide, several sessions
  * whose caches go stale, and pools that are closed and opened again on the way.
  */
+#include "race_groups.h"
 #include "store_rig.h"
 
 #include <stdio.h>
@@ -229,7 +230,7 @@ static enum far_op_kind pick_kind(struct model *m, unsigned step)
 static void run(const struct setting *setting, uint64_t seed)
 {
     static struct model m;
-    struct far_table_options options = {.bucket_groups = setting->groups, .hash_seed = seed};
+    struct far_table_options options = {.tuning = RACE_GROUPS(setting->groups), .hash_seed = seed};
     unsigned ops = setting->ops / SLOWER;
 
     m = (struct model){.setting = setting, .knobs = knobs_default};

@@ -6,6 +6,7 @@
  */
 #include "audit.h"
 #include "paced_clock.h"
+#include "race_groups.h"
 #include "store_rig.h"
 
 #include <pthread.h>
@@ -178,7 +179,7 @@ static void *work(void *arg)
 static void run(const struct plan *plan)
 {
     static struct worker w[THREADS];
-    struct far_table_options table = {.bucket_groups = plan->groups};
+    struct far_table_options table = {.tuning = RACE_GROUPS(plan->groups)};
     struct store_rig r;
     struct far_pool_check check;
     struct audit a;

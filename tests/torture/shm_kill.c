@@ -130,7 +130,7 @@ static void survive(far_session *session, far_table *table, uint32_t self)
 
 static void the_table_outlives_its_clients(void **state)
 {
-    const struct far_table_options small = {.bucket_groups = 2}; /* many splits */
+    const struct far_table_options small = {.tuning = "groups=2"}; /* many splits */
     const uint32_t parent = KILLS;
     struct far_pool_info info;
     pid_t child[VICTIMS];

@@ -1,11 +1,13 @@
 /* Tuning as text: what is taken, what is refused, and what the refusal says. */
-#include "index/tuning.h"
+#include "index/index.h"
 
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>
+
+#include <string.h>
 
 #define LEN(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -117,6 +119,32 @@ static void values_become_text_that_can_be_read_again(void **state)
     assert_memory_equal(again, value, PARAMS * sizeof *value);
 }
 
+/* Of every index that there is: its defaults are in range, its smallest geometry is understood, and its
+ * text has room whatever its numbers are. */
+static void every_index_has_a_sound_table(void **state)
+{
+    const struct index_ops *ops = NULL;
+
+    (void)state;
+    for (unsigned i = 0; (ops = index_at(i)) != NULL; i++) {
+        uint64_t value[TUNING_MAX], most[TUNING_MAX];
+        char text[FAR_TUNING_MAX + 1];
+        unsigned count = tuning_count(ops->tuning);
+        assert_true(count <= TUNING_MAX);
+        for (unsigned k = 0; k < count; k++) {
+            const struct tuning_param *p = &ops->tuning[k];
+            assert_true(p->name[0] != '\0' && p->meaning && p->meaning[0] != '\0');
+            assert_null(strpbrk(p->name, "=& '"));
+            assert_true(p->least <= p->usual && p->usual <= p->most);
+            most[k] = UINT64_MAX;
+        }
+        tuning_text(ops->tuning, most, text); /* asserts that there is room */
+        assert_int_equal(tuning_parse(ops->name, ops->tuning, ops->smallest, value), FAR_OK);
+        assert_string_equal(tuning_smallest(ops->name), ops->smallest);
+    }
+    assert_null(tuning_smallest("none"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +152,7 @@ int main(void)
         cmocka_unit_test(what_is_not_understood_is_refused),
         cmocka_unit_test(an_index_without_parameters_takes_none),
         cmocka_unit_test(values_become_text_that_can_be_read_again),
+        cmocka_unit_test(every_index_has_a_sound_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

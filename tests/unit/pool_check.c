@@ -29,7 +29,7 @@ static void listen(void *arg, const char *line)
 
 static void rig(struct store_rig *r, struct probe *p)
 {
-    struct far_table_options options = {.bucket_groups = 2, .hash_seed = 3};
+    struct far_table_options options = {.tuning = "groups=2", .hash_seed = 3};
     store_rig_open_driven(r, "mem:?size=16m&lease=1000", NULL, NULL, &options);
     probe_open(p, r->fab);
     for (uint32_t i = 0; i < KEYS; i++)

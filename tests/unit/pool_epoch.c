@@ -291,7 +291,7 @@ static void observe(uint64_t seed, unsigned steps)
 {
     struct knobs knobs = knobs_default;
     struct far_session_options session = {.depth = DEPTH, .seed = seed};
-    struct far_table_options table = {.bucket_groups = 2, .hash_seed = seed};
+    struct far_table_options table = {.tuning = "groups=2", .hash_seed = seed};
     struct observer o = {.step = 0};
     unsigned slow = 0;
     struct probe p;

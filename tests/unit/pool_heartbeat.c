@@ -4,6 +4,7 @@
  */
 #include "hook.h"
 #include "probe.h"
+#include "race_groups.h"
 #include "race_rig.h"
 
 #include <stdarg.h>
@@ -54,7 +55,7 @@ static void end(struct store_rig *r)
 /* The largest subtables, and round trips so slow that a split takes several leases. */
 static void a_split_longer_than_a_lease_gets_done(void **state)
 {
-    struct far_table_options table = {.bucket_groups = RACE_GROUPS_MAX, .hash_seed = 3};
+    struct far_table_options table = {.tuning = RACE_GROUPS(RACE_GROUPS_MAX), .hash_seed = 3};
     struct store_rig r;
 
     (void)state;

@@ -22,7 +22,7 @@ static struct store_rig rig(const char *uri)
 {
     struct knobs knobs = knobs_default;
     struct far_session_options session = {.seed = 7, .depth = 1};
-    struct far_table_options table = {.bucket_groups = 2, .hash_seed = SEED};
+    struct far_table_options table = {.tuning = "groups=2", .hash_seed = SEED};
     struct store_rig r;
     knobs.tick_ops = 4;
     knobs.patience = 2; /* nobody waits long for a splitter that is stopped here */

@@ -15,7 +15,7 @@
 
 static struct store_rig rig(const char *uri)
 {
-    struct far_table_options table = {.bucket_groups = 2};
+    struct far_table_options table = {.tuning = "groups=2"};
     struct knobs knobs = knobs_default;
     struct store_rig r;
     knobs.tick_ops = 1;

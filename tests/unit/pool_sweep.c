@@ -182,7 +182,7 @@ static void sweep_body(void *arg)
 static void scope_open(struct scope *s, uint64_t seed)
 {
     struct knobs knobs = knobs_default;
-    struct far_table_options table = {.bucket_groups = 2, .hash_seed = seed};
+    struct far_table_options table = {.tuning = "groups=2", .hash_seed = seed};
 
     memset(s, 0, sizeof *s);
     rng_seed(&s->rng, seed);
@@ -393,7 +393,7 @@ static void a_table_made_during_a_sweep_stays(void **state)
     for (unsigned when = 0; when < 60; when++) {
         struct scope s;
         struct audit a;
-        struct far_table_options options = {.bucket_groups = 2, .expected_keys = 500};
+        struct far_table_options options = {.tuning = "groups=2", .expected_keys = 500};
         far_table *table = NULL;
         far_session *late = NULL;
         scope_open(&s, 3);
@@ -504,7 +504,7 @@ static void the_next_sweeper_takes_over(void **state)
     (void)state;
     for (unsigned batches = 1; finished < 2; batches++) {
         struct knobs knobs = knobs_default;
-        struct far_table_options table = {.bucket_groups = 2, .hash_seed = 3};
+        struct far_table_options table = {.tuning = "groups=2", .hash_seed = 3};
         struct store_rig r;
         struct scope s;
         struct audit a;
@@ -739,7 +739,7 @@ static void threads_work_through_sweeps(void **state)
     static struct worker w[THREADS];
     struct store_rig r;
     struct audit a;
-    struct far_table_options table = {.bucket_groups = 2};
+    struct far_table_options table = {.tuning = "groups=2"};
     bool stop = false;
 
     (void)state;

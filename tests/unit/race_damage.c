@@ -11,7 +11,7 @@
 
 static void rig(struct store_rig *r)
 {
-    struct far_table_options options = {.bucket_groups = 2, .hash_seed = 3};
+    struct far_table_options options = {.tuning = "groups=2", .hash_seed = 3};
 
     store_rig_open(r, "mem:?size=4m", NULL, NULL, &options);
     for (uint32_t i = 0; i < KEYS; i++)

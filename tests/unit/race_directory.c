@@ -14,7 +14,7 @@
 
 static struct store_rig rig(void)
 {
-    struct far_table_options table = {.bucket_groups = 2, .hash_seed = 5};
+    struct far_table_options table = {.tuning = "groups=2", .hash_seed = 5};
     struct knobs knobs = knobs_default;
     struct store_rig r;
     knobs.tick_ops = UINT32_MAX; /* no flight looks at the cache */
@@ -277,7 +277,7 @@ static int journal_post(struct fab_ep *ep, struct fab_req *req)
 /* Whoever finds the client dead looks there for what it left undone. */
 static void a_journal_names_the_table_that_is_split(void **state)
 {
-    struct far_table_options options = {.bucket_groups = 2};
+    struct far_table_options options = {.tuning = "groups=2"};
     struct store_rig r = rig();
 
     (void)state;
@@ -298,7 +298,7 @@ static void a_journal_names_the_table_that_is_split(void **state)
 /* Both attach the table, and one of them is first. */
 static void two_operations_that_attach_at_once_leave_one_view(void **state)
 {
-    struct far_table_options table = {.bucket_groups = 2};
+    struct far_table_options table = {.tuning = "groups=2"};
     struct store_rig r;
     struct far_result results[2];
     far_session *s = NULL;

@@ -2,6 +2,7 @@
  * What clients leave behind that died in the middle: tentative slots, claims, subtables that are
  * sealed in part or in whole. Whoever comes next goes on from there, and nothing is lost.
  */
+#include "race_groups.h"
 #include "race_rig.h"
 
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 static void rig(struct store_rig *r)
 {
     struct knobs knobs = knobs_default;
-    struct far_table_options options = {.bucket_groups = GROUPS, .hash_seed = 3};
+    struct far_table_options options = {.tuning = RACE_GROUPS(GROUPS), .hash_seed = 3};
 
     knobs.patience = 3;
     store_rig_open(r, "mem:?size=4m", &knobs, NULL, &options);
@@ -192,7 +193,7 @@ static void tentative_slots_of_the_dead_are_no_reason_to_split(void **state)
  * a session that never read one there was no buffer either. */
 static void an_empty_subtable_is_split(void **state)
 {
-    struct far_table_options options = {.bucket_groups = GROUPS, .hash_seed = 3};
+    struct far_table_options options = {.tuning = RACE_GROUPS(GROUPS), .hash_seed = 3};
     struct store_rig r;
     uint32_t key = 1;
 

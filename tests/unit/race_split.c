@@ -8,7 +8,7 @@
 #undef fail
 #include <cmocka.h>
 
-static const struct far_table_options tiny = {.bucket_groups = 2, .hash_seed = 1};
+static const struct far_table_options tiny = {.tuning = "groups=2", .hash_seed = 1};
 
 /* A session whose cache is behind a split asked for two subtables before it looked whether the
  * split was done, and could not delete from a full pool. */

@@ -35,7 +35,7 @@ static void an_operation_that_waits_for_another_is_in_flight(void **state)
             .kind = kinds[n], .key = &key, .key_len = 8, .value = &key, .value_len = 8};
         knobs.patience = 1u << 30; /* it waits until the test says so */
         store_rig_open(&r, "mem:?size=4m&defer=1&lease=3600000", &knobs, NULL,
-                       &(struct far_table_options){.bucket_groups = 2});
+                       &(struct far_table_options){.tuning = "groups=2"});
         op.table = r.table;
         for (uint64_t k = 0; k < 8; k++)
             if (k != key || kinds[n] == FAR_OP_UPDATE)

@@ -84,11 +84,13 @@ static void losers_of_a_race_lose_no_memory(void **state)
 /* One client builds a table, another adds one of the name meanwhile: the first gives all back. */
 static void a_table_that_came_too_late_is_given_back(void **state)
 {
-    static const struct far_table_options sizes[] = {{0}, {.expected_keys = 20000}};
+    struct index_options sizes[] = {{.expected_keys = 0}, {.expected_keys = 20000}};
     const struct index_ops *race = index_find("race");
     struct store_rig r;
 
     (void)state;
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(tuning_parse("race", race->tuning, NULL, sizes[i].tuning), FAR_OK);
     store_rig_open(&r, "mem:?size=16m&nodes=2", NULL, NULL, NULL);
     for (unsigned i = 0; i < 2; i++) {
         struct op *op = &r.session->op;

@@ -374,11 +374,6 @@ static void table_names_and_options(void **state)
     table = NULL;
     assert_int_equal(far_table_create(r.session, "u", "btree", NULL, &table), FAR_NO_INDEX);
     assert_int_equal(far_table_create(r.session, "u", "", NULL, &table), FAR_NO_INDEX);
-    static const unsigned groups[] = {1, 341, UINT32_MAX};
-    for (unsigned i = 0; i < 3; i++) {
-        struct far_table_options o = {.bucket_groups = groups[i]};
-        assert_int_equal(far_table_create(r.session, "u", "race", &o, &table), FAR_INVALID);
-    }
     assert_int_equal(far_table_open(r.session, "u", NULL, &table), FAR_NO_TABLE);
     assert_non_null(strstr(far_error_detail(), "'u'"));
     assert_null(table);
@@ -418,7 +413,7 @@ static void race_works_on_a_fabric_that_orders_nothing(void **state)
 {
     struct store_rig r;
     far_table *table = NULL;
-    struct far_table_options tiny = {.bucket_groups = 2};
+    struct far_table_options tiny = {.tuning = "groups=2"};
 
     (void)state;
     rig(&r);

@@ -1,5 +1,6 @@
 /* What happens when there is no room: errors that are clean, and everything else goes on. Time is the
  * test's own: how long a session waits for memory does not depend on the machine. */
+#include "race_groups.h"
 #include "race_rig.h"
 
 #include <stdlib.h>
@@ -76,7 +77,7 @@ static void a_full_pool_keeps_what_it_has(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 6; i++) {
-        struct far_table_options options = {.bucket_groups = groups[i % 2]};
+        struct far_table_options options = {.tuning = RACE_GROUPS(groups[i % 2])};
         struct far_pool_info before, after;
         struct store_rig r;
         store_rig_open_driven(&r, uris[i / 2], NULL, NULL, &options);
@@ -106,7 +107,7 @@ static void a_full_pool_keeps_what_it_has(void **state)
  * left: to follow a split takes none. */
 static void a_stale_session_can_delete_in_a_full_pool(void **state)
 {
-    struct far_table_options options = {.bucket_groups = 2};
+    struct far_table_options options = {.tuning = "groups=2"};
     struct store_rig r;
     far_session *stale = NULL;
     uint32_t first = 0, got = 0;
@@ -303,7 +304,7 @@ static void a_table_that_does_not_fit_is_not_made(void **state)
 static void a_table_that_cannot_grow_keeps_what_it_has(void **state)
 {
     struct knobs knobs = knobs_default;
-    struct far_table_options options = {.bucket_groups = 2};
+    struct far_table_options options = {.tuning = "groups=2"};
     struct store_rig r;
 
     (void)state;
@@ -331,7 +332,7 @@ static void a_table_that_cannot_grow_keeps_what_it_has(void **state)
 static void a_split_does_not_read_past_the_end_of_the_pool(void **state)
 {
     static uint8_t long_key[FAR_KEY_MAX], edge_key[100];
-    struct far_table_options options = {.bucket_groups = 2};
+    struct far_table_options options = {.tuning = "groups=2"};
     struct store_rig r;
     struct far_table_info info;
     gaddr at = 0;
@@ -370,7 +371,7 @@ static void a_split_does_not_read_past_the_end_of_the_pool(void **state)
 /* Both children of a split live on one node. Of three, only the one asked last has room for two. */
 static void a_split_finds_the_node_with_room_for_both_children(void **state)
 {
-    struct far_table_options options = {.bucket_groups = 2, .hash_seed = 1};
+    struct far_table_options options = {.tuning = "groups=2", .hash_seed = 1};
     unsigned size_class = race_subtable_class(2), splits = 0;
     struct store_rig r;
     gaddr at = 0, kept[3][2] = {{0}};

@@ -1,4 +1,5 @@
 /* Iterating over a table: every key that stays is returned, whatever the table does meanwhile. */
+#include "race_groups.h"
 #include "race_rig.h"
 
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static unsigned walk(struct store_rig *r, far_session *s, size_t cap, unsigned f
 
 static void rig(struct store_rig *r, const char *uri, unsigned groups)
 {
-    store_rig_open(r, uri, NULL, NULL, &(struct far_table_options){.bucket_groups = groups});
+    store_rig_open(r, uri, NULL, NULL, &(struct far_table_options){.tuning = RACE_GROUPS(groups)});
 }
 
 static void a_quiet_table_is_returned_exactly_once(void **state)

@@ -1,5 +1,6 @@
 /* Iterating while the table grows between any two round trips of one call. */
 #include "hook.h"
+#include "race_groups.h"
 #include "race_rig.h"
 
 #include <stdlib.h>
@@ -45,7 +46,7 @@ static void keys_that_stay_are_returned_while_the_table_grows_within_calls(void 
             knobs.tick_ops = 1;
         store_rig_open(
             &r, n % 2 ? "mem:?size=64m&nodes=3&lease=3600000" : "mem:?size=64m&lease=3600000",
-            &knobs, NULL, &(struct far_table_options){.bucket_groups = 2 + n % 2});
+            &knobs, NULL, &(struct far_table_options){.tuning = RACE_GROUPS(2 + n % 2)});
         assert_int_equal(far_session_open(r.pool, NULL, &grows.rival), FAR_OK);
         far_session *third = NULL;
         assert_int_equal(far_session_open(r.pool, NULL, &third), FAR_OK);

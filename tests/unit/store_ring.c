@@ -1,5 +1,6 @@
 /* The ring: submit and reap, on a fabric that never waits and on one that always does. */
 #include "hook.h"
+#include "race_groups.h"
 #include "store_rig.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ static const char *const uris[] = {"mem:?size=64m", "mem:?size=64m&defer=1",
 static void rig(struct store_rig *r, const char *uri, unsigned depth, unsigned groups)
 {
     struct far_session_options session = {.depth = depth, .seed = 5};
-    struct far_table_options table = {.bucket_groups = groups, .hash_seed = 9};
+    struct far_table_options table = {.tuning = RACE_GROUPS(groups), .hash_seed = 9};
 
     store_rig_open(r, uri, NULL, &session, &table);
 }

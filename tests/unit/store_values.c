@@ -65,7 +65,7 @@ static void keys_of_every_length(void **state)
 /* All keys at once in one table, each a prefix of the next: none is taken for another. */
 static void keys_that_are_prefixes_of_each_other(void **state)
 {
-    struct far_table_options tiny = {.bucket_groups = 2};
+    struct far_table_options tiny = {.tuning = "groups=2"};
     struct store_rig r;
 
     (void)state;
@@ -83,7 +83,7 @@ static void keys_that_are_prefixes_of_each_other(void **state)
 static void keys_of_zeros(void **state)
 {
     static const uint8_t zeros[FAR_KEY_MAX];
-    struct far_table_options tiny = {.bucket_groups = 2};
+    struct far_table_options tiny = {.tuning = "groups=2"};
     struct store_rig r;
 
     (void)state;

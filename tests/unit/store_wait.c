@@ -26,7 +26,7 @@ static void a_synchronous_call_drives_its_own_ring(void **state)
     (void)state;
     store_rig_open(&r, "mem:?size=2m&defer=1&clients=8&" LEASE, NULL,
                    &(struct far_session_options){.depth = 4},
-                   &(struct far_table_options){.bucket_groups = 2});
+                   &(struct far_table_options){.tuning = "groups=2"});
     while (far_insert(r.session, r.table, &keys, 8, value, sizeof value) == FAR_OK)
         keys++;
     assert_true(keys > 100);
@@ -91,7 +91,7 @@ static void operations_are_not_stopped_by_a_progress_callback(void **state)
 
     (void)state;
     store_rig_open_driven(&r, "mem:?size=2m&clients=8&lease=50", NULL, NULL,
-                          &(struct far_table_options){.bucket_groups = 2});
+                          &(struct far_table_options){.tuning = "groups=2"});
     far_session *other = NULL;
     assert_int_equal(far_session_open(r.pool, NULL, &other), FAR_OK);
     far_session_watch(r.session, stop, &asked);

@@ -6,6 +6,7 @@
  */
 #include "base/rng.h"
 #include "farside.h"
+#include "index/tuning.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -56,7 +57,7 @@ static void print_line(void *arg, const char *line)
 
 static void open_rig(struct rig *r, const char *index)
 {
-    const struct far_table_options small = {.expected_keys = 0, .bucket_groups = 2};
+    const struct far_table_options small = {.tuning = tuning_smallest(index)};
     const struct far_session_options options = {.depth = DEPTH};
     int rc;
 

@@ -131,13 +131,10 @@ static int race_discard(struct op *op, gaddr at)
     return give_back(op, at, &root);
 }
 
-static int race_create(struct op *op, const struct far_table_options *options, uint64_t hash_seed,
+static int race_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
                        gaddr *out)
 {
-    unsigned groups = options->bucket_groups ? options->bucket_groups : RACE_GROUPS_DEFAULT;
-    if (groups < RACE_GROUPS_MIN || groups > RACE_GROUPS_MAX)
-        return fail(FAR_INVALID, "bucket_groups is %u: RACE takes %u to %u", groups,
-                    RACE_GROUPS_MIN, RACE_GROUPS_MAX);
+    unsigned groups = (unsigned)options->tuning[RACE_TUNING_GROUPS];
     uint64_t pool_bytes = 0, slots = (uint64_t)groups * RACE_GROUP_SLOTS;
     for (unsigned i = 0; i < op->pool->nodes; i++)
         pool_bytes += op->pool->head[i].size;
@@ -183,8 +180,16 @@ static int refresh(struct op *op, struct index_view *base)
     return race_refresh(op, race_view(base));
 }
 
+const struct tuning_param race_tuning[] = {
+    [RACE_TUNING_GROUPS] = {"groups", "bucket groups of a subtable", RACE_GROUPS_MIN,
+                            RACE_GROUPS_MAX, RACE_GROUPS_DEFAULT},
+    {NULL, NULL, 0, 0, 0},
+};
+
 const struct index_ops race_index = {
     .name = "race",
+    .tuning = race_tuning,
+    .smallest = "groups=2",
     .create = race_create,
     .discard = race_discard,
     .attach = race_attach,

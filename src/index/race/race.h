@@ -67,6 +67,9 @@
 
 extern const struct index_ops race_index;
 
+enum race_tuning { RACE_TUNING_GROUPS };
+extern const struct tuning_param race_tuning[];
+
 /* How often an operation starts over before it says FAR_CONTENTION. */
 #define RACE_ATTEMPTS 2000
 
