@@ -27,7 +27,8 @@
 
 struct bench_config {
     const char *pool;
-    const char *index; /* NULL: all there are */
+    const char *index;  /* NULL: all there are */
+    const char *tuning; /* of the tables; NULL: as usual */
     struct workload_list workloads;
     uint64_t keys, ops;
     unsigned processes, threads; /* so many threads in each; processes > 1: others do the work */

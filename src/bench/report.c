@@ -66,6 +66,8 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c)
             "  rtts, verbs, read, written: round trips to far memory, verbs, and bytes, of one "
             "operation on average\n"
             "  p50, p99: microseconds that half and 99 %% of the operations stayed within\n");
+    if (c->tuning)
+        fprintf(out, "  tuning: %s\n", c->tuning);
     if (c->no_reclaim)
         fprintf(out, "  without reuse of memory, leases and heartbeats\n");
     if (c->raw)
@@ -253,6 +255,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     json_t *o = json_object();
     int bad = 0;
     bad |= set_text(o, "index", run->index);
+    bad |= set_text(o, "tuning", run->space.tuning);
     bad |= set_text(o, "workload", run->workload);
     bad |= set_count(o, "keys", c->keys);
     bad |= set_count(o, "ops", run->ops);

@@ -73,7 +73,8 @@ static int subject_open(const struct bench_config *config, const char *index, co
         return status;
     /* Seeds that are never 0, which would mean the clock. */
     struct far_session_options session = {.depth = 1, .seed = key_mix(config->seed) | 1};
-    struct far_table_options table = {.hash_seed = key_mix(config->seed + 1) | 1};
+    struct far_table_options table = {.hash_seed = key_mix(config->seed + 1) | 1,
+                                      .tuning = config->tuning};
     status = far_session_open(s.pool, &session, &s.session);
     if (status == FAR_OK)
         status = far_table_create(s.session, name, index, &table, &s.table);
@@ -228,6 +229,19 @@ static int run_index(const struct suite *s, const char *index)
     return status;
 }
 
+/* Do all indexes that are to be measured know the tuning? */
+static int check_tuning(const struct bench_config *c)
+{
+    const struct index_ops *ops = NULL;
+    int status = FAR_OK;
+    for (unsigned i = 0; (ops = index_at(i)) != NULL && status == FAR_OK; i++) {
+        uint64_t value[TUNING_MAX];
+        if (c->index == NULL || strcmp(c->index, ops->name) == 0)
+            status = tuning_parse(ops->name, ops->tuning, c->tuning, value);
+    }
+    return status;
+}
+
 int bench_check(const struct bench_config *c)
 {
     if (c->keys == 0 || c->ops == 0 || c->processes == 0 || c->threads == 0 || c->depth == 0 ||
@@ -247,7 +261,8 @@ int bench_check(const struct bench_config *c)
         return fail(FAR_INVALID, "a key of %u or a value of %u bytes", c->key_size, c->value_size);
     if (!(c->theta > 0 && c->theta < 1))
         return fail(FAR_INVALID, "theta is %g, not between 0 and 1", c->theta);
-    return workload_check(&c->workloads, c->keys, c->ops);
+    int status = check_tuning(c);
+    return status == FAR_OK ? workload_check(&c->workloads, c->keys, c->ops) : status;
 }
 
 /* What a process of the company does, each time anew: nothing is kept open meanwhile. */

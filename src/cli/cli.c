@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "base/text.h"
+#include "index/index.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -109,6 +110,23 @@ bool cli_size(const char *command, const char *option, uint64_t min, uint64_t ma
                 "powers of 1024)",
                 option, optarg, text_of_size(min, least), text_of_size(max, most));
     return false;
+}
+
+void cli_print_tuning(void)
+{
+    const struct index_ops *ops = NULL;
+    fputs("\n"
+          "A tuning is name=number, joined by &; numbers take k, m, g and t (1024s). The names:\n",
+          stdout);
+    for (unsigned i = 0; (ops = index_at(i)) != NULL; i++) {
+        for (unsigned k = 0; k < tuning_count(ops->tuning); k++) {
+            const struct tuning_param *p = &ops->tuning[k];
+            char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES], usual[TEXT_SIZE_BYTES];
+            printf("  %-8s%-10s%s, %s to %s (%s)\n", ops->name, p->name, p->meaning,
+                   text_of_size(p->least, least), text_of_size(p->most, most),
+                   text_of_size(p->usual, usual));
+        }
+    }
 }
 
 json_t *cli_json_text(const char *text)

@@ -46,6 +46,9 @@ bool cli_count(const char *command, const char *option, uint64_t min, uint64_t m
                uint64_t *value);
 bool cli_size(const char *command, const char *option, uint64_t min, uint64_t max, uint64_t *value);
 
+/* For --help: the names that each index knows, with their ranges and defaults. */
+void cli_print_tuning(void);
+
 /* Text for JSON, which has to be UTF-8: other bytes become "\xHH". NULL when out of memory. */
 struct json_t *cli_json_text(const char *text);
 

@@ -40,6 +40,7 @@ static void usage(void)
         printf(" %s", index);
     fputs(
         "\n"
+        "  --tuning TEXT      what the table is made with (see below); its index must know it\n"
         "  --workload LIST    run in this order on one table (" DEFAULT_WORKLOADS ");\n"
         "                     a list without load has the keys loaded beforehand, unmeasured\n"
         "  --keys N           keys that are loaded (200k)\n"
@@ -63,6 +64,7 @@ static void usage(void)
         stdout);
     for (unsigned i = 0; (w = workload_at(i)) != NULL; i++)
         printf("  %-8s%s\n", w->name, w->summary);
+    cli_print_tuning();
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -84,6 +86,7 @@ enum option_id {
     OPT_RAW,
     OPT_NO_RECLAIM,
     OPT_JSON,
+    OPT_TUNING,
 };
 
 static const struct option options[] = {
@@ -103,6 +106,7 @@ static const struct option options[] = {
     {"raw", no_argument, NULL, OPT_RAW},
     {"no-reclaim", no_argument, NULL, OPT_NO_RECLAIM},
     {"json", required_argument, NULL, OPT_JSON},
+    {"tuning", required_argument, NULL, OPT_TUNING},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -214,6 +218,9 @@ static bool take_option(int id, struct bench_config *c, const char **json)
         return true;
     case OPT_NO_RECLAIM:
         c->no_reclaim = true;
+        return true;
+    case OPT_TUNING:
+        c->tuning = optarg;
         return true;
     default:
         *json = optarg;

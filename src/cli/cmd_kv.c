@@ -15,6 +15,7 @@
 struct kv_call {
     const char *command;
     struct cli_target target;
+    const char *tuning; /* put: of a table that it makes */
     bool hex, help;
     char **args;
     int arg_count;
@@ -22,19 +23,28 @@ struct kv_call {
     size_t key_len;
 };
 
-static const struct option options[] = {
-    {"pool", required_argument, NULL, 'p'},  {"table", required_argument, NULL, 't'},
-    {"index", required_argument, NULL, 'i'}, {"hex", no_argument, NULL, 'x'},
-    {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+static const struct option put_options[] = {
+    {"tuning", required_argument, NULL, 'T'},
+    {"pool", required_argument, NULL, 'p'},
+    {"table", required_argument, NULL, 't'},
+    {"index", required_argument, NULL, 'i'},
+    {"hex", no_argument, NULL, 'x'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
+static const struct option *const options = put_options + 1; /* all but the first are for all */
 
-static void print_options(void)
+static void print_options(bool put)
 {
     fputs("\n"
           "  --pool URI      the pool (needed)\n"
           "  --table NAME    the table in it (" DEFAULT_TABLE ")\n"
-          "  --index NAME    the index that keeps the table\n"
-          "  --hex           KEY is given in hexadecimal digits\n"
+          "  --index NAME    the index that keeps the table\n",
+          stdout);
+    if (put)
+        fputs("  --tuning TEXT   what a table that is not there is made with (see below)\n",
+              stdout);
+    fputs("  --hex           KEY is given in hexadecimal digits\n"
           "  -h, --help      show this\n"
           "\n"
           "A KEY that begins with - goes after --.\n",
@@ -84,12 +94,13 @@ static int take_key(struct kv_call *c, const char *text)
 }
 
 /* Reads options, the key and how many further arguments are allowed. */
-static int read_call(struct kv_call *c, const char *command, int args_max, int argc, char **argv)
+static int read_call(struct kv_call *c, const char *command, int args_max,
+                     const struct option *known, int argc, char **argv)
 {
     int id;
     *c = (struct kv_call){.command = command, .target = {.table = DEFAULT_TABLE}};
     opterr = 0;
-    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+    while ((id = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
         switch (id) {
         case 'p':
             c->target.pool = optarg;
@@ -99,6 +110,9 @@ static int read_call(struct kv_call *c, const char *command, int args_max, int a
             break;
         case 'i':
             c->target.index = optarg;
+            break;
+        case 'T':
+            c->tuning = optarg;
             break;
         case 'x':
             c->hex = true;
@@ -136,16 +150,22 @@ static void close_table(struct kv_table *t)
 }
 
 /* Makes the table if it is not there; if another client is faster, takes that one. */
-static int open_or_create(struct kv_table *t, const struct cli_target *target)
+static int open_or_create(struct kv_table *t, const struct kv_call *c)
 {
+    const struct cli_target *target = &c->target;
+    struct far_table_options made = {.tuning = c->tuning};
     int status = far_table_open(t->session, target->table, target->index, &t->table);
-    if (status != FAR_NO_TABLE)
-        return status;
-    status =
-        far_table_create(t->session, target->table,
-                         target->index != NULL ? target->index : DEFAULT_INDEX, NULL, &t->table);
-    if (status == FAR_TABLE_EXISTS)
+    if (status == FAR_NO_TABLE) {
+        status = far_table_create(t->session, target->table,
+                                  target->index != NULL ? target->index : DEFAULT_INDEX, &made,
+                                  &t->table);
+        if (status != FAR_TABLE_EXISTS)
+            return status;
         status = far_table_open(t->session, target->table, target->index, &t->table);
+    }
+    if (status == FAR_OK && c->tuning != NULL)
+        fprintf(stderr, "farside %s: note: the table is there already: --tuning has no effect\n",
+                c->command);
     return status;
 }
 
@@ -156,7 +176,7 @@ static int open_table(const struct kv_call *c, bool create, struct kv_table *t)
     int code = cli_open(c->command, target, &t->pool, &t->session);
     if (code != CLI_OK)
         return code;
-    int status = create ? open_or_create(t, target)
+    int status = create ? open_or_create(t, c)
                         : far_table_open(t->session, target->table, target->index, &t->table);
     if (status == FAR_OK)
         return CLI_OK;
@@ -194,14 +214,14 @@ int cmd_get(int argc, char **argv)
 {
     struct kv_call c;
     struct kv_table t;
-    int code = read_call(&c, "get", 1, argc, argv);
+    int code = read_call(&c, "get", 1, options, argc, argv);
     if (c.help) {
         fputs("usage: farside get --pool URI [OPTION...] KEY\n"
               "\n"
               "Writes the value of KEY to the output as it is; on a terminal, a newline follows.\n"
               "Exits with 1 if there is no such key.\n",
               stdout);
-        print_options();
+        print_options(false);
         return CLI_OK;
     }
     if (code == CLI_OK)
@@ -245,7 +265,7 @@ static int put_value(const struct kv_call *c, const void *value, size_t len)
 int cmd_put(int argc, char **argv)
 {
     struct kv_call c;
-    int code = read_call(&c, "put", 2, argc, argv);
+    int code = read_call(&c, "put", 2, put_options, argc, argv);
     if (c.help) {
         fputs("usage: farside put --pool URI [OPTION...] KEY [VALUE]\n"
               "\n"
@@ -253,7 +273,8 @@ int cmd_put(int argc, char **argv)
               "value is read from the input, up to its end. A table that is not there is made,\n"
               "kept by the index named (" DEFAULT_INDEX ").\n",
               stdout);
-        print_options();
+        print_options(true);
+        cli_print_tuning();
         return CLI_OK;
     }
     if (code != CLI_OK)
@@ -276,13 +297,13 @@ int cmd_del(int argc, char **argv)
 {
     struct kv_call c;
     struct kv_table t;
-    int code = read_call(&c, "del", 1, argc, argv);
+    int code = read_call(&c, "del", 1, options, argc, argv);
     if (c.help) {
         fputs("usage: farside del --pool URI [OPTION...] KEY\n"
               "\n"
               "Deletes KEY and its value. Exits with 1 if there is no such key.\n",
               stdout);
-        print_options();
+        print_options(false);
         return CLI_OK;
     }
     if (code == CLI_OK)

@@ -68,10 +68,11 @@ static json_t *json_of_table(far_table *table, const struct far_table_info *t)
     const char *name = far_table_name(table);
     char copy[4 * FAR_NAME_MAX + 1], hex[2 * FAR_NAME_MAX + 1];
     bool exact = text_utf8(name, copy);
-    json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "name", copy, "index",
-                            far_table_index(table), "keys", (json_int_t)t->keys, "slots",
-                            (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
-                            (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
+    json_t *all =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "name", copy, "index",
+                  far_table_index(table), "tuning", t->tuning, "keys", (json_int_t)t->keys, "slots",
+                  (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
+                  (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
     if (!exact) {
         for (size_t i = 0; name[i] != '\0'; i++)
             snprintf(hex + 2 * i, 3, "%02x", (unsigned char)name[i]);
@@ -127,6 +128,7 @@ static void print_pool(const char *uri, const struct far_pool_info *p,
 static void print_table(far_table *table, const struct far_table_info *t)
 {
     printf("\ntable %s: index %s\n", far_table_name(table), far_table_index(table));
+    printf("  %-12s %15s\n", "tuning", t->tuning);
     printf("  %-12s %15" PRIu64 "\n", "keys", t->keys);
     printf("  %-12s %15" PRIu64 "  (load factor %.3f)\n", "slots", t->slots, t->load_factor);
     print_bytes("index", t->index_bytes);

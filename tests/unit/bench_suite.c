@@ -155,9 +155,9 @@ static void the_json_has_all_members(void **state)
 {
     (void)state;
     static const char *const run_members[] = {
-        "index", "workload",      "keys",       "ops",         "threads",
-        "depth", "dist",          "seconds",    "ops_per_s",   "per_op",
-        "space", "raw_ops_per_s", "efficiency", "first_error", "interrupted"};
+        "index",      "workload",    "keys",        "ops",    "threads", "depth",
+        "dist",       "seconds",     "ops_per_s",   "per_op", "space",   "raw_ops_per_s",
+        "efficiency", "first_error", "interrupted", "tuning"};
     static const char *const op_members[] = {"count",         "rtts",   "verbs",  "bytes_read",
                                              "bytes_written", "p50_us", "p99_us", "p999_us",
                                              "not_found",     "errors"};
@@ -258,6 +258,11 @@ static void nonsense_is_refused(void **state)
     assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
     config = small("load");
     config.key_size = 7;
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    config = small("load");
+    config.tuning = "groups=1";
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    config.index = NULL; /* all */
     assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
     config = small("load");
     config.threads = 0;
