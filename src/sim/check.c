@@ -245,6 +245,9 @@ void check_add_coverage(struct check_totals *sum, const struct check_coverage *o
     sum->locks += one->locks;
     sum->recovered += one->recovered;
     sum->redone += one->redone;
+    sum->cached_fresh += one->cached_fresh;
+    sum->cached_doubted += one->cached_doubted;
+    sum->cached_changes += one->cached_changes;
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */

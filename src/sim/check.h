@@ -81,6 +81,8 @@ struct check_coverage {
     uint64_t locks;                /* of masked CAS, taken                                      */
     uint64_t recovered,
         redone; /* locks of dead clients freed by their journals, and changes made */
+    uint64_t cached_fresh, cached_doubted; /* entries of a cache of addresses, as found         */
+    uint64_t cached_changes;               /* of what such entries name                         */
     bool growing, mcas_emulated, no_fence;
     bool accounted; /* every byte was accounted for before the sweep */
 };
@@ -137,7 +139,10 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(iterated, "iterated")                                                                        \
     X(locks, "locks_taken")                                                                        \
     X(recovered, "locks_recovered") /* by journal lines                         */                 \
-    X(redone, "changes_redone")
+    X(redone, "changes_redone")                                                                    \
+    X(cached_fresh, "cache_entries_fresh")                                                         \
+    X(cached_doubted, "cache_entries_doubted")                                                     \
+    X(cached_changes, "cached_objects_replaced")
 
 struct check_totals {
 #define CHECK_X(name, text) uint64_t name;

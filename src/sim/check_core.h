@@ -7,7 +7,8 @@
  *   check_ops.c   keys, values and operations: what is called, and what becomes of it
  *   check_work.c  what clients do: operations, and between them parking, closing, opening, sweeping
  *   check_lock.c  a lock made of masked CAS
- *   check_journal.c  locks with journals, several at once
+ *   check_journal.c locks with journals, several at once
+ *   check_cache.c a structure whose clients keep addresses in a cache
  *   check_pool.c  memory and dead clients: what clients do about them, and what must be true
  */
 #ifndef SIM_CHECK_CORE_H
@@ -51,6 +52,8 @@ struct plan {
     bool restless; /* clients are idle now and then, or close their sessions and open others */
     bool iterates; /* a client walks through a table, once                                   */
     bool focus;    /* most operations are on one key                                        */
+    bool caches;   /* clients use a structure through a cache of addresses, now and then    */
+    bool versions; /* and that structure has a version word                                 */
     unsigned weight[LIN_KINDS], weight_sum;
 };
 
@@ -61,6 +64,7 @@ struct worker {
     unsigned opened; /* sessions so far */
     bool late;
     far_session *session;
+    struct check_cache *cache; /* the session's; NULL until it is used */
 };
 
 /* Parts of tables that appeared while clients were at work. */
@@ -89,6 +93,12 @@ struct journal_account {
     int (*mark)(void *arg, struct op *op, struct marker *marker);
 };
 
+/* The structure of check_cache.c. */
+struct cached_structure {
+    gaddr root;
+    int (*mark)(void *arg, struct op *op, struct marker *marker); /* of the tables */
+};
+
 struct check {
     struct sim *sim;
     struct lin_checker *lin;
@@ -103,6 +113,7 @@ struct check {
     struct growth growth;
     struct lock_account lock;
     struct journal_account journal;
+    struct cached_structure cache;
     struct worker worker[CHECK_CLIENTS_MAX];
     far_pool *pool;
     far_session *session; /* the harness's own */
@@ -195,6 +206,16 @@ int check_journal_set_up(struct check *c);
 int check_journal_try(struct check *c, struct worker *w);
 /* With all dead clients recovered: is no lock left, and was everything counted, once? */
 void check_journal_audit(struct check *c);
+
+/* ---- check_cache.c --------------------------------------------------------------------------- */
+
+/* Makes the structure in a new pool, by the harness's session, and has it marked with the tables. */
+int check_cache_set_up(struct check *c);
+/* A client reads or changes something there. Its status is of no matter but to a client that counts
+ * errors. */
+int check_cache_use(struct check *c, struct worker *w);
+/* Before the session is closed. */
+void check_cache_close(struct worker *w);
 
 /* ---- check_pool.c ---------------------------------------------------------------------------- */
 

@@ -166,6 +166,8 @@ static int open_pool(struct check *c)
         rc = create_tables(c);
     if (rc == FAR_OK)
         rc = check_journal_set_up(c);
+    if (rc == FAR_OK && c->plan.caches)
+        rc = check_cache_set_up(c);
     if (rc == FAR_OK && c->plan.wraps)
         check_wrap_lists(c);
     return rc;
@@ -302,6 +304,7 @@ void check_tear_down(struct check *c)
         c->pool->pool.knobs.free_watch = NULL;
     sim_end(c->sim);
     for (unsigned i = 0; i < c->clients; i++) {
+        check_cache_close(&c->worker[i]);
         far_session_close(c->worker[i].session);
         c->worker[i].session = NULL;
     }

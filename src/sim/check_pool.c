@@ -29,10 +29,12 @@ void check_plan_pool(struct check *c)
     p->iterates = tape_chance(t, 1, 3, TAPE_SETUP);
     p->hasty = tape_chance(t, 1, 2, TAPE_SETUP);
     p->late = c->set->clients < CHECK_CLIENTS_MAX && tape_chance(t, 1, 3, TAPE_SETUP);
+    p->caches = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->versions = tape_choose(t, 2, TAPE_SETUP);
     if (c->set->profile == SIM_IB_LOOSE) {
         /* Reuse relies on F4: what has completed is visible. Here a WRITE may come later, and so
          * memory is to be reused much later than that: epochs go on by time alone. */
-        p->tight = p->upkeep = p->parks = p->restless = p->hasty = false;
+        p->tight = p->upkeep = p->parks = p->restless = p->hasty = p->caches = false;
         p->knobs.tick_ops = UINT32_MAX;
     }
 }

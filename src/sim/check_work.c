@@ -78,6 +78,7 @@ static void close_at_work(struct check *c, struct worker *w)
     c->result.coverage.closed++;
     c->result.coverage.closed_parked += session->client.parked;
     c->result.buried += session->client.buried;
+    check_cache_close(w);
     w->session = NULL; /* whatever becomes of this client, the session is gone */
     sim_note(c->sim, "closes");
     far_session_close(session);
@@ -184,6 +185,12 @@ static void try_lock(struct check *c, struct worker *w)
         w->errors += check_is_of_the_fabric(check_journal_try(c, w));
 }
 
+static void use_cache(struct check *c, struct worker *w)
+{
+    if (goes_on(c, w) && happens(c, c->plan.caches, 2))
+        w->errors += check_is_of_the_fabric(check_cache_use(c, w));
+}
+
 static void work_in_turn(struct check *c, struct worker *w)
 {
     for (unsigned i = 0; i < c->set->ops && goes_on(c, w); i++) {
@@ -199,6 +206,7 @@ static void work_in_turn(struct check *c, struct worker *w)
         do_one(c, w);
         hasten(c, w);
         try_lock(c, w);
+        use_cache(c, w);
         between_operations(c, w);
     }
 }
@@ -255,6 +263,7 @@ static void work_on_ring(struct check *c, struct worker *w)
             do_one(c, w); /* while others are in flight */
         hasten(c, w);
         try_lock(c, w);
+        use_cache(c, w);
         if (goes_on(c, w) && happens(c, c->plan.parks, 4)) {
             reap(c, w, &ring, c->plan.ring - ring.idle_count);
             between_operations(c, w);

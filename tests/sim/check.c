@@ -105,6 +105,8 @@ static void every_kind_of_run_is_common(void **state)
     assert_true(n.parks >= n.runs && n.attached >= n.runs);
     assert_true(n.exists >= n.runs && n.locks >= n.runs);
     assert_true(n.modified >= n.runs && n.iterated >= n.runs / 8);
+    assert_true(n.cached_fresh >= n.runs && n.cached_doubted >= n.runs);
+    assert_true(n.cached_changes >= n.runs);
     check_free(c);
 }
 
