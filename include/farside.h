@@ -522,7 +522,7 @@ typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_l
 FAR_API int far_modify(far_session *session, far_table *table, const void *key, size_t key_len,
                        far_modify_fn *modify, void *arg);
 
-/* A key, and its value if it was asked for, in a buffer that far_iterate() has filled. */
+/* A key, and its value if it was asked for, in a buffer that far_iterate() or far_scan() has filled. */
 struct far_entry {
     const void *key; /* these point into the buffer, and are aligned to nothing */
     size_t key_len;
@@ -535,6 +535,7 @@ struct far_entry {
 FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far_entry *entry);
 
 #define FAR_KEYS_ONLY 1u /* no values */
+#define FAR_AFTER     2u /* far_scan(): begin behind `from`, not with it */
 
 /*
  * far_iterate - the keys of a table, some at a time, in an order of the index's own
@@ -563,6 +564,58 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
 FAR_API int far_iterate(far_session *session, far_table *table, uint64_t *cursor, unsigned flags,
                         void *buf, size_t cap, size_t *len);
 
+/* Which keys a scan returns. Keys are compared byte by byte, as unsigned numbers; of two keys of which
+ * one is the beginning of the other, the shorter one comes first. */
+struct far_range {
+    const void *from; /* the first key, which need not be in the table; NULL: the table's first */
+    size_t from_len;
+    const void *to; /* keys below this one; NULL: up to the table's last */
+    size_t to_len;
+    unsigned limit; /* at most this many entries; 0: as many as fit */
+    unsigned flags; /* FAR_KEYS_ONLY, FAR_AFTER, or both, or 0 */
+};
+
+/*
+ * far_scan - the keys of a range in ascending order, some at a time
+ *
+ * For tables whose index keeps keys in order. To go on, call it again with the last key that it
+ * returned, and FAR_AFTER:
+ *
+ *     struct far_range range = {.from = "a", .from_len = 1, .to = "b", .to_len = 1};
+ *     do {
+ *         rc = far_scan(session, table, &range, buf, sizeof buf, &len, &more);
+ *         for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &entry);) {
+ *             ...
+ *             range.from = entry.key;
+ *             range.from_len = entry.key_len;
+ *         }
+ *         range.flags |= FAR_AFTER;
+ *     } while (rc == FAR_OK && more);
+ *
+ * range     `from` may lie in buf, as here: it is read before buf is written. `to` may not
+ * buf, cap  where the entries go. If the call fails, what buf holds is undefined, but for
+ *           FAR_TOO_SMALL, which leaves it as it was
+ * len       set to how many bytes of entries there are, as far_entry_next() takes them. With
+ *           FAR_TOO_SMALL, how many bytes the next entry takes
+ * more      set to true if the limit, or the end of buf, ended the scan, so that there may be more in
+ *           the range; then there is at least one entry. False if the range has been scanned to its
+ *           end. May be NULL
+ *
+ * Keys come in strictly ascending order, so none comes twice. A key of the range that is there
+ * throughout the call is returned, unless the scan ended before it. Each entry was in the table, with
+ * that value, at some instant of the call; but not all of them at the same one: a scan is no snapshot.
+ * Between calls nothing is held. A range whose end is not above its beginning is empty, which is no
+ * error.
+ *
+ * FAR_UNSUPPORTED  the table's index keeps keys in no order; the detail names it, and those that do
+ * FAR_INVALID      no range, no buf, no len, a flag that does not exist, or from or to is NULL and its
+ *                  length is not 0
+ * FAR_KEY_SIZE     from or to is longer than FAR_KEY_MAX
+ * FAR_TOO_SMALL    the next entry does not fit
+ */
+FAR_API int far_scan(far_session *session, far_table *table, const struct far_range *range,
+                     void *buf, size_t cap, size_t *len, bool *more);
+
 /* ---------------------------------------------------------------------------------------------
  * The ring: many operations of one thread in flight
  *
@@ -578,34 +631,39 @@ enum far_op_kind {
     FAR_OP_UPDATE,
     FAR_OP_DELETE,
     FAR_OP_MODIFY,
-    FAR_OP_ITERATE
+    FAR_OP_ITERATE,
+    FAR_OP_SCAN
 };
-#define FAR_OP_KINDS 8
+#define FAR_OP_KINDS 9
 #define FAR_OP_ROOM  16 /* kinds that statistics have room for: later versions have more */
 
 struct far_op {
     enum far_op_kind kind;
     far_table *table;
-    const void *key;
+    const void *key; /* scan: `from` of the range */
     size_t key_len;
     const void *value; /* put, insert, update */
     size_t value_len;
-    void *buf; /* get, iterate: where the value or the entries go, and how much fits */
+    void *buf; /* get, iterate, scan: where the value or the entries go, and how much fits */
     size_t cap;
     far_modify_fn *modify; /* modify */
     void *modify_arg;
     uint64_t cursor;    /* iterate */
-    unsigned flags;     /* iterate */
+    unsigned flags;     /* iterate, scan */
     uint64_t user_data; /* handed back with the result */
+    const void *to;     /* scan */
+    size_t to_len;
+    unsigned limit; /* scan */
 };
 
 struct far_result {
     uint64_t user_data;
     int status;      /* as the function of the same kind would have returned       */
-    size_t len;      /* get: the value's length, iterate: bytes of entries, or of the next one;
-                   with FAR_OK and FAR_TOO_SMALL */
+    size_t len;      /* get: the value's length, iterate and scan: bytes of entries, or of the next
+                   one; with FAR_OK and FAR_TOO_SMALL */
     uint64_t cursor; /* iterate: where to go on, 0 at the end; with FAR_OK */
-    unsigned count;  /* iterate: entries; with FAR_OK                      */
+    unsigned count;  /* iterate, scan: entries; with FAR_OK                */
+    bool more;       /* scan: as far_scan() sets it; with FAR_OK           */
 };
 
 /*
@@ -673,7 +731,7 @@ struct far_op_stats {
     uint64_t verbs;     /* READ, WRITE, CAS, masked CAS and FAA                   */
     uint64_t bytes_read;
     uint64_t bytes_written;
-    uint64_t entries; /* iterate: returned                                        */
+    uint64_t entries; /* iterate, scan: returned                                  */
 };
 
 struct far_stats {

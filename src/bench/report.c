@@ -9,7 +9,7 @@
 static const char *const kind_names[FAR_OP_KINDS] = {
     [FAR_OP_GET] = "get",       [FAR_OP_EXISTS] = "exists",   [FAR_OP_PUT] = "put",
     [FAR_OP_INSERT] = "insert", [FAR_OP_UPDATE] = "update",   [FAR_OP_DELETE] = "delete",
-    [FAR_OP_MODIFY] = "modify", [FAR_OP_ITERATE] = "iterate",
+    [FAR_OP_MODIFY] = "modify", [FAR_OP_ITERATE] = "iterate", [FAR_OP_SCAN] = "scan",
 };
 
 static double per(uint64_t sum, uint64_t count)

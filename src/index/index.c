@@ -12,13 +12,37 @@ const struct index_ops *index_at(unsigned i)
     return i < sizeof indexes / sizeof *indexes ? indexes[i] : NULL;
 }
 
+static const struct index_ops *unlisted;
+
+void index_add_unlisted(const struct index_ops *ops)
+{
+    unlisted = ops;
+}
+
 const struct index_ops *index_find(const char *name)
 {
     const struct index_ops *ops = NULL;
     for (unsigned i = 0; (ops = index_at(i)) != NULL; i++)
         if (strcmp(ops->name, name) == 0)
             break;
+    if (!ops && unlisted && strcmp(unlisted->name, name) == 0)
+        ops = unlisted;
+    ASSERT(!ops || ops->ordered == (ops->scan != NULL));
     return ops;
+}
+
+int index_key_compare(struct slice a, struct slice b)
+{
+    size_t least = a.len < b.len ? a.len : b.len;
+    int order = least > 0 ? memcmp(a.data, b.data, least) : 0;
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+enum scan_place index_scan_place(const struct scan_range *range, struct slice key)
+{
+    if (index_key_compare(key, range->from) < (range->after ? 1 : 0))
+        return SCAN_BELOW;
+    return range->to.data && index_key_compare(key, range->to) >= 0 ? SCAN_ABOVE : SCAN_WITHIN;
 }
 
 /* An entry: both lengths, the key, the value, up to a multiple of eight bytes. */

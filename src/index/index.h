@@ -45,11 +45,25 @@ struct entries_out {
     unsigned count;
     bool keys_only;
     uint64_t cursor;
+    bool more; /* scan: it ended before the range did */
 };
 /* How many bytes an entry takes. */
 size_t entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len);
 /* False if it does not fit. */
 bool entries_add(struct entries_out *out, struct slice key, struct slice value);
+
+/* The order of keys: bytes as unsigned numbers, shorter first. Below, at or above 0. */
+int index_key_compare(struct slice a, struct slice b);
+
+/* What a scan is to return. */
+struct scan_range {
+    struct slice from; /* may be empty, which is below every key */
+    bool after;        /* begins behind `from`                   */
+    struct slice to;   /* data is NULL: no end                   */
+    unsigned limit;    /* not 0                                  */
+};
+enum scan_place { SCAN_BELOW, SCAN_WITHIN, SCAN_ABOVE };
+enum scan_place index_scan_place(const struct scan_range *range, struct slice key);
 
 /*
  * A change of a key: what is to be done if it is absent, and if it is present. All changes that users
@@ -122,6 +136,14 @@ struct index_ops {
      * no cursor of this index. */
     int (*iterate)(struct op *op, struct index_view *view, struct entries_out *out);
 
+    /* Adds the entries of the range in ascending order: each was there at some instant, and a key
+     * that is left out, and is not above the last one added, was absent at some instant. It goes on
+     * to the range's end, but may stop once it has an entry, at the latest at the limit or when one
+     * does not fit; then it sets out->more. FAR_TOO_SMALL: not even the first fits. NULL if the index
+     * is not `ordered`. */
+    int (*scan)(struct op *op, struct index_view *view, const struct scan_range *range,
+                struct entries_out *out);
+
     /* Tells the marker of every object that the table reaches, while others change it. If it
      * sweeps, then changes the version of caches: they may know what has been out of reach for
      * long. */
@@ -154,5 +176,8 @@ void index_intend(struct op *op, const struct index_view *view, struct journal *
 
 const struct index_ops *index_find(const char *name);
 const struct index_ops *index_at(unsigned i); /* NULL past the last */
+/* Test hook: index_find() finds this one, too, but index_at() does not list it. Before there are
+ * threads. */
+void index_add_unlisted(const struct index_ops *ops);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -240,6 +242,23 @@ static int iterate(struct op *op, const struct far_op *r, struct index_view *vie
     return rc;
 }
 
+static int scan(struct op *op, const struct far_op *r, struct index_view *view,
+                struct far_result *result)
+{
+    struct entries_out out = {
+        .buf = r->buf, .cap = r->cap, .keys_only = (r->flags & FAR_KEYS_ONLY) != 0};
+    struct scan_range range = {.from = {r->key, r->key_len},
+                               .after = (r->flags & FAR_AFTER) != 0,
+                               .to = {r->to, r->to_len},
+                               .limit = r->limit ? r->limit : UINT_MAX};
+    int rc = r->table->index.ops->scan(op, view, &range, &out);
+    ASSERT(out.count <= range.limit && (rc != FAR_OK || !out.more || out.count > 0));
+    result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
+    result->count = out.count;
+    result->more = out.more;
+    return rc;
+}
+
 static int dispatch(struct op *op, const struct far_op *r, struct index_view *view,
                     struct far_result *result)
 {
@@ -247,6 +266,8 @@ static int dispatch(struct op *op, const struct far_op *r, struct index_view *vi
 
     if (r->kind == FAR_OP_ITERATE)
         return iterate(op, r, view, result);
+    if (r->kind == FAR_OP_SCAN)
+        return scan(op, r, view, result);
     if (changes(r->kind))
         return change(op, r, view);
     int rc = r->table->index.ops->get(op, view, (struct slice){r->key, r->key_len}, &got);
@@ -308,9 +329,50 @@ static int attempt(far_session *s, struct op *op, const struct far_op *r, struct
     return rc == FAR_FENCED ? attempt_once(s, op, r, result) : rc;
 }
 
+/* Names the indexes that do keep keys in order. */
+static int not_ordered(const far_table *table)
+{
+    char names[128] = "";
+    size_t used = 0;
+    const struct index_ops *ops = NULL;
+    for (unsigned i = 0; (ops = index_at(i)) != NULL && used < sizeof names; i++)
+        if (ops->ordered)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                                     ops->name);
+    return fail(
+        FAR_UNSUPPORTED,
+        "table '%s' is kept by %s, which keeps keys in no order; indexes of this build that "
+        "do: %s",
+        table->index.desc.name, table->index.desc.index, used ? names : "none");
+}
+
+static int check_bound(const char *name, const void *bound, size_t len)
+{
+    if (!bound && len > 0)
+        return fail(FAR_INVALID, "%s is NULL, but %s_len is %zu", name, name, len);
+    if (len > FAR_KEY_MAX)
+        return fail(FAR_KEY_SIZE, "%s has %zu bytes, but a key has at most %u", name, len,
+                    FAR_KEY_MAX);
+    return FAR_OK;
+}
+
+static int check_scan(const struct far_op *r)
+{
+    if (!r->table->index.ops->scan)
+        return not_ordered(r->table);
+    if (!r->buf)
+        return store_null("buf");
+    if (r->flags & ~(FAR_KEYS_ONLY | FAR_AFTER))
+        return fail(FAR_INVALID, "flags has bits that mean nothing");
+    int rc = check_bound("from", r->key, r->key_len);
+    return rc == FAR_OK ? check_bound("to", r->to, r->to_len) : rc;
+}
+
 /* Are the arguments of the operation's kind good? */
 static int check_request(const struct far_op *r)
 {
+    if (r->kind == FAR_OP_SCAN)
+        return check_scan(r);
     if (r->kind == FAR_OP_ITERATE) {
         if (!r->buf)
             return store_null("buf");
@@ -365,6 +427,18 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     return rc;
 }
 
+/* Where a scan begins may lie in the buffer that it fills. Apart, so that other operations have a
+ * smaller stack. */
+static __attribute__((noinline)) int run_scan(far_session *s, struct op *op, const struct far_op *r,
+                                              struct far_result *result)
+{
+    char from[FAR_KEY_MAX];
+    struct far_op copy = *r;
+    if (r->key && r->key_len <= sizeof from)
+        copy.key = memcpy(from, r->key, r->key_len);
+    return run(s, op, &copy, result);
+}
+
 int store_accepts(const far_session *s, const struct far_op *r)
 {
     int rc = r ? store_check_table(s, r->table) : s ? store_null("op") : store_refuse(s);
@@ -377,7 +451,7 @@ int store_run(far_session *s, struct op *op, const struct far_op *r, struct far_
 {
     *result = (struct far_result){.user_data = r->user_data};
     client_enter(&s->client);
-    result->status = run(s, op, r, result);
+    result->status = r->kind == FAR_OP_SCAN ? run_scan(s, op, r, result) : run(s, op, r, result);
     client_leave(&s->client);
     return result->status;
 }
@@ -435,6 +509,34 @@ int far_iterate(far_session *s, far_table *table, uint64_t *cursor, unsigned fla
         *len = result.len;
     if (rc == FAR_OK)
         *cursor = result.cursor;
+    return err_end(rc);
+}
+
+int far_scan(far_session *s, far_table *table, const struct far_range *range, void *buf, size_t cap,
+             size_t *len, bool *more)
+{
+    struct far_result result;
+    err_begin();
+    int rc = store_check_table(s, table);
+    if (rc == FAR_OK && (!range || !len))
+        rc = store_null(range ? "len" : "range");
+    if (rc != FAR_OK)
+        return err_end(rc);
+    struct far_op r = {.kind = FAR_OP_SCAN,
+                       .table = table,
+                       .key = range->from,
+                       .key_len = range->from_len,
+                       .to = range->to,
+                       .to_len = range->to_len,
+                       .limit = range->limit,
+                       .flags = range->flags,
+                       .buf = buf,
+                       .cap = cap};
+    rc = store_run(s, &s->op, &r, &result);
+    if (rc == FAR_OK || rc == FAR_TOO_SMALL)
+        *len = result.len;
+    if (rc == FAR_OK && more)
+        *more = result.more;
     return err_end(rc);
 }
 

@@ -150,6 +150,11 @@ static void operations(void **state)
     refused(far_iterate(s, t, NULL, 0, buf, 8, &len), "cursor must not be NULL");
     refused(far_iterate(s, t, &cursor, 0, NULL, 8, &len), "buf must not be NULL");
     refused(far_iterate(s, t, &cursor, 0, buf, 8, NULL), "len must not be NULL");
+    struct far_range range = {.limit = 1}; /* before it is seen that this table has no order */
+    refused(far_scan(NULL, t, &range, buf, 8, &len, NULL), NULL_SESSION);
+    refused(far_scan(s, NULL, &range, buf, 8, &len, NULL), NULL_TABLE);
+    refused(far_scan(s, t, NULL, buf, 8, &len, NULL), "range must not be NULL");
+    refused(far_scan(s, t, &range, buf, 8, NULL, NULL), "len must not be NULL");
     refused(far_modify(NULL, t, "k", 1, keep, NULL), NULL_SESSION);
     refused(far_modify(s, NULL, "k", 1, keep, NULL), NULL_TABLE);
     refused(far_modify(s, t, NULL, 1, keep, NULL), "key must not be NULL");
@@ -189,10 +194,10 @@ static void the_ring(void **state)
     refused(far_submit(r.session, &op), NULL_TABLE);
     op.table = r.table;
     op.kind = (enum far_op_kind)FAR_OP_KINDS;
-    refused(far_submit(r.session, &op), "there is no operation of kind 8");
+    refused(far_submit(r.session, &op), "there is no operation of kind 9");
     refused(far_execute(NULL, &op, &result), NULL_SESSION);
     refused(far_execute(r.session, NULL, &result), "op must not be NULL");
-    refused(far_execute(r.session, &op, &result), "there is no operation of kind 8");
+    refused(far_execute(r.session, &op, &result), "there is no operation of kind 9");
     refused(far_submit_many(NULL, &op, 1, NULL), NULL_SESSION);
     refused(far_submit_many(r.session, NULL, 1, NULL), "ops must not be NULL");
     assert_int_equal(far_reap_within(NULL, &result, 1, 0, 0), 0);
