@@ -32,7 +32,7 @@ struct check *check_new(void)
     c->sim = sim_new();
     c->lin = lin_checker_new();
     c->key_of = malloc(VALUES_MAX);
-    bool history = lin_history_init(&c->history, VALUES_MAX + SEEN_MAX);
+    bool history = lin_history_init(&c->history, VALUES_MAX + SEEN_MAX + SCANNED_MAX);
     if (c->sim && c->lin && c->key_of && history)
         return c;
     check_free(c);
@@ -242,6 +242,7 @@ void check_add_coverage(struct check_totals *sum, const struct check_coverage *o
     sum->exists += one->exists;
     sum->modified += one->modified;
     sum->iterated += one->iterated;
+    sum->scanned += one->scanned;
     sum->locks += one->locks;
     sum->recovered += one->recovered;
     sum->redone += one->redone;

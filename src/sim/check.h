@@ -78,6 +78,7 @@ struct check_coverage {
     uint64_t attached;             /* tables, by sessions at their first operation on them      */
     uint64_t exists, modified;     /* operations of these kinds                                 */
     uint64_t iterated;             /* tables, from end to end                                   */
+    uint64_t scanned;              /* ranges of ordered tables, from end to end                 */
     uint64_t locks;                /* of masked CAS, taken                                      */
     uint64_t recovered,
         redone; /* locks of dead clients freed by their journals, and changes made */
@@ -142,7 +143,8 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(redone, "changes_redone")                                                                    \
     X(cached_fresh, "cache_entries_fresh")                                                         \
     X(cached_doubted, "cache_entries_doubted")                                                     \
-    X(cached_changes, "cached_objects_replaced")
+    X(cached_changes, "cached_objects_replaced")                                                   \
+    X(scanned, "scanned")
 
 struct check_totals {
 #define CHECK_X(name, text) uint64_t name;

@@ -5,6 +5,7 @@
  *   check_plan.c  what kind of run it is; a pool and tables for it, filled until they are about to
  *                 grow
  *   check_ops.c   keys, values and operations: what is called, and what becomes of it
+ *   check_scan.c  scans of ordered tables
  *   check_work.c  what clients do: operations, and between them parking, closing, opening, sweeping
  *   check_lock.c  a lock made of masked CAS
  *   check_journal.c locks with journals, several at once
@@ -24,6 +25,7 @@
 #define VALUE_MAX     416u
 #define VALUES_MAX    (KEYS_MAX * 3 + 2 * CHECK_CLIENTS_MAX * CHECK_OPS_MAX + 1)
 #define SEEN_MAX      (3 * KEYS_MAX) /* by the iteration of a run */
+#define SCANNED_MAX   KEYS_MAX       /* by its scan: each key once */
 #define HASH_SEEDS    4u
 #define HASH_MASKS    7u
 #define NODES_MAX     3u
@@ -51,6 +53,7 @@ struct plan {
     bool parks;    /* a client is parked now and then, as if it had been idle               */
     bool restless; /* clients are idle now and then, or close their sessions and open others */
     bool iterates; /* a client walks through a table, once                                   */
+    bool scans;    /* a client scans a range of an ordered table, once                        */
     bool focus;    /* most operations are on one key                                        */
     bool caches;   /* clients use a structure through a cache of addresses, now and then    */
     bool versions; /* and that structure has a version word                                 */
@@ -182,9 +185,21 @@ uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, 
 /* A whole iteration over one of the tables. */
 int check_iterate(struct check *c, struct worker *w);
 
+/* Which key of the table that is; KEYS_MAX or more if it is none. */
+unsigned check_find_key(const struct check *c, unsigned table, const struct far_entry *e);
+/* Did an operation with that status do nothing? */
+bool check_without_effect(const struct check *c, int status);
+
 /* May the fabric have failed? */
 bool check_excused(const struct check *c, int status);
 bool check_is_of_the_fabric(int status);
+
+/* ---- check_scan.c ---------------------------------------------------------------------------- */
+
+/* Is there a table to scan? */
+bool check_can_scan(const struct check *c);
+/* A scan of a range of one of the ordered tables, to its end. */
+int check_scan(struct check *c, struct worker *w);
 
 /* ---- check_work.c ---------------------------------------------------------------------------- */
 

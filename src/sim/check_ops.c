@@ -131,7 +131,7 @@ bool check_excused(const struct check *c, int status)
 }
 
 /* Nothing was done, says farside.h. */
-static bool is_without_effect(const struct check *c, int status)
+bool check_without_effect(const struct check *c, int status)
 {
     if (status == FAR_UNREACHABLE || status == FAR_TIMEOUT)
         return check_excused(c, status);
@@ -158,7 +158,7 @@ void check_returned(struct check *c, const struct doing *d, int status, size_t l
         result = check_judge_value(c, d->key, d->got, len);
     } else if (d->kind == LIN_MODIFY && status == FAR_OK) {
         result = d->saw ? check_judge_value(c, d->key, d->got, d->saw_len) : LIN_ABSENT;
-    } else if (is_without_effect(c, status)) {
+    } else if (check_without_effect(c, status)) {
         outcome = LIN_FAILED;
         c->result.gave_up++;
     } else if (check_excused(c, status)) {
@@ -175,8 +175,7 @@ void check_returned(struct check *c, const struct doing *d, int status, size_t l
     sim_note(c->sim, "   %s", text);
 }
 
-/* Which key of the table that is. */
-static unsigned find_key(const struct check *c, unsigned table, const struct far_entry *e)
+unsigned check_find_key(const struct check *c, unsigned table, const struct far_entry *e)
 {
     char bytes[KEY_BYTES_MAX];
     unsigned key = table;
@@ -210,11 +209,11 @@ int check_iterate(struct check *c, struct worker *w)
         ret = ++h->stamp;
         if (sim_dead(c->sim))
             return rc;
-        if (rc != FAR_OK && !is_without_effect(c, rc) && !check_excused(c, rc))
+        if (rc != FAR_OK && !check_without_effect(c, rc) && !check_excused(c, rc))
             check_condemn(c, CHECK_BAD_STATUS, "iterating gave %s (%s)", far_errname(rc),
                           far_error_detail());
         for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &e);) {
-            unsigned key = find_key(c, table, &e);
+            unsigned key = check_find_key(c, table, &e);
             if (key >= KEYS_MAX) {
                 check_condemn(c, CHECK_BAD_VALUE, "an iteration returned a key that nobody wrote");
                 return rc;

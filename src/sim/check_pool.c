@@ -27,6 +27,7 @@ void check_plan_pool(struct check *c)
     p->knobs.run_chunks = run_chunks[tape_choose(t, 3, TAPE_SETUP)];
     p->parks = true;
     p->iterates = tape_chance(t, 1, 3, TAPE_SETUP);
+    p->scans = check_can_scan(c) && tape_chance(t, 1, 2, TAPE_SETUP);
     p->hasty = tape_chance(t, 1, 2, TAPE_SETUP);
     p->late = c->set->clients < CHECK_CLIENTS_MAX && tape_chance(t, 1, 3, TAPE_SETUP);
     p->caches = tape_chance(t, 1, 4, TAPE_SETUP);

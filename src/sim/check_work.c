@@ -156,6 +156,8 @@ static void between_operations(struct check *c, struct worker *w)
         w->errors += check_is_of_the_fabric(check_upkeep(c, w));
     if (goes_on(c, w) && happens(c, c->plan.iterates, 4))
         w->errors += check_is_of_the_fabric(check_iterate(c, w));
+    if (goes_on(c, w) && happens(c, c->plan.scans, 4))
+        w->errors += check_is_of_the_fabric(check_scan(c, w));
     if (goes_on(c, w) && happens(c, c->plan.restless, 8))
         be_restless(c, w);
 }

@@ -66,27 +66,40 @@ void lin_saw(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret
                                         .outcome = LIN_DONE};
 }
 
-const char *lin_scan(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret,
-                     uint32_t low, uint32_t high, const struct lin_pair *pairs, size_t count,
-                     bool cut)
+/* The key's place in the range, or how many keys that has. */
+static size_t place_in_range(const struct lin_scan *scan, uint32_t key)
 {
+    size_t at = 0;
+    while (at < scan->keys && scan->key[at] != key)
+        at++;
+    return at;
+}
+
+const char *lin_scan(struct lin_history *h, const struct lin_scan *scan,
+                     const struct lin_pair *pairs, size_t count)
+{
+    size_t end = 0; /* of the keys up to the last pair */
+    if (scan->limit > 0 && count > scan->limit)
+        return "a scan gave more entries than its limit";
+    if (scan->more && count == 0)
+        return "a scan gave nothing, and says that there is more";
     for (size_t i = 0; i < count; i++) {
-        if (pairs[i].key < low || pairs[i].key > high)
+        size_t at = place_in_range(scan, pairs[i].key);
+        if (at == scan->keys)
             return "a scan gave a key out of its range";
         if (i > 0 && pairs[i].key == pairs[i - 1].key)
             return "a scan gave a key twice";
-        if (i > 0 && pairs[i].key < pairs[i - 1].key)
+        if (at < end)
             return "a scan gave keys out of order";
         if (pairs[i].value == LIN_ABSENT)
             return "a scan gave a key without a value";
+        end = at + 1;
     }
-    uint32_t end = !cut ? high : count > 0 ? pairs[count - 1].key : low;
-    if (cut && count == 0)
-        return NULL;
     size_t next = 0;
-    for (uint64_t key = low; key <= end; key++) {
-        bool given = next < count && pairs[next].key == key;
-        lin_saw(h, client, call, ret, (uint32_t)key, given ? pairs[next].value : LIN_ABSENT);
+    for (size_t i = 0; i < (scan->more ? end : scan->keys); i++) {
+        bool given = next < count && pairs[next].key == scan->key[i];
+        lin_saw(h, scan->client, scan->call, scan->ret, scan->key[i],
+                given ? pairs[next].value : LIN_ABSENT);
         next += given;
     }
     return NULL;

@@ -65,19 +65,25 @@ void lin_saw(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret
              uint32_t value);
 
 /*
- * A scan over keys low..high (by number, in the order of the keys) that called at `call`, returned
- * at `ret` and gave `count` pairs. It need not be a snapshot: every pair must have been right at
- * some instant of the scan, and every key left out must have been absent at some instant of it. So
- * it is entered as one get per key. When it stopped at its limit (`cut`), keys past its last
- * are not judged. Returns NULL, or what is wrong with the pairs themselves: not in order, twice,
- * out of range.
+ * A scan that called at `call`, returned at `ret` and gave `count` pairs. It need not be a snapshot:
+ * every pair must have been right at some instant of the scan, and every key left out must have been
+ * absent at some instant of it. So it is entered as one get per key. If it ended before its range did
+ * (`more`), keys past its last are not judged. Returns NULL, or what is wrong with the pairs
+ * themselves: not in order, twice, out of range, too many.
  */
+struct lin_scan {
+    unsigned client;
+    uint64_t call, ret;
+    const uint32_t *key; /* all keys of the range that were ever written, in their order */
+    size_t keys;
+    size_t limit; /* of pairs; 0: none */
+    bool more;
+};
 struct lin_pair {
     uint32_t key, value;
 };
-const char *lin_scan(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret,
-                     uint32_t low, uint32_t high, const struct lin_pair *pairs, size_t count,
-                     bool cut);
+const char *lin_scan(struct lin_history *h, const struct lin_scan *scan,
+                     const struct lin_pair *pairs, size_t count);
 
 /* What a sequential table that holds `state` does with the operation: false when it would have
  * answered otherwise. An operation of unknown outcome may answer anything. */

@@ -208,27 +208,82 @@ static void keys_are_judged_apart(void **state)
     assert_int_equal(report.stuck, 4);
 }
 
-static void scans_are_judged_by_key_and_interval(void **state)
+/* Keys 3, 1, 2, 0 in this order: their numbers say nothing about it. */
+static const uint32_t scanned[] = {3, 1, 2, 0};
+
+static const char *scan(uint64_t call, uint64_t ret, size_t first, size_t keys, size_t limit,
+                        bool more, const struct lin_pair *pairs, size_t count)
+{
+    struct lin_scan s = {.client = 1,
+                         .call = call,
+                         .ret = ret,
+                         .key = scanned + first,
+                         .keys = keys,
+                         .limit = limit,
+                         .more = more};
+    return lin_scan(&history, &s, pairs, count);
+}
+
+static void what_a_scan_returns_is_looked_at_directly(void **state)
 {
     (void)state;
     const struct lin_pair both[] = {{1, 11}, {2, 12}}, turned[] = {{2, 12}, {1, 11}};
-    const struct lin_pair twice[] = {{1, 11}, {1, 11}};
+    const struct lin_pair twice[] = {{1, 11}, {1, 11}}, again[] = {{1, 11}, {2, 12}, {1, 11}};
+    const struct lin_pair empty[] = {{1, LIN_ABSENT}};
     lin_history_clear(&history);
-    assert_non_null(lin_scan(&history, 0, 1, 2, 0, 9, turned, 2, false));
-    assert_non_null(lin_scan(&history, 0, 1, 2, 0, 9, twice, 2, false));
-    assert_non_null(lin_scan(&history, 0, 1, 2, 2, 9, both, 2, false));
-    assert_non_null(lin_scan(&history, 0, 1, 2, 0, 1, both, 2, false));
+    assert_string_equal(scan(1, 2, 0, 4, 0, false, turned, 2), "a scan gave keys out of order");
+    assert_string_equal(scan(1, 2, 0, 4, 0, false, again, 3), "a scan gave keys out of order");
+    assert_string_equal(scan(1, 2, 0, 4, 0, false, twice, 2), "a scan gave a key twice");
+    assert_string_equal(scan(1, 2, 2, 2, 0, false, both, 2), "a scan gave a key out of its range");
+    assert_string_equal(scan(1, 2, 0, 2, 0, true, both, 2), "a scan gave a key out of its range");
+    assert_string_equal(scan(1, 2, 0, 4, 1, false, both, 2),
+                        "a scan gave more entries than its limit");
+    assert_string_equal(scan(1, 2, 0, 4, 0, false, empty, 1), "a scan gave a key without a value");
+    assert_string_equal(scan(1, 2, 0, 4, 0, true, NULL, 0),
+                        "a scan gave nothing, and says that there is more");
     assert_int_equal(history.count, 0);
+    assert_null(scan(1, 2, 0, 4, 2, false, both, 2));
+    assert_int_equal(history.count, 4);
+    assert_null(scan(1, 2, 0, 4, 2, true, both, 2)); /* 0 is past the last */
+    assert_int_equal(history.count, 4 + 3);
+    assert_null(scan(1, 2, 0, 0, 0, false, NULL, 0)); /* an empty range */
+    assert_int_equal(history.count, 4 + 3);
+}
 
+static void scans_are_judged_by_key_and_interval(void **state)
+{
+    (void)state;
+    const struct lin_pair both[] = {{1, 11}, {2, 12}};
     for (unsigned missing = 0; missing < 2; missing++) {
-        for (unsigned cut = 0; cut < 2; cut++) {
+        for (unsigned more = 0; more < 2; more++) {
             lin_history_clear(&history);
             for (unsigned key = 1; key <= 2; key++)
                 lin_return(&history, lin_call(&history, 0, LIN_PUT, key, 10 + key), LIN_DONE, 1);
-            assert_null(lin_scan(&history, 1, 10, 20, 0, 3, both, 2 - missing, cut));
-            /* A key that was there all along may be missing only past the scan's limit. */
-            assert_int_equal(judge(), missing && !cut ? LIN_NOT_LINEARIZABLE : LIN_LINEARIZABLE);
+            assert_null(scan(10, 20, 0, 4, 0, more, both, 2 - missing));
+            /* A key that was there all along may be missing only past the scan's end. */
+            assert_int_equal(judge(), missing && !more ? LIN_NOT_LINEARIZABLE : LIN_LINEARIZABLE);
         }
+    }
+    /* One before its last key may not, */
+    const struct lin_pair later = {2, 12};
+    lin_history_clear(&history);
+    for (unsigned key = 1; key <= 2; key++)
+        lin_return(&history, lin_call(&history, 0, LIN_PUT, key, 10 + key), LIN_DONE, 1);
+    assert_null(scan(10, 20, 0, 4, 1, true, &later, 1));
+    assert_int_equal(judge(), LIN_NOT_LINEARIZABLE);
+    /* unless it came or went while the scan was under way. No instant has to suit all keys. */
+    for (unsigned during = 0; during < 2; during++) {
+        const struct lin_pair old[] = {{1, 11}, {2, 22}};
+        lin_history_clear(&history);
+        for (unsigned key = 1; key <= 2; key++)
+            lin_return(&history, lin_call(&history, 0, LIN_PUT, key, 10 + key), LIN_DONE, 1);
+        uint64_t call = ++history.stamp, after = 0;
+        lin_return(&history, lin_call(&history, 0, LIN_PUT, 1, 21), LIN_DONE, 1);
+        after = ++history.stamp;
+        lin_return(&history, lin_call(&history, 0, LIN_PUT, 2, 22), LIN_DONE, 1);
+        /* the first key's old value, with the second one's new one, which came later */
+        assert_null(scan(during ? call : after, ++history.stamp, 0, 4, 0, false, old, 2));
+        assert_int_equal(judge(), during ? LIN_LINEARIZABLE : LIN_NOT_LINEARIZABLE);
     }
 }
 
@@ -402,6 +457,7 @@ int main(void)
         cmocka_unit_test(unknown_outcome_does_not_happen_before_its_call),
         cmocka_unit_test(failed_operations_have_no_effect),
         cmocka_unit_test(keys_are_judged_apart),
+        cmocka_unit_test(what_a_scan_returns_is_looked_at_directly),
         cmocka_unit_test(scans_are_judged_by_key_and_interval),
         cmocka_unit_test(budget_gives_undecided),
         cmocka_unit_test(linearizable_by_construction),
