@@ -58,7 +58,7 @@ extern const struct bench_config bench_defaults;
 /* What the operations of one kind took. */
 struct bench_op {
     struct far_op_stats stats; /* sums over all operations                      */
-    uint64_t wrong;            /* gets that brought another key's value         */
+    uint64_t wrong;            /* that brought another key's value, or entries that are not right */
     struct hist latency;       /* nanoseconds                                   */
 };
 
@@ -67,7 +67,7 @@ struct bench_run {
     const char *index, *workload;
     bool draws_keys; /* by dist; others take them in turn */
     enum dist_kind dist;
-    uint64_t ops_planned, ops; /* a get followed by an update is one             */
+    uint64_t ops_planned, ops; /* a get followed by an update is one; of an iteration, each entry */
     double seconds;            /* of the slowest thread, without drawing tasks   */
     double ops_per_s;
     struct bench_op op[FAR_OP_KINDS];

@@ -46,3 +46,24 @@ bool value_belongs(uint64_t number, const void *value, size_t size)
 {
     return memcmp(value, &number, size < NUMBER_BYTES ? size : NUMBER_BYTES) == 0;
 }
+
+void value_count(void *value, size_t size)
+{
+    uint64_t version;
+    if (size < NUMBER_BYTES + VERSION_BYTES)
+        return;
+    memcpy(&version, (char *)value + NUMBER_BYTES, VERSION_BYTES);
+    version++;
+    memcpy((char *)value + NUMBER_BYTES, &version, VERSION_BYTES);
+}
+
+bool value_fits_key(const void *value, size_t value_size, const void *key, size_t key_size,
+                    void *scratch)
+{
+    uint64_t number;
+    if (value_size < NUMBER_BYTES)
+        return true;
+    memcpy(&number, value, NUMBER_BYTES);
+    key_write(number, scratch, key_size);
+    return memcmp(key, scratch, key_size) == 0;
+}

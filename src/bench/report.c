@@ -73,7 +73,7 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c)
     if (c->raw)
         fprintf(out,
                 "  of raw: ops/s as a share of what the same verbs reach with no index on top\n");
-    fprintf(out, "\n%-7s %-8s %10s%s %-6s %6s %6s %8s %8s %7s %7s %9s  %9s  %6s\n", "index",
+    fprintf(out, "\n%-7s %-8s %10s%s %-7s %6s %6s %8s %8s %7s %7s %9s  %9s  %6s\n", "index",
             "workload", "ops/s", c->raw ? " of raw" : "", "op", "rtts", "verbs", "read", "written",
             "p50", "p99", "count", "not found", "errors");
 }
@@ -96,7 +96,7 @@ static void print_op_columns(struct report *r, const char *name, const struct be
 {
     const struct far_op_stats *s = &op->stats;
     fprintf(r->out,
-            " %-6s %6.2f %6.2f %8.1f %8.1f %7.2f %7.2f %9" PRIu64 "  %9" PRIu64 "  %6" PRIu64 "\n",
+            " %-7s %6.2f %6.2f %8.1f %8.1f %7.2f %7.2f %9" PRIu64 "  %9" PRIu64 "  %6" PRIu64 "\n",
             name, per(s->rtts, s->count), per(s->verbs, s->count), per(s->bytes_read, s->count),
             per(s->bytes_written, s->count), quantile_us(op, 0.5), quantile_us(op, 0.99), s->count,
             s->not_found, bench_op_errors(op));
@@ -115,6 +115,34 @@ static void add_space(struct far_table_info *sum, const struct far_table_info *r
     sum->split_load_mean = splits > 0 ? loads / (double)splits : 0;
 }
 
+/* What an entry took, of operations that return many. */
+static void print_entries(struct report *r, const char *name, const struct far_op_stats *s)
+{
+    char entries[TEXT_MAX], calls[TEXT_MAX];
+    if (s->entries == 0)
+        return;
+    fprintf(r->out,
+            "  %s: %s entr%s in %s call%s; an entry took %.4f round trips, %.2f verbs, %.1f bytes "
+            "read\n",
+            name, grouped(s->entries, entries), s->entries == 1 ? "y" : "ies",
+            grouped(s->count, calls), plural(s->count), per(s->rtts, s->entries),
+            per(s->verbs, s->entries), per(s->bytes_read, s->entries));
+}
+
+/* Operations that were carried out, and brought something wrong. */
+static void print_wrong(struct report *r, const struct bench_run *run)
+{
+    static const char *const what[FAR_OP_KINDS] = {
+        [FAR_OP_GET] = "gets brought the value of another key",
+        [FAR_OP_MODIFY] = "modifications found the value of another key, or none",
+        [FAR_OP_ITERATE] = "calls of an iteration brought entries that are not right",
+        [FAR_OP_SCAN] = "scans brought entries that are not right",
+    };
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        if (run->op[k].wrong > 0 && what[k])
+            fprintf(r->out, "  %" PRIu64 " %s\n", run->op[k].wrong, what[k]);
+}
+
 void report_run(struct report *r, const struct bench_run *run)
 {
     bool first = true;
@@ -125,9 +153,9 @@ void report_run(struct report *r, const struct bench_run *run)
         print_op_columns(r, kind_names[k], &run->op[k]);
         first = false;
     }
-    if (run->op[FAR_OP_GET].wrong > 0)
-        fprintf(r->out, "  %" PRIu64 " gets brought the value of another key\n",
-                run->op[FAR_OP_GET].wrong);
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        print_entries(r, kind_names[k], &run->op[k].stats);
+    print_wrong(r, run);
     if (run->first_error != FAR_OK)
         fprintf(r->out, "  the first error was %s: %s\n", far_errname(run->first_error),
                 far_strerror(run->first_error));
@@ -218,6 +246,12 @@ static json_t *json_op(const struct bench_op *op)
     bad |= set_real(o, "p50_us", quantile_us(op, 0.5));
     bad |= set_real(o, "p99_us", quantile_us(op, 0.99));
     bad |= set_real(o, "p999_us", quantile_us(op, 0.999));
+    if (s->entries > 0) {
+        bad |= set_count(o, "entries", s->entries);
+        bad |= set_real(o, "rtts_per_entry", per(s->rtts, s->entries));
+        bad |= set_real(o, "verbs_per_entry", per(s->verbs, s->entries));
+        bad |= set_real(o, "bytes_read_per_entry", per(s->bytes_read, s->entries));
+    }
     bad |= set_count(o, "not_found", s->not_found);
     bad |= set_count(o, "errors", bench_op_errors(op));
     return whole(o, bad);

@@ -22,11 +22,17 @@
 #define DRAW_PER_LANE 256u
 #define DRAW_LANES    16u
 
+/* What an iteration takes at a time: a buffer that is worth a round trip, or the longest entry. */
+#define ITERATE_BYTES (1u << 20)
+
 struct lane {
     struct task task;
     uint64_t number;
     uint64_t started;
-    unsigned char *key, *value, *buf;
+    uint64_t cursor; /* of an iteration */
+    unsigned char *key, *value, *buf, *scratch;
+    size_t value_size;
+    bool right; /* modify: the old value was one of that key */
 };
 
 struct worker {
@@ -51,19 +57,50 @@ struct worker {
     int info_status;   /* of looking at it afterwards */
     struct far_stats before, after;
     struct far_table_info info;
-    uint64_t wrong;
+    uint64_t wrong[FAR_OP_KINDS];
     struct hist latency[FAR_OP_KINDS];
     _Alignas(64) _Atomic uint64_t done; /* on a line of its own: another thread watches it */
 };
 
 /* ---- one operation --------------------------------------------------------------------------- */
 
+static bool stopped(const struct worker *w)
+{
+    return w->config->stop != NULL && atomic_load_explicit(w->config->stop, memory_order_relaxed);
+}
+
+/* How much the buffer of an operation has to hold. */
+static size_t buf_bytes(const struct bench_config *c, const struct workload *w)
+{
+    size_t entry = 16 + (size_t)c->key_size + c->value_size; /* and a few bytes to spare */
+    if (workload_scans(w))
+        return SCAN_MOST * entry;
+    if (workload_iterates(w))
+        return entry > ITERATE_BYTES ? entry : ITERATE_BYTES;
+    return c->value_size;
+}
+
 static void lane_begin(struct worker *w, struct lane *l, const struct task *task, uint64_t now)
 {
     l->task = *task;
     l->number = task_number(w->plan, task);
     l->started = now;
+    l->cursor = 0;
     key_write(l->number, l->key, w->config->key_size);
+}
+
+static enum far_decision count_one(void *arg, const void *old, size_t old_len, const void **value,
+                                   size_t *value_len)
+{
+    struct lane *l = arg;
+    l->right = old && old_len == l->value_size && value_belongs(l->number, old, old_len);
+    if (!l->right)
+        return FAR_KEEP;
+    memcpy(l->value, old, old_len);
+    value_count(l->value, old_len);
+    *value = l->value;
+    *value_len = old_len;
+    return FAR_STORE;
 }
 
 static struct far_op lane_op(struct worker *w, struct lane *l)
@@ -75,9 +112,15 @@ static struct far_op lane_op(struct worker *w, struct lane *l)
         .key_len = w->config->key_size,
         .user_data = (uint64_t)(l - w->lanes),
     };
-    if (op.kind == FAR_OP_GET) {
+    if (op.kind == FAR_OP_GET || op.kind == FAR_OP_SCAN || op.kind == FAR_OP_ITERATE) {
         op.buf = l->buf;
-        op.cap = w->config->value_size;
+        op.cap =
+            op.kind == FAR_OP_GET ? w->config->value_size : buf_bytes(w->config, w->plan->workload);
+        op.limit = l->task.limit;
+        op.cursor = l->cursor;
+    } else if (op.kind == FAR_OP_MODIFY) {
+        op.modify = count_one;
+        op.modify_arg = l;
     } else if (op.kind != FAR_OP_DELETE) {
         value_write(l->number, w->tasks_done, l->value, w->config->value_size);
         op.value = l->value;
@@ -86,37 +129,72 @@ static struct far_op lane_op(struct worker *w, struct lane *l)
     return op;
 }
 
+/* Are these entries of the table, as many as there should be, and those of a scan in order? */
+static bool entries_right(const struct worker *w, const struct lane *l, const struct far_result *r)
+{
+    const struct bench_config *c = w->config;
+    bool scan = l->task.kind == FAR_OP_SCAN;
+    const void *before = NULL;
+    unsigned count = 0;
+    struct far_entry e;
+    for (size_t pos = 0; far_entry_next(l->buf, r->len, &pos, &e); count++) {
+        if (e.key_len != c->key_size || e.value_len != c->value_size ||
+            !value_fits_key(e.value, e.value_len, e.key, e.key_len, l->scratch))
+            return false;
+        /* The key that a scan begins with is there. */
+        int order = memcmp(e.key, before ? before : l->key, e.key_len);
+        if (scan && (before ? order <= 0 : order != 0))
+            return false;
+        before = e.key;
+    }
+    return count == r->count && (!scan || (count > 0 && count <= l->task.limit));
+}
+
+static bool answer_right(const struct worker *w, const struct lane *l, const struct far_result *r)
+{
+    switch (l->task.kind) {
+    case FAR_OP_GET:
+        return r->len == w->config->value_size && value_belongs(l->number, l->buf, r->len);
+    case FAR_OP_MODIFY:
+        return l->right;
+    case FAR_OP_SCAN:
+    case FAR_OP_ITERATE:
+        return entries_right(w, l, r);
+    default:
+        return true;
+    }
+}
+
 /* Takes note of a result. True if the task goes on with another operation, from now on. */
-static bool lane_end(struct worker *w, struct lane *l, int status, size_t len, uint64_t now)
+static bool lane_end(struct worker *w, struct lane *l, const struct far_result *r, uint64_t now)
 {
     hist_record(&w->latency[l->task.kind], now - l->started);
-    if (status == FAR_OK) {
-        if (l->task.kind == FAR_OP_GET &&
-            (len != w->config->value_size || !value_belongs(l->number, l->buf, len)))
-            w->wrong++;
-    } else if (status != FAR_NOT_FOUND && w->first_error == FAR_OK) {
-        w->first_error = status;
-    }
-    if (l->task.then_update && status == FAR_OK) {
+    if (r->status == FAR_OK)
+        w->wrong[l->task.kind] += !answer_right(w, l, r);
+    else if (r->status != FAR_NOT_FOUND && w->first_error == FAR_OK)
+        w->first_error = r->status;
+    bool iterates = l->task.kind == FAR_OP_ITERATE, goes_on = false;
+    if (l->task.then_update && r->status == FAR_OK) {
         l->task.then_update = false;
         l->task.kind = FAR_OP_UPDATE;
         l->started = now;
         return true;
     }
+    if (iterates && r->status == FAR_OK) {
+        l->cursor = r->cursor;
+        l->started = now;
+        goes_on = r->cursor != 0 && !stopped(w);
+    }
     w->inserted += l->task.kind == FAR_OP_INSERT;
-    atomic_store_explicit(&w->done, ++w->tasks_done, memory_order_relaxed);
-    return false;
+    w->tasks_done += iterates ? r->count : 1;
+    atomic_store_explicit(&w->done, w->tasks_done, memory_order_relaxed);
+    return goes_on;
 }
 
 /* With nothing in flight, all keys that were added are there for others to ask for. */
 static void publish_inserted(struct worker *w)
 {
     atomic_store_explicit(&w->plan->added[w->thread].count, w->inserted, memory_order_release);
-}
-
-static bool stopped(const struct worker *w)
-{
-    return w->config->stop != NULL && atomic_load_explicit(w->config->stop, memory_order_relaxed);
 }
 
 /* ---- depth 1: synchronous calls -------------------------------------------------------------- */
@@ -127,17 +205,18 @@ static void work_sync(struct worker *w, unsigned count)
     uint64_t now = clock_ns();
 
     for (unsigned i = 0; i < count && !stopped(w); i++) {
-        bool more = true;
-        if (w->target->recorder != NULL)
-            recorder_next(w->target->recorder);
+        bool more = true, first = true;
         /* One operation ends as the next begins: a single look at the clock serves both. */
         lane_begin(w, l, &w->tasks[i], now);
         while (more) {
             struct far_op op = lane_op(w, l);
             struct far_result result = {.status = FAR_OK};
-            int status = far_execute(w->session, &op, &result);
+            if (w->target->recorder != NULL && (first || op.kind == FAR_OP_ITERATE))
+                recorder_next(w->target->recorder);
+            first = false;
+            (void)far_execute(w->session, &op, &result);
             now = clock_ns();
-            more = lane_end(w, l, status, result.len, now);
+            more = lane_end(w, l, &result, now);
         }
         if (l->task.kind == FAR_OP_INSERT)
             publish_inserted(w);
@@ -171,7 +250,7 @@ static void work_ring(struct worker *w, unsigned count)
         for (unsigned i = 0; i < n; i++) {
             const struct far_result *r = &w->results[i];
             struct lane *l = &w->lanes[r->user_data];
-            if (lane_end(w, l, r->status, r->len, now))
+            if (lane_end(w, l, r, now))
                 submit(w, l);
             else
                 w->idle[w->idle_count++] = (unsigned)r->user_data;
@@ -185,7 +264,7 @@ static void work_ring(struct worker *w, unsigned count)
 static int lanes_alloc(struct worker *w)
 {
     size_t key = w->config->key_size, value = w->config->value_size;
-    size_t bytes = key + 2 * value;
+    size_t bytes = 2 * key + value + buf_bytes(w->config, w->plan->workload);
     unsigned depth = w->target->depth;
 
     w->lanes = calloc(depth, sizeof *w->lanes);
@@ -201,7 +280,9 @@ static int lanes_alloc(struct worker *w)
         struct lane *l = &w->lanes[i];
         l->key = w->lane_memory + i * bytes;
         l->value = l->key + key;
-        l->buf = l->value + value;
+        l->value_size = value;
+        l->scratch = l->value + value;
+        l->buf = l->scratch + key;
         value_init(l->value, value);
         w->idle[w->idle_count++] = i;
     }
@@ -304,6 +385,7 @@ static void stats_add(struct far_op_stats *sum, const struct far_op_stats *befor
     sum->verbs += after->verbs - before->verbs;
     sum->bytes_read += after->bytes_read - before->bytes_read;
     sum->bytes_written += after->bytes_written - before->bytes_written;
+    sum->entries += after->entries - before->entries;
 }
 
 static void space_add(struct far_table_info *space, const struct far_table_info *info)
@@ -330,8 +412,8 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
             busy = w->busy;
         if (run->first_error == FAR_OK)
             run->first_error = w->first_error;
-        run->op[FAR_OP_GET].wrong += w->wrong;
         for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
+            run->op[k].wrong += w->wrong[k];
             stats_add(&run->op[k].stats, &w->before.op[k], &w->after.op[k]);
             hist_merge(&run->op[k].latency, &w->latency[k]);
         }
@@ -475,7 +557,9 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     run->dist = plan->dist.kind;
     run->ops_planned = plan->ops;
     status = sum_up(run, r->worker, r->count);
-    run->interrupted = run->ops < run->ops_planned;
+    /* An iteration that failed has seen only a part, too. */
+    bool failed = workload_iterates(plan->workload) && run->first_error != FAR_OK;
+    run->interrupted = run->ops < run->ops_planned && !failed;
     if (observer->progress != NULL)
         observer->progress(observer->arg, watch.index, watch.what, plan->ops, plan->ops);
 

@@ -165,7 +165,12 @@ static int measure_raw(const struct suite *s, const struct subject *twin,
         .seed = c->seed,
         .stop = c->stop,
     };
+    const struct far_op_stats *iterate = &s->run->op[FAR_OP_ITERATE].stats;
+    if (iterate->count > 0) /* what was recorded are calls, what is counted are entries */
+        load.ops = iterate->count;
     int status = raw_replay(&load, recorder, &s->run->raw_ops_per_s);
+    if (iterate->count > 0)
+        s->run->raw_ops_per_s *= (double)iterate->entries / (double)iterate->count;
     return interrupted(s) ? FAR_OK : status; /* what was measured before is worth showing */
 }
 
@@ -242,6 +247,34 @@ static int check_tuning(const struct bench_config *c)
     return status;
 }
 
+/* A workload that scans, on an index that keeps keys in no order. */
+static int refuse_scan(const struct workload *w, const char *index)
+{
+    char names[INDEX_NAMES_BYTES];
+    return fail(FAR_INVALID,
+                "workload '%s' scans ranges of keys, and index %s keeps them in no order; those of "
+                "this build that do: %s",
+                w->name, index, index_ordered_names(names));
+}
+
+/* Can the workloads be run on the index? One that does not exist is refused later. */
+static int check_index(const struct bench_config *c, const char *index)
+{
+    const struct index_ops *ops = index_find(index);
+    for (unsigned i = 0; ops && i < c->workloads.count; i++)
+        if (workload_scans(c->workloads.item[i]) && !ops->ordered)
+            return refuse_scan(c->workloads.item[i], index);
+    return FAR_OK;
+}
+
+static int check_indexes(const struct bench_config *c)
+{
+    int status = c->index != NULL ? check_index(c, c->index) : FAR_OK;
+    for (unsigned i = 0; c->index == NULL && status == FAR_OK && far_index_name(i); i++)
+        status = check_index(c, far_index_name(i));
+    return status;
+}
+
 int bench_check(const struct bench_config *c)
 {
     if (c->keys == 0 || c->ops == 0 || c->processes == 0 || c->threads == 0 || c->depth == 0 ||
@@ -262,6 +295,8 @@ int bench_check(const struct bench_config *c)
     if (!(c->theta > 0 && c->theta < 1))
         return fail(FAR_INVALID, "theta is %g, not between 0 and 1", c->theta);
     int status = check_tuning(c);
+    if (status == FAR_OK)
+        status = check_indexes(c);
     return status == FAR_OK ? workload_check(&c->workloads, c->keys, c->ops) : status;
 }
 

@@ -11,6 +11,8 @@ static const struct workload workloads[] = {
     {"b", "YCSB B: 95 % get, 5 % update", TASK_GET, TASK_UPDATE, 5, false},
     {"c", "YCSB C: 100 % get", TASK_GET, TASK_GET, 0, false},
     {"d", "YCSB D: 95 % get of the latest keys, 5 % insert", TASK_GET, TASK_INSERT, 5, true},
+    {"e", "YCSB E: 95 % scan of 1 to 100 entries, 5 % insert; on ordered indexes", TASK_SCAN,
+     TASK_INSERT, 5, false},
     {"f", "YCSB F: 50 % get, 50 % get followed by update", TASK_GET, TASK_RMW, 50, false},
     {"get", "get, the same as c", TASK_GET, TASK_GET, 0, false},
     {"miss", "get of keys that are not there", TASK_MISS, TASK_MISS, 0, false},
@@ -18,6 +20,10 @@ static const struct workload workloads[] = {
     {"update", "update", TASK_UPDATE, TASK_UPDATE, 0, false},
     {"insert", "insert of new keys", TASK_INSERT, TASK_INSERT, 0, false},
     {"delete", "delete, each time another key", TASK_DELETE, TASK_DELETE, 0, false},
+    {"modify", "read, count and write, as one far_modify()", TASK_MODIFY, TASK_MODIFY, 0, false},
+    {"iterate", "each thread goes through the whole table once; operations are entries",
+     TASK_ITERATE, TASK_ITERATE, 0, false},
+    {"scan", "scan of 1 to 100 entries; on ordered indexes", TASK_SCAN, TASK_SCAN, 0, false},
 };
 
 const struct workload *workload_at(unsigned i)
@@ -49,19 +55,25 @@ static bool needs_keys(const struct workload *w)
     return w->mostly != TASK_ADD && w->mostly != TASK_INSERT && w->mostly != TASK_MISS;
 }
 
+bool workload_scans(const struct workload *w)
+{
+    return w->mostly == TASK_SCAN;
+}
+
+bool workload_iterates(const struct workload *w)
+{
+    return w->mostly == TASK_ITERATE;
+}
+
 bool workload_draws(const struct workload *w)
 {
-    return needs_keys(w) && w->mostly != TASK_DELETE;
+    return needs_keys(w) && w->mostly != TASK_DELETE && !workload_iterates(w);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 static int unknown_workload(const char *name)
 {
-    if (strcmp(name, "e") == 0)
-        return fail(FAR_INVALID, "workload 'e' scans ranges of keys, and no index of this version "
-                                 "keeps keys in order");
-
     char known[128] = "";
     const struct workload *w = NULL;
     for (unsigned i = 0; (w = workload_at(i)) != NULL; i++) {
@@ -152,6 +164,8 @@ int plan_init(struct plan *plan, const struct workload *w, const struct plan_opt
         .threads = options->threads,
         .seed = options->seed,
     };
+    if (workload_iterates(w))
+        p.ops = (p.keys.next - p.keys.first) * p.threads;
     size_t bytes = options->threads * sizeof *p.added;
     p.added = aligned_alloc(_Alignof(struct plan_added), bytes);
     if (p.added == NULL)
@@ -189,10 +203,11 @@ static uint64_t share(uint64_t total, unsigned threads, unsigned thread)
 void source_init(struct source *s, const struct plan *plan, unsigned thread)
 {
     uint64_t sometimes = sometimes_of(plan->workload, plan->ops);
+    bool once = workload_iterates(plan->workload);
     *s = (struct source){
         .plan = plan,
         .thread = thread,
-        .left = share(plan->ops, plan->threads, thread),
+        .left = once ? 1 : share(plan->ops, plan->threads, thread),
         .sometimes_left = share(sometimes, plan->threads, thread),
     };
     rng_seed(&s->rng, plan->seed ^ key_mix(thread + 1));
@@ -240,6 +255,15 @@ static struct task next_task(struct source *s)
     case TASK_RMW:
         task = task_on_existing(s, FAR_OP_GET);
         task.then_update = true;
+        return task;
+    case TASK_MODIFY:
+        return task_on_existing(s, FAR_OP_MODIFY);
+    case TASK_SCAN:
+        task = task_on_existing(s, FAR_OP_SCAN);
+        task.limit = (uint16_t)(1 + rng_below(&s->rng, SCAN_MOST));
+        return task;
+    case TASK_ITERATE:
+        task.kind = FAR_OP_ITERATE;
         return task;
     case TASK_ADD:
         return task_on_new(s, FAR_OP_PUT);

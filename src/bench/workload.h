@@ -26,7 +26,11 @@ enum task_kind {
     TASK_UPDATE,
     TASK_DELETE, /* each takes another key                 */
     TASK_RMW,    /* a get, then an update of the same key  */
+    TASK_MODIFY, /* of a key that is there                 */
+    TASK_SCAN,   /* of up to SCAN_MOST entries             */
+    TASK_ITERATE /* the whole table, in as many calls as that takes */
 };
+#define SCAN_MOST 100u
 
 struct workload {
     const char *name;
@@ -62,6 +66,10 @@ bool workload_is_load(const struct workload *w);
 bool workload_adds(const struct workload *w);
 /* Are its keys drawn by popularity? */
 bool workload_draws(const struct workload *w);
+/* Does it need a table that is ordered? */
+bool workload_scans(const struct workload *w);
+/* Does each thread have one task, the whole table? Its operations are the entries then. */
+bool workload_iterates(const struct workload *w);
 
 struct plan {
     const struct workload *workload;
@@ -99,6 +107,7 @@ struct task {
     uint8_t kind;    /* enum far_op_kind */
     bool latest;
     bool then_update;
+    uint16_t limit; /* scan */
 };
 
 /* One thread's tasks. */

@@ -31,6 +31,17 @@ const struct index_ops *index_find(const char *name)
     return ops;
 }
 
+const char *index_ordered_names(char names[INDEX_NAMES_BYTES])
+{
+    const struct index_ops *ops = NULL;
+    size_t used = 0;
+    for (unsigned i = 0; (ops = index_at(i)) != NULL && used < INDEX_NAMES_BYTES; i++)
+        if (ops->ordered)
+            used += (size_t)snprintf(names + used, INDEX_NAMES_BYTES - used, "%s%s",
+                                     used ? ", " : "", ops->name);
+    return used ? names : "none";
+}
+
 int index_key_compare(struct slice a, struct slice b)
 {
     size_t least = a.len < b.len ? a.len : b.len;

@@ -176,6 +176,9 @@ void index_intend(struct op *op, const struct index_view *view, struct journal *
 
 const struct index_ops *index_find(const char *name);
 const struct index_ops *index_at(unsigned i); /* NULL past the last */
+/* The names of those that keep keys in order, for messages: "none" if there is none. */
+#define INDEX_NAMES_BYTES 128
+const char *index_ordered_names(char names[INDEX_NAMES_BYTES]);
 /* Test hook: index_find() finds this one, too, but index_at() does not list it. Before there are
  * threads. */
 void index_add_unlisted(const struct index_ops *ops);

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -332,18 +331,12 @@ static int attempt(far_session *s, struct op *op, const struct far_op *r, struct
 /* Names the indexes that do keep keys in order. */
 static int not_ordered(const far_table *table)
 {
-    char names[128] = "";
-    size_t used = 0;
-    const struct index_ops *ops = NULL;
-    for (unsigned i = 0; (ops = index_at(i)) != NULL && used < sizeof names; i++)
-        if (ops->ordered)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
-                                     ops->name);
+    char names[INDEX_NAMES_BYTES];
     return fail(
         FAR_UNSUPPORTED,
         "table '%s' is kept by %s, which keeps keys in no order; indexes of this build that "
         "do: %s",
-        table->index.desc.name, table->index.desc.index, used ? names : "none");
+        table->index.desc.name, table->index.desc.index, index_ordered_names(names));
 }
 
 static int check_bound(const char *name, const void *bound, size_t len)

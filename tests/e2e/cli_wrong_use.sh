@@ -48,8 +48,9 @@ refused "--theta is '1', but has to lie between 0 and 1" bench --theta 1
 refused "--theta is 'x', but" bench --theta x
 refused "--seed is 'x', but has to be a whole number" bench --seed x
 refused "unknown index 'btree'; there are all, race" bench --index btree
-refused "unknown workload 'z'; there are load, a, b, c, d, f, get" bench --workload load,z
-refused "workload 'e' scans" bench --workload e
+refused "unknown workload 'z'; there are load, a, b, c, d, e, f, get" bench --workload load,z
+refused "workload 'e' scans ranges of keys, and index race keeps them in no order" bench --workload e
+refused "workload 'scan' scans" bench --workload load,scan --index race
 refused "workload 'load' starts from an empty table" bench --workload a,load
 refused "workload 'a' would find no keys" bench --keys 10 --ops 10 --workload load,delete,a
 

@@ -36,13 +36,13 @@ static void refuse(const char *text, const char *why)
 static void bad_lists_are_refused_with_the_reason(void **state)
 {
     (void)state;
-    refuse("load,x", "unknown workload 'x'; there are load, a, b, c, d, f, get, miss, put, update, "
-                     "insert, delete");
+    refuse("load,x",
+           "unknown workload 'x'; there are load, a, b, c, d, e, f, get, miss, put, update, "
+           "insert, delete, modify, iterate, scan");
     refuse("", "unknown workload ''");
     refuse("a,", "unknown workload ''");
     refuse("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
            "unknown");
-    refuse("e", "scans");
     refuse("a,load", "comes first");
     refuse("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", "more than");
 }
@@ -225,6 +225,58 @@ static void the_seed_decides(void **state)
     plan_free(&plan);
 }
 
+/* Scans are of 1 to 100 entries, all lengths alike, and e adds keys as d does. */
+static void scans_have_all_lengths(void **state)
+{
+    unsigned lengths[SCAN_MOST + 1] = {0}, scans = 0;
+    struct source source;
+    struct task task;
+    struct tally t;
+
+    (void)state;
+    struct plan plan = plan_of("e", (struct key_span){0, KEYS}, 20000, 2, DIST_UNIFORM);
+    draw_all(&plan, &t);
+    assert_int_equal(t.kinds[FAR_OP_SCAN], 19000);
+    assert_int_equal(t.kinds[FAR_OP_INSERT], 1000);
+    assert_int_equal(plan_leaves(&plan).next, KEYS + 1000);
+    assert_true(workload_draws(plan.workload) && workload_scans(plan.workload));
+    for (source_init(&source, &plan, 1); source_draw(&source, &task, 1) == 1;) {
+        if (task.kind != FAR_OP_SCAN)
+            continue;
+        assert_true(task.limit >= 1 && task.limit <= SCAN_MOST);
+        lengths[task.limit]++;
+        scans++;
+    }
+    assert_int_equal(scans, 9500);
+    for (unsigned i = 1; i <= SCAN_MOST; i++)
+        assert_true(lengths[i] > 30 && lengths[i] < 200); /* 95 each, if luck were even */
+    plan_free(&plan);
+    plan = plan_of("scan", (struct key_span){0, KEYS}, 500, 2, DIST_UNIFORM);
+    draw_all(&plan, &t);
+    assert_int_equal(t.kinds[FAR_OP_SCAN], 500);
+    plan_free(&plan);
+}
+
+/* Each thread has one task, the whole table; operations are what it returns. */
+static void an_iteration_is_one_task_of_each_thread(void **state)
+{
+    struct tally t;
+
+    (void)state;
+    struct plan plan = plan_of("iterate", (struct key_span){100, 1000}, 7, 3, DIST_ZIPFIAN);
+    draw_all(&plan, &t);
+    assert_true(t.total == 3 && t.kinds[FAR_OP_ITERATE] == 3);
+    assert_int_equal(plan.ops, 3 * 900);
+    assert_int_equal(plan_leaves(&plan).first, 100);
+    assert_int_equal(plan_leaves(&plan).next, 1000);
+    assert_false(workload_draws(plan.workload));
+    plan_free(&plan);
+    plan = plan_of("modify", (struct key_span){100, 1000}, 50, 3, DIST_ZIPFIAN);
+    draw_all(&plan, &t);
+    assert_int_equal(t.kinds[FAR_OP_MODIFY], 50);
+    plan_free(&plan);
+}
+
 /* However far each thread has come, going back from the latest only meets keys that are there. */
 static void latest_names_only_keys_that_are_there(void **state)
 {
@@ -264,6 +316,8 @@ int main(void)
         cmocka_unit_test(misses_name_no_key),
         cmocka_unit_test(the_seed_decides),
         cmocka_unit_test(latest_names_only_keys_that_are_there),
+        cmocka_unit_test(scans_have_all_lengths),
+        cmocka_unit_test(an_iteration_is_one_task_of_each_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
