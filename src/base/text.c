@@ -114,6 +114,25 @@ bool text_utf8(const char *s, char *copy)
     return whole;
 }
 
+const char *text_escape(const void *bytes, size_t len, size_t *pos, char text[TEXT_ESCAPE_BYTES])
+{
+    static const char plain[] = "\\\t\n\r", letter[] = "\\tnr";
+    unsigned char c[5] = {0}; /* a character that is cut off ends with NUL */
+    size_t left = len - *pos;
+    memcpy(c, (const char *)bytes + *pos, left < 4 ? left : 4);
+    unsigned size = utf8_bytes(c);
+    const char *short_form = c[0] ? strchr(plain, c[0]) : NULL;
+    bool control = c[0] < 0x20 || c[0] == 0x7f || (c[0] == 0xc2 && c[1] < 0xa0);
+    if (short_form)
+        snprintf(text, TEXT_ESCAPE_BYTES, "\\%c", letter[short_form - plain]);
+    else if (size == 0 || control)
+        snprintf(text, TEXT_ESCAPE_BYTES, "\\x%02x", c[0]);
+    else
+        snprintf(text, TEXT_ESCAPE_BYTES, "%.*s", (int)size, (const char *)c);
+    *pos += size == 0 || control ? 1 : size;
+    return text;
+}
+
 /* A piece of the caller's text, before it is copied and cut up. */
 struct span {
     const char *at;

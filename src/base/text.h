@@ -3,6 +3,7 @@
 #define BASE_TEXT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* "64", "64k", "1.5g" (powers of 1024; k, m, g, t in either case). False if it is not a size. */
@@ -18,6 +19,11 @@ bool text_number(const char *s, uint64_t min, uint64_t max, uint64_t *value);
 /* Copies s; each byte that is not part of UTF-8 becomes four characters, "\xHH". False if there was
  * any. `copy` has room for four times the bytes of s, and the NUL. */
 bool text_utf8(const char *s, char *copy);
+
+/* The next character of arbitrary bytes, for people: as it is if it is printable UTF-8, else "\\",
+ * "\t", "\n", "\r" or "\xHH". *pos moves behind it. */
+#define TEXT_ESCAPE_BYTES 5
+const char *text_escape(const void *bytes, size_t len, size_t *pos, char text[TEXT_ESCAPE_BYTES]);
 
 #define URI_OPTIONS_MAX 16
 #define URI_TEXT_MAX    1024

@@ -129,6 +129,47 @@ void cli_print_tuning(void)
     }
 }
 
+static bool hex_digit(char c, unsigned *digit)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c != '\0' ? strchr(digits, tolower((unsigned char)c)) : NULL;
+    if (at == NULL)
+        return false;
+    *digit = (unsigned)(at - digits);
+    return true;
+}
+
+static int take_hex(const char *command, const char *text, unsigned char *key, size_t *key_len)
+{
+    size_t len = strlen(text);
+    if (len % 2 != 0 || len / 2 > FAR_KEY_MAX)
+        return cli_misused(command,
+                           "a key in hexadecimal has two digits for each byte, %u "
+                           "bytes at most",
+                           FAR_KEY_MAX);
+    for (size_t i = 0; i < len; i += 2) {
+        unsigned high, low;
+        if (!hex_digit(text[i], &high) || !hex_digit(text[i + 1], &low))
+            return cli_misused(command, "'%s' is not in hexadecimal digits", text);
+        key[i / 2] = (unsigned char)(high << 4 | low);
+    }
+    *key_len = len / 2;
+    return CLI_OK;
+}
+
+int cli_take_key(const char *command, const char *text, bool hex, unsigned char key[FAR_KEY_MAX],
+                 size_t *key_len)
+{
+    if (hex)
+        return take_hex(command, text, key, key_len);
+    size_t len = strlen(text);
+    if (len == 0 || len > FAR_KEY_MAX)
+        return cli_misused(command, "a key has from 1 to %u bytes", FAR_KEY_MAX);
+    memcpy(key, text, len);
+    *key_len = len;
+    return CLI_OK;
+}
+
 json_t *cli_json_text(const char *text)
 {
     char *copy = malloc(4 * strlen(text) + 1);

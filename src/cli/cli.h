@@ -27,6 +27,8 @@ int cmd_del(int argc, char **argv);
 int cmd_pool(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_memd(int argc, char **argv);
+int cmd_list(int argc, char **argv);
+int cmd_scan(int argc, char **argv);
 
 /* Says on stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
 int cli_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -48,6 +50,9 @@ bool cli_size(const char *command, const char *option, uint64_t min, uint64_t ma
 
 /* For --help: the names that each index knows, with their ranges and defaults. */
 void cli_print_tuning(void);
+/* A key as it was typed, or in hexadecimal digits. CLI_OK, or the message was said. */
+int cli_take_key(const char *command, const char *text, bool hex, unsigned char key[FAR_KEY_MAX],
+                 size_t *key_len);
 
 /* Text for JSON, which has to be UTF-8: other bytes become "\xHH". NULL when out of memory. */
 struct json_t *cli_json_text(const char *text);
@@ -62,6 +67,8 @@ void cli_catch_signals(void (*handler)(int number));
  * that they were asked to stop. */
 void cli_hold_signals(void);
 bool cli_stopped(void);
+
+#define CLI_DEFAULT_TABLE "default"
 
 /* A pool and a table in it, as get, put, del and stat name them. */
 struct cli_target {

@@ -2,14 +2,12 @@
 #include "base/err.h"
 #include "cli/cli.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define DEFAULT_TABLE "default"
 #define DEFAULT_INDEX "race"
 
 struct kv_call {
@@ -38,7 +36,7 @@ static void print_options(bool put)
 {
     fputs("\n"
           "  --pool URI      the pool (needed)\n"
-          "  --table NAME    the table in it (" DEFAULT_TABLE ")\n"
+          "  --table NAME    the table in it (" CLI_DEFAULT_TABLE ")\n"
           "  --index NAME    the index that keeps the table\n",
           stdout);
     if (put)
@@ -53,52 +51,12 @@ static void print_options(bool put)
 
 /* ---- reading the call ------------------------------------------------------------------------ */
 
-static bool hex_digit(char c, unsigned *digit)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c != '\0' ? strchr(digits, tolower((unsigned char)c)) : NULL;
-    if (at == NULL)
-        return false;
-    *digit = (unsigned)(at - digits);
-    return true;
-}
-
-static int take_hex(struct kv_call *c, const char *text)
-{
-    size_t len = strlen(text);
-    if (len % 2 != 0 || len / 2 > FAR_KEY_MAX)
-        return cli_misused(c->command,
-                           "a key in hexadecimal has two digits for each byte, %u "
-                           "bytes at most",
-                           FAR_KEY_MAX);
-    for (size_t i = 0; i < len; i += 2) {
-        unsigned high, low;
-        if (!hex_digit(text[i], &high) || !hex_digit(text[i + 1], &low))
-            return cli_misused(c->command, "'%s' is not in hexadecimal digits", text);
-        c->key[i / 2] = (unsigned char)(high << 4 | low);
-    }
-    c->key_len = len / 2;
-    return CLI_OK;
-}
-
-static int take_key(struct kv_call *c, const char *text)
-{
-    if (c->hex)
-        return take_hex(c, text);
-    size_t len = strlen(text);
-    if (len == 0 || len > FAR_KEY_MAX)
-        return cli_misused(c->command, "a key has from 1 to %u bytes", FAR_KEY_MAX);
-    memcpy(c->key, text, len);
-    c->key_len = len;
-    return CLI_OK;
-}
-
 /* Reads options, the key and how many further arguments are allowed. */
 static int read_call(struct kv_call *c, const char *command, int args_max,
                      const struct option *known, int argc, char **argv)
 {
     int id;
-    *c = (struct kv_call){.command = command, .target = {.table = DEFAULT_TABLE}};
+    *c = (struct kv_call){.command = command, .target = {.table = CLI_DEFAULT_TABLE}};
     opterr = 0;
     while ((id = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
         switch (id) {
@@ -132,7 +90,7 @@ static int read_call(struct kv_call *c, const char *command, int args_max,
         return cli_misused(command, "'%s' is one argument too many", c->args[args_max]);
     if (c->target.pool == NULL)
         return cli_misused(command, "--pool URI is needed");
-    return take_key(c, c->args[0]);
+    return cli_take_key(command, c->args[0], c->hex, c->key, &c->key_len);
 }
 
 /* ---- working on a table ---------------------------------------------------------------------- */

@@ -11,6 +11,8 @@ static const struct command commands[] = {
     {"get", "print the value of a key", cmd_get},
     {"put", "set the value of a key", cmd_put},
     {"del", "delete a key", cmd_del},
+    {"list", "print all keys of a table, and their values", cmd_list},
+    {"scan", "print a range of keys in order, and their values", cmd_scan},
     {"pool", "check a pool, and repair it", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
     {"memd", "be a memory node", cmd_memd},

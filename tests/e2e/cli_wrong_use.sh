@@ -11,10 +11,10 @@ refused() { # what it has to say, then the arguments
     expect_err "$why"
 }
 
-refused "'frobnicate' is no command; there are bench, check, get, put, del, pool, stat" frobnicate
+refused "'frobnicate' is no command; there are bench, check, get, put, del, list, scan, pool, stat" frobnicate
 
 # Options that are not there, lack a value, or have one too many.
-for command in bench get put del stat; do
+for command in bench get put del list scan stat; do
     refused "unknown option '--frobnicate'" "$command" --frobnicate
     refused "unknown option '-z'" "$command" -z
     refused "option '--pool' needs a value" "$command" --pool
@@ -25,6 +25,14 @@ refused "one argument too many" bench more
 refused "one argument too many" stat --pool mem: more
 refused "one argument too many" get --pool mem: key more
 refused "one argument too many" put --pool mem: key value more
+refused "one argument too many" list --pool mem: key
+refused "one argument too many" scan --pool mem: key
+refused "--pool URI is needed" list
+refused "--pool URI is needed" scan --from a
+refused "unknown option '--from'" list --pool mem: --from a
+refused "--limit is '0', but has to be a number from 1" list --pool mem: --limit 0
+refused "a key has from 1 to 4096 bytes" scan --pool mem: --from ''
+refused "'xy' is not in hexadecimal digits" scan --pool mem: --hex --to xy
 refused "a KEY is needed" get --pool mem:
 refused "--pool URI is needed" get key
 refused "--pool URI is needed" stat

@@ -328,6 +328,31 @@ static void an_option_nobody_asked_for_is_named(void **state)
     assert_int_equal(uri_finish(&uri), FAR_OK);
 }
 
+static void arbitrary_bytes_are_escaped_for_people(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t len;
+        const char *text;
+    } cases[] = {
+        {"", 0, ""},
+        {"a b~", 4, "a b~"},
+        {"\\\t\n\r", 4, "\\\\\\t\\n\\r"},
+        {"a\0b\x1b[m\x7f", 7, "a\\x00b\\x1b[m\\x7f"},
+        {"\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80", 9, "\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80"},
+        {"\xc2\x9b", 2, "\\xc2\\x9b"},          /* a control character */
+        {"\xe2\x82\xac", 2, "\\xe2\\x82"},      /* cut off */
+        {"\xff\xc0\x80", 3, "\\xff\\xc0\\x80"}, /* no UTF-8 */
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64] = "", one[TEXT_ESCAPE_BYTES];
+        for (size_t pos = 0; pos < cases[i].len;)
+            strcat(text, text_escape(cases[i].bytes, cases[i].len, &pos, one));
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +360,7 @@ int main(void)
         cmocka_unit_test(what_is_no_size_is_refused),
         cmocka_unit_test(sizes_are_written),
         cmocka_unit_test(what_is_not_utf8_is_escaped),
+        cmocka_unit_test(arbitrary_bytes_are_escaped_for_people),
         cmocka_unit_test(numbers_are_read_within_their_range),
         cmocka_unit_test(a_uri_may_be_a_scheme_alone),
         cmocka_unit_test(options_are_found_by_name),

@@ -1,0 +1,293 @@
+/* farside list, scan: a whole table, or a range of its keys, as text. They share their options. */
+#include "base/text.h"
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUF_BYTES (1u << 20) /* at first: grows to the longest entry */
+#define LIMIT_MAX 1000000000000ull
+
+struct list_call {
+    const char *command;
+    struct cli_target target;
+    bool hex, keys_only, help;
+    uint64_t limit; /* UINT64_MAX: none */
+    const char *from_text, *to_text;
+    unsigned char from[FAR_KEY_MAX], to[FAR_KEY_MAX];
+    struct far_range range; /* scan */
+};
+
+struct listing {
+    const struct list_call *call;
+    far_pool *pool;
+    far_session *session;
+    far_table *table;
+    char *buf;
+    size_t cap, len;
+    uint64_t printed;
+};
+
+static const struct option options[] = {
+    {"pool", required_argument, NULL, 'p'},
+    {"table", required_argument, NULL, 't'},
+    {"index", required_argument, NULL, 'i'},
+    {"keys-only", no_argument, NULL, 'k'},
+    {"limit", required_argument, NULL, 'l'},
+    {"hex", no_argument, NULL, 'x'},
+    {"help", no_argument, NULL, 'h'},
+    {"from", required_argument, NULL, 'f'}, /* scan only: the last two */
+    {"to", required_argument, NULL, 'e'},
+    {NULL, 0, NULL, 0},
+};
+#define OPTIONS_OF_SCAN 2u
+#define OPTIONS         (sizeof options / sizeof *options)
+
+static void print_options(bool scan)
+{
+    fputs("\n"
+          "  --pool URI      the pool (needed)\n"
+          "  --table NAME    the table in it (" CLI_DEFAULT_TABLE ")\n"
+          "  --index NAME    the index that keeps the table\n",
+          stdout);
+    if (scan)
+        fputs("  --from KEY      the first key, which need not be there (the table's first)\n"
+              "  --to KEY        keys below this one (to the table's last)\n",
+              stdout);
+    fputs(
+        "  --limit N       at most N keys\n"
+        "  --keys-only     no values\n"
+        "  --hex           keys and values in hexadecimal digits, two for each byte\n"
+        "  -h, --help      show this\n"
+        "\n"
+        "A line has a key, a tab and the value. What is not printable is escaped: \\\\, \\t, \\n,\n"
+        "\\r, and \\xHH for a byte.\n",
+        stdout);
+}
+
+/* ---- reading the call ------------------------------------------------------------------------ */
+
+static int take_option(struct list_call *c, int id, char **argv)
+{
+    switch (id) {
+    case 'p':
+        c->target.pool = optarg;
+        return CLI_OK;
+    case 't':
+        c->target.table = optarg;
+        return CLI_OK;
+    case 'i':
+        c->target.index = optarg;
+        return CLI_OK;
+    case 'k':
+        c->keys_only = true;
+        return CLI_OK;
+    case 'l':
+        return cli_count(c->command, "--limit", 1, LIMIT_MAX, &c->limit) ? CLI_OK : CLI_MISUSED;
+    case 'x':
+        c->hex = true;
+        return CLI_OK;
+    case 'f':
+        c->from_text = optarg;
+        return CLI_OK;
+    case 'e':
+        c->to_text = optarg;
+        return CLI_OK;
+    case 'h':
+        c->help = true;
+        return CLI_OK;
+    default:
+        return cli_bad_option(c->command, id, argv);
+    }
+}
+
+static int take_range(struct list_call *c)
+{
+    struct far_range *r = &c->range;
+    int code = CLI_OK;
+    if (c->keys_only)
+        r->flags = FAR_KEYS_ONLY;
+    if (c->from_text != NULL) {
+        code = cli_take_key(c->command, c->from_text, c->hex, c->from, &r->from_len);
+        r->from = c->from;
+    }
+    if (code == CLI_OK && c->to_text != NULL) {
+        code = cli_take_key(c->command, c->to_text, c->hex, c->to, &r->to_len);
+        r->to = c->to;
+    }
+    return code;
+}
+
+static int read_call(struct list_call *c, const char *command, bool scan, int argc, char **argv)
+{
+    struct option mine[OPTIONS];
+    int id, code = CLI_OK;
+    memcpy(mine, options, sizeof mine);
+    if (!scan)
+        memset(&mine[OPTIONS - 1 - OPTIONS_OF_SCAN], 0, sizeof *mine);
+    *c = (struct list_call){
+        .command = command, .target = {.table = CLI_DEFAULT_TABLE}, .limit = UINT64_MAX};
+    opterr = 0;
+    while (code == CLI_OK && !c->help && (id = getopt_long(argc, argv, ":h", mine, NULL)) != -1)
+        code = take_option(c, id, argv);
+    if (code != CLI_OK || c->help)
+        return code;
+    if (optind < argc)
+        return cli_misused(command, "'%s' is one argument too many", argv[optind]);
+    if (c->target.pool == NULL)
+        return cli_misused(command, "--pool URI is needed");
+    return take_range(c);
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_bytes(const struct list_call *c, const void *bytes, size_t len)
+{
+    char text[TEXT_ESCAPE_BYTES];
+    if (c->hex)
+        for (size_t i = 0; i < len; i++)
+            printf("%02x", ((const unsigned char *)bytes)[i]);
+    else
+        for (size_t pos = 0; pos < len;)
+            fputs(text_escape(bytes, len, &pos, text), stdout);
+}
+
+/* Is somebody there to print for? */
+static bool goes_on(const struct listing *l)
+{
+    return l->printed < l->call->limit && !cli_stopped() && !ferror(stdout);
+}
+
+/* Prints what the buffer holds. A scan goes on behind the last of it. */
+static void print_entries(struct listing *l, struct far_range *rest)
+{
+    struct far_entry e;
+    for (size_t pos = 0; goes_on(l) && far_entry_next(l->buf, l->len, &pos, &e); l->printed++) {
+        print_bytes(l->call, e.key, e.key_len);
+        if (!l->call->keys_only) {
+            fputc('\t', stdout);
+            print_bytes(l->call, e.value, e.value_len);
+        }
+        fputc('\n', stdout);
+        rest->from = e.key;
+        rest->from_len = e.key_len;
+        rest->flags |= FAR_AFTER;
+    }
+}
+
+static int no_memory(const char *command)
+{
+    fprintf(stderr, "farside %s: out of memory\n", command);
+    return CLI_FAILED;
+}
+
+/* A buffer for the entry that did not fit. What it held is printed; a scan's key must stay. */
+static bool grow(struct listing *l, size_t cap)
+{
+    char *bigger = realloc(l->buf, cap);
+    if (bigger == NULL)
+        return false;
+    l->buf = bigger;
+    l->cap = cap;
+    return true;
+}
+
+static int print_all(struct listing *l)
+{
+    struct far_range none = {.from = NULL};
+    unsigned flags = l->call->keys_only ? FAR_KEYS_ONLY : 0;
+    uint64_t cursor = 0;
+    bool more = true;
+    while (more && goes_on(l)) {
+        int status = far_iterate(l->session, l->table, &cursor, flags, l->buf, l->cap, &l->len);
+        if (status == FAR_TOO_SMALL && grow(l, l->len))
+            continue;
+        if (status == FAR_TOO_SMALL)
+            return no_memory(l->call->command);
+        if (status != FAR_OK)
+            return cli_failed(l->call->command, status, "table '%s'", l->call->target.table);
+        print_entries(l, &none);
+        more = cursor != 0;
+    }
+    return CLI_OK;
+}
+
+static int print_range(struct listing *l)
+{
+    struct far_range rest = l->call->range;
+    bool more = true;
+    while (more && goes_on(l)) {
+        uint64_t left = l->call->limit - l->printed;
+        bool goes_on_behind = rest.flags & FAR_AFTER; /* a key in the buffer, which may move */
+        size_t from = goes_on_behind ? (size_t)((const char *)rest.from - l->buf) : 0;
+        rest.limit = left < UINT32_MAX ? (unsigned)left : 0;
+        int status = far_scan(l->session, l->table, &rest, l->buf, l->cap, &l->len, &more);
+        if (status == FAR_TOO_SMALL && grow(l, l->len)) {
+            rest.from = goes_on_behind ? l->buf + from : rest.from;
+            continue;
+        }
+        if (status == FAR_TOO_SMALL)
+            return no_memory(l->call->command);
+        if (status != FAR_OK)
+            return cli_failed(l->call->command, status, "cannot scan the table '%s'",
+                              l->call->target.table);
+        print_entries(l, &rest);
+    }
+    return CLI_OK;
+}
+
+static int print_table(const struct list_call *c, int (*print)(struct listing *l))
+{
+    struct listing l = {.call = c, .cap = BUF_BYTES};
+    int code = cli_open(c->command, &c->target, &l.pool, &l.session);
+    if (code != CLI_OK)
+        return code;
+    int status = far_table_open(l.session, c->target.table, c->target.index, &l.table);
+    l.buf = malloc(l.cap);
+    if (status != FAR_OK)
+        code = cli_failed(c->command, status, "cannot open the table '%s'", c->target.table);
+    else
+        code = l.buf != NULL ? print(&l) : no_memory(c->command);
+    if (cli_stopped())
+        fprintf(stderr, "farside %s: interrupted after %" PRIu64 " keys\n", c->command, l.printed);
+    free(l.buf);
+    far_session_close(l.session);
+    far_pool_close(l.pool);
+    return code;
+}
+
+int cmd_list(int argc, char **argv)
+{
+    struct list_call c;
+    int code = read_call(&c, "list", false, argc, argv);
+    if (c.help) {
+        fputs(
+            "usage: farside list --pool URI [OPTION...]\n"
+            "\n"
+            "Prints all keys of a table with their values, in no particular order. A key that is\n"
+            "there all the time is printed; if the table grows meanwhile, perhaps twice.\n",
+            stdout);
+        print_options(false);
+        return CLI_OK;
+    }
+    return code == CLI_OK ? print_table(&c, print_all) : code;
+}
+
+int cmd_scan(int argc, char **argv)
+{
+    struct list_call c;
+    int code = read_call(&c, "scan", true, argc, argv);
+    if (c.help) {
+        fputs(
+            "usage: farside scan --pool URI [OPTION...]\n"
+            "\n"
+            "Prints the keys of a range with their values, in ascending order of their bytes. The\n"
+            "table's index has to keep keys in order; 'farside list' prints those of any table.\n",
+            stdout);
+        print_options(true);
+        return CLI_OK;
+    }
+    return code == CLI_OK ? print_table(&c, print_range) : code;
+}
