@@ -102,7 +102,8 @@ extern "C" {
     X(RING_FULL, -29, "the ring has as many operations as its depth allows")                       \
     X(STOPPED, -30, "stopped by the caller")                                                       \
     X(REFUSED, -31, "the memory node does not let this client in")                                 \
-    X(NODE_LOST, -32, "a memory node came back without its contents")
+    X(NODE_LOST, -32, "a memory node came back without its contents")                              \
+    X(STARTED, -33, "the operation has started and goes on")
 
 enum far_status {
     FAR_OK = 0,
@@ -133,10 +134,11 @@ FAR_API const char *far_version(void);
 /* ---------------------------------------------------------------------------------------------
  * Limits
  */
-#define FAR_KEY_MAX   4096u      /* bytes; the shortest key has one byte */
-#define FAR_VALUE_MAX (4u << 20) /* bytes; the shortest value has none   */
-#define FAR_NAME_MAX  63u        /* bytes of a table's name              */
-#define FAR_DEPTH_MAX 1024u      /* operations of one session in flight  */
+#define FAR_KEY_MAX     4096u      /* bytes; the shortest key has one byte */
+#define FAR_VALUE_MAX   (4u << 20) /* bytes; the shortest value has none   */
+#define FAR_NAME_MAX    63u        /* bytes of a table's name              */
+#define FAR_DEPTH_MAX   1024u      /* operations of one session in flight  */
+#define FAR_BACKLOG_MAX 65536u     /* and such as wait to be started       */
 
 #define FAR_TUNING_MAX 255u /* bytes of a table's tuning, as far_table_info() has it */
 
@@ -325,6 +327,9 @@ FAR_API int far_pool_check(far_session *session, bool repair,
 struct far_session_options {
     unsigned depth; /* operations in flight with far_submit(); 0 means 32, at most FAR_DEPTH_MAX */
     uint64_t seed;  /* of the session's random choices; 0 takes one from the clock             */
+    /* How many operations far_submit() takes beyond depth, at most FAR_BACKLOG_MAX; 0: none. They wait,
+     * and start in their order as results are reaped. */
+    unsigned backlog;
 };
 
 /*
@@ -332,7 +337,8 @@ struct far_session_options {
  *
  * options may be NULL.
  *
- * FAR_INVALID         depth over FAR_DEPTH_MAX, or the pool was opened before fork()
+ * FAR_INVALID         depth over FAR_DEPTH_MAX, backlog over FAR_BACKLOG_MAX, or the pool was opened
+ *                     before fork()
  * FAR_NO_CLIENT_SLOT  the pool has as many clients as it has room for
  * FAR_NO_MEMORY, FAR_UNREACHABLE
  */
@@ -352,10 +358,11 @@ FAR_API void far_session_watch(far_session *session,
                                                 uint64_t total),
                                void *arg);
 
-/* Ends the session. Operations still in flight are finished first and their results dropped. Memory
- * that it has freed and that others may still be reading is waited for: mostly not at all, for half a
- * second if another session was used just now, for two leases if one stands still in an operation, and
- * longer only if memory was lost and has to be looked for. NULL is fine.
+/* Ends the session. Operations still in flight are finished first, as are those of the backlog, and
+ * their results dropped. Memory that it has freed and that others may still be reading is waited for:
+ * mostly not at all, for half a second if another session was used just now, for two leases if one
+ * stands still in an operation, and longer only if memory was lost and has to be looked for. NULL is
+ * fine.
  * In a child of fork(), a session of the parent: only local memory is freed.
  * A process that ends without this, by a signal for instance, leaves its sessions behind: others take
  * them for dead after their lease, and what they had is found by a sweep. */
@@ -620,7 +627,7 @@ FAR_API int far_scan(far_session *session, far_table *table, const struct far_ra
  * The ring: many operations of one thread in flight
  *
  * far_submit() hands an operation over and returns; far_reap() collects what has finished, in
- * any order. Operations in flight at the same time are concurrent with each other, also when
+ * any order. far_cancel() takes back what waits to be started. Operations in flight at the same time are concurrent with each other, also when
  * they name the same key.
  */
 enum far_op_kind {
@@ -680,9 +687,12 @@ FAR_API int far_execute(far_session *session, const struct far_op *op, struct fa
 /*
  * far_submit - start an operation
  *
- * The struct itself may be reused at once; key, value and buf must stay until it is reaped.
+ * The struct itself may be reused at once; key, value and buf must stay until it is reaped. It starts
+ * at once if fewer than `depth` operations are in flight or wait to be reaped, otherwise, if the
+ * session has a backlog, when so many have been reaped.
  *
- * FAR_RING_FULL   `depth` operations are in flight or wait to be reaped: reap first
+ * FAR_RING_FULL   `depth` operations are in flight or wait to be reaped, and the backlog is full, if
+ *                 there is one: reap first
  * FAR_INVALID     session or op is NULL, no such kind, no table of the session's pool, or the
  *                 session was opened before fork()
  * Anything that goes wrong later is the result's status.
@@ -715,6 +725,21 @@ FAR_API unsigned far_reap(far_session *session, struct far_result *results, unsi
  * may be fewer than min_results. */
 FAR_API unsigned far_reap_within(far_session *session, struct far_result *results,
                                  unsigned max_results, unsigned min_results, uint64_t timeout_ns);
+
+/*
+ * far_cancel - take back operations that have not started
+ *
+ * Those with that user_data that wait in the backlog are not run. Each gives a result all the same,
+ * with FAR_STOPPED, and its buffers are the caller's again when it has been reaped. An operation that
+ * has started is not stopped: its result comes as usual.
+ *
+ * cancelled    set to how many were taken back; may be NULL
+ *
+ * FAR_STARTED   none waits: those with that user_data have started, finished, or been cancelled before
+ * FAR_INVALID   none with that user_data is to be reaped, session is NULL, or the session was opened
+ *               before fork()
+ */
+FAR_API int far_cancel(far_session *session, uint64_t user_data, unsigned *cancelled);
 
 /* ---------------------------------------------------------------------------------------------
  * Statistics

@@ -48,6 +48,7 @@ static inline void forked_use(far_pool *pool, far_session *s, far_table *t)
     FORKED_REFUSES(far_update(s, t, "k", 1, "child", 5));
     FORKED_REFUSES(far_delete(s, t, "k", 1));
     FORKED_REFUSES(far_submit(s, &op));
+    FORKED_REFUSES(far_cancel(s, 1, NULL));
     ASSERT(far_reap(s, &result, 1, 1) == 0);
     FORKED_REFUSES(far_table_create(s, "u", "race", NULL, &table));
     FORKED_REFUSES(far_table_open(s, "t", NULL, &table));

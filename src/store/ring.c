@@ -7,6 +7,11 @@
  * first use.
  *
  * A place is idle, running or finished, and its number is in the list of that name.
+ *
+ * A session may have a backlog: operations that are submitted while no place is idle wait there, and
+ * start in their order when results are reaped. So while one waits, no place is idle. What waits has
+ * not begun in any way, so far_cancel() only has to take it out; its result then waits in a list of its
+ * own. Both together never are more than the backlog has room for.
  */
 #include "store/ring.h"
 
@@ -35,6 +40,12 @@ static int ring_open(far_session *s)
     s->idle = calloc(3ull * s->depth, sizeof *s->idle);
     if (!s->slot || !s->idle)
         return fail(FAR_NO_MEMORY, "no memory for a ring of %u", s->depth);
+    if (s->backlog > 0) {
+        s->waiting = calloc(s->backlog, sizeof *s->waiting);
+        s->cancelled = calloc(s->backlog, sizeof *s->cancelled);
+        if (!s->waiting || !s->cancelled)
+            return fail(FAR_NO_MEMORY, "no memory for a backlog of %u", s->backlog);
+    }
     s->running = s->idle + s->depth;
     s->finished = s->running + s->depth;
     for (unsigned i = 0; i < s->depth; i++) {
@@ -59,21 +70,9 @@ static bool resume(struct ring_slot *slot)
     return fiber_finished(slot->fiber);
 }
 
-int far_submit(far_session *s, const struct far_op *r)
+/* Starts an operation in an idle place. */
+static void start(far_session *s, const struct far_op *r)
 {
-    err_begin_ring();
-    int rc = store_accepts(s, r);
-    if (rc == FAR_OK && !s->slot) {
-        client_enter(&s->client); /* the keeper uses the endpoint, too */
-        rc = ring_open(s);
-        if (rc != FAR_OK)
-            ring_close(s);
-        client_leave(&s->client);
-    }
-    if (rc != FAR_OK)
-        return err_end(rc);
-    if (s->idle_count == 0)
-        return err_end(FAR_RING_FULL);
     unsigned i = s->idle[--s->idle_count];
     struct ring_slot *slot = &s->slot[i];
     slot->request = *r;
@@ -88,6 +87,92 @@ int far_submit(far_session *s, const struct far_op *r)
         s->finished[s->finished_count++] = i;
     else
         s->running[s->running_count++] = i;
+}
+
+/* ---- the backlog ----------------------------------------------------------------------------- */
+
+static int wait_for_place(far_session *s, const struct far_op *r)
+{
+    if (s->waiting_count + s->cancelled_count >= s->backlog)
+        return FAR_RING_FULL;
+    s->waiting[(s->waiting_first + s->waiting_count++) % s->backlog] = *r;
+    return FAR_OK;
+}
+
+/* Starts what waits, as far as there are places. True: there was something. */
+static bool start_waiting(far_session *s)
+{
+    bool some = s->waiting_count > 0 && s->idle_count > 0;
+    while (s->waiting_count > 0 && s->idle_count > 0) {
+        const struct far_op *r = &s->waiting[s->waiting_first];
+        s->waiting_first = (s->waiting_first + 1) % s->backlog;
+        s->waiting_count--;
+        start(s, r);
+    }
+    return some;
+}
+
+/* Takes what waits under that name out of the backlog; the others keep their order. */
+static unsigned cancel_waiting(far_session *s, uint64_t user_data)
+{
+    unsigned kept = 0, count = s->waiting_count;
+    for (unsigned i = 0; i < count; i++) {
+        struct far_op *r = &s->waiting[(s->waiting_first + i) % s->backlog];
+        if (r->user_data == user_data)
+            s->cancelled[s->cancelled_count++] = user_data;
+        else
+            s->waiting[(s->waiting_first + kept++) % s->backlog] = *r;
+    }
+    s->waiting_count = kept;
+    return count - kept;
+}
+
+/* Has one of that name started, and not been reaped? Or been cancelled before. */
+static bool is_known(const far_session *s, uint64_t user_data)
+{
+    bool known = false;
+    for (unsigned i = 0; i < s->running_count; i++)
+        known |= s->slot[s->running[i]].request.user_data == user_data;
+    for (unsigned i = 0; i < s->finished_count; i++)
+        known |= s->slot[s->finished[i]].request.user_data == user_data;
+    for (unsigned i = 0; i < s->cancelled_count; i++)
+        known |= s->cancelled[i] == user_data;
+    return known;
+}
+
+int far_cancel(far_session *s, uint64_t user_data, unsigned *cancelled)
+{
+    err_begin();
+    int rc = store_check(s);
+    if (rc != FAR_OK)
+        return err_end(rc);
+    unsigned count = cancel_waiting(s, user_data);
+    if (count == 0)
+        rc = is_known(s, user_data)
+                 ? FAR_STARTED
+                 : fail(FAR_INVALID, "no operation with user_data %llu is to be reaped",
+                        (unsigned long long)user_data);
+    if (cancelled && rc == FAR_OK)
+        *cancelled = count;
+    return err_end(rc);
+}
+
+int far_submit(far_session *s, const struct far_op *r)
+{
+    err_begin_ring();
+    int rc = store_accepts(s, r);
+    if (rc == FAR_OK && !s->slot) {
+        client_enter(&s->client); /* the keeper uses the endpoint, too */
+        rc = ring_open(s);
+        if (rc != FAR_OK)
+            ring_close(s);
+        client_leave(&s->client);
+    }
+    if (rc != FAR_OK)
+        return err_end(rc);
+    if (s->idle_count == 0)
+        return err_end(wait_for_place(s, r));
+    start(s, r);
     return err_end(FAR_OK);
 }
 
@@ -161,26 +246,37 @@ int far_submit_many(far_session *s, const struct far_op *ops, unsigned count, un
     return rc;
 }
 
+/* Results that can be taken. */
+static unsigned ready(const far_session *s)
+{
+    return s->finished_count + s->cancelled_count;
+}
+
 /* Is there work to wait for, and are there too few results? */
 static bool wanting(const far_session *s, unsigned results)
 {
-    return s->finished_count < results && s->running_count > 0;
+    return ready(s) < results && s->running_count > 0;
 }
 
-static unsigned take_results(far_session *s, struct far_result *results, unsigned max_results)
+/* Stores results, and in `why` the detail of the last one that has one. */
+static unsigned take_results(far_session *s, struct far_result *results, unsigned max_results,
+                             struct err_detail *why)
 {
     unsigned count = 0;
     const struct ring_slot *explained = NULL;
+    while (count < max_results && s->cancelled_count > 0)
+        results[count++] = (struct far_result){.user_data = s->cancelled[--s->cancelled_count],
+                                               .status = FAR_STOPPED};
     while (count < max_results && s->finished_count > 0) {
         unsigned i = s->finished[--s->finished_count];
         results[count++] = s->slot[i].result;
         explained = s->slot[i].detail[0] ? &s->slot[i] : explained;
         s->idle[s->idle_count++] = i;
     }
-    if (explained)
+    if (explained) {
         fail(explained->result.status, "%s", explained->detail);
-    else
-        err_end(FAR_OK);
+        err_keep(why);
+    }
     return count;
 }
 
@@ -204,41 +300,69 @@ static bool reapable(const far_session *s, const struct far_result *results, uns
     return results != NULL;
 }
 
+/* Waits until so many results are there, no operation runs, or the time is over. */
+static void await(far_session *s, unsigned results, uint64_t began, uint64_t timeout_ns)
+{
+    struct fab_ep *ep = s->client.ep;
+    uint64_t waited = 0;
+    if (timeout_ns == UINT64_MAX) {
+        while (wanting(s, results))
+            drive(s, true);
+        return;
+    }
+    while (wanting(s, results) && (waited = ep->ops->now(ep) - began) < timeout_ns) {
+        uint64_t left = timeout_ns - waited;
+        ep->ops->pause(ep, left < LOOK_NS ? left : LOOK_NS);
+        drive(s, false);
+    }
+}
+
+static unsigned reap(far_session *s, struct far_result *results, unsigned max_results,
+                     unsigned min_results, uint64_t timeout_ns)
+{
+    uint64_t began = timeout_ns == UINT64_MAX ? 0 : s->client.ep->ops->now(s->client.ep);
+    unsigned least = min_results < max_results ? min_results : max_results, count = 0;
+    struct err_detail why;
+    bool more;
+    why.shown = false;
+    do {
+        if (wanting(s, max_results - count))
+            drive(s, false);
+        await(s, least > count ? least - count : 0, began, timeout_ns);
+        count += take_results(s, results + count, max_results - count, &why);
+        more = start_waiting(s);
+    } while (more && count < max_results);
+    if (why.shown)
+        err_restore(&why);
+    else
+        err_end(FAR_OK);
+    return count;
+}
+
 unsigned far_reap(far_session *s, struct far_result *results, unsigned max_results,
                   unsigned min_results)
 {
-    if (!reapable(s, results, max_results))
-        return 0;
-    if (wanting(s, max_results))
-        drive(s, false);
-    while (wanting(s, min_results < max_results ? min_results : max_results))
-        drive(s, true);
-    return take_results(s, results, max_results);
+    return reapable(s, results, max_results)
+               ? reap(s, results, max_results, min_results, UINT64_MAX)
+               : 0;
 }
 
 unsigned far_reap_within(far_session *s, struct far_result *results, unsigned max_results,
                          unsigned min_results, uint64_t timeout_ns)
 {
-    if (!reapable(s, results, max_results))
-        return 0;
-    struct fab_ep *ep = s->client.ep;
-    uint64_t began = ep->ops->now(ep), waited = 0;
-    if (wanting(s, max_results))
-        drive(s, false);
-    while (wanting(s, min_results < max_results ? min_results : max_results) &&
-           waited < timeout_ns) {
-        uint64_t left = timeout_ns - waited;
-        ep->ops->pause(ep, left < LOOK_NS ? left : LOOK_NS);
-        drive(s, false);
-        waited = ep->ops->now(ep) - began;
-    }
-    return take_results(s, results, max_results);
+    return reapable(s, results, max_results)
+               ? reap(s, results, max_results, min_results, timeout_ns)
+               : 0;
 }
 
 void ring_close(far_session *s)
 {
-    while (s->running_count > 0)
-        drive(s, true);
+    do {
+        while (s->running_count > 0)
+            drive(s, true);
+        while (s->finished_count > 0)
+            s->idle[s->idle_count++] = s->finished[--s->finished_count];
+    } while (start_waiting(s));
     ring_abandon(s);
 }
 
@@ -251,7 +375,12 @@ void ring_abandon(far_session *s)
     }
     free(s->slot);
     free(s->idle);
+    free(s->waiting);
+    free(s->cancelled);
     s->slot = NULL;
+    s->waiting = NULL;
+    s->cancelled = NULL;
     s->idle = s->running = s->finished = NULL;
     s->idle_count = s->running_count = s->finished_count = 0;
+    s->waiting_count = s->cancelled_count = 0;
 }

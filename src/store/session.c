@@ -24,11 +24,14 @@ static int open_session(far_pool *pool, const struct far_session_options *option
 
     if (depth > FAR_DEPTH_MAX)
         return fail(FAR_INVALID, "depth is %u, at most %u", depth, FAR_DEPTH_MAX);
+    if (options && options->backlog > FAR_BACKLOG_MAX)
+        return fail(FAR_INVALID, "backlog is %u, at most %u", options->backlog, FAR_BACKLOG_MAX);
     far_session *s = calloc(1, sizeof *s);
     if (!s)
         return fail(FAR_NO_MEMORY, "no memory for a session");
     s->pool = pool;
     s->depth = depth;
+    s->backlog = options ? options->backlog : 0;
     int rc = pool->fab->ops->ep_open(pool->fab, &ep);
     if (rc != FAR_OK)
         goto free_session;

@@ -55,6 +55,11 @@ struct far_session {
     unsigned *idle, idle_count;         /* slots free for far_submit()    */
     unsigned *running, running_count;   /* slots whose fiber is suspended */
     unsigned *finished, finished_count; /* slots waiting to be reaped     */
+    unsigned backlog;                   /* how many may wait for a slot   */
+    struct far_op *waiting;             /* a ring of that many            */
+    unsigned waiting_first, waiting_count;
+    uint64_t *cancelled; /* user_data of those that were taken out of it and wait to be reaped */
+    unsigned cancelled_count;
     bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total); /* or NULL */
     void *progress_arg;
     struct far_session *next_kept; /* the keeper's, as is: */
