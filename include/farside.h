@@ -39,7 +39,8 @@
  *     may close them, which frees its copies in local memory and touches nothing else, or leave
  *     them alone, and open pools of its own. (A child made by a bare clone() must do neither.)
  *
- * A first program is in README.md and in tests/e2e/example.c.
+ * A first program is in README.md and in tests/e2e/example.c, a server with an event loop in
+ * tests/e2e/server.c.
  */
 #ifndef FARSIDE_H
 #define FARSIDE_H
@@ -627,8 +628,9 @@ FAR_API int far_scan(far_session *session, far_table *table, const struct far_ra
  * The ring: many operations of one thread in flight
  *
  * far_submit() hands an operation over and returns; far_reap() collects what has finished, in
- * any order. far_cancel() takes back what waits to be started. Operations in flight at the same time are concurrent with each other, also when
- * they name the same key.
+ * any order. far_session_fd() is for programs that wait for other things as well. far_cancel() takes
+ * back what waits to be started. Operations in flight at the same time are concurrent with each
+ * other, also when they name the same key.
  */
 enum far_op_kind {
     FAR_OP_GET,
@@ -725,6 +727,38 @@ FAR_API unsigned far_reap(far_session *session, struct far_result *results, unsi
  * may be fewer than min_results. */
 FAR_API unsigned far_reap_within(far_session *session, struct far_result *results,
                                  unsigned max_results, unsigned min_results, uint64_t timeout_ns);
+
+/*
+ * far_session_fd - a file descriptor to wait on for the ring
+ *
+ * For a server that waits for its sockets and for the ring in one place:
+ *
+ *     far_session_fd(session, &fd);
+ *     epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &(struct epoll_event){.events = EPOLLIN, ...});
+ *     for (;;) {
+ *         n = epoll_wait(epoll, events, MAX, -1);
+ *         for each event:
+ *             of fd:      count = far_reap(session, results, MAX_RESULTS, 0); handle the results
+ *             of others:  read requests; far_submit(session, &op)
+ *     }
+ *
+ * It is readable when far_reap() should be called: results are there, or operations can go on. While
+ * operations are in flight it becomes readable whatever happens, also if a node does not answer or a
+ * connection is lost and made again; it need not be waited on with a time-out. far_reap() with
+ * min_results 0 goes on with them, and sets the descriptor for what comes next; it may return 0. If no
+ * operation is in flight and no result is to be reaped, it is not readable, but for once now and then.
+ *
+ * The descriptor stays the same, is the session's, and is closed with it. It can be waited on by
+ * epoll, poll and select, level-triggered, in any thread; it is not to be read, and far_reap() is for
+ * the session's thread, as all other calls. Sessions without one pay nothing for it; with one,
+ * far_submit() and far_reap() may enter the kernel. It is not for a child of fork().
+ *
+ * FAR_INVALID      session or fd is NULL, or the session was opened before fork()
+ * FAR_SYSTEM       there is no descriptor to be had: too many are open
+ * FAR_UNSUPPORTED  the pool's fabric can only be polled; those of this version can be waited for
+ * FAR_NO_MEMORY
+ */
+FAR_API int far_session_fd(far_session *session, int *fd);
 
 /*
  * far_cancel - take back operations that have not started

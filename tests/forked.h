@@ -39,6 +39,7 @@ static inline void forked_use(far_pool *pool, far_session *s, far_table *t)
     struct far_node_info node;
     struct far_table_info table_info;
     struct far_op op = {.kind = FAR_OP_EXISTS, .table = t, .key = "k", .key_len = 1};
+    int fd = -1;
 
     FORKED_REFUSES(far_session_open(pool, NULL, &session));
     FORKED_REFUSES(far_get(s, t, "k", 1, buf, 8, NULL));
@@ -49,6 +50,7 @@ static inline void forked_use(far_pool *pool, far_session *s, far_table *t)
     FORKED_REFUSES(far_delete(s, t, "k", 1));
     FORKED_REFUSES(far_submit(s, &op));
     FORKED_REFUSES(far_cancel(s, 1, NULL));
+    FORKED_REFUSES(far_session_fd(s, &fd));
     ASSERT(far_reap(s, &result, 1, 1) == 0);
     FORKED_REFUSES(far_table_create(s, "u", "race", NULL, &table));
     FORKED_REFUSES(far_table_open(s, "t", NULL, &table));
@@ -59,7 +61,7 @@ static inline void forked_use(far_pool *pool, far_session *s, far_table *t)
     FORKED_REFUSES(far_pool_usage(s, &usage));
     FORKED_REFUSES(far_pool_check(s, true, NULL, NULL, &check));
     FORKED_REFUSES(far_node_info(s, 0, &node));
-    ASSERT(!session && !table);
+    ASSERT(!session && !table && fd == -1);
 }
 
 /* Runs `child` in a child, and expects that it returns. */

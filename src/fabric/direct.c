@@ -218,6 +218,20 @@ void direct_poll_deferred(struct fab_ep *ep, bool wait)
     }
 }
 
+int direct_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count)
+{
+    (void)ep;
+    (void)fds;
+    *count = 0;
+    return FAR_OK;
+}
+
+bool direct_arm_deferred(struct fab_ep *ep, uint64_t *until)
+{
+    *until = UINT64_MAX;
+    return ((struct direct_ep *)ep)->first == NULL;
+}
+
 void *direct_buf_alloc(struct fab_ep *ep, size_t bytes)
 {
     void *buf;

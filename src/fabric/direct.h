@@ -38,14 +38,18 @@ int direct_post(struct fab_ep *ep, struct fab_req *req);
 void direct_poll(struct fab_ep *ep, bool wait);
 int direct_post_deferred(struct fab_ep *ep, struct fab_req *req);
 void direct_poll_deferred(struct fab_ep *ep, bool wait);
+int direct_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count);
+bool direct_arm_deferred(struct fab_ep *ep, uint64_t *until);
 uint64_t direct_now(struct fab_ep *ep);
 uint64_t direct_coarse(struct fab_ep *ep);
 void direct_pause(struct fab_ep *ep, uint64_t ns);
 
 /* The entries of a table of functions. Deferred, requests complete in a later poll: what waits for
  * completions can then be tested without a network. */
-#define DIRECT_OPS          DIRECT_OPS_WITH(direct_post, direct_poll)
-#define DIRECT_OPS_DEFERRED DIRECT_OPS_WITH(direct_post_deferred, direct_poll_deferred)
+#define DIRECT_OPS DIRECT_OPS_WITH(direct_post, direct_poll)
+#define DIRECT_OPS_DEFERRED                                                                        \
+    DIRECT_OPS_WITH(direct_post_deferred, direct_poll_deferred), .wait_fds = direct_wait_fds,      \
+                                                                 .arm = direct_arm_deferred
 #define DIRECT_OPS_WITH(post_fn, poll_fn)                                                          \
     .ep_open = direct_ep_open, .ep_close = direct_ep_close, .buf_alloc = direct_buf_alloc,         \
     .buf_free = direct_buf_free, .post = post_fn, .poll = poll_fn, .now = direct_now,              \

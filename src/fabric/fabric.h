@@ -77,6 +77,9 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
 /* Of fence() alone: not a status, and not an error. */
 #define FAB_PENDING 1
 
+/* Descriptors that an endpoint may be waited for by, at most. */
+#define FAB_WAIT_FDS 2
+
 struct fab_ep;
 struct fab;
 
@@ -108,6 +111,14 @@ struct fab_ops {
     /* Makes progress; with wait, blocks until something completed (at once if nothing is under
      * way). Completed requests have `done` set. */
     void (*poll)(struct fab_ep *ep, bool wait);
+
+    /* Optional: to wait for the endpoint together with other things. wait_fds() sets the descriptors,
+     * which stay the same until the endpoint is closed; how many, *count says. arm() makes sure that one
+     * of them becomes readable when poll() has something to do, and sets *until to when poll() is to be
+     * called at the latest (now(); UINT64_MAX: never). False: there may be something already, and
+     * nothing was armed: poll() first. Any later call but arm() may use up what was armed. */
+    int (*wait_fds)(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count);
+    bool (*arm)(struct fab_ep *ep, uint64_t *until);
 
     /* Monotonic nanoseconds as this endpoint sees them, exactly and cheaply (some milliseconds
      * late), and passing time. */

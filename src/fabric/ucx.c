@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TIMEOUT_MS_DEFAULT 5000
 #define TIMEOUT_MS_MIN     10
@@ -45,11 +46,12 @@ static void ucx_poll(struct fab_ep *ep, bool wait)
     uint64_t before = e->completed, now = clock_coarse_ns();
 
     ucx_hub_enter(h);
+    ucx_hub_rise(e);
     /* Who is late is looked for when the coarse clock has moved: some hundred times a second. */
     ucx_hub_tend(h, now != h->looked ? now : 0);
     h->looked = now;
-    for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++) {
-    }
+    for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++)
+        h->stirred = true;
     ucx_hub_tend(h, 0);
     /* Everything that is under way ends by its deadline, if not before. */
     while (wait && !e->landed && e->completed == before && e->pending > 0)
@@ -57,7 +59,23 @@ static void ucx_poll(struct fab_ep *ep, bool wait)
     ucx_hub_waited(e);
     ucx_take_landed(e);
     take_detail(e);
+    ucx_hub_settle(h);
     ucx_hub_exit(h);
+}
+
+static int ucx_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count)
+{
+    return ucx_hub_wait_fds((struct ucx_ep *)ep, fds, count);
+}
+
+static bool ucx_arm(struct fab_ep *ep, uint64_t *until)
+{
+    struct ucx_ep *e = (struct ucx_ep *)ep;
+
+    ucx_hub_enter(e->hub);
+    bool armed = ucx_hub_arm(e, until);
+    ucx_hub_exit(e->hub);
+    return armed;
 }
 
 /* What a question was answered with. */
@@ -89,6 +107,7 @@ static int ask(struct ucx_ep *e, unsigned node, enum wire_type type, uint64_t id
         *answer = (struct answer){.value = q->value, .counts = q->counts};
     ucx_hub_wake_all(h);
     ucx_hub_waited(e);
+    ucx_hub_settle(h);
     ucx_hub_exit(h);
     return rc;
 }
@@ -101,7 +120,12 @@ static void ucx_ep_close(struct fab_ep *ep)
 
     while (e->hub->shared && e->pending > 0)
         ucx_poll(ep, true);
+    ucx_hub_enter(e->hub);
+    ucx_hub_rise(e);
+    ucx_hub_exit(e->hub);
     ucx_hub_leave(e);
+    if (e->has_alarm)
+        close(e->alarm);
     pthread_cond_destroy(&e->bell);
     free(e);
 }
@@ -189,8 +213,8 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
     int status = FAR_OK;
 
     ucx_hub_enter(h);
-    for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++) {
-    }
+    for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++)
+        h->stirred = true;
     ucx_hub_tend(h, clock_ns());
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
         int rc = *done >> i & 1 ? FAR_OK : fence_node(&h->link[i], client);
@@ -203,6 +227,7 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
             failed = i;
         }
     }
+    ucx_hub_settle(h);
     ucx_hub_exit(h);
     if (status != FAR_OK)
         return fail(status, "%s cannot be told to shut out a client",
@@ -253,8 +278,9 @@ static int ucx_open(struct uri *uri, struct fab **fab);
 #define UCX_OPS                                                                                    \
     .scheme = "ucx", .open = ucx_open, .close = ucx_close, .formatted = ucx_formatted,             \
     .ep_open = ucx_ep_open, .ep_close = ucx_ep_close, .buf_alloc = direct_buf_alloc,               \
-    .buf_free = direct_buf_free, .post = ucx_post, .poll = ucx_poll, .now = direct_now,            \
-    .coarse = direct_coarse, .pause = direct_pause, .node_stat = ucx_node_stat
+    .buf_free = direct_buf_free, .post = ucx_post, .poll = ucx_poll, .wait_fds = ucx_wait_fds,     \
+    .arm = ucx_arm, .now = direct_now, .coarse = direct_coarse, .pause = direct_pause,             \
+    .node_stat = ucx_node_stat
 
 const struct fab_ops ucx_fabric = {UCX_OPS, .identify = ucx_identify, .fence = ucx_fence};
 

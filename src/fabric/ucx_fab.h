@@ -168,6 +168,8 @@ struct ucx_hub {
     struct ucx_ep *driver;    /* the endpoint whose thread makes progress for all that wait   */
     bool asleep;              /* ... and sleeps on fd                                         */
     struct ucx_ep *followers; /* whose threads wait for it                                 */
+    struct ucx_ep *sleepers;  /* that wait by descriptors                                  */
+    bool stirred;             /* progress was made since the worker was last armed         */
     struct ucx_link link[];
 };
 
@@ -187,7 +189,12 @@ struct ucx_ep {
     pthread_cond_t bell;
     bool following;
     struct ucx_ep *next, *prev; /* followers */
-    int failed;                 /* what a request ended with, and the detail: for its own thread */
+    bool sleeping;              /* waits by descriptors */
+    bool rung;                  /* alarm is readable    */
+    int alarm;                  /* an eventfd, if has_alarm */
+    bool has_alarm;
+    struct ucx_ep *next_sleeper;
+    int failed; /* what a request ended with, and the detail: for its own thread */
     char why[256];
 };
 
@@ -239,6 +246,16 @@ struct ucx_patience {
 void ucx_hub_wait(struct ucx_ep *e, struct ucx_patience *p);
 /* Within the hub: this endpoint waits no more. */
 void ucx_hub_waited(struct ucx_ep *e);
+
+/* The endpoint's descriptors, as fab_ops has them. */
+int ucx_hub_wait_fds(struct ucx_ep *e, int fds[FAB_WAIT_FDS], unsigned *count);
+/* Within the hub: arms the descriptors, and sets when the hub has to be looked at. False: poll first. */
+bool ucx_hub_arm(struct ucx_ep *e, uint64_t *until);
+/* Within the hub: the endpoint is looked at, and does not wait by descriptors any more. */
+void ucx_hub_rise(struct ucx_ep *e);
+/* Within the hub, last of all: what those who wait by descriptors would have been woken by may have
+ * been used up. */
+void ucx_hub_settle(struct ucx_hub *h);
 
 /* Something of this endpoint, or of any, is over. */
 void ucx_hub_wake(struct ucx_ep *e);

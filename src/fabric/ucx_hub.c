@@ -20,6 +20,12 @@
  *   HUB-4  A request is marked done by its endpoint's own thread, since that looks at it without the
  *          lock. Others leave what they complete on the endpoint's list.
  *   HUB-5  Nobody sleeps past the earliest deadline of the hub, nor for longer than DOZE_MS.
+ *   HUB-6  An endpoint can also wait by descriptors, which its thread or another one sleeps on together
+ *          with others': the worker's, armed, and on a shared hub an alarm of its own. A thread that
+ *          completes a request of it raises the alarm. A thread that has made progress may have used up
+ *          what armed the worker, so before it leaves the hub to nobody it arms the worker again, or, if
+ *          there is something to do, raises the alarms of all that sleep. So somebody is woken by whatever
+ *          comes.
  */
 #include "fabric/ucx_fab.h"
 
@@ -31,8 +37,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #define HUB_FDS     8u
 #define LINK_FDS    3u
@@ -46,6 +54,9 @@
 #define SPINS    20u
 #define DOZE_MS  1000u
 #define CLOSINGS 50u
+
+/* The coarse clock, by which it is decided who is late, may be late by that much itself. */
+#define COARSE_NS 15000000ull
 
 /* ---- what arrives, and what is to be sent ---------------------------------------------------- */
 
@@ -94,16 +105,24 @@ void ucx_hub_tend(struct ucx_hub *h, uint64_t now)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Milliseconds until the first of those waited for is late, DOZE_MS at most. */
-static unsigned nap_ms(const struct ucx_hub *h)
+/* When the first of those waited for is late. */
+static uint64_t first_deadline(const struct ucx_hub *h)
 {
-    uint64_t first = UINT64_MAX, now = clock_ns();
+    uint64_t first = UINT64_MAX;
 
     for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
         uint64_t deadline = link_deadline(&h->link[i]);
 
         first = deadline < first ? deadline : first;
     }
+    return first;
+}
+
+/* Milliseconds until then, DOZE_MS at most. */
+static unsigned nap_ms(const struct ucx_hub *h)
+{
+    uint64_t first = first_deadline(h), now = clock_ns();
+
     if (first <= now)
         return 0;
     return (first - now) / 1000000 < DOZE_MS ? (unsigned)((first - now) / 1000000) + 1 : DOZE_MS;
@@ -122,6 +141,7 @@ static void doze(struct ucx_hub *h)
         ucx_hub_enter(h);
         h->asleep = false;
     }
+    h->stirred = true;
     ucx_hub_tend(h, clock_ns());
 }
 
@@ -166,6 +186,7 @@ void ucx_hub_wait(struct ucx_ep *e, struct ucx_patience *p)
     }
     h->driver = e;
     if (ucp_worker_progress(h->worker)) {
+        h->stirred = true;
         p->idle = 0;
         ucx_hub_tend(h, 0);
         return;
@@ -191,10 +212,105 @@ void ucx_hub_waited(struct ucx_ep *e)
         pthread_cond_signal(&h->followers->bell);
 }
 
+/* ---- waiting by descriptors ------------------------------------------------------------------ */
+
+int ucx_hub_wait_fds(struct ucx_ep *e, int fds[FAB_WAIT_FDS], unsigned *count)
+{
+    struct ucx_hub *h = e->hub;
+
+    if (h->shared && !e->has_alarm) {
+        e->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (e->alarm < 0)
+            return fail(FAR_SYSTEM, "an event descriptor: %s", strerror(errno));
+        e->has_alarm = true;
+    }
+    fds[0] = h->fd;
+    fds[1] = e->alarm;
+    *count = h->shared ? 2 : 1;
+    return FAR_OK;
+}
+
+static void raise_alarm(struct ucx_ep *e)
+{
+    uint64_t one = 1;
+
+    if (e->sleeping && !e->rung)
+        e->rung = write(e->alarm, &one, sizeof one) == sizeof one;
+}
+
+void ucx_hub_rise(struct ucx_ep *e)
+{
+    struct ucx_ep **at = &e->hub->sleepers;
+    uint64_t count;
+
+    if (!e->sleeping)
+        return;
+    while (*at != e)
+        at = &(*at)->next_sleeper;
+    *at = e->next_sleeper;
+    e->sleeping = false;
+    if (e->rung)
+        e->rung = read(e->alarm, &count, sizeof count) != sizeof count;
+}
+
+/* Can somebody go on without anything having to arrive? UCX may have completed or refused something
+ * while it was being sent. */
+static bool is_restless(const struct ucx_hub *h)
+{
+    for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
+        const struct ucx_link *l = &h->link[i];
+
+        if (l->state != LINK_DOWN && (l->broken != UCS_OK || l->refused || l->resumable > 0))
+            return true;
+    }
+    return false;
+}
+
+bool ucx_hub_arm(struct ucx_ep *e, uint64_t *until)
+{
+    struct ucx_hub *h = e->hub;
+    uint64_t first = first_deadline(h), latest = clock_ns() + DOZE_MS * 1000000ull;
+    ucs_status_t status;
+
+    ucx_hub_rise(e);
+    status = e->landed || is_restless(h) ? UCS_ERR_BUSY : ucp_worker_arm(h->worker);
+    if (status == UCS_ERR_BUSY)
+        return false;
+    if (status != UCS_OK) /* it can only be polled, then */
+        latest = clock_ns() + COARSE_NS;
+    h->stirred = false;
+    if (h->shared) {
+        e->sleeping = true;
+        e->next_sleeper = h->sleepers;
+        h->sleepers = e;
+    }
+    *until = first < latest - COARSE_NS ? first + COARSE_NS : latest;
+    return true;
+}
+
+void ucx_hub_settle(struct ucx_hub *h)
+{
+    bool restless;
+
+    if (!h->sleepers || h->driver) /* who drives comes here, too */
+        return;
+    restless = is_restless(h);
+    if (!restless && !h->stirred)
+        return;
+    if (!restless && ucp_worker_arm(h->worker) == UCS_OK) {
+        h->stirred = false;
+        return;
+    }
+    /* All of them: one may have nothing in flight any more, and nobody who reaps it. */
+    for (struct ucx_ep *e = h->sleepers; e; e = e->next_sleeper)
+        raise_alarm(e);
+}
+
 void ucx_hub_wake(struct ucx_ep *e)
 {
     struct ucx_hub *h = e->hub;
 
+    raise_alarm(e);
     if (e->following)
         pthread_cond_signal(&e->bell);
     else if (h->asleep && h->driver == e)

@@ -40,6 +40,8 @@
 #define LOOK_AFTER_NS  100000000
 #define CLAIM_WAIT_MS  60000 /* for another client that makes the pool                          */
 #define CLAIM_PAUSE_NS 20000000
+#define COARSE_NS      15000000 /* by which the coarse clock may be late                        */
+#define ERRAND_LOOK_NS 10000000 /* between two looks at errands, if nothing happens             */
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
@@ -323,6 +325,47 @@ bool ep_sleep(struct verbs_ep *e, uint64_t until)
     return ep_drain(e) || look_around(e);
 }
 
+static int verbs_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count)
+{
+    const struct verbs_ep *e = (const struct verbs_ep *)ep;
+
+    ASSERT(e->completions); /* an endpoint that has registered a client has been connected */
+    fds[0] = e->completions->fd;
+    fds[1] = e->cm->fd;
+    *count = 2;
+    return FAR_OK;
+}
+
+/* When the first connection that has something under way has stood still for too long. */
+static uint64_t first_stall(const struct verbs_ep *e)
+{
+    uint64_t first = UINT64_MAX, limit = fab_of(e)->timeout_ms * 1000000;
+
+    for (uint64_t left = e->busy; left; left &= left - 1) {
+        const struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
+
+        if (c->progress_at + limit < first)
+            first = c->progress_at + limit;
+    }
+    return first == UINT64_MAX ? first : first + COARSE_NS;
+}
+
+/* Errands have time-outs of their own, and nobody else knows when. */
+static bool verbs_arm(struct fab_ep *ep, uint64_t *until)
+{
+    struct verbs_ep *e = (struct verbs_ep *)ep;
+    uint64_t soon = clock_ns() + ERRAND_LOOK_NS;
+
+    take_notices(e);
+    arm(e);
+    if (ep_drain(e) || look_around(e) || (e->first && !e->busy))
+        return false;
+    *until = first_stall(e);
+    if (e->errands != 0 && soon < *until)
+        *until = soon;
+    return true;
+}
+
 static void verbs_poll(struct fab_ep *ep, bool wait)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;
@@ -587,6 +630,8 @@ const struct fab_ops verbs_fabric = {.scheme = "verbs",
                                      .buf_free = verbs_buf_free,
                                      .post = verbs_post,
                                      .poll = verbs_poll,
+                                     .wait_fds = verbs_wait_fds,
+                                     .arm = verbs_arm,
                                      .now = direct_now,
                                      .coarse = direct_coarse,
                                      .pause = direct_pause,

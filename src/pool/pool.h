@@ -248,6 +248,8 @@ struct client {
     /* Lets the session's ring go on while a synchronous call waits for epochs: operations in flight
      * there hold them back. NULL: there is no ring. */
     void (*drive_ring)(struct client *client);
+    /* NULL, or called when a call has ended while others, of the ring, are under way. */
+    void (*endpoint_used)(struct client *client);
 };
 
 struct op;
@@ -352,6 +354,8 @@ static inline void client_leave(struct client *c)
         atomic_store_explicit(
             &c->turn, atomic_load_explicit(&c->turn, memory_order_relaxed) & ~CLIENT_TURN_WHO,
             memory_order_release);
+    else if (__builtin_expect(c->endpoint_used != NULL, 0))
+        c->endpoint_used(c);
 }
 /* Is it as it was when `turn` was read, and in nobody's hands? Then it is ours. */
 static inline bool client_borrow(struct client *c, uint64_t turn)

@@ -22,6 +22,10 @@
 /* A wait with an end looks this often whether there is something to go on with. */
 #define LOOK_NS 20000
 
+/* How often it is polled, in a row, until the fabric can be armed. After that the user's loop comes
+ * first. */
+#define ARM_TRIES 16
+
 /* While others wait for the fabric, one that waits for time to pass must not hold them up. */
 #define PAUSE_NS_PENDING 10000
 
@@ -68,6 +72,12 @@ static bool resume(struct ring_slot *slot)
 {
     fiber_resume(slot->fiber);
     return fiber_finished(slot->fiber);
+}
+
+/* Results that can be taken. */
+static unsigned ready(const far_session *s)
+{
+    return s->finished_count + s->cancelled_count;
 }
 
 /* Starts an operation in an idle place. */
@@ -154,6 +164,8 @@ int far_cancel(far_session *s, uint64_t user_data, unsigned *cancelled)
                         (unsigned long long)user_data);
     if (cancelled && rc == FAR_OK)
         *cancelled = count;
+    if (s->wait && count > 0)
+        wait_ring(s->wait);
     return err_end(rc);
 }
 
@@ -173,11 +185,14 @@ int far_submit(far_session *s, const struct far_op *r)
     if (s->idle_count == 0)
         return err_end(wait_for_place(s, r));
     start(s, r);
+    if (s->wait)
+        wait_ring(s->wait);
     return err_end(FAR_OK);
 }
 
-/* Makes progress: resumes every fiber that can go on. With wait, at least one will have been. */
-static void drive(far_session *s, bool wait)
+/* Makes progress: resumes every fiber that can go on. With wait, at least one will have been. True if
+ * there was one. */
+static bool drive(far_session *s, bool wait)
 {
     struct fab_ep *ep = s->client.ep;
     bool resumed = false;
@@ -210,7 +225,7 @@ static void drive(far_session *s, bool wait)
             }
         }
         if (resumed || !wait || s->running_count == 0)
-            return;
+            return resumed;
         if (earliest != UINT64_MAX) { /* somebody only waits for time to pass */
             uint64_t ns = earliest - now;
             ep->ops->pause(ep, pending && ns > PAUSE_NS_PENDING ? PAUSE_NS_PENDING : ns);
@@ -219,6 +234,7 @@ static void drive(far_session *s, bool wait)
             ep->ops->poll(ep, true);
         }
     }
+    return false;
 }
 
 void ring_drive(struct client *c)
@@ -229,6 +245,65 @@ void ring_drive(struct client *c)
     if (s->running_count > 0)
         drive(s, false);
     c->progress = progress;
+    if (s->wait)
+        wait_ring(s->wait);
+}
+
+/* ---- waiting by a descriptor, see wait.c ----------------------------------------------------- */
+
+/* A call has used the endpoint while operations are running. */
+static void endpoint_used(struct client *c)
+{
+    far_session *s = (far_session *)((char *)c - offsetof(struct far_session, client));
+    if (!fiber_current()) /* else it is one of these operations that has ended, within far_reap() */
+        wait_ring(s->wait);
+}
+
+/* When the first pause of an operation that runs is over. */
+static uint64_t first_wake(const far_session *s)
+{
+    uint64_t first = UINT64_MAX;
+    for (unsigned n = 0; n < s->running_count; n++) {
+        uint64_t at = s->slot[s->running[n]].op.batch.wake_at;
+        first = at != 0 && at < first ? at : first;
+    }
+    return first;
+}
+
+/* Goes on until everything waits for the fabric or for time, and sees to it that the descriptor
+ * becomes readable when it has come. */
+static void arm(far_session *s)
+{
+    struct fab_ep *ep = s->client.ep;
+    uint64_t until = UINT64_MAX;
+    bool armed = false;
+    for (unsigned i = 0; i < ARM_TRIES && s->running_count > 0 && ready(s) == 0 && !armed; i++)
+        armed = !drive(s, false) && ep->ops->arm(ep, &until);
+    uint64_t wake = first_wake(s);
+    if (ready(s) > 0 || (s->running_count > 0 && !armed))
+        wait_ring(s->wait);
+    else if (s->running_count > 0)
+        wait_for_fabric(s->wait, wake < until ? wake : until);
+    else
+        wait_for_nothing(s->wait);
+}
+
+int far_session_fd(far_session *s, int *fd)
+{
+    err_begin();
+    int rc = store_check(s);
+    if (rc == FAR_OK && !fd)
+        rc = store_null("fd");
+    if (rc == FAR_OK && !s->wait) {
+        rc = wait_open(s->client.ep, &s->wait);
+        if (rc == FAR_OK)
+            s->client.endpoint_used = endpoint_used;
+        if (rc == FAR_OK && (s->running_count > 0 || ready(s) > 0))
+            wait_ring(s->wait);
+    }
+    if (rc == FAR_OK)
+        *fd = wait_fd(s->wait);
+    return err_end(rc);
 }
 
 int far_submit_many(far_session *s, const struct far_op *ops, unsigned count, unsigned *started)
@@ -244,12 +319,6 @@ int far_submit_many(far_session *s, const struct far_op *ops, unsigned count, un
     if (started)
         *started = done;
     return rc;
-}
-
-/* Results that can be taken. */
-static unsigned ready(const far_session *s)
-{
-    return s->finished_count + s->cancelled_count;
 }
 
 /* Is there work to wait for, and are there too few results? */
@@ -322,8 +391,8 @@ static unsigned reap(far_session *s, struct far_result *results, unsigned max_re
 {
     uint64_t began = timeout_ns == UINT64_MAX ? 0 : s->client.ep->ops->now(s->client.ep);
     unsigned least = min_results < max_results ? min_results : max_results, count = 0;
+    bool nothing = s->running_count + ready(s) == 0, more;
     struct err_detail why;
-    bool more;
     why.shown = false;
     do {
         if (wanting(s, max_results - count))
@@ -332,6 +401,10 @@ static unsigned reap(far_session *s, struct far_result *results, unsigned max_re
         count += take_results(s, results + count, max_results - count, &why);
         more = start_waiting(s);
     } while (more && count < max_results);
+    if (s->wait && nothing)
+        wait_turn_off(s->wait);
+    if (s->wait)
+        arm(s);
     if (why.shown)
         err_restore(&why);
     else

@@ -94,6 +94,7 @@ static void abandon_session(far_session *s)
         return;
     struct fab_ep *ep = s->client.ep;
     fab_ep_abandon(ep);
+    wait_close(s->wait);
     ring_abandon(s);
     close_views(s);
     op_free(&s->op);
@@ -113,6 +114,9 @@ void far_session_close(far_session *s)
     struct err_detail kept;
     err_keep(&kept);
     keeper_drop(s);
+    s->client.endpoint_used = NULL;
+    wait_close(s->wait);
+    s->wait = NULL;
     ring_close(s);
     close_views(s);
     op_free(&s->op);

@@ -5,6 +5,7 @@
 #include "base/fiber.h"
 #include "base/process.h"
 #include "index/index.h"
+#include "store/wait.h"
 
 #include <pthread.h>
 
@@ -60,6 +61,7 @@ struct far_session {
     unsigned waiting_first, waiting_count;
     uint64_t *cancelled; /* user_data of those that were taken out of it and wait to be reaped */
     unsigned cancelled_count;
+    struct wait *wait; /* NULL until far_session_fd() is called */
     bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total); /* or NULL */
     void *progress_arg;
     struct far_session *next_kept; /* the keeper's, as is: */

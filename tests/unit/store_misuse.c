@@ -200,6 +200,10 @@ static void the_ring(void **state)
     refused(far_execute(r.session, &op, &result), "there is no operation of kind 9");
     refused(far_submit_many(NULL, &op, 1, NULL), NULL_SESSION);
     refused(far_submit_many(r.session, NULL, 1, NULL), "ops must not be NULL");
+    int fd = 77;
+    refused(far_session_fd(NULL, &fd), NULL_SESSION);
+    refused(far_session_fd(r.session, NULL), "fd must not be NULL");
+    assert_int_equal(fd, 77);
     unsigned count = 77;
     refused(far_cancel(NULL, 6, &count), NULL_SESSION);
     refused(far_cancel(r.session, 6, &count), "no operation with user_data 6 is to be reaped");

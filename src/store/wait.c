@@ -1,0 +1,165 @@
+/*
+ * A descriptor to wait on for the ring of a session: an epoll instance that holds a bell, a timer and
+ * the fabric's descriptors. To the user's epoll it is one descriptor, readable when far_reap() should be
+ * called.
+ *
+ * Whenever the session's thread is in no call of Farside,
+ *
+ *   WAIT-1  if a result can be taken, the bell has been rung;
+ *   WAIT-2  if an operation is running, the bell has been rung, or the fabric was armed after the
+ *           endpoint was last used, its descriptors count, and the timer runs out at the latest when the
+ *           first pause of an operation ends, or when the fabric wants to be polled;
+ *   WAIT-3  otherwise the bell has not been rung. The timer may run out, and the fabric's descriptors may
+ *           become readable because of the keeper, which uses the endpoint of an idle session, or because
+ *           a node closes a connection. The first far_reap() that finds nothing to do turns them off, so
+ *           this wakes a server once.
+ *
+ * far_reap() arms last of all. Any other call that may have used the endpoint while operations were
+ * running, or that has added results, rings. So nothing is lost between two calls, and a server that does
+ * nothing but wait and reap is woken for all that happens.
+ */
+#include "store/wait.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define OFF UINT64_MAX /* of the timer */
+
+struct wait {
+    struct fab_ep *ep;
+    int epoll, bell, timer;
+    bool rung;
+    int fabric[FAB_WAIT_FDS];
+    unsigned fabric_count;
+    bool fabric_counts; /* its descriptors are looked at */
+    uint64_t set_to;    /* when the timer runs out, by the endpoint's clock */
+};
+
+static int add(struct wait *w, int fd, uint32_t events)
+{
+    struct epoll_event event = {.events = events};
+
+    return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0
+               ? FAR_OK
+               : fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
+}
+
+static int make(struct wait *w)
+{
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->epoll < 0 || w->timer < 0 || w->bell < 0)
+        return fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
+    int rc = add(w, w->bell, EPOLLIN);
+    if (rc == FAR_OK)
+        rc = add(w, w->timer, EPOLLIN);
+    if (rc == FAR_OK && w->ep->ops->wait_fds)
+        rc = w->ep->ops->wait_fds(w->ep, w->fabric, &w->fabric_count);
+    for (unsigned i = 0; i < w->fabric_count && rc == FAR_OK; i++)
+        rc = add(w, w->fabric[i], 0);
+    return rc;
+}
+
+int wait_open(struct fab_ep *ep, struct wait **wait)
+{
+    if (!ep->ops->arm && !(ep->fab->caps & FAB_CAP_IMMEDIATE))
+        return fail(FAR_UNSUPPORTED, "this fabric can only be polled");
+    struct wait *w = calloc(1, sizeof *w);
+    if (!w)
+        return fail(FAR_NO_MEMORY, "no memory for a descriptor to wait on");
+    *w = (struct wait){.ep = ep, .epoll = -1, .bell = -1, .timer = -1, .set_to = OFF};
+    int rc = make(w);
+    if (rc == FAR_OK)
+        *wait = w;
+    else
+        wait_close(w);
+    return rc;
+}
+
+void wait_close(struct wait *w)
+{
+    if (!w)
+        return;
+    if (w->bell >= 0)
+        close(w->bell);
+    if (w->timer >= 0)
+        close(w->timer);
+    if (w->epoll >= 0)
+        close(w->epoll);
+    free(w);
+}
+
+int wait_fd(const struct wait *w)
+{
+    return w->epoll;
+}
+
+/* The timer runs out after so many nanoseconds, or, if 0, never. */
+static void set(struct wait *w, uint64_t set_to, uint64_t ns)
+{
+    struct itimerspec time = {
+        .it_value = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)}};
+
+    ASSERT(timerfd_settime(w->timer, 0, &time, NULL) == 0);
+    w->set_to = set_to;
+}
+
+void wait_ring(struct wait *w)
+{
+    if (!w->rung)
+        ASSERT(eventfd_write(w->bell, 1) == 0);
+    w->rung = true;
+}
+
+static void be_quiet(struct wait *w)
+{
+    eventfd_t count;
+
+    if (w->rung)
+        ASSERT(eventfd_read(w->bell, &count) == 0);
+    w->rung = false;
+}
+
+/* Whether the fabric's descriptors are looked at. */
+static void count_fabric(struct wait *w, bool counts)
+{
+    struct epoll_event event = {.events = counts ? EPOLLIN : 0};
+
+    for (unsigned i = 0; i < w->fabric_count && w->fabric_counts != counts; i++)
+        ASSERT(epoll_ctl(w->epoll, EPOLL_CTL_MOD, w->fabric[i], &event) == 0);
+    w->fabric_counts = counts;
+}
+
+void wait_for_fabric(struct wait *w, uint64_t until)
+{
+    uint64_t now = w->ep->ops->now(w->ep);
+
+    if (until <= now) {
+        wait_ring(w);
+        return;
+    }
+    count_fabric(w, true);
+    /* One that runs out earlier can stay: that is a wake-up too many, but rarely, where setting it each
+     * time would be a call of the kernel for each reap. */
+    if (until < w->set_to || w->set_to <= now)
+        set(w, until, until == OFF ? 0 : until - now);
+    be_quiet(w);
+}
+
+void wait_for_nothing(struct wait *w)
+{
+    be_quiet(w);
+}
+
+void wait_turn_off(struct wait *w)
+{
+    count_fabric(w, false);
+    if (w->set_to != OFF)
+        set(w, OFF, 0);
+}
