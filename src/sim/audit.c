@@ -127,6 +127,7 @@ static bool has_hands(struct audit *a, const struct client *c)
 
 int audit_run(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count)
 {
+    unsigned damaged = 0, slot = 0;
     int rc = FAR_OK;
     memset(a, 0, sizeof *a);
     a->marker.mark = audit_mark;
@@ -138,7 +139,11 @@ int audit_run(struct audit *a, far_pool *pool, far_session *const *sessions, uns
     if (rc == FAR_OK)
         rc = catalog_mark(a->op, &a->marker);
     if (rc == FAR_OK)
-        rc = journal_mark(a->op, &a->marker, NULL, NULL);
+        rc = journal_mark(a->op, &a->marker, &damaged, &slot);
+    if (damaged > 0) {
+        a->wrong++;
+        snprintf(a->first, sizeof a->first, "the journal of client slot %u is damaged", slot);
+    }
     if (rc == FAR_OK)
         rc = pool->pool.mark(pool->pool.tables, a->op, &a->marker);
     struct batch_rider *rider = a->op->batch.rider;

@@ -396,7 +396,7 @@ static void the_end_of_a_pause_wakes_it(void **state)
     (void)state;
     knobs.patience = 1u << 30;
     store_rig_open(&r, "mem:?size=4m&defer=1&lease=3600000", &knobs, NULL,
-                   &(struct far_table_options){.bucket_groups = 2});
+                   &(struct far_table_options){.tuning = "groups=2"});
     wait_loop_open(&l, r.session);
     for (uint64_t k = 0; k < 6; k++)
         assert_int_equal(far_put(r.session, r.table, &k, 8, &k, 8), FAR_OK);
