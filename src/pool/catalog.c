@@ -25,7 +25,7 @@ static uint64_t desc_word(const struct block_ref *block)
 
 static int read_words(struct op *op, uint64_t **words)
 {
-    *words = op_buffer(op, BUF_BULK, CATALOG_SLOTS * 8);
+    *words = op_buffer(op, BUF_POOL, CATALOG_SLOTS * 8);
     if (!*words)
         return FAR_NO_MEMORY;
     batch_read(&op->batch, gaddr_make(0, 0), CATALOG_OFF, *words, CATALOG_SLOTS * 8);
@@ -42,7 +42,7 @@ static int read_desc(struct op *op, unsigned id, uint64_t word, struct table_des
     if (size_class > class_for(block_bytes(FAR_NAME_MAX, sizeof value)))
         return fail(FAR_CORRUPT, "catalog entry %u is damaged", id);
     uint32_t bytes = class_bytes(size_class);
-    void *image = op_buffer(op, BUF_BLOCK_IN, bytes);
+    void *image = op_buffer(op, BUF_POOL_BLOCK, bytes);
     if (!image)
         return FAR_NO_MEMORY;
     batch_read(&op->batch, at, 0, image, bytes);
@@ -125,9 +125,9 @@ int catalog_add(struct op *op, struct table_desc *desc)
         if (rc != FAR_OK)
             break;
         batch_cas(&op->batch, gaddr_make(0, 0), CATALOG_OFF + id * 8, 0, desc_word(&block),
-                  &op->word[0]);
+                  op->pool_word);
         rc = op_decided(op, batch_flush(&op->batch));
-        if (rc == FAR_OK && op->word[0] == 0) {
+        if (rc == FAR_OK && op->pool_word[0] == 0) {
             desc->id = id;
             return FAR_OK;
         }

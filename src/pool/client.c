@@ -52,9 +52,9 @@ static int claim_slot(struct op *op, struct client *c)
         c->slot = slot;        /* after an error perhaps, too: renew() finds out */
         c->unannounced = true; /* the slot still says what its last owner said */
         c->taken_at = c->ep->ops->coarse(c->ep);
-        batch_cas(&op->batch, NODE0, slot_delta(slot), 0, c->incarnation, op->word);
+        batch_cas(&op->batch, NODE0, slot_delta(slot), 0, c->incarnation, op->pool_word);
         rc = batch_flush(&op->batch);
-        if (rc != FAR_OK || op->word[0] == 0)
+        if (rc != FAR_OK || op->pool_word[0] == 0)
             return rc;
     }
     c->slot = NO_SLOT;
@@ -138,7 +138,7 @@ static int evict_dead(struct op *op, struct client *c)
 /* Certifies the epoch that was read, and reads it again. */
 static int certify(struct op *op, struct client *c, struct pool_control *control)
 {
-    struct client_slot *mine = (struct client_slot *)op->word;
+    struct client_slot *mine = (struct client_slot *)&op->pool_word[1]; /* [0] is for `sweeps` */
     if (control->epoch > EPOCH_LAST)
         return fail(FAR_CORRUPT, "the pool's epoch is damaged");
     c->seen = c->validated = c->certified = control->epoch;
@@ -162,7 +162,7 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
  * slot was taken: others may watch it since. */
 static int announce(struct op *op, struct client *c, uint64_t began)
 {
-    struct pool_control *control = op_buffer(op, BUF_BULK, sizeof *control);
+    struct pool_control *control = op_buffer(op, BUF_POOL, sizeof *control);
     int rc = FAR_OK;
 
     if (!control)
@@ -173,7 +173,7 @@ static int announce(struct op *op, struct client *c, uint64_t began)
         if (rc != FAR_OK || control->high > c->slot)
             break;
         batch_cas(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, high),
-                  control->high, c->slot + 1, op->word);
+                  control->high, c->slot + 1, op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             break;
@@ -293,7 +293,7 @@ void client_let_go(struct client *c)
  */
 static int renew(struct op *op, struct client *c)
 {
-    struct client_slot *slot = (struct client_slot *)op->word;
+    struct client_slot *slot = (struct client_slot *)op->pool_word;
 
     if (c->slot == NO_SLOT)
         return FAR_FENCED;
@@ -304,9 +304,9 @@ static int renew(struct op *op, struct client *c)
         return rc;
     if (slot->incarnation != c->incarnation)
         return FAR_FENCED;
-    batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, incarnation, op->word);
+    batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, incarnation, op->pool_word);
     rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || op->word[0] != c->incarnation)
+    if (rc != FAR_OK || op->pool_word[0] != c->incarnation)
         return rc != FAR_OK ? rc : FAR_FENCED;
     c->incarnation = incarnation;
     c->complete_after = 0;

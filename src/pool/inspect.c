@@ -36,7 +36,7 @@ static void tell(const struct pool_findings *f, const char *format, ...)
 /* N1 */
 static int inspect_sweep(struct op *op, struct pool_findings *f)
 {
-    struct pool_control *control = op_buffer(op, BUF_BULK, sizeof *control);
+    struct pool_control *control = op_buffer(op, BUF_POOL, sizeof *control);
     bool alive = true;
 
     if (!control)
@@ -80,7 +80,7 @@ int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **ou
     *out = table;
     for (uint64_t at = 0; at < count && rc == FAR_OK; at += PIECE) {
         uint32_t bytes = (uint32_t)((count - at < PIECE ? count - at : PIECE) * 8);
-        uint64_t *image = op_buffer(op, BUF_BULK, bytes);
+        uint64_t *image = op_buffer(op, BUF_POOL, bytes);
         if (!image)
             return FAR_NO_MEMORY;
         batch_read(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + at * 8, image,

@@ -49,7 +49,7 @@
 int client_registry(struct op *op, struct client_slot **slots)
 {
     uint32_t bytes = op->pool->clients * (uint32_t)sizeof **slots;
-    struct client_slot *image = op_buffer(op, BUF_BULK, bytes);
+    struct client_slot *image = op_buffer(op, BUF_POOL, bytes);
     if (!image)
         return FAR_NO_MEMORY;
     batch_read(&op->batch, NODE0, CLIENTS_OFF, image, bytes);

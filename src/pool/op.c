@@ -30,6 +30,40 @@ void op_free(struct op *op)
     memset(op, 0, sizeof *op);
 }
 
+int op_set_aside(struct op *op, struct op_aside *aside)
+{
+    struct fab_ep *ep = op->batch.ep;
+
+    ASSERT(op->batch.count == 0);
+    uint64_t *word = ep->ops->buf_alloc(ep, OP_INDEX_WORDS * 8);
+    if (!word)
+        return fail(FAR_NO_MEMORY, "no buffer for an operation's words");
+    aside->word = op->word;
+    op->word = word;
+    for (unsigned i = 0; i < BUF_POOL; i++) {
+        aside->buf[i] = op->buf[i];
+        aside->buf_bytes[i] = op->buf_bytes[i];
+        op->buf[i] = NULL;
+        op->buf_bytes[i] = 0;
+    }
+    return FAR_OK;
+}
+
+void op_take_back(struct op *op, const struct op_aside *aside)
+{
+    struct fab_ep *ep = op->batch.ep;
+
+    ASSERT(op->batch.count == 0);
+    ep->ops->buf_free(ep, op->word, OP_INDEX_WORDS * 8);
+    op->word = aside->word;
+    for (unsigned i = 0; i < BUF_POOL; i++) {
+        if (op->buf[i])
+            ep->ops->buf_free(ep, op->buf[i], op->buf_bytes[i]);
+        op->buf[i] = aside->buf[i];
+        op->buf_bytes[i] = aside->buf_bytes[i];
+    }
+}
+
 static void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes)
 {
     struct fab_ep *ep = op->batch.ep;

@@ -155,7 +155,7 @@ int pool_info(struct op *op, struct far_pool_info *info)
     struct far_pool_info sum = {
         .nodes = pool->nodes, .layout_version = POOL_LAYOUT_VERSION, .clients_max = pool->clients};
     uint32_t bytes = CLIENTS_OFF + pool->clients * (uint32_t)sizeof(struct client_slot);
-    char *image = op_buffer(op, BUF_BULK, bytes + pool->nodes * 8);
+    char *image = op_buffer(op, BUF_POOL, bytes + pool->nodes * 8);
     if (!image)
         return FAR_NO_MEMORY;
     uint64_t *next = (uint64_t *)(image + bytes);

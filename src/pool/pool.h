@@ -263,8 +263,21 @@ int client_progress(struct client *client, const char *what, uint64_t done, uint
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* Buffers that verbs may name, one per purpose; they only ever grow. */
-enum op_buf { BUF_INDEX, BUF_BLOCK_OUT, BUF_BLOCK_IN, BUF_BULK, BUF_JOURNAL, BUF_COUNT };
+/*
+ * Buffers that verbs may name, one per purpose; they only ever grow. BUF_POOL and what follows are
+ * the pool's own, and so are pool_word[]: no pool function touches the others or word[], except that
+ * block_prepare() encodes into BUF_BLOCK_OUT. An index may call any of them with its buffers full.
+ */
+enum op_buf {
+    BUF_INDEX,
+    BUF_BLOCK_OUT,
+    BUF_BLOCK_IN,
+    BUF_BULK,
+    BUF_POOL,
+    BUF_POOL_BLOCK,
+    BUF_JOURNAL,
+    BUF_COUNT
+};
 
 /* Words for the results of atomics and for single-word writes: the pool's own first. */
 #define OP_POOL_WORDS  72
@@ -284,6 +297,19 @@ struct op {
 
 int op_init(struct op *op, struct client *client);
 void op_free(struct op *op);
+
+/*
+ * Other work on the same op, in the middle of what it does: completing a dead client's work calls an
+ * index. op_set_aside() takes the index's buffers and words out of its reach, and op_take_back() puts
+ * them back as they were. The batch must be empty at both. FAR_NO_MEMORY.
+ */
+struct op_aside {
+    uint64_t *word;
+    void *buf[BUF_POOL];
+    size_t buf_bytes[BUF_POOL];
+};
+int op_set_aside(struct op *op, struct op_aside *aside);
+void op_take_back(struct op *op, const struct op_aside *aside);
 
 /* The purpose's buffer with at least that many bytes; contents survive only if it did not have to
  * grow. NULL when out of memory. */

@@ -150,7 +150,7 @@ int shared_give(struct op *op, unsigned node, unsigned size_class)
     int rc = find_page(op, node, size_class, &page, &of);
     if (rc != FAR_OK)
         return rc == FAR_POOL_FULL ? FAR_OK : rc;
-    struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);
+    struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle) {
         pool_unalloc(c, page, of);
         return FAR_NO_MEMORY;
@@ -199,7 +199,7 @@ static int read_bundle(struct op *op, gaddr page, unsigned size_class, struct bu
 int shared_take(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
-    struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);
+    struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     gaddr head = 0;
     uint64_t delta = 0;
 
@@ -258,7 +258,7 @@ int shared_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *si
 /* Walks a list from its head; *at is the page that is no bundle, 0: there is none. */
 static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *at)
 {
-    struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);
+    struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle)
         return FAR_NO_MEMORY;
     *at = head & HEAD_GADDR;
@@ -297,7 +297,7 @@ int shared_whole(struct op *op, unsigned node, unsigned size_class, bool *whole)
 
 int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
 {
-    struct bundle *bundle = op_buffer(op, BUF_BULK, sizeof *bundle);
+    struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle)
         return FAR_NO_MEMORY;
     *bytes = 0;

@@ -67,7 +67,7 @@ static uint64_t chunks_start(const struct pool *pool, unsigned node)
 /* Reads a word of every node. */
 static int read_nodes(struct op *op, uint64_t delta, uint64_t *words)
 {
-    uint64_t *image = op_buffer(op, BUF_BULK, op->pool->nodes * 8);
+    uint64_t *image = op_buffer(op, BUF_POOL, op->pool->nodes * 8);
     if (!image)
         return FAR_NO_MEMORY;
     for (unsigned i = 0; i < op->pool->nodes; i++)
@@ -111,7 +111,7 @@ static int set_marks(struct sweep *s)
 {
     struct op *op = s->op;
     unsigned nodes = op->pool->nodes;
-    uint64_t *seen = op_buffer(op, BUF_BULK, 2 * nodes * 8), *old = seen + nodes;
+    uint64_t *seen = op_buffer(op, BUF_POOL, 2 * nodes * 8), *old = seen + nodes;
     if (!seen)
         return FAR_NO_MEMORY;
     for (unsigned attempt = 0; attempt < MARK_TRIES; attempt++) {
@@ -244,7 +244,7 @@ static int empty_lists_of(struct sweep *s, unsigned node)
 {
     struct op *op = s->op;
     gaddr at = gaddr_make(node, 0);
-    uint64_t *heads = op_buffer(op, BUF_BULK, 2 * CLASS_COUNT * 8);
+    uint64_t *heads = op_buffer(op, BUF_POOL, 2 * CLASS_COUNT * 8);
     if (!heads)
         return FAR_NO_MEMORY;
     batch_read(&op->batch, at, NODE_FREE_OFF, heads, CLASS_COUNT * 8);

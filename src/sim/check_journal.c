@@ -53,7 +53,7 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct check *c = arg;
     struct note note;
-    uint64_t *word = op->word;
+    uint64_t *word = &op->pool_word[64]; /* the others are an operation's that this is within */
     if (entry->subject.place != PLACE)
         return c->journal.recover(c->pool, op, entry);
     memcpy(&note, entry->data, sizeof note);

@@ -52,13 +52,21 @@ static int recover_table(struct op *op, struct index_view *view, void *arg)
     return ops->recover ? ops->recover(op, view, arg) : FAR_OK;
 }
 
+/* In the middle of another operation, perhaps, whose buffers stay as they are. */
 static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
+    struct op_aside aside;
     struct table_desc desc;
     int rc = catalog_get(op, entry->subject.place, &desc);
     if (rc == FAR_NO_TABLE || (rc == FAR_OK && desc.hash_seed != entry->subject.tag))
         return FAR_OK; /* it is gone, and its locks with it */
-    return rc == FAR_OK ? with_view(arg, op, &desc, recover_table, (void *)(uintptr_t)entry) : rc;
+    if (rc == FAR_OK)
+        rc = op_set_aside(op, &aside);
+    if (rc != FAR_OK)
+        return rc;
+    rc = with_view(arg, op, &desc, recover_table, (void *)(uintptr_t)entry);
+    op_take_back(op, &aside);
+    return rc;
 }
 
 void maintain_pool(far_pool *pool)
