@@ -40,7 +40,8 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->lease = NULL;
     b->broke_at = NULL;
     b->on_ring = false;
-    b->acted = b->carries = false;
+    b->acted = b->carries = b->in_doubt = false;
+    b->completed = b->doubt_at = b->doubt_end = 0;
     b->wake_at = 0;
     empty(b);
 }
@@ -146,6 +147,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
                 ep->ops->poll(ep, true);
         }
         rc = b->req.status;
+        b->in_doubt = rc != FAR_OK && rc != FAR_UNREACHABLE;
     }
     if (rc != FAR_OK && rc != FAR_UNREACHABLE && writes && b->broke_at)
         *b->broke_at = ep->ops->coarse(ep);
@@ -180,7 +182,7 @@ static int post_part(struct batch *b, struct fab_verb *verbs, unsigned count)
 static int finish_mcas(struct batch *b, struct fab_verb *v)
 {
     for (unsigned i = 0; i < MCAS_TRIES; i++) {
-        uint64_t old = *(uint64_t *)v->buf;
+        uint64_t old = *(uint64_t *)v->buf, before = v->compare;
         int rc;
 
         if (old == v->compare || ((old ^ v->compare) & v->compare_mask) != 0)
@@ -189,8 +191,10 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
         v->compare = old;
         v->swap = (old & ~v->swap_mask) | (v->swap & v->swap_mask);
         rc = post_part(b, v, 1);
-        if (rc)
+        if (rc != FAR_OK) {
+            v->compare = before; /* the word does not match it: no swap that is known of */
             return rc;
+        }
     }
     return fail(FAR_CONTENTION, "an emulated masked CAS lost %u races in a row", MCAS_TRIES);
 }
@@ -225,6 +229,17 @@ static unsigned board(struct batch *b, unsigned first)
     return fits ? b->count : end - RIDER_VERBS;
 }
 
+/* For batch_outcome(): what is known of the verbs of a post that has come back. */
+static void note_post(struct batch *b, unsigned first, unsigned next, int rc)
+{
+    if (rc == FAR_OK) {
+        b->completed = next;
+    } else if (b->in_doubt) {
+        b->doubt_at = first;
+        b->doubt_end = next;
+    }
+}
+
 /* A batch that takes several posts: one after another. */
 static int flush_planned(struct batch *b)
 {
@@ -240,9 +255,13 @@ static int flush_planned(struct batch *b)
         if (next == b->count)
             next = board(b, first);
         rc = post_part(b, &b->verb[first], next - first);
+        note_post(b, first, next, rc);
         for (unsigned i = first; i < next && rc == FAR_OK; i++) {
-            if (b->verb[i].flags & EMULATED_MCAS)
+            if (b->verb[i].flags & EMULATED_MCAS) {
                 rc = finish_mcas(b, &b->verb[i]);
+                if (b->in_doubt)
+                    note_post(b, i, i + 1, rc);
+            }
         }
         if (rc)
             return rc;
@@ -256,7 +275,9 @@ static int flush_plain(struct batch *b)
     b->cost->verbs += b->count;
     b->cost->bytes_read += b->bytes_read;
     b->cost->bytes_written += b->bytes_written;
-    return post_and_wait(b, b->verb, b->count, b->bytes_written > 0);
+    int rc = post_and_wait(b, b->verb, b->count, b->bytes_written > 0);
+    note_post(b, 0, b->count, rc);
+    return rc;
 }
 
 int batch_flush(struct batch *b)
@@ -264,7 +285,8 @@ int batch_flush(struct batch *b)
     struct batch_rider *rider = b->rider;
     int rc = b->error;
 
-    b->acted = b->carries = false;
+    b->acted = b->carries = b->in_doubt = false;
+    b->completed = b->doubt_end = 0;
     if (rc != FAR_OK || b->count == 0) {
         empty(b);
         return rc;
@@ -284,6 +306,22 @@ int batch_flush(struct batch *b)
         rider->landed(rider, rc);
     }
     return rc;
+}
+
+/* A masked CAS that was emulated is a CAS by now, and its `compare` the whole word that it expected
+ * last. One whose turn to be repeated did not come has not swapped. */
+enum batch_outcome batch_outcome(const struct batch *b, unsigned n)
+{
+    const struct fab_verb *v = &b->verb[n];
+
+    if (n < b->doubt_end && n >= b->doubt_at)
+        return BATCH_UNKNOWN;
+    if (n >= b->completed)
+        return BATCH_NOT;
+    if (v->kind != FAB_CAS && v->kind != FAB_MCAS)
+        return BATCH_DONE;
+    uint64_t mask = v->kind == FAB_MCAS ? v->compare_mask : UINT64_MAX;
+    return ((*(const uint64_t *)v->buf ^ v->compare) & mask) == 0 ? BATCH_DONE : BATCH_MISSED;
 }
 
 void batch_pause(struct batch *b, uint64_t ns)

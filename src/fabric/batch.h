@@ -10,6 +10,9 @@
  * Builders never fail: the first mistake (an address out of bounds, more verbs than fit) is kept
  * and returned by the flush, and nothing is posted.
  *
+ * Builders of atomics return the verb's number in the batch. After the flush batch_swapped() tells of
+ * each whether it swapped, and batch_outcome() what became of it if the flush failed.
+ *
  * The builders are inline because they are most of what a batch costs on a fabric that completes
  * at once: with the verb's kind known, most of its check folds away.
  */
@@ -95,6 +98,10 @@ struct batch {
     int error;                 /* the first mistake that a builder saw                         */
     unsigned count, limit;     /* BATCH_MAX, and more only while the rider boards */
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
+    /* Of the last flush: the verbs below `completed` have come back, of those from doubt_at to
+     * doubt_end nobody knows (F5), and the others were not posted. */
+    unsigned completed, doubt_at, doubt_end;
+    bool in_doubt; /* its last post failed and may take effect */
     struct fab_req req;
     struct fab_verb verb[BATCH_MAX + RIDER_VERBS + 1]; /* one to spare, for what does not fit */
 };
@@ -152,22 +159,29 @@ static inline void batch_unsure(struct batch *b)
         b->verb[b->count - 1].flags |= FAB_UNSURE;
 }
 
-/* *old receives the word as it was: the swap happened if it equals compare. */
-static inline void batch_cas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
-                             uint64_t swap, uint64_t *old)
+static inline unsigned batch_number(const struct batch *b, const struct fab_verb *v)
+{
+    return (unsigned)(v - b->verb);
+}
+
+/* *old receives the word as it was: the swap happened if it equals compare. Returns the verb's number
+ * in the batch, as the other atomics do. */
+static inline unsigned batch_cas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
+                                 uint64_t swap, uint64_t *old)
 {
     struct fab_verb *v = batch_add(b, FAB_CAS, at, delta, old, 8);
 
     v->compare = compare;
     v->swap = swap;
+    return batch_number(b, v);
 }
 
 /* The swap happened if *old equals compare under compare_mask. Where the fabric has no masked CAS
  * it is made of CAS, the first of which expects the whole of `compare`: a caller that knows the
  * word passes all of it, not only the bits that must match. */
-static inline void batch_mcas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
-                              uint64_t compare_mask, uint64_t swap, uint64_t swap_mask,
-                              uint64_t *old)
+static inline unsigned batch_mcas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
+                                  uint64_t compare_mask, uint64_t swap, uint64_t swap_mask,
+                                  uint64_t *old)
 {
     struct fab_verb *v = batch_add(b, FAB_MCAS, at, delta, old, 8);
 
@@ -177,11 +191,16 @@ static inline void batch_mcas(struct batch *b, gaddr at, uint64_t delta, uint64_
     v->swap_mask = swap_mask;
     if (!(b->ep->fab->caps & FAB_CAP_MCAS))
         b->plain = false;
+    return batch_number(b, v);
 }
 
-static inline void batch_faa(struct batch *b, gaddr at, uint64_t delta, uint64_t add, uint64_t *old)
+static inline unsigned batch_faa(struct batch *b, gaddr at, uint64_t delta, uint64_t add,
+                                 uint64_t *old)
 {
-    batch_add(b, FAB_FAA, at, delta, old, 8)->swap = add;
+    struct fab_verb *v = batch_add(b, FAB_FAA, at, delta, old, 8);
+
+    v->swap = add;
+    return batch_number(b, v);
 }
 
 static inline void batch_fence(struct batch *b)
@@ -201,6 +220,24 @@ static inline unsigned batch_room(const struct batch *b)
  * The batch is empty again afterwards. FAR_FENCED: a post was not made because the lease had
  * lapsed; if the batch had several, earlier ones may have been (see `acted`). */
 int batch_flush(struct batch *b);
+
+/*
+ * What became of the n-th verb of the last flush, also if that failed. True until the next builder is
+ * called, and for CAS and MCAS as long as *old is left as it is.
+ */
+enum batch_outcome {
+    BATCH_DONE,    /* took effect; CAS and MCAS: swapped              */
+    BATCH_MISSED,  /* CAS and MCAS: found another word, changed nothing */
+    BATCH_NOT,     /* was not posted: has no effect, and will have none */
+    BATCH_UNKNOWN, /* its post failed: it took effect, or not, or will yet (F5) */
+};
+enum batch_outcome batch_outcome(const struct batch *b, unsigned n);
+
+/* Did it surely swap? After FAR_OK, false means that it surely did not. */
+static inline bool batch_swapped(const struct batch *b, unsigned n)
+{
+    return batch_outcome(b, n) == BATCH_DONE;
+}
 
 /* Lets time pass: for waiting on another client, never on the path of an operation that has its
  * way. On a fiber, other fibers run meanwhile. */

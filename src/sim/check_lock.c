@@ -29,7 +29,8 @@ static int take(struct check *c, struct worker *w, bool *taken)
     uint64_t mine = HELD | (w->id + 1ull) << 8;
     batch_faa(&op->batch, NODE0, LOCK_OFF, TICKET, &op->word[0]);
     batch_fence(&op->batch);
-    batch_mcas(&op->batch, NODE0, LOCK_OFF, 0, HELD, mine, HELD | HOLDER, &op->word[1]);
+    unsigned lock =
+        batch_mcas(&op->batch, NODE0, LOCK_OFF, 0, HELD, mine, HELD | HOLDER, &op->word[1]);
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, LOCK_OFF + 8, &op->word[2], 16);
     c->lock.tickets_unsure++;
@@ -38,7 +39,10 @@ static int take(struct check *c, struct worker *w, bool *taken)
         return rc;
     c->lock.tickets_unsure--;
     c->lock.tickets++;
-    *taken = (op->word[1] & HELD) == 0;
+    *taken = batch_swapped(&op->batch, lock);
+    if (*taken != ((op->word[1] & HELD) == 0))
+        check_condemn(c, CHECK_BAD_VALUE, "client %u is told that it %s a lock that said %" PRIx64,
+                      w->id, *taken ? "took" : "missed", op->word[1]);
     return FAR_OK;
 }
 
@@ -50,14 +54,15 @@ static int leave(struct check *c, struct worker *w)
     op->word[3]++;
     batch_write(&op->batch, NODE0, LOCK_OFF + 8, &op->word[2], 16);
     batch_fence(&op->batch);
-    batch_mcas(&op->batch, NODE0, LOCK_OFF, mine, HELD | HOLDER, 0, HELD | HOLDER, &op->word[0]);
+    unsigned unlock = batch_mcas(&op->batch, NODE0, LOCK_OFF, mine, HELD | HOLDER, 0, HELD | HOLDER,
+                                 &op->word[0]);
     c->lock.sections_unsure++;
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
     c->lock.sections_unsure--;
     c->lock.sections++;
-    if ((op->word[0] & (HELD | HOLDER)) != mine)
+    if (!batch_swapped(&op->batch, unlock))
         check_condemn(c, CHECK_BAD_VALUE, "client %u frees a lock that says %" PRIx64, w->id,
                       op->word[0]);
     return FAR_OK;

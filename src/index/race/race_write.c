@@ -107,9 +107,10 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
 static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t from, uint64_t to,
                     bool *swapped)
 {
-    batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, place), from, to, op->word);
+    unsigned n = batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, place), from,
+                           to, op->word);
     int rc = batch_flush(&op->batch);
-    *swapped = rc == FAR_OK && op->word[0] == from;
+    *swapped = batch_swapped(&op->batch, n);
     return rc;
 }
 
