@@ -23,12 +23,14 @@
 
 #define BATCH_MAX 128
 
-/* A global address: node and 64-byte unit. 42 bits; 0 is "nowhere" (a node's unit 0 is its
- * superblock, which nothing points to). */
+/* A global address: node and 64-byte unit. 40 bits; 0 is "nowhere" (a node's unit 0 is its
+ * superblock, which nothing points to). More bits, from damaged words, make a node that is not there. */
 typedef uint64_t gaddr;
 #define GADDR_UNIT_BITS 34
-#define GADDR_NODE_BITS 8
+#define GADDR_NODE_BITS 6
 #define GADDR_BITS      (GADDR_UNIT_BITS + GADDR_NODE_BITS)
+#define GADDR_MASK      ((1ull << GADDR_BITS) - 1)
+_Static_assert(FAB_NODES_MAX <= 1 << GADDR_NODE_BITS, "an address can name every node");
 
 static inline gaddr gaddr_make(unsigned node, uint64_t byte_offset)
 {
@@ -36,7 +38,7 @@ static inline gaddr gaddr_make(unsigned node, uint64_t byte_offset)
 }
 static inline unsigned gaddr_node(gaddr a)
 {
-    return (unsigned)(a >> GADDR_UNIT_BITS) & ((1u << GADDR_NODE_BITS) - 1);
+    return (unsigned)(a >> GADDR_UNIT_BITS);
 }
 static inline uint64_t gaddr_offset(gaddr a)
 {

@@ -3,8 +3,8 @@
  *
  * A client that follows a pointer may come late, when the block has been given up and its memory
  * holds something else, or is being overwritten this moment. The checksum tells a torn or foreign
- * image, the generation (kept in the pointer too) tells a later block of the same key from the one
- * meant.
+ * image, the generation (as many bits of it as the pointer has) a later block of the same key from the
+ * one meant. pointer.h says what readers may rely on.
  *
  *   BLOCK-B1  A long block's key can be judged without its value: `checksum` covers the lengths, the
  *             generation and the sums of key and value. If the beginning is whole, then klen is true;
@@ -57,8 +57,8 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
     if (rc != FAR_OK)
         return rc;
 
-    uint8_t generation = op->client->generation;
-    op->client->generation = (generation + 1) % BLOCK_GENERATIONS;
+    uint8_t generation = op->client->generation & op->pool->knobs.generation_mask;
+    op->client->generation = (op->client->generation + 1) % BLOCK_GENERATIONS;
     struct block_head *h = (struct block_head *)image;
     *h = (struct block_head){.vlen = (uint32_t)vlen,
                              .klen = (uint16_t)klen,
@@ -81,14 +81,15 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
 }
 
 /* Can that be the head of a block of so many bytes, the way blocks of that length are written? */
-static bool head_fits(const struct block_head *h, size_t bytes, uint8_t generation)
+static bool head_fits(const struct block_head *h, size_t bytes, unsigned generation)
 {
     size_t needed = block_bytes(h->klen, h->vlen);
-    return h->generation == generation && h->klen > 0 && needed <= bytes &&
+    unsigned compared = 0xff & ~(generation >> 8);
+    return ((h->generation ^ generation) & compared) == 0 && h->klen > 0 && needed <= bytes &&
            h->flags == (needed > BLOCK_SHORT_MAX ? BLOCK_LONG : 0);
 }
 
-bool block_valid(const void *image, size_t bytes, uint8_t generation)
+bool block_valid(const void *image, size_t bytes, unsigned generation)
 {
     const struct block_head *h = image;
     if (!head_fits(h, bytes, generation) || h->checksum != head_sum_of(h))
@@ -102,13 +103,13 @@ static enum block_verdict compare(const struct block_head *h, const void *key, s
     return h->klen == klen && memcmp(block_key(h), key, klen) == 0 ? BLOCK_MATCH : BLOCK_OTHER;
 }
 
-enum block_verdict block_judge(const void *image, size_t bytes, uint8_t generation, const void *key,
-                               size_t klen)
+enum block_verdict block_judge(const void *image, size_t bytes, unsigned generation,
+                               const void *key, size_t klen)
 {
     return block_valid(image, bytes, generation) ? compare(image, key, klen) : BLOCK_STALE;
 }
 
-enum block_verdict block_judge_head(const void *image, size_t bytes, uint8_t generation,
+enum block_verdict block_judge_head(const void *image, size_t bytes, unsigned generation,
                                     const void *key, size_t klen)
 {
     const struct block_head *h = image;

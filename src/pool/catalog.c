@@ -6,7 +6,7 @@
  *       same first free word. Who loses reads the winner's name before trying the next: a name
  *       cannot be added twice.
  */
-#include "pool/pool.h"
+#include "pool/pointer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +17,8 @@ struct desc_value {
     uint64_t hash_seed;
 };
 
-/* A catalog word: gaddr in the low bits, then the block's size class and generation. */
-static uint64_t desc_word(const struct block_ref *block)
-{
-    return block->at | (uint64_t)block->size_class << 48 | (uint64_t)block->generation << 56;
-}
+/* A catalog word is a pointer; the bits above it are 0. */
+#define DESC_GENERATION 6
 
 static int read_words(struct op *op, uint64_t **words)
 {
@@ -34,12 +31,13 @@ static int read_words(struct op *op, uint64_t **words)
 
 static int read_desc(struct op *op, unsigned id, uint64_t word, struct table_desc *desc)
 {
-    gaddr at = word & ((1ull << GADDR_BITS) - 1);
-    unsigned size_class = (word >> 48) & 0xff;
-    uint8_t generation = (uint8_t)(word >> 56);
+    gaddr at = pointer_gaddr(word);
+    unsigned size_class = pointer_class(word);
+    unsigned generation = pointer_generation(word, DESC_GENERATION);
     struct desc_value value;
 
-    if (size_class > class_for(block_bytes(FAR_NAME_MAX, sizeof value)))
+    if (word >> POINTER_OWN_AT(DESC_GENERATION) != 0 ||
+        size_class > class_for(block_bytes(FAR_NAME_MAX, sizeof value)))
         return fail(FAR_CORRUPT, "catalog entry %u is damaged", id);
     uint32_t bytes = class_bytes(size_class);
     void *image = op_buffer(op, BUF_POOL_BLOCK, bytes);
@@ -124,8 +122,8 @@ int catalog_add(struct op *op, struct table_desc *desc)
                      : fail(FAR_CATALOG_FULL, "a pool holds %d tables", CATALOG_SLOTS);
         if (rc != FAR_OK)
             break;
-        batch_cas(&op->batch, gaddr_make(0, 0), CATALOG_OFF + id * 8, 0, desc_word(&block),
-                  op->pool_word);
+        batch_cas(&op->batch, gaddr_make(0, 0), CATALOG_OFF + id * 8, 0,
+                  pointer_make(&block, DESC_GENERATION), op->pool_word);
         rc = op_decided(op, batch_flush(&op->batch));
         if (rc == FAR_OK && op->pool_word[0] == 0) {
             desc->id = id;
@@ -146,6 +144,6 @@ int catalog_mark(struct op *op, struct marker *marker)
     uint64_t *words = NULL;
     int rc = read_words(op, &words);
     for (unsigned id = 0; id < CATALOG_SLOTS && rc == FAR_OK && words[id] != 0; id++)
-        marker->mark(marker, words[id] & ((1ull << GADDR_BITS) - 1), (words[id] >> 48) & 0xff);
+        marker->mark(marker, pointer_gaddr(words[id]), pointer_class(words[id]));
     return rc;
 }

@@ -9,6 +9,7 @@
 const struct knobs knobs_default = {
     .hash_mask = UINT64_MAX,
     .fingerprint_mask = 0xff,
+    .generation_mask = 0xff,
     .patience = 200,
     .tick_ops = 128,
     .stock_max = 1024,

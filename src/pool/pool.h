@@ -58,6 +58,7 @@ struct client;
 struct knobs {
     uint64_t hash_mask;       /* bits of the key hash that count: fewer make keys collide     */
     uint8_t fingerprint_mask; /* likewise for fingerprints                                    */
+    uint8_t generation_mask;  /* likewise for generations of blocks                           */
     unsigned patience;        /* polls of another client's unfinished work before taking over */
     unsigned tick_ops;        /* operations between two announcements of a busy client        */
     bool no_reclaim;     /* nothing comes back, nobody is watched: to measure what that costs */
@@ -699,7 +700,11 @@ int journal_repair(struct op *op);
 int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsigned *slot);
 
 /* ---- key-value blocks ------------------------------------------------------------------------ */
-#define BLOCK_GENERATIONS 64 /* that fit beside a pointer in an index's slot */
+#define BLOCK_GENERATIONS 64 /* as many as fit beside a pointer in an index's slot: pointer.h */
+
+/* Of a pointer that has no generation, or only some bits of it, the bits that it lacks stand above the
+ * number, and are not compared. */
+#define BLOCK_ANY_GENERATION ((BLOCK_GENERATIONS - 1u) << 8)
 
 /* Bytes before the key. */
 static inline size_t block_key_at(bool is_long)
@@ -740,14 +745,14 @@ enum block_verdict {
 };
 
 /* Judges `bytes` of memory read through a pointer that promised `generation`. */
-enum block_verdict block_judge(const void *image, size_t bytes, uint8_t generation, const void *key,
-                               size_t klen);
+enum block_verdict block_judge(const void *image, size_t bytes, unsigned generation,
+                               const void *key, size_t klen);
 /* The same for the beginning of a long block that is said to have `bytes`: block_key_at(true) + klen
  * bytes of it were read. Its value is not looked at. */
-enum block_verdict block_judge_head(const void *image, size_t bytes, uint8_t generation,
+enum block_verdict block_judge_head(const void *image, size_t bytes, unsigned generation,
                                     const void *key, size_t klen);
 /* Whole and of the right generation, whatever its key? */
-bool block_valid(const void *image, size_t bytes, uint8_t generation);
+bool block_valid(const void *image, size_t bytes, unsigned generation);
 /* What follows is for images that were judged. */
 static inline size_t block_key_end(const struct block_head *h)
 {

@@ -52,6 +52,7 @@ static void choose_shape(struct check *c)
 static void make_plan(struct check *c)
 {
     static const uint8_t fingerprint_mask[] = {0xff, 0x00, 0x01};
+    static const uint8_t generation_mask[] = {0xff, 0x00, 0x07};
     /* get, put, insert, update, delete, exists, modify; of tables that are to grow, one of the
      * first */
     static const uint8_t weights[][LIN_KINDS] = {
@@ -67,6 +68,7 @@ static void make_plan(struct check *c)
     choose_shape(c);
     p->knobs.hash_mask = hash_masks[p->hash_mask];
     p->knobs.fingerprint_mask = fingerprint_mask[tape_choose(t, 3, TAPE_SETUP)];
+    p->knobs.generation_mask = generation_mask[p->hash_seed % 3];
     p->knobs.tick_ops = 1 + tape_choose(t, 3, TAPE_SETUP);
     if (2 * c->set->clients <= CONCURRENT_MAX && tape_chance(t, 1, 3, TAPE_SETUP))
         p->ring = 2 + (3 * c->set->clients <= CONCURRENT_MAX && tape_choose(t, 2, TAPE_SETUP));

@@ -44,7 +44,8 @@ void check_wrap_lists(struct check *c)
 {
     for (unsigned node = 0; node < c->plan.nodes; node++)
         for (unsigned i = 0; i < CLASS_COUNT; i++)
-            sim_fill(c->sim, node, NODE_FREE_OFF + i * 8ull + 6, 2, 0xff);
+            sim_fill(c->sim, node, NODE_FREE_OFF + i * 8ull + GADDR_BITS / 8, 8 - GADDR_BITS / 8,
+                     0xff);
 }
 
 void check_wrap_client(far_session *session)

@@ -122,7 +122,7 @@ static void a_slot_that_leads_to_no_block(void **state)
         rig(&r, &p);
         race_rig_find(&r, &key, sizeof key, &spot);
         if (kind == 0)
-            probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word | SLOT_GADDR);
+            probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word | GADDR_MASK);
         else
             probe_set(&p, slot_gaddr(spot.found.word), 16,
                       ~probe_get(&p, slot_gaddr(spot.found.word), 16));

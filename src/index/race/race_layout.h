@@ -13,7 +13,7 @@
  *   bucket: header + 7 slots, 8 bytes each. A key has two main buckets, in different groups; each
  *   is read together with the overflow bucket beside it (a combined bucket: 128 bytes).
  *
- *   slot       sealed 1 | tentative 1 | fingerprint 8 | class 6 | generation 6 | gaddr 42
+ *   slot       sealed 1 | tentative 1 | fingerprint 8 | 0 2 | generation 6 | class 6 | gaddr 40
  *              all zero but for `sealed`: empty
  *   header     suffix 32 | tag 24 | depth 8          the same in all buckets of a subtable,
  * constant entry      node 8 | depth 8 | 0 20 | 4 KiB page 28 forward    node 8 | child 1 page 28 |
@@ -22,7 +22,7 @@
 #ifndef RACE_LAYOUT_H
 #define RACE_LAYOUT_H
 
-#include "pool/pool.h"
+#include "pool/pointer.h"
 
 #define RACE_BUCKET_WORDS   8
 #define RACE_BUCKET_SLOTS   7
@@ -40,36 +40,34 @@
 /* ---- slots ----------------------------------------------------------------------------------- */
 #define SLOT_SEALED    (1ull << 63)
 #define SLOT_TENTATIVE (1ull << 62)
-#define SLOT_GADDR     ((1ull << GADDR_BITS) - 1)
 
-_Static_assert(CLASS_COUNT == 64, "a size class fits 6 bits, and all that they can say is one");
-_Static_assert(BLOCK_GENERATIONS <= 64, "a generation fits 6 bits");
-_Static_assert(GADDR_BITS == 42, "an address fits below the generation");
+#define SLOT_GENERATION  6  /* bits of it */
+#define SLOT_FINGERPRINT 54 /* where it begins */
+_Static_assert(POINTER_OWN_AT(SLOT_GENERATION) <= SLOT_FINGERPRINT, "a pointer fits below it");
 
 static inline uint64_t slot_make(const struct block_ref *block, uint8_t fingerprint)
 {
-    return block->at | (uint64_t)block->generation << 42 | (uint64_t)block->size_class << 48 |
-           (uint64_t)fingerprint << 54;
+    return pointer_make(block, SLOT_GENERATION) | (uint64_t)fingerprint << SLOT_FINGERPRINT;
 }
 static inline gaddr slot_gaddr(uint64_t slot)
 {
-    return slot & SLOT_GADDR;
+    return pointer_gaddr(slot);
 }
-static inline uint8_t slot_generation(uint64_t slot)
+static inline unsigned slot_generation(uint64_t slot)
 {
-    return (slot >> 42) & 63;
+    return pointer_generation(slot, SLOT_GENERATION);
 }
 static inline unsigned slot_class(uint64_t slot)
 {
-    return (slot >> 48) & 63;
+    return pointer_class(slot);
 }
 static inline uint64_t slot_with_class(uint64_t slot, unsigned size_class)
 {
-    return (slot & ~(63ull << 48)) | (uint64_t)size_class << 48;
+    return pointer_with_class(slot, size_class);
 }
 static inline uint8_t slot_fingerprint(uint64_t slot)
 {
-    return (uint8_t)(slot >> 54);
+    return (uint8_t)(slot >> SLOT_FINGERPRINT);
 }
 static inline bool slot_empty(uint64_t slot)
 {

@@ -141,7 +141,8 @@ static int probe_some(struct op *op, const struct race_key *key, const struct ra
 /* The places, as bits, of slots that have the fingerprint and are not tentative. */
 static uint32_t candidates(const uint64_t *words, uint8_t fingerprint)
 {
-    const uint64_t mask = SLOT_TENTATIVE | 0xffull << 54, want = (uint64_t)fingerprint << 54;
+    const uint64_t mask = SLOT_TENTATIVE | 0xffull << SLOT_FINGERPRINT;
+    const uint64_t want = (uint64_t)fingerprint << SLOT_FINGERPRINT;
     uint32_t bits = 0;
     for (unsigned i = 0; i < RACE_PLACES; i++)
         bits |= (uint32_t)(((words[i] ^ want) & mask) == 0) << i;

@@ -1,0 +1,79 @@
+/*
+ * Pointers: what one word says of a block, for all indexes.
+ *
+ *     low bits first:   address 40 | size class 6 | generation g | the index's own 18 - g
+ *
+ * Each index chooses g, from 0 to 6: RACE and CHIME keep 6, SHARD 3, SepHash none. Epochs make a
+ * pointer safe, not the generation.
+ *
+ *   PTR-1  Reading. An operation that has read a word, itself, while a block was in use, finds that
+ *          block whole for as long as it lasts: the block was written before a word named it, it
+ *          does not change, and it is not reused before the operation ends (E3). A block that does not
+ *          judge as whole is damaged, or the word has changed meanwhile. A client whose lease has
+ *          lapsed may find anything; it writes nothing (L1), and the store returns nothing of it.
+ *   PTR-2  Comparing. While an operation lasts that has read a word, no other block gets that word's
+ *          address, so the word means the same block wherever and whenever the operation sees it
+ *          again. A CAS that finds it there is right, however often the slot has changed in between.
+ *          A CAS that lands late is covered by E6.
+ *   PTR-3  This holds for blocks that are given back by pool_retire(). pool_unalloc() makes memory
+ *          usable at once: if a word has named the block before (RACE's tentative slots), then the
+ *          next block there may make the same word, and the index has to show that it does no harm.
+ *   PTR-4  Remembering across operations. A cache may keep a slot's place and its word. The word cannot
+ *          have come to mean another block by accident if the cache also keeps the op->epoch, e, of the
+ *          operation that saw it, and uses it only in operations whose op->epoch is e as well. The
+ *          epoch was e or more when the word was seen, so what it names is reused at e+2 at the
+ *          earliest (E1, E3); and while an operation with epoch e lasts, the epoch is at most e+1 (E1).
+ *          An older entry is a guess: READ the slot, batch_fence(), READ the block with batch_unsure().
+ *          If the slot still has the word, then PTR-1 holds from there on, and the entry is of this
+ *          operation's epoch. To change the slot it has to wait for that.
+ *
+ * What the generation is for: it tells a pointer that was followed too late, or is damaged, with a chance
+ * of 1 - 2^-g, where key and checksum alone would not: an earlier block of the same key at the same
+ * address. Nothing in the proofs counts on it, and the simulator runs with blocks that all have the same.
+ *
+ * The checksum tells a torn or foreign image, and the comparison of the whole key another key of the
+ * same fingerprint.
+ */
+#ifndef POOL_POINTER_H
+#define POOL_POINTER_H
+
+#include "pool/pool.h"
+
+#define POINTER_CLASS_AT      GADDR_BITS
+#define POINTER_CLASS_BITS    6
+#define POINTER_GENERATION_AT (POINTER_CLASS_AT + POINTER_CLASS_BITS)
+/* Where the index's own bits begin, beside a generation of that many bits. */
+#define POINTER_OWN_AT(bits) (POINTER_GENERATION_AT + (bits))
+
+_Static_assert(CLASS_COUNT == 1 << POINTER_CLASS_BITS,
+               "all that a class's bits can say is a class");
+_Static_assert(POINTER_OWN_AT(0) == 46, "18 bits for the index, less those of the generation");
+
+static inline uint64_t pointer_make(const struct block_ref *block, unsigned generation_bits)
+{
+    uint64_t generation = block->generation & ((1u << generation_bits) - 1);
+    return block->at | (uint64_t)block->size_class << POINTER_CLASS_AT |
+           generation << POINTER_GENERATION_AT;
+}
+static inline gaddr pointer_gaddr(uint64_t word)
+{
+    return word & GADDR_MASK;
+}
+static inline unsigned pointer_class(uint64_t word)
+{
+    return (word >> POINTER_CLASS_AT) & (CLASS_COUNT - 1);
+}
+static inline uint64_t pointer_with_class(uint64_t word, unsigned size_class)
+{
+    return (word & ~((CLASS_COUNT - 1ull) << POINTER_CLASS_AT)) | (uint64_t)size_class
+                                                                      << POINTER_CLASS_AT;
+}
+/* What block_judge() is to compare: only the bits that the pointer has. */
+static inline unsigned pointer_generation(uint64_t word, unsigned generation_bits)
+{
+    unsigned mask = (1u << generation_bits) - 1;
+    return ((unsigned)(word >> POINTER_GENERATION_AT) & mask) |
+           (BLOCK_ANY_GENERATION & ~(mask << 8));
+}
+
+#endif
