@@ -354,6 +354,18 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
     return fail(FAR_POOL_FULL, "no node has %u bytes left", class_bytes(size_class));
 }
 
+int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at)
+{
+    ASSERT(op->batch.count == 0);
+    ASSERT(size_class < CLASS_COUNT && node < op->pool->nodes);
+    int rc = take_from(op, node, size_class, at);
+    if (rc != FAR_POOL_FULL)
+        return rc;
+    op->client->wanted = size_class;
+    return fail(FAR_POOL_FULL, "node %u does not have %u bytes left", node,
+                class_bytes(size_class));
+}
+
 /* ---- when the pool is full ------------------------------------------------------------------- */
 
 /* So much free memory of other sizes is worth looking for chunks of which nothing is in use. */

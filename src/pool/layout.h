@@ -158,4 +158,16 @@ struct block_long {
     uint64_t value_sum;
 };
 
+/* The descriptor of an array (array.h). The addresses of its pieces follow. */
+struct array_head {
+    uint64_t checksum; /* of what follows, with the addresses */
+    uint64_t count;
+    uint32_t element;
+    uint16_t lanes;
+    uint8_t stripe_shift, piece_shift;
+    uint64_t reserved;
+};
+_Static_assert(sizeof(struct array_head) == 32, "addresses begin at half a line");
+#define ARRAY_SEED 0x61727261797321ull /* of its checksum: no block has it */
+
 #endif

@@ -482,6 +482,9 @@ static inline size_t client_flight_bytes(const struct pool *pool)
  */
 int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 
+/* The same on this node or not at all. */
+int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at);
+
 /* For alloc.c and sweep.c: what the chunk table says of a run. */
 void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client);
 

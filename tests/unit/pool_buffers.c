@@ -5,6 +5,8 @@
 #include "store_rig.h"
 #include "undead.h"
 
+#include "pool/array.h"
+
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -158,6 +160,15 @@ static void everything_else_leaves_them_alone(void **state)
     CALL(client_bytes(op, &retired, &held));
     CALL(client_bury(op, &dead));
     CALL(client_silent(op, look_at, NULL));
+    const struct array_shape shape = {.count = 1000, .element = 144, .stripe = 16};
+    struct pool_array array, again;
+    CALL(pool_array_alloc(op, &shape, &array));
+    CALL(pool_array_clear(op, &array));
+    CALL(pool_array_open(op, array.ref, &again));
+    pool_array_drop(op, &array, FAR_CONTENTION);
+    expect_kept("pool_array_drop");
+    pool_array_close(&again);
+    pool_array_close(&array);
     CALL(client_park(op));
     CALL(op_begin(op, NULL)); /* announces the client again */
     op_end(op);
