@@ -135,6 +135,8 @@ FAR_API const char *far_version(void);
 /* ---------------------------------------------------------------------------------------------
  * Limits
  */
+/* An index may hold less than FAR_KEY_MAX and FAR_VALUE_MAX say; then the detail of FAR_KEY_SIZE or
+ * FAR_VALUE_SIZE says how much. `race` holds all of it. */
 #define FAR_KEY_MAX     4096u      /* bytes; the shortest key has one byte */
 #define FAR_VALUE_MAX   (4u << 20) /* bytes; the shortest value has none   */
 #define FAR_NAME_MAX    63u        /* bytes of a table's name              */
@@ -436,7 +438,7 @@ FAR_API const char *far_index_name(unsigned i);
  *
  *   FAR_INVALID      session, table or key is NULL, or value is NULL and value_len is not 0; the
  *                    table is not of the session's pool; the session was opened before fork()
- *   FAR_KEY_SIZE     key_len is 0 or over FAR_KEY_MAX
+ *   FAR_KEY_SIZE     key_len is 0 or over FAR_KEY_MAX, or over the index's own limit
  *   FAR_CORRUPT      what was found is damaged
  *   FAR_CONTENTION   lost to other clients more often than the bound allows; nothing was done
  *   FAR_FENCED       the session stood still for longer than its lease, twice in one operation;
@@ -447,7 +449,7 @@ FAR_API const char *far_index_name(unsigned i);
  *                    made all the same says FAR_UNKNOWN instead
  *   FAR_NO_MEMORY    out of local memory
  * and those that change something:
- *   FAR_VALUE_SIZE   value_len is over FAR_VALUE_MAX
+ *   FAR_VALUE_SIZE   value_len is over FAR_VALUE_MAX, or over the index's own limit
  *   FAR_POOL_FULL    no memory left for the new value; nothing was done
  *   FAR_TABLE_FULL   the table cannot grow further; nothing was done
  *   FAR_UNKNOWN      the connection broke in the middle: it may or may not have happened

@@ -109,6 +109,64 @@ bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far_entry *
     return true;
 }
 
+static int judge_value(const struct index_view *view, struct slice value)
+{
+    size_t most = index_value_max(view->table->ops);
+    return value.len <= most ? FAR_OK
+                             : fail(FAR_CORRUPT, "a value of table '%s' is said to have %zu bytes",
+                                    view->table->desc.name, value.len);
+}
+
+int index_inline_value(const struct index_view *view, const void *at, size_t room, size_t len,
+                       struct slice *value)
+{
+    if (len > room)
+        return fail(FAR_CORRUPT,
+                    "a value of table '%s' is said to have %zu bytes, in a place of %zu",
+                    view->table->desc.name, len, room);
+    *value = (struct slice){at, len};
+    return FAR_OK;
+}
+
+int index_deliver(const struct index_view *view, struct slice value, struct value_out *out)
+{
+    if (out->skip)
+        return FAR_OK;
+    int rc = judge_value(view, value);
+    if (rc != FAR_OK)
+        return rc;
+    out->len = value.len;
+    if (value.len > out->cap)
+        return FAR_TOO_SMALL;
+    if (value.len > 0)
+        memcpy(out->buf, value.data, value.len);
+    return FAR_OK;
+}
+
+int index_decide(const struct index_view *view, struct change *change, struct slice old,
+                 enum change_action *action)
+{
+    int rc = judge_value(view, old);
+    if (rc != FAR_OK)
+        return rc;
+    *action = change->decide(change, old);
+    ASSERT(*action != CHANGE_ASK);
+    return FAR_OK;
+}
+
+int index_add_entry(const struct index_view *view, struct entries_out *out, struct slice key,
+                    struct slice value, bool *full)
+{
+    int rc = judge_value(view, value);
+    if (rc != FAR_OK)
+        return rc;
+    if (key.len == 0 || key.len > index_key_max(view->table->ops))
+        return fail(FAR_CORRUPT, "a key of table '%s' is said to have %zu bytes",
+                    view->table->desc.name, key.len);
+    *full = !entries_add(out, key, value);
+    return FAR_OK;
+}
+
 const char *far_index_name(unsigned i)
 {
     const struct index_ops *ops = index_at(i);

@@ -29,7 +29,7 @@ struct slice {
     size_t len;
 };
 
-/* Where a get puts the value: `len` is set with FAR_OK and FAR_TOO_SMALL. */
+/* Where a get puts the value, by index_deliver(): `len` is set with FAR_OK and FAR_TOO_SMALL. */
 struct value_out {
     void *buf;
     size_t cap;
@@ -112,6 +112,7 @@ struct index_ops {
     bool ordered;          /* keeps keys in order */
     const struct tuning_param *tuning; /* ends with one without a name; NULL: none */
     const char *smallest; /* the tuning of tables that grow soonest: what the simulator makes */
+    uint32_t key_max, value_max; /* bytes; 0: FAR_KEY_MAX, FAR_VALUE_MAX */
 
     /* Builds an empty table; nothing points to it yet. If it fails, what it took is given back, or
      * counted as lost. FAR_INVALID: numbers of the tuning that do not go together. */
@@ -159,6 +160,38 @@ struct index_ops {
      * report->repair. Others may change the table meanwhile. */
     int (*check)(struct op *op, struct index_view *view, struct index_report *report);
 };
+
+/* The longest key and value that a table of the index may hold. The store refuses longer ones. */
+static inline size_t index_key_max(const struct index_ops *ops)
+{
+    return ops->key_max ? ops->key_max : FAR_KEY_MAX;
+}
+static inline size_t index_value_max(const struct index_ops *ops)
+{
+    return ops->value_max ? ops->value_max : FAR_VALUE_MAX;
+}
+
+/*
+ * Values, wherever an index keeps them: in a block, or inline in its own memory. Both become a slice,
+ * and go through the same functions from there on, with the same limits. A length that cannot be, of a
+ * value that is longer than its place or than any that the store lets in, is damage: FAR_CORRUPT.
+ */
+static inline struct slice index_block_value(const void *image) /* of a block that was judged */
+{
+    return (struct slice){block_value(image), ((const struct block_head *)image)->vlen};
+}
+/* Of `len` bytes, as the index's memory says, in a place that has `room`. */
+int index_inline_value(const struct index_view *view, const void *at, size_t room, size_t len,
+                       struct slice *value);
+/* Hands the value to a get. FAR_TOO_SMALL, with out->len set: the value's bytes are not looked at then,
+ * nor if only existence was asked for, so they need not have been read. */
+int index_deliver(const struct index_view *view, struct slice value, struct value_out *out);
+/* Asks what is to be done with a key (CHANGE_ASK), whose old value this is; data is NULL if it is absent. */
+int index_decide(const struct index_view *view, struct change *change, struct slice old,
+                 enum change_action *action);
+/* Adds an entry to what an iteration returns. *full: it does not fit. */
+int index_add_entry(const struct index_view *view, struct entries_out *out, struct slice key,
+                    struct slice value, bool *full);
 
 /*
  * Lets the epoch go on while an operation waits for others. Between the two it must hold no address,

@@ -197,9 +197,9 @@ static enum change_action decide(struct change *change, struct slice old)
     change->value = (struct slice){NULL, 0};
     switch (r->modify(r->modify_arg, old.data, old.len, &change->value.data, &change->value.len)) {
     case FAR_STORE:
-        c->error = change->value.len > FAR_VALUE_MAX              ? FAR_VALUE_SIZE
-                   : !change->value.data && change->value.len > 0 ? FAR_INVALID
-                                                                  : FAR_OK;
+        c->error = change->value.len > index_value_max(r->table->index.ops) ? FAR_VALUE_SIZE
+                   : !change->value.data && change->value.len > 0           ? FAR_INVALID
+                                                                            : FAR_OK;
         return c->error == FAR_OK ? CHANGE_STORE : CHANGE_NOTHING;
     case FAR_REMOVE:
         c->error = FAR_OK;
@@ -381,12 +381,14 @@ static int check_request(const struct far_op *r)
     }
     if (!r->key)
         return store_null("key");
-    if (r->key_len == 0 || r->key_len > FAR_KEY_MAX)
-        return fail(FAR_KEY_SIZE, "a key has 1 to %u bytes, not %zu", FAR_KEY_MAX, r->key_len);
+    const struct index_ops *ops = r->table->index.ops;
+    if (r->key_len == 0 || r->key_len > index_key_max(ops))
+        return fail(FAR_KEY_SIZE, "a key has 1 to %zu bytes, not %zu", index_key_max(ops),
+                    r->key_len);
     if (r->kind == FAR_OP_MODIFY && !r->modify)
         return store_null("modify");
-    if (has_value(r->kind) && r->value_len > FAR_VALUE_MAX)
-        return fail(FAR_VALUE_SIZE, "a value has 0 to %u bytes, not %zu", FAR_VALUE_MAX,
+    if (has_value(r->kind) && r->value_len > index_value_max(ops))
+        return fail(FAR_VALUE_SIZE, "a value has 0 to %zu bytes, not %zu", index_value_max(ops),
                     r->value_len);
     if (has_value(r->kind) && !r->value && r->value_len > 0)
         return fail(FAR_INVALID, "value is NULL, but value_len is %zu", r->value_len);

@@ -138,10 +138,10 @@ static int add_some(struct op *op, struct race_view *view, struct iteration *it,
         it->word = words[i];
         if (!whole(slot, image, wanted_bytes(out, slot)))
             return fail(FAR_CORRUPT, "a key-value block fails its checksum");
-        *full = !entries_add(out, (struct slice){block_key(image), h->klen},
-                             (struct slice){block_value(image), h->vlen});
-        if (*full)
-            return FAR_OK;
+        rc = index_add_entry(&view->base, out, (struct slice){block_key(image), h->klen},
+                             index_block_value(image), full);
+        if (rc != FAR_OK || *full)
+            return rc;
         image += wanted_bytes(out, slot);
     }
     it->word = count > 0 ? it->word + 1 : end;

@@ -179,19 +179,6 @@ int race_probe(struct op *op, const struct race_key *key, const struct race_look
     return rc;
 }
 
-static int deliver(const void *block, struct value_out *out)
-{
-    const struct block_head *h = block;
-    if (out->skip)
-        return FAR_OK;
-    out->len = h->vlen;
-    if (h->vlen > out->cap)
-        return FAR_TOO_SMALL;
-    if (h->vlen > 0)
-        memcpy(out->buf, block_value(block), h->vlen);
-    return FAR_OK;
-}
-
 int race_get(struct op *op, struct index_view *base, struct slice bytes, struct value_out *out)
 {
     struct race_view *view = race_view(base);
@@ -223,7 +210,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
             continue;
         }
         if (found.place >= 0)
-            return deliver(found.block, out);
+            return index_deliver(base, index_block_value(found.block), out);
         if (found.stale == 0)
             return FAR_NOT_FOUND;
         /* R1: while a slot names a block, the block is whole. */

@@ -292,12 +292,12 @@ static void drop_block(struct op *op, struct write *w)
 static int ask(struct op *op, const struct race_view *view, struct write *w,
                enum change_action *action)
 {
-    const struct block_head *h = w->found.block;
     struct slice old = {NULL, 0};
     if (w->found.place >= 0)
-        old = (struct slice){block_value(h), h->vlen};
-    *action = w->change->decide(w->change, old);
-    ASSERT(*action != CHANGE_ASK);
+        old = index_block_value(w->found.block);
+    int rc = index_decide(&view->base, w->change, old, action);
+    if (rc != FAR_OK)
+        return rc;
     drop_block(op, w);
     return *action == CHANGE_STORE ? prepare_block(op, view, w) : FAR_OK;
 }
