@@ -1,5 +1,6 @@
 /* An index's buffers and words are its own: whatever pool function it calls, it finds them as they
  * were. */
+#include "journal_rig.h"
 #include "probe.h"
 #include "pool_rig.h"
 #include "store_rig.h"
@@ -188,7 +189,7 @@ static void completing_anothers_work_leaves_them_alone(void **state)
 {
     struct knobs knobs = knobs_default;
     struct far_session_options session = {.seed = 7, .depth = 1};
-    struct far_table_options table = {.bucket_groups = 2, .hash_seed = 11};
+    struct far_table_options table = {.tuning = "groups=2", .hash_seed = 11};
     struct store_rig r;
     struct probe p;
     far_session *s = NULL;
@@ -211,7 +212,7 @@ static void completing_anothers_work_leaves_them_alone(void **state)
         struct far_result result;
         assert_int_equal(far_submit(s, &insert), FAR_OK);
         while (far_reap(s, &result, 1, 0) == 0 && !journal)
-            journal = probe_get(&p, 0, PROBE_SLOT(slot, journal)) != 0;
+            journal = journal_says(&p, &r.pool->pool, slot);
     }
     fiber_destroy(s->slot[0].fiber); /* it stops for good */
     s->slot[0].fiber = NULL;
