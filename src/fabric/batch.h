@@ -10,8 +10,8 @@
  * Builders never fail: the first mistake (an address out of bounds, more verbs than fit) is kept
  * and returned by the flush, and nothing is posted.
  *
- * Builders of atomics return the verb's number in the batch. After the flush batch_swapped() tells of
- * each whether it swapped, and batch_outcome() what became of it if the flush failed.
+ * Builders of atomics return the verb's number in the batch. After the flush batch_swapped() tells
+ * of each whether it swapped, and batch_outcome() what became of it if the flush failed.
  *
  * The builders are inline because they are most of what a batch costs on a fabric that completes
  * at once: with the verb's kind known, most of its check folds away.
@@ -24,7 +24,8 @@
 #define BATCH_MAX 128
 
 /* A global address: node and 64-byte unit. 40 bits; 0 is "nowhere" (a node's unit 0 is its
- * superblock, which nothing points to). More bits, from damaged words, make a node that is not there. */
+ * superblock, which nothing points to). More bits, from damaged words, make a node that is not
+ * there. */
 typedef uint64_t gaddr;
 #define GADDR_UNIT_BITS 34
 #define GADDR_NODE_BITS 6
@@ -166,8 +167,8 @@ static inline unsigned batch_number(const struct batch *b, const struct fab_verb
     return (unsigned)(v - b->verb);
 }
 
-/* *old receives the word as it was: the swap happened if it equals compare. Returns the verb's number
- * in the batch, as the other atomics do. */
+/* *old receives the word as it was: the swap happened if it equals compare. Returns the verb's
+ * number in the batch, as the other atomics do. */
 static inline unsigned batch_cas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
                                  uint64_t swap, uint64_t *old)
 {
@@ -224,8 +225,8 @@ static inline unsigned batch_room(const struct batch *b)
 int batch_flush(struct batch *b);
 
 /*
- * What became of the n-th verb of the last flush, also if that failed. True until the next builder is
- * called, and for CAS and MCAS as long as *old is left as it is.
+ * What became of the n-th verb of the last flush, also if that failed. True until the next builder
+ * is called, and for CAS and MCAS as long as *old is left as it is.
  */
 enum batch_outcome {
     BATCH_DONE,    /* took effect; CAS and MCAS: swapped              */

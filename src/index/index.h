@@ -172,9 +172,10 @@ static inline size_t index_value_max(const struct index_ops *ops)
 }
 
 /*
- * Values, wherever an index keeps them: in a block, or inline in its own memory. Both become a slice,
- * and go through the same functions from there on, with the same limits. A length that cannot be, of a
- * value that is longer than its place or than any that the store lets in, is damage: FAR_CORRUPT.
+ * Values, wherever an index keeps them: in a block, or inline in its own memory. Both become a
+ * slice, and go through the same functions from there on, with the same limits. A length that
+ * cannot be, of a value that is longer than its place or than any that the store lets in, is
+ * damage: FAR_CORRUPT.
  */
 static inline struct slice index_block_value(const void *image) /* of a block that was judged */
 {
@@ -183,10 +184,11 @@ static inline struct slice index_block_value(const void *image) /* of a block th
 /* Of `len` bytes, as the index's memory says, in a place that has `room`. */
 int index_inline_value(const struct index_view *view, const void *at, size_t room, size_t len,
                        struct slice *value);
-/* Hands the value to a get. FAR_TOO_SMALL, with out->len set: the value's bytes are not looked at then,
- * nor if only existence was asked for, so they need not have been read. */
+/* Hands the value to a get. FAR_TOO_SMALL, with out->len set: the value's bytes are not looked at
+ * then, nor if only existence was asked for, so they need not have been read. */
 int index_deliver(const struct index_view *view, struct slice value, struct value_out *out);
-/* Asks what is to be done with a key (CHANGE_ASK), whose old value this is; data is NULL if it is absent. */
+/* Asks what is to be done with a key (CHANGE_ASK), whose old value this is; data is NULL if it is
+ * absent. */
 int index_decide(const struct index_view *view, struct change *change, struct slice old,
                  enum change_action *action);
 /* Adds an entry to what an iteration returns. *full: it does not fit. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pieces of at most 1 MiB, since longer runs are rare in a pool that has been used, unless the array
- * would have too many of them. */
+/* Pieces of at most 1 MiB, since longer runs are rare in a pool that has been used, unless the
+ * array would have too many of them. */
 #define PIECE_BYTES  (1ull << 20)
 #define PIECES_WORTH (1u << 16)
 
@@ -29,8 +29,8 @@ static unsigned log2_of(uint64_t power)
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* How many elements, as a power of two, make a piece of at most `most` bytes, and not much less: of those
- * that fit their class best the largest. 2^least elements belong together. */
+/* How many elements, as a power of two, make a piece of at most `most` bytes, and not much less: of
+ * those that fit their class best the largest. 2^least elements belong together. */
 static unsigned best_shift(uint32_t element, unsigned least, uint64_t most)
 {
     uint64_t enough = most / (most > PIECE_BYTES ? 4 : 16);
@@ -134,7 +134,8 @@ static void give_back(struct op *op, const struct pool_array *a, unsigned taken)
         pass_on(op, gaddr_node(a->piece[lane]), a->piece_class);
 }
 
-/* Not more than the nodes could hold if they were empty: else it would take all that there is first. */
+/* Not more than the nodes could hold if they were empty: else it would take all that there is
+ * first. */
 static bool can_fit(const struct pool *pool, const struct pool_array *a, unsigned first)
 {
     for (unsigned lane = 0; lane < a->lanes; lane++) {

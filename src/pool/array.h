@@ -1,19 +1,21 @@
 /*
  * Arrays larger than any size class, up to what a node holds: RCuckoo's rows, SHARD's segments.
  *
- * An array is made of pieces: objects of one size class, the last one perhaps of a smaller one. A piece
- * has a power of two of elements, so an element is found by a shift, a mask and a multiplication. The
- * pieces need not be adjacent. A descriptor, an object of its own, lists them: it is written once,
- * before anything points to it, and has a checksum. `ref`, a pointer (pointer.h) to the descriptor, is
- * what an index publishes, by one word; the list is what it caches (struct pool_array).
+ * An array is made of pieces: objects of one size class, the last one perhaps of a smaller one. A
+ * piece has a power of two of elements, so an element is found by a shift, a mask and a
+ * multiplication. The pieces need not be adjacent. A descriptor, an object of its own, lists them:
+ * it is written once, before anything points to it, and has a checksum. `ref`, a pointer
+ * (pointer.h) to the descriptor, is what an index publishes, by one word; the list is what it
+ * caches (struct pool_array).
  *
  *     one node     all pieces on one node, in the order of their elements
- *     striped      2^k elements on one node, the next 2^k on the next node, and so on round. A lane is
- *                  what one node has of that: pieces of its own
+ *     striped      2^k elements on one node, the next 2^k on the next node, and so on round. A lane
+ *                  is what one node has of that: pieces of its own
  *
- * An array is one object to epochs and sweeps: pieces and descriptor are retired together, after `ref`
- * was made unreachable and the version of caches that know the list was changed (E3); mark() tells of
- * all of them. If a client dies before it has published `ref`, a sweep finds all of it (E4, P3).
+ * An array is one object to epochs and sweeps: pieces and descriptor are retired together, after
+ * `ref` was made unreachable and the version of caches that know the list was changed (E3); mark()
+ * tells of all of them. If a client dies before it has published `ref`, a sweep finds all of it
+ * (E4, P3).
  */
 #ifndef POOL_ARRAY_H
 #define POOL_ARRAY_H
@@ -40,15 +42,15 @@ struct pool_array {
 };
 
 /*
- * Takes the memory and writes the descriptor; the elements are not cleared. All of it is on the nodes
- * that the shape asks for, except that an array on one node goes to another node as a whole if that one
- * is full. The op's batch must be empty. After an error nothing is held: FAR_POOL_FULL, FAR_INVALID (a
- * shape that cannot be), FAR_NO_MEMORY, or the fabric's.
+ * Takes the memory and writes the descriptor; the elements are not cleared. All of it is on the
+ * nodes that the shape asks for, except that an array on one node goes to another node as a whole
+ * if that one is full. The op's batch must be empty. After an error nothing is held: FAR_POOL_FULL,
+ * FAR_INVALID (a shape that cannot be), FAR_NO_MEMORY, or the fabric's.
  */
 int pool_array_alloc(struct op *op, const struct array_shape *shape, struct pool_array *array);
 
-/* Fills it with zeros, by bounded batches; the client's heartbeat goes on. After an error of the fabric
- * some of the WRITEs may still land: pool_array_drop(). FAR_STOPPED. */
+/* Fills it with zeros, by bounded batches; the client's heartbeat goes on. After an error of the
+ * fabric some of the WRITEs may still land: pool_array_drop(). FAR_STOPPED. */
 int pool_array_clear(struct op *op, const struct pool_array *array);
 
 /* Reads the descriptor. FAR_CORRUPT: `ref` leads to no array. FAR_NO_MEMORY. */
@@ -56,8 +58,8 @@ int pool_array_open(struct op *op, uint64_t ref, struct pool_array *array);
 /* Frees what this process knows of it, and nothing else. */
 void pool_array_close(struct pool_array *array);
 
-/* Gives back an array that nothing ever pointed to, after `rc`: at once if nothing of it can be on its
- * way, else it is left to a sweep. */
+/* Gives back an array that nothing ever pointed to, after `rc`: at once if nothing of it can be on
+ * its way, else it is left to a sweep. */
 void pool_array_drop(struct op *op, const struct pool_array *array, int rc);
 /* Gives back an array that was in use, two epochs later. */
 void pool_array_retire(struct client *client, const struct pool_array *array);
@@ -70,8 +72,8 @@ void pool_array_mark(const struct pool_array *array, struct marker *marker);
 /* Bytes that it takes from the pool, with its descriptor. */
 uint64_t pool_array_bytes(const struct pool_array *array);
 
-/* Where element i is: an address, and a byte offset from there. Elements from i on lie together up to
- * the next multiple of 2^stripe_shift. */
+/* Where element i is: an address, and a byte offset from there. Elements from i on lie together up
+ * to the next multiple of 2^stripe_shift. */
 static inline gaddr pool_array_at(const struct pool_array *a, uint64_t i, uint64_t *delta)
 {
     uint64_t stripe = i >> a->stripe_shift, lane = 0;

@@ -1,5 +1,5 @@
-/* Arrays larger than any size class: where their elements are, that all of the memory comes back, by
- * epochs, at once, or by a sweep after a crash anywhere. */
+/* Arrays larger than any size class: where their elements are, that all of the memory comes back,
+ * by epochs, at once, or by a sweep after a crash anywhere. */
 #include "hook.h"
 #include "pool_rig.h"
 #include "probe.h"
@@ -33,8 +33,8 @@ static uint64_t unknown_bytes(struct pool_rig *r)
 
 /* ---- where elements are ---------------------------------------------------------------------- */
 
-/* Every element lies within a piece of its array, and none overlaps another: each is written with its
- * number, and then all are read. */
+/* Every element lies within a piece of its array, and none overlaps another: each is written with
+ * its number, and then all are read. */
 static void expect_apart(struct pool_rig *r, const struct pool_array *a, uint64_t step)
 {
     struct batch *b = &r->op.batch;
@@ -400,7 +400,8 @@ static int mark_array(void *arg, struct op *op, struct marker *marker)
     return FAR_OK;
 }
 
-/* Pieces and descriptor are live; a sweep leaves them alone, and finds all if they are out of reach. */
+/* Pieces and descriptor are live; a sweep leaves them alone, and finds all if they are out of
+ * reach. */
 static void sweeps_and_usage_know_all_of_it(void **state)
 {
     struct array_shape shape = {.count = 5000, .element = 1000, .stripe = 16};
@@ -464,8 +465,8 @@ static int post_until(struct fab_ep *ep, struct fab_req *req)
     return FAR_OK;
 }
 
-/* A client dies after each of the posts of an allocation: another one's sweep finds all that it had. An
- * array that was whole before stays as it is. */
+/* A client dies after each of the posts of an allocation: another one's sweep finds all that it
+ * had. An array that was whole before stays as it is. */
 static void a_crash_anywhere_leaves_nothing_for_good(void **state)
 {
     struct array_shape shape = {.count = 3 * MIB / 144, .element = 144, .stripe = 16};
@@ -521,8 +522,8 @@ static void a_crash_anywhere_leaves_nothing_for_good(void **state)
     assert_true(crashes > 20);
 }
 
-/* The client does not die, but its posts fail: what it knows is free again, and the rest is counted as
- * lost. Nothing is anybody's that is not known. */
+/* The client does not die, but its posts fail: what it knows is free again, and the rest is counted
+ * as lost. Nothing is anybody's that is not known. */
 static void after_an_error_every_byte_is_free_or_lost(void **state)
 {
     struct array_shape shape = {.count = 3 * MIB / 144, .element = 144, .stripe = 16};

@@ -183,8 +183,8 @@ static void everything_else_leaves_them_alone(void **state)
     pool_rig_close(&r);
 }
 
-/* Splits of RACE use every buffer. The one that completes a dead client's split may be in the middle
- * of something. */
+/* Splits of RACE use every buffer. The one that completes a dead client's split may be in the
+ * middle of something. */
 static void completing_anothers_work_leaves_them_alone(void **state)
 {
     struct knobs knobs = knobs_default;

@@ -57,8 +57,8 @@ static void a_node_that_cannot_be_is_out_of_bounds(void **state)
     pool_rig_close(&r);
 }
 
-/* As many bits as the pointer has are compared, in a short block, in a long one, and in the beginning
- * of that. */
+/* As many bits as the pointer has are compared, in a short block, in a long one, and in the
+ * beginning of that. */
 static void only_the_pointers_bits_are_compared(void **state)
 {
     static const size_t lengths[] = {5, 10000};
@@ -98,7 +98,8 @@ static void only_the_pointers_bits_are_compared(void **state)
     pool_rig_close(&r);
 }
 
-/* ---- words that come again -------------------------------------------------------------------- */
+/* ---- words that come again
+ * -------------------------------------------------------------------- */
 
 struct words {
     struct store_rig r;
