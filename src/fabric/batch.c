@@ -308,22 +308,6 @@ int batch_flush(struct batch *b)
     return rc;
 }
 
-/* A masked CAS that was emulated is a CAS by now, and its `compare` the whole word that it expected
- * last. One whose turn to be repeated did not come has not swapped. */
-enum batch_outcome batch_outcome(const struct batch *b, unsigned n)
-{
-    const struct fab_verb *v = &b->verb[n];
-
-    if (n < b->doubt_end && n >= b->doubt_at)
-        return BATCH_UNKNOWN;
-    if (n >= b->completed)
-        return BATCH_NOT;
-    if (v->kind != FAB_CAS && v->kind != FAB_MCAS)
-        return BATCH_DONE;
-    uint64_t mask = v->kind == FAB_MCAS ? v->compare_mask : UINT64_MAX;
-    return ((*(const uint64_t *)v->buf ^ v->compare) & mask) == 0 ? BATCH_DONE : BATCH_MISSED;
-}
-
 void batch_pause(struct batch *b, uint64_t ns)
 {
     if (!b->on_ring) {

@@ -234,7 +234,27 @@ enum batch_outcome {
     BATCH_NOT,     /* was not posted: has no effect, and will have none */
     BATCH_UNKNOWN, /* its post failed: it took effect, or not, or will yet (F5) */
 };
-enum batch_outcome batch_outcome(const struct batch *b, unsigned n);
+/* Of a CAS that has come back. A masked one that was emulated is a CAS by now, and its `compare` the
+ * whole word that it expected last. One whose turn to be repeated did not come has not swapped. */
+static inline bool batch_matched(const struct fab_verb *v)
+{
+    uint64_t differs = *(const uint64_t *)v->buf ^ v->compare;
+
+    return (v->kind == FAB_MCAS ? differs & v->compare_mask : differs) == 0;
+}
+
+static inline enum batch_outcome batch_outcome(const struct batch *b, unsigned n)
+{
+    const struct fab_verb *v = &b->verb[n];
+
+    if (n < b->doubt_end && n >= b->doubt_at)
+        return BATCH_UNKNOWN;
+    if (n >= b->completed)
+        return BATCH_NOT;
+    if (v->kind != FAB_CAS && v->kind != FAB_MCAS)
+        return BATCH_DONE;
+    return batch_matched(v) ? BATCH_DONE : BATCH_MISSED;
+}
 
 /* Did it surely swap? After FAR_OK, false means that it surely did not. */
 static inline bool batch_swapped(const struct batch *b, unsigned n)

@@ -109,12 +109,10 @@ bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far_entry *
     return true;
 }
 
-static int judge_value(const struct index_view *view, struct slice value)
+int index_value_damaged(const struct index_view *view, size_t len)
 {
-    size_t most = index_value_max(view->table->ops);
-    return value.len <= most ? FAR_OK
-                             : fail(FAR_CORRUPT, "a value of table '%s' is said to have %zu bytes",
-                                    view->table->desc.name, value.len);
+    return fail(FAR_CORRUPT, "a value of table '%s' is said to have %zu bytes",
+                view->table->desc.name, len);
 }
 
 int index_inline_value(const struct index_view *view, const void *at, size_t room, size_t len,
@@ -128,25 +126,10 @@ int index_inline_value(const struct index_view *view, const void *at, size_t roo
     return FAR_OK;
 }
 
-int index_deliver(const struct index_view *view, struct slice value, struct value_out *out)
-{
-    if (out->skip)
-        return FAR_OK;
-    int rc = judge_value(view, value);
-    if (rc != FAR_OK)
-        return rc;
-    out->len = value.len;
-    if (value.len > out->cap)
-        return FAR_TOO_SMALL;
-    if (value.len > 0)
-        memcpy(out->buf, value.data, value.len);
-    return FAR_OK;
-}
-
 int index_decide(const struct index_view *view, struct change *change, struct slice old,
                  enum change_action *action)
 {
-    int rc = judge_value(view, old);
+    int rc = index_judge_value(view, old);
     if (rc != FAR_OK)
         return rc;
     *action = change->decide(change, old);
@@ -157,7 +140,7 @@ int index_decide(const struct index_view *view, struct change *change, struct sl
 int index_add_entry(const struct index_view *view, struct entries_out *out, struct slice key,
                     struct slice value, bool *full)
 {
-    int rc = judge_value(view, value);
+    int rc = index_judge_value(view, value);
     if (rc != FAR_OK)
         return rc;
     if (key.len == 0 || key.len > index_key_max(view->table->ops))

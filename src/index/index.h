@@ -11,6 +11,8 @@
 #include "index/tuning.h"
 #include "pool/pool.h"
 
+#include <string.h>
+
 /* What all sessions share of an open table, and what one session keeps for it. */
 struct index_table {
     const struct index_ops *ops;
@@ -177,6 +179,12 @@ static inline size_t index_value_max(const struct index_ops *ops)
  * cannot be, of a value that is longer than its place or than any that the store lets in, is
  * damage: FAR_CORRUPT.
  */
+int index_value_damaged(const struct index_view *view, size_t len); /* FAR_CORRUPT */
+static inline int index_judge_value(const struct index_view *view, struct slice value)
+{
+    bool fits = value.len <= index_value_max(view->table->ops);
+    return __builtin_expect(fits, 1) ? FAR_OK : index_value_damaged(view, value.len);
+}
 static inline struct slice index_block_value(const void *image) /* of a block that was judged */
 {
     return (struct slice){block_value(image), ((const struct block_head *)image)->vlen};
@@ -186,7 +194,21 @@ int index_inline_value(const struct index_view *view, const void *at, size_t roo
                        struct slice *value);
 /* Hands the value to a get. FAR_TOO_SMALL, with out->len set: the value's bytes are not looked at
  * then, nor if only existence was asked for, so they need not have been read. */
-int index_deliver(const struct index_view *view, struct slice value, struct value_out *out);
+static inline int index_deliver(const struct index_view *view, struct slice value,
+                                struct value_out *out)
+{
+    if (out->skip)
+        return FAR_OK;
+    int rc = index_judge_value(view, value);
+    if (rc != FAR_OK)
+        return rc;
+    out->len = value.len;
+    if (value.len > out->cap)
+        return FAR_TOO_SMALL;
+    if (value.len > 0)
+        memcpy(out->buf, value.data, value.len);
+    return FAR_OK;
+}
 /* Asks what is to be done with a key (CHANGE_ASK), whose old value this is; data is NULL if it is
  * absent. */
 int index_decide(const struct index_view *view, struct change *change, struct slice old,
