@@ -421,7 +421,7 @@ FAR_API const char *far_table_name(const far_table *table);
 FAR_API const char *far_table_index(const far_table *table);
 
 /*
- * far_table_list - call back for every table of the pool, in the order of their making
+ * far_table_list - call back for every table of the pool, in no particular order
  *
  * Stops when the callback returns other than 0 and returns that. FAR_CORRUPT, FAR_UNREACHABLE.
  */

@@ -13,7 +13,7 @@ struct race_spot {
 
 static inline struct race_view *race_rig_view(struct store_rig *r)
 {
-    return race_view(r->session->table[r->table->index.desc.id].view);
+    return race_view(store_known(r->session, r->table)->view);
 }
 
 /* Where the key is, or would be. The session must have used the table before. */

@@ -190,6 +190,22 @@ void index_repaired(struct index_report *report, unsigned *count, const char *ho
         report->line(report->arg, how);
 }
 
+void index_view_init(struct index_view *view, const struct index_table *table)
+{
+    view->table = table;
+    catalog_cached(table->pool, &table->desc, &view->cached);
+}
+
+void index_confirm(struct op *op, const struct index_view *view)
+{
+    catalog_confirm(op, &view->table->desc);
+}
+
+int index_confirmed(struct op *op, const struct index_view *view, uint64_t *version)
+{
+    return catalog_confirmed(op, &view->table->desc, view->table->dropped_too, version);
+}
+
 void index_rest(struct op *op)
 {
     ASSERT(op->batch.count == 0);
@@ -206,6 +222,6 @@ void index_intend(struct op *op, const struct index_view *view, struct journal *
                   uint32_t what, const void *data, size_t len)
 {
     const struct table_desc *desc = &view->table->desc;
-    struct journal_subject subject = {.place = desc->id, .tag = desc->hash_seed, .what = what};
+    struct journal_subject subject = {.place = desc->id, .tag = desc->serial, .what = what};
     journal_intend(op, journal, &subject, data, len);
 }

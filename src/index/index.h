@@ -18,6 +18,7 @@ struct index_table {
     const struct index_ops *ops;
     struct pool *pool;
     struct table_desc desc;
+    bool dropped_too; /* its views are for walking only, also after it was dropped */
 };
 
 /* What every index's view begins with. */
@@ -122,11 +123,11 @@ struct index_ops {
                   gaddr *root);
     /* Gives back the memory of a table that was created and that nothing points to. */
     int (*discard)(struct op *op, gaddr root);
-    /* A session's view: its caches. cached.version_at is set; who keeps no addresses names
-     * the root, whose first word then never changes. */
+    /* A session's view: its caches. Begins with index_view_init(). Like refresh(), it confirms that the
+     * table is there before it uses anything that it has read: see index_confirm(). */
     int (*attach)(struct op *op, const struct index_table *table, struct index_view **view);
     void (*detach)(struct index_view *view);
-    /* Reads the cached addresses anew, their version first. */
+    /* Reads the cached addresses again, their version first. FAR_NO_TABLE: the table was dropped. */
     int (*refresh)(struct op *op, struct index_view *view);
 
     int (*get)(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
@@ -216,6 +217,25 @@ int index_decide(const struct index_view *view, struct change *change, struct sl
 /* Adds an entry to what an iteration returns. *full: it does not fit. */
 int index_add_entry(const struct index_view *view, struct entries_out *out, struct slice key,
                     struct slice value, bool *full);
+
+/* What all views begin with: the table, and where the version of its caches is. */
+void index_view_init(struct index_view *view, const struct index_table *table);
+
+/*
+ * Every attach() and refresh() asks whether the table is still there: a view that was not used for a
+ * while may be of a table that was dropped, whose memory is in use for something else.
+ *
+ *   index_confirm(op, view);                            adds READs to the batch
+ *   batch_read(..., root, ...); batch_unsure(...);      more, if that saves a round trip
+ *   rc = batch_flush(...);
+ *   rc = index_confirmed(op, view, &version);           before anything that was read is looked at
+ *
+ * With FAR_OK, all that the table reaches stays as long as the operation is in flight, and what is read
+ * from here on is of that version or a later one. FAR_NO_TABLE: the table was dropped. The operation
+ * ends with that.
+ */
+void index_confirm(struct op *op, const struct index_view *view);
+int index_confirmed(struct op *op, const struct index_view *view, uint64_t *version);
 
 /*
  * Lets the epoch go on while an operation waits for others. Between the two it must hold no address,

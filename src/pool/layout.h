@@ -4,9 +4,9 @@
  *
  *   every node                              node 0 has besides
  *   0        node_head (one line)           CONTROL_OFF   epoch, high, deaths (struct pool_control)
- *   64       next free chunk (FAA)          CATALOG_OFF   CATALOG_SLOTS words, each the gaddr of a
- *   128      free lists, a word per class                 table descriptor, filled in order
- *   journal_off()  a line per client slot   CLIENTS_OFF   client slots, 64 bytes each
+ *   64       next free chunk (FAA)          CLIENTS_OFF   client slots, 64 bytes each
+ *   128      free lists, a word per class   catalog_off() the catalog: a place for each table,
+ *   journal_off()  a line per client slot                 16 bytes each (struct catalog_entry)
  *   table_off   chunk table, a word each
  *   chunks_off  chunks of 64 KiB
  */
@@ -38,9 +38,8 @@ _Static_assert(sizeof(struct pool_control) == 64, "one line");
 #define SWEEP_ANNOUNCED (1ull << 63)
 #define SWEEP_COUNT     (1ull << 56)
 #define CONTROL_OFF     640
-#define CATALOG_SLOTS   64
-#define CATALOG_OFF     704
-#define CLIENTS_OFF     (CATALOG_OFF + CATALOG_SLOTS * 8)
+#define CLIENTS_OFF     704
+#define CATALOG_SLOTS   4096u /* places that a catalog has at most: see catalog_places() */
 #define NO_EPOCH        UINT64_MAX
 #define EPOCH_LAST      (1ull << 62) /* no pool gets there: sums with it do not wrap */
 
@@ -128,6 +127,56 @@ static inline uint64_t journal_off(uint64_t clients)
     return CLIENTS_OFF + clients * sizeof(struct client_slot);
 }
 _Static_assert(CLIENTS_OFF % 64 == 0, "lines have addresses");
+
+/*
+ * A place of the catalog. The word is 0 (free), or says where the descriptor of a table is:
+ *   bits 0..39 gaddr, 40..42 size class, 45..50 generation, 51..58 hash of the name, 59..60 state,
+ *   61..63 check bits: the others, three at a time, by XOR. No single bit that flips goes unnoticed.
+ * The version counts up for ever, also when the place goes from one table to the next. It is the
+ * version of everything that clients cache of the table.
+ */
+struct catalog_entry {
+    uint64_t word;
+    uint64_t version;
+};
+_Static_assert(sizeof(struct catalog_entry) == 16, "four places to a line");
+enum catalog_state { CATALOG_FREE, CATALOG_TENTATIVE, CATALOG_LIVE, CATALOG_DROPPED };
+
+static inline enum catalog_state catalog_state(uint64_t word)
+{
+    return (enum catalog_state)(word >> 59 & 3);
+}
+static inline uint64_t catalog_seal(uint64_t word)
+{
+    uint64_t rest = word & ((1ull << 61) - 1), sum = rest;
+    sum ^= sum >> 33;
+    sum = (sum & ((1ull << 33) - 1)) ^ (sum >> 18 & ((1ull << 15) - 1));
+    sum = (sum & ((1ull << 18) - 1)) ^ (sum >> 9 & ((1ull << 9) - 1));
+    return rest | ((sum ^ sum >> 3 ^ sum >> 6) & 7) << 61;
+}
+/* The word of the same table in another state. */
+static inline uint64_t catalog_with_state(uint64_t word, enum catalog_state state)
+{
+    return catalog_seal((word & ~(3ull << 59)) | (uint64_t)state << 59);
+}
+static inline bool catalog_damaged(uint64_t word)
+{
+    return word != 0 && (catalog_state(word) == CATALOG_FREE || catalog_seal(word) != word);
+}
+
+/* It is behind the journals. */
+static inline uint64_t catalog_off(uint64_t clients)
+{
+    return journal_off(clients) + clients * JOURNAL_BYTES;
+}
+
+/* How many places the catalog has, by the size of node 0: one for each 8 KiB, as far as that is
+ * sensible. Few indexes can keep a table in less. */
+static inline unsigned catalog_places(uint64_t node_bytes)
+{
+    uint64_t places = node_bytes >> 13;
+    return places < 64 ? 64u : places > CATALOG_SLOTS ? CATALOG_SLOTS : (unsigned)places;
+}
 
 /*
  * Key-value block. Written whole before anything points to it, never changed after.

@@ -24,7 +24,8 @@ static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, str
 {
     uint64_t size = fab->size[node];
     uint64_t clients = fab->clients_wanted ? fab->clients_wanted : CLIENTS_DEFAULT;
-    uint64_t table_off = journal_off(clients) + clients * JOURNAL_BYTES;
+    uint64_t catalog_bytes = node == 0 ? catalog_places(size) * sizeof(struct catalog_entry) : 0;
+    uint64_t table_off = catalog_off(clients) + catalog_bytes;
 
     if (size > NODE_BYTES_MAX)
         return fail(FAR_INVALID, "node %u has %llu bytes: at most 1 TiB can be addressed", node,
@@ -141,6 +142,8 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
     if (fab->lease_ms != pool->head[0].lease_ms) /* not again by everybody who opens it */
         fab->lease_ms = pool->head[0].lease_ms;
     pool->clients = pool->head[0].clients;
+    pool->places = catalog_places(pool->head[0].size);
+    pool->catalog_off = catalog_off(pool->clients);
     if (fab->ops->formatted)
         fab->ops->formatted(fab);
 free_image:
@@ -171,9 +174,6 @@ int pool_info(struct op *op, struct far_pool_info *info)
     const struct client_slot *slots = (const struct client_slot *)(image + CLIENTS_OFF);
     for (unsigned i = 0; i < pool->clients; i++)
         sum.clients += slots[i].incarnation != 0;
-    const uint64_t *catalog = (const uint64_t *)(image + CATALOG_OFF);
-    while (sum.tables < CATALOG_SLOTS && catalog[sum.tables] != 0)
-        sum.tables++;
     for (unsigned i = 0; i < pool->nodes; i++) {
         const struct node_head *head = &pool->head[i];
         uint64_t taken = next[i] < head->chunks ? next[i] : head->chunks;
@@ -182,6 +182,8 @@ int pool_info(struct op *op, struct far_pool_info *info)
         sum.bytes_metadata += head->size - ((uint64_t)head->chunks << CHUNK_SHIFT);
     }
     sum.bytes_free = sum.bytes_total - sum.bytes_metadata - sum.bytes_allocated;
-    *info = sum;
-    return FAR_OK;
+    rc = catalog_count(op, &sum.tables);
+    if (rc == FAR_OK)
+        *info = sum;
+    return rc;
 }

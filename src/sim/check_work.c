@@ -167,8 +167,8 @@ static void between_operations(struct check *c, struct worker *w)
 /* The first operation of a session on a table attaches it. */
 static void count_attaching(struct check *c, const struct worker *w, unsigned key)
 {
-    const far_table *table = check_table_of(c, key);
-    c->result.coverage.attached += !w->session->table[table->index.desc.id].view;
+    const struct table_view *known = store_known(w->session, check_table_of(c, key));
+    c->result.coverage.attached += !known || !known->view;
 }
 
 static void do_one(struct check *c, struct worker *w)

@@ -5,25 +5,42 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Runs `work` on a table through a view of its own, within an epoch. */
-static int with_view(far_pool *pool, struct op *op, const struct table_desc *desc,
+/* Runs `work` on a table through a view of its own. */
+static int with_view(far_pool *pool, struct op *op, const struct table_desc *desc, bool dropped_too,
                      int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
 {
-    struct index_table table = {.ops = index_find(desc->index), .pool = &pool->pool, .desc = *desc};
+    struct index_table table = {.ops = index_find(desc->index),
+                                .pool = &pool->pool,
+                                .desc = *desc,
+                                .dropped_too = dropped_too};
     struct index_view *view = NULL;
     if (!table.ops)
         return fail(FAR_NO_INDEX, "table '%s' is kept by %s, which is not in this build",
                     desc->name, desc->index);
-    bool inside = op_in_flight(op); /* recovering on behalf of an operation */
-    int rc = inside ? FAR_OK : op_begin(op, NULL);
-    if (rc != FAR_OK)
-        return rc;
-    rc = table.ops->attach(op, &table, &view);
+    int rc = table.ops->attach(op, &table, &view);
     if (rc == FAR_OK) {
         rc = work(op, view, arg);
         client_uncache(op->client, &view->cached); /* a flight may have had it validated */
         table.ops->detach(view);
     }
+    return rc;
+}
+
+/* Likewise on the table at a place, within an epoch. FAR_NO_TABLE: there is none; unless
+ * `dropped_too`, also if it is dropped. */
+static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_too,
+                      int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
+{
+    struct table_desc desc;
+    bool inside = op_in_flight(op); /* recovering on behalf of an operation */
+    int rc = inside ? FAR_OK : op_begin(op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    rc = catalog_get(op, id, &desc);
+    if (rc == FAR_OK && table_is_dropped(&desc) && !dropped_too)
+        rc = FAR_NO_TABLE;
+    if (rc == FAR_OK)
+        rc = with_view(pool, op, &desc, dropped_too, work, arg);
     if (!inside)
         op_end(op);
     return rc;
@@ -34,39 +51,37 @@ static int mark_table(struct op *op, struct index_view *view, void *arg)
     return view->table->ops->mark(op, view, arg);
 }
 
+/* CAT-5: also those that are dropped. */
 static int mark_tables(void *arg, struct op *op, struct marker *marker)
 {
     for (unsigned id = 0;; id++) {
-        struct table_desc desc;
-        int rc = catalog_get(op, id, &desc);
-        if (rc == FAR_OK)
-            rc = with_view(arg, op, &desc, mark_table, marker);
+        int rc = catalog_next(op, false, &id);
         if (rc != FAR_OK)
             return rc == FAR_NO_TABLE ? FAR_OK : rc;
+        rc = with_table(arg, op, id, true, mark_table, marker);
+        if (rc != FAR_OK && rc != FAR_NO_TABLE)
+            return rc;
     }
 }
 
 static int recover_table(struct op *op, struct index_view *view, void *arg)
 {
     const struct index_ops *ops = view->table->ops;
-    return ops->recover ? ops->recover(op, view, arg) : FAR_OK;
+    const struct journal_entry *entry = arg;
+    bool same = view->table->desc.serial == entry->subject.tag; /* not one that has its place now */
+    return ops->recover && same ? ops->recover(op, view, entry) : FAR_OK;
 }
 
 /* In the middle of another operation, perhaps, whose buffers stay as they are. */
 static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct op_aside aside;
-    struct table_desc desc;
-    int rc = catalog_get(op, entry->subject.place, &desc);
-    if (rc == FAR_NO_TABLE || (rc == FAR_OK && desc.hash_seed != entry->subject.tag))
-        return FAR_OK; /* it is gone, and its locks with it */
-    if (rc == FAR_OK)
-        rc = op_set_aside(op, &aside);
+    int rc = op_set_aside(op, &aside);
     if (rc != FAR_OK)
         return rc;
-    rc = with_view(arg, op, &desc, recover_table, (void *)(uintptr_t)entry);
+    rc = with_table(arg, op, entry->subject.place, false, recover_table, (void *)(uintptr_t)entry);
     op_take_back(op, &aside);
-    return rc;
+    return rc == FAR_NO_TABLE ? FAR_OK : rc; /* there is nothing to complete any more */
 }
 
 void maintain_pool(far_pool *pool)
@@ -171,14 +186,14 @@ static int check_tables(struct checking *c)
 {
     struct op *op = &c->session->op;
     for (unsigned id = 0;; id++) {
-        struct table_desc desc;
-        int rc = catalog_get(op, id, &desc);
-        if (rc == FAR_OK)
-            rc = with_view(c->session->pool, op, &desc, check_table, c);
-        if (rc == FAR_CORRUPT) /* the descriptor, or the table's root */
-            index_violation(&c->report, "table %u: %s", id, far_error_detail());
-        else if (rc != FAR_OK)
+        int rc = catalog_next(op, false, &id);
+        if (rc != FAR_OK)
             return rc == FAR_NO_TABLE ? FAR_OK : rc;
+        rc = with_table(c->session->pool, op, id, false, check_table, c);
+        if (rc == FAR_CORRUPT) /* the place, the descriptor, or the table's root */
+            index_violation(&c->report, "table %u: %s", id, far_error_detail());
+        else if (rc != FAR_OK && rc != FAR_NO_TABLE)
+            return rc;
     }
 }
 

@@ -73,15 +73,25 @@ int far_session_open(far_pool *pool, const struct far_session_options *options, 
     return err_end(open_session(pool, options, out));
 }
 
+static void close_view(far_session *s, struct table_view *v)
+{
+    if (!v->view)
+        return;
+    client_uncache(&s->client, &v->view->cached);
+    v->view->table->ops->detach(v->view);
+    v->view = NULL;
+}
+
 static void close_views(far_session *s)
 {
-    for (unsigned i = 0; i < TABLES_MAX; i++) {
-        struct index_view *view = s->table[i].view;
-        if (view) {
-            client_uncache(&s->client, &view->cached);
-            s->pool->table[i]->index.ops->detach(view);
-        }
+    for (unsigned i = 0; i < s->tables; i++) {
+        if (s->table[i])
+            close_view(s, s->table[i]);
+        free(s->table[i]);
     }
+    free(s->table);
+    s->table = NULL;
+    s->tables = 0;
 }
 
 /* In a child of fork(): frees the copy. If another thread of the parent was using the session at
@@ -150,11 +160,48 @@ void store_leave(far_session *s)
     client_leave(&s->client);
 }
 
+/* What the session keeps of a table, made when it first uses it. */
+static struct table_view *state_of(far_session *s, const far_table *table)
+{
+    struct table_view *v = store_known(s, table);
+    if (v)
+        return v;
+    unsigned room = s->tables ? s->tables : 8;
+    while (room <= table->number)
+        room *= 2;
+    if (room > s->tables) {
+        struct table_view **grown = realloc(s->table, room * sizeof(struct table_view *));
+        if (!grown)
+            return NULL;
+        memset(grown + s->tables, 0, (room - s->tables) * sizeof(struct table_view *));
+        s->table = grown;
+        s->tables = room;
+    }
+    return s->table[table->number] = calloc(1, sizeof *v);
+}
+
+/* An operation has ended, and does not use the view any more. */
+static void release(far_session *s, struct table_view *v, int rc)
+{
+    v->users--;
+    v->gone |= rc == FAR_NO_TABLE;
+    if (v->gone && v->users == 0)
+        close_view(s, v);
+}
+
+void store_forget(far_session *s, const far_table *table)
+{
+    struct table_view *v = store_known(s, table);
+    if (!v)
+        return;
+    v->users++;
+    release(s, v, FAR_NO_TABLE);
+}
+
 /* The session's view of a table, made at its first operation on it: within an epoch, because the
  * view keeps addresses. */
-static int view_of(far_session *s, struct op *op, const far_table *table, struct table_view **out)
+static int attach(far_session *s, struct op *op, const far_table *table, struct table_view *view)
 {
-    struct table_view *view = &s->table[table->index.desc.id];
     if (!view->view) {
         struct index_view *made = NULL;
         int rc = table->index.ops->attach(op, &table->index, &made);
@@ -169,7 +216,6 @@ static int view_of(far_session *s, struct op *op, const far_table *table, struct
             made->cached.stale = stale;
         }
     }
-    *out = view;
     return FAR_OK;
 }
 
@@ -288,20 +334,41 @@ static bool no_result(int rc)
            rc == FAR_NODE_LOST;
 }
 
-/* Begins work on a table: an epoch, and a view that is valid in it. */
-static int begin(far_session *s, struct op *op, const far_table *table, struct table_view **view)
+/* An operation is begun: makes its view, and brings it up to date. */
+static int make_view(far_session *s, struct op *op, const far_table *table, struct table_view *v)
 {
-    struct index_view *known = s->table[table->index.desc.id].view;
-    int rc = op_begin(op, known ? &known->cached : NULL);
-    if (rc != FAR_OK)
-        return rc;
-    rc = view_of(s, op, table, view);
+    bool known = v->view != NULL;
+    int rc = attach(s, op, table, v);
     op->cost = known ? op->cost : (struct cost){0}; /* attaching was nobody's operation */
-    if (rc == FAR_OK && (*view)->view->cached.stale)
-        rc = table->index.ops->refresh(op, (*view)->view);
-    if (rc != FAR_OK)
-        op_end(op);
+    return rc == FAR_OK && v->view->cached.stale ? table->index.ops->refresh(op, v->view) : rc;
+}
+
+/* Begins work on a table: an epoch, and a view that is valid in it. finish() ends it. */
+static int begin(far_session *s, struct op *op, const far_table *table, struct table_view **out)
+{
+    struct table_view *v = state_of(s, table);
+    if (!v)
+        return fail(FAR_NO_MEMORY, "no memory for a view");
+    if (v->gone)
+        return fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
+    v->users++; /* op_begin() may wait, and another operation find out that the table is gone */
+    int rc = op_begin(op, v->view ? &v->view->cached : NULL);
+    if (rc == FAR_OK) {
+        rc = make_view(s, op, table, v);
+        if (rc != FAR_OK)
+            op_end(op);
+    }
+    if (rc == FAR_OK)
+        *out = v;
+    else
+        release(s, v, rc);
     return rc;
+}
+
+static void finish(far_session *s, struct op *op, struct table_view *v, int rc)
+{
+    op_end(op);
+    release(s, v, rc);
 }
 
 /* One attempt at an operation, within an epoch. */
@@ -317,14 +384,14 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
      * was made in time: batches that write are not posted later. */
     bool made = changes(r->kind) && rc == FAR_OK;
     if (no_result(rc)) { /* which is why it was silent, if it was, and names the node */
-        op_end(op);
+        finish(s, op, view, rc);
         return rc;
     }
     if (!made && client_lapsed(op->client))
         rc = fail(FAR_FENCED, "this client was silent for longer than its lease");
     if (rc != FAR_FENCED)
         (void)client_tidy(op); /* if it fails, the next operation will say so */
-    op_end(op);
+    finish(s, op, view, rc);
     return rc;
 }
 
@@ -402,7 +469,10 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     int rc = check_request(r);
     if (rc != FAR_OK)
         return rc;
-    struct far_op_stats *stats = &s->table[r->table->index.desc.id].stats.op[r->kind];
+    struct table_view *state = state_of(s, r->table);
+    if (!state)
+        return fail(FAR_NO_MEMORY, "no memory for a view");
+    struct far_op_stats *stats = &state->stats.op[r->kind];
     op->cost = (struct cost){0};
     rc = attempt(s, op, r, result);
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
@@ -600,10 +670,9 @@ void far_stats(const far_session *s, const far_table *table, struct far_stats *s
 {
     if (!stats)
         return;
-    if (s && table && table->pool == s->pool)
-        *stats = s->table[table->index.desc.id].stats;
-    else
-        *stats = (struct far_stats){0};
+    bool good = s && table && table->pool == s->pool;
+    const struct table_view *v = good ? store_known(s, table) : NULL;
+    *stats = v ? v->stats : (struct far_stats){0};
 }
 
 int far_table_info(far_session *s, far_table *table, struct far_table_info *info)
@@ -619,7 +688,7 @@ int far_table_info(far_session *s, far_table *table, struct far_table_info *info
     rc = begin(s, &s->op, table, &view);
     if (rc == FAR_OK) {
         rc = table->index.ops->info(&s->op, view->view, info);
-        op_end(&s->op);
+        finish(s, &s->op, view, rc);
     }
     store_leave(s);
     return err_end(rc);
@@ -638,7 +707,7 @@ int far_table_check(far_session *s, far_table *table, void (*report)(void *, con
     rc = begin(s, &s->op, table, &view);
     if (rc == FAR_OK) {
         rc = table->index.ops->check(&s->op, view->view, &r);
-        op_end(&s->op);
+        finish(s, &s->op, view, rc);
     }
     store_leave(s);
     if (rc == FAR_CORRUPT)

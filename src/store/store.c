@@ -86,8 +86,9 @@ void far_pool_close(far_pool *pool)
         keeper_stop(pool);
     else
         keeper_abandon(pool);
-    for (unsigned i = 0; i < TABLES_MAX; i++)
+    for (unsigned i = 0; i < pool->tables; i++)
         free(pool->table[i]);
+    free(pool->table);
     if (ours)
         pthread_mutex_destroy(&pool->lock);
     if (pool->owns_fab && (ours || (pool->fab->caps & FAB_CAP_LOCAL)))
@@ -134,28 +135,50 @@ static int check_name(const char *name)
     return FAR_OK;
 }
 
-/* The one handle that a process has of a table, made when it is first asked for. */
+static far_table *find_handle(const far_pool *pool, const struct table_desc *desc)
+{
+    for (unsigned i = pool->tables; i-- > 0;) {
+        const struct table_desc *known = &pool->table[i]->index.desc;
+        if (known->id == desc->id && known->serial == desc->serial)
+            return pool->table[i];
+    }
+    return NULL;
+}
+
+static far_table *make_handle(far_pool *pool, const struct index_ops *ops,
+                              const struct table_desc *desc)
+{
+    if (pool->tables == pool->tables_room) {
+        unsigned room = pool->tables_room ? 2 * pool->tables_room : 16;
+        far_table **grown = realloc(pool->table, room * sizeof(far_table *));
+        if (!grown)
+            return NULL;
+        pool->table = grown;
+        pool->tables_room = room;
+    }
+    far_table *table = calloc(1, sizeof *table);
+    if (!table)
+        return NULL;
+    table->pool = pool;
+    table->index = (struct index_table){.ops = ops, .pool = &pool->pool, .desc = *desc};
+    table->number = pool->tables;
+    return pool->table[pool->tables++] = table;
+}
+
+/* The one handle that a process has of a table, made when it is first asked for. It stays until the
+ * pool is closed, also when the table is dropped; a new table of the name has another. */
 static int handle_for(far_pool *pool, const struct index_ops *ops, const struct table_desc *desc,
                       far_table **out)
 {
-    int rc = FAR_OK;
-    ASSERT(desc->id < TABLES_MAX);
     pthread_mutex_lock(&pool->lock);
-    far_table *table = pool->table[desc->id];
-    if (!table) {
-        table = calloc(1, sizeof *table);
-        if (table) {
-            table->pool = pool;
-            table->index = (struct index_table){.ops = ops, .pool = &pool->pool, .desc = *desc};
-            pool->table[desc->id] = table;
-        } else {
-            rc = fail(FAR_NO_MEMORY, "no memory for a table handle");
-        }
-    }
+    far_table *table = find_handle(pool, desc);
+    if (!table)
+        table = make_handle(pool, ops, desc);
     pthread_mutex_unlock(&pool->lock);
-    if (rc == FAR_OK)
-        *out = table;
-    return rc;
+    if (!table)
+        return fail(FAR_NO_MEMORY, "no memory for a table handle");
+    *out = table;
+    return FAR_OK;
 }
 
 static int no_index(const char *name)
@@ -196,6 +219,17 @@ static int build(far_session *s, const struct index_ops *ops, const struct index
     return rc;
 }
 
+/* Finds a table by name, within an epoch. */
+static int find_desc(far_session *s, const char *name, struct table_desc *desc)
+{
+    int rc = op_begin(&s->op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    rc = catalog_find(&s->op, name, desc);
+    op_end(&s->op);
+    return rc;
+}
+
 static int create(far_session *s, const char *name, const struct index_ops *ops,
                   const struct far_table_options *options, far_table **out)
 {
@@ -205,7 +239,7 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
         return rc;
     /* Not needed for correctness, but saves building a table that cannot be added. */
     struct table_desc desc = {.id = 0};
-    rc = catalog_find(&s->op, name, &desc);
+    rc = find_desc(s, name, &desc);
     if (rc == FAR_OK)
         return fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", name, desc.index);
     if (rc != FAR_NO_TABLE)
@@ -248,7 +282,7 @@ static int find_table(far_session *s, const char *name, const char *index, far_t
     struct table_desc desc;
 
     client_enter(&s->client);
-    int rc = catalog_find(&s->op, name, &desc);
+    int rc = find_desc(s, name, &desc);
     client_leave(&s->client);
     if (rc == FAR_NO_TABLE)
         return fail(rc, "no table is called '%s'", name);
@@ -282,6 +316,23 @@ const char *far_table_index(const far_table *table)
     return table ? table->index.desc.index : "";
 }
 
+static int list_one(far_session *s, unsigned *id, struct table_desc *desc)
+{
+    int rc = op_begin(&s->op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    for (bool found = false; rc == FAR_OK && !found;) {
+        rc = catalog_next(&s->op, false, id);
+        if (rc != FAR_OK)
+            break;
+        rc = catalog_get(&s->op, (*id)++, desc);
+        found = rc == FAR_OK && !table_is_dropped(desc);
+        rc = rc == FAR_NO_TABLE ? FAR_OK : rc; /* it was dropped in between */
+    }
+    op_end(&s->op);
+    return rc;
+}
+
 int far_table_list(far_session *s, int (*each)(void *, const char *, const char *), void *arg)
 {
     err_begin();
@@ -290,10 +341,10 @@ int far_table_list(far_session *s, int (*each)(void *, const char *, const char 
         rc = store_null("each");
     if (rc != FAR_OK)
         return err_end(rc);
-    for (unsigned id = 0;; id++) {
+    for (unsigned id = 0;;) {
         struct table_desc desc;
         client_enter(&s->client);
-        rc = catalog_get(&s->op, id, &desc);
+        rc = list_one(s, &id, &desc);
         client_leave(&s->client);
         if (rc != FAR_OK)
             return err_end(rc == FAR_NO_TABLE ? FAR_OK : rc);

@@ -9,11 +9,10 @@
 
 #include <pthread.h>
 
-#define TABLES_MAX CATALOG_SLOTS
-
 struct far_table {
     struct index_table index;
     struct far_pool *pool;
+    unsigned number; /* of the handles that the pool has made, from 0 on */
 };
 
 struct far_pool {
@@ -23,7 +22,8 @@ struct far_pool {
     unsigned process;      /* that opened it; see process.h  */
     struct keeper *keeper; /* NULL before the first session  */
     pthread_mutex_t lock;  /* of the table handles; never taken by an operation */
-    struct far_table *table[TABLES_MAX];
+    struct far_table **table;
+    unsigned tables, tables_room;
 };
 
 /* Opens a pool on a fabric that the caller made and keeps: how tests and the simulator come in. */
@@ -41,16 +41,20 @@ struct ring_slot {
     char detail[ERR_DETAIL_BYTES]; /* of the result; "" for none */
 };
 
-struct table_view { /* this session's state of one table, by the table's catalog place */
-    struct index_view *view;
+/* What a session keeps of one table. */
+struct table_view {
+    struct index_view *view; /* NULL before the first operation, and when the table is gone */
+    unsigned users;          /* operations that are using the view, or about to */
+    bool gone;               /* the table was dropped */
     struct far_stats stats;
 };
 
 struct far_session {
     struct far_pool *pool;
     struct client client;
-    struct op op; /* synchronous calls */
-    struct table_view table[TABLES_MAX];
+    struct op op;              /* synchronous calls */
+    struct table_view **table; /* by the number of the table's handle; NULL: not used yet */
+    unsigned tables;           /* the room there */
     unsigned depth;
     struct ring_slot *slot;             /* `depth` of them                */
     unsigned *idle, idle_count;         /* slots free for far_submit()    */
@@ -91,6 +95,16 @@ static inline int store_check_table(const struct far_session *s, const struct fa
 /* Brackets a call that may take long: it reports to the session's progress callback. */
 void store_enter(struct far_session *s);
 void store_leave(struct far_session *s);
+
+/* What the session keeps of the table; NULL if it has not used it. */
+static inline struct table_view *store_known(const struct far_session *s,
+                                             const struct far_table *table)
+{
+    return table->number < s->tables ? s->table[table->number] : NULL;
+}
+
+/* The table is gone: frees the session's view of it, now or when its last operation ends. */
+void store_forget(struct far_session *s, const struct far_table *table);
 
 /* Runs one operation to its end on the caller's stack (or fiber), statistics included. */
 int store_run(struct far_session *s, struct op *op, const struct far_op *request,

@@ -254,10 +254,11 @@ static void map_slab(struct ground *g, unsigned node, uint64_t off, unsigned siz
 static void map_pool(struct ground *g, struct store_rig *r)
 {
     const struct race_view *view =
-        (const struct race_view *)r->session->table[r->table->index.desc.id].view;
+        (const struct race_view *)store_known(r->session, r->table)->view;
     unsigned tables = 1;
 
-    add_range(g, CATALOG, 0, CATALOG_OFF, (tables + 1) * 8ull);
+    add_range(g, CATALOG, 0, r->pool->pool.catalog_off,
+              (tables + 1) * sizeof(struct catalog_entry));
     add_range(g, CONTROL, 0, CONTROL_OFF, 4 * 8);
     add_range(g, REGISTRY, 0, CLIENTS_OFF, r->pool->pool.clients * sizeof(struct client_slot));
     add_range(g, ROOT, gaddr_node(view->root), gaddr_offset(view->root), sizeof(struct race_root));

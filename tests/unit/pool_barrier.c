@@ -144,7 +144,7 @@ static void a_resting_operation_holds_up_nobody(void **state)
     far_session *other = join(&r);
     probe_open(&p, r.fab);
     assert_int_equal(far_put(other, r.table, &key, 8, &key, 8), FAR_OK);
-    struct index_view *view = other->table[r.table->index.desc.id].view;
+    struct index_view *view = store_known(other, r.table)->view;
     for (unsigned rests = 0; rests < 2; rests++) {
         uint64_t epoch = probe_epoch(&p);
         assert_int_equal(op_begin(&other->op, &view->cached), FAR_OK);

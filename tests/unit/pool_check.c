@@ -287,7 +287,7 @@ static void a_session_that_died(void **state)
     (void)state;
     rig(&r, &p);
     journal_plant(&p, &r.pool->pool, 3,
-                  (struct journal_subject){.tag = r.table->index.desc.hash_seed, .what = 5}, 0);
+                  (struct journal_subject){.tag = r.table->index.desc.serial, .what = 5}, 0);
     probe_set(&p, 0, PROBE_SLOT(3, held_bytes), 12345);
     probe_set(&p, 0, PROBE_SLOT(3, incarnation), 4711);
     probe_set(&p, 0, PROBE_CONTROL(high), 4);

@@ -209,8 +209,7 @@ static void expect_nobody_there(struct observer *o, const struct entry *e)
                          "%u in flight since %llu",
                          (unsigned long long)o->step, (unsigned long long)e->step, i,
                          (unsigned long long)s->began[n]);
-        struct race_view *view =
-            (struct race_view *)s->session->table[o->rig.table->index.desc.id].view;
+        struct race_view *view = (struct race_view *)store_known(s->session, o->rig.table)->view;
         for (uint64_t n = 0; view && !view->base.cached.stale && n < 1ull << view->depth; n++)
             if (race_entry_subtable(view->entries[n]) == at)
                 fail_msg("step %llu: reused a subtable that session %u has in its cache",
@@ -480,7 +479,7 @@ static void a_cache_filled_between_flights_is_stale(void **state)
     knobs.tick_ops = UINT32_MAX;
     store_rig_open(&r, "mem:?size=4m&" HOUR, &knobs, NULL, NULL);
     put(&r, r.session, 1, 1);
-    struct race_view *view = (struct race_view *)r.session->table[r.table->index.desc.id].view;
+    struct race_view *view = (struct race_view *)store_known(r.session, r.table)->view;
     for (unsigned flights = 0; flights <= 3; flights++) {
         struct between b = {.tap = {fly_between}, .flights = flights};
         assert_int_equal(op_init(&b.op, &r.session->client), FAR_OK);

@@ -45,7 +45,7 @@ static int insert(struct store_rig *r, far_session *s, uint64_t key)
 
 static struct race_view *view_of(struct store_rig *r, far_session *s)
 {
-    return (struct race_view *)s->table[r->table->index.desc.id].view;
+    return (struct race_view *)store_known(s, r->table)->view;
 }
 
 /* The key whose insert makes the n-th split, of the same table each time. */

@@ -436,8 +436,9 @@ static void a_client_that_closes_does_not_clear_anothers_slot(void **state)
     hook_clock();
     hook_fence();
     hook.ops.post = post_while_closing;
-    client_uncache(&s->client, &s->table[0].view->cached); /* as far_session_close() does */
-    r.table->index.ops->detach(s->table[0].view);
+    store_forget(s, r.table); /* as far_session_close() does */
+    free(s->table[r.table->number]);
+    free(s->table);
     op_free(&s->op);
     client_close(&s->client);
     hook_off();

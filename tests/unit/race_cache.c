@@ -206,7 +206,7 @@ static void an_older_directory_does_not_replace_a_newer_one(void **state)
     while (keys == 0 || race_rig_view(&r)->splits < 3)
         put(&r, keys++);
     assert_int_equal(far_exists(ring, r.table, &key_a, 8), FAR_OK); /* attaches */
-    struct race_view *view = race_view(ring->table[r.table->index.desc.id].view);
+    struct race_view *view = race_view(store_known(ring, r.table)->view);
     while (subtable_of(view, key_b) == subtable_of(view, key_a))
         key_b++;
     held.directory = view->directory;

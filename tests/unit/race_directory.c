@@ -94,7 +94,7 @@ static void split_at(struct store_rig *r, uint64_t place, uint64_t next)
 
 static uint64_t remote_version(struct probe *p, const struct race_view *view)
 {
-    return probe_get(p, view->root, offsetof(struct race_root, splits));
+    return probe_get(p, view->base.cached.version_at, view->base.cached.version_delta);
 }
 
 /* The cache names an ancestor besides: whoever follows that one comes to the parent after all, and
@@ -137,7 +137,7 @@ static int refreshing_post(struct fab_ep *ep, struct fab_req *req)
 {
     const struct fab_verb *v = &req->verbs[0];
     if (v->kind == FAB_FAA &&
-        v->off == gaddr_offset(refreshed->root) + offsetof(struct race_root, splits))
+        v->off == refreshed->base.cached.version_at + refreshed->base.cached.version_delta)
         refreshed->refreshes++;
     return hook.real->post(ep, req);
 }
@@ -198,7 +198,7 @@ static void a_directory_that_doubles_is_read_as_it_is_then(void **state)
     assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
     hook_off();
     assert_true(doubling.done);
-    const struct race_view *view = race_view(s->table[r.table->index.desc.id].view);
+    const struct race_view *view = race_view(store_known(s, r.table)->view);
     assert_int_equal(view->depth, race_rig_view(&r)->depth);
     for (uint64_t i = 0; i < 1ull << view->depth; i++)
         assert_true(race_entry_depth(view->entries[i]) <= view->depth);
@@ -248,7 +248,7 @@ static void a_directory_has_the_version_of_before_it_was_read(void **state)
     assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
     hook_off();
     assert_true(doubling.done);
-    const struct race_view *view = race_view(s->table[r.table->index.desc.id].view);
+    const struct race_view *view = race_view(store_known(s, r.table)->view);
     assert_true(view->base.cached.version < remote_version(&p, view));
     far_session_close(s);
     probe_close(&p);
@@ -284,7 +284,7 @@ static void a_journal_names_the_table_that_is_split(void **state)
     assert_int_equal(far_table_create(r.session, "u", "race", &options, &r.table), FAR_OK);
     journal.table = r.table->index.desc.id;
     assert_true(journal.table > 0);
-    journal.tag = r.table->index.desc.hash_seed;
+    journal.tag = r.table->index.desc.serial;
     journal.from = journal_off(r.pool->pool.clients);
     hook_on(r.session->client.ep);
     hook.ops.post = journal_post;

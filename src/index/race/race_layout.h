@@ -137,10 +137,8 @@ static inline uint64_t race_forward_entry(uint64_t forward, unsigned which, unsi
 
 /* ---- root ------------------------------------------------------------------------------------ */
 struct race_root {
-    uint64_t depth;  /* global depth: how much of the directory is in use               */
-    uint64_t splits; /* counts up before a subtable that was split is retired: the version
-                        of what clients cache. These two are all that changes.         */
-    uint64_t unused[6];
+    uint64_t depth; /* global depth: how much of the directory is in use. All that changes. */
+    uint64_t unused[7];
     uint32_t groups;
     uint32_t dir_bits;
     uint64_t directory; /* gaddr */

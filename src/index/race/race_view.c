@@ -74,13 +74,19 @@ int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t 
     return FAR_OK;
 }
 
-static int read_root(struct op *op, struct race_view *view, struct race_root *root)
+/* Reads the root, and the version before it, of a table that is still there. */
+static int read_root(struct op *op, struct race_view *view, struct race_root *root,
+                     uint64_t *version)
 {
     struct race_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
     if (!image)
         return FAR_NO_MEMORY;
+    index_confirm(op, &view->base);
     batch_read(&op->batch, view->root, 0, image, sizeof *image);
+    batch_unsure(&op->batch); /* it may have been dropped */
     int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        rc = index_confirmed(op, &view->base, version);
     if (rc == FAR_OK)
         *root = *image;
     return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
@@ -92,7 +98,7 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
                           uint64_t **image)
 {
     for (unsigned attempt = 0; attempt <= view->dir_bits; attempt++) { /* it grows no more often */
-        uint64_t *again = op->word; /* the root's depth and splits */
+        uint64_t *again = op->word;                                    /* the root's depth */
         if (root->depth > view->dir_bits)
             return fail(FAR_CORRUPT, "the directory's depth is %llu of at most %u",
                         (unsigned long long)root->depth, view->dir_bits);
@@ -102,21 +108,20 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
             return FAR_NO_MEMORY;
         batch_read(&op->batch, view->directory, 0, *image, bytes);
         batch_fence(&op->batch);
-        batch_read(&op->batch, view->root, 0, again, 16);
+        batch_read(&op->batch, view->root, 0, again, 8);
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "the directory is outside the pool") : rc;
         if (again[0] == root->depth)
             return FAR_OK;
         root->depth = again[0];
-        root->splits = again[1];
     }
     return fail(FAR_CORRUPT, "the directory's depth is damaged");
 }
 
 /* Makes what was read of the directory the session's cache. */
-static int install(struct race_view *view, const struct race_root *root, const uint64_t *image,
-                   bool stale)
+static int install(struct race_view *view, const struct race_root *root, uint64_t version,
+                   const uint64_t *image, bool stale)
 {
     uint64_t *entries = malloc(sizeof *entries << root->depth);
     if (!entries)
@@ -127,7 +132,7 @@ static int install(struct race_view *view, const struct race_root *root, const u
     view->entries = entries;
     view->depth = (unsigned)root->depth;
     view->refreshes++;
-    view->base.cached.version = root->splits;
+    view->base.cached.version = version;
     view->base.cached.stale = stale;
     return FAR_OK;
 }
@@ -144,15 +149,15 @@ int race_refresh(struct op *op, struct race_view *view)
     const struct client *c = op->client;
     for (unsigned attempt = 0; attempt < RACE_REFRESHES; attempt++) {
         struct race_root root;
-        uint64_t *image = NULL, flights = c->flights, epoch = c->validated;
+        uint64_t *image = NULL, flights = c->flights, epoch = c->validated, version = 0;
         uint64_t refreshes = view->refreshes;
-        int rc = read_root(op, view, &root); /* the version before what it is the version of */
+        int rc = read_root(op, view, &root, &version); /* before what it is the version of */
         if (rc == FAR_OK)
             rc = read_directory(op, view, &root, &image);
         if (rc != FAR_OK)
             return rc;
         if (!c->newest || c->newest->epoch <= epoch)
-            return install(view, &root, image, c->flights != flights); /* E2 */
+            return install(view, &root, version, image, c->flights != flights); /* E2 */
         if (view->refreshes != refreshes && !view->base.cached.stale)
             return FAR_OK; /* another operation has read it since */
     }
@@ -162,12 +167,13 @@ int race_refresh(struct op *op, struct race_view *view)
 int race_attach(struct op *op, const struct index_table *table, struct index_view **out)
 {
     struct race_root root;
+    uint64_t version = 0;
     struct race_view *view = calloc(1, sizeof *view);
     if (!view)
         return fail(FAR_NO_MEMORY, "no memory for a view");
-    view->base.table = table;
+    index_view_init(&view->base, table);
     view->root = table->desc.root;
-    int rc = read_root(op, view, &root);
+    int rc = read_root(op, view, &root, &version);
     if (rc == FAR_OK && (root.checksum != race_root_sum(&root) || root.groups < RACE_GROUPS_MIN ||
                          root.groups > RACE_GROUPS_MAX || root.dir_bits > RACE_DIR_BITS_MAX))
         rc = fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
@@ -176,8 +182,6 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
         view->groups = root.groups;
         view->dir_bits = root.dir_bits;
         view->directory = root.directory;
-        view->base.cached.version_at = view->root;
-        view->base.cached.version_delta = offsetof(struct race_root, splits);
         rc = race_refresh(op, view);
     }
     if (rc != FAR_OK) {

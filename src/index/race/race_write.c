@@ -60,7 +60,7 @@ static int write_start(struct op *op, struct race_view *view, struct slice key, 
 static bool is_verdict(int rc)
 {
     return rc == FAR_EXISTS || rc == FAR_NOT_FOUND || rc == FAR_CONTENTION || rc == FAR_POOL_FULL ||
-           rc == FAR_TABLE_FULL || rc == FAR_CORRUPT;
+           rc == FAR_TABLE_FULL || rc == FAR_CORRUPT || rc == FAR_NO_TABLE;
 }
 
 /* A block that no committed slot names goes back at once. When the fabric failed, a slot may name
