@@ -351,8 +351,8 @@ FAR_API int far_session_open(far_pool *pool, const struct far_session_options *o
 /*
  * far_session_watch - follow calls that take long
  *
- * far_pool_check(), far_pool_usage(), far_table_check() and far_table_info() of this session call
- * `progress` now and then, with what they are at and how much of it is done. If it returns false,
+ * far_pool_check(), far_pool_usage(), far_table_check(), far_table_info() and far_table_drop() of this
+ * session call `progress` now and then, with what they are at and how much of it is done. If it returns false,
  * the call ends soon, with FAR_STOPPED, and leaves everything in order. NULL: nobody is told. A
  * NULL session is ignored.
  */
@@ -421,6 +421,29 @@ FAR_API const char *far_table_name(const far_table *table);
 FAR_API const char *far_table_index(const far_table *table);
 
 /*
+ * far_table_drop - remove a table with all that is in it
+ *
+ * The name is free at once, for another far_table_create(). Then the call waits until nobody is at work
+ * on the table any more, and gives its memory back. This takes time in proportion to the table, half a
+ * second if another session was used just now, and up to two leases if one has died; see
+ * far_session_watch().
+ *
+ * When it has returned FAR_OK, every operation of any session on this table gives FAR_NO_TABLE, for
+ * good. Operations that run meanwhile do what they are to do, or give FAR_NO_TABLE. The handle stays
+ * valid until the pool is closed, for far_table_name() and far_stats(); a new table of the same name has
+ * another.
+ *
+ * FAR_NO_TABLE  it was dropped before
+ * FAR_UNKNOWN   the connection broke: the table may be dropped, or become so
+ * FAR_INVALID, FAR_CORRUPT
+ * FAR_TIMEOUT, FAR_STOPPED, FAR_FENCED, FAR_UNREACHABLE, FAR_NO_MEMORY
+ *               The table may be dropped: far_table_open() tells. Then its memory comes back with the next
+ *               drop in this pool, when memory is short, or with a repair. If a session dies in the
+ *               middle of a drop, the same is true.
+ */
+FAR_API int far_table_drop(far_session *session, far_table *table);
+
+/*
  * far_table_list - call back for every table of the pool, in no particular order
  *
  * Stops when the callback returns other than 0 and returns that. FAR_CORRUPT, FAR_UNREACHABLE.
@@ -438,6 +461,7 @@ FAR_API const char *far_index_name(unsigned i);
  *
  *   FAR_INVALID      session, table or key is NULL, or value is NULL and value_len is not 0; the
  *                    table is not of the session's pool; the session was opened before fork()
+ *   FAR_NO_TABLE     the table was dropped; nothing was done
  *   FAR_KEY_SIZE     key_len is 0 or over FAR_KEY_MAX, or over the index's own limit
  *   FAR_CORRUPT      what was found is damaged
  *   FAR_CONTENTION   lost to other clients more often than the bound allows; nothing was done

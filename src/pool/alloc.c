@@ -473,6 +473,8 @@ int pool_relieve(struct op *op)
 
     if (op->pool->knobs.no_reclaim)
         return FAR_POOL_FULL;
+    if (op->pool->settle)
+        (void)op->pool->settle(op->pool->tables, op); /* if it fails, there are other ways */
     int rc = relieve_by_epochs(op);
     if (rc != FAR_POOL_FULL)
         return rc;

@@ -108,6 +108,9 @@ struct pool {
      * journal says; calls back for every object that the tables reach. */
     int (*recover)(void *arg, struct op *op, const struct journal_entry *entry);
     int (*mark)(void *arg, struct op *op, struct marker *marker);
+    /* Likewise: completes the dropping of tables that others have left unfinished. Not within an
+     * operation. */
+    int (*settle)(void *arg, struct op *op);
     void *tables;
 };
 

@@ -2,6 +2,8 @@
  * finishing what a dead session was at, checking, repairing. */
 #include "store/maintain.h"
 
+#include "store/drop.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -84,10 +86,16 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
     return rc == FAR_NO_TABLE ? FAR_OK : rc; /* there is nothing to complete any more */
 }
 
+static int settle(void *arg, struct op *op)
+{
+    return drop_settle(arg, op);
+}
+
 void maintain_pool(far_pool *pool)
 {
     pool->pool.mark = mark_tables;
     pool->pool.recover = recover;
+    pool->pool.settle = settle;
     pool->pool.tables = pool;
 }
 
@@ -180,6 +188,25 @@ static int check_table(struct op *op, struct index_view *view, void *arg)
     c->report.stranded = report.stranded;
     c->report.repaired = report.repaired;
     return rc == FAR_CORRUPT ? FAR_OK : rc;
+}
+
+/* Tables that were dropped, and whose memory has not come back: their sessions are at it, or died. */
+static int check_dropped(struct checking *c)
+{
+    struct op *op = &c->session->op;
+    unsigned dropped = 0, id = 0;
+    int rc = FAR_OK;
+    for (; rc == FAR_OK; id++) {
+        rc = catalog_next(op, true, &id);
+        dropped += rc == FAR_OK;
+    }
+    if (rc != FAR_NO_TABLE || dropped == 0)
+        return rc == FAR_NO_TABLE ? FAR_OK : rc;
+    if (c->report.repair)
+        rc = drop_settle(c->session->pool, op);
+    else
+        say(c, "note: %u table%s being dropped", dropped, dropped == 1 ? " is" : "s are");
+    return c->report.repair ? rc : FAR_OK;
 }
 
 static int check_tables(struct checking *c)
@@ -336,6 +363,8 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     if (rc == FAR_OK && repair)
         rc = usage_of(&c, &before);
     c.no_usage = false; /* a repair may help */
+    if (rc == FAR_OK)
+        rc = check_dropped(&c);
     if (rc == FAR_OK)
         rc = check_tables(&c);
     if (rc == FAR_OK)

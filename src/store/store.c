@@ -1,6 +1,7 @@
 /* Pools and tables: the handles that all threads of a process share. */
 #include "store/store.h"
 
+#include "store/drop.h"
 #include "store/keeper.h"
 #include "store/maintain.h"
 
@@ -251,6 +252,9 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     rc = build(s, ops, &with, &desc);
     if (rc == FAR_POOL_FULL && pool_relieve(&s->op) == FAR_OK)
         rc = build(s, ops, &with, &desc);
+    /* A place may be left by a session that died while it dropped a table. */
+    if (rc == FAR_CATALOG_FULL && drop_settle(s->pool, &s->op) == FAR_OK)
+        rc = build(s, ops, &with, &desc);
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
 }
 
@@ -314,6 +318,40 @@ const char *far_table_name(const far_table *table)
 const char *far_table_index(const far_table *table)
 {
     return table ? table->index.desc.index : "";
+}
+
+/* Frees the name, and then completes the drop, which others do if this session cannot. */
+static int drop(far_session *s, far_table *table)
+{
+    struct op *op = &s->op;
+    struct table_desc now;
+    int rc = op_begin(op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    rc = catalog_get(op, table->index.desc.id, &now);
+    if (rc == FAR_NO_TABLE ||
+        (rc == FAR_OK && (now.serial != table->index.desc.serial || table_is_dropped(&now))))
+        rc = fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
+    if (rc == FAR_OK)
+        rc = catalog_drop(op, &now);
+    op_end(op);
+    if (rc == FAR_OK)
+        rc = drop_settle(s->pool, op);
+    if (rc == FAR_OK || rc == FAR_NO_TABLE)
+        store_forget(s, table);
+    return rc;
+}
+
+int far_table_drop(far_session *s, far_table *table)
+{
+    err_begin();
+    int rc = store_check_table(s, table);
+    if (rc != FAR_OK)
+        return err_end(rc);
+    store_enter(s);
+    rc = drop(s, table);
+    store_leave(s);
+    return err_end(rc);
 }
 
 static int list_one(far_session *s, unsigned *id, struct table_desc *desc)

@@ -101,6 +101,8 @@ static void tables(void **state)
             "the table's name has a control character (byte 1 is 0x0a)");
     refused(far_table_create(r.session, long_name, "race", NULL, &table),
             "the table's name has more than 63 bytes");
+    refused(far_table_drop(NULL, r.table), NULL_SESSION);
+    refused(far_table_drop(r.session, NULL), NULL_TABLE);
     refused(far_table_list(NULL, each, NULL), NULL_SESSION);
     refused(far_table_list(r.session, NULL, NULL), "each must not be NULL");
     refused(far_table_info(NULL, r.table, &info), NULL_SESSION);

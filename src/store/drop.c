@@ -1,0 +1,219 @@
+/*
+ * Completing drops: steps one to three of CAT-4 (pool/catalog.c says why they are enough).
+ *
+ * What a table reaches is first walked and noted down, and retired only when this client has freed the
+ * table's place: by then nothing can fail any more. The walk is the one by which sweeps mark, so what
+ * is retired is what a sweep would have left to the table. Several paths may lead to one object, which
+ * is retired once. A table that is damaged is not walked for this: a damaged pointer must not free what
+ * is another table's. Its place is freed, and its memory is left to the next sweep.
+ */
+#include "store/drop.h"
+
+#include <stdlib.h>
+
+/* How long an operation of another session may hold up a drop. */
+#define BARRIER_LEASES 8u
+
+/* ---- what a table reaches -------------------------------------------------------------------- */
+
+#define SEEN_WORDS (CHUNK_BYTES / 64 / 64)
+
+struct found {
+    struct marker marker;
+    const struct pool *pool;
+    uint64_t **seen[FAB_NODES_MAX]; /* by chunk of the node, where there are any: a bit per unit */
+    uint64_t *object;               /* gaddr, size class above it */
+    size_t count, room;
+    uint64_t bytes;
+    bool damaged, no_memory;
+};
+
+/* The bits of a chunk, made when they are first needed. */
+static uint64_t *seen_in(struct found *f, unsigned node, uint64_t chunk)
+{
+    if (!f->seen[node])
+        f->seen[node] = calloc((f->pool->head[node].size >> CHUNK_SHIFT) + 1, sizeof(uint64_t *));
+    if (f->seen[node] && !f->seen[node][chunk])
+        f->seen[node][chunk] = calloc(SEEN_WORDS, sizeof(uint64_t));
+    return f->seen[node] ? f->seen[node][chunk] : NULL;
+}
+
+static bool has_room(struct found *f)
+{
+    if (f->count < f->room)
+        return true;
+    size_t room = f->room ? 2 * f->room : 1024;
+    uint64_t *grown = realloc(f->object, room * sizeof *grown);
+    if (!grown)
+        return false;
+    f->object = grown;
+    f->room = room;
+    return true;
+}
+
+static void note(struct marker *marker, gaddr at, unsigned size_class)
+{
+    struct found *f = (struct found *)marker; /* the marker comes first */
+    unsigned node = gaddr_node(at);
+    uint64_t offset = gaddr_offset(at), unit = offset / 64 % (64 * SEEN_WORDS);
+    if (node >= f->pool->nodes || size_class >= CLASS_COUNT ||
+        offset + class_bytes(size_class) > f->pool->head[node].size) {
+        f->damaged = true;
+        return;
+    }
+    uint64_t *seen = seen_in(f, node, offset >> CHUNK_SHIFT);
+    if (!seen || !has_room(f)) {
+        f->no_memory = true;
+        return;
+    }
+    if (seen[unit / 64] >> (unit % 64) & 1)
+        return;
+    seen[unit / 64] |= 1ull << (unit % 64);
+    f->object[f->count++] = at | (uint64_t)size_class << GADDR_BITS;
+    f->bytes += class_bytes(size_class);
+}
+
+static void free_found(struct found *f)
+{
+    for (unsigned node = 0; node < f->pool->nodes; node++) {
+        uint64_t chunks = (f->pool->head[node].size >> CHUNK_SHIFT) + 1;
+        for (uint64_t i = 0; f->seen[node] && i < chunks; i++)
+            free(f->seen[node][i]);
+        free(f->seen[node]);
+    }
+    free(f->object);
+}
+
+/* FAR_CORRUPT: the table is damaged, and not all that was found need be its own. */
+static int walk_view(struct op *op, struct index_view *view, struct found *f)
+{
+    const struct index_ops *ops = view->table->ops;
+    struct index_report report = {.line = NULL};
+    int rc = ops->check(op, view, &report);
+    if (rc == FAR_OK && report.violations > 0)
+        rc = FAR_CORRUPT;
+    if (rc == FAR_OK)
+        rc = ops->mark(op, view, &f->marker);
+    if (rc == FAR_OK && f->no_memory)
+        rc = fail(FAR_NO_MEMORY, "no memory for walking a table");
+    return rc == FAR_OK && f->damaged ? FAR_CORRUPT : rc;
+}
+
+static int walk(far_pool *pool, struct op *op, const struct table_desc *desc, struct found *f)
+{
+    struct index_table table = {
+        .ops = index_find(desc->index), .pool = &pool->pool, .desc = *desc, .dropped_too = true};
+    struct index_view *view = NULL;
+    if (!table.ops)
+        return FAR_NO_INDEX;
+    int rc = table.ops->attach(op, &table, &view);
+    if (rc != FAR_OK)
+        return rc;
+    rc = walk_view(op, view, f);
+    client_uncache(op->client, &view->cached); /* an announcement may have had it validated */
+    table.ops->detach(view);
+    return rc;
+}
+
+/* ---- completing ------------------------------------------------------------------------------ */
+
+static void retire_all(struct client *c, const struct found *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        pool_retire(c, f->object[i] & ((1ull << GADDR_BITS) - 1),
+                    (unsigned)(f->object[i] >> GADDR_BITS));
+}
+
+/* Nobody is at work on it any more: gives its memory back. */
+static int take_apart(far_pool *pool, struct op *op, const struct table_desc *desc)
+{
+    struct found f = {.marker = {.mark = note}, .pool = &pool->pool};
+    bool released = false;
+    int walked = walk(pool, op, desc, &f), rc = walked;
+    if (walked == FAR_OK || walked == FAR_CORRUPT)
+        rc = catalog_release(op, desc, &released);
+    if (released && walked == FAR_OK)
+        retire_all(op->client, &f);
+    else if (released || rc == FAR_UNKNOWN)
+        op->client->lost_bytes += f.bytes > CHUNK_BYTES ? f.bytes : CHUNK_BYTES; /* or more */
+    free_found(&f);
+    /* Another client has done it, or one that knows the index must. */
+    return rc == FAR_NO_TABLE || rc == FAR_NO_INDEX ? FAR_OK : rc;
+}
+
+static int complete(far_pool *pool, struct op *op, const struct table_desc *desc)
+{
+    struct table_desc now;
+    int rc = op_begin(op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    rc = catalog_get(op, desc->id, &now);
+    if (rc == FAR_OK && now.serial == desc->serial && table_is_dropped(&now))
+        rc = take_apart(pool, op, &now);
+    op_end(op);
+    return rc == FAR_NO_TABLE ? FAR_OK : rc;
+}
+
+/* Tables that were found dropped. */
+struct dropped {
+    struct table_desc *desc;
+    unsigned count, room;
+};
+
+static bool add_dropped(struct dropped *d, const struct table_desc *desc)
+{
+    if (d->count == d->room) {
+        unsigned room = d->room ? 2 * d->room : 4;
+        struct table_desc *grown = realloc(d->desc, room * sizeof *grown);
+        if (!grown)
+            return false;
+        d->desc = grown;
+        d->room = room;
+    }
+    d->desc[d->count++] = *desc;
+    return true;
+}
+
+/* Finds the dropped tables, and outdates the caches that sessions have of them: step one. */
+static int find_dropped(struct op *op, struct dropped *d)
+{
+    unsigned id = 0;
+    int rc = op_begin(op, NULL);
+    if (rc != FAR_OK)
+        return rc;
+    while (rc == FAR_OK) {
+        struct table_desc desc;
+        rc = catalog_next(op, true, &id);
+        if (rc != FAR_OK)
+            break;
+        rc = catalog_get(op, id++, &desc);
+        if (rc == FAR_OK && table_is_dropped(&desc)) {
+            catalog_outdate(op, &desc);
+            rc = batch_flush(&op->batch);
+            if (rc == FAR_OK && !add_dropped(d, &desc))
+                rc = fail(FAR_NO_MEMORY, "no memory for dropping tables");
+        }
+        if (rc == FAR_NO_TABLE ||
+            rc == FAR_CORRUPT) /* completed by another; or not for us to judge */
+            rc = FAR_OK;
+    }
+    op_end(op);
+    return rc == FAR_NO_TABLE ? FAR_OK : rc;
+}
+
+int drop_settle(far_pool *pool, struct op *op)
+{
+    struct dropped d = {.count = 0};
+    if (pool->pool.knobs.no_reclaim)
+        return FAR_OK;
+    int rc = find_dropped(op, &d);
+    if (rc == FAR_OK && d.count > 0) {
+        rc = client_barrier(op, BARRIER_LEASES); /* step two */
+        if (rc == FAR_TIMEOUT)
+            rc = fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
+    }
+    for (unsigned i = 0; i < d.count && rc == FAR_OK; i++)
+        rc = complete(pool, op, &d.desc[i]); /* step three */
+    free(d.desc);
+    return rc;
+}

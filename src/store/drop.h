@@ -1,0 +1,15 @@
+/* Completing what far_table_drop() begins. */
+#ifndef STORE_DROP_H
+#define STORE_DROP_H
+
+#include "store/store.h"
+
+/*
+ * Completes the drops of all tables that are dropped, by this session or by others: waits until nobody
+ * can be at work on them, retires their memory, and frees their places. Not within an operation.
+ * FAR_TIMEOUT: another session's operation does not end. After an error, a table stays dropped, and the
+ * next call completes it.
+ */
+int drop_settle(struct far_pool *pool, struct op *op);
+
+#endif
