@@ -29,6 +29,7 @@ int cmd_stat(int argc, char **argv);
 int cmd_memd(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
+int cmd_drop(int argc, char **argv);
 
 /* Says on stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
 int cli_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -70,7 +71,7 @@ bool cli_stopped(void);
 
 #define CLI_DEFAULT_TABLE "default"
 
-/* A pool and a table in it, as get, put, del and stat name them. */
+/* A pool and a table in it, as get, put, del, stat and drop name them. */
 struct cli_target {
     const char *pool, *table, *index; /* index: NULL for any */
 };

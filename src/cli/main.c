@@ -16,6 +16,7 @@ static const struct command commands[] = {
     {"pool", "check a pool, and repair it", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
     {"memd", "be a memory node", cmd_memd},
+    {"drop", "remove a table", cmd_drop},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

@@ -18,7 +18,7 @@ expect_code 2
 expect_no_out
 expect_err "usage: farside COMMAND"
 
-for command in bench check get put del list scan pool stat memd; do
+for command in bench check get put del list scan pool stat memd drop; do
     for help in --help -h; do
         run "$command" "$help"
         expect_code 0
@@ -28,7 +28,7 @@ for command in bench check get put del list scan pool stat memd; do
 done
 
 # Every option that the help names has its place in the manual.
-for page in bench check get put del list scan pool stat memd; do
+for page in bench check get put del list scan pool stat memd drop; do
     manual=$SOURCE/docs/man/farside-$page.1
     run "$page" --help
     for option in $(grep -oE -- '--[a-z-]+' <<<"$out" | sort -u); do

@@ -14,7 +14,7 @@ refused() { # what it has to say, then the arguments
 refused "'frobnicate' is no command; there are bench, check, get, put, del, list, scan, pool, stat" frobnicate
 
 # Options that are not there, lack a value, or have one too many.
-for command in bench get put del list scan stat; do
+for command in bench get put del list scan stat drop; do
     refused "unknown option '--frobnicate'" "$command" --frobnicate
     refused "unknown option '-z'" "$command" -z
     refused "option '--pool' needs a value" "$command" --pool
@@ -63,7 +63,7 @@ refused "workload 'load' starts from an empty table" bench --workload a,load
 refused "workload 'a' would find no keys" bench --keys 10 --ops 10 --workload load,delete,a
 
 # Pools.
-for command in "bench" "stat" "get key" "put key value" "del key"; do
+for command in "bench" "stat" "get key" "put key value" "del key" "drop table"; do
     # shellcheck disable=SC2086 # a command and its arguments
     set -- $command
     refused "no such fabric in this build" "$@" --pool tape:

@@ -2,7 +2,7 @@
 # The manual pages have no mistakes that mandoc knows of, and every command has one.
 . "$(dirname "$0")/expect.bash"
 
-for page in farside farside-bench farside-check farside-get farside-put farside-del farside-list farside-scan farside-stat farside-memd; do
+for page in farside farside-bench farside-check farside-get farside-put farside-del farside-list farside-scan farside-stat farside-memd farside-drop; do
     [ -s "$SOURCE/docs/man/$page.1" ] || { echo "there is no $page.1" >&2; exit 1; }
 done
 [ -s "$SOURCE/docs/man/farside.3" ] || { echo "there is no farside.3" >&2; exit 1; }

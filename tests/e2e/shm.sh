@@ -42,6 +42,25 @@ for place in "$name" "$scratch/pool"; do
 
     run bench --pool "shm:$place" --keys 2k --ops 1k --threads 2 --workload load,a
     expect_code 0
+
+    # A table that is dropped is gone, and its name is free.
+    run drop --pool "shm:$place" --index race people
+    expect_code 0
+    expect_no_out
+    expect_no_err
+    run drop --pool "shm:$place" people
+    expect_code 1
+    expect_err "cannot open the table 'people': no such table"
+    run get --pool "shm:$place" --table people 1-1
+    expect_code 1
+    run put --pool "shm:$place" --table people key value
+    expect_code 0
+    run get --pool "shm:$place" --table people 1-1
+    expect_code 1
+    expect_err "no such key"
+    run pool check "shm:$place"
+    expect_code 0
+    expect_out "clean"
 done
 
 # A file of somebody else is left alone.
