@@ -129,7 +129,7 @@ static int take_apart(far_pool *pool, struct op *op, const struct table_desc *de
 {
     struct found f = {.marker = {.mark = note}, .pool = &pool->pool};
     bool released = false;
-    int walked = walk(pool, op, desc, &f), rc = walked;
+    int walked = store_judge(op, walk(pool, op, desc, &f)), rc = walked;
     if (walked == FAR_OK || walked == FAR_CORRUPT)
         rc = catalog_release(op, desc, &released);
     if (released && walked == FAR_OK)
@@ -147,7 +147,7 @@ static int complete(far_pool *pool, struct op *op, const struct table_desc *desc
     int rc = op_begin(op, NULL);
     if (rc != FAR_OK)
         return rc;
-    rc = catalog_get(op, desc->id, &now);
+    rc = store_judge(op, catalog_get(op, desc->id, &now));
     if (rc == FAR_OK && now.serial == desc->serial && table_is_dropped(&now))
         rc = take_apart(pool, op, &now);
     op_end(op);

@@ -354,7 +354,7 @@ static int begin(far_session *s, struct op *op, const far_table *table, struct t
     v->users++; /* op_begin() may wait, and another operation find out that the table is gone */
     int rc = op_begin(op, v->view ? &v->view->cached : NULL);
     if (rc == FAR_OK) {
-        rc = make_view(s, op, table, v);
+        rc = store_judge(op, make_view(s, op, table, v));
         if (rc != FAR_OK)
             op_end(op);
     }

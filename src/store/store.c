@@ -32,6 +32,14 @@ int store_refuse_table(const far_session *s, const far_table *table)
                 table->index.desc.name);
 }
 
+int store_judge(const struct op *op, int rc)
+{
+    bool damage = rc == FAR_CORRUPT || rc == FAR_BOUNDS;
+    return damage && client_lapsed(op->client)
+               ? fail(FAR_FENCED, "this client was silent for longer than its lease")
+               : rc;
+}
+
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
 {
     far_pool *pool = calloc(1, sizeof *pool);
@@ -226,7 +234,7 @@ static int find_desc(far_session *s, const char *name, struct table_desc *desc)
     int rc = op_begin(&s->op, NULL);
     if (rc != FAR_OK)
         return rc;
-    rc = catalog_find(&s->op, name, desc);
+    rc = store_judge(&s->op, catalog_find(&s->op, name, desc));
     op_end(&s->op);
     return rc;
 }
@@ -328,7 +336,7 @@ static int drop(far_session *s, far_table *table)
     int rc = op_begin(op, NULL);
     if (rc != FAR_OK)
         return rc;
-    rc = catalog_get(op, table->index.desc.id, &now);
+    rc = store_judge(op, catalog_get(op, table->index.desc.id, &now));
     if (rc == FAR_NO_TABLE ||
         (rc == FAR_OK && (now.serial != table->index.desc.serial || table_is_dropped(&now))))
         rc = fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
@@ -365,7 +373,7 @@ static int list_one(far_session *s, unsigned *id, struct table_desc *desc)
             break;
         rc = catalog_get(&s->op, (*id)++, desc);
         found = rc == FAR_OK && !table_is_dropped(desc);
-        rc = rc == FAR_NO_TABLE ? FAR_OK : rc; /* it was dropped in between */
+        rc = rc == FAR_NO_TABLE ? FAR_OK : store_judge(&s->op, rc); /* it was dropped in between */
     }
     op_end(&s->op);
     return rc;

@@ -103,6 +103,9 @@ static inline struct table_view *store_known(const struct far_session *s,
     return table->number < s->tables ? s->table[table->number] : NULL;
 }
 
+/* What a client reads when its lease has lapsed may have been reused: then damage is none. */
+int store_judge(const struct op *op, int rc);
+
 /* The table is gone: frees the session's view of it, now or when its last operation ends. */
 void store_forget(struct far_session *s, const struct far_table *table);
 
