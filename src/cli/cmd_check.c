@@ -43,7 +43,8 @@ static void usage(void)
         "Freed memory is filled with a pattern and used again at once; nobody may touch it "
         "before.\n"
         "By seed: one or two tables that grow, on several nodes; clients that come and go; small\n"
-        "pools, sweeps, counters about to wrap around, masked CAS emulated, no fence.\n"
+        "pools, sweeps, counters about to wrap around, masked CAS emulated, no fence; tables\n"
+        "that are dropped while others use them.\n"
         "\n"
         "  --index NAME|all     which index (all):",
         stdout);
@@ -347,22 +348,24 @@ static double share(uint64_t part, uint64_t of)
 /* So that a reader sees what the runs were like, and not only that they passed. */
 static void tell_totals(const struct check_totals *n)
 {
-    printf(
-        "  growth: %.2f restructurings a run; one on another in %.0f %% of the runs, with a "
-        "ring in "
-        "%.0f %%, on several nodes in %.0f %%\n"
-        "  runs: %.0f %% with two tables, %.0f %% with masked CAS emulated, %.0f %% without a "
-        "fence, %.0f %% accounted for before a sweep\n"
-        "  sessions: %" PRIu64 " opened at work, %" PRIu64 " closed (%" PRIu64
-        " while parked), %" PRIu64 " parkings, %" PRIu64 " tables attached, %" PRIu64
-        " iterated, %" PRIu64 " ranges scanned, %" PRIu64 " locks taken, %" PRIu64
-        " recovered by journals (%" PRIu64 " with their change)\n"
-        "  caches: %" PRIu64 " entries followed, %" PRIu64 " doubted, %" PRIu64 " parts replaced\n",
-        n->runs ? (double)n->restructured / (double)n->runs : 0, share(n->cascades, n->runs),
-        share(n->rings, n->runs), share(n->nodes, n->runs), share(n->tables, n->runs),
-        share(n->emulated, n->runs), share(n->unfenced, n->runs), share(n->accounted, n->runs),
-        n->opened, n->closed, n->closed_parked, n->parks, n->attached, n->iterated, n->scanned,
-        n->locks, n->recovered, n->redone, n->cached_fresh, n->cached_doubted, n->cached_changes);
+    printf("  growth: %.2f restructurings a run; one on another in %.0f %% of the runs, with a "
+           "ring in "
+           "%.0f %%, on several nodes in %.0f %%\n"
+           "  runs: %.0f %% with two tables, %.0f %% with masked CAS emulated, %.0f %% without a "
+           "fence, %.0f %% accounted for before a sweep\n"
+           "  sessions: %" PRIu64 " opened at work, %" PRIu64 " closed (%" PRIu64
+           " while parked), %" PRIu64 " parkings, %" PRIu64 " tables attached, %" PRIu64
+           " iterated, %" PRIu64 " ranges scanned, %" PRIu64 " locks taken, %" PRIu64
+           " recovered by journals (%" PRIu64 " with their change)\n"
+           "  caches: %" PRIu64 " entries followed, %" PRIu64 " doubted, %" PRIu64
+           " parts replaced\n"
+           "  tables: %" PRIu64 " dropped, found gone by %" PRIu64 " operations\n",
+           n->runs ? (double)n->restructured / (double)n->runs : 0, share(n->cascades, n->runs),
+           share(n->rings, n->runs), share(n->nodes, n->runs), share(n->tables, n->runs),
+           share(n->emulated, n->runs), share(n->unfenced, n->runs), share(n->accounted, n->runs),
+           n->opened, n->closed, n->closed_parked, n->parks, n->attached, n->iterated, n->scanned,
+           n->locks, n->recovered, n->redone, n->cached_fresh, n->cached_doubted, n->cached_changes,
+           n->dropped, n->found_gone);
 }
 
 static json_t *totals_json(const struct check_totals *n)

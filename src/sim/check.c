@@ -249,6 +249,8 @@ void check_add_coverage(struct check_totals *sum, const struct check_coverage *o
     sum->cached_fresh += one->cached_fresh;
     sum->cached_doubted += one->cached_doubted;
     sum->cached_changes += one->cached_changes;
+    sum->dropped += one->dropped;
+    sum->found_gone += one->found_gone;
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */

@@ -84,6 +84,7 @@ struct check_coverage {
         redone; /* locks of dead clients freed by their journals, and changes made */
     uint64_t cached_fresh, cached_doubted; /* entries of a cache of addresses, as found         */
     uint64_t cached_changes;               /* of what such entries name                         */
+    uint64_t dropped, found_gone; /* tables; operations that found theirs dropped              */
     bool growing, mcas_emulated, no_fence;
     bool accounted; /* every byte was accounted for before the sweep */
 };
@@ -144,7 +145,9 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(cached_fresh, "cache_entries_fresh")                                                         \
     X(cached_doubted, "cache_entries_doubted")                                                     \
     X(cached_changes, "cached_objects_replaced")                                                   \
-    X(scanned, "scanned")
+    X(scanned, "scanned")                                                                          \
+    X(dropped, "tables_dropped")                                                                   \
+    X(found_gone, "operations_on_dropped_tables")
 
 struct check_totals {
 #define CHECK_X(name, text) uint64_t name;

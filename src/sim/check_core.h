@@ -10,6 +10,7 @@
  *   check_lock.c  a lock made of masked CAS
  *   check_journal.c locks with journals, several at once
  *   check_cache.c a structure whose clients keep addresses in a cache
+ *   check_drop.c  tables that are dropped while others use them
  *   check_pool.c  memory and dead clients: what clients do about them, and what must be true
  */
 #ifndef SIM_CHECK_CORE_H
@@ -32,6 +33,7 @@
 #define SPLITS_KNOWN  3u
 #define RING_MAX      3u
 #define PARTS_MAX     128u
+#define DOOMED_MAX    8u
 
 /* What makes rare things common, chosen again for every run. */
 struct plan {
@@ -54,6 +56,7 @@ struct plan {
     bool restless; /* clients are idle now and then, or close their sessions and open others */
     bool iterates; /* a client walks through a table, once                                   */
     bool scans;    /* a client scans a range of an ordered table, once                        */
+    bool drops;    /* clients use a table more that they drop, and make again                */
     bool focus;    /* most operations are on one key                                        */
     bool caches;   /* clients use a structure through a cache of addresses, now and then    */
     bool versions; /* and that structure has a version word                                 */
@@ -102,6 +105,14 @@ struct cached_structure {
     int (*mark)(void *arg, struct op *op, struct marker *marker); /* of the tables */
 };
 
+/* A table that is to be dropped, as far as the harness knows. */
+struct doomed {
+    far_table *table;
+    bool begun;     /* somebody has begun to drop it */
+    bool contended; /* and then another              */
+    bool dropped;   /* a drop has returned FAR_OK    */
+};
+
 struct check {
     struct sim *sim;
     struct lin_checker *lin;
@@ -117,6 +128,8 @@ struct check {
     struct lock_account lock;
     struct journal_account journal;
     struct cached_structure cache;
+    struct doomed doomed[DOOMED_MAX]; /* of the same name; the newest is the last */
+    unsigned doomed_count;
     struct worker worker[CHECK_CLIENTS_MAX];
     far_pool *pool;
     far_session *session; /* the harness's own */
@@ -231,6 +244,15 @@ int check_cache_set_up(struct check *c);
 int check_cache_use(struct check *c, struct worker *w);
 /* Before the session is closed. */
 void check_cache_close(struct worker *w);
+
+/* ---- check_drop.c ---------------------------------------------------------------------------- */
+
+/* Makes the first table that is to be dropped, if the plan has any. */
+int check_drop_start(struct check *c);
+/* A client's operation on such a table, or a drop, or a new one of the name. */
+int check_drop(struct check *c, struct worker *w);
+/* With nobody at work: are drops that were left undone completed, and is what was dropped gone? */
+void check_drop_settle(struct check *c, far_session *fresh);
 
 /* ---- check_pool.c ---------------------------------------------------------------------------- */
 

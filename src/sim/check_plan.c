@@ -129,7 +129,7 @@ static int create_tables(struct check *c)
                                             .hash_seed = 1 + c->plan.hash_seed + 100 * i};
         rc = far_table_create(c->session, name[i], index, &options, &c->table[i]);
     }
-    return rc;
+    return rc == FAR_OK ? check_drop_start(c) : rc;
 }
 
 /* Empty tables on an empty pool. */

@@ -38,6 +38,8 @@ void check_plan_pool(struct check *c)
         p->tight = p->upkeep = p->parks = p->restless = p->hasty = p->caches = false;
         p->knobs.tick_ops = UINT32_MAX;
     }
+    /* Of what was chosen already: runs without drops are what they would be. */
+    p->drops = c->set->profile != SIM_IB_LOOSE && !p->tight && p->hash_seed == 1;
 }
 
 void check_wrap_lists(struct check *c)
@@ -57,7 +59,7 @@ void check_wrap_client(far_session *session)
 uint64_t check_pool_verbs(const struct check *c)
 {
     uint64_t clients = c->clients;
-    bool waits = c->plan.tight || c->plan.upkeep || c->plan.restless;
+    bool waits = c->plan.tight || c->plan.upkeep || c->plan.restless || c->plan.drops;
     return waits ? clients * (clients + 1) * WAITING_VERBS : 0;
 }
 
@@ -176,6 +178,8 @@ void check_settle(struct check *c, far_session *fresh)
     if (c->program)
         return;
     int rc = client_bury(&fresh->op, &dead);
+    if (rc == FAR_OK)
+        check_drop_settle(c, fresh);
     if (rc == FAR_OK)
         rc = pool_sweep(&fresh->op, &swept);
     count_buried(c, fresh);

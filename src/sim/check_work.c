@@ -193,6 +193,12 @@ static void use_cache(struct check *c, struct worker *w)
         w->errors += check_is_of_the_fabric(check_cache_use(c, w));
 }
 
+static void use_doomed_tables(struct check *c, struct worker *w)
+{
+    if (goes_on(c, w) && happens(c, c->plan.drops, 2))
+        w->errors += check_is_of_the_fabric(check_drop(c, w));
+}
+
 static void work_in_turn(struct check *c, struct worker *w)
 {
     for (unsigned i = 0; i < c->set->ops && goes_on(c, w); i++) {
@@ -209,6 +215,7 @@ static void work_in_turn(struct check *c, struct worker *w)
         hasten(c, w);
         try_lock(c, w);
         use_cache(c, w);
+        use_doomed_tables(c, w);
         between_operations(c, w);
     }
 }
@@ -266,6 +273,7 @@ static void work_on_ring(struct check *c, struct worker *w)
         hasten(c, w);
         try_lock(c, w);
         use_cache(c, w);
+        use_doomed_tables(c, w);
         if (goes_on(c, w) && happens(c, c->plan.parks, 4)) {
             reap(c, w, &ring, c->plan.ring - ring.idle_count);
             between_operations(c, w);

@@ -107,6 +107,8 @@ static void every_kind_of_run_is_common(void **state)
     assert_true(n.modified >= n.runs && n.iterated >= n.runs / 8);
     assert_true(n.cached_fresh >= n.runs && n.cached_doubted >= n.runs);
     assert_true(n.cached_changes >= n.runs);
+    assert_true(n.recovered >= n.runs / 30 && n.redone > 0);
+    assert_true(n.dropped >= n.runs / 20 && n.found_gone >= n.runs / 4);
     check_free(c);
 }
 

@@ -753,6 +753,56 @@ static void a_session_that_stands_still_delays_the_memory(void **state)
     store_rig_close(&r);
 }
 
+/* A session stands still in the middle of an operation, until it is taken for dead, the table is dropped
+ * and its memory used again. What it then reads is no damage. */
+static struct {
+    struct store_rig *rig;
+    far_table *other;
+    const struct fab_ep *ep;
+    unsigned at, posts;
+    int (*post)(struct fab_ep *ep, struct fab_req *req);
+} stopped;
+
+static int post_after_a_drop(struct fab_ep *ep, struct fab_req *req)
+{
+    if (ep == stopped.ep && ++stopped.posts == stopped.at) {
+        far_session *s = stopped.rig->session;
+        ASSERT(far_table_drop(s, stopped.rig->table) == FAR_OK);
+        while (s->client.limbo.count > 0) {
+            ASSERT(client_hasten(&s->op) == FAR_OK);
+            client_reclaim(&s->client);
+        }
+        for (unsigned i = 0; i < 50; i++) /* blocks as large as a root */
+            ASSERT(put(s, stopped.other, i, 90) == FAR_OK);
+    }
+    return stopped.post(ep, req);
+}
+
+static void a_session_that_stood_still_finds_no_damage(void **state)
+{
+    bool late = false;
+    (void)state;
+    for (unsigned at = 1; !late; at++) {
+        struct store_rig r;
+        store_rig_open_driven(&r, "mem:?size=4m&lease=1000", NULL, NULL, NULL);
+        assert_int_equal(put(r.session, r.table, 1, 10), FAR_OK);
+        far_session *slow = join(&r);
+        stopped = (typeof(stopped)){.rig = &r,
+                                    .other = create(r.session, "u"),
+                                    .ep = slow->client.ep,
+                                    .at = at,
+                                    .post = r.clock->ops.post};
+        r.clock->ops.post = post_after_a_drop;
+        int rc = get(slow, r.table, 1);
+        late = stopped.posts < at;
+        stopped.ep = NULL;
+        assert_int_equal(rc, late ? FAR_OK : FAR_NO_TABLE);
+        far_session_close(slow);
+        store_rig_close(&r);
+    }
+    assert_true(stopped.posts > 3);
+}
+
 /* ---- many ------------------------------------------------------------------------------------ */
 
 static void thousands_of_tables_come_and_go(void **state)
@@ -843,6 +893,7 @@ int main(void)
         cmocka_unit_test(a_repair_completes_drops),
         cmocka_unit_test(a_drop_is_completed_once),
         cmocka_unit_test(a_session_that_stands_still_delays_the_memory),
+        cmocka_unit_test(a_session_that_stood_still_finds_no_damage),
         cmocka_unit_test(thousands_of_tables_come_and_go),
         cmocka_unit_test(a_catalog_holds_4096_names),
     };
