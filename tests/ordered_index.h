@@ -120,8 +120,8 @@ static void ordered_append(struct ordered_head *head, struct slice key, struct s
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static int ordered_create(struct op *op, const struct index_options *options,
-                          uint64_t hash_seed, gaddr *out)
+static int ordered_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
+                          gaddr *out)
 {
     gaddr at = 0;
     (void)options;

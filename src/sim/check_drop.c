@@ -7,6 +7,8 @@
  */
 #include "sim/check_core.h"
 
+#include "index/tuning.h"
+
 #include "store/drop.h"
 
 #include <string.h>
@@ -17,7 +19,7 @@
 
 int check_drop_start(struct check *c)
 {
-    struct far_table_options options = {.bucket_groups = 2, .hash_seed = 7};
+    struct far_table_options options = {.tuning = tuning_smallest(c->set->index), .hash_seed = 7};
     c->doomed_count = 0;
     if (!c->plan.drops)
         return FAR_OK;
@@ -124,7 +126,7 @@ static void take_up(struct check *c, const struct doomed *before, far_table *tab
 /* Makes it again, or finds the one that another client has made. */
 static int create(struct check *c, struct worker *w, const struct doomed *d)
 {
-    struct far_table_options options = {.bucket_groups = 2};
+    struct far_table_options options = {.tuning = tuning_smallest(c->set->index)};
     far_table *table = NULL;
     if (c->doomed_count == DOOMED_MAX)
         return FAR_OK;

@@ -707,7 +707,7 @@ static void a_drop_is_completed_once(void **state)
     for (unsigned at = 1; !late; at++) {
         struct store_rig r;
         store_rig_open(&r, "mem:?size=4m&" HOUR, NULL, NULL,
-                       &(struct far_table_options){.bucket_groups = 2});
+                       &(struct far_table_options){.tuning = "groups=2"});
         far_session *other = join(&r);
         assert_int_equal(client_park(&other->op), FAR_OK);
         far_table *u = create(r.session, "u");
