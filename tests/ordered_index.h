@@ -146,14 +146,32 @@ static int ordered_discard(struct op *op, gaddr root)
     return FAR_OK;
 }
 
+/* It caches nothing but the root's address, which is good while the table is there. */
+static int ordered_refresh(struct op *op, struct index_view *view)
+{
+    uint64_t version = 0, flights = op->client->flights;
+    index_confirm(op, view);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        rc = index_confirmed(op, view, &version);
+    if (rc == FAR_OK) {
+        view->cached.version = version;
+        view->cached.stale = op->client->flights != flights; /* E2 */
+    }
+    return rc;
+}
+
 static int ordered_attach(struct op *op, const struct index_table *table, struct index_view **out)
 {
     struct ordered_view *view = calloc(1, sizeof *view);
-    (void)op;
     if (!view)
         return fail(FAR_NO_MEMORY, "no memory for a view");
-    view->base.table = table;
-    view->base.cached.version_at = table->desc.root;
+    index_view_init(&view->base, table);
+    int rc = ordered_refresh(op, &view->base);
+    if (rc != FAR_OK) {
+        free(view);
+        return rc;
+    }
     *out = &view->base;
     return FAR_OK;
 }
@@ -163,13 +181,6 @@ static void ordered_detach(struct index_view *base)
     struct ordered_view *view = (struct ordered_view *)base;
     free(view->kept);
     free(view);
-}
-
-static int ordered_refresh(struct op *op, struct index_view *view)
-{
-    (void)op;
-    view->cached.stale = false;
-    return FAR_OK;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

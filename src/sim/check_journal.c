@@ -49,13 +49,20 @@ static gaddr cell_at(const struct check *c, unsigned i)
 
 /* ---- recovery -------------------------------------------------------------------------------- */
 
+/* The run that a pool is of. */
+static struct check *check_of(const struct op *op)
+{
+    const struct growth *growth = (const struct growth *)op->pool->knobs.growth_watch;
+    return (struct check *)((char *)(uintptr_t)growth - offsetof(struct check, growth));
+}
+
 static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
-    struct check *c = arg;
+    struct check *c = check_of(op);
     struct note note;
     uint64_t *word = &op->pool_word[64]; /* the others are an operation's that this is within */
     if (entry->subject.place != PLACE)
-        return c->journal.recover(c->pool, op, entry);
+        return c->journal.recover(arg, op, entry);
     memcpy(&note, entry->data, sizeof note);
     batch_read(&op->batch, note.cell, 0, word, 8);
     int rc = batch_flush(&op->batch);
@@ -79,10 +86,10 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 
 static int mark(void *arg, struct op *op, struct marker *marker)
 {
-    struct check *c = arg;
+    struct check *c = check_of(op);
     for (unsigned node = 0; node < c->plan.nodes; node++)
         marker->mark(marker, c->journal.cells[node], class_for(64ull * CHECK_CELLS));
-    return c->journal.mark(c->pool, op, marker);
+    return c->journal.mark(arg, op, marker);
 }
 
 int check_journal_set_up(struct check *c)
@@ -103,7 +110,6 @@ int check_journal_set_up(struct check *c)
     c->journal.recover = c->pool->pool.recover;
     c->pool->pool.mark = mark;
     c->pool->pool.recover = recover;
-    c->pool->pool.tables = c;
     return FAR_OK;
 }
 
