@@ -137,6 +137,7 @@ static bool take_local(struct client *c, unsigned node, unsigned size_class, gad
         return false;
     }
     c->held_bytes -= class_bytes(size_class);
+    c->taken_bytes += class_bytes(size_class);
     return true;
 }
 

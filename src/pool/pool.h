@@ -212,6 +212,7 @@ struct client {
     struct limbo limbo;
     uint64_t retired_bytes, held_bytes;
     uint64_t lost_bytes;               /* not 0: there is something for a sweep to find */
+    uint64_t taken_bytes;              /* by pool_alloc(), ever */
     bool loss_told;                    /* more was lost, and is counted with the deaths */
     int overfull_node, overfull_class; /* a stock past its limit; class -1: none */
     bool tidying;                      /* an operation sees to that: one is enough */
@@ -509,6 +510,13 @@ void pool_unalloc(struct client *client, gaddr at, unsigned size_class);
 static inline void pool_lose(struct client *client, unsigned size_class)
 {
     client->lost_bytes += class_bytes(size_class);
+}
+
+/* The same for all that was allocated since taken_bytes was `before`, perhaps for others of the ring: at
+ * most that much is lost. */
+static inline void pool_lose_since(struct client *client, uint64_t before)
+{
+    client->lost_bytes += client->taken_bytes - before;
 }
 
 /* After FAR_POOL_FULL, between operations: gets memory back that waits for its epoch or was lost.

@@ -215,6 +215,7 @@ static int find_index(const far_session *s, const char *name, const struct index
 static int build(far_session *s, const struct index_ops *ops, const struct index_options *options,
                  struct table_desc *desc)
 {
+    uint64_t before = s->client.taken_bytes;
     int rc = op_begin(&s->op, NULL);
     if (rc != FAR_OK)
         return rc;
@@ -222,7 +223,7 @@ static int build(far_session *s, const struct index_ops *ops, const struct index
     if (rc == FAR_OK) {
         rc = catalog_add(&s->op, desc);
         if (rc != FAR_OK && (!op_all_known(rc) || ops->discard(&s->op, desc->root) != FAR_OK))
-            s->client.lost_bytes += CHUNK_BYTES; /* or more: the index does not say */
+            pool_lose_since(&s->client, before);
     }
     op_end(&s->op);
     return rc;

@@ -147,6 +147,7 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     root.depth = smaller(for_keys > for_nodes ? for_keys : for_nodes, root.dir_bits);
 
     gaddr at = 0;
+    uint64_t before = op->client->taken_bytes;
     int rc = for_keys > for_nodes ? check_room(op, &root) : FAR_OK;
     if (rc == FAR_OK)
         rc = pool_alloc(op, 0, class_for(sizeof root), &at);
@@ -158,20 +159,20 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     if (rc != FAR_OK) {
         /* Without memory of our own, the directory may not even be empty yet. */
         if (!op_all_known(rc) || rc == FAR_NO_MEMORY || give_back(op, at, &root) != FAR_OK)
-            op->client->lost_bytes += CHUNK_BYTES; /* or more */
+            pool_lose_since(op->client, before);
         return rc;
     }
     root.checksum = race_root_sum(&root);
     struct race_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
-    if (!image)
-        return FAR_NO_MEMORY;
-    *image = root;
-    batch_write(&op->batch, at, 0, image, sizeof *image);
-    rc = batch_flush(&op->batch);
+    if (image) {
+        *image = root;
+        batch_write(&op->batch, at, 0, image, sizeof *image);
+    }
+    rc = image ? batch_flush(&op->batch) : FAR_NO_MEMORY;
     if (rc == FAR_OK)
         *out = at;
     else
-        op->client->lost_bytes += CHUNK_BYTES;
+        pool_lose_since(op->client, before);
     return rc;
 }
 
