@@ -139,9 +139,11 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     for (unsigned i = 0; i < op->pool->nodes; i++)
         pool_bytes += op->pool->head[i].size;
 
-    struct race_root root = {.groups = groups};
+    struct race_root root = {.groups = groups, .depth_asked = options->tuning[RACE_TUNING_DEPTH]};
     root.dir_bits = smaller(bits_for(pool_bytes / race_subtable_bytes(groups)) + DIRECTORY_HEADROOM,
                             RACE_DIR_BITS_MAX);
+    if (root.depth_asked > 0)
+        root.dir_bits = (uint32_t)root.depth_asked;
     unsigned for_keys = bits_for(options->expected_keys / (slots * START_LOAD_PERCENT / 100) + 1);
     unsigned for_nodes = op->pool->nodes > 1 ? bits_for(op->pool->nodes * START_PER_NODE) : 0;
     root.depth = smaller(for_keys > for_nodes ? for_keys : for_nodes, root.dir_bits);
@@ -184,6 +186,8 @@ static int refresh(struct op *op, struct index_view *base)
 const struct tuning_param race_tuning[] = {
     [RACE_TUNING_GROUPS] = {"groups", "bucket groups of a subtable", RACE_GROUPS_MIN,
                             RACE_GROUPS_MAX, RACE_GROUPS_DEFAULT},
+    [RACE_TUNING_DEPTH] = {"depth", "bits of the directory at most, 0: as the pool may need", 0,
+                           RACE_DIR_BITS_MAX, 0},
     {NULL, NULL, 0, 0, 0},
 };
 

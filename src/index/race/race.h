@@ -67,7 +67,7 @@
 
 extern const struct index_ops race_index;
 
-enum race_tuning { RACE_TUNING_GROUPS };
+enum race_tuning { RACE_TUNING_GROUPS, RACE_TUNING_DEPTH };
 extern const struct tuning_param race_tuning[];
 
 /* How often an operation starts over before it says FAR_CONTENTION. */
@@ -86,6 +86,7 @@ struct race_view {
     uint32_t tag; /* of the bucket headers: tells tables apart */
     unsigned groups;
     unsigned dir_bits;
+    uint64_t depth_asked; /* of the tuning */
     gaddr root, directory;
     unsigned depth;     /* the cached directory has 2^depth entries */
     uint64_t *entries;  /* ... */

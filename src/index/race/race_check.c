@@ -431,7 +431,9 @@ int race_info(struct op *op, struct index_view *base, struct far_table_info *inf
     w.info.splits = view->splits;
     w.info.split_load_max = view->split_load_max;
     w.info.split_load_mean = view->splits ? view->split_load_sum / (double)view->splits : 0;
-    tuning_text(race_tuning, (const uint64_t[]){[RACE_TUNING_GROUPS] = view->groups},
+    tuning_text(race_tuning,
+                (const uint64_t[]){
+                    [RACE_TUNING_GROUPS] = view->groups, [RACE_TUNING_DEPTH] = view->depth_asked},
                 w.info.tuning);
     *info = w.info;
     return FAR_OK;

@@ -141,8 +141,9 @@ struct race_root {
     uint64_t unused[7];
     uint32_t groups;
     uint32_t dir_bits;
-    uint64_t directory; /* gaddr */
-    uint64_t reserved[5];
+    uint64_t directory;   /* gaddr */
+    uint64_t depth_asked; /* of the tuning: 0 or dir_bits */
+    uint64_t reserved[4];
     uint64_t checksum; /* of the second line before it */
 };
 _Static_assert(sizeof(struct race_root) == 128, "two lines");

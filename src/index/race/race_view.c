@@ -181,6 +181,7 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
         view->tag = race_tag(table->desc.hash_seed);
         view->groups = root.groups;
         view->dir_bits = root.dir_bits;
+        view->depth_asked = root.depth_asked;
         view->directory = root.directory;
         rc = race_refresh(op, view);
     }
