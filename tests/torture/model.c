@@ -1,9 +1,9 @@
 /*
- * Long random sequences of operations, by one thread, against a model that is an array: every
- * status and every value must agree. With tiny subtables, hashes that collide, several sessions
+ * Long random sequences of operations on an index, by one thread, against a model that is an array:
+ * every status and every value must agree. With tiny subtables, hashes that collide, several sessions
  * whose caches go stale, and pools that are closed and opened again on the way.
  */
-#include "race_groups.h"
+#include "ordered_index.h"
 #include "store_rig.h"
 
 #include <stdio.h>
@@ -20,8 +20,8 @@
 #define VALUE_MAX 300
 
 struct setting {
-    const char *name, *uri;
-    unsigned groups, keys, ops;
+    const char *name, *index, *tuning, *uri;
+    unsigned keys, ops;
     uint64_t hash_mask;
     uint8_t fingerprint_mask;
 };
@@ -34,6 +34,8 @@ struct model {
     far_pool *pool;
     far_session *session[SESSIONS];
     far_table *table;
+    bool ordered;
+    uint32_t sorted[KEYS_MAX];  /* all keys in ascending order */
     uint32_t version[KEYS_MAX]; /* of the value that the key has; 0: it is absent */
     unsigned present;
 };
@@ -108,6 +110,71 @@ static void expect_all_returned(struct model *m, far_session *s)
     assert_int_equal(count, m->present);
 }
 
+static int compare(const void *a, const void *b)
+{
+    uint8_t key[2][128];
+    size_t len[2] = {key_bytes(*(const uint32_t *)a, key[0]),
+                     key_bytes(*(const uint32_t *)b, key[1])};
+    int order = memcmp(key[0], key[1], len[0] < len[1] ? len[0] : len[1]);
+    return order != 0 ? order : (len[0] > len[1]) - (len[0] < len[1]);
+}
+
+/* The places in the order of keys from which a scan begins and ends; one past the last: no bound. */
+static void pick_range(struct model *m, uint32_t *first, uint32_t *end, struct far_range *range,
+                       uint8_t from[128], uint8_t to[128])
+{
+    uint32_t keys = m->setting->keys;
+    *first = (uint32_t)rng_below(&m->rng, keys);
+    *end = (uint32_t)rng_below(&m->rng, keys + 1);
+    *range = (struct far_range){.limit = (unsigned)rng_below(&m->rng, 3) * 7};
+    range->from = from;
+    range->from_len = key_bytes(m->sorted[*first], from);
+    if (*end < keys) {
+        range->to = to;
+        range->to_len = key_bytes(m->sorted[*end], to);
+    }
+    if (rng_below(&m->rng, 2)) {
+        range->flags = FAR_AFTER;
+        ++*first;
+    }
+}
+
+/* Scans a range to its end, some at a time: every key that the model has there, in order. */
+static void expect_range_returned(struct model *m, far_session *s)
+{
+    uint8_t from[128], to[128], key[128], want[VALUE_MAX];
+    static char buf[4000];
+    struct far_range range;
+    uint32_t at = 0, end = 0;
+    bool more = false;
+    pick_range(m, &at, &end, &range, from, to);
+    do {
+        struct far_entry e;
+        size_t len = 0, cap = 500 + rng_below(&m->rng, sizeof buf - 500);
+        unsigned count = 0;
+        assert_int_equal(far_scan(s, m->table, &range, buf, cap, &len, &more), FAR_OK);
+        for (size_t pos = 0; far_entry_next(buf, len, &pos, &e); count++) {
+            while (at < end && m->version[m->sorted[at]] == 0)
+                at++;
+            assert_true(at < end);
+            uint32_t id = m->sorted[at++];
+            assert_int_equal(e.key_len, key_bytes(id, key));
+            assert_memory_equal(e.key, key, e.key_len);
+            assert_int_equal(e.value_len, value_bytes(id, m->version[id], want));
+            assert_memory_equal(e.value, want, e.value_len);
+            range.from_len = e.key_len;
+            memcpy(from, e.key, e.key_len);
+            range.flags = FAR_AFTER;
+        }
+        assert_true(range.limit == 0 || count <= range.limit);
+        if (range.limit > 0 && count == range.limit)
+            more = at < end; /* it may not know that there is no more */
+    } while (more);
+    while (at < end && m->version[m->sorted[at]] == 0)
+        at++;
+    assert_true(at >= end);
+}
+
 static void expect_sound(struct model *m)
 {
     struct far_table_info info;
@@ -117,6 +184,8 @@ static void expect_sound(struct model *m)
     assert_int_equal(far_table_info(s, m->table, &info), FAR_OK);
     assert_int_equal(info.keys, m->present);
     expect_all_returned(m, s);
+    for (unsigned i = 0; m->ordered && i < 8; i++)
+        expect_range_returned(m, s);
 }
 
 static void check_get(struct model *m, far_session *s, uint32_t id)
@@ -230,16 +299,21 @@ static enum far_op_kind pick_kind(struct model *m, unsigned step)
 static void run(const struct setting *setting, uint64_t seed)
 {
     static struct model m;
-    struct far_table_options options = {.tuning = RACE_GROUPS(setting->groups), .hash_seed = seed};
+    struct far_table_options options = {.tuning = setting->tuning, .hash_seed = seed};
     unsigned ops = setting->ops / SLOWER;
 
     m = (struct model){.setting = setting, .knobs = knobs_default};
     m.knobs.hash_mask = setting->hash_mask;
     m.knobs.fingerprint_mask = setting->fingerprint_mask;
+    m.ordered = index_find(setting->index)->ordered;
+    for (uint32_t id = 0; id < setting->keys; id++)
+        m.sorted[id] = id;
+    qsort(m.sorted, setting->keys, sizeof *m.sorted, compare);
     rng_seed(&m.rng, seed);
     assert_int_equal(fab_open(setting->uri, &m.fab), FAR_OK);
     open_pool(&m);
-    assert_int_equal(far_table_create(m.session[0], "t", "race", &options, &m.table), FAR_OK);
+    assert_int_equal(far_table_create(m.session[0], "t", setting->index, &options, &m.table),
+                     FAR_OK);
     for (unsigned step = 0; step < ops; step++) {
         far_session *s = m.session[rng_below(&m.rng, step % 64 ? 1 : SESSIONS)];
         uint32_t id = (uint32_t)rng_below(&m.rng, setting->keys);
@@ -261,7 +335,7 @@ static void run(const struct setting *setting, uint64_t seed)
         if (step % (ops / 4 + 1) == ops / 5) {
             close_pool(&m);
             open_pool(&m);
-            assert_int_equal(far_table_open(m.session[1], "t", "race", &m.table), FAR_OK);
+            assert_int_equal(far_table_open(m.session[1], "t", NULL, &m.table), FAR_OK);
         }
     }
     expect_sound(&m);
@@ -274,17 +348,25 @@ static void run(const struct setting *setting, uint64_t seed)
 #define ALL UINT64_MAX
 
 static const struct setting settings[] = {
-    {"plain", "mem:?size=256m", 85, 4096, 60000, ALL, 0xff},
-    {"tiny subtables", "mem:?size=256m", 2, 4096, 60000, ALL, 0xff},
-    {"three groups, three nodes", "mem:?size=128m&nodes=3", 3, 4096, 60000, ALL, 0xff},
-    {"tiny subtables, three nodes", "mem:?size=128m&nodes=3", 2, 2000, 40000, ALL, 0xff},
-    {"plain, three nodes, deferred", "mem:?size=128m&nodes=3&defer=1", 85, 4096, 40000, ALL, 0xff},
-    {"one fingerprint for all", "mem:?size=256m", 2, 1000, 20000, ALL, 0},
-    {"four fingerprints", "mem:?size=256m", 3, 2000, 40000, ALL, 0x81},
-    {"few suffixes", "mem:?size=256m", 2, 1000, 30000, 0xff00ffff000000ff, 0xff},
-    {"few of everything", "mem:?size=128m&nodes=3", 3, 1000, 30000, 0x0f00000f0000003f, 0x0f},
-    {"28 places, sixteen suffixes", "mem:?size=8m", 2, 200, 10000, 0x0f, 0xff},
-    {"28 places, two suffixes, often full", "mem:?size=8m", 2, 100, 10000, 0x01, 0xff},
+    {"plain", "race", "groups=85", "mem:?size=256m", 4096, 60000, ALL, 0xff},
+    {"tiny subtables", "race", "groups=2", "mem:?size=256m", 4096, 60000, ALL, 0xff},
+    {"three groups, three nodes", "race", "groups=3", "mem:?size=128m&nodes=3", 4096, 60000, ALL,
+     0xff},
+    {"tiny subtables, three nodes", "race", "groups=2", "mem:?size=128m&nodes=3", 2000, 40000, ALL,
+     0xff},
+    {"plain, three nodes, deferred", "race", "groups=85", "mem:?size=128m&nodes=3&defer=1", 4096,
+     40000, ALL, 0xff},
+    {"one fingerprint for all", "race", "groups=2", "mem:?size=256m", 1000, 20000, ALL, 0},
+    {"four fingerprints", "race", "groups=3", "mem:?size=256m", 2000, 40000, ALL, 0x81},
+    {"few suffixes", "race", "groups=2", "mem:?size=256m", 1000, 30000, 0xff00ffff000000ff, 0xff},
+    {"few of everything", "race", "groups=3", "mem:?size=128m&nodes=3", 1000, 30000,
+     0x0f00000f0000003f, 0x0f},
+    {"28 places, sixteen suffixes", "race", "groups=2", "mem:?size=8m", 200, 10000, 0x0f, 0xff},
+    {"28 places, two suffixes, often full", "race", "groups=2", "mem:?size=8m", 100, 10000, 0x01,
+     0xff},
+    {"in order", ORDERED_NAME, NULL, "mem:?size=64m", 100, 4000, ALL, 0xff},
+    {"in order, three nodes, deferred", ORDERED_NAME, NULL, "mem:?size=64m&nodes=3&defer=1", 40,
+     4000, ALL, 0xff},
 };
 
 static void every_setting_agrees_with_the_model(void **state)
@@ -298,6 +380,7 @@ static void every_setting_agrees_with_the_model(void **state)
 
 int main(void)
 {
+    ordered_index_add();
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_setting_agrees_with_the_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
