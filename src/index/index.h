@@ -237,6 +237,13 @@ void index_view_init(struct index_view *view, const struct index_table *table);
 void index_confirm(struct op *op, const struct index_view *view);
 int index_confirmed(struct op *op, const struct index_view *view, uint64_t *version);
 
+/* Adds to the batch what makes all sessions read again what they have cached of the table: something that
+ * they may know is about to be retired. *old receives the version as it was. */
+static inline void index_outdate(struct op *op, const struct index_view *view, uint64_t *old)
+{
+    batch_faa(&op->batch, view->cached.version_at, view->cached.version_delta, 1, old);
+}
+
 /*
  * Lets the epoch go on while an operation waits for others. Between the two it must hold no address,
  * and no memory that it has allocated: a sweep that begins meanwhile does not wait for it, and would

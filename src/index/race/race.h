@@ -184,10 +184,6 @@ int race_change(struct op *op, struct index_view *view, struct slice key, struct
 int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
               const struct race_look *look);
 
-/* Adds to the batch what makes all sessions read the directory anew: subtables that it does not
- * lead to any more will be reused. */
-void race_outdate_caches(struct op *op, struct race_view *view);
-
 /* A client died while it had a subtable claimed. */
 int race_recover(struct op *op, struct index_view *view, const struct journal_entry *entry);
 /* Completes the split of a subtable, by its directory entry, if it was begun. */

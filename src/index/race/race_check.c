@@ -455,6 +455,6 @@ int race_mark(struct op *op, struct index_view *base, struct marker *marker)
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
     /* A subtable may be out of the directory whose splitter failed or died before it said so. */
-    race_outdate_caches(op, view);
+    index_outdate(op, &view->base, op->word);
     return batch_flush(&op->batch);
 }

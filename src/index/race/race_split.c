@@ -222,12 +222,6 @@ static void count_split(struct race_view *view, const struct split *s)
     view->splits++;
 }
 
-void race_outdate_caches(struct op *op, struct race_view *view)
-{
-    const struct cached *cached = &view->base.cached;
-    batch_faa(&op->batch, cached->version_at, cached->version_delta, 1, op->word);
-}
-
 /* Does the cache lead to the subtable, or to one of its ancestors? */
 static bool leads_there(const struct race_view *view, const struct race_key *key,
                         const struct race_look *look)
@@ -244,7 +238,7 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
                          struct split *s)
 {
     struct cached *cached = &view->base.cached;
-    race_outdate_caches(op, view);
+    index_outdate(op, &view->base, op->word);
     batch_fence(&op->batch); /* only then is the work done that the journal speaks of */
     journal_end(op, &s->journal);
     int rc = batch_flush(&op->batch);
@@ -477,7 +471,7 @@ int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix,
     if (head->forward != 0) {                  /* published, but perhaps not advised */
         rc = race_advise(op, view, entry, suffix, head->forward);
         if (rc == FAR_OK)
-            race_outdate_caches(op, view);
+            index_outdate(op, &view->base, op->word);
         return rc == FAR_OK ? batch_flush(&op->batch) : rc;
     }
     if (head->claim == 0)
