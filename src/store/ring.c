@@ -245,7 +245,7 @@ void ring_drive(struct client *c)
     if (s->running_count > 0)
         drive(s, false);
     c->progress = progress;
-    if (s->wait)
+    if (s->wait && s->running_count + ready(s) > 0) /* else nothing would silence it */
         wait_ring(s->wait);
 }
 

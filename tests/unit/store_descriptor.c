@@ -351,6 +351,29 @@ static void a_call_that_drives_the_ring_does_not_lose_a_result(void **state)
     end_given(&r, &l);
 }
 
+/* One that waits for epochs while nothing is in flight has nothing to say, also before the first
+ * far_submit(), when far_reap() has no ring to look at. */
+static void a_call_that_waits_wakes_nobody(void **state)
+{
+    (void)state;
+    for (unsigned u = 0; u < URIS; u++) {
+        struct store_rig r;
+        struct wait_loop l;
+        far_table *other = NULL;
+
+        rig(&r, uris[u], &l);
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(far_table_create(r.session, "other", "race", NULL, &other), FAR_OK);
+            assert_int_equal(far_table_drop(r.session, other), FAR_OK);
+            assert_false(wait_loop_within(&l, 0));
+            assert_int_equal(wait_loop_rest(&l, 20), 0);
+            submit(&r, FAR_OP_PUT);
+            finish(&r, &l);
+        }
+        end(&r, &l);
+    }
+}
+
 /* Of an idle session the fabric's descriptors wake a server once, not for ever. */
 static void an_idle_session_wakes_nobody_twice(void **state)
 {
@@ -546,6 +569,7 @@ int main(void)
         cmocka_unit_test(time_wakes_it),
         cmocka_unit_test(other_calls_do_not_lose_a_wake_up),
         cmocka_unit_test(a_call_that_drives_the_ring_does_not_lose_a_result),
+        cmocka_unit_test(a_call_that_waits_wakes_nobody),
         cmocka_unit_test(an_idle_session_wakes_nobody_twice),
         cmocka_unit_test(the_end_of_a_pause_wakes_it),
         cmocka_unit_test(it_is_closed_with_the_session),
