@@ -181,12 +181,15 @@ static int post_part(struct batch *b, struct fab_verb *verbs, unsigned count)
  * mask, so nothing of the original verb is lost by overwriting it. */
 static int finish_mcas(struct batch *b, struct fab_verb *v)
 {
-    for (unsigned i = 0; i < MCAS_TRIES; i++) {
+    for (unsigned i = 1;; i++) {
         uint64_t old = *(uint64_t *)v->buf, before = v->compare;
         int rc;
 
         if (old == v->compare || ((old ^ v->compare) & v->compare_mask) != 0)
             return FAR_OK;
+        if (i == MCAS_TRIES)
+            return fail(FAR_CONTENTION, "an emulated masked CAS lost %u races in a row",
+                        MCAS_TRIES);
         v->flags = 0;
         v->compare = old;
         v->swap = (old & ~v->swap_mask) | (v->swap & v->swap_mask);
@@ -196,7 +199,6 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
             return rc;
         }
     }
-    return fail(FAR_CONTENTION, "an emulated masked CAS lost %u races in a row", MCAS_TRIES);
 }
 
 /* ---- the rider ------------------------------------------------------------------------------- */

@@ -92,6 +92,34 @@ static void endless_contention_is_given_up(void **state)
     assert_int_equal(WORD & 0xff, 0x02);
 }
 
+/* As many tries as are made at all, of which the last one wins. */
+static unsigned tries;
+
+static void give_way_at_last(struct recorder *r)
+{
+    if (r->posts + 1 < tries)
+        count_above_the_mask(r);
+}
+
+static void the_last_try_counts(void **state)
+{
+    (void)state;
+    rec.interfere = count_above_the_mask;
+    WORD = 0x01;
+    batch_mcas(&rec.b, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
+    assert_int_equal(batch_flush(&rec.b), FAR_CONTENTION);
+    tries = rec.posts;
+
+    recorder_reset(&rec, ORDER_IB, 0);
+    rec.interfere = give_way_at_last;
+    WORD = 0x01;
+    unsigned n = batch_mcas(&rec.b, AT, 0, 0x01, 0xff, 0x02, 0xff, rec.buf);
+    assert_int_equal(batch_flush(&rec.b), FAR_OK);
+    assert_true(batch_swapped(&rec.b, n));
+    assert_int_equal(rec.posts, tries);
+    assert_int_equal(WORD & 0xff, 0x02);
+}
+
 static void several_in_one_batch_are_each_finished(void **state)
 {
     (void)state;
@@ -159,6 +187,7 @@ int main(void)
         cmocka_unit_test_setup(a_mismatch_under_the_mask_is_final, setup),
         cmocka_unit_test_setup(a_word_lost_on_the_way_is_a_mismatch, setup),
         cmocka_unit_test_setup(endless_contention_is_given_up, setup),
+        cmocka_unit_test_setup(the_last_try_counts, setup),
         cmocka_unit_test_setup(several_in_one_batch_are_each_finished, setup),
         cmocka_unit_test_setup(what_is_ordered_behind_it_waits_for_it, setup),
         cmocka_unit_test_setup(posts, setup),
