@@ -193,16 +193,8 @@ static int ordered_get(struct op *op, struct index_view *view, struct slice key,
     uint64_t page = 0;
     int rc = ordered_read(op, view, &page, &head);
     for (size_t pos = 0; rc == FAR_OK && ordered_next(head, &pos, &k, &v);) {
-        if (index_key_compare(k, key) != 0)
-            continue;
-        out->len = v.len;
-        if (out->skip)
-            return FAR_OK;
-        if (v.len > out->cap)
-            return FAR_TOO_SMALL;
-        if (v.len > 0)
-            memcpy(out->buf, v.data, v.len);
-        return FAR_OK;
+        if (index_key_compare(k, key) == 0)
+            return index_deliver(view, v, out);
     }
     return rc == FAR_OK ? FAR_NOT_FOUND : rc;
 }

@@ -32,12 +32,14 @@ struct slice {
     size_t len;
 };
 
-/* Where a get puts the value, by index_deliver(): `len` is set with FAR_OK and FAR_TOO_SMALL. */
+/* Where a get puts the value, by index_deliver() and at its end: `len` is set with FAR_OK and
+ * FAR_TOO_SMALL. */
 struct value_out {
     void *buf;
     size_t cap;
     size_t len;
-    bool skip; /* only existence is asked for */
+    bool skip;                   /* only existence is asked for */
+    const struct client *client; /* whose lease counts, or NULL */
 };
 
 /* Where an iteration puts what it finds. `cursor` is the index's own, and 0 at both ends. */
@@ -194,7 +196,8 @@ static inline struct slice index_block_value(const void *image) /* of a block th
 int index_inline_value(const struct index_view *view, const void *at, size_t room, size_t len,
                        struct slice *value);
 /* Hands the value to a get. FAR_TOO_SMALL, with out->len set: the value's bytes are not looked at
- * then, nor if only existence was asked for, so they need not have been read. */
+ * then, nor if only existence was asked for, so they need not have been read. FAR_FENCED: the lease
+ * has lapsed, and nothing was written. The get is tried again, and its key may lie in the buffer. */
 static inline int index_deliver(const struct index_view *view, struct slice value,
                                 struct value_out *out)
 {
@@ -206,6 +209,8 @@ static inline int index_deliver(const struct index_view *view, struct slice valu
     out->len = value.len;
     if (value.len > out->cap)
         return FAR_TOO_SMALL;
+    if (out->client && client_lapsed(out->client))
+        return FAR_FENCED;
     if (value.len > 0)
         memcpy(out->buf, value.data, value.len);
     return FAR_OK;

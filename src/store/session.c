@@ -314,7 +314,8 @@ static int scan(struct op *op, const struct far_op *r, struct index_view *view,
 static int dispatch(struct op *op, const struct far_op *r, struct index_view *view,
                     struct far_result *result)
 {
-    struct value_out got = {.buf = r->buf, .cap = r->cap, .skip = r->kind == FAR_OP_EXISTS};
+    struct value_out got = {
+        .buf = r->buf, .cap = r->cap, .skip = r->kind == FAR_OP_EXISTS, .client = op->client};
 
     if (r->kind == FAR_OP_ITERATE)
         return iterate(op, r, view, result);
@@ -381,8 +382,8 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
         return rc;
     rc = dispatch(op, r, view->view, result);
     /* What a client reads when its lease has lapsed may have been reused. A change that was made
-     * was made in time: batches that write are not posted later. */
-    bool made = changes(r->kind) && rc == FAR_OK;
+     * was made in time: batches that write are not posted later. So was a value that was delivered. */
+    bool made = (changes(r->kind) || r->kind == FAR_OP_GET) && rc == FAR_OK;
     if (no_result(rc)) { /* which is why it was silent, if it was, and names the node */
         finish(s, op, view, rc);
         return rc;

@@ -199,6 +199,71 @@ static void big_values_behind_one_fingerprint(void **state)
     store_rig_close(&r);
 }
 
+/* ---- what a get writes ----------------------------------------------------------------------- */
+
+/* A session whose lease lapses behind one of its posts, when the key may be deleted by another. */
+static struct {
+    struct store_rig *rig;
+    struct fab_ep *ep;
+    unsigned at, posts; /* which one, and how many there were */
+    bool deletes;
+    int (*post)(struct fab_ep *ep, struct fab_req *req);
+} lapse;
+
+static int post_and_lapse(struct fab_ep *ep, struct fab_req *req)
+{
+    int rc = lapse.post(ep, req);
+    if (ep == lapse.ep && ++lapse.posts == lapse.at) {
+        store_rig_pass(lapse.rig, 1500 * 1000000ull);
+        if (lapse.deletes)
+            ASSERT(far_delete(lapse.rig->session, lapse.rig->table, "key", 3) == FAR_OK);
+    }
+    return rc;
+}
+
+/* Returns what a get gives whose lease lapses behind its `at`th post; its key may lie in buf. */
+static int get_and_lapse(unsigned at, bool deletes, const char *key, char *buf, size_t cap)
+{
+    struct store_rig r;
+    far_session *slow = NULL;
+    size_t len = 0;
+
+    store_rig_open_driven(&r, "mem:?size=4m&lease=1000", NULL, NULL, NULL);
+    assert_int_equal(far_put(r.session, r.table, "key", 3, "value", 5), FAR_OK);
+    assert_int_equal(far_session_open(r.pool, NULL, &slow), FAR_OK);
+    assert_int_equal(far_exists(slow, r.table, "key", 3), FAR_OK);
+    lapse = (typeof(lapse)){
+        .rig = &r, .ep = slow->client.ep, .at = at, .deletes = deletes, .post = r.clock->ops.post};
+    r.clock->ops.post = post_and_lapse;
+    int rc = far_get(slow, r.table, key, 3, buf, cap, &len);
+    lapse.ep = NULL;
+    far_session_close(slow);
+    store_rig_close(&r);
+    return rc;
+}
+
+static void a_key_may_lie_where_its_value_goes(void **state)
+{
+    (void)state;
+    lapse.posts = 1;
+    for (unsigned at = 1; at <= lapse.posts + 1; at++) {
+        char buf[8] = "key";
+        assert_int_equal(get_and_lapse(at, false, buf, buf, sizeof buf), FAR_OK);
+        assert_memory_equal(buf, "value", 5);
+    }
+    assert_true(lapse.at > 2);
+}
+
+static void a_get_that_fails_writes_nothing(void **state)
+{
+    (void)state;
+    for (unsigned at = 1; at <= 2; at++) { /* the buckets, and the block */
+        char buf[8] = "as it is";
+        assert_int_equal(get_and_lapse(at, true, "key", buf, sizeof buf), FAR_NOT_FOUND);
+        assert_memory_equal(buf, "as it is", 8);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +275,8 @@ int main(void)
         cmocka_unit_test(values_around_every_size_class),
         cmocka_unit_test(a_value_changes_its_size),
         cmocka_unit_test(big_values_behind_one_fingerprint),
+        cmocka_unit_test(a_key_may_lie_where_its_value_goes),
+        cmocka_unit_test(a_get_that_fails_writes_nothing),
     };
     return cmocka_run_group_tests(tests, make_noise, NULL);
 }
