@@ -482,7 +482,7 @@ FAR_API const char *far_index_name(unsigned i);
 /*
  * far_get - read the value of a key
  *
- * buf, cap    where to put the value; buf may be NULL when cap is 0
+ * buf, cap    where to put the value; buf may be NULL when cap is 0, and the key may lie in it
  * len         set to the value's length with FAR_OK and with FAR_TOO_SMALL; may be NULL
  *
  * FAR_INVALID     no buf, and cap is not 0
@@ -583,7 +583,7 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
  *
  * cursor    0 to begin with; set to where the next call goes on, and to 0 when there is no more
  * flags     0, or FAR_KEYS_ONLY
- * buf, cap  where the entries go
+ * buf, cap  where the entries go. If the call fails, what buf holds is undefined
  * len       set to how many bytes of entries there are. That can be 0 before the end: one call reads
  *           a bounded part of the table. With FAR_TOO_SMALL, how many bytes the next entry takes
  *
