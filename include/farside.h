@@ -519,9 +519,9 @@ enum far_decision {
 
 /*
  * Sees the old value, or its absence (old is NULL; an empty value is not), and decides. With FAR_STORE
- * it sets *value and *value_len, to memory that stays until far_modify() returns; the old value itself
- * will do. It is called again whenever another session was faster, and whatever it notes down in `arg`
- * is true of the last call. It must not call Farside.
+ * it sets *value and *value_len, to memory that stays until far_modify() returns, or until a submitted
+ * operation has been reaped; the old value itself will do. It is called again whenever another session
+ * was faster, and whatever it notes down in `arg` is true of the last call. It must not call Farside.
  */
 typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_len,
                                         const void **value, size_t *value_len);
@@ -550,7 +550,7 @@ typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_l
  * FAR_OK: what the last call decided is done; also if that was to do nothing.
  *
  * FAR_INVALID     modify is NULL, or returned something else, or a value that is NULL and not empty
- * FAR_VALUE_SIZE  the new value is longer than FAR_VALUE_MAX
+ * FAR_VALUE_SIZE  the new value is longer than FAR_VALUE_MAX, or than the index's own limit
  * With either, nothing was done.
  */
 FAR_API int far_modify(far_session *session, far_table *table, const void *key, size_t key_len,

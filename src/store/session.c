@@ -275,9 +275,10 @@ static int change(struct op *op, const struct far_op *r, struct index_view *view
     int rc = r->table->index.ops->change(op, view, (struct slice){r->key, r->key_len}, &c.change);
     if (c.error == FAR_OK || (rc != FAR_EXISTS && rc != FAR_NOT_FOUND))
         return rc;
-    return fail(c.error, c.error == FAR_VALUE_SIZE
-                             ? "the callback's value is too long"
-                             : "the callback returned no decision, or a NULL value of some length");
+    return c.error == FAR_VALUE_SIZE
+               ? fail(c.error, "the callback's value has 0 to %zu bytes, not %zu",
+                      index_value_max(r->table->index.ops), c.change.value.len)
+               : fail(c.error, "the callback returned no decision, or a NULL value of some length");
 }
 
 static int iterate(struct op *op, const struct far_op *r, struct index_view *view,

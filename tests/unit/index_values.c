@@ -198,6 +198,7 @@ static void the_store_keeps_to_the_indexs_limits(void **state)
     assert_int_equal(far_update(r.session, r.table, "four", 4, "123456789", 9), FAR_VALUE_SIZE);
     size_t much = 9;
     assert_int_equal(far_modify(r.session, r.table, "four", 4, store_much, &much), FAR_VALUE_SIZE);
+    assert_non_null(strstr(far_error_detail(), "0 to 8 bytes, not 9"));
     assert_int_equal(far_get(r.session, r.table, "four", 4, buf, 16, &len), FAR_OK);
     assert_int_equal(len, 8);
     much = 8;
