@@ -49,6 +49,29 @@ static int add(struct wait *w, int fd, uint32_t events)
                : fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
 }
 
+/* The fabric's descriptors are not looked at. They are taken out, not only ignored: epoll tells of
+ * errors and hang-ups whether or not it is asked to. */
+static void ignore_fabric(struct wait *w)
+{
+    for (unsigned i = 0; i < w->fabric_count && w->fabric_counts; i++)
+        ASSERT(epoll_ctl(w->epoll, EPOLL_CTL_DEL, w->fabric[i], NULL) == 0);
+    w->fabric_counts = false;
+}
+
+static int count_fabric(struct wait *w)
+{
+    for (unsigned i = 0; i < w->fabric_count && !w->fabric_counts; i++) {
+        int rc = add(w, w->fabric[i], EPOLLIN);
+        if (rc == FAR_OK)
+            continue;
+        while (i-- > 0)
+            ASSERT(epoll_ctl(w->epoll, EPOLL_CTL_DEL, w->fabric[i], NULL) == 0);
+        return rc;
+    }
+    w->fabric_counts = true;
+    return FAR_OK;
+}
+
 static int make(struct wait *w)
 {
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -61,8 +84,9 @@ static int make(struct wait *w)
         rc = add(w, w->timer, EPOLLIN);
     if (rc == FAR_OK && w->ep->ops->wait_fds)
         rc = w->ep->ops->wait_fds(w->ep, w->fabric, &w->fabric_count);
-    for (unsigned i = 0; i < w->fabric_count && rc == FAR_OK; i++)
-        rc = add(w, w->fabric[i], 0);
+    if (rc == FAR_OK)
+        rc = count_fabric(w); /* that it can be done */
+    ignore_fabric(w);
     return rc;
 }
 
@@ -126,25 +150,14 @@ static void be_quiet(struct wait *w)
     w->rung = false;
 }
 
-/* Whether the fabric's descriptors are looked at. */
-static void count_fabric(struct wait *w, bool counts)
-{
-    struct epoll_event event = {.events = counts ? EPOLLIN : 0};
-
-    for (unsigned i = 0; i < w->fabric_count && w->fabric_counts != counts; i++)
-        ASSERT(epoll_ctl(w->epoll, EPOLL_CTL_MOD, w->fabric[i], &event) == 0);
-    w->fabric_counts = counts;
-}
-
 void wait_for_fabric(struct wait *w, uint64_t until)
 {
     uint64_t now = w->ep->ops->now(w->ep);
 
-    if (until <= now) {
+    if (until <= now || count_fabric(w) != FAR_OK) { /* no memory in the kernel: it is polled */
         wait_ring(w);
         return;
     }
-    count_fabric(w, true);
     /* One that runs out earlier can stay: that is a wake-up too many, but rarely, where setting it each
      * time would be a call of the kernel for each reap. */
     if (until < w->set_to || w->set_to <= now)
@@ -159,7 +172,7 @@ void wait_for_nothing(struct wait *w)
 
 void wait_turn_off(struct wait *w)
 {
-    count_fabric(w, false);
+    ignore_fabric(w);
     if (w->set_to != OFF)
         set(w, OFF, 0);
 }

@@ -233,11 +233,11 @@ static void given_poll(struct fab_ep *ep, bool wait)
         hook.real->poll(ep, wait);
 }
 
-static void rig_given(struct store_rig *r, struct wait_loop *l)
+static void rig_given_by(struct store_rig *r, struct wait_loop *l, int fd)
 {
     store_rig_open(r, "mem:?size=16m&defer=1", NULL, NULL, NULL);
     memset(&fabric, 0, sizeof fabric);
-    fabric.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    fabric.fd = fd;
     assert_true(fabric.fd >= 0);
     hook_on(r->session->client.ep);
     hook.ops.wait_fds = given_fds;
@@ -245,6 +245,11 @@ static void rig_given(struct store_rig *r, struct wait_loop *l)
     hook.ops.poll = given_poll;
     wait_loop_open(l, r->session);
     fabric.blind = true;
+}
+
+static void rig_given(struct store_rig *r, struct wait_loop *l)
+{
+    rig_given_by(r, l, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
 }
 
 static void end_given(struct store_rig *r, struct wait_loop *l)
@@ -400,6 +405,26 @@ static void an_idle_session_wakes_nobody_twice(void **state)
     assert_int_equal(write(fabric.fd, &one, 8), 8);
     assert_true(wait_loop_within(&l, 0));
     finish(&r, &l);
+    end_given(&r, &l);
+}
+
+/* Nor do descriptors that have come to an end, of which epoll tells whether or not it was asked to:
+ * those of a device that is taken away. */
+static void a_dead_descriptor_wakes_nobody_twice(void **state)
+{
+    struct store_rig r;
+    struct wait_loop l;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    rig_given_by(&r, &l, ends[0]);
+    put_in_flight(&r, &l);
+    close(ends[1]);
+    assert_true(wait_loop_within(&l, 0));
+    finish(&r, &l);
+    assert_in_range(wait_loop_rest(&l, 50), 0, 1);
+    assert_false(wait_loop_within(&l, 0));
     end_given(&r, &l);
 }
 
@@ -571,6 +596,7 @@ int main(void)
         cmocka_unit_test(a_call_that_drives_the_ring_does_not_lose_a_result),
         cmocka_unit_test(a_call_that_waits_wakes_nobody),
         cmocka_unit_test(an_idle_session_wakes_nobody_twice),
+        cmocka_unit_test(a_dead_descriptor_wakes_nobody_twice),
         cmocka_unit_test(the_end_of_a_pause_wakes_it),
         cmocka_unit_test(it_is_closed_with_the_session),
         cmocka_unit_test(without_descriptors_it_is_an_error),
