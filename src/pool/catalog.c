@@ -23,7 +23,9 @@
  *   CAT-3  The CAS from live to dropped frees the name. From then on no operation can attach to the
  *          table: an index reads the place in the same batch as its root, and again whenever it reads
  *          again what it has cached (catalog_confirm()). Views that were attached before are valid
- *          until their client validates their version, which the drop changes behind that CAS.
+ *          until their client validates their version, which the drop changes behind that CAS. So a
+ *          view reads the version before the word: if it finds the table live, its version is not
+ *          yet the one that the drop has made.
  *   CAT-4  A dropped table becomes free in three steps. First its version is changed. Then comes a
  *          barrier (client_barrier()): G was at g when it began, and when it ends each client has
  *          certified g+1. So each has read g+1 after the version was changed, and by E2 whatever it
@@ -294,13 +296,19 @@ int catalog_count(struct op *op, unsigned *tables)
 /* ---- confirming ------------------------------------------------------------------------------ */
 
 /* In the op's words: the place, then the descriptor. */
-enum { C_ENTRY = 0, C_DESC = 2, C_END = C_DESC + DESC_BYTES_MAX / 8 };
+enum { C_VERSION, C_WORD, C_DESC, C_END = C_DESC + DESC_BYTES_MAX / 8 };
 _Static_assert(C_END <= OP_POOL_WORDS - 2, "the last two are the journal's");
 
 void catalog_confirm(struct op *op, const struct table_desc *desc)
 {
-    batch_read(&op->batch, NODE0, entry_delta(op->pool, desc->id), &op->pool_word[C_ENTRY],
-               sizeof(struct catalog_entry));
+    uint64_t entry = entry_delta(op->pool, desc->id);
+    /* CAT-3: a drop changes the word, and then the version. In one READ, the word might be of before, and
+     * the version of after the drop (F1). */
+    batch_read(&op->batch, NODE0, entry + offsetof(struct catalog_entry, version),
+               &op->pool_word[C_VERSION], 8);
+    batch_fence(&op->batch);
+    batch_read(&op->batch, NODE0, entry + offsetof(struct catalog_entry, word),
+               &op->pool_word[C_WORD], 8);
     batch_fence(&op->batch); /* CAT-6: the descriptor of the table that the word names */
     batch_read(&op->batch, word_gaddr(desc->word), 0, &op->pool_word[C_DESC],
                class_bytes(word_class(desc->word)));
@@ -310,21 +318,21 @@ void catalog_confirm(struct op *op, const struct table_desc *desc)
 int catalog_confirmed(struct op *op, const struct table_desc *desc, bool dropped_too,
                       uint64_t *version)
 {
-    const struct catalog_entry *entry = (const struct catalog_entry *)&op->pool_word[C_ENTRY];
+    uint64_t word = op->pool_word[C_WORD];
     struct table_desc now;
-    bool same = entry->word == catalog_with_state(desc->word, CATALOG_LIVE) ||
-                (dropped_too && entry->word == catalog_with_state(desc->word, CATALOG_DROPPED));
+    bool same = word == catalog_with_state(desc->word, CATALOG_LIVE) ||
+                (dropped_too && word == catalog_with_state(desc->word, CATALOG_DROPPED));
     if (same) {
-        int rc = judge_desc(desc->id, entry->word, &op->pool_word[C_DESC], &now);
+        int rc = judge_desc(desc->id, word, &op->pool_word[C_DESC], &now);
         if (rc != FAR_OK)
             return rc;
         same = now.serial == desc->serial;
-    } else if (catalog_damaged(entry->word)) {
+    } else if (catalog_damaged(word)) {
         return damaged_entry(desc->id);
     }
     if (!same)
         return fail(FAR_NO_TABLE, "table '%s' was dropped", desc->name);
-    *version = entry->version;
+    *version = op->pool_word[C_VERSION];
     return FAR_OK;
 }
 

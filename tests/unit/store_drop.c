@@ -391,6 +391,70 @@ static void a_dropped_table_is_not_attached(void **state)
     store_rig_close(&r);
 }
 
+/* F1: the words of a READ have no order. A session reads the place while another drops the table: the
+ * word before, and whatever its batch reads later after the version was changed. */
+static struct {
+    far_session *dropper;
+    far_table *table;
+    bool done;
+} tearing;
+
+static void drop_and_outdate(far_session *s, far_table *t)
+{
+    drop_and_stop(s, t);
+    catalog_outdate(&s->op, &t->index.desc);
+    ASSERT(batch_flush(&s->op.batch) == FAR_OK);
+}
+
+static int post_word_by_word(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t place = ep->fab->size[0];
+    if (!tearing.done)
+        place = tearing.dropper->pool->pool.catalog_off +
+                tearing.table->index.desc.id * sizeof(struct catalog_entry);
+    for (unsigned i = 0; i < req->count; i++) {
+        struct fab_verb whole = req->verbs[i];
+        uint32_t step = whole.kind == FAB_READ ? 8 : whole.len;
+        for (uint32_t at = 0; at < whole.len; at += step) {
+            struct fab_verb v = whole;
+            v.off += at;
+            v.buf = (char *)whole.buf + at;
+            v.len = step;
+            hook_run(ep, &(struct fab_req){.verbs = &v, .count = 1});
+            if (v.node == 0 && v.off == place && !tearing.done) {
+                tearing.done = true;
+                drop_and_outdate(tearing.dropper, tearing.table);
+            }
+        }
+    }
+    req->status = FAR_OK;
+    req->done = true;
+    return FAR_OK;
+}
+
+static void a_place_that_is_read_torn_deceives_nobody(void **state)
+{
+    struct store_rig r;
+    (void)state;
+    store_rig_open(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
+    assert_int_equal(put(r.session, r.table, 1, 10), FAR_OK);
+    far_session *reader = join(&r);
+    assert_int_equal(get(reader, r.table, 1), FAR_OK);
+    store_known(reader, r.table)->view->cached.stale = true;
+    tearing = (typeof(tearing)){.dropper = r.session, .table = r.table};
+    hook_on(reader->client.ep);
+    hook.ops.post = post_word_by_word;
+    assert_int_equal(get(reader, r.table, 1), FAR_OK); /* it was there when the word was read */
+    hook_off();
+    assert_true(tearing.done);
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < 1000 && rc == FAR_OK; i++) /* a few announcements */
+        rc = get(reader, r.table, 1);
+    assert_int_equal(rc, FAR_NO_TABLE);
+    far_session_close(reader);
+    store_rig_close(&r);
+}
+
 #define THREADS 3
 
 struct user {
@@ -922,6 +986,7 @@ int main(void)
         cmocka_unit_test(a_ring_finds_out),
         cmocka_unit_test(a_view_lasts_as_long_as_its_operations),
         cmocka_unit_test(a_dropped_table_is_not_attached),
+        cmocka_unit_test(a_place_that_is_read_torn_deceives_nobody),
         cmocka_unit_test(sessions_at_work_find_out),
         cmocka_unit_test(of_creates_and_drops_one_wins_each),
         cmocka_unit_test(of_two_adders_one_wins_whenever_they_meet),
