@@ -1,5 +1,6 @@
 /* K1 to K5: see cache.h. */
 #include "index/cache.h"
+#include "index/index.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -191,18 +192,24 @@ static bool is_fresh(const struct index_cache *c, const struct op *op,
 
 /* `stale` says that the version may not have been found unchanged in the epoch that the client has
  * validated (E2). A flight that landed meanwhile may have raised that. */
-int index_cache_refresh(struct op *op, struct index_cache *c)
+int index_cache_refresh(struct op *op, const struct index_view *view, struct index_cache *c)
 {
     const struct client *client = op->client;
     struct cached *cached = c->cached;
 
-    ASSERT(cached && op->batch.count == 0);
+    ASSERT(cached && (!view || cached == &view->cached) && op->batch.count == 0);
     uint64_t flights = client->flights, seen = client->seen;
-    batch_read(&op->batch, cached->version_at, cached->version_delta, op->word, 8);
+    if (view)
+        index_confirm(op, view);
+    else
+        batch_read(&op->batch, cached->version_at, cached->version_delta, op->word, 8);
     int rc = batch_flush(&op->batch);
+    uint64_t version = op->word[0];
+    if (rc == FAR_OK && view)
+        rc = index_confirmed(op, view, &version);
     if (rc != FAR_OK)
         return rc;
-    cached->version = op->word[0];
+    cached->version = version;
     cached->stale = client->flights != flights;
     c->verified = seen;
     return FAR_OK;

@@ -70,6 +70,7 @@
 #include "pool/pool.h"
 
 struct index_cache;
+struct index_view;
 
 /* What is known of the time at which something was true: K1, K2. */
 struct index_cache_stamp {
@@ -127,8 +128,10 @@ void index_cache_confirm(struct index_cache *cache, uint64_t key, struct index_c
 /* The entry turned out to be of no use. */
 void index_cache_drop(struct index_cache *cache, uint64_t key);
 
-/* Reads the version word (K2): what an index's refresh() does, in a round trip. */
-int index_cache_refresh(struct op *op, struct index_cache *cache);
+/* Reads the version word (K2): what an index's refresh() does, in a round trip. It also asks whether
+ * the view's table is still there: while the table stands, its root may be followed. FAR_NO_TABLE. In
+ * tests `view` may be NULL: then the version is no table's. */
+int index_cache_refresh(struct op *op, const struct index_view *view, struct index_cache *cache);
 
 void index_cache_stats(const struct index_cache *cache, struct index_cache_stats *stats);
 

@@ -383,7 +383,7 @@ static int operate(struct check *c, struct worker *w, struct op *op)
     if (rc != FAR_OK)
         return rc;
     if (c->plan.versions && w->cache->cached.stale)
-        rc = index_cache_refresh(op, w->cache->cache);
+        rc = index_cache_refresh(op, NULL, w->cache->cache);
     if (rc == FAR_OK)
         rc = changes ? change_leaf(c, w, op, slot, place) : read_cached(c, w, op, slot, place);
     op_end(op);

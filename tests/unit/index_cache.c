@@ -350,7 +350,7 @@ static void a_version_is_read_in_a_round_trip(void **state)
     put(cache, &old, 1, 11); /* of another version */
     assert_int_equal(op_begin(&r.op, NULL), FAR_OK);
     uint64_t trips = r.op.cost.rtts;
-    assert_int_equal(index_cache_refresh(&r.op, cache), FAR_OK);
+    assert_int_equal(index_cache_refresh(&r.op, NULL, cache), FAR_OK);
     assert_true(r.op.cost.rtts == trips + 1);
     assert_true(cached.version == 5 && !cached.stale);
     struct op later = {.epoch = r.client.seen + 1};
@@ -382,7 +382,7 @@ static void a_version_counts_from_when_it_was_asked_for(void **state)
     landing = &r.client;
     hook_on(r.ep);
     hook.ops.post = post_and_land;
-    assert_int_equal(index_cache_refresh(&r.op, cache), FAR_OK);
+    assert_int_equal(index_cache_refresh(&r.op, NULL, cache), FAR_OK);
     hook_off();
     assert_true(cached.stale);
     struct op later = {.epoch = r.client.seen};

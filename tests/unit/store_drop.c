@@ -2,6 +2,7 @@
  * session did not complete. */
 #include "audit.h"
 #include "hook.h"
+#include "index/cache.h"
 #include "race_rig.h"
 #include "store/drop.h"
 
@@ -452,6 +453,31 @@ static void a_place_that_is_read_torn_deceives_nobody(void **state)
         rc = get(reader, r.table, 1);
     assert_int_equal(rc, FAR_NO_TABLE);
     far_session_close(reader);
+    store_rig_close(&r);
+}
+
+/* An index whose refresh() is that of the entry cache finds out, too. */
+static void a_cache_of_entries_finds_out(void **state)
+{
+    struct store_rig r;
+    struct index_cache *cache = NULL;
+    (void)state;
+    store_rig_open(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
+    far_session *other = join(&r);
+    assert_int_equal(put(other, r.table, 1, 10), FAR_OK);
+    struct index_view *view = store_known(other, r.table)->view;
+    assert_int_equal(index_cache_new(65536, 64, &view->cached, &cache), FAR_OK);
+    assert_int_equal(op_begin(&other->op, NULL), FAR_OK);
+    view->cached.stale = true;
+    assert_int_equal(index_cache_refresh(&other->op, view, cache), FAR_OK);
+    assert_false(view->cached.stale);
+    drop_and_outdate(r.session, r.table);
+    view->cached.stale = true;
+    assert_int_equal(index_cache_refresh(&other->op, view, cache), FAR_NO_TABLE);
+    assert_true(view->cached.stale);
+    op_end(&other->op);
+    index_cache_free(cache);
+    far_session_close(other);
     store_rig_close(&r);
 }
 
@@ -987,6 +1013,7 @@ int main(void)
         cmocka_unit_test(a_view_lasts_as_long_as_its_operations),
         cmocka_unit_test(a_dropped_table_is_not_attached),
         cmocka_unit_test(a_place_that_is_read_torn_deceives_nobody),
+        cmocka_unit_test(a_cache_of_entries_finds_out),
         cmocka_unit_test(sessions_at_work_find_out),
         cmocka_unit_test(of_creates_and_drops_one_wins_each),
         cmocka_unit_test(of_two_adders_one_wins_whenever_they_meet),
