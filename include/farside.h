@@ -844,7 +844,7 @@ struct far_table_info {
 };
 
 /* Walks the table to fill info; takes time in proportion to the table.
- * FAR_CORRUPT, FAR_UNREACHABLE, FAR_NO_MEMORY. */
+ * FAR_NO_TABLE, FAR_CORRUPT, FAR_FENCED, FAR_UNREACHABLE, FAR_NO_MEMORY. */
 FAR_API int far_table_info(far_session *session, far_table *table, struct far_table_info *info);
 
 /*
@@ -852,7 +852,7 @@ FAR_API int far_table_info(far_session *session, far_table *table, struct far_ta
  *
  * Walks everything; meant for a table that nobody changes meanwhile. Each violation is handed to
  * `report` (may be NULL) as one line of text. Returns FAR_OK when there is none, FAR_CORRUPT when
- * there is. FAR_UNREACHABLE, FAR_NO_MEMORY.
+ * there is. FAR_NO_TABLE, FAR_FENCED, FAR_UNREACHABLE, FAR_NO_MEMORY.
  */
 FAR_API int far_table_check(far_session *session, far_table *table,
                             void (*report)(void *arg, const char *line), void *arg);

@@ -43,6 +43,7 @@ static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_t
         rc = FAR_NO_TABLE;
     if (rc == FAR_OK)
         rc = with_view(pool, op, &desc, dropped_too, work, arg);
+    rc = store_judge(op, rc);
     if (!inside)
         op_end(op);
     return rc;
@@ -171,7 +172,8 @@ struct table_report {
 static void table_line(void *arg, const char *text)
 {
     const struct table_report *t = arg;
-    say(t->checking, "table '%s': %s", t->table, text);
+    if (!client_lapsed(&t->checking->session->client)) /* else it may be nothing: store_judge() */
+        say(t->checking, "table '%s': %s", t->table, text);
 }
 
 static int check_table(struct op *op, struct index_view *view, void *arg)
@@ -181,7 +183,9 @@ static int check_table(struct op *op, struct index_view *view, void *arg)
     struct index_report report = c->report;
     report.line = table_line;
     report.arg = &t;
-    int rc = view->table->ops->check(op, view, &report);
+    int rc = store_judge(op, view->table->ops->check(op, view, &report));
+    if (rc == FAR_OK && report.violations > c->report.violations && client_lapsed(op->client))
+        rc = store_judge(op, FAR_CORRUPT);
     if (rc == FAR_CORRUPT)
         index_violation(&report, "%s", far_error_detail());
     c->report.violations = report.violations;

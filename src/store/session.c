@@ -677,44 +677,87 @@ void far_stats(const far_session *s, const far_table *table, struct far_stats *s
     *stats = v ? v->stats : (struct far_stats){0};
 }
 
-int far_table_info(far_session *s, far_table *table, struct far_table_info *info)
+/* Walks a table. As with an operation, what it finds when the lease has lapsed counts for nothing. */
+static int inspect_once(far_session *s, far_table *table,
+                        int (*walk)(struct op *op, struct index_view *view, void *arg), void *arg)
 {
     struct table_view *view = NULL;
+    int rc = begin(s, &s->op, table, &view);
+    if (rc != FAR_OK)
+        return rc;
+    rc = walk(&s->op, view->view, arg);
+    if (!no_result(rc) && client_lapsed(&s->client))
+        rc = fail(FAR_FENCED, "this client was silent for longer than its lease");
+    finish(s, &s->op, view, rc);
+    return rc;
+}
+
+static int inspect(far_session *s, far_table *table,
+                   int (*walk)(struct op *op, struct index_view *view, void *arg), void *arg)
+{
+    store_enter(s);
+    int rc = inspect_once(s, table, walk, arg);
+    if (rc == FAR_FENCED)
+        rc = inspect_once(s, table, walk, arg);
+    store_leave(s);
+    return rc;
+}
+
+static int walk_info(struct op *op, struct index_view *view, void *arg)
+{
+    return view->table->ops->info(op, view, arg);
+}
+
+int far_table_info(far_session *s, far_table *table, struct far_table_info *info)
+{
     err_begin();
     int rc = store_check_table(s, table);
     if (rc == FAR_OK && !info)
         rc = store_null("info");
     if (rc != FAR_OK)
         return err_end(rc);
-    store_enter(s);
-    rc = begin(s, &s->op, table, &view);
-    if (rc == FAR_OK) {
-        rc = table->index.ops->info(&s->op, view->view, info);
-        finish(s, &s->op, view, rc);
-    }
-    store_leave(s);
+    struct far_table_info found;
+    rc = inspect(s, table, walk_info, &found);
+    if (rc == FAR_OK)
+        *info = found;
     return err_end(rc);
+}
+
+/* A check whose lines go to the caller, as long as the session is not taken for dead. */
+struct table_check {
+    struct index_report report;
+    void (*line)(void *arg, const char *line);
+    void *arg;
+    const far_session *session;
+};
+
+static void pass_line(void *arg, const char *line)
+{
+    const struct table_check *c = arg;
+    if (c->line && !client_lapsed(&c->session->client))
+        c->line(c->arg, line);
+}
+
+static int walk_check(struct op *op, struct index_view *view, void *arg)
+{
+    struct table_check *c = arg;
+    c->report = (struct index_report){.line = pass_line, .arg = c};
+    return view->table->ops->check(op, view, &c->report);
 }
 
 int far_table_check(far_session *s, far_table *table, void (*report)(void *, const char *),
                     void *arg)
 {
-    struct table_view *view = NULL;
-    struct index_report r = {.line = report, .arg = arg};
+    struct table_check c = {.line = report, .arg = arg, .session = s};
     err_begin();
     int rc = store_check_table(s, table);
     if (rc != FAR_OK)
         return err_end(rc);
-    store_enter(s);
-    rc = begin(s, &s->op, table, &view);
-    if (rc == FAR_OK) {
-        rc = table->index.ops->check(&s->op, view->view, &r);
-        finish(s, &s->op, view, rc);
-    }
-    store_leave(s);
-    if (rc == FAR_CORRUPT)
-        index_violation(&r, "%s", far_error_detail());
-    else if (rc == FAR_OK && r.violations > 0)
-        rc = fail(FAR_CORRUPT, "%u violation%s", r.violations, r.violations == 1 ? "" : "s");
+    rc = inspect(s, table, walk_check, &c);
+    unsigned violations = c.report.violations;
+    if (rc == FAR_CORRUPT && report)
+        report(arg, far_error_detail());
+    else if (rc == FAR_OK && violations > 0)
+        rc = fail(FAR_CORRUPT, "%u violation%s", violations, violations == 1 ? "" : "s");
     return err_end(rc);
 }

@@ -868,10 +868,31 @@ static int post_after_a_drop(struct fab_ep *ep, struct fab_req *req)
     return stopped.post(ep, req);
 }
 
-static void a_session_that_stood_still_finds_no_damage(void **state)
+static int info_of(far_session *s, far_table *t)
+{
+    struct far_table_info info;
+    return far_table_info(s, t, &info);
+}
+
+static void no_line(void *arg, const char *line)
+{
+    (void)arg;
+    fail_msg("%s", line);
+}
+
+static int check_of(far_session *s, far_table *t)
+{
+    return far_table_check(s, t, no_line, NULL);
+}
+
+static int get_one(far_session *s, far_table *t)
+{
+    return get(s, t, 1);
+}
+
+static void stand_still(int (*work)(far_session *s, far_table *t))
 {
     bool late = false;
-    (void)state;
     for (unsigned at = 1; !late; at++) {
         struct store_rig r;
         store_rig_open_driven(&r, "mem:?size=4m&lease=1000", NULL, NULL, NULL);
@@ -883,7 +904,7 @@ static void a_session_that_stood_still_finds_no_damage(void **state)
                                     .at = at,
                                     .post = r.clock->ops.post};
         r.clock->ops.post = post_after_a_drop;
-        int rc = get(slow, r.table, 1);
+        int rc = work(slow, r.table);
         late = stopped.posts < at;
         stopped.ep = NULL;
         assert_int_equal(rc, late ? FAR_OK : FAR_NO_TABLE);
@@ -891,6 +912,14 @@ static void a_session_that_stood_still_finds_no_damage(void **state)
         store_rig_close(&r);
     }
     assert_true(stopped.posts > 3);
+}
+
+static void a_session_that_stood_still_finds_no_damage(void **state)
+{
+    (void)state;
+    stand_still(get_one);
+    stand_still(info_of);
+    stand_still(check_of);
 }
 
 /* ---- many ------------------------------------------------------------------------------------ */
