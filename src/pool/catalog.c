@@ -182,14 +182,16 @@ static int read_descs(struct op *op, struct desc_reads *r)
     return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "a catalog entry points outside the pool") : rc;
 }
 
-/* Looks for the name among those, and takes them off the list. FAR_NO_TABLE. */
+/* Looks for the name among those, and takes them off the list. FAR_NO_TABLE. A descriptor that is
+ * damaged does not hide others: *damaged is its place. */
 static int find_among(struct op *op, struct desc_reads *r, const char *name,
-                      struct table_desc *desc)
+                      struct table_desc *desc, unsigned *damaged)
 {
     int rc = read_descs(op, r);
     for (unsigned i = 0; i < r->count && rc == FAR_OK; i++) {
-        rc = judge_desc(r->id[i], r->word[i], r->image + (size_t)i * DESC_BYTES_MAX, desc);
-        if (rc == FAR_OK && strcmp(desc->name, name) == 0)
+        if (judge_desc(r->id[i], r->word[i], r->image + (size_t)i * DESC_BYTES_MAX, desc) != FAR_OK)
+            *damaged = r->id[i];
+        else if (strcmp(desc->name, name) == 0)
             return FAR_OK;
     }
     r->count = 0;
@@ -212,10 +214,10 @@ static int find_live(struct op *op, const struct catalog_entry *entries, const c
             r.word[r.count++] = word;
         }
         if (r.count == DESCS_AT_ONCE)
-            rc = find_among(op, &r, name, desc);
+            rc = find_among(op, &r, name, desc, &damaged);
     }
     if (rc == FAR_NO_TABLE && r.count > 0)
-        rc = find_among(op, &r, name, desc);
+        rc = find_among(op, &r, name, desc, &damaged);
     return rc == FAR_NO_TABLE && damaged < places ? damaged_entry(damaged) : rc;
 }
 

@@ -257,6 +257,31 @@ static void a_damaged_entry_is_corrupt_not_absent(void **state)
     pool_rig_close(&r);
 }
 
+/* A name that has the same hash as another is told from it by its descriptor. */
+static void a_damaged_descriptor_hides_no_other(void **state)
+{
+    struct pool_rig r;
+    struct table_desc first = desc_of("first", 1), d;
+    unsigned hash = hash_sum("first", 5, 0) & 0xff, i = 0;
+    char name[16];
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=2m");
+    assert_int_equal(catalog_add(&r.op, &first), FAR_OK);
+    do
+        snprintf(name, sizeof name, "n%u", i++);
+    while ((hash_sum(name, strlen(name), 0) & 0xff) != hash);
+    struct table_desc alike = desc_of(name, 2);
+    assert_int_equal(catalog_add(&r.op, &alike), FAR_OK);
+    uint64_t off = gaddr_offset(first.word & ((1ull << GADDR_BITS) - 1));
+    pool_rig_set(&r, 0, off + 24, pool_rig_get(&r, 0, off + 24) ^ 1);
+    assert_int_equal(catalog_find(&r.op, name, &d), FAR_OK);
+    expect_desc(&d, &alike);
+    assert_int_equal(catalog_find(&r.op, "first", &d), FAR_CORRUPT);
+    assert_int_equal(catalog_add(&r.op, &alike), FAR_TABLE_EXISTS);
+    pool_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +292,7 @@ int main(void)
         cmocka_unit_test(of_clients_that_add_one_name_one_wins),
         cmocka_unit_test(clients_that_add_different_names_all_win),
         cmocka_unit_test(a_damaged_entry_is_corrupt_not_absent),
+        cmocka_unit_test(a_damaged_descriptor_hides_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
