@@ -398,7 +398,7 @@ struct far_table_options {
  * FAR_TABLE_EXISTS  the name is taken
  * FAR_UNSUPPORTED   the index needs something that this pool's fabric does not offer
  * FAR_UNKNOWN       the connection broke at the last step: the table may exist, or come to
- * FAR_CATALOG_FULL, FAR_POOL_FULL, FAR_NO_MEMORY, FAR_UNREACHABLE
+ * FAR_CATALOG_FULL, FAR_POOL_FULL, FAR_FENCED, FAR_NO_MEMORY, FAR_UNREACHABLE
  */
 FAR_API int far_table_create(far_session *session, const char *name, const char *index,
                              const struct far_table_options *options, far_table **table);
@@ -411,7 +411,7 @@ FAR_API int far_table_create(far_session *session, const char *name, const char 
  * FAR_NO_TABLE     no table of that name
  * FAR_WRONG_INDEX  it is there, kept by another index
  * FAR_NO_INDEX     it is kept by an index that is not in this build
- * FAR_UNSUPPORTED, FAR_CORRUPT, FAR_NO_MEMORY, FAR_UNREACHABLE
+ * FAR_UNSUPPORTED, FAR_CORRUPT, FAR_FENCED, FAR_NO_MEMORY, FAR_UNREACHABLE
  */
 FAR_API int far_table_open(far_session *session, const char *name, const char *index,
                            far_table **table);

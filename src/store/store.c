@@ -211,9 +211,11 @@ static int find_index(const far_session *s, const char *name, const struct index
     return FAR_OK;
 }
 
+/* Like operations on keys, what a session that was fenced has not done is tried once more. */
+
 /* Builds the table and adds it, within an epoch. */
-static int build(far_session *s, const struct index_ops *ops, const struct index_options *options,
-                 struct table_desc *desc)
+static int build_once(far_session *s, const struct index_ops *ops,
+                      const struct index_options *options, struct table_desc *desc)
 {
     uint64_t before = s->client.taken_bytes;
     int rc = op_begin(&s->op, NULL);
@@ -225,12 +227,20 @@ static int build(far_session *s, const struct index_ops *ops, const struct index
         if (rc != FAR_OK && (!op_all_known(rc) || ops->discard(&s->op, desc->root) != FAR_OK))
             pool_lose_since(&s->client, before);
     }
+    rc = store_judge(&s->op, rc);
     op_end(&s->op);
     return rc;
 }
 
+static int build(far_session *s, const struct index_ops *ops, const struct index_options *options,
+                 struct table_desc *desc)
+{
+    int rc = build_once(s, ops, options, desc);
+    return rc == FAR_FENCED ? build_once(s, ops, options, desc) : rc;
+}
+
 /* Finds a table by name, within an epoch. */
-static int find_desc(far_session *s, const char *name, struct table_desc *desc)
+static int find_desc_once(far_session *s, const char *name, struct table_desc *desc)
 {
     int rc = op_begin(&s->op, NULL);
     if (rc != FAR_OK)
@@ -238,6 +248,12 @@ static int find_desc(far_session *s, const char *name, struct table_desc *desc)
     rc = store_judge(&s->op, catalog_find(&s->op, name, desc));
     op_end(&s->op);
     return rc;
+}
+
+static int find_desc(far_session *s, const char *name, struct table_desc *desc)
+{
+    int rc = find_desc_once(s, name, desc);
+    return rc == FAR_FENCED ? find_desc_once(s, name, desc) : rc;
 }
 
 static int create(far_session *s, const char *name, const struct index_ops *ops,
@@ -329,8 +345,8 @@ const char *far_table_index(const far_table *table)
     return table ? table->index.desc.index : "";
 }
 
-/* Frees the name, and then completes the drop, which others do if this session cannot. */
-static int drop(far_session *s, far_table *table)
+/* Frees the name. */
+static int drop_name(far_session *s, const far_table *table)
 {
     struct op *op = &s->op;
     struct table_desc now;
@@ -344,8 +360,20 @@ static int drop(far_session *s, far_table *table)
     if (rc == FAR_OK)
         rc = catalog_drop(op, &now);
     op_end(op);
-    if (rc == FAR_OK)
-        rc = drop_settle(s->pool, op);
+    return rc;
+}
+
+/* Frees the name, and then completes the drop, which others do if this session cannot. */
+static int drop(far_session *s, far_table *table)
+{
+    int rc = drop_name(s, table);
+    if (rc == FAR_FENCED)
+        rc = drop_name(s, table);
+    if (rc == FAR_OK) {
+        rc = drop_settle(s->pool, &s->op);
+        if (rc == FAR_FENCED)
+            rc = drop_settle(s->pool, &s->op);
+    }
     if (rc == FAR_OK || rc == FAR_NO_TABLE)
         store_forget(s, table);
     return rc;
@@ -363,7 +391,7 @@ int far_table_drop(far_session *s, far_table *table)
     return err_end(rc);
 }
 
-static int list_one(far_session *s, unsigned *id, struct table_desc *desc)
+static int list_one_once(far_session *s, unsigned *id, struct table_desc *desc)
 {
     int rc = op_begin(&s->op, NULL);
     if (rc != FAR_OK)
@@ -378,6 +406,16 @@ static int list_one(far_session *s, unsigned *id, struct table_desc *desc)
     }
     op_end(&s->op);
     return rc;
+}
+
+static int list_one(far_session *s, unsigned *id, struct table_desc *desc)
+{
+    unsigned from = *id;
+    int rc = list_one_once(s, id, desc);
+    if (rc != FAR_FENCED)
+        return rc;
+    *id = from;
+    return list_one_once(s, id, desc);
 }
 
 int far_table_list(far_session *s, int (*each)(void *, const char *, const char *), void *arg)

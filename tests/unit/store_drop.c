@@ -890,6 +890,26 @@ static int get_one(far_session *s, far_table *t)
     return get(s, t, 1);
 }
 
+static int open_named(far_session *s, far_table *t)
+{
+    far_table *found = NULL;
+    return far_table_open(s, far_table_name(t), NULL, &found);
+}
+
+static int create_other(far_session *s, far_table *t)
+{
+    far_table *made = NULL;
+    int rc = far_table_create(s, "w", "race", NULL, &made);
+    return rc == FAR_OK ? get_one(s, t) : rc;
+}
+
+static int list_all(far_session *s, far_table *t)
+{
+    struct listed l = {.name = far_table_name(t)};
+    int rc = far_table_list(s, list, &l);
+    return rc == FAR_OK ? get_one(s, t) : rc;
+}
+
 static void stand_still(int (*work)(far_session *s, far_table *t))
 {
     bool late = false;
@@ -907,11 +927,14 @@ static void stand_still(int (*work)(far_session *s, far_table *t))
         int rc = work(slow, r.table);
         late = stopped.posts < at;
         stopped.ep = NULL;
-        assert_int_equal(rc, late ? FAR_OK : FAR_NO_TABLE);
+        if (late)
+            assert_int_equal(rc, FAR_OK);
+        else if (rc != FAR_OK || work != open_named) /* which may have found it before */
+            assert_int_equal(rc, FAR_NO_TABLE);
         far_session_close(slow);
         store_rig_close(&r);
     }
-    assert_true(stopped.posts > 3);
+    assert_true(stopped.posts > 1);
 }
 
 static void a_session_that_stood_still_finds_no_damage(void **state)
@@ -920,6 +943,9 @@ static void a_session_that_stood_still_finds_no_damage(void **state)
     stand_still(get_one);
     stand_still(info_of);
     stand_still(check_of);
+    stand_still(open_named);
+    stand_still(create_other);
+    stand_still(list_all);
 }
 
 /* ---- many ------------------------------------------------------------------------------------ */
