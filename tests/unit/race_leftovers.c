@@ -2,6 +2,7 @@
  * What clients leave behind that died in the middle: tentative slots, claims, subtables that are
  * sealed in part or in whole. Whoever comes next goes on from there, and nothing is lost.
  */
+#include "hook.h"
 #include "race_groups.h"
 #include "race_rig.h"
 
@@ -247,6 +248,84 @@ static void a_split_that_the_directory_never_heard_of(void **state)
     store_rig_close(&r);
 }
 
+/* A journal may name a subtable that was split since, and whose memory is another table's. That one may
+ * be writing it just now: a READ finds the old claim and header, and no children yet (F1). */
+static struct {
+    gaddr at;
+    struct race_subtable_head old;
+    unsigned torn;
+} reused;
+
+static int post_torn(struct fab_ep *ep, struct fab_req *req)
+{
+    hook_run(ep, req);
+    for (unsigned i = 0; i < req->count; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        if (v->kind != FAB_READ || gaddr_make(v->node, v->off) != reused.at ||
+            v->len != sizeof(struct race_subtable_head) || reused.torn++ > 0)
+            continue;
+        struct race_subtable_head *head = v->buf;
+        head->claim = reused.old.claim;
+        head->header = reused.old.header;
+    }
+    return FAR_OK;
+}
+
+static bool is_of(const struct race_view *view, gaddr at)
+{
+    for (uint64_t i = 0; i < 1ull << view->depth; i++)
+        if (race_entry_subtable(view->entries[i]) == at)
+            return true;
+    return false;
+}
+
+static void a_journal_of_a_subtable_that_is_gone(void **state)
+{
+    struct store_rig r;
+    struct far_table_options options = {.tuning = RACE_GROUPS(GROUPS), .hash_seed = 5};
+    far_table *other = NULL;
+
+    (void)state;
+    rig(&r);
+    far_session *s = r.session;
+    uint64_t entry = race_rig_view(&r)->entries[0];
+    uint32_t key = KEYS, suffix = 0;
+    reused = (typeof(reused)){.at = race_entry_subtable(entry)};
+    while (is_of(race_rig_view(&r), reused.at)) {
+        assert_int_equal(far_insert(s, r.table, &key, sizeof key, &key, sizeof key), FAR_OK);
+        key++;
+    }
+    for (unsigned i = 0; i < sizeof reused.old / 8; i++)
+        ((uint64_t *)&reused.old)[i] = store_rig_get(&r, reused.at, i * 8ull);
+    while (s->client.limbo.count > 0) {
+        assert_int_equal(client_hasten(&s->op), FAR_OK);
+        client_reclaim(&s->client);
+    }
+    assert_int_equal(far_table_create(s, "other", "race", &options, &other), FAR_OK);
+    key = 0;
+    do {
+        assert_int_equal(far_insert(s, other, &key, sizeof key, &key, sizeof key), FAR_OK);
+        assert_true(key++ < 10000);
+    } while (!is_of(race_view(store_known(s, other)->view), reused.at));
+
+    const struct table_desc *desc = &r.table->index.desc;
+    struct journal_entry line = {
+        .owner = DEAD,
+        .subject = {.place = (uint16_t)desc->id, .tag = desc->serial, .what = suffix},
+        .data = &entry,
+        .len = sizeof entry};
+    hook_on(s->client.ep);
+    hook.ops.post = post_torn;
+    int rc = r.pool->pool.recover(r.pool->pool.tables, &s->op, &line);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_true(store_rig_get(&r, reused.at, offsetof(struct race_subtable_head, claim)) == 0);
+    assert_int_equal(far_table_check(s, other, NULL, NULL), FAR_OK);
+    while (key-- > 0)
+        assert_int_equal(far_exists(s, other, &key, sizeof key), FAR_OK);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +335,7 @@ int main(void)
         cmocka_unit_test(tentative_slots_of_the_dead_are_no_reason_to_split),
         cmocka_unit_test(an_empty_subtable_is_split),
         cmocka_unit_test(a_split_that_the_directory_never_heard_of),
+        cmocka_unit_test(a_journal_of_a_subtable_that_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -452,6 +452,35 @@ int race_recover(struct op *op, struct index_view *view, const struct journal_en
     return race_complete_split(op, view, e->subject.what, entry);
 }
 
+/* Does the directory, as it was read within this operation, lead to the entry? */
+static int is_reached(struct op *op, const struct race_view *view, uint64_t suffix, uint64_t entry,
+                      bool *reached)
+{
+    unsigned depth = race_entry_depth(entry);
+    uint64_t before = 0;
+    *reached = false;
+    for (uint64_t i = suffix & ((1ull << view->depth) - 1); i < 1ull << view->depth && !*reached;
+         i += 1ull << depth) {
+        uint64_t at = view->entries[i];
+        if (at == before)
+            continue;
+        before = at;
+        while (at != 0 && race_entry_depth(at) < depth) { /* an ancestor */
+            unsigned bit = race_entry_depth(at);
+            batch_read(&op->batch, race_entry_subtable(at),
+                       offsetof(struct race_subtable_head, forward), op->word, 8);
+            int rc = batch_flush(&op->batch);
+            if (rc != FAR_OK)
+                return rc;
+            at = op->word[0] == 0 ? 0 : race_forward_entry(op->word[0], suffix >> bit & 1, bit + 1);
+        }
+        *reached = at == entry;
+    }
+    return FAR_OK;
+}
+
+/* A journal may be older than this operation: the subtable that it names may have been split since, and
+ * be another's memory by now. What is reached now stays as long as this operation. */
 int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix, uint64_t entry)
 {
     struct race_view *view = race_view(base);
@@ -463,11 +492,14 @@ int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix,
         return FAR_NO_MEMORY;
     if (look.depth > view->dir_bits)
         return FAR_OK; /* no entry of this directory */
-    batch_read(&op->batch, look.subtable, 0, head, sizeof *head);
-    batch_unsure(&op->batch);
-    int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || head->header != race_header(view->tag, look.depth, suffix))
+    bool reached = false;
+    int rc = is_reached(op, view, suffix, entry, &reached);
+    if (rc != FAR_OK || !reached)
         return rc == FAR_BOUNDS ? FAR_OK : rc; /* it has been split, and is gone */
+    batch_read(&op->batch, look.subtable, 0, head, sizeof *head);
+    rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || head->header != race_header(view->tag, look.depth, suffix))
+        return rc == FAR_BOUNDS ? FAR_OK : rc; /* it is damaged */
     if (head->forward != 0) {                  /* published, but perhaps not advised */
         rc = race_advise(op, view, entry, suffix, head->forward);
         if (rc == FAR_OK)
