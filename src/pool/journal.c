@@ -24,8 +24,7 @@
  *   JOURNAL-J4  A dead client's lines are recovered by one client at a time, which has the slot (L2), and
  *               each is blanked after it was recovered. When the slot is free, all its lines are blank.
  *
- * A chain that is damaged is cut there: what is behind cannot be read. The slot's next owner starts a new
- * chain.
+ * A chain that is damaged is cut there, by the slot's next owner: what is behind cannot be read.
  */
 #include "pool/pool.h"
 
@@ -66,18 +65,22 @@ struct walk {
     void (*visit)(struct walk *walk, unsigned slot, gaddr at, const struct journal_line *line);
     unsigned damaged; /* chains that do not end as they should */
     unsigned last;    /* a slot of those */
+    gaddr broken;     /* a line of that, the last before the damage, and what its next says */
+    uint64_t astray;
     unsigned count;
     struct cursor {
         unsigned slot;
-        gaddr at;
+        gaddr at, before;
     } cursor[WALK_MANY];
 };
 
-static void break_off(struct walk *w, struct cursor *c)
+static void break_off(struct walk *w, struct cursor *c, gaddr at)
 {
     c->at = 0;
     w->damaged++;
     w->last = c->slot;
+    w->broken = c->before;
+    w->astray = at;
 }
 
 /* Reads a line of each chain, and moves on to the next one. */
@@ -96,7 +99,7 @@ static int walk_step(struct walk *w)
                              .off = gaddr_offset(c->at),
                              .buf = image};
         if (c->at >> GADDR_BITS != 0 || !fab_valid(pool->fab, &v))
-            break_off(w, c); /* the others go on */
+            break_off(w, c, c->at); /* the others go on */
         else if (c->at != 0)
             batch_read(&op->batch, c->at, 0, image + (size_t)i * WALK_BYTES, WALK_BYTES);
     }
@@ -109,11 +112,12 @@ static int walk_step(struct walk *w)
             continue;
         if (at != first_line(pool, gaddr_node(at), c->slot) &&
             line->magic != JOURNAL_MAGIC + c->slot) {
-            break_off(w, c);
+            break_off(w, c, at);
             continue;
         }
         c->at = line->next;
         w->visit(w, c->slot, at, line);
+        c->before = at;
     }
     return rc;
 }
@@ -138,7 +142,7 @@ static int walk(struct walk *w)
 
 static int walk_one(struct walk *w, unsigned node, unsigned slot)
 {
-    w->cursor[0] = (struct cursor){slot, first_line(w->op->pool, node, slot)};
+    w->cursor[0] = (struct cursor){slot, first_line(w->op->pool, node, slot), 0};
     w->count = 1;
     return walk(w);
 }
@@ -204,7 +208,7 @@ int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsign
     for (unsigned i = 0; i < pool->clients * pool->nodes && rc == FAR_OK; i++) {
         unsigned of = i / pool->nodes, node = i % pool->nodes;
         if (nodes[of] >> node & 1)
-            w->cursor[w->count++] = (struct cursor){of, first_line(pool, node, of)};
+            w->cursor[w->count++] = (struct cursor){of, first_line(pool, node, of), 0};
         if (w->count == WALK_MANY)
             rc = walk(w);
     }
@@ -284,12 +288,19 @@ static void set_free(struct lines *l, unsigned i)
     l->free[node] = i + 1;
 }
 
-/* While one operation walks the chain, its siblings may add lines: what is known stays as it is. */
-static int add_line(struct lines *l, gaddr at, enum line_state state)
+static struct line *find_line(struct lines *l, gaddr at)
 {
     for (unsigned i = 0; i < l->count; i++)
         if (l->line[i].at == at)
-            return FAR_OK;
+            return &l->line[i];
+    return NULL;
+}
+
+/* While one operation walks the chain, its siblings may add lines: what is known stays as it is. */
+static int add_line(struct lines *l, gaddr at, enum line_state state)
+{
+    if (find_line(l, at))
+        return FAR_OK;
     if (l->count == l->room && !lines_grow(l))
         return fail(FAR_NO_MEMORY, "no memory for a journal");
     l->line[l->count] = (struct line){.at = at, .state = (uint8_t)state};
@@ -305,12 +316,13 @@ void journal_forget(struct client *c)
     struct lines *l = &c->lines;
     memset(l->free, 0, sizeof l->free);
     l->count = l->undone = 0;
-    l->loaded = l->nodes = 0;
+    l->loaded = l->cut = l->nodes = 0;
     l->registration++;
 }
 
 struct loading {
     struct walk walk;
+    unsigned number;
     int rc;
 };
 
@@ -322,6 +334,11 @@ static void load_line(struct walk *w, unsigned slot, gaddr at, const struct jour
         l->next[gaddr_node(at)] = line->next;
     if (loading->rc == FAR_OK)
         loading->rc = add_line(l, at, line->intent.stamp == 0 ? LINE_FREE : LINE_LEFT);
+    struct line *known = find_line(l, at);
+    if (known && known->walk == loading->number)
+        break_off(w, &w->cursor[0], at); /* it goes in a circle */
+    else if (known)
+        known->walk = loading->number;
 }
 
 /* Reads which lines the slot has on a node: those that its owners before this client made. */
@@ -329,16 +346,22 @@ static int load(struct op *op, unsigned node)
 {
     struct client *c = op->client;
     struct lines *l = &c->lines;
-    struct loading loading = {.walk = {.op = op, .visit = load_line}, .rc = FAR_OK};
+    struct loading loading = {
+        .walk = {.op = op, .visit = load_line}, .number = ++l->walks, .rc = FAR_OK};
     const uint64_t bit = 1ull << node;
     int rc = walk_one(&loading.walk, node, c->slot);
     if (rc == FAR_OK)
         rc = loading.rc;
-    if (rc == FAR_OK && loading.walk.damaged > 0)
+    if (rc != FAR_OK)
+        return rc;
+    l->cut &= ~bit;
+    if (loading.walk.damaged > 0 && loading.walk.broken != 0) {
         l->cut |= bit;
-    if (rc == FAR_OK)
-        l->loaded |= bit;
-    return rc;
+        l->broken[node] = loading.walk.broken;
+        l->astray[node] = loading.walk.astray;
+    }
+    l->loaded |= bit;
+    return FAR_OK;
 }
 
 /* Says that there may be lines on the node. A CAS: if it comes late, it finds another word. */
@@ -354,6 +377,23 @@ static int note_node(struct op *op, unsigned node)
     return rc;
 }
 
+/* Cuts the chain where it is damaged. What is before that is in use, and stays in it. */
+static int cut_own(struct op *op, unsigned node)
+{
+    struct lines *l = &op->client->lines;
+    gaddr at = l->broken[node];
+    uint64_t astray = l->astray[node];
+    batch_cas(&op->batch, at, offsetof(struct journal_line, next), astray, 0, op->pool_word);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    if (l->next[node] == astray && at == first_line(op->pool, node, op->client->slot))
+        l->next[node] = 0;
+    if (l->broken[node] == at && l->astray[node] == astray)
+        l->cut &= ~(1ull << node);
+    return FAR_OK;
+}
+
 /* JOURNAL-J1 */
 static int make_line(struct op *op, unsigned node)
 {
@@ -362,7 +402,11 @@ static int make_line(struct op *op, unsigned node)
     const uint64_t bit = 1ull << node;
     struct journal_line *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
     gaddr at = 0;
-    int rc = image ? pool_alloc(op, node, JOURNAL_CLASS, &at) : FAR_NO_MEMORY;
+    int rc = image ? FAR_OK : FAR_NO_MEMORY;
+    if (rc == FAR_OK && l->cut & bit)
+        rc = cut_own(op, node);
+    if (rc == FAR_OK)
+        rc = pool_alloc(op, node, JOURNAL_CLASS, &at);
     if (rc != FAR_OK)
         return rc;
     if (gaddr_node(at) != node) { /* a line elsewhere would have no order with the lock */
@@ -371,7 +415,7 @@ static int make_line(struct op *op, unsigned node)
     }
     uint64_t next = l->next[node];
     memset(image, 0, sizeof *image);
-    image->next = l->cut & bit ? 0 : next;
+    image->next = next;
     image->magic = JOURNAL_MAGIC + c->slot;
     batch_write(&op->batch, at, 0, image, sizeof *image);
     rc = batch_flush(&op->batch);
@@ -392,7 +436,6 @@ static int make_line(struct op *op, unsigned node)
         return FAR_OK;
     }
     l->next[node] = at;
-    l->cut &= ~bit;
     return add_line(l, at, LINE_FREE);
 }
 

@@ -167,6 +167,7 @@ struct lines {
     struct line {
         gaddr at;
         uint32_t next; /* free: the next free line on its node; a place is an index and one more */
+        uint32_t walk; /* that came by last */
         uint8_t state;
     } * line;
     unsigned count, room;
@@ -174,9 +175,12 @@ struct lines {
     unsigned registration; /* how often the client has taken a slot */
     uint64_t stamps;       /* given so far */
     uint64_t nodes;        /* what the slot says of them: a bit per node, as is: */
-    uint64_t loaded, cut;  /* the chain was read; it is damaged, and a new one is to be started */
+    uint64_t loaded, cut;  /* the chain was read; it is damaged, and is to be cut */
+    unsigned walks;        /* of chains, so far */
     uint32_t free[FAB_NODES_MAX];
-    gaddr next[FAB_NODES_MAX]; /* of the first line, when it was last looked at */
+    gaddr next[FAB_NODES_MAX];      /* of the first line, when it was last looked at */
+    gaddr broken[FAB_NODES_MAX];    /* the line at which it is to be cut, */
+    uint64_t astray[FAB_NODES_MAX]; /* and what that says of the next one */
 };
 
 #define NO_SLOT UINT32_MAX /* a client that is not registered yet */

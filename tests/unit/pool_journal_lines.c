@@ -533,6 +533,79 @@ static void a_damaged_chain_is_cut(void **state)
     }
 }
 
+static void give(far_session *s, struct journal *j)
+{
+    journal_end(&s->op, j);
+    assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
+    journal_give(&s->op, j, true);
+}
+
+/* The lines before the damage are known to the slot's owner, and used: they stay in the chain. */
+static void what_is_before_the_damage_stays_in_the_chain(void **state)
+{
+    enum { NEXT, MAGIC, CIRCLE, ALL };
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    for (unsigned way = 0; way < ALL; way++) {
+        struct pool_findings findings = {0};
+        struct journal j[6];
+        begin(&r, &p, URI);
+        far_session *s = join(&r);
+        for (unsigned i = 0; i < 4; i++)
+            take(s, 0, &j[i], 1);
+        for (unsigned i = 0; i < 4; i++) /* the first, and then from the last to the second */
+            give(s, &j[i]);
+        far_session_close(s);
+        if (way == MAGIC)
+            probe_set(&p, j[1].at, offsetof(struct journal_line, magic), 1);
+        else
+            probe_set(&p, j[1].at, offsetof(struct journal_line, next),
+                      way == CIRCLE ? j[3].at : 3);
+        s = join(&r);
+        for (unsigned i = 0; i < 6; i++)
+            take(s, 0, &j[i], 1ull << i);
+        assert_int_equal(pool_inspect(&s->op, &findings), FAR_OK);
+        assert_int_equal(findings.violations, 0);
+        assert_int_equal(recover(r.session, s), FAR_OK);
+        assert_true(seen.calls == 6 && seen.sum == 63);
+        bury(s);
+        end(&r, &p);
+    }
+}
+
+/* What is wrong with the chain of one slot says nothing of another. */
+static void a_damaged_chain_is_left_behind_with_its_slot(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j[4];
+
+    (void)state;
+    begin(&r, &p, URI);
+    far_session *s = join(&r), *other = join(&r);
+    unsigned slot = other->client.slot;
+    for (unsigned i = 0; i < 3; i++)
+        take(other, 0, &j[i], 1);
+    for (unsigned i = 0; i < 3; i++)
+        give(other, &j[i]);
+    far_session_close(other);
+    probe_set(&p, 0, JOURNAL_AT(&r.pool->pool, s->client.slot, next), 3);
+    take(s, 0, &j[0], 1);
+    give(s, &j[0]);
+    probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation), 4711); /* it is another's */
+    s->client.lease.deadline = 0;
+    assert_int_equal(get(&r, s), FAR_OK);
+    assert_int_equal(s->client.slot, slot);
+    for (unsigned i = 0; i < 4; i++)
+        take(s, 0, &j[i], 1ull << i);
+    assert_int_equal(recover(r.session, s), FAR_OK);
+    assert_true(seen.calls == 4 && seen.sum == 15);
+    bury(s);
+    end(&r, &p);
+}
+
 /* Of a slot that nobody has, it is repaired. */
 static void a_damaged_chain_is_repaired(void **state)
 {
@@ -598,6 +671,8 @@ int main(void)
         cmocka_unit_test(a_sweep_waits_for_recoveries),
         cmocka_unit_test(lines_survive_a_sweep),
         cmocka_unit_test(a_damaged_chain_is_cut),
+        cmocka_unit_test(what_is_before_the_damage_stays_in_the_chain),
+        cmocka_unit_test(a_damaged_chain_is_left_behind_with_its_slot),
         cmocka_unit_test(a_damaged_chain_is_repaired),
         cmocka_unit_test(a_full_node_has_no_more_lines),
     };
