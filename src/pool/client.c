@@ -315,13 +315,14 @@ static int renew(struct op *op, struct client *c)
 }
 
 /* Another operation of the ring may be registering the client already. And before a client may
- * register again, all operations that began under its old registration must have ended. They do,
- * because they can write nothing more. */
+ * register again, all operations and recoveries that began under its old registration must have ended.
+ * They do, because they can write nothing more. */
 static void await_joined(struct op *op)
 {
     struct client *c = op->client;
     struct patience patience = {0};
-    while ((c->joining || (c->lease.lost && c->oldest)) && client_wait(op, &patience, 1)) {
+    while ((c->joining || (c->lease.lost && (c->oldest || c->recoveries > 0))) &&
+           client_wait(op, &patience, 1)) {
         if (c->drive_ring && !op->batch.on_ring)
             c->drive_ring(c);
     }
@@ -339,10 +340,11 @@ int client_rejoin(struct op *op)
     struct batch_rider *rider = op->batch.rider;
     const struct lease *lease = op->batch.lease;
 
-    await_joined(op);
+    if (!op->recovers)
+        await_joined(op);
     if (!c->lease.lost)
         return FAR_OK;
-    if (c->oldest || c->joining)
+    if (c->oldest || c->joining || c->recoveries > 0)
         return fail(FAR_FENCED, "this client was silent for longer than its lease");
     c->joining = c->rider.grounded = true;
     op->batch.rider = NULL;

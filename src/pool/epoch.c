@@ -259,7 +259,7 @@ static int awake_once(struct op *op)
             return rc;
     }
     int rc = c->sweep_unmet ? client_meet_sweep(op) : FAR_OK;
-    if (rc == FAR_OK && client_must_complete(c))
+    if (rc == FAR_OK && client_must_complete(c) && !op->recovers)
         (void)client_complete(op); /* whatever comes of it, this client goes on */
     return rc;
 }

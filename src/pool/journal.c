@@ -236,18 +236,23 @@ static int cut_chain(struct op *op, unsigned node, unsigned slot)
     gaddr first = first_line(op->pool, node, slot);
     batch_cas(&op->batch, NODE0, slot_delta(slot), 0, mine, &word[0]);
     int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || word[0] != 0)
+    if (rc == FAR_UNREACHABLE || (rc == FAR_OK && word[0] != 0))
         return rc; /* it is in use by now */
-    batch_read(&op->batch, first, offsetof(struct journal_line, next), &word[0], 8);
-    rc = batch_flush(&op->batch);
+    if (rc == FAR_OK) {
+        batch_read(&op->batch, first, offsetof(struct journal_line, next), &word[0], 8);
+        rc = batch_flush(&op->batch);
+    }
     if (rc == FAR_OK) {
         batch_cas(&op->batch, first, offsetof(struct journal_line, next), word[0], 0, &word[1]);
         rc = batch_flush(&op->batch);
     }
+    if (rc == FAR_OK) {
+        batch_cas(&op->batch, NODE0, slot_delta(slot), mine, 0, &word[0]);
+        rc = batch_flush(&op->batch);
+    }
     if (rc != FAR_OK)
-        return rc; /* the claim is recovered, by this client or others */
-    batch_cas(&op->batch, NODE0, slot_delta(slot), mine, 0, &word[0]);
-    return batch_flush(&op->batch);
+        client_renounce(op); /* then others recover the claim, also one that comes late */
+    return rc;
 }
 
 int journal_repair(struct op *op)
@@ -679,7 +684,10 @@ int journal_complete(struct op *op)
         rc = rc == FAR_OK ? one : rc;
     }
     for (unsigned i = 0; i < l->count && registration == l->registration; i++) {
-        int one = l->line[i].state == LINE_LEFT ? complete_line(op, i) : FAR_OK;
+        if (l->line[i].state != LINE_LEFT)
+            continue;
+        /* JOURNAL-J3: a sibling may have left it since this began. */
+        int one = client_haunted(c) ? FAR_TIMEOUT : complete_line(op, i);
         rc = rc == FAR_OK ? one : rc;
     }
     return rc;

@@ -18,8 +18,9 @@
  *       is for a sweep to find), and frees the slot by another CAS. If it dies before that, its name is
  *       no living client's, and the next one claims the slot from it: by then the fabric has shut it
  *       out. If it cannot go on, it puts nobody's name there, after verbs of its own that failed can
- *       arrive no more (F5). So no two clients recover one at the same time. A fenced client's
- *       certificate does not count any more: a recovery may wait for a barrier.
+ *       arrive no more (F5). So no two clients recover one at the same time. A recovery belongs to a
+ *       registration: it does not go on under another name, and the client registers anew behind it.
+ *       A fenced client's certificate does not count any more: a recovery may wait for a barrier.
  *       Completing a journal takes a registered client. If every slot is taken and only slots with
  *       unfinished work are silent, a client that wants to register takes such a slot by a CAS from
  *       the fenced word to its own incarnation: of several, one gets it. It announces itself and
@@ -174,7 +175,9 @@ int client_complete(struct op *op)
 {
     struct client *c = op->client;
     c->complete_after = c->ep->ops->coarse(c->ep) + c->lease_ns;
+    bool outer = client_begin_recovery(op);
     int rc = journal_complete(op);
+    client_end_recovery(op, outer);
     if (rc == FAR_OK)
         c->inherited = false;
     return rc;
@@ -236,7 +239,8 @@ static int free_slot(struct op *op, unsigned slot, uint64_t word)
 }
 
 /* A recovery has failed. Others may go on with it when verbs of ours that failed cannot arrive any
- * more. If that cannot be said to them, this client gives up its registration, which says it, too. */
+ * more. If that cannot be said to them, this client gives up its registration, which says it, too: under
+ * another name in the same slot it would say so too early. */
 static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
 {
     struct client *c = op->client;
@@ -247,12 +251,25 @@ static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
         if (batch_flush(&op->batch) != FAR_OK)
             break;
     }
-    if (client_lapsed(c))
-        return;
-    batch_cas(&op->batch, NODE0, slot_delta(slot), mine, CLIENT_FENCED | CLIENT_REPAIRED,
-              op->pool_word);
-    if (client_haunted(c) || batch_flush(&op->batch) != FAR_OK)
-        client_renounce(op);
+    if (!client_haunted(c)) {
+        if (client_lapsed(c))
+            return;
+        batch_cas(&op->batch, NODE0, slot_delta(slot), mine, CLIENT_FENCED | CLIENT_REPAIRED,
+                  op->pool_word);
+        if (batch_flush(&op->batch) == FAR_OK)
+            return;
+    }
+    client_renounce(op);
+}
+
+/* Puts this client's name into a slot that says `word`; also if that is its name already, for a sibling
+ * may have freed the slot since that was read. */
+static int claim(struct op *op, unsigned slot, uint64_t word, uint64_t mine, bool *claimed)
+{
+    batch_cas(&op->batch, NODE0, slot_delta(slot), word, mine, op->pool_word);
+    int rc = batch_flush(&op->batch);
+    *claimed = rc == FAR_OK && op->pool_word[0] == word;
+    return rc;
 }
 
 /* Recovers a client that is shut out, by its slot's word. */
@@ -260,21 +277,23 @@ static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
 {
     struct client *c = op->client;
     uint64_t mine = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(c);
-    if (word != mine) {
-        batch_cas(&op->batch, NODE0, slot_delta(slot), word, mine, op->pool_word);
-        int rc = batch_flush(&op->batch);
-        if (rc != FAR_OK || op->pool_word[0] != word)
-            return rc; /* another client was faster */
-    }
-    c->watch[slot].repairing = true;
     unsigned registration = c->lines.registration;
-    int rc = journal_recover(op, slot);
-    if (rc == FAR_OK)
+    bool claimed = false;
+    if (c->watch[slot].repairing)
+        return FAR_OK; /* a sibling was faster */
+    c->watch[slot].repairing = true;
+    bool outer = client_begin_recovery(op);
+    int rc = claim(op, slot, word, mine, &claimed);
+    if (claimed)
+        rc = journal_recover(op, slot);
+    if (claimed && rc == FAR_OK)
         rc = count_death(op, slot);
-    if (rc != FAR_OK && registration == c->lines.registration)
-        give_up_claim(op, slot, mine);
-    else if (rc == FAR_OK)
+    if (claimed && rc == FAR_OK)
         rc = free_slot(op, slot, mine);
+    bool perhaps = claimed || rc != FAR_UNREACHABLE; /* nobody knows, but for that (F5) */
+    if (rc != FAR_OK && perhaps && registration == c->lines.registration)
+        give_up_claim(op, slot, mine);
+    client_end_recovery(op, outer);
     c->watch[slot].repairing = false;
     return rc;
 }
@@ -293,7 +312,10 @@ static int recover(struct op *op, bool wait)
     }
     if (rc != FAR_OK || word == 0)
         return rc;
-    if (c->slot != NO_SLOT)
+    bool registers = op->batch.rider == NULL; /* it is this operation that registers the client */
+    if (!registers && (c->joining || c->slot == NO_SLOT))
+        return FAR_OK; /* a sibling does, and under which name this would be done nobody knows */
+    if (!registers)
         return recover_claimed(op, slot, word);
     bool known = journal_pending(op, slot, &lines) == FAR_OK;
     rc = count_death(op, slot);

@@ -246,6 +246,7 @@ struct client {
     uint64_t broke_at;    /* a batch that writes failed then; 0: none ever did */
     struct watch *watch;  /* by slot */
     int suspect;          /* a slot whose lease has lapsed, as watched; -1: none known */
+    unsigned recoveries;  /* operations that are recovering something */
     unsigned buried;      /* clients recovered so far */
     uint64_t bury_after;  /* time for another look for the dead, if memory is short */
     uint64_t recut_after; /* likewise for memory that is cut for other sizes */
@@ -303,6 +304,7 @@ struct op {
     void *buf[BUF_COUNT];
     size_t buf_bytes[BUF_COUNT];
     uint64_t epoch; /* while in flight: what the client had validated when it began */
+    bool recovers; /* another client's work, or what was left of its own: client_begin_recovery() */
     struct op *older, *newer;
 };
 
@@ -621,6 +623,22 @@ static inline bool client_must_complete(const struct client *c)
 {
     return __builtin_expect(client_has_undone(c), 0) && !c->joining && !client_haunted(c) &&
            c->ep->ops->coarse(c->ep) >= c->complete_after;
+}
+
+/* Brackets a recovery, which may be within another: whether it is, the one returns and the other is given.
+ * It belongs to the client's registration, though it is not an operation in flight: while it lasts, the
+ * client does not register anew. */
+static inline bool client_begin_recovery(struct op *op)
+{
+    bool outer = op->recovers;
+    op->client->recoveries += !outer;
+    op->recovers = true;
+    return outer;
+}
+static inline void client_end_recovery(struct op *op, bool outer)
+{
+    op->client->recoveries -= !outer;
+    op->recovers = outer;
 }
 
 /* Finds and recovers all clients that are dead; takes about a lease if there is any doubt. */

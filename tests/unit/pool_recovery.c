@@ -1,0 +1,432 @@
+/* Recoveries that are disturbed: by siblings, by a lease that lapses, by batches of unknown outcome. */
+#include "journal_rig.h"
+#include "register_rig.h"
+
+static struct {
+    unsigned calls;
+    int rc;
+    int (*then)(struct op *op);
+} seen;
+
+static int note_recovery(void *arg, struct op *op, const struct journal_entry *entry)
+{
+    (void)arg, (void)entry;
+    seen.calls++;
+    return seen.then ? seen.then(op) : seen.rc;
+}
+
+static void begin(struct store_rig *r, struct probe *p)
+{
+    start(r, p, URI);
+    r->pool->pool.recover = note_recovery;
+    seen = (typeof(seen)){.rc = FAR_OK};
+}
+
+static void take(far_session *s, struct journal *j)
+{
+    struct journal_subject subject = {.place = 6, .tag = 8, .what = 7};
+    uint64_t data = 1;
+    assert_int_equal(journal_take(&s->op, 0, j), FAR_OK);
+    journal_intend(&s->op, j, &subject, &data, 8);
+    assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
+}
+
+static void give(far_session *s, struct journal *j)
+{
+    journal_end(&s->op, j);
+    assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
+    journal_give(&s->op, j, true);
+}
+
+static int recover_by(struct op *op, unsigned slot, uint64_t word)
+{
+    struct client *c = op->client;
+    c->watch[slot].incarnation = word;
+    c->suspect = (int)slot;
+    return client_recover(op);
+}
+
+static int recover(far_session *by, far_session *dead)
+{
+    return recover_by(&by->op, dead->client.slot, dead->client.incarnation);
+}
+
+/* Of a session that was taken for dead: it does not know. */
+static void bury(far_session *s)
+{
+    s->client.lease.lost = s->client.astray = true;
+    far_session_close(s);
+}
+
+static uint64_t slot_word(struct probe *p, unsigned slot)
+{
+    return probe_get(p, 0, PROBE_SLOT(slot, incarnation));
+}
+
+static uint64_t claim_of(const far_session *s)
+{
+    return CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(&s->client);
+}
+
+static struct {
+    struct store_rig *rig;
+    struct probe *probe;
+    unsigned slot, posts, times;
+    uint64_t incarnation, became;
+    bool armed;
+} here;
+
+static int fence_well(struct fab_ep *ep, uint64_t incarnation)
+{
+    (void)ep, (void)incarnation;
+    return FAR_OK;
+}
+
+static int post_or_not(struct fab_ep *ep, struct fab_req *req)
+{
+    if (here.armed && here.times > 0) {
+        here.times--;
+        return FAR_UNREACHABLE;
+    }
+    return hook.real->post(ep, req);
+}
+
+static int break_off(struct op *op)
+{
+    struct client *c = op->client;
+    c->broke_at = c->ep->ops->coarse(c->ep); /* a WRITE of ours has failed, and may yet arrive */
+    here.armed = true;
+    return FAR_TIMEOUT;
+}
+
+/* L2: then the claim stays, and the client's registration goes. */
+static void a_claim_is_not_given_up_while_verbs_may_arrive(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    for (unsigned fences = 0; fences < 2; fences++) {
+        begin(&r, &p);
+        far_session *s = join(&r);
+        struct client *c = &r.session->client;
+        uint64_t claim = claim_of(r.session);
+        take(s, &j);
+        seen.then = break_off;
+        here = (typeof(here)){.times = 1};
+        hook_on(c->ep);
+        hook_clock();
+        hook.ops.pause = pause_not;
+        hook.ops.post = post_or_not;
+        hook.ops.fence = fences ? fence_well : NULL;
+        assert_int_equal(recover(r.session, s), FAR_TIMEOUT);
+        hook_off();
+        assert_int_equal(r.session->op.batch.count, 0);
+        assert_true(slot_word(&p, s->client.slot) == claim);
+        assert_true(c->lease.lost && c->astray);
+        c->broke_at = 0;
+        bury(s);
+        bury(r.session);
+        r.session = join(&r);
+        end(&r, &p);
+    }
+}
+
+static int break_and_lapse(struct op *op)
+{
+    op->client->lease.deadline = 0;
+    return break_off(op);
+}
+
+/* As another client in its slot, it would let go of its claim at once. */
+static void a_client_that_lapses_with_a_claim_takes_another_slot(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    begin(&r, &p);
+    far_session *s = join(&r);
+    struct client *c = &r.session->client;
+    unsigned old = c->slot;
+    uint64_t claim = claim_of(r.session), incarnation = c->incarnation;
+    take(s, &j);
+    seen.then = break_and_lapse;
+    assert_int_equal(recover(r.session, s), FAR_TIMEOUT);
+    assert_int_equal(get(&r, r.session), FAR_OK);
+    assert_true(c->slot != old);
+    assert_true(slot_word(&p, old) == incarnation); /* until it is fenced */
+    assert_true(slot_word(&p, s->client.slot) == claim);
+    c->broke_at = 0;
+    bury(s);
+    end(&r, &p);
+}
+
+static bool claims(const struct fab_req *req)
+{
+    return req->verbs[0].kind == FAB_CAS &&
+           req->verbs[0].off == PROBE_SLOT(here.slot, incarnation) &&
+           (req->verbs[0].swap & CLIENT_REPAIRED);
+}
+
+/* The claim is made, but its operation does not know yet; a sibling comes. */
+static int post_and_let_sibling_try(struct fab_ep *ep, struct fab_req *req)
+{
+    if (!claims(req) || here.posts++ > 0)
+        return hook.real->post(ep, req);
+    hook_run(ep, req);
+    struct op sibling;
+    assert_int_equal(op_init(&sibling, &here.rig->session->client), FAR_OK);
+    assert_int_equal(recover_by(&sibling, here.slot, here.incarnation), FAR_OK);
+    assert_int_equal(seen.calls, 0);
+    op_free(&sibling);
+    return FAR_OK;
+}
+
+static void a_sibling_does_not_recover_while_the_claim_is_made(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    begin(&r, &p);
+    far_session *s = join(&r);
+    take(s, &j);
+    here = (typeof(here)){.rig = &r, .slot = s->client.slot, .incarnation = s->client.incarnation};
+    hook_on(r.session->client.ep);
+    hook.ops.post = post_and_let_sibling_try;
+    assert_int_equal(recover(r.session, s), FAR_OK);
+    hook_off();
+    assert_int_equal(seen.calls, 1);
+    assert_true(slot_word(&p, s->client.slot) == 0);
+    bury(s);
+    end(&r, &p);
+}
+
+/* The slot said that a sibling recovers it. When this is known, it is another's. */
+static int post_and_find_another(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    if (v->kind != FAB_CAS || v->off != PROBE_SLOT(here.slot, incarnation) || here.posts++ > 0)
+        return hook.real->post(ep, req);
+    hook_run(ep, req);
+    probe_set(here.probe, 0, PROBE_SLOT(here.slot, incarnation), here.became);
+    return FAR_OK;
+}
+
+static void a_slot_that_a_sibling_has_freed_is_left_alone(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    begin(&r, &p);
+    far_session *s = join(&r);
+    unsigned slot = s->client.slot;
+    take(s, &j);
+    here = (typeof(here)){.probe = &p, .slot = slot, .became = s->client.incarnation};
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), claim_of(r.session));
+    hook_on(r.session->client.ep);
+    hook.ops.post = post_and_find_another;
+    assert_int_equal(recover_by(&r.session->op, slot, 4711), FAR_OK);
+    hook_off();
+    assert_int_equal(seen.calls, 0);
+    assert_true(slot_word(&p, slot) == s->client.incarnation);
+    give(s, &j);
+    far_session_close(s);
+    end(&r, &p);
+}
+
+/* Nobody knows whether it was made: it was. */
+static int post_and_lose_claim(struct fab_ep *ep, struct fab_req *req)
+{
+    bool lost = claims(req) && here.posts++ == 0;
+    hook_run(ep, req);
+    if (lost)
+        req->status = FAR_UNKNOWN;
+    return FAR_OK;
+}
+
+static void pause_by_hook(struct fab_ep *ep, uint64_t ns)
+{
+    (void)ep;
+    hook.clock += ns;
+}
+
+/* Else others would wait for it for as long as this client is there. */
+static void a_claim_of_unknown_outcome_is_given_up(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    begin(&r, &p);
+    far_session *s = join(&r);
+    struct client *c = &r.session->client;
+    take(s, &j);
+    here = (typeof(here)){.slot = s->client.slot};
+    hook_on(c->ep);
+    hook_clock();
+    hook.ops.pause = pause_by_hook;
+    hook.ops.post = post_and_lose_claim;
+    assert_int_equal(recover(r.session, s), FAR_UNKNOWN);
+    hook_off();
+    assert_true(slot_word(&p, s->client.slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
+    c->lease.deadline = UINT64_MAX / 2; /* its clock is the machine's again */
+    c->broke_at = 0;
+    bury(s);
+    end(&r, &p);
+}
+
+static int lapse_and_begin(struct op *op)
+{
+    struct client *c = op->client;
+    struct op sibling;
+    here.incarnation = c->incarnation;
+    c->lease.deadline = 0;
+    if (here.armed) /* others have found out */
+        probe_set(here.probe, 0, PROBE_SLOT(c->slot, incarnation), 0);
+    assert_int_equal(op_init(&sibling, c), FAR_OK);
+    int rc = op_begin(&sibling, NULL);
+    op_end(&sibling);
+    op_free(&sibling);
+    assert_int_equal(rc, FAR_FENCED);
+    rc = op_begin(op, NULL);
+    op_end(op);
+    assert_true(c->incarnation == here.incarnation);
+    return rc;
+}
+
+/* A recovery belongs to a registration. Another client would go on with it, too. */
+static void a_client_does_not_register_anew_while_it_recovers(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    for (unsigned way = 0; way < 4; way++) {
+        bool own = way & 1;
+        begin(&r, &p);
+        far_session *s = join(&r);
+        struct client *c = &r.session->client;
+        take(own ? r.session : s, &j);
+        seen.then = lapse_and_begin;
+        here = (typeof(here)){.probe = &p, .armed = way & 2};
+        hook_on(c->ep);
+        hook.ops.pause = pause_not;
+        if (own) {
+            journal_give(&r.session->op, &j, false);
+            assert_int_equal(client_complete(&r.session->op), FAR_FENCED);
+        } else {
+            assert_int_equal(recover(r.session, s), FAR_FENCED);
+            assert_true(slot_word(&p, s->client.slot) ==
+                        (CLIENT_FENCED | CLIENT_REPAIRED | (here.incarnation & OWNER_INCARNATION)));
+        }
+        hook_off();
+        assert_int_equal(seen.calls, 1);
+        assert_true(journal_says(&p, &r.pool->pool, own ? 0 : s->client.slot));
+        seen.then = NULL;
+        assert_int_equal(get(&r, r.session), FAR_OK);
+        assert_true(c->incarnation != here.incarnation && c->recoveries == 0);
+        bury(s);
+        end(&r, &p);
+    }
+}
+
+/* A sibling has begun to register the client anew. */
+static int post_and_find_it_joining(struct fab_ep *ep, struct fab_req *req)
+{
+    struct client *c = &here.rig->session->client;
+    const struct fab_verb *v = &req->verbs[0];
+    hook_run(ep, req);
+    if (v->kind == FAB_CAS && v->off == PROBE_SLOT(here.slot, incarnation) && here.posts++ == 0) {
+        c->joining = true;
+        c->slot = here.armed ? NO_SLOT : c->slot;
+    }
+    return FAR_OK;
+}
+
+static void nothing_is_recovered_while_a_sibling_registers_the_client(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    for (unsigned way = 0; way < 2; way++) {
+        begin(&r, &p);
+        far_session *s = join(&r);
+        struct client *c = &r.session->client;
+        unsigned own = c->slot;
+        take(s, &j);
+        here = (typeof(here)){.rig = &r, .slot = s->client.slot, .armed = way};
+        hook_on(c->ep);
+        hook.ops.post = post_and_find_it_joining;
+        assert_int_equal(recover(r.session, s), FAR_OK);
+        hook_off();
+        assert_true(c->slot == (way ? NO_SLOT : own) && !c->inherited);
+        assert_int_equal(seen.calls, 0);
+        assert_true(slot_word(&p, s->client.slot) == (s->client.incarnation | CLIENT_FENCED));
+        c->joining = false;
+        c->slot = own;
+        bury(s);
+        end(&r, &p);
+    }
+}
+
+static far_session *leaver;
+static struct journal left;
+
+static int leave_another(struct op *op)
+{
+    struct client *c = op->client;
+    seen.then = NULL;
+    journal_give(&leaver->op, &left, false); /* a sibling's batch has failed */
+    c->broke_at = c->ep->ops->coarse(c->ep);
+    return FAR_OK;
+}
+
+/* JOURNAL-J3 */
+static void a_line_that_was_just_left_is_recovered_later(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    begin(&r, &p);
+    far_session *s = leaver = r.session;
+    take(s, &j);
+    take(s, &left);
+    journal_give(&s->op, &j, false);
+    seen.then = leave_another;
+    assert_int_equal(get(&r, s), FAR_OK);
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(s->client.lines.undone, 1);
+    s->client.broke_at = s->client.complete_after = 0;
+    assert_int_equal(get(&r, s), FAR_OK);
+    assert_int_equal(seen.calls, 2);
+    assert_int_equal(s->client.lines.undone, 0);
+    end(&r, &p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_claim_is_not_given_up_while_verbs_may_arrive),
+        cmocka_unit_test(a_client_that_lapses_with_a_claim_takes_another_slot),
+        cmocka_unit_test(a_sibling_does_not_recover_while_the_claim_is_made),
+        cmocka_unit_test(a_slot_that_a_sibling_has_freed_is_left_alone),
+        cmocka_unit_test(a_claim_of_unknown_outcome_is_given_up),
+        cmocka_unit_test(a_client_does_not_register_anew_while_it_recovers),
+        cmocka_unit_test(nothing_is_recovered_while_a_sibling_registers_the_client),
+        cmocka_unit_test(a_line_that_was_just_left_is_recovered_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
