@@ -366,7 +366,13 @@ int client_park(struct op *op)
 
     ASSERT(c->oldest == NULL && op->batch.count == 0);
     if (client_lapsed(c))
-        return FAR_FENCED;  /* its next operation will see to it */
+        return FAR_FENCED; /* its next operation will see to it */
+    if (c->lines.undone > 0 && !c->inherited && !client_haunted(c)) {
+        /* JOURNAL-J3: it would hold locks for as long as it is idle. Others recover them. (But not if
+         * it took its slot with the work: then there was no other slot, and it could not go on.) */
+        client_renounce(op);
+        return FAR_FENCED;
+    }
     if (!client_haunted(c)) /* E6: until then its heartbeat is kept up, no more */
         c->parked = true;
     c->rider.due = true;

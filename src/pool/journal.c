@@ -20,7 +20,7 @@
  *   JOURNAL-J3  An operation that ends with its line blank has left nothing behind. If the batch that
  *               blanks it fails, or the operation gives up before, the line is left: this client
  *               recovers it itself, later, when no verb of the failed batch can arrive any more. It does
- *               not leave its slot before that.
+ *               not leave its slot before that. If it is idle then, it lets others do it.
  *   JOURNAL-J4  A dead client's lines are recovered by one client at a time, which has the slot (L2), and
  *               each is blanked after it was recovered. When the slot is free, all its lines are blank.
  *

@@ -416,6 +416,41 @@ static void a_line_that_was_just_left_is_recovered_later(void **state)
     end(&r, &p);
 }
 
+/* JOURNAL-J3: nobody knows when it will be used again. */
+static void an_idle_client_lets_others_recover_what_it_left(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    for (unsigned fences = 0; fences < 2; fences++) {
+        begin(&r, &p);
+        far_session *s = join(&r);
+        struct client *c = &s->client;
+        unsigned slot = c->slot;
+        take(s, &j);
+        journal_give(&s->op, &j, false);
+        hook_on(c->ep);
+        hook.ops.fence = fences ? fence_well : NULL;
+        c->broke_at = c->ep->ops->coarse(c->ep);
+        assert_int_equal(client_park(&s->op), FAR_OK);
+        assert_false(c->parked || c->lease.lost);
+        c->broke_at = 0;
+        assert_int_equal(client_park(&s->op), FAR_FENCED);
+        hook_off();
+        assert_true(c->lease.lost && c->astray && !c->parked);
+        bool told =
+            probe_get(&p, 0, PROBE_SLOT(slot, heartbeat)) == client_slot_renounced(c->incarnation);
+        assert_true(told == fences);
+        assert_int_equal(recover(r.session, s), FAR_OK);
+        assert_int_equal(seen.calls, 1);
+        assert_int_equal(get(&r, s), FAR_OK);
+        far_session_close(s);
+        end(&r, &p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +462,7 @@ int main(void)
         cmocka_unit_test(a_client_does_not_register_anew_while_it_recovers),
         cmocka_unit_test(nothing_is_recovered_while_a_sibling_registers_the_client),
         cmocka_unit_test(a_line_that_was_just_left_is_recovered_later),
+        cmocka_unit_test(an_idle_client_lets_others_recover_what_it_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
