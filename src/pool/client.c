@@ -551,12 +551,12 @@ void client_close(struct client *c)
         op.batch.lease = lease;
         if (registered && c->parked) /* else it might give away what a sweep has found */
             registered = client_unpark(&op) == FAR_OK;
-        if (registered && c->sweep_unmet) /* P1: its lists are not to be touched */
-            registered = client_meet_sweep(&op) == FAR_OK;
         op.batch.rider = &c->rider;
         if (registered && client_must_complete(c))
             (void)client_complete(&op);
         op.batch.rider = NULL;
+        if (registered && c->sweep_unmet) /* P1: its lists are not to be touched */
+            registered = client_meet_sweep(&op) == FAR_OK;
         if (registered && !c->pool->knobs.no_reclaim)
             settle(c, &op);
         /* Else its lease will lapse, and others complete what is left (JOURNAL-J3, E6). */

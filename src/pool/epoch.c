@@ -258,10 +258,9 @@ static int awake_once(struct op *op)
         if (rc != FAR_OK)
             return rc;
     }
-    int rc = c->sweep_unmet ? client_meet_sweep(op) : FAR_OK;
-    if (rc == FAR_OK && client_must_complete(c) && !op->recovers)
+    if (client_must_complete(c) && !op->recovers)
         (void)client_complete(op); /* whatever comes of it, this client goes on */
-    return rc;
+    return c->sweep_unmet ? client_meet_sweep(op) : FAR_OK;
 }
 
 /* Each of those steps may wait, and meanwhile other operations of the ring go on: so all is looked at
@@ -271,7 +270,8 @@ static int awake(struct op *op)
     const struct client *c = op->client;
     for (unsigned i = 0; i < AWAKE_TURNS; i++) {
         int rc = awake_once(op);
-        if (rc != FAR_OK || (!client_lapsed(c) && !c->joining && !c->parked && !c->sweep_unmet))
+        bool met = !c->sweep_unmet || client_has_undone(c); /* or it holds the sweep up (P2) */
+        if (rc != FAR_OK || (!client_lapsed(c) && !c->joining && !c->parked && met))
             return rc;
     }
     return fail(FAR_FENCED, "this client's lease lapses faster than it can register");

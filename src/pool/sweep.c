@@ -13,7 +13,8 @@
  *       operation in flight began after its client had met the sweep (E2). From then on no object
  *       below the mark becomes reachable that was not, but by the recovery of a client that died
  *       before it met the sweep; so the sweeper waits until no client is fenced. (One that dies later
- *       had met it.) The lists are emptied, and what the tables
+ *       had met it.) And a client that has lines to recover itself, because they were left or came
+ *       with its slot, does so before it meets the sweep. The lists are emptied, and what the tables
  *       reach is marked. An object that moves meanwhile moves from a subtable to its child, and a
  *       walk that meets the one goes on to the other.
  *   P3  Behind the marking, the version of every table's caches is changed. Another two epochs
@@ -93,6 +94,8 @@ int client_meet_sweep(struct op *op)
         rc = read_nodes(op, NODE_SWEEP_OFF, old_chunks);
         if (rc != FAR_OK || !c->sweep_unmet || c->flights != flights)
             return rc; /* another operation has met it, or seen a later one */
+        if (client_has_undone(c))
+            return FAR_OK; /* P2: later; until then it certifies nothing newer */
         memcpy(c->old_chunks, old_chunks, op->pool->nodes * sizeof *old_chunks);
         c->sweep = sweep;
         c->sweeps = sweeps;
@@ -520,6 +523,10 @@ static void end(struct sweep *s)
 int pool_sweep(struct op *op, struct sweep_result *result)
 {
     struct sweep s = {.marker = {.mark = reach, .sweeps = true}, .op = op};
+    if (client_must_complete(op->client))
+        (void)client_complete(op);
+    if (client_has_undone(op->client)) /* P2 */
+        return fail(FAR_CONTENTION, "work of this client's own is not recovered yet");
     int rc = start(&s);
     if (rc == FAR_OK)
         rc = run(&s);

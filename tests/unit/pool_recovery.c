@@ -451,6 +451,63 @@ static void an_idle_client_lets_others_recover_what_it_left(void **state)
     }
 }
 
+static int (*mark_tables)(void *arg, struct op *op, struct marker *marker);
+
+static int mark_when_all_is_recovered(void *arg, struct op *op, struct marker *marker)
+{
+    assert_false(journal_says(here.probe, op->pool, here.slot));
+    return mark_tables(arg, op, marker);
+}
+
+/* What can be recovered now, and could not before. */
+static void pause_and_allow(struct fab_ep *ep, uint64_t ns)
+{
+    (void)ep, (void)ns;
+    if (++here.posts < 20)
+        return;
+    seen.rc = FAR_OK;
+    here.rig->session->client.complete_after = 0;
+    if (!here.armed) /* else it is the client that sweeps */
+        assert_int_equal(get(here.rig, here.rig->session), FAR_OK);
+}
+
+/* P2: what an operation wrote down before its client met the sweep may become reachable, also by that
+ * client itself. */
+static void a_sweep_waits_for_lines_that_live_clients_left(void **state)
+{
+    struct sweep_result result;
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    for (unsigned own = 0; own < 2; own++) {
+        begin(&r, &p);
+        far_session *s = r.session, *by = own ? s : join(&r);
+        seen.rc = FAR_UNREACHABLE;
+        take(s, &j);
+        journal_give(&s->op, &j, false);
+        assert_int_equal(get(&r, s), FAR_OK);
+        assert_int_equal(seen.calls, 1);
+        here = (typeof(here)){.rig = &r, .probe = &p, .slot = s->client.slot, .armed = own};
+        mark_tables = r.pool->pool.mark;
+        r.pool->pool.mark = mark_when_all_is_recovered;
+        hook_on(by->client.ep);
+        hook.ops.pause = pause_and_allow;
+        if (own) { /* it says so at once */
+            assert_int_equal(pool_sweep(&by->op, &result), FAR_CONTENTION);
+            seen.rc = FAR_OK;
+            s->client.complete_after = 0;
+        }
+        assert_int_equal(pool_sweep(&by->op, &result), FAR_OK);
+        hook_off();
+        assert_int_equal(seen.calls, 2);
+        if (!own)
+            far_session_close(by);
+        end(&r, &p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +520,7 @@ int main(void)
         cmocka_unit_test(nothing_is_recovered_while_a_sibling_registers_the_client),
         cmocka_unit_test(a_line_that_was_just_left_is_recovered_later),
         cmocka_unit_test(an_idle_client_lets_others_recover_what_it_left),
+        cmocka_unit_test(a_sweep_waits_for_lines_that_live_clients_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
