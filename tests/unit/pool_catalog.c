@@ -178,6 +178,7 @@ static void of_clients_that_add_one_name_one_wins(void **state)
 {
     static struct adder a[THREADS];
     struct table_desc d;
+    unsigned tables = 0;
 
     (void)state;
     run_adders(a, add_the_same);
@@ -192,11 +193,12 @@ static void of_clients_that_add_one_name_one_wins(void **state)
             }
         }
         assert_in_range(winner, 0, THREADS - 1);
-        assert_int_equal(a[winner].id[i], i);
-        assert_int_equal(catalog_get(&a[0].rig.op, i, &d), FAR_OK);
+        assert_int_equal(catalog_get(&a[0].rig.op, a[winner].id[i], &d), FAR_OK);
         assert_true(d.root == 100 * i + winner);
     }
-    assert_int_equal(catalog_get(&a[0].rig.op, ROUNDS, &d), FAR_NO_TABLE);
+    for (unsigned i = 0; i < a[0].rig.pool.places; i++)
+        tables += catalog_get(&a[0].rig.op, i, &d) == FAR_OK;
+    assert_int_equal(tables, ROUNDS);
     for (unsigned i = THREADS; i-- > 0;)
         pool_rig_close(&a[i].rig);
 }
