@@ -566,7 +566,7 @@ int client_tidy(struct op *op)
         if (rc != FAR_OK)
             return rc;
     }
-    if (c->suspect >= 0) { /* it holds up what waits for its epoch */
+    if (c->suspect >= 0 && !client_recovery_waits(c)) { /* it holds up what waits for its epoch */
         int rc = client_try_recover(op);
         if (rc != FAR_OK)
             return rc;

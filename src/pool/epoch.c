@@ -343,8 +343,10 @@ int client_hasten(struct op *op)
     if (c->drive_ring && !b->on_ring)
         c->drive_ring(c);
     int rc = awake(op); /* also: a sweep cannot go on before we have met it */
-    if (rc == FAR_OK && c->suspect >= 0) {
+    if (rc == FAR_OK && c->suspect >= 0 && !client_recovery_waits(c)) {
         rc = client_recover(op);
+        if (rc != FAR_FENCED && client_recovery_waits(c))
+            rc = FAR_OK; /* a node that its journal needs may be away: that is not our concern */
         if (rc == FAR_OK)
             rc = awake(op);
     }

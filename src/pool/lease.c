@@ -315,8 +315,12 @@ static int recover(struct op *op, bool wait)
     bool registers = op->batch.rider == NULL; /* it is this operation that registers the client */
     if (!registers && (c->joining || c->slot == NO_SLOT))
         return FAR_OK; /* a sibling does, and under which name this would be done nobody knows */
-    if (!registers)
-        return recover_claimed(op, slot, word);
+    if (!registers) {
+        rc = recover_claimed(op, slot, word);
+        if (rc != FAR_OK)
+            c->recover_after = c->ep->ops->coarse(c->ep) + c->lease_ns / 4;
+        return rc;
+    }
     bool known = journal_pending(op, slot, &lines) == FAR_OK;
     rc = count_death(op, slot);
     if (rc != FAR_OK)

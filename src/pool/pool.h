@@ -243,14 +243,15 @@ struct client {
     /* lease.c */
     struct lease lease;
     uint64_t lease_ns;
-    uint64_t broke_at;    /* a batch that writes failed then; 0: none ever did */
-    struct watch *watch;  /* by slot */
-    int suspect;          /* a slot whose lease has lapsed, as watched; -1: none known */
-    unsigned recoveries;  /* operations that are recovering something */
-    unsigned buried;      /* clients recovered so far */
-    uint64_t bury_after;  /* time for another look for the dead, if memory is short */
-    uint64_t recut_after; /* likewise for memory that is cut for other sizes */
-    unsigned wanted;      /* the class that there was no memory for */
+    uint64_t broke_at;      /* a batch that writes failed then; 0: none ever did */
+    struct watch *watch;    /* by slot */
+    int suspect;            /* a slot whose lease has lapsed, as watched; -1: none known */
+    uint64_t recover_after; /* time for another attempt at a fenced one, if the last has failed */
+    unsigned recoveries;    /* operations that are recovering something */
+    unsigned buried;        /* clients recovered so far */
+    uint64_t bury_after;    /* time for another look for the dead, if memory is short */
+    uint64_t recut_after;   /* likewise for memory that is cut for other sizes */
+    unsigned wanted;        /* the class that there was no memory for */
     uint64_t retired_since_recut;
 
     /* Progress callback for long calls; returning false cancels. NULL except during such a call. */
@@ -609,6 +610,11 @@ bool client_watch(struct client *client, const struct client_slot *slots, unsign
  * does it, the others return. A client without a slot takes the suspect's if its owner left work undone,
  * and completes that once it is announced. */
 int client_recover(struct op *op);
+/* Has the last attempt failed, a moment ago? The client was fenced, so it holds up nobody's epoch. */
+static inline bool client_recovery_waits(const struct client *c)
+{
+    return c->ep->ops->coarse(c->ep) < c->recover_after;
+}
 /* The same, but while nodes have not answered it returns FAR_OK and leaves the suspect as it is. */
 int client_try_recover(struct op *op);
 

@@ -448,15 +448,16 @@ static int collect(struct sweep *s)
 static int finish(struct sweep *s)
 {
     struct op *op = s->op;
+    int rc = still_mine(s);
+    if (rc != FAR_OK)
+        return rc;
+    /* The count goes down before the next sweep can begin, which would take the same deaths off it. */
+    batch_faa(&op->batch, NODE0, DEATHS_DELTA, s->result.spilled - s->deaths, &op->pool_word[1]);
+    batch_fence(&op->batch);
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word, 0, &op->pool_word[0]);
-    int rc = batch_flush(&op->batch);
+    rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != s->word)
         return fail(FAR_FENCED, "another client took this one for dead and its sweep over");
-    if (rc == FAR_OK) {
-        batch_faa(&op->batch, NODE0, DEATHS_DELTA, s->result.spilled - s->deaths,
-                  &op->pool_word[1]);
-        rc = batch_flush(&op->batch);
-    }
     return rc;
 }
 

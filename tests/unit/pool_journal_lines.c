@@ -171,6 +171,37 @@ static void a_node_that_is_away_does_not_hold_up_others(void **state)
     end(&r, &p);
 }
 
+/* A client that drives the epochs on, and meets a dead one whose line is there, is not held up. */
+static void a_node_that_is_away_does_not_hold_up_epochs(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    begin(&r, &p, NODES);
+    far_session *s = join(&r);
+    struct client *c = &r.session->client;
+    unsigned slot = s->client.slot;
+    take(s, 1, &j, 1);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), s->client.incarnation | CLIENT_FENCED);
+    uint64_t epoch = probe_epoch(&p);
+    hook_on(c->ep);
+    hook_clock();
+    hook.ops.post = post_not_to_node_1;
+    push_epochs(r.session);
+    assert_true(probe_epoch(&p) > epoch + 4);
+    assert_int_equal(seen.calls, 0);
+    assert_true(slot_word(&p, slot) & CLIENT_FENCED);
+    hook_off(); /* the node is back, and some time has passed */
+    c->recover_after = 0;
+    push_epochs(r.session);
+    assert_int_equal(seen.calls, 1);
+    assert_true(slot_word(&p, slot) == 0);
+    bury(s);
+    end(&r, &p);
+}
+
 /* JOURNAL-J2, for one line on node 0. */
 static void what_is_torn_says_nothing(void **state)
 {
@@ -661,6 +692,7 @@ int main(void)
         cmocka_unit_test(operations_have_lines_of_their_own),
         cmocka_unit_test(lines_are_recovered_on_every_node),
         cmocka_unit_test(a_node_that_is_away_does_not_hold_up_others),
+        cmocka_unit_test(a_node_that_is_away_does_not_hold_up_epochs),
         cmocka_unit_test(what_is_torn_says_nothing),
         cmocka_unit_test(a_client_completes_what_its_own_operations_left),
         cmocka_unit_test(a_client_that_closes_leaves_no_line_behind),

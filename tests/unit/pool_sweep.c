@@ -2,6 +2,7 @@
  * Sweeping: all memory that nobody has is found, and none that somebody has. Others work meanwhile:
  * the sweeper is a fiber that is stopped at each of its batches, and so are they.
  */
+#include "hook.h"
 #include "audit.h"
 #include "store_rig.h"
 #include "undead.h"
@@ -775,9 +776,49 @@ static void threads_work_through_sweeps(void **state)
     store_rig_close(&r);
 }
 
+static struct {
+    bool counted, released;
+} ends;
+
+static int post_end(struct fab_ep *ep, struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        ends.counted |= v->kind == FAB_FAA && v->off == PROBE_CONTROL(deaths);
+        if (v->kind != FAB_CAS || v->off != PROBE_CONTROL(sweep) || v->swap != 0)
+            continue;
+        ends.released = true;
+        assert_true(ends.counted);
+    }
+    return hook.real->post(ep, req);
+}
+
+/* The next sweep may begin when this one is over, and then reads the count. */
+static void a_death_is_taken_off_the_count_once(void **state)
+{
+    struct sweep_result result;
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=2m&" HOUR, NULL, NULL, NULL);
+    probe_open(&p, r.fab);
+    probe_set(&p, 0, PROBE_CONTROL(deaths), 3);
+    hook_on(r.session->client.ep);
+    hook.ops.post = post_end;
+    ends = (typeof(ends)){false, false};
+    assert_int_equal(pool_sweep(&r.session->op, &result), FAR_OK);
+    hook_off();
+    assert_true(ends.released);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == 0);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_death_is_taken_off_the_count_once),
         cmocka_unit_test(what_dead_clients_had_is_found_to_the_byte),
         cmocka_unit_test(usage_adds_up_on_a_quiet_pool),
         cmocka_unit_test(nothing_that_somebody_has_is_found),
