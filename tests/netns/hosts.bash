@@ -86,6 +86,16 @@ run_at() {
     run "${@:2}"
 }
 
+# await_nodes HOST POOL: a link that was set up takes a while until it carries anything.
+await_nodes() {
+    for _ in {1..100}; do
+        run_at "$1" stat --pool "$2"
+        [ "$code" = 0 ] && return
+        sleep 0.1
+    done
+    failed "$1 does not reach the nodes"
+}
+
 # Clients of the pool: start_clients POOL [LIMIT_MS], and one of them: start_client N POOL [LIMIT_MS].
 start_client() {
     local n=$1 pool=$2

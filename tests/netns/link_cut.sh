@@ -47,6 +47,7 @@ must ip link set to-b up
 must ip link set to-c2 up
 clients_make 200 0 1
 failed_for "$b"
+await_nodes c2 "$pool"
 start_client 2 "$pool" $limit
 clients_make 100
 end_clients
