@@ -9,6 +9,8 @@
  */
 #include "store/drop.h"
 
+#include "store/maintain.h"
+
 #include <stdlib.h>
 
 /* How long an operation of another session may hold up a drop. */
@@ -57,6 +59,7 @@ static void note(struct marker *marker, gaddr at, unsigned size_class)
     unsigned node = gaddr_node(at);
     uint64_t offset = gaddr_offset(at), unit = offset / 64 % (64 * SEEN_WORDS);
     if (node >= f->pool->nodes || size_class >= CLASS_COUNT ||
+        offset < f->pool->head[node].chunks_off64 * 64ull ||
         offset + class_bytes(size_class) > f->pool->head[node].size) {
         f->damaged = true;
         return;
@@ -85,8 +88,9 @@ static void free_found(struct found *f)
 }
 
 /* FAR_CORRUPT: the table is damaged, and not all that was found need be its own. */
-static int walk_view(struct op *op, struct index_view *view, struct found *f)
+static int walk(struct op *op, struct index_view *view, void *arg)
 {
+    struct found *f = arg;
     const struct index_ops *ops = view->table->ops;
     struct index_report report = {.line = NULL};
     int rc = ops->check(op, view, &report);
@@ -97,22 +101,6 @@ static int walk_view(struct op *op, struct index_view *view, struct found *f)
     if (rc == FAR_OK && f->no_memory)
         rc = fail(FAR_NO_MEMORY, "no memory for walking a table");
     return rc == FAR_OK && f->damaged ? FAR_CORRUPT : rc;
-}
-
-static int walk(far_pool *pool, struct op *op, const struct table_desc *desc, struct found *f)
-{
-    struct index_table table = {
-        .ops = index_find(desc->index), .pool = &pool->pool, .desc = *desc, .dropped_too = true};
-    struct index_view *view = NULL;
-    if (!table.ops)
-        return FAR_NO_INDEX;
-    int rc = table.ops->attach(op, &table, &view);
-    if (rc != FAR_OK)
-        return rc;
-    rc = walk_view(op, view, f);
-    client_uncache(op->client, &view->cached); /* an announcement may have had it validated */
-    table.ops->detach(view);
-    return rc;
 }
 
 /* ---- completing ------------------------------------------------------------------------------ */
@@ -129,7 +117,7 @@ static int take_apart(far_pool *pool, struct op *op, const struct table_desc *de
 {
     struct found f = {.marker = {.mark = note}, .pool = &pool->pool};
     bool released = false;
-    int walked = store_judge(op, walk(pool, op, desc, &f)), rc = walked;
+    int walked = store_judge(op, maintain_with_view(pool, op, desc, true, walk, &f)), rc = walked;
     if (walked == FAR_OK || walked == FAR_CORRUPT)
         rc = catalog_release(op, desc, &released);
     if (released && walked == FAR_OK)
@@ -201,6 +189,17 @@ static int find_dropped(struct op *op, struct dropped *d)
     return rc == FAR_NO_TABLE ? FAR_OK : rc;
 }
 
+/* Step three. A table that cannot be walked, because a node is away, does not hold up the others. */
+static int complete_all(far_pool *pool, struct op *op, const struct dropped *d)
+{
+    int first = FAR_OK, rc = FAR_OK;
+    for (unsigned i = 0; i < d->count && rc != FAR_FENCED && rc != FAR_STOPPED; i++) {
+        rc = complete(pool, op, &d->desc[i]);
+        first = first == FAR_OK ? rc : first;
+    }
+    return first;
+}
+
 int drop_settle(far_pool *pool, struct op *op)
 {
     struct dropped d = {.count = 0};
@@ -212,8 +211,8 @@ int drop_settle(far_pool *pool, struct op *op)
         if (rc == FAR_TIMEOUT)
             rc = fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
     }
-    for (unsigned i = 0; i < d.count && rc == FAR_OK; i++)
-        rc = complete(pool, op, &d.desc[i]); /* step three */
+    if (rc == FAR_OK)
+        rc = complete_all(pool, op, &d);
     free(d.desc);
     return rc;
 }

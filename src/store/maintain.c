@@ -7,9 +7,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Runs `work` on a table through a view of its own. */
-static int with_view(far_pool *pool, struct op *op, const struct table_desc *desc, bool dropped_too,
-                     int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
+int maintain_with_view(far_pool *pool, struct op *op, const struct table_desc *desc,
+                       bool dropped_too,
+                       int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
 {
     struct index_table table = {.ops = index_find(desc->index),
                                 .pool = &pool->pool,
@@ -28,7 +28,7 @@ static int with_view(far_pool *pool, struct op *op, const struct table_desc *des
     return rc;
 }
 
-/* Likewise on the table at a place, within an epoch. FAR_NO_TABLE: there is none; unless
+/* Likewise on the table at a place, in an operation of its own if it is not within one. FAR_NO_TABLE: there is none; unless
  * `dropped_too`, also if it is dropped. */
 static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_too,
                       int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
@@ -42,7 +42,7 @@ static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_t
     if (rc == FAR_OK && table_is_dropped(&desc) && !dropped_too)
         rc = FAR_NO_TABLE;
     if (rc == FAR_OK)
-        rc = with_view(pool, op, &desc, dropped_too, work, arg);
+        rc = maintain_with_view(pool, op, &desc, dropped_too, work, arg);
     rc = store_judge(op, rc);
     if (!inside)
         op_end(op);
