@@ -31,7 +31,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES_MAX 65536u /* of a chain: more than any ring has places on all nodes */
+#define LINES_MAX 4096u /* of a chain: more than any ring has places */
 
 enum line_state { LINE_FREE, LINE_TAKEN, LINE_LEFT };
 
@@ -61,7 +61,7 @@ static gaddr first_line(const struct pool *pool, unsigned node, unsigned slot)
 
 struct walk {
     struct op *op;
-    /* Called for each line. `stamp` is 0 if the line is blank. */
+    /* Called for each line, with its first WALK_BYTES. */
     void (*visit)(struct walk *walk, unsigned slot, gaddr at, const struct journal_line *line);
     unsigned damaged; /* chains that do not end as they should */
     unsigned last;    /* a slot of those */
@@ -148,7 +148,7 @@ static int walk_one(struct walk *w, unsigned node, unsigned slot)
 }
 
 /* The nodes on which a slot's lines may say something: one bit each. */
-static int read_nodes(struct op *op, unsigned slot, uint64_t *nodes)
+static int used_nodes(struct op *op, unsigned slot, uint64_t *nodes)
 {
     const unsigned count = op->pool->nodes;
     batch_read(&op->batch, NODE0, slot_delta(slot) + offsetof(struct client_slot, journals),
@@ -173,7 +173,7 @@ int journal_pending(struct op *op, unsigned slot, unsigned *lines)
 {
     struct pending p = {.walk = {.op = op, .visit = count_pending}};
     uint64_t nodes = 0;
-    int rc = read_nodes(op, slot, &nodes);
+    int rc = used_nodes(op, slot, &nodes);
     for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++)
         if (nodes >> node & 1)
             rc = walk_one(&p.walk, node, slot);
@@ -260,7 +260,7 @@ int journal_repair(struct op *op)
     int rc = FAR_OK;
     for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++) {
         uint64_t nodes = 0;
-        rc = read_nodes(op, slot, &nodes);
+        rc = used_nodes(op, slot, &nodes);
         for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
             struct walk w = {.op = op, .visit = visit_not};
             if (nodes >> node & 1)
@@ -410,14 +410,10 @@ static int make_line(struct op *op, unsigned node)
     int rc = image ? FAR_OK : FAR_NO_MEMORY;
     if (rc == FAR_OK && l->cut & bit)
         rc = cut_own(op, node);
-    if (rc == FAR_OK)
-        rc = pool_alloc(op, node, JOURNAL_CLASS, &at);
+    if (rc == FAR_OK) /* a line elsewhere would have no order with the lock */
+        rc = pool_alloc_on(op, node, JOURNAL_CLASS, &at);
     if (rc != FAR_OK)
         return rc;
-    if (gaddr_node(at) != node) { /* a line elsewhere would have no order with the lock */
-        pool_unalloc(c, at, JOURNAL_CLASS);
-        return fail(FAR_POOL_FULL, "node %u has no room for a journal", node);
-    }
     uint64_t next = l->next[node];
     memset(image, 0, sizeof *image);
     image->next = next;
@@ -640,7 +636,7 @@ static int recover_node(struct op *op, unsigned node, unsigned slot)
 int journal_recover(struct op *op, unsigned slot)
 {
     uint64_t nodes = 0;
-    int rc = read_nodes(op, slot, &nodes);
+    int rc = used_nodes(op, slot, &nodes);
     if (rc != FAR_OK)
         return rc;
     for (unsigned node = 0; node < op->pool->nodes; node++) {
@@ -674,7 +670,7 @@ int journal_complete(struct op *op)
     struct lines *l = &c->lines;
     const unsigned registration = l->registration;
     uint64_t nodes = 0;
-    int rc = read_nodes(op, c->slot, &nodes);
+    int rc = used_nodes(op, c->slot, &nodes);
     if (rc != FAR_OK)
         return rc;
     l->nodes |= nodes;
