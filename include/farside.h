@@ -598,8 +598,8 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
 FAR_API int far_iterate(far_session *session, far_table *table, uint64_t *cursor, unsigned flags,
                         void *buf, size_t cap, size_t *len);
 
-/* Which keys a scan returns. Keys are compared byte by byte, as unsigned numbers; of two keys of which
- * one is the beginning of the other, the shorter one comes first. */
+/* Which keys a scan returns. Keys are compared byte by byte, as unsigned numbers. If one key is the
+ * beginning of another, the shorter one comes first. */
 struct far_range {
     const void *from; /* the first key, which need not be in the table; NULL: the table's first */
     size_t from_len;
@@ -716,8 +716,8 @@ FAR_API int far_execute(far_session *session, const struct far_op *op, struct fa
  * far_submit - start an operation
  *
  * The struct itself may be reused at once; key, value and buf must stay until it is reaped. It starts
- * at once if fewer than `depth` operations are in flight or wait to be reaped, otherwise, if the
- * session has a backlog, when so many have been reaped.
+ * at once if fewer than `depth` operations are in flight or wait to be reaped. Otherwise, if the
+ * session has a backlog, it starts when enough of those before it have been reaped.
  *
  * FAR_RING_FULL   `depth` operations are in flight or wait to be reaped, and the backlog is full, if
  *                 there is one: reap first

@@ -101,8 +101,8 @@ struct batch {
     int error;                 /* the first mistake that a builder saw                         */
     unsigned count, limit;     /* BATCH_MAX, and more only while the rider boards */
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
-    /* Of the last flush: the verbs below `completed` have come back, of those from doubt_at to
-     * doubt_end nobody knows (F5), and the others were not posted. */
+    /* The last flush: verbs below `completed` have come back. Those from doubt_at to doubt_end may or
+     * may not have taken effect (F5). The others were not posted. */
     unsigned completed, doubt_at, doubt_end;
     bool in_doubt; /* its last post failed and may take effect */
     struct fab_req req;

@@ -55,7 +55,7 @@
 #define DOZE_MS  1000u
 #define CLOSINGS 50u
 
-/* The coarse clock, by which it is decided who is late, may be late by that much itself. */
+/* The coarse clock, which time-outs are judged by, may lag by that much. */
 #define COARSE_NS 15000000ull
 
 /* ---- what arrives, and what is to be sent ---------------------------------------------------- */

@@ -1,8 +1,8 @@
 /*
  * A session's cache of what an index read from the pool: entries of any size, each with a stamp
- * that says when it was true. It is for indexes that keep thousands of nodes or segments, of which
- * one may be replaced without the others becoming useless. RACE needs none: its directory is one
- * array under one version word.
+ * that says when it was true. It is for indexes that keep thousands of nodes or segments. If one of
+ * these is replaced, the entries of the others stay good. RACE needs none: its directory is one array
+ * under one version word.
  *
  * An entry is a copy of remote content that names remote objects. Long after such an object was
  * retired its address leads to memory that is another's by then. So an entry is *fresh* for an

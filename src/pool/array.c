@@ -9,7 +9,7 @@
 #define PIECE_BYTES  (1ull << 20)
 #define PIECES_WORTH (1u << 16)
 
-/* Cleared by WRITEs of this length, so many at a time. */
+/* An array is cleared by WRITEs of CLEAR_BYTES, CLEAR_VERBS in a batch. */
 #define CLEAR_BYTES CHUNK_BYTES
 #define CLEAR_VERBS 16u
 

@@ -14,7 +14,7 @@
  *   E2  A client certifies e only when all of its operations in flight began after it had validated
  *       its caches, and it validated them after it had read e. Validation is reading the cache's
  *       version word: in the flight after the one that read e, so that it surely came later. Caches
- *       that were not looked at are marked stale, and are read anew before their next use. Entries
+ *       that were not looked at are marked stale, and are read again before their next use. Entries
  *       that carry the epoch in which they were read need no version (K1 in index/cache.h).
  *   E3  An object is retired after it was made unreachable, and, if caches may know it, after their
  *       version word was changed. Let the retiring client have validated v at that time, t. Then
