@@ -78,15 +78,15 @@ static int ordered_read(struct op *op, const struct index_view *view, uint64_t *
     if (rc != FAR_OK || *page == 0)
         return rc;
     if (ordered_page_class(*page) >= CLASS_COUNT)
-        return fail(FAR_CORRUPT, "the pointer to the page is damaged");
-    uint32_t bytes = class_bytes(ordered_page_class(*page));
+        return err_fail(FAR_CORRUPT, "the pointer to the page is damaged");
+    uint32_t bytes = size_class_bytes(ordered_page_class(*page));
     struct ordered_head *image = op_buffer(op, BUF_INDEX, bytes);
     if (!image)
         return FAR_NO_MEMORY;
     batch_read(&op->batch, ordered_page_at(*page), 0, image, bytes);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && image->bytes > bytes - sizeof *image)
-        return fail(FAR_CORRUPT, "the page is damaged");
+        return err_fail(FAR_CORRUPT, "the page is damaged");
     *head = image;
     return rc;
 }
@@ -126,7 +126,7 @@ static int ordered_create(struct op *op, const struct index_options *options, ui
     gaddr at = 0;
     (void)options;
     (void)hash_seed;
-    int rc = pool_alloc(op, 0, class_for(sizeof(struct ordered_root)), &at);
+    int rc = pool_alloc(op, 0, size_class_for(sizeof(struct ordered_root)), &at);
     struct ordered_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
     if (rc != FAR_OK || !image)
         return rc != FAR_OK ? rc : FAR_NO_MEMORY;
@@ -136,13 +136,13 @@ static int ordered_create(struct op *op, const struct index_options *options, ui
     if (rc == FAR_OK)
         *out = at;
     else
-        pool_lose(op->client, class_for(sizeof(struct ordered_root)));
+        pool_abandon(op->client, size_class_for(sizeof(struct ordered_root)));
     return rc;
 }
 
 static int ordered_discard(struct op *op, gaddr root)
 {
-    pool_unalloc(op->client, root, class_for(sizeof(struct ordered_root)));
+    pool_free_unpublished(op->client, root, size_class_for(sizeof(struct ordered_root)));
     return FAR_OK;
 }
 
@@ -165,7 +165,7 @@ static int ordered_attach(struct op *op, const struct index_table *table, struct
 {
     struct ordered_view *view = calloc(1, sizeof *view);
     if (!view)
-        return fail(FAR_NO_MEMORY, "no memory for a view");
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
     index_view_init(&view->base, table);
     int rc = ordered_refresh(op, &view->base);
     if (rc != FAR_OK) {
@@ -331,9 +331,9 @@ static int ordered_prepare(struct op *op, struct ordered_change *c, bool store)
     c->at = 0;
     if (c->image->count == 0)
         return FAR_OK;
-    c->size_class = class_for(sizeof *c->image + c->image->bytes);
+    c->size_class = size_class_for(sizeof *c->image + c->image->bytes);
     if (c->size_class >= CLASS_COUNT)
-        return fail(FAR_TABLE_FULL, "the page is as long as one can be");
+        return err_fail(FAR_TABLE_FULL, "the page is as long as one can be");
     return pool_alloc(op, 0, c->size_class, &c->at);
 }
 
@@ -353,11 +353,11 @@ static int ordered_publish(struct op *op, const struct index_view *view, struct 
     if (*swapped && c->page)
         pool_retire(op->client, ordered_page_at(c->page), ordered_page_class(c->page));
     if (rc == FAR_OK && !*swapped && c->at)
-        pool_unalloc(op->client, c->at, c->size_class);
+        pool_free_unpublished(op->client, c->at, c->size_class);
     if (rc != FAR_OK && c->at)
-        pool_lose(op->client, c->size_class);
+        pool_abandon(op->client, c->size_class);
     if (rc == FAR_UNKNOWN && c->page)
-        pool_lose(op->client, ordered_page_class(c->page));
+        pool_abandon(op->client, ordered_page_class(c->page));
     return rc;
 }
 
@@ -391,7 +391,7 @@ static int ordered_change(struct op *op, struct index_view *view, struct slice k
 
 static int ordered_mark(struct op *op, struct index_view *view, struct marker *marker)
 {
-    marker->mark(marker, view->table->desc.root, class_for(sizeof(struct ordered_root)));
+    marker->mark(marker, view->table->desc.root, size_class_for(sizeof(struct ordered_root)));
     batch_read(&op->batch, view->table->desc.root, offsetof(struct ordered_root, page), op->word,
                8);
     int rc = batch_flush(&op->batch);
@@ -410,7 +410,7 @@ static int ordered_info(struct op *op, struct index_view *view, struct far_table
     *info = (struct far_table_info){.index_bytes = sizeof(struct ordered_root)};
     if (head) {
         info->keys = info->slots = head->count;
-        info->block_bytes = class_bytes(ordered_page_class(page));
+        info->block_bytes = size_class_bytes(ordered_page_class(page));
         info->load_factor = 1;
     }
     return FAR_OK;

@@ -8,7 +8,7 @@
 static _Thread_local struct err_detail detail;
 
 #undef fail /* the analyzer's */
-int fail(int status, const char *format, ...)
+int err_fail(int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -62,7 +62,7 @@ void err_restore(const struct err_detail *kept)
     detail = *kept;
 }
 
-_Noreturn void assert_failed(const char *what, const char *file, int line)
+_Noreturn void err_assert_failed(const char *what, const char *file, int line)
 {
     fprintf(stderr, "farside: broken invariant: %s (%s:%d)\n", what, file, line);
     abort();

@@ -6,11 +6,11 @@
 
 #include <stdbool.h>
 
-/* Records the detail and returns the status, so that `return fail(FAR_X, "...")` reads well.
+/* Records the detail and returns the status, so that `return err_fail(FAR_X, "...")` reads well.
  * For cold paths only: it formats text. */
-int fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int err_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #ifdef __clang_analyzer__ /* does not see that what comes out is what went in */
-#define fail(status, ...) (fail(status, __VA_ARGS__), (status))
+#define err_fail(status, ...) (err_fail(status, __VA_ARGS__), (status))
 #endif
 
 /*
@@ -41,7 +41,7 @@ void err_keep(struct err_detail *kept);
 void err_restore(const struct err_detail *kept);
 
 /* Asserts stay on in release builds: a broken invariant must not go on writing to a pool. */
-_Noreturn void assert_failed(const char *what, const char *file, int line);
-#define ASSERT(cond) ((cond) ? (void)0 : assert_failed(#cond, __FILE__, __LINE__))
+_Noreturn void err_assert_failed(const char *what, const char *file, int line);
+#define ASSERT(cond) ((cond) ? (void)0 : err_assert_failed(#cond, __FILE__, __LINE__))
 
 #endif

@@ -23,7 +23,7 @@ int fds_check(unsigned count)
     if (had == count)
         return FAR_OK;
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    return fail(FAR_SYSTEM,
-                "too few file descriptors: %u are needed, %u are left of %llu (ulimit -n)", count,
-                had, (unsigned long long)limit.rlim_cur);
+    return err_fail(FAR_SYSTEM,
+                    "too few file descriptors: %u are needed, %u are left of %llu (ulimit -n)",
+                    count, had, (unsigned long long)limit.rlim_cur);
 }

@@ -23,7 +23,7 @@ int process_number(unsigned *number)
 {
     pthread_once(&once, watch_forks);
     if (watch_error != 0)
-        return fail(FAR_NO_MEMORY, "no memory to watch for fork()");
+        return err_fail(FAR_NO_MEMORY, "no memory to watch for fork()");
     *number = __atomic_load_n(&process_number_now, __ATOMIC_RELAXED);
     return FAR_OK;
 }

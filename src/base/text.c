@@ -156,15 +156,15 @@ static int add_option(struct option_spans *options, struct span option)
         name_len++;
     struct span name = {option.at, name_len};
     if (name_len == option.len)
-        return fail(FAR_BAD_URI, "option '%.*s' has no '='", (int)option.len, option.at);
+        return err_fail(FAR_BAD_URI, "option '%.*s' has no '='", (int)option.len, option.at);
     if (name_len == 0)
-        return fail(FAR_BAD_URI, "option '%.*s' has no name", (int)option.len, option.at);
+        return err_fail(FAR_BAD_URI, "option '%.*s' has no name", (int)option.len, option.at);
     for (unsigned i = 0; i < options->count; i++) {
         if (span_equal(options->name[i], name))
-            return fail(FAR_BAD_URI, "option '%.*s' is given twice", (int)name_len, option.at);
+            return err_fail(FAR_BAD_URI, "option '%.*s' is given twice", (int)name_len, option.at);
     }
     if (options->count == URI_OPTIONS_MAX)
-        return fail(FAR_BAD_URI, "more than %d options", URI_OPTIONS_MAX);
+        return err_fail(FAR_BAD_URI, "more than %d options", URI_OPTIONS_MAX);
     options->name[options->count] = name;
     options->value[options->count] =
         (struct span){option.at + name_len + 1, option.len - name_len - 1};
@@ -190,12 +190,12 @@ int uri_parse(const char *text, struct uri *uri)
 {
     size_t len = strlen(text);
     if (len >= URI_TEXT_MAX)
-        return fail(FAR_BAD_URI, "longer than %d bytes", URI_TEXT_MAX - 1);
+        return err_fail(FAR_BAD_URI, "longer than %d bytes", URI_TEXT_MAX - 1);
     size_t scheme_len = strcspn(text, ":?");
     if (text[scheme_len] != ':')
-        return fail(FAR_BAD_URI, "no ':' after the scheme in '%s'", text);
+        return err_fail(FAR_BAD_URI, "no ':' after the scheme in '%s'", text);
     if (scheme_len == 0)
-        return fail(FAR_BAD_URI, "no scheme before the ':' in '%s'", text);
+        return err_fail(FAR_BAD_URI, "no scheme before the ':' in '%s'", text);
 
     const char *rest = text + scheme_len + 1;
     size_t rest_len = strcspn(rest, "?");
@@ -241,10 +241,11 @@ int uri_size(struct uri *uri, const char *name, uint64_t fallback, uint64_t min,
     uint64_t v = fallback;
     if (s != NULL && (!text_size(s, &v) || v < min || v > max)) {
         char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
-        return fail(FAR_BAD_URI,
-                    "option '%s' takes a size in bytes from %s to %s (with k, m, g or t for powers "
-                    "of 1024), not '%s'",
-                    name, text_of_size(min, least), text_of_size(max, most), s);
+        return err_fail(
+            FAR_BAD_URI,
+            "option '%s' takes a size in bytes from %s to %s (with k, m, g or t for powers "
+            "of 1024), not '%s'",
+            name, text_of_size(min, least), text_of_size(max, most), s);
     }
     *value = v;
     return FAR_OK;
@@ -256,9 +257,9 @@ int uri_number(struct uri *uri, const char *name, uint64_t fallback, uint64_t mi
     const char *s = uri_option(uri, name);
     uint64_t v = fallback;
     if (s != NULL && !text_number(s, min, max, &v))
-        return fail(FAR_BAD_URI,
-                    "option '%s' takes a number from %" PRIu64 " to %" PRIu64 ", not '%s'", name,
-                    min, max, s);
+        return err_fail(FAR_BAD_URI,
+                        "option '%s' takes a number from %" PRIu64 " to %" PRIu64 ", not '%s'",
+                        name, min, max, s);
     *value = v;
     return FAR_OK;
 }
@@ -267,7 +268,8 @@ int uri_finish(const struct uri *uri)
 {
     for (unsigned i = 0; i < uri->options; i++) {
         if (!uri->option[i].used)
-            return fail(FAR_BAD_URI, "%s: has no option '%s'", uri->scheme, uri->option[i].name);
+            return err_fail(FAR_BAD_URI, "%s: has no option '%s'", uri->scheme,
+                            uri->option[i].name);
     }
     return FAR_OK;
 }

@@ -28,7 +28,7 @@ struct company {
     unsigned count; /* processes that were started */
     const atomic_bool *stop;
     char *shared;
-    size_t shared_bytes;
+    size_t freelist_bytes;
     bool broken;
     struct process {
         pid_t pid;
@@ -75,7 +75,7 @@ int company_meet(void *arg, int status)
     say(seat->line, status);
     if (!hear(seat->line, &answer))
         _exit(1);
-    return answer.status != FAR_OK ? fail(answer.status, "%s", answer.detail) : FAR_OK;
+    return answer.status != FAR_OK ? err_fail(answer.status, "%s", answer.detail) : FAR_OK;
 }
 
 static _Noreturn void serve(struct seat *seat, int (*work)(void *arg, struct seat *seat), void *arg)
@@ -109,7 +109,7 @@ static int start_one(struct company *c, int (*work)(void *arg, struct seat *seat
 {
     int line[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) != 0)
-        return fail(FAR_SYSTEM, "a line to a process: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "a line to a process: %s", strerror(errno));
     pid_t leader = getpid(), pid = fork();
     if (pid == 0) {
         struct seat seat = {
@@ -121,7 +121,7 @@ static int start_one(struct company *c, int (*work)(void *arg, struct seat *seat
     close(line[1]);
     if (pid < 0) {
         close(line[0]);
-        return fail(FAR_SYSTEM, "cannot start process %u: %s", c->count, strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot start process %u: %s", c->count, strerror(errno));
     }
     c->process[c->count++] = (struct process){.pid = pid, .line = line[0]};
     return FAR_OK;
@@ -132,14 +132,14 @@ int company_start(unsigned processes, size_t bytes, const atomic_bool *stop,
 {
     struct company *c = calloc(1, sizeof *c + processes * sizeof *c->process);
     if (c == NULL)
-        return fail(FAR_NO_MEMORY, "%u processes", processes);
+        return err_fail(FAR_NO_MEMORY, "%u processes", processes);
     c->stop = stop;
-    c->shared_bytes = HEAD + bytes;
-    c->shared = mmap(NULL, c->shared_bytes, PROT_READ | PROT_WRITE,
+    c->freelist_bytes = HEAD + bytes;
+    c->shared = mmap(NULL, c->freelist_bytes, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (c->shared == MAP_FAILED) {
         free(c);
-        return fail(FAR_NO_MEMORY, "%zu bytes that processes share", bytes);
+        return err_fail(FAR_NO_MEMORY, "%zu bytes that processes share", bytes);
     }
     fflush(NULL); /* or they would write it again */
     int status = FAR_OK;
@@ -165,7 +165,7 @@ void company_end(struct company *c)
     for (unsigned i = 0; i < c->count; i++)
         while (waitpid(c->process[i].pid, NULL, 0) < 0 && errno == EINTR) {
         }
-    munmap(c->shared, c->shared_bytes);
+    munmap(c->shared, c->freelist_bytes);
     free(c);
 }
 
@@ -176,10 +176,10 @@ static int lost(struct company *c, const struct process *p)
     c->broken = true;
     (void)waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOWAIT);
     if (info.si_code == CLD_EXITED)
-        return fail(FAR_SYSTEM, "process %d of the benchmark ended, with %d", (int)p->pid,
-                    info.si_status);
-    return fail(FAR_SYSTEM, "process %d of the benchmark was killed: %s", (int)p->pid,
-                strsignal(info.si_status));
+        return err_fail(FAR_SYSTEM, "process %d of the benchmark ended, with %d", (int)p->pid,
+                        info.si_status);
+    return err_fail(FAR_SYSTEM, "process %d of the benchmark was killed: %s", (int)p->pid,
+                    strsignal(info.si_status));
 }
 
 /* Takes what is there to be heard. */
@@ -236,9 +236,9 @@ int company_run(struct company *c, void (*tick)(void *arg), void *arg)
     int status = FAR_OK;
 
     if (lines == NULL)
-        return fail(FAR_NO_MEMORY, "%u processes", c->count);
+        return err_fail(FAR_NO_MEMORY, "%u processes", c->count);
     if (c->broken)
-        status = fail(FAR_SYSTEM, "a process of the benchmark has died");
+        status = err_fail(FAR_SYSTEM, "a process of the benchmark has died");
     else
         tell(c, &first);
     for (unsigned i = 0; i < MEETINGS && status == FAR_OK; i++) {
@@ -248,6 +248,6 @@ int company_run(struct company *c, void (*tick)(void *arg), void *arg)
     }
     free(lines);
     if (status == FAR_OK && first.status != FAR_OK)
-        status = fail(first.status, "%s", first.detail);
+        status = err_fail(first.status, "%s", first.detail);
     return status;
 }

@@ -94,7 +94,7 @@ static void note(struct crew *c, int status)
 static int meet(struct crew *c)
 {
     if (c->status != FAR_OK)
-        (void)fail(c->status, "%s", c->detail);
+        (void)err_fail(c->status, "%s", c->detail);
     return c->job->meet != NULL ? c->job->meet(c->job->meeting, c->status) : FAR_OK;
 }
 
@@ -103,7 +103,7 @@ int crew_run(const struct crew_job *job, void *const *members, unsigned count)
     struct crew crew = {.job = job};
     struct hand *hands = calloc(count, sizeof *hands);
     if (hands == NULL)
-        return fail(FAR_NO_MEMORY, "%u threads", count);
+        return err_fail(FAR_NO_MEMORY, "%u threads", count);
 
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -122,7 +122,7 @@ int crew_run(const struct crew_job *job, void *const *members, unsigned count)
     }
     wait_for_all(&crew, started, false);
     if (error != 0)
-        note(&crew, fail(FAR_SYSTEM, "cannot start thread %u: %s", started, strerror(error)));
+        note(&crew, err_fail(FAR_SYSTEM, "cannot start thread %u: %s", started, strerror(error)));
     note(&crew, meet(&crew));
     go_on(&crew, RUNNING);
     wait_for_all(&crew, started, job->tick != NULL);
@@ -135,5 +135,5 @@ int crew_run(const struct crew_job *job, void *const *members, unsigned count)
     pthread_cond_destroy(&crew.arrival);
     pthread_mutex_destroy(&crew.lock);
     free(hands);
-    return crew.status != FAR_OK ? fail(crew.status, "%s", crew.detail) : FAR_OK;
+    return crew.status != FAR_OK ? err_fail(crew.status, "%s", crew.detail) : FAR_OK;
 }

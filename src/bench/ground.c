@@ -25,8 +25,9 @@ static int take(struct ground *g, unsigned node, const void *zeros)
     if (rc != FAR_OK)
         return rc;
     if (gaddr_node(at) != node) {
-        pool_unalloc(op->client, at, g->size_class);
-        return fail(FAR_POOL_FULL, "node %u has no %u bytes in a row left", node, g->piece_bytes);
+        pool_free_unpublished(op->client, at, g->size_class);
+        return err_fail(FAR_POOL_FULL, "node %u has no %u bytes in a row left", node,
+                        g->piece_bytes);
     }
     g->piece[g->taken++] = gaddr_offset(at);
     return clear(op, at, g->piece_bytes, zeros);
@@ -36,23 +37,23 @@ int ground_open(far_session *session, uint64_t bytes, uint64_t piece_min, struct
 {
     struct op *op = &session->op;
     struct fab_ep *ep = session->client.ep;
-    unsigned size_class = class_for(bytes > piece_min ? bytes : piece_min);
+    unsigned size_class = size_class_for(bytes > piece_min ? bytes : piece_min);
 
     if (size_class == CLASS_COUNT) /* in several of the largest, then */
         size_class = CLASS_COUNT - 1;
-    if (class_bytes(size_class) < piece_min)
-        return fail(FAR_UNSUPPORTED, "%llu bytes in a row", (unsigned long long)piece_min);
+    if (size_class_bytes(size_class) < piece_min)
+        return err_fail(FAR_UNSUPPORTED, "%llu bytes in a row", (unsigned long long)piece_min);
     struct ground g = {
         .session = session,
         .size_class = size_class,
         .nodes = op->pool->nodes,
-        .piece_bytes = class_bytes(size_class),
+        .piece_bytes = size_class_bytes(size_class),
     };
     g.pieces = (unsigned)((bytes + g.piece_bytes - 1) / g.piece_bytes);
     g.pieces += g.pieces == 0;
     g.piece = calloc((size_t)g.nodes * g.pieces, sizeof *g.piece);
     void *zeros = ep->ops->buf_alloc(ep, CLEAR_BYTES);
-    int rc = g.piece && zeros ? FAR_OK : fail(FAR_NO_MEMORY, "buffers for the raw measurement");
+    int rc = g.piece && zeros ? FAR_OK : err_fail(FAR_NO_MEMORY, "buffers for the raw measurement");
 
     client_enter(&session->client);
     if (rc == FAR_OK)
@@ -74,7 +75,7 @@ void ground_close(struct ground *g)
     struct op *op = &g->session->op;
     /* Once the lease has lapsed, all that the client had in hand is a sweep's to find. */
     for (unsigned i = 0; i < g->taken && !client_lapsed(op->client); i++)
-        pool_unalloc(op->client, gaddr_make(i / g->pieces, g->piece[i]), g->size_class);
+        pool_free_unpublished(op->client, gaddr_make(i / g->pieces, g->piece[i]), g->size_class);
     op_end(op);
     client_leave(op->client);
     free(g->piece);
@@ -91,7 +92,8 @@ int ground_tend(struct ground *g)
             return rc;
     }
     return client_lapsed(op->client)
-               ? fail(FAR_FENCED, "the session that holds the memory of the raw measurement was "
-                                  "silent for longer than its lease")
+               ? err_fail(FAR_FENCED,
+                          "the session that holds the memory of the raw measurement was "
+                          "silent for longer than its lease")
                : FAR_OK;
 }

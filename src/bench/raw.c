@@ -31,7 +31,7 @@ static bool reserve(void **array, size_t *max, size_t count, size_t entry)
 
 static void give_up(struct recorder *r)
 {
-    r->status = fail(FAR_NO_MEMORY, "the sample of %zu batches", r->batches);
+    r->status = err_fail(FAR_NO_MEMORY, "the sample of %zu batches", r->batches);
     r->on = false;
 }
 
@@ -71,7 +71,7 @@ int recorder_init(struct recorder *r, uint64_t ops)
     if (!reserve((void **)&r->batch, &r->batches_max, 0, sizeof *r->batch) ||
         !reserve((void **)&r->op, &r->ops_max, 0, sizeof *r->op)) {
         recorder_free(r);
-        return fail(FAR_NO_MEMORY, "a recorder");
+        return err_fail(FAR_NO_MEMORY, "a recorder");
     }
     r->batch[0] = 0;
     r->op[0] = 0;
@@ -278,11 +278,11 @@ static int raw_open(void *arg)
         return status;
     w->lanes = calloc(depth, sizeof *w->lanes);
     if (w->lanes == NULL)
-        return fail(FAR_NO_MEMORY, "%u operations in flight", depth);
+        return err_fail(FAR_NO_MEMORY, "%u operations in flight", depth);
     for (unsigned i = 0; i < depth; i++) {
         w->lanes[i].buf = w->ep->ops->buf_alloc(w->ep, w->replay->buf_bytes);
         if (w->lanes[i].buf == NULL)
-            return fail(FAR_NO_MEMORY, "buffers for %u operations in flight", depth);
+            return err_fail(FAR_NO_MEMORY, "buffers for %u operations in flight", depth);
     }
     return FAR_OK;
 }
@@ -348,7 +348,7 @@ static int share(const struct company *c, struct replay **replay)
     size_t verbs = s->verbs * sizeof *s->verb;
     size_t pieces = (size_t)g->nodes * g->pieces * sizeof *g->piece;
     if (batches + ops + verbs + pieces + 4 * LINE > SHARED_ROOM)
-        return fail(FAR_NO_MEMORY, "a sample of %zu verbs, among processes", s->verbs);
+        return err_fail(FAR_NO_MEMORY, "a sample of %zu verbs, among processes", s->verbs);
 
     size_t used = 0;
     struct replay *r = put(c, &used, *replay, sizeof *r);
@@ -425,7 +425,7 @@ static int replay_with(struct replay *r, double *ops_per_s)
         const struct raw_worker *w = &r->workers[i];
         status = w->status;
         if (status == FAR_OK && w->left > 0)
-            status = fail(FAR_TIMEOUT, "interrupted");
+            status = err_fail(FAR_TIMEOUT, "interrupted");
         if (w->busy > busy)
             busy = w->busy;
     }
@@ -447,7 +447,7 @@ int raw_replay(const struct raw_load *load, const struct recorder *sample, doubl
     struct replay *replay = &mine;
     uint32_t longest;
     if (sample->ops == 0)
-        return fail(FAR_INVALID, "no operation was sampled");
+        return err_fail(FAR_INVALID, "no operation was sampled");
     ASSERT(mine.count <= BENCH_THREADS_MAX);
 
     /* As much as the table takes, and room for more than one address of the longest verb. */
@@ -462,7 +462,7 @@ int raw_replay(const struct raw_load *load, const struct recorder *sample, doubl
     } else {
         mine.workers = calloc(mine.count, sizeof *mine.workers);
         if (mine.workers == NULL)
-            status = fail(FAR_NO_MEMORY, "%u threads", mine.count);
+            status = err_fail(FAR_NO_MEMORY, "%u threads", mine.count);
     }
     if (status == FAR_OK)
         status = replay_with(replay, ops_per_s);

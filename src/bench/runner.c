@@ -274,7 +274,7 @@ static int lanes_alloc(struct worker *w)
     w->tasks_max = DRAW_PER_LANE * (depth > DRAW_LANES ? depth : DRAW_LANES);
     w->tasks = calloc(w->tasks_max, sizeof *w->tasks);
     if (!w->lanes || !w->lane_memory || !w->idle || !w->results || !w->tasks)
-        return fail(FAR_NO_MEMORY, "buffers for %u operations", depth);
+        return err_fail(FAR_NO_MEMORY, "buffers for %u operations", depth);
 
     for (unsigned i = 0; i < depth; i++) {
         struct lane *l = &w->lanes[i];
@@ -530,7 +530,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
         own = aligned_alloc(_Alignof(struct run), run_bytes(plan->threads));
     struct run *r = target->company != NULL ? company_memory(target->company) : own;
     if (r == NULL)
-        return fail(FAR_NO_MEMORY, "%u threads", plan->threads);
+        return err_fail(FAR_NO_MEMORY, "%u threads", plan->threads);
     run_init(r, target, plan);
 
     struct watch watch = {

@@ -145,7 +145,7 @@ static int load_unmeasured(const struct suite *s, struct subject *subject)
         carry_out(s, subject, workload_find("load"), WORKLOADS_MAX, NULL, "loading", s->run);
     if (status == FAR_OK && s->run->first_error != FAR_OK)
         status =
-            fail(s->run->first_error, "loading %llu keys", (unsigned long long)s->config->keys);
+            err_fail(s->run->first_error, "loading %llu keys", (unsigned long long)s->config->keys);
     return status;
 }
 
@@ -251,10 +251,11 @@ static int check_tuning(const struct bench_config *c)
 static int refuse_scan(const struct workload *w, const char *index)
 {
     char names[INDEX_NAMES_BYTES];
-    return fail(FAR_INVALID,
-                "workload '%s' scans ranges of keys, and index %s keeps them in no order; those of "
-                "this build that do: %s",
-                w->name, index, index_ordered_names(names));
+    return err_fail(
+        FAR_INVALID,
+        "workload '%s' scans ranges of keys, and index %s keeps them in no order; those of "
+        "this build that do: %s",
+        w->name, index, index_ordered_names(names));
 }
 
 /* Can the workloads be run on the index? One that does not exist is refused later. */
@@ -279,21 +280,22 @@ int bench_check(const struct bench_config *c)
 {
     if (c->keys == 0 || c->ops == 0 || c->processes == 0 || c->threads == 0 || c->depth == 0 ||
         c->workloads.count == 0)
-        return fail(FAR_INVALID,
-                    "keys, operations, processes, threads, depth and workloads must not be "
-                    "none");
+        return err_fail(FAR_INVALID,
+                        "keys, operations, processes, threads, depth and workloads must not be "
+                        "none");
     if (c->keys > BENCH_COUNT_MAX || c->ops > BENCH_COUNT_MAX || c->depth > FAR_DEPTH_MAX)
-        return fail(FAR_INVALID, "too many keys or operations, or too deep");
+        return err_fail(FAR_INVALID, "too many keys or operations, or too deep");
     if (c->processes > BENCH_THREADS_MAX || c->threads > BENCH_THREADS_MAX / c->processes)
-        return fail(FAR_INVALID, "more than %u threads, those of all processes together",
-                    BENCH_THREADS_MAX);
+        return err_fail(FAR_INVALID, "more than %u threads, those of all processes together",
+                        BENCH_THREADS_MAX);
     if (c->processes > 1 && strncmp(c->pool, "mem:", 4) == 0)
-        return fail(FAR_INVALID, "mem: is memory of one process, which others cannot share: "
-                                 "several need shm:, ucx: or verbs:");
+        return err_fail(FAR_INVALID, "mem: is memory of one process, which others cannot share: "
+                                     "several need shm:, ucx: or verbs:");
     if (c->key_size < BENCH_KEY_MIN || c->key_size > FAR_KEY_MAX || c->value_size > FAR_VALUE_MAX)
-        return fail(FAR_INVALID, "a key of %u or a value of %u bytes", c->key_size, c->value_size);
+        return err_fail(FAR_INVALID, "a key of %u or a value of %u bytes", c->key_size,
+                        c->value_size);
     if (!(c->theta > 0 && c->theta < 1))
-        return fail(FAR_INVALID, "theta is %g, not between 0 and 1", c->theta);
+        return err_fail(FAR_INVALID, "theta is %g, not between 0 and 1", c->theta);
     int status = check_tuning(c);
     if (status == FAR_OK)
         status = check_indexes(c);
@@ -334,7 +336,7 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
         return status;
     suite.run = calloc(1, sizeof *suite.run);
     if (suite.run == NULL) {
-        status = fail(FAR_NO_MEMORY, "a run");
+        status = err_fail(FAR_NO_MEMORY, "a run");
     } else if (config->index != NULL) {
         status = run_index(&suite, config->index);
     } else {

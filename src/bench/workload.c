@@ -80,7 +80,7 @@ static int unknown_workload(const char *name)
         strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
         strncat(known, w->name, sizeof known - strlen(known) - 1);
     }
-    return fail(FAR_INVALID, "unknown workload '%.32s'; there are %s", name, known);
+    return err_fail(FAR_INVALID, "unknown workload '%.32s'; there are %s", name, known);
 }
 
 int workload_parse(const char *text, struct workload_list *list)
@@ -99,9 +99,10 @@ int workload_parse(const char *text, struct workload_list *list)
         if (w == NULL)
             return unknown_workload(name);
         if (workload_is_load(w) && found.count > 0)
-            return fail(FAR_INVALID, "workload 'load' starts from an empty table: it comes first");
+            return err_fail(FAR_INVALID,
+                            "workload 'load' starts from an empty table: it comes first");
         if (found.count == WORKLOADS_MAX)
-            return fail(FAR_INVALID, "more than %d workloads", WORKLOADS_MAX);
+            return err_fail(FAR_INVALID, "more than %d workloads", WORKLOADS_MAX);
         found.item[found.count++] = w;
 
         at = strchr(at, ',');
@@ -145,8 +146,9 @@ int workload_check(const struct workload_list *list, uint64_t keys, uint64_t ops
         if (workload_is_load(w))
             continue;
         if (needs_keys(w) && span.first == span.next)
-            return fail(FAR_INVALID, "workload '%s' would find no keys: those before it delete all",
-                        w->name);
+            return err_fail(FAR_INVALID,
+                            "workload '%s' would find no keys: those before it delete all",
+                            w->name);
         span = span_after(w, span, ops_of(w, span, keys, ops));
     }
     return FAR_OK;
@@ -169,7 +171,7 @@ int plan_init(struct plan *plan, const struct workload *w, const struct plan_opt
     size_t bytes = options->threads * sizeof *p.added;
     p.added = aligned_alloc(_Alignof(struct plan_added), bytes);
     if (p.added == NULL)
-        return fail(FAR_NO_MEMORY, "%u threads", options->threads);
+        return err_fail(FAR_NO_MEMORY, "%u threads", options->threads);
     memset(p.added, 0, bytes);
 
     if (workload_draws(w)) {

@@ -250,7 +250,7 @@ static int settle(struct config *c)
 struct tally { /* of one index */
     const char *index;
     uint64_t histories, passed, failed, undecided, operations, gave_up, unknown;
-    uint64_t reused, sweeps, buried;
+    uint64_t reused, sweeps, reaped;
     uint64_t programs, calmed;
     bool complete;
     struct sim_counts counts;
@@ -336,7 +336,7 @@ static void tell_counts(const struct tally *t)
            "  %" PRIu64 " of unknown outcome, %" PRIu64 " gave up, %" PRIu64 " undecided; %.1f s\n",
            h[SIM_NUMBER_CRASH], h[SIM_NUMBER_PAUSE], h[SIM_NUMBER_ERROR], h[SIM_NUMBER_NODE],
            t->counts.torn, t->counts.halved, t->counts.reordered, t->counts.late, t->reused,
-           t->sweeps, t->counts.shut_out, t->buried, t->unknown, t->gave_up, t->undecided,
+           t->sweeps, t->counts.shut_out, t->reaped, t->unknown, t->gave_up, t->undecided,
            t->seconds);
 }
 
@@ -398,7 +398,7 @@ static json_t *tally_json(const struct tally *t)
                             json_pack("{s:I, s:I, s:I, s:I}", "reused", (json_int_t)t->reused,
                                       "sweeps", (json_int_t)t->sweeps, "shut_out",
                                       (json_int_t)t->counts.shut_out, "recovered",
-                                      (json_int_t)t->buried));
+                                      (json_int_t)t->reaped));
     if (all && t->programs == 0)
         json_object_set_new(all, "coverage", totals_json(&t->totals));
     if (all && t->programs > 0) {
@@ -486,7 +486,7 @@ static void run_seed(struct check *check, struct output *o, struct tally *t,
     check_add_coverage(&t->totals, &r.coverage);
     t->reused += r.reused;
     t->sweeps += r.sweeps;
-    t->buried += r.buried;
+    t->reaped += r.reaped;
     check_add_counts(&t->counts, &r.counts);
     if (r.verdict == CHECK_PASSED) {
         t->passed++;

@@ -46,12 +46,12 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     empty(b);
 }
 
-void batch_spoil(struct batch *b, const struct fab_verb *verb)
+void batch_reject(struct batch *b, const struct fab_verb *verb)
 {
     if (b->error)
         return;
     if (b->count == BATCH_MAX)
-        b->error = fail(FAR_INVALID, "more than %d verbs in a batch", BATCH_MAX);
+        b->error = err_fail(FAR_INVALID, "more than %d verbs in a batch", BATCH_MAX);
     else
         b->error = fab_check(b->ep->fab, verb);
 }
@@ -99,11 +99,11 @@ static void plan(struct batch *b)
         unordered = some_unordered(fab->order, before, class);
         split = (before_nodes & ~node) != 0 ||
                 ((mcas_nodes & node) && (unordered || (fab->order & ORDER(FAB_A, class))));
-        v->flags &= FAB_UNSURE;
+        v->flags &= FAB_MAY_BE_FREED;
         v->flags |= split ? STARTS_POST : unordered ? FAB_FENCE : 0;
         if (split)
             since_nodes = before_nodes = mcas_nodes = 0;
-        if (v->flags & ~FAB_UNSURE)
+        if (v->flags & ~FAB_MAY_BE_FREED)
             since = before = 0;
         since |= 1u << class;
         since_nodes |= node;
@@ -132,7 +132,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
     int rc;
 
     if (writes && !may_write(b))
-        return fail(FAR_FENCED, "this client's lease has lapsed");
+        return err_fail(FAR_FENCED, "this client's lease has lapsed");
     if (b->tap)
         b->tap->posted(b->tap, verbs, count);
     b->req.verbs = verbs;
@@ -188,8 +188,8 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
         if (old == v->compare || ((old ^ v->compare) & v->compare_mask) != 0)
             return FAR_OK;
         if (i == MCAS_TRIES)
-            return fail(FAR_CONTENTION, "an emulated masked CAS lost %u races in a row",
-                        MCAS_TRIES);
+            return err_fail(FAR_CONTENTION, "an emulated masked CAS lost %u races in a row",
+                            MCAS_TRIES);
         v->flags = 0;
         v->compare = old;
         v->swap = (old & ~v->swap_mask) | (v->swap & v->swap_mask);

@@ -112,7 +112,7 @@ struct batch {
 void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost);
 
 /* Takes note of the verb that does not fit or breaks a rule: for the builders. */
-void batch_spoil(struct batch *b, const struct fab_verb *verb);
+void batch_reject(struct batch *b, const struct fab_verb *verb);
 
 static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, gaddr at,
                                          uint64_t delta, void *buf, uint32_t len)
@@ -130,7 +130,7 @@ static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, ga
     v->off = off;
     v->buf = buf;
     if (__builtin_expect(b->count >= b->limit || !fab_valid(b->ep->fab, v), 0)) {
-        batch_spoil(b, v);
+        batch_reject(b, v);
         return v;
     }
     b->fence_next = false;
@@ -156,10 +156,10 @@ static inline void batch_write(struct batch *b, gaddr at, uint64_t delta, const 
 
 /* The READ just added may come too late, to memory that is free, and its result is judged with that
  * in mind. The simulator counts any other such READ as a mistake. */
-static inline void batch_unsure(struct batch *b)
+static inline void batch_may_be_freed(struct batch *b)
 {
     if (b->count > 0)
-        b->verb[b->count - 1].flags |= FAB_UNSURE;
+        b->verb[b->count - 1].flags |= FAB_MAY_BE_FREED;
 }
 
 static inline unsigned batch_number(const struct batch *b, const struct fab_verb *v)

@@ -109,7 +109,7 @@ static int masked_cas(const struct fab_verb *v, uint64_t *word)
             return FAR_OK;
         }
     }
-    return fail(FAR_CONTENTION, "a masked CAS lost %u races in a row", MCAS_TRIES);
+    return err_fail(FAR_CONTENTION, "a masked CAS lost %u races in a row", MCAS_TRIES);
 }
 
 static int execute_atomic(const struct fab_verb *v, uint64_t *word)
@@ -275,7 +275,7 @@ int direct_ep_open(struct fab *fab, struct fab_ep **ep)
     struct direct_ep *d = calloc(1, sizeof *d);
 
     if (!d)
-        return fail(FAR_NO_MEMORY, "an endpoint of %s:", fab->ops->scheme);
+        return err_fail(FAR_NO_MEMORY, "an endpoint of %s:", fab->ops->scheme);
     d->ep.fab = fab;
     d->ep.ops = fab->ops;
     *ep = &d->ep;

@@ -38,7 +38,7 @@ static int find(const char *text, struct uri *uri, const struct fab_ops **fabric
     for (size_t i = 0; i < FABRICS && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s:", i ? ", " : "",
                                  fabrics[i]->scheme);
-    return fail(FAR_NO_FABRIC, "'%s:' is not one of %s", uri->scheme, known);
+    return err_fail(FAR_NO_FABRIC, "'%s:' is not one of %s", uri->scheme, known);
 }
 
 int fab_open(const char *text, struct fab **fab)
@@ -59,7 +59,7 @@ int fab_remove(const char *text)
     if (rc)
         return rc;
     if (!fabric->remove)
-        return fail(FAR_UNSUPPORTED, "%s: has nothing to remove", uri.scheme);
+        return err_fail(FAR_UNSUPPORTED, "%s: has nothing to remove", uri.scheme);
     return fabric->remove(&uri);
 }
 
@@ -81,7 +81,7 @@ static void leave_endpoint(struct fab_ep *ep)
     (void)ep;
 }
 
-void fab_ep_abandon(struct fab_ep *ep)
+void fab_ep_free_in_child(struct fab_ep *ep)
 {
     static const struct fab_ops harmless = {.buf_free = leave_buffer, .ep_close = leave_endpoint};
 
@@ -110,19 +110,19 @@ int fab_check(const struct fab *fab, const struct fab_verb *v)
     if (fab_valid(fab, v))
         return FAR_OK;
     if (v->kind > FAB_FAA)
-        return fail(FAR_INVALID, "verb kind %u", v->kind);
+        return err_fail(FAR_INVALID, "verb kind %u", v->kind);
     if (v->node >= fab->nodes)
-        return fail(FAR_BOUNDS, "%s on node %u of %u", name, v->node, fab->nodes);
+        return err_fail(FAR_BOUNDS, "%s on node %u of %u", name, v->node, fab->nodes);
     if (v->kind > FAB_WRITE && v->len != 8)
-        return fail(FAR_INVALID, "%s of %u bytes, not 8", name, v->len);
+        return err_fail(FAR_INVALID, "%s of %u bytes, not 8", name, v->len);
     if (v->len == 0 || v->len % 8)
-        return fail(FAR_INVALID, "%s of %u bytes: not a whole number of words", name, v->len);
+        return err_fail(FAR_INVALID, "%s of %u bytes: not a whole number of words", name, v->len);
     if (v->off % 8)
-        return fail(FAR_INVALID, "%s at offset 0x%llx: not aligned to 8", name,
-                    (unsigned long long)v->off);
+        return err_fail(FAR_INVALID, "%s at offset 0x%llx: not aligned to 8", name,
+                        (unsigned long long)v->off);
     if (v->buf == NULL || (uintptr_t)v->buf % 8)
-        return fail(FAR_INVALID, "%s with a local buffer at %p", name, v->buf);
-    return fail(FAR_BOUNDS, "%s of %u bytes at offset 0x%llx of node %u, which has 0x%llx", name,
-                v->len, (unsigned long long)v->off, v->node,
-                (unsigned long long)fab->size[v->node]);
+        return err_fail(FAR_INVALID, "%s with a local buffer at %p", name, v->buf);
+    return err_fail(FAR_BOUNDS, "%s of %u bytes at offset 0x%llx of node %u, which has 0x%llx",
+                    name, v->len, (unsigned long long)v->off, v->node,
+                    (unsigned long long)fab->size[v->node]);
 }

@@ -34,8 +34,8 @@
 enum fab_kind { FAB_READ, FAB_WRITE, FAB_CAS, FAB_MCAS, FAB_FAA };
 
 /* Verb flags. Fabrics heed FAB_FENCE; the other bits are the poster's business. */
-#define FAB_FENCE  1u
-#define FAB_UNSURE 2u /* a READ of what may be free memory by now: its poster will notice */
+#define FAB_FENCE        1u
+#define FAB_MAY_BE_FREED 2u /* a READ of what may be free memory by now: its poster will notice */
 
 struct fab_verb {
     uint8_t kind;
@@ -163,7 +163,7 @@ void fab_close(struct fab *fab);
 /* In a child of fork(): makes the copy of an endpoint harmless, so that what has buffers of it can
  * be freed as usual. Where the fabric is not FAB_CAP_LOCAL, buffers and endpoint are left as they
  * are: connections and registered memory are shared with the parent. */
-void fab_ep_abandon(struct fab_ep *ep);
+void fab_ep_free_in_child(struct fab_ep *ep);
 
 /* The options of every fabric that say how a pool on it is to be made: `clients` and `lease`, 0 if
  * they are not given. FAR_BAD_URI. */

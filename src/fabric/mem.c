@@ -31,8 +31,8 @@ static int add_node(struct direct_fab *mem, uint64_t bytes)
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (base == MAP_FAILED)
-        return fail(errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM, "node %u of mem:: %s",
-                    mem->fab.nodes, strerror(errno));
+        return err_fail(errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM, "node %u of mem:: %s",
+                        mem->fab.nodes, strerror(errno));
     madvise(base, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
     mem->base[mem->fab.nodes] = base;
     mem->fab.size[mem->fab.nodes++] = bytes;
@@ -46,13 +46,13 @@ static int mem_open(struct uri *uri, struct fab **fab)
     int rc;
 
     if (uri->rest[0])
-        return fail(FAR_BAD_URI, "'%s' after mem:, where only options can follow", uri->rest);
+        return err_fail(FAR_BAD_URI, "'%s' after mem:, where only options can follow", uri->rest);
     rc = direct_options(uri, NODE_BYTES_DEFAULT, 1, &o);
     if (rc)
         return rc;
     mem = calloc(1, sizeof *mem);
     if (!mem)
-        return fail(FAR_NO_MEMORY, "mem:");
+        return err_fail(FAR_NO_MEMORY, "mem:");
     direct_init(mem, &o, &mem_fabric, &mem_deferred);
     mem->fab.fresh = true;
     for (unsigned i = 0; i < o.nodes && rc == FAR_OK; i++)

@@ -87,10 +87,11 @@ static int place_parse(const char *rest, struct place *p)
     p->fd = -1;
     p->by_path = rest[0] == '/';
     if (!p->by_path && !good_name(rest))
-        return fail(FAR_BAD_URI,
-                    "shm: takes a path from the root, or a name of up to %u letters, digits, '.', "
-                    "'_' and '-', not '%s'",
-                    NAME_BYTES_MAX, rest);
+        return err_fail(
+            FAR_BAD_URI,
+            "shm: takes a path from the root, or a name of up to %u letters, digits, '.', "
+            "'_' and '-', not '%s'",
+            NAME_BYTES_MAX, rest);
     snprintf(p->name, sizeof p->name, "%s%s", p->by_path ? "" : NAME_PREFIX, rest);
     return FAR_OK;
 }
@@ -105,7 +106,7 @@ static int place_system(const struct place *p, const char *what)
 {
     int status = errno == ENOSPC || errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM;
 
-    return fail(status, "cannot %s shm:%s: %s", what, place_text(p), strerror(errno));
+    return err_fail(status, "cannot %s shm:%s: %s", what, place_text(p), strerror(errno));
 }
 
 static int place_open(const struct place *p, int flags)
@@ -137,8 +138,8 @@ static int place_lock(const struct place *p)
         if (errno != EWOULDBLOCK && errno != EINTR)
             return place_system(p, "lock");
         if (clock_ns() - start > LOCK_WAIT_NS)
-            return fail(FAR_TIMEOUT, "another process has had shm:%s locked for %llu seconds",
-                        place_text(p), LOCK_WAIT_NS / 1000000000);
+            return err_fail(FAR_TIMEOUT, "another process has had shm:%s locked for %llu seconds",
+                            place_text(p), LOCK_WAIT_NS / 1000000000);
         clock_sleep(LOCK_PAUSE_NS);
     }
     return FAR_OK;
@@ -160,9 +161,9 @@ static int check_kind(const struct place *p, const struct stat *st)
     if (S_ISCHR(st->st_mode) && major(st->st_rdev) == KERNEL_MEMORY_MAJOR)
         what = "a device without memory that could be shared";
     if (what)
-        return fail(FAR_NOT_A_POOL,
-                    "shm:%s is %s; a pool is in a file, or in a device that can be mapped",
-                    place_text(p), what);
+        return err_fail(FAR_NOT_A_POOL,
+                        "shm:%s is %s; a pool is in a file, or in a device that can be mapped",
+                        place_text(p), what);
     return FAR_OK;
 }
 
@@ -179,9 +180,9 @@ static int place_enter(struct place *p, bool create)
         p->fd = place_open(p, O_RDWR);
         if (p->fd < 0 && errno == ENOENT) {
             if (!create)
-                return fail(FAR_NOT_A_POOL,
-                            "shm:%s does not exist; give size= in the URI to make it",
-                            place_text(p));
+                return err_fail(FAR_NOT_A_POOL,
+                                "shm:%s does not exist; give size= in the URI to make it",
+                                place_text(p));
             p->fd = place_open(p, O_RDWR | O_CREAT | O_EXCL);
             if (p->fd < 0 && errno == EEXIST)
                 continue;
@@ -200,8 +201,8 @@ static int place_enter(struct place *p, bool create)
         if (rc)
             return rc;
     }
-    return fail(FAR_CONTENTION, "shm:%s vanished %u times while it was opened", place_text(p),
-                ENTER_TRIES);
+    return err_fail(FAR_CONTENTION, "shm:%s vanished %u times while it was opened", place_text(p),
+                    ENTER_TRIES);
 }
 
 /* What a file begins with; zeros past its end. */
@@ -229,25 +230,25 @@ static int adopt(struct shm_fab *s, const struct direct_options *o, const struct
     s->direct.fab.fresh = head->magic == 0;
     if (head->magic == 0) {
         if (o->size == 0)
-            return fail(FAR_NOT_A_POOL, "shm:%s holds no pool; give size= in the URI to make one",
-                        text);
+            return err_fail(FAR_NOT_A_POOL,
+                            "shm:%s holds no pool; give size= in the URI to make one", text);
         set_nodes(s, o->nodes ? (unsigned)o->nodes : 1, o->size);
         return FAR_OK;
     }
     if (head->magic != POOL_MAGIC)
-        return fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool", text);
-    rc = head_check(head, 0);
+        return err_fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool", text);
+    rc = superblock_check(head, 0);
     if (rc)
         return rc;
     if (head->nodes == 0 || head->nodes > FAB_NODES_MAX || head->size < DIRECT_NODE_BYTES_MIN ||
         head->size > DIRECT_NODE_BYTES_MAX || head->size % 64)
-        return fail(FAR_CORRUPT, "the superblock of shm:%s says %u nodes of %llu bytes", text,
-                    head->nodes, (unsigned long long)head->size);
+        return err_fail(FAR_CORRUPT, "the superblock of shm:%s says %u nodes of %llu bytes", text,
+                        head->nodes, (unsigned long long)head->size);
     if ((o->size && o->size != head->size) || (o->nodes && o->nodes != head->nodes) ||
         (o->clients && o->clients != head->clients) || (o->lease && o->lease != head->lease_ms))
-        return fail(FAR_BAD_URI, "shm:%s was made with size=%llu&nodes=%u&clients=%u&lease=%u",
-                    text, (unsigned long long)head->size, head->nodes, head->clients,
-                    head->lease_ms);
+        return err_fail(FAR_BAD_URI, "shm:%s was made with size=%llu&nodes=%u&clients=%u&lease=%u",
+                        text, (unsigned long long)head->size, head->nodes, head->clients,
+                        head->lease_ms);
     set_nodes(s, head->nodes, head->size);
     return FAR_OK;
 }
@@ -288,8 +289,8 @@ static int map(struct shm_fab *s)
                    : mmap(NULL, s->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->place.fd, 0);
 
     if (at == MAP_FAILED && S_ISCHR(s->place.st.st_mode) && errno == ENODEV)
-        return fail(FAR_NOT_A_POOL, "shm:%s is a device that cannot be mapped",
-                    place_text(&s->place));
+        return err_fail(FAR_NOT_A_POOL, "shm:%s is a device that cannot be mapped",
+                        place_text(&s->place));
     if (at == MAP_FAILED)
         return place_system(&s->place, "map");
     madvise(at, s->map_bytes, MADV_HUGEPAGE); /* a wish: not every file can have huge pages */
@@ -340,7 +341,8 @@ static int check_blank(const struct shm_fab *s)
             return FAR_OK;
         blot_heads(s, (uint64_t)off, piece, (size_t)bytes);
         if (memcmp(piece, zeros, (size_t)bytes) != 0)
-            return fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool", place_text(p));
+            return err_fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool",
+                            place_text(p));
         off += bytes;
     }
     return FAR_OK;
@@ -389,8 +391,8 @@ static int make_file(struct shm_fab *s, bool in_memory)
     int rc;
 
     if (!has_room(s))
-        return fail(FAR_NO_MEMORY, "there are no %llu bytes left for shm:%s",
-                    (unsigned long long)s->map_bytes, place_text(p));
+        return err_fail(FAR_NO_MEMORY, "there are no %llu bytes left for shm:%s",
+                        (unsigned long long)s->map_bytes, place_text(p));
     /* The length first: a creator that dies while memory is reserved leaves a whole file. */
     if (ftruncate(p->fd, (off_t)s->map_bytes) != 0)
         return place_system(p, "set the length of");
@@ -425,9 +427,9 @@ static int take_file(struct shm_fab *s, const struct direct_options *o)
         return rc ? rc : make_file(s, fs.f_type == TMPFS_MAGIC);
     }
     if ((uint64_t)s->place.st.st_size != s->map_bytes)
-        return fail(FAR_CORRUPT, "shm:%s has %llu bytes, the pool in it had %llu",
-                    place_text(&s->place), (unsigned long long)s->place.st.st_size,
-                    (unsigned long long)s->map_bytes);
+        return err_fail(FAR_CORRUPT, "shm:%s has %llu bytes, the pool in it had %llu",
+                        place_text(&s->place), (unsigned long long)s->place.st.st_size,
+                        (unsigned long long)s->map_bytes);
     return map(s);
 }
 
@@ -451,8 +453,8 @@ static int check_device_size(const struct shm_fab *s)
     got = fscanf(f, "%llu", &bytes);
     fclose(f);
     if (got == 1 && s->map_bytes > bytes)
-        return fail(FAR_BAD_URI, "shm:%s has %llu bytes, not %llu", place_text(p), bytes,
-                    (unsigned long long)s->map_bytes);
+        return err_fail(FAR_BAD_URI, "shm:%s has %llu bytes, not %llu", place_text(p), bytes,
+                        (unsigned long long)s->map_bytes);
     return FAR_OK;
 }
 
@@ -472,9 +474,9 @@ static int check_shared(const struct shm_fab *s)
     __atomic_store_n(&mine[last], was, __ATOMIC_SEQ_CST);
     munmap(other, s->map_bytes);
     return same ? FAR_OK
-                : fail(FAR_NOT_A_POOL,
-                       "shm:%s is a device that has other memory for everyone who maps it",
-                       place_text(&s->place));
+                : err_fail(FAR_NOT_A_POOL,
+                           "shm:%s is a device that has other memory for everyone who maps it",
+                           place_text(&s->place));
 }
 
 /* A device cannot be read but through a mapping, so how much to map must be known beforehand. */
@@ -485,8 +487,8 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
     int rc;
 
     if (o.size == 0)
-        return fail(FAR_BAD_URI, "shm:%s is a device, and needs size= in the URI",
-                    place_text(&s->place));
+        return err_fail(FAR_BAD_URI, "shm:%s is a device, and needs size= in the URI",
+                        place_text(&s->place));
     o.nodes = o.nodes ? o.nodes : 1;
     set_nodes(s, (unsigned)o.nodes, o.size);
     s->map_bytes = nodes_bytes(s);
@@ -539,12 +541,12 @@ static int shm_remove(struct uri *uri)
     if (rc)
         return rc;
     if (!S_ISREG(p.st.st_mode))
-        rc = fail(FAR_UNSUPPORTED, "shm:%s is not a file", place_text(&p));
+        rc = err_fail(FAR_UNSUPPORTED, "shm:%s is not a file", place_text(&p));
     else
         rc = place_head(&p, &head);
     /* What a creator that died left under one of our names is no pool, but ours. */
     if (!rc && head.magic != POOL_MAGIC && (p.by_path || head.magic != 0))
-        rc = fail(FAR_NOT_A_POOL, "shm:%s holds no pool", place_text(&p));
+        rc = err_fail(FAR_NOT_A_POOL, "shm:%s holds no pool", place_text(&p));
     if (!rc && place_unlink(&p) != 0)
         rc = place_system(&p, "remove");
     place_leave(&p);
@@ -565,7 +567,7 @@ static int shm_open_fabric(struct uri *uri, struct fab **fab)
     int rc;
 
     if (!s)
-        return fail(FAR_NO_MEMORY, "shm:");
+        return err_fail(FAR_NO_MEMORY, "shm:");
     rc = place_parse(uri->rest, &s->place);
     if (!rc)
         rc = direct_options(uri, 0, 0, &o);

@@ -41,10 +41,10 @@ _Static_assert(sizeof(struct node_head) == 64, "node_head is one line");
 _Static_assert(offsetof(struct node_head, checksum) == 56, "the checksum covers what is before it");
 
 /* What the checksum has to be. */
-uint64_t head_sum(const struct node_head *head);
+uint64_t superblock_sum(const struct node_head *head);
 
 /* Is it a superblock, of this layout, and whole? FAR_NOT_A_POOL, FAR_LAYOUT, FAR_CORRUPT. Whether
  * it fits its memory is left to ask. */
-int head_check(const struct node_head *head, unsigned node);
+int superblock_check(const struct node_head *head, unsigned node);
 
 #endif

@@ -34,7 +34,7 @@
 static void take_detail(struct ucx_ep *e)
 {
     if (e->failed != FAR_OK)
-        (void)fail(e->failed, "%s", e->why);
+        (void)err_fail(e->failed, "%s", e->why);
     e->failed = FAR_OK;
 }
 
@@ -139,7 +139,7 @@ static int bell_init(pthread_cond_t *bell)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     error = pthread_cond_init(bell, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    return error == 0 ? FAR_OK : fail(FAR_SYSTEM, "no condition variable");
+    return error == 0 ? FAR_OK : err_fail(FAR_SYSTEM, "no condition variable");
 }
 
 static int ucx_ep_open(struct fab *fab, struct fab_ep **ep)
@@ -148,7 +148,7 @@ static int ucx_ep_open(struct fab *fab, struct fab_ep **ep)
     int rc;
 
     if (!e)
-        return fail(FAR_NO_MEMORY, "an endpoint of ucx:");
+        return err_fail(FAR_NO_MEMORY, "an endpoint of ucx:");
     e->ep = (struct fab_ep){.fab = fab, .ops = fab->ops};
     rc = bell_init(&e->bell);
     if (rc) {
@@ -230,8 +230,8 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
     ucx_hub_settle(h);
     ucx_hub_exit(h);
     if (status != FAR_OK)
-        return fail(status, "%s cannot be told to shut out a client",
-                    ((struct ucx_fab *)ep->fab)->node[failed].address.text);
+        return err_fail(status, "%s cannot be told to shut out a client",
+                        ((struct ucx_fab *)ep->fab)->node[failed].address.text);
     return pending > 0 ? FAB_PENDING : FAR_OK;
 }
 
@@ -311,7 +311,7 @@ static int read_mode(const char *text, enum ucx_mode *mode)
             return FAR_OK;
         }
     }
-    return text ? fail(FAR_BAD_URI, "mode=%s where auto, am or rma is expected", text) : FAR_OK;
+    return text ? err_fail(FAR_BAD_URI, "mode=%s where auto, am or rma is expected", text) : FAR_OK;
 }
 
 static int read_options(struct ucx_fab *u, struct uri *uri)
@@ -331,14 +331,14 @@ static int read_options(struct ucx_fab *u, struct uri *uri)
     if (!rc)
         rc = wire_secret_load(secret, &u->secret);
     if (!rc && strncmp(rest, "//", 2) != 0)
-        rc = fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
+        rc = err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
     if (rc)
         return rc;
     u->timeout_ns = timeout_ms * 1000000;
     rest += 2;
     do {
         if (u->fab.nodes == FAB_NODES_MAX)
-            return fail(FAR_BAD_URI, "more than %d nodes", FAB_NODES_MAX);
+            return err_fail(FAR_BAD_URI, "more than %d nodes", FAB_NODES_MAX);
         rc = wire_address_next(&rest, &u->node[u->fab.nodes].address);
         u->fab.nodes++;
     } while (rc == FAR_OK && *rest);
@@ -356,8 +356,8 @@ static int resolve(struct ucx_fab *u)
         if (rc)
             return rc;
         if (node->at.ss_family != u->node[0].at.ss_family)
-            return fail(FAR_UNSUPPORTED, "%s and %s: one is IPv4, the other IPv6",
-                        u->node[0].address.text, node->address.text);
+            return err_fail(FAR_UNSUPPORTED, "%s and %s: one is IPv4, the other IPv6",
+                            u->node[0].address.text, node->address.text);
     }
     return FAR_OK;
 }
@@ -378,8 +378,8 @@ static int claim(struct ucx_fab *u)
         if (answer.value != WIRE_CLAIM_WAIT)
             return FAR_OK;
         if (clock_ns() - start > CLAIM_WAIT_NS)
-            return fail(FAR_TIMEOUT, "another client has been making the pool on %s for %llu s",
-                        u->node[0].address.text, CLAIM_WAIT_NS / 1000000000);
+            return err_fail(FAR_TIMEOUT, "another client has been making the pool on %s for %llu s",
+                            u->node[0].address.text, CLAIM_WAIT_NS / 1000000000);
         direct_pause(&e->ep, CLAIM_PAUSE_NS);
     }
 }
@@ -430,8 +430,8 @@ static int settle(struct ucx_fab *u)
             u->fab.ops = &ucx_unfenced;
     }
     if (u->mode == UCX_RMA && without)
-        return fail(FAR_UNSUPPORTED, "%s does not offer put, get and atomics (rma=1)",
-                    without->address.text);
+        return err_fail(FAR_UNSUPPORTED, "%s does not offer put, get and atomics (rma=1)",
+                        without->address.text);
     if (u->mode != UCX_AM && !without) {
         rc = meet(u, true);
         if (rc == FAR_OK && (u->mode == UCX_RMA || all_real(u))) {
@@ -444,9 +444,10 @@ static int settle(struct ucx_fab *u)
         rc = meet(u, false);
     }
     if (rc == FAR_OK && by_nic)
-        rc = fail(FAR_UNSUPPORTED,
-                  "%s leaves atomics to its network card, and UCX does not reach that from here",
-                  by_nic->address.text);
+        rc =
+            err_fail(FAR_UNSUPPORTED,
+                     "%s leaves atomics to its network card, and UCX does not reach that from here",
+                     by_nic->address.text);
     return rc;
 }
 
@@ -456,10 +457,10 @@ static int ucx_open(struct uri *uri, struct fab **fab)
     int rc;
 
     if (!u)
-        return fail(FAR_NO_MEMORY, "ucx:");
+        return err_fail(FAR_NO_MEMORY, "ucx:");
     if (pthread_mutex_init(&u->lock, NULL) != 0) {
         free(u);
-        return fail(FAR_SYSTEM, "no lock");
+        return err_fail(FAR_SYSTEM, "no lock");
     }
     u->fab.ops = &ucx_fabric;
     u->fab.caps = FAB_CAP_MCAS;
@@ -473,8 +474,8 @@ static int ucx_open(struct uri *uri, struct fab **fab)
         rc = claim(u);
     for (unsigned i = 1; i < u->fab.nodes && rc == FAR_OK && u->fab.fresh; i++) {
         if (u->node[i].formatted)
-            rc = fail(FAR_NOT_A_POOL, "%s has no pool yet, but %s is part of one",
-                      u->node[0].address.text, u->node[i].address.text);
+            rc = err_fail(FAR_NOT_A_POOL, "%s has no pool yet, but %s is part of one",
+                          u->node[0].address.text, u->node[i].address.text);
     }
     if (rc) {
         ucx_close(&u->fab);

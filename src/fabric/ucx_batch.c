@@ -126,7 +126,7 @@ static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
     struct flight *f;
 
     if ((h->free_leg_count < legs || !h->free_flights) && !more_flights(h))
-        return fail(FAR_NO_MEMORY, "no memory for a request");
+        return err_fail(FAR_NO_MEMORY, "no memory for a request");
     f = h->free_flights;
     h->free_flights = f->next;
     *f = (struct flight){.ep = e, .req = req, .legs = legs};
@@ -368,8 +368,8 @@ static void take_results(struct ucx_link *l, struct message *m, const char *at)
             leg_done(l->hub, part->leg, FAR_OK);
         else
             leg_done(l->hub, part->leg,
-                     fail(result.status < 0 ? result.status : FAR_UNKNOWN,
-                          "%s could not execute a batch", link_name(l)));
+                     err_fail(result.status < 0 ? result.status : FAR_UNKNOWN,
+                              "%s could not execute a batch", link_name(l)));
     }
 }
 
@@ -390,10 +390,10 @@ void link_replied(struct ucx_link *l, const void *message, size_t bytes)
 
         memcpy(&answer, message, sizeof answer);
         message_fail(l, m,
-                     fail(answer.status < 0 ? answer.status : FAR_UNKNOWN,
-                          answer.status == FAR_FENCED ? "%s was told that this client is dead"
-                                                      : "%s did not execute a batch",
-                          link_name(l)));
+                     err_fail(answer.status < 0 ? answer.status : FAR_UNKNOWN,
+                              answer.status == FAR_FENCED ? "%s was told that this client is dead"
+                                                          : "%s did not execute a batch",
+                              link_name(l)));
         return;
     }
     if (bytes != m->reply_bytes) {

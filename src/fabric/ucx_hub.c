@@ -221,7 +221,7 @@ int ucx_hub_wait_fds(struct ucx_ep *e, int fds[FAB_WAIT_FDS], unsigned *count)
     if (h->shared && !e->has_alarm) {
         e->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (e->alarm < 0)
-            return fail(FAR_SYSTEM, "an event descriptor: %s", strerror(errno));
+            return err_fail(FAR_SYSTEM, "an event descriptor: %s", strerror(errno));
         e->has_alarm = true;
     }
     fds[0] = h->fd;
@@ -360,7 +360,7 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
         return rc;
     h = calloc(1, sizeof *h + u->fab.nodes * sizeof *h->link);
     if (!h)
-        return fail(FAR_NO_MEMORY, "an endpoint of ucx:");
+        return err_fail(FAR_NO_MEMORY, "an endpoint of ucx:");
     h->fab = u;
     h->shared = shared;
     /* Numbers of questions begin somewhere: nobody can know what an answer must say. */
@@ -374,7 +374,7 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
         rc = wire_random(&l->id, sizeof l->id);
     }
     if (!rc && pthread_mutex_init(&h->lock, NULL) != 0)
-        rc = fail(FAR_SYSTEM, "no lock");
+        rc = err_fail(FAR_SYSTEM, "no lock");
     if (!rc) {
         rc = ucx_worker_open(u->context, receive, h, &h->worker, &h->fd);
         if (rc)

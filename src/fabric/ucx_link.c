@@ -101,7 +101,8 @@ static int begin(struct ucx_link *l)
     status = ucp_ep_create(l->hub->worker, &params, &l->ucp);
     if (status != UCS_OK) {
         l->ucp = NULL;
-        return ucx_failed(fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(status)));
+        return ucx_failed(
+            err_fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(status)));
     }
     return FAR_OK;
 }
@@ -128,9 +129,9 @@ void link_connect(struct ucx_link *l)
     uint64_t now = clock_ns();
 
     if (now < l->retry_at) {
-        int rc = l->refused_last
-                     ? fail(l->refused_last, "%s: %s", link_name(l), l->why)
-                     : fail(FAR_UNREACHABLE, "%s could not be reached a moment ago", link_name(l));
+        int rc = l->refused_last ? err_fail(l->refused_last, "%s: %s", link_name(l), l->why)
+                                 : err_fail(FAR_UNREACHABLE, "%s could not be reached a moment ago",
+                                            link_name(l));
         fail_waiting(l, rc);
         return;
     }
@@ -164,14 +165,15 @@ void link_look(struct ucx_link *l, uint64_t now)
     if (lost_in_making(l, now)) {
         connect_again(l, now != 0 ? now : clock_ns());
     } else if (l->refused) {
-        link_down(l, fail(l->refused, "%s: %s", link_name(l), l->why));
+        link_down(l, err_fail(l->refused, "%s: %s", link_name(l), l->why));
     } else if (l->broken != UCS_OK) {
-        link_down(l, fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(l->broken)));
+        link_down(l,
+                  err_fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(l->broken)));
     } else if (l->state == LINK_AGAIN && now >= l->again_at && now <= l->deadline) {
         greet(l);
     } else if (now > link_deadline(l)) {
-        link_down(l, fail(FAR_TIMEOUT, "%s has not answered for %llu ms", link_name(l),
-                          (unsigned long long)l->hub->fab->timeout_ns / 1000000));
+        link_down(l, err_fail(FAR_TIMEOUT, "%s has not answered for %llu ms", link_name(l),
+                              (unsigned long long)l->hub->fab->timeout_ns / 1000000));
     }
 }
 

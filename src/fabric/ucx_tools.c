@@ -70,7 +70,7 @@ int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context
     be_quiet();
     status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK)
-        return fail(FAR_SYSTEM, "UCX's settings: %s", ucs_status_string(status));
+        return err_fail(FAR_SYSTEM, "UCX's settings: %s", ucs_status_string(status));
     status = adapt_tcp(config, family);
     if (status == UCS_OK && !getenv("UCX_TLS"))
         status = ucp_config_modify(config, "TLS", "^sm");
@@ -79,7 +79,7 @@ int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context
     if (status == UCS_OK)
         status = ucp_init(&params, config, context);
     ucp_config_release(config);
-    return status == UCS_OK ? FAR_OK : fail(FAR_SYSTEM, "UCX: %s", ucs_status_string(status));
+    return status == UCS_OK ? FAR_OK : err_fail(FAR_SYSTEM, "UCX: %s", ucs_status_string(status));
 }
 
 int ucx_failed(int rc)
@@ -106,13 +106,14 @@ int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void 
     ucs_status_t status = ucp_worker_create(context, &params, worker);
 
     if (status != UCS_OK)
-        return ucx_failed(fail(FAR_SYSTEM, "a UCX worker: %s", ucs_status_string(status)));
+        return ucx_failed(err_fail(FAR_SYSTEM, "a UCX worker: %s", ucs_status_string(status)));
     status = ucp_worker_set_am_recv_handler(*worker, &handler);
     if (status == UCS_OK)
         status = ucp_worker_get_efd(*worker, fd);
     if (status != UCS_OK) {
         ucp_worker_destroy(*worker);
-        return ucx_failed(fail(FAR_SYSTEM, "a UCX worker's events: %s", ucs_status_string(status)));
+        return ucx_failed(
+            err_fail(FAR_SYSTEM, "a UCX worker's events: %s", ucs_status_string(status)));
     }
     return FAR_OK;
 }
@@ -160,7 +161,7 @@ int ucx_ep_lanes(ucp_ep_h ep, struct ucx_lanes *lanes)
     if (f)
         ucp_ep_print_info(ep, f);
     if (!is_written(f, &text))
-        return fail(FAR_NO_MEMORY, "what UCX says of a connection");
+        return err_fail(FAR_NO_MEMORY, "what UCX says of a connection");
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         read_lane(line, &found, &put, &get);
     free(text);
@@ -180,7 +181,7 @@ int ucx_worker_by_nic(ucp_worker_h worker, bool *by_nic)
     if (f)
         ucp_worker_print_info(worker, f);
     if (!is_written(f, &text))
-        return fail(FAR_NO_MEMORY, "what UCX says of a worker");
+        return err_fail(FAR_NO_MEMORY, "what UCX says of a worker");
     at = strstr(text, "atomics:");
     for (at = at ? strchr(at + strlen("atomics:"), ':') : NULL; at; at = strchr(at + 1, ':'))
         found |= of_nic(at + 1);
@@ -222,7 +223,7 @@ int ucx_resolve(const struct wire_address *address, bool passive, struct sockadd
     int error = getaddrinfo(address->host, address->port, &hints, &found);
 
     if (error)
-        return fail(FAR_UNREACHABLE, "%s: %s", address->text, gai_strerror(error));
+        return err_fail(FAR_UNREACHABLE, "%s: %s", address->text, gai_strerror(error));
     use = found;
     while (use && !can_serve(use->ai_addr))
         use = use->ai_next;
@@ -232,8 +233,9 @@ int ucx_resolve(const struct wire_address *address, bool passive, struct sockadd
     }
     freeaddrinfo(found);
     return use ? FAR_OK
-               : fail(FAR_UNSUPPORTED,
-                      "%s: UCX does not serve loopback, link-local and IPv4-mapped addresses of "
-                      "IPv6",
-                      address->text);
+               : err_fail(
+                     FAR_UNSUPPORTED,
+                     "%s: UCX does not serve loopback, link-local and IPv4-mapped addresses of "
+                     "IPv6",
+                     address->text);
 }

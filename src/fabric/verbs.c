@@ -189,9 +189,9 @@ static bool stranded(struct verbs_ep *e)
     c = &e->conn[req->verbs[e->verb].node];
     if (c->up)
         return false;
-    req->status =
-        fail(e->verb == 0 && e->verb_bytes == 0 ? FAR_UNREACHABLE : FAR_UNKNOWN,
-             "node %u (%s): the connection was lost", c->node, fab_of(e)->address[c->node].text);
+    req->status = err_fail(e->verb == 0 && e->verb_bytes == 0 ? FAR_UNREACHABLE : FAR_UNKNOWN,
+                           "node %u (%s): the connection was lost", c->node,
+                           fab_of(e)->address[c->node].text);
     return true;
 }
 
@@ -417,7 +417,7 @@ static int verbs_ep_open(struct fab *fab, struct fab_ep **ep)
     int rc = FAR_OK;
 
     if (!e)
-        return fail(FAR_NO_MEMORY, "an endpoint of verbs:");
+        return err_fail(FAR_NO_MEMORY, "an endpoint of verbs:");
     e->ep.fab = fab;
     e->ep.ops = fab->ops;
     for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
@@ -431,7 +431,7 @@ static int verbs_ep_open(struct fab *fab, struct fab_ep **ep)
     if (rc == FAR_OK) {
         e->cm = rdma_create_event_channel();
         if (!e->cm)
-            rc = fail(FAR_UNSUPPORTED, "no RDMA on this machine: %s", strerror(errno));
+            rc = err_fail(FAR_UNSUPPORTED, "no RDMA on this machine: %s", strerror(errno));
     }
     if (rc != FAR_OK) {
         verbs_ep_close(&e->ep);
@@ -472,15 +472,15 @@ static void verbs_identify(struct fab_ep *ep, uint64_t identity)
 static int fence_node(struct verbs_conn *c, uint64_t client)
 {
     if (!c->up && !c->out && clock_ns() < c->not_before)
-        return fail(c->down_status, "%s", c->down_why);
+        return err_fail(c->down_status, "%s", c->down_why);
     if (!c->up && !c->out)
         errand_connect(c);
     if (c->up && !c->out && c->fenced != client)
         errand_fence(c, client);
     if (c->out || c->fenced != client) /* if it is on another errand, this one is next */
         return atomic_load(&fab_of(c->ep)->away[c->node])
-                   ? fail(FAR_UNREACHABLE, "node %u (%s): is away", c->node,
-                          fab_of(c->ep)->address[c->node].text)
+                   ? err_fail(FAR_UNREACHABLE, "node %u (%s): is away", c->node,
+                              fab_of(c->ep)->address[c->node].text)
                    : FAB_PENDING;
     c->fenced = 0; /* asked again the next time, if it has failed */
     return c->fence_status;
@@ -517,8 +517,8 @@ static int verbs_node_stat(struct fab_ep *ep, unsigned node, struct far_node_inf
     if (rc == FAR_OK)
         rc = conn_ask(c, WIRE_STAT, &question, sizeof question, &answer);
     if (rc == FAR_OK && answer->type != WIRE_COUNTS)
-        rc = fail(FAR_UNREACHABLE, "node %u (%s): answers what was not asked", node,
-                  fab_of(c->ep)->address[node].text);
+        rc = err_fail(FAR_UNREACHABLE, "node %u (%s): answers what was not asked", node,
+                      fab_of(c->ep)->address[node].text);
     if (rc == FAR_OK)
         wire_node_info((const struct wire_counts *)answer, &fab_of(c->ep)->address[node], info);
     return rc;
@@ -570,15 +570,16 @@ static int settle_maker(struct verbs_fab *v)
         if (rc != FAR_OK)
             return rc;
         if (i > CLAIM_WAIT_MS * 1000000ull / CLAIM_PAUSE_NS)
-            return fail(FAR_TIMEOUT, "another client is making the pool and does not finish");
+            return err_fail(FAR_TIMEOUT, "another client is making the pool and does not finish");
         if (claim == WIRE_CLAIM_WAIT)
             clock_sleep(CLAIM_PAUSE_NS);
     }
     v->fab.fresh = claim == WIRE_CLAIM_YOURS;
     for (unsigned i = 1; i < v->fab.nodes && v->fab.fresh; i++) {
         if (v->formatted[i])
-            return fail(FAR_NOT_A_POOL, "node 0 (%s) is empty, but node %u (%s) is part of a pool",
-                        v->address[0].text, i, v->address[i].text);
+            return err_fail(FAR_NOT_A_POOL,
+                            "node 0 (%s) is empty, but node %u (%s) is part of a pool",
+                            v->address[0].text, i, v->address[i].text);
     }
     return FAR_OK;
 }
@@ -589,8 +590,8 @@ static int resolve(struct verbs_fab *v, unsigned node)
     int rc = getaddrinfo(v->address[node].host, v->address[node].port, &wish, &found);
 
     if (rc)
-        return fail(FAR_UNREACHABLE, "node %u (%s): %s", node, v->address[node].text,
-                    gai_strerror(rc));
+        return err_fail(FAR_UNREACHABLE, "node %u (%s): %s", node, v->address[node].text,
+                        gai_strerror(rc));
     memcpy(&v->resolved[node], found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     return FAR_OK;
@@ -602,10 +603,10 @@ static int read_uri(struct uri *uri, struct verbs_fab *v)
     int rc = FAR_OK;
 
     if (strncmp(uri->rest, "//", 2) != 0)
-        return fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
+        return err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
     while (rc == FAR_OK && (rest[0] || v->fab.nodes == 0)) {
         if (v->fab.nodes == FAB_NODES_MAX)
-            return fail(FAR_BAD_URI, "more than %u memory nodes", FAB_NODES_MAX);
+            return err_fail(FAR_BAD_URI, "more than %u memory nodes", FAB_NODES_MAX);
         rc = wire_address_next(&rest, &v->address[v->fab.nodes++]);
     }
     if (rc == FAR_OK)
@@ -646,7 +647,7 @@ static int verbs_open(struct uri *uri, struct fab **fab)
     int rc;
 
     if (!v)
-        return fail(FAR_NO_MEMORY, "verbs:");
+        return err_fail(FAR_NO_MEMORY, "verbs:");
     v->fab.ops = &verbs_fabric;
     v->fab.order = ORDER_IB;
     rc = read_uri(uri, v);

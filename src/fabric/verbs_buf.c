@@ -27,7 +27,7 @@ int arena_open(struct arena *arena)
     *arena = a;
     if (!a.key || !a.mr || !a.used || !a.base) {
         arena_close(arena);
-        return fail(FAR_NO_MEMORY, "addresses for the buffers of verbs:");
+        return err_fail(FAR_NO_MEMORY, "addresses for the buffers of verbs:");
     }
     return FAR_OK;
 }

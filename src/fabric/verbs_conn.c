@@ -29,10 +29,11 @@
 /* Fails with what went wrong, said to be about this node. */
 static int node_fail(const struct verbs_conn *c, int status, const char *what)
 {
-    char text[160]; /* `what` may be the detail itself, which fail() overwrites */
+    char text[160]; /* `what` may be the detail itself, which err_fail() overwrites */
 
     snprintf(text, sizeof text, "%s", what);
-    return fail(status, "node %u (%s): %s", c->node, fab_of(c->ep)->address[c->node].text, text);
+    return err_fail(status, "node %u (%s): %s", c->node, fab_of(c->ep)->address[c->node].text,
+                    text);
 }
 
 void conn_break(struct verbs_conn *c)
@@ -165,7 +166,7 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
             return rc;
         fab->pd = ibv_alloc_pd(id->verbs);
         if (!fab->pd)
-            return fail(FAR_SYSTEM, "a protection domain: %s", strerror(errno));
+            return err_fail(FAR_SYSTEM, "a protection domain: %s", strerror(errno));
     }
     if (fab->pd->context != id->verbs)
         return node_fail(c, FAR_UNSUPPORTED, "is reached by another device than the first node");
@@ -173,7 +174,7 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
     if (!e->completions) {
         e->completions = ibv_create_comp_channel(id->verbs);
         if (!e->completions)
-            return fail(FAR_SYSTEM, "a completion channel: %s", strerror(errno));
+            return err_fail(FAR_SYSTEM, "a completion channel: %s", strerror(errno));
         fcntl(e->completions->fd, F_SETFL, fcntl(e->completions->fd, F_GETFL) | O_NONBLOCK);
     }
     if (!c->in)
@@ -181,7 +182,7 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
     if (!c->said)
         c->said = arena_alloc(&e->arena, WIRE_CONTROL_MAX);
     if (!c->in || !c->said)
-        return fail(FAR_NO_MEMORY, "registered memory (ulimit -l says how much there may be)");
+        return err_fail(FAR_NO_MEMORY, "registered memory (ulimit -l says how much there may be)");
     return FAR_OK;
 }
 
@@ -199,7 +200,7 @@ static int make_link(struct verbs_conn *c, struct rdma_cm_id *id)
     c->run_size = c->wrs_free = c->link.send_wrs;
     c->run_first = c->run_count = 0;
     c->run = calloc(c->run_size, sizeof *c->run);
-    return c->run ? FAR_OK : fail(FAR_NO_MEMORY, "a connection to node %u", c->node);
+    return c->run ? FAR_OK : err_fail(FAR_NO_MEMORY, "a connection to node %u", c->node);
 }
 
 static int join(struct verbs_conn *c, uint64_t until)
@@ -424,7 +425,7 @@ static int make_way(struct verbs_conn *c, uint64_t until)
 
     if (rdma_create_id(c->ep->cm, &c->way, c, RDMA_PS_TCP) != 0) {
         c->way = NULL;
-        return fail(FAR_SYSTEM, "a connection: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "a connection: %s", strerror(errno));
     }
     rc = find_way(c, c->way, until);
     id = c->way;
@@ -480,12 +481,12 @@ int conn_need(struct verbs_conn *c)
     now = clock_ns();
     patience = patience_ns(c);
     if (!c->out && now < c->not_before)
-        return fail(c->down_status, "%s", c->down_why);
+        return err_fail(c->down_status, "%s", c->down_why);
     if (!c->out)
         errand_connect(c);
     errand_await(c, patience == UINT64_MAX ? UINT64_MAX : now + patience);
     if (c->up)
         return FAR_OK;
     return c->out ? node_fail(c, FAR_UNREACHABLE, "is being connected to again")
-                  : fail(c->down_status, "%s", c->down_why);
+                  : err_fail(c->down_status, "%s", c->down_why);
 }

@@ -28,17 +28,17 @@ int vlink_limits(struct ibv_context *context, uint8_t port_num, struct vlink_lim
     struct ibv_port_attr port;
 
     if (ibv_query_device(context, &device) || ibv_query_port(context, port_num, &port))
-        return fail(FAR_SYSTEM, "the limits of %s: %s", name, strerror(errno));
+        return err_fail(FAR_SYSTEM, "the limits of %s: %s", name, strerror(errno));
     if (device.atomic_cap == IBV_ATOMIC_NONE)
-        return fail(FAR_UNSUPPORTED, "%s has no atomics, without which nothing can be shared",
-                    name);
+        return err_fail(FAR_UNSUPPORTED, "%s has no atomics, without which nothing can be shared",
+                        name);
     if (device.max_qp_rd_atom < 1 || device.max_qp_init_rd_atom < 1 || device.max_sge < 1 ||
         device.max_qp_wr < (int)SEND_WRS_MIN || port.max_msg_sz < 4096)
-        return fail(FAR_UNSUPPORTED,
-                    "%s allows %d work requests in a queue, %d READs and atomics at once (%d "
-                    "served), and messages of %u bytes",
-                    name, device.max_qp_wr, device.max_qp_init_rd_atom, device.max_qp_rd_atom,
-                    port.max_msg_sz);
+        return err_fail(FAR_UNSUPPORTED,
+                        "%s allows %d work requests in a queue, %d READs and atomics at once (%d "
+                        "served), and messages of %u bytes",
+                        name, device.max_qp_wr, device.max_qp_init_rd_atom, device.max_qp_rd_atom,
+                        port.max_msg_sz);
     *limits = (struct vlink_limits){
         .send_wrs = smaller((unsigned)device.max_qp_wr, SEND_WRS_MAX),
         .reads_out = smaller((unsigned)device.max_qp_init_rd_atom, READS_MAX),
@@ -86,7 +86,7 @@ static int enter(struct vlink *link, enum ibv_qp_state state, const struct ibv_q
     int mask;
 
     if (rdma_init_qp_attr(link->id, &attr, &mask))
-        return fail(FAR_SYSTEM, "the attributes of a queue pair: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "the attributes of a queue pair: %s", strerror(errno));
     attr.qp_access_flags = 0;
     if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
         attr.max_dest_rd_atomic = change->max_dest_rd_atomic;
@@ -102,7 +102,7 @@ static int enter(struct vlink *link, enum ibv_qp_state state, const struct ibv_q
         attr.rnr_retry = RNR_FOREVER;
     int rc = ibv_modify_qp(link->qp, &attr, mask);
     if (rc)
-        return fail(FAR_SYSTEM, "state %d of a queue pair: %s", (int)state, strerror(rc));
+        return err_fail(FAR_SYSTEM, "state %d of a queue pair: %s", (int)state, strerror(rc));
     return FAR_OK;
 }
 
@@ -113,11 +113,11 @@ int vlink_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
 
     made.cq = ibv_create_cq(id->verbs, (int)(send_wrs + LINK_RECVS), owner, channel, 0);
     if (!made.cq)
-        return fail(FAR_SYSTEM, "a completion queue of %u: %s", send_wrs, strerror(errno));
+        return err_fail(FAR_SYSTEM, "a completion queue of %u: %s", send_wrs, strerror(errno));
     made.qp = make_qp(&made, pd, send_wrs);
     int rc = FAR_OK;
     if (!made.qp)
-        rc = fail(FAR_SYSTEM, "a queue pair: %s", strerror(errno));
+        rc = err_fail(FAR_SYSTEM, "a queue pair: %s", strerror(errno));
     if (rc == FAR_OK)
         rc = enter(&made, IBV_QPS_INIT, &(struct ibv_qp_attr){0});
     if (rc != FAR_OK) {
@@ -157,7 +157,7 @@ int vlink_grant(struct vlink *link)
     int rc = ibv_modify_qp(link->qp, &attr, IBV_QP_ACCESS_FLAGS);
 
     if (rc)
-        return fail(FAR_SYSTEM, "granting remote access: %s", strerror(rc));
+        return err_fail(FAR_SYSTEM, "granting remote access: %s", strerror(rc));
     return FAR_OK;
 }
 
@@ -180,7 +180,7 @@ int vlink_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey)
             .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
     int rc = ibv_post_send(link->qp, &wr, &bad);
 
-    return rc ? fail(FAR_UNREACHABLE, "sending a message: %s", strerror(rc)) : FAR_OK;
+    return rc ? err_fail(FAR_UNREACHABLE, "sending a message: %s", strerror(rc)) : FAR_OK;
 }
 
 int vlink_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey)
@@ -189,5 +189,5 @@ int vlink_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey)
     struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
     int rc = ibv_post_recv(link->qp, &wr, &bad);
 
-    return rc ? fail(FAR_UNREACHABLE, "expecting a message: %s", strerror(rc)) : FAR_OK;
+    return rc ? err_fail(FAR_UNREACHABLE, "expecting a message: %s", strerror(rc)) : FAR_OK;
 }

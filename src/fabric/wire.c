@@ -35,18 +35,18 @@ int wire_check(const void *message, size_t bytes)
     struct wire_head head;
 
     if (bytes < sizeof head || bytes > WIRE_MESSAGE_MAX)
-        return fail(FAR_INVALID, "a message of %zu bytes", bytes);
+        return err_fail(FAR_INVALID, "a message of %zu bytes", bytes);
     memcpy(&head, message, sizeof head);
     if (head.magic != WIRE_MAGIC)
-        return fail(FAR_INVALID, "something else than a message");
+        return err_fail(FAR_INVALID, "something else than a message");
     if (head.version != WIRE_VERSION)
-        return fail(FAR_LAYOUT, "protocol version %u, this is version %u", head.version,
-                    WIRE_VERSION);
+        return err_fail(FAR_LAYOUT, "protocol version %u, this is version %u", head.version,
+                        WIRE_VERSION);
     if (head.type == 0 || head.type >= sizeof sizes / sizeof *sizes)
-        return fail(FAR_INVALID, "a message of type %u", head.type);
+        return err_fail(FAR_INVALID, "a message of type %u", head.type);
     if (bytes < sizes[head.type].least ||
         (bytes > sizes[head.type].least && !sizes[head.type].most_is_more))
-        return fail(FAR_INVALID, "a message of type %u and %zu bytes", head.type, bytes);
+        return err_fail(FAR_INVALID, "a message of type %u and %zu bytes", head.type, bytes);
     return FAR_OK;
 }
 
@@ -58,13 +58,13 @@ static int check_verb(const struct wire_verb *v, size_t left, uint64_t size)
     uint64_t len_max = v->kind > FAB_WRITE ? 8 : WIRE_MESSAGE_MAX;
 
     if (v->kind > FAB_FAA || ((v->off | v->len) & 7) != 0 || v->len == 0 || v->len > len_max)
-        return fail(FAR_INVALID, "verb kind %u of %u bytes at 0x%llx", v->kind, v->len,
-                    (unsigned long long)v->off);
+        return err_fail(FAR_INVALID, "verb kind %u of %u bytes at 0x%llx", v->kind, v->len,
+                        (unsigned long long)v->off);
     if (wire_verb_bytes(v->kind, v->len) > left)
-        return fail(FAR_INVALID, "a batch that ends within a verb");
+        return err_fail(FAR_INVALID, "a batch that ends within a verb");
     if (v->len > size || v->off > size - v->len)
-        return fail(FAR_BOUNDS, "verb kind %u of %u bytes at 0x%llx of 0x%llx", v->kind, v->len,
-                    (unsigned long long)v->off, (unsigned long long)size);
+        return err_fail(FAR_BOUNDS, "verb kind %u of %u bytes at 0x%llx of 0x%llx", v->kind, v->len,
+                        (unsigned long long)v->off, (unsigned long long)size);
     return FAR_OK;
 }
 
@@ -73,19 +73,19 @@ static int check_part(char **at, const char *end, uint64_t size, struct wire_rea
     struct wire_part part;
 
     if ((size_t)(end - *at) < sizeof part)
-        return fail(FAR_INVALID, "a batch that ends before a part");
+        return err_fail(FAR_INVALID, "a batch that ends before a part");
     memcpy(&part, *at, sizeof part);
     *at += sizeof part;
     reader->reply_bytes += sizeof(struct wire_result);
     if (part.verbs == 0 || part.verbs > WIRE_PART_VERBS)
-        return fail(FAR_INVALID, "a part of %u verbs", part.verbs);
+        return err_fail(FAR_INVALID, "a part of %u verbs", part.verbs);
     for (unsigned i = 0; i < part.verbs; i++) {
         size_t left = (size_t)(end - *at);
         struct wire_verb v;
         int rc;
 
         if (left < VERB_MIN)
-            return fail(FAR_INVALID, "a batch that ends before a verb");
+            return err_fail(FAR_INVALID, "a batch that ends before a verb");
         memcpy(&v, *at, sizeof v);
         rc = check_verb(&v, left, size);
         if (rc)
@@ -96,7 +96,7 @@ static int check_part(char **at, const char *end, uint64_t size, struct wire_rea
         reader->bytes_read += v.kind == FAB_WRITE ? 0 : v.len;
         reader->bytes_written += v.kind == FAB_READ ? 0 : v.len;
         if (reader->reply_bytes > WIRE_MESSAGE_MAX)
-            return fail(FAR_INVALID, "a batch whose reply is too long");
+            return err_fail(FAR_INVALID, "a batch whose reply is too long");
     }
     reader->verbs += part.verbs;
     return FAR_OK;
@@ -112,7 +112,7 @@ int wire_batch_check(void *message, size_t bytes, uint64_t size, struct wire_rea
 
     memcpy(&batch, message, sizeof batch);
     if (batch.parts == 0 || batch.parts > (bytes - sizeof batch) / VERB_MIN)
-        return fail(FAR_INVALID, "a batch of %u parts in %zu bytes", batch.parts, bytes);
+        return err_fail(FAR_INVALID, "a batch of %u parts in %zu bytes", batch.parts, bytes);
     r.parts = batch.parts;
     for (unsigned i = 0; i < batch.parts; i++) {
         int rc = check_part(&at, end, size, &r);
@@ -121,7 +121,7 @@ int wire_batch_check(void *message, size_t bytes, uint64_t size, struct wire_rea
             return rc;
     }
     if (at != end)
-        return fail(FAR_INVALID, "%zu bytes behind a batch", (size_t)(end - at));
+        return err_fail(FAR_INVALID, "%zu bytes behind a batch", (size_t)(end - at));
     *reader = r;
     return FAR_OK;
 }
@@ -194,7 +194,7 @@ static int read_secret(const char *path, char *text, size_t *bytes)
     if (fd >= 0)
         close(fd);
     if (got < 0)
-        return fail(FAR_SYSTEM, "cannot read the secret in %s: %s", path, strerror(error));
+        return err_fail(FAR_SYSTEM, "cannot read the secret in %s: %s", path, strerror(error));
     *bytes = (size_t)got;
     return FAR_OK;
 }
@@ -221,11 +221,12 @@ int wire_secret_load(const char *file, struct wire_secret *secret)
         return FAR_OK;
     }
     if (bytes > WIRE_SECRET_MAX)
-        return fail(FAR_INVALID, "the secret has more than %u bytes", WIRE_SECRET_MAX);
+        return err_fail(FAR_INVALID, "the secret has more than %u bytes", WIRE_SECRET_MAX);
     if (bytes > 0 && text[bytes - 1] == '\n')
         bytes--;
     if (bytes == 0)
-        return fail(FAR_INVALID, "the secret%s%s is empty", file ? " in " : "", file ? file : "");
+        return err_fail(FAR_INVALID, "the secret%s%s is empty", file ? " in " : "",
+                        file ? file : "");
     memcpy(secret->key, text, bytes);
     secret->bytes = bytes;
     return FAR_OK;
@@ -264,7 +265,7 @@ int wire_random(void *bytes, size_t count)
     /* Up to 256 bytes come whole or not at all. */
     return getrandom(bytes, count, 0) == (ssize_t)count
                ? FAR_OK
-               : fail(FAR_SYSTEM, "no random numbers: %s", strerror(errno));
+               : err_fail(FAR_SYSTEM, "no random numbers: %s", strerror(errno));
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
@@ -277,25 +278,25 @@ int wire_address_next(const char **rest, struct wire_address *address)
     uint64_t port;
 
     if (bytes == 0 || bytes >= sizeof a.text)
-        return fail(FAR_BAD_URI, "'%s' where host:port is expected", *rest);
+        return err_fail(FAR_BAD_URI, "'%s' where host:port is expected", *rest);
     memcpy(a.text, *rest, bytes);
     colon = strrchr(a.text, ':');
     if (!colon || !text_number(colon + 1, 0, 65535, &port) || strlen(colon + 1) >= sizeof a.port)
-        return fail(FAR_BAD_URI, "'%s' has no :port from 0 to 65535 at its end", a.text);
+        return err_fail(FAR_BAD_URI, "'%s' has no :port from 0 to 65535 at its end", a.text);
     host_bytes = (size_t)(colon - host);
     if (host[0] == '[' && host_bytes > 1 && host[host_bytes - 1] == ']') {
         host++;
         host_bytes -= 2;
     }
     if (host_bytes == 0 || host_bytes > WIRE_HOST_MAX)
-        return fail(FAR_BAD_URI, "'%s' has no host before its port", a.text);
+        return err_fail(FAR_BAD_URI, "'%s' has no host before its port", a.text);
     memcpy(a.host, host, host_bytes);
     memcpy(a.port, colon + 1, strlen(colon + 1));
     *rest += bytes;
     if (**rest == ',') {
         ++*rest;
         if (**rest == '\0')
-            return fail(FAR_BAD_URI, "a comma at the end, where host:port is expected");
+            return err_fail(FAR_BAD_URI, "a comma at the end, where host:port is expected");
     }
     *address = a;
     return FAR_OK;

@@ -59,18 +59,18 @@ int index_cache_new(size_t budget, size_t entry_bytes, struct cached *cached,
                     struct index_cache **out)
 {
     if (budget < INDEX_CACHE_BUDGET_MIN || budget > INDEX_CACHE_BUDGET_MAX)
-        return fail(FAR_INVALID, "a cache has %u to %llu bytes, not %zu", INDEX_CACHE_BUDGET_MIN,
-                    INDEX_CACHE_BUDGET_MAX, budget);
+        return err_fail(FAR_INVALID, "a cache has %u to %llu bytes, not %zu",
+                        INDEX_CACHE_BUDGET_MIN, INDEX_CACHE_BUDGET_MAX, budget);
     uint32_t buckets = 16;
     while (2ull * buckets * (sizeof(struct entry) + entry_bytes) <= budget)
         buckets *= 2;
     size_t before = sizeof(struct index_cache) + buckets * sizeof(uint32_t);
     if (before + SHARE_MAX * (sizeof(struct entry) + entry_bytes) > budget)
-        return fail(FAR_INVALID, "a cache of %zu bytes is too small for entries of %zu", budget,
-                    entry_bytes);
+        return err_fail(FAR_INVALID, "a cache of %zu bytes is too small for entries of %zu", budget,
+                        entry_bytes);
     struct index_cache *c = malloc(budget);
     if (!c)
-        return fail(FAR_NO_MEMORY, "no memory for a cache of %zu bytes", budget);
+        return err_fail(FAR_NO_MEMORY, "no memory for a cache of %zu bytes", budget);
     *c = (struct index_cache){.cached = cached, .buckets = buckets, .stats = {.budget = budget}};
     c->bucket = (uint32_t *)(c + 1);
     c->ring = (uint64_t *)((char *)c + before);

@@ -49,7 +49,7 @@
  * A doubted entry is a hint of what to read again. It becomes fresh when an operation finds its
  * content true: by index_cache_confirm() if a part of the content shows that, by index_cache_put()
  * if all of it was read again. A READ through a doubted entry may hit free memory. So it is marked
- * by batch_unsure(), and counts only if another READ shows that the entry was right. That an
+ * by batch_may_be_freed(), and counts only if another READ shows that the entry was right. That an
  * object looks whole shows nothing: it may have been unlinked. It is enough only if objects are
  * marked before they are unlinked.
  *

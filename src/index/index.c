@@ -111,17 +111,17 @@ bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far_entry *
 
 int index_value_damaged(const struct index_view *view, size_t len)
 {
-    return fail(FAR_CORRUPT, "a value of table '%s' is said to have %zu bytes",
-                view->table->desc.name, len);
+    return err_fail(FAR_CORRUPT, "a value of table '%s' is said to have %zu bytes",
+                    view->table->desc.name, len);
 }
 
 int index_inline_value(const struct index_view *view, const void *at, size_t room, size_t len,
                        struct slice *value)
 {
     if (len > room)
-        return fail(FAR_CORRUPT,
-                    "a value of table '%s' is said to have %zu bytes, in a place of %zu",
-                    view->table->desc.name, len, room);
+        return err_fail(FAR_CORRUPT,
+                        "a value of table '%s' is said to have %zu bytes, in a place of %zu",
+                        view->table->desc.name, len, room);
     *value = (struct slice){at, len};
     return FAR_OK;
 }
@@ -144,8 +144,8 @@ int index_add_entry(const struct index_view *view, struct entries_out *out, stru
     if (rc != FAR_OK)
         return rc;
     if (key.len == 0 || key.len > index_key_max(view->table->ops))
-        return fail(FAR_CORRUPT, "a key of table '%s' is said to have %zu bytes",
-                    view->table->desc.name, key.len);
+        return err_fail(FAR_CORRUPT, "a key of table '%s' is said to have %zu bytes",
+                        view->table->desc.name, key.len);
     *full = !entries_add(out, key, value);
     return FAR_OK;
 }

@@ -231,7 +231,7 @@ void index_view_init(struct index_view *view, const struct index_table *table);
  * while may be of a table that was dropped, whose memory is in use for something else.
  *
  *   index_confirm(op, view);                            adds READs to the batch
- *   batch_read(..., root, ...); batch_unsure(...);      more, if that saves a round trip
+ *   batch_read(..., root, ...); batch_may_be_freed(...);      more, if that saves a round trip
  *   rc = batch_flush(...);
  *   rc = index_confirmed(op, view, &version);           before anything that was read is looked at
  *
@@ -244,7 +244,7 @@ int index_confirmed(struct op *op, const struct index_view *view, uint64_t *vers
 
 /* Adds to the batch what makes all sessions read again what they have cached of the table: something that
  * they may know is about to be retired. *old receives the version as it was. */
-static inline void index_outdate(struct op *op, const struct index_view *view, uint64_t *old)
+static inline void index_bump_version(struct op *op, const struct index_view *view, uint64_t *old)
 {
     batch_faa(&op->batch, view->cached.version_at, view->cached.version_delta, 1, old);
 }

@@ -34,8 +34,8 @@ static int unknown(const char *index, const struct tuning_param *params, const c
                                  params[i].name, text_of_size(params[i].least, least),
                                  text_of_size(params[i].most, most));
     }
-    return fail(FAR_INVALID, "index %s: unknown tuning '%.*s' (known: %s)", index, shown(len), name,
-                known);
+    return err_fail(FAR_INVALID, "index %s: unknown tuning '%.*s' (known: %s)", index, shown(len),
+                    name, known);
 }
 
 static int take_number(const char *index, const struct tuning_param *param, const char *text,
@@ -46,9 +46,10 @@ static int take_number(const char *index, const struct tuning_param *param, cons
     if (len < sizeof number)
         memcpy(number, text, len);
     if (!text_size(number, &v) || v < param->least || v > param->most)
-        return fail(FAR_INVALID, "index %s: tuning '%s' takes a number from %s to %s, not '%.*s'",
-                    index, param->name, text_of_size(param->least, least),
-                    text_of_size(param->most, most), shown(len), text);
+        return err_fail(FAR_INVALID,
+                        "index %s: tuning '%s' takes a number from %s to %s, not '%.*s'", index,
+                        param->name, text_of_size(param->least, least),
+                        text_of_size(param->most, most), shown(len), text);
     *value = v;
     return FAR_OK;
 }
@@ -60,7 +61,7 @@ static int take_part(const char *index, const struct tuning_param *params, const
     unsigned count = tuning_count(params), i = 0;
     const char *equals = memchr(part, '=', len);
     if (!equals)
-        return fail(FAR_INVALID, "index %s: tuning '%.*s' has no '='", index, shown(len), part);
+        return err_fail(FAR_INVALID, "index %s: tuning '%.*s' has no '='", index, shown(len), part);
     size_t name_len = (size_t)(equals - part);
     while (i < count &&
            (strlen(params[i].name) != name_len || memcmp(params[i].name, part, name_len) != 0))
@@ -68,7 +69,7 @@ static int take_part(const char *index, const struct tuning_param *params, const
     if (i == count)
         return unknown(index, params, part, name_len);
     if (given[i])
-        return fail(FAR_INVALID, "index %s: tuning '%s' is given twice", index, params[i].name);
+        return err_fail(FAR_INVALID, "index %s: tuning '%s' is given twice", index, params[i].name);
     given[i] = true;
     return take_number(index, &params[i], equals + 1, len - name_len - 1, &value[i]);
 }

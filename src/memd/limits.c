@@ -61,11 +61,11 @@ int memd_check_memory(uint64_t bytes)
     if (sysinfo(&info) == 0)
         has = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
     if (bytes > has)
-        return fail(FAR_NO_MEMORY, "%llu bytes are more than this machine has (%llu)",
-                    (unsigned long long)bytes, (unsigned long long)has);
+        return err_fail(FAR_NO_MEMORY, "%llu bytes are more than this machine has (%llu)",
+                        (unsigned long long)bytes, (unsigned long long)has);
     if (bytes > group)
-        return fail(FAR_NO_MEMORY, "%llu bytes are more than this control group may use (%llu)",
-                    (unsigned long long)bytes, (unsigned long long)group);
+        return err_fail(FAR_NO_MEMORY, "%llu bytes are more than this control group may use (%llu)",
+                        (unsigned long long)bytes, (unsigned long long)group);
     return FAR_OK;
 }
 
@@ -103,11 +103,12 @@ int memd_check_address(const char *text, const struct sockaddr *at, socklen_t at
     int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), error = 0;
 
     if (fd < 0)
-        return fail(FAR_SYSTEM, "cannot listen at %s: %s", text, strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot listen at %s: %s", text, strerror(errno));
     /* As the listener does: the remains of old connections are not in the way. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, at, at_bytes) != 0 || listen(fd, 1) != 0)
         error = errno;
     close(fd);
-    return error == 0 ? FAR_OK : fail(FAR_SYSTEM, "cannot listen at %s: %s", text, why_not(error));
+    return error == 0 ? FAR_OK
+                      : err_fail(FAR_SYSTEM, "cannot listen at %s: %s", text, why_not(error));
 }

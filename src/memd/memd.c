@@ -31,7 +31,7 @@ int memd_init(struct memd *m)
     m->started = clock_ns();
     m->clients = m->formatter = NULL;
     m->count = (struct wire_count_set){0};
-    return pthread_mutex_init(&m->lock, NULL) == 0 ? FAR_OK : fail(FAR_SYSTEM, "no lock");
+    return pthread_mutex_init(&m->lock, NULL) == 0 ? FAR_OK : err_fail(FAR_SYSTEM, "no lock");
 }
 
 static int find_transport(const struct uri *uri, const struct memd_listener_ops **ops)
@@ -42,7 +42,7 @@ static int find_transport(const struct uri *uri, const struct memd_listener_ops 
             return FAR_OK;
         }
     }
-    return fail(FAR_NO_FABRIC, "nothing in this build listens at '%s:'", uri->scheme);
+    return err_fail(FAR_NO_FABRIC, "nothing in this build listens at '%s:'", uri->scheme);
 }
 
 int memd_listen(struct memd *m, const char *text, unsigned threads)
@@ -57,17 +57,18 @@ int memd_listen(struct memd *m, const char *text, unsigned threads)
     if (rc)
         return rc;
     if (m->listeners == MEMD_LISTENERS_MAX)
-        return fail(FAR_INVALID, "more than %u addresses to listen at", MEMD_LISTENERS_MAX);
+        return err_fail(FAR_INVALID, "more than %u addresses to listen at", MEMD_LISTENERS_MAX);
     rc = ops->open(m, &uri, threads, &listener);
     if (rc)
         return rc;
     for (unsigned i = 0; i < m->listeners; i++) {
         if (m->listener[i]->by_nic == listener->by_nic)
             continue;
-        rc = fail(FAR_UNSUPPORTED,
-                  "%s and %s: atomics of the network card and of the processor on one memory would "
-                  "not be atomic against each other",
-                  m->listener[i]->address, listener->address);
+        rc = err_fail(
+            FAR_UNSUPPORTED,
+            "%s and %s: atomics of the network card and of the processor on one memory would "
+            "not be atomic against each other",
+            m->listener[i]->address, listener->address);
         ops->close(listener);
         return rc;
     }
@@ -105,7 +106,7 @@ int memd_client_init(struct memd *m, struct memd_listener *listener, uint32_t sl
     *c = (struct memd_client){.memd = m, .listener = listener, .slot = slot};
     pthread_mutex_lock(&m->lock);
     if (m->count.clients >= MEMD_CLIENTS_MAX) {
-        rc = fail(FAR_NO_CLIENT_SLOT, "there are %u clients already", MEMD_CLIENTS_MAX);
+        rc = err_fail(FAR_NO_CLIENT_SLOT, "there are %u clients already", MEMD_CLIENTS_MAX);
     } else {
         m->count.clients++;
         m->count.connects++;

@@ -27,8 +27,8 @@ static uint64_t keep_bytes(void)
 
 static int file_failed(const char *path, const char *what)
 {
-    return fail(errno == ENOSPC || errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM, "cannot %s %s: %s",
-                what, path, strerror(errno));
+    return err_fail(errno == ENOSPC || errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM,
+                    "cannot %s %s: %s", what, path, strerror(errno));
 }
 
 /* Maps at a multiple of the huge page: memory is mapped by huge pages only there. */
@@ -40,12 +40,12 @@ static int map(struct memd_region *r)
     char *from;
 
     if (hold == MAP_FAILED)
-        return fail(FAR_NO_MEMORY, "no address space for %llu bytes", (unsigned long long)held);
+        return err_fail(FAR_NO_MEMORY, "no address space for %llu bytes", (unsigned long long)held);
     from = (char *)(((uintptr_t)hold + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
     if (mmap(from, r->map_bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, r->fd, 0) ==
         MAP_FAILED) {
-        int rc = fail(FAR_NO_MEMORY, "cannot map %llu bytes: %s", (unsigned long long)r->map_bytes,
-                      strerror(errno));
+        int rc = err_fail(FAR_NO_MEMORY, "cannot map %llu bytes: %s",
+                          (unsigned long long)r->map_bytes, strerror(errno));
 
         munmap(hold, held);
         return rc;
@@ -85,14 +85,14 @@ static int look(struct memd_region *r, const char *path, uint64_t bytes)
         pread(r->fd, &head, offsetof(struct memd_keep, fenced), (off_t)(bytes - keep_bytes())) < 0)
         return file_failed(path, "read");
     if (head.magic != KEEP_MAGIC)
-        return fail(FAR_NOT_A_POOL, "%s holds something else than a node's memory", path);
+        return err_fail(FAR_NOT_A_POOL, "%s holds something else than a node's memory", path);
     if (head.size < DIRECT_NODE_BYTES_MIN || head.size > DIRECT_NODE_BYTES_MAX)
-        return fail(FAR_CORRUPT, "%s says that it holds %llu bytes", path,
-                    (unsigned long long)head.size);
+        return err_fail(FAR_CORRUPT, "%s says that it holds %llu bytes", path,
+                        (unsigned long long)head.size);
     set_size(r, head.size);
     if (r->map_bytes != bytes)
-        return fail(FAR_CORRUPT, "%s has %llu bytes instead of %llu", path,
-                    (unsigned long long)bytes, (unsigned long long)r->map_bytes);
+        return err_fail(FAR_CORRUPT, "%s has %llu bytes instead of %llu", path,
+                        (unsigned long long)bytes, (unsigned long long)r->map_bytes);
     return FAR_OK;
 }
 
@@ -113,7 +113,7 @@ static int make_file(struct memd_region *r, uint64_t size, const char *path)
     int rc;
 
     if (size == 0)
-        return fail(FAR_NOT_A_POOL, "%s holds no node's memory; give a size to make it", path);
+        return err_fail(FAR_NOT_A_POOL, "%s holds no node's memory; give a size to make it", path);
     set_size(r, size);
     if (ftruncate(r->fd, (off_t)r->map_bytes) != 0)
         return file_failed(path, "set the length of");
@@ -136,18 +136,18 @@ static int open_file(struct memd_region *r, uint64_t size, const char *path)
     if (r->fd < 0)
         return file_failed(path, "open");
     if (flock(r->fd, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK ? fail(FAR_SYSTEM, "%s is in use by another node", path)
+        return errno == EWOULDBLOCK ? err_fail(FAR_SYSTEM, "%s is in use by another node", path)
                                     : file_failed(path, "lock");
     if (fstat(r->fd, &st) != 0)
         return file_failed(path, "look at");
     if (!S_ISREG(st.st_mode))
-        return fail(FAR_INVALID, "%s is not a file", path);
+        return err_fail(FAR_INVALID, "%s is not a file", path);
     if (st.st_size == 0)
         return make_file(r, size, path);
     rc = look(r, path, (uint64_t)st.st_size);
     if (!rc && size != 0 && r->size != (size & ~63ull))
-        rc = fail(FAR_INVALID, "%s holds a node of %llu bytes, not %llu", path,
-                  (unsigned long long)r->size, (unsigned long long)size);
+        rc = err_fail(FAR_INVALID, "%s holds a node of %llu bytes, not %llu", path,
+                      (unsigned long long)r->size, (unsigned long long)size);
     return rc ? rc : map(r);
 }
 

@@ -509,14 +509,14 @@ static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
     t->listener = l;
     t->wake = -1;
     if (pthread_mutex_init(&t->lock, NULL) != 0)
-        return fail(FAR_SYSTEM, "no lock");
+        return err_fail(FAR_SYSTEM, "no lock");
     l->threads++;
     t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (t->wake < 0)
-        return fail(FAR_SYSTEM, "no eventfd: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "no eventfd: %s", strerror(errno));
     t->scratch = aligned_alloc(64, WIRE_MESSAGE_MAX);
     if (!t->scratch)
-        return fail(FAR_NO_MEMORY, "no memory for a thread");
+        return err_fail(FAR_NO_MEMORY, "no memory for a thread");
     rc = ucx_worker_open(l->context, receive, t, &t->worker, &t->fd);
     if (rc)
         t->worker = NULL;
@@ -548,8 +548,8 @@ static int listen_at(struct ucx_listener *l, const struct wire_address *address)
 
     if (status != UCS_OK) {
         l->ucp = NULL;
-        return fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
-                    ucs_status_string(status));
+        return err_fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
+                        ucs_status_string(status));
     }
     say_address(l, address);
     return FAR_OK;
@@ -571,21 +571,22 @@ static int offer_region(struct ucx_listener *l)
 
     if (status != UCS_OK) {
         l->region = NULL;
-        return fail(FAR_NO_MEMORY, "UCX does not take the memory: %s", ucs_status_string(status));
+        return err_fail(FAR_NO_MEMORY, "UCX does not take the memory: %s",
+                        ucs_status_string(status));
     }
     if (ucp_mem_query(l->region, &attr) != UCS_OK || attr.address != r->base ||
         attr.length != bytes)
-        return fail(FAR_SYSTEM, "UCX has not put the memory where it was told to");
+        return err_fail(FAR_SYSTEM, "UCX has not put the memory where it was told to");
     status = ucp_rkey_pack(l->context, l->region, &l->key, &l->key_bytes);
     if (status != UCS_OK) {
         l->key = NULL;
-        return fail(FAR_SYSTEM, "UCX has no key to the memory: %s", ucs_status_string(status));
+        return err_fail(FAR_SYSTEM, "UCX has no key to the memory: %s", ucs_status_string(status));
     }
     if (l->key_bytes > WIRE_KEY_MAX)
-        return fail(FAR_SYSTEM,
-                    "UCX's key to the memory has %zu bytes; leave out transports "
-                    "(UCX_TLS)",
-                    l->key_bytes);
+        return err_fail(FAR_SYSTEM,
+                        "UCX's key to the memory has %zu bytes; leave out transports "
+                        "(UCX_TLS)",
+                        l->key_bytes);
     return ucx_worker_by_nic(l->thread[0].worker, &l->listener.by_nic);
 }
 
@@ -593,11 +594,12 @@ static int offer_region(struct ucx_listener *l)
 static int check_rma(const struct memd *memd)
 {
     if (memd->secret.bytes > 0)
-        return fail(FAR_UNSUPPORTED, "rma=1 and a secret: who can connect can reach the memory by "
-                                     "UCX's own means, whether he knows it or not");
+        return err_fail(FAR_UNSUPPORTED,
+                        "rma=1 and a secret: who can connect can reach the memory by "
+                        "UCX's own means, whether he knows it or not");
     if (memd->listeners > 0)
-        return fail(FAR_UNSUPPORTED,
-                    "rma=1 is for the first address to listen at, and only for that");
+        return err_fail(FAR_UNSUPPORTED,
+                        "rma=1 is for the first address to listen at, and only for that");
     return FAR_OK;
 }
 
@@ -617,12 +619,12 @@ static int read_uri(struct memd *memd, struct uri *uri, struct wire_address *add
     if (!rc && wanted)
         rc = check_rma(memd);
     if (!rc && strncmp(rest, "//", 2) != 0)
-        rc = fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
+        rc = err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
     rest += 2;
     if (!rc)
         rc = wire_address_next(&rest, address);
     if (!rc && *rest)
-        rc = fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
+        rc = err_fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
     *rma = wanted;
     return rc;
 }
@@ -648,7 +650,7 @@ static int start_threads(struct ucx_listener *l)
 
         t->started = pthread_create(&t->thread, NULL, serve, t) == 0;
         if (!t->started)
-            return fail(FAR_SYSTEM, "no thread");
+            return err_fail(FAR_SYSTEM, "no thread");
     }
     return FAR_OK;
 }
@@ -665,7 +667,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
         return rc;
     l = calloc(1, sizeof *l);
     if (!l)
-        return fail(FAR_NO_MEMORY, "a listener");
+        return err_fail(FAR_NO_MEMORY, "a listener");
     /* A node that is started again gets its port again. UCX takes this from the environment only;
      * it is set once, when the first listener is made and there are no other threads yet. */
     if (!getenv("UCX_TCP_CM_REUSEADDR"))
@@ -673,7 +675,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
     l->listener = (struct memd_listener){.ops = &memd_ucx, .memd = memd};
     l->thread = calloc(threads, sizeof *l->thread);
     rc = l->thread ? check_machine(l, &address, threads)
-                   : fail(FAR_NO_MEMORY, "%u threads", threads);
+                   : err_fail(FAR_NO_MEMORY, "%u threads", threads);
     if (!rc)
         rc = ucx_context_open("farside-memd", rma, l->at.ss_family, &l->context);
     if (rc)

@@ -329,8 +329,9 @@ static int find_device(struct verbs_listener *l)
         rdma_free_devices(all);
     if (l->device)
         return FAR_OK;
-    return count == 0 ? fail(FAR_UNSUPPORTED, "there is no RDMA device on this machine")
-                      : fail(FAR_INVALID, "%d RDMA devices: listen at the address of one", count);
+    return count == 0
+               ? err_fail(FAR_UNSUPPORTED, "there is no RDMA device on this machine")
+               : err_fail(FAR_INVALID, "%d RDMA devices: listen at the address of one", count);
 }
 
 /* M3. */
@@ -342,10 +343,10 @@ static int only_device(const struct verbs_listener *l)
         const struct verbs_listener *other = (const struct verbs_listener *)memd->listener[i];
 
         if (memd->listener[i]->ops == &memd_verbs && other->device != l->device)
-            return fail(FAR_UNSUPPORTED,
-                        "%s is another device: their atomics on one memory would "
-                        "not be atomic against each other",
-                        other->listener.address);
+            return err_fail(FAR_UNSUPPORTED,
+                            "%s is another device: their atomics on one memory would "
+                            "not be atomic against each other",
+                            other->listener.address);
     }
     return FAR_OK;
 }
@@ -356,18 +357,18 @@ static int bind_to(struct verbs_listener *l, const struct wire_address *address)
     int rc = getaddrinfo(address->host, address->port, &wish, &found);
 
     if (rc)
-        return fail(FAR_BAD_URI, "%s: %s", address->text, gai_strerror(rc));
+        return err_fail(FAR_BAD_URI, "%s: %s", address->text, gai_strerror(rc));
     l->cm = rdma_create_event_channel();
     if (!l->cm)
-        rc = fail(FAR_UNSUPPORTED, "no RDMA on this machine: %s", strerror(errno));
+        rc = err_fail(FAR_UNSUPPORTED, "no RDMA on this machine: %s", strerror(errno));
     else if (rdma_create_id(l->cm, &l->id, NULL, RDMA_PS_TCP) != 0)
-        rc = fail(FAR_SYSTEM, "a listener: %s", strerror(errno));
+        rc = err_fail(FAR_SYSTEM, "a listener: %s", strerror(errno));
     else if (rdma_bind_addr(l->id, found->ai_addr) != 0)
-        rc = fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
-                  errno == ENODEV          ? "no RDMA device has that address"
-                  : errno == EADDRINUSE    ? "the port is in use"
-                  : errno == EADDRNOTAVAIL ? "the address is not one of this machine"
-                                           : strerror(errno));
+        rc = err_fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
+                      errno == ENODEV          ? "no RDMA device has that address"
+                      : errno == EADDRINUSE    ? "the port is in use"
+                      : errno == EADDRNOTAVAIL ? "the address is not one of this machine"
+                                               : strerror(errno));
     freeaddrinfo(found);
     if (rc)
         return rc;
@@ -387,7 +388,7 @@ static int register_memory(struct verbs_listener *l)
     l->pd = ibv_alloc_pd(l->device);
     l->completions = ibv_create_comp_channel(l->device);
     if (!l->pd || !l->completions || posix_memalign((void **)&l->message, 4096, bytes) != 0)
-        return fail(FAR_SYSTEM, "setting up %s: %s", l->listener.address, strerror(errno));
+        return err_fail(FAR_SYSTEM, "setting up %s: %s", l->listener.address, strerror(errno));
     fcntl(l->completions->fd, F_SETFL, fcntl(l->completions->fd, F_GETFL) | O_NONBLOCK);
     memset(l->message, 0, bytes);
     l->messages = ibv_reg_mr(l->pd, l->message, bytes, IBV_ACCESS_LOCAL_WRITE);
@@ -395,9 +396,9 @@ static int register_memory(struct verbs_listener *l)
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
                                IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
     if (!l->messages || !l->region)
-        return fail(errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM,
-                    "registering %llu bytes: %s (ulimit -l says how much there may be)",
-                    (unsigned long long)region->size, strerror(errno));
+        return err_fail(errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM,
+                        "registering %llu bytes: %s (ulimit -l says how much there may be)",
+                        (unsigned long long)region->size, strerror(errno));
     return FAR_OK;
 }
 
@@ -408,10 +409,10 @@ static int begin(struct verbs_listener *l, struct uri *uri)
     int rc;
 
     if (strncmp(uri->rest, "//", 2) != 0)
-        return fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
+        return err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
     rc = wire_address_next(&rest, &address);
     if (rc == FAR_OK && rest[0])
-        rc = fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
+        rc = err_fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
     if (rc == FAR_OK)
         rc = uri_finish(uri);
     if (rc == FAR_OK)
@@ -426,9 +427,10 @@ static int begin(struct verbs_listener *l, struct uri *uri)
         return rc;
     l->listener.by_nic = !l->limits.atomics_global;
     if (rdma_listen(l->id, BACKLOG) != 0)
-        return fail(FAR_SYSTEM, "cannot listen at %s: %s", l->listener.address, strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot listen at %s: %s", l->listener.address,
+                        strerror(errno));
     if (pthread_create(&l->thread, NULL, serve, l) != 0)
-        return fail(FAR_SYSTEM, "a thread for %s", l->listener.address);
+        return err_fail(FAR_SYSTEM, "a thread for %s", l->listener.address);
     return FAR_OK;
 }
 
@@ -440,11 +442,11 @@ static int verbs_open(struct memd *memd, struct uri *uri, unsigned threads,
 
     (void)threads; /* there is next to nothing to do */
     if (!l)
-        return fail(FAR_NO_MEMORY, "a listener");
+        return err_fail(FAR_NO_MEMORY, "a listener");
     l->listener.ops = &memd_verbs;
     l->listener.memd = memd;
     l->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rc = l->wake < 0 ? fail(FAR_SYSTEM, "eventfd: %s", strerror(errno)) : begin(l, uri);
+    rc = l->wake < 0 ? err_fail(FAR_SYSTEM, "eventfd: %s", strerror(errno)) : begin(l, uri);
     if (rc != FAR_OK) {
         verbs_release(l);
         return rc;

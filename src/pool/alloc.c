@@ -8,7 +8,7 @@
  *
  *   A1  A chunk belongs to the client whose FAA covered it, until a sweep finds all of it free and
  *       hands it out again, as a run or as part of one (P5).
- *   A2  An object is handed out once, unless it came back by pool_unalloc(): then nothing points to
+ *   A2  An object is handed out once, unless it came back by pool_free_unpublished(): then nothing points to
  *       it. It has one owner then: a client, or a shared list.
  *   A3  Every chunk below the counter has a chunk table entry, but for those whose owner died
  *       between the FAA and the WRITE.
@@ -75,7 +75,7 @@ static int take_chunk(struct op *op, unsigned node, uint64_t *first)
  * these make no long run: therefore they stand together. */
 static uint64_t cluster_chunks(unsigned size_class, uint64_t left)
 {
-    uint32_t bytes = class_bytes(size_class);
+    uint32_t bytes = size_class_bytes(size_class);
     if (bytes < CLUSTER_BYTES_MIN || bytes > CLASS_SMALL_MAX || CHUNK_BYTES % bytes != 0)
         return 1;
     return left < 1 ? 1 : left > CLUSTER_MOST ? CLUSTER_MOST : left;
@@ -89,7 +89,7 @@ static uint64_t cluster_chunks(unsigned size_class, uint64_t left)
 static int take_run(struct op *op, unsigned node, unsigned size_class, struct extent *extent)
 {
     const struct node_head *head = &op->pool->head[node];
-    uint64_t *old = &op->pool_word[0], run = class_chunks(size_class);
+    uint64_t *old = &op->pool_word[0], run = size_class_chunks(size_class);
     uint64_t least = op->pool->knobs.run_chunks;
     uint64_t share = CLUSTER_SHARE * op->client->high; /* for every client that there is */
     gaddr counter = gaddr_make(node, NODE_NEXT_CHUNK_OFF);
@@ -116,10 +116,10 @@ static int take_run(struct op *op, unsigned node, unsigned size_class, struct ex
 /* Puts the never-used objects of the current chunk with the others. */
 static void keep_rest(struct client *c, struct stock *stock, unsigned size_class)
 {
-    uint32_t bytes = class_bytes(size_class);
+    uint32_t bytes = size_class_bytes(size_class);
     for (; stock->left > 0; stock->left--, stock->next += bytes / 64) {
         c->held_bytes -= bytes;
-        pool_unalloc(c, stock->next, size_class);
+        pool_free_unpublished(c, stock->next, size_class);
     }
 }
 
@@ -131,13 +131,13 @@ static bool take_local(struct client *c, unsigned node, unsigned size_class, gad
         pool_taken(c, *at, size_class);
     } else if (stock->left > 0) {
         *at = stock->next;
-        stock->next += class_bytes(size_class) / 64;
+        stock->next += size_class_bytes(size_class) / 64;
         stock->left--;
     } else {
         return false;
     }
-    c->held_bytes -= class_bytes(size_class);
-    c->taken_bytes += class_bytes(size_class);
+    c->held_bytes -= size_class_bytes(size_class);
+    c->taken_bytes += size_class_bytes(size_class);
     return true;
 }
 
@@ -155,7 +155,7 @@ static uint64_t chunk_of(const struct node_head *head, gaddr at)
 
 void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client)
 {
-    uint64_t run = class_chunks(size_class);
+    uint64_t run = size_class_chunks(size_class);
     for (uint64_t i = 0; i < run; i++)
         entries[i] = chunk_entry(i == 0 ? CHUNK_LARGE : CHUNK_LARGE_TAIL, size_class, client, run);
 }
@@ -165,7 +165,7 @@ static bool take_own_run(struct client *c, unsigned node, uint64_t chunks, gaddr
                          unsigned *size_class)
 {
     for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++) {
-        if (class_chunks(i) >= chunks && take_local(c, node, i, at)) {
+        if (size_class_chunks(i) >= chunks && take_local(c, node, i, at)) {
             *size_class = i;
             return true;
         }
@@ -177,9 +177,9 @@ static bool take_own_run(struct client *c, unsigned node, uint64_t chunks, gaddr
 static bool take_own_cluster(struct client *c, unsigned node, uint64_t chunks,
                              struct extent *extent)
 {
-    for (unsigned i = class_for(CLUSTER_BYTES_MIN); i < RUN_CLASS; i++) {
+    for (unsigned i = size_class_for(CLUSTER_BYTES_MIN); i < RUN_CLASS; i++) {
         struct stock *stock = &c->stock[node][i];
-        uint32_t bytes = class_bytes(i), each = (uint32_t)(CHUNK_BYTES / bytes);
+        uint32_t bytes = size_class_bytes(i), each = (uint32_t)(CHUNK_BYTES / bytes);
         uint64_t whole = stock->left / each;
         if (cluster_chunks(i, CLUSTER_MOST) == 1 || whole < chunks)
             continue;
@@ -203,16 +203,16 @@ static int take_free_run(struct op *op, unsigned node, uint64_t chunks, struct e
     for (unsigned attempt = 0; attempt < RUN_TRIES; attempt++) {
         if (take_own_run(c, node, chunks, &at, &size_class)) {
             extent->first = chunk_of(&op->pool->head[node], at);
-            extent->chunks = class_chunks(size_class);
+            extent->chunks = size_class_chunks(size_class);
             return FAR_OK;
         }
         size_class = 0;
         int rc = c->sweep ? FAR_POOL_FULL /* P1 */
-                          : shared_run_class(op, node, chunks, &size_class);
+                          : freelist_run_class(op, node, chunks, &size_class);
         if (rc == FAR_POOL_FULL && take_own_cluster(c, node, chunks, extent))
             return FAR_OK;
         if (rc == FAR_OK)
-            rc = shared_take(op, node, size_class);
+            rc = freelist_take(op, node, size_class);
         /* Another client, or operation, may have been faster: then we look again. */
         if (rc != FAR_OK && rc != FAR_CONTENTION && (rc != FAR_POOL_FULL || size_class == 0))
             return rc;
@@ -225,12 +225,12 @@ static int take_free_run(struct op *op, unsigned node, uint64_t chunks, struct e
 static int take_chunks(struct op *op, unsigned node, unsigned size_class, struct extent *extent)
 {
     struct client *c = op->client;
-    uint64_t run = class_chunks(size_class);
+    uint64_t run = size_class_chunks(size_class);
     gaddr at = 0;
     bool cluster = cluster_chunks(size_class, CLUSTER_MOST) > 1;
     bool several = run > 1 || cluster || op->pool->knobs.run_chunks > 1;
 
-    ASSERT(class_bytes(CHUNK_CLASS) == CHUNK_BYTES);
+    ASSERT(size_class_bytes(CHUNK_CLASS) == CHUNK_BYTES);
     extent->chunks = run;
     if (size_class < RUN_CLASS && take_local(c, node, CHUNK_CLASS, &at)) {
         extent->first = chunk_of(&op->pool->head[node], at);
@@ -248,7 +248,7 @@ static int take_chunks(struct op *op, unsigned node, unsigned size_class, struct
 /* How many pieces for objects of a class are cut from an extent at once. */
 static uint64_t piece_count(unsigned size_class, const struct extent *extent)
 {
-    uint64_t pieces = extent->chunks / class_chunks(size_class);
+    uint64_t pieces = extent->chunks / size_class_chunks(size_class);
     uint64_t most = size_class >= RUN_CLASS ? RUN_PIECES : cluster_chunks(size_class, pieces);
     return pieces < most ? pieces : most;
 }
@@ -258,7 +258,7 @@ static uint64_t piece_count(unsigned size_class, const struct extent *extent)
 static unsigned divide(struct op *op, unsigned size_class, uint64_t pieces,
                        const struct extent *extent, uint8_t rest[RUN_CHUNKS_MAX])
 {
-    uint64_t run = class_chunks(size_class), at = 0, *entry = op->pool_word;
+    uint64_t run = size_class_chunks(size_class), at = 0, *entry = op->pool_word;
     unsigned count = 0, client = op->client->slot;
 
     ASSERT(extent->chunks <= RUN_CHUNKS_MAX && pieces * run <= extent->chunks);
@@ -269,9 +269,9 @@ static unsigned divide(struct op *op, unsigned size_class, uint64_t pieces,
             entry[at] = chunk_entry(CHUNK_SLAB, size_class, client, 1);
     }
     while (at < extent->chunks) {
-        rest[count] = (uint8_t)class_for_chunks(extent->chunks - at);
+        rest[count] = (uint8_t)size_class_for_chunks(extent->chunks - at);
         pool_describe_run(&entry[at], rest[count], client);
-        at += class_chunks(rest[count++]);
+        at += size_class_chunks(rest[count++]);
     }
     return count;
 }
@@ -282,7 +282,7 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     const struct node_head *head = &op->pool->head[node];
     struct stock *stock = &c->stock[node][size_class];
     bool small = size_class < RUN_CLASS;
-    uint64_t run = class_chunks(size_class);
+    uint64_t run = size_class_chunks(size_class);
     struct extent extent = {0, 0};
     uint8_t rest[RUN_CHUNKS_MAX];
 
@@ -303,13 +303,13 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     /* Another operation of this client may have come first: what is left of that chunk is kept. */
     keep_rest(c, stock, size_class);
     stock->next = next;
-    stock->left = (uint32_t)(small ? pieces * (CHUNK_BYTES / class_bytes(size_class)) : 1);
-    c->held_bytes += (uint64_t)stock->left * class_bytes(size_class);
+    stock->left = (uint32_t)(small ? pieces * (CHUNK_BYTES / size_class_bytes(size_class)) : 1);
+    c->held_bytes += (uint64_t)stock->left * size_class_bytes(size_class);
     for (uint64_t i = 1; i < pieces && !small; i++)
-        pool_unalloc(c, chunk_gaddr(head, node, extent.first + i * run), size_class);
+        pool_free_unpublished(c, chunk_gaddr(head, node, extent.first + i * run), size_class);
     uint64_t at = extent.first + pieces * run;
-    for (unsigned i = 0; i < count; at += class_chunks(rest[i++]))
-        pool_unalloc(c, chunk_gaddr(head, node, at), rest[i]);
+    for (unsigned i = 0; i < count; at += size_class_chunks(rest[i++]))
+        pool_free_unpublished(c, chunk_gaddr(head, node, at), rest[i]);
     return FAR_OK;
 }
 
@@ -322,7 +322,7 @@ static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *a
         if (take_local(c, node, size_class, at) ||
             (client_reclaim(c) && take_local(c, node, size_class, at)))
             return FAR_OK;
-        int rc = c->sweep ? FAR_POOL_FULL : shared_take(op, node, size_class);
+        int rc = c->sweep ? FAR_POOL_FULL : freelist_take(op, node, size_class);
         if (rc == FAR_POOL_FULL || rc == FAR_CONTENTION)
             rc = refill(op, node, size_class);
         /* Even on a full node: another operation of this client may have got the last chunk. */
@@ -352,7 +352,7 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
     if (rc != FAR_POOL_FULL)
         return rc;
     op->client->wanted = size_class;
-    return fail(FAR_POOL_FULL, "no node has %u bytes left", class_bytes(size_class));
+    return err_fail(FAR_POOL_FULL, "no node has %u bytes left", size_class_bytes(size_class));
 }
 
 int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at)
@@ -363,8 +363,8 @@ int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at)
     if (rc != FAR_POOL_FULL)
         return rc;
     op->client->wanted = size_class;
-    return fail(FAR_POOL_FULL, "node %u does not have %u bytes left", node,
-                class_bytes(size_class));
+    return err_fail(FAR_POOL_FULL, "node %u does not have %u bytes left", node,
+                    size_class_bytes(size_class));
 }
 
 /* ---- when the pool is full ------------------------------------------------------------------- */
@@ -404,10 +404,10 @@ static int relieve_by_others(struct op *op)
     if (retired + held - c->retired_bytes - c->held_bytes < CHUNK_BYTES)
         return FAR_POOL_FULL;
     rc = await_epoch(op, c->seen + 3);
-    if (rc != FAR_OK || now < c->bury_after)
+    if (rc != FAR_OK || now < c->reap_after)
         return rc;
-    c->bury_after = now + 2 * c->lease_ns;
-    return client_bury(op, &dead);
+    c->reap_after = now + 2 * c->lease_ns;
+    return client_reap_dead(op, &dead);
 }
 
 /* Waits for the end of somebody's sweep. *orphaned is set if that client did not live to see it. */
@@ -418,7 +418,7 @@ static int await_sweep(struct op *op, bool *orphaned)
     bool alive = true;
     int rc = FAR_OK;
     do {
-        rc = client_hasten(op);
+        rc = client_drive_epoch(op);
         if (rc == FAR_OK && c->sweep)
             rc = client_owner_alive(op, c->sweep, &alive);
     } while (rc == FAR_OK && alive && client_wait(op, &patience, 10) &&
@@ -458,7 +458,7 @@ static int sweep_is_worth_it(struct op *op, bool *worth)
         return rc;
     rc = bytes_in_hands(op, &held);
     if (rc == FAR_OK && held < RECUT_BYTES)
-        rc = shared_bytes(op, RECUT_BYTES, &listed);
+        rc = freelist_bytes(op, RECUT_BYTES, &listed);
     *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;
     if (*worth) {
         c->recut_after = now + 2 * c->lease_ns;
@@ -467,7 +467,7 @@ static int sweep_is_worth_it(struct op *op, bool *worth)
     return rc;
 }
 
-int pool_relieve(struct op *op)
+int pool_make_room(struct op *op)
 {
     struct client *c = op->client;
     struct sweep_result swept = {0};
@@ -515,23 +515,23 @@ static bool stock_grow(struct stock *stock)
 
 static unsigned stock_max(const struct client *c, unsigned size_class)
 {
-    unsigned n = STOCK_BYTES / class_bytes(size_class), most = c->pool->knobs.stock_max;
+    unsigned n = STOCK_BYTES / size_class_bytes(size_class), most = c->pool->knobs.stock_max;
     n = n < STOCK_MIN ? STOCK_MIN : n;
     return n > most ? most : n;
 }
 
-void pool_unalloc(struct client *c, gaddr at, unsigned size_class)
+void pool_free_unpublished(struct client *c, gaddr at, unsigned size_class)
 {
     unsigned node = gaddr_node(at);
     struct stock *stock = &c->stock[node][size_class];
     if (client_swept(c, at) || (stock->kept == stock->room && !stock_grow(stock))) {
-        pool_lose(c, size_class);
+        pool_abandon(c, size_class);
         return;
     }
     if (__builtin_expect(c->pool->knobs.free_watch != NULL, 0))
         c->pool->knobs.free_watch->freed(c->pool->knobs.free_watch, c, at, size_class);
     stock->keep[stock->kept++] = at;
-    c->held_bytes += class_bytes(size_class);
+    c->held_bytes += size_class_bytes(size_class);
     if (stock->kept > stock_max(c, size_class)) {
         c->overfull_node = (int)node;
         c->overfull_class = (int)size_class;
@@ -556,7 +556,7 @@ static int tell_of_loss(struct op *op)
     return rc;
 }
 
-int client_tidy(struct op *op)
+int client_upkeep(struct op *op)
 {
     struct client *c = op->client;
     if (c->limbo.count > 0)
@@ -575,7 +575,7 @@ int client_tidy(struct op *op)
         return FAR_OK;
     unsigned node = (unsigned)c->overfull_node, size_class = (unsigned)c->overfull_class;
     c->tidying = true;
-    int rc = c->sweep ? FAR_OK : shared_give(op, node, size_class);
+    int rc = c->sweep ? FAR_OK : freelist_give(op, node, size_class);
     c->tidying = false;
     if (c->stock[node][size_class].kept <= stock_max(c, size_class) / 2)
         c->overfull_class = -1;
@@ -588,7 +588,7 @@ static int return_class(struct op *op, unsigned node, unsigned size_class)
     int rc = FAR_OK;
     keep_rest(op->client, stock, size_class);
     while (stock->kept > 0 && rc == FAR_OK && op->client->sweep == 0)
-        rc = shared_give(op, node, size_class);
+        rc = freelist_give(op, node, size_class);
     return rc;
 }
 

@@ -18,8 +18,8 @@
 
 static uint64_t class_room(unsigned size_class)
 {
-    return size_class < RUN_CLASS ? class_bytes(size_class)
-                                  : class_chunks(size_class) << CHUNK_SHIFT;
+    return size_class < RUN_CLASS ? size_class_bytes(size_class)
+                                  : size_class_chunks(size_class) << CHUNK_SHIFT;
 }
 
 static unsigned log2_of(uint64_t power)
@@ -39,7 +39,7 @@ static unsigned best_shift(uint32_t element, unsigned least, uint64_t most)
     unsigned best = least;
     uint64_t best_waste = UINT64_MAX; /* in 1/1024 of the piece */
     for (unsigned shift = least; (uint64_t)element << shift <= most; shift++) {
-        uint64_t bytes = (uint64_t)element << shift, room = class_room(class_for(bytes));
+        uint64_t bytes = (uint64_t)element << shift, room = class_room(size_class_for(bytes));
         uint64_t waste = (room - bytes) * 1024 / bytes;
         if (waste <= best_waste) {
             best = shift;
@@ -55,7 +55,7 @@ static bool set_geometry(struct pool_array *a)
     unsigned shift = a->stripe_shift + a->piece_shift;
     if (a->count == 0 || a->count > 1ull << 48 || a->element == 0 || a->element % 8 != 0 ||
         a->element > ARRAY_ELEMENT_MAX || a->lanes == 0 || shift > 32 ||
-        class_for((uint64_t)a->element << shift) == CLASS_COUNT)
+        size_class_for((uint64_t)a->element << shift) == CLASS_COUNT)
         return false;
     uint64_t in_lane = a->count, piece = 1ull << shift;
     if (a->lanes > 1) {
@@ -66,9 +66,9 @@ static bool set_geometry(struct pool_array *a)
     if (rows > UINT32_MAX / a->lanes)
         return false;
     a->pieces = (unsigned)rows * a->lanes;
-    a->piece_class = (uint8_t)class_for(piece * a->element);
-    a->last_class = (uint8_t)class_for((in_lane - (rows - 1) * piece) * a->element);
-    return class_for(sizeof(struct array_head) + a->pieces * 8ull) < CLASS_COUNT;
+    a->piece_class = (uint8_t)size_class_for(piece * a->element);
+    a->last_class = (uint8_t)size_class_for((in_lane - (rows - 1) * piece) * a->element);
+    return size_class_for(sizeof(struct array_head) + a->pieces * 8ull) < CLASS_COUNT;
 }
 
 static unsigned class_of(const struct pool_array *a, unsigned piece)
@@ -83,11 +83,11 @@ static int shape_array(const struct pool *pool, const struct array_shape *shape,
     *a = (struct pool_array){.count = shape->count, .element = shape->element, .lanes = 1};
     if (shape->count == 0 || shape->element == 0 || shape->element % 8 != 0 ||
         shape->element > ARRAY_ELEMENT_MAX)
-        return fail(FAR_INVALID, "no array has %llu elements of %u bytes",
-                    (unsigned long long)shape->count, shape->element);
+        return err_fail(FAR_INVALID, "no array has %llu elements of %u bytes",
+                        (unsigned long long)shape->count, shape->element);
     if ((shape->stripe & (shape->stripe - 1)) != 0 || shape->stripe > limit / shape->element)
-        return fail(FAR_INVALID, "%llu elements of %u bytes are no stripe",
-                    (unsigned long long)shape->stripe, shape->element);
+        return err_fail(FAR_INVALID, "%llu elements of %u bytes are no stripe",
+                        (unsigned long long)shape->stripe, shape->element);
     ASSERT(shape->node < pool->nodes);
     if (shape->stripe != 0 && pool->nodes > 1) {
         a->lanes = pool->nodes;
@@ -103,15 +103,15 @@ static int shape_array(const struct pool *pool, const struct array_shape *shape,
     else
         a->stripe_shift = shift;
     return set_geometry(a) ? FAR_OK
-                           : fail(FAR_POOL_FULL, "no pool holds %llu elements of %u bytes",
-                                  (unsigned long long)shape->count, shape->element);
+                           : err_fail(FAR_POOL_FULL, "no pool holds %llu elements of %u bytes",
+                                      (unsigned long long)shape->count, shape->element);
 }
 
 uint64_t pool_array_bytes(const struct pool_array *a)
 {
-    uint64_t bytes = class_bytes(pointer_class(a->ref));
+    uint64_t bytes = size_class_bytes(pointer_class(a->ref));
     for (unsigned i = 0; i < a->pieces; i++)
-        bytes += class_bytes(class_of(a, i));
+        bytes += size_class_bytes(class_of(a, i));
     return bytes;
 }
 
@@ -122,14 +122,14 @@ static void pass_on(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
     while (c->stock[node][size_class].kept > STOCK_LEFT && c->sweep == 0)
-        if (shared_give(op, node, size_class) != FAR_OK)
+        if (freelist_give(op, node, size_class) != FAR_OK)
             return;
 }
 
 static void give_back(struct op *op, const struct pool_array *a, unsigned taken)
 {
     for (unsigned i = 0; i < taken; i++)
-        pool_unalloc(op->client, a->piece[i], class_of(a, i));
+        pool_free_unpublished(op->client, a->piece[i], class_of(a, i));
     for (unsigned lane = 0; lane < a->lanes && lane < taken; lane++)
         pass_on(op, gaddr_node(a->piece[lane]), a->piece_class);
 }
@@ -139,7 +139,7 @@ static void give_back(struct op *op, const struct pool_array *a, unsigned taken)
 static bool can_fit(const struct pool *pool, const struct pool_array *a, unsigned first)
 {
     for (unsigned lane = 0; lane < a->lanes; lane++) {
-        uint64_t rows = a->pieces / a->lanes, chunks = class_chunks(a->piece_class);
+        uint64_t rows = a->pieces / a->lanes, chunks = size_class_chunks(a->piece_class);
         unsigned node = (first + lane) % pool->nodes;
         if (a->piece_class >= RUN_CLASS && (rows - 1) * chunks > pool->head[node].chunks)
             return false;
@@ -172,13 +172,13 @@ static uint64_t sum_of(const struct array_head *h, unsigned pieces)
 static int write_descriptor(struct op *op, struct pool_array *a)
 {
     uint32_t bytes = (uint32_t)(sizeof(struct array_head) + a->pieces * 8ull);
-    struct block_ref at = {.size_class = (uint8_t)class_for(bytes)};
+    struct block_ref at = {.size_class = (uint8_t)size_class_for(bytes)};
     int rc = pool_alloc(op, gaddr_node(a->piece[0]), at.size_class, &at.at);
     if (rc != FAR_OK)
         return rc;
     struct array_head *h = op_buffer(op, BUF_POOL, bytes);
     if (!h) {
-        pool_unalloc(op->client, at.at, at.size_class);
+        pool_free_unpublished(op->client, at.at, at.size_class);
         return FAR_NO_MEMORY;
     }
     *h = (struct array_head){.count = a->count,
@@ -191,7 +191,7 @@ static int write_descriptor(struct op *op, struct pool_array *a)
     batch_write(&op->batch, at.at, 0, h, bytes);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
-        pool_lose(op->client, at.size_class); /* it may still be written */
+        pool_abandon(op->client, at.size_class); /* it may still be written */
     else
         a->ref = pointer_make(&at, 0);
     return rc;
@@ -207,13 +207,13 @@ int pool_array_alloc(struct op *op, const struct array_shape *shape, struct pool
         return rc;
     a.piece = calloc(a.pieces, sizeof *a.piece);
     if (!a.piece)
-        return fail(FAR_NO_MEMORY, "no memory for the places of %u pieces", a.pieces);
+        return err_fail(FAR_NO_MEMORY, "no memory for the places of %u pieces", a.pieces);
     rc = FAR_POOL_FULL;
     for (unsigned i = 0; i < (a.lanes > 1 ? 1 : op->pool->nodes) && rc == FAR_POOL_FULL; i++)
         rc = take_pieces(op, &a, (shape->node + i) % op->pool->nodes);
     if (rc == FAR_POOL_FULL)
-        rc = fail(rc, "no room for an array of %llu elements of %u bytes",
-                  (unsigned long long)a.count, a.element);
+        rc = err_fail(rc, "no room for an array of %llu elements of %u bytes",
+                      (unsigned long long)a.count, a.element);
     if (rc == FAR_OK) {
         rc = write_descriptor(op, &a);
         if (rc != FAR_OK)
@@ -238,13 +238,13 @@ static void for_all(struct client *c, const struct pool_array *a,
 static void lose(struct client *c, gaddr at, unsigned size_class)
 {
     (void)at;
-    pool_lose(c, size_class);
+    pool_abandon(c, size_class);
 }
 
 void pool_array_drop(struct op *op, const struct pool_array *a, int rc)
 {
     if (rc == FAR_STOPPED || op_all_known(rc))
-        for_all(op->client, a, pool_unalloc);
+        for_all(op->client, a, pool_free_unpublished);
     else
         for_all(op->client, a, lose);
 }
@@ -254,7 +254,7 @@ void pool_array_retire(struct client *c, const struct pool_array *a)
     for_all(c, a, pool_retire);
 }
 
-void pool_array_lose(struct client *c, const struct pool_array *a)
+void pool_array_abandon(struct client *c, const struct pool_array *a)
 {
     for_all(c, a, lose);
 }
@@ -284,7 +284,7 @@ int pool_array_clear(struct op *op, const struct pool_array *a)
         return FAR_NO_MEMORY;
     memset(zero, 0, CLEAR_BYTES);
     for (unsigned i = 0; i < a->pieces; i++) {
-        uint64_t bytes = class_bytes(class_of(a, i));
+        uint64_t bytes = size_class_bytes(class_of(a, i));
         for (uint64_t at = 0; at < bytes; at += CLEAR_BYTES) {
             uint64_t part = bytes - at < CLEAR_BYTES ? bytes - at : CLEAR_BYTES;
             if (op->batch.count == CLEAR_VERBS) {
@@ -321,7 +321,7 @@ static bool judge(const struct pool *pool, const struct array_head *h, uint64_t 
         return false;
     const gaddr *piece = (const gaddr *)(h + 1);
     for (unsigned i = 0; i < a->pieces; i++)
-        if (!within(pool, piece[i], class_bytes(class_of(a, i))) ||
+        if (!within(pool, piece[i], size_class_bytes(class_of(a, i))) ||
             gaddr_node(piece[i]) != gaddr_node(piece[i % a->lanes]))
             return false;
     return true;
@@ -330,23 +330,23 @@ static bool judge(const struct pool *pool, const struct array_head *h, uint64_t 
 int pool_array_open(struct op *op, uint64_t ref, struct pool_array *out)
 {
     struct pool_array a = {.ref = ref & ((1ull << POINTER_OWN_AT(0)) - 1)};
-    uint32_t bytes = class_bytes(pointer_class(ref));
+    uint32_t bytes = size_class_bytes(pointer_class(ref));
 
     ASSERT(op->batch.count == 0);
     struct array_head *h = op_buffer(op, BUF_POOL, bytes);
     if (!h)
         return FAR_NO_MEMORY;
     if (!within(op->pool, pointer_gaddr(ref), bytes))
-        return fail(FAR_CORRUPT, "the descriptor of an array is outside the pool");
+        return err_fail(FAR_CORRUPT, "the descriptor of an array is outside the pool");
     batch_read(&op->batch, pointer_gaddr(ref), 0, h, bytes);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
     if (!judge(op->pool, h, bytes, &a))
-        return fail(FAR_CORRUPT, "the descriptor of an array is damaged");
+        return err_fail(FAR_CORRUPT, "the descriptor of an array is damaged");
     a.piece = malloc(a.pieces * sizeof *a.piece);
     if (!a.piece)
-        return fail(FAR_NO_MEMORY, "no memory for the places of %u pieces", a.pieces);
+        return err_fail(FAR_NO_MEMORY, "no memory for the places of %u pieces", a.pieces);
     memcpy(a.piece, h + 1, a.pieces * sizeof *a.piece);
     *out = a;
     return FAR_OK;

@@ -64,7 +64,7 @@ void pool_array_drop(struct op *op, const struct pool_array *array, int rc);
 /* Gives back an array that was in use, two epochs later. */
 void pool_array_retire(struct client *client, const struct pool_array *array);
 /* A CAS that was to publish or unlink it has an unknown outcome: only a sweep can tell. */
-void pool_array_lose(struct client *client, const struct pool_array *array);
+void pool_array_abandon(struct client *client, const struct pool_array *array);
 
 /* Tells the marker of the descriptor and of all pieces. */
 void pool_array_mark(const struct pool_array *array, struct marker *marker);

@@ -46,7 +46,7 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
                   size_t vlen, struct block_ref *block)
 {
     size_t bytes = block_bytes(klen, vlen), padded = (bytes + 63) & ~(size_t)63;
-    unsigned size_class = class_for(bytes);
+    unsigned size_class = size_class_for(bytes);
     gaddr at = 0;
 
     ASSERT(size_class < CLASS_COUNT);

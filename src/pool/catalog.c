@@ -70,8 +70,8 @@ struct desc_value {
 
 static unsigned desc_class_max(void)
 {
-    unsigned most = class_for(block_bytes(FAR_NAME_MAX, sizeof(struct desc_value)));
-    ASSERT(class_bytes(most) <= DESC_BYTES_MAX && most < 8);
+    unsigned most = size_class_for(block_bytes(FAR_NAME_MAX, sizeof(struct desc_value)));
+    ASSERT(size_class_bytes(most) <= DESC_BYTES_MAX && most < 8);
     return most;
 }
 
@@ -116,7 +116,7 @@ static unsigned hash_name(const char *name)
 
 static int damaged_entry(unsigned id)
 {
-    return fail(FAR_CORRUPT, "catalog entry %u is damaged", id);
+    return err_fail(FAR_CORRUPT, "catalog entry %u is damaged", id);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -144,9 +144,9 @@ static int judge_desc(unsigned id, uint64_t word, const void *image, struct tabl
 {
     const struct block_head *h = image;
     struct desc_value value;
-    if (!block_valid(image, class_bytes(word_class(word)), word_generation(word)) ||
+    if (!block_valid(image, size_class_bytes(word_class(word)), word_generation(word)) ||
         h->klen > FAR_NAME_MAX || h->vlen != sizeof value)
-        return fail(FAR_CORRUPT, "the descriptor of table %u is damaged", id);
+        return err_fail(FAR_CORRUPT, "the descriptor of table %u is damaged", id);
     memset(desc, 0, sizeof *desc);
     memcpy(desc->name, block_key(image), h->klen);
     memcpy(&value, block_value(image), sizeof value);
@@ -176,10 +176,10 @@ static int read_descs(struct op *op, struct desc_reads *r)
         if (word_class(r->word[i]) > desc_class_max())
             return damaged_entry(r->id[i]);
         batch_read(&op->batch, word_gaddr(r->word[i]), 0, r->image + (size_t)i * DESC_BYTES_MAX,
-                   class_bytes(word_class(r->word[i])));
+                   size_class_bytes(word_class(r->word[i])));
     }
     int rc = batch_flush(&op->batch);
-    return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "a catalog entry points outside the pool") : rc;
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a catalog entry points outside the pool") : rc;
 }
 
 /* Looks for the name among those, and takes them off the list. FAR_NO_TABLE. A descriptor that is
@@ -230,7 +230,7 @@ int catalog_find(struct op *op, const char *name, struct table_desc *desc)
         rc = find_live(op, entries, name, &found);
     if (rc == FAR_OK)
         *desc = found;
-    return rc == FAR_NO_TABLE ? fail(FAR_NO_TABLE, "no table '%s'", name) : rc;
+    return rc == FAR_NO_TABLE ? err_fail(FAR_NO_TABLE, "no table '%s'", name) : rc;
 }
 
 int catalog_get(struct op *op, unsigned id, struct table_desc *desc)
@@ -313,8 +313,8 @@ void catalog_confirm(struct op *op, const struct table_desc *desc)
                &op->pool_word[C_WORD], 8);
     batch_fence(&op->batch); /* CAT-6: the descriptor of the table that the word names */
     batch_read(&op->batch, word_gaddr(desc->word), 0, &op->pool_word[C_DESC],
-               class_bytes(word_class(desc->word)));
-    batch_unsure(&op->batch);
+               size_class_bytes(word_class(desc->word)));
+    batch_may_be_freed(&op->batch);
 }
 
 int catalog_confirmed(struct op *op, const struct table_desc *desc, bool dropped_too,
@@ -333,7 +333,7 @@ int catalog_confirmed(struct op *op, const struct table_desc *desc, bool dropped
         return damaged_entry(desc->id);
     }
     if (!same)
-        return fail(FAR_NO_TABLE, "table '%s' was dropped", desc->name);
+        return err_fail(FAR_NO_TABLE, "table '%s' was dropped", desc->name);
     *version = op->pool_word[C_VERSION];
     return FAR_OK;
 }
@@ -367,7 +367,7 @@ static int choose_place(struct op *op, const struct catalog_entry *entries, unsi
     if (*id < places)
         return FAR_OK;
     if (tentative == places)
-        return fail(FAR_CATALOG_FULL, "the pool has room for %u tables", places);
+        return err_fail(FAR_CATALOG_FULL, "the pool has room for %u tables", places);
     uint64_t was = 0;
     *again = true;
     return cas_word(op, tentative, entries[tentative].word, 0, &was);
@@ -391,8 +391,8 @@ static int kill_others(struct op *op, const struct catalog_entry *entries, unsig
 
 static int exists(const struct table_desc *other)
 {
-    return fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", other->name,
-                other->index);
+    return err_fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", other->name,
+                    other->index);
 }
 
 /* CAT-1, from the tentative place on. *again: it was killed. */
@@ -482,9 +482,9 @@ int catalog_add(struct op *op, struct table_desc *desc)
     /* Nobody follows a tentative word. After an error of the fabric, it may become live: then the block
      * is in use. */
     if (op_all_known(rc))
-        pool_unalloc(op->client, block.at, block.size_class);
+        pool_free_unpublished(op->client, block.at, block.size_class);
     else
-        pool_lose(op->client, block.size_class);
+        pool_abandon(op->client, block.size_class);
     return rc;
 }
 
@@ -496,11 +496,11 @@ int catalog_drop(struct op *op, const struct table_desc *desc)
     ASSERT(op_in_flight(op) || op->pool->knobs.no_reclaim);
     int rc = cas_word(op, desc->id, live, catalog_with_state(live, CATALOG_DROPPED), &was);
     return rc == FAR_OK && was != live
-               ? fail(FAR_NO_TABLE, "table '%s' was dropped by another session", desc->name)
+               ? err_fail(FAR_NO_TABLE, "table '%s' was dropped by another session", desc->name)
                : rc;
 }
 
-void catalog_outdate(struct op *op, const struct table_desc *desc)
+void catalog_bump_version(struct op *op, const struct table_desc *desc)
 {
     batch_faa(&op->batch, NODE0,
               entry_delta(op->pool, desc->id) + offsetof(struct catalog_entry, version), 1,
@@ -516,7 +516,7 @@ int catalog_release(struct op *op, const struct table_desc *desc, bool *released
     if (*released)
         pool_retire(op->client, word_gaddr(word), word_class(word));
     else if (rc == FAR_UNKNOWN)
-        pool_lose(op->client, word_class(word));
+        pool_abandon(op->client, word_class(word));
     return rc;
 }
 

@@ -23,7 +23,7 @@
  *       began, and whatever it has cached was validated, when the object was unreachable.
  *   E4  Retired is only what is known to be unreachable. If the verb that was to make an object
  *       reachable, or unreachable, ended with an error of the fabric, nobody knows which it is: no
- *       epoch helps, and the object is left to a sweep (pool_lose()).
+ *       epoch helps, and the object is left to a sweep (pool_abandon()).
  *   E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It holds
  *       no address but in its caches, which are all stale from then on; its next operation it
  *       begins like a client that joins. What it has in hand is its own unless a sweep was
@@ -71,14 +71,14 @@ void pool_retire(struct client *c, gaddr at, unsigned size_class)
     struct limbo *l = &c->limbo;
     if (client_swept(c, at) || c->pool->knobs.no_reclaim ||
         (l->count == l->room && !limbo_grow(l))) {
-        pool_lose(c, size_class);
+        pool_abandon(c, size_class);
         return;
     }
     l->ring[(l->head + l->count++) & (l->room - 1)] = (struct limbo_entry){
         .object = at | (uint64_t)size_class << GADDR_BITS, .reuse_at = c->validated + REUSE_AFTER};
-    c->retired_bytes += class_bytes(size_class);
-    c->retired_since_tick += class_bytes(size_class);
-    c->retired_since_recut += class_bytes(size_class);
+    c->retired_bytes += size_class_bytes(size_class);
+    c->retired_since_tick += size_class_bytes(size_class);
+    c->retired_since_recut += size_class_bytes(size_class);
 }
 
 bool client_reclaim(struct client *c)
@@ -93,8 +93,8 @@ bool client_reclaim(struct client *c)
         unsigned size_class = (unsigned)(e->object >> GADDR_BITS);
         l->head = (l->head + 1) & (l->room - 1);
         l->count--;
-        c->retired_bytes -= class_bytes(size_class);
-        pool_unalloc(c, e->object & ((1ull << GADDR_BITS) - 1), size_class);
+        c->retired_bytes -= size_class_bytes(size_class);
+        pool_free_unpublished(c, e->object & ((1ull << GADDR_BITS) - 1), size_class);
         any = true;
     }
     return any;
@@ -108,7 +108,7 @@ static uint64_t certificate(const struct client *c)
 {
     if (c->parked) /* E5 */
         return NO_EPOCH;
-    if (c->sweep_unmet || client_haunted(c))
+    if (c->sweep_unmet || client_has_stray_writes(c))
         return c->certified;
     return c->oldest && c->oldest->epoch < c->validated ? c->oldest->epoch : c->validated;
 }
@@ -274,7 +274,7 @@ static int awake(struct op *op)
         if (rc != FAR_OK || (!client_lapsed(c) && !c->joining && !c->parked && met))
             return rc;
     }
-    return fail(FAR_FENCED, "this client's lease lapses faster than it can register");
+    return err_fail(FAR_FENCED, "this client's lease lapses faster than it can register");
 }
 
 int op_begin(struct op *op, struct cached *cached)
@@ -334,7 +334,7 @@ void client_uncache(struct client *c, struct cached *cached)
         c->flight_cached = NULL;
 }
 
-int client_hasten(struct op *op)
+int client_drive_epoch(struct op *op)
 {
     struct client *c = op->client;
     struct batch *b = &op->batch;
@@ -369,13 +369,13 @@ int client_park(struct op *op)
     ASSERT(c->oldest == NULL && op->batch.count == 0);
     if (client_lapsed(c))
         return FAR_FENCED; /* its next operation will see to it */
-    if (c->lines.undone > 0 && !c->inherited && !client_haunted(c)) {
+    if (c->lines.undone > 0 && !c->inherited && !client_has_stray_writes(c)) {
         /* JOURNAL-J3: it would hold locks for as long as it is idle. Others recover them. (But not if
          * it took its slot with the work: then there was no other slot, and it could not go on.) */
         client_renounce(op);
         return FAR_FENCED;
     }
-    if (!client_haunted(c)) /* E6: until then its heartbeat is kept up, no more */
+    if (!client_has_stray_writes(c)) /* E6: until then its heartbeat is kept up, no more */
         c->parked = true;
     c->rider.due = true;
     c->flight_cached = NULL; /* E5: none is found valid, all are stale when this has landed */
@@ -412,7 +412,7 @@ int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)
     while (c->seen < epoch) {
         uint64_t seen = c->seen;
         for (unsigned i = 0; i < 8 && c->seen < epoch; i++) {
-            int rc = client_hasten(op);
+            int rc = client_drive_epoch(op);
             if (rc != FAR_OK)
                 return rc;
         }

@@ -201,7 +201,8 @@ int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsign
     struct pool *pool = op->pool;
     uint64_t *nodes = malloc(pool->clients * sizeof *nodes);
     struct client_slot *slots = NULL;
-    int rc = nodes ? client_registry(op, &slots) : fail(FAR_NO_MEMORY, "no memory for journals");
+    int rc =
+        nodes ? client_registry(op, &slots) : err_fail(FAR_NO_MEMORY, "no memory for journals");
 
     for (unsigned i = 0; i < pool->clients && rc == FAR_OK; i++)
         nodes[i] = slots[i].journals;
@@ -307,7 +308,7 @@ static int add_line(struct lines *l, gaddr at, enum line_state state)
     if (find_line(l, at))
         return FAR_OK;
     if (l->count == l->room && !lines_grow(l))
-        return fail(FAR_NO_MEMORY, "no memory for a journal");
+        return err_fail(FAR_NO_MEMORY, "no memory for a journal");
     l->line[l->count] = (struct line){.at = at, .state = (uint8_t)state};
     if (state == LINE_FREE)
         set_free(l, l->count);
@@ -426,12 +427,12 @@ static int make_line(struct op *op, unsigned node)
         rc = batch_flush(&op->batch);
     }
     if (rc != FAR_OK) {
-        pool_lose(c, JOURNAL_CLASS);
+        pool_abandon(c, JOURNAL_CLASS);
         l->loaded &= ~bit; /* perhaps it is in the chain */
         return rc;
     }
     if (op->pool_word[0] != next) { /* a sibling was faster, or a line is there that we gave up */
-        pool_unalloc(c, at, JOURNAL_CLASS);
+        pool_free_unpublished(c, at, JOURNAL_CLASS);
         if (op->pool_word[0] != l->next[node])
             l->loaded &= ~bit;
         return FAR_OK;
@@ -611,7 +612,7 @@ static void collect_line(struct walk *w, unsigned slot, gaddr at, const struct j
         unsigned room = c->room ? 2 * c->room : 8;
         gaddr *grown = realloc(c->at, room * sizeof *grown);
         if (!grown) {
-            c->rc = fail(FAR_NO_MEMORY, "no memory for a journal");
+            c->rc = err_fail(FAR_NO_MEMORY, "no memory for a journal");
             return;
         }
         c->at = grown;
@@ -683,7 +684,7 @@ int journal_complete(struct op *op)
         if (l->line[i].state != LINE_LEFT)
             continue;
         /* JOURNAL-J3: a sibling may have left it since this began. */
-        int one = client_haunted(c) ? FAR_TIMEOUT : complete_line(op, i);
+        int one = client_has_stray_writes(c) ? FAR_TIMEOUT : complete_line(op, i);
         rc = rc == FAR_OK ? one : rc;
     }
     return rc;

@@ -167,7 +167,7 @@ static int inherit(struct op *op, unsigned slot, uint64_t fenced)
         c->slot = NO_SLOT;
         c->inherited = false;
     }
-    c->buried += rc == FAR_OK && c->slot == slot;
+    c->reaped += rc == FAR_OK && c->slot == slot;
     return rc;
 }
 
@@ -234,7 +234,7 @@ static int free_slot(struct op *op, unsigned slot, uint64_t word)
     struct client *c = op->client;
     batch_cas(&op->batch, NODE0, slot_delta(slot), word, 0, op->pool_word);
     int rc = batch_flush(&op->batch);
-    c->buried += rc == FAR_OK && op->pool_word[0] == word;
+    c->reaped += rc == FAR_OK && op->pool_word[0] == word;
     return rc;
 }
 
@@ -244,14 +244,14 @@ static int free_slot(struct op *op, unsigned slot, uint64_t word)
 static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
 {
     struct client *c = op->client;
-    while (client_haunted(c) && !client_lapsed(c)) {
+    while (client_has_stray_writes(c) && !client_lapsed(c)) {
         batch_pause(&op->batch, c->lease_ns / 16);
         c->rider.due |= client_heartbeat_due(c);
         batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
         if (batch_flush(&op->batch) != FAR_OK)
             break;
     }
-    if (!client_haunted(c)) {
+    if (!client_has_stray_writes(c)) {
         if (client_lapsed(c))
             return;
         batch_cas(&op->batch, NODE0, slot_delta(slot), mine, CLIENT_FENCED | CLIENT_REPAIRED,
@@ -381,14 +381,15 @@ static unsigned still_silent(const struct client *c, struct client_slot *first,
     return left;
 }
 
-int client_silent(struct op *op,
-                  void (*each)(void *arg, unsigned slot, const struct client_slot *s), void *arg)
+int client_find_silent(struct op *op,
+                       void (*each)(void *arg, unsigned slot, const struct client_slot *s),
+                       void *arg)
 {
     struct client *c = op->client;
     unsigned clients = op->pool->clients, left = 1;
     uint64_t since = 0, waited = 0, watch = WATCH_LEASES(c->lease_ns);
     struct client_slot *first = malloc(clients * sizeof *first);
-    int rc = first ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for the registry");
+    int rc = first ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for the registry");
 
     for (unsigned turn = 0; rc == FAR_OK && left > 0 && waited <= watch && turn < 48; turn++) {
         struct client_slot *now = NULL;
@@ -417,11 +418,11 @@ int client_silent(struct op *op,
     return rc;
 }
 
-int client_bury(struct op *op, unsigned *dead)
+int client_reap_dead(struct op *op, unsigned *dead)
 {
     struct client *c = op->client;
     unsigned clients = op->pool->clients;
-    unsigned before = c->buried;
+    unsigned before = c->reaped;
     uint64_t began = c->ep->ops->coarse(c->ep);
     *dead = 0;
     /* Two looks, a watch apart, tell the silent ones; each that is found is recovered: 24 turns,
@@ -432,12 +433,12 @@ int client_bury(struct op *op, unsigned *dead)
     c->suspect = -1;
     for (unsigned turn = 0; turn < 48 + clients; turn++) {
         uint64_t waited = c->ep->ops->coarse(c->ep) - began, watch = WATCH_LEASES(c->lease_ns);
-        int rc = c->buried > before ? client_progress(c, "clearing dead sessions away",
-                                                      c->buried - before, clients)
+        int rc = c->reaped > before ? client_progress(c, "clearing dead sessions away",
+                                                      c->reaped - before, clients)
                                     : client_progress(c, "watching for silent sessions",
                                                       waited < watch ? waited : watch, watch);
         if (rc == FAR_OK)
-            rc = client_hasten(op); /* our own lease goes on meanwhile */
+            rc = client_drive_epoch(op); /* our own lease goes on meanwhile */
         if (rc != FAR_OK)
             return rc;
         struct client_slot *slots = NULL;
@@ -447,17 +448,17 @@ int client_bury(struct op *op, unsigned *dead)
             return rc;
         bool doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);
         if (c->suspect >= 0) {
-            unsigned buried = c->buried;
+            unsigned reaped = c->reaped;
             rc = client_recover(op);
             if (rc != FAR_OK)
                 return rc;
-            if (c->buried > buried)
+            if (c->reaped > reaped)
                 continue; /* the others have been silent for as long: no need to wait */
         }
         if (!doubtful)
             break;
         batch_pause(&op->batch, c->lease_ns / 16);
     }
-    *dead = c->buried - before;
+    *dead = c->reaped - before;
     return FAR_OK;
 }

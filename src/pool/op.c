@@ -14,7 +14,7 @@ int op_init(struct op *op, struct client *client)
         op->batch.lease = &client->lease;
     op->pool_word = client->ep->ops->buf_alloc(client->ep, (OP_POOL_WORDS + OP_INDEX_WORDS) * 8);
     if (!op->pool_word)
-        return fail(FAR_NO_MEMORY, "no buffer for an operation's words");
+        return err_fail(FAR_NO_MEMORY, "no buffer for an operation's words");
     op->word = op->pool_word + OP_POOL_WORDS;
     return FAR_OK;
 }
@@ -37,7 +37,7 @@ int op_set_aside(struct op *op, struct op_aside *aside)
     ASSERT(op->batch.count == 0);
     uint64_t *word = ep->ops->buf_alloc(ep, OP_INDEX_WORDS * 8);
     if (!word)
-        return fail(FAR_NO_MEMORY, "no buffer for an operation's words");
+        return err_fail(FAR_NO_MEMORY, "no buffer for an operation's words");
     aside->word = op->word;
     op->word = word;
     for (unsigned i = 0; i < BUF_POOL; i++) {
@@ -72,7 +72,7 @@ static void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes)
         grown *= 2;
     void *buf = ep->ops->buf_alloc(ep, grown);
     if (!buf) {
-        fail(FAR_NO_MEMORY, "no buffer of %zu bytes", grown);
+        err_fail(FAR_NO_MEMORY, "no buffer of %zu bytes", grown);
         return NULL;
     }
     if (op->buf[which])

@@ -16,7 +16,7 @@
  *          word's address, so the word means the same block wherever and whenever the operation
  *          sees it again. A CAS that finds it there is right, however often the slot has changed in
  *          between. A CAS that lands late is covered by E6.
- *   PTR-3  This holds for blocks that are given back by pool_retire(). pool_unalloc() makes memory
+ *   PTR-3  This holds for blocks that are given back by pool_retire(). pool_free_unpublished() makes memory
  *          usable at once: if a word has named the block before (RACE's tentative slots), then the
  *          next block there may make the same word, and the index has to show that it does no harm.
  *   PTR-4  Remembering across operations. A cache may keep a slot's place and its word. The word
@@ -25,7 +25,7 @@
  *          op->epoch is e as well. The epoch was e or more when the word was seen, so what it names
  *          is reused at e+2 at the earliest (E1, E3); and while an operation with epoch e lasts,
  *          the epoch is at most e+1 (E1). An older entry is a guess: READ the slot, batch_fence(),
- *          READ the block with batch_unsure(). If the slot still has the word, then PTR-1 holds
+ *          READ the block with batch_may_be_freed(). If the slot still has the word, then PTR-1 holds
  *          from there on, and the entry is of this operation's epoch. To change the slot it has to
  *          wait for that.
  *

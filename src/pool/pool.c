@@ -28,8 +28,8 @@ static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, str
     uint64_t table_off = catalog_off(clients) + catalog_bytes;
 
     if (size > NODE_BYTES_MAX)
-        return fail(FAR_INVALID, "node %u has %llu bytes: at most 1 TiB can be addressed", node,
-                    (unsigned long long)size);
+        return err_fail(FAR_INVALID, "node %u has %llu bytes: at most 1 TiB can be addressed", node,
+                        (unsigned long long)size);
     uint64_t chunks = size / (CHUNK_BYTES + 8), chunks_off = 0;
     for (; chunks > 0; chunks--) {
         chunks_off = (table_off + chunks * 8 + CHUNK_BYTES - 1) & ~(CHUNK_BYTES - 1);
@@ -37,8 +37,8 @@ static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, str
             break;
     }
     if (chunks == 0)
-        return fail(FAR_POOL_FULL, "node %u has %llu bytes: too few to hold a pool", node,
-                    (unsigned long long)size);
+        return err_fail(FAR_POOL_FULL, "node %u has %llu bytes: too few to hold a pool", node,
+                        (unsigned long long)size);
     *head = (struct node_head){.magic = POOL_MAGIC,
                                .layout_version = POOL_LAYOUT_VERSION,
                                .node = (uint16_t)node,
@@ -50,7 +50,7 @@ static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, str
                                .chunks = (uint32_t)chunks,
                                .chunks_off64 = (uint32_t)(chunks_off / 64),
                                .lease_ms = (uint32_t)(fab->lease_ms ? fab->lease_ms : LEASE_MS)};
-    head->checksum = head_sum(head);
+    head->checksum = superblock_sum(head);
     return FAR_OK;
 }
 
@@ -79,18 +79,18 @@ static int judge(const struct fab *fab, unsigned node, const struct node_head *h
                  const struct node_head *first)
 {
     struct node_head plan;
-    int rc = head_check(head, node);
+    int rc = superblock_check(head, node);
     if (rc != FAR_OK)
         return rc;
     if (head->pool_id != first->pool_id || head->clients != first->clients)
-        return fail(FAR_NOT_A_POOL, "node %u is of another pool than node 0", node);
+        return err_fail(FAR_NOT_A_POOL, "node %u is of another pool than node 0", node);
     if (head->nodes != fab->nodes)
-        return fail(FAR_NOT_A_POOL, "the pool of node %u has %u nodes, not %u", node, head->nodes,
-                    fab->nodes);
+        return err_fail(FAR_NOT_A_POOL, "the pool of node %u has %u nodes, not %u", node,
+                        head->nodes, fab->nodes);
     if (head->node != node)
-        return fail(FAR_NOT_A_POOL,
-                    "what is given as node %u is node %u of its pool: another order", node,
-                    head->node);
+        return err_fail(FAR_NOT_A_POOL,
+                        "what is given as node %u is node %u of its pool: another order", node,
+                        head->node);
     /* A checksum does not make a geometry sane: it must be what this memory would be given. */
     struct fab as_made = *fab;
     as_made.clients_wanted = head->clients;
@@ -98,7 +98,7 @@ static int judge(const struct fab *fab, unsigned node, const struct node_head *h
     if (head->size > fab->size[node] || head->clients == 0 ||
         plan_node(&as_made, node, head->pool_id, &plan) != FAR_OK ||
         memcmp(&plan, head, sizeof plan) != 0)
-        return fail(FAR_CORRUPT, "the superblock of node %u does not fit its memory", node);
+        return err_fail(FAR_CORRUPT, "the superblock of node %u does not fit its memory", node);
     return FAR_OK;
 }
 

@@ -29,14 +29,14 @@
 #define CHUNK_CLASS    35u /* of which an object is a chunk                  */
 #define RUN_CHUNKS_MAX 65ull
 
-uint32_t class_bytes(unsigned size_class);
+uint32_t size_class_bytes(unsigned size_class);
 /* The smallest class that holds that many bytes, or CLASS_COUNT when none does. */
-unsigned class_for(size_t bytes);
+unsigned size_class_for(size_t bytes);
 /* How many chunks an object of a class has; 1 if it shares a chunk with others. */
-uint64_t class_chunks(unsigned size_class);
+uint64_t size_class_chunks(unsigned size_class);
 /* The largest class whose objects have at most that many chunks, of which there is one or more. Its
  * objects fill their chunks. */
-unsigned class_for_chunks(uint64_t chunks);
+unsigned size_class_for_chunks(uint64_t chunks);
 
 /* Can that be the entry of the first of so many chunks? It cannot when it is damaged; CHUNK_UNUSED
  * and CHUNK_LARGE_TAIL are legal, too. */
@@ -46,9 +46,9 @@ static inline bool chunk_fits(uint64_t entry, uint64_t chunks)
     if (kind > CHUNK_LARGE_TAIL || size_class >= CLASS_COUNT)
         return false;
     if (kind == CHUNK_SLAB)
-        return class_bytes(size_class) <= CLASS_SMALL_MAX;
-    return kind != CHUNK_LARGE ||
-           (class_bytes(size_class) > CLASS_SMALL_MAX && class_chunks(size_class) <= chunks);
+        return size_class_bytes(size_class) <= CLASS_SMALL_MAX;
+    return kind != CHUNK_LARGE || (size_class_bytes(size_class) > CLASS_SMALL_MAX &&
+                                   size_class_chunks(size_class) <= chunks);
 }
 
 /* ---- pool ------------------------------------------------------------------------------------ */
@@ -248,8 +248,8 @@ struct client {
     int suspect;            /* a slot whose lease has lapsed, as watched; -1: none known */
     uint64_t recover_after; /* time for another attempt at a fenced one, if the last has failed */
     unsigned recoveries;    /* operations that are recovering something */
-    unsigned buried;        /* clients recovered so far */
-    uint64_t bury_after;    /* time for another look for the dead, if memory is short */
+    unsigned reaped;        /* clients recovered so far */
+    uint64_t reap_after;    /* time for another look for the dead, if memory is short */
     uint64_t recut_after;   /* likewise for memory that is cut for other sizes */
     unsigned wanted;        /* the class that there was no memory for */
     uint64_t retired_since_recut;
@@ -409,7 +409,7 @@ static inline void client_return(struct client *c, uint64_t turn)
     atomic_store_explicit(&c->turn, turn, memory_order_release);
 }
 /* In a child of fork(): frees the copy, and leaves the pool alone. */
-void client_abandon(struct client *client);
+void client_free_in_child(struct client *client);
 /* Says that the client has nothing in flight, so that nobody waits for it, and that it is alive. It
  * announces itself anew with its next operation. Costs a round trip. */
 int client_park(struct op *op);
@@ -421,7 +421,7 @@ bool client_reclaim(struct client *client);
 
 /* Drives epochs by round trips of its own, for a client that needs memory now: announces, reads,
  * advances, shuts out clients whose lease has lapsed. */
-int client_hasten(struct op *op);
+int client_drive_epoch(struct op *op);
 /* Does so until the epoch is there. Another client may hold it up for as long as its lease and the
  * watch take: FAR_TIMEOUT when it has not moved for so many leases. */
 int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases);
@@ -469,24 +469,24 @@ static inline bool client_lapsed(const struct client *c)
 /* Announces a parked client. */
 int client_unpark(struct op *op);
 /* May verbs of a request that failed still take effect? By F5 for half a lease; clocks drift. */
-static inline bool client_haunted(const struct client *c)
+static inline bool client_has_stray_writes(const struct client *c)
 {
     return c->broke_at != 0 &&
            c->ep->ops->coarse(c->ep) - c->broke_at <= c->lease_ns / 2 + c->lease_ns / 16;
 }
 
-/* For client.c: sets the rider up; the size of its buffer. */
+/* For registry.c: sets the rider up; the size of its buffer. */
 void client_ride(struct client *client);
 /* Lets go of all free and retired memory: it is for a sweep to find. */
-void client_forget(struct client *client);
+void client_drop_all(struct client *client);
 /* Lets go of what the sweep that was just met looks for. */
-void client_let_go(struct client *client);
+void client_drop_swept(struct client *client);
 static inline size_t client_flight_bytes(const struct pool *pool)
 {
     return 128 + pool->clients * sizeof(struct client_slot);
 }
 
-/* ---- allocation (alloc.c, shared.c) ---------------------------------------------------------- */
+/* ---- allocation (alloc.c, freelist.c) ---------------------------------------------------------- */
 
 /*
  * An object of a class, on the node if it has room, else on any other. Mostly local; once per
@@ -501,7 +501,7 @@ int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* For alloc.c and sweep.c: what the chunk table says of a run. */
 void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client);
 
-/* For alloc.c and shared.c: an object leaves the stock to be used. */
+/* For alloc.c and freelist.c: an object leaves the stock to be used. */
 static inline void pool_taken(const struct client *c, gaddr at, unsigned size_class)
 {
     const struct free_watch *watch = c->pool->knobs.free_watch;
@@ -510,49 +510,49 @@ static inline void pool_taken(const struct client *c, gaddr at, unsigned size_cl
 }
 
 /* An object that nothing in the pool ever pointed to: reusable at once. */
-void pool_unalloc(struct client *client, gaddr at, unsigned size_class);
+void pool_free_unpublished(struct client *client, gaddr at, unsigned size_class);
 
 /* An object of which it is not known whether something points to it, or will: a CAS or a WRITE
  * ended with an error of the fabric. Only a sweep can tell. */
-static inline void pool_lose(struct client *client, unsigned size_class)
+static inline void pool_abandon(struct client *client, unsigned size_class)
 {
-    client->lost_bytes += class_bytes(size_class);
+    client->lost_bytes += size_class_bytes(size_class);
 }
 
 /* The same for all that was allocated since taken_bytes was `before`, perhaps for others of the ring: at
  * most that much is lost. */
-static inline void pool_lose_since(struct client *client, uint64_t before)
+static inline void pool_abandon_since(struct client *client, uint64_t before)
 {
     client->lost_bytes += client->taken_bytes - before;
 }
 
 /* After FAR_POOL_FULL, between operations: gets memory back that waits for its epoch or was lost.
  * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none to be had. */
-int pool_relieve(struct op *op);
+int pool_make_room(struct op *op);
 
 /* Sees to what is not urgent: reuses what may be, recovers a client found dead, passes on what this
  * one has too much of. A round trip or two now and then. */
-int client_tidy(struct op *op);
+int client_upkeep(struct op *op);
 /* Gives all free objects on a node to the shared lists. */
 int client_return_all(struct op *op, unsigned node);
 
 /* Shared free lists: bundles of objects that a client has too many of. The pages that they are
  * written on are objects of their own class. */
 #define BUNDLE_CLASS 7 /* 512 bytes */
-int shared_give(struct op *op, unsigned node, unsigned size_class);
+int freelist_give(struct op *op, unsigned node, unsigned size_class);
 /* How many objects of a class it gives at once, at most. */
-unsigned shared_bundle(unsigned size_class);
+unsigned freelist_bundle(unsigned size_class);
 /* Which of the node's lists has the shortest runs of at least so many chunks? 0 and FAR_POOL_FULL:
  * none. */
-int shared_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *size_class);
+int freelist_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *size_class);
 /* What is on the lists, pages included; counted until it is enough. */
-int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes);
+int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes);
 /* Is the node's list of that class whole? While others change it, nobody can say: then it is. */
-int shared_whole(struct op *op, unsigned node, unsigned size_class, bool *whole);
+int freelist_whole(struct op *op, unsigned node, unsigned size_class, bool *whole);
 /* The head word that follows `head`, with another top. */
-uint64_t shared_head(uint64_t head, gaddr top);
+uint64_t freelist_head(uint64_t head, gaddr top);
 /* FAR_POOL_FULL: the list is empty. */
-int shared_take(struct op *op, unsigned node, unsigned size_class);
+int freelist_take(struct op *op, unsigned node, unsigned size_class);
 
 /* ---- sweeping (sweep.c) ---------------------------------------------------------------------- */
 
@@ -575,7 +575,7 @@ struct pool_findings {
     unsigned violations, stranded;
     uint64_t deaths; /* of clients, since the last sweep: memory was lost */
 };
-int pool_inspect(struct op *op, struct pool_findings *findings);
+int pool_check(struct op *op, struct pool_findings *findings);
 
 /* What the first so many chunks of a node are used for. The caller frees the table, also after an
  * error. */
@@ -627,8 +627,8 @@ static inline bool client_has_undone(const struct client *c)
 }
 static inline bool client_must_complete(const struct client *c)
 {
-    return __builtin_expect(client_has_undone(c), 0) && !c->joining && !client_haunted(c) &&
-           c->ep->ops->coarse(c->ep) >= c->complete_after;
+    return __builtin_expect(client_has_undone(c), 0) && !c->joining &&
+           !client_has_stray_writes(c) && c->ep->ops->coarse(c->ep) >= c->complete_after;
 }
 
 /* Brackets a recovery, which may be within another: whether it is, the one returns and the other is given.
@@ -648,12 +648,13 @@ static inline void client_end_recovery(struct op *op, bool outer)
 }
 
 /* Finds and recovers all clients that are dead; takes about a lease if there is any doubt. */
-int client_bury(struct op *op, unsigned *dead);
+int client_reap_dead(struct op *op, unsigned *dead);
 
 /* Finds the clients that are silent for longer than a lease, and leaves them alone; takes that long
  * if there is any doubt. */
-int client_silent(struct op *op,
-                  void (*each)(void *arg, unsigned slot, const struct client_slot *s), void *arg);
+int client_find_silent(struct op *op,
+                       void (*each)(void *arg, unsigned slot, const struct client_slot *s),
+                       void *arg);
 
 /* Bytes that all clients have announced as retired, and as free in their hands. */
 int client_bytes(struct op *op, uint64_t *retired, uint64_t *held);
@@ -763,7 +764,7 @@ static inline size_t block_bytes(size_t klen, size_t vlen)
 /* Are the blocks of a class long ones? Then they can be judged by their beginning. */
 static inline bool block_class_long(unsigned size_class)
 {
-    return class_bytes(size_class) > BLOCK_SHORT_MAX;
+    return size_class_bytes(size_class) > BLOCK_SHORT_MAX;
 }
 
 struct block_ref { /* a block that is allocated and encoded, but not pointed to yet */
@@ -859,7 +860,7 @@ void catalog_cached(const struct pool *pool, const struct table_desc *desc, stru
 /* Frees the name. FAR_NO_TABLE: another client was faster. FAR_UNKNOWN. */
 int catalog_drop(struct op *op, const struct table_desc *desc);
 /* Adds to the batch what makes all sessions find out that it was dropped. */
-void catalog_outdate(struct op *op, const struct table_desc *desc);
+void catalog_bump_version(struct op *op, const struct table_desc *desc);
 /* Frees the place of a dropped table, and retires the descriptor. If *released is set, then what the
  * table reaches is the caller's. */
 int catalog_release(struct op *op, const struct table_desc *desc, bool *released);

@@ -99,7 +99,7 @@ int client_meet_sweep(struct op *op)
         memcpy(c->old_chunks, old_chunks, op->pool->nodes * sizeof *old_chunks);
         c->sweep = sweep;
         c->sweeps = sweeps;
-        client_let_go(c);
+        client_drop_swept(c);
     }
     c->sweep_unmet = false;
     return FAR_OK;
@@ -196,7 +196,7 @@ static int still_mine(const struct sweep *s)
 {
     return s->op->client->incarnation == s->incarnation
                ? FAR_OK
-               : fail(FAR_FENCED, "this client's lease lapsed while it swept");
+               : err_fail(FAR_FENCED, "this client's lease lapsed while it swept");
 }
 
 /* Waits until every client has certified `epochs` more than the epoch is now. */
@@ -214,7 +214,7 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
             rc = client_await_epoch(op, epoch, 8);
     }
     if (rc == FAR_TIMEOUT)
-        return fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
+        return err_fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
     return rc == FAR_OK ? still_mine(s) : rc;
 }
 
@@ -235,11 +235,11 @@ static int await_recoveries(const struct sweep *s)
         if (!fenced)
             return still_mine(s);
         client_watch(c, slots, op->pool->clients, NO_EPOCH, asked);
-        rc = client_hasten(op); /* recovers the suspect */
+        rc = client_drive_epoch(op); /* recovers the suspect */
         if (rc != FAR_OK)
             return rc;
         if (!client_wait(op, &patience, 8))
-            return fail(FAR_TIMEOUT, "a dead client is not recovered");
+            return err_fail(FAR_TIMEOUT, "a dead client is not recovered");
     }
 }
 
@@ -260,7 +260,7 @@ static int empty_lists_of(struct sweep *s, unsigned node)
     for (unsigned i = 0; i < CLASS_COUNT; i++) { /* P2: nobody else touches them */
         listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
         /* Not by a WRITE: after an error it may land when the lists are in use again (F5). */
-        batch_cas(&op->batch, at, NODE_FREE_OFF + i * 8ull, heads[i], shared_head(heads[i], 0),
+        batch_cas(&op->batch, at, NODE_FREE_OFF + i * 8ull, heads[i], freelist_head(heads[i], 0),
                   &old[i]);
     }
     s->listed |= listed != 0;
@@ -304,11 +304,11 @@ static void reach(struct marker *marker, gaddr at, unsigned size_class)
         size_class >= CLASS_COUNT)
         return; /* a damaged pointer reaches nothing */
     uint64_t first = (gaddr_offset(at) - chunks_start(pool, node)) / 64,
-             end = first + class_bytes(size_class) / 64;
+             end = first + size_class_bytes(size_class) / 64;
     if (end > s->chunks[node] << (CHUNK_SHIFT - 6))
         return;
     if (!is_marked(s, node, first))
-        s->reached_bytes += class_bytes(size_class);
+        s->reached_bytes += size_class_bytes(size_class);
     for (uint64_t unit = first; unit < end; unit++)
         s->reached[node][unit / 64] |= 1ull << (unit % 64);
 }
@@ -327,12 +327,12 @@ static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsi
 {
     struct op *op = s->op;
     s->result.objects++;
-    s->result.bytes += class_bytes(size_class);
-    pool_unalloc(op->client, gaddr_make(node, chunks_start(op->pool, node) + offset_in_chunks),
-                 size_class);
-    return op->client->stock[node][size_class].kept < shared_bundle(size_class)
+    s->result.bytes += size_class_bytes(size_class);
+    pool_free_unpublished(
+        op->client, gaddr_make(node, chunks_start(op->pool, node) + offset_in_chunks), size_class);
+    return op->client->stock[node][size_class].kept < freelist_bundle(size_class)
                ? FAR_OK
-               : shared_give(op, node, size_class);
+               : freelist_give(op, node, size_class);
 }
 
 /* Writes `count` entries of a chunk table, as they are in the op's words. */
@@ -349,13 +349,13 @@ static int found_extent(struct sweep *s, unsigned node, uint64_t chunk, uint64_t
 {
     struct op *op = s->op;
     unsigned wanted = op->client->wanted;
-    bool by_wanted = wanted >= RUN_CLASS && class_chunks(wanted) > 1;
+    bool by_wanted = wanted >= RUN_CLASS && size_class_chunks(wanted) > 1;
     int rc = FAR_OK;
 
     while (count > 0 && rc == FAR_OK) {
         unsigned size_class =
-            by_wanted && class_chunks(wanted) <= count ? wanted : class_for_chunks(count);
-        uint64_t run = class_chunks(size_class);
+            by_wanted && size_class_chunks(wanted) <= count ? wanted : size_class_for_chunks(count);
+        uint64_t run = size_class_chunks(size_class);
         pool_describe_run(op->pool_word, size_class, op->client->slot);
         rc = write_entries(op, node, chunk, run);
         if (rc == FAR_OK)
@@ -378,7 +378,7 @@ static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t 
         op->pool_word[0] = chunk_entry(CHUNK_SLAB, size_class, op->client->slot, 1);
         rc = write_entries(op, node, chunk, 1);
     }
-    uint32_t bytes = class_bytes(size_class);
+    uint32_t bytes = size_class_bytes(size_class);
     for (uint64_t i = 0; i < CHUNK_BYTES / bytes && rc == FAR_OK; i++) {
         uint64_t at = (chunk << CHUNK_SHIFT) + i * bytes;
         if (!is_reached(s, node, at, bytes))
@@ -404,7 +404,7 @@ static int collect_node(struct sweep *s, unsigned node, bool whole)
             rc = found_extent(s, node, chunk - extent, extent);
         extent = 0;
         if ((entry & 0xff) == CHUNK_LARGE && chunk_fits(entry, count - chunk))
-            run = class_chunks((entry >> 8) & 0xff);
+            run = size_class_chunks((entry >> 8) & 0xff);
         else if (!whole && rc == FAR_OK)
             rc = found_parts(s, node, chunk, entry);
     }
@@ -457,7 +457,7 @@ static int finish(struct sweep *s)
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word, 0, &op->pool_word[0]);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != s->word)
-        return fail(FAR_FENCED, "another client took this one for dead and its sweep over");
+        return err_fail(FAR_FENCED, "another client took this one for dead and its sweep over");
     return rc;
 }
 
@@ -468,14 +468,14 @@ static int mark_all(struct sweep *s)
     for (unsigned node = 0; node < op->pool->nodes; node++) {
         s->reached[node] = calloc((s->chunks[node] << (CHUNK_SHIFT - 12)) + 1, 8);
         if (!s->reached[node])
-            return fail(FAR_NO_MEMORY, "no memory for a sweep");
+            return err_fail(FAR_NO_MEMORY, "no memory for a sweep");
     }
     unsigned damaged = 0, slot = 0;
     int rc = catalog_mark(op, &s->marker);
     if (rc == FAR_OK)
         rc = journal_mark(op, &s->marker, &damaged, &slot);
     if (damaged > 0) /* its owner may know more of it than we */
-        return fail(FAR_CORRUPT, "the journal of client slot %u is damaged", slot);
+        return err_fail(FAR_CORRUPT, "the journal of client slot %u is damaged", slot);
     return rc == FAR_OK && op->pool->mark ? op->pool->mark(op->pool->tables, op, &s->marker) : rc;
 }
 
@@ -510,7 +510,7 @@ static int start(struct sweep *s)
 {
     s->chunks = calloc(s->op->pool->nodes, sizeof *s->chunks);
     s->reached = calloc(s->op->pool->nodes, sizeof *s->reached);
-    return s->chunks && s->reached ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for a sweep");
+    return s->chunks && s->reached ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a sweep");
 }
 
 static void end(struct sweep *s)
@@ -527,7 +527,7 @@ int pool_sweep(struct op *op, struct sweep_result *result)
     if (client_must_complete(op->client))
         (void)client_complete(op);
     if (client_has_undone(op->client)) /* P2 */
-        return fail(FAR_CONTENTION, "work of this client's own is not recovered yet");
+        return err_fail(FAR_CONTENTION, "work of this client's own is not recovered yet");
     int rc = start(&s);
     if (rc == FAR_OK)
         rc = run(&s);
@@ -549,9 +549,9 @@ static int add_ends(struct sweep *s, unsigned node, uint64_t *bytes)
         if (!chunk_fits(table[chunk], s->chunks[node] - chunk))
             continue;
         if (kind == CHUNK_SLAB)
-            *bytes += CHUNK_BYTES % class_bytes(size_class);
+            *bytes += CHUNK_BYTES % size_class_bytes(size_class);
         else if (kind == CHUNK_LARGE)
-            *bytes += class_chunks(size_class) * CHUNK_BYTES - class_bytes(size_class);
+            *bytes += size_class_chunks(size_class) * CHUNK_BYTES - size_class_bytes(size_class);
     }
     free(table);
     return rc;
@@ -573,7 +573,7 @@ int pool_usage(struct op *op, struct far_pool_usage *usage)
         rc = add_ends(&live, node, &ends);
     end(&live);
     if (rc == FAR_OK)
-        rc = shared_bytes(op, UINT64_MAX, &listed);
+        rc = freelist_bytes(op, UINT64_MAX, &listed);
     if (rc == FAR_OK)
         rc = pool_info(op, &info);
     if (rc == FAR_OK)

@@ -7,7 +7,7 @@
 static void audit_note(struct audit *a, gaddr at, unsigned size_class, enum audit_place place)
 {
     unsigned node = gaddr_node(at);
-    uint64_t from = gaddr_offset(at) / 64, bytes = class_bytes(size_class);
+    uint64_t from = gaddr_offset(at) / 64, bytes = size_class_bytes(size_class);
     bool inside =
         node < a->pool->pool.nodes && gaddr_offset(at) + bytes <= a->pool->fab->size[node];
     for (uint64_t i = from; i < from + bytes / 64; i++) {
@@ -70,7 +70,7 @@ static void audit_client(struct audit *a, const struct client *c)
             for (unsigned n = 0; n < s->kept; n++)
                 audit_note(a, s->keep[n], i, AUDIT_HELD);
             for (unsigned n = 0; n < s->left; n++)
-                audit_note(a, s->next + (uint64_t)n * class_bytes(i) / 64, i, AUDIT_HELD);
+                audit_note(a, s->next + (uint64_t)n * size_class_bytes(i) / 64, i, AUDIT_HELD);
         }
     }
     for (size_t n = 0; n < c->limbo.count; n++) {
@@ -99,12 +99,12 @@ static void audit_rest(struct audit *a)
             uint64_t entry = get(a, gaddr_make(node, 0), head->table_off + chunk * 8);
             unsigned kind = entry & 0xff, size_class = entry >> 8 & 0xff;
             uint64_t start = (head->chunks_off64 * 64ull + (chunk << CHUNK_SHIFT)) / 64;
-            run = kind == CHUNK_LARGE ? class_chunks(size_class) : 1;
+            run = kind == CHUNK_LARGE ? size_class_chunks(size_class) : 1;
             if (kind != CHUNK_SLAB && kind != CHUNK_LARGE) {
                 a->bytes[AUDIT_NOWHERE] += CHUNK_BYTES;
                 continue;
             }
-            uint64_t bytes = class_bytes(size_class);
+            uint64_t bytes = size_class_bytes(size_class);
             uint64_t objects = kind == CHUNK_LARGE ? 1 : CHUNK_BYTES / bytes;
             for (uint64_t i = 0; i < objects; i++)
                 if (a->place[node][start + i * bytes / 64] == AUDIT_NOWHERE)
@@ -135,7 +135,7 @@ int audit_run(struct audit *a, far_pool *pool, far_session *const *sessions, uns
     a->op = &sessions[0]->op;
     for (unsigned node = 0; node < pool->pool.nodes; node++)
         if (!(a->place[node] = calloc(1, pool->fab->size[node] / 64)))
-            rc = fail(FAR_NO_MEMORY, "no memory for an audit");
+            rc = err_fail(FAR_NO_MEMORY, "no memory for an audit");
     if (rc == FAR_OK)
         rc = catalog_mark(a->op, &a->marker);
     if (rc == FAR_OK)

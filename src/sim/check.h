@@ -96,7 +96,7 @@ struct check_result {
     bool calmed;    /* the adversary was stopped before the clients were done */
     uint64_t operations, gave_up, unknown, lin_steps;
     uint64_t reused, sweeps,
-        buried; /* objects used again, sweeps completed, dead clients recovered */
+        reaped; /* objects used again, sweeps completed, dead clients recovered */
     struct check_coverage coverage;
     struct sim_counts counts;
 };

@@ -101,7 +101,7 @@ static int read_node(struct check *c, struct op *op, unsigned slot, gaddr leaf, 
     batch_read(&op->batch, word_node(known->word), 0, node, sizeof *node);
     if (leaf != 0) {
         batch_read(&op->batch, leaf, 0, node + 1, sizeof(struct leaf));
-        batch_unsure(&op->batch);
+        batch_may_be_freed(&op->batch);
     }
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
@@ -260,14 +260,14 @@ static int alloc_two(struct op *op, unsigned on, gaddr at[2])
         return rc;
     rc = pool_alloc(op, on, CLASS, &at[1]);
     if (rc != FAR_OK)
-        pool_unalloc(op->client, at[0], CLASS);
+        pool_free_unpublished(op->client, at[0], CLASS);
     return rc;
 }
 
 static void lose_two(struct op *op)
 {
-    pool_lose(op->client, CLASS);
-    pool_lose(op->client, CLASS);
+    pool_abandon(op->client, CLASS);
+    pool_abandon(op->client, CLASS);
 }
 
 /* Writes a leaf and the node that names it; with an error both are lost. */
@@ -324,8 +324,8 @@ static int change_leaf(struct check *c, struct worker *w, struct op *op, unsigne
         return rc;
     }
     if (op->word[0] != old.word) { /* another client was faster */
-        pool_unalloc(op->client, at[0], CLASS);
-        pool_unalloc(op->client, at[1], CLASS);
+        pool_free_unpublished(op->client, at[0], CLASS);
+        pool_free_unpublished(op->client, at[1], CLASS);
         return FAR_OK;
     }
     c->result.coverage.cached_changes++;
@@ -395,7 +395,7 @@ static int hasten(struct check *c, struct op *op, unsigned turns)
 {
     int rc = FAR_OK;
     for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_dead(c->sim); i++) {
-        rc = client_hasten(op);
+        rc = client_drive_epoch(op);
         client_reclaim(op->client);
     }
     return rc;

@@ -88,7 +88,7 @@ static int mark(void *arg, struct op *op, struct marker *marker)
 {
     struct check *c = check_of(op);
     for (unsigned node = 0; node < c->plan.nodes; node++)
-        marker->mark(marker, c->journal.cells[node], class_for(64ull * CHECK_CELLS));
+        marker->mark(marker, c->journal.cells[node], size_class_for(64ull * CHECK_CELLS));
     return c->journal.mark(arg, op, marker);
 }
 
@@ -98,7 +98,7 @@ int check_journal_set_up(struct check *c)
     memset(&c->journal, 0, sizeof c->journal);
     for (unsigned node = 0; turns_up(c) && node < c->plan.nodes; node++) {
         gaddr at = 0;
-        int rc = pool_alloc(op, node, class_for(64ull * CHECK_CELLS), &at);
+        int rc = pool_alloc(op, node, size_class_for(64ull * CHECK_CELLS), &at);
         if (rc != FAR_OK)
             return rc;
         sim_fill(c->sim, gaddr_node(at), gaddr_offset(at), 64ull * CHECK_CELLS, 0);

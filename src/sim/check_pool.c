@@ -69,7 +69,8 @@ int check_upkeep(struct check *c, struct worker *w)
     unsigned dead = 0;
     bool buries = tape_choose(c->tape, 4, TAPE_WORK) == 3;
     sim_note(c->sim, "%s", buries ? "buries the dead" : "sweeps");
-    int rc = buries ? client_bury(&w->session->op, &dead) : pool_sweep(&w->session->op, &swept);
+    int rc =
+        buries ? client_reap_dead(&w->session->op, &dead) : pool_sweep(&w->session->op, &swept);
     if (sim_dead(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
@@ -166,7 +167,7 @@ static void count_buried(struct check *c, far_session *fresh)
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     unsigned count = all_sessions(c, fresh, sessions);
     for (unsigned i = 0; i < count; i++)
-        c->result.buried += sessions[i] ? sessions[i]->client.buried : 0;
+        c->result.reaped += sessions[i] ? sessions[i]->client.reaped : 0;
 }
 
 void check_settle(struct check *c, far_session *fresh)
@@ -177,7 +178,7 @@ void check_settle(struct check *c, far_session *fresh)
     unsigned dead = 0;
     if (c->program)
         return;
-    int rc = client_bury(&fresh->op, &dead);
+    int rc = client_reap_dead(&fresh->op, &dead);
     if (rc == FAR_OK)
         check_drop_settle(c, fresh);
     if (rc == FAR_OK)

@@ -77,7 +77,7 @@ static void close_at_work(struct check *c, struct worker *w)
     far_session *session = w->session;
     c->result.coverage.closed++;
     c->result.coverage.closed_parked += session->client.parked;
-    c->result.buried += session->client.buried;
+    c->result.reaped += session->client.reaped;
     check_cache_close(w);
     w->session = NULL; /* whatever becomes of this client, the session is gone */
     sim_note(c->sim, "closes");
@@ -140,7 +140,7 @@ static void hasten(struct check *c, struct worker *w)
     unsigned turns = goes_on(c, w) && happens(c, c->plan.hasty, 2) ? HASTE : 0;
     int rc = FAR_OK;
     for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_dead(c->sim); i++) {
-        rc = client_hasten(&w->session->op);
+        rc = client_drive_epoch(&w->session->op);
         client_reclaim(&w->session->client);
     }
     w->errors += check_is_of_the_fabric(rc);

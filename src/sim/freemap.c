@@ -50,7 +50,7 @@ static void freed(const struct free_watch *watch, const struct client *by, gaddr
 {
     struct freemap *map = (struct freemap *)(uintptr_t)watch; /* the watch comes first */
     unsigned node = gaddr_node(at);
-    uint64_t off = gaddr_offset(at), bytes = class_bytes(size_class);
+    uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
     uint8_t *units = map->free[node] + off / 64;
     if (!is_registered(map, by))
         return;
@@ -67,7 +67,7 @@ static void taken(const struct free_watch *watch, const struct client *by, gaddr
 {
     struct freemap *map = (struct freemap *)(uintptr_t)watch;
     unsigned node = gaddr_node(at);
-    uint64_t off = gaddr_offset(at), bytes = class_bytes(size_class);
+    uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
     uint8_t *units = map->free[node] + off / 64;
     if (!is_registered(map, by))
         return;
@@ -101,7 +101,7 @@ static void touched(void *arg, unsigned client, uint64_t identity, const struct 
     struct freemap *map = arg;
     char what[64];
     bool reads = v->kind == FAB_READ;
-    if (lands_late(map) || (reads && (v->flags & FAB_UNSURE)))
+    if (lands_late(map) || (reads && (v->flags & FAB_MAY_BE_FREED)))
         return;
     uint64_t first = v->off / 64, last = (v->off + v->len - 1) / 64;
     if (memchr(map->free[v->node] + first, FREE, last - first + 1) == NULL ||

@@ -6,7 +6,7 @@
  * Mistakes are
  *
  *   - a WRITE or an atomic that takes effect in free memory, whoever posted it;
- *   - a READ of free memory, unless its poster said that it may be too late (FAB_UNSURE), or was
+ *   - a READ of free memory, unless its poster said that it may be too late (FAB_MAY_BE_FREED), or was
  *     declared dead before and could not be shut out (no_fence);
  *   - a pattern that is not whole when the object is handed out again;
  *   - an object that is freed twice.

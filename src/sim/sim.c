@@ -101,10 +101,10 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
     if (s->clients > SIM_CLIENTS_MAX || s->nodes < 1 || s->nodes > SIM_NODES_MAX ||
         (s->granule != 8 && s->granule != 64) || s->profile >= SIM_PROFILES ||
         s->node_bytes % 64 != 0)
-        return fail(FAR_INVALID, "the simulator does not take these settings");
+        return err_fail(FAR_INVALID, "the simulator does not take these settings");
     for (unsigned i = 0; i < s->nodes; i++)
         if (!clean_node(sim, i, s->node_bytes))
-            return fail(FAR_NO_MEMORY, "no memory for a simulated node");
+            return err_fail(FAR_NO_MEMORY, "no memory for a simulated node");
 
     sim->set = *s;
     sim->tape = tape;
@@ -157,7 +157,7 @@ int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg
     else
         c->fiber = fiber_create(CLIENT_STACK_BYTES, run_client, c);
     if (!c->fiber)
-        return fail(FAR_NO_MEMORY, "no memory for a simulated client's stack");
+        return err_fail(FAR_NO_MEMORY, "no memory for a simulated client's stack");
     c->state = CLIENT_READY;
     sim->alive++;
     sim->memory_hash = 0; /* states are compared by what clients changed */
@@ -307,7 +307,7 @@ static int sim_ep_open(struct fab *fab, struct fab_ep **ep)
 {
     struct fab_ep *e = calloc(1, sizeof *e);
     if (!e)
-        return fail(FAR_NO_MEMORY, "no memory for an endpoint");
+        return err_fail(FAR_NO_MEMORY, "no memory for an endpoint");
     e->fab = fab;
     e->ops = fab->ops;
     *ep = e;
@@ -343,10 +343,10 @@ static int sim_post(struct fab_ep *ep, struct fab_req *req)
         return nic_post_direct(sim, req);
     if (c->unwinding) {
         ASSERT(c->unwound_posts++ < UNWINDING_POSTS);
-        return fail(FAR_UNREACHABLE, "this client has crashed");
+        return err_fail(FAR_UNREACHABLE, "this client has crashed");
     }
     if (c->fenced)
-        return fail(FAR_FENCED, "this client was shut out");
+        return err_fail(FAR_FENCED, "this client was shut out");
     return nic_post(sim, sim->running, req);
 }
 

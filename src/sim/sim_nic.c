@@ -218,7 +218,8 @@ static void clear_busy(struct sim *sim, const struct fab_verb *v)
 int nic_post_direct(struct sim *sim, struct fab_req *req)
 {
     if (sim->counts.direct_verbs > DIRECT_VERBS_MAX)
-        return fail(FAR_TIMEOUT, "more than %u verbs with nobody else at work", DIRECT_VERBS_MAX);
+        return err_fail(FAR_TIMEOUT, "more than %u verbs with nobody else at work",
+                        DIRECT_VERBS_MAX);
     for (unsigned i = 0; i < req->count; i++) {
         const struct fab_verb *v = &req->verbs[i];
         ASSERT(fab_valid(&sim->fab, v));

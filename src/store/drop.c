@@ -60,7 +60,7 @@ static void note(struct marker *marker, gaddr at, unsigned size_class)
     uint64_t offset = gaddr_offset(at), unit = offset / 64 % (64 * SEEN_WORDS);
     if (node >= f->pool->nodes || size_class >= CLASS_COUNT ||
         offset < f->pool->head[node].chunks_off64 * 64ull ||
-        offset + class_bytes(size_class) > f->pool->head[node].size) {
+        offset + size_class_bytes(size_class) > f->pool->head[node].size) {
         f->damaged = true;
         return;
     }
@@ -73,7 +73,7 @@ static void note(struct marker *marker, gaddr at, unsigned size_class)
         return;
     seen[unit / 64] |= 1ull << (unit % 64);
     f->object[f->count++] = at | (uint64_t)size_class << GADDR_BITS;
-    f->bytes += class_bytes(size_class);
+    f->bytes += size_class_bytes(size_class);
 }
 
 static void free_found(struct found *f)
@@ -99,7 +99,7 @@ static int walk(struct op *op, struct index_view *view, void *arg)
     if (rc == FAR_OK)
         rc = ops->mark(op, view, &f->marker);
     if (rc == FAR_OK && f->no_memory)
-        rc = fail(FAR_NO_MEMORY, "no memory for walking a table");
+        rc = err_fail(FAR_NO_MEMORY, "no memory for walking a table");
     return rc == FAR_OK && f->damaged ? FAR_CORRUPT : rc;
 }
 
@@ -176,10 +176,10 @@ static int find_dropped(struct op *op, struct dropped *d)
             break;
         rc = catalog_get(op, id++, &desc);
         if (rc == FAR_OK && table_is_dropped(&desc)) {
-            catalog_outdate(op, &desc);
+            catalog_bump_version(op, &desc);
             rc = batch_flush(&op->batch);
             if (rc == FAR_OK && !add_dropped(d, &desc))
-                rc = fail(FAR_NO_MEMORY, "no memory for dropping tables");
+                rc = err_fail(FAR_NO_MEMORY, "no memory for dropping tables");
         }
         if (rc == FAR_NO_TABLE ||
             rc == FAR_CORRUPT) /* completed by another; or not for us to judge */
@@ -209,7 +209,7 @@ int drop_settle(far_pool *pool, struct op *op)
     if (rc == FAR_OK && d.count > 0) {
         rc = client_barrier(op, BARRIER_LEASES); /* step two */
         if (rc == FAR_TIMEOUT)
-            rc = fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
+            rc = err_fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
     }
     if (rc == FAR_OK)
         rc = complete_all(pool, op, &d);

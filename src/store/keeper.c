@@ -201,7 +201,7 @@ static int keeper_start(far_pool *pool)
 {
     struct keeper *k = calloc(1, sizeof *k);
     if (!k)
-        return fail(FAR_NO_MEMORY, "no memory for a keeper of sessions");
+        return err_fail(FAR_NO_MEMORY, "no memory for a keeper of sessions");
     k->period_ns = pool->pool.head[0].lease_ms * 1000000ull / LOOKS_PER_LEASE;
     if (k->period_ns > PERIOD_NS_MOST)
         k->period_ns = PERIOD_NS_MOST;
@@ -216,7 +216,7 @@ static int keeper_start(far_pool *pool)
         pthread_mutex_destroy(&k->lock);
         pthread_cond_destroy(&k->bell);
         free(k);
-        return fail(FAR_SYSTEM, "cannot start a keeper of sessions: %s", strerror(error));
+        return err_fail(FAR_SYSTEM, "cannot start a keeper of sessions: %s", strerror(error));
     }
     pool->keeper = k;
     return FAR_OK;
@@ -256,7 +256,7 @@ void keeper_drop(far_session *s)
     pthread_mutex_unlock(&k->lock);
 }
 
-void keeper_abandon(far_pool *pool)
+void keeper_free_in_child(far_pool *pool)
 {
     struct keeper *k = pool->keeper;
     for (unsigned i = 0; k && i < LANES; i++)

@@ -13,6 +13,6 @@ void keeper_drop(far_session *session);
 void keeper_stop(far_pool *pool);
 
 /* In a child of fork(), which has no such thread: frees its copy. */
-void keeper_abandon(far_pool *pool);
+void keeper_free_in_child(far_pool *pool);
 
 #endif

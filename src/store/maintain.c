@@ -17,8 +17,8 @@ int maintain_with_view(far_pool *pool, struct op *op, const struct table_desc *d
                                 .dropped_too = dropped_too};
     struct index_view *view = NULL;
     if (!table.ops)
-        return fail(FAR_NO_INDEX, "table '%s' is kept by %s, which is not in this build",
-                    desc->name, desc->index);
+        return err_fail(FAR_NO_INDEX, "table '%s' is kept by %s, which is not in this build",
+                        desc->name, desc->index);
     int rc = table.ops->attach(op, &table, &view);
     if (rc == FAR_OK) {
         rc = work(op, view, arg);
@@ -121,14 +121,14 @@ int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
     if (rc == FAR_OK && !info)
         rc = store_null("info");
     if (rc == FAR_OK && node >= s->pool->pool.nodes)
-        rc = fail(FAR_INVALID, "node is %u, but the pool has %u, numbered from 0", node,
-                  s->pool->pool.nodes);
+        rc = err_fail(FAR_INVALID, "node is %u, but the pool has %u, numbered from 0", node,
+                      s->pool->pool.nodes);
     if (rc != FAR_OK)
         return err_end(rc);
     struct fab_ep *ep = s->client.ep;
     if (!ep->ops->node_stat)
         return err_end(
-            fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme));
+            err_fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme));
     client_enter(&s->client); /* the keeper uses the endpoint, too */
     rc = ep->ops->node_stat(ep, node, info);
     /* The keeper takes a session that is polled for one in use, so this call does what the keeper would
@@ -244,8 +244,8 @@ static void silent_session(void *arg, unsigned slot, const struct client_slot *s
 static int check_sessions(struct checking *c)
 {
     if (!c->report.repair)
-        return client_silent(&c->session->op, silent_session, c);
-    int rc = client_bury(&c->session->op, &c->sum.dead_clients);
+        return client_find_silent(&c->session->op, silent_session, c);
+    int rc = client_reap_dead(&c->session->op, &c->sum.dead_clients);
     if (rc == FAR_OK && c->sum.dead_clients > 0)
         say(c, "repaired: %u dead session%s cleared away, and work left undone was completed",
             c->sum.dead_clients, c->sum.dead_clients == 1 ? " was" : "s were");
@@ -266,12 +266,12 @@ static int sweep_once(struct checking *c)
     while (rc == FAR_CONTENTION && client_wait(op, &patience, 10)) {
         rc = client_progress(op->client, "waiting for another repair", 0, 1);
         if (rc == FAR_OK)
-            rc = client_hasten(op); /* it cannot go on before we have met it */
+            rc = client_drive_epoch(op); /* it cannot go on before we have met it */
         if (rc == FAR_OK)
             rc = pool_sweep(op, &swept);
     }
     if (rc == FAR_CONTENTION)
-        return fail(FAR_TIMEOUT, "another session's repair does not end");
+        return err_fail(FAR_TIMEOUT, "another session's repair does not end");
     if (rc == FAR_CORRUPT) {
         c->no_memory = true;
         say(c, "lost memory was not looked for: what a damaged table has is not known");
@@ -295,13 +295,13 @@ static int check_pool(struct checking *c, struct pool_findings *left)
     struct pool_findings found = {.tell = c->report.line, .arg = c->report.arg};
     int rc = client_progress(op->client, "looking at lists and chunk tables", 0, 1);
     if (rc == FAR_OK)
-        rc = pool_inspect(op, &found);
+        rc = pool_check(op, &found);
     if (rc == FAR_OK && c->report.repair)
         rc = journal_repair(op);
     if (rc == FAR_OK && c->report.repair)
         rc = sweep(c);
     if (rc == FAR_OK)
-        rc = pool_inspect(op, left);
+        rc = pool_check(op, left);
     if (rc != FAR_OK)
         return rc;
     unsigned before = found.violations + found.stranded, after = left->violations + left->stranded;
@@ -384,6 +384,6 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     *check = c.sum;
     if (c.sum.violations == 0)
         return err_end(FAR_OK);
-    return err_end(
-        fail(FAR_CORRUPT, "%u violation%s", c.sum.violations, c.sum.violations == 1 ? "" : "s"));
+    return err_end(err_fail(FAR_CORRUPT, "%u violation%s", c.sum.violations,
+                            c.sum.violations == 1 ? "" : "s"));
 }

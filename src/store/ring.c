@@ -43,12 +43,12 @@ static int ring_open(far_session *s)
     s->slot = calloc(s->depth, sizeof *s->slot);
     s->idle = calloc(3ull * s->depth, sizeof *s->idle);
     if (!s->slot || !s->idle)
-        return fail(FAR_NO_MEMORY, "no memory for a ring of %u", s->depth);
+        return err_fail(FAR_NO_MEMORY, "no memory for a ring of %u", s->depth);
     if (s->backlog > 0) {
         s->waiting = calloc(s->backlog, sizeof *s->waiting);
         s->cancelled = calloc(s->backlog, sizeof *s->cancelled);
         if (!s->waiting || !s->cancelled)
-            return fail(FAR_NO_MEMORY, "no memory for a backlog of %u", s->backlog);
+            return err_fail(FAR_NO_MEMORY, "no memory for a backlog of %u", s->backlog);
     }
     s->running = s->idle + s->depth;
     s->finished = s->running + s->depth;
@@ -61,7 +61,7 @@ static int ring_open(far_session *s)
         slot->op.batch.on_ring = waits;
         slot->op.batch.tap = s->op.batch.tap;
         if (waits && !(slot->fiber = fiber_create(STACK_BYTES, run_slot, slot)))
-            return fail(FAR_NO_MEMORY, "no stack for a fiber");
+            return err_fail(FAR_NO_MEMORY, "no stack for a fiber");
         s->idle[s->idle_count++] = i;
     }
     return FAR_OK;
@@ -160,8 +160,8 @@ int far_cancel(far_session *s, uint64_t user_data, unsigned *cancelled)
     if (count == 0)
         rc = is_known(s, user_data)
                  ? FAR_STARTED
-                 : fail(FAR_INVALID, "no operation with user_data %llu is to be reaped",
-                        (unsigned long long)user_data);
+                 : err_fail(FAR_INVALID, "no operation with user_data %llu is to be reaped",
+                            (unsigned long long)user_data);
     if (cancelled && rc == FAR_OK)
         *cancelled = count;
     if (s->wait && count > 0)
@@ -343,7 +343,7 @@ static unsigned take_results(far_session *s, struct far_result *results, unsigne
         s->idle[s->idle_count++] = i;
     }
     if (explained) {
-        fail(explained->result.status, "%s", explained->detail);
+        err_fail(explained->result.status, "%s", explained->detail);
         err_keep(why);
     }
     return count;
@@ -436,10 +436,10 @@ void ring_close(far_session *s)
         while (s->finished_count > 0)
             s->idle[s->idle_count++] = s->finished[--s->finished_count];
     } while (start_waiting(s));
-    ring_abandon(s);
+    ring_free_in_child(s);
 }
 
-void ring_abandon(far_session *s)
+void ring_free_in_child(far_session *s)
 {
     for (unsigned i = 0; s->slot && i < s->depth; i++) {
         fiber_destroy(s->slot[i].fiber);

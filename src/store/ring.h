@@ -12,7 +12,7 @@ void ring_close(struct far_session *s);
 
 /* In a child of fork(): frees the ring as it is. Not while ring_running(): then a thread of the
  * parent was within an operation, and what that worked on may be half changed. */
-void ring_abandon(struct far_session *s);
+void ring_free_in_child(struct far_session *s);
 bool ring_running(const struct far_session *s);
 
 #endif

@@ -23,12 +23,13 @@ static int open_session(far_pool *pool, const struct far_session_options *option
     uint64_t seed = options ? options->seed : 0;
 
     if (depth > FAR_DEPTH_MAX)
-        return fail(FAR_INVALID, "depth is %u, at most %u", depth, FAR_DEPTH_MAX);
+        return err_fail(FAR_INVALID, "depth is %u, at most %u", depth, FAR_DEPTH_MAX);
     if (options && options->backlog > FAR_BACKLOG_MAX)
-        return fail(FAR_INVALID, "backlog is %u, at most %u", options->backlog, FAR_BACKLOG_MAX);
+        return err_fail(FAR_INVALID, "backlog is %u, at most %u", options->backlog,
+                        FAR_BACKLOG_MAX);
     far_session *s = calloc(1, sizeof *s);
     if (!s)
-        return fail(FAR_NO_MEMORY, "no memory for a session");
+        return err_fail(FAR_NO_MEMORY, "no memory for a session");
     s->pool = pool;
     s->depth = depth;
     s->backlog = options ? options->backlog : 0;
@@ -103,12 +104,12 @@ static void abandon_session(far_session *s)
     if (lent || s->client.inside > s->running_count || ring_running(s))
         return;
     struct fab_ep *ep = s->client.ep;
-    fab_ep_abandon(ep);
+    fab_ep_free_in_child(ep);
     wait_close(s->wait);
-    ring_abandon(s);
+    ring_free_in_child(s);
     close_views(s);
     op_free(&s->op);
-    client_abandon(&s->client);
+    client_free_in_child(&s->client);
     ep->ops->ep_close(ep);
     free(s);
 }
@@ -276,9 +277,10 @@ static int change(struct op *op, const struct far_op *r, struct index_view *view
     if (c.error == FAR_OK || (rc != FAR_EXISTS && rc != FAR_NOT_FOUND))
         return rc;
     return c.error == FAR_VALUE_SIZE
-               ? fail(c.error, "the callback's value has 0 to %zu bytes, not %zu",
-                      index_value_max(r->table->index.ops), c.change.value.len)
-               : fail(c.error, "the callback returned no decision, or a NULL value of some length");
+               ? err_fail(c.error, "the callback's value has 0 to %zu bytes, not %zu",
+                          index_value_max(r->table->index.ops), c.change.value.len)
+               : err_fail(c.error,
+                          "the callback returned no decision, or a NULL value of some length");
 }
 
 static int iterate(struct op *op, const struct far_op *r, struct index_view *view,
@@ -350,9 +352,9 @@ static int begin(far_session *s, struct op *op, const far_table *table, struct t
 {
     struct table_view *v = state_of(s, table);
     if (!v)
-        return fail(FAR_NO_MEMORY, "no memory for a view");
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
     if (v->gone)
-        return fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
+        return err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
     v->users++; /* op_begin() may wait, and another operation find out that the table is gone */
     int rc = op_begin(op, v->view ? &v->view->cached : NULL);
     if (rc == FAR_OK) {
@@ -390,9 +392,9 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
         return rc;
     }
     if (!made && client_lapsed(op->client))
-        rc = fail(FAR_FENCED, "this client was silent for longer than its lease");
+        rc = err_fail(FAR_FENCED, "this client was silent for longer than its lease");
     if (rc != FAR_FENCED)
-        (void)client_tidy(op); /* if it fails, the next operation will say so */
+        (void)client_upkeep(op); /* if it fails, the next operation will say so */
     finish(s, op, view, rc);
     return rc;
 }
@@ -408,7 +410,7 @@ static int attempt(far_session *s, struct op *op, const struct far_op *r, struct
 static int not_ordered(const far_table *table)
 {
     char names[INDEX_NAMES_BYTES];
-    return fail(
+    return err_fail(
         FAR_UNSUPPORTED,
         "table '%s' is kept by %s, which keeps keys in no order; indexes of this build that "
         "do: %s",
@@ -418,10 +420,10 @@ static int not_ordered(const far_table *table)
 static int check_bound(const char *name, const void *bound, size_t len)
 {
     if (!bound && len > 0)
-        return fail(FAR_INVALID, "%s is NULL, but %s_len is %zu", name, name, len);
+        return err_fail(FAR_INVALID, "%s is NULL, but %s_len is %zu", name, name, len);
     if (len > FAR_KEY_MAX)
-        return fail(FAR_KEY_SIZE, "%s has %zu bytes, but a key has at most %u", name, len,
-                    FAR_KEY_MAX);
+        return err_fail(FAR_KEY_SIZE, "%s has %zu bytes, but a key has at most %u", name, len,
+                        FAR_KEY_MAX);
     return FAR_OK;
 }
 
@@ -432,7 +434,7 @@ static int check_scan(const struct far_op *r)
     if (!r->buf)
         return store_null("buf");
     if (r->flags & ~(FAR_KEYS_ONLY | FAR_AFTER))
-        return fail(FAR_INVALID, "flags has bits that mean nothing");
+        return err_fail(FAR_INVALID, "flags has bits that mean nothing");
     int rc = check_bound("from", r->key, r->key_len);
     return rc == FAR_OK ? check_bound("to", r->to, r->to_len) : rc;
 }
@@ -445,24 +447,24 @@ static int check_request(const struct far_op *r)
     if (r->kind == FAR_OP_ITERATE) {
         if (!r->buf)
             return store_null("buf");
-        return r->flags & ~FAR_KEYS_ONLY ? fail(FAR_INVALID, "flags has bits that mean nothing")
+        return r->flags & ~FAR_KEYS_ONLY ? err_fail(FAR_INVALID, "flags has bits that mean nothing")
                                          : FAR_OK;
     }
     if (!r->key)
         return store_null("key");
     const struct index_ops *ops = r->table->index.ops;
     if (r->key_len == 0 || r->key_len > index_key_max(ops))
-        return fail(FAR_KEY_SIZE, "a key has 1 to %zu bytes, not %zu", index_key_max(ops),
-                    r->key_len);
+        return err_fail(FAR_KEY_SIZE, "a key has 1 to %zu bytes, not %zu", index_key_max(ops),
+                        r->key_len);
     if (r->kind == FAR_OP_MODIFY && !r->modify)
         return store_null("modify");
     if (has_value(r->kind) && r->value_len > index_value_max(ops))
-        return fail(FAR_VALUE_SIZE, "a value has 0 to %zu bytes, not %zu", index_value_max(ops),
-                    r->value_len);
+        return err_fail(FAR_VALUE_SIZE, "a value has 0 to %zu bytes, not %zu", index_value_max(ops),
+                        r->value_len);
     if (has_value(r->kind) && !r->value && r->value_len > 0)
-        return fail(FAR_INVALID, "value is NULL, but value_len is %zu", r->value_len);
+        return err_fail(FAR_INVALID, "value is NULL, but value_len is %zu", r->value_len);
     if (r->kind == FAR_OP_GET && !r->buf && r->cap > 0)
-        return fail(FAR_INVALID, "buf is NULL, but cap is %zu", r->cap);
+        return err_fail(FAR_INVALID, "buf is NULL, but cap is %zu", r->cap);
     return FAR_OK;
 }
 
@@ -473,12 +475,12 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
         return rc;
     struct table_view *state = state_of(s, r->table);
     if (!state)
-        return fail(FAR_NO_MEMORY, "no memory for a view");
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
     struct far_op_stats *stats = &state->stats.op[r->kind];
     op->cost = (struct cost){0};
     rc = attempt(s, op, r, result);
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
-        rc = pool_relieve(op); /* not within the operation: its own epoch would hold it up */
+        rc = pool_make_room(op); /* not within the operation: its own epoch would hold it up */
         if (rc != FAR_OK && rc != FAR_FENCED)
             break;
         rc = attempt(s, op, r, result);
@@ -486,7 +488,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     if (r->kind == FAR_OP_MODIFY && (rc == FAR_NOT_FOUND || rc == FAR_EXISTS))
         rc = FAR_OK;      /* nothing was to be done */
     if (rc == FAR_BOUNDS) /* whatever led there, it was read from the pool */
-        rc = fail(FAR_CORRUPT, "an address in the table lies outside the pool");
+        rc = err_fail(FAR_CORRUPT, "an address in the table lies outside the pool");
     ASSERT(op->batch.count == 0);
 
     stats->count++;
@@ -517,7 +519,7 @@ int store_accepts(const far_session *s, const struct far_op *r)
 {
     int rc = r ? store_check_table(s, r->table) : s ? store_null("op") : store_refuse(s);
     return rc == FAR_OK && (unsigned)r->kind >= FAR_OP_KINDS
-               ? fail(FAR_INVALID, "there is no operation of kind %d", (int)r->kind)
+               ? err_fail(FAR_INVALID, "there is no operation of kind %d", (int)r->kind)
                : rc;
 }
 
@@ -687,7 +689,7 @@ static int inspect_once(far_session *s, far_table *table,
         return rc;
     rc = walk(&s->op, view->view, arg);
     if (!no_result(rc) && client_lapsed(&s->client))
-        rc = fail(FAR_FENCED, "this client was silent for longer than its lease");
+        rc = err_fail(FAR_FENCED, "this client was silent for longer than its lease");
     finish(s, &s->op, view, rc);
     return rc;
 }
@@ -758,6 +760,6 @@ int far_table_check(far_session *s, far_table *table, void (*report)(void *, con
     if (rc == FAR_CORRUPT && report)
         report(arg, far_error_detail());
     else if (rc == FAR_OK && violations > 0)
-        rc = fail(FAR_CORRUPT, "%u violation%s", violations, violations == 1 ? "" : "s");
+        rc = err_fail(FAR_CORRUPT, "%u violation%s", violations, violations == 1 ? "" : "s");
     return err_end(rc);
 }

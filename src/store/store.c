@@ -11,15 +11,16 @@
 
 int store_null(const char *what)
 {
-    return fail(FAR_INVALID, "%s must not be NULL", what);
+    return err_fail(FAR_INVALID, "%s must not be NULL", what);
 }
 
 int store_refuse(const far_session *s)
 {
     if (!s)
         return store_null("session");
-    return fail(FAR_INVALID, "the pool was opened before fork(), by the parent of this process; "
-                             "open it again here");
+    return err_fail(FAR_INVALID,
+                    "the pool was opened before fork(), by the parent of this process; "
+                    "open it again here");
 }
 
 int store_refuse_table(const far_session *s, const far_table *table)
@@ -28,15 +29,15 @@ int store_refuse_table(const far_session *s, const far_table *table)
         return store_refuse(s);
     if (!table)
         return store_null("table");
-    return fail(FAR_INVALID, "table '%s' was opened in another pool than the session",
-                table->index.desc.name);
+    return err_fail(FAR_INVALID, "table '%s' was opened in another pool than the session",
+                    table->index.desc.name);
 }
 
 int store_judge(const struct op *op, int rc)
 {
     bool damage = rc == FAR_CORRUPT || rc == FAR_BOUNDS;
     return damage && client_lapsed(op->client)
-               ? fail(FAR_FENCED, "this client was silent for longer than its lease")
+               ? err_fail(FAR_FENCED, "this client was silent for longer than its lease")
                : rc;
 }
 
@@ -44,7 +45,7 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
 {
     far_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
-        return fail(FAR_NO_MEMORY, "no memory for a pool handle");
+        return err_fail(FAR_NO_MEMORY, "no memory for a pool handle");
     int rc = process_number(&pool->process);
     if (rc == FAR_OK)
         rc = pool_open(fab, knobs, &pool->pool);
@@ -94,7 +95,7 @@ void far_pool_close(far_pool *pool)
     if (ours)
         keeper_stop(pool);
     else
-        keeper_abandon(pool);
+        keeper_free_in_child(pool);
     for (unsigned i = 0; i < pool->tables; i++)
         free(pool->table[i]);
     free(pool->table);
@@ -132,14 +133,14 @@ static int check_name(const char *name)
         return store_null("the table's name");
     size_t len = strnlen(name, FAR_NAME_MAX + 1);
     if (len == 0)
-        return fail(FAR_INVALID, "the table's name is empty");
+        return err_fail(FAR_INVALID, "the table's name is empty");
     if (len > FAR_NAME_MAX)
-        return fail(FAR_INVALID, "the table's name has more than %u bytes", FAR_NAME_MAX);
+        return err_fail(FAR_INVALID, "the table's name has more than %u bytes", FAR_NAME_MAX);
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)name[i];
         if (c < ' ' || c == 127)
-            return fail(FAR_INVALID,
-                        "the table's name has a control character (byte %zu is 0x%02x)", i, c);
+            return err_fail(FAR_INVALID,
+                            "the table's name has a control character (byte %zu is 0x%02x)", i, c);
     }
     return FAR_OK;
 }
@@ -185,7 +186,7 @@ static int handle_for(far_pool *pool, const struct index_ops *ops, const struct 
         table = make_handle(pool, ops, desc);
     pthread_mutex_unlock(&pool->lock);
     if (!table)
-        return fail(FAR_NO_MEMORY, "no memory for a table handle");
+        return err_fail(FAR_NO_MEMORY, "no memory for a table handle");
     *out = table;
     return FAR_OK;
 }
@@ -197,7 +198,7 @@ static int no_index(const char *name)
     for (unsigned i = 0; far_index_name(i) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
                                  far_index_name(i));
-    return fail(FAR_NO_INDEX, "'%s' is not one of %s", name, known);
+    return err_fail(FAR_NO_INDEX, "'%s' is not one of %s", name, known);
 }
 
 static int find_index(const far_session *s, const char *name, const struct index_ops **ops)
@@ -206,8 +207,8 @@ static int find_index(const far_session *s, const char *name, const struct index
     if (!*ops)
         return no_index(name);
     if (((*ops)->order_needed & s->pool->fab->order) != (*ops)->order_needed)
-        return fail(FAR_UNSUPPORTED, "index %s needs an order of verbs that %s: does not keep",
-                    name, s->pool->fab->ops->scheme);
+        return err_fail(FAR_UNSUPPORTED, "index %s needs an order of verbs that %s: does not keep",
+                        name, s->pool->fab->ops->scheme);
     return FAR_OK;
 }
 
@@ -225,7 +226,7 @@ static int build_once(far_session *s, const struct index_ops *ops,
     if (rc == FAR_OK) {
         rc = catalog_add(&s->op, desc);
         if (rc != FAR_OK && (!op_all_known(rc) || ops->discard(&s->op, desc->root) != FAR_OK))
-            pool_lose_since(&s->client, before);
+            pool_abandon_since(&s->client, before);
     }
     rc = store_judge(&s->op, rc);
     op_end(&s->op);
@@ -267,7 +268,8 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     struct table_desc desc = {.id = 0};
     rc = find_desc(s, name, &desc);
     if (rc == FAR_OK)
-        return fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", name, desc.index);
+        return err_fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", name,
+                        desc.index);
     if (rc != FAR_NO_TABLE)
         return rc;
 
@@ -275,7 +277,7 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     strcpy(desc.index, ops->name);
     desc.hash_seed = options->hash_seed ? options->hash_seed : rng_next(&s->client.rng);
     rc = build(s, ops, &with, &desc);
-    if (rc == FAR_POOL_FULL && pool_relieve(&s->op) == FAR_OK)
+    if (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)
         rc = build(s, ops, &with, &desc);
     /* A place may be left by a session that died while it dropped a table. */
     if (rc == FAR_CATALOG_FULL && drop_settle(s->pool, &s->op) == FAR_OK)
@@ -314,12 +316,12 @@ static int find_table(far_session *s, const char *name, const char *index, far_t
     int rc = find_desc(s, name, &desc);
     client_leave(&s->client);
     if (rc == FAR_NO_TABLE)
-        return fail(rc, "no table is called '%s'", name);
+        return err_fail(rc, "no table is called '%s'", name);
     if (rc != FAR_OK)
         return rc;
     if (index && strcmp(index, desc.index) != 0)
-        return fail(FAR_WRONG_INDEX, "table '%s' is kept by %s, not by %s", name, desc.index,
-                    index);
+        return err_fail(FAR_WRONG_INDEX, "table '%s' is kept by %s, not by %s", name, desc.index,
+                        index);
     rc = find_index(s, desc.index, &ops);
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
 }
@@ -356,7 +358,7 @@ static int drop_name(far_session *s, const far_table *table)
     rc = store_judge(op, catalog_get(op, table->index.desc.id, &now));
     if (rc == FAR_NO_TABLE ||
         (rc == FAR_OK && (now.serial != table->index.desc.serial || table_is_dropped(&now))))
-        rc = fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
+        rc = err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
     if (rc == FAR_OK)
         rc = catalog_drop(op, &now);
     op_end(op);

@@ -46,7 +46,7 @@ static int add(struct wait *w, int fd, uint32_t events)
 
     return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0
                ? FAR_OK
-               : fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
+               : err_fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
 }
 
 /* The fabric's descriptors are not looked at. They are taken out, not only ignored: epoll tells of
@@ -78,7 +78,7 @@ static int make(struct wait *w)
     w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->epoll < 0 || w->timer < 0 || w->bell < 0)
-        return fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
     int rc = add(w, w->bell, EPOLLIN);
     if (rc == FAR_OK)
         rc = add(w, w->timer, EPOLLIN);
@@ -93,10 +93,10 @@ static int make(struct wait *w)
 int wait_open(struct fab_ep *ep, struct wait **wait)
 {
     if (!ep->ops->arm && !(ep->fab->caps & FAB_CAP_IMMEDIATE))
-        return fail(FAR_UNSUPPORTED, "this fabric can only be polled");
+        return err_fail(FAR_UNSUPPORTED, "this fabric can only be polled");
     struct wait *w = calloc(1, sizeof *w);
     if (!w)
-        return fail(FAR_NO_MEMORY, "no memory for a descriptor to wait on");
+        return err_fail(FAR_NO_MEMORY, "no memory for a descriptor to wait on");
     *w = (struct wait){.ep = ep, .epoll = -1, .bell = -1, .timer = -1, .set_to = OFF};
     int rc = make(w);
     if (rc == FAR_OK)

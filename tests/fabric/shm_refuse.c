@@ -206,7 +206,7 @@ static const char *changed_pool(void (*change)(struct node_head *head), bool sum
     assert_int_equal(pread(fd, &head, sizeof head, 0), sizeof head);
     change(&head);
     if (sum)
-        head.checksum = head_sum(&head);
+        head.checksum = superblock_sum(&head);
     assert_int_equal(pwrite(fd, &head, sizeof head, 0), sizeof head);
     close(fd);
     return name;

@@ -235,7 +235,7 @@ static bool all_zero(const uint8_t *bytes, uint64_t len)
 static void map_slab(struct ground *g, unsigned node, uint64_t off, unsigned size_class,
                      const struct race_view *view)
 {
-    uint32_t bytes = class_bytes(size_class);
+    uint32_t bytes = size_class_bytes(size_class);
     bool subtables = size_class == race_subtable_class(view->groups);
 
     for (uint64_t at = off; at + bytes <= off + CHUNK_BYTES; at += bytes) {

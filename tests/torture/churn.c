@@ -61,7 +61,7 @@ static void put(struct churn *c, uint32_t key)
     if (rc != FAR_OK)
         fail_msg("%s: put after %llu bytes: %s: %s", c->mix->what, (unsigned long long)c->written,
                  far_errname(rc), far_error_detail());
-    c->written += class_bytes(class_for(block_bytes(sizeof key, len)));
+    c->written += size_class_bytes(size_class_for(block_bytes(sizeof key, len)));
 }
 
 static void check(struct churn *c, uint32_t key)
@@ -78,7 +78,7 @@ static void usage(struct churn *c, struct far_pool_usage *u)
     struct client *client = &c->rig.session->client;
     for (unsigned i = 0; client->limbo.count > 0; i++) { /* what waits is not used */
         assert_true(i < 100000);
-        assert_int_equal(client_hasten(&c->rig.session->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&c->rig.session->op), FAR_OK);
         (void)client_reclaim(client);
     }
     assert_int_equal(far_pool_usage(c->rig.session, u), FAR_OK);

@@ -34,7 +34,7 @@ static int member_open(void *arg)
 {
     struct member *m = arg;
     atomic_fetch_add(&m->shared->opened, 1);
-    return m->seat->number == m->shared->fails_to_open ? fail(FAR_TABLE_FULL, "no room in here")
+    return m->seat->number == m->shared->fails_to_open ? err_fail(FAR_TABLE_FULL, "no room in here")
                                                        : FAR_OK;
 }
 
@@ -70,7 +70,7 @@ static int work(void *arg, struct seat *seat)
                            .meeting = seat};
     (void)arg;
     if (seat->number == shared->fails_early)
-        return fail(FAR_NO_TABLE, "nothing here");
+        return err_fail(FAR_NO_TABLE, "nothing here");
     if (seat->number == shared->dies)
         _exit(3);
     return crew_run(&job, members, THREADS);

@@ -59,9 +59,9 @@ static void a_number_that_is_no_status_is_named_so(void **state)
 static void fail_returns_the_status_and_keeps_the_detail(void **state)
 {
     (void)state;
-    assert_int_equal(fail(FAR_NO_TABLE, "table '%s' of %d", "users", 3), FAR_NO_TABLE);
+    assert_int_equal(err_fail(FAR_NO_TABLE, "table '%s' of %d", "users", 3), FAR_NO_TABLE);
     assert_string_equal(far_error_detail(), "table 'users' of 3");
-    assert_int_equal(fail(FAR_TIMEOUT, "%s", ""), FAR_TIMEOUT);
+    assert_int_equal(err_fail(FAR_TIMEOUT, "%s", ""), FAR_TIMEOUT);
     assert_string_equal(far_error_detail(), "");
 }
 
@@ -71,7 +71,7 @@ static void a_long_detail_is_cut(void **state)
     char text[1000];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    assert_int_equal(fail(FAR_INVALID, "%s", text), FAR_INVALID);
+    assert_int_equal(err_fail(FAR_INVALID, "%s", text), FAR_INVALID);
     size_t len = strlen(far_error_detail());
     assert_true(len >= 100 && len < sizeof text - 1);
     assert_memory_equal(far_error_detail(), text, len);
@@ -81,7 +81,7 @@ static void *other_thread(void *arg)
 {
     const char **found = arg;
     found[0] = strdup(far_error_detail());
-    fail(FAR_INVALID, "of the other thread");
+    err_fail(FAR_INVALID, "of the other thread");
     found[1] = strdup(far_error_detail());
     return NULL;
 }
@@ -91,7 +91,7 @@ static void each_thread_has_its_own_detail(void **state)
     (void)state;
     char *found[2] = {NULL, NULL};
     pthread_t thread;
-    fail(FAR_INVALID, "of the first thread");
+    err_fail(FAR_INVALID, "of the first thread");
     assert_int_equal(pthread_create(&thread, NULL, other_thread, found), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_string_equal(found[0], "");

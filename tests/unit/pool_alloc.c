@@ -20,28 +20,28 @@ static void every_size_gets_the_smallest_class_that_holds_it(void **state)
 
     (void)state;
     for (unsigned i = 1; i < CLASS_COUNT; i++)
-        assert_true(class_bytes(i) > class_bytes(i - 1));
+        assert_true(size_class_bytes(i) > size_class_bytes(i - 1));
     for (unsigned i = 0; i < CLASS_COUNT; i++)
-        assert_int_equal(class_bytes(i) % 64, 0);
-    assert_int_equal(class_bytes(0), 64);
-    assert_int_equal(class_bytes(CLASS_COUNT - 1), BIGGEST);
+        assert_int_equal(size_class_bytes(i) % 64, 0);
+    assert_int_equal(size_class_bytes(0), 64);
+    assert_int_equal(size_class_bytes(CLASS_COUNT - 1), BIGGEST);
     for (size_t bytes = 1; bytes <= BIGGEST; bytes++) {
-        if (bytes > class_bytes(expected))
+        if (bytes > size_class_bytes(expected))
             expected++;
-        if (class_for(bytes) != expected) /* two million asserts would take their time */
-            fail_msg("%zu bytes: class %u, not %u", bytes, class_for(bytes), expected);
+        if (size_class_for(bytes) != expected) /* two million asserts would take their time */
+            fail_msg("%zu bytes: class %u, not %u", bytes, size_class_for(bytes), expected);
     }
-    assert_int_equal(class_for(0), 0);
-    assert_int_equal(class_for(BIGGEST + 1), CLASS_COUNT);
-    assert_int_equal(class_for((1ull << 32) + 1), CLASS_COUNT);
-    assert_int_equal(class_for(SIZE_MAX), CLASS_COUNT);
+    assert_int_equal(size_class_for(0), 0);
+    assert_int_equal(size_class_for(BIGGEST + 1), CLASS_COUNT);
+    assert_int_equal(size_class_for((1ull << 32) + 1), CLASS_COUNT);
+    assert_int_equal(size_class_for(SIZE_MAX), CLASS_COUNT);
 }
 
 static void classes_waste_at_most_a_fifth_above_the_smallest(void **state)
 {
     (void)state;
     for (unsigned i = 8; i < CLASS_COUNT; i++)
-        assert_true(class_bytes(i) - class_bytes(i - 1) <= class_bytes(i) / 5 + 64);
+        assert_true(size_class_bytes(i) - size_class_bytes(i - 1) <= size_class_bytes(i) / 5 + 64);
 }
 
 /* The longest class of a number of chunks fills them. */
@@ -49,15 +49,15 @@ static void chunks_in_a_row_are_a_run(void **state)
 {
     (void)state;
     for (uint64_t chunks = 1; chunks < 200; chunks++) {
-        unsigned size_class = class_for_chunks(chunks);
+        unsigned size_class = size_class_for_chunks(chunks);
         assert_true(size_class >= CHUNK_CLASS);
-        assert_true(class_chunks(size_class) <= chunks);
-        assert_true(class_bytes(size_class) == class_chunks(size_class) * CHUNK_BYTES);
-        assert_true(size_class == CLASS_COUNT - 1 || class_chunks(size_class + 1) > chunks);
-        assert_true(class_chunks(size_class) > chunks * 4 / 5 || chunks > RUN_CHUNKS_MAX);
+        assert_true(size_class_chunks(size_class) <= chunks);
+        assert_true(size_class_bytes(size_class) == size_class_chunks(size_class) * CHUNK_BYTES);
+        assert_true(size_class == CLASS_COUNT - 1 || size_class_chunks(size_class + 1) > chunks);
+        assert_true(size_class_chunks(size_class) > chunks * 4 / 5 || chunks > RUN_CHUNKS_MAX);
     }
-    assert_true(class_bytes(RUN_CLASS) > CLASS_SMALL_MAX);
-    assert_true(class_bytes(RUN_CLASS - 1) <= CLASS_SMALL_MAX);
+    assert_true(size_class_bytes(RUN_CLASS) > CLASS_SMALL_MAX);
+    assert_true(size_class_bytes(RUN_CLASS - 1) <= CLASS_SMALL_MAX);
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ static void coverage_close(struct coverage *c, const struct pool *pool)
 static void coverage_add(struct coverage *c, const struct pool *pool, gaddr at, unsigned size_class)
 {
     unsigned node = gaddr_node(at);
-    uint64_t off = gaddr_offset(at), bytes = class_bytes(size_class);
+    uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
 
     assert_true(node < pool->nodes);
     const struct node_head *head = &pool->head[node];
@@ -103,8 +103,8 @@ static void expect_chunk_entry(struct pool_rig *r, gaddr at, unsigned size_class
     unsigned node = gaddr_node(at);
     const struct node_head *head = &r->pool.head[node];
     uint64_t chunk = (gaddr_offset(at) - head->chunks_off64 * 64ull) >> CHUNK_SHIFT;
-    uint64_t run = (class_bytes(size_class) + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
-    bool large = class_bytes(size_class) > CLASS_SMALL_MAX;
+    uint64_t run = (size_class_bytes(size_class) + CHUNK_BYTES - 1) >> CHUNK_SHIFT;
+    bool large = size_class_bytes(size_class) > CLASS_SMALL_MAX;
 
     for (uint64_t i = 0; i < run; i++) {
         uint64_t entry = pool_rig_get(r, node, head->table_off + (chunk + i) * 8);
@@ -134,7 +134,7 @@ static void objects_of_all_classes_and_nodes_never_overlap(void **state)
             continue;
         assert_int_equal(rc, FAR_OK);
         coverage_add(&c, &r.pool, at, size_class);
-        if (i % 16 == 0 || class_bytes(size_class) > CLASS_SMALL_MAX)
+        if (i % 16 == 0 || size_class_bytes(size_class) > CLASS_SMALL_MAX)
             expect_chunk_entry(&r, at, size_class);
     }
     coverage_close(&c, &r.pool);
@@ -185,7 +185,8 @@ static void *take_all(void *arg)
 
     t->rc = FAR_OK;
     for (t->count = 0; t->count < 1024; t->count++) {
-        t->rc = pool_alloc(&t->rig.op, t->count % 2, class_for(CHUNK_BYTES), &t->taken[t->count]);
+        t->rc =
+            pool_alloc(&t->rig.op, t->count % 2, size_class_for(CHUNK_BYTES), &t->taken[t->count]);
         if (t->rc != FAR_OK)
             break;
     }
@@ -212,7 +213,7 @@ static void threads_share_a_pool_down_to_its_last_chunk(void **state)
         assert_int_equal(t[i].rc, FAR_POOL_FULL);
         count += t[i].count;
         for (unsigned n = 0; n < t[i].count; n++)
-            coverage_add(&c, pool, t[i].taken[n], class_for(CHUNK_BYTES));
+            coverage_add(&c, pool, t[i].taken[n], size_class_for(CHUNK_BYTES));
     }
     assert_int_equal(count, pool->head[0].chunks + pool->head[1].chunks);
     coverage_close(&c, pool);
@@ -262,7 +263,7 @@ static void exhaust(struct pool_rig *r, unsigned node, unsigned size_class, unsi
 static void a_full_node_sends_to_the_others(void **state)
 {
     struct pool_rig r;
-    unsigned by_node[3] = {0}, size_class = class_for(CLASS_SMALL_MAX);
+    unsigned by_node[3] = {0}, size_class = size_class_for(CLASS_SMALL_MAX);
     unsigned of_chunk = CHUNK_BYTES / CLASS_SMALL_MAX;
 
     (void)state;
@@ -295,11 +296,11 @@ static void a_smaller_request_fits_after_a_large_one_failed(void **state)
     (void)state;
     pool_rig_open(&r, "mem:?size=3m");
     uint64_t chunks = r.pool.head[0].chunks, run = (1u << 20) / CHUNK_BYTES;
-    exhaust(&r, 0, class_for(1u << 20), &large);
+    exhaust(&r, 0, size_class_for(1u << 20), &large);
     assert_int_equal(large, chunks / run);
     for (unsigned i = 0; i < 5; i++)
-        assert_int_equal(pool_alloc(&r.op, 0, class_for(BIGGEST), &at), FAR_POOL_FULL);
-    exhaust(&r, 0, class_for(CHUNK_BYTES), by_node);
+        assert_int_equal(pool_alloc(&r.op, 0, size_class_for(BIGGEST), &at), FAR_POOL_FULL);
+    exhaust(&r, 0, size_class_for(CHUNK_BYTES), by_node);
     small = by_node[0];
     assert_int_equal(small, chunks - large * run);
     pool_rig_close(&r);
@@ -308,12 +309,13 @@ static void a_smaller_request_fits_after_a_large_one_failed(void **state)
 static void an_object_that_does_not_divide_a_chunk_stays_within_it(void **state)
 {
     struct pool_rig r;
-    unsigned by_node[1] = {0}, size_class = class_for(10000);
+    unsigned by_node[1] = {0}, size_class = size_class_for(10000);
 
     (void)state;
     pool_rig_open(&r, "mem:?size=1m");
     exhaust(&r, 0, size_class, by_node);
-    assert_int_equal(by_node[0], r.pool.head[0].chunks * (CHUNK_BYTES / class_bytes(size_class)));
+    assert_int_equal(by_node[0],
+                     r.pool.head[0].chunks * (CHUNK_BYTES / size_class_bytes(size_class)));
     pool_rig_close(&r);
 }
 
@@ -401,7 +403,7 @@ static void the_last_chunk_serves_all_who_asked_for_it(void **state)
     coverage_open(&c, &r.pool);
     for (unsigned i = 0; i < r.pool.head[0].chunks - 1; i++) {
         gaddr at = 0;
-        assert_int_equal(pool_alloc(&r.op, 0, class_for(CHUNK_BYTES), &at), FAR_OK);
+        assert_int_equal(pool_alloc(&r.op, 0, size_class_for(CHUNK_BYTES), &at), FAR_OK);
     }
     ask_at_once(&r, a);
     for (unsigned i = 0; i < FIBERS; i++) {
@@ -432,7 +434,7 @@ static void what_was_given_back_is_used_first(void **state)
     for (unsigned i = 0; i < SOME; i++)
         assert_int_equal(pool_alloc(&r.op, 1, 3, &first[i]), FAR_OK);
     for (unsigned i = 0; i < SOME; i++)
-        pool_unalloc(&r.client, first[i], 3);
+        pool_free_unpublished(&r.client, first[i], 3);
     assert_true(r.client.retired_bytes == 0);
     uint64_t verbs = r.op.cost.verbs;
     assert_int_equal(pool_alloc(&r.op, 0, 3, &at), FAR_OK);
@@ -463,18 +465,18 @@ static void what_was_retired_is_used_again_in_time(void **state)
     uint64_t held = r.client.held_bytes, epoch = r.client.seen;
     for (unsigned i = 0; i < SOME; i++)
         pool_retire(&r.client, first[i], 3);
-    assert_true(r.client.retired_bytes == SOME * class_bytes(3));
+    assert_true(r.client.retired_bytes == SOME * size_class_bytes(3));
     assert_true(r.client.held_bytes == held);
     assert_false(client_reclaim(&r.client));
     for (unsigned i = 0; r.client.seen < epoch + 3; i++) {
         assert_true(i < 100);
         assert_false(client_reclaim(&r.client));
-        assert_int_equal(client_hasten(&r.op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.op), FAR_OK);
     }
     while (r.client.limbo.count > 0)
         assert_true(client_reclaim(&r.client));
     assert_true(r.client.retired_bytes == 0);
-    assert_true(r.client.held_bytes == held + SOME * class_bytes(3));
+    assert_true(r.client.held_bytes == held + SOME * size_class_bytes(3));
     for (unsigned i = 0; i < SOME; i++)
         assert_int_equal(pool_alloc(&r.op, 0, 3, &again[i]), FAR_OK);
     qsort(first, SOME, sizeof *first, by_address);
@@ -496,11 +498,11 @@ static void more_than_a_client_should_keep_is_there_for_others(void **state)
     for (unsigned i = 0; i < MANY; i++)
         assert_int_equal(pool_alloc(&r.op, 0, 3, &at[i]), FAR_OK);
     for (unsigned i = 0; i < MANY; i++) {
-        pool_unalloc(&r.client, at[i], 3);
-        assert_int_equal(client_tidy(&r.op), FAR_OK);
+        pool_free_unpublished(&r.client, at[i], 3);
+        assert_int_equal(client_upkeep(&r.op), FAR_OK);
     }
     uint64_t kept = r.client.held_bytes;
-    assert_true(kept < MANY * class_bytes(3) / 2);
+    assert_true(kept < MANY * size_class_bytes(3) / 2);
     uint64_t chunks = pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF);
     for (unsigned i = 0; i < MANY / 2; i++)
         assert_int_equal(pool_alloc(&other.op, 0, 3, &got), FAR_OK);
@@ -512,14 +514,14 @@ static void more_than_a_client_should_keep_is_there_for_others(void **state)
 static void a_given_back_object_serves_a_full_pool(void **state)
 {
     struct pool_rig r;
-    unsigned by_node[2] = {0}, size_class = class_for(300000);
+    unsigned by_node[2] = {0}, size_class = size_class_for(300000);
     gaddr at = 0, other = 0;
 
     (void)state;
     pool_rig_open(&r, "mem:?size=2m&nodes=2");
     assert_int_equal(pool_alloc(&r.op, 0, size_class, &at), FAR_OK);
     exhaust(&r, 0, size_class, by_node);
-    pool_unalloc(&r.client, at, size_class);
+    pool_free_unpublished(&r.client, at, size_class);
     assert_int_equal(pool_alloc(&r.op, 1, size_class, &other), FAR_OK);
     assert_true(other == at); /* asked for near node 1, found on node 0 */
     assert_int_equal(pool_alloc(&r.op, 0, size_class, &other), FAR_POOL_FULL);

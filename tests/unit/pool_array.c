@@ -70,7 +70,7 @@ static void expect_places(const struct pool_rig *r, const struct pool_array *a,
         uint64_t delta = 0, before = 0;
         gaddr at = pool_array_at(a, i, &delta);
         uint64_t bytes =
-            class_bytes(at == a->piece[a->pieces - 1] ? a->last_class : a->piece_class);
+            size_class_bytes(at == a->piece[a->pieces - 1] ? a->last_class : a->piece_class);
         if (a->lanes == 1) /* else the other lanes' last ones are as short */
             assert_true(delta + a->element <= bytes);
         node = gaddr_node(at);
@@ -143,7 +143,7 @@ static void pieces_fit_their_elements(void **state)
         pool_rig_open(&r, "mem:?size=64m");
         assert_int_equal(pool_array_alloc(&r.op, &shapes[i], &a), FAR_OK);
         uint64_t needed = shapes[i].count * shapes[i].element;
-        assert_true(pool_array_bytes(&a) - class_bytes(pointer_class(a.ref)) == needed);
+        assert_true(pool_array_bytes(&a) - size_class_bytes(pointer_class(a.ref)) == needed);
         pool_array_drop(&r.op, &a, FAR_CONTENTION);
         pool_array_close(&a);
         pool_rig_close(&r);
@@ -214,7 +214,7 @@ static void clearing_clears_all_of_it_and_nothing_else(void **state)
         for (unsigned i = 0; i < count; i++) {
             for (unsigned p = 0; p < a.pieces; p++) {
                 uint64_t bytes =
-                    class_bytes(p + a.lanes >= a.pieces ? a.last_class : a.piece_class);
+                    size_class_bytes(p + a.lanes >= a.pieces ? a.last_class : a.piece_class);
                 kept[i] |=
                     dirty[i] + CHUNK_BYTES / 64 > a.piece[p] && dirty[i] < a.piece[p] + bytes / 64;
             }
@@ -224,7 +224,8 @@ static void clearing_clears_all_of_it_and_nothing_else(void **state)
         }
         for (unsigned p = 0; p < a.pieces; p++)
             expect_words(&r, a.piece[p],
-                         class_bytes(p + a.lanes >= a.pieces ? a.last_class : a.piece_class), 0);
+                         size_class_bytes(p + a.lanes >= a.pieces ? a.last_class : a.piece_class),
+                         0);
         pool_array_drop(&r.op, &a, FAR_CONTENTION);
         pool_array_close(&a);
         for (unsigned i = 0; i < count; i++) { /* and again */
@@ -234,7 +235,7 @@ static void clearing_clears_all_of_it_and_nothing_else(void **state)
         for (unsigned node = 0; node < 2; node++) /* the lists, which lay in the mud, are void */
             for (unsigned i = 0; i < CLASS_COUNT; i++)
                 pool_rig_set(&r, node, NODE_FREE_OFF + i * 8ull, 0);
-        client_forget(&r.client);
+        client_drop_all(&r.client);
         free(kept);
     }
     pool_rig_close(&r);
@@ -327,7 +328,7 @@ static void what_cannot_be_had_is_given_back_to_the_byte(void **state)
         assert_true(free_bytes(&r) == before);
         assert_true(r.client.retired_bytes == 0 && r.client.lost_bytes == 0);
         /* And it is not kept from others. */
-        unsigned size_class = class_for(shapes[i].element == 144 ? 9 * CHUNK_BYTES : MIB);
+        unsigned size_class = size_class_for(shapes[i].element == 144 ? 9 * CHUNK_BYTES : MIB);
         for (unsigned node = 0; node < 3; node++)
             assert_true(r.client.stock[node][size_class].kept <= 4);
     }
@@ -378,10 +379,10 @@ static void a_retired_array_comes_back_by_epochs(void **state)
         assert_int_equal(pool_alloc_on(&r.op, gaddr_node(first), a.piece_class, &at), FAR_OK);
         for (unsigned i = 0; i < a.pieces; i++)
             assert_true(at != a.piece[i]); /* not yet */
-        pool_unalloc(&r.client, at, a.piece_class);
+        pool_free_unpublished(&r.client, at, a.piece_class);
         pool_array_close(&a);
         for (unsigned i = 0; i < 16; i++) {
-            assert_int_equal(client_hasten(&r.op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&r.op), FAR_OK);
             while (client_reclaim(&r.client)) {
             }
         }
@@ -420,7 +421,7 @@ static void sweeps_and_usage_know_all_of_it(void **state)
     assert_true(u.unknown == 0);
     expect_apart(&r, &a, 1);
     assert_int_equal(pool_array_alloc(&r.op, &shape, &b), FAR_OK);
-    pool_array_lose(&r.client, &b); /* nobody knows whether something leads there */
+    pool_array_abandon(&r.client, &b); /* nobody knows whether something leads there */
     assert_true(unknown_bytes(&r) == pool_array_bytes(&b));
     assert_int_equal(pool_sweep(&r.op, &swept), FAR_OK);
     assert_true(swept.bytes >= pool_array_bytes(&b));
@@ -499,7 +500,7 @@ static void a_crash_anywhere_leaves_nothing_for_good(void **state)
             /* It is gone, without a word: its slot is freed as a recoverer would. */
             uint64_t slot = slot_delta(dead.client.slot);
             pool_rig_set(&r, 0, slot, 0);
-            client_abandon(&dead.client);
+            client_free_in_child(&dead.client);
             memset(&dead.client, 0, sizeof dead.client);
             assert_int_equal(pool_sweep(&r.op, &swept), FAR_OK);
             assert_true(unknown_bytes(&r) == 0);

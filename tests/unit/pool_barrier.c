@@ -34,7 +34,7 @@ static int post_and_count(struct fab_ep *ep, struct fab_req *req)
         waits.op = NULL;
     }
     if (waits.other && !waits.op) /* a client at work announces itself now and then */
-        assert_int_equal(client_hasten(&waits.other->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&waits.other->op), FAR_OK);
     hook.clock += waits.trip_ns;
     return hook.real->post(ep, req);
 }
@@ -60,8 +60,8 @@ static void a_barrier_waits_for_operations_in_flight(void **state)
         start(&r, "mem:?size=4m&" HOUR);
         far_session *other = join(&r);
         for (unsigned i = 0; i < 10; i++) {
-            assert_int_equal(client_hasten(&r.session->op), FAR_OK);
-            assert_int_equal(client_hasten(&other->op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&other->op), FAR_OK);
         }
         assert_int_equal(op_begin(&other->op, NULL), FAR_OK);
         waits.op = &other->op;
@@ -151,9 +151,9 @@ static void a_resting_operation_holds_up_nobody(void **state)
         if (rests)
             index_rest(&other->op);
         for (unsigned i = 0; i < 30; i++) {
-            assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
             if (rests)
-                assert_int_equal(client_hasten(&other->op), FAR_OK);
+                assert_int_equal(client_drive_epoch(&other->op), FAR_OK);
         }
         assert_true(rests ? probe_epoch(&p) > epoch + 3 : probe_epoch(&p) <= epoch + 1);
         if (rests) {
@@ -218,7 +218,7 @@ static void a_client_that_renounces_is_recovered_by_others(void **state)
         hook_clock();
         waits.trip_ns = fences ? 0 : 50000000;
         for (unsigned i = 0; i < 200 && recovered == 0; i++) {
-            assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
             assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
         }
         hook_off();

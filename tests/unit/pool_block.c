@@ -22,7 +22,7 @@ static struct made make(struct pool_rig *r, const void *key, size_t klen, const 
     struct made m = {.bytes = block_bytes(klen, vlen)};
 
     assert_int_equal(block_prepare(&r->op, 0, key, klen, value, vlen, &m.ref), FAR_OK);
-    uint32_t whole = class_bytes(m.ref.size_class);
+    uint32_t whole = size_class_bytes(m.ref.size_class);
     assert_true(m.ref.bytes >= m.bytes && m.ref.bytes <= whole && m.ref.bytes % 64 == 0);
     assert_non_null(m.image = calloc(1, whole));
     memcpy(m.image, m.ref.image, m.ref.bytes);
@@ -31,7 +31,7 @@ static struct made make(struct pool_rig *r, const void *key, size_t klen, const 
 
 static enum block_verdict judge(const struct made *m, const void *key, size_t klen)
 {
-    return block_judge(m->image, class_bytes(m->ref.size_class), m->ref.generation, key, klen);
+    return block_judge(m->image, size_class_bytes(m->ref.size_class), m->ref.generation, key, klen);
 }
 
 static void what_was_encoded_is_found(void **state)
@@ -60,7 +60,7 @@ static void what_was_encoded_is_found(void **state)
             assert_int_equal(h->flags, block_class_long(m.ref.size_class) ? BLOCK_LONG : 0);
             assert_memory_equal(block_key(m.image), key, klens[k]);
             assert_memory_equal(block_value(m.image), value, vlens[v]);
-            assert_int_equal(m.ref.size_class, class_for(block_bytes(klens[k], vlens[v])));
+            assert_int_equal(m.ref.size_class, size_class_for(block_bytes(klens[k], vlens[v])));
             free(m.image);
         }
     }
@@ -208,7 +208,8 @@ static void every_single_flipped_bit_is_noticed(void **state)
 
 static enum block_verdict judge_head(const struct made *m, const void *key, size_t klen)
 {
-    return block_judge_head(m->image, class_bytes(m->ref.size_class), m->ref.generation, key, klen);
+    return block_judge_head(m->image, size_class_bytes(m->ref.size_class), m->ref.generation, key,
+                            klen);
 }
 
 /* The key is told, and so is damage to all that stands before it; the value is not looked at. */
@@ -253,7 +254,7 @@ static void the_head_of_another_block_tells_nothing(void **state)
     pool_rig_open(&r, "mem:?size=8m");
     struct made brief = make(&r, "key", 3, value, 4096 - 16 - 3),
                 longer = make(&r, "key", 3, value, 4096 - 16 - 2);
-    assert_int_equal(brief.ref.size_class, class_for(4096));
+    assert_int_equal(brief.ref.size_class, size_class_for(4096));
     assert_int_equal(judge_head(&brief, "key", 3), BLOCK_STALE);
     assert_int_equal(judge_head(&longer, "key", 3), BLOCK_MATCH);
     assert_int_equal(
@@ -307,8 +308,8 @@ static void a_torn_image_is_stale(void **state)
         }
         for (size_t i = 1; i < words; i++) { /* the first i words are the later block's */
             struct made torn = m[0];
-            assert_non_null(torn.image = malloc(class_bytes(m[0].ref.size_class)));
-            memcpy(torn.image, m[0].image, class_bytes(m[0].ref.size_class));
+            assert_non_null(torn.image = malloc(size_class_bytes(m[0].ref.size_class)));
+            memcpy(torn.image, m[0].image, size_class_bytes(m[0].ref.size_class));
             memcpy(torn.image, m[1].image, i * 8);
             assert_int_equal(judge(&torn, "key", 3), BLOCK_STALE);
             torn.ref.generation = m[1].ref.generation;

@@ -99,12 +99,12 @@ static void allocation_leaves_them_alone(void **state)
         if (i % 2)
             pool_retire(c, at[i], of[i]);
         else
-            pool_unalloc(c, at[i], of[i]);
-        CALL(client_tidy(op));
+            pool_free_unpublished(c, at[i], of[i]);
+        CALL(client_upkeep(op));
     }
     op_end(op);
     for (unsigned i = 0; i < 12; i++) {
-        CALL(client_hasten(op));
+        CALL(client_drive_epoch(op));
         while (client_reclaim(c)) {
         }
     }
@@ -152,15 +152,15 @@ static void everything_else_leaves_them_alone(void **state)
     CALL(client_barrier(op, 4));
     CALL(pool_alloc(op, 0, 5, &at));
     c->lost_bytes = CHUNK_BYTES; /* there is something to look for */
-    CALL(client_tidy(op));
-    CALL(pool_relieve(op));
+    CALL(client_upkeep(op));
+    CALL(pool_make_room(op));
     CALL(pool_sweep(op, &swept));
     CALL(pool_info(op, &info));
     CALL(pool_usage(op, &usage));
-    CALL(pool_inspect(op, &findings));
+    CALL(pool_check(op, &findings));
     CALL(client_bytes(op, &retired, &held));
-    CALL(client_bury(op, &dead));
-    CALL(client_silent(op, look_at, NULL));
+    CALL(client_reap_dead(op, &dead));
+    CALL(client_find_silent(op, look_at, NULL));
     const struct array_shape shape = {.count = 1000, .element = 144, .stripe = 16};
     struct pool_array array, again;
     CALL(pool_array_alloc(op, &shape, &array));

@@ -334,7 +334,7 @@ static void memory_that_is_lost(void **state)
     race_rig_find(&r, &key, sizeof key, &spot);
     probe_set(&p, spot.look.subtable, slot_at(&spot), 0);
     struct far_pool_check c = check(&r, false, FAR_OK);
-    assert_true(c.leaked_bytes == class_bytes(slot_class(spot.found.word)));
+    assert_true(c.leaked_bytes == size_class_bytes(slot_class(spot.found.word)));
     expect_told("leaked: 64 bytes");
     c = check(&r, true, FAR_OK);
     assert_true(c.leaked_bytes == 0 && c.repaired_bytes == 64);

@@ -163,7 +163,8 @@ static void info_adds_up(void **state)
 
     assert_int_equal(pool_rig_join(&r[1], r[0].fab, 2), FAR_OK);
     assert_int_equal(catalog_add(&r[1].op, &d), FAR_OK); /* one chunk for the descriptor */
-    assert_int_equal(pool_alloc(&r[1].op, 2, class_for(200000), &at), FAR_OK); /* four in a run */
+    assert_int_equal(pool_alloc(&r[1].op, 2, size_class_for(200000), &at),
+                     FAR_OK); /* four in a run */
     assert_int_equal(pool_info(&r[0].op, &info), FAR_OK);
     assert_int_equal(info.clients, 2);
     assert_int_equal(info.tables, 1);

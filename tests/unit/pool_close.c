@@ -266,8 +266,8 @@ static void a_late_end_of_the_lists_harms_nobody(void **state)
     assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
     assert_true(s->client.sweep == 0 && !s->client.sweep_unmet);
     for (unsigned i = 0; i < 2; i++) {
-        pool_unalloc(&s->client, at[i], 20);
-        assert_int_equal(shared_give(&s->op, 0, 20), FAR_OK);
+        pool_free_unpublished(&s->client, at[i], 20);
+        assert_int_equal(freelist_give(&s->op, 0, 20), FAR_OK);
     }
     uint64_t head = probe_get(&p, 0, NODE_FREE_OFF + 20 * 8ull);
     stray_arrives(&p);
@@ -291,7 +291,7 @@ static void pages_that_fall_off_another_nodes_list_are_told_of(void **state)
     for (unsigned i = 0; i < CLASS_COUNT; i++)
         probe_set(&p, 0, NODE_FREE_OFF + i * 8ull, 0); /* as if others had taken it */
     assert_int_equal(pool_alloc(&r.session->op, 1, 0, &at), FAR_OK);
-    pool_unalloc(&r.session->client, at, 0);
+    pool_free_unpublished(&r.session->client, at, 0);
     assert_int_equal(client_return_all(&r.session->op, 1), FAR_OK);
     spill.chunks = probe_get(&p, 0, NODE_NEXT_CHUNK_OFF);
     spill.probe = &p;
@@ -323,7 +323,7 @@ static void a_sweep_that_is_refused_leaves_another_alone(void **state)
     c->sweep_mine = word; /* as when it collects */
     assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_CONTENTION);
     assert_true(c->sweep_mine == word);
-    assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_false(c->sweep_unmet); /* it does not make itself let go of what it has found */
     c->sweep_mine = 0;
     probe_set(&p, 0, PROBE_CONTROL(sweep), 0);

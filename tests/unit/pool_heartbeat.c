@@ -106,7 +106,7 @@ static void locked_updates(const char *uri, bool emulated)
     for (unsigned i = 0; i < 10 * LEASE_MS; i++) /* twenty leases */
         assert_int_equal(locked_update(op, at), FAR_OK);
     assert_true(slow.heartbeats >= 20);
-    pool_unalloc(op->client, at, 0);
+    pool_free_unpublished(op->client, at, 0);
     end(&r);
 }
 

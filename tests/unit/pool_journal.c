@@ -283,7 +283,7 @@ static void recovery_in_a_full_pool_does_not_wait_for_memory(void **state)
             assert_int_equal(insert(&r, s, k), FAR_OK);
         (void)insert_in_part(&r, s, &key, batches);
         /* What is left of the pool it has in hand. */
-        while (pool_alloc(&r.session->op, 0, class_for(RACE_PAGE), &at) == FAR_OK)
+        while (pool_alloc(&r.session->op, 0, size_class_for(RACE_PAGE), &at) == FAR_OK)
             ;
         stop_for_good(s);
         /* Inserts until memory is needed: it is found, and the dead client with it. */

@@ -549,12 +549,12 @@ static void a_damaged_chain_is_cut(void **state)
         far_session *s = r.session;
         probe_set(&p, 0, JOURNAL_AT(&r.pool->pool, s->client.slot, next), next[i]);
         take(s, 0, &first, 1);
-        assert_int_equal(pool_inspect(&s->op, &findings), FAR_OK);
+        assert_int_equal(pool_check(&s->op, &findings), FAR_OK);
         assert_int_equal(findings.violations, 1);
         assert_int_equal(pool_sweep(&s->op, &result), FAR_CORRUPT);
         take(s, 0, &second, 2);
         findings.violations = 0;
-        assert_int_equal(pool_inspect(&s->op, &findings), FAR_OK);
+        assert_int_equal(pool_check(&s->op, &findings), FAR_OK);
         assert_int_equal(findings.violations, 0);
         r.session = join(&r);
         assert_int_equal(recover(r.session, s), FAR_OK);
@@ -597,7 +597,7 @@ static void what_is_before_the_damage_stays_in_the_chain(void **state)
         s = join(&r);
         for (unsigned i = 0; i < 6; i++)
             take(s, 0, &j[i], 1ull << i);
-        assert_int_equal(pool_inspect(&s->op, &findings), FAR_OK);
+        assert_int_equal(pool_check(&s->op, &findings), FAR_OK);
         assert_int_equal(findings.violations, 0);
         assert_int_equal(recover(r.session, s), FAR_OK);
         assert_true(seen.calls == 6 && seen.sum == 63);

@@ -549,7 +549,7 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
     (void)client_watch(c, slots, 2, UINT64_MAX, p.ep->ops->now(p.ep));
     assert_int_equal(c->suspect, -1);
-    assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_true(slot_word(&p, &s->client) == s->client.incarnation);
     far_session_close(s);
     probe_close(&p);

@@ -124,9 +124,9 @@ static void a_session_that_lost_memory_finds_it(void **state)
         retire_some(other, t);
         client_enter(&other->client);
         assert_int_equal(pool_alloc(&other->op, 0, size_class, &at), FAR_OK);
-        pool_lose(&other->client, size_class);
+        pool_abandon(&other->client, size_class);
         if (turn % 2)
-            assert_int_equal(client_tidy(&other->op), FAR_OK); /* counts it, if it is much */
+            assert_int_equal(client_upkeep(&other->op), FAR_OK); /* counts it, if it is much */
         client_leave(&other->client);
         far_session_close(other);
         expect_clean(pool, s);

@@ -34,7 +34,7 @@ static void a_session_that_leaves_takes_nothing_along_from_other_nodes(void **st
         client_enter(&s->client);
         client_enter(&other->client);
         assert_int_equal(pool_alloc(&other->op, full, 0, &at), FAR_OK);
-        pool_unalloc(&other->client, at, 0);
+        pool_free_unpublished(&other->client, at, 0);
         do {
             assert_true(chunks < CHUNKS_MOST);
             assert_int_equal(pool_alloc(&s->op, full, CHUNK_CLASS, &chunk[chunks++]), FAR_OK);
@@ -42,7 +42,7 @@ static void a_session_that_leaves_takes_nothing_along_from_other_nodes(void **st
         client_leave(&other->client);
         far_session_close(other);
         while (chunks > 0)
-            pool_unalloc(&s->client, chunk[--chunks], CHUNK_CLASS);
+            pool_free_unpublished(&s->client, chunk[--chunks], CHUNK_CLASS);
         client_leave(&s->client);
         probe_open(&p, pool->fab);
         assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == 0);
@@ -83,7 +83,7 @@ static void a_session_whose_last_gift_is_late_keeps_its_slot(void **state)
     probe_open(&p, pool->fab);
     client_enter(&other->client);
     assert_int_equal(pool_alloc(&other->op, 0, 0, &at), FAR_OK);
-    pool_unalloc(&other->client, at, 0);
+    pool_free_unpublished(&other->client, at, 0);
     unsigned slot = other->client.slot;
     uint64_t incarnation = other->client.incarnation;
     hook_on(other->client.ep);

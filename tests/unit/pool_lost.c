@@ -44,7 +44,7 @@ static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
     for (uint64_t k = 0; k < KEYS; k++)
         assert_int_equal(far_delete(r.session, r.table, &k, 8), FAR_OK);
     while (c->limbo.count > 0) {
-        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
         (void)client_reclaim(c);
     }
     unsigned class = 0;
@@ -56,7 +56,7 @@ static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
         client_owner_word(c) | SWEEP_ANNOUNCED; /* met; all that it holds is above the mark */
     c->overfull_node = 0;
     c->overfull_class = (int)class;
-    assert_int_equal(client_tidy(&r.session->op), FAR_OK);
+    assert_int_equal(client_upkeep(&r.session->op), FAR_OK);
     assert_int_equal(client_return_all(&r.session->op, 0), FAR_OK);
     read_lists(&p, after);
     assert_memory_equal(before, after, sizeof before);
@@ -141,7 +141,7 @@ static void a_loss_that_could_not_be_told_is_still_known(void **state)
     (void)state;
     c->lost_bytes = CHUNK_BYTES;
     break_at(&r, FAB_FAA, CONTROL_OFF + offsetof(struct pool_control, deaths), 8);
-    assert_int_equal(client_tidy(&r.session->op), FAR_UNKNOWN);
+    assert_int_equal(client_upkeep(&r.session->op), FAR_UNKNOWN);
     hook_off();
     assert_int_equal(breaks.broken, 1);
     assert_true(c->lost_bytes == CHUNK_BYTES);

@@ -70,7 +70,7 @@ static void only_the_pointers_bits_are_compared(void **state)
     for (unsigned l = 0; l < 2; l++) {
         struct block_ref block;
         assert_int_equal(block_prepare(&r.op, 0, "key", 3, value, lengths[l], &block), FAR_OK);
-        uint32_t bytes = class_bytes(block.size_class);
+        uint32_t bytes = size_class_bytes(block.size_class);
         for (unsigned bits = 0; bits <= 6; bits++) {
             for (unsigned other = 0; other < BLOCK_GENERATIONS; other++) {
                 struct block_ref meant = block;
@@ -130,7 +130,7 @@ static uint64_t next_word(struct words *w, uint64_t turn)
 {
     struct race_spot spot;
     assert_int_equal(far_update(w->r.session, w->r.table, &w->key, 8, &turn, 8), FAR_OK);
-    assert_int_equal(client_hasten(&w->r.session->op), FAR_OK);
+    assert_int_equal(client_drive_epoch(&w->r.session->op), FAR_OK);
     race_rig_find(&w->r, &w->key, 8, &spot);
     assert_true(spot.found.place >= 0);
     return spot.found.word;
@@ -145,7 +145,7 @@ static void a_word_does_not_come_again_while_an_operation_remembers_it(void **st
     (void)state;
     words_open(&w);
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(client_hasten(&w.other->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&w.other->op), FAR_OK);
     assert_int_equal(op_begin(&w.other->op, NULL), FAR_OK);
     struct race_spot spot;
     race_rig_find(&w.r, &w.key, 8, &spot);
@@ -155,7 +155,7 @@ static void a_word_does_not_come_again_while_an_operation_remembers_it(void **st
     op_end(&w.other->op);
     for (uint64_t i = 0; i < 4000 && !again; i++) {
         if (i % 4 == 0)
-            assert_int_equal(client_hasten(&w.other->op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&w.other->op), FAR_OK);
         again = next_word(&w, i) == seen;
     }
     assert_true(again); /* else all this says nothing */
@@ -185,7 +185,7 @@ static void a_word_does_not_come_again_within_an_epoch(void **state)
         op_end(op);
         uint64_t word = next_word(&w, i);
         if (i % 3 == 0)
-            assert_int_equal(client_hasten(op), FAR_OK);
+            assert_int_equal(client_drive_epoch(op), FAR_OK);
         assert_int_equal(op_begin(op, NULL), FAR_OK); /* later; the word is new since */
         for (unsigned n = 0; n < 64; n++) {
             if (seen[n].word != word)

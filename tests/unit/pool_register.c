@@ -94,17 +94,17 @@ static void the_epoch_does_not_outrun_a_certificate_that_was_set_back(void **sta
     start(&r, &p, "mem:?size=16m&clients=8&" LEASE);
     struct client *c = &r.session->client;
     for (unsigned i = 0; i < 40 && (c->seen < 2 || c->advance_from != probe_epoch(&p)); i++)
-        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     uint64_t epoch = probe_epoch(&p), incarnation = c->incarnation;
     assert_true(c->advance_from == epoch); /* the next flight is to push it on */
     c->certified = c->advance_from - 1;
     c->broke_at = c->ep->ops->coarse(c->ep);
-    assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_true(probe_epoch(&p) == epoch);
     assert_false(c->lease.lost);
     c->broke_at = 0;
     for (unsigned i = 0; i < 20; i++)
-        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_true(probe_epoch(&p) > epoch && c->incarnation == incarnation);
     end(&r, &p);
 }

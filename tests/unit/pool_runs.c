@@ -116,7 +116,7 @@ struct object {
 static void own(struct pool_rig *r, uint8_t *owner, const struct object *o)
 {
     const struct node_head *head = &r->pool.head[0];
-    uint64_t start = head->chunks_off64 * 64ull, bytes = class_bytes(o->size_class);
+    uint64_t start = head->chunks_off64 * 64ull, bytes = size_class_bytes(o->size_class);
     uint64_t chunk = (gaddr_offset(o->at) - start) >> CHUNK_SHIFT;
     assert_int_equal(gaddr_node(o->at), 0);
     assert_true(gaddr_offset(o->at) >= start);
@@ -126,7 +126,7 @@ static void own(struct pool_rig *r, uint8_t *owner, const struct object *o)
             fail_msg("unit %llu is in two objects", (unsigned long long)(o->at + i));
         owner[o->at + i] = 1;
     }
-    for (uint64_t i = 0; i < class_chunks(o->size_class); i++) {
+    for (uint64_t i = 0; i < size_class_chunks(o->size_class); i++) {
         uint64_t entry = pool_rig_get(r, 0, head->table_off + (chunk + i) * 8);
         enum chunk_kind kind = o->size_class < RUN_CLASS ? CHUNK_SLAB
                                : i == 0                  ? CHUNK_LARGE
@@ -137,7 +137,7 @@ static void own(struct pool_rig *r, uint8_t *owner, const struct object *o)
 
 static void disown(uint8_t *owner, const struct object *o)
 {
-    memset(owner + o->at, 0, class_bytes(o->size_class) / 64);
+    memset(owner + o->at, 0, size_class_bytes(o->size_class) / 64);
 }
 
 /* Objects of all classes come and go on a pool that is nearly full, so that runs are cut all the time:
@@ -165,15 +165,15 @@ static void pieces_of_runs_never_overlap(void **state)
                 assert_int_equal(rc, FAR_OK);
                 own(&r, owner, &o);
                 object[count++] = o;
-                in_use += class_bytes(o.size_class);
+                in_use += size_class_bytes(o.size_class);
             } else if (count > 0) {
                 unsigned which = (unsigned)rng_below(&rng, count);
                 struct object o = object[which];
                 object[which] = object[--count];
                 disown(owner, &o);
-                pool_unalloc(&r.client, o.at, o.size_class);
-                in_use -= class_bytes(o.size_class);
-                assert_int_equal(client_tidy(&r.op), FAR_OK);
+                pool_free_unpublished(&r.client, o.at, o.size_class);
+                in_use -= size_class_bytes(o.size_class);
+                assert_int_equal(client_upkeep(&r.op), FAR_OK);
             }
         }
         assert_int_equal(pool_usage(&r.op, &usage), FAR_OK);
@@ -192,19 +192,19 @@ static void a_run_is_cut_from_its_beginning(void **state)
     (void)state;
     pool_rig_open(&r, "mem:?size=4352k"); /* 66 chunks, or a few less */
     uint64_t chunks = r.pool.head[0].chunks;
-    unsigned longest = class_for_chunks(chunks);
+    unsigned longest = size_class_for_chunks(chunks);
     assert_int_equal(pool_alloc(&r.op, 0, longest, &run), FAR_OK);
-    for (uint64_t i = class_chunks(longest); i < chunks; i++)
+    for (uint64_t i = size_class_chunks(longest); i < chunks; i++)
         assert_int_equal(pool_alloc(&r.op, 0, CHUNK_CLASS, &at), FAR_OK);
     assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_POOL_FULL);
-    pool_unalloc(&r.client, run, longest);
+    pool_free_unpublished(&r.client, run, longest);
     assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_OK);
     assert_true(at == run);
-    unsigned rest = class_for_chunks(class_chunks(longest) - 1);
+    unsigned rest = size_class_for_chunks(size_class_chunks(longest) - 1);
     assert_int_equal(r.client.stock[0][rest].kept, 1);
     /* Nothing of it is left over: what is held is all but the object. */
-    assert_true(r.client.held_bytes == class_chunks(longest) * CHUNK_BYTES - 64);
-    for (uint64_t i = 1; i < class_chunks(longest); i++) {
+    assert_true(r.client.held_bytes == size_class_chunks(longest) * CHUNK_BYTES - 64);
+    for (uint64_t i = 1; i < size_class_chunks(longest); i++) {
         assert_int_equal(pool_alloc(&r.op, 0, CHUNK_CLASS, &at), FAR_OK);
         assert_true(at != run);
     }
@@ -230,7 +230,7 @@ static void a_client_leaves_a_full_pool_with_empty_hands(void **state)
         while (pool_alloc(&other.op, 0, size_class, &at) == FAR_OK) {
         }
         for (unsigned i = 0; i < 20; i++)
-            pool_unalloc(&other.client, first[i], size_class);
+            pool_free_unpublished(&other.client, first[i], size_class);
         pool_rig_close(&other);
         assert_true(pool_rig_get(&r, 0, PROBE_CONTROL(deaths)) == 0);
         for (unsigned i = 0; i < 20; i++) {

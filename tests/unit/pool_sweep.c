@@ -275,7 +275,7 @@ static void submit(struct scope *s, unsigned who)
 static void step_worker(struct scope *s, unsigned who)
 {
     if (s->only_hastening[who] && s->session[1 + who]->running_count == 0)
-        assert_int_equal(client_hasten(&s->session[1 + who]->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&s->session[1 + who]->op), FAR_OK);
     else if (!s->only_hastening[who] && rng_below(&s->rng, 3) == 0)
         submit(s, who);
     else
@@ -345,7 +345,7 @@ static unsigned look_closely(uint64_t seed, unsigned steps)
     while (s.sweeping) {
         step_sweep(&s);
         for (unsigned i = 0; i < WORKERS; i++)
-            assert_int_equal(client_hasten(&s.session[1 + i]->op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&s.session[1 + i]->op), FAR_OK);
     }
     scope_sound(&s, &a);
     assert_true(a.bytes[AUDIT_NOWHERE] == 0);
@@ -379,7 +379,7 @@ static void two_sweeps_of_one_client_are_two(void **state)
             if (!s.sweeping)
                 break; /* x has not seen its end */
             assert_int_equal(put(&s.rig, x, k % 50, 8), FAR_OK);
-            assert_int_equal(client_hasten(&idle->op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&idle->op), FAR_OK);
         }
         assert_true(x->client.held_bytes > 0);
     }
@@ -411,9 +411,9 @@ static void a_table_made_during_a_sweep_stays(void **state)
                 assert_int_equal(far_table_create(late, "late", "race", &options, &table), FAR_OK);
             }
             for (unsigned w = 1; w <= WORKERS; w++)
-                assert_int_equal(client_hasten(&s.session[w]->op), FAR_OK);
+                assert_int_equal(client_drive_epoch(&s.session[w]->op), FAR_OK);
             if (late)
-                assert_int_equal(client_hasten(&late->op), FAR_OK);
+                assert_int_equal(client_drive_epoch(&late->op), FAR_OK);
             step_sweep(&s);
         }
         far_session *all[] = {s.session[0], s.session[1], s.session[2], late};
@@ -443,7 +443,7 @@ static void take(void *arg)
         return;
     t->rc = pool_alloc(&t->op, 0, 20, &t->at);
     if (t->rc == FAR_OK)
-        pool_unalloc(t->op.client, t->at, 20);
+        pool_free_unpublished(t->op.client, t->at, 20);
     op_end(&t->op);
 }
 
@@ -486,7 +486,7 @@ static void a_chunk_taken_before_the_sweep_was_met_is_left_to_it(void **state)
         while (s.sweeping) {
             step_sweep(&s);
             for (unsigned i = 1; i <= WORKERS; i++)
-                assert_int_equal(client_hasten(&s.session[i]->op), FAR_OK);
+                assert_int_equal(client_drive_epoch(&s.session[i]->op), FAR_OK);
         }
         scope_sound(&s, &a);
         fiber_destroy(t.fiber);
@@ -527,7 +527,7 @@ static void the_next_sweeper_takes_over(void **state)
         assert_non_null(s.fiber = fiber_create(128 * 1024, sweep_body, &s));
         start_sweep(&s);
         for (unsigned i = 1; i < batches && s.sweeping; i++) {
-            (void)client_hasten(&r.session->op);
+            (void)client_drive_epoch(&r.session->op);
             struct fab_ep *ep = sweeper->client.ep;
             ep->ops->poll(ep, false);
             if (s.op.batch.wake_at != 0 || s.op.batch.req.done) {
@@ -541,7 +541,7 @@ static void the_next_sweeper_takes_over(void **state)
         sweeper->client.oldest = sweeper->client.newest = NULL;
         unsigned slot = sweeper->client.slot;
         die(sweeper);
-        probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0); /* and was buried */
+        probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0); /* and was reaped */
         probe_set(&p, 0, PROBE_CONTROL(deaths), probe_get(&p, 0, PROBE_CONTROL(deaths)) + 1);
         assert_int_equal(far_pool_check(r.session, true, NULL, NULL, &check), FAR_OK);
         assert_int_equal(check.violations, 0);
@@ -625,7 +625,7 @@ static void one_sweep_at_a_time(void **state)
 /* A client took chunks and died while it wrote what they are for: some of it may be there. */
 static void runs_that_were_half_written_down_are_found_once(void **state)
 {
-    unsigned large = class_for(5 * CHUNK_BYTES);
+    unsigned large = size_class_for(5 * CHUNK_BYTES);
 
     (void)state;
     for (unsigned written = 0; written < 32; written++) { /* which entries of the run are there */
@@ -662,13 +662,13 @@ static void a_request_that_does_not_fit_leaves_the_counter_alone(void **state)
     store_rig_open(&r, "mem:?size=2m&clients=64&" HOUR, NULL, NULL, NULL);
     probe_open(&p, r.fab);
     struct op *op = &r.session->op;
-    while (pool_alloc(op, 0, class_for(4 * CHUNK_BYTES), &at) == FAR_OK)
+    while (pool_alloc(op, 0, size_class_for(4 * CHUNK_BYTES), &at) == FAR_OK)
         ;
     uint64_t counter = probe_get(&p, 0, NODE_NEXT_CHUNK_OFF);
     assert_true(counter < r.pool->pool.head[0].chunks);
     for (unsigned i = 0; i < 3; i++) {
         uint64_t posted = r.session->op.cost.bytes_written;
-        assert_int_equal(pool_alloc(op, 0, class_for(4 * CHUNK_BYTES), &at), FAR_POOL_FULL);
+        assert_int_equal(pool_alloc(op, 0, size_class_for(4 * CHUNK_BYTES), &at), FAR_POOL_FULL);
         assert_true(r.session->op.cost.bytes_written == posted); /* not even for a moment */
         assert_true(probe_get(&p, 0, NODE_NEXT_CHUNK_OFF) == counter);
     }
@@ -753,7 +753,7 @@ static void threads_work_through_sweeps(void **state)
         struct sweep_result result;
         int rc = FAR_CONTENTION;
         while (rc == FAR_CONTENTION) { /* the workers sweep, too, if they have used up the pool */
-            assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+            assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
             rc = pool_sweep(&r.session->op, &result);
         }
         assert_int_equal(rc, FAR_OK);

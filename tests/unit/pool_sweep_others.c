@@ -51,14 +51,14 @@ static void who_has_not_met_a_sweep_holds_it_up(void **state)
     probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
     uint64_t announced = probe_epoch(&p);
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
         fly(s);
         assert_true(s->client.sweep_unmet && s->client.held_bytes > 0);
         assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) <= announced);
     }
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
-        assert_int_equal(client_hasten(&s->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
     }
     assert_true(s->client.held_bytes == 0);
     assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) > announced);

@@ -89,8 +89,8 @@ static void a_slot_of_unknown_outcome_does_not_hold_the_epoch(void **state)
     assert_int_equal(get(&r, s), FAR_OK);
     for (unsigned i = 0; i < 100; i++) {
         c->broke_at = 0; /* long ago */
-        assert_int_equal(client_hasten(&s->op), FAR_OK);
-        assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     }
     assert_true(probe_epoch(&p) > epoch + 5);
     far_session_close(s);
@@ -114,7 +114,7 @@ static void a_client_that_was_left_behind_takes_another_slot(void **state)
     probe_set(&p, 0, PROBE_CONTROL(epoch), epoch);
     for (unsigned i = 0; i < 100; i++) {
         uint64_t incarnation = c->incarnation;
-        assert_int_equal(client_hasten(&s->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
         registrations += c->incarnation != incarnation;
     }
     assert_true(registrations == 1 && c->slot != slot);
@@ -172,7 +172,7 @@ static void an_operation_that_waited_looks_again_before_it_begins(void **state)
     far_session *s = join(&r);
     struct client *c = &s->client;
     probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
-    assert_int_equal(client_hasten(&s->op), FAR_OK);
+    assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
     assert_true(c->sweep_unmet);
     hook_on(c->ep);
     hook_fence();
@@ -221,7 +221,7 @@ static void a_client_looks_again_after_a_recovery(void **state)
     c->watch[5] = (struct watch){.incarnation = 4711};
     c->suspect = 5;
     uint64_t incarnation = c->incarnation;
-    assert_int_equal(client_hasten(&r.session->op), FAR_OK);
+    assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_true(c->incarnation != incarnation);
     hook_off();
     end(&r, &p);
@@ -618,8 +618,8 @@ static void a_call_that_is_stopped_does_not_stop_the_ring(void **state)
     far_session_watch(s, stop_it, NULL); /* as far_pool_check() does */
     store_enter(s);
     for (unsigned i = 0; i < 2000 && s->finished_count == 0; i++) {
-        (void)client_hasten(&s->op);
-        (void)client_hasten(&other->op);
+        (void)client_drive_epoch(&s->op);
+        (void)client_drive_epoch(&other->op);
     }
     store_leave(s);
     assert_int_equal(far_reap(s, &result, 1, 1), 1);

@@ -36,7 +36,7 @@ static bool has_in_hand(const struct client *c, gaddr at)
             return true;
     uint64_t from = gaddr_offset(stock->next);
     return stock->left > 0 && gaddr_offset(at) >= from &&
-           gaddr_offset(at) < from + stock->left * class_bytes(0);
+           gaddr_offset(at) < from + stock->left * size_class_bytes(0);
 }
 
 /* Objects that wait on the shared lists. */
@@ -48,8 +48,8 @@ static void fill_lists(struct store_rig *r)
     for (uint64_t key = 100; key < 300; key++)
         assert_int_equal(far_delete(s, r->table, &key, 8), FAR_OK);
     for (unsigned i = 0; i < 30; i++) {
-        assert_int_equal(client_hasten(&r->session->op), FAR_OK);
-        assert_int_equal(client_hasten(&s->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r->session->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
     }
     assert_int_equal(client_park(&r->session->op), FAR_OK);
     far_session_close(s);
@@ -190,7 +190,7 @@ static void of_two_sweeps_the_older_is_not_met_last(void **state)
     uint64_t word = client_owner_word(&r.session->client) | SWEEP_ANNOUNCED;
     probe_set(&p, 0, NODE_SWEEP_OFF, 1);
     probe_set(&p, 0, PROBE_CONTROL(sweep), word);
-    assert_int_equal(client_hasten(&s->op), FAR_OK);
+    assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
     assert_true(c->sweep_unmet);
     hook_on(c->ep);
     hook.ops.post = post_and_hold;

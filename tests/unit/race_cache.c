@@ -52,7 +52,7 @@ static void all_there(struct store_rig *r, uint64_t keys)
 static void drive_epochs(far_session *s, unsigned turns)
 {
     for (unsigned i = 0; i < turns; i++)
-        assert_int_equal(client_hasten(&s->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
     while (client_reclaim(&s->client)) {
     }
 }

@@ -62,7 +62,7 @@ static void the_same_status_without_a_detail(void **state)
     assert_string_equal(far_error_detail(), "depth is 1025, at most 1024");
     assert_int_equal(far_submit(r.session, &op), FAR_OK);
     assert_string_equal(far_error_detail(), "");
-    fail(FAR_RING_FULL, "an older one");
+    err_fail(FAR_RING_FULL, "an older one");
     assert_int_equal(far_submit(r.session, &op), FAR_RING_FULL);
     assert_string_equal(far_error_detail(), "");
     store_rig_close(&r);
@@ -76,16 +76,16 @@ static void a_status_shows_only_its_own(void **state)
 
     (void)state;
     err_begin();
-    fail(FAR_TIMEOUT, "node 3");
+    err_fail(FAR_TIMEOUT, "node 3");
     assert_int_equal(err_end(FAR_POOL_FULL), FAR_POOL_FULL);
     assert_string_equal(far_error_detail(), "");
     err_begin();
-    fail(FAR_POOL_FULL, "node 3");
+    err_fail(FAR_POOL_FULL, "node 3");
     assert_int_equal(err_end(FAR_UNKNOWN), FAR_UNKNOWN);
     assert_string_equal(far_error_detail(), "");
     for (unsigned i = 0; i < 25; i++) { /* whichever it becomes, the node is the same */
         err_begin();
-        fail(named[i / 5], "node %u", i);
+        err_fail(named[i / 5], "node %u", i);
         err_end(named[i % 5]);
         assert_non_null(strstr(far_error_detail(), "node"));
         err_begin();

@@ -56,7 +56,7 @@ static void fill(far_session *s, far_table *t, unsigned keys)
 static void come_back(far_session *s)
 {
     for (unsigned i = 0; i < 100000 && s->client.limbo.count > 0; i++) {
-        assert_int_equal(client_hasten(&s->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
         client_reclaim(&s->client);
     }
     assert_true(s->client.retired_bytes == 0);
@@ -391,7 +391,7 @@ static struct {
 static void drop_and_outdate(far_session *s, far_table *t)
 {
     drop_and_stop(s, t);
-    catalog_outdate(&s->op, &t->index.desc);
+    catalog_bump_version(&s->op, &t->index.desc);
     ASSERT(batch_flush(&s->op.batch) == FAR_OK);
 }
 
@@ -847,7 +847,7 @@ static int post_after_a_drop(struct fab_ep *ep, struct fab_req *req)
         far_session *s = stopped.rig->session;
         ASSERT(far_table_drop(s, stopped.rig->table) == FAR_OK);
         while (s->client.limbo.count > 0) {
-            ASSERT(client_hasten(&s->op) == FAR_OK);
+            ASSERT(client_drive_epoch(&s->op) == FAR_OK);
             client_reclaim(&s->client);
         }
         for (unsigned i = 0; i < 50; i++) /* blocks as large as a root */

@@ -508,8 +508,8 @@ static void damage_is_corrupt_and_not_a_miss(void **state)
     assert_int_equal(len, 5);
 
     /* The key's block is the last that this session allocated of its class. */
-    unsigned size_class = class_for(block_bytes(3, 5));
-    gaddr block = r.session->client.stock[0][size_class].next - class_bytes(size_class) / 64;
+    unsigned size_class = size_class_for(block_bytes(3, 5));
+    gaddr block = r.session->client.stock[0][size_class].next - size_class_bytes(size_class) / 64;
     word = store_rig_get(&r, block, 16);
     store_rig_set(&r, block, 16, word ^ 1ull << 40);
     len = 77;

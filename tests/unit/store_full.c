@@ -349,12 +349,12 @@ static void a_split_does_not_read_past_the_end_of_the_pool(void **state)
     assert_int_equal(far_put(r.session, r.table, "a", 1, "v", 1), FAR_OK);
     assert_int_equal(far_put(r.session, r.table, long_key, sizeof long_key, "v", 1), FAR_OK);
     while (store_rig_get(&r, gaddr_make(0, 0), NODE_NEXT_CHUNK_OFF) < head->chunks - 1ull)
-        assert_int_equal(pool_alloc(op, 0, class_for(CHUNK_BYTES), &at), FAR_OK);
-    unsigned edge_class = class_for(block_bytes(sizeof edge_key, 1));
-    uint64_t edge = end - class_bytes(edge_class);
+        assert_int_equal(pool_alloc(op, 0, size_class_for(CHUNK_BYTES), &at), FAR_OK);
+    unsigned edge_class = size_class_for(block_bytes(sizeof edge_key, 1));
+    uint64_t edge = end - size_class_bytes(edge_class);
     do
         assert_int_equal(pool_alloc(op, 0, edge_class, &at), FAR_OK);
-    while (gaddr_offset(at) + class_bytes(edge_class) < edge);
+    while (gaddr_offset(at) + size_class_bytes(edge_class) < edge);
     assert_int_equal(far_put(r.session, r.table, edge_key, sizeof edge_key, "v", 1), FAR_OK);
 
     for (uint32_t i = 0; i < 200; i++)
@@ -392,7 +392,7 @@ static void a_split_finds_the_node_with_room_for_both_children(void **state)
     static const unsigned left[3] = {1, 1, 2};
     for (unsigned node = 0; node < 3; node++)
         for (unsigned i = 0; i < left[node]; i++)
-            pool_unalloc(op->client, kept[node][i], size_class);
+            pool_free_unpublished(op->client, kept[node][i], size_class);
 
     struct race_view *view = race_rig_view(&r);
     for (uint32_t i = 50; i < 10000 && rc == FAR_OK && splits == 0; i++) {

@@ -178,7 +178,7 @@ static void a_wrong_size_class_delivers_nothing(void **state)
     race_rig_find(&r, "key", 3, &spot);
     unsigned place = (unsigned)spot.found.place;
     store_rig_set(&r, spot.look.subtable, race_place_offset(&spot.key, place),
-                  slot_with_class(spot.found.word, class_for(LARGE)));
+                  slot_with_class(spot.found.word, size_class_for(LARGE)));
     memset(got, 0x5a, sizeof got);
     assert_int_equal(far_get(r.session, r.table, "key", 3, got, 6000, &len), FAR_CORRUPT);
     assert_true(got[0] == 0x5a && got[5999] == 0x5a);

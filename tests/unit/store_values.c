@@ -145,7 +145,7 @@ static void values_around_every_size_class(void **state)
     store_rig_open(&r, "mem:?size=256m&nodes=2", NULL, NULL, NULL);
     for (unsigned i = 0; i < CLASS_COUNT; i++) {
         for (int around = -1; around <= 1; around++) {
-            size_t bytes = class_bytes(i) + (size_t)around;
+            size_t bytes = size_class_bytes(i) + (size_t)around;
             if (bytes - block_bytes(klen, 0) <= FAR_VALUE_MAX)
                 round_trip(&r, klen, bytes - block_bytes(klen, 0));
         }

@@ -133,12 +133,12 @@ static void losses_are_remembered_when_a_sweep_fails(void **state)
     struct client *c = &r.session->client;
     for (unsigned i = 0; i < 16; i++) {
         assert_int_equal(pool_alloc(&r.session->op, 0, 7, &at), FAR_OK);
-        pool_lose(c, 7);
+        pool_abandon(c, 7);
     }
     uint64_t lost = c->lost_bytes;
     hook_on(c->ep);
     hook.ops.post = post_without_sweep;
-    assert_int_equal(pool_relieve(&r.session->op), FAR_UNREACHABLE);
+    assert_int_equal(pool_make_room(&r.session->op), FAR_UNREACHABLE);
     hook_off();
     assert_true(c->lost_bytes == lost);
     far_session_close(r.session); /* it says so when it leaves */

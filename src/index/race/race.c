@@ -33,7 +33,7 @@ static int write_subtable(struct op *op, uint32_t tag, unsigned groups, unsigned
         return rc;
     uint64_t *image = op_buffer(op, BUF_BULK, bytes);
     if (!image) {
-        pool_unalloc(op->client, at, race_subtable_class(groups));
+        pool_free_unpublished(op->client, at, race_subtable_class(groups));
         return FAR_NO_MEMORY;
     }
     memset(image, 0, bytes);
@@ -75,16 +75,16 @@ static int write_directory(struct op *op, uint32_t tag, const struct race_root *
  * lists and in our hands can be cut for it. */
 static int check_room(struct op *op, const struct race_root *root)
 {
-    uint64_t needed = (uint64_t)class_bytes(race_subtable_class(root->groups)) << root->depth;
+    uint64_t needed = (uint64_t)size_class_bytes(race_subtable_class(root->groups)) << root->depth;
     struct far_pool_info info;
     uint64_t listed = 0;
     int rc = pool_info(op, &info);
     uint64_t there = info.bytes_free + op->client->held_bytes;
     if (rc == FAR_OK && needed > there)
-        rc = shared_bytes(op, needed - there, &listed);
+        rc = freelist_bytes(op, needed - there, &listed);
     if (rc == FAR_OK && needed > there + listed)
-        rc = fail(FAR_POOL_FULL, "room for the expected keys takes %llu bytes, %llu are free",
-                  (unsigned long long)needed, (unsigned long long)(there + listed));
+        rc = err_fail(FAR_POOL_FULL, "room for the expected keys takes %llu bytes, %llu are free",
+                      (unsigned long long)needed, (unsigned long long)(there + listed));
     return rc;
 }
 
@@ -110,11 +110,11 @@ static int give_back(struct op *op, gaddr at, const struct race_root *root)
             return rc;
         for (uint64_t n = 0; n < count; n++)
             if (image[n] != 0)
-                pool_unalloc(op->client, race_entry_subtable(image[n]), subtable);
+                pool_free_unpublished(op->client, race_entry_subtable(image[n]), subtable);
     }
     if (root->directory)
-        pool_unalloc(op->client, root->directory, class_for(8ull << root->dir_bits));
-    pool_unalloc(op->client, at, class_for(sizeof *root));
+        pool_free_unpublished(op->client, root->directory, size_class_for(8ull << root->dir_bits));
+    pool_free_unpublished(op->client, at, size_class_for(sizeof *root));
     return FAR_OK;
 }
 
@@ -152,16 +152,16 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     uint64_t before = op->client->taken_bytes;
     int rc = for_keys > for_nodes ? check_room(op, &root) : FAR_OK;
     if (rc == FAR_OK)
-        rc = pool_alloc(op, 0, class_for(sizeof root), &at);
+        rc = pool_alloc(op, 0, size_class_for(sizeof root), &at);
     if (rc != FAR_OK)
         return rc;
-    rc = pool_alloc(op, 0, class_for(8ull << root.dir_bits), &root.directory);
+    rc = pool_alloc(op, 0, size_class_for(8ull << root.dir_bits), &root.directory);
     if (rc == FAR_OK)
         rc = write_directory(op, race_tag(hash_seed), &root);
     if (rc != FAR_OK) {
         /* Without memory of our own, the directory may not even be empty yet. */
         if (!op_all_known(rc) || rc == FAR_NO_MEMORY || give_back(op, at, &root) != FAR_OK)
-            pool_lose_since(op->client, before);
+            pool_abandon_since(op->client, before);
         return rc;
     }
     root.checksum = race_root_sum(&root);
@@ -174,7 +174,7 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     if (rc == FAR_OK)
         *out = at;
     else
-        pool_lose_since(op->client, before);
+        pool_abandon_since(op->client, before);
     return rc;
 }
 

@@ -66,7 +66,7 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
     const struct block_head *h = block;
     struct race_key key;
 
-    if (!block_valid(block, class_bytes(slot_class(slot)), slot_generation(slot))) {
+    if (!block_valid(block, size_class_bytes(slot_class(slot)), slot_generation(slot))) {
         found(w, RACE_UNREADABLE, entry, word);
         return;
     }
@@ -78,7 +78,7 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
         found(w, RACE_MISPLACED, entry, word);
         return;
     }
-    unsigned size_class = class_for(block_bytes(h->klen, h->vlen));
+    unsigned size_class = size_class_for(block_bytes(h->klen, h->vlen));
     if (size_class != slot_class(slot)) {
         found(w, RACE_CLASS, entry, word);
         w->finding[w->finding_count - 1].right = slot_with_class(slot, size_class);
@@ -93,7 +93,7 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
 static int check_slot(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word)
 {
     uint64_t slot = w->image[word];
-    uint32_t bytes = class_bytes(slot_class(slot));
+    uint32_t bytes = size_class_bytes(slot_class(slot));
     void *block = op_buffer(w->op, BUF_BLOCK_IN, bytes);
     if (!block)
         return FAR_NO_MEMORY;
@@ -163,10 +163,11 @@ static int report_findings(struct walk *w)
             index_violation(w->report, "%s at %u:0x%llx", text[f->fault].what, node,
                             (unsigned long long)at);
         else
-            index_violation(
-                w->report, "%s: slot %u:0x%llx to %u:0x%llx, %u bytes", text[f->fault].what, node,
-                (unsigned long long)at, gaddr_node(slot_gaddr(f->found)),
-                (unsigned long long)gaddr_offset(slot_gaddr(f->found)), class_bytes(size_class));
+            index_violation(w->report, "%s: slot %u:0x%llx to %u:0x%llx, %u bytes",
+                            text[f->fault].what, node, (unsigned long long)at,
+                            gaddr_node(slot_gaddr(f->found)),
+                            (unsigned long long)gaddr_offset(slot_gaddr(f->found)),
+                            size_class_bytes(size_class));
         if (w->report->repair)
             rc = race_repair(w->op, w->view, f, &done);
         if (done)
@@ -184,13 +185,13 @@ static void visit_live(struct walk *w)
         uint64_t word = w->image[i];
         if (race_is_slot(i) && !slot_empty(word) && !(word & SLOT_TENTATIVE)) {
             w->info.keys++;
-            w->info.block_bytes += class_bytes(slot_class(word));
+            w->info.block_bytes += size_class_bytes(slot_class(word));
             if (w->marker)
                 w->marker->mark(w->marker, slot_gaddr(word), slot_class(word));
         }
     }
     w->info.slots += (uint64_t)view->groups * RACE_GROUP_SLOTS;
-    w->info.index_bytes += class_bytes(race_subtable_class(view->groups));
+    w->info.index_bytes += size_class_bytes(race_subtable_class(view->groups));
 }
 
 static int read_subtable(struct walk *w, uint64_t entry)
@@ -198,7 +199,7 @@ static int read_subtable(struct walk *w, uint64_t entry)
     batch_read(&w->op->batch, race_entry_subtable(entry), 0, w->image,
                race_subtable_bytes(w->view->groups));
     int rc = batch_flush(&w->op->batch);
-    return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "W1: a subtable is outside the pool") : rc;
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "W1: a subtable is outside the pool") : rc;
 }
 
 /* Checks one live subtable. While others write, the image is of many instants, and a key that was
@@ -265,7 +266,7 @@ static int check_head(struct walk *w, uint64_t entry, uint64_t header, bool ours
 {
     const unsigned word = offsetof(struct race_subtable_head, header) / 8;
     if (!w->report || !only_head_differs(w, header))
-        return fail(FAR_CORRUPT, "W1: broken link: it leads to another subtable");
+        return err_fail(FAR_CORRUPT, "W1: broken link: it leads to another subtable");
     if (!ours)
         return FAR_OK;
     w->finding_count = 0;
@@ -288,7 +289,7 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
         unsigned depth = race_entry_depth(entry);
         uint64_t suffix = path & ((1ull << depth) - 1);
         if (depth > view->dir_bits)
-            return fail(FAR_CORRUPT, "W1: a subtable below the directory's limit");
+            return err_fail(FAR_CORRUPT, "W1: a subtable below the directory's limit");
         int rc = read_subtable(w, entry);
         if (rc != FAR_OK)
             return rc;
@@ -346,8 +347,8 @@ static int visit_entry(struct walk *w, uint64_t i)
     for (unsigned attempt = 0;; attempt++) {
         uint64_t entry = w->entries[i];
         int rc = entry == 0 || race_entry_depth(entry) > w->depth
-                     ? fail(FAR_CORRUPT, "W1: broken link: directory entry %llu is damaged",
-                            (unsigned long long)i)
+                     ? err_fail(FAR_CORRUPT, "W1: broken link: directory entry %llu is damaged",
+                                (unsigned long long)i)
                      : visit_once(w, entry, i);
         if (rc != FAR_CORRUPT || !w->report)
             return rc;
@@ -400,7 +401,7 @@ static int walk(struct walk *w)
     w->depth = view->depth;
     w->entries = calloc(2 * entries, sizeof *w->entries);
     if (!w->image || !w->seen || !w->finding || !w->entries) {
-        rc = fail(FAR_NO_MEMORY, "no memory for walking a table");
+        rc = err_fail(FAR_NO_MEMORY, "no memory for walking a table");
     } else {
         memcpy(w->entries, view->entries, entries * sizeof *w->entries);
         w->forward = w->entries + entries;
@@ -449,12 +450,12 @@ int race_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
     struct race_view *view = race_view(base);
     struct walk w = {.op = op, .view = view, .marker = marker};
-    marker->mark(marker, view->root, class_for(sizeof(struct race_root)));
-    marker->mark(marker, view->directory, class_for(8ull << view->dir_bits));
+    marker->mark(marker, view->root, size_class_for(sizeof(struct race_root)));
+    marker->mark(marker, view->directory, size_class_for(8ull << view->dir_bits));
     int rc = walk(&w);
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
     /* A subtable may be out of the directory whose splitter failed or died before it said so. */
-    index_outdate(op, &view->base, op->word);
+    index_bump_version(op, &view->base, op->word);
     return batch_flush(&op->batch);
 }

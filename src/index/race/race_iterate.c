@@ -55,14 +55,14 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
     if (!it->image)
         return FAR_NO_MEMORY;
     if (it->entry == 0 || depth > view->dir_bits)
-        return fail(FAR_CORRUPT, "a directory entry is damaged");
+        return err_fail(FAR_CORRUPT, "a directory entry is damaged");
     batch_read(&op->batch, subtable, 0, it->image, bytes);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
     const struct race_subtable_head *head = (const struct race_subtable_head *)it->image;
     if (head->header != race_header(view->tag, depth, it->suffix & ((1ull << depth) - 1)))
-        return fail(FAR_CORRUPT, "a subtable's header is damaged");
+        return err_fail(FAR_CORRUPT, "a subtable's header is damaged");
     for (unsigned i = sizeof *head / 8; i < bytes / 8; i++)
         sealed |= race_is_slot(i) ? it->image[i] : 0;
     if (!(sealed & SLOT_SEALED))
@@ -76,7 +76,7 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
 /* What is read of a block: all of it, or if only keys are wanted, what holds the longest key. */
 static uint32_t wanted_bytes(const struct entries_out *out, uint64_t slot)
 {
-    uint32_t all = class_bytes(slot_class(slot));
+    uint32_t all = size_class_bytes(slot_class(slot));
     uint32_t most = (uint32_t)(block_key_at(true) + FAR_KEY_MAX + 63) & ~63u;
     return out->keys_only && all > most ? most : all;
 }
@@ -106,7 +106,7 @@ static unsigned collect(const struct race_view *view, const struct iteration *it
 static bool whole(uint64_t slot, const void *image, uint32_t read)
 {
     const struct block_head *h = image;
-    uint32_t bytes = class_bytes(slot_class(slot));
+    uint32_t bytes = size_class_bytes(slot_class(slot));
     if (read == bytes)
         return block_valid(image, bytes, slot_generation(slot));
     return h->klen <= FAR_KEY_MAX && block_judge_head(image, bytes, slot_generation(slot),
@@ -137,7 +137,7 @@ static int add_some(struct op *op, struct race_view *view, struct iteration *it,
         const struct block_head *h = (const struct block_head *)image;
         it->word = words[i];
         if (!whole(slot, image, wanted_bytes(out, slot)))
-            return fail(FAR_CORRUPT, "a key-value block fails its checksum");
+            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
         rc = index_add_entry(&view->base, out, (struct slice){block_key(image), h->klen},
                              index_block_value(image), full);
         if (rc != FAR_OK || *full)
@@ -164,7 +164,7 @@ int race_iterate(struct op *op, struct index_view *base, struct entries_out *out
     bool full = false;
 
     if (it.position >> POSITION_BITS != 0 || it.word > end)
-        return fail(FAR_INVALID, "the cursor is not one of this table");
+        return err_fail(FAR_INVALID, "the cursor is not one of this table");
     for (unsigned turn = 0; turn < ITERATE_SUBTABLES && !full; turn++) {
         bool again = false;
         int rc = read_subtable(op, view, &it, &again);

@@ -98,7 +98,7 @@ static inline unsigned race_subtable_class(unsigned groups)
     uint32_t bytes = RACE_PAGE;
     while (bytes < race_subtable_bytes(groups))
         bytes *= 2;
-    return class_for(bytes);
+    return size_class_for(bytes);
 }
 _Static_assert(sizeof(struct race_subtable_head) + RACE_GROUPS_DEFAULT * RACE_GROUP_BYTES == 16384,
                "85 groups fill four pages");

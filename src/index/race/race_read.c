@@ -15,7 +15,7 @@ int race_look_start(struct op *op, struct race_view *view, const struct race_key
     look->words = words;
     look->sealed = false;
     if (look->entry == 0 || look->depth > view->dir_bits)
-        return fail(FAR_CORRUPT, "a directory entry is damaged");
+        return err_fail(FAR_CORRUPT, "a directory entry is damaged");
     for (unsigned i = 0; i < 2; i++)
         batch_read(&op->batch, look->subtable, key->combined[i], words + i * RACE_COMBINED_WORDS,
                    RACE_COMBINED_BYTES);
@@ -47,9 +47,9 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
     if (rc != FAR_OK)
         return rc;
     if (view->entries[key->hash & ((1ull << view->depth) - 1)] == look->entry)
-        return fail(FAR_CORRUPT, "a bucket's header is not that of its subtable");
+        return err_fail(FAR_CORRUPT, "a bucket's header is not that of its subtable");
     if (++look->astray > RACE_REFRESHES)
-        return fail(FAR_CORRUPT, "a subtable forwards to what is no part of the table");
+        return err_fail(FAR_CORRUPT, "a subtable forwards to what is no part of the table");
     *again = true;
     return FAR_OK;
 }
@@ -59,12 +59,13 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
 static uint32_t probe_bytes(uint64_t word, const struct race_key *key, const struct value_out *out)
 {
     unsigned size_class = slot_class(word);
-    uint32_t bytes = class_bytes(size_class);
+    uint32_t bytes = size_class_bytes(size_class);
     if (!block_class_long(size_class))
         return bytes;
     size_t head = block_key_at(true) + key->bytes.len;
     /* A block of this class has more bytes than one of the class below. */
-    if (out && !out->skip && (out->cap >= bytes || class_bytes(size_class - 1) < head + out->cap))
+    if (out && !out->skip &&
+        (out->cap >= bytes || size_class_bytes(size_class - 1) < head + out->cap))
         return bytes;
     return (uint32_t)((head + 63) & ~(size_t)63);
 }
@@ -72,7 +73,7 @@ static uint32_t probe_bytes(uint64_t word, const struct race_key *key, const str
 static enum block_verdict probe_judge(uint64_t word, const struct race_key *key, const void *image,
                                       uint32_t read, const struct value_out *out)
 {
-    uint32_t bytes = class_bytes(slot_class(word));
+    uint32_t bytes = size_class_bytes(slot_class(word));
     const struct slice *k = &key->bytes;
     if (read == bytes)
         return block_judge(image, bytes, slot_generation(word), k->data, k->len);
@@ -109,12 +110,12 @@ static int probe_some(struct op *op, const struct race_key *key, const struct ra
         uint32_t size = probe_bytes(word, key, out);
         batch_read(&op->batch, slot_gaddr(word), 0, image + at, size);
         if (look->sealed) /* R5: `forward`, read along, tells whether it was too late */
-            batch_unsure(&op->batch);
+            batch_may_be_freed(&op->batch);
         at += size;
     }
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
-        return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "a slot points outside the pool") : rc;
+        return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a slot points outside the pool") : rc;
 
     for (unsigned i = first; i < end; i++) {
         uint64_t word = look->words[place[i]];
@@ -215,7 +216,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
             return FAR_NOT_FOUND;
         /* R1: while a slot names a block, the block is whole. */
         if (found.stale == stale)
-            return fail(FAR_CORRUPT, "a key-value block fails its checksum");
+            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
         stale = found.stale;
     }
     return FAR_CONTENTION;

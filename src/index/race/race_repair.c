@@ -37,7 +37,7 @@ static int empty_slot(struct op *op, const struct race_finding *f, bool *done)
 static int put_in_place(struct op *op, struct race_view *view, const struct race_finding *f,
                         bool *done)
 {
-    uint32_t bytes = class_bytes(slot_class(f->found));
+    uint32_t bytes = size_class_bytes(slot_class(f->found));
     void *image = op_buffer(op, BUF_BLOCK_IN, bytes), *copy = NULL;
     if (!image)
         return FAR_NO_MEMORY;
@@ -47,7 +47,7 @@ static int put_in_place(struct op *op, struct race_view *view, const struct race
         return rc;        /* damaged since it was judged: the next walk will tell */
     copy = malloc(bytes); /* what is inserted uses the buffer itself */
     if (!copy)
-        return fail(FAR_NO_MEMORY, "no memory for a block");
+        return err_fail(FAR_NO_MEMORY, "no memory for a block");
     memcpy(copy, image, bytes);
     const struct block_head *h = copy;
     struct change insert = {.absent = CHANGE_STORE, .value = {block_value(copy), h->vlen}};

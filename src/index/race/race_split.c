@@ -42,19 +42,19 @@ static int allocate(struct op *op, struct split *s)
         if (rc == FAR_OK && gaddr_node(child[1]) == gaddr_node(child[0]))
             return FAR_OK;
         /* The first child's node had no room for both: try where the second found some. */
-        pool_unalloc(op->client, child[0], s->size_class);
+        pool_free_unpublished(op->client, child[0], s->size_class);
         if (rc != FAR_OK)
             return rc;
         child[0] = child[1];
     }
-    pool_unalloc(op->client, child[0], s->size_class);
-    return fail(FAR_POOL_FULL, "no node has room for two subtables");
+    pool_free_unpublished(op->client, child[0], s->size_class);
+    return err_fail(FAR_POOL_FULL, "no node has room for two subtables");
 }
 
 static void give_back(struct op *op, struct split *s)
 {
     for (unsigned i = 0; i < 2; i++)
-        pool_unalloc(op->client, s->child[i], s->size_class);
+        pool_free_unpublished(op->client, s->child[i], s->size_class);
 }
 
 /* Once slots are sealed, others cannot do without the memory for the split: what we do not split
@@ -62,7 +62,7 @@ static void give_back(struct op *op, struct split *s)
 static void let_go(struct op *op, struct split *s)
 {
     for (unsigned i = 0; i < 2; i++)
-        pool_lose(op->client, s->size_class);
+        pool_abandon(op->client, s->size_class);
 }
 
 /* Seals what is not sealed yet; *left counts the slots that somebody changed under our hands. */
@@ -238,7 +238,7 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
                          struct split *s)
 {
     struct cached *cached = &view->base.cached;
-    index_outdate(op, &view->base, op->word);
+    index_bump_version(op, &view->base, op->word);
     batch_fence(&op->batch); /* only then is the work done that the journal speaks of */
     journal_end(op, &s->journal);
     int rc = batch_flush(&op->batch);
@@ -315,7 +315,7 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     if (rc == FAR_OK)
         rc = retire_parent(op, view, key, s);
     if (rc != FAR_OK) /* its entries, or its number, may not have been changed */
-        pool_lose(op->client, s->size_class);
+        pool_abandon(op->client, s->size_class);
     return rc;
 }
 
@@ -431,7 +431,7 @@ int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
               const struct race_look *look)
 {
     if (look->depth + 1 > view->dir_bits)
-        return fail(FAR_TABLE_FULL, "the directory is at its limit of %u bits", view->dir_bits);
+        return err_fail(FAR_TABLE_FULL, "the directory is at its limit of %u bits", view->dir_bits);
     if (wait_for_sibling(op, view, key, look))
         return FAR_OK;
     unsigned at = find_splitting(view, 0);
@@ -503,7 +503,7 @@ int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix,
     if (head->forward != 0) {                  /* published, but perhaps not advised */
         rc = race_advise(op, view, entry, suffix, head->forward);
         if (rc == FAR_OK)
-            index_outdate(op, &view->base, op->word);
+            index_bump_version(op, &view->base, op->word);
         return rc == FAR_OK ? batch_flush(&op->batch) : rc;
     }
     if (head->claim == 0)

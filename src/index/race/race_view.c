@@ -48,13 +48,13 @@ uint32_t race_tag(uint64_t hash_seed)
 static int grow_cache(struct race_view *view, unsigned depth)
 {
     if (depth > view->dir_bits)
-        return fail(FAR_CORRUPT, "a subtable of depth %u in a directory of %u bits", depth,
-                    view->dir_bits);
+        return err_fail(FAR_CORRUPT, "a subtable of depth %u in a directory of %u bits", depth,
+                        view->dir_bits);
     if (depth <= view->depth)
         return FAR_OK;
     uint64_t *entries = realloc(view->entries, sizeof *entries << depth);
     if (!entries)
-        return fail(FAR_NO_MEMORY, "no memory for a directory of depth %u", depth);
+        return err_fail(FAR_NO_MEMORY, "no memory for a directory of depth %u", depth);
     for (; view->depth < depth; view->depth++)
         memcpy(entries + (1ull << view->depth), entries, sizeof *entries << view->depth);
     view->entries = entries;
@@ -83,13 +83,13 @@ static int read_root(struct op *op, struct race_view *view, struct race_root *ro
         return FAR_NO_MEMORY;
     index_confirm(op, &view->base);
     batch_read(&op->batch, view->root, 0, image, sizeof *image);
-    batch_unsure(&op->batch); /* it may have been dropped */
+    batch_may_be_freed(&op->batch); /* it may have been dropped */
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         rc = index_confirmed(op, &view->base, version);
     if (rc == FAR_OK)
         *root = *image;
-    return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
 }
 
 /* Reads the directory as deep as the root says, and behind it whether the root still says so: an
@@ -100,8 +100,8 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
     for (unsigned attempt = 0; attempt <= view->dir_bits; attempt++) { /* it grows no more often */
         uint64_t *again = op->word;                                    /* the root's depth */
         if (root->depth > view->dir_bits)
-            return fail(FAR_CORRUPT, "the directory's depth is %llu of at most %u",
-                        (unsigned long long)root->depth, view->dir_bits);
+            return err_fail(FAR_CORRUPT, "the directory's depth is %llu of at most %u",
+                            (unsigned long long)root->depth, view->dir_bits);
         uint32_t bytes = 8u << root->depth;
         *image = op_buffer(op, BUF_BULK, bytes);
         if (!*image)
@@ -111,12 +111,13 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
         batch_read(&op->batch, view->root, 0, again, 8);
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
-            return rc == FAR_BOUNDS ? fail(FAR_CORRUPT, "the directory is outside the pool") : rc;
+            return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the directory is outside the pool")
+                                    : rc;
         if (again[0] == root->depth)
             return FAR_OK;
         root->depth = again[0];
     }
-    return fail(FAR_CORRUPT, "the directory's depth is damaged");
+    return err_fail(FAR_CORRUPT, "the directory's depth is damaged");
 }
 
 /* Makes what was read of the directory the session's cache. */
@@ -125,8 +126,8 @@ static int install(struct race_view *view, const struct race_root *root, uint64_
 {
     uint64_t *entries = malloc(sizeof *entries << root->depth);
     if (!entries)
-        return fail(FAR_NO_MEMORY, "no memory for a directory of depth %llu",
-                    (unsigned long long)root->depth);
+        return err_fail(FAR_NO_MEMORY, "no memory for a directory of depth %llu",
+                        (unsigned long long)root->depth);
     memcpy(entries, image, sizeof *entries << root->depth);
     free(view->entries);
     view->entries = entries;
@@ -170,13 +171,13 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
     uint64_t version = 0;
     struct race_view *view = calloc(1, sizeof *view);
     if (!view)
-        return fail(FAR_NO_MEMORY, "no memory for a view");
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
     index_view_init(&view->base, table);
     view->root = table->desc.root;
     int rc = read_root(op, view, &root, &version);
     if (rc == FAR_OK && (root.checksum != race_root_sum(&root) || root.groups < RACE_GROUPS_MIN ||
                          root.groups > RACE_GROUPS_MAX || root.dir_bits > RACE_DIR_BITS_MAX))
-        rc = fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
+        rc = err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
     if (rc == FAR_OK) {
         view->tag = race_tag(table->desc.hash_seed);
         view->groups = root.groups;
@@ -208,7 +209,7 @@ static int read_depth(struct op *op, struct race_view *view, unsigned *depth)
     if (rc != FAR_OK)
         return rc;
     if (op->word[0] > view->dir_bits)
-        return fail(FAR_CORRUPT, "the directory's depth is damaged");
+        return err_fail(FAR_CORRUPT, "the directory's depth is damaged");
     *depth = (unsigned)op->word[0];
     return FAR_OK;
 }
@@ -304,7 +305,7 @@ static int advise_older(struct op *op, struct race_view *view, uint64_t index, u
         (rc == FAR_OK &&
          (head->forward == 0 ||
           head->header != race_header(view->tag, depth, index & ((1ull << depth) - 1)))))
-        return fail(FAR_CORRUPT, "directory entry %llu is damaged", (unsigned long long)index);
+        return err_fail(FAR_CORRUPT, "directory entry %llu is damaged", (unsigned long long)index);
     return rc == FAR_OK ? race_advise(op, view, entry, index, head->forward) : rc;
 }
 

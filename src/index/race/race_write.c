@@ -40,7 +40,7 @@ static int prepare_block(struct op *op, const struct race_view *view, struct wri
     uint64_t entry = view->entries[w->key.hash & ((1ull << view->depth) - 1)];
     unsigned node = gaddr_node(race_entry_subtable(entry));
     if (node >= op->pool->nodes)
-        return fail(FAR_CORRUPT, "a directory entry names node %u", node);
+        return err_fail(FAR_CORRUPT, "a directory entry names node %u", node);
     w->written = false;
     return block_prepare(op, node, key->data, key->len, value->data, value->len, &w->block);
 }
@@ -70,9 +70,9 @@ static int write_end(struct op *op, struct write *w, int rc)
     if (w->block.at == 0 || rc == FAR_OK)
         return rc;
     if (is_verdict(rc))
-        pool_unalloc(op->client, w->block.at, w->block.size_class);
+        pool_free_unpublished(op->client, w->block.at, w->block.size_class);
     else
-        pool_lose(op->client, w->block.size_class);
+        pool_abandon(op->client, w->block.size_class);
     return rc;
 }
 
@@ -98,7 +98,7 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
     if (rc != FAR_OK || w->found.place >= 0 || w->found.stale == 0)
         return rc;
     if (w->found.stale == w->stale) /* R1 */
-        return fail(FAR_CORRUPT, "a key-value block fails its checksum");
+        return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
     w->stale = w->found.stale;
     *again = true;
     return FAR_OK;
@@ -130,14 +130,14 @@ static int replace(struct op *op, struct write *w, bool *again)
     uint64_t old = w->found.word;
     uint64_t new = w->block.at ? slot_make(&w->block, w->key.fingerprint) : 0;
     const struct block_head *h = w->found.block;
-    bool swapped = false, fits = class_for(block_bytes(h->klen, h->vlen)) == slot_class(old);
+    bool swapped = false, fits = size_class_for(block_bytes(h->klen, h->vlen)) == slot_class(old);
     write_block_first(op, w);
     int rc = op_decided(op, cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
     /* A damaged class must not make the neighbours part of what is reused. */
     if (swapped && fits)
         pool_retire(op->client, slot_gaddr(old), slot_class(old));
     else if (swapped || rc == FAR_UNKNOWN)
-        pool_lose(op->client, slot_class(old));
+        pool_abandon(op->client, slot_class(old));
     *again = !swapped;
     return rc;
 }
@@ -284,7 +284,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
 static void drop_block(struct op *op, struct write *w)
 {
     if (w->block.at != 0)
-        pool_unalloc(op->client, w->block.at, w->block.size_class);
+        pool_free_unpublished(op->client, w->block.at, w->block.size_class);
     w->block.at = 0;
 }
 

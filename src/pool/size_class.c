@@ -12,7 +12,7 @@ _Static_assert(RUN_CHUNKS_MAX == 65, "the last of them");
 _Static_assert((RUN_CHUNKS_MAX << CHUNK_SHIFT) >= FAR_VALUE_MAX + FAR_KEY_MAX + 64,
                "the longest key with the longest value is one object");
 
-uint32_t class_bytes(unsigned size_class)
+uint32_t size_class_bytes(unsigned size_class)
 {
     ASSERT(size_class < CLASS_COUNT);
     if (size_class < LINE_CLASSES)
@@ -24,19 +24,19 @@ uint32_t class_bytes(unsigned size_class)
     return base + base / STEPS * (step % STEPS + 1);
 }
 
-uint64_t class_chunks(unsigned size_class)
+uint64_t size_class_chunks(unsigned size_class)
 {
-    uint32_t bytes = class_bytes(size_class);
+    uint32_t bytes = size_class_bytes(size_class);
     return bytes > CLASS_SMALL_MAX ? (bytes + CHUNK_BYTES - 1) >> CHUNK_SHIFT : 1;
 }
 
-unsigned class_for(size_t bytes)
+unsigned size_class_for(size_t bytes)
 {
     if (bytes <= 64 * LINE_CLASSES)
         return bytes == 0 ? 0 : (unsigned)((bytes - 1) / 64);
     if (bytes > 8 * CHUNK_BYTES) {
         unsigned i = STEP_CLASSES;
-        while (i < CLASS_COUNT && class_bytes(i) < bytes)
+        while (i < CLASS_COUNT && size_class_bytes(i) < bytes)
             i++;
         return i;
     }
@@ -45,11 +45,11 @@ unsigned class_for(size_t bytes)
     return LINE_CLASSES + (top - 9) * STEPS + ((last >> (top - 2)) & 3);
 }
 
-unsigned class_for_chunks(uint64_t chunks)
+unsigned size_class_for_chunks(uint64_t chunks)
 {
     unsigned i = CLASS_COUNT - 1;
     ASSERT(chunks > 0);
-    while (class_chunks(i) > chunks)
+    while (size_class_chunks(i) > chunks)
         i--;
     return i;
 }

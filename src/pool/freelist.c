@@ -53,7 +53,7 @@ static unsigned page_class(const struct bundle *bundle, unsigned size_class)
 /* How many addresses fit on a page. */
 static uint64_t page_room(unsigned size_class)
 {
-    uint64_t words = class_bytes(size_class) / 8 - offsetof(struct bundle, object) / 8;
+    uint64_t words = size_class_bytes(size_class) / 8 - offsetof(struct bundle, object) / 8;
     return words < BUNDLE_MAX ? words : BUNDLE_MAX;
 }
 
@@ -67,7 +67,7 @@ static bool bundle_valid(const struct bundle *bundle, gaddr page, unsigned size_
 /* Lost races on a head; each is another client's success. */
 #define TRIES 64
 
-uint64_t shared_head(uint64_t head, gaddr top)
+uint64_t freelist_head(uint64_t head, gaddr top)
 {
     return (((head & ~HEAD_GADDR) + HEAD_TAG) & ~HEAD_GADDR) | top;
 }
@@ -86,7 +86,7 @@ static bool take_page(struct client *c, unsigned node, unsigned size_class, gadd
         return false;
     *page = pages->keep[--pages->kept];
     pool_taken(c, *page, size_class);
-    c->held_bytes -= class_bytes(size_class);
+    c->held_bytes -= size_class_bytes(size_class);
     return true;
 }
 
@@ -110,8 +110,8 @@ static int find_page(struct op *op, unsigned node, unsigned size_class, gaddr *p
 /* Of a bundle and its page. */
 static uint64_t bundle_bytes(const struct bundle *bundle, unsigned size_class)
 {
-    return class_bytes(page_class(bundle, size_class)) +
-           bundle_count(bundle) * class_bytes(size_class);
+    return size_class_bytes(page_class(bundle, size_class)) +
+           bundle_count(bundle) * size_class_bytes(size_class);
 }
 
 /* After an error nobody knows whether they are on the list. */
@@ -121,9 +121,9 @@ static int lose_bundle(struct client *c, uint64_t bytes, int rc)
     return rc;
 }
 
-unsigned shared_bundle(unsigned size_class)
+unsigned freelist_bundle(unsigned size_class)
 {
-    uint32_t most = BUNDLE_BYTES / class_bytes(size_class);
+    uint32_t most = BUNDLE_BYTES / size_class_bytes(size_class);
     return most < 1 ? 1 : most > BUNDLE_MAX ? BUNDLE_MAX : most;
 }
 
@@ -133,14 +133,14 @@ static void fill_bundle(struct client *c, unsigned node, unsigned size_class, un
 {
     struct stock *stock = &c->stock[node][size_class];
     uint64_t count = 0, room = page_room(of);
-    uint64_t most = shared_bundle(size_class) - (of == size_class); /* the page is one of them */
+    uint64_t most = freelist_bundle(size_class) - (of == size_class); /* the page is one of them */
     while (count < room && count < most && stock->kept > 0)
         bundle->object[count++] = stock->keep[--stock->kept];
-    c->held_bytes -= count * class_bytes(size_class);
+    c->held_bytes -= count * size_class_bytes(size_class);
     bundle->next = count << GADDR_BITS | (of == size_class ? BUNDLE_OWN : 0);
 }
 
-int shared_give(struct op *op, unsigned node, unsigned size_class)
+int freelist_give(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
     gaddr page = 0, head = 0;
@@ -152,7 +152,7 @@ int shared_give(struct op *op, unsigned node, unsigned size_class)
         return rc == FAR_POOL_FULL ? FAR_OK : rc;
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle) {
-        pool_unalloc(c, page, of);
+        pool_free_unpublished(c, page, of);
         return FAR_NO_MEMORY;
     }
     fill_bundle(c, node, size_class, of, bundle);
@@ -168,16 +168,16 @@ int shared_give(struct op *op, unsigned node, unsigned size_class)
         bundle->checksum = bundle_sum(bundle, page, size_class);
         batch_write(&op->batch, page, 0, bundle, bytes);
         batch_fence(&op->batch);
-        batch_cas(&op->batch, head, delta, seen, shared_head(seen, page), op->pool_word);
+        batch_cas(&op->batch, head, delta, seen, freelist_head(seen, page), op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc == FAR_OK && op->pool_word[0] == seen)
             return FAR_OK;
     }
     if (rc != FAR_OK)
-        return lose_bundle(c, count * class_bytes(size_class) + class_bytes(of), rc);
+        return lose_bundle(c, count * size_class_bytes(size_class) + size_class_bytes(of), rc);
     for (uint64_t n = 0; n < count; n++) /* lost every race: nothing points to the bundle */
-        pool_unalloc(c, bundle->object[n], size_class);
-    pool_unalloc(c, page, of);
+        pool_free_unpublished(c, bundle->object[n], size_class);
+    pool_free_unpublished(c, page, of);
     return FAR_CONTENTION;
 }
 
@@ -190,13 +190,13 @@ static int read_bundle(struct op *op, gaddr page, unsigned size_class, struct bu
     if (gaddr_offset(page) < size && size - gaddr_offset(page) < bytes)
         bytes = size - gaddr_offset(page); /* a page may be shorter, and the last of its node */
     batch_read(&op->batch, page, 0, bundle, (uint32_t)(bytes & ~7ull));
-    batch_unsure(&op->batch); /* another may have taken it: S1, S2 */
+    batch_may_be_freed(&op->batch); /* another may have taken it: S1, S2 */
     int rc = batch_flush(&op->batch);
     *valid = rc == FAR_OK && bundle_valid(bundle, page, size_class);
     return rc == FAR_BOUNDS ? FAR_OK : rc;
 }
 
-int shared_take(struct op *op, unsigned node, unsigned size_class)
+int freelist_take(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
@@ -218,24 +218,24 @@ int shared_take(struct op *op, unsigned node, unsigned size_class)
         if (rc != FAR_OK)
             break;
         gaddr below = valid ? bundle->next & HEAD_GADDR : 0;
-        batch_cas(&op->batch, head, delta, seen, shared_head(seen, below), op->pool_word);
+        batch_cas(&op->batch, head, delta, seen, freelist_head(seen, below), op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return lose_bundle(c, valid ? bundle_bytes(bundle, size_class) : sizeof *bundle, rc);
         if (op->pool_word[0] != seen)
             continue;
         if (!valid)
-            return lose_bundle(c, class_bytes(BUNDLE_CLASS),
-                               fail(FAR_CORRUPT, "a list of free memory is damaged"));
+            return lose_bundle(c, size_class_bytes(BUNDLE_CLASS),
+                               err_fail(FAR_CORRUPT, "a list of free memory is damaged"));
         for (uint64_t n = 0; n < bundle_count(bundle); n++)
-            pool_unalloc(c, bundle->object[n], size_class);
-        pool_unalloc(c, page, page_class(bundle, size_class));
+            pool_free_unpublished(c, bundle->object[n], size_class);
+        pool_free_unpublished(c, page, page_class(bundle, size_class));
         return FAR_OK;
     }
     return rc == FAR_OK ? FAR_CONTENTION : rc;
 }
 
-int shared_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *size_class)
+int freelist_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *size_class)
 {
     gaddr at = 0;
     uint64_t delta = 0;
@@ -247,7 +247,7 @@ int shared_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *si
     if (rc != FAR_OK)
         return rc;
     for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++) {
-        if (class_chunks(i) >= chunks && (op->pool_word[i - RUN_CLASS] & HEAD_GADDR) != 0) {
+        if (size_class_chunks(i) >= chunks && (op->pool_word[i - RUN_CLASS] & HEAD_GADDR) != 0) {
             *size_class = i;
             return FAR_OK;
         }
@@ -275,7 +275,7 @@ static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *a
     return FAR_OK;
 }
 
-int shared_whole(struct op *op, unsigned node, unsigned size_class, bool *whole)
+int freelist_whole(struct op *op, unsigned node, unsigned size_class, bool *whole)
 {
     gaddr head = 0, bad = 0;
     uint64_t delta = 0;
@@ -295,7 +295,7 @@ int shared_whole(struct op *op, unsigned node, unsigned size_class, bool *whole)
     return rc;
 }
 
-int shared_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
+int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
 {
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle)

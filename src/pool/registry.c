@@ -123,13 +123,13 @@ static int evict_dead(struct op *op, struct client *c)
                 break;
             continue;
         }
-        unsigned before = c->buried;
+        unsigned before = c->reaped;
         rc = client_recover(op);
         if (c->slot != NO_SLOT)
             return rc;
         if (rc != FAR_OK)
             return room ? FAR_OK : rc;
-        if (cleared > 0 || c->buried > before) /* else another client was faster */
+        if (cleared > 0 || c->reaped > before) /* else another client was faster */
             cleared++;
     }
     return cleared > 0 ? FAR_OK : FAR_NO_CLIENT_SLOT;
@@ -140,7 +140,7 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
 {
     struct client_slot *mine = (struct client_slot *)&op->pool_word[1]; /* [0] is for `sweeps` */
     if (control->epoch > EPOCH_LAST)
-        return fail(FAR_CORRUPT, "the pool's epoch is damaged");
+        return err_fail(FAR_CORRUPT, "the pool's epoch is damaged");
     c->seen = c->validated = c->certified = control->epoch;
     /* The heartbeat goes on from where it was: a client that saw it long ago must not see it again. */
     *mine = (struct client_slot){
@@ -181,7 +181,7 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     if (rc != FAR_OK)
         return rc;
     if (control->high > c->pool->clients)
-        return fail(FAR_CORRUPT, "the pool's client count is damaged");
+        return err_fail(FAR_CORRUPT, "the pool's client count is damaged");
     c->high = control->high;
     /* Until the certificate was there nobody waited for us: the epoch may have gone on beyond it,
      * and by one more for whoever had looked before. Then it stands; the next certificate holds
@@ -196,7 +196,7 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     c->sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
     if (op->pool_word[0] != c->sweeps) { /* E5; a client that joins has nothing in hand */
         c->lost_bytes += c->held_bytes + c->retired_bytes; /* it may be above the sweep's mark */
-        client_forget(c);
+        client_drop_all(c);
     }
     c->sweeps = op->pool_word[0];
     c->parked = c->astray = c->unannounced = false;
@@ -225,7 +225,7 @@ static int join(struct op *op, struct client *c)
             rc = claim_slot(op, c);
     }
     if (rc == FAR_NO_CLIENT_SLOT)
-        return fail(rc, "the pool has %u client slots, and all are taken", c->pool->clients);
+        return err_fail(rc, "the pool has %u client slots, and all are taken", c->pool->clients);
     if (rc != FAR_OK)
         return rc;
     return announce(op, c, c->taken_at);
@@ -249,7 +249,7 @@ static int join_first(struct client *c)
     return rc;
 }
 
-void client_forget(struct client *c)
+void client_drop_all(struct client *c)
 {
     for (unsigned node = 0; node < c->pool->nodes; node++)
         for (unsigned i = 0; i < CLASS_COUNT; i++)
@@ -259,7 +259,7 @@ void client_forget(struct client *c)
     c->overfull_class = -1;
 }
 
-void client_let_go(struct client *c)
+void client_drop_swept(struct client *c)
 {
     struct limbo *l = &c->limbo;
     for (unsigned node = 0; node < c->pool->nodes; node++) {
@@ -272,7 +272,7 @@ void client_let_go(struct client *c)
             stock->kept = kept;
             if (stock->left > 0 && client_swept(c, stock->next))
                 stock->left = 0;
-            c->held_bytes -= (uint64_t)(before - kept - stock->left) * class_bytes(i);
+            c->held_bytes -= (uint64_t)(before - kept - stock->left) * size_class_bytes(i);
         }
     }
     size_t count = l->count;
@@ -280,7 +280,7 @@ void client_let_go(struct client *c)
     for (size_t i = 0; i < count; i++) {
         struct limbo_entry e = l->ring[(l->head + i) & (l->room - 1)];
         if (client_swept(c, e.object & ((1ull << GADDR_BITS) - 1)))
-            c->retired_bytes -= class_bytes((unsigned)(e.object >> GADDR_BITS));
+            c->retired_bytes -= size_class_bytes((unsigned)(e.object >> GADDR_BITS));
         else
             l->ring[(l->head + l->count++) & (l->room - 1)] = e;
     }
@@ -345,7 +345,7 @@ int client_rejoin(struct op *op)
     if (!c->lease.lost)
         return FAR_OK;
     if (c->oldest || c->joining || c->recoveries > 0)
-        return fail(FAR_FENCED, "this client was silent for longer than its lease");
+        return err_fail(FAR_FENCED, "this client was silent for longer than its lease");
     c->joining = c->rider.grounded = true;
     op->batch.rider = NULL;
     op->batch.lease = NULL;
@@ -357,7 +357,7 @@ int client_rejoin(struct op *op)
     }
     if (rc == FAR_FENCED) {
         doubt_caches(c);
-        client_forget(c); /* what it held is another's to find */
+        client_drop_all(c); /* what it held is another's to find */
         rc = join(op, c);
     }
     if (rc != FAR_OK)
@@ -397,7 +397,7 @@ int client_unpark(struct op *op)
     if (!c->parked)
         return FAR_OK;
     if (c->joining)
-        return fail(FAR_TIMEOUT, "another operation of this session cannot announce it");
+        return err_fail(FAR_TIMEOUT, "another operation of this session cannot announce it");
     c->joining = true;
     op->batch.rider = NULL;
     int rc = announce(op, c, c->ep->ops->coarse(c->ep));
@@ -423,7 +423,7 @@ int client_progress(struct client *c, const char *what, uint64_t done, uint64_t 
 {
     if (!c->progress || c->progress(c->progress_arg, what, done, total))
         return FAR_OK;
-    return fail(FAR_STOPPED, "%s: stopped", what);
+    return err_fail(FAR_STOPPED, "%s: stopped", what);
 }
 
 static void free_client(struct client *c)
@@ -440,7 +440,7 @@ static void free_client(struct client *c)
         c->ep->ops->buf_free(c->ep, c->flight, client_flight_bytes(c->pool));
 }
 
-void client_abandon(struct client *c)
+void client_free_in_child(struct client *c)
 {
     free_client(c);
 }
@@ -463,7 +463,7 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     c->flight = ep->ops->buf_alloc(ep, client_flight_bytes(pool));
     int rc = c->stock && c->watch && c->old_chunks && c->flight
                  ? join_first(c)
-                 : fail(FAR_NO_MEMORY, "no memory for a client");
+                 : err_fail(FAR_NO_MEMORY, "no memory for a client");
     if (rc != FAR_OK)
         free_client(c);
     return rc;
@@ -485,7 +485,7 @@ static int settle_epochs(struct client *c, struct op *op)
     int rc = FAR_OK;
     do {
         for (unsigned i = 0; i < flights && unsettled(c) && rc == FAR_OK; i++) {
-            rc = client_hasten(op);
+            rc = client_drive_epoch(op);
             while (client_reclaim(c)) {
             }
         }
@@ -506,7 +506,7 @@ static void settle(struct client *c, struct op *op)
     op->batch.rider = &c->rider;
     int rc = settle_epochs(c, op);
     for (unsigned i = 0; i < SETTLE_SWEEPS && c->pool->kept && rc == FAR_OK &&
-                         (c->lost_bytes > 0 || c->loss_told) && !client_haunted(c);
+                         (c->lost_bytes > 0 || c->loss_told) && !client_has_stray_writes(c);
          i++) {
         rc = pool_sweep(op, &swept);
         if (rc == FAR_OK) {
@@ -527,7 +527,7 @@ static void leave(struct client *c, struct op *op)
     /* Twice: pages for what lies on a full node come from others, and with them more than is needed. */
     for (unsigned i = 0; i < 2 * c->pool->nodes; i++)
         left_some |= client_return_all(op, i % c->pool->nodes) != FAR_OK;
-    if (client_haunted(c))
+    if (client_has_stray_writes(c))
         return; /* E6: some of it may still arrive, and must not find another's memory there */
     if (left_some)
         batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
@@ -560,7 +560,7 @@ void client_close(struct client *c)
         if (registered && !c->pool->knobs.no_reclaim)
             settle(c, &op);
         /* Else its lease will lapse, and others complete what is left (JOURNAL-J3, E6). */
-        if (registered && !c->lease.lost && !client_haunted(c) && !client_has_undone(c))
+        if (registered && !c->lease.lost && !client_has_stray_writes(c) && !client_has_undone(c))
             leave(c, &op);
         op_free(&op);
     }

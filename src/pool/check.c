@@ -60,14 +60,14 @@ static int inspect_lists(struct op *op, struct pool_findings *f, unsigned node)
 {
     for (unsigned i = 0; i < CLASS_COUNT; i++) {
         bool whole = true;
-        int rc = shared_whole(op, node, i, &whole);
+        int rc = freelist_whole(op, node, i, &whole);
         if (rc != FAR_OK)
             return rc;
         if (whole)
             continue;
         f->violations++;
         tell(f, "broken link: node %u's list of free objects of %u bytes is damaged", node,
-             class_bytes(i));
+             size_class_bytes(i));
     }
     return FAR_OK;
 }
@@ -75,7 +75,7 @@ static int inspect_lists(struct op *op, struct pool_findings *f, unsigned node)
 int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **out)
 {
     uint64_t *table = calloc(count + 1, 8);
-    int rc = table ? FAR_OK : fail(FAR_NO_MEMORY, "no memory for a chunk table");
+    int rc = table ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a chunk table");
 
     *out = table;
     for (uint64_t at = 0; at < count && rc == FAR_OK; at += PIECE) {
@@ -124,7 +124,7 @@ static int inspect_journals(struct op *op, struct pool_findings *f)
     return FAR_OK;
 }
 
-int pool_inspect(struct op *op, struct pool_findings *f)
+int pool_check(struct op *op, struct pool_findings *f)
 {
     int rc = inspect_sweep(op, f);
     if (rc == FAR_OK)

@@ -23,7 +23,7 @@ static void stock_up(struct pool_rig *r, unsigned node, unsigned size_class, uns
     for (unsigned i = 0; i < count; i++)
         assert_int_equal(pool_alloc(&r->op, node, size_class, &at[i]), FAR_OK);
     for (unsigned i = 0; i < count; i++)
-        pool_unalloc(&r->client, at[i], size_class);
+        pool_free_unpublished(&r->client, at[i], size_class);
     free(at);
 }
 
@@ -43,23 +43,23 @@ static void a_bundle_changes_hands(void **state)
         for (unsigned n = 0; n < 3; n++)
             assert_int_equal(pool_alloc(&r.op, 1, size_class, &given[n]), FAR_OK);
         for (unsigned n = 0; n < 3; n++)
-            pool_unalloc(&r.client, given[n], size_class);
+            pool_free_unpublished(&r.client, given[n], size_class);
         /* The page is one of them, if they are large enough. */
         uint64_t before = r.client.held_bytes, page = size_class < 7 ? 512 : 0;
         uint64_t objects = r.client.stock[1][size_class].kept;
         while (r.client.stock[1][size_class].kept > 0)
-            assert_int_equal(shared_give(&r.op, 1, size_class), FAR_OK);
-        assert_true(r.client.held_bytes == before - objects * class_bytes(size_class) - page);
-        assert_int_equal(shared_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
-        assert_true(listed == objects * class_bytes(size_class) + page);
+            assert_int_equal(freelist_give(&r.op, 1, size_class), FAR_OK);
+        assert_true(r.client.held_bytes == before - objects * size_class_bytes(size_class) - page);
+        assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
+        assert_true(listed == objects * size_class_bytes(size_class) + page);
 
-        assert_int_equal(shared_take(&other.op, 0, size_class), FAR_POOL_FULL); /* another node */
-        assert_int_equal(shared_take(&other.op, 1, size_class + (i ? -1u : 1u)), FAR_POOL_FULL);
+        assert_int_equal(freelist_take(&other.op, 0, size_class), FAR_POOL_FULL); /* another node */
+        assert_int_equal(freelist_take(&other.op, 1, size_class + (i ? -1u : 1u)), FAR_POOL_FULL);
         while (other.client.held_bytes < listed)
-            assert_int_equal(shared_take(&other.op, 1, size_class), FAR_OK);
-        assert_true(other.client.held_bytes == objects * class_bytes(size_class) + page);
-        assert_int_equal(shared_take(&other.op, 1, size_class), FAR_POOL_FULL);
-        assert_int_equal(shared_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
+            assert_int_equal(freelist_take(&other.op, 1, size_class), FAR_OK);
+        assert_true(other.client.held_bytes == objects * size_class_bytes(size_class) + page);
+        assert_int_equal(freelist_take(&other.op, 1, size_class), FAR_POOL_FULL);
+        assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
         assert_true(listed == 0);
         for (unsigned n = 0; n < 3; n++) {
             unsigned same = 0;
@@ -143,16 +143,16 @@ static int trade(struct pool_rig *r, struct market *m, unsigned who, uint64_t se
             for (; n > 0 && count > 0; n--) {
                 gaddr at = mine[--count];
                 __atomic_store_n(&m->owner[at], 0, __ATOMIC_RELAXED);
-                pool_unalloc(&r->client, at, m->size_class);
+                pool_free_unpublished(&r->client, at, m->size_class);
             }
             while (rc == FAR_OK && r->client.stock[0][m->size_class].kept > 100)
-                rc = shared_give(&r->op, 0, m->size_class);
+                rc = freelist_give(&r->op, 0, m->size_class);
         }
     }
     while (count > 0) {
         gaddr at = mine[--count];
         __atomic_store_n(&m->owner[at], 0, __ATOMIC_RELAXED);
-        pool_unalloc(&r->client, at, m->size_class);
+        pool_free_unpublished(&r->client, at, m->size_class);
     }
     free(mine);
     return rc;
@@ -169,7 +169,7 @@ static void expect_all_there(struct pool_rig *r, struct market *m)
         uint64_t entry = pool_rig_get(r, 0, r->pool.head[0].table_off + i * 8);
         slabs += (entry >> 8 & 0xff) == m->size_class;
     }
-    uint64_t objects = slabs * (CHUNK_BYTES / class_bytes(m->size_class));
+    uint64_t objects = slabs * (CHUNK_BYTES / size_class_bytes(m->size_class));
     memset(m->owner, 0, r->pool.head[0].size / 64);
     for (; seen < objects; seen++) {
         gaddr at = 0;
@@ -258,15 +258,15 @@ static void every_change_gives_another_head(void **state)
     stock_up(&r, 0, 7, 1);
     stock_up(&r, 0, 0, 3);
     for (unsigned i = 0; i < 40; i++) {
-        assert_int_equal(i % 2 ? shared_take(&r.op, 0, 0) : shared_give(&r.op, 0, 0), FAR_OK);
+        assert_int_equal(i % 2 ? freelist_take(&r.op, 0, 0) : freelist_give(&r.op, 0, 0), FAR_OK);
         seen[i] = pool_rig_get(&r, 0, HEAD(0));
         for (unsigned k = 0; k < i; k++)
             assert_true(seen[k] != seen[i]);
         assert_true((seen[i] & GADDR) == (i % 2 ? 0 : (seen[0] & GADDR)));
     }
     /* The tag wraps around without touching the address. */
-    assert_true(shared_head(UINT64_MAX, 5) == 5);
-    assert_true(shared_head(5, 7) == (7 | 1ull << GADDR_BITS));
+    assert_true(freelist_head(UINT64_MAX, 5) == 5);
+    assert_true(freelist_head(5, 7) == (7 | 1ull << GADDR_BITS));
     pool_rig_close(&r);
 }
 
@@ -278,17 +278,17 @@ static void a_damaged_bundle_is_corrupt(void **state)
     pool_rig_open(&r, "mem:?size=4m");
     stock_up(&r, 0, 7, 1);
     stock_up(&r, 0, 0, 3);
-    assert_int_equal(shared_give(&r.op, 0, 0), FAR_OK);
+    assert_int_equal(freelist_give(&r.op, 0, 0), FAR_OK);
     gaddr page = pool_rig_get(&r, 0, HEAD(0)) & GADDR;
     pool_rig_set(&r, gaddr_node(page), gaddr_offset(page) + 8, BUNDLE + 1);
     uint64_t held = r.client.held_bytes;
-    assert_int_equal(shared_take(&r.op, 0, 0), FAR_CORRUPT);
+    assert_int_equal(freelist_take(&r.op, 0, 0), FAR_CORRUPT);
     assert_true(r.client.held_bytes == held);
 
     pool_rig_set(&r, 0, HEAD(0), GADDR & ~(0xffull << GADDR_UNIT_BITS)); /* the end of node 0 */
-    assert_int_equal(shared_take(&r.op, 0, 0), FAR_CORRUPT);
+    assert_int_equal(freelist_take(&r.op, 0, 0), FAR_CORRUPT);
     uint64_t listed = 0;
-    assert_int_equal(shared_bytes(&r.op, UINT64_MAX, &listed), FAR_OK); /* does not run away */
+    assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK); /* does not run away */
     pool_rig_close(&r);
 }
 
@@ -302,10 +302,10 @@ static void a_walk_of_a_list_ends(void **state)
     pool_rig_open(&r, "mem:?size=1m");
     stock_up(&r, 0, 7, 1);
     stock_up(&r, 0, 0, 3);
-    assert_int_equal(shared_give(&r.op, 0, 0), FAR_OK);
+    assert_int_equal(freelist_give(&r.op, 0, 0), FAR_OK);
     gaddr page = pool_rig_get(&r, 0, HEAD(0)) & GADDR;
     pool_rig_set(&r, 0, gaddr_offset(page), page);
-    assert_int_equal(shared_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
+    assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
     pool_rig_set(&r, 0, gaddr_offset(page), 0);
     pool_rig_close(&r);
 }
