@@ -19,7 +19,7 @@ static inline void expect_nothing_lost(far_pool *pool, far_session *s)
 {
     struct audit a;
     struct far_pool_usage usage;
-    assert_int_equal(audit_run(&a, pool, &s, 1), FAR_OK);
+    assert_int_equal(sim_audit(&a, pool, &s, 1), FAR_OK);
     if (a.wrong > 0)
         fail_msg("%u objects in two places: %s", a.wrong, a.first);
     assert_int_equal(a.bytes[AUDIT_NOWHERE], 0);

@@ -220,7 +220,7 @@ static int ordered_iterate(struct op *op, struct index_view *view, struct entrie
             out->cursor = 0;
             return FAR_OK;
         }
-        if (!entries_add(out, key, value))
+        if (!index_entries_add(out, key, value))
             return out->count == 0 ? FAR_TOO_SMALL : FAR_OK;
         out->cursor = least + 1;
     }
@@ -272,7 +272,7 @@ static int ordered_scan(struct op *op, struct index_view *view, const struct sca
             unsigned n = ordered_fault == ORDERED_BACKWARD ? count - 1 - i : i;
             if (ordered_fault == ORDERED_SKIPS && i == 1 && count > 2)
                 continue;
-            if (out->count == range->limit || !entries_add(out, found[n][0], found[n][1])) {
+            if (out->count == range->limit || !index_entries_add(out, found[n][0], found[n][1])) {
                 out->more = out->count > 0;
                 return out->more ? FAR_OK : FAR_TOO_SMALL;
             }

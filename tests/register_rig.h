@@ -52,7 +52,7 @@ static inline void shut_out(struct probe *p, far_session *s)
 
 static inline void start(struct store_rig *r, struct probe *p, const char *uri)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     knobs.tick_ops = 1000; /* flights are sent when the test wants them */
     store_rig_open(r, uri, &knobs, NULL, NULL);
     probe_open(p, r->fab);

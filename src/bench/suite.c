@@ -56,7 +56,7 @@ static void subject_close(struct subject *subject)
 
 static int open_pool(const struct bench_config *config, far_pool **pool)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     knobs.no_reclaim = config->no_reclaim;
     return store_open_uri(config->pool, &knobs, pool);
 }

@@ -192,13 +192,13 @@ static int fence_node(struct ucx_link *l, uint64_t client)
     int rc;
 
     if (q->awaited || (!ours && !unasked)) /* something else is being asked */
-        return link_is_away(l) ? FAR_UNREACHABLE : FAB_PENDING;
+        return ucx_link_is_away(l) ? FAR_UNREACHABLE : FAB_PENDING;
     if (!ours)
         *q = (struct question){.state = QUESTION_WAITING, .type = WIRE_FENCE, .identity = client};
     if (q->state == QUESTION_WAITING)
         ucx_hub_tend(l->hub, 0);
     if (q->state != QUESTION_DONE)
-        return link_is_away(l) ? FAR_UNREACHABLE : FAB_PENDING;
+        return ucx_link_is_away(l) ? FAR_UNREACHABLE : FAB_PENDING;
     rc = q->status;
     q->state = QUESTION_NONE;
     return rc;

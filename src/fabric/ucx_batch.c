@@ -64,7 +64,7 @@ static void complete(struct flight *f)
     e->hub->free_flights = f;
 }
 
-void leg_done(struct ucx_hub *h, struct leg *leg, int status)
+void ucx_leg_done(struct ucx_hub *h, struct leg *leg, int status)
 {
     struct flight *f = leg->flight;
     struct ucx_ep *e = f->ep;
@@ -320,7 +320,7 @@ static void message_fill(struct ucx_link *l, struct message *m)
     }
 }
 
-void link_send(struct ucx_link *l)
+void ucx_link_send(struct ucx_link *l)
 {
     struct message *m;
 
@@ -343,7 +343,7 @@ static void message_fail(struct ucx_link *l, struct message *m, int status)
 {
     message_over(l, m);
     for (unsigned i = 0; i < m->parts; i++)
-        leg_done(l->hub, m->part[i].leg, status);
+        ucx_leg_done(l->hub, m->part[i].leg, status);
 }
 
 static void take_results(struct ucx_link *l, struct message *m, const char *at)
@@ -365,15 +365,15 @@ static void take_results(struct ucx_link *l, struct message *m, const char *at)
         if (result.status == FAR_OK && part->more)
             queue_leg_first(l, part->leg);
         else if (result.status == FAR_OK)
-            leg_done(l->hub, part->leg, FAR_OK);
+            ucx_leg_done(l->hub, part->leg, FAR_OK);
         else
-            leg_done(l->hub, part->leg,
-                     err_fail(result.status < 0 ? result.status : FAR_UNKNOWN,
-                              "%s could not execute a batch", link_name(l)));
+            ucx_leg_done(l->hub, part->leg,
+                         err_fail(result.status < 0 ? result.status : FAR_UNKNOWN,
+                                  "%s could not execute a batch", link_name(l)));
     }
 }
 
-void link_replied(struct ucx_link *l, const void *message, size_t bytes)
+void ucx_link_replied(struct ucx_link *l, const void *message, size_t bytes)
 {
     struct wire_head head;
     struct message *m = NULL;
@@ -403,7 +403,7 @@ void link_replied(struct ucx_link *l, const void *message, size_t bytes)
     take_results(l, m, (const char *)message + sizeof(struct wire_reply));
 }
 
-void link_fail_all(struct ucx_link *l, int status)
+void ucx_link_fail_all(struct ucx_link *l, int status)
 {
     struct leg *leg = l->first;
 
@@ -421,7 +421,7 @@ void link_fail_all(struct ucx_link *l, int status)
     while (leg) {
         struct leg *next = leg->next;
 
-        leg_done(l->hub, leg, status);
+        ucx_leg_done(l->hub, leg, status);
         leg = next;
     }
 }

@@ -264,32 +264,32 @@ void ucx_hub_wake_all(struct ucx_hub *h);
 /* ---- links (ucx_link.c) ---------------------------------------------------------------------- */
 
 /* Begins to connect, if it is time to: else it fails all that waits for it. */
-void link_connect(struct ucx_link *l);
+void ucx_link_connect(struct ucx_link *l);
 /* Takes the connection down: all that is under way on it, and waits for it, ends with the status,
  * of which the detail has been set. */
-void link_down(struct ucx_link *l, int status);
+void ucx_link_down(struct ucx_link *l, int status);
 /* Sees whether the connection has been reported broken, or somebody has waited for too long. */
-void link_look(struct ucx_link *l, uint64_t now);
+void ucx_link_look(struct ucx_link *l, uint64_t now);
 /* A message of the hand-shake, or an answer to the question. */
-void link_heard(struct ucx_link *l, const void *message, size_t bytes);
+void ucx_link_heard(struct ucx_link *l, const void *message, size_t bytes);
 /* Sends the question that waits. */
-void link_ask(struct ucx_link *l);
+void ucx_link_ask(struct ucx_link *l);
 /* The last try to connect has failed, and it is not there again. */
-bool link_is_away(const struct ucx_link *l);
+bool ucx_link_is_away(const struct ucx_link *l);
 /* When the link has to be looked at, at the latest. */
-uint64_t link_deadline(const struct ucx_link *l);
+uint64_t ucx_link_deadline(const struct ucx_link *l);
 
 /* ---- requests (ucx_batch.c) ------------------------------------------------------------------ */
 
 int ucx_post(struct fab_ep *ep, struct fab_req *req);
 /* Fills messages from the queue and sends them, as far as there are messages to fill. */
-void link_send(struct ucx_link *l);
+void ucx_link_send(struct ucx_link *l);
 /* A REPLY, or an ANSWER instead of one. */
-void link_replied(struct ucx_link *l, const void *message, size_t bytes);
+void ucx_link_replied(struct ucx_link *l, const void *message, size_t bytes);
 /* A leg is over; with the last one, so is its request. */
-void leg_done(struct ucx_hub *h, struct leg *leg, int status);
+void ucx_leg_done(struct ucx_hub *h, struct leg *leg, int status);
 /* All that is under way on the link and in its queue is over. */
-void link_fail_all(struct ucx_link *l, int status);
+void ucx_link_fail_all(struct ucx_link *l, int status);
 /* Within the hub, by the endpoint's own thread: completes the requests that are over. The poster
  * looks at them without the hub's lock. */
 void ucx_take_landed(struct ucx_ep *e);

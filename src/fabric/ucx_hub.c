@@ -74,7 +74,7 @@ static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, 
     memcpy(&head, data, sizeof head);
     node = head.seq % LINK_INDEX_MAX;
     if (node < h->fab->fab.nodes)
-        link_heard(&h->link[node], data, bytes);
+        ucx_link_heard(&h->link[node], data, bytes);
     return UCS_OK;
 }
 
@@ -89,17 +89,17 @@ void ucx_hub_tend(struct ucx_hub *h, uint64_t now)
         struct ucx_link *l = &h->link[i];
 
         if (l->broken != UCS_OK || l->refused || now != 0)
-            link_look(l, now);
+            ucx_link_look(l, now);
         if (!wanted(l))
             continue;
         if (l->state == LINK_DOWN)
-            link_connect(l);
+            ucx_link_connect(l);
         if (l->state == LINK_UP && l->question.state == QUESTION_WAITING)
-            link_ask(l);
+            ucx_link_ask(l);
         if (l->state == LINK_UP && h->fab->rma)
             rma_send(l);
         else if (l->state == LINK_UP)
-            link_send(l);
+            ucx_link_send(l);
     }
 }
 
@@ -111,7 +111,7 @@ static uint64_t first_deadline(const struct ucx_hub *h)
     uint64_t first = UINT64_MAX;
 
     for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
-        uint64_t deadline = link_deadline(&h->link[i]);
+        uint64_t deadline = ucx_link_deadline(&h->link[i]);
 
         first = deadline < first ? deadline : first;
     }
@@ -333,7 +333,7 @@ static void hub_close(struct ucx_hub *h)
 
     for (unsigned i = 0; i < nodes; i++) {
         if (h->link[i].state != LINK_DOWN)
-            link_down(&h->link[i], FAR_UNREACHABLE); /* nothing is under way */
+            ucx_link_down(&h->link[i], FAR_UNREACHABLE); /* nothing is under way */
     }
     for (unsigned i = 0; i < CLOSINGS; i++)
         ucp_worker_progress(h->worker);

@@ -62,10 +62,10 @@ static void fail_waiting(struct ucx_link *l, int status)
         l->question.status = status;
         ucx_hub_wake_all(l->hub);
     }
-    link_fail_all(l, status);
+    ucx_link_fail_all(l, status);
 }
 
-void link_down(struct ucx_link *l, int status)
+void ucx_link_down(struct ucx_link *l, int status)
 {
     bool was_up = l->state == LINK_UP;
 
@@ -114,7 +114,7 @@ static void greet(struct ucx_link *l)
     int rc = begin(l);
 
     if (rc) {
-        link_down(l, rc);
+        ucx_link_down(l, rc);
         return;
     }
     l->state = LINK_HELLO;
@@ -124,7 +124,7 @@ static void greet(struct ucx_link *l)
     send_control(l, &hello, sizeof hello, UCP_AM_SEND_FLAG_REPLY);
 }
 
-void link_connect(struct ucx_link *l)
+void ucx_link_connect(struct ucx_link *l)
 {
     uint64_t now = clock_ns();
 
@@ -158,31 +158,31 @@ static void connect_again(struct ucx_link *l, uint64_t now)
     l->again_at = now + l->tries * CONNECT_REST;
 }
 
-void link_look(struct ucx_link *l, uint64_t now)
+void ucx_link_look(struct ucx_link *l, uint64_t now)
 {
     if (l->state == LINK_DOWN)
         return;
     if (lost_in_making(l, now)) {
         connect_again(l, now != 0 ? now : clock_ns());
     } else if (l->refused) {
-        link_down(l, err_fail(l->refused, "%s: %s", link_name(l), l->why));
+        ucx_link_down(l, err_fail(l->refused, "%s: %s", link_name(l), l->why));
     } else if (l->broken != UCS_OK) {
-        link_down(l,
-                  err_fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(l->broken)));
+        ucx_link_down(
+            l, err_fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(l->broken)));
     } else if (l->state == LINK_AGAIN && now >= l->again_at && now <= l->deadline) {
         greet(l);
-    } else if (now > link_deadline(l)) {
-        link_down(l, err_fail(FAR_TIMEOUT, "%s has not answered for %llu ms", link_name(l),
-                              (unsigned long long)l->hub->fab->timeout_ns / 1000000));
+    } else if (now > ucx_link_deadline(l)) {
+        ucx_link_down(l, err_fail(FAR_TIMEOUT, "%s has not answered for %llu ms", link_name(l),
+                                  (unsigned long long)l->hub->fab->timeout_ns / 1000000));
     }
 }
 
-bool link_is_away(const struct ucx_link *l)
+bool ucx_link_is_away(const struct ucx_link *l)
 {
     return l->state != LINK_UP && l->retry_at != 0;
 }
 
-uint64_t link_deadline(const struct ucx_link *l)
+uint64_t ucx_link_deadline(const struct ucx_link *l)
 {
     uint64_t first = UINT64_MAX;
 
@@ -302,7 +302,7 @@ static void on_answer(struct ucx_link *l, const void *message)
 
     memcpy(&answer, message, sizeof answer);
     if (q->state != QUESTION_SENT || q->seq != answer.head.seq) {
-        link_replied(l, message, sizeof answer);
+        ucx_link_replied(l, message, sizeof answer);
         return;
     }
     q->state = QUESTION_DONE;
@@ -311,7 +311,7 @@ static void on_answer(struct ucx_link *l, const void *message)
     ucx_hub_wake_all(l->hub);
 }
 
-void link_heard(struct ucx_link *l, const void *message, size_t bytes)
+void ucx_link_heard(struct ucx_link *l, const void *message, size_t bytes)
 {
     union {
         struct wire_head head;
@@ -331,7 +331,7 @@ void link_heard(struct ucx_link *l, const void *message, size_t bytes)
     else if (in.head.type == WIRE_WELCOME && l->state == LINK_PROOF)
         on_welcome(l, &in.welcome);
     else if (in.head.type == WIRE_REPLY)
-        link_replied(l, message, bytes);
+        ucx_link_replied(l, message, bytes);
     else if (in.head.type == WIRE_ANSWER)
         on_answer(l, message);
     else if (in.head.type == WIRE_COUNTS && l->question.state == QUESTION_SENT &&
@@ -343,7 +343,7 @@ void link_heard(struct ucx_link *l, const void *message, size_t bytes)
     }
 }
 
-void link_ask(struct ucx_link *l)
+void ucx_link_ask(struct ucx_link *l)
 {
     struct question *q = &l->question;
     struct wire_client message = {.identity = q->identity};

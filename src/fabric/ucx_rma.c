@@ -102,7 +102,7 @@ static void step_done(struct leg *leg)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (leg->over || (at_end(leg) && !leg->failed)) {
         unlist_leg(leg);
-        leg_done(l->hub, leg, leg->over ? leg->status : FAR_OK);
+        ucx_leg_done(l->hub, leg, leg->over ? leg->status : FAR_OK);
     } else if (!leg->failed) {
         l->resumable++;
     } /* else the link is about to go down, and this with it */

@@ -45,7 +45,7 @@
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
-void conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs)
+void verbs_conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs)
 {
     unsigned last = (c->run_first + c->run_count) % c->run_size;
 
@@ -78,8 +78,9 @@ static bool drain_conn(struct verbs_conn *c)
 
     for (int i = 0; i < count; i++) {
         if (wc[i].status != IBV_WC_SUCCESS) {
-            conn_lose(c, wc[i].status == IBV_WC_RETRY_EXC_ERR ? "does not answer"
-                                                              : ibv_wc_status_str(wc[i].status));
+            verbs_conn_lose(c, wc[i].status == IBV_WC_RETRY_EXC_ERR
+                                   ? "does not answer"
+                                   : ibv_wc_status_str(wc[i].status));
             return true;
         }
         if (wc[i].opcode & IBV_WC_RECV)
@@ -138,11 +139,11 @@ static void post_list(struct verbs_conn *c, struct fab_req *req)
 
     c->list_last->send_flags |= IBV_SEND_SIGNALED;
     req->parts++;
-    conn_push_run(c, req, c->list_wrs);
+    verbs_conn_push_run(c, req, c->list_wrs);
     c->list_wrs = 0;
     rc = ibv_post_send(c->link.qp, c->list, &bad);
     if (rc)
-        conn_lose(c, strerror(rc));
+        verbs_conn_lose(c, strerror(rc));
 }
 
 /* Posts as much of the first request as there is room for. False: of none of it was there. */
@@ -220,9 +221,9 @@ static int usable(struct verbs_conn *c)
 {
     if (c->up && c->run_count == 0 && clock_coarse_ns() > c->progress_at + LOOK_AFTER_NS) {
         c->progress_at = clock_coarse_ns();
-        ep_events(c->ep);
+        verbs_ep_events(c->ep);
     }
-    return conn_need(c);
+    return verbs_conn_need(c);
 }
 
 static int verbs_post(struct fab_ep *ep, struct fab_req *req)
@@ -254,7 +255,7 @@ static int verbs_post(struct fab_ep *ep, struct fab_req *req)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-bool ep_drain(struct verbs_ep *e)
+bool verbs_ep_drain(struct verbs_ep *e)
 {
     bool some = false;
 
@@ -274,7 +275,7 @@ static void end_stalled(struct verbs_ep *e)
         struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
 
         if (now >= c->progress_at + limit)
-            conn_lose(c, "does not answer");
+            verbs_conn_lose(c, "does not answer");
     }
 }
 
@@ -283,7 +284,7 @@ static bool look_around(struct verbs_ep *e)
 {
     uint64_t before = e->busy;
 
-    ep_events(e);
+    verbs_ep_events(e);
     end_stalled(e);
     if (e->busy != before && e->first)
         advance(e);
@@ -308,21 +309,21 @@ static void take_notices(struct verbs_ep *e)
     }
 }
 
-bool ep_sleep(struct verbs_ep *e, uint64_t until)
+bool verbs_ep_sleep(struct verbs_ep *e, uint64_t until)
 {
     struct pollfd fd[2] = {{.fd = e->completions->fd, .events = POLLIN},
                            {.fd = e->cm->fd, .events = POLLIN}};
     uint64_t now = clock_ns(), slice = fab_of(e)->timeout_ms * 1000000 / 4;
 
     arm(e);
-    if (ep_drain(e)) /* it may have come before the arming */
+    if (verbs_ep_drain(e)) /* it may have come before the arming */
         return true;
     if (until > now && until - now < slice)
         slice = until - now;
     if (until > now)
         poll(fd, 2, (int)(slice / 1000000) + 1);
     take_notices(e);
-    return ep_drain(e) || look_around(e);
+    return verbs_ep_drain(e) || look_around(e);
 }
 
 static int verbs_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count)
@@ -358,7 +359,7 @@ static bool verbs_arm(struct fab_ep *ep, uint64_t *until)
 
     take_notices(e);
     arm(e);
-    if (ep_drain(e) || look_around(e) || (e->first && !e->busy))
+    if (verbs_ep_drain(e) || look_around(e) || (e->first && !e->busy))
         return false;
     *until = first_stall(e);
     if (e->errands != 0 && soon < *until)
@@ -371,8 +372,8 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
     struct verbs_ep *e = (struct verbs_ep *)ep;
     uint64_t spin_until;
 
-    errands_resume(e);
-    if (ep_drain(e))
+    verbs_errands_resume(e);
+    if (verbs_ep_drain(e))
         return;
     if (!e->busy) {
         advance(e); /* what waits for a connection that was lost meanwhile */
@@ -385,11 +386,11 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
     }
     spin_until = clock_ns() + SPIN_NS;
     while (clock_ns() < spin_until) {
-        if (ep_drain(e))
+        if (verbs_ep_drain(e))
             return;
     }
-    while (!ep_sleep(e, UINT64_MAX)) /* by the time-out at the latest something ends */
-        errands_resume(e);
+    while (!verbs_ep_sleep(e, UINT64_MAX)) /* by the time-out at the latest something ends */
+        verbs_errands_resume(e);
 }
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
@@ -399,11 +400,11 @@ static void verbs_ep_close(struct fab_ep *ep)
     struct verbs_ep *e = (struct verbs_ep *)ep;
 
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
-        errand_drop(&e->conn[i]);
+        verbs_errand_drop(&e->conn[i]);
         if (e->conn[i].link.id)
-            conn_break(&e->conn[i]);
+            verbs_conn_break(&e->conn[i]);
     }
-    arena_close(&e->arena);
+    verbs_arena_close(&e->arena);
     if (e->completions)
         ibv_destroy_comp_channel(e->completions);
     if (e->cm)
@@ -426,7 +427,7 @@ static int verbs_ep_open(struct fab *fab, struct fab_ep **ep)
         rc = wire_random(&e->conn[i].link_number, sizeof e->conn[i].link_number);
     }
     if (rc == FAR_OK)
-        rc = arena_open(&e->arena);
+        rc = verbs_arena_open(&e->arena);
     e->arena.pd = ((struct verbs_fab *)fab)->pd;
     if (rc == FAR_OK) {
         e->cm = rdma_create_event_channel();
@@ -444,12 +445,12 @@ static int verbs_ep_open(struct fab *fab, struct fab_ep **ep)
 
 static void *verbs_buf_alloc(struct fab_ep *ep, size_t bytes)
 {
-    return arena_alloc(&((struct verbs_ep *)ep)->arena, bytes);
+    return verbs_arena_alloc(&((struct verbs_ep *)ep)->arena, bytes);
 }
 
 static void verbs_buf_free(struct fab_ep *ep, void *buf, size_t bytes)
 {
-    arena_free(&((struct verbs_ep *)ep)->arena, buf, bytes);
+    verbs_arena_free(&((struct verbs_ep *)ep)->arena, buf, bytes);
 }
 
 /* A node that does not hear of it now is told when the connection is made again. */
@@ -458,13 +459,14 @@ static void verbs_identify(struct fab_ep *ep, uint64_t identity)
     struct verbs_ep *e = (struct verbs_ep *)ep;
 
     e->identity = identity;
-    ep_events(e);
+    verbs_ep_events(e);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
         struct verbs_conn *c = &e->conn[i];
-        int rc = c->up ? conn_client(c, WIRE_IDENTIFY, identity) : FAR_OK; /* else when it is */
+        int rc =
+            c->up ? verbs_conn_client(c, WIRE_IDENTIFY, identity) : FAR_OK; /* else when it is */
 
         if (rc != FAR_OK && c->up)
-            conn_break(c);
+            verbs_conn_break(c);
     }
 }
 
@@ -474,9 +476,9 @@ static int fence_node(struct verbs_conn *c, uint64_t client)
     if (!c->up && !c->out && clock_ns() < c->not_before)
         return err_fail(c->down_status, "%s", c->down_why);
     if (!c->up && !c->out)
-        errand_connect(c);
+        verbs_errand_connect(c);
     if (c->up && !c->out && c->fenced != client)
-        errand_fence(c, client);
+        verbs_errand_fence(c, client);
     if (c->out || c->fenced != client) /* if it is on another errand, this one is next */
         return atomic_load(&fab_of(c->ep)->away[c->node])
                    ? err_fail(FAR_UNREACHABLE, "node %u (%s): is away", c->node,
@@ -495,7 +497,7 @@ static int verbs_fence(struct fab_ep *ep, uint64_t client)
     if (e->fenced_client != client)
         e->fenced = 0;
     e->fenced_client = client;
-    errands_resume(e);
+    verbs_errands_resume(e);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
         int rc = e->fenced >> i & 1 ? FAR_OK : fence_node(&e->conn[i], client);
 
@@ -512,10 +514,10 @@ static int verbs_node_stat(struct fab_ep *ep, unsigned node, struct far_node_inf
     struct verbs_conn *c = &((struct verbs_ep *)ep)->conn[node];
     const struct wire_head *answer;
     struct wire_head question;
-    int rc = conn_need(c);
+    int rc = verbs_conn_need(c);
 
     if (rc == FAR_OK)
-        rc = conn_ask(c, WIRE_STAT, &question, sizeof question, &answer);
+        rc = verbs_conn_ask(c, WIRE_STAT, &question, sizeof question, &answer);
     if (rc == FAR_OK && answer->type != WIRE_COUNTS)
         rc = err_fail(FAR_UNREACHABLE, "node %u (%s): answers what was not asked", node,
                       fab_of(c->ep)->address[node].text);
@@ -553,7 +555,8 @@ static void verbs_formatted(struct fab *fab)
 
     for (unsigned i = fab->nodes; v->opener && i-- > 0;) {
         if (v->opener->conn[i].up)
-            (void)conn_order(&v->opener->conn[i], WIRE_FORMATTED, &question, sizeof question, NULL);
+            (void)verbs_conn_order(&v->opener->conn[i], WIRE_FORMATTED, &question, sizeof question,
+                                   NULL);
     }
     drop_opener(v);
 }
@@ -566,7 +569,7 @@ static int settle_maker(struct verbs_fab *v)
     struct wire_head question;
 
     for (uint64_t i = 0; claim == WIRE_CLAIM_WAIT; i++) {
-        int rc = conn_order(c, WIRE_CLAIM, &question, sizeof question, &claim);
+        int rc = verbs_conn_order(c, WIRE_CLAIM, &question, sizeof question, &claim);
         if (rc != FAR_OK)
             return rc;
         if (i > CLAIM_WAIT_MS * 1000000ull / CLAIM_PAUSE_NS)
@@ -657,7 +660,7 @@ static int verbs_open(struct uri *uri, struct fab **fab)
         rc = verbs_ep_open(&v->fab, &opener);
     v->opener = (struct verbs_ep *)opener;
     for (unsigned i = 0; i < v->fab.nodes && rc == FAR_OK; i++)
-        rc = conn_need(&v->opener->conn[i]);
+        rc = verbs_conn_need(&v->opener->conn[i]);
     if (rc == FAR_OK)
         rc = settle_maker(v);
     if (rc != FAR_OK) {

@@ -35,16 +35,16 @@ struct arena {
     void *free_buf[BUF_CLASSES]; /* each begins with a pointer to the next                    */
 };
 
-int arena_open(struct arena *arena);
-void arena_close(struct arena *arena);
-void *arena_alloc(struct arena *arena, size_t bytes);
-void arena_free(struct arena *arena, void *buf, size_t bytes);
+int verbs_arena_open(struct arena *arena);
+void verbs_arena_close(struct arena *arena);
+void *verbs_arena_alloc(struct arena *arena, size_t bytes);
+void verbs_arena_free(struct arena *arena, void *buf, size_t bytes);
 
 static inline uint32_t arena_key(const struct arena *arena, const void *buf)
 {
     size_t slab = (size_t)((const char *)buf - arena->base) >> SLAB_SHIFT;
 
-    ASSERT(slab < ARENA_SLABS); /* else it is not from arena_alloc() */
+    ASSERT(slab < ARENA_SLABS); /* else it is not from verbs_arena_alloc() */
     return arena->key[slab];
 }
 
@@ -62,7 +62,7 @@ struct verbs_fab {
 
     /* Of the one device that leads to all nodes; set by the first connection. */
     struct ibv_pd *pd;
-    struct vlink_limits limits;
+    struct verbs_qp_limits limits;
 
     struct verbs_ep
         *opener; /* from open() to formatted(): the node knows by it who makes the pool */
@@ -141,28 +141,28 @@ static inline struct verbs_fab *fab_of(const struct verbs_ep *e)
 
 /* Makes sure that there is a connection. FAR_UNREACHABLE and whatever the node says, naming it. A
  * node that is known to be away is not waited for. */
-int conn_need(struct verbs_conn *c);
+int verbs_conn_need(struct verbs_conn *c);
 
 /* Connects now: the body of an errand. */
-int conn_connect(struct verbs_conn *c);
+int verbs_conn_connect(struct verbs_conn *c);
 
 /* Ends the connection. What was under way ends with FAR_UNKNOWN. */
-void conn_break(struct verbs_conn *c);
+void verbs_conn_break(struct verbs_conn *c);
 
 /* The same, with the reason as the error's detail. */
-void conn_lose(struct verbs_conn *c, const char *why);
+void verbs_conn_lose(struct verbs_conn *c, const char *why);
 
 /* Puts a question that begins with its struct wire_head, whose fields are filled in here, and waits
  * for its answer: a message that passes wire_check(), or else the connection is ended. */
-int conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
-             const struct wire_head **answer);
+int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
+                   const struct wire_head **answer);
 
 /* The same, for questions whose answer is a status. */
-int conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
-               uint32_t *value);
+int verbs_conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
+                     uint32_t *value);
 
 /* IDENTIFY or FENCE. */
-int conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity);
+int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity);
 
 /* ---- errands (verbs_errand.c) ---------------------------------------------------------------- */
 
@@ -173,35 +173,35 @@ int conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity);
  */
 
 /* Starts to connect. */
-void errand_connect(struct verbs_conn *c);
+void verbs_errand_connect(struct verbs_conn *c);
 /* Starts to tell the node to shut a client out. The connection is up. */
-void errand_fence(struct verbs_conn *c, uint64_t client);
+void verbs_errand_fence(struct verbs_conn *c, uint64_t client);
 /* Whether this code runs as the errand of the connection. */
-bool errand_here(const struct verbs_conn *c);
+bool verbs_errand_here(const struct verbs_conn *c);
 /* Lets time pass until something may have come, or until then (clock_ns()): an errand yields, others
  * sleep. */
-void errand_rest(struct verbs_conn *c, uint64_t until);
+void verbs_errand_rest(struct verbs_conn *c, uint64_t until);
 /* Resumes all errands that are out. */
-void errands_resume(struct verbs_ep *e);
+void verbs_errands_resume(struct verbs_ep *e);
 /* Resumes them until that of this connection is back, or until then (clock_ns()). */
-void errand_await(struct verbs_conn *c, uint64_t until);
+void verbs_errand_await(struct verbs_conn *c, uint64_t until);
 /* Ends the errand where it is. */
-void errand_drop(struct verbs_conn *c);
+void verbs_errand_drop(struct verbs_conn *c);
 
 /* Reads what the connection manager has to say about all connections, without waiting. */
-void ep_events(struct verbs_ep *e);
+void verbs_ep_events(struct verbs_ep *e);
 
 /* ---- progress (verbs.c) ---------------------------------------------------------------------- */
 
 /* Takes what has completed; true: there was something. */
-bool ep_drain(struct verbs_ep *e);
+bool verbs_ep_drain(struct verbs_ep *e);
 
 /* Sleeps until something completes or until then (clock_coarse_ns()), and takes it. Connections
  * that have not moved for the time-out are ended, which counts as something. */
-bool ep_sleep(struct verbs_ep *e, uint64_t until);
+bool verbs_ep_sleep(struct verbs_ep *e, uint64_t until);
 
 /* Notes that work requests were posted, the last of them signalled. */
-void conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs);
+void verbs_conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs);
 
 /* A part of the request is over. */
 static inline void req_part_done(struct fab_req *req, int status)

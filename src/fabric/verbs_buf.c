@@ -15,7 +15,7 @@
 
 #define SLAB_BYTES (1ull << SLAB_SHIFT)
 
-int arena_open(struct arena *arena)
+int verbs_arena_open(struct arena *arena)
 {
     struct arena a = {.key = calloc(ARENA_SLABS, sizeof *a.key),
                       .mr = calloc(ARENA_SLABS, sizeof(struct ibv_mr *)),
@@ -26,13 +26,13 @@ int arena_open(struct arena *arena)
         a.base = NULL;
     *arena = a;
     if (!a.key || !a.mr || !a.used || !a.base) {
-        arena_close(arena);
+        verbs_arena_close(arena);
         return err_fail(FAR_NO_MEMORY, "addresses for the buffers of verbs:");
     }
     return FAR_OK;
 }
 
-void arena_close(struct arena *arena)
+void verbs_arena_close(struct arena *arena)
 {
     for (size_t i = 0; arena->mr && i < ARENA_SLABS; i++) {
         if (arena->mr[i])
@@ -103,7 +103,7 @@ static unsigned class_of(size_t bytes)
     return bytes <= BUF_MIN ? 0 : (unsigned)(64 - __builtin_clzll(bytes - 1)) - BUF_SMALLEST;
 }
 
-void *arena_alloc(struct arena *arena, size_t bytes)
+void *verbs_arena_alloc(struct arena *arena, size_t bytes)
 {
     unsigned class = class_of(bytes);
     char *buf;
@@ -130,7 +130,7 @@ void *arena_alloc(struct arena *arena, size_t bytes)
     return buf;
 }
 
-void arena_free(struct arena *arena, void *buf, size_t bytes)
+void verbs_arena_free(struct arena *arena, void *buf, size_t bytes)
 {
     unsigned class = class_of(bytes);
 

@@ -9,7 +9,7 @@
  *
  *   V1  A connection is `up` only after the hand-shake, with the memory that the first one of this
  *       fabric found (by its instance), and under the identity that the endpoint has at that time.
- *   V2  Once conn_break() has returned, the device touches no buffer for that connection any more,
+ *   V2  Once verbs_conn_break() has returned, the device touches no buffer for that connection any more,
  *       and every request that had a part on it has been told.
  */
 #include "base/clock.h"
@@ -36,12 +36,12 @@ static int node_fail(const struct verbs_conn *c, int status, const char *what)
                     text);
 }
 
-void conn_break(struct verbs_conn *c)
+void verbs_conn_break(struct verbs_conn *c)
 {
     c->up = false;
     if (c->link.id)
         rdma_disconnect(c->link.id);
-    vlink_destroy(&c->link);
+    verbs_qp_destroy(&c->link);
     c->ep->busy &= ~(1ull << c->node);
     c->ep->asking &= ~(1ull << c->node);
     for (unsigned i = 0; i < c->run_count; i++) {
@@ -55,9 +55,9 @@ void conn_break(struct verbs_conn *c)
     c->run = NULL;
 }
 
-void conn_lose(struct verbs_conn *c, const char *why)
+void verbs_conn_lose(struct verbs_conn *c, const char *why)
 {
-    conn_break(c);
+    verbs_conn_break(c);
     (void)node_fail(c, FAR_UNREACHABLE, why);
 }
 
@@ -88,13 +88,13 @@ static void take_event(const struct rdma_cm_event *event)
                event->event != RDMA_CM_EVENT_ADDR_CHANGE &&
                event->event != RDMA_CM_EVENT_ESTABLISHED) {
         if (c->ep->asking & 1ull << c->node) /* a node that refuses says why, and then closes */
-            (void)ep_drain(c->ep);
+            (void)verbs_ep_drain(c->ep);
         if (c->link.id == event->id)
-            conn_lose(c, "has closed the connection");
+            verbs_conn_lose(c, "has closed the connection");
     }
 }
 
-void ep_events(struct verbs_ep *e)
+void verbs_ep_events(struct verbs_ep *e)
 {
     struct rdma_cm_event event;
 
@@ -123,8 +123,8 @@ static int expect_event(struct verbs_conn *c, const struct rdma_cm_id *id,
 {
     c->awaited = id;
     c->has_event = false;
-    for (ep_events(c->ep); !c->has_event && clock_ns() < until; ep_events(c->ep))
-        errand_rest(c, until);
+    for (verbs_ep_events(c->ep); !c->has_event && clock_ns() < until; verbs_ep_events(c->ep))
+        verbs_errand_rest(c, until);
     c->awaited = NULL;
     if (!c->has_event)
         return node_fail(c, FAR_UNREACHABLE, "does not answer");
@@ -161,7 +161,7 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
     struct verbs_ep *e = c->ep;
 
     if (!fab->pd) {
-        int rc = vlink_limits(id->verbs, id->port_num, &fab->limits);
+        int rc = verbs_qp_limits(id->verbs, id->port_num, &fab->limits);
         if (rc != FAR_OK)
             return rc;
         fab->pd = ibv_alloc_pd(id->verbs);
@@ -178,9 +178,9 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
         fcntl(e->completions->fd, F_SETFL, fcntl(e->completions->fd, F_GETFL) | O_NONBLOCK);
     }
     if (!c->in)
-        c->in = arena_alloc(&e->arena, WIRE_CONTROL_MAX);
+        c->in = verbs_arena_alloc(&e->arena, WIRE_CONTROL_MAX);
     if (!c->said)
-        c->said = arena_alloc(&e->arena, WIRE_CONTROL_MAX);
+        c->said = verbs_arena_alloc(&e->arena, WIRE_CONTROL_MAX);
     if (!c->in || !c->said)
         return err_fail(FAR_NO_MEMORY, "registered memory (ulimit -l says how much there may be)");
     return FAR_OK;
@@ -192,7 +192,7 @@ static int make_link(struct verbs_conn *c, struct rdma_cm_id *id)
     int rc = settle_device(c, id);
 
     if (rc == FAR_OK)
-        rc = vlink_make(&c->link, id, fab->pd, c->ep->completions, c, fab->limits.send_wrs);
+        rc = verbs_qp_make(&c->link, id, fab->pd, c->ep->completions, c, fab->limits.send_wrs);
     if (rc != FAR_OK) {
         rdma_destroy_id(id);
         return rc;
@@ -205,7 +205,7 @@ static int make_link(struct verbs_conn *c, struct rdma_cm_id *id)
 
 static int join(struct verbs_conn *c, uint64_t until)
 {
-    const struct vlink_limits *limits = &fab_of(c->ep)->limits;
+    const struct verbs_qp_limits *limits = &fab_of(c->ep)->limits;
     struct rdma_conn_param param = {.initiator_depth = (uint8_t)limits->reads_out,
                                     .retry_count = QUEUE_RETRIES,
                                     .rnr_retry_count = QUEUE_RETRIES,
@@ -223,8 +223,8 @@ static int join(struct verbs_conn *c, uint64_t until)
     unsigned reads = event.param.conn.initiator_depth;
     if (reads == 0)
         return node_fail(c, FAR_UNSUPPORTED, "serves no READs");
-    rc = vlink_ready(&c->link, reads < limits->reads_out ? reads : limits->reads_out, 0,
-                     fab_of(c->ep)->timeout_ms);
+    rc = verbs_qp_ready(&c->link, reads < limits->reads_out ? reads : limits->reads_out, 0,
+                        fab_of(c->ep)->timeout_ms);
     if (rc == FAR_OK && rdma_establish(c->link.id) != 0)
         rc = node_fail(c, FAR_UNREACHABLE, strerror(errno));
     return rc;
@@ -237,8 +237,8 @@ static int wait_for_answer(struct verbs_conn *c)
     uint64_t until = clock_ns() + fab_of(c->ep)->timeout_ms * 1000000;
 
     while (c->in_bytes == 0) {
-        if (!ep_drain(c->ep))
-            errand_rest(c, until);
+        if (!verbs_ep_drain(c->ep))
+            verbs_errand_rest(c, until);
         if (!c->link.qp && c->in_bytes == 0) /* drained, with the error; what it says is known */
             return FAR_UNREACHABLE;
         if (c->in_bytes == 0 && clock_ns() >= until)
@@ -254,17 +254,17 @@ static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
     int rc;
 
     while (c->link.qp && c->wrs_free == 0 && clock_ns() < until)
-        errand_rest(c, until);
+        verbs_errand_rest(c, until);
     if (!c->link.qp || c->wrs_free == 0)
         return node_fail(c, FAR_UNREACHABLE, "does not answer");
     memcpy(c->said, question, bytes);
     c->in_bytes = 0;
-    rc = vlink_receive(&c->link, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));
+    rc = verbs_qp_receive(&c->link, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));
     if (rc == FAR_OK)
-        rc = vlink_send(&c->link, c->said, bytes, arena_key(arena, c->said));
+        rc = verbs_qp_send(&c->link, c->said, bytes, arena_key(arena, c->said));
     if (rc != FAR_OK)
         return node_fail(c, rc, far_error_detail());
-    conn_push_run(c, NULL, 1);
+    verbs_conn_push_run(c, NULL, 1);
     c->ep->asking |= 1ull << c->node;
     rc = wait_for_answer(c);
     c->ep->asking &= ~(1ull << c->node);
@@ -279,14 +279,14 @@ static int refusal(const struct verbs_conn *c, int status, const char *text)
     return node_fail(c, status, text[0] ? text : far_strerror(status));
 }
 
-int conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
-             const struct wire_head **answer)
+int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
+                   const struct wire_head **answer)
 {
     struct wire_head head;
     int rc;
 
-    if (!errand_here(c)) /* one question at a time */
-        errand_await(c, UINT64_MAX);
+    if (!verbs_errand_here(c)) /* one question at a time */
+        verbs_errand_await(c, UINT64_MAX);
     if (!c->link.qp)
         return node_fail(c, FAR_UNREACHABLE, "the connection was lost");
     head = wire_head_of(type, c->slot, c->token, ++c->seq);
@@ -303,25 +303,25 @@ int conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t b
         rc = node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
     }
     if (rc != FAR_OK) {
-        conn_break(c);
+        verbs_conn_break(c);
         return rc;
     }
     *answer = got;
     return FAR_OK;
 }
 
-int conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
-               uint32_t *value)
+int verbs_conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
+                     uint32_t *value)
 {
     const struct wire_head *head;
-    int rc = conn_ask(c, type, question, bytes, &head);
+    int rc = verbs_conn_ask(c, type, question, bytes, &head);
 
     if (rc != FAR_OK)
         return rc;
     const struct wire_answer *answer = (const struct wire_answer *)head;
     if (head->type != WIRE_ANSWER) {
         rc = node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
-        conn_break(c);
+        verbs_conn_break(c);
         return rc;
     }
     if (answer->status != FAR_OK)
@@ -331,11 +331,11 @@ int conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t
     return FAR_OK;
 }
 
-int conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity)
+int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity)
 {
     struct wire_client question = {.identity = identity};
 
-    return conn_order(c, type, &question, sizeof question, NULL);
+    return verbs_conn_order(c, type, &question, sizeof question, NULL);
 }
 
 /* ---- the hand-shake -------------------------------------------------------------------------- */
@@ -376,7 +376,7 @@ static int prove(struct verbs_conn *c, const uint8_t nonce[WIRE_NONCE],
     c->slot = challenge->head.slot;
     c->token = challenge->head.token;
     wire_prove(secret, WIRE_CLIENT, nonce, node_nonce, c->link_number, proof.proof);
-    rc = conn_ask(c, WIRE_PROOF_IS, &proof, sizeof proof, &head);
+    rc = verbs_conn_ask(c, WIRE_PROOF_IS, &proof, sizeof proof, &head);
     if (rc != FAR_OK)
         return rc;
     const struct wire_welcome *welcome = (const struct wire_welcome *)head;
@@ -397,7 +397,7 @@ static int greet(struct verbs_conn *c)
     c->slot = 0;
     c->token = 0;
     if (rc == FAR_OK)
-        rc = conn_ask(c, WIRE_HELLO, &hello, sizeof hello, &head);
+        rc = verbs_conn_ask(c, WIRE_HELLO, &hello, sizeof hello, &head);
     if (rc != FAR_OK)
         return rc;
     if (head->type != WIRE_CHALLENGE)
@@ -413,7 +413,7 @@ static int identify(struct verbs_conn *c)
 
     while (rc == FAR_OK && identity != c->ep->identity) {
         identity = c->ep->identity;
-        rc = conn_client(c, WIRE_IDENTIFY, identity);
+        rc = verbs_conn_client(c, WIRE_IDENTIFY, identity);
     }
     return rc;
 }
@@ -436,7 +436,7 @@ static int make_way(struct verbs_conn *c, uint64_t until)
     return rc;
 }
 
-int conn_connect(struct verbs_conn *c)
+int verbs_conn_connect(struct verbs_conn *c)
 {
     uint64_t began = clock_ns(), until = began + fab_of(c->ep)->timeout_ms * 1000000;
     int rc = make_way(c, until);
@@ -452,7 +452,7 @@ int conn_connect(struct verbs_conn *c)
         c->up = c->was_up = true;
         return rc;
     }
-    conn_break(c);
+    verbs_conn_break(c);
     uint64_t now = clock_ns(), pause = now - began;
     pause = pause < PAUSE_MIN_NS ? PAUSE_MIN_NS : pause > PAUSE_MAX_NS ? PAUSE_MAX_NS : pause;
     c->not_before = rc == FAR_FENCED ? 0 : now + pause;
@@ -472,7 +472,7 @@ static uint64_t patience_ns(const struct verbs_conn *c)
     return c->was_up && some != 0 && some < timeout ? some : UINT64_MAX;
 }
 
-int conn_need(struct verbs_conn *c)
+int verbs_conn_need(struct verbs_conn *c)
 {
     uint64_t now, patience;
 
@@ -483,8 +483,8 @@ int conn_need(struct verbs_conn *c)
     if (!c->out && now < c->not_before)
         return err_fail(c->down_status, "%s", c->down_why);
     if (!c->out)
-        errand_connect(c);
-    errand_await(c, patience == UINT64_MAX ? UINT64_MAX : now + patience);
+        verbs_errand_connect(c);
+    verbs_errand_await(c, patience == UINT64_MAX ? UINT64_MAX : now + patience);
     if (c->up)
         return FAR_OK;
     return c->out ? node_fail(c, FAR_UNREACHABLE, "is being connected to again")

@@ -18,7 +18,7 @@ static void connect_body(void *arg)
 {
     struct verbs_conn *c = arg;
 
-    (void)conn_connect(c); /* what came of it is in the connection */
+    (void)verbs_conn_connect(c); /* what came of it is in the connection */
     back(c);
 }
 
@@ -27,7 +27,7 @@ static void fence_body(void *arg)
     struct verbs_conn *c = arg;
     uint64_t client = c->ep->fenced_client;
 
-    c->fence_status = conn_client(c, WIRE_FENCE, client);
+    c->fence_status = verbs_conn_client(c, WIRE_FENCE, client);
     c->fenced = client;
     back(c);
 }
@@ -47,23 +47,23 @@ static void start(struct verbs_conn *c, fiber_fn *body)
         body(c);
 }
 
-void errand_connect(struct verbs_conn *c)
+void verbs_errand_connect(struct verbs_conn *c)
 {
     start(c, connect_body);
 }
 
-void errand_fence(struct verbs_conn *c, uint64_t client)
+void verbs_errand_fence(struct verbs_conn *c, uint64_t client)
 {
     c->ep->fenced_client = client;
     start(c, fence_body);
 }
 
-bool errand_here(const struct verbs_conn *c)
+bool verbs_errand_here(const struct verbs_conn *c)
 {
     return c->out && (!c->errand || fiber_current() == c->errand);
 }
 
-void errand_rest(struct verbs_conn *c, uint64_t until)
+void verbs_errand_rest(struct verbs_conn *c, uint64_t until)
 {
     struct verbs_ep *e = c->ep;
     struct pollfd fd = {.fd = e->cm->fd, .events = POLLIN};
@@ -71,39 +71,39 @@ void errand_rest(struct verbs_conn *c, uint64_t until)
     if (c->errand && fiber_current() == c->errand)
         fiber_yield();
     else if (e->completions)
-        ep_sleep(e, until);
+        verbs_ep_sleep(e, until);
     else
         poll(&fd, 1, NAP_MS);
 }
 
-void errands_resume(struct verbs_ep *e)
+void verbs_errands_resume(struct verbs_ep *e)
 {
     for (unsigned i = 0; i < ROUNDS && e->errands != 0; i++) {
-        ep_events(e);
+        verbs_ep_events(e);
         for (uint64_t left = e->errands; left; left &= left - 1) {
             struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
 
             if (c->errand)
                 fiber_resume(c->errand);
         }
-        if (!ep_drain(e))
+        if (!verbs_ep_drain(e))
             return;
     }
 }
 
-void errand_await(struct verbs_conn *c, uint64_t until)
+void verbs_errand_await(struct verbs_conn *c, uint64_t until)
 {
     while (c->out) { /* it has time-outs of its own */
         uint64_t now = clock_ns();
 
-        errands_resume(c->ep);
+        verbs_errands_resume(c->ep);
         if (!c->out || now >= until)
             return;
-        errand_rest(c, now + NAP_MS * 1000000ull < until ? now + NAP_MS * 1000000ull : until);
+        verbs_errand_rest(c, now + NAP_MS * 1000000ull < until ? now + NAP_MS * 1000000ull : until);
     }
 }
 
-void errand_drop(struct verbs_conn *c)
+void verbs_errand_drop(struct verbs_conn *c)
 {
     fiber_destroy(c->errand);
     c->errand = NULL;

@@ -21,7 +21,7 @@ static unsigned smaller(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-int vlink_limits(struct ibv_context *context, uint8_t port_num, struct vlink_limits *limits)
+int verbs_qp_limits(struct ibv_context *context, uint8_t port_num, struct verbs_qp_limits *limits)
 {
     const char *name = ibv_get_device_name(context->device);
     struct ibv_device_attr device;
@@ -39,7 +39,7 @@ int vlink_limits(struct ibv_context *context, uint8_t port_num, struct vlink_lim
                         "served), and messages of %u bytes",
                         name, device.max_qp_wr, device.max_qp_init_rd_atom, device.max_qp_rd_atom,
                         port.max_msg_sz);
-    *limits = (struct vlink_limits){
+    *limits = (struct verbs_qp_limits){
         .send_wrs = smaller((unsigned)device.max_qp_wr, SEND_WRS_MAX),
         .reads_out = smaller((unsigned)device.max_qp_init_rd_atom, READS_MAX),
         .reads_in = smaller((unsigned)device.max_qp_rd_atom, READS_MAX),
@@ -106,8 +106,8 @@ static int enter(struct vlink *link, enum ibv_qp_state state, const struct ibv_q
     return FAR_OK;
 }
 
-int vlink_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
-               struct ibv_comp_channel *channel, void *owner, unsigned send_wrs)
+int verbs_qp_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
+                  struct ibv_comp_channel *channel, void *owner, unsigned send_wrs)
 {
     struct vlink made = {.id = id};
 
@@ -122,7 +122,7 @@ int vlink_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
         rc = enter(&made, IBV_QPS_INIT, &(struct ibv_qp_attr){0});
     if (rc != FAR_OK) {
         made.id = NULL; /* stays the caller's */
-        vlink_destroy(&made);
+        verbs_qp_destroy(&made);
         return rc;
     }
     *link = made;
@@ -140,7 +140,7 @@ static uint8_t timeout_code(uint64_t timeout_ms)
     return code;
 }
 
-int vlink_ready(struct vlink *link, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms)
+int verbs_qp_ready(struct vlink *link, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms)
 {
     const struct ibv_qp_attr change = {.max_rd_atomic = (uint8_t)reads_out,
                                        .max_dest_rd_atomic = (uint8_t)reads_in,
@@ -150,7 +150,7 @@ int vlink_ready(struct vlink *link, unsigned reads_out, unsigned reads_in, uint6
     return rc == FAR_OK ? enter(link, IBV_QPS_RTS, &change) : rc;
 }
 
-int vlink_grant(struct vlink *link)
+int verbs_qp_grant(struct vlink *link)
 {
     struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
                                                   IBV_ACCESS_REMOTE_ATOMIC};
@@ -161,7 +161,7 @@ int vlink_grant(struct vlink *link)
     return FAR_OK;
 }
 
-void vlink_destroy(struct vlink *link)
+void verbs_qp_destroy(struct vlink *link)
 {
     if (link->qp)
         ibv_destroy_qp(link->qp);
@@ -172,7 +172,7 @@ void vlink_destroy(struct vlink *link)
     *link = (struct vlink){0};
 }
 
-int vlink_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey)
+int verbs_qp_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)bytes, .lkey = lkey};
     struct ibv_send_wr *bad,
@@ -183,7 +183,7 @@ int vlink_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey)
     return rc ? err_fail(FAR_UNREACHABLE, "sending a message: %s", strerror(rc)) : FAR_OK;
 }
 
-int vlink_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey)
+int verbs_qp_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)bytes, .lkey = lkey};
     struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};

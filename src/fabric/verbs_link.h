@@ -4,7 +4,7 @@
  * librdmacm finds the way and exchanges numbers; the queue pair is made and moved through its
  * states here. Left to librdmacm it would be open to remote WRITEs as soon as it is connected. This
  * way it starts without remote rights of any kind, carries the hand-shake as messages, and the
- * memory node grants rights when it knows whom to (vlink_grant()).
+ * memory node grants rights when it knows whom to (verbs_qp_grant()).
  */
 #ifndef FABRIC_VERBS_LINK_H
 #define FABRIC_VERBS_LINK_H
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 /* What a device can do, as far as it matters here. */
-struct vlink_limits {
+struct verbs_qp_limits {
     unsigned send_wrs;    /* the longest send queue, up to what is of use */
     unsigned reads_out;   /* READs and atomics under way, as the one who asks */
     unsigned reads_in;    /* ... and as the one who answers                  */
@@ -26,7 +26,7 @@ struct vlink_limits {
 };
 
 /* FAR_UNSUPPORTED: the device cannot do what the fabric needs. */
-int vlink_limits(struct ibv_context *device, uint8_t port, struct vlink_limits *limits);
+int verbs_qp_limits(struct ibv_context *device, uint8_t port, struct verbs_qp_limits *limits);
 
 struct vlink {
     struct rdma_cm_id *id;
@@ -40,21 +40,21 @@ struct vlink {
 /* A queue pair for a connection whose way is known, with room for that many work requests, or
  * fewer. It takes the id over with success. Its completions are told to the channel, with `owner`.
  */
-int vlink_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
-               struct ibv_comp_channel *channel, void *owner, unsigned send_wrs);
+int verbs_qp_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
+                  struct ibv_comp_channel *channel, void *owner, unsigned send_wrs);
 
 /* Ready to send and receive: once the other end's numbers are known, before it hears of ours. */
-int vlink_ready(struct vlink *link, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms);
+int verbs_qp_ready(struct vlink *link, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms);
 
 /* Lets the other end read and write the memory that is registered for it. */
-int vlink_grant(struct vlink *link);
+int verbs_qp_grant(struct vlink *link);
 
 /* Nothing of the queue pair takes effect any more once this has returned: neither what the other
  * end sends, nor what is still on its way into local buffers. */
-void vlink_destroy(struct vlink *link);
+void verbs_qp_destroy(struct vlink *link);
 
 /* Messages, up to one at a time in either direction. The buffers are registered with the key. */
-int vlink_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey);
-int vlink_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey);
+int verbs_qp_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey);
+int verbs_qp_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey);
 
 #endif

@@ -67,18 +67,18 @@ static size_t entry_bytes(size_t key_len, size_t stored)
     return (sizeof(struct entry_head) + key_len + stored + 7) & ~(size_t)7;
 }
 
-size_t entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len)
+size_t index_entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len)
 {
     return entry_bytes(key_len, out->keys_only ? 0 : value_len);
 }
 
-bool entries_add(struct entries_out *out, struct slice key, struct slice value)
+bool index_entries_add(struct entries_out *out, struct slice key, struct slice value)
 {
     struct entry_head head = {(uint32_t)key.len | (out->keys_only ? ENTRY_KEY_ONLY : 0),
                               (uint32_t)value.len};
     char *to = (char *)out->buf + out->len;
 
-    out->needed = entries_bytes(out, key.len, value.len);
+    out->needed = index_entries_bytes(out, key.len, value.len);
     if (out->needed > out->cap - out->len)
         return false;
     memcpy(to, &head, sizeof head);
@@ -146,7 +146,7 @@ int index_add_entry(const struct index_view *view, struct entries_out *out, stru
     if (key.len == 0 || key.len > index_key_max(view->table->ops))
         return err_fail(FAR_CORRUPT, "a key of table '%s' is said to have %zu bytes",
                         view->table->desc.name, key.len);
-    *full = !entries_add(out, key, value);
+    *full = !index_entries_add(out, key, value);
     return FAR_OK;
 }
 

@@ -53,9 +53,9 @@ struct entries_out {
     bool more; /* scan: it ended before the range did */
 };
 /* How many bytes an entry takes. */
-size_t entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len);
+size_t index_entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len);
 /* False if it does not fit. */
-bool entries_add(struct entries_out *out, struct slice key, struct slice value);
+bool index_entries_add(struct entries_out *out, struct slice key, struct slice value);
 
 /* The order of keys: bytes as unsigned numbers, shorter first. Below, at or above 0. */
 int index_key_compare(struct slice a, struct slice b);

@@ -51,7 +51,7 @@ struct verbs_listener {
     struct rdma_event_channel *cm;
     struct rdma_cm_id *id;
     struct ibv_context *device;
-    struct vlink_limits limits;
+    struct verbs_qp_limits limits;
     struct ibv_pd *pd;
     struct ibv_mr *region, *messages;
     struct ibv_comp_channel *completions;
@@ -76,7 +76,7 @@ static void drop(struct verbs_client *c)
     memd_client_end(&c->client); /* nobody else knows it any more */
     if (c->link.id)
         rdma_disconnect(c->link.id);
-    vlink_destroy(&c->link);
+    verbs_qp_destroy(&c->link);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
@@ -97,7 +97,7 @@ static void verbs_shut(struct memd_client *client)
 
 static int expect_message(struct verbs_client *c)
 {
-    return vlink_receive(&c->link, c->in, WIRE_CONTROL_MAX, c->listener->messages->lkey);
+    return verbs_qp_receive(&c->link, c->in, WIRE_CONTROL_MAX, c->listener->messages->lkey);
 }
 
 static struct verbs_client *new_client(struct verbs_listener *l)
@@ -134,7 +134,7 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
     unsigned reads = reads_wanted < l->limits.reads_in ? reads_wanted : l->limits.reads_in;
     int rc;
 
-    if (!c || vlink_make(&c->link, id, l->pd, l->completions, c, SEND_WRS) != FAR_OK) {
+    if (!c || verbs_qp_make(&c->link, id, l->pd, l->completions, c, SEND_WRS) != FAR_OK) {
         rdma_reject(id, NULL, 0);
         rdma_destroy_id(id);
         if (c)
@@ -146,7 +146,7 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
     if (rc == FAR_OK && ibv_req_notify_cq(c->link.cq, 0) != 0)
         rc = FAR_SYSTEM;
     if (rc == FAR_OK)
-        rc = vlink_ready(&c->link, 0, reads, LINK_TIMEOUT_MS);
+        rc = verbs_qp_ready(&c->link, 0, reads, LINK_TIMEOUT_MS);
     struct rdma_conn_param param = {.responder_resources = (uint8_t)reads,
                                     .rnr_retry_count = RNR_RETRIES,
                                     .qp_num = c->link.qp->qp_num};
@@ -159,9 +159,9 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
 /* With the lock. False: the connection is over. */
 static bool reply(struct verbs_client *c, bool granted, size_t bytes)
 {
-    return c->link.qp && (!granted || vlink_grant(&c->link) == FAR_OK) &&
+    return c->link.qp && (!granted || verbs_qp_grant(&c->link) == FAR_OK) &&
            (c->ending || expect_message(c) == FAR_OK) &&
-           vlink_send(&c->link, c->out, bytes, c->listener->messages->lkey) == FAR_OK;
+           verbs_qp_send(&c->link, c->out, bytes, c->listener->messages->lkey) == FAR_OK;
 }
 
 static bool on_message(struct verbs_client *c, uint32_t bytes)
@@ -418,7 +418,7 @@ static int begin(struct verbs_listener *l, struct uri *uri)
     if (rc == FAR_OK)
         rc = bind_to(l, &address);
     if (rc == FAR_OK)
-        rc = vlink_limits(l->device, l->id->port_num ? l->id->port_num : 1, &l->limits);
+        rc = verbs_qp_limits(l->device, l->id->port_num ? l->id->port_num : 1, &l->limits);
     if (rc == FAR_OK)
         rc = only_device(l);
     if (rc == FAR_OK)

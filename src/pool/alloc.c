@@ -414,14 +414,14 @@ static int relieve_by_others(struct op *op)
 static int await_sweep(struct op *op, bool *orphaned)
 {
     struct client *c = op->client;
-    struct patience patience = {0};
+    struct backoff patience = {0};
     bool alive = true;
     int rc = FAR_OK;
     do {
         rc = client_drive_epoch(op);
         if (rc == FAR_OK && c->sweep)
             rc = client_owner_alive(op, c->sweep, &alive);
-    } while (rc == FAR_OK && alive && client_wait(op, &patience, 10) &&
+    } while (rc == FAR_OK && alive && client_backoff(op, &patience, 10) &&
              (c->sweep || c->sweep_unmet));
     *orphaned = rc == FAR_OK && !alive;
     return rc;

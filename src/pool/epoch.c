@@ -407,7 +407,7 @@ int client_barrier(struct op *op, unsigned leases)
 int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)
 {
     struct client *c = op->client;
-    struct patience patience = {0};
+    struct backoff patience = {0};
 
     while (c->seen < epoch) {
         uint64_t seen = c->seen;
@@ -416,7 +416,7 @@ int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)
             if (rc != FAR_OK)
                 return rc;
         }
-        if (c->seen == seen && !client_wait(op, &patience, leases))
+        if (c->seen == seen && !client_backoff(op, &patience, leases))
             return FAR_TIMEOUT;
     }
     return FAR_OK;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const struct knobs knobs_default = {
+const struct knobs pool_knobs_default = {
     .hash_mask = UINT64_MAX,
     .fingerprint_mask = 0xff,
     .generation_mask = 0xff,
@@ -115,7 +115,7 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
     memset(pool, 0, sizeof *pool);
     pool->fab = fab;
     pool->nodes = fab->nodes;
-    pool->knobs = knobs ? *knobs : knobs_default;
+    pool->knobs = knobs ? *knobs : pool_knobs_default;
 
     struct node_head *image = ep->ops->buf_alloc(ep, sizeof *image);
     if (!image) {

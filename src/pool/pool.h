@@ -81,7 +81,7 @@ struct free_watch {
 struct growth_watch {
     void (*grew)(const struct growth_watch *watch, gaddr from, const gaddr *to, unsigned count);
 };
-extern const struct knobs knobs_default;
+extern const struct knobs pool_knobs_default;
 
 struct op;
 struct journal_entry;
@@ -443,12 +443,12 @@ void client_renounce(struct op *op);
 
 /* Waiting for what other clients do, which may take leases: ever longer pauses, and an end to them,
  * for a damaged pool may never come round. False when it has come. */
-struct patience {
+struct backoff {
     uint64_t pause_ns, waited_ns;
 };
 #define PAUSE_NS_LEAST 1000
 #define PAUSE_NS_MOST  1000000
-static inline bool client_wait(struct op *op, struct patience *p, unsigned leases)
+static inline bool client_backoff(struct op *op, struct backoff *p, unsigned leases)
 {
     if (p->waited_ns > leases * op->client->lease_ns)
         return false;

@@ -103,13 +103,13 @@ static bool suspect_one(struct op *op, struct client_slot *slots, bool heir, uin
  */
 static int evict_dead(struct op *op, struct client *c)
 {
-    struct patience patience = {0};
+    struct backoff patience = {0};
     bool doubtful = true, room = false;
     unsigned cleared = 0;
 
     c->slot = NO_SLOT;
     while (doubtful && cleared < c->pool->clients &&
-           (cleared > 0 || client_wait(op, &patience, 2))) {
+           (cleared > 0 || client_backoff(op, &patience, 2))) {
         struct client_slot *slots = NULL;
         uint64_t asked = c->ep->ops->coarse(c->ep);
         int rc = look_for_room(op, &slots, &room);
@@ -320,9 +320,9 @@ static int renew(struct op *op, struct client *c)
 static void await_joined(struct op *op)
 {
     struct client *c = op->client;
-    struct patience patience = {0};
+    struct backoff patience = {0};
     while ((c->joining || (c->lease.lost && (c->oldest || c->recoveries > 0))) &&
-           client_wait(op, &patience, 1)) {
+           client_backoff(op, &patience, 1)) {
         if (c->drive_ring && !op->batch.on_ring)
             c->drive_ring(c);
     }
@@ -480,7 +480,7 @@ static bool unsettled(const struct client *c)
  * or until one that holds the epoch up has been found dead. */
 static int settle_epochs(struct client *c, struct op *op)
 {
-    struct patience patience = {0};
+    struct backoff patience = {0};
     unsigned flights = SETTLE_FLIGHTS;
     int rc = FAR_OK;
     do {
@@ -491,7 +491,7 @@ static int settle_epochs(struct client *c, struct op *op)
         }
         flights = SETTLE_EPOCH;
     } while (rc == FAR_OK && unsettled(c) && c->pool->kept &&
-             client_wait(op, &patience, SETTLE_LEASES));
+             client_backoff(op, &patience, SETTLE_LEASES));
     return rc;
 }
 

@@ -223,7 +223,7 @@ static int await_recoveries(const struct sweep *s)
 {
     struct op *op = s->op;
     struct client *c = op->client;
-    struct patience patience = {0};
+    struct backoff patience = {0};
     for (;;) {
         struct client_slot *slots = NULL;
         uint64_t fenced = 0, asked = c->ep->ops->coarse(c->ep);
@@ -238,7 +238,7 @@ static int await_recoveries(const struct sweep *s)
         rc = client_drive_epoch(op); /* recovers the suspect */
         if (rc != FAR_OK)
             return rc;
-        if (!client_wait(op, &patience, 8))
+        if (!client_backoff(op, &patience, 8))
             return err_fail(FAR_TIMEOUT, "a dead client is not recovered");
     }
 }

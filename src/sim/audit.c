@@ -125,7 +125,7 @@ static bool has_hands(struct audit *a, const struct client *c)
            get(a, node0, CONTROL_OFF + offsetof(struct pool_control, sweeps)) == c->sweeps;
 }
 
-int audit_run(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count)
+int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count)
 {
     unsigned damaged = 0, slot = 0;
     int rc = FAR_OK;

@@ -30,6 +30,6 @@ struct audit {
  * No operation is in flight. Sessions may be NULL, but for the first, which is used for looking; of
  * those that are registered no more, nothing counts. FAR_NO_MEMORY, or as marking fails.
  */
-int audit_run(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count);
+int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count);
 
 #endif

@@ -1,5 +1,5 @@
 /* One run of an index in the simulator, from an empty pool to a verdict. */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ void check_free(struct check *c)
     sim_free(c->sim);
     lin_checker_free(c->lin);
     lin_history_free(&c->history);
-    freemap_free(&c->free);
+    shadow_free(&c->free);
     tape_free(&c->own_tape);
     free(c->key_of);
     free(c);

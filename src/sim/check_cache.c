@@ -15,7 +15,7 @@
  * A leaf that a fresh entry names is read as if nothing could happen to it. If it is free, the map
  * of free memory says so, and if it has become something else, its sum does.
  */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #include "base/hash.h"
 #include "index/cache.h"

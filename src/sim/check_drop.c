@@ -5,7 +5,7 @@
  * operation that begins when a drop has returned FAR_OK must give FAR_NO_TABLE, one on a table that
  * nobody has begun to drop must not, and a value that is found must be the key's own.
  */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #include "index/tuning.h"
 
@@ -163,7 +163,7 @@ void check_drop_settle(struct check *c, far_session *fresh)
     uint8_t key = 1;
     if (!c->plan.drops)
         return;
-    int rc = drop_settle(c->pool, &fresh->op);
+    int rc = store_drop_settle(c->pool, &fresh->op);
     if (rc != FAR_OK) {
         check_condemn(c, CHECK_NOT_LIVE, "with nobody else there, completing drops gives %s (%s)",
                       far_errname(rc), far_error_detail());

@@ -10,7 +10,7 @@
  * counters are equal. A recovery that misses a line, believes a torn or an old one, or is made by two
  * clients at once leaves a lock held, counters that differ, or a critical section that is not counted.
  */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
  *
  * The three words are words of node 0 that the pool has reserved and does not use.
  */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What kind of run it is, and setting it up: a pool, one or two tables, filled until they are about
  * to grow. */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #include <string.h>
 
@@ -61,7 +61,8 @@ static void make_plan(struct check *c)
     const unsigned growing = 3, all = sizeof weights / sizeof *weights;
     struct plan *p = &c->plan;
     struct tape *t = c->tape;
-    *p = (struct plan){.knobs = knobs_default, .granule = 8, .nodes = 1, .ring = 1, .tables = 1};
+    *p = (struct plan){
+        .knobs = pool_knobs_default, .granule = 8, .nodes = 1, .ring = 1, .tables = 1};
     p->knobs.patience = 3;
     if (c->program)
         return;
@@ -154,7 +155,7 @@ static int open_pool(struct check *c)
     int rc = sim_begin(c->sim, &c->sim_set, c->tape);
     if (rc != FAR_OK)
         return rc;
-    if (!c->program && !freemap_begin(&c->free, c->sim, &c->sim_set, on_mistake, c))
+    if (!c->program && !shadow_begin(&c->free, c->sim, &c->sim_set, on_mistake, c))
         return FAR_NO_MEMORY;
     c->growth = (struct growth){.watch = {.grew = grew}};
     c->plan.knobs.free_watch = c->program ? NULL : &c->free.watch;

@@ -1,6 +1,6 @@
 /* The pool under a run: small, its counters about to come round, swept while others work; and what
  * must be true of its memory at the end. */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #include "sim/audit.h"
 
@@ -96,7 +96,7 @@ static bool audit(struct check *c, far_session *fresh, struct audit *a)
 {
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     unsigned count = all_sessions(c, fresh, sessions);
-    int rc = audit_run(a, c->pool, sessions, count);
+    int rc = sim_audit(a, c->pool, sessions, count);
     if (rc != FAR_OK)
         check_condemn(c, CHECK_BAD_MEMORY, "the audit gave %s (%s)", far_errname(rc),
                       far_error_detail());

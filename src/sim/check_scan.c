@@ -3,7 +3,7 @@
  * that it stands for. One that takes several calls is judged call by call, because each call goes on
  * behind the last key of the one before.
  */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

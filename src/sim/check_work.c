@@ -1,6 +1,6 @@
 /* What clients do: operations one at a time or through the ring, and between them what else a
  * session's life has. */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 
 #define ERRORS_MAX 6u /* of the fabric, after which a client gives up */
 #define OPEN_TRIES 3u

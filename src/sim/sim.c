@@ -1,5 +1,5 @@
 /* Runs: their memory, their clients, the fabric's functions, and the loop over events. */
-#include "sim/sim_core.h"
+#include "sim/sim_internal.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -117,7 +117,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
     sim->lines = sim->lines_lost = 0;
     sim->queue.seq = 0;
     memset(&sim->counts, 0, sizeof sim->counts);
-    nic_drop_all(sim);
+    sim_nic_drop_all(sim);
 
     memset(&sim->fab, 0, sizeof sim->fab);
     sim->fab.ops = s->no_fence ? &sim_ops_without_fence : &sim_ops;
@@ -131,7 +131,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
         struct fiber *fiber = sim->client[i].fiber;
         sim->client[i] = (struct sim_client){.fiber = fiber, .sim = sim};
     }
-    fault_begin(sim);
+    sim_fault_begin(sim);
     return FAR_OK;
 }
 
@@ -161,7 +161,7 @@ int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg
     c->state = CLIENT_READY;
     sim->alive++;
     sim->memory_hash = 0; /* states are compared by what clients changed */
-    queue_push(sim, EVENT_START, sim->now + fault_transit(sim, client), client, NULL, 0);
+    sim_queue_push(sim, EVENT_START, sim->now + sim_fault_transit(sim, client), client, NULL, 0);
     return FAR_OK;
 }
 
@@ -189,7 +189,7 @@ static void wake(struct sim *sim, const struct event *e)
 {
     struct sim_client *c = &sim->client[e->client];
     if (c->frozen_until > sim->now)
-        queue_push(sim, e->kind, c->frozen_until, e->client, NULL, 0);
+        sim_queue_push(sim, e->kind, c->frozen_until, e->client, NULL, 0);
     else if (c->state == CLIENT_READY || c->state == CLIENT_PAUSING)
         sim_resume(sim, e->client);
 }
@@ -198,7 +198,7 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs)
 {
     uint64_t limit = sim->counts.verbs + verbs;
     struct event e;
-    while (sim->counts.verbs < limit && queue_pop(sim, &e)) {
+    while (sim->counts.verbs < limit && sim_queue_pop(sim, &e)) {
         if (e.at > sim->now)
             sim->now = e.at;
         sim->counts.events++;
@@ -209,13 +209,13 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs)
             wake(sim, &e);
             break;
         case EVENT_VERB:
-            nic_verb(sim, &e);
+            sim_nic_verb(sim, &e);
             break;
         case EVENT_REQUEST:
-            nic_request(sim, &e);
+            sim_nic_request(sim, &e);
             break;
         case EVENT_COMPLETE:
-            nic_complete(sim, &e);
+            sim_nic_complete(sim, &e);
             break;
         }
     }
@@ -227,7 +227,7 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs)
 
 void sim_end(struct sim *sim)
 {
-    nic_drop_all(sim);
+    sim_nic_drop_all(sim);
     for (unsigned i = 0; i < sim->set.clients; i++) {
         struct sim_client *c = &sim->client[i];
         if (c->state == CLIENT_IDLE || c->state == CLIENT_FINISHED)
@@ -260,7 +260,7 @@ static void give_way(struct sim_client *c, enum client_state state)
 static void nap(struct sim_client *c, uint64_t ns)
 {
     c->local_time += ns;
-    queue_push(c->sim, EVENT_WAKE, c->sim->now + ns, (uint32_t)(c - c->sim->client), NULL, 0);
+    sim_queue_push(c->sim, EVENT_WAKE, c->sim->now + ns, (uint32_t)(c - c->sim->client), NULL, 0);
     give_way(c, CLIENT_PAUSING);
 }
 
@@ -269,7 +269,7 @@ void sim_think(struct sim *sim)
     struct sim_client *c = self(sim);
     ASSERT(c != NULL);
     if (!c->unwinding)
-        nap(c, fault_transit(sim, sim->running));
+        nap(c, sim_fault_transit(sim, sim->running));
 }
 
 void sim_sleep(struct sim *sim, uint64_t ns)
@@ -340,14 +340,14 @@ static int sim_post(struct fab_ep *ep, struct fab_req *req)
     struct sim *sim = sim_of(ep);
     struct sim_client *c = self(sim);
     if (!c)
-        return nic_post_direct(sim, req);
+        return sim_nic_post_direct(sim, req);
     if (c->unwinding) {
         ASSERT(c->unwound_posts++ < UNWINDING_POSTS);
         return err_fail(FAR_UNREACHABLE, "this client has crashed");
     }
     if (c->fenced)
         return err_fail(FAR_FENCED, "this client was shut out");
-    return nic_post(sim, sim->running, req);
+    return sim_nic_post(sim, sim->running, req);
 }
 
 static void sim_identify(struct fab_ep *ep, uint64_t identity)
@@ -373,7 +373,7 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
         struct sim_client *c = &sim->client[i];
         if (c->identity != identity || c->fenced)
             continue;
-        log_line(sim, i, "IS SHUT OUT");
+        sim_log_line(sim, i, "IS SHUT OUT");
         sim->counts.shut_out++;
         c->fenced = true;
     }
@@ -384,7 +384,7 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
         ASSERT(count < FENCED_FLIGHTS_MAX);
         theirs[count++] = f;
     }
-    nic_shut_out(sim, theirs, count);
+    sim_nic_shut_out(sim, theirs, count);
     return FAR_OK;
 }
 

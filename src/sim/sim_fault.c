@@ -10,7 +10,7 @@
  * flight done, half done (some of its pieces), or not done; and what the contract keeps in
  * order stays in order.
  */
-#include "sim/sim_core.h"
+#include "sim/sim_internal.h"
 
 #define TRANSIT_NS 800u /* one way, when nothing delays it */
 #define GAP_NS     20u  /* between verbs and between pieces */
@@ -41,7 +41,7 @@ static unsigned rate(struct sim *sim, unsigned flag)
     return of_65536[tape_choose(sim->tape, 6, TAPE_SETUP)];
 }
 
-void fault_begin(struct sim *sim)
+void sim_fault_begin(struct sim *sim)
 {
     struct tape *t = sim->tape;
     sim->adversity = sim->set.adversity;
@@ -106,7 +106,7 @@ static uint64_t stretch(struct sim *sim, uint64_t unit)
     return (unit << by) * (c / 16) / 4;
 }
 
-uint64_t fault_transit(struct sim *sim, uint32_t client)
+uint64_t sim_fault_transit(struct sim *sim, uint32_t client)
 {
     if (sim->by_choice)
         return 0;
@@ -119,7 +119,7 @@ uint64_t fault_transit(struct sim *sim, uint32_t client)
     return client == sim->slow ? ns * sim->slow_by : ns;
 }
 
-uint64_t fault_gap(struct sim *sim)
+uint64_t sim_fault_gap(struct sim *sim)
 {
     if (sim->set.by_choice || !(sim->adversity & SIM_INTERLEAVE))
         return 0;
@@ -128,9 +128,9 @@ uint64_t fault_gap(struct sim *sim)
     return stretch(sim, sim->gap);
 }
 
-uint64_t fault_lag(struct sim *sim, uint32_t client)
+uint64_t sim_fault_lag(struct sim *sim, uint32_t client)
 {
-    return fault_transit(sim, client) + fault_transit(sim, client) + fault_gap(sim);
+    return sim_fault_transit(sim, client) + sim_fault_transit(sim, client) + sim_fault_gap(sim);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -142,7 +142,7 @@ static uint64_t nth_piece(uint64_t left, unsigned n)
     return left & -left;
 }
 
-uint64_t fault_pieces(struct sim *sim, uint64_t left)
+uint64_t sim_fault_pieces(struct sim *sim, uint64_t left)
 {
     if (!(sim->adversity & SIM_TORN) || sim->set.profile == SIM_SC || (left & (left - 1)) == 0)
         return left;
@@ -169,7 +169,7 @@ uint64_t fault_pieces(struct sim *sim, uint64_t left)
     }
 }
 
-bool fault_halves(struct sim *sim)
+bool sim_fault_halves(struct sim *sim)
 {
     if (!(sim->adversity & SIM_TORN) || sim->set.profile == SIM_SC)
         return false;
@@ -178,7 +178,7 @@ bool fault_halves(struct sim *sim)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-enum fault fault_draw(struct sim *sim, uint32_t client)
+enum fault sim_fault_draw(struct sim *sim, uint32_t client)
 {
     const struct sim_client *c = &sim->client[client];
     unsigned all = sim->crash_rate + sim->pause_rate + sim->error_rate;
@@ -193,11 +193,11 @@ enum fault fault_draw(struct sim *sim, uint32_t client)
                                                    : FAULT_ERROR;
 }
 
-void fault_crash(struct sim *sim, uint32_t client)
+void sim_fault_crash(struct sim *sim, uint32_t client)
 {
     struct sim_client *c = &sim->client[client];
     ASSERT(c->state != CLIENT_CRASHED && c->state != CLIENT_FINISHED);
-    log_line(sim, client, "CRASHES");
+    sim_log_line(sim, client, "CRASHES");
     sim->trace = mix(sim->trace, 0xdead0000u + client);
     sim->counts.happened[SIM_NUMBER_CRASH]++;
     sim->faults_used++;
@@ -205,36 +205,36 @@ void fault_crash(struct sim *sim, uint32_t client)
     sim->alive--;
     for (size_t i = 0; i < sim->flights; i++)
         if (sim->flight[i]->req && sim->flight[i]->client == client)
-            nic_cancel(sim, sim->flight[i]);
+            sim_nic_cancel(sim, sim->flight[i]);
 }
 
-void fault_pause(struct sim *sim, uint32_t client)
+void sim_fault_pause(struct sim *sim, uint32_t client)
 {
     struct sim_client *c = &sim->client[client];
     uint32_t length = tape_choose(sim->tape, 24, TAPE_FAULT);
     uint64_t ns = length < 16 ? (uint64_t)PAUSE_MIN << length : SIM_PAUSE_NS + (length << 26);
     c->frozen_until = sim->now + ns;
     c->stuck = tape_choose(sim->tape, 2, TAPE_FAULT) && !sim->set.no_fence;
-    log_line(sim, client, "STANDS STILL for %.3f ms, its verbs %s", (double)ns / 1e6,
-             c->stuck ? "with it" : "do not");
+    sim_log_line(sim, client, "STANDS STILL for %.3f ms, its verbs %s", (double)ns / 1e6,
+                 c->stuck ? "with it" : "do not");
     sim->trace = mix(sim->trace, 0xf0000000u + client);
     sim->counts.happened[SIM_NUMBER_PAUSE]++;
     sim->faults_used++;
 }
 
-void fault_error(struct sim *sim, struct flight *f)
+void sim_fault_error(struct sim *sim, struct flight *f)
 {
     bool apart = !sim->by_choice && (sim->adversity & SIM_INTERLEAVE);
     bool stray = apart && tape_choose(sim->tape, 2, TAPE_FAULT);
-    log_line(sim, f->client, "#%u BREAKS%s", f->number,
-             stray ? ", and what is under way will land" : "");
+    sim_log_line(sim, f->client, "#%u BREAKS%s", f->number,
+                 stray ? ", and what is under way will land" : "");
     sim->trace = mix(sim->trace, 0xe0000000u + f->client);
     sim->counts.happened[SIM_NUMBER_ERROR]++;
     sim->faults_used++;
     if (stray)
-        nic_stray(sim, f);
+        sim_nic_stray(sim, f);
     else
-        nic_fail(sim, f, FAR_UNKNOWN);
+        sim_nic_fail(sim, f, FAR_UNKNOWN);
 }
 
 void sim_calm(struct sim *sim)
@@ -242,7 +242,7 @@ void sim_calm(struct sim *sim)
     sim->adversity &= ~(unsigned)SIM_FAULTS;
     if (sim->by_choice) { /* from here on it takes no choices */
         sim->adversity &= SIM_INTERLEAVE | SIM_REORDER;
-        queue_by_time(sim);
+        sim_queue_by_time(sim);
     }
     sim->crash_rate = sim->pause_rate = sim->error_rate = 0;
     sim->lose_after = UINT64_MAX;

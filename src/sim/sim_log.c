@@ -1,5 +1,5 @@
 /* The time line of a run, for a person to follow. */
-#include "sim/sim_core.h"
+#include "sim/sim_internal.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void add_line(struct sim *sim, int client, const char *format, va_list ar
     vsnprintf(line->text, sizeof line->text, format, args);
 }
 
-void log_line(struct sim *sim, uint32_t client, const char *format, ...)
+void sim_log_line(struct sim *sim, uint32_t client, const char *format, ...)
 {
     if (sim->lines_max == 0)
         return;
@@ -62,7 +62,7 @@ static void describe(const struct fab_verb *v, char *text, size_t room)
                  (unsigned long long)v->off);
 }
 
-void log_post(struct sim *sim, const struct flight *f)
+void sim_log_post(struct sim *sim, const struct flight *f)
 {
     if (sim->lines_max == 0)
         return;
@@ -73,7 +73,7 @@ void log_post(struct sim *sim, const struct flight *f)
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%s", i ? ", " : "", one);
     }
     bool all = used < (int)sizeof text - 48;
-    log_line(sim, f->client, "#%u posts %s%s", f->number, text, all ? "" : ", ...");
+    sim_log_line(sim, f->client, "#%u posts %s%s", f->number, text, all ? "" : ", ...");
 }
 
 static void log_atomic(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
@@ -83,20 +83,20 @@ static void log_atomic(struct sim *sim, const struct flight *f, unsigned i, enum
     const struct fab_verb *v = &verb->v;
     unsigned long long old = 0, new = verb->result;
     if (part == LOG_SECOND_HALF) { /* its buffer may be another's by now */
-        log_line(sim, f->client, "#%u.%u %s writes %#llx", f->number, i, what, new);
+        sim_log_line(sim, f->client, "#%u.%u %s writes %#llx", f->number, i, what, new);
         return;
     }
     memcpy(&old, v->buf, 8);
     if (old == new && v->kind != FAB_FAA)
-        log_line(sim, f->client, "#%u.%u %s found %#llx, not %#llx", f->number, i, what, old,
-                 (unsigned long long)v->compare);
+        sim_log_line(sim, f->client, "#%u.%u %s found %#llx, not %#llx", f->number, i, what, old,
+                     (unsigned long long)v->compare);
     else
-        log_line(sim, f->client, "#%u.%u %s found %#llx, %s %#llx", f->number, i, what, old,
-                 part == LOG_FIRST_HALF ? "will write" : "wrote", new);
+        sim_log_line(sim, f->client, "#%u.%u %s found %#llx, %s %#llx", f->number, i, what, old,
+                     part == LOG_FIRST_HALF ? "will write" : "wrote", new);
 }
 
-void log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
-              uint64_t pieces)
+void sim_log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+                  uint64_t pieces)
 {
     if (sim->lines_max == 0)
         return;
@@ -106,10 +106,10 @@ void log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part
     if (verb->v.kind > FAB_WRITE)
         log_atomic(sim, f, i, part, what);
     else if (pieces == verb->left && !verb->torn)
-        log_line(sim, f->client, "#%u.%u %s", f->number, i, what);
+        sim_log_line(sim, f->client, "#%u.%u %s", f->number, i, what);
     else
-        log_line(sim, f->client, "#%u.%u %s pieces %#llx of %#llx", f->number, i, what,
-                 (unsigned long long)pieces, (unsigned long long)verb->left);
+        sim_log_line(sim, f->client, "#%u.%u %s pieces %#llx of %#llx", f->number, i, what,
+                     (unsigned long long)pieces, (unsigned long long)verb->left);
 }
 
 void sim_print_log(const struct sim *sim, FILE *out)

@@ -16,7 +16,7 @@
  * all or only the first of them, whatever their client does meanwhile: on the old connection, as it
  *     were. None does later than half a lease, or when its client has been shut out (F5).
  */
-#include "sim/sim_core.h"
+#include "sim/sim_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static void flight_release(struct flight *f)
     f->in_use = false;
 }
 
-void nic_drop_all(struct sim *sim)
+void sim_nic_drop_all(struct sim *sim)
 {
     for (size_t i = 0; i < sim->flights; i++) {
         struct flight *f = sim->flight[i];
@@ -215,7 +215,7 @@ static void clear_busy(struct sim *sim, const struct fab_verb *v)
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-int nic_post_direct(struct sim *sim, struct fab_req *req)
+int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
 {
     if (sim->counts.direct_verbs > DIRECT_VERBS_MAX)
         return err_fail(FAR_TIMEOUT, "more than %u verbs with nobody else at work",
@@ -264,15 +264,15 @@ static void lose_or_regain(struct sim *sim)
     if (sim->counts.requests > sim->lose_after && !*lost) {
         *lost = true;
         sim->counts.happened[SIM_NUMBER_NODE]++;
-        log_line(sim, NOBODY, "node %u IS LOST", sim->lose_node);
+        sim_log_line(sim, NOBODY, "node %u IS LOST", sim->lose_node);
     } else if (*lost && sim->counts.requests > sim->lose_after + sim->lose_for) {
         *lost = false;
         sim->lose_after = UINT64_MAX;
-        log_line(sim, NOBODY, "node %u IS BACK", sim->lose_node);
+        sim_log_line(sim, NOBODY, "node %u IS BACK", sim->lose_node);
     }
 }
 
-int nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
+int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
 {
     struct sim_client *c = &sim->client[client];
     struct flight *f = flight_take(sim);
@@ -294,18 +294,18 @@ int nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
     sim->counts.requests++;
     sim->counts.verbs += req->count;
     lose_or_regain(sim);
-    log_post(sim, f);
+    sim_log_post(sim, f);
 
-    uint64_t arrives = sim->now + fault_transit(sim, client);
+    uint64_t arrives = sim->now + sim_fault_transit(sim, client);
     if (!(sim->adversity & SIM_INTERLEAVE)) {
-        queue_push(sim, EVENT_REQUEST, arrives, client, f, 0);
+        sim_queue_push(sim, EVENT_REQUEST, arrives, client, f, 0);
         return FAR_OK;
     }
     for (unsigned i = 0; i < f->count; i++) {
         if (f->verb[i].waits > 0)
             continue;
         f->verb[i].state = VERB_DUE;
-        queue_push(sim, EVENT_VERB, arrives + fault_gap(sim), client, f, i);
+        sim_queue_push(sim, EVENT_VERB, arrives + sim_fault_gap(sim), client, f, i);
     }
     return FAR_OK;
 }
@@ -331,7 +331,7 @@ static void report(struct sim *sim, struct flight *f, uint64_t after)
     if (f->reported || !f->req || sim->client[f->client].state == CLIENT_CRASHED)
         return;
     f->reported = true;
-    queue_push(sim, EVENT_COMPLETE, sim->now + after, f->client, f, 0);
+    sim_queue_push(sim, EVENT_COMPLETE, sim->now + after, f->client, f, 0);
 }
 
 static void answer(struct sim *sim, struct flight *f, unsigned i)
@@ -340,7 +340,7 @@ static void answer(struct sim *sim, struct flight *f, unsigned i)
         return;
     f->verb[i].answered = true;
     if (--f->unanswered == 0)
-        report(sim, f, fault_transit(sim, f->client));
+        report(sim, f, sim_fault_transit(sim, f->client));
 }
 
 static void verb_done(struct sim *sim, struct flight *f, unsigned i)
@@ -355,7 +355,7 @@ static void verb_done(struct sim *sim, struct flight *f, unsigned i)
             continue;
         later->state = VERB_DUE;
         if (sim->adversity & SIM_INTERLEAVE)
-            queue_push(sim, EVENT_VERB, sim->now + fault_gap(sim), f->client, f, j);
+            sim_queue_push(sim, EVENT_VERB, sim->now + sim_fault_gap(sim), f->client, f, j);
     }
     answer(sim, f, i);
 }
@@ -388,8 +388,8 @@ static bool step(struct sim *sim, struct flight *f, unsigned i)
     if (sim->watch)
         sim->watch(sim->watch_arg, f->client, f->identity, v);
     if (v->kind <= FAB_WRITE) {
-        uint64_t pieces = fault_pieces(sim, verb->left);
-        log_verb(sim, f, i, LOG_WHOLE, pieces);
+        uint64_t pieces = sim_fault_pieces(sim, verb->left);
+        sim_log_verb(sim, f, i, LOG_WHOLE, pieces);
         note_gathered(sim, f, i, pieces, move_pieces(sim, verb, pieces));
         sim->counts.torn += verb->left != 0 && !verb->torn;
         verb->torn |= verb->left != 0;
@@ -399,28 +399,28 @@ static bool step(struct sim *sim, struct flight *f, unsigned i)
         verb->half = false;
         atomic_write(sim, v, verb->result);
         clear_busy(sim, v);
-        log_verb(sim, f, i, LOG_SECOND_HALF, 0);
+        sim_log_verb(sim, f, i, LOG_SECOND_HALF, 0);
         note_gathered(sim, f, i, 0, verb->result + 1);
         return true;
     }
     uint64_t old = *word_at(sim, v->node, v->off);
     verb->result = atomic_result(v, old);
-    if (verb->result != old && fault_halves(sim)) {
+    if (verb->result != old && sim_fault_halves(sim)) {
         verb->half = true;
         memcpy(v->buf, &old, 8);
         set_busy(sim, v);
         sim->counts.halved++;
-        log_verb(sim, f, i, LOG_FIRST_HALF, 0);
+        sim_log_verb(sim, f, i, LOG_FIRST_HALF, 0);
         note_gathered(sim, f, i, 0, old);
         return false;
     }
     atomic_whole(sim, v);
-    log_verb(sim, f, i, LOG_WHOLE, 0);
+    sim_log_verb(sim, f, i, LOG_WHOLE, 0);
     note_gathered(sim, f, i, 0, old);
     return true;
 }
 
-uint64_t nic_held(struct sim *sim, const struct event *e)
+uint64_t sim_nic_held(struct sim *sim, const struct event *e)
 {
     const struct flight *f = e->flight;
     uint64_t until = 0;
@@ -451,7 +451,7 @@ static void push_verb(struct sim *sim, struct flight *f, unsigned i, uint64_t at
         find_busy(sim, &verb->v)->until = at;
     if (verb->answered && *late_until < at)
         *late_until = at;
-    queue_push(sim, EVENT_VERB, at, f->client, f, i);
+    sim_queue_push(sim, EVENT_VERB, at, f->client, f, i);
 }
 
 /* Puts an event off. */
@@ -460,7 +460,7 @@ static bool put_off(struct sim *sim, const struct event *e, uint64_t until)
     if (e->kind == EVENT_VERB)
         push_verb(sim, e->flight, e->verb, until);
     else
-        queue_push(sim, e->kind, until, e->client, e->flight, 0);
+        sim_queue_push(sim, e->kind, until, e->client, e->flight, 0);
     return true;
 }
 
@@ -474,29 +474,29 @@ static bool obstructed(struct sim *sim, const struct event *e)
     if (half)
         return false; /* the NIC finishes what it has begun */
     if (f->stray && !f->req && sim->now > f->until) {
-        nic_cancel(sim, f);
+        sim_nic_cancel(sim, f);
         return true;
     }
     bool answers = e->kind == EVENT_COMPLETE;
     if (c->frozen_until > sim->now && (answers || c->stuck))
-        return put_off(sim, e, c->frozen_until + fault_gap(sim));
-    uint64_t held = sim->by_choice ? 0 : nic_held(sim, e);
+        return put_off(sim, e, c->frozen_until + sim_fault_gap(sim));
+    uint64_t held = sim->by_choice ? 0 : sim_nic_held(sim, e);
     if (held)
         return put_off(sim, e, held > sim->now ? held : sim->now + 1);
-    switch (f->req && f->status == FAR_OK ? fault_draw(sim, f->client) : FAULT_NONE) {
+    switch (f->req && f->status == FAR_OK ? sim_fault_draw(sim, f->client) : FAULT_NONE) {
     case FAULT_NONE:
         return false;
     case FAULT_CRASH:
-        fault_crash(sim, f->client);
+        sim_fault_crash(sim, f->client);
         return true;
     case FAULT_PAUSE:
-        fault_pause(sim, f->client);
+        sim_fault_pause(sim, f->client);
         return put_off(sim, e, answers || c->stuck ? c->frozen_until : sim->now);
     case FAULT_ERROR:
-        fault_error(sim, f);
+        sim_fault_error(sim, f);
         if (answers)
             return false; /* the answer is on its way, and is the error now */
-        return f->stray ? put_off(sim, e, sim->now + fault_lag(sim, f->client)) : true;
+        return f->stray ? put_off(sim, e, sim->now + sim_fault_lag(sim, f->client)) : true;
     }
     return false;
 }
@@ -506,12 +506,12 @@ static bool node_is_gone(struct sim *sim, struct flight *f, unsigned i)
 {
     if (!sim->lost[f->verb[i].v.node] || f->verb[i].half || f->verb[i].answered)
         return false;
-    log_line(sim, f->client, "#%u finds node %u gone", f->number, f->verb[i].v.node);
-    nic_fail(sim, f, f->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
+    sim_log_line(sim, f->client, "#%u finds node %u gone", f->number, f->verb[i].v.node);
+    sim_nic_fail(sim, f, f->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
     return true;
 }
 
-void nic_verb(struct sim *sim, const struct event *e)
+void sim_nic_verb(struct sim *sim, const struct event *e)
 {
     struct flight *f = e->flight;
     unsigned i = e->verb;
@@ -521,14 +521,14 @@ void nic_verb(struct sim *sim, const struct event *e)
             verb_done(sim, f, i);
         else
             push_verb(sim, f, i,
-                      sim->now +
-                          (f->verb[i].answered ? fault_lag(sim, f->client) : fault_gap(sim)));
+                      sim->now + (f->verb[i].answered ? sim_fault_lag(sim, f->client)
+                                                      : sim_fault_gap(sim)));
     }
     flight_release(f);
 }
 
 /* All verbs of the request at one go, in an order that the profile allows. */
-void nic_request(struct sim *sim, const struct event *e)
+void sim_nic_request(struct sim *sim, const struct event *e)
 {
     struct flight *f = e->flight;
     f->events--;
@@ -587,7 +587,7 @@ static void count_late(struct sim *sim, struct flight *f)
     }
 }
 
-void nic_complete(struct sim *sim, const struct event *e)
+void sim_nic_complete(struct sim *sim, const struct event *e)
 {
     struct flight *f = e->flight;
     struct sim_client *c = &sim->client[f->client];
@@ -601,7 +601,7 @@ void nic_complete(struct sim *sim, const struct event *e)
         c->in_flight--;
         c->completed = true;
         if (f->status)
-            log_line(sim, f->client, "#%u ends with %s", f->number, far_errname(f->status));
+            sim_log_line(sim, f->client, "#%u ends with %s", f->number, far_errname(f->status));
         sim->trace = mix(sim->trace, sim->now ^ f->client);
         c->seen = mix(mix(c->seen, (uint64_t)f->number << 32 | (uint32_t)f->status), c->gathers);
         c->gathers = 0;
@@ -612,7 +612,7 @@ void nic_complete(struct sim *sim, const struct event *e)
     flight_release(f);
 }
 
-void nic_cancel(struct sim *sim, struct flight *f)
+void sim_nic_cancel(struct sim *sim, struct flight *f)
 {
     for (unsigned i = 0; i < f->count; i++) {
         struct sim_verb *verb = &f->verb[i];
@@ -632,7 +632,7 @@ static void rush(struct sim *sim, struct flight *f, unsigned i)
     verb_done(sim, f, i);
 }
 
-void nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count)
+void sim_nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count)
 {
     for (size_t n = 0; n < count; n++)
         for (unsigned i = 0; i < flights[n]->count; i++) {
@@ -650,13 +650,13 @@ void nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count)
                 continue;
             rush(sim, f, i);
         }
-        nic_cancel(sim, f);
+        sim_nic_cancel(sim, f);
         if (f->req)
-            nic_fail(sim, f, FAR_UNKNOWN);
+            sim_nic_fail(sim, f, FAR_UNKNOWN);
     }
 }
 
-void nic_stray(struct sim *sim, struct flight *f)
+void sim_nic_stray(struct sim *sim, struct flight *f)
 {
     uint64_t lease_ms = sim->fab.lease_ms ? sim->fab.lease_ms : STRAY_LEASE_MS;
     unsigned lands = f->count - tape_choose(sim->tape, f->count, TAPE_FAULT);
@@ -671,12 +671,12 @@ void nic_stray(struct sim *sim, struct flight *f)
     f->stray = true;
     f->until = sim->now + lease_ms * 500000;
     f->status = FAR_UNKNOWN;
-    report(sim, f, fault_transit(sim, f->client));
+    report(sim, f, sim_fault_transit(sim, f->client));
 }
 
-void nic_fail(struct sim *sim, struct flight *f, int status)
+void sim_nic_fail(struct sim *sim, struct flight *f, int status)
 {
-    nic_cancel(sim, f);
+    sim_nic_cancel(sim, f);
     f->status = status;
-    report(sim, f, status == FAR_UNREACHABLE ? TIMEOUT_NS : fault_transit(sim, f->client));
+    report(sim, f, status == FAR_UNREACHABLE ? TIMEOUT_NS : sim_fault_transit(sim, f->client));
 }

@@ -12,7 +12,7 @@
  * it stands. States are told apart by 64-bit hashes: of 10 million, two are taken for one with a
  * chance of about 3 in a million.
  */
-#include "sim/sim_core.h"
+#include "sim/sim_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +47,8 @@ static void sift_down(struct event *heap, size_t count)
     heap[i] = e;
 }
 
-void queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
-                struct flight *f, unsigned verb)
+void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
+                    struct flight *f, unsigned verb)
 {
     struct queue *q = &sim->queue;
     if (q->count == q->room) {
@@ -70,7 +70,7 @@ void queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t cli
         sift_up(q->event, q->count - 1);
 }
 
-void queue_by_time(struct sim *sim)
+void sim_queue_by_time(struct sim *sim)
 {
     sim->by_choice = false;
     for (size_t i = 1; i < sim->queue.count; i++)
@@ -151,7 +151,7 @@ static void add_events(struct sim *sim, struct ways *w, bool of_last, bool wakin
     for (size_t i = 0; i < sim->queue.count && w->count < WAYS_MAX; i++) {
         const struct event *e = &sim->queue.event[i];
         bool is_last = e->client == sim->last, is_wake = e->kind == EVENT_WAKE;
-        if (is_wake != waking || (!waking && is_last != of_last) || nic_held(sim, e))
+        if (is_wake != waking || (!waking && is_last != of_last) || sim_nic_held(sim, e))
             continue;
         w->way[w->count].fault = FAULT_NONE;
         w->way[w->count].client = e->client;
@@ -231,9 +231,9 @@ static bool pop_by_choice(struct sim *sim, struct event *e)
             tape_narrow(sim->tape);
         uint32_t pick = tape_choose(sim->tape, w.count, TAPE_EVENT);
         if (w.way[pick].fault == FAULT_CRASH) {
-            fault_crash(sim, w.way[pick].client);
+            sim_fault_crash(sim, w.way[pick].client);
         } else if (w.way[pick].fault == FAULT_ERROR) {
-            fault_error(sim, q->event[w.way[pick].event].flight);
+            sim_fault_error(sim, q->event[w.way[pick].event].flight);
         } else {
             take(q, w.way[pick].event, e);
             return true;
@@ -241,7 +241,7 @@ static bool pop_by_choice(struct sim *sim, struct event *e)
     }
 }
 
-bool queue_pop(struct sim *sim, struct event *e)
+bool sim_queue_pop(struct sim *sim, struct event *e)
 {
     struct queue *q = &sim->queue;
     if (q->count == 0)

@@ -117,7 +117,7 @@ static int take_apart(far_pool *pool, struct op *op, const struct table_desc *de
 {
     struct found f = {.marker = {.mark = note}, .pool = &pool->pool};
     bool released = false;
-    int walked = store_judge(op, maintain_with_view(pool, op, desc, true, walk, &f)), rc = walked;
+    int walked = store_judge(op, store_with_view(pool, op, desc, true, walk, &f)), rc = walked;
     if (walked == FAR_OK || walked == FAR_CORRUPT)
         rc = catalog_release(op, desc, &released);
     if (released && walked == FAR_OK)
@@ -200,7 +200,7 @@ static int complete_all(far_pool *pool, struct op *op, const struct dropped *d)
     return first;
 }
 
-int drop_settle(far_pool *pool, struct op *op)
+int store_drop_settle(far_pool *pool, struct op *op)
 {
     struct dropped d = {.count = 0};
     if (pool->pool.knobs.no_reclaim)

@@ -10,6 +10,6 @@
  * FAR_TIMEOUT: another session's operation does not end. After an error, a table stays dropped, and the
  * next call completes it.
  */
-int drop_settle(struct far_pool *pool, struct op *op);
+int store_drop_settle(struct far_pool *pool, struct op *op);
 
 #endif

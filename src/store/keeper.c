@@ -222,7 +222,7 @@ static int keeper_start(far_pool *pool)
     return FAR_OK;
 }
 
-int keeper_add(far_pool *pool, far_session *s)
+int store_keeper_add(far_pool *pool, far_session *s)
 {
     int rc = FAR_OK;
     pthread_mutex_lock(&pool->lock);
@@ -239,7 +239,7 @@ int keeper_add(far_pool *pool, far_session *s)
     return FAR_OK;
 }
 
-void keeper_drop(far_session *s)
+void store_keeper_drop(far_session *s)
 {
     struct keeper *k = s->pool->keeper;
     if (!k)
@@ -256,7 +256,7 @@ void keeper_drop(far_session *s)
     pthread_mutex_unlock(&k->lock);
 }
 
-void keeper_free_in_child(far_pool *pool)
+void store_keeper_free_in_child(far_pool *pool)
 {
     struct keeper *k = pool->keeper;
     for (unsigned i = 0; k && i < LANES; i++)
@@ -266,7 +266,7 @@ void keeper_free_in_child(far_pool *pool)
     pool->keeper = NULL;
 }
 
-void keeper_stop(far_pool *pool)
+void store_keeper_stop(far_pool *pool)
 {
     struct keeper *k = pool->keeper;
     if (!k)

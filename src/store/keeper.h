@@ -4,15 +4,15 @@
 
 #include "store/store.h"
 
-/* The session is looked after from now on; until keeper_drop(), which waits for the keeper if it
+/* The session is looked after from now on; until store_keeper_drop(), which waits for the keeper if it
  * is at it. FAR_SYSTEM: no thread could be started. */
-int keeper_add(far_pool *pool, far_session *session);
-void keeper_drop(far_session *session);
+int store_keeper_add(far_pool *pool, far_session *session);
+void store_keeper_drop(far_session *session);
 
 /* When no session is left. */
-void keeper_stop(far_pool *pool);
+void store_keeper_stop(far_pool *pool);
 
 /* In a child of fork(), which has no such thread: frees its copy. */
-void keeper_free_in_child(far_pool *pool);
+void store_keeper_free_in_child(far_pool *pool);
 
 #endif

@@ -7,9 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-int maintain_with_view(far_pool *pool, struct op *op, const struct table_desc *desc,
-                       bool dropped_too,
-                       int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
+int store_with_view(far_pool *pool, struct op *op, const struct table_desc *desc, bool dropped_too,
+                    int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
 {
     struct index_table table = {.ops = index_find(desc->index),
                                 .pool = &pool->pool,
@@ -42,7 +41,7 @@ static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_t
     if (rc == FAR_OK && table_is_dropped(&desc) && !dropped_too)
         rc = FAR_NO_TABLE;
     if (rc == FAR_OK)
-        rc = maintain_with_view(pool, op, &desc, dropped_too, work, arg);
+        rc = store_with_view(pool, op, &desc, dropped_too, work, arg);
     rc = store_judge(op, rc);
     if (!inside)
         op_end(op);
@@ -89,10 +88,10 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 
 static int settle(void *arg, struct op *op)
 {
-    return drop_settle(arg, op);
+    return store_drop_settle(arg, op);
 }
 
-void maintain_pool(far_pool *pool)
+void store_maintain_pool(far_pool *pool)
 {
     pool->pool.mark = mark_tables;
     pool->pool.recover = recover;
@@ -207,7 +206,7 @@ static int check_dropped(struct checking *c)
     if (rc != FAR_NO_TABLE || dropped == 0)
         return rc == FAR_NO_TABLE ? FAR_OK : rc;
     if (c->report.repair)
-        rc = drop_settle(c->session->pool, op);
+        rc = store_drop_settle(c->session->pool, op);
     else
         say(c, "note: %u table%s being dropped", dropped, dropped == 1 ? " is" : "s are");
     return c->report.repair ? rc : FAR_OK;
@@ -260,10 +259,10 @@ static int check_sessions(struct checking *c)
 static int sweep_once(struct checking *c)
 {
     struct op *op = &c->session->op;
-    struct patience patience = {0};
+    struct backoff patience = {0};
     struct sweep_result swept = {.spilled = false};
     int rc = pool_sweep(op, &swept);
-    while (rc == FAR_CONTENTION && client_wait(op, &patience, 10)) {
+    while (rc == FAR_CONTENTION && client_backoff(op, &patience, 10)) {
         rc = client_progress(op->client, "waiting for another repair", 0, 1);
         if (rc == FAR_OK)
             rc = client_drive_epoch(op); /* it cannot go on before we have met it */

@@ -165,7 +165,7 @@ int far_cancel(far_session *s, uint64_t user_data, unsigned *cancelled)
     if (cancelled && rc == FAR_OK)
         *cancelled = count;
     if (s->wait && count > 0)
-        wait_ring(s->wait);
+        store_wait_ring(s->wait);
     return err_end(rc);
 }
 
@@ -177,7 +177,7 @@ int far_submit(far_session *s, const struct far_op *r)
         client_enter(&s->client); /* the keeper uses the endpoint, too */
         rc = ring_open(s);
         if (rc != FAR_OK)
-            ring_close(s);
+            store_ring_close(s);
         client_leave(&s->client);
     }
     if (rc != FAR_OK)
@@ -186,7 +186,7 @@ int far_submit(far_session *s, const struct far_op *r)
         return err_end(wait_for_place(s, r));
     start(s, r);
     if (s->wait)
-        wait_ring(s->wait);
+        store_wait_ring(s->wait);
     return err_end(FAR_OK);
 }
 
@@ -237,7 +237,7 @@ static bool drive(far_session *s, bool wait)
     return false;
 }
 
-void ring_drive(struct client *c)
+void store_ring_drive(struct client *c)
 {
     far_session *s = (far_session *)((char *)c - offsetof(struct far_session, client));
     bool (*progress)(void *, const char *, uint64_t, uint64_t) = c->progress;
@@ -246,7 +246,7 @@ void ring_drive(struct client *c)
         drive(s, false);
     c->progress = progress;
     if (s->wait && s->running_count + ready(s) > 0) /* else nothing would silence it */
-        wait_ring(s->wait);
+        store_wait_ring(s->wait);
 }
 
 /* ---- waiting by a descriptor, see wait.c ----------------------------------------------------- */
@@ -256,7 +256,7 @@ static void endpoint_used(struct client *c)
 {
     far_session *s = (far_session *)((char *)c - offsetof(struct far_session, client));
     if (!fiber_current()) /* else it is one of these operations that has ended, within far_reap() */
-        wait_ring(s->wait);
+        store_wait_ring(s->wait);
 }
 
 /* When the first pause of an operation that runs is over. */
@@ -281,11 +281,11 @@ static void arm(far_session *s)
         armed = !drive(s, false) && ep->ops->arm(ep, &until);
     uint64_t wake = first_wake(s);
     if (ready(s) > 0 || (s->running_count > 0 && !armed))
-        wait_ring(s->wait);
+        store_wait_ring(s->wait);
     else if (s->running_count > 0)
-        wait_for_fabric(s->wait, wake < until ? wake : until);
+        store_wait_for_fabric(s->wait, wake < until ? wake : until);
     else
-        wait_for_nothing(s->wait);
+        store_wait_for_nothing(s->wait);
 }
 
 int far_session_fd(far_session *s, int *fd)
@@ -295,14 +295,14 @@ int far_session_fd(far_session *s, int *fd)
     if (rc == FAR_OK && !fd)
         rc = store_null("fd");
     if (rc == FAR_OK && !s->wait) {
-        rc = wait_open(s->client.ep, &s->wait);
+        rc = store_wait_open(s->client.ep, &s->wait);
         if (rc == FAR_OK)
             s->client.endpoint_used = endpoint_used;
         if (rc == FAR_OK && (s->running_count > 0 || ready(s) > 0))
-            wait_ring(s->wait);
+            store_wait_ring(s->wait);
     }
     if (rc == FAR_OK)
-        *fd = wait_fd(s->wait);
+        *fd = store_wait_fd(s->wait);
     return err_end(rc);
 }
 
@@ -350,7 +350,7 @@ static unsigned take_results(far_session *s, struct far_result *results, unsigne
 }
 
 /* Does an operation run right now? Of use in a child of fork() only. */
-bool ring_running(const far_session *s)
+bool store_ring_running(const far_session *s)
 {
     for (unsigned i = 0; s->slot && i < s->depth; i++)
         if (s->slot[i].fiber && fiber_running(s->slot[i].fiber))
@@ -402,7 +402,7 @@ static unsigned reap(far_session *s, struct far_result *results, unsigned max_re
         more = start_waiting(s);
     } while (more && count < max_results);
     if (s->wait && nothing)
-        wait_turn_off(s->wait);
+        store_wait_turn_off(s->wait);
     if (s->wait)
         arm(s);
     if (why.shown)
@@ -428,7 +428,7 @@ unsigned far_reap_within(far_session *s, struct far_result *results, unsigned ma
                : 0;
 }
 
-void ring_close(far_session *s)
+void store_ring_close(far_session *s)
 {
     do {
         while (s->running_count > 0)
@@ -436,10 +436,10 @@ void ring_close(far_session *s)
         while (s->finished_count > 0)
             s->idle[s->idle_count++] = s->finished[--s->finished_count];
     } while (start_waiting(s));
-    ring_free_in_child(s);
+    store_ring_free_in_child(s);
 }
 
-void ring_free_in_child(far_session *s)
+void store_ring_free_in_child(far_session *s)
 {
     for (unsigned i = 0; s->slot && i < s->depth; i++) {
         fiber_destroy(s->slot[i].fiber);

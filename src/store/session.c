@@ -46,8 +46,8 @@ static int open_session(far_pool *pool, const struct far_session_options *option
     rc = op_init(&s->op, &s->client);
     if (rc != FAR_OK)
         goto close_client;
-    s->client.drive_ring = ring_drive;
-    rc = pool->pool.kept && !pool->pool.knobs.no_reclaim ? keeper_add(pool, s) : FAR_OK;
+    s->client.drive_ring = store_ring_drive;
+    rc = pool->pool.kept && !pool->pool.knobs.no_reclaim ? store_keeper_add(pool, s) : FAR_OK;
     if (rc != FAR_OK)
         goto free_op;
     *out = s;
@@ -101,12 +101,12 @@ static void abandon_session(far_session *s)
 {
     uint64_t turn = atomic_load_explicit(&s->client.turn, memory_order_relaxed);
     bool lent = (turn & CLIENT_TURN_WHO) == CLIENT_TURN_LENT;
-    if (lent || s->client.inside > s->running_count || ring_running(s))
+    if (lent || s->client.inside > s->running_count || store_ring_running(s))
         return;
     struct fab_ep *ep = s->client.ep;
     fab_ep_free_in_child(ep);
-    wait_close(s->wait);
-    ring_free_in_child(s);
+    store_wait_close(s->wait);
+    store_ring_free_in_child(s);
     close_views(s);
     op_free(&s->op);
     client_free_in_child(&s->client);
@@ -124,11 +124,11 @@ void far_session_close(far_session *s)
     }
     struct err_detail kept;
     err_keep(&kept);
-    keeper_drop(s);
+    store_keeper_drop(s);
     s->client.endpoint_used = NULL;
-    wait_close(s->wait);
+    store_wait_close(s->wait);
     s->wait = NULL;
-    ring_close(s);
+    store_ring_close(s);
     close_views(s);
     op_free(&s->op);
     struct fab_ep *ep = s->client.ep;

@@ -54,7 +54,7 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
         return rc;
     }
     pool->fab = fab;
-    maintain_pool(pool);
+    store_maintain_pool(pool);
     pthread_mutex_init(&pool->lock, NULL);
     *out = pool;
     return FAR_OK;
@@ -93,9 +93,9 @@ void far_pool_close(far_pool *pool)
     err_keep(&kept);
     bool ours = process_same(pool->process);
     if (ours)
-        keeper_stop(pool);
+        store_keeper_stop(pool);
     else
-        keeper_free_in_child(pool);
+        store_keeper_free_in_child(pool);
     for (unsigned i = 0; i < pool->tables; i++)
         free(pool->table[i]);
     free(pool->table);
@@ -280,7 +280,7 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     if (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)
         rc = build(s, ops, &with, &desc);
     /* A place may be left by a session that died while it dropped a table. */
-    if (rc == FAR_CATALOG_FULL && drop_settle(s->pool, &s->op) == FAR_OK)
+    if (rc == FAR_CATALOG_FULL && store_drop_settle(s->pool, &s->op) == FAR_OK)
         rc = build(s, ops, &with, &desc);
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
 }
@@ -372,9 +372,9 @@ static int drop(far_session *s, far_table *table)
     if (rc == FAR_FENCED)
         rc = drop_name(s, table);
     if (rc == FAR_OK) {
-        rc = drop_settle(s->pool, &s->op);
+        rc = store_drop_settle(s->pool, &s->op);
         if (rc == FAR_FENCED)
-            rc = drop_settle(s->pool, &s->op);
+            rc = store_drop_settle(s->pool, &s->op);
     }
     if (rc == FAR_OK || rc == FAR_NO_TABLE)
         store_forget(s, table);

@@ -90,7 +90,7 @@ static int make(struct wait *w)
     return rc;
 }
 
-int wait_open(struct fab_ep *ep, struct wait **wait)
+int store_wait_open(struct fab_ep *ep, struct wait **wait)
 {
     if (!ep->ops->arm && !(ep->fab->caps & FAB_CAP_IMMEDIATE))
         return err_fail(FAR_UNSUPPORTED, "this fabric can only be polled");
@@ -102,11 +102,11 @@ int wait_open(struct fab_ep *ep, struct wait **wait)
     if (rc == FAR_OK)
         *wait = w;
     else
-        wait_close(w);
+        store_wait_close(w);
     return rc;
 }
 
-void wait_close(struct wait *w)
+void store_wait_close(struct wait *w)
 {
     if (!w)
         return;
@@ -119,7 +119,7 @@ void wait_close(struct wait *w)
     free(w);
 }
 
-int wait_fd(const struct wait *w)
+int store_wait_fd(const struct wait *w)
 {
     return w->epoll;
 }
@@ -134,7 +134,7 @@ static void set(struct wait *w, uint64_t set_to, uint64_t ns)
     w->set_to = set_to;
 }
 
-void wait_ring(struct wait *w)
+void store_wait_ring(struct wait *w)
 {
     if (!w->rung)
         ASSERT(eventfd_write(w->bell, 1) == 0);
@@ -150,12 +150,12 @@ static void be_quiet(struct wait *w)
     w->rung = false;
 }
 
-void wait_for_fabric(struct wait *w, uint64_t until)
+void store_wait_for_fabric(struct wait *w, uint64_t until)
 {
     uint64_t now = w->ep->ops->now(w->ep);
 
     if (until <= now || count_fabric(w) != FAR_OK) { /* no memory in the kernel: it is polled */
-        wait_ring(w);
+        store_wait_ring(w);
         return;
     }
     /* One that runs out earlier can stay: that is a wake-up too many, but rarely, where setting it each
@@ -165,12 +165,12 @@ void wait_for_fabric(struct wait *w, uint64_t until)
     be_quiet(w);
 }
 
-void wait_for_nothing(struct wait *w)
+void store_wait_for_nothing(struct wait *w)
 {
     be_quiet(w);
 }
 
-void wait_turn_off(struct wait *w)
+void store_wait_turn_off(struct wait *w)
 {
     ignore_fabric(w);
     if (w->set_to != OFF)

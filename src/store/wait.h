@@ -7,18 +7,18 @@
 struct wait;
 
 /* FAR_SYSTEM, FAR_NO_MEMORY; FAR_UNSUPPORTED: the fabric can only be polled. */
-int wait_open(struct fab_ep *ep, struct wait **wait);
+int store_wait_open(struct fab_ep *ep, struct wait **wait);
 /* Closes the descriptors, also in a child of fork(): there, its copies of them. NULL is fine. */
-void wait_close(struct wait *wait);
-int wait_fd(const struct wait *wait);
+void store_wait_close(struct wait *wait);
+int store_wait_fd(const struct wait *wait);
 
 /* Makes the descriptor readable, until one of the next two is called. */
-void wait_ring(struct wait *wait);
+void store_wait_ring(struct wait *wait);
 /* The fabric is armed: makes it readable when the fabric's descriptors are, or then (now()). */
-void wait_for_fabric(struct wait *wait, uint64_t until);
+void store_wait_for_fabric(struct wait *wait, uint64_t until);
 /* Nothing is in flight: it is not readable, unless what was waited for comes all the same. */
-void wait_for_nothing(struct wait *wait);
+void store_wait_for_nothing(struct wait *wait);
 /* Nothing is waited for until something is in flight again. */
-void wait_turn_off(struct wait *wait);
+void store_wait_turn_off(struct wait *wait);
 
 #endif

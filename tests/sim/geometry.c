@@ -1,5 +1,5 @@
 /* The tables that the simulator makes, of every index: as small as the index can have them. */
-#include "sim/check_core.h"
+#include "sim/check_internal.h"
 #include "sim/rig.h"
 
 static void expect_smallest(struct check *c, far_session *session, unsigned i)

@@ -320,7 +320,7 @@ static void ground_open(struct ground *g, const char *uri, unsigned groups)
 
     memset(g, 0, sizeof *g);
     rng_seed(&g->rng, groups);
-    g->knobs = knobs_default;
+    g->knobs = pool_knobs_default;
     g->knobs.patience = 2;
     assert_int_equal(fab_open(uri, &g->fab), FAR_OK);
     g->ops = *g->fab->ops;

@@ -138,7 +138,7 @@ static void churn(const struct mix *mix)
     for (uint32_t key = 0; key < c->keys; key++)
         check(c, key);
     assert_int_equal(far_table_check(c->rig.session, c->rig.table, NULL, NULL), FAR_OK);
-    audit_run(&a, c->rig.pool, &c->rig.session, 1);
+    sim_audit(&a, c->rig.pool, &c->rig.session, 1);
     if (a.wrong > 0)
         fail_msg("%s: %s", mix->what, a.first);
     assert_true(a.bytes[AUDIT_NOWHERE] == 0);
@@ -157,7 +157,7 @@ static void fifty_times_the_pool_goes_through_it(void **state)
 /* One session deletes, the other inserts: what the one frees the other gets. */
 static void what_one_session_frees_another_uses(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *other = NULL;
     uint8_t value[2000];

@@ -302,7 +302,7 @@ static void run(const struct setting *setting, uint64_t seed)
     struct far_table_options options = {.tuning = setting->tuning, .hash_seed = seed};
     unsigned ops = setting->ops / SLOWER;
 
-    m = (struct model){.setting = setting, .knobs = knobs_default};
+    m = (struct model){.setting = setting, .knobs = pool_knobs_default};
     m.knobs.hash_mask = setting->hash_mask;
     m.knobs.fingerprint_mask = setting->fingerprint_mask;
     m.ordered = index_find(setting->index)->ordered;

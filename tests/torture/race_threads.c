@@ -75,7 +75,7 @@ static void expect(struct actor *a, int rc, int want, const char *what)
 
 static void scene_open(struct scene *s, const char *uri, unsigned patience, unsigned rounds)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_table_options tiny = {.tuning = "groups=2", .hash_seed = 77};
 
     memset(s, 0, sizeof *s);

@@ -215,7 +215,7 @@ static void run(const struct plan *plan)
         for (unsigned key = 0; key < KEYS; key++)
             if (!read_own(&w[i], r.session, key))
                 fail_msg("in the end: %s", w[i].failure);
-    audit_run(&a, r.pool, &r.session, 1);
+    sim_audit(&a, r.pool, &r.session, 1);
     if (a.wrong > 0)
         fail_msg("%s", a.first);
     assert_true(a.bytes[AUDIT_NOWHERE] == 0);

@@ -187,7 +187,7 @@ static void everything_else_leaves_them_alone(void **state)
  * middle of something. */
 static void completing_anothers_work_leaves_them_alone(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_session_options session = {.seed = 7, .depth = 1};
     struct far_table_options table = {.tuning = "groups=2", .hash_seed = 11};
     struct store_rig r;

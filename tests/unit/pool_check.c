@@ -124,8 +124,8 @@ static void a_slot_that_leads_to_no_block(void **state)
         if (kind == 0)
             probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word | GADDR_MASK);
         else
-            probe_set(&p, slot_gaddr(spot.found.word), 16,
-                      ~probe_get(&p, slot_gaddr(spot.found.word), 16));
+            probe_set(&p, race_slot_gaddr(spot.found.word), 16,
+                      ~probe_get(&p, race_slot_gaddr(spot.found.word), 16));
         expect_repaired(&r, "broken link: no whole block", 1);
         assert_int_equal(far_exists(r.session, r.table, &key, sizeof key), FAR_NOT_FOUND);
         expect_keys(&r, key);
@@ -148,7 +148,7 @@ static void a_slot_that_gives_a_block_another_size(void **state)
         struct race_spot spot;
         race_rig_find(&r, &key, sizeof key, &spot);
         probe_set(&p, spot.look.subtable, slot_at(&spot),
-                  slot_with_class(spot.found.word, classes[key]));
+                  race_slot_with_class(spot.found.word, classes[key]));
         expect_repaired(&r, "another size than it has", 1);
         assert_true(probe_get(&p, spot.look.subtable, slot_at(&spot)) == spot.found.word);
         expect_keys(&r, KEYS);
@@ -267,7 +267,7 @@ static void locks_of_the_dead(void **state)
     for (unsigned i = 8; i < race_subtable_bytes(2) / 16; i++)
         if (race_is_slot(i))
             probe_set(&p, spot.look.subtable, i * 8,
-                      slot_sealed(probe_get(&p, spot.look.subtable, i * 8)));
+                      race_slot_sealed(probe_get(&p, spot.look.subtable, i * 8)));
     struct far_pool_check c = check(&r, false, FAR_OK);
     assert_int_equal(c.stranded, 1);
     expect_told("stranded lock: the session in slot 9 left a split");
@@ -334,7 +334,7 @@ static void memory_that_is_lost(void **state)
     race_rig_find(&r, &key, sizeof key, &spot);
     probe_set(&p, spot.look.subtable, slot_at(&spot), 0);
     struct far_pool_check c = check(&r, false, FAR_OK);
-    assert_true(c.leaked_bytes == size_class_bytes(slot_class(spot.found.word)));
+    assert_true(c.leaked_bytes == size_class_bytes(race_slot_class(spot.found.word)));
     expect_told("leaked: 64 bytes");
     c = check(&r, true, FAR_OK);
     assert_true(c.leaked_bytes == 0 && c.repaired_bytes == 64);

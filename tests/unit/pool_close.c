@@ -20,7 +20,7 @@
 static struct store_rig rig(const char *uri)
 {
     struct far_table_options table = {.tuning = "groups=2"};
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     knobs.tick_ops = 1;
     store_rig_open(&r, uri, &knobs, NULL, &table);
@@ -42,7 +42,7 @@ static far_session *parked_session(struct store_rig *r)
 static struct audit audit(struct store_rig *r)
 {
     struct audit a;
-    assert_int_equal(audit_run(&a, r->pool, &r->session, 1), FAR_OK);
+    assert_int_equal(sim_audit(&a, r->pool, &r->session, 1), FAR_OK);
     if (a.wrong > 0)
         fail_msg("%s", a.first);
     return a;

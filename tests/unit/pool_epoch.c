@@ -41,7 +41,7 @@ static void put(struct store_rig *r, far_session *s, uint64_t key, uint64_t valu
 
 static void a_client_certifies_what_it_has_read(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     struct probe p;
 
@@ -70,7 +70,7 @@ static void a_client_certifies_what_it_has_read(void **state)
 /* A client that has nothing to wait for reads no registry, and does not take the epoch on. */
 static void readers_leave_the_epoch_alone(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     struct probe p;
     uint64_t key = 1, value = 0;
@@ -96,7 +96,7 @@ static void readers_leave_the_epoch_alone(void **state)
 /* E2: its look at the cache's version may have come before its look at the epoch. */
 static void an_epoch_is_validated_by_the_next_flight(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     struct probe p;
     uint64_t key = 1;
@@ -123,7 +123,7 @@ static void an_epoch_is_validated_by_the_next_flight(void **state)
 
 static void run_some(unsigned tick_ops, const char *uri, struct far_stats *stats)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_session_options session = {.seed = 3};
     struct far_table_options table = {.hash_seed = 9, .expected_keys = 400};
     struct store_rig r;
@@ -288,7 +288,7 @@ static void reap(struct shadow *s, unsigned least)
  * now and then another session becomes the slow one, and is left waiting in the middle. */
 static void observe(uint64_t seed, unsigned steps)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_session_options session = {.depth = DEPTH, .seed = seed};
     struct far_table_options table = {.tuning = "groups=2", .hash_seed = seed};
     struct observer o = {.step = 0};
@@ -345,7 +345,7 @@ static void nothing_is_reused_while_somebody_may_be_led_to_it(void **state)
 
 static void the_epoch_goes_on_while_clients_come_and_go(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *other[5] = {NULL};
     struct probe p;
@@ -382,7 +382,7 @@ static void the_epoch_goes_on_while_clients_come_and_go(void **state)
 /* Until its lease is over, and no longer. */
 static void an_idle_client_holds_memory_back_for_a_lease(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *idle = NULL;
     struct probe p;
@@ -424,7 +424,7 @@ static void an_idle_client_holds_memory_back_for_a_lease(void **state)
  * be seen in the epoch and not yet in the number of slots to look at. */
 static void a_registry_that_grew_is_looked_at_anew(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *late = NULL;
     struct probe p;
@@ -472,7 +472,7 @@ static void fly_between(struct batch_tap *tap, const struct fab_verb *verbs, uns
 /* E2: two flights make an epoch validated that was read after the cache was. */
 static void a_cache_filled_between_flights_is_stale(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
 
     (void)state;
@@ -496,7 +496,7 @@ static void a_cache_filled_between_flights_is_stale(void **state)
 /* E6: a request of its failed a moment ago, and may land yet. */
 static void a_client_whose_verbs_may_land_is_not_done(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *s = NULL;
     struct probe p;

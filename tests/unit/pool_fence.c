@@ -55,7 +55,7 @@ static unsigned leave_dead(struct store_rig *r)
 
 static void open_rig(struct store_rig *r)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
 
     knobs.tick_ops = 1;
     store_rig_open(r, "mem:?size=64m&lease=60", &knobs, NULL, NULL);

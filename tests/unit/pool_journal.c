@@ -20,7 +20,7 @@
 
 static struct store_rig rig(const char *uri)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_session_options session = {.seed = 7, .depth = 1};
     struct far_table_options table = {.tuning = "groups=2", .hash_seed = SEED};
     struct store_rig r;
@@ -102,7 +102,7 @@ static void expect_nothing_stranded(struct store_rig *r)
         for (unsigned w = sizeof(struct race_subtable_head) / 8; w < race_subtable_bytes(2) / 8;
              w++)
             if (race_is_slot(w))
-                assert_true(!(probe_get(&p, at, w * 8ull) & SLOT_SEALED));
+                assert_true(!(probe_get(&p, at, w * 8ull) & RACE_SLOT_SEALED));
     }
     probe_close(&p);
 }
@@ -122,7 +122,7 @@ static void expect_all_well(struct store_rig *r, uint64_t keys)
     for (uint64_t k = 0; k < keys + 600; k++)
         assert_int_equal(far_exists(r->session, r->table, &k, 8), FAR_OK);
     assert_int_equal(far_table_check(r->session, r->table, NULL, NULL), FAR_OK);
-    audit_run(&a, r->pool, &r->session, 1); /* what another session has is nowhere */
+    sim_audit(&a, r->pool, &r->session, 1); /* what another session has is nowhere */
     if (a.wrong)
         fail_msg("%s", a.first);
 }

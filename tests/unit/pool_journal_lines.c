@@ -524,7 +524,7 @@ static void lines_survive_a_sweep(void **state)
     for (unsigned i = 0; i < 6; i++)
         take(r.session, 0, &j[i], 1);
     assert_int_equal(pool_sweep(&r.session->op, &result), FAR_OK);
-    assert_int_equal(audit_run(&a, r.pool, &r.session, 1), FAR_OK);
+    assert_int_equal(sim_audit(&a, r.pool, &r.session, 1), FAR_OK);
     if (a.wrong) /* they are free as well as in use */
         fail_msg("%s", a.first);
     assert_true(a.bytes[AUDIT_NOWHERE] == 0);

@@ -33,7 +33,7 @@ static void key_holds(struct store_rig *r, far_session *s, uint64_t key, uint64_
 
 static struct store_rig rig(const char *uri, unsigned tick_ops)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     knobs.tick_ops = tick_ops;
     store_rig_open_driven(&r, uri, &knobs, NULL, NULL);

@@ -16,7 +16,7 @@
 static struct store_rig rig(void)
 {
     struct far_table_options table = {.tuning = "groups=2"};
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     knobs.tick_ops = UINT32_MAX;
     store_rig_open(&r, URI, &knobs, NULL, &table);

@@ -16,7 +16,7 @@
 static struct store_rig rig(const char *uri)
 {
     struct far_table_options table = {.tuning = "groups=2"};
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     knobs.tick_ops = 1;
     store_rig_open(&r, uri, &knobs, NULL, &table);
@@ -45,7 +45,7 @@ static void key_holds(struct store_rig *r, far_session *s, uint64_t key, uint64_
 static void expect_sound(struct store_rig *r, far_session *const *sessions, unsigned count)
 {
     struct audit a;
-    audit_run(&a, r->pool, sessions, count);
+    sim_audit(&a, r->pool, sessions, count);
     if (a.wrong > 0)
         fail_msg("%u objects in two places: %s", a.wrong, a.first);
 }
@@ -236,7 +236,7 @@ static void die(far_session *s)
 /* No epoch waits for them; whoever needs their slot or their memory finds them all the same. */
 static void sessions_that_die_idle_are_found(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *s = NULL;
 

@@ -110,7 +110,7 @@ struct words {
 /* No generation tells blocks apart. The other session's epoch is up to date. */
 static void words_open(struct words *w)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     knobs.generation_mask = 0;
     knobs.tick_ops = 1;
     store_rig_open(&w->r, "mem:?size=8m&lease=3600000", &knobs, NULL, NULL);

@@ -18,7 +18,7 @@ static void expect_sound(struct store_rig *r)
 {
     struct audit a;
     struct far_pool_usage usage;
-    assert_int_equal(audit_run(&a, r->pool, &r->session, 1), FAR_OK);
+    assert_int_equal(sim_audit(&a, r->pool, &r->session, 1), FAR_OK);
     if (a.wrong > 0)
         fail_msg("%u objects in two places: %s", a.wrong, a.first);
     assert_int_equal(a.bytes[AUDIT_NOWHERE], 0);

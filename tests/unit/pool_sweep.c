@@ -43,7 +43,7 @@ static int put(struct store_rig *r, far_session *s, uint64_t key, size_t len)
 static void expect_sound(struct store_rig *r, far_session *const *sessions, unsigned count,
                          struct audit *a)
 {
-    audit_run(a, r->pool, sessions, count);
+    sim_audit(a, r->pool, sessions, count);
     if (a->wrong > 0)
         fail_msg("%u objects in two places: %s", a->wrong, a->first);
 }
@@ -58,7 +58,7 @@ static void what_dead_clients_had_is_found_to_the_byte(void **state)
 
     (void)state;
     for (unsigned u = 0; u < 2; u++) {
-        struct knobs knobs = knobs_default;
+        struct knobs knobs = pool_knobs_default;
         struct store_rig r;
         struct audit before, after;
         struct far_pool_check check;
@@ -105,7 +105,7 @@ static void what_dead_clients_had_is_found_to_the_byte(void **state)
 /* live + retired + free + metadata = total, with nothing left over. */
 static void usage_adds_up_on_a_quiet_pool(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *s[4];
     struct rng rng;
@@ -182,7 +182,7 @@ static void sweep_body(void *arg)
 
 static void scope_open(struct scope *s, uint64_t seed)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_table_options table = {.tuning = "groups=2", .hash_seed = seed};
 
     memset(s, 0, sizeof *s);
@@ -504,7 +504,7 @@ static void the_next_sweeper_takes_over(void **state)
 
     (void)state;
     for (unsigned batches = 1; finished < 2; batches++) {
-        struct knobs knobs = knobs_default;
+        struct knobs knobs = pool_knobs_default;
         struct far_table_options table = {.tuning = "groups=2", .hash_seed = 3};
         struct store_rig r;
         struct scope s;

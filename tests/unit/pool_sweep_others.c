@@ -14,7 +14,7 @@
 static struct store_rig rig(const char *uri)
 {
     struct far_table_options table = {.tuning = "groups=2"};
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     knobs.tick_ops = 1;
     store_rig_open(&r, uri, &knobs, NULL, &table);

@@ -89,7 +89,7 @@ static int post_while_attaching(struct fab_ep *ep, struct fab_req *req)
 static void a_table_is_attached_within_an_epoch(void **state)
 {
     struct far_table_options table = {.tuning = "groups=2"};
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *idle = NULL;
     uint64_t key = 1000000;
@@ -192,7 +192,7 @@ static void submit(far_session *s, far_table *table, enum far_op_kind kind, uint
 static void an_older_directory_does_not_replace_a_newer_one(void **state)
 {
     struct far_table_options table = {.tuning = "groups=2", .hash_seed = 5};
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     far_session *ring = NULL;
     struct far_result result[4];

@@ -15,7 +15,7 @@
 static struct store_rig rig(void)
 {
     struct far_table_options table = {.tuning = "groups=2", .hash_seed = 5};
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
     knobs.tick_ops = UINT32_MAX; /* no flight looks at the cache */
     store_rig_open(&r, "mem:?size=16m&lease=3600000", &knobs, NULL, &table);

@@ -19,7 +19,7 @@
 
 static void rig(struct store_rig *r)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_table_options options = {.tuning = RACE_GROUPS(GROUPS), .hash_seed = 3};
 
     knobs.patience = 3;
@@ -59,7 +59,7 @@ static void seal_some(struct store_rig *r, gaddr subtable, unsigned words, bool 
     for (unsigned i = sizeof(struct race_subtable_head) / 8; i < words; i++) {
         uint64_t word = store_rig_get(r, subtable, i * 8);
         if (race_is_slot(i))
-            store_rig_set(r, subtable, i * 8, slot_sealed(word));
+            store_rig_set(r, subtable, i * 8, race_slot_sealed(word));
     }
     if (claim)
         store_rig_set(r, subtable, offsetof(struct race_subtable_head, claim), DEAD);
@@ -145,7 +145,7 @@ static void a_tentative_slot_of_the_dead_is_nothing(void **state)
             uint64_t off = race_place_offset(&spot.key, place);
             /* Its block was never written: the address is of memory that is in use otherwise. */
             struct block_ref block = {.at = spot.look.subtable, .generation = 1};
-            uint64_t dead = slot_make(&block, spot.key.fingerprint) | SLOT_TENTATIVE;
+            uint64_t dead = race_slot_make(&block, spot.key.fingerprint) | RACE_SLOT_TENTATIVE;
             store_rig_set(&r, spot.look.subtable, off, dead);
             assert_int_equal(get(&r, key, &got), FAR_NOT_FOUND);
             assert_int_equal(far_update(r.session, r.table, &key, 4, &key, 4), FAR_NOT_FOUND);
@@ -177,7 +177,7 @@ static void tentative_slots_of_the_dead_are_no_reason_to_split(void **state)
     race_rig_find(&r, &key, sizeof key, &spot);
     for (unsigned i = 8; i < WORDS; i++) {
         if (race_is_slot(i) && store_rig_get(&r, spot.look.subtable, i * 8) == 0)
-            store_rig_set(&r, spot.look.subtable, i * 8, SLOT_TENTATIVE | 4096);
+            store_rig_set(&r, spot.look.subtable, i * 8, RACE_SLOT_TENTATIVE | 4096);
     }
     for (uint32_t i = KEYS; i < KEYS + 2; i++)
         assert_int_equal(far_insert(r.session, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);

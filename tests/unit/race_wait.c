@@ -17,7 +17,7 @@ static void begin_split(struct store_rig *r, uint64_t *key)
     race_rig_find(r, key, 8, &spot);
     while (!race_is_slot(place) || spot.look.words[place] != 0)
         place++;
-    store_rig_set(r, spot.look.subtable, race_place_offset(&spot.key, place), SLOT_SEALED);
+    store_rig_set(r, spot.look.subtable, race_place_offset(&spot.key, place), RACE_SLOT_SEALED);
     race_rig_view(r)->splitting[0] = spot.look.entry;
 }
 
@@ -28,7 +28,7 @@ static void an_operation_that_waits_for_another_is_in_flight(void **state)
     (void)state;
     for (unsigned n = 0; n < 3; n++) {
         struct store_rig r;
-        struct knobs knobs = knobs_default;
+        struct knobs knobs = pool_knobs_default;
         struct far_result result;
         uint64_t key = 7;
         struct far_op op = {

@@ -165,7 +165,7 @@ static void a_cancelled_operation_makes_it_readable(void **state)
     struct far_op op = op_on(&r, FAR_OP_PUT);
     op.user_data = 2;
     assert_int_equal(far_submit(r.session, &op), FAR_OK);
-    wait_for_nothing(r.session->wait); /* as if the first one waited for a node */
+    store_wait_for_nothing(r.session->wait); /* as if the first one waited for a node */
     assert_false(wait_loop_within(&l, 0));
     assert_int_equal(far_cancel(r.session, 2, NULL), FAR_OK);
     assert_true(wait_loop_within(&l, 0));
@@ -393,7 +393,7 @@ static void an_idle_session_wakes_nobody_twice(void **state)
     assert_int_equal(read(fabric.fd, &one, 8), 8);
     put_in_flight(&r, &l);
     fabric.blind = false;
-    wait_ring(r.session->wait);
+    store_wait_ring(r.session->wait);
     finish(&r, &l);
     assert_int_equal(write(fabric.fd, &one, 8), 8); /* which nobody reads */
     assert_in_range(wait_loop_rest(&l, 50), 0, 1);
@@ -434,7 +434,7 @@ static void a_dead_descriptor_wakes_nobody_twice(void **state)
  * by pausing. */
 static void the_end_of_a_pause_wakes_it(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_result result;
     struct store_rig r;
     struct wait_loop l;
@@ -451,7 +451,7 @@ static void the_end_of_a_pause_wakes_it(void **state)
     race_rig_find(&r, &key, 8, &spot);
     while (!race_is_slot(place) || spot.look.words[place] != 0)
         place++;
-    store_rig_set(&r, spot.look.subtable, race_place_offset(&spot.key, place), SLOT_SEALED);
+    store_rig_set(&r, spot.look.subtable, race_place_offset(&spot.key, place), RACE_SLOT_SEALED);
     race_rig_view(&r)->splitting[0] = spot.look.entry;
     submit(&r, FAR_OP_PUT);
     const struct op *op = &r.session->slot[r.session->running[0]].op;

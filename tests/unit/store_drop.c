@@ -826,7 +826,7 @@ static void a_session_that_stands_still_delays_the_memory(void **state)
     hook_off();
     op_end(&slow->op);
     far_session_close(slow);
-    assert_int_equal(drop_settle(r.pool, &r.session->op), FAR_OK);
+    assert_int_equal(store_drop_settle(r.pool, &r.session->op), FAR_OK);
     assert_true(live_bytes(r.session) < before);
     store_rig_close(&r);
 }
@@ -1122,11 +1122,11 @@ static void a_table_that_cannot_be_walked_holds_up_no_other(void **state)
     away = gaddr_offset(r.table->index.desc.root);
     hook_on(r.session->client.ep);
     hook.ops.post = post_not_to_a_root;
-    assert_int_equal(drop_settle(r.pool, op), FAR_UNREACHABLE);
+    assert_int_equal(store_drop_settle(r.pool, op), FAR_UNREACHABLE);
     hook_off();
     assert_int_equal(catalog_get(op, other->index.desc.id, &now), FAR_NO_TABLE);
     assert_int_equal(catalog_get(op, r.table->index.desc.id, &now), FAR_OK);
-    assert_int_equal(drop_settle(r.pool, op), FAR_OK);
+    assert_int_equal(store_drop_settle(r.pool, op), FAR_OK);
     assert_int_equal(catalog_get(op, r.table->index.desc.id, &now), FAR_NO_TABLE);
     store_rig_close(&r);
 }

@@ -303,7 +303,7 @@ static void a_table_that_does_not_fit_is_not_made(void **state)
 /* Keys whose hashes are all the same have 28 places, and no split makes more. */
 static void a_table_that_cannot_grow_keeps_what_it_has(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct far_table_options options = {.tuning = "groups=2"};
     struct store_rig r;
 

@@ -37,7 +37,7 @@ static void keys_that_stay_are_returned_while_the_table_grows_within_calls(void 
     (void)state;
     for (unsigned n = 0; n < 60; n++) {
         struct store_rig r;
-        struct knobs knobs = knobs_default;
+        struct knobs knobs = pool_knobs_default;
         char buf[1200];
         size_t cap = n % 3 ? 60 + n * 19 : 40, len = 0;
         uint64_t cursor = 0;

@@ -182,7 +182,7 @@ static void a_value_changes_its_size(void **state)
 /* Big values of keys that all have the same fingerprint: every get reads past the others. */
 static void big_values_behind_one_fingerprint(void **state)
 {
-    struct knobs knobs = knobs_default;
+    struct knobs knobs = pool_knobs_default;
     struct store_rig r;
 
     (void)state;

@@ -68,11 +68,11 @@ static void connect_silently(struct rig *r, struct rdma_event_channel *cm, struc
     next_event(cm, RDMA_CM_EVENT_ADDR_RESOLVED);
     assert_int_equal(rdma_resolve_route(id, 2000), 0);
     next_event(cm, RDMA_CM_EVENT_ROUTE_RESOLVED);
-    assert_int_equal(vlink_make(link, id, fab->pd, NULL, NULL, 16), FAR_OK);
+    assert_int_equal(verbs_qp_make(link, id, fab->pd, NULL, NULL, 16), FAR_OK);
     param.qp_num = link->qp->qp_num;
     assert_int_equal(rdma_connect(id, &param), 0);
     next_event(cm, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    assert_int_equal(vlink_ready(link, 1, 0, 2000), FAR_OK);
+    assert_int_equal(verbs_qp_ready(link, 1, 0, 2000), FAR_OK);
     assert_int_equal(rdma_establish(id), 0);
 }
 
@@ -119,7 +119,7 @@ static void a_connection_without_a_proof_has_no_access(void **state)
         r->buf[0] = 1;
         connect_silently(r, cm, &link);
         assert_int_not_equal(attempt(r, &link, opcodes[i]), IBV_WC_SUCCESS);
-        vlink_destroy(&link);
+        verbs_qp_destroy(&link);
         rdma_destroy_event_channel(cm);
         assert_int_equal(r->buf[0], 1);
         assert_int_equal(rig_get(r, gaddr_make(0, 4096), 0), 4711);
@@ -460,7 +460,7 @@ static void a_node_that_is_away_holds_up_nobody(void **state)
     rig_set(r, gaddr_make(1, 4096), 0, 2);
     assert_int_equal(kill(node[1], SIGSTOP), 0);
     assert_int_equal(waitpid(node[1], NULL, WUNTRACED), node[1]);
-    conn_break(conn_of(r, 1));
+    verbs_conn_break(conn_of(r, 1));
     shorten(r);
     assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
     ((struct verbs_fab *)r->fab)->timeout_ms = 3600000; /* whoever waits now is noticed */

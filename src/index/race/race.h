@@ -131,7 +131,7 @@ static inline uint64_t race_place_offset(const struct race_key *key, unsigned pl
     return key->combined[place / RACE_COMBINED_WORDS] + (place % RACE_COMBINED_WORDS) * 8ull;
 }
 
-/* ---- race_view.c: hashing, the directory and its cache --------------------------------------- */
+/* ---- race_directory.c: hashing, the directory and its cache --------------------------------------- */
 void race_hash(const struct race_view *view, struct slice bytes, struct race_key *key);
 uint64_t race_root_sum(const struct race_root *root);
 uint32_t race_tag(uint64_t hash_seed); /* what the bucket headers of a table carry */
@@ -142,8 +142,8 @@ int race_refresh(struct op *op, struct race_view *view);
 /* Takes note that `entry`'s subtable was split. */
 int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t forward);
 /* Tells the remote directory. */
-int race_advise(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
-                uint64_t forward);
+int race_update_directory(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
+                          uint64_t forward);
 
 /* ---- race_read.c ----------------------------------------------------------------------------- */
 
@@ -181,8 +181,8 @@ int race_change(struct op *op, struct index_view *view, struct slice key, struct
 
 /* The subtable of the look is full or being split: returns when it has been, with the cache
  * brought up to date. FAR_TABLE_FULL, FAR_POOL_FULL. */
-int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
-              const struct race_look *look);
+int race_split_or_wait(struct op *op, struct race_view *view, const struct race_key *key,
+                       const struct race_look *look);
 
 /* A client died while it had a subtable claimed. */
 int race_recover(struct op *op, struct index_view *view, const struct journal_entry *entry);

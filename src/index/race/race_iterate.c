@@ -65,7 +65,7 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
         return err_fail(FAR_CORRUPT, "a subtable's header is damaged");
     for (unsigned i = sizeof *head / 8; i < bytes / 8; i++)
         sealed |= race_is_slot(i) ? it->image[i] : 0;
-    if (!(sealed & SLOT_SEALED))
+    if (!(sealed & RACE_SLOT_SEALED))
         return FAR_OK;
     batch_read(&op->batch, subtable, offsetof(struct race_subtable_head, forward), op->word, 8);
     rc = batch_flush(&op->batch); /* I1 */
@@ -76,7 +76,7 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
 /* What is read of a block: all of it, or if only keys are wanted, what holds the longest key. */
 static uint32_t wanted_bytes(const struct entries_out *out, uint64_t slot)
 {
-    uint32_t all = size_class_bytes(slot_class(slot));
+    uint32_t all = size_class_bytes(race_slot_class(slot));
     uint32_t most = (uint32_t)(block_key_at(true) + FAR_KEY_MAX + 63) & ~63u;
     return out->keys_only && all > most ? most : all;
 }
@@ -91,7 +91,7 @@ static unsigned collect(const struct race_view *view, const struct iteration *it
     *bytes = 0;
     for (unsigned i = it->word; i < end && count < BATCH_MAX; i++) {
         uint64_t slot = it->image[i];
-        if (!race_is_slot(i) || slot_empty(slot) || (slot & SLOT_TENTATIVE))
+        if (!race_is_slot(i) || race_slot_empty(slot) || (slot & RACE_SLOT_TENTATIVE))
             continue;
         uint32_t more = wanted_bytes(out, slot);
         if (count > 0 && *bytes + more > (room < ITERATE_BYTES ? room : ITERATE_BYTES))
@@ -106,10 +106,10 @@ static unsigned collect(const struct race_view *view, const struct iteration *it
 static bool whole(uint64_t slot, const void *image, uint32_t read)
 {
     const struct block_head *h = image;
-    uint32_t bytes = size_class_bytes(slot_class(slot));
+    uint32_t bytes = size_class_bytes(race_slot_class(slot));
     if (read == bytes)
-        return block_valid(image, bytes, slot_generation(slot));
-    return h->klen <= FAR_KEY_MAX && block_judge_head(image, bytes, slot_generation(slot),
+        return block_valid(image, bytes, race_slot_generation(slot));
+    return h->klen <= FAR_KEY_MAX && block_judge_head(image, bytes, race_slot_generation(slot),
                                                       block_key(image), h->klen) == BLOCK_MATCH;
 }
 
@@ -126,7 +126,7 @@ static int add_some(struct op *op, struct race_view *view, struct iteration *it,
         return FAR_NO_MEMORY;
     for (unsigned i = 0; i < count; i++) {
         uint64_t slot = it->image[words[i]];
-        batch_read(&op->batch, slot_gaddr(slot), 0, at, wanted_bytes(out, slot));
+        batch_read(&op->batch, race_slot_gaddr(slot), 0, at, wanted_bytes(out, slot));
         at += wanted_bytes(out, slot);
     }
     int rc = batch_flush(&op->batch);

@@ -38,45 +38,47 @@
 #define RACE_PAGE           4096
 
 /* ---- slots ----------------------------------------------------------------------------------- */
-#define SLOT_SEALED    (1ull << 63)
-#define SLOT_TENTATIVE (1ull << 62)
+#define RACE_SLOT_SEALED    (1ull << 63)
+#define RACE_SLOT_TENTATIVE (1ull << 62)
 
-#define SLOT_GENERATION  6  /* bits of it */
-#define SLOT_FINGERPRINT 54 /* where it begins */
-_Static_assert(POINTER_OWN_AT(SLOT_GENERATION) <= SLOT_FINGERPRINT, "a pointer fits below it");
+#define RACE_SLOT_GENERATION  6  /* bits of it */
+#define RACE_SLOT_FINGERPRINT 54 /* where it begins */
+_Static_assert(POINTER_OWN_AT(RACE_SLOT_GENERATION) <= RACE_SLOT_FINGERPRINT,
+               "a pointer fits below it");
 
-static inline uint64_t slot_make(const struct block_ref *block, uint8_t fingerprint)
+static inline uint64_t race_slot_make(const struct block_ref *block, uint8_t fingerprint)
 {
-    return pointer_make(block, SLOT_GENERATION) | (uint64_t)fingerprint << SLOT_FINGERPRINT;
+    return pointer_make(block, RACE_SLOT_GENERATION) | (uint64_t)fingerprint
+                                                           << RACE_SLOT_FINGERPRINT;
 }
-static inline gaddr slot_gaddr(uint64_t slot)
+static inline gaddr race_slot_gaddr(uint64_t slot)
 {
     return pointer_gaddr(slot);
 }
-static inline unsigned slot_generation(uint64_t slot)
+static inline unsigned race_slot_generation(uint64_t slot)
 {
-    return pointer_generation(slot, SLOT_GENERATION);
+    return pointer_generation(slot, RACE_SLOT_GENERATION);
 }
-static inline unsigned slot_class(uint64_t slot)
+static inline unsigned race_slot_class(uint64_t slot)
 {
     return pointer_class(slot);
 }
-static inline uint64_t slot_with_class(uint64_t slot, unsigned size_class)
+static inline uint64_t race_slot_with_class(uint64_t slot, unsigned size_class)
 {
     return pointer_with_class(slot, size_class);
 }
-static inline uint8_t slot_fingerprint(uint64_t slot)
+static inline uint8_t race_slot_fingerprint(uint64_t slot)
 {
-    return (uint8_t)(slot >> SLOT_FINGERPRINT);
+    return (uint8_t)(slot >> RACE_SLOT_FINGERPRINT);
 }
-static inline bool slot_empty(uint64_t slot)
+static inline bool race_slot_empty(uint64_t slot)
 {
-    return (slot & ~SLOT_SEALED) == 0;
+    return (slot & ~RACE_SLOT_SEALED) == 0;
 }
 /* What a splitter turns a slot into: an insert that was not confirmed in time did not happen. */
-static inline uint64_t slot_sealed(uint64_t slot)
+static inline uint64_t race_slot_sealed(uint64_t slot)
 {
-    return (slot & SLOT_TENTATIVE) ? SLOT_SEALED : slot | SLOT_SEALED;
+    return (slot & RACE_SLOT_TENTATIVE) ? RACE_SLOT_SEALED : slot | RACE_SLOT_SEALED;
 }
 
 /* ---- subtables ------------------------------------------------------------------------------- */

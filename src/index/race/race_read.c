@@ -36,7 +36,7 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
             for (unsigned j = 1; j <= RACE_BUCKET_SLOTS; j++)
                 sealed |= look->words[i + j];
         }
-        look->sealed = (sealed & SLOT_SEALED) != 0;
+        look->sealed = (sealed & RACE_SLOT_SEALED) != 0;
         if (wrong == 0)
             return FAR_OK;
     } else if (rc != FAR_BOUNDS) {
@@ -58,7 +58,7 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
  * fit, else what tells its key (BLOCK-B1). */
 static uint32_t probe_bytes(uint64_t word, const struct race_key *key, const struct value_out *out)
 {
-    unsigned size_class = slot_class(word);
+    unsigned size_class = race_slot_class(word);
     uint32_t bytes = size_class_bytes(size_class);
     if (!block_class_long(size_class))
         return bytes;
@@ -73,12 +73,12 @@ static uint32_t probe_bytes(uint64_t word, const struct race_key *key, const str
 static enum block_verdict probe_judge(uint64_t word, const struct race_key *key, const void *image,
                                       uint32_t read, const struct value_out *out)
 {
-    uint32_t bytes = size_class_bytes(slot_class(word));
+    uint32_t bytes = size_class_bytes(race_slot_class(word));
     const struct slice *k = &key->bytes;
     if (read == bytes)
-        return block_judge(image, bytes, slot_generation(word), k->data, k->len);
+        return block_judge(image, bytes, race_slot_generation(word), k->data, k->len);
     enum block_verdict verdict =
-        block_judge_head(image, bytes, slot_generation(word), k->data, k->len);
+        block_judge_head(image, bytes, race_slot_generation(word), k->data, k->len);
     /* A value that is wanted, fits and was not read: the slot's class is not that of the block. */
     if (verdict == BLOCK_MATCH && out && !out->skip &&
         ((const struct block_head *)image)->vlen <= out->cap)
@@ -108,7 +108,7 @@ static int probe_some(struct op *op, const struct race_key *key, const struct ra
     for (unsigned i = first; i < end; i++) {
         uint64_t word = look->words[place[i]];
         uint32_t size = probe_bytes(word, key, out);
-        batch_read(&op->batch, slot_gaddr(word), 0, image + at, size);
+        batch_read(&op->batch, race_slot_gaddr(word), 0, image + at, size);
         if (look->sealed) /* R5: `forward`, read along, tells whether it was too late */
             batch_may_be_freed(&op->batch);
         at += size;
@@ -142,8 +142,8 @@ static int probe_some(struct op *op, const struct race_key *key, const struct ra
 /* The places, as bits, of slots that have the fingerprint and are not tentative. */
 static uint32_t candidates(const uint64_t *words, uint8_t fingerprint)
 {
-    const uint64_t mask = SLOT_TENTATIVE | 0xffull << SLOT_FINGERPRINT;
-    const uint64_t want = (uint64_t)fingerprint << SLOT_FINGERPRINT;
+    const uint64_t mask = RACE_SLOT_TENTATIVE | 0xffull << RACE_SLOT_FINGERPRINT;
+    const uint64_t want = (uint64_t)fingerprint << RACE_SLOT_FINGERPRINT;
     uint32_t bits = 0;
     for (unsigned i = 0; i < RACE_PLACES; i++)
         bits |= (uint32_t)(((words[i] ^ want) & mask) == 0) << i;
@@ -161,9 +161,9 @@ int race_probe(struct op *op, const struct race_key *key, const struct race_look
     for (uint32_t left = candidates(look->words, key->fingerprint); left; left &= left - 1) {
         unsigned i = (unsigned)__builtin_ctz(left);
         uint64_t word = look->words[i];
-        if (slot_empty(word) || (known && known[i] == word))
+        if (race_slot_empty(word) || (known && known[i] == word))
             continue;
-        if (slot_gaddr(word) == 0)
+        if (race_slot_gaddr(word) == 0)
             found->stale = word; /* as damaged as if it led to nothing whole */
         else
             place[count++] = (uint8_t)i;

@@ -73,11 +73,12 @@ static int seal_round(struct op *op, struct split *s, unsigned *left)
     for (unsigned i = 0; i < s->words;) {
         for (; i < s->words && batch_room(&op->batch) > 0; i++) {
             uint64_t word = s->parent[i];
-            if (!is_slot(i) || (word & SLOT_SEALED))
+            if (!is_slot(i) || (word & RACE_SLOT_SEALED))
                 continue;
             unsigned n = op->batch.count;
             place[n] = i;
-            batch_cas(&op->batch, s->look->subtable, i * 8, word, slot_sealed(word), &op->word[n]);
+            batch_cas(&op->batch, s->look->subtable, i * 8, word, race_slot_sealed(word),
+                      &op->word[n]);
         }
         unsigned posted = op->batch.count;
         int rc = batch_flush(&op->batch);
@@ -85,8 +86,8 @@ static int seal_round(struct op *op, struct split *s, unsigned *left)
             return rc;
         for (unsigned n = 0; n < posted; n++) {
             uint64_t *word = &s->parent[place[n]];
-            *word = op->word[n] == *word ? slot_sealed(*word) : op->word[n];
-            *left += !(*word & SLOT_SEALED);
+            *word = op->word[n] == *word ? race_slot_sealed(*word) : op->word[n];
+            *left += !(*word & RACE_SLOT_SEALED);
         }
     }
     return FAR_OK;
@@ -116,7 +117,7 @@ static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
  * its key is damaged, and not absent. */
 static void put_in_both(struct split *s, unsigned place)
 {
-    s->image[0][place] = s->image[1][place] = s->parent[place] & ~SLOT_SEALED;
+    s->image[0][place] = s->image[1][place] = s->parent[place] & ~RACE_SLOT_SEALED;
 }
 
 /* Puts a slot into the child that its key, of which `bytes` were read, belongs to. A damaged
@@ -129,8 +130,8 @@ static void put_in_child(struct race_view *view, struct split *s, unsigned place
     bool readable = h->klen > 0 && block_key_end(h) <= bytes;
     if (readable)
         race_hash(view, (struct slice){block_key(image), h->klen}, &key);
-    if (readable && key.fingerprint == slot_fingerprint(s->parent[place]))
-        s->image[(key.hash >> s->look->depth) & 1][place] = s->parent[place] & ~SLOT_SEALED;
+    if (readable && key.fingerprint == race_slot_fingerprint(s->parent[place]))
+        s->image[(key.hash >> s->look->depth) & 1][place] = s->parent[place] & ~RACE_SLOT_SEALED;
     else
         put_in_both(s, place);
 }
@@ -144,8 +145,8 @@ static int read_blocks(struct op *op, const struct split *s, const unsigned *pla
     if (!*images)
         return FAR_NO_MEMORY;
     for (unsigned i = 0; i < count; i++)
-        batch_read(&op->batch, slot_gaddr(s->parent[place[i]]), 0, *images + (size_t)i * stride,
-                   bytes[i]);
+        batch_read(&op->batch, race_slot_gaddr(s->parent[place[i]]), 0,
+                   *images + (size_t)i * stride, bytes[i]);
     return batch_flush(&op->batch);
 }
 
@@ -164,7 +165,7 @@ static int sort_some(struct op *op, struct race_view *view, struct split *s, con
         const struct block_head *h = (const struct block_head *)(images + (size_t)i * GLANCE_BYTES);
         uint32_t bytes = (uint32_t)((block_key_end(h) + 63) & ~63ull);
         if (bytes <= GLANCE_BYTES || h->klen > FAR_KEY_MAX ||
-            !within_pool(op, slot_gaddr(s->parent[place[i]]), bytes)) {
+            !within_pool(op, race_slot_gaddr(s->parent[place[i]]), bytes)) {
             put_in_child(view, s, place[i], h, GLANCE_BYTES);
         } else {
             sizes[longer_count] = bytes;
@@ -195,10 +196,10 @@ static int sort(struct op *op, struct race_view *view, struct split *s, uint64_t
             s->image[i][w] = header;
     }
     for (unsigned i = 0; i < s->words && rc == FAR_OK; i++) {
-        if (!is_slot(i) || slot_empty(s->parent[i]))
+        if (!is_slot(i) || race_slot_empty(s->parent[i]))
             continue;
         s->occupied++;
-        if (within_pool(op, slot_gaddr(s->parent[i]), GLANCE_BYTES))
+        if (within_pool(op, race_slot_gaddr(s->parent[i]), GLANCE_BYTES))
             place[count++] = i;
         else
             put_in_both(s, i);
@@ -311,7 +312,7 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     s->refreshes = view->refreshes;
     rc = race_follow(view, look->entry, key->hash, forward);
     if (rc == FAR_OK)
-        rc = race_advise(op, view, look->entry, key->hash, forward);
+        rc = race_update_directory(op, view, look->entry, key->hash, forward);
     if (rc == FAR_OK)
         rc = retire_parent(op, view, key, s);
     if (rc != FAR_OK) /* its entries, or its number, may not have been changed */
@@ -427,8 +428,8 @@ static bool wait_for_sibling(struct op *op, const struct race_view *view,
     return false;
 }
 
-int race_grow(struct op *op, struct race_view *view, const struct race_key *key,
-              const struct race_look *look)
+int race_split_or_wait(struct op *op, struct race_view *view, const struct race_key *key,
+                       const struct race_look *look)
 {
     if (look->depth + 1 > view->dir_bits)
         return err_fail(FAR_TABLE_FULL, "the directory is at its limit of %u bits", view->dir_bits);
@@ -501,14 +502,14 @@ int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix,
     if (rc != FAR_OK || head->header != race_header(view->tag, look.depth, suffix))
         return rc == FAR_BOUNDS ? FAR_OK : rc; /* it is damaged */
     if (head->forward != 0) {                  /* published, but perhaps not advised */
-        rc = race_advise(op, view, entry, suffix, head->forward);
+        rc = race_update_directory(op, view, entry, suffix, head->forward);
         if (rc == FAR_OK)
             index_bump_version(op, &view->base, op->word);
         return rc == FAR_OK ? batch_flush(&op->batch) : rc;
     }
     if (head->claim == 0)
         return FAR_OK;
-    rc = race_grow(op, view, &key, &look);
+    rc = race_split_or_wait(op, view, &key, &look);
     /* Without memory it waits for the next writer, who knows that the claim's owner is dead. It
      * must not hold up the memory that the dead client had. */
     return rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL ? FAR_OK : rc;

@@ -90,7 +90,7 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
     w->written = true;
     if (w->look.sealed) { /* R5: only the children may be changed */
         *again = true;
-        return race_grow(op, view, &w->key, &w->look);
+        return race_split_or_wait(op, view, &w->key, &w->look);
     }
     struct value_out all = {.cap = SIZE_MAX};
     rc = race_probe(op, &w->key, &w->look, w->change->present == CHANGE_ASK ? &all : NULL, NULL,
@@ -128,16 +128,17 @@ static void write_block_first(struct op *op, struct write *w)
 static int replace(struct op *op, struct write *w, bool *again)
 {
     uint64_t old = w->found.word;
-    uint64_t new = w->block.at ? slot_make(&w->block, w->key.fingerprint) : 0;
+    uint64_t new = w->block.at ? race_slot_make(&w->block, w->key.fingerprint) : 0;
     const struct block_head *h = w->found.block;
-    bool swapped = false, fits = size_class_for(block_bytes(h->klen, h->vlen)) == slot_class(old);
+    bool swapped = false,
+         fits = size_class_for(block_bytes(h->klen, h->vlen)) == race_slot_class(old);
     write_block_first(op, w);
     int rc = op_decided(op, cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
     /* A damaged class must not make the neighbours part of what is reused. */
     if (swapped && fits)
-        pool_retire(op->client, slot_gaddr(old), slot_class(old));
+        pool_retire(op->client, race_slot_gaddr(old), race_slot_class(old));
     else if (swapped || rc == FAR_UNKNOWN)
-        pool_abandon(op->client, slot_class(old));
+        pool_abandon(op->client, race_slot_class(old));
     *again = !swapped;
     return rc;
 }
@@ -206,8 +207,8 @@ static int second_look(struct op *op, struct write *w, unsigned place, uint64_t 
     for (unsigned i = 0; i < RACE_PLACES; i++) {
         uint64_t other = w->words[1][i];
         bool settled = false;
-        if (!race_is_slot(i) || i == place || !(other & SLOT_TENTATIVE) ||
-            slot_fingerprint(other) != w->key.fingerprint)
+        if (!race_is_slot(i) || i == place || !(other & RACE_SLOT_TENTATIVE) ||
+            race_slot_fingerprint(other) != w->key.fingerprint)
             continue;
         rc = settle_rival(op, w, place, i, &settled);
         if (rc != FAR_OK || !settled)
@@ -228,7 +229,7 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
     bool last = w->waited == GIVE_WAY_TURNS;
     unsigned tentative = 0;
     for (unsigned i = 0; i < RACE_PLACES; i++) {
-        if (!race_is_slot(i) || !(words[i] & SLOT_TENTATIVE))
+        if (!race_is_slot(i) || !(words[i] & RACE_SLOT_TENTATIVE))
             continue;
         if (last)
             batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, i), words[i], 0,
@@ -236,7 +237,7 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
         tentative++;
     }
     if (tentative == 0)
-        return race_grow(op, view, &w->key, &w->look);
+        return race_split_or_wait(op, view, &w->key, &w->look);
     w->waited = last ? 0 : w->waited + 1;
     if (last)
         return batch_flush(&op->batch);
@@ -248,7 +249,8 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
 static int add(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
     int place = free_place(&w->key, w->words[0]);
-    uint64_t word = slot_make(&w->block, w->key.fingerprint), tentative = word | SLOT_TENTATIVE;
+    uint64_t word = race_slot_make(&w->block, w->key.fingerprint),
+             tentative = word | RACE_SLOT_TENTATIVE;
     bool clear = false, swapped = false;
 
     *again = true;

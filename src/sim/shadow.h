@@ -11,13 +11,13 @@
  *   - a pattern that is not whole when the object is handed out again;
  *   - an object that is freed twice.
  */
-#ifndef SIM_FREEMAP_H
-#define SIM_FREEMAP_H
+#ifndef SIM_SHADOW_H
+#define SIM_SHADOW_H
 
 #include "pool/pool.h"
 #include "sim/sim.h"
 
-struct freemap {
+struct shadow {
     struct free_watch watch; /* what the pool is given */
     struct sim *sim;
     const struct sim_settings *set;
@@ -29,8 +29,8 @@ struct freemap {
 };
 
 /* For a run that has just begun. False when out of memory. */
-bool freemap_begin(struct freemap *map, struct sim *sim, const struct sim_settings *set,
-                   void (*mistake)(void *arg, const char *what), void *arg);
-void freemap_free(struct freemap *map);
+bool shadow_begin(struct shadow *map, struct sim *sim, const struct sim_settings *set,
+                  void (*mistake)(void *arg, const char *what), void *arg);
+void shadow_free(struct shadow *map);
 
 #endif

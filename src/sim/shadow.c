@@ -1,4 +1,4 @@
-#include "sim/freemap.h"
+#include "sim/shadow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #define PATTERN 0xddu
 enum { IN_USE, FREE };
 
-static void mistake(struct freemap *map, unsigned node, uint64_t off, const char *what)
+static void mistake(struct shadow *map, unsigned node, uint64_t off, const char *what)
 {
     char text[128];
     snprintf(text, sizeof text, "%s at node %u, offset 0x%llx", what, node,
@@ -17,12 +17,12 @@ static void mistake(struct freemap *map, unsigned node, uint64_t off, const char
 
 /* Writes that were answered may still be on their way under SIM_IB_LOOSE, and lead others astray:
  * nothing is said there of what lands in free memory. */
-static bool lands_late(const struct freemap *map)
+static bool lands_late(const struct shadow *map)
 {
     return map->set->profile == SIM_IB_LOOSE;
 }
 
-static void verify(struct freemap *map, unsigned node, uint64_t off, uint64_t bytes)
+static void verify(struct shadow *map, unsigned node, uint64_t off, uint64_t bytes)
 {
     const uint8_t *memory = (const uint8_t *)sim_memory(map->sim, node) + off;
     for (uint64_t i = 0; i < bytes && !lands_late(map); i++)
@@ -34,7 +34,7 @@ static void verify(struct freemap *map, unsigned node, uint64_t off, uint64_t by
 
 /* What a client that was declared dead does with what it thinks it has is no matter: it cannot
  * write any more. One that is registering again under a new name may not know yet that it has. */
-static bool is_registered(const struct freemap *map, const struct client *c)
+static bool is_registered(const struct shadow *map, const struct client *c)
 {
     const char *slots = (const char *)sim_memory(map->sim, 0) + CLIENTS_OFF;
     uint64_t incarnation = 0;
@@ -48,7 +48,7 @@ static bool is_registered(const struct freemap *map, const struct client *c)
 static void freed(const struct free_watch *watch, const struct client *by, gaddr at,
                   unsigned size_class)
 {
-    struct freemap *map = (struct freemap *)(uintptr_t)watch; /* the watch comes first */
+    struct shadow *map = (struct shadow *)(uintptr_t)watch; /* the watch comes first */
     unsigned node = gaddr_node(at);
     uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
     uint8_t *units = map->free[node] + off / 64;
@@ -65,7 +65,7 @@ static void freed(const struct free_watch *watch, const struct client *by, gaddr
 static void taken(const struct free_watch *watch, const struct client *by, gaddr at,
                   unsigned size_class)
 {
-    struct freemap *map = (struct freemap *)(uintptr_t)watch;
+    struct shadow *map = (struct shadow *)(uintptr_t)watch;
     unsigned node = gaddr_node(at);
     uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
     uint8_t *units = map->free[node] + off / 64;
@@ -80,7 +80,7 @@ static void taken(const struct free_watch *watch, const struct client *by, gaddr
 }
 
 /* Where nobody is shut out, a client that was declared dead may still read. */
-static bool may_read(const struct freemap *map, uint64_t identity)
+static bool may_read(const struct shadow *map, uint64_t identity)
 {
     const char *memory = (const char *)sim_memory(map->sim, 0);
     struct pool_control control;
@@ -98,7 +98,7 @@ static bool may_read(const struct freemap *map, uint64_t identity)
 
 static void touched(void *arg, unsigned client, uint64_t identity, const struct fab_verb *v)
 {
-    struct freemap *map = arg;
+    struct shadow *map = arg;
     char what[64];
     bool reads = v->kind == FAB_READ;
     if (lands_late(map) || (reads && (v->flags & FAB_MAY_BE_FREED)))
@@ -114,8 +114,8 @@ static void touched(void *arg, unsigned client, uint64_t identity, const struct 
     mistake(map, v->node, v->off, what);
 }
 
-bool freemap_begin(struct freemap *map, struct sim *sim, const struct sim_settings *set,
-                   void (*on_mistake)(void *arg, const char *what), void *arg)
+bool shadow_begin(struct shadow *map, struct sim *sim, const struct sim_settings *set,
+                  void (*on_mistake)(void *arg, const char *what), void *arg)
 {
     uint64_t units = set->node_bytes / 64;
     map->watch = (struct free_watch){.freed = freed, .taken = taken};
@@ -139,7 +139,7 @@ bool freemap_begin(struct freemap *map, struct sim *sim, const struct sim_settin
     return true;
 }
 
-void freemap_free(struct freemap *map)
+void shadow_free(struct shadow *map)
 {
     for (unsigned i = 0; i < SIM_NODES_MAX; i++)
         free(map->free[i]);

@@ -13,11 +13,11 @@
  *   check_drop.c  tables that are dropped while others use them
  *   check_pool.c  memory and dead clients: what clients do about them, and what must be true
  */
-#ifndef SIM_CHECK_CORE_H
-#define SIM_CHECK_CORE_H
+#ifndef SIM_CHECK_INTERNAL_H
+#define SIM_CHECK_INTERNAL_H
 
 #include "sim/check.h"
-#include "sim/freemap.h"
+#include "sim/shadow.h"
 #include "store/store.h"
 
 #define COLD_KEYS_MAX 160u
@@ -123,7 +123,7 @@ struct check {
     struct tape own_tape;
     struct plan plan;
     struct sim_settings sim_set;
-    struct freemap free;
+    struct shadow free;
     struct growth growth;
     struct lock_account lock;
     struct journal_account journal;

@@ -1,8 +1,8 @@
 /* What the files of the simulator share: sim.c (runs, clients, memory, the fabric's functions),
  * sim_nic.c (requests and verbs), sim_queue.c (which event is next), sim_fault.c (the adversary),
  * sim_log.c (the time line). */
-#ifndef SIM_SIM_CORE_H
-#define SIM_SIM_CORE_H
+#ifndef SIM_SIM_INTERNAL_H
+#define SIM_SIM_INTERNAL_H
 
 #include "base/fiber.h"
 #include "fabric/batch.h"
@@ -194,56 +194,56 @@ void sim_resume(struct sim *sim, uint32_t client);
 void sim_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len);
 
 /* sim_queue.c */
-void queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
-                struct flight *f, unsigned verb);
+void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
+                    struct flight *f, unsigned verb);
 /* The next event, taken from the queue; false when there is none. By choice, faults that were
  * chosen before it have been carried out. */
-bool queue_pop(struct sim *sim, struct event *e);
+bool sim_queue_pop(struct sim *sim, struct event *e);
 
 /* Ends the choosing: what is left, and comes later, is carried out when it is due. */
-void queue_by_time(struct sim *sim);
+void sim_queue_by_time(struct sim *sim);
 
 /* sim_nic.c */
-int nic_post(struct sim *sim, uint32_t client, struct fab_req *req);
-int nic_post_direct(struct sim *sim, struct fab_req *req);
-void nic_verb(struct sim *sim, const struct event *e);
-void nic_request(struct sim *sim, const struct event *e);
-void nic_complete(struct sim *sim, const struct event *e);
+int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req);
+int sim_nic_post_direct(struct sim *sim, struct fab_req *req);
+void sim_nic_verb(struct sim *sim, const struct event *e);
+void sim_nic_request(struct sim *sim, const struct event *e);
+void sim_nic_complete(struct sim *sim, const struct event *e);
 /* Must the event wait for an atomic that is half done, or a late WRITE? Until then, or later; 0 if
  * it need not. */
-uint64_t nic_held(struct sim *sim, const struct event *e);
+uint64_t sim_nic_held(struct sim *sim, const struct event *e);
 /* What has not executed yet never will; atomics that have begun are finished. */
-void nic_cancel(struct sim *sim, struct flight *f);
+void sim_nic_cancel(struct sim *sim, struct flight *f);
 /* Ends the request with an error: the rest is cancelled, and the client will be told. */
-void nic_fail(struct sim *sim, struct flight *f, int status);
+void sim_nic_fail(struct sim *sim, struct flight *f, int status);
 /* Ends the request with FAR_UNKNOWN while its WRITEs and atomics go on. */
-void nic_stray(struct sim *sim, struct flight *f);
+void sim_nic_stray(struct sim *sim, struct flight *f);
 /* What is under way of these requests takes effect now, wholly or in part, or never. */
-void nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count);
+void sim_nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count);
 /* Ends every request at once with FAR_UNREACHABLE and empties the queue. */
-void nic_drop_all(struct sim *sim);
+void sim_nic_drop_all(struct sim *sim);
 
 /* sim_fault.c */
-void fault_begin(struct sim *sim);
+void sim_fault_begin(struct sim *sim);
 enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
-enum fault fault_draw(struct sim *sim, uint32_t client);
-void fault_crash(struct sim *sim, uint32_t client);
-void fault_pause(struct sim *sim, uint32_t client);
-void fault_error(struct sim *sim, struct flight *f);
-uint64_t fault_transit(struct sim *sim, uint32_t client); /* how long its messages take */
-uint64_t fault_gap(struct sim *sim);                  /* between verbs, or pieces of a verb       */
-uint64_t fault_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
+enum fault sim_fault_draw(struct sim *sim, uint32_t client);
+void sim_fault_crash(struct sim *sim, uint32_t client);
+void sim_fault_pause(struct sim *sim, uint32_t client);
+void sim_fault_error(struct sim *sim, struct flight *f);
+uint64_t sim_fault_transit(struct sim *sim, uint32_t client); /* how long its messages take */
+uint64_t sim_fault_gap(struct sim *sim); /* between verbs, or pieces of a verb       */
+uint64_t sim_fault_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
 /* Which of a verb's pieces execute in this event. */
-uint64_t fault_pieces(struct sim *sim, uint64_t left);
-bool fault_halves(struct sim *sim);
+uint64_t sim_fault_pieces(struct sim *sim, uint64_t left);
+bool sim_fault_halves(struct sim *sim);
 
 /* sim_log.c */
-void log_line(struct sim *sim, uint32_t client, const char *format, ...)
+void sim_log_line(struct sim *sim, uint32_t client, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void log_post(struct sim *sim, const struct flight *f);
+void sim_log_post(struct sim *sim, const struct flight *f);
 enum log_part { LOG_WHOLE, LOG_FIRST_HALF, LOG_SECOND_HALF };
 /* Pieces that are about to be moved, or what an atomic has done: its `result` is known. */
-void log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
-              uint64_t pieces);
+void sim_log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+                  uint64_t pieces);
 
 #endif

@@ -306,11 +306,11 @@ static int advise_older(struct op *op, struct race_view *view, uint64_t index, u
          (head->forward == 0 ||
           head->header != race_header(view->tag, depth, index & ((1ull << depth) - 1)))))
         return err_fail(FAR_CORRUPT, "directory entry %llu is damaged", (unsigned long long)index);
-    return rc == FAR_OK ? race_advise(op, view, entry, index, head->forward) : rc;
+    return rc == FAR_OK ? race_update_directory(op, view, entry, index, head->forward) : rc;
 }
 
-int race_advise(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
-                uint64_t forward)
+int race_update_directory(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
+                          uint64_t forward)
 {
     unsigned depth = race_entry_depth(entry), before = 0, global = 0;
     struct advice a = {.entry = entry, .suffix = hash & ((1ull << depth) - 1), .depth = depth};
