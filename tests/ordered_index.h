@@ -156,7 +156,7 @@ static int ordered_refresh(struct op *op, struct index_view *view)
         rc = index_confirmed(op, view, &version);
     if (rc == FAR_OK) {
         view->cached.version = version;
-        view->cached.stale = op->client->flights != flights; /* E2 */
+        view->cached.stale = op->client->flights != flights; /* EPOCH-E2 */
     }
     return rc;
 }

@@ -140,7 +140,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
     b->req.done = false;
     rc = ep->ops->post(ep, &b->req);
     if (rc == FAR_OK) {
-        while (!b->req.done) { /* by F5 every request completes */
+        while (!b->req.done) { /* by FABRIC-F5 every request completes */
             if (b->on_ring)
                 fiber_yield();
             else

@@ -90,7 +90,7 @@ struct batch {
     struct batch_rider *rider; /* NULL: none                                            */
     const struct lease *lease; /* NULL: the fabric itself shuts out who has lost it     */
     uint64_t *broke_at;        /* NULL, or where it is noted, by the coarse clock, when a post
-                                  that writes has failed: it may take effect later (F5) */
+                                  that writes has failed: it may take effect later (FABRIC-F5) */
     bool on_ring;              /* waits by yielding to the ring that resumed this fiber */
     uint64_t wake_at;          /* on_ring: do not resume before, while pausing; 0: not pausing */
     bool fence_next;           /* a fence stands before the next verb                          */
@@ -102,7 +102,7 @@ struct batch {
     unsigned count, limit;     /* BATCH_MAX, and more only while the rider boards */
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
     /* The last flush: verbs below `completed` have come back. Those from doubt_at to doubt_end may or
-     * may not have taken effect (F5). The others were not posted. */
+     * may not have taken effect (FABRIC-F5). The others were not posted. */
     unsigned completed, doubt_at, doubt_end;
     bool in_doubt; /* its last post failed and may take effect */
     struct fab_req req;
@@ -232,7 +232,7 @@ enum batch_outcome {
     BATCH_DONE,    /* took effect; CAS and MCAS: swapped              */
     BATCH_MISSED,  /* CAS and MCAS: found another word, changed nothing */
     BATCH_NOT,     /* was not posted: has no effect, and will have none */
-    BATCH_UNKNOWN, /* its post failed: it took effect, or not, or will yet (F5) */
+    BATCH_UNKNOWN, /* its post failed: it took effect, or not, or will yet (FABRIC-F5) */
 };
 /* Of a CAS that has come back. A masked one that was emulated is a CAS by now, and its `compare` the
  * whole word that it expected last. One whose turn to be repeated did not come has not swapped. */

@@ -7,7 +7,7 @@
  *
  * Order. Pool memory is touched by atomic 8-byte accesses only: relaxed ones for READ and WRITE,
  * sequentially consistent ones for CAS, MCAS and FAA. The fabric promises more than that, every
- * verb in posting order (ORDER_ALL) and completed requests visible to all later ones (F4), and
+ * verb in posting order (ORDER_ALL) and completed requests visible to all later ones (FABRIC-F4), and
  * gets there with the weakest fence that does:
  *
  *   READ, then anything            acquire fence after the READ

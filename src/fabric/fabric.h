@@ -5,17 +5,18 @@
  * An endpoint is one thread's access to all of them. Work is posted in requests: arrays of verbs
  * that go out together. docs/fabric.md is the contract in full; in short:
  *
- *   F1  READ and WRITE move naturally aligned 8-byte words; a word is never torn. Words of one
- *       READ or WRITE have no order among themselves.
- *   F2  CAS, MCAS and FAA act on one aligned 8-byte word, atomically against each other.
- *   F3  Verbs of one request to one node take effect in posting order as far as fab.order says
- *       (ORDER(first, second)). A verb with FAB_FENCE, and every verb after it to that node,
+ *   FABRIC-F1  READ and WRITE move naturally aligned 8-byte words; a word is never torn. Words of
+ *       one READ or WRITE have no order among themselves.
+ *   FABRIC-F2  CAS, MCAS and FAA act on one aligned 8-byte word, atomically against each other.
+ *   FABRIC-F3  Verbs of one request to one node take effect in posting order as far as fab.order
+ *       says (ORDER(first, second)). A verb with FAB_FENCE, and every verb after it to that node,
  *       takes effect after all verbs of the request before it to that node.
- *   F4  There is no order between nodes nor between requests, other than: what a request that
- *       was seen to complete did is visible to every request posted afterwards, by anyone.
- *   F5  A request completes once, with one status. After an error each of its verbs has happened,
- *       or has not, or will yet, within half a lease; but one that F3 orders behind another only
- *       if that one has, and after it. After FAR_UNREACHABLE none has, and none will.
+ *   FABRIC-F4  There is no order between nodes nor between requests, other than: what a request
+ *       that was seen to complete did is visible to every request posted afterwards, by anyone.
+ *   FABRIC-F5  A request completes once, with one status. After an error each of its verbs has
+ *       happened, or has not, or will yet, within half a lease; but one that FABRIC-F3 orders
+ *       behind another only if that one has, and after it. After FAR_UNREACHABLE none has, and none
+ *       will.
  *
  * Protocol code does not call this: it fills batches (batch.h), which set fences and count costs.
  */

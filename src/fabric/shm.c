@@ -6,11 +6,11 @@
  * exclusive flock() on the file from before the first look at it until formatted() says that a
  * whole pool is there, and so
  *
- *   M1  of many that find no pool, one makes it, and the others wait and find it made;
- *   M2  what is seen under the lock does not change: a file without a pool in it is a new one, or
- *       what was left by a creator that died, whose lock died with it. It is taken over if it
+ *   SHM-M1  of many that find no pool, one makes it, and the others wait and find it made;
+ *   SHM-M2  what is seen under the lock does not change: a file without a pool in it is a new one,
+ *       or what was left by a creator that died, whose lock died with it. It is taken over if it
  *       holds nothing but zeros and beginnings of superblocks;
- *   M3  anything else is refused as it is: a file is written to only when it holds a pool, or
+ *   SHM-M3  anything else is refused as it is: a file is written to only when it holds a pool, or
  *       nothing.
  *
  * Memory is reserved when a pool is made. A file with holes would not say that the memory has run
@@ -318,7 +318,7 @@ static void blot_heads(const struct shm_fab *s, uint64_t off, char *piece, size_
     }
 }
 
-/* FAR_NOT_A_POOL unless the file is all zeros, superblocks aside (M2). Holes are not looked at. */
+/* FAR_NOT_A_POOL unless the file is all zeros, superblocks aside (SHM-M2). Holes are not looked at. */
 static int check_blank(const struct shm_fab *s)
 {
     static const char zeros[LOOK_BYTES];

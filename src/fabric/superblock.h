@@ -5,8 +5,9 @@
  * because a fabric that finds memory, rather than making it, must tell from it whether there is a
  * pool, of how many nodes, and how large they are.
  *
- *   S1  A pool is there if and only if node 0 has the magic. The magic is written last of all that
- *       formatting writes: who dies before leaves no pool behind, who dies after a whole one.
+ *   SUPERBLOCK-S1  A pool is there if and only if node 0 has the magic. The magic is written last
+ *       of all that formatting writes: who dies before leaves no pool behind, who dies after a
+ *       whole one.
  */
 #ifndef FABRIC_SUPERBLOCK_H
 #define FABRIC_SUPERBLOCK_H

@@ -78,7 +78,7 @@ void ucx_leg_done(struct ucx_hub *h, struct leg *leg, int status)
     h->free_leg_count++;
     if (--f->legs > 0)
         return;
-    /* These say that nothing has happened (F5). */
+    /* These say that nothing has happened (FABRIC-F5). */
     if (f->touched && (f->status == FAR_UNREACHABLE || f->status == FAR_FENCED ||
                        f->status == FAR_REFUSED || f->status == FAR_NODE_LOST))
         f->status = FAR_UNKNOWN;
@@ -245,7 +245,7 @@ static void message_sent(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
 }
 
-/* For how long a batch may be executed. Half a lease after an error nothing of it may happen (F5).
+/* For how long a batch may be executed. Half a lease after an error nothing of it may happen (FABRIC-F5).
  */
 static uint64_t valid_ns(const struct ucx_link *l)
 {

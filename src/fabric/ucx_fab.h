@@ -126,7 +126,7 @@ struct ucx_link {
     int refused;         /* or the node                     */
     int refused_last;    /* when it was last tried, or 0    */
     char why[WIRE_TEXT];
-    uint64_t id; /* random, for as long as the hub lives (W4) */
+    uint64_t id; /* random, for as long as the hub lives (WIRE-W4) */
     uint64_t hello_seq, deadline;
     uint64_t again_at; /* LINK_AGAIN */
     uint64_t retry_at, backoff;

@@ -3,7 +3,7 @@
  *
  * A link connects when something waits for it. When a connection breaks, or a reply does not come
  * in time, all that was under way on it ends with an error, and the connection is given up: the
- * next one voids it at the node (W4), so nothing that was sent before is executed after. A node
+ * next one voids it at the node (WIRE-W4), so nothing that was sent before is executed after. A node
  * that was found down is left alone for a while, the longer the more often; what is posted
  * meanwhile fails.
  */

@@ -10,7 +10,7 @@
  * node in posting order through one queue pair, the node's memory is never registered with relaxed
  * ordering, and FAB_FENCE is the device's own fence, which holds a work request and those behind it
  * back until earlier READs and atomics have returned. WRITEs need none: they are executed in order.
- * F4 holds because a completion is the node's acknowledgement.
+ * FABRIC-F4 holds because a completion is the node's acknowledgement.
  *
  * A connection that is lost, or has not moved for the time-out while something was under way, ends
  * all that it had under way with FAR_UNKNOWN, and is made again by the next request that needs it

@@ -7,10 +7,11 @@
  * node is away: what needs it fails at once, and further attempts are made beside other work, so that
  * a node that is gone does not hold up those that are not.
  *
- *   V1  A connection is `up` only after the hand-shake, with the memory that the first one of this
- *       fabric found (by its instance), and under the identity that the endpoint has at that time.
- *   V2  Once verbs_conn_break() has returned, the device touches no buffer for that connection any more,
- *       and every request that had a part on it has been told.
+ *   VERBS-V1  A connection is `up` only after the hand-shake, with the memory that the first one of
+ *       this fabric found (by its instance), and under the identity that the endpoint has at that
+ *       time.
+ *   VERBS-V2  Once verbs_conn_break() has returned, the device touches no buffer for that
+ *       connection any more, and every request that had a part on it has been told.
  */
 #include "base/clock.h"
 #include "fabric/verbs.h"

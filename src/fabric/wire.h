@@ -5,17 +5,17 @@
  * to be hostile: wire_check() and wire_batch_check() look at every length, count, offset and
  * alignment before anything is done, and nothing is allocated by a size that the network names.
  *
- *   W1  Before WELCOME a node does nothing for a connection but the hand-shake. After it, every
- *       message carries the connection's number and token, which only CHALLENGE told: a message
- *       counts only if both fit, whatever connection the transport says that it came by.
- *   W2  The verbs of a part are executed in order, the parts of a batch too. A batch that is
+ *   WIRE-W1  Before WELCOME a node does nothing for a connection but the hand-shake. After it,
+ *       every message carries the connection's number and token, which only CHALLENGE told: a
+ *       message counts only if both fit, whatever connection the transport says that it came by.
+ *   WIRE-W2  The verbs of a part are executed in order, the parts of a batch too. A batch that is
  *       refused (ANSWER instead of REPLY) has not been executed at all.
- *   W3  A batch has been executed when its REPLY comes. What it did is visible to every batch that
- *       is executed later, from anybody.
- *   W4  A connection that is made with the same link number as another, by WELCOME, voids it: what
- *       still comes by the other is not executed.
- *   W5  A batch is not executed after the instant that it names by the node's clock: a node that
- *       stood still does not do what its clients have long given up.
+ *   WIRE-W3  A batch has been executed when its REPLY comes. What it did is visible to every batch
+ *       that is executed later, from anybody.
+ *   WIRE-W4  A connection that is made with the same link number as another, by WELCOME, voids it:
+ *       what still comes by the other is not executed.
+ *   WIRE-W5  A batch is not executed after the instant that it names by the node's clock: a node
+ *       that stood still does not do what its clients have long given up.
  */
 #ifndef FABRIC_WIRE_H
 #define FABRIC_WIRE_H
@@ -162,7 +162,7 @@ _Static_assert(sizeof(struct wire_counts) == 136, "part of the protocol");
 struct wire_batch {
     struct wire_head head;
     uint64_t identity;    /* 0: none                                                     */
-    uint64_t valid_until; /* by the node's clock: not to be begun later (W5)             */
+    uint64_t valid_until; /* by the node's clock: not to be begun later (WIRE-W5)             */
     uint32_t parts;
     uint32_t reserved;
 };

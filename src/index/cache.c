@@ -1,4 +1,4 @@
-/* K1 to K5: see cache.h. */
+/* CACHE-K1 to CACHE-K5: see cache.h. */
 #include "index/cache.h"
 #include "index/index.h"
 
@@ -184,14 +184,14 @@ struct index_cache_stamp index_cache_stamp(const struct index_cache *c, const st
 static bool is_fresh(const struct index_cache *c, const struct op *op,
                      const struct index_cache_stamp *stamp)
 {
-    if (stamp->epoch >= op->epoch) /* K1 */
+    if (stamp->epoch >= op->epoch) /* CACHE-K1 */
         return true;
-    return c->cached && stamp->version == c->cached->version && /* K2 */
+    return c->cached && stamp->version == c->cached->version && /* CACHE-K2 */
            (!c->cached->stale || c->verified >= op->epoch);
 }
 
 /* `stale` says that the version may not have been found unchanged in the epoch that the client has
- * validated (E2). A flight that landed meanwhile may have raised that. */
+ * validated (EPOCH-E2). A flight that landed meanwhile may have raised that. */
 int index_cache_refresh(struct op *op, const struct index_view *view, struct index_cache *c)
 {
     const struct client *client = op->client;

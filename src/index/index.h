@@ -252,7 +252,7 @@ static inline void index_bump_version(struct op *op, const struct index_view *vi
 /*
  * Lets the epoch go on while an operation waits for others. Between the two it must hold no address,
  * and no memory that it has allocated: a sweep that begins meanwhile does not wait for it, and would
- * find that memory (P1). What it knew before is void: index_resume() brings its view up to date, and
+ * find that memory (SWEEP-P1). What it knew before is void: index_resume() brings its view up to date, and
  * it starts over.
  */
 void index_rest(struct op *op);

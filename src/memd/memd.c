@@ -214,7 +214,7 @@ static void leave(struct memd_client *c)
     atomic_store_explicit(&c->busy, false, memory_order_release);
 }
 
-/* FAR_OK: may execute a batch of that identity, until leave() (N1). The store of busy and the loads
+/* FAR_OK: may execute a batch of that identity, until leave() (NODE-N1). The store of busy and the loads
  * behind it are sequentially consistent, as are those of shut(): one of the two sees the other. */
 static int enter(struct memd_client *c, uint64_t identity)
 {
@@ -289,7 +289,7 @@ static bool is_formatted(const struct memd *m)
            __atomic_load_n((uint64_t *)(void *)m->region.base, __ATOMIC_ACQUIRE) == POOL_MAGIC;
 }
 
-/* W4. */
+/* WIRE-W4. */
 static void void_others(struct memd_client *c)
 {
     for (struct memd_client *o = c->memd->clients; o; o = o->next) {

@@ -6,10 +6,10 @@
  * be shut out. A transport (serve_*.c) moves messages and calls memd_message() and memd_batch();
  * all that they mean is here, and the same for every transport.
  *
- *   N1  A batch is executed while its connection is `busy`, and not at all if that was shut before.
- *       memd_fence() returns when the identity is on record, every connection that has it
+ *   NODE-N1  A batch is executed while its connection is `busy`, and not at all if that was shut
+ *       before. memd_fence() returns when the identity is on record, every connection that has it
  *       is shut, and none of them is busy.
- *   N2  An identity that was fenced is refused for as long as it is on record: for the next
+ *   NODE-N2  An identity that was fenced is refused for as long as it is on record: for the next
  *       MEMD_FENCED_MAX fences, over restarts too if the region is in a file.
  */
 #ifndef MEMD_MEMD_H
@@ -173,10 +173,10 @@ static inline bool memd_is_batch(const void *message, size_t bytes)
 bool memd_batch(struct memd_client *client, void *message, size_t bytes,
                 void *(*room)(void *arg, size_t bytes), void *arg, size_t *reply_bytes);
 
-/* For one-sided transports: does the message belong to this connection (W1)? */
+/* For one-sided transports: does the message belong to this connection (WIRE-W1)? */
 bool memd_owns(const struct memd_client *client, const struct wire_head *head);
 
-/* Shuts an identity out (N1). */
+/* Shuts an identity out (NODE-N1). */
 void memd_fence(struct memd *memd, uint64_t identity);
 
 #endif

@@ -5,12 +5,12 @@
  * without any code of ours. What remains is one thread that accepts connections, takes part in the
  * hand-shake, answers questions, and sleeps.
  *
- *   M1  A queue pair has no remote rights before its client has proved that it knows the secret,
- *       whatever keys and addresses the client sends (verbs_link.h).
- *   M2  To shut a client out, its queue pair is destroyed: the card executes nothing for it any
- *       more once that has returned.
- *   M3  All atomics on the region are done by one device. Network cards keep each other's atomics
- *       apart as little as they keep the processor's, unless they say so (IBV_ATOMIC_GLOB).
+ *   NODE-M1  A queue pair has no remote rights before its client has proved that it knows the
+ *       secret, whatever keys and addresses the client sends (verbs_link.h).
+ *   NODE-M2  To shut a client out, its queue pair is destroyed: the card executes nothing for it
+ *       any more once that has returned.
+ *   NODE-M3  All atomics on the region are done by one device. Network cards keep each other's
+ *       atomics apart as little as they keep the processor's, unless they say so (IBV_ATOMIC_GLOB).
  */
 #include "memd/transports.h"
 
@@ -81,7 +81,7 @@ static void drop(struct verbs_client *c)
     free(c);
 }
 
-/* Of ours, for memd_fence() and the like (M2). The thread sees to the rest of the connection. */
+/* Of ours, for memd_fence() and the like (NODE-M2). The thread sees to the rest of the connection. */
 static void verbs_shut(struct memd_client *client)
 {
     struct verbs_client *c = (struct verbs_client *)client;
@@ -334,7 +334,7 @@ static int find_device(struct verbs_listener *l)
                : err_fail(FAR_INVALID, "%d RDMA devices: listen at the address of one", count);
 }
 
-/* M3. */
+/* NODE-M3. */
 static int only_device(const struct verbs_listener *l)
 {
     const struct memd *memd = l->listener.memd;

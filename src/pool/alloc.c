@@ -6,19 +6,19 @@
  * A client cuts a chunk into objects of one size class by itself, so that most allocations touch
  * nothing remote.
  *
- *   A1  A chunk belongs to the client whose FAA covered it, until a sweep finds all of it free and
- *       hands it out again, as a run or as part of one (P5).
- *   A2  An object is handed out once, unless it came back by pool_free_unpublished(): then nothing points to
- *       it. It has one owner then: a client, or a shared list.
- *   A3  Every chunk below the counter has a chunk table entry, but for those whose owner died
+ *   ALLOC-A1  A chunk belongs to the client whose FAA covered it, until a sweep finds all of it
+ *       free and hands it out again, as a run or as part of one (SWEEP-P5).
+ *   ALLOC-A2  An object is handed out once, unless it came back by pool_free_unpublished(): then
+ *       nothing points to it. It has one owner then: a client, or a shared list.
+ *   ALLOC-A3  Every chunk below the counter has a chunk table entry, but for those whose owner died
  *       between the FAA and the WRITE.
- *   A4  The counter never goes back below a chunk that exists: a sweep takes what is below it for
- *       handed out.
- *   A5  A free run may be cut by its owner, for a smaller run or for a chunk of small objects. The
- *       entries of all of its chunks are rewritten before any piece of it is handed out or given
- *       away. Nothing is reachable in it meanwhile, so nobody acts on entries of which only some
- *       are new: a sweep goes by what is reachable (P5), and if the owner dies, finds all of it.
- *       Pieces are joined again by sweeps only.
+ *   ALLOC-A4  The counter never goes back below a chunk that exists: a sweep takes what is below it
+ *       for handed out.
+ *   ALLOC-A5  A free run may be cut by its owner, for a smaller run or for a chunk of small
+ *       objects. The entries of all of its chunks are rewritten before any piece of it is handed
+ *       out or given away. Nothing is reachable in it meanwhile, so nobody acts on entries of which
+ *       only some are new: a sweep goes by what is reachable (SWEEP-P5), and if the owner dies,
+ *       finds all of it. Pieces are joined again by sweeps only.
  */
 #include "pool/pool.h"
 
@@ -83,7 +83,7 @@ static uint64_t cluster_chunks(unsigned size_class, uint64_t left)
 
 /*
  * Takes several chunks in a row for objects of a class. Not by adding and putting back what did not
- * fit: the counter must never go back below a chunk that exists (A4), and a smaller request may
+ * fit: the counter must never go back below a chunk that exists (ALLOC-A4), and a smaller request may
  * still fit.
  */
 static int take_run(struct op *op, unsigned node, unsigned size_class, struct extent *extent)
@@ -207,7 +207,7 @@ static int take_free_run(struct op *op, unsigned node, uint64_t chunks, struct e
             return FAR_OK;
         }
         size_class = 0;
-        int rc = c->sweep ? FAR_POOL_FULL /* P1 */
+        int rc = c->sweep ? FAR_POOL_FULL /* SWEEP-P1 */
                           : freelist_run_class(op, node, chunks, &size_class);
         if (rc == FAR_POOL_FULL && take_own_cluster(c, node, chunks, extent))
             return FAR_OK;
@@ -293,7 +293,7 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     unsigned count = divide(op, size_class, pieces, &extent, rest);
     batch_write(&op->batch, gaddr_make(node, 0), head->table_off + extent.first * 8, op->pool_word,
                 (uint32_t)extent.chunks * 8);
-    rc = batch_flush(&op->batch); /* A5 */
+    rc = batch_flush(&op->batch); /* ALLOC-A5 */
     gaddr next = chunk_gaddr(head, node, extent.first);
     if (rc != FAR_OK || client_swept(c, next)) {
         /* The sweep was announced, and met by another operation, since we took it. */
@@ -445,7 +445,7 @@ static int bytes_in_hands(struct op *op, uint64_t *bytes)
 }
 
 /* Has somebody died, or have we lost something, since the last sweep? Or is there memory that is
- * free, but cut for other sizes? It could be cut anew (P5), which is not tried all the time. */
+ * free, but cut for other sizes? It could be cut anew (SWEEP-P5), which is not tried all the time. */
 static int sweep_is_worth_it(struct op *op, bool *worth)
 {
     struct client *c = op->client;

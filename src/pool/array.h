@@ -13,9 +13,9 @@
  *                  is what one node has of that: pieces of its own
  *
  * An array is one object to epochs and sweeps: pieces and descriptor are retired together, after
- * `ref` was made unreachable and the version of caches that know the list was changed (E3); mark()
+ * `ref` was made unreachable and the version of caches that know the list was changed (EPOCH-E3); mark()
  * tells of all of them. If a client dies before it has published `ref`, a sweep finds all of it
- * (E4, P3).
+ * (EPOCH-E4, SWEEP-P3).
  */
 #ifndef POOL_ARRAY_H
 #define POOL_ARRAY_H

@@ -28,10 +28,10 @@
  *          yet the one that the drop has made.
  *   CAT-4  A dropped table becomes free in three steps. First its version is changed. Then comes a
  *          barrier (client_barrier()): G was at g when it began, and when it ends each client has
- *          certified g+1. So each has read g+1 after the version was changed, and by E2 whatever it
+ *          certified g+1. So each has read g+1 after the version was changed, and by EPOCH-E2 whatever it
  *          has in flight began after it validated its caches later still. Such an operation found
  *          the cache stale, read the place, and ended with FAR_NO_TABLE. Parked clients have nothing
- *          in flight, and all of their caches are stale (E5); stray verbs are waited for (E6). So
+ *          in flight, and all of their caches are stale (EPOCH-E5); stray verbs are waited for (EPOCH-E6). So
  *          nobody changes the table any more. Third, within one operation, a client walks the table,
  *          CASes the place from dropped to free, and retires all that the walk has found. That CAS
  *          succeeds for one client only, which alone owns the memory.
@@ -40,15 +40,15 @@
  *   CAT-5  Sweeps mark live and dropped tables, so the memory of a dropped table is its own until the
  *          last CAS. After that it is in the hands of one client, within an operation that began
  *          before: a sweep that has not met that client waits for it, and one that has makes it leave
- *          the memory alone (P1, P2). Others who walk the table at that moment are protected because
- *          its memory is retired, not free (E3).
+ *          the memory alone (SWEEP-P1, SWEEP-P2). Others who walk the table at that moment are protected because
+ *          its memory is retired, not free (EPOCH-E3).
  *   CAT-6  A view is of one table for good. When it is confirmed, the word of its place must be what
  *          it was when the table was opened, and the descriptor, read behind it, must have the same
  *          serial number. If another table has got the same place, and by chance a descriptor at the
  *          same address and of the same generation, then its serial number differs. The version only
  *          counts up, so a view is never taken for valid because its place was used again.
  *
- * Descriptors of live and dropped tables are retired (E3): to read one, a client must be in an
+ * Descriptors of live and dropped tables are retired (EPOCH-E3): to read one, a client must be in an
  * operation.
  */
 #include "pool/pool.h"
@@ -305,7 +305,7 @@ void catalog_confirm(struct op *op, const struct table_desc *desc)
 {
     uint64_t entry = entry_delta(op->pool, desc->id);
     /* CAT-3: a drop changes the word, and then the version. In one READ, the word might be of before, and
-     * the version of after the drop (F1). */
+     * the version of after the drop (FABRIC-F1). */
     batch_read(&op->batch, NODE0, entry + offsetof(struct catalog_entry, version),
                &op->pool_word[C_VERSION], 8);
     batch_fence(&op->batch);

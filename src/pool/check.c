@@ -1,11 +1,11 @@
 /*
  * Looking a pool over, besides its tables, while others work: what is wrong with
  *
- *   N1  the sweep: whoever has announced one is alive;
- *   N2  the shared free lists: every page on them is a bundle of that list (S2);
- *   N3  the chunk tables: every chunk that was handed out is cut into objects of a class that there
- *       is, or is part of a run, or its entry has not been written (yet);
- *   N4  the journals: the lines of every client slot are a chain that ends.
+ *   CHECK-N1  the sweep: whoever has announced one is alive;
+ *   CHECK-N2  the shared free lists: every page on them is a bundle of that list (FREELIST-S2);
+ *   CHECK-N3  the chunk tables: every chunk that was handed out is cut into objects of a class that
+ *       there is, or is part of a run, or its entry has not been written (yet);
+ *   CHECK-N4  the journals: the lines of every client slot are a chain that ends.
  *
  * Superblocks are judged when a pool is opened, the registry and the epoch when a client joins. A
  * sweep mends the first three: it takes over, makes the lists anew, and adopts what nobody describes.
@@ -33,7 +33,7 @@ static void tell(const struct pool_findings *f, const char *format, ...)
     f->tell(f->arg, text);
 }
 
-/* N1 */
+/* CHECK-N1 */
 static int inspect_sweep(struct op *op, struct pool_findings *f)
 {
     struct pool_control *control = op_buffer(op, BUF_POOL, sizeof *control);
@@ -55,7 +55,7 @@ static int inspect_sweep(struct op *op, struct pool_findings *f)
     return FAR_OK;
 }
 
-/* N2 */
+/* CHECK-N2 */
 static int inspect_lists(struct op *op, struct pool_findings *f, unsigned node)
 {
     for (unsigned i = 0; i < CLASS_COUNT; i++) {
@@ -91,7 +91,7 @@ int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **ou
     return rc;
 }
 
-/* N3 */
+/* CHECK-N3 */
 static int inspect_chunks(struct op *op, struct pool_findings *f, unsigned node)
 {
     uint64_t chunks = op->pool->head[node].chunks, *table = NULL;
@@ -112,7 +112,7 @@ static int inspect_chunks(struct op *op, struct pool_findings *f, unsigned node)
     return rc;
 }
 
-/* N4 */
+/* CHECK-N4 */
 static int inspect_journals(struct op *op, struct pool_findings *f)
 {
     unsigned damaged = 0, slot = 0;

@@ -10,28 +10,30 @@
  * version of the cache in use are read, by a few verbs that ride on an operation's batch
  * every so often (a "flight").
  *
- *   E1  G <= certificate of any live client + 1.
- *   E2  A client certifies e only when all of its operations in flight began after it had validated
- *       its caches, and it validated them after it had read e. Validation is reading the cache's
- *       version word: in the flight after the one that read e, so that it surely came later. Caches
- *       that were not looked at are marked stale, and are read again before their next use. Entries
- *       that carry the epoch in which they were read need no version (K1 in index/cache.h).
- *   E3  An object is retired after it was made unreachable, and, if caches may know it, after their
- *       version word was changed. Let the retiring client have validated v at that time, t. Then
- *       G(t) <= v+1 by E1. The object is reused when G has been seen at v+3 or more: by then every
- *       client has certified v+2, so it read v+2 after t, and by E2 whatever it has in flight
- *       began, and whatever it has cached was validated, when the object was unreachable.
- *   E4  Retired is only what is known to be unreachable. If the verb that was to make an object
- *       reachable, or unreachable, ended with an error of the fabric, nobody knows which it is: no
- *       epoch helps, and the object is left to a sweep (pool_abandon()).
- *   E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It holds
- *       no address but in its caches, which are all stale from then on; its next operation it
+ *   EPOCH-E1  G <= certificate of any live client + 1.
+ *   EPOCH-E2  A client certifies e only when all of its operations in flight began after it had
+ *       validated its caches, and it validated them after it had read e. Validation is reading the
+ *       cache's version word: in the flight after the one that read e, so that it surely came
+ *       later. Caches that were not looked at are marked stale, and are read again before their
+ *       next use. Entries that carry the epoch in which they were read need no version (CACHE-K1 in
+ *       index/cache.h).
+ *   EPOCH-E3  An object is retired after it was made unreachable, and, if caches may know it, after
+ *       their version word was changed. Let the retiring client have validated v at that time, t.
+ *       Then G(t) <= v+1 by EPOCH-E1. The object is reused when G has been seen at v+3 or more: by
+ *       then every client has certified v+2, so it read v+2 after t, and by EPOCH-E2 whatever it
+ *       has in flight began, and whatever it has cached was validated, when the object was
+ *       unreachable.
+ *   EPOCH-E4  Retired is only what is known to be unreachable. If the verb that was to make an
+ *       object reachable, or unreachable, ended with an error of the fabric, nobody knows which it
+ *       is: no epoch helps, and the object is left to a sweep (pool_abandon()).
+ *   EPOCH-E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It
+ *       holds no address but in its caches, which are all stale from then on; its next operation it
  *       begins like a client that joins. What it has in hand is its own unless a sweep was
  *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go. It
  *       counts it as lost, because what lies above the sweep's mark was not found.
- *   E6  Verbs of a request that ended with an error may land later, for up to half a lease (F5).
- *       For that long they are in flight as much as an operation is: the client certifies nothing
- *       newer, is not parked, and does not give up its slot.
+ *   EPOCH-E6  Verbs of a request that ended with an error may land later, for up to half a lease
+ *       (FABRIC-F5). For that long they are in flight as much as an operation is: the client
+ *       certifies nothing newer, is not parked, and does not give up its slot.
  *
  * A client that joins reads G before anything else and holds no addresses: it cannot be missed
  * harmfully. A client that is silent for a lease is shut out (lease.c), and its certificate with
@@ -102,11 +104,11 @@ bool client_reclaim(struct client *c)
 
 /* ---- flights --------------------------------------------------------------------------------- */
 
-/* While a sweep is announced that this client has not met (P1), or verbs of a request that failed
- * may still land (E6), nothing newer. */
+/* While a sweep is announced that this client has not met (SWEEP-P1), or verbs of a request that failed
+ * may still land (EPOCH-E6), nothing newer. */
 static uint64_t certificate(const struct client *c)
 {
-    if (c->parked) /* E5 */
+    if (c->parked) /* EPOCH-E5 */
         return NO_EPOCH;
     if (c->sweep_unmet || client_has_stray_writes(c))
         return c->certified;
@@ -131,7 +133,7 @@ static void board(struct batch_rider *rider, struct batch *b)
         batch_read(b, c->flight_cached->version_at, c->flight_cached->version_delta, &f[F_VERSION],
                    8);
     /* All had certified it when we last looked, and so had we. Since then a failed request or a
-     * sweep may have set our own certificate back (E1). */
+     * sweep may have set our own certificate back (EPOCH-E1). */
     if (c->advance_from != NO_EPOCH && c->certified >= c->advance_from)
         batch_cas(b, NODE0, CONTROL_OFF, c->advance_from, c->advance_from + 1, &f[F_CAS]);
     c->flight_has_registry = (c->limbo.count > 0 || c->hurried) && c->advance_from == NO_EPOCH;
@@ -164,22 +166,24 @@ static void landed(struct batch_rider *rider, int status)
     if (status != FAR_OK) {
         rider->due = true;
         if (c->certified == NO_EPOCH && status != FAR_FENCED && status != FAR_UNREACHABLE)
-            c->lease.lost = c->astray = true; /* E5: it may arrive when operations are in flight */
+            c->lease.lost = c->astray =
+                true; /* EPOCH-E5: it may arrive when operations are in flight */
         return;
     }
     if (c->flight_incarnation != c->incarnation)
         return;
-    if (f[F_INCARNATION] != c->incarnation) { /* L1: fenced, though we thought we had time */
+    if (f[F_INCARNATION] != c->incarnation) { /* LEASE-L1: fenced, though we thought we had time */
         c->lease.lost = true;
         return;
     }
     if (!c->parked &&
-        f[F_CONTROL] > c->certified + 1) { /* E1: nobody counts our certificate, or it is damaged */
+        f[F_CONTROL] >
+            c->certified + 1) { /* EPOCH-E1: nobody counts our certificate, or it is damaged */
         c->lease.lost = c->astray = true;
         return;
     }
     c->lease.deadline = c->flight_posted + c->lease_ns;
-    /* E2: this flight's look at the version came after the last flight's look at the epoch. */
+    /* EPOCH-E2: this flight's look at the version came after the last flight's look at the epoch. */
     for (struct cached *cached = c->caches; cached; cached = cached->next)
         if (cached != c->flight_cached || f[F_VERSION] != cached->version)
             cached->stale = true;
@@ -270,7 +274,8 @@ static int awake(struct op *op)
     const struct client *c = op->client;
     for (unsigned i = 0; i < AWAKE_TURNS; i++) {
         int rc = awake_once(op);
-        bool met = !c->sweep_unmet || client_has_undone(c); /* or it holds the sweep up (P2) */
+        bool met =
+            !c->sweep_unmet || client_has_undone(c); /* or it holds the sweep up (SWEEP-P2) */
         if (rc != FAR_OK || (!client_lapsed(c) && !c->joining && !c->parked && met))
             return rc;
     }
@@ -375,10 +380,10 @@ int client_park(struct op *op)
         client_renounce(op);
         return FAR_FENCED;
     }
-    if (!client_has_stray_writes(c)) /* E6: until then its heartbeat is kept up, no more */
+    if (!client_has_stray_writes(c)) /* EPOCH-E6: until then its heartbeat is kept up, no more */
         c->parked = true;
     c->rider.due = true;
-    c->flight_cached = NULL; /* E5: none is found valid, all are stale when this has landed */
+    c->flight_cached = NULL; /* EPOCH-E5: none is found valid, all are stale when this has landed */
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK) { /* it may yet arrive, when there are operations in flight again */
@@ -390,8 +395,8 @@ int client_park(struct op *op)
 
 /*
  * Let g be the epoch, read after the call. An operation that was in flight began in g or before, and
- * while it lasts its client certifies no more than that (E2), nor do verbs of it that may still land
- * let it (E6). The epoch gets to g+2 only when all clients have certified g+1.
+ * while it lasts its client certifies no more than that (EPOCH-E2), nor do verbs of it that may still land
+ * let it (EPOCH-E6). The epoch gets to g+2 only when all clients have certified g+1.
  */
 int client_barrier(struct op *op, unsigned leases)
 {

@@ -4,14 +4,15 @@
  * addresses of up to 62 objects. The page is the first of them if they are of 512 bytes or more; else
  * it is an object of 512 bytes, which changes hands with them.
  *
- *   S1  The head word holds the top bundle's address and a tag that every change counts up, so a
- *       CAS that succeeds proves that the stack had not changed since the head was read: what was
- *       read of the top bundle in between is true.
- *   S2  A bundle has a checksum, over its own address and class too: a damaged one, or another's
- *       page, hands out nothing. The list is cut off there, and what was on it is left to a sweep.
- *   S3  Giving needs no memory. If there is no page of 512 bytes to be had, then a smaller object of
- *       the bundle is its page, with room for fewer addresses: also on a full pool a client that
- *       leaves can leave everything behind.
+ *   FREELIST-S1  The head word holds the top bundle's address and a tag that every change counts
+ *       up, so a CAS that succeeds proves that the stack had not changed since the head was read:
+ *       what was read of the top bundle in between is true.
+ *   FREELIST-S2  A bundle has a checksum, over its own address and class too: a damaged one, or
+ *       another's page, hands out nothing. The list is cut off there, and what was on it is left to
+ *       a sweep.
+ *   FREELIST-S3  Giving needs no memory. If there is no page of 512 bytes to be had, then a smaller
+ *       object of the bundle is its page, with room for fewer addresses: also on a full pool a
+ *       client that leaves can leave everything behind.
  */
 #include "pool/pool.h"
 
@@ -57,7 +58,7 @@ static uint64_t page_room(unsigned size_class)
     return words < BUNDLE_MAX ? words : BUNDLE_MAX;
 }
 
-/* S2 */
+/* FREELIST-S2 */
 static bool bundle_valid(const struct bundle *bundle, gaddr page, unsigned size_class)
 {
     return bundle_count(bundle) <= page_room(page_class(bundle, size_class)) &&
@@ -103,7 +104,7 @@ static int find_page(struct op *op, unsigned node, unsigned size_class, gaddr *p
         if (rc != FAR_POOL_FULL)
             return rc;
     }
-    *of = size_class; /* S3 */
+    *of = size_class; /* FREELIST-S3 */
     return take_page(c, node, size_class, page) ? FAR_OK : FAR_POOL_FULL;
 }
 
@@ -190,7 +191,7 @@ static int read_bundle(struct op *op, gaddr page, unsigned size_class, struct bu
     if (gaddr_offset(page) < size && size - gaddr_offset(page) < bytes)
         bytes = size - gaddr_offset(page); /* a page may be shorter, and the last of its node */
     batch_read(&op->batch, page, 0, bundle, (uint32_t)(bytes & ~7ull));
-    batch_may_be_freed(&op->batch); /* another may have taken it: S1, S2 */
+    batch_may_be_freed(&op->batch); /* another may have taken it: FREELIST-S1, FREELIST-S2 */
     int rc = batch_flush(&op->batch);
     *valid = rc == FAR_OK && bundle_valid(bundle, page, size_class);
     return rc == FAR_BOUNDS ? FAR_OK : rc;
@@ -291,7 +292,8 @@ int freelist_whole(struct op *op, unsigned node, unsigned size_class, bool *whol
         rc = batch_flush(&op->batch);
     }
     if (rc == FAR_OK)
-        *whole = bad == 0 || op->pool_word[0] != seen; /* S1: what we saw was true if it stayed */
+        *whole = bad == 0 ||
+                 op->pool_word[0] != seen; /* FREELIST-S1: what we saw was true if it stayed */
     return rc;
 }
 

@@ -6,22 +6,26 @@
  * The WRITE takes effect before the CAS, so this costs no round trip. A line belongs to one operation
  * from journal_take() to journal_give(); sibling operations of a ring have others.
  *
- *   JOURNAL-J1  Every registry slot has one line on every node, at a fixed place. If its client has more
+ *   JOURNAL-J1  Every registry slot has one line on every node, at a fixed place. If its client has
+ *       more
  *               operations at once that need a line there, more lines are made: objects of the pool,
  *               chained to the first by a CAS of its `next` when they are whole and blank. Lines are never
  *               removed, so anybody may walk a chain at any time. The next client in the slot uses them
  *               again. Before a slot's lines on a node are used for the first time, the slot says that
  *               there may be something: a recovery needs no other nodes.
- *   JOURNAL-J2  A line says three things, each at once or not at all: the intent (before the lock), the
+ *   JOURNAL-J2  A line says three things, each at once or not at all: the intent (before the lock),
+ *       the
  *               redo (before the first change under the lock), and "done" (after the last change, before
  *               the unlock). Intent and redo have checksums, so one that is torn says nothing: its lock
  *               was not taken, or no change was made. All three carry the same stamp, which no other
  *               use of the line has: it is made of the client's incarnation and a count.
- *   JOURNAL-J3  An operation that ends with its line blank has left nothing behind. If the batch that
+ *   JOURNAL-J3  An operation that ends with its line blank has left nothing behind. If the batch
+ *       that
  *               blanks it fails, or the operation gives up before, the line is left: this client
  *               recovers it itself, later, when no verb of the failed batch can arrive any more. It does
  *               not leave its slot before that. If it is idle then, it lets others do it.
- *   JOURNAL-J4  A dead client's lines are recovered by one client at a time, which has the slot (L2), and
+ *   JOURNAL-J4  A dead client's lines are recovered by one client at a time, which has the slot
+ *       (LEASE-L2), and
  *               each is blanked after it was recovered. When the slot is free, all its lines are blank.
  *
  * A chain that is damaged is cut there, by the slot's next owner: what is behind cannot be read.
@@ -229,7 +233,7 @@ static void visit_not(struct walk *w, unsigned slot, gaddr at, const struct jour
 }
 
 /* Cuts the chain behind the first line of a slot that is free. Meanwhile the slot is claimed, as if its
- * client were recovered (L2). */
+ * client were recovered (LEASE-L2). */
 static int cut_chain(struct op *op, unsigned node, unsigned slot)
 {
     uint64_t mine = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(op->client);

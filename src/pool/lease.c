@@ -8,17 +8,17 @@
  * between two looks is that from the end of the first to the beginning of the second: the watcher
  * itself may be stopped between a look and its judgement, for as long as it pleases the system.
  *
- *   L1  A client writes nothing once its own lease has passed since it posted the last heartbeat
- *       that it knows to have arrived (batch.c asks before every post that writes). Fabrics that
- *       can shut a client out do so besides.
+ *   LEASE-L1  A client writes nothing once its own lease has passed since it posted the last
+ *       heartbeat that it knows to have arrived (batch.c asks before every post that writes).
+ *       Fabrics that can shut a client out do so besides.
  *
- *   L2  A dead client is first fenced: by the fabric where it can, and by a CAS of its slot's
+ *   LEASE-L2  A dead client is first fenced: by the fabric where it can, and by a CAS of its slot's
  *       incarnation. Then one client claims the slot, by a CAS that puts its own name there. It
  *       completes or undoes what the slot's journal says, counts the death (the dead client's memory
  *       is for a sweep to find), and frees the slot by another CAS. If it dies before that, its name is
  *       no living client's, and the next one claims the slot from it: by then the fabric has shut it
  *       out. If it cannot go on, it puts nobody's name there, after verbs of its own that failed can
- *       arrive no more (F5). So no two clients recover one at the same time. A recovery belongs to a
+ *       arrive no more (FABRIC-F5). So no two clients recover one at the same time. A recovery belongs to a
  *       registration: it does not go on under another name, and the client registers anew behind it.
  *       A fenced client's certificate does not count any more: a recovery may wait for a barrier.
  *       Completing a journal takes a registered client. If every slot is taken and only slots with
@@ -28,12 +28,12 @@
  *       A client whose lease lapsed in the middle of its own work, and that nobody has fenced, does
  *       the same in its own slot. Its locks name its old incarnation, so others take it for dead.
  *
- *   L3  Watching takes WATCH_LEASES leases, so that there is time between the last write that L1
- *       allows and the first reuse. On shared memory this is all there is: a client that is stopped
- *       by the system between the question and the write, for longer than the margin, can still do
- *       harm.
+ *   LEASE-L3  Watching takes WATCH_LEASES leases, so that there is time between the last write that
+ *       LEASE-L1 allows and the first reuse. On shared memory this is all there is: a client that
+ *       is stopped by the system between the question and the write, for longer than the margin,
+ *       can still do harm.
  *
- * An idle client is parked (E5), and its heartbeat kept up by its process. Where nobody does that,
+ * An idle client is parked (EPOCH-E5), and its heartbeat kept up by its process. Where nobody does that,
  * it falls silent and is fenced like a dead one; it notices at its next operation, and registers
  * again. An operation that was in flight is tried once more, and returns FAR_FENCED if the lease
  * lapses again.
@@ -151,7 +151,7 @@ static int fence_out(struct op *op, uint64_t incarnation, bool wait)
     return rc;
 }
 
-/* L2: a client that is not registered cannot complete anything. It takes the slot, and the journal
+/* LEASE-L2: a client that is not registered cannot complete anything. It takes the slot, and the journal
  * with it. */
 static int inherit(struct op *op, unsigned slot, uint64_t fenced)
 {
@@ -290,7 +290,7 @@ static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
         rc = count_death(op, slot);
     if (claimed && rc == FAR_OK)
         rc = free_slot(op, slot, mine);
-    bool perhaps = claimed || rc != FAR_UNREACHABLE; /* nobody knows, but for that (F5) */
+    bool perhaps = claimed || rc != FAR_UNREACHABLE; /* nobody knows, but for that (FABRIC-F5) */
     if (rc != FAR_OK && perhaps && registration == c->lines.registration)
         give_up_claim(op, slot, mine);
     client_end_recovery(op, outer);

@@ -8,14 +8,14 @@
  *
  *   PTR-1  Reading. An operation that has read a word, itself, while a block was in use, finds that
  *          block whole for as long as it lasts: the block was written before a word named it, it
- *          does not change, and it is not reused before the operation ends (E3). A block that does
+ *          does not change, and it is not reused before the operation ends (EPOCH-E3). A block that does
  *          not judge as whole is damaged, or the word was out of use when it was read (RACE's
  *          sealed subtables). A client whose lease has lapsed may find anything; it writes nothing
- *          (L1), and the store returns nothing of it.
+ *          (LEASE-L1), and the store returns nothing of it.
  *   PTR-2  Comparing. While an operation lasts that has read a word, no other block gets that
  *          word's address, so the word means the same block wherever and whenever the operation
  *          sees it again. A CAS that finds it there is right, however often the slot has changed in
- *          between. A CAS that lands late is covered by E6.
+ *          between. A CAS that lands late is covered by EPOCH-E6.
  *   PTR-3  This holds for blocks that are given back by pool_retire(). pool_free_unpublished() makes memory
  *          usable at once: if a word has named the block before (RACE's tentative slots), then the
  *          next block there may make the same word, and the index has to show that it does no harm.
@@ -23,8 +23,8 @@
  *          cannot have come to mean another block by accident if the cache also keeps the
  *          op->epoch, e, of the operation that saw it, and uses it only in operations whose
  *          op->epoch is e as well. The epoch was e or more when the word was seen, so what it names
- *          is reused at e+2 at the earliest (E1, E3); and while an operation with epoch e lasts,
- *          the epoch is at most e+1 (E1). An older entry is a guess: READ the slot, batch_fence(),
+ *          is reused at e+2 at the earliest (EPOCH-E1, EPOCH-E3); and while an operation with epoch e lasts,
+ *          the epoch is at most e+1 (EPOCH-E1). An older entry is a guess: READ the slot, batch_fence(),
  *          READ the block with batch_may_be_freed(). If the slot still has the word, then PTR-1 holds
  *          from there on, and the entry is of this operation's epoch. To change the slot it has to
  *          wait for that.

@@ -60,7 +60,7 @@ static int format(struct batch *b, struct fab *fab, struct node_head *image)
     uint64_t pool_id = hash_sum(seed, sizeof seed, 0);
 
     /* Everything else begins as zeros. Node 0 last, and of each node the magic: a pool is there
-     * once its first magic is (S1). */
+     * once its first magic is (SUPERBLOCK-S1). */
     for (unsigned i = fab->nodes; i-- > 0;) {
         int rc = plan_node(fab, i, pool_id, image);
         if (rc != FAR_OK)

@@ -468,7 +468,7 @@ static inline bool client_lapsed(const struct client *c)
 
 /* Announces a parked client. */
 int client_unpark(struct op *op);
-/* May verbs of a request that failed still take effect? By F5 for half a lease; clocks drift. */
+/* May verbs of a request that failed still take effect? By FABRIC-F5 for half a lease; clocks drift. */
 static inline bool client_has_stray_writes(const struct client *c)
 {
     return c->broke_at != 0 &&

@@ -5,7 +5,7 @@
  * number. Before it does anything else the client reads the global epoch and certifies it. Until
  * then the slot says what the last who had it said: a certificate that was true, and at most holds
  * the epoch back. The journal's lines are blank (JOURNAL-J4), unless the slot is taken from a dead client
- * together with its work (L2).
+ * together with its work (LEASE-L2).
  */
 #include "pool/pool.h"
 
@@ -99,7 +99,7 @@ static bool suspect_one(struct op *op, struct client_slot *slots, bool heir, uin
  * All slots are taken: by clients that are alive, or by clients that died unnoticed. Two registry
  * reads, a watch apart, tell. All that are found dead are cleared away: after a crash others need
  * slots too, and should not have to wait for each. If all that are dead left work undone, the slot of
- * one is taken over with its work (L2).
+ * one is taken over with its work (LEASE-L2).
  */
 static int evict_dead(struct op *op, struct client *c)
 {
@@ -185,7 +185,7 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     c->high = control->high;
     /* Until the certificate was there nobody waited for us: the epoch may have gone on beyond it,
      * and by one more for whoever had looked before. Then it stands; the next certificate holds
-     * (E1). */
+     * (EPOCH-E1). */
     for (unsigned turn = 0; turn < 2 && (turn == 0 || control->epoch > c->certified); turn++) {
         rc = certify(op, c, control);
         if (rc != FAR_OK)
@@ -194,7 +194,7 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     c->lease = (struct lease){.deadline = began + c->lease_ns};
     c->sweep = 0;
     c->sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
-    if (op->pool_word[0] != c->sweeps) { /* E5; a client that joins has nothing in hand */
+    if (op->pool_word[0] != c->sweeps) { /* EPOCH-E5; a client that joins has nothing in hand */
         c->lost_bytes += c->held_bytes + c->retired_bytes; /* it may be above the sweep's mark */
         client_drop_all(c);
     }
@@ -289,7 +289,7 @@ void client_drop_swept(struct client *c)
 /*
  * A client that was silent for too long, but whom nobody has fenced, goes on in its slot under a
  * new name: whoever was about to fence it will miss. Its certificate has counted all the time, so
- * what it holds is its own. Unfinished work it completes (L2).
+ * what it holds is its own. Unfinished work it completes (LEASE-L2).
  */
 static int renew(struct op *op, struct client *c)
 {
@@ -370,9 +370,9 @@ int client_rejoin(struct op *op)
     return rc;
 }
 
-/* Verbs of a batch that failed may still land (F5). So nobody may take this client for dead before the
+/* Verbs of a batch that failed may still land (FABRIC-F5). So nobody may take this client for dead before the
  * fabric has shut it out: it does not fence itself, but asks for it, and whoever sees that does it in
- * the order of L2. Where the fabric cannot, the lease is left to lapse. */
+ * the order of LEASE-L2. Where the fabric cannot, the lease is left to lapse. */
 void client_renounce(struct op *op)
 {
     struct client *c = op->client;
@@ -528,7 +528,7 @@ static void leave(struct client *c, struct op *op)
     for (unsigned i = 0; i < 2 * c->pool->nodes; i++)
         left_some |= client_return_all(op, i % c->pool->nodes) != FAR_OK;
     if (client_has_stray_writes(c))
-        return; /* E6: some of it may still arrive, and must not find another's memory there */
+        return; /* EPOCH-E6: some of it may still arrive, and must not find another's memory there */
     if (left_some)
         batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
                   &word[0]);
@@ -555,11 +555,11 @@ void client_close(struct client *c)
         if (registered && client_must_complete(c))
             (void)client_complete(&op);
         op.batch.rider = NULL;
-        if (registered && c->sweep_unmet) /* P1: its lists are not to be touched */
+        if (registered && c->sweep_unmet) /* SWEEP-P1: its lists are not to be touched */
             registered = client_meet_sweep(&op) == FAR_OK;
         if (registered && !c->pool->knobs.no_reclaim)
             settle(c, &op);
-        /* Else its lease will lapse, and others complete what is left (JOURNAL-J3, E6). */
+        /* Else its lease will lapse, and others complete what is left (JOURNAL-J3, EPOCH-E6). */
         if (registered && !c->lease.lost && !client_has_stray_writes(c) && !client_has_undone(c))
             leave(c, &op);
         op_free(&op);

@@ -5,33 +5,33 @@
  * retired, or about to be published), or lost. A client's hands cannot be seen into from outside;
  * so a sweep has all clients empty them. What is then unreachable is free, whoever had it.
  *
- *   P1  The sweeper notes how far each node's chunks have been handed out, and announces the sweep.
- *       A client that sees the announcement (its flights read it) lets go of everything it holds in
- *       chunks below that mark, allocates only above it, and leaves the shared lists alone. What
- *       it frees below the mark it forgets: the sweep may have found it already.
- *   P2  When every client has certified an epoch later than that of the announcement, every
- *       operation in flight began after its client had met the sweep (E2). From then on no object
+ *   SWEEP-P1  The sweeper notes how far each node's chunks have been handed out, and announces the
+ *       sweep. A client that sees the announcement (its flights read it) lets go of everything it
+ *       holds in chunks below that mark, allocates only above it, and leaves the shared lists
+ *       alone. What it frees below the mark it forgets: the sweep may have found it already.
+ *   SWEEP-P2  When every client has certified an epoch later than that of the announcement, every
+ *       operation in flight began after its client had met the sweep (EPOCH-E2). From then on no object
  *       below the mark becomes reachable that was not, but by the recovery of a client that died
  *       before it met the sweep; so the sweeper waits until no client is fenced. (One that dies later
  *       had met it.) And a client that has lines to recover itself, because they were left or came
  *       with its slot, does so before it meets the sweep. The lists are emptied, and what the tables
  *       reach is marked. An object that moves meanwhile moves from a subtable to its child, and a
  *       walk that meets the one goes on to the other.
- *   P3  Behind the marking, the version of every table's caches is changed. Another two epochs
- *       later nobody is still reading what was not marked, nor knows it from a cache (as E3), nor
- *       will anybody free it. Only now does the sweeper put what it found on the shared lists;
- *       then the sweep is over. A sweeper whose lease lapsed gives up, before it empties the lists
- *       or frees anything.
- *   P4  Every unit of an object that is reached is marked, and only what has no such unit is free:
- *       a chunk table that is damaged, and says that a chunk is cut otherwise than it is, costs
- *       memory at most.
- *   P5  A chunk of which nothing is reached is free as a whole, whatever the chunk table says of it:
- *       nobody has a part of it, for all have let go (P1), and nothing below the mark was handed out
- *       since. A run in use has something reached in each of its chunks. So free chunks in a row
- *       are joined to runs, whose entries are written before they are handed on. A run can be cut
- *       for any class (A5).
+ *   SWEEP-P3  Behind the marking, the version of every table's caches is changed. Another two
+ *       epochs later nobody is still reading what was not marked, nor knows it from a cache (as
+ *       EPOCH-E3), nor will anybody free it. Only now does the sweeper put what it found on the
+ *       shared lists; then the sweep is over. A sweeper whose lease lapsed gives up, before it
+ *       empties the lists or frees anything.
+ *   SWEEP-P4  Every unit of an object that is reached is marked, and only what has no such unit is
+ *       free: a chunk table that is damaged, and says that a chunk is cut otherwise than it is,
+ *       costs memory at most.
+ *   SWEEP-P5  A chunk of which nothing is reached is free as a whole, whatever the chunk table says
+ *       of it: nobody has a part of it, for all have let go (SWEEP-P1), and nothing below the mark
+ *       was handed out since. A run in use has something reached in each of its chunks. So free
+ *       chunks in a row are joined to runs, whose entries are written before they are handed on. A
+ *       run can be cut for any class (ALLOC-A5).
  *
- * A sweeper that dies leaves its announcement: clients go on as in P1 until somebody finds it dead,
+ * A sweeper that dies leaves its announcement: clients go on as in SWEEP-P1 until somebody finds it dead,
  * which ends the sweep (client_recover()), or the next sweeper takes over, with a mark of its own
  * that everybody meets anew. Memory that was marked as reachable and freed during the sweep, and
  * what a dead sweeper had found, waits for the next one. So do objects above the mark that were on
@@ -95,7 +95,7 @@ int client_meet_sweep(struct op *op)
         if (rc != FAR_OK || !c->sweep_unmet || c->flights != flights)
             return rc; /* another operation has met it, or seen a later one */
         if (client_has_undone(c))
-            return FAR_OK; /* P2: later; until then it certifies nothing newer */
+            return FAR_OK; /* SWEEP-P2: later; until then it certifies nothing newer */
         memcpy(c->old_chunks, old_chunks, op->pool->nodes * sizeof *old_chunks);
         c->sweep = sweep;
         c->sweeps = sweeps;
@@ -108,7 +108,7 @@ int client_meet_sweep(struct op *op)
 /* Lost races for the marks, to what an earlier sweeper left on its way. */
 #define MARK_TRIES 8
 
-/* Not by a WRITE: one that failed may land in the middle of the next sweep (F5), and who meets that
+/* Not by a WRITE: one that failed may land in the middle of the next sweep (FABRIC-F5), and who meets that
  * would keep what lies between the two marks. Marks only grow, so a CAS that comes late finds another. */
 static int set_marks(struct sweep *s)
 {
@@ -132,7 +132,7 @@ static int set_marks(struct sweep *s)
     return FAR_CONTENTION;
 }
 
-/* P1 */
+/* SWEEP-P1 */
 static int announce(struct sweep *s)
 {
     struct op *op = s->op;
@@ -190,7 +190,7 @@ static void give_up(struct sweep *s)
         op->client->lease.lost = true;
 }
 
-/* P3: once its lease has lapsed, a sweeper is registered anew, and others may have taken its sweep
+/* SWEEP-P3: once its lease has lapsed, a sweeper is registered anew, and others may have taken its sweep
  * over: what it has noted is worth nothing. */
 static int still_mine(const struct sweep *s)
 {
@@ -218,7 +218,7 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
     return rc == FAR_OK ? still_mine(s) : rc;
 }
 
-/* P2: what the journals of dead clients make reachable is so before it is marked. */
+/* SWEEP-P2: what the journals of dead clients make reachable is so before it is marked. */
 static int await_recoveries(const struct sweep *s)
 {
     struct op *op = s->op;
@@ -257,9 +257,9 @@ static int empty_lists_of(struct sweep *s, unsigned node)
         return rc;
     uint64_t listed = 0, most = op->pool->head[node].chunks;
     uint64_t *old = heads + CLASS_COUNT;
-    for (unsigned i = 0; i < CLASS_COUNT; i++) { /* P2: nobody else touches them */
+    for (unsigned i = 0; i < CLASS_COUNT; i++) { /* SWEEP-P2: nobody else touches them */
         listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
-        /* Not by a WRITE: after an error it may land when the lists are in use again (F5). */
+        /* Not by a WRITE: after an error it may land when the lists are in use again (FABRIC-F5). */
         batch_cas(&op->batch, at, NODE_FREE_OFF + i * 8ull, heads[i], freelist_head(heads[i], 0),
                   &old[i]);
     }
@@ -294,7 +294,7 @@ static bool is_marked(const struct sweep *s, unsigned node, uint64_t unit)
     return s->reached[node][unit / 64] >> (unit % 64) & 1;
 }
 
-/* P4 */
+/* SWEEP-P4 */
 static void reach(struct marker *marker, gaddr at, unsigned size_class)
 {
     struct sweep *s = (struct sweep *)marker; /* the marker comes first */
@@ -343,7 +343,7 @@ static int write_entries(struct op *op, unsigned node, uint64_t chunk, uint64_t 
     return batch_flush(&op->batch);
 }
 
-/* P5: chunks in a row of which nothing is reached become runs: of the length that there was no
+/* SWEEP-P5: chunks in a row of which nothing is reached become runs: of the length that there was no
  * memory for, as long as they last, else as long as possible. */
 static int found_extent(struct sweep *s, unsigned node, uint64_t chunk, uint64_t count)
 {
@@ -387,7 +387,7 @@ static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t 
     return rc;
 }
 
-/* P3: finds the whole chunks that are free, or the free parts of the others. */
+/* SWEEP-P3: finds the whole chunks that are free, or the free parts of the others. */
 static int collect_node(struct sweep *s, unsigned node, bool whole)
 {
     uint64_t count = s->chunks[node], *table = NULL, extent = 0;
@@ -423,7 +423,7 @@ static int give_all(struct op *op)
     return rc;
 }
 
-/* Within an epoch, so that no other sweep gets past P2 while this one has its findings in hand. */
+/* Within an epoch, so that no other sweep gets past SWEEP-P2 while this one has its findings in hand. */
 static int collect(struct sweep *s)
 {
     struct client *c = s->op->client;
@@ -526,7 +526,7 @@ int pool_sweep(struct op *op, struct sweep_result *result)
     struct sweep s = {.marker = {.mark = reach, .sweeps = true}, .op = op};
     if (client_must_complete(op->client))
         (void)client_complete(op);
-    if (client_has_undone(op->client)) /* P2 */
+    if (client_has_undone(op->client)) /* SWEEP-P2 */
         return err_fail(FAR_CONTENTION, "work of this client's own is not recovered yet");
     int rc = start(&s);
     if (rc == FAR_OK)

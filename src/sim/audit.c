@@ -113,7 +113,7 @@ static void audit_rest(struct audit *a)
     }
 }
 
-/* Is what a client has in hand its own? Not if it was declared dead, nor (E5) if it stood aside
+/* Is what a client has in hand its own? Not if it was declared dead, nor (EPOCH-E5) if it stood aside
  * while there was a sweep. */
 static bool has_hands(struct audit *a, const struct client *c)
 {

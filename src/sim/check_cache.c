@@ -154,7 +154,7 @@ static int find_slot(struct check *c, struct worker *w, struct op *op, unsigned 
     enum index_cache_state state = index_cache_find(cache, op, slot, stamp, &hit);
     count(c, state);
     if (state != INDEX_CACHE_MISS)
-        memcpy(word, hit.data, sizeof *word); /* K5 */
+        memcpy(word, hit.data, sizeof *word); /* CACHE-K5 */
     if (state == INDEX_CACHE_FRESH)
         return linger(c, w, op);
     uint64_t doubted = *word;
@@ -183,7 +183,7 @@ static int find_leaf(struct check *c, struct worker *w, struct op *op, unsigned 
     enum index_cache_state state = index_cache_find(cache, op, key, stamp, &hit);
     count(c, state);
     if (state != INDEX_CACHE_MISS)
-        memcpy(&cached, hit.data, sizeof cached); /* K5 */
+        memcpy(&cached, hit.data, sizeof cached); /* CACHE-K5 */
     if (state == INDEX_CACHE_FRESH) {
         if (cached.word != word)
             condemn(c, op, "a fresh entry is of another node", word_node(word));
@@ -218,7 +218,7 @@ static bool take_short_cut(struct check *c, struct worker *w, struct op *op, uns
         index_cache_find(w->cache->cache, op, SHORT_KEY | slot, &stamp, &hit);
     count(c, state);
     if (state == INDEX_CACHE_FRESH)
-        memcpy(known, hit.data, sizeof *known); /* K5 */
+        memcpy(known, hit.data, sizeof *known); /* CACHE-K5 */
     return state == INDEX_CACHE_FRESH;
 }
 
@@ -286,7 +286,7 @@ static int write_two(struct op *op, const gaddr at[2], unsigned slot, unsigned p
     return rc;
 }
 
-/* K2 */
+/* CACHE-K2 */
 static int change_version(struct check *c, struct op *op)
 {
     if (!c->plan.versions)
@@ -317,7 +317,7 @@ static int change_leaf(struct check *c, struct worker *w, struct op *op, unsigne
     batch_cas(&op->batch, c->cache.root, offsetof(struct root, slot[slot]), old.word, new.word,
               op->word);
     rc = batch_flush(&op->batch);
-    if (rc != FAR_OK) { /* E4: nobody knows which two are reachable */
+    if (rc != FAR_OK) { /* EPOCH-E4: nobody knows which two are reachable */
         lose_two(op);
         if (op_decided(op, rc) == FAR_UNKNOWN)
             lose_two(op);
@@ -334,7 +334,7 @@ static int change_leaf(struct check *c, struct worker *w, struct op *op, unsigne
     bool leaves =
         tape_choose(c->tape, 4, TAPE_WORK) == 3; /* the rest, as a client does that dies */
     rc = leaves ? FAR_OK : change_version(c, op);
-    if (leaves || rc != FAR_OK) { /* K4: caches may not know */
+    if (leaves || rc != FAR_OK) { /* CACHE-K4: caches may not know */
         lose_two(op);
         return rc;
     }
@@ -452,7 +452,7 @@ static int mark_slots(struct check *c, struct op *op, struct marker *marker)
     return rc == FAR_OK && marker->sweeps ? change_version(c, op) : rc;
 }
 
-/* As a table is marked. What others put in meanwhile lies above the sweep's mark (P2). */
+/* As a table is marked. What others put in meanwhile lies above the sweep's mark (SWEEP-P2). */
 static int mark(void *arg, struct op *op, struct marker *marker)
 {
     struct check *c = (struct check *)(uintptr_t)((const char *)op->pool->knobs.growth_watch -

@@ -33,7 +33,7 @@ void check_plan_pool(struct check *c)
     p->caches = tape_chance(t, 1, 4, TAPE_SETUP);
     p->versions = tape_choose(t, 2, TAPE_SETUP);
     if (c->set->profile == SIM_IB_LOOSE) {
-        /* Reuse relies on F4: what has completed is visible. Here a WRITE may come later, and so
+        /* Reuse relies on FABRIC-F4: what has completed is visible. Here a WRITE may come later, and so
          * memory is to be reused much later than that: epochs go on by time alone. */
         p->tight = p->upkeep = p->parks = p->restless = p->hasty = p->caches = false;
         p->knobs.tick_ops = UINT32_MAX;
@@ -132,7 +132,7 @@ static bool nobody_died(const struct check *c, const far_session *fresh)
 }
 
 /* What a session knows to be lost. What it held when it was parked before a sweep, it will give up
- * for lost (E5). */
+ * for lost (EPOCH-E5). */
 static uint64_t known_losses(const struct check *c, const far_session *session)
 {
     struct pool_control control;

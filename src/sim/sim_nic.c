@@ -1,20 +1,20 @@
 /*
  * Requests and verbs: what a NIC does with them.
  *
- * N1  A verb begins when every verb of its request and node that must go before it is done: those
- *     that the profile's order says, and those before the last fence (F3).
- * N2  A READ or WRITE moves whole granules; any subset of those left, in any event (F1).
- * N3  An atomic reads its word and writes it, in one event or in two. Between the two no other
+ * NIC-N1  A verb begins when every verb of its request and node that must go before it is done: those
+ *     that the profile's order says, and those before the last fence (FABRIC-F3).
+ * NIC-N2  A READ or WRITE moves whole granules; any subset of those left, in any event (FABRIC-F1).
+ * NIC-N3  An atomic reads its word and writes it, in one event or in two. Between the two no other
  *     atomic touches the word, but a READ sees it as it was, and a WRITE of it is overwritten.
- * N4  A request completes when all its verbs are answered. A verb is answered when it is done;
+ * NIC-N4  A request completes when all its verbs are answered. A verb is answered when it is done;
  *     under SIM_IB_LOOSE a WRITE may be answered as soon as it has begun. Until it is done, what
  *     its client posts to that node waits (a WRITE holds back all that follows it).
- * N5  After a client was shut out, nothing of it takes effect any more; what is half done then, or
+ * NIC-N5  After a client was shut out, nothing of it takes effect any more; what is half done then, or
  *     was answered, is done before, and of the rest any part is.
- * N6  After a crash, nothing that was not done is done any more, except the second half of an
+ * NIC-N6  After a crash, nothing that was not done is done any more, except the second half of an
  *     atomic. After an error likewise, or else WRITEs and atomics that were under way land later,
  * all or only the first of them, whatever their client does meanwhile: on the old connection, as it
- *     were. None does later than half a lease, or when its client has been shut out (F5).
+ *     were. None does later than half a lease, or when its client has been shut out (FABRIC-F5).
  */
 #include "sim/sim_internal.h"
 
@@ -501,7 +501,7 @@ static bool obstructed(struct sim *sim, const struct event *e)
     return false;
 }
 
-/* What has begun, or was answered (N4), has reached the node before. */
+/* What has begun, or was answered (NIC-N4), has reached the node before. */
 static bool node_is_gone(struct sim *sim, struct flight *f, unsigned i)
 {
     if (!sim->lost[f->verb[i].v.node] || f->verb[i].half || f->verb[i].answered)
@@ -576,7 +576,7 @@ static void detach(struct flight *f)
     }
 }
 
-/* WRITEs that are answered and not done: N4. */
+/* WRITEs that are answered and not done: NIC-N4. */
 static void count_late(struct sim *sim, struct flight *f)
 {
     for (unsigned i = 0; i < f->count; i++) {

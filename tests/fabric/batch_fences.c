@@ -72,7 +72,7 @@ static void decisions(void **state)
 
 #define RANDOM_VERBS 12
 
-/* Does the fabric keep verb i before verb j of what was posted, by F3 and F4 alone? */
+/* Does the fabric keep verb i before verb j of what was posted, by FABRIC-F3 and FABRIC-F4 alone? */
 static bool kept_before(const struct recorder *r, unsigned i, unsigned j)
 {
     const struct fab_verb *v = r->verb;

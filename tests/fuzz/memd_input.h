@@ -91,7 +91,7 @@ static inline void input_send(struct memd_client *c, void *message, size_t bytes
         bool goes_on = memd_batch(c, message, bytes, input_room, NULL, &answer_bytes);
 
         ASSERT(goes_on && (answer_bytes == 0 || answer_bytes <= input_node.reply_bytes));
-        ASSERT(welcomed || c->count.batches == batches); /* W1 */
+        ASSERT(welcomed || c->count.batches == batches); /* WIRE-W1 */
     } else if (c->state != MEMD_OVER) {
         bool goes_on = memd_message(c, message, bytes, answer, &answer_bytes);
 

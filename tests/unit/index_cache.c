@@ -1,6 +1,6 @@
 /*
- * The cache of addresses: what is fresh for which operation (K1, K2), what operations of one
- * session do to each other's entries (K5), and that it never has more bytes than it was given.
+ * The cache of addresses: what is fresh for which operation (CACHE-K1, CACHE-K2), what operations of one
+ * session do to each other's entries (CACHE-K5), and that it never has more bytes than it was given.
  */
 #include "hook.h"
 #include "pool_rig.h"
@@ -206,7 +206,7 @@ static void lookups_are_counted(void **state)
     index_cache_free(cache);
 }
 
-/* ---- K1 -------------------------------------------------------------------------------------- */
+/* ---- CACHE-K1 -------------------------------------------------------------------------------------- */
 
 static void an_entry_is_fresh_in_the_epoch_it_was_read_in(void **state)
 {
@@ -260,7 +260,7 @@ static void an_entry_is_confirmed_by_its_beginning(void **state)
     index_cache_free(cache);
 }
 
-/* K5: answers of two operations may come in any order. */
+/* CACHE-K5: answers of two operations may come in any order. */
 static void an_older_answer_does_not_replace_a_newer_one(void **state)
 {
     struct cached cached = {.version = 3};
@@ -279,7 +279,7 @@ static void an_older_answer_does_not_replace_a_newer_one(void **state)
     index_cache_free(cache);
 }
 
-/* ---- K2 -------------------------------------------------------------------------------------- */
+/* ---- CACHE-K2 -------------------------------------------------------------------------------------- */
 
 static void a_version_that_is_unchanged_keeps_entries_fresh(void **state)
 {
@@ -291,7 +291,7 @@ static void a_version_that_is_unchanged_keeps_entries_fresh(void **state)
     assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_FRESH);
     cached.stale = true; /* nobody has looked since */
     assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_DOUBTED);
-    assert_int_equal(find(cache, &op, 1, NULL), INDEX_CACHE_FRESH); /* K1 */
+    assert_int_equal(find(cache, &op, 1, NULL), INDEX_CACHE_FRESH); /* CACHE-K1 */
     cached.stale = false;
     cached.version = 4;
     assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_DOUBTED);

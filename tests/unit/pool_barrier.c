@@ -206,7 +206,7 @@ static void a_client_that_renounces_is_recovered_by_others(void **state)
         client_renounce(&s->op);
         if (fences)
             hook_off();
-        /* Nobody takes it for dead before the fabric has shut it out (L2). */
+        /* Nobody takes it for dead before the fabric has shut it out (LEASE-L2). */
         assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
         assert_true((probe_get(&p, 0, PROBE_SLOT(slot, heartbeat)) ==
                      client_slot_renounced(incarnation)) == fences);

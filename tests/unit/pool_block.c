@@ -281,7 +281,7 @@ static void the_padding_is_nobodys_business(void **state)
 }
 
 /* A READ that another block's WRITE overtook: any one word, or any run of words at either end, is
- * of the other block. Words are all that tears (F1). */
+ * of the other block. Words are all that tears (FABRIC-F1). */
 static void a_torn_image_is_stale(void **state)
 {
     uint8_t value[2][450];

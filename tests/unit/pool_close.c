@@ -48,7 +48,7 @@ static struct audit audit(struct store_rig *r)
     return a;
 }
 
-/* E5: the sweep did not wait for it, and has found what it holds. */
+/* EPOCH-E5: the sweep did not wait for it, and has found what it holds. */
 static void what_a_sweep_has_found_is_not_given_away_by_who_slept(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" HOUR);
@@ -63,7 +63,7 @@ static void what_a_sweep_has_found_is_not_given_away_by_who_slept(void **state)
     store_rig_close(&r);
 }
 
-/* P1: whoever unparks a client, be it only to close it, brings it into the middle of a sweep. */
+/* SWEEP-P1: whoever unparks a client, be it only to close it, brings it into the middle of a sweep. */
 static void who_closes_in_a_sweep_leaves_the_lists_alone(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" HOUR);
@@ -108,7 +108,7 @@ static void who_forgets_its_memory_knows_that_it_is_lost(void **state)
     store_rig_close(&r);
 }
 
-/* P1: the sweeper empties the lists, and must be alone with them. */
+/* SWEEP-P1: the sweeper empties the lists, and must be alone with them. */
 static void who_has_met_a_sweep_takes_nothing_from_the_lists(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" HOUR);
@@ -232,7 +232,7 @@ static void stray_arrives(struct probe *p)
     assert_int_equal(p->ep->ops->post(p->ep, &req), FAR_OK);
 }
 
-/* F5: whoever meets a sweep must not be shown the mark of one before it. */
+/* FABRIC-F5: whoever meets a sweep must not be shown the mark of one before it. */
 static void a_late_mark_is_not_that_of_the_next_sweep(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" HOUR);
@@ -249,7 +249,7 @@ static void a_late_mark_is_not_that_of_the_next_sweep(void **state)
     store_rig_close(&r);
 }
 
-/* F5: a sweep that was given up may still empty the lists, when others use them again. */
+/* FABRIC-F5: a sweep that was given up may still empty the lists, when others use them again. */
 static void a_late_end_of_the_lists_harms_nobody(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" HOUR);
@@ -342,7 +342,7 @@ static int count_recovery(void *arg, struct op *op, const struct journal_entry *
     return FAR_OK;
 }
 
-/* L2: between the last look at a client and its recovery it may have left, and another have come into
+/* LEASE-L2: between the last look at a client and its recovery it may have left, and another have come into
  * its slot, who is at work. */
 static void recovery_leaves_alone_who_came_into_the_slot(void **state)
 {

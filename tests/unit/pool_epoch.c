@@ -18,7 +18,7 @@
 
 #define HOUR "lease=3600000"
 
-/* E1: the global epoch is at most one ahead of every registered client's certificate. */
+/* EPOCH-E1: the global epoch is at most one ahead of every registered client's certificate. */
 static void expect_e1(struct probe *p, unsigned clients)
 {
     uint64_t certificate[64];
@@ -93,7 +93,7 @@ static void readers_leave_the_epoch_alone(void **state)
     store_rig_close(&r);
 }
 
-/* E2: its look at the cache's version may have come before its look at the epoch. */
+/* EPOCH-E2: its look at the cache's version may have come before its look at the epoch. */
 static void an_epoch_is_validated_by_the_next_flight(void **state)
 {
     struct knobs knobs = pool_knobs_default;
@@ -469,7 +469,7 @@ static void fly_between(struct batch_tap *tap, const struct fab_verb *verbs, uns
     }
 }
 
-/* E2: two flights make an epoch validated that was read after the cache was. */
+/* EPOCH-E2: two flights make an epoch validated that was read after the cache was. */
 static void a_cache_filled_between_flights_is_stale(void **state)
 {
     struct knobs knobs = pool_knobs_default;
@@ -493,7 +493,7 @@ static void a_cache_filled_between_flights_is_stale(void **state)
     store_rig_close(&r);
 }
 
-/* E6: a request of its failed a moment ago, and may land yet. */
+/* EPOCH-E6: a request of its failed a moment ago, and may land yet. */
 static void a_client_whose_verbs_may_land_is_not_done(void **state)
 {
     struct knobs knobs = pool_knobs_default;

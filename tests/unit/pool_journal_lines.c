@@ -307,7 +307,7 @@ static void a_client_that_closes_leaves_no_line_behind(void **state)
     }
 }
 
-/* L2: while another client that is alive recovers it, a dead one is left to that. */
+/* LEASE-L2: while another client that is alive recovers it, a dead one is left to that. */
 static void one_client_at_a_time_recovers(void **state)
 {
     enum { ALIVE, FENCED, GONE, NOBODY, ALL };
@@ -438,7 +438,7 @@ static int wait_at_barrier(struct op *op)
     return client_barrier(op, 2);
 }
 
-/* L2: the dead client's certificate is old, and holds nobody up once it is fenced. */
+/* LEASE-L2: the dead client's certificate is old, and holds nobody up once it is fenced. */
 static void a_recovery_can_wait_for_a_barrier(void **state)
 {
     struct store_rig r;
@@ -487,7 +487,7 @@ static void pause_and_recover(struct fab_ep *ep, uint64_t ns)
     sweeps.free = true;
 }
 
-/* P2: also for one that another client is at. */
+/* SWEEP-P2: also for one that another client is at. */
 static void a_sweep_waits_for_recoveries(void **state)
 {
     struct sweep_result result;

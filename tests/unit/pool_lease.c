@@ -449,7 +449,7 @@ static int recover(struct store_rig *r, unsigned slot, uint64_t incarnation)
     return client_recover(&r->session->op);
 }
 
-/* L2: its work is completed, its death counted, its sweep ended; then the slot is free, no
+/* LEASE-L2: its work is completed, its death counted, its sweep ended; then the slot is free, no
  * sooner. */
 static void a_slot_is_free_when_all_is_seen_to(void **state)
 {

@@ -18,7 +18,7 @@ static void open_pool(const char *uri, far_pool **pool, far_session **s, far_ses
     assert_int_equal(far_session_open(*pool, NULL, other), FAR_OK);
 }
 
-/* S3: the pages for what lies on a full node come from elsewhere, with more than was needed. */
+/* FREELIST-S3: the pages for what lies on a full node come from elsewhere, with more than was needed. */
 static void a_session_that_leaves_takes_nothing_along_from_other_nodes(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static int late_post(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* E6: a slot is not given up while something of its client's is on its way. */
+/* EPOCH-E6: a slot is not given up while something of its client's is on its way. */
 static void a_session_whose_last_gift_is_late_keeps_its_slot(void **state)
 {
     far_pool *pool = NULL;

@@ -31,7 +31,7 @@ static void read_lists(struct probe *p, uint64_t *heads)
         heads[i] = probe_get(p, 0, NODE_FREE_OFF + i * 8ull);
 }
 
-/* P1: neither when it has too much, nor when it leaves. */
+/* SWEEP-P1: neither when it has too much, nor when it leaves. */
 static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
 {
     struct store_rig r = rig();
@@ -65,7 +65,7 @@ static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
     store_rig_close(&r);
 }
 
-/* S1: whoever has read a list before must not take an empty one for it. */
+/* FREELIST-S1: whoever has read a list before must not take an empty one for it. */
 static void a_list_that_a_sweep_has_emptied_is_another(void **state)
 {
     struct store_rig r = rig();

@@ -99,7 +99,7 @@ static int break_off(struct op *op)
     return FAR_TIMEOUT;
 }
 
-/* L2: then the claim stays, and the client's registration goes. */
+/* LEASE-L2: then the claim stays, and the client's registration goes. */
 static void a_claim_is_not_given_up_while_verbs_may_arrive(void **state)
 {
     struct store_rig r;
@@ -471,7 +471,7 @@ static void pause_and_allow(struct fab_ep *ep, uint64_t ns)
         assert_int_equal(get(here.rig, here.rig->session), FAR_OK);
 }
 
-/* P2: what an operation wrote down before its client met the sweep may become reachable, also by that
+/* SWEEP-P2: what an operation wrote down before its client met the sweep may become reachable, also by that
  * client itself. */
 static void a_sweep_waits_for_lines_that_live_clients_left(void **state)
 {

@@ -34,7 +34,7 @@ static void fly(far_session *s)
     assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
 }
 
-/* P2: it has let go of nothing yet. Whoever waits for all to have met the sweep waits for it, too,
+/* SWEEP-P2: it has let go of nothing yet. Whoever waits for all to have met the sweep waits for it, too,
  * however often it says that it lives. */
 static void who_has_not_met_a_sweep_holds_it_up(void **state)
 {
@@ -95,7 +95,7 @@ static void a_sweep_that_nobody_makes_is_taken_over(void **state)
     store_rig_close(&r);
 }
 
-/* P3: a subtable may be out of the directory, and in caches, whose splitter died before it had
+/* SWEEP-P3: a subtable may be out of the directory, and in caches, whose splitter died before it had
  * changed the caches' version. */
 static void a_sweep_outdates_caches(void **state)
 {

@@ -249,7 +249,7 @@ static void a_split_that_the_directory_never_heard_of(void **state)
 }
 
 /* A journal may name a subtable that was split since, and whose memory is another table's. That one may
- * be writing it just now: a READ finds the old claim and header, and no children yet (F1). */
+ * be writing it just now: a READ finds the old claim and header, and no children yet (FABRIC-F1). */
 static struct {
     gaddr at;
     struct race_subtable_head old;

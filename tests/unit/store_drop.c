@@ -380,7 +380,7 @@ static void a_dropped_table_is_not_attached(void **state)
     store_rig_close(&r);
 }
 
-/* F1: the words of a READ have no order. A session reads the place while another drops the table: the
+/* FABRIC-F1: the words of a READ have no order. A session reads the place while another drops the table: the
  * word before, and whatever its batch reads later after the version was changed. */
 static struct {
     far_session *dropper;

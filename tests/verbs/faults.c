@@ -102,7 +102,7 @@ static enum ibv_wc_status attempt(struct rig *r, struct vlink *link, enum ibv_wr
     return IBV_WC_SUCCESS;
 }
 
-/* M1: the right key at the right place is not enough. */
+/* NODE-M1: the right key at the right place is not enough. */
 static void a_connection_without_a_proof_has_no_access(void **state)
 {
     static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,

@@ -19,38 +19,38 @@
  *   insert, put of a new key   the CAS from tentative to committed
  *   update, put of a known key the CAS from committed(block) to committed(block')
  *   delete                     the CAS from committed to empty
- *   get, found                 the READ of the committed slot (of a sealed one: see R5)
- *   get, not found             an instant between call and return when the key was absent (R4)
+ *   get, found                 the READ of the committed slot (of a sealed one: see RACE-R5)
+ *   get, not found             an instant between call and return when the key was absent (RACE-R4)
  *   update, delete, not found  likewise;  insert, exists: as for get, found
  *
  * Guarantees, each used by those after it
  *
- *   R1  A block is whole before a slot names it (a flush lies between, or a fence) and never changes
- *       while a slot names it. Hence a slot's word stands for one key and one value.
- *   R2  A key has at most one committed slot in the authoritative subtable. An inserter CASes a
- *       slot from empty to tentative and re-reads both combined buckets behind it (fenced). Of
+ *   RACE-R1  A block is whole before a slot names it (a flush lies between, or a fence) and never
+ *       changes while a slot names it. Hence a slot's word stands for one key and one value.
+ *   RACE-R2  A key has at most one committed slot in the authoritative subtable. An inserter CASes
+ *       a slot from empty to tentative and re-reads both combined buckets behind it (fenced). Of
  *       two inserters of one key, the one whose CAS came later sees the other's slot. It commits
  *       only if it sees no committed slot of the key, and only after the tentative slots of the
- *       same fingerprint that it saw are dead (CAS to empty). So of two only one commits.
- *       Only its owner commits a tentative slot; anybody may kill it, at any time.
- *   R3  A committed slot leaves its place only by delete or by a split. Nothing moves within a
+ *       same fingerprint that it saw are dead (CAS to empty). So of two only one commits. Only its
+ *       owner commits a tentative slot; anybody may kill it, at any time.
+ *   RACE-R3  A committed slot leaves its place only by delete or by a split. Nothing moves within a
  *       subtable.
- *   R4  Reading all the 28 places of a key, each at its own time, and finding it committed in none
- *       of them proves that it was absent at some instant between the first and the last READ: a
- *       key present throughout has, by R2 and R3, one place throughout (else it was deleted in
- *       between), and that place was read. No second look is needed.
- *   R5  A split seals every slot of the old subtable by CAS, empty ones too, then copies what is
- *       sealed into two new subtables, each word to the same place, then publishes both by one CAS
- *       of `forward` from 0. Until that CAS the old subtable is authoritative, after it the new
+ *   RACE-R4  Reading all the 28 places of a key, each at its own time, and finding it committed in
+ *       none of them proves that it was absent at some instant between the first and the last READ:
+ *       a key present throughout has, by RACE-R2 and RACE-R3, one place throughout (else it was
+ *       deleted in between), and that place was read. No second look is needed.
+ *   RACE-R5  A split seals every slot of the old subtable by CAS, empty ones too, then copies what
+ *       is sealed into two new subtables, each word to the same place, then publishes both by one
+ *       CAS of `forward` from 0. Until that CAS the old subtable is authoritative, after it the new
  *       ones are. A sealed slot never changes again: so a reader that meets one reads `forward`,
- *       and if that is still 0, what it saw was true when it saw it. Writers wait for `forward`,
- *       or do the split themselves.
- *   R6  Any number of clients may split one subtable at once: sealing is idempotent, what is
+ *       and if that is still 0, what it saw was true when it saw it. Writers wait for `forward`, or
+ *       do the split themselves.
+ *   RACE-R6  Any number of clients may split one subtable at once: sealing is idempotent, what is
  *       sealed is the same for all, and one CAS of `forward` wins. The claim only saves double
  *       work. A splitter that dies leaves nothing that another cannot do again.
- *   R7  The same places are free in a child as in its parent, or more: a copy always fits. A slot
- *       whose block is damaged goes to both children: no lookup takes it for absence.
- *   R8  The directory is advice. A stale entry, remote or cached, leads to a subtable that is
+ *   RACE-R7  The same places are free in a child as in its parent, or more: a copy always fits. A
+ *       slot whose block is damaged goes to both children: no lookup takes it for absence.
+ *   RACE-R8  The directory is advice. A stale entry, remote or cached, leads to a subtable that is
  *       sealed and forwards. Entries change by CAS from the parent to its child, so they never go
  *       back.
  *
@@ -74,7 +74,7 @@ extern const struct tuning_param race_tuning[];
 #define RACE_ATTEMPTS 2000
 
 /* How often an operation reads the directory anew because it was led astray. What it has read
- * cannot be reused while it is in flight (E3), so on a sound table once is enough. */
+ * cannot be reused while it is in flight (EPOCH-E3), so on a sound table once is enough. */
 #define RACE_REFRESHES 4
 
 /* Subtables that operations of one session split at the same time, known to the others. */

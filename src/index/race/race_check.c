@@ -1,12 +1,13 @@
 /*
  * Walking the whole table: to count what is in it, and to prove on a quiet table that
  *
- *   W1  every directory entry leads to a live subtable, through `forward` if it is stale, whose
- *       depth and suffix are right for that entry;
- *   W2  all bucket headers of a subtable are the same, and right;
- *   W3  every committed slot points to a whole block of the slot's generation and size class (R1),
- *       whose key has the slot's fingerprint and belongs to this subtable and to this bucket;
- *   W4  no key has two committed slots (R2).
+ *   RACE-W1  every directory entry leads to a live subtable, through `forward` if it is stale,
+ *       whose depth and suffix are right for that entry;
+ *   RACE-W2  all bucket headers of a subtable are the same, and right;
+ *   RACE-W3  every committed slot points to a whole block of the slot's generation and size class
+ *       (RACE-R1), whose key has the slot's fingerprint and belongs to this subtable and to this
+ *       bucket;
+ *   RACE-W4  no key has two committed slots (RACE-R2).
  *
  * Tentative slots, and seals and claims on a subtable that has no children, are what a client that
  * died in the middle leaves behind: legal, and mended by whoever comes next. A claim of the dead is
@@ -58,7 +59,7 @@ static void found(struct walk *w, enum race_fault fault, uint64_t entry, unsigne
                                                            .found = w->image[word]};
 }
 
-/* W3 for the slot at `word` of the subtable's image. */
+/* RACE-W3 for the slot at `word` of the subtable's image. */
 static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word,
                         const void *block)
 {
@@ -106,7 +107,7 @@ static int check_slot(struct walk *w, uint64_t entry, uint64_t suffix, unsigned 
     return rc == FAR_BOUNDS ? FAR_OK : rc;
 }
 
-/* W2, W3 and W4 for one live subtable, whose image has been read. */
+/* RACE-W2, RACE-W3 and RACE-W4 for one live subtable, whose image has been read. */
 static int check_words(struct walk *w, uint64_t entry, uint64_t suffix)
 {
     uint64_t header = race_header(w->view->tag, race_entry_depth(entry), suffix);

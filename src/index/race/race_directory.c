@@ -1,7 +1,7 @@
 /*
  * The directory and a session's cache of it.
  *
- * R8: the directory is advice. The cache learns of a split from the subtable itself (`forward`);
+ * RACE-R8: the directory is advice. The cache learns of a split from the subtable itself (`forward`);
  * the remote directory is read when a session starts and when the cache turned out to be useless,
  * and is told of each split by the client that did it.
  */
@@ -158,7 +158,7 @@ int race_refresh(struct op *op, struct race_view *view)
         if (rc != FAR_OK)
             return rc;
         if (!c->newest || c->newest->epoch <= epoch)
-            return install(view, &root, version, image, c->flights != flights); /* E2 */
+            return install(view, &root, version, image, c->flights != flights); /* EPOCH-E2 */
         if (view->refreshes != refreshes && !view->base.cached.stale)
             return FAR_OK; /* another operation has read it since */
     }

@@ -5,14 +5,14 @@
  * with one suffix of d bits, which is one interval of positions, of the 2^d that there are. A split
  * cuts its interval in two. So a cursor is a position where an interval begins, and stays one; all
  * keys before it have been returned. Within a subtable the cursor counts words: a split leaves keys
- * in their places (R7), so of an interval that was cut, the first half goes on where the whole was
+ * in their places (RACE-R7), so of an interval that was cut, the first half goes on where the whole was
  * left, and the second is returned again from its beginning, which is allowed.
  *
- *   I1  What is returned was true when its slot was read. A slot that is not sealed was read before
- *       the subtable was published as split, when it was authoritative. If one is sealed, `forward`
- *       is read behind it: while that is 0, so it was, too (R5).
- *   I2  A block whose slot was read like that is retired after this operation began, if at all, and
- *       therefore is whole (E3).
+ *   RACE-I1  What is returned was true when its slot was read. A slot that is not sealed was read
+ *       before the subtable was published as split, when it was authoritative. If one is sealed,
+ *       `forward` is read behind it: while that is 0, so it was, too (RACE-R5).
+ *   RACE-I2  A block whose slot was read like that is retired after this operation began, if at
+ *       all, and therefore is whole (EPOCH-E3).
  */
 #include "index/race/race.h"
 
@@ -68,7 +68,7 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
     if (!(sealed & RACE_SLOT_SEALED))
         return FAR_OK;
     batch_read(&op->batch, subtable, offsetof(struct race_subtable_head, forward), op->word, 8);
-    rc = batch_flush(&op->batch); /* I1 */
+    rc = batch_flush(&op->batch); /* RACE-I1 */
     *again = rc == FAR_OK && op->word[0] != 0;
     return *again ? race_follow(view, it->entry, it->suffix, op->word[0]) : rc;
 }
@@ -102,7 +102,7 @@ static unsigned collect(const struct race_view *view, const struct iteration *it
     return count;
 }
 
-/* I2 */
+/* RACE-I2 */
 static bool whole(uint64_t slot, const void *image, uint32_t read)
 {
     const struct block_head *h = image;

@@ -109,7 +109,7 @@ static int probe_some(struct op *op, const struct race_key *key, const struct ra
         uint64_t word = look->words[place[i]];
         uint32_t size = probe_bytes(word, key, out);
         batch_read(&op->batch, race_slot_gaddr(word), 0, image + at, size);
-        if (look->sealed) /* R5: `forward`, read along, tells whether it was too late */
+        if (look->sealed) /* RACE-R5: `forward`, read along, tells whether it was too late */
             batch_may_be_freed(&op->batch);
         at += size;
     }
@@ -204,7 +204,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
         rc = race_probe(op, &key, &look, out, NULL, &found);
         if (rc != FAR_OK)
             return rc;
-        if (found.forward != 0) { /* R5: what we saw may have been overtaken */
+        if (found.forward != 0) { /* RACE-R5: what we saw may have been overtaken */
             rc = race_follow(view, look.entry, key.hash, found.forward);
             if (rc != FAR_OK)
                 return rc;
@@ -214,7 +214,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
             return index_deliver(base, index_block_value(found.block), out);
         if (found.stale == 0)
             return FAR_NOT_FOUND;
-        /* R1: while a slot names a block, the block is whole. */
+        /* RACE-R1: while a slot names a block, the block is whole. */
         if (found.stale == stale)
             return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
         stale = found.stale;

@@ -1,16 +1,17 @@
 /*
  * Putting right what a walk has found wrong, while others work. No good data is lost by it:
  *
- *   Q1  A word is changed by CAS, from what was judged to be wrong. The walk is within an epoch, so
- *       that what a slot named when it was judged is the same still. Sealed slots are a splitter's
- *       and stay as they are.
- *   Q2  A slot that leads to no whole block is emptied: its key cannot be read by anybody.
- *   Q3  A key in a wrong place is inserted, as any session would, and only then is that place
+ *   RACE-Q1  A word is changed by CAS, from what was judged to be wrong. The walk is within an
+ *       epoch, so that what a slot named when it was judged is the same still. Sealed slots are a
+ *       splitter's and stay as they are.
+ *   RACE-Q2  A slot that leads to no whole block is emptied: its key cannot be read by anybody.
+ *   RACE-Q3  A key in a wrong place is inserted, as any session would, and only then is that place
  *       emptied. If it is in its right place already, that is what everybody saw.
- *   Q4  Of a key that is there twice, the slot stays that lookups come to first. That both are
+ *   RACE-Q4  Of a key that is there twice, the slot stays that lookups come to first. That both are
  *       there is seen in one instant: the first, the second, and the first again, unchanged.
  *       Whoever deletes the key after that deletes the one that we leave.
- *   Q5  A slot that leads to a whole block, but gives it another size, is given that of the block.
+ *   RACE-Q5  A slot that leads to a whole block, but gives it another size, is given that of the
+ *       block.
  *
  * The blocks of slots that were emptied are for a sweep to find: something else may point to them.
  */
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Q1. If the word has changed, somebody else has seen to it. */
+/* RACE-Q1. If the word has changed, somebody else has seen to it. */
 static int change(struct op *op, gaddr at, uint64_t delta, uint64_t from, uint64_t to, bool *done)
 {
     batch_cas(&op->batch, at, delta, from, to, op->word);
@@ -33,7 +34,7 @@ static int empty_slot(struct op *op, const struct race_finding *f, bool *done)
     return change(op, f->subtable, f->word * 8ull, f->found, 0, done);
 }
 
-/* Q3 */
+/* RACE-Q3 */
 static int put_in_place(struct op *op, struct race_view *view, const struct race_finding *f,
                         bool *done)
 {
@@ -58,7 +59,7 @@ static int put_in_place(struct op *op, struct race_view *view, const struct race
     return rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL || rc == FAR_CORRUPT ? FAR_OK : rc;
 }
 
-/* Q4 */
+/* RACE-Q4 */
 static int drop_second(struct op *op, const struct race_finding *f, bool *done)
 {
     struct batch *b = &op->batch;

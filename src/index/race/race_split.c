@@ -1,5 +1,5 @@
 /*
- * Splitting a subtable (R5, R6, R7): claim, seal, sort, copy, publish, advise. All in batches.
+ * Splitting a subtable (RACE-R5, RACE-R6, RACE-R7): claim, seal, sort, copy, publish, advise. All in batches.
  *
  * Everything before the publishing CAS can be done by several clients at once, or left undone by
  * one that dies; everything after it is advice.
@@ -296,7 +296,7 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     uint64_t forward = race_forward(s->child[0], s->child[1]);
     for (unsigned i = 0; i < 2; i++)
         batch_write(b, s->child[i], 0, s->image[i], bytes);
-    batch_fence(b); /* the children are whole before anybody is sent there, also by F5 */
+    batch_fence(b); /* the children are whole before anybody is sent there, also by FABRIC-F5 */
     batch_cas(b, look->subtable, offsetof(struct race_subtable_head, forward), 0, forward,
               &op->word[0]);
     rc = batch_flush(b);

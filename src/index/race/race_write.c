@@ -64,7 +64,7 @@ static bool is_verdict(int rc)
 }
 
 /* A block that no committed slot names goes back at once. When the fabric failed, a slot may name
- * it for ever after (R1), and its own WRITE may still be on the way: no epoch makes it free. */
+ * it for ever after (RACE-R1), and its own WRITE may still be on the way: no epoch makes it free. */
 static int write_end(struct op *op, struct write *w, int rc)
 {
     if (w->block.at == 0 || rc == FAR_OK)
@@ -88,7 +88,7 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
     if (rc != FAR_OK || *again)
         return rc;
     w->written = true;
-    if (w->look.sealed) { /* R5: only the children may be changed */
+    if (w->look.sealed) { /* RACE-R5: only the children may be changed */
         *again = true;
         return race_split_or_wait(op, view, &w->key, &w->look);
     }
@@ -97,7 +97,7 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
                     &w->found);
     if (rc != FAR_OK || w->found.place >= 0 || w->found.stale == 0)
         return rc;
-    if (w->found.stale == w->stale) /* R1 */
+    if (w->found.stale == w->stale) /* RACE-R1 */
         return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
     w->stale = w->found.stale;
     *again = true;
@@ -114,7 +114,7 @@ static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t fro
     return rc;
 }
 
-/* Adds the WRITE of a block that is not written yet, ahead of the CAS that publishes it (R1). */
+/* Adds the WRITE of a block that is not written yet, ahead of the CAS that publishes it (RACE-R1). */
 static void write_block_first(struct op *op, struct write *w)
 {
     if (w->block.at == 0 || w->written)
@@ -174,7 +174,7 @@ static int free_place(const struct race_key *key, const uint64_t *words)
     return best;
 }
 
-/* Another tentative slot of the same fingerprint: one of the two must go (R2). */
+/* Another tentative slot of the same fingerprint: one of the two must go (RACE-R2). */
 static int settle_rival(struct op *op, struct write *w, unsigned mine, unsigned rival,
                         bool *settled)
 {
@@ -220,7 +220,7 @@ static int second_look(struct op *op, struct write *w, unsigned place, uint64_t 
 
 /*
  * All places of the key are taken. Tentative slots among them are not for long: they are given a
- * few turns, and then killed (R2), for their owners may be dead. Only what is committed is a reason
+ * few turns, and then killed (RACE-R2), for their owners may be dead. Only what is committed is a reason
  * to split.
  */
 static int make_room(struct op *op, struct race_view *view, struct write *w)
@@ -260,7 +260,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
     write_block_first(op, w);
     batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, (unsigned)place), 0,
               tentative, op->word);
-    batch_fence(&op->batch); /* R2: the second look must come after */
+    batch_fence(&op->batch); /* RACE-R2: the second look must come after */
     for (unsigned i = 0; i < 2; i++)
         batch_read(&op->batch, w->look.subtable, w->key.combined[i],
                    w->words[1] + i * RACE_COMBINED_WORDS, RACE_COMBINED_BYTES);
@@ -275,7 +275,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
         return rc;
     }
     /* Retract. If this fails, somebody has done it for us, and if the fabric fails, no matter:
-     * a tentative slot that nobody commits is nothing. But then the block is not free (F5). */
+     * a tentative slot that nobody commits is nothing. But then the block is not free (FABRIC-F5). */
     int retracted = cas_slot(op, w, (unsigned)place, tentative, 0, &swapped);
     if (w->gave_way > 0)
         batch_pause(&op->batch, GIVE_WAY_NS + rng_below(&op->client->rng, GIVE_WAY_NS));
