@@ -9,7 +9,7 @@
  */
 #include "base/clock.h"
 #include "fabric/fabric.h"
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 
 #include <poll.h>
 #include <sched.h>

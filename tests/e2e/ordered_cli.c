@@ -1,5 +1,5 @@
 /* The command line with an ordered index, for the scripts of this folder: as $ORDERED. */
-#include "ordered_index.h"
+#include "support/ordered_index.h"
 
 __attribute__((constructor)) static void add(void)
 {

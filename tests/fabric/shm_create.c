@@ -3,7 +3,7 @@
  * whoever of them dies on the way.
  */
 #include "base/rng.h"
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 #include "pool/pool.h"
 
 #define OPENERS 5

@@ -16,7 +16,7 @@ static bool files_are_devices;
 
 #include "fabric/shm.c"
 
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 
 static void refused(const char *uri, int status, const char *says)
 {

@@ -1,6 +1,6 @@
 /* The conformance suite on shm: - a file, of several nodes. */
 #include "fabric/conformance.h"
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 
 static int open_shm(struct fab **fab)
 {

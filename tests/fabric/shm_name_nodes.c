@@ -1,6 +1,6 @@
 /* The conformance suite on shm: - shared memory by name, of several nodes. */
 #include "fabric/conformance.h"
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 
 static int open_shm(struct fab **fab)
 {

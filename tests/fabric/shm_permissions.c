@@ -1,5 +1,5 @@
 /* Permissions are the file's: what is made belongs to its owner alone, until the owner says so. */
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 
 #define NOBODY 65534
 

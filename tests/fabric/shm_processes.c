@@ -2,7 +2,7 @@
  * What processes see of each other's verbs: order and atomics hold between them as they do between
  * threads. Every process opens the pool for itself, and has it at an address of its own.
  */
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 #include "pool/pool.h"
 
 #include <sched.h>

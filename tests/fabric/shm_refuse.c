@@ -2,7 +2,7 @@
  * What shm: does not open: URIs that make no sense, files that are something else, pools that are
  * not what was asked for or not whole. None of it is changed by the attempt.
  */
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 #include "fabric/superblock.h"
 
 #include <sys/socket.h>

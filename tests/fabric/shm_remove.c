@@ -1,5 +1,5 @@
 /* Removing pools: their names and files go, those who have them open go on, nothing else goes. */
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 
 static far_pool *open_pool(const char *uri)
 {

@@ -1,5 +1,5 @@
 /* A pool in shared memory outlives those who use it: closed and opened again, it has its data. */
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 
 #define KEYS 2000
 

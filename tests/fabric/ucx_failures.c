@@ -2,7 +2,7 @@
  * ucx: when things go wrong: nodes that die, hang, come back with or without their memory; clients
  * that are shut out; clients that want to make the same pool.
  */
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 #include "fabric/rig.h"
 
 #include "base/clock.h"

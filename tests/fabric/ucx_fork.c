@@ -1,7 +1,7 @@
 /* A child of fork() on a pool that is reached over the network: it closes its copies, and the
  * connections, which are the parent's, go on. */
-#include "fabric/memd_child.h"
-#include "forked.h"
+#include "support/memd_child.h"
+#include "support/forked.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* ucx: carries values that take many messages each, from one node and from several, by messages and by
  * the memory's own verbs. */
-#include "fabric/memd_child.h"
-#include "values.h"
+#include "support/memd_child.h"
+#include "support/values.h"
 
 static struct memd_child node[2];
 

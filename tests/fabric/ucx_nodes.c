@@ -1,6 +1,6 @@
 /* The conformance suite on ucx: with three memory nodes. */
 #define RIG_NETWORK 400
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 #include "fabric/conformance.h"
 
 #define NODES 3

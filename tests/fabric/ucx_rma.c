@@ -1,7 +1,7 @@
 /* The conformance suite on ucx: by put, get and atomics, on a transport that does them by itself:
  * UCX's shared memory, which is not used unless it is asked for. */
 #define RIG_NETWORK 20
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 #include "fabric/conformance.h"
 
 static struct memd_child node;

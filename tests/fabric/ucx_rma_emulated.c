@@ -1,6 +1,6 @@
 /* The conformance suite on ucx: by put, get and atomics that UCX emulates over TCP. */
 #define RIG_NETWORK 1000
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 #include "fabric/conformance.h"
 
 static struct memd_child node;

@@ -2,7 +2,7 @@
  * ucx: by put, get and atomics: who uses them and who does not, that both sorts of clients get on
  * with each other, and what happens when nodes die, hang and come back.
  */
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 #include "fabric/rig.h"
 
 #include "base/clock.h"

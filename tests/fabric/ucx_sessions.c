@@ -1,5 +1,5 @@
 /* Many sessions of one process on ucx:, more than there are file descriptors for. */
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 #include "fabric/rig.h"
 
 #include <dirent.h>

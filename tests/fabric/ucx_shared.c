@@ -1,6 +1,6 @@
 /* The conformance suite on ucx:, with all endpoints on one shared hub. */
 #define RIG_NETWORK 200
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 #include "fabric/conformance.h"
 
 static struct memd_child node;

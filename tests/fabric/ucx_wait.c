@@ -2,10 +2,10 @@
  * far_session_fd() on ucx:. A server that does nothing but sleep on the descriptor and reap gets all of
  * its results, also if nodes hang, die and come back, and is not woken all the time meanwhile.
  */
-#include "fabric/memd_child.h"
+#include "support/memd_child.h"
 #include "fabric/ucx_fab.h"
 #include "store/store.h"
-#include "wait_loop.h"
+#include "support/wait_loop.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "index/tuning.h"
-#include "ledger.h"
+#include "support/ledger.h"
 
 #include <errno.h>
 #include <fcntl.h>

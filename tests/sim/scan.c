@@ -1,5 +1,5 @@
 /* The simulator scans ordered tables, and notices scans that are wrong. */
-#include "ordered_index.h"
+#include "support/ordered_index.h"
 #include "sim/check.h"
 #include "sim/rig.h"
 

@@ -9,8 +9,8 @@
  * A round undoes what it did: the flips are known, and every request is looked at on its way to the
  * fabric, for what its verbs may have changed.
  */
-#include "race_groups.h"
-#include "store_rig.h"
+#include "support/race_groups.h"
+#include "support/store_rig.h"
 
 #include "index/race/race.h"
 

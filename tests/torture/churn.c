@@ -2,8 +2,8 @@
  * Churn: fifty times a pool's capacity goes through it by updates, deletes and inserts, while the
  * live data fill two thirds of it. No operation fails, what is used does not grow, nothing is lost.
  */
-#include "audit.h"
-#include "store_rig.h"
+#include "support/audit.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -17,8 +17,8 @@
  */
 #include "base/clock.h"
 #include "base/rng.h"
-#include "fabric/shm_scratch.h"
-#include "ledger.h"
+#include "support/shm_scratch.h"
+#include "support/ledger.h"
 
 #define WORKERS   4u
 #define RANGE     3000u /* keys of a worker; it comes to use more and more of them */

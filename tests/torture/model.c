@@ -3,8 +3,8 @@
  * every status and every value must agree. With tiny subtables, hashes that collide, several sessions
  * whose caches go stale, and pools that are closed and opened again on the way.
  */
-#include "ordered_index.h"
-#include "store_rig.h"
+#include "support/ordered_index.h"
+#include "support/store_rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  *
  * Threads do not assert: they count what is wrong, and the test asserts when they have ended.
  */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <sched.h>
 #include <stdatomic.h>

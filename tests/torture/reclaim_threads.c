@@ -4,10 +4,10 @@
  * thread was told, the pool is clean, and no byte of it is lost. Time waits for the slowest of them
  * (paced_clock.h).
  */
-#include "audit.h"
-#include "paced_clock.h"
-#include "race_groups.h"
-#include "store_rig.h"
+#include "support/audit.h"
+#include "support/paced_clock.h"
+#include "support/race_groups.h"
+#include "support/store_rig.h"
 
 #include <pthread.h>
 

@@ -3,7 +3,7 @@
  * told is done stays done, the others go on, and in the end the table is whole.
  */
 #include "base/rng.h"
-#include "fabric/shm_scratch.h"
+#include "support/shm_scratch.h"
 
 #define KILLS   (60 / RIG_SLOW + 10)
 #define VICTIMS 2 /* at a time */

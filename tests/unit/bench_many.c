@@ -1,7 +1,7 @@
 /* Workloads whose operations return many entries, or change a key by what it holds. */
 #include "bench/keys.h"
 #include "bench/report.h"
-#include "ordered_index.h"
+#include "support/ordered_index.h"
 
 #include <stdarg.h>
 #include <stddef.h>

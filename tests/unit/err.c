@@ -11,7 +11,7 @@
 
 #undef fail /* cmocka has a macro of that name */
 #include "base/err.h"
-#include "unit/death.h"
+#include "support/death.h"
 
 static const struct {
     int value;

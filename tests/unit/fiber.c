@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 
 #include "base/fiber.h"
-#include "unit/death.h"
+#include "support/death.h"
 
 #define STACK (32 * 1024)
 

@@ -10,7 +10,7 @@
 
 #include "base/hist.h"
 #include "base/rng.h"
-#include "unit/death.h"
+#include "support/death.h"
 
 static const double quantiles[] = {0,    0.001, 0.01, 0.07, 0.1,  0.25,  0.29,   0.5,
                                    0.57, 0.75,  0.9,  0.95, 0.99, 0.999, 0.9999, 1};

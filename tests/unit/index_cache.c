@@ -2,8 +2,8 @@
  * The cache of addresses: what is fresh for which operation (CACHE-K1, CACHE-K2), what operations of one
  * session do to each other's entries (CACHE-K5), and that it never has more bytes than it was given.
  */
-#include "hook.h"
-#include "pool_rig.h"
+#include "support/hook.h"
+#include "support/pool_rig.h"
 
 #include "base/rng.h"
 #include "index/cache.h"

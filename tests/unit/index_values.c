@@ -1,6 +1,6 @@
 /* Values in blocks and values inline in an index's own memory: they are delivered, asked about and
  * iterated over by the same functions, with the same limits. */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Allocation: size classes, chunks and their table, full nodes, objects that come back. */
-#include "pool_rig.h"
+#include "support/pool_rig.h"
 
 #include "base/fiber.h"
 

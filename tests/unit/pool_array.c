@@ -1,8 +1,8 @@
 /* Arrays larger than any size class: where their elements are, that all of the memory comes back,
  * by epochs, at once, or by a sweep after a crash anywhere. */
-#include "hook.h"
-#include "pool_rig.h"
-#include "probe.h"
+#include "support/hook.h"
+#include "support/pool_rig.h"
+#include "support/probe.h"
 
 #include "pool/array.h"
 

@@ -1,8 +1,8 @@
 /* Barriers, operations that rest, and registrations that are given up. */
-#include "journal_rig.h"
-#include "hook.h"
-#include "probe.h"
-#include "race_rig.h"
+#include "support/journal_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/race_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

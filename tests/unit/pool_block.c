@@ -1,5 +1,5 @@
 /* Key-value blocks: what is written is what is found, and nothing else is taken for it. */
-#include "pool_rig.h"
+#include "support/pool_rig.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /* An index's buffers and words are its own: whatever pool function it calls, it finds them as they
  * were. */
-#include "journal_rig.h"
-#include "probe.h"
-#include "pool_rig.h"
-#include "store_rig.h"
-#include "undead.h"
+#include "support/journal_rig.h"
+#include "support/probe.h"
+#include "support/pool_rig.h"
+#include "support/store_rig.h"
+#include "support/undead.h"
 
 #include "pool/array.h"
 

@@ -1,5 +1,5 @@
 /* The catalog of tables: names, order, its limit, and clients that add at the same time. */
-#include "pool_rig.h"
+#include "support/pool_rig.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
  * far_pool_check(): a pool is damaged in every way that it knows of. Each is told, each is put
  * right, and nothing else is lost by it.
  */
-#include "journal_rig.h"
-#include "probe.h"
-#include "race_rig.h"
+#include "support/journal_rig.h"
+#include "support/probe.h"
+#include "support/race_rig.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* The registry of clients: slots are taken once, run out, and come back; and what pool_info says.
  */
-#include "pool_rig.h"
+#include "support/pool_rig.h"
 
 #include <pthread.h>
 #include <unistd.h>

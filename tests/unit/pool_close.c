@@ -1,9 +1,9 @@
 /* Sessions that end, or sleep, while others look for lost memory: what they must not give away, and
  * what they have to remember. */
-#include "journal_rig.h"
-#include "audit.h"
-#include "hook.h"
-#include "store_rig.h"
+#include "support/journal_rig.h"
+#include "support/audit.h"
+#include "support/hook.h"
+#include "support/store_rig.h"
 
 #include "base/clock.h"
 

@@ -3,8 +3,8 @@
  * is not reused while anybody may be led to it. That one is judged by an observer that knows when
  * each operation began and each object was retired, and nothing of epochs.
  */
-#include "probe.h"
-#include "store_rig.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include "index/race/race.h"
 

@@ -2,9 +2,9 @@
  * Shutting a dead client out takes as long as memory nodes take to answer. Operations that do not
  * need it go on meanwhile.
  */
-#include "hook.h"
-#include "probe.h"
-#include "store_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Shared free lists: what is given is taken once, by whoever comes, and damage is told. */
-#include "pool_rig.h"
-#include "probe.h"
+#include "support/pool_rig.h"
+#include "support/probe.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,10 +2,10 @@
  * Heartbeats and leases of a client whose operations are long, or need fences and several posts.
  * Time is the test's own: each post takes as long as the test says.
  */
-#include "hook.h"
-#include "probe.h"
-#include "race_groups.h"
-#include "race_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/race_groups.h"
+#include "support/race_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* All slots are taken, and the silent ones hold work that their owners left undone: a client takes
  * such a slot together with the work. */
-#include "journal_rig.h"
-#include "register_rig.h"
+#include "support/journal_rig.h"
+#include "support/register_rig.h"
 
 #define DEAD    4711ull /* incarnation of a client that died in the middle of its work */
 #define WORKING 77ull

@@ -2,10 +2,10 @@
  * A client that dies while it splits a subtable: after each of its batches. Whoever finds it dead
  * completes what its journal says; and should nobody read the journal, nothing is lost either.
  */
-#include "journal_rig.h"
-#include "audit.h"
-#include "store_rig.h"
-#include "undead.h"
+#include "support/journal_rig.h"
+#include "support/audit.h"
+#include "support/store_rig.h"
+#include "support/undead.h"
 
 #include "index/race/race.h"
 

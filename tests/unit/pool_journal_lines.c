@@ -1,7 +1,7 @@
 /* Journals: the lines that operations have, what they say when their client is dead, and that one client
  * at a time recovers them. */
-#include "journal_rig.h"
-#include "register_rig.h"
+#include "support/journal_rig.h"
+#include "support/register_rig.h"
 #include "sim/audit.h"
 
 #define NODES "mem:?nodes=3&size=4m&clients=8&" LEASE

@@ -3,9 +3,9 @@
  * is told, the next one registers anew. Time is the test's own: it passes by what operations are
  * said to take.
  */
-#include "journal_rig.h"
-#include "probe.h"
-#include "store_rig.h"
+#include "support/journal_rig.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include <stdlib.h>
 

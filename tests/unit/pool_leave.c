@@ -1,6 +1,6 @@
 /* Sessions that are closed leave nothing behind for a sweep, whatever the others are doing. */
-#include "probe.h"
-#include "store_rig.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include "base/clock.h"
 

@@ -1,7 +1,7 @@
 /* Sessions that are closed when a node is full, or does not answer. */
-#include "hook.h"
-#include "probe.h"
-#include "store_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* Memory that is lost, or would be: somebody has to know of every byte. And what nobody may do to the
  * shared lists while somebody looks for it. */
-#include "hook.h"
-#include "probe.h"
-#include "store_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* Sessions that nobody uses: nobody waits for them, and nothing goes wrong when they come back. */
-#include "audit.h"
-#include "probe.h"
-#include "store_rig.h"
+#include "support/audit.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 /* Pointers: what a word says of a block, whatever part of it the index has for itself, and why the
  * word means one block for as long as anybody may remember it. */
-#include "probe.h"
-#include "race_rig.h"
-#include "pool_rig.h"
+#include "support/probe.h"
+#include "support/race_rig.h"
+#include "support/pool_rig.h"
 
 #include "pool/pointer.h"
 

@@ -1,6 +1,6 @@
 /* Recoveries that are disturbed: by siblings, by a lease that lapses, by batches of unknown outcome. */
-#include "journal_rig.h"
-#include "register_rig.h"
+#include "support/journal_rig.h"
+#include "support/register_rig.h"
 
 static struct {
     unsigned calls;

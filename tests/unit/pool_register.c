@@ -1,5 +1,5 @@
 /* Registrations that break off in the middle, and what a client may say of itself afterwards. */
-#include "register_rig.h"
+#include "support/register_rig.h"
 
 /* A slot that was freed still says NO_EPOCH, if its owner was parked. A client that takes it and
  * then cannot say more has no certificate: nobody would wait for its operations. */

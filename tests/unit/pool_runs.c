@@ -2,9 +2,9 @@
  * Runs of chunks: cut for what is smaller, joined again for what is larger, so that memory which held
  * values of one size serves those of any other.
  */
-#include "audit.h"
-#include "store_rig.h"
-#include "pool_rig.h"
+#include "support/audit.h"
+#include "support/store_rig.h"
+#include "support/pool_rig.h"
 
 #include <stdlib.h>
 

@@ -2,10 +2,10 @@
  * Sweeping: all memory that nobody has is found, and none that somebody has. Others work meanwhile:
  * the sweeper is a fiber that is stopped at each of its batches, and so are they.
  */
-#include "hook.h"
-#include "audit.h"
-#include "store_rig.h"
-#include "undead.h"
+#include "support/hook.h"
+#include "support/audit.h"
+#include "support/store_rig.h"
+#include "support/undead.h"
 
 #include <pthread.h>
 

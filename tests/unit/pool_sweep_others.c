@@ -1,7 +1,7 @@
 /* Sweeps, and those who do not take part in them: who has not heard of one, who comes after one
  * that nobody makes any more, who has something in its cache that a sweep finds. */
-#include "probe.h"
-#include "race_rig.h"
+#include "support/probe.h"
+#include "support/race_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

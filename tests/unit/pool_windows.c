@@ -2,8 +2,8 @@
  * What may happen between two steps of registering, of parking, of meeting a sweep: requests whose
  * outcome is unknown or that arrive late, other operations of the same ring, other clients.
  */
-#include "journal_rig.h"
-#include "register_rig.h"
+#include "support/journal_rig.h"
+#include "support/register_rig.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* What may happen while a sweep is announced, met or carried out: clients that join, operations of
  * the same ring, leases that lapse. */
-#include "register_rig.h"
+#include "support/register_rig.h"
 
 static struct {
     struct store_rig *rig;

@@ -2,9 +2,9 @@
  * A session's cache of the directory keeps addresses, so it must be filled within an epoch, and
  * never with something older than the epoch of an operation that uses it.
  */
-#include "hook.h"
-#include "probe.h"
-#include "race_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/race_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Damage to the words of a RACE table, one by one: told as such, never taken for something else. */
-#include "race_rig.h"
+#include "support/race_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

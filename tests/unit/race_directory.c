@@ -2,9 +2,9 @@
  * What a session may conclude for its own cache from a split: that it is up to date only if nothing in
  * it leads to the parent any more, and never that it should go back.
  */
-#include "hook.h"
-#include "probe.h"
-#include "race_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/race_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -2,9 +2,9 @@
  * What clients leave behind that died in the middle: tentative slots, claims, subtables that are
  * sealed in part or in whole. Whoever comes next goes on from there, and nothing is lost.
  */
-#include "hook.h"
-#include "race_groups.h"
-#include "race_rig.h"
+#include "support/hook.h"
+#include "support/race_groups.h"
+#include "support/race_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Splits in awkward circumstances, each of which once went wrong. */
 #include "index/race/race.h"
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* An operation that waits while another one of its ring splits has a block in hand that no slot names
  * yet. Until it ends, no sweep may look for lost memory: so it stays in flight. */
-#include "race_rig.h"
+#include "support/race_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

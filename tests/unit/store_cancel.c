@@ -1,6 +1,6 @@
 /* The backlog of a ring, and cancelling what waits there: on a fabric that never waits and on one that
  * always does. */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

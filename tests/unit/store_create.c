@@ -1,6 +1,6 @@
 /* Tables that could not be added leave nothing behind: not a byte is lost. */
-#include "audit.h"
-#include "store_rig.h"
+#include "support/audit.h"
+#include "support/store_rig.h"
 
 #include <pthread.h>
 

@@ -1,8 +1,8 @@
 /* far_session_fd(): when the descriptor is readable, and when it is not. */
-#include "forked.h"
-#include "hook.h"
-#include "race_rig.h"
-#include "wait_loop.h"
+#include "support/forked.h"
+#include "support/hook.h"
+#include "support/race_rig.h"
+#include "support/wait_loop.h"
 
 #include <dirent.h>
 #include <errno.h>

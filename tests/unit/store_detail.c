@@ -1,5 +1,5 @@
 /* far_error_detail() is about the last call that returned a status, and about nothing else. */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

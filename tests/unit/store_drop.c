@@ -1,10 +1,10 @@
 /* Dropping tables: names, handles, memory, sessions that still hold the table, and drops that their
  * session did not complete. */
 #include "index/race/race.h"
-#include "audit.h"
-#include "hook.h"
+#include "support/audit.h"
+#include "support/hook.h"
 #include "index/cache.h"
-#include "race_rig.h"
+#include "support/race_rig.h"
 #include "store/drop.h"
 
 #include <pthread.h>

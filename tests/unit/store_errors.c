@@ -1,6 +1,6 @@
 /* Every error of farside.h that can be provoked on one machine, each by its own cause, with the
  * outputs left alone. */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* A child of fork() has copies of its parent's handles. Calls refuse them, closing frees the
  * copies, and the parent, its pool and its keeper notice nothing. */
-#include "forked.h"
-#include "store_rig.h"
+#include "support/forked.h"
+#include "support/store_rig.h"
 
 #include <pthread.h>
 

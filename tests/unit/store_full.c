@@ -1,7 +1,7 @@
 /* What happens when there is no room: errors that are clean, and everything else goes on. Time is the
  * test's own: how long a session waits for memory does not depend on the machine. */
-#include "race_groups.h"
-#include "race_rig.h"
+#include "support/race_groups.h"
+#include "support/race_rig.h"
 
 #include <stdlib.h>
 

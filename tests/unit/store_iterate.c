@@ -1,6 +1,6 @@
 /* Iterating over a table: every key that stays is returned, whatever the table does meanwhile. */
-#include "race_groups.h"
-#include "race_rig.h"
+#include "support/race_groups.h"
+#include "support/race_rig.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Iterating while the table grows between any two round trips of one call. */
-#include "hook.h"
-#include "race_groups.h"
-#include "race_rig.h"
+#include "support/hook.h"
+#include "support/race_groups.h"
+#include "support/race_rig.h"
 
 #include <stdlib.h>
 

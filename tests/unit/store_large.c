@@ -1,7 +1,7 @@
 /* Large values: the largest there are, and what operations that do not need them read of them. */
-#include "fabric/shm_scratch.h"
-#include "race_rig.h"
-#include "values.h"
+#include "support/shm_scratch.h"
+#include "support/race_rig.h"
+#include "support/values.h"
 
 #define LARGE (1u << 20)
 #define TIMES 10

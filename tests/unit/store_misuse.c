@@ -1,6 +1,6 @@
 /* Every function of farside.h with each of its pointers NULL in turn: FAR_INVALID, a detail that
  * names the argument, outputs left alone, and nothing crashes. */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

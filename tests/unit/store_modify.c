@@ -1,6 +1,6 @@
 /* far_modify(): one atomic read-modify-write, at the price of an update. */
-#include "hook.h"
-#include "race_rig.h"
+#include "support/hook.h"
+#include "support/race_rig.h"
 
 #include <pthread.h>
 #include <stdio.h>

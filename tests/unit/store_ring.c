@@ -1,7 +1,7 @@
 /* The ring: submit and reap, on a fabric that never waits and on one that always does. */
-#include "hook.h"
-#include "race_groups.h"
-#include "store_rig.h"
+#include "support/hook.h"
+#include "support/race_groups.h"
+#include "support/store_rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>

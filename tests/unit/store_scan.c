@@ -1,6 +1,6 @@
 /* Scans of ordered tables through the store and the ring, held against a sorted model. */
-#include "ordered_index.h"
-#include "store_rig.h"
+#include "support/ordered_index.h"
+#include "support/store_rig.h"
 
 #include <stdio.h>
 

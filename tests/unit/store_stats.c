@@ -1,5 +1,5 @@
 /* What operations cost, in round trips, and how statistics and table_info count. */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Tables that are made with a tuning: what it does, who sees it, and what is refused. */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

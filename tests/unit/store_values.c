@@ -1,5 +1,5 @@
 /* Keys and values of all lengths and contents come back as they were put. */
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* What a session waits for, and what it must not: its own ring, another session's dead node. */
-#include "hook.h"
-#include "probe.h"
-#include "store_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include "base/clock.h"
 

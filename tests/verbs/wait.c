@@ -8,7 +8,7 @@
  */
 #include "fabric/verbs.h"
 #include "store/store.h"
-#include "wait_loop.h"
+#include "support/wait_loop.h"
 
 #include <signal.h>
 #include <stdio.h>

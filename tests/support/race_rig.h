@@ -3,7 +3,7 @@
 #define TESTS_RACE_RIG_H
 
 #include "index/race/race.h"
-#include "store_rig.h"
+#include "support/store_rig.h"
 
 struct race_spot {
     struct race_key key;

@@ -2,7 +2,7 @@
 #ifndef TESTS_STORE_RIG_H
 #define TESTS_STORE_RIG_H
 
-#include "driven_clock.h"
+#include "support/driven_clock.h"
 #include "store/store.h"
 
 #include <stdlib.h>

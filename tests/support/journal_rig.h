@@ -3,7 +3,7 @@
 #define TESTS_JOURNAL_RIG_H
 
 #include "base/hash.h"
-#include "probe.h"
+#include "support/probe.h"
 
 #define JOURNAL_AT(pool, slot, field)                                                              \
     (journal_off((pool)->clients) + (slot) * (uint64_t)JOURNAL_BYTES +                             \

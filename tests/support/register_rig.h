@@ -2,9 +2,9 @@
 #ifndef TESTS_REGISTER_RIG_H
 #define TESTS_REGISTER_RIG_H
 
-#include "hook.h"
-#include "probe.h"
-#include "store_rig.h"
+#include "support/hook.h"
+#include "support/probe.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 #ifndef TESTS_AUDIT_H
 #define TESTS_AUDIT_H
 
-#include "probe.h"
+#include "support/probe.h"
 #include "sim/audit.h"
 
 #include <stdio.h>
