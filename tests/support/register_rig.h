@@ -4,6 +4,7 @@
 
 #include "support/hook.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include <stdarg.h>
@@ -47,7 +48,7 @@ static inline far_session *join(struct store_rig *r)
 static inline void shut_out(struct probe *p, far_session *s)
 {
     probe_set(p, 0, PROBE_SLOT(s->client.slot, incarnation), 0);
-    s->client.lease.deadline = 0;
+    puppet_lapse(&s->client);
 }
 
 static inline void start(struct store_rig *r, struct probe *p, const char *uri)

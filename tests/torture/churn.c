@@ -3,6 +3,7 @@
  * live data fill two thirds of it. No operation fails, what is used does not grow, nothing is lost.
  */
 #include "support/audit.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include <stdarg.h>
@@ -76,7 +77,7 @@ static void check(struct churn *c, uint32_t key)
 static void usage(struct churn *c, struct far_pool_usage *u)
 {
     struct client *client = &c->rig.session->client;
-    for (unsigned i = 0; client->limbo.count > 0; i++) { /* what waits is not used */
+    for (unsigned i = 0; puppet_in_limbo(client) > 0; i++) { /* what waits is not used */
         assert_true(i < 100000);
         assert_int_equal(client_drive_epoch(&c->rig.session->op), FAR_OK);
         (void)client_reclaim(client);

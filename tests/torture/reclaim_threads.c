@@ -6,6 +6,7 @@
  */
 #include "support/audit.h"
 #include "support/paced_clock.h"
+#include "support/puppet.h"
 #include "support/race_groups.h"
 #include "support/store_rig.h"
 
@@ -143,8 +144,7 @@ static bool read_another(struct worker *w, far_session *s)
 /* The session ends like a process that is killed. */
 static void abandon(far_session *s)
 {
-    s->client.lease.lost = true;
-    s->client.incarnation ^= 1ull << 40;
+    puppet_die(&s->client);
     far_session_close(s);
 }
 

@@ -4,6 +4,7 @@
  */
 #include "support/hook.h"
 #include "support/pool_rig.h"
+#include "support/puppet.h"
 
 #include "base/rng.h"
 #include "index/cache.h"
@@ -332,8 +333,7 @@ static struct client *landing; /* whose flight lands while the version is read *
 static int post_and_land(struct fab_ep *ep, struct fab_req *req)
 {
     hook_run(ep, req);
-    landing->flights++;
-    landing->validated = landing->seen++;
+    puppet_land(landing);
     return FAR_OK;
 }
 
@@ -353,7 +353,7 @@ static void a_version_is_read_in_a_round_trip(void **state)
     assert_int_equal(index_cache_refresh(&r.op, NULL, cache), FAR_OK);
     assert_true(r.op.cost.rtts == trips + 1);
     assert_true(cached.version == 5 && !cached.stale);
-    struct op later = {.epoch = r.client.seen + 1};
+    struct op later = {.epoch = puppet_epoch_seen(&r.client) + 1};
     assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_DOUBTED);
     put(cache, &old, 1, 12);
     assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_FRESH);
@@ -375,8 +375,8 @@ static void a_version_counts_from_when_it_was_asked_for(void **state)
     pool_rig_set(&r, 0, gaddr_offset(cached.version_at), 0);
     struct index_cache *cache = cache_of(BUDGET, 8, &cached);
     assert_int_equal(op_begin(&r.op, NULL), FAR_OK);
-    r.client.seen += 3; /* as if three epochs had gone by */
-    r.client.validated = r.op.epoch = r.client.seen;
+    puppet_pass_epochs(&r.client, 3);
+    r.op.epoch = puppet_epoch_seen(&r.client);
     put(cache, &old, 1, 11);
     assert_int_equal(find(cache, &r.op, 1, NULL), INDEX_CACHE_DOUBTED);
     landing = &r.client;
@@ -385,7 +385,7 @@ static void a_version_counts_from_when_it_was_asked_for(void **state)
     assert_int_equal(index_cache_refresh(&r.op, NULL, cache), FAR_OK);
     hook_off();
     assert_true(cached.stale);
-    struct op later = {.epoch = r.client.seen};
+    struct op later = {.epoch = puppet_epoch_seen(&r.client)};
     assert_int_equal(find(cache, &r.op, 1, NULL), INDEX_CACHE_FRESH);
     assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_DOUBTED);
     op_end(&r.op);

@@ -1,5 +1,6 @@
 /* Allocation: size classes, chunks and their table, full nodes, objects that come back. */
 #include "support/pool_rig.h"
+#include "support/puppet.h"
 
 #include "base/fiber.h"
 
@@ -435,7 +436,7 @@ static void what_was_given_back_is_used_first(void **state)
         assert_int_equal(pool_alloc(&r.op, 1, 3, &first[i]), FAR_OK);
     for (unsigned i = 0; i < SOME; i++)
         pool_free_unpublished(&r.client, first[i], 3);
-    assert_true(r.client.retired_bytes == 0);
+    assert_true(puppet_retired_bytes(&r.client) == 0);
     uint64_t verbs = r.op.cost.verbs;
     assert_int_equal(pool_alloc(&r.op, 0, 3, &at), FAR_OK);
     assert_int_equal(gaddr_node(at), 0); /* not for another node, */
@@ -462,21 +463,21 @@ static void what_was_retired_is_used_again_in_time(void **state)
     pool_rig_open(&r, "mem:?size=8m");
     for (unsigned i = 0; i < SOME; i++)
         assert_int_equal(pool_alloc(&r.op, 0, 3, &first[i]), FAR_OK);
-    uint64_t held = r.client.held_bytes, epoch = r.client.seen;
+    uint64_t held = puppet_held_bytes(&r.client), epoch = puppet_epoch_seen(&r.client);
     for (unsigned i = 0; i < SOME; i++)
         pool_retire(&r.client, first[i], 3);
-    assert_true(r.client.retired_bytes == SOME * size_class_bytes(3));
-    assert_true(r.client.held_bytes == held);
+    assert_true(puppet_retired_bytes(&r.client) == SOME * size_class_bytes(3));
+    assert_true(puppet_held_bytes(&r.client) == held);
     assert_false(client_reclaim(&r.client));
-    for (unsigned i = 0; r.client.seen < epoch + 3; i++) {
+    for (unsigned i = 0; puppet_epoch_seen(&r.client) < epoch + 3; i++) {
         assert_true(i < 100);
         assert_false(client_reclaim(&r.client));
         assert_int_equal(client_drive_epoch(&r.op), FAR_OK);
     }
-    while (r.client.limbo.count > 0)
+    while (puppet_in_limbo(&r.client) > 0)
         assert_true(client_reclaim(&r.client));
-    assert_true(r.client.retired_bytes == 0);
-    assert_true(r.client.held_bytes == held + SOME * size_class_bytes(3));
+    assert_true(puppet_retired_bytes(&r.client) == 0);
+    assert_true(puppet_held_bytes(&r.client) == held + SOME * size_class_bytes(3));
     for (unsigned i = 0; i < SOME; i++)
         assert_int_equal(pool_alloc(&r.op, 0, 3, &again[i]), FAR_OK);
     qsort(first, SOME, sizeof *first, by_address);
@@ -501,7 +502,7 @@ static void more_than_a_client_should_keep_is_there_for_others(void **state)
         pool_free_unpublished(&r.client, at[i], 3);
         assert_int_equal(client_upkeep(&r.op), FAR_OK);
     }
-    uint64_t kept = r.client.held_bytes;
+    uint64_t kept = puppet_held_bytes(&r.client);
     assert_true(kept < MANY * size_class_bytes(3) / 2);
     uint64_t chunks = pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF);
     for (unsigned i = 0; i < MANY / 2; i++)

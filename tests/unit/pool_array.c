@@ -3,6 +3,7 @@
 #include "support/hook.h"
 #include "support/pool_rig.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 
 #include "pool/array.h"
 
@@ -203,7 +204,7 @@ static void clearing_clears_all_of_it_and_nothing_else(void **state)
     for (unsigned stripe = 0; stripe <= 64; stripe += 64) {
         struct sweep_result swept;
         bool *kept = calloc(count, sizeof *kept);
-        r.client.lost_bytes = 1;
+        puppet_set_lost_bytes(&r.client, 1);
         /* Nothing marks them: the sweep makes runs of all, and the mud stays in them. */
         assert_int_equal(pool_sweep(&r.op, &swept), FAR_OK);
         shape.stripe = stripe;
@@ -278,14 +279,14 @@ static void the_heartbeat_goes_on_meanwhile(void **state)
     slow = (typeof(slow)){.ns = 1000000000ull / 16};
     hook_on(r.ep);
     hook_clock();
-    r.client.lease.deadline = hook.clock + r.client.lease_ns;
+    puppet_renew_lease(&r.client);
     hook.ops.post = post_slowly;
     assert_int_equal(pool_array_clear(&r.op, &a), FAR_OK);
     hook_off();
-    assert_true(slow.posts * slow.ns > 3 * r.client.lease_ns);
+    assert_true(slow.posts * slow.ns > 3 * puppet_lease_ns(&r.client));
     assert_true(slow.bytes_most < 2 * MIB);
-    assert_false(r.client.lease.lost);
-    r.client.lease.deadline = r.ep->ops->coarse(r.ep) + r.client.lease_ns;
+    assert_false(puppet_lost_lease(&r.client));
+    puppet_renew_lease(&r.client);
     r.client.progress = stop_at_half;
     r.client.progress_arg = &told;
     assert_int_equal(pool_array_clear(&r.op, &a), FAR_STOPPED);
@@ -326,11 +327,11 @@ static void what_cannot_be_had_is_given_back_to_the_byte(void **state)
             assert_true(r.op.cost.rtts == rtts);
         assert_int_equal(a.ref, 77);
         assert_true(free_bytes(&r) == before);
-        assert_true(r.client.retired_bytes == 0 && r.client.lost_bytes == 0);
+        assert_true(puppet_retired_bytes(&r.client) == 0 && puppet_lost_bytes(&r.client) == 0);
         /* And it is not kept from others. */
         unsigned size_class = size_class_for(shapes[i].element == 144 ? 9 * CHUNK_BYTES : MIB);
         for (unsigned node = 0; node < 3; node++)
-            assert_true(r.client.stock[node][size_class].kept <= 4);
+            assert_true(puppet_kept(&r.client, node, size_class) <= 4);
     }
     pool_rig_close(&r);
 }
@@ -374,7 +375,7 @@ static void a_retired_array_comes_back_by_epochs(void **state)
         assert_int_equal(pool_array_alloc(&r.op, &shape, &a), FAR_OK);
         uint64_t bytes = pool_array_bytes(&a);
         pool_array_retire(&r.client, &a);
-        assert_true(r.client.retired_bytes == bytes);
+        assert_true(puppet_retired_bytes(&r.client) == bytes);
         gaddr first = a.piece[0], at = 0;
         assert_int_equal(pool_alloc_on(&r.op, gaddr_node(first), a.piece_class, &at), FAR_OK);
         for (unsigned i = 0; i < a.pieces; i++)
@@ -547,14 +548,14 @@ static void after_an_error_every_byte_is_free_or_lost(void **state)
         if (had)
             pool_array_drop(&r.op, &a, done ? FAR_CONTENTION : rc);
         hook_off();
-        uint64_t lost = r.client.lost_bytes;
+        uint64_t lost = puppet_lost_bytes(&r.client);
         assert_true(unknown_bytes(&r) <= lost);
         /* A late WRITE would hit what is in use again: the descriptor, or all of it. */
         if (!done && crash.wrote)
             assert_true(lost >= (had ? pool_array_bytes(&a) : 64));
         writes += crash.wrote;
         pool_array_close(&a);
-        r.client.broke_at = 0;
+        puppet_no_strays(&r.client);
         pool_rig_close(&r);
     }
     assert_true(writes > 1);

@@ -3,6 +3,7 @@
 #include "support/journal_rig.h"
 #include "support/probe.h"
 #include "support/pool_rig.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 #include "support/undead.h"
 
@@ -108,7 +109,7 @@ static void allocation_leaves_them_alone(void **state)
         while (client_reclaim(c)) {
         }
     }
-    assert_true(c->limbo.count == 0);
+    assert_true(puppet_in_limbo(c) == 0);
     for (unsigned i = 0; i < 4; i++)
         CALL(client_return_all(op, i % 2));
     CALL(pool_alloc(op, 0, RUN_CLASS, &at[0])); /* from the shared lists, or by cutting */
@@ -151,7 +152,7 @@ static void everything_else_leaves_them_alone(void **state)
     assert_true(alive);
     CALL(client_barrier(op, 4));
     CALL(pool_alloc(op, 0, 5, &at));
-    c->lost_bytes = CHUNK_BYTES; /* there is something to look for */
+    puppet_set_lost_bytes(c, CHUNK_BYTES); /* there is something to look for */
     CALL(client_upkeep(op));
     CALL(pool_make_room(op));
     CALL(pool_sweep(op, &swept));
@@ -173,7 +174,7 @@ static void everything_else_leaves_them_alone(void **state)
     CALL(client_park(op));
     CALL(op_begin(op, NULL)); /* announces the client again */
     op_end(op);
-    c->lease.lost = true;
+    puppet_lose_lease(c);
     CALL(op_begin(op, NULL)); /* renews the registration */
     op_end(op);
     client_renounce(op);
@@ -217,8 +218,7 @@ static void completing_anothers_work_leaves_them_alone(void **state)
     fiber_destroy(s->slot[0].fiber); /* it stops for good */
     s->slot[0].fiber = NULL;
     struct client *c = &r.session->client;
-    c->watch[slot] = (struct watch){.incarnation = s->client.incarnation};
-    c->suspect = (int)slot;
+    puppet_suspect(c, slot, s->client.incarnation);
     fill(&r.session->op);
     uint64_t before = r.session->op.cost.verbs;
     CALL(client_recover(&r.session->op));

@@ -3,6 +3,7 @@
 #include "support/journal_rig.h"
 #include "support/audit.h"
 #include "support/hook.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include "base/clock.h"
@@ -34,7 +35,7 @@ static far_session *parked_session(struct store_rig *r)
     assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
     for (uint64_t k = 0; k < KEYS; k++)
         assert_int_equal(far_put(s, r->table, &k, 8, &k, 8), FAR_OK);
-    assert_true(s->client.held_bytes > 0);
+    assert_true(puppet_held_bytes(&s->client) > 0);
     assert_int_equal(client_park(&s->op), FAR_OK);
     return s;
 }
@@ -57,7 +58,7 @@ static void what_a_sweep_has_found_is_not_given_away_by_who_slept(void **state)
     (void)state;
     far_session *s = parked_session(&r);
     assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
-    assert_true(swept.bytes >= s->client.held_bytes);
+    assert_true(swept.bytes >= puppet_held_bytes(&s->client));
     far_session_close(s);
     assert_true(audit(&r).bytes[AUDIT_NOWHERE] == 0);
     store_rig_close(&r);
@@ -97,12 +98,12 @@ static void who_forgets_its_memory_knows_that_it_is_lost(void **state)
     (void)state;
     probe_open(&p, r.fab);
     far_session *s = parked_session(&r);
-    uint64_t held = s->client.held_bytes;
+    uint64_t held = puppet_held_bytes(&s->client);
     probe_set(&p, 0, PROBE_CONTROL(sweeps), probe_get(&p, 0, PROBE_CONTROL(sweeps)) + 1);
     assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
-    assert_true(s->client.held_bytes == 0);
+    assert_true(puppet_held_bytes(&s->client) == 0);
     uint64_t told = probe_get(&p, 0, PROBE_CONTROL(deaths));
-    assert_true(s->client.lost_bytes >= held || told > 0);
+    assert_true(puppet_lost_bytes(&s->client) >= held || told > 0);
     far_session_close(s);
     probe_close(&p);
     store_rig_close(&r);
@@ -119,19 +120,19 @@ static void who_has_met_a_sweep_takes_nothing_from_the_lists(void **state)
     (void)state;
     probe_open(&p, r.fab);
     far_session_close(parked_session(&r)); /* all it had is on the lists */
-    c->sweep = 1;                          /* met, and nothing is below its mark */
+    puppet_set_sweep(c, 1);                /* met, and nothing is below its mark */
     for (unsigned i = 0; i < RUN_CLASS; i++) {
         uint64_t head = probe_get(&p, 0, NODE_FREE_OFF + i * 8ull);
         gaddr at = 0;
         if ((head & ((1ull << GADDR_BITS) - 1)) == 0)
             continue;
         classes++;
-        c->stock[0][i].left = c->stock[0][i].kept = 0;
+        puppet_empty_stock(c, 0, i);
         assert_int_equal(pool_alloc(&r.session->op, 0, i, &at), FAR_OK);
         assert_true(probe_get(&p, 0, NODE_FREE_OFF + i * 8ull) == head);
     }
     assert_true(classes > 0);
-    c->sweep = 0;
+    puppet_set_sweep(c, 0);
     probe_close(&p);
     store_rig_close(&r);
 }
@@ -264,7 +265,7 @@ static void a_late_end_of_the_lists_harms_nobody(void **state)
     /* The others do not know of a sweep any more. */
     far_session *s = NULL;
     assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
-    assert_true(s->client.sweep == 0 && !s->client.sweep_unmet);
+    assert_true(puppet_sweep(&s->client) == 0 && !puppet_sweep_unmet(&s->client));
     for (unsigned i = 0; i < 2; i++) {
         pool_free_unpublished(&s->client, at[i], 20);
         assert_int_equal(freelist_give(&s->op, 0, 20), FAR_OK);
@@ -320,12 +321,12 @@ static void a_sweep_that_is_refused_leaves_another_alone(void **state)
     uint64_t word = client_owner_word(c) | SWEEP_ANNOUNCED;
     probe_set(&p, 0, NODE_SWEEP_OFF, 1);
     probe_set(&p, 0, PROBE_CONTROL(sweep), word);
-    c->sweep_mine = word; /* as when it collects */
+    puppet_set_own_sweep(c, word); /* as when it collects */
     assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_CONTENTION);
-    assert_true(c->sweep_mine == word);
+    assert_true(puppet_own_sweep(c) == word);
     assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
-    assert_false(c->sweep_unmet); /* it does not make itself let go of what it has found */
-    c->sweep_mine = 0;
+    assert_false(puppet_sweep_unmet(c)); /* it does not make itself let go of what it has found */
+    puppet_set_own_sweep(c, 0);
     probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
     probe_close(&p);
     store_rig_close(&r);
@@ -358,8 +359,7 @@ static void recovery_leaves_alone_who_came_into_the_slot(void **state)
     uint64_t incarnation = s->client.incarnation;
     uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
     journal_plant(&p, &r.pool->pool, slot, (struct journal_subject){.what = 1}, 0);
-    c->suspect = (int)slot;
-    c->watch[slot].incarnation = incarnation ^ 1ull << 20; /* of who was there before */
+    puppet_suspect(c, slot, incarnation ^ 1ull << 20); /* the slot's last owner */
     r.pool->pool.recover = count_recovery;
     assert_int_equal(client_recover(&r.session->op), FAR_OK);
     assert_int_equal(recovered, 0);
@@ -406,12 +406,12 @@ static void a_lease_that_lapses_while_a_session_comes_back_is_noticed(void **sta
     hook_on(s->client.ep);
     hook_clock();
     hook.ops.post = sleepy_post;
-    s->op.batch.lease = NULL; /* as on a fabric that shuts clients out by itself */
+    puppet_ask_for_no_lease(&s->op); /* as on a fabric that shuts clients out by itself */
     assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
     hook_off();
     assert_true(sleepy.slept && sleepy.renewed);
     assert_int_equal(sleepy.before, 0);
-    s->client.lease.deadline = UINT64_MAX / 2; /* by the clock that it has now */
+    puppet_never_lapse(&s->client); /* by the clock that it has now */
     far_session_close(s);
     store_rig_close(&r);
 }

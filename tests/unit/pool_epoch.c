@@ -4,6 +4,7 @@
  * each operation began and each object was retired, and nothing of epochs.
  */
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include "index/race/race.h"
@@ -109,12 +110,12 @@ static void an_epoch_is_validated_by_the_next_flight(void **state)
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
     uint64_t epoch = probe_epoch(&p);
-    assert_true(c->validated == epoch);
+    assert_true(puppet_epoch_validated(c) == epoch);
     probe_set(&p, 0, PROBE_CONTROL(epoch), epoch + 1);
     assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
-    assert_true(c->seen == epoch + 1 && c->validated == epoch);
+    assert_true(puppet_epoch_seen(c) == epoch + 1 && puppet_epoch_validated(c) == epoch);
     assert_int_equal(far_exists(r.session, r.table, &key, 8), FAR_NOT_FOUND);
-    assert_true(c->validated == epoch + 1);
+    assert_true(puppet_epoch_validated(c) == epoch + 1);
     probe_close(&p);
     store_rig_close(&r);
 }
@@ -223,27 +224,28 @@ static void expect_nobody_there(struct observer *o, const struct entry *e)
 
 static void observe_limbo(struct observer *o, struct shadow *s)
 {
-    const struct limbo *l = &s->session->client.limbo;
-    if (l->room != s->room) { /* it has grown, and nothing was taken out in that step */
-        s->limbo = realloc(s->limbo, l->room * sizeof *s->limbo);
+    const struct client *c = &s->session->client;
+    size_t room = puppet_limbo_room(c);
+    if (room != s->room) { /* it has grown, and nothing was taken out in that step */
+        s->limbo = realloc(s->limbo, room * sizeof *s->limbo);
         assert_non_null(s->limbo);
-        assert_true(l->head == 0);
-        struct entry *old = malloc(l->room * sizeof *old);
+        assert_true(puppet_limbo_head(c) == 0);
+        struct entry *old = malloc(room * sizeof *old);
         assert_non_null(old);
         for (size_t i = 0; i < s->count; i++)
             old[i] = s->limbo[(s->head + i) & (s->room - 1)];
         free(s->limbo);
         s->limbo = old;
         s->head = 0;
-        s->room = l->room;
+        s->room = room;
     }
-    for (; s->head != l->head; s->head = (s->head + 1) & (s->room - 1), s->count--) {
+    for (; s->head != puppet_limbo_head(c); s->head = (s->head + 1) & (room - 1), s->count--) {
         assert_true(s->count > 0);
         expect_nobody_there(o, &s->limbo[s->head]);
     }
-    for (; s->count < l->count; s->count++) {
-        size_t at = (s->head + s->count) & (s->room - 1);
-        s->limbo[at] = (struct entry){l->ring[at].object, o->step};
+    for (; s->count < puppet_in_limbo(c); s->count++) {
+        size_t at = (s->head + s->count) & (room - 1);
+        s->limbo[at] = (struct entry){puppet_limbo_object(c, s->count), o->step};
     }
 }
 
@@ -438,7 +440,8 @@ static void a_registry_that_grew_is_looked_at_anew(void **state)
     assert_int_equal(far_session_open(r.pool, NULL, &late), FAR_OK);
     uint64_t certificate = probe_get(&p, 0, PROBE_SLOT(late->client.slot, epoch));
     for (unsigned i = 0; i < 10; i++) {
-        r.session->client.high = 1; /* as if every flight had read that word too early */
+        puppet_know_slots(&r.session->client,
+                          1); /* as if every flight had read that word too early */
         put(&r, r.session, 1, i);
         assert_true(probe_epoch(&p) <= certificate + 1);
     }
@@ -463,7 +466,7 @@ static void fly_between(struct batch_tap *tap, const struct fab_verb *verbs, uns
     if (++b->posts != 2)
         return;
     for (unsigned i = 0; i < b->flights; i++) {
-        b->op.client->rider.due = true;
+        puppet_announce(b->op.client);
         batch_read(&b->op.batch, 0, CONTROL_OFF, b->op.pool_word, 8);
         assert_int_equal(batch_flush(&b->op.batch), FAR_OK);
     }
@@ -510,7 +513,7 @@ static void a_client_whose_verbs_may_land_is_not_done(void **state)
     struct client *c = &s->client;
     unsigned slot = c->slot;
     uint64_t inc = c->incarnation, certificate = probe_get(&p, 0, PROBE_SLOT(slot, epoch));
-    c->broke_at = c->ep->ops->coarse(c->ep);
+    puppet_strays(c);
     for (unsigned i = 0; i < 20; i++) {
         put(&r, s, 1, i);
         put(&r, r.session, 2, i);

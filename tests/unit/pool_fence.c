@@ -4,6 +4,7 @@
  */
 #include "support/hook.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include <stdarg.h>
@@ -47,8 +48,7 @@ static unsigned leave_dead(struct store_rig *r)
     assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
     unsigned slot = s->client.slot;
     assert_int_equal(far_put(s, r->table, "other", 5, "value", 5), FAR_OK);
-    s->client.lease.lost = true;
-    s->client.incarnation ^= 1ull << 40; /* not even a close finds its slot */
+    puppet_die(&s->client);
     far_session_close(s);
     return slot;
 }
@@ -158,16 +158,15 @@ static void who_waits_for_a_fence_is_alive(void **state)
     hook_clock();
     hook.ops.fence = patient_fence;
     hook.ops.pause = long_pause;
-    pause_ns = c->lease_ns / 10;
+    pause_ns = puppet_lease_ns(c) / 10;
     uint64_t heartbeat = probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat));
-    c->watch[slot].incarnation = probe_get(&p, 0, PROBE_SLOT(slot, incarnation));
-    c->suspect = (int)slot;
+    puppet_suspect(c, slot, probe_get(&p, 0, PROBE_SLOT(slot, incarnation)));
     assert_int_equal(client_recover(&r.session->op), FAR_OK);
     assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat)) > heartbeat + 20);
     assert_false(client_lapsed(c));
     assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
     hook_off();
-    c->lease.deadline = UINT64_MAX / 2; /* by the clock that it has now */
+    puppet_never_lapse(c); /* by the clock that it has now */
     probe_close(&p);
     store_rig_close(&r);
 }

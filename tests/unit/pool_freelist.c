@@ -1,6 +1,7 @@
 /* Shared free lists: what is given is taken once, by whoever comes, and damage is told. */
 #include "support/pool_rig.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -45,19 +46,21 @@ static void a_bundle_changes_hands(void **state)
         for (unsigned n = 0; n < 3; n++)
             pool_free_unpublished(&r.client, given[n], size_class);
         /* The page is one of them, if they are large enough. */
-        uint64_t before = r.client.held_bytes, page = size_class < 7 ? 512 : 0;
-        uint64_t objects = r.client.stock[1][size_class].kept;
-        while (r.client.stock[1][size_class].kept > 0)
+        uint64_t before = puppet_held_bytes(&r.client), page = size_class < 7 ? 512 : 0;
+        uint64_t objects = puppet_kept(&r.client, 1, size_class);
+        while (puppet_kept(&r.client, 1, size_class) > 0)
             assert_int_equal(freelist_give(&r.op, 1, size_class), FAR_OK);
-        assert_true(r.client.held_bytes == before - objects * size_class_bytes(size_class) - page);
+        assert_true(puppet_held_bytes(&r.client) ==
+                    before - objects * size_class_bytes(size_class) - page);
         assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
         assert_true(listed == objects * size_class_bytes(size_class) + page);
 
         assert_int_equal(freelist_take(&other.op, 0, size_class), FAR_POOL_FULL); /* another node */
         assert_int_equal(freelist_take(&other.op, 1, size_class + (i ? -1u : 1u)), FAR_POOL_FULL);
-        while (other.client.held_bytes < listed)
+        while (puppet_held_bytes(&other.client) < listed)
             assert_int_equal(freelist_take(&other.op, 1, size_class), FAR_OK);
-        assert_true(other.client.held_bytes == objects * size_class_bytes(size_class) + page);
+        assert_true(puppet_held_bytes(&other.client) ==
+                    objects * size_class_bytes(size_class) + page);
         assert_int_equal(freelist_take(&other.op, 1, size_class), FAR_POOL_FULL);
         assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
         assert_true(listed == 0);
@@ -145,7 +148,7 @@ static int trade(struct pool_rig *r, struct market *m, unsigned who, uint64_t se
                 __atomic_store_n(&m->owner[at], 0, __ATOMIC_RELAXED);
                 pool_free_unpublished(&r->client, at, m->size_class);
             }
-            while (rc == FAR_OK && r->client.stock[0][m->size_class].kept > 100)
+            while (rc == FAR_OK && puppet_kept(&r->client, 0, m->size_class) > 100)
                 rc = freelist_give(&r->op, 0, m->size_class);
         }
     }
@@ -281,9 +284,9 @@ static void a_damaged_bundle_is_corrupt(void **state)
     assert_int_equal(freelist_give(&r.op, 0, 0), FAR_OK);
     gaddr page = pool_rig_get(&r, 0, HEAD(0)) & GADDR;
     pool_rig_set(&r, gaddr_node(page), gaddr_offset(page) + 8, BUNDLE + 1);
-    uint64_t held = r.client.held_bytes;
+    uint64_t held = puppet_held_bytes(&r.client);
     assert_int_equal(freelist_take(&r.op, 0, 0), FAR_CORRUPT);
-    assert_true(r.client.held_bytes == held);
+    assert_true(puppet_held_bytes(&r.client) == held);
 
     pool_rig_set(&r, 0, HEAD(0), GADDR & ~(0xffull << GADDR_UNIT_BITS)); /* the end of node 0 */
     assert_int_equal(freelist_take(&r.op, 0, 0), FAR_CORRUPT);

@@ -4,6 +4,7 @@
  */
 #include "support/hook.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/race_groups.h"
 #include "support/race_rig.h"
 
@@ -155,9 +156,9 @@ static void a_batch_of_several_posts_stops_when_the_lease_lapses(void **state)
         store_rig_set(&r, at[i], 0, 0);
     }
     for (unsigned atomic = 0; atomic < 2; atomic++) {
-        hook.clock = op->client->lease.deadline;
+        hook.clock = puppet_deadline(op->client);
         assert_int_equal(op_begin(op, NULL), FAR_OK);
-        slow.deadline = op->client->lease.deadline;
+        slow.deadline = puppet_deadline(op->client);
         slow.trip_ns = 10 * LEASE_MS * 1000000ull;
         op->word[0] = 5;
         if (atomic)
@@ -213,7 +214,7 @@ static void an_emulated_masked_cas_stops_when_the_lease_lapses(void **state)
     assert_int_equal(pool_alloc(op, 0, 0, &rival.at), FAR_OK);
     hook.ops.post = post_behind_a_rival;
     assert_int_equal(op_begin(op, NULL), FAR_OK);
-    slow.deadline = op->client->lease.deadline;
+    slow.deadline = puppet_deadline(op->client);
     slow.trip_ns = LEASE_MS * 1000000ull / 4;
     batch_mcas(&op->batch, rival.at, 0, 0, 1, 1, 1, &op->word[0]);
     assert_int_equal(batch_flush(&op->batch), FAR_FENCED);

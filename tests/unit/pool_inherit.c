@@ -1,6 +1,7 @@
 /* All slots are taken, and the silent ones hold work that their owners left undone: a client takes
  * such a slot together with the work. */
 #include "support/journal_rig.h"
+#include "support/puppet.h"
 #include "support/register_rig.h"
 
 #define DEAD    4711ull /* incarnation of a client that died in the middle of its work */
@@ -25,9 +26,9 @@ static int note_recovery(void *arg, struct op *op, const struct journal_entry *e
     assert_true(entry->redo == NULL && !entry->done);
     probe_open(&p, c->pool->fab);
     assert_true(journal_says(&p, c->pool, c->slot));
-    recoveries.registered &= probe_get(&p, 0, PROBE_SLOT(c->slot, incarnation)) == c->incarnation &&
-                             probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) == c->certified &&
-                             !client_lapsed(c);
+    recoveries.registered &=
+        probe_get(&p, 0, PROBE_SLOT(c->slot, incarnation)) == c->incarnation &&
+        probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) == puppet_certificate(c) && !client_lapsed(c);
     probe_close(&p);
     recoveries.calls++;
     return recoveries.rc;
@@ -108,7 +109,7 @@ static void work_that_cannot_be_completed_stays_in_the_slot(void **state)
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(get(&r, s), FAR_OK);
     assert_int_equal(recoveries.calls, 1); /* the next attempt is due in a lease */
-    s->client.complete_after = 0;
+    puppet_complete_now(&s->client);
     assert_int_equal(client_park(&s->op), FAR_OK);
     assert_int_equal(get(&r, s), FAR_OK);
     assert_int_equal(recoveries.calls, 2);
@@ -132,7 +133,7 @@ static void work_is_taken_over_from_one_that_took_it_over(void **state)
     assert_int_equal(get(&r, s), FAR_OK);
     uint64_t fenced = s->client.incarnation | CLIENT_FENCED;
     probe_set(&p, 0, PROBE_SLOT(1, incarnation), fenced);
-    s->client.lease.deadline = 0;
+    puppet_lapse(&s->client);
     recoveries.rc = FAR_OK;
     assert_int_equal(far_session_open(r.pool, NULL, &next), FAR_OK);
     assert_true(recoveries.calls == 2 && recoveries.registered);
@@ -203,7 +204,8 @@ static void a_takeover_of_unknown_outcome_is_found_out(void **state)
     assert_int_equal(get(&r, s), FAR_UNKNOWN);
     assert_true(takes.met && recoveries.calls == 0);
     hook_off();
-    s->client.broke_at = 0; /* long ago: the work waits until nothing of its own can arrive late */
+    puppet_no_strays(
+        &s->client); /* long ago: the work waits until nothing of its own can arrive late */
     assert_int_equal(get(&r, s), FAR_OK);
     assert_true(s->client.slot == 1 && recoveries.calls == 1 && recoveries.registered);
     assert_false(journal_says(&p, &r.pool->pool, 1));
@@ -224,8 +226,8 @@ static void a_client_that_lapsed_completes_its_own_work(void **state)
     r.pool->pool.recover = note_recovery;
     uint64_t old = c->incarnation;
     journal_plant(&p, &r.pool->pool, c->slot, (struct journal_subject){.what = 1}, WORKING);
-    c->inherited = true; /* an operation that lapsed has left it */
-    c->lease.deadline = 0;
+    puppet_inherit(c); /* an operation that lapsed has left it */
+    puppet_lapse(c);
     assert_int_equal(get(&r, r.session), FAR_OK);
     assert_true(c->incarnation != old && recoveries.calls == 1 && recoveries.registered);
     assert_false(journal_says(&p, &r.pool->pool, c->slot));

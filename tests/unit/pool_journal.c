@@ -4,6 +4,7 @@
  */
 #include "support/journal_rig.h"
 #include "support/audit.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 #include "support/undead.h"
 
@@ -154,8 +155,7 @@ static void a_split_is_completed_by_whoever_finds_its_client_dead(void **state)
             struct probe p;
             probe_open(&p, r.fab);
             recovered += journal_says(&p, &r.pool->pool, slot);
-            c->watch[slot] = (struct watch){.incarnation = inc};
-            c->suspect = (int)slot;
+            puppet_suspect(c, slot, inc);
             assert_int_equal(client_recover(&r.session->op), FAR_OK);
             assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
             assert_false(journal_says(&p, &r.pool->pool, c->slot));
@@ -199,8 +199,7 @@ static void recovery_is_completed_by_the_next(void **state)
             unsigned slots[] = {slot2, slot};
             uint64_t incs[] = {inc2, inc | CLIENT_FENCED};
             for (unsigned i = 0; i < 2; i++) {
-                c->watch[slots[i]] = (struct watch){.incarnation = incs[i]};
-                c->suspect = (int)slots[i];
+                puppet_suspect(c, slots[i], incs[i]);
                 assert_int_equal(client_recover(&r.session->op), FAR_OK);
             }
             expect_nothing_stranded(&r);

@@ -1,6 +1,7 @@
 /* Journals: the lines that operations have, what they say when their client is dead, and that one client
  * at a time recovers them. */
 #include "support/journal_rig.h"
+#include "support/puppet.h"
 #include "support/register_rig.h"
 #include "sim/audit.h"
 
@@ -56,16 +57,14 @@ static void take(far_session *s, unsigned node, struct journal *j, uint64_t data
 /* It is taken for dead. */
 static int recover(far_session *by, far_session *dead)
 {
-    struct client *c = &by->client;
-    c->watch[dead->client.slot] = (struct watch){.incarnation = dead->client.incarnation};
-    c->suspect = (int)dead->client.slot;
+    puppet_suspect(&by->client, dead->client.slot, dead->client.incarnation);
     return client_recover(&by->op);
 }
 
 /* Of a session that was taken for dead: it does not know. */
 static void bury(far_session *s)
 {
-    s->client.lease.lost = s->client.astray = true;
+    puppet_renounce(&s->client);
     far_session_close(s);
 }
 
@@ -194,7 +193,7 @@ static void a_node_that_is_away_does_not_hold_up_epochs(void **state)
     assert_int_equal(seen.calls, 0);
     assert_true(slot_word(&p, slot) & CLIENT_FENCED);
     hook_off(); /* the node is back, and some time has passed */
-    c->recover_after = 0;
+    puppet_recover_now(c);
     push_epochs(r.session);
     assert_int_equal(seen.calls, 1);
     assert_true(slot_word(&p, slot) == 0);
@@ -261,20 +260,20 @@ static void a_client_completes_what_its_own_operations_left(void **state)
         assert_int_equal(journal_take(&s->op, 0, &third), FAR_OK);
         assert_true(third.at != j.at);
         journal_give(&s->op, &third, false); /* nothing was written there */
-        assert_int_equal(c->lines.undone, 1);
-        c->broke_at = c->ep->ops->coarse(c->ep); /* verbs of it may still arrive */
+        assert_int_equal(puppet_undone(c), 1);
+        puppet_strays(c); /* verbs of it may still arrive */
         assert_int_equal(get(&r, s), FAR_OK);
         assert_int_equal(seen.calls, 0);
-        c->broke_at = 0;
+        puppet_no_strays(c);
         if (lapses) {
             journal_end(&s->op, &other); /* no operation outlives its registration */
             assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
             journal_give(&s->op, &other, true);
-            c->lease.deadline = 0;
+            puppet_lapse(c);
         }
         assert_int_equal(get(&r, s), FAR_OK);
         assert_true(seen.calls == 1 && seen.sum == 1); /* the other one is in use */
-        assert_int_equal(c->lines.undone, 0);
+        assert_int_equal(puppet_undone(c), 0);
         take(s, 0, &third, 4);
         assert_int_equal(get(&r, s), FAR_OK);
         assert_int_equal(seen.calls, 1);
@@ -337,11 +336,11 @@ static void one_client_at_a_time_recovers(void **state)
         /* Nor does it become a suspect. */
         struct client *c = &r.session->client;
         struct client_slot *slots = NULL;
-        c->suspect = -1;
+        puppet_suspect_nobody(c);
         assert_int_equal(client_registry(&r.session->op, &slots), FAR_OK);
         if (way == ALIVE)
             assert_true(client_watch(c, slots, 8, NO_EPOCH, c->ep->ops->coarse(c->ep)));
-        assert_int_equal(c->suspect, -1);
+        assert_int_equal(puppet_suspected(c), -1);
         bury(s);
         bury(other);
         end(&r, &p);
@@ -356,9 +355,8 @@ static int recover_within(struct op *op)
 {
     struct client *c = op->client;
     seen.then = NULL;
-    c->watch[dead_again->client.slot].incarnation =
-        CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(c);
-    c->suspect = (int)dead_again->client.slot;
+    puppet_suspect(c, dead_again->client.slot,
+                   CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(c));
     struct op sibling;
     assert_int_equal(op_init(&sibling, c), FAR_OK);
     assert_int_equal(client_recover(&sibling), FAR_OK);
@@ -390,7 +388,7 @@ static void siblings_do_not_recover_the_same_client(void **state)
 static int break_off(struct op *op)
 {
     struct client *c = op->client;
-    c->broke_at = c->ep->ops->coarse(c->ep); /* a WRITE of ours has failed, and may yet arrive */
+    puppet_strays(c); /* a WRITE of ours has failed, and may yet arrive */
     return FAR_UNREACHABLE;
 }
 
@@ -424,11 +422,11 @@ static void a_recovery_is_given_up_when_nothing_of_it_can_arrive(void **state)
     hook.ops.pause = pause_by_hook;
     uint64_t began = hook.clock;
     assert_int_equal(recover(r.session, s), FAR_UNREACHABLE);
-    assert_true(hook.clock - began > c->lease_ns / 2);
+    assert_true(hook.clock - began > puppet_lease_ns(c) / 2);
     assert_true(slot_word(&p, s->client.slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
     hook_off();
-    c->lease.deadline = UINT64_MAX / 2; /* its clock is the machine's again */
-    c->broke_at = 0;
+    puppet_never_lapse(c); /* its clock is the machine's again */
+    puppet_no_strays(c);
     bury(s);
     end(&r, &p);
 }
@@ -626,7 +624,7 @@ static void a_damaged_chain_is_left_behind_with_its_slot(void **state)
     take(s, 0, &j[0], 1);
     give(s, &j[0]);
     probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation), 4711); /* it is another's */
-    s->client.lease.deadline = 0;
+    puppet_lapse(&s->client);
     assert_int_equal(get(&r, s), FAR_OK);
     assert_int_equal(s->client.slot, slot);
     for (unsigned i = 0; i < 4; i++)

@@ -5,6 +5,7 @@
  */
 #include "support/journal_rig.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include <stdlib.h>
@@ -50,14 +51,13 @@ static far_session *join(struct store_rig *r)
 /* Lets the lease pass as the client itself sees it, without waiting. */
 static void let_lapse(far_session *s)
 {
-    s->client.lease.deadline = 0;
+    puppet_lapse(&s->client);
 }
 
 /* Ends a session like a process that dies: its slot and all it had stay as they are. */
 static void die(far_session *s)
 {
-    s->client.lease.lost = true;
-    s->client.incarnation ^= 1ull << 40; /* not even a close finds its slot */
+    puppet_die(&s->client);
     far_session_close(s);
 }
 
@@ -125,7 +125,7 @@ static void a_heartbeat_keeps_a_client_alive(void **state)
         if (i % 10 == 0)                      /* twice a lease */
             assert_int_equal(far_get(quiet, r.table, &key, 8, &got, 8, NULL), FAR_OK);
         assert_int_equal(put(&r, r.session, 2, i), FAR_OK);
-        r.session->client.rider.due = true;
+        puppet_announce(&r.session->client);
         store_rig_pass(&r, LEASE_NS / 20);
     }
     assert_true(quiet->client.incarnation == inc && slot_word(&p, &quiet->client) == inc);
@@ -148,13 +148,13 @@ static void a_lapse_that_nobody_noticed_costs_nothing(void **state)
     probe_open(&p, r.fab);
     for (uint64_t i = 0; i < 50; i++) {
         assert_int_equal(put(&r, s, 1, i), FAR_OK);
-        uint64_t inc = s->client.incarnation, held = s->client.held_bytes;
+        uint64_t inc = s->client.incarnation, held = puppet_held_bytes(&s->client);
         unsigned slot = s->client.slot;
         let_lapse(s);
         key_holds(&r, s, 1, i);
         assert_true(s->client.incarnation != inc && s->client.slot == slot);
         assert_true(slot_word(&p, &s->client) == s->client.incarnation);
-        assert_true(s->client.held_bytes >= held);
+        assert_true(puppet_held_bytes(&s->client) >= held);
     }
     assert_int_equal(far_pool_info(r.session, &info), FAR_OK);
     assert_int_equal(info.clients, 2);
@@ -215,7 +215,7 @@ static void a_flight_that_comes_too_late_ends_the_lease(void **state)
     probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 4711); /* fenced, freed, and taken */
     /* It thinks its lease is good, and says so with this operation, which is then tried again. */
     assert_int_equal(put(&r, s, 1, 8), FAR_OK);
-    assert_true(c->lease.lost || c->slot != slot);
+    assert_true(puppet_lost_lease(c) || c->slot != slot);
     uint64_t heartbeat = probe_get(&p, 0, PROBE_SLOT(slot, heartbeat));
     for (uint64_t i = 0; i < 10; i++)
         assert_int_equal(put(&r, s, 1, i), FAR_OK); /* as another client */
@@ -443,9 +443,7 @@ static int note_recovery(void *arg, struct op *op, const struct journal_entry *e
 /* Suspects the slot's client, and recovers it. */
 static int recover(struct store_rig *r, unsigned slot, uint64_t incarnation)
 {
-    struct client *c = &r->session->client;
-    c->watch[slot] = (struct watch){.incarnation = incarnation};
-    c->suspect = (int)slot;
+    puppet_suspect(&r->session->client, slot, incarnation);
     return client_recover(&r->session->op);
 }
 
@@ -509,7 +507,7 @@ static void a_late_recoverer_leaves_the_next_client_alone(void **state)
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);
     assert_true(slot_word(&p, &s->client) == s->client.incarnation);
     assert_true(journal_says(&p, &r.pool->pool, slot));
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == s->client.certified);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == puppet_certificate(&s->client));
     journal_blank(&p, &r.pool->pool, slot);
     far_session_close(s);
     probe_close(&p);
@@ -531,24 +529,24 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     die(s);
     /* Found dead, but not recovered yet: somebody else does that, and another takes the slot. */
     struct client_slot *slots = op_buffer(&r.session->op, BUF_BULK, 2 * sizeof *slots);
-    for (unsigned i = 0; c->suspect < 0; i++) {
+    for (unsigned i = 0; puppet_suspected(c) < 0; i++) {
         assert_true(i < 100);
         store_rig_pass(&r, LEASE_NS / 20);
-        r.session->op.batch.rider = NULL;
+        puppet_mute(&r.session->op);
         uint64_t asked = p.ep->ops->now(p.ep);
         batch_read(&r.session->op.batch, 0, CLIENTS_OFF, slots, 2 * sizeof *slots);
         assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
-        r.session->op.batch.rider = &c->rider;
+        puppet_unmute(&r.session->op);
         (void)client_watch(c, slots, 2, UINT64_MAX, asked);
     }
-    assert_int_equal(c->suspect, slot);
+    assert_int_equal(puppet_suspected(c), slot);
     assert_true(probe_cas(&p, 0, PROBE_SLOT(slot, incarnation), inc, 0));
     s = join(&r);
     assert_int_equal(s->client.slot, slot);
     batch_read(&r.session->op.batch, 0, CLIENTS_OFF, slots, 2 * sizeof *slots);
     assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
     (void)client_watch(c, slots, 2, UINT64_MAX, p.ep->ops->now(p.ep));
-    assert_int_equal(c->suspect, -1);
+    assert_int_equal(puppet_suspected(c), -1);
     assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_true(slot_word(&p, &s->client) == s->client.incarnation);
     far_session_close(s);
@@ -566,18 +564,17 @@ static void a_look_is_as_old_as_its_question(void **state)
     struct client_slot slots[2] = {{.incarnation = 0}};
 
     (void)state;
-    slots[s->client.slot] = (struct client_slot){
-        .incarnation = s->client.incarnation, .epoch = 0, .heartbeat = s->client.heartbeat};
-    uint64_t since = c->ep->ops->now(c->ep) - 10 * c->lease_ns;
-    c->watch[s->client.slot] =
-        (struct watch){s->client.incarnation, s->client.heartbeat, since, false};
+    slots[s->client.slot] = (struct client_slot){.incarnation = s->client.incarnation,
+                                                 .heartbeat = puppet_heartbeat(&s->client)};
+    uint64_t since = c->ep->ops->now(c->ep) - 10 * puppet_lease_ns(c);
+    puppet_watch(c, &s->client, since);
     assert_true(client_watch(c, slots, 2, NO_EPOCH, since - 1)); /* it was asked even before */
-    assert_int_equal(c->suspect, -1);
-    assert_true(client_watch(c, slots, 2, NO_EPOCH, since + c->lease_ns));
-    assert_int_equal(c->suspect, -1);
-    assert_true(client_watch(c, slots, 2, NO_EPOCH, since + 2 * c->lease_ns));
-    assert_int_equal(c->suspect, s->client.slot);
-    c->suspect = -1;
+    assert_int_equal(puppet_suspected(c), -1);
+    assert_true(client_watch(c, slots, 2, NO_EPOCH, since + puppet_lease_ns(c)));
+    assert_int_equal(puppet_suspected(c), -1);
+    assert_true(client_watch(c, slots, 2, NO_EPOCH, since + 2 * puppet_lease_ns(c)));
+    assert_int_equal(puppet_suspected(c), s->client.slot);
+    puppet_suspect_nobody(c);
     far_session_close(s);
     store_rig_close(&r);
 }
@@ -592,21 +589,17 @@ static void a_flight_that_took_long_kills_nobody(void **state)
     (void)state;
     for (uint64_t i = 0; i < 10; i++) /* the other holds the epoch up, and is watched */
         assert_int_equal(put(&r, r.session, 1, i), FAR_OK);
-    struct watch *w = &c->watch[s->client.slot];
-    assert_true(w->incarnation == s->client.incarnation && w->heartbeat == s->client.heartbeat);
-    uint64_t posted = w->since; /* in that instant, by a client that was stopped then */
-    c->lease_ns = 1;
+    uint64_t posted =
+        puppet_watched_since(c, &s->client); /* in that instant, and then it stopped */
+    puppet_set_lease_ns(c, 1);
     for (unsigned late = 0; late < 2; late++) {
-        c->rider.board(&c->rider, &r.session->op.batch);
-        assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
-        assert_true(c->flight_has_registry);
-        c->flight_posted = late ? posted : posted + 2;
-        c->rider.landed(&c->rider, FAR_OK);
-        assert_int_equal(c->suspect, late ? -1 : (int)s->client.slot);
-        c->suspect = -1;
+        assert_int_equal(puppet_announce_posted_at(&r.session->op, late ? posted : posted + 2),
+                         FAR_OK);
+        assert_int_equal(puppet_suspected(c), late ? -1 : (int)s->client.slot);
+        puppet_suspect_nobody(c);
     }
-    c->lease_ns = s->client.lease_ns;
-    c->lease.deadline = s->client.lease.deadline;
+    puppet_set_lease_ns(c, puppet_lease_ns(&s->client));
+    puppet_renew_lease(c);
     far_session_close(s);
     store_rig_close(&r);
 }
@@ -648,7 +641,7 @@ static void a_parking_that_went_astray_costs_the_slot(void **state)
     assert_int_equal(put(&r, s, 1, 7), FAR_OK);
     unsigned slot = c->slot;
     uint64_t inc = c->incarnation;
-    c->parked = c->astray = c->lease.lost = true; /* as client_park() leaves it after an error */
+    puppet_fail_to_park(c); /* as client_park() leaves it after an error */
     assert_int_equal(put(&r, s, 1, 8), FAR_OK);
     assert_true(c->slot != slot);
     probe_set(&p, 0, PROBE_SLOT(slot, epoch), NO_EPOCH); /* now it has arrived */

@@ -2,6 +2,7 @@
  * shared lists while somebody looks for it. */
 #include "support/hook.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include <stdarg.h>
@@ -43,24 +44,23 @@ static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
     probe_open(&p, r.fab);
     for (uint64_t k = 0; k < KEYS; k++)
         assert_int_equal(far_delete(r.session, r.table, &k, 8), FAR_OK);
-    while (c->limbo.count > 0) {
+    while (puppet_in_limbo(c) > 0) {
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
         (void)client_reclaim(c);
     }
     unsigned class = 0;
-    while (class < CLASS_COUNT && c->stock[0][class].kept == 0)
+    while (class < CLASS_COUNT && puppet_kept(c, 0, class) == 0)
         class ++;
     assert_true(class < CLASS_COUNT);
     read_lists(&p, before);
-    c->sweep =
-        client_owner_word(c) | SWEEP_ANNOUNCED; /* met; all that it holds is above the mark */
-    c->overfull_node = 0;
-    c->overfull_class = (int)class;
+    /* It has met the sweep, and all that it holds is above the mark. */
+    puppet_set_sweep(c, client_owner_word(c) | SWEEP_ANNOUNCED);
+    puppet_overfill(c, 0, class);
     assert_int_equal(client_upkeep(&r.session->op), FAR_OK);
     assert_int_equal(client_return_all(&r.session->op, 0), FAR_OK);
     read_lists(&p, after);
     assert_memory_equal(before, after, sizeof before);
-    c->sweep = 0;
+    puppet_set_sweep(c, 0);
     probe_close(&p);
     store_rig_close(&r);
 }
@@ -122,14 +122,14 @@ static void a_chunk_that_is_perhaps_taken_is_lost(void **state)
     gaddr at = 0;
 
     (void)state;
-    uint64_t lost = r.session->client.lost_bytes;
+    uint64_t lost = puppet_lost_bytes(&r.session->client);
     assert_int_equal(op_begin(op, NULL), FAR_OK);
     break_at(&r, FAB_FAA, NODE_NEXT_CHUNK_OFF, 8);
     assert_int_equal(pool_alloc(op, 0, 20, &at), FAR_UNKNOWN); /* a class that nothing has used */
     hook_off();
     op_end(op);
     assert_true(breaks.broken > 0);
-    assert_true(r.session->client.lost_bytes >= lost + CHUNK_BYTES);
+    assert_true(puppet_lost_bytes(&r.session->client) >= lost + CHUNK_BYTES);
     store_rig_close(&r);
 }
 
@@ -139,12 +139,12 @@ static void a_loss_that_could_not_be_told_is_still_known(void **state)
     struct client *c = &r.session->client;
 
     (void)state;
-    c->lost_bytes = CHUNK_BYTES;
+    puppet_set_lost_bytes(c, CHUNK_BYTES);
     break_at(&r, FAB_FAA, CONTROL_OFF + offsetof(struct pool_control, deaths), 8);
     assert_int_equal(client_upkeep(&r.session->op), FAR_UNKNOWN);
     hook_off();
     assert_int_equal(breaks.broken, 1);
-    assert_true(c->lost_bytes == CHUNK_BYTES);
+    assert_true(puppet_lost_bytes(c) == CHUNK_BYTES);
     store_rig_close(&r);
 }
 
@@ -152,14 +152,14 @@ static void a_loss_that_could_not_be_told_is_still_known(void **state)
 static void both_blocks_of_a_broken_update_are_lost(void **state)
 {
     struct store_rig r = rig();
-    uint64_t key = 3, lost = r.session->client.lost_bytes;
+    uint64_t key = 3, lost = puppet_lost_bytes(&r.session->client);
 
     (void)state;
     break_at(&r, FAB_CAS, (uint64_t)r.pool->pool.head[0].chunks_off64 * 64, UINT64_MAX / 2);
     assert_int_equal(far_update(r.session, r.table, &key, 8, &key, 8), FAR_UNKNOWN);
     hook_off();
     assert_true(breaks.broken > 0);
-    assert_true(r.session->client.lost_bytes >= lost + 128);
+    assert_true(puppet_lost_bytes(&r.session->client) >= lost + 128);
     store_rig_close(&r);
 }
 
@@ -178,15 +178,14 @@ static void the_end_of_a_client_ends_no_sweep_but_its_own(void **state)
         assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
         uint64_t word = client_owner_word(&s->client) | SWEEP_ANNOUNCED;
         word = own ? word : client_owner_word(c) | SWEEP_ANNOUNCED;
-        c->sweep_mine = own ? 0 : word;
+        puppet_set_own_sweep(c, own ? 0 : word);
         probe_set(&p, 0, PROBE_CONTROL(sweep), word);
-        c->suspect = (int)s->client.slot;
-        c->watch[s->client.slot].incarnation = s->client.incarnation;
+        puppet_suspect(c, s->client.slot, s->client.incarnation);
         assert_int_equal(client_recover(&r.session->op), FAR_OK);
         assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, incarnation)) == 0);
         assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == (own ? 0 : word));
         probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
-        s->client.lease.lost = true;
+        puppet_lose_lease(&s->client);
         far_session_close(s);
         probe_close(&p);
         store_rig_close(&r);

@@ -1,6 +1,7 @@
 /* Sessions that nobody uses: nobody waits for them, and nothing goes wrong when they come back. */
 #include "support/audit.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include <unistd.h>
@@ -140,7 +141,7 @@ static void a_sweep_does_not_wait_for_a_parked_session(void **state)
         for (uint64_t key = 0; key < 200; key++)
             put(&r, both[1], key, key);
         assert_int_equal(client_park(&both[1]->op), FAR_OK);
-        assert_true(both[1]->client.held_bytes > 0);
+        assert_true(puppet_held_bytes(&both[1]->client) > 0);
         assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
         assert_true(swept.bytes > 0);
         for (uint64_t key = 200; key < 400; key++) /* from what was found */
@@ -168,12 +169,12 @@ static void a_parked_session_keeps_what_it_has(void **state)
     (void)state;
     for (uint64_t key = 0; key < 200; key++)
         put(&r, both[1], key, key);
-    uint64_t held = both[1]->client.held_bytes;
+    uint64_t held = puppet_held_bytes(&both[1]->client);
     assert_true(held > 0);
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(client_park(&both[1]->op), FAR_OK);
         key_holds(&r, both[1], 1, 1);
-        assert_true(both[1]->client.held_bytes == held);
+        assert_true(puppet_held_bytes(&both[1]->client) == held);
     }
     expect_sound(&r, both, 2);
     far_session_close(both[1]);
@@ -216,7 +217,7 @@ static void the_epoch_runs_on_while_a_session_comes_back(void **state)
         c->ep->ops = &meanwhile.ops;
         for (unsigned i = 0; i < 10; i++) {
             put(&r, r.session, 1, i);
-            assert_true(!c->lease.lost && c->incarnation == inc);
+            assert_true(!puppet_lost_lease(c) && c->incarnation == inc);
         }
         c->ep->ops = meanwhile.real;
         assert_true(meanwhile.posted > 3 && probe_epoch(&meanwhile.probe) > epoch + meanwhile.by);
@@ -228,8 +229,7 @@ static void the_epoch_runs_on_while_a_session_comes_back(void **state)
 /* Ends a session like a process that dies. */
 static void die(far_session *s)
 {
-    s->client.lease.lost = true;
-    s->client.incarnation ^= 1ull << 40;
+    puppet_die(&s->client);
     far_session_close(s);
 }
 

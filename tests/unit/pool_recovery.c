@@ -1,5 +1,6 @@
 /* Recoveries that are disturbed: by siblings, by a lease that lapses, by batches of unknown outcome. */
 #include "support/journal_rig.h"
+#include "support/puppet.h"
 #include "support/register_rig.h"
 
 static struct {
@@ -40,9 +41,7 @@ static void give(far_session *s, struct journal *j)
 
 static int recover_by(struct op *op, unsigned slot, uint64_t word)
 {
-    struct client *c = op->client;
-    c->watch[slot].incarnation = word;
-    c->suspect = (int)slot;
+    puppet_suspect(op->client, slot, word);
     return client_recover(op);
 }
 
@@ -54,7 +53,7 @@ static int recover(far_session *by, far_session *dead)
 /* Of a session that was taken for dead: it does not know. */
 static void bury(far_session *s)
 {
-    s->client.lease.lost = s->client.astray = true;
+    puppet_renounce(&s->client);
     far_session_close(s);
 }
 
@@ -94,7 +93,7 @@ static int post_or_not(struct fab_ep *ep, struct fab_req *req)
 static int break_off(struct op *op)
 {
     struct client *c = op->client;
-    c->broke_at = c->ep->ops->coarse(c->ep); /* a WRITE of ours has failed, and may yet arrive */
+    puppet_strays(c); /* a WRITE of ours has failed, and may yet arrive */
     here.armed = true;
     return FAR_TIMEOUT;
 }
@@ -124,8 +123,8 @@ static void a_claim_is_not_given_up_while_verbs_may_arrive(void **state)
         hook_off();
         assert_int_equal(r.session->op.batch.count, 0);
         assert_true(slot_word(&p, s->client.slot) == claim);
-        assert_true(c->lease.lost && c->astray);
-        c->broke_at = 0;
+        assert_true(puppet_renounced(c));
+        puppet_no_strays(c);
         bury(s);
         bury(r.session);
         r.session = join(&r);
@@ -135,7 +134,7 @@ static void a_claim_is_not_given_up_while_verbs_may_arrive(void **state)
 
 static int break_and_lapse(struct op *op)
 {
-    op->client->lease.deadline = 0;
+    puppet_lapse(op->client);
     return break_off(op);
 }
 
@@ -159,7 +158,7 @@ static void a_client_that_lapses_with_a_claim_takes_another_slot(void **state)
     assert_true(c->slot != old);
     assert_true(slot_word(&p, old) == incarnation); /* until it is fenced */
     assert_true(slot_word(&p, s->client.slot) == claim);
-    c->broke_at = 0;
+    puppet_no_strays(c);
     bury(s);
     end(&r, &p);
 }
@@ -277,8 +276,8 @@ static void a_claim_of_unknown_outcome_is_given_up(void **state)
     assert_int_equal(recover(r.session, s), FAR_UNKNOWN);
     hook_off();
     assert_true(slot_word(&p, s->client.slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
-    c->lease.deadline = UINT64_MAX / 2; /* its clock is the machine's again */
-    c->broke_at = 0;
+    puppet_never_lapse(c); /* its clock is the machine's again */
+    puppet_no_strays(c);
     bury(s);
     end(&r, &p);
 }
@@ -288,7 +287,7 @@ static int lapse_and_begin(struct op *op)
     struct client *c = op->client;
     struct op sibling;
     here.incarnation = c->incarnation;
-    c->lease.deadline = 0;
+    puppet_lapse(c);
     if (here.armed) /* others have found out */
         probe_set(here.probe, 0, PROBE_SLOT(c->slot, incarnation), 0);
     assert_int_equal(op_init(&sibling, c), FAR_OK);
@@ -333,7 +332,7 @@ static void a_client_does_not_register_anew_while_it_recovers(void **state)
         assert_true(journal_says(&p, &r.pool->pool, own ? 0 : s->client.slot));
         seen.then = NULL;
         assert_int_equal(get(&r, r.session), FAR_OK);
-        assert_true(c->incarnation != here.incarnation && c->recoveries == 0);
+        assert_true(c->incarnation != here.incarnation && !puppet_recovers(c));
         bury(s);
         end(&r, &p);
     }
@@ -346,7 +345,7 @@ static int post_and_find_it_joining(struct fab_ep *ep, struct fab_req *req)
     const struct fab_verb *v = &req->verbs[0];
     hook_run(ep, req);
     if (v->kind == FAB_CAS && v->off == PROBE_SLOT(here.slot, incarnation) && here.posts++ == 0) {
-        c->joining = true;
+        puppet_set_joining(c, true);
         c->slot = here.armed ? NO_SLOT : c->slot;
     }
     return FAR_OK;
@@ -370,10 +369,10 @@ static void nothing_is_recovered_while_a_sibling_registers_the_client(void **sta
         hook.ops.post = post_and_find_it_joining;
         assert_int_equal(recover(r.session, s), FAR_OK);
         hook_off();
-        assert_true(c->slot == (way ? NO_SLOT : own) && !c->inherited);
+        assert_true(c->slot == (way ? NO_SLOT : own) && !puppet_inherited(c));
         assert_int_equal(seen.calls, 0);
         assert_true(slot_word(&p, s->client.slot) == (s->client.incarnation | CLIENT_FENCED));
-        c->joining = false;
+        puppet_set_joining(c, false);
         c->slot = own;
         bury(s);
         end(&r, &p);
@@ -388,7 +387,7 @@ static int leave_another(struct op *op)
     struct client *c = op->client;
     seen.then = NULL;
     journal_give(&leaver->op, &left, false); /* a sibling's batch has failed */
-    c->broke_at = c->ep->ops->coarse(c->ep);
+    puppet_strays(c);
     return FAR_OK;
 }
 
@@ -408,11 +407,12 @@ static void a_line_that_was_just_left_is_recovered_later(void **state)
     seen.then = leave_another;
     assert_int_equal(get(&r, s), FAR_OK);
     assert_int_equal(seen.calls, 1);
-    assert_int_equal(s->client.lines.undone, 1);
-    s->client.broke_at = s->client.complete_after = 0;
+    assert_int_equal(puppet_undone(&s->client), 1);
+    puppet_no_strays(&s->client);
+    puppet_complete_now(&s->client);
     assert_int_equal(get(&r, s), FAR_OK);
     assert_int_equal(seen.calls, 2);
-    assert_int_equal(s->client.lines.undone, 0);
+    assert_int_equal(puppet_undone(&s->client), 0);
     end(&r, &p);
 }
 
@@ -433,13 +433,13 @@ static void an_idle_client_lets_others_recover_what_it_left(void **state)
         journal_give(&s->op, &j, false);
         hook_on(c->ep);
         hook.ops.fence = fences ? fence_well : NULL;
-        c->broke_at = c->ep->ops->coarse(c->ep);
+        puppet_strays(c);
         assert_int_equal(client_park(&s->op), FAR_OK);
-        assert_false(c->parked || c->lease.lost);
-        c->broke_at = 0;
+        assert_false(puppet_parked(c) || puppet_lost_lease(c));
+        puppet_no_strays(c);
         assert_int_equal(client_park(&s->op), FAR_FENCED);
         hook_off();
-        assert_true(c->lease.lost && c->astray && !c->parked);
+        assert_true(puppet_renounced(c) && !puppet_parked(c));
         bool told =
             probe_get(&p, 0, PROBE_SLOT(slot, heartbeat)) == client_slot_renounced(c->incarnation);
         assert_true(told == fences);
@@ -466,7 +466,7 @@ static void pause_and_allow(struct fab_ep *ep, uint64_t ns)
     if (++here.posts < 20)
         return;
     seen.rc = FAR_OK;
-    here.rig->session->client.complete_after = 0;
+    puppet_complete_now(&here.rig->session->client);
     if (!here.armed) /* else it is the client that sweeps */
         assert_int_equal(get(here.rig, here.rig->session), FAR_OK);
 }
@@ -497,7 +497,7 @@ static void a_sweep_waits_for_lines_that_live_clients_left(void **state)
         if (own) { /* it says so at once */
             assert_int_equal(pool_sweep(&by->op, &result), FAR_CONTENTION);
             seen.rc = FAR_OK;
-            s->client.complete_after = 0;
+            puppet_complete_now(&s->client);
         }
         assert_int_equal(pool_sweep(&by->op, &result), FAR_OK);
         hook_off();

@@ -1,4 +1,5 @@
 /* Registrations that break off in the middle, and what a client may say of itself afterwards. */
+#include "support/puppet.h"
 #include "support/register_rig.h"
 
 /* A slot that was freed still says NO_EPOCH, if its owner was parked. A client that takes it and
@@ -14,8 +15,8 @@ static void a_join_that_breaks_off_is_no_registration(void **state)
         assert_int_equal(client_park(&idle->op), FAR_OK);
         shut_out(&p, s);
         shut_out(&p, idle);
-        idle->client.incarnation ^= 1ull << 40; /* so that closing it does nothing */
-        idle->client.lease.lost = idle->client.astray = true;
+        puppet_die(&idle->client); /* so that closing it does nothing */
+        puppet_renounce(&idle->client);
 
         hook_on(s->client.ep);
         hook.ops.post = post_until_it_breaks;
@@ -48,14 +49,14 @@ static void an_announcement_that_breaks_off_does_not_extend_the_lease(void **sta
     start(&r, &p, "mem:?size=16m&clients=8&" LEASE);
     far_session *s = join(&r);
     assert_int_equal(client_park(&s->op), FAR_OK);
-    uint64_t deadline = s->client.lease.deadline;
+    uint64_t deadline = puppet_deadline(&s->client);
     hook_on(s->client.ep);
     hook_clock();
     hook.clock += 1000000000;
     hook.ops.post = post_until_it_breaks;
     breaks = (typeof(breaks)){.claimed = true, .pass = 1};
     assert_int_equal(get(&r, s), FAR_UNREACHABLE);
-    assert_true(s->client.lease.deadline == deadline && s->client.parked);
+    assert_true(puppet_deadline(&s->client) == deadline && puppet_parked(&s->client));
     hook_off();
     assert_int_equal(get(&r, s), FAR_OK);
     far_session_close(s);
@@ -93,16 +94,17 @@ static void the_epoch_does_not_outrun_a_certificate_that_was_set_back(void **sta
     (void)state;
     start(&r, &p, "mem:?size=16m&clients=8&" LEASE);
     struct client *c = &r.session->client;
-    for (unsigned i = 0; i < 40 && (c->seen < 2 || c->advance_from != probe_epoch(&p)); i++)
+    for (unsigned i = 0;
+         i < 40 && (puppet_epoch_seen(c) < 2 || puppet_advances_from(c) != probe_epoch(&p)); i++)
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     uint64_t epoch = probe_epoch(&p), incarnation = c->incarnation;
-    assert_true(c->advance_from == epoch); /* the next flight is to push it on */
-    c->certified = c->advance_from - 1;
-    c->broke_at = c->ep->ops->coarse(c->ep);
+    assert_true(puppet_advances_from(c) == epoch); /* the next flight is to push it on */
+    puppet_certify(c, puppet_advances_from(c) - 1);
+    puppet_strays(c);
     assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_true(probe_epoch(&p) == epoch);
-    assert_false(c->lease.lost);
-    c->broke_at = 0;
+    assert_false(puppet_lost_lease(c));
+    puppet_no_strays(c);
     for (unsigned i = 0; i < 20; i++)
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_true(probe_epoch(&p) > epoch && c->incarnation == incarnation);

@@ -3,6 +3,7 @@
  * values of one size serves those of any other.
  */
 #include "support/audit.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 #include "support/pool_rig.h"
 
@@ -201,9 +202,9 @@ static void a_run_is_cut_from_its_beginning(void **state)
     assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_OK);
     assert_true(at == run);
     unsigned rest = size_class_for_chunks(size_class_chunks(longest) - 1);
-    assert_int_equal(r.client.stock[0][rest].kept, 1);
+    assert_int_equal(puppet_kept(&r.client, 0, rest), 1);
     /* Nothing of it is left over: what is held is all but the object. */
-    assert_true(r.client.held_bytes == size_class_chunks(longest) * CHUNK_BYTES - 64);
+    assert_true(puppet_held_bytes(&r.client) == size_class_chunks(longest) * CHUNK_BYTES - 64);
     for (uint64_t i = 1; i < size_class_chunks(longest); i++) {
         assert_int_equal(pool_alloc(&r.op, 0, CHUNK_CLASS, &at), FAR_OK);
         assert_true(at != run);

@@ -4,6 +4,7 @@
  */
 #include "support/hook.h"
 #include "support/audit.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 #include "support/undead.h"
 
@@ -19,8 +20,7 @@
 
 static void die(far_session *s)
 {
-    s->client.lease.lost = true;
-    s->client.incarnation ^= 1ull << 40;
+    puppet_die(&s->client);
     far_session_close(s);
 }
 
@@ -381,7 +381,7 @@ static void two_sweeps_of_one_client_are_two(void **state)
             assert_int_equal(put(&s.rig, x, k % 50, 8), FAR_OK);
             assert_int_equal(client_drive_epoch(&idle->op), FAR_OK);
         }
-        assert_true(x->client.held_bytes > 0);
+        assert_true(puppet_held_bytes(&x->client) > 0);
     }
     scope_sound(&s, &a);
     scope_close(&s);
@@ -471,7 +471,7 @@ static void a_chunk_taken_before_the_sweep_was_met_is_left_to_it(void **state)
         }
         s.rig.pool->pool.knobs.tick_ops = 1;
         start_sweep(&s);
-        for (unsigned i = 0; x->client.sweep == 0; i++) { /* until x has met it */
+        for (unsigned i = 0; puppet_sweep(&x->client) == 0; i++) { /* until x has met it */
             assert_true(i < 1000);
             step_sweep(&s);
             assert_int_equal(far_exists(x, s.rig.table, &key, 8), FAR_OK);
@@ -538,7 +538,7 @@ static void the_next_sweeper_takes_over(void **state)
         }
         finished += !s.sweeping;
         fiber_destroy(s.fiber); /* in the middle: its op may never be touched again */
-        sweeper->client.oldest = sweeper->client.newest = NULL;
+        puppet_forget_ops(&sweeper->client);
         unsigned slot = sweeper->client.slot;
         die(sweeper);
         probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0); /* and was reaped */

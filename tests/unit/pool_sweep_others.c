@@ -1,6 +1,7 @@
 /* Sweeps, and those who do not take part in them: who has not heard of one, who comes after one
  * that nobody makes any more, who has something in its cache that a sweep finds. */
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/race_rig.h"
 
 #include <stdarg.h>
@@ -29,7 +30,7 @@ static int put(struct store_rig *r, far_session *s, uint64_t key)
 /* An announcement that rides on no operation. */
 static void fly(far_session *s)
 {
-    s->client.rider.due = s->client.hurried = true;
+    puppet_announce_hurried(&s->client);
     batch_read(&s->op.batch, 0, CONTROL_OFF, s->op.pool_word, 8);
     assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
 }
@@ -46,21 +47,21 @@ static void who_has_not_met_a_sweep_holds_it_up(void **state)
     probe_open(&p, r.fab);
     assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
     assert_int_equal(put(&r, s, 1), FAR_OK);
-    assert_true(s->client.held_bytes > 0);
+    assert_true(puppet_held_bytes(&s->client) > 0);
     probe_set(&p, 0, NODE_SWEEP_OFF, probe_get(&p, 0, NODE_NEXT_CHUNK_OFF));
     probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
     uint64_t announced = probe_epoch(&p);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
         fly(s);
-        assert_true(s->client.sweep_unmet && s->client.held_bytes > 0);
+        assert_true(puppet_sweep_unmet(&s->client) && puppet_held_bytes(&s->client) > 0);
         assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) <= announced);
     }
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
         assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
     }
-    assert_true(s->client.held_bytes == 0);
+    assert_true(puppet_held_bytes(&s->client) == 0);
     assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) > announced);
     probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
     far_session_close(s);
@@ -160,7 +161,7 @@ static void a_sweep_that_broke_off_is_nobodys(void **state)
         s->client.ep->ops = &breaks.ops;
         finished += pool_sweep(&s->op, &swept) == FAR_OK;
         s->client.ep->ops = breaks.real;
-        s->client.broke_at = 0; /* half a lease later */
+        puppet_no_strays(&s->client); /* half a lease later */
         assert_int_equal(put(&r, s, 2), FAR_OK);
         assert_int_equal(client_park(&s->op), FAR_OK);
         assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);

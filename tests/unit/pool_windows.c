@@ -3,6 +3,7 @@
  * outcome is unknown or that arrive late, other operations of the same ring, other clients.
  */
 #include "support/journal_rig.h"
+#include "support/puppet.h"
 #include "support/register_rig.h"
 
 #include <stdlib.h>
@@ -88,7 +89,7 @@ static void a_slot_of_unknown_outcome_does_not_hold_the_epoch(void **state)
     hook_off();
     assert_int_equal(get(&r, s), FAR_OK);
     for (unsigned i = 0; i < 100; i++) {
-        c->broke_at = 0; /* long ago */
+        puppet_no_strays(c); /* long ago */
         assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     }
@@ -142,15 +143,15 @@ static void no_operation_begins_while_the_client_is_announced(void **state)
     hook.ops.post = post_until_it_breaks;
     breaks = (typeof(breaks)){.pass = 0};
     assert_int_equal(get(&r, s), FAR_UNREACHABLE);
-    assert_true(c->unannounced);
+    assert_true(puppet_unannounced(c));
     hook_off();
     uint64_t incarnation = c->incarnation;
     assert_int_equal(submit_get(&r, s, &got[0]), FAR_OK);
     for (unsigned i = 0; i < 50 && c->incarnation == incarnation; i++) /* it goes on in its slot */
         reaped += far_reap(s, results, 1, 0);
-    assert_true(c->joining && c->unannounced && reaped == 0);
+    assert_true(puppet_joining(c) && puppet_unannounced(c) && reaped == 0);
     assert_int_equal(submit_get(&r, s, &got[1]), FAR_OK);
-    assert_null(c->oldest);
+    assert_false(puppet_has_op_in_flight(c));
     assert_int_equal(far_reap(s, results, 2, 2), 2);
     assert_true(results[0].status == FAR_OK && results[1].status == FAR_OK);
     far_session_close(s);
@@ -173,7 +174,7 @@ static void an_operation_that_waited_looks_again_before_it_begins(void **state)
     struct client *c = &s->client;
     probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
     assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
-    assert_true(c->sweep_unmet);
+    assert_true(puppet_sweep_unmet(c));
     hook_on(c->ep);
     hook_fence();
     assert_int_equal(submit_get(&r, s, &got[0]), FAR_OK); /* reads what is being swept */
@@ -182,9 +183,9 @@ static void an_operation_that_waited_looks_again_before_it_begins(void **state)
     far_session *other = join(&r); /* and another has its slot */
     assert_int_equal(other->client.slot, slot);
     assert_int_equal(submit_get(&r, s, &got[1]), FAR_OK); /* finds the lease lapsed */
-    assert_true(c->joining);
+    assert_true(puppet_joining(c));
     for (unsigned i = 0; i < 200 && s->running_count > 0; i++) {
-        both |= c->joining && c->oldest;
+        both |= puppet_joining(c) && puppet_has_op_in_flight(c);
         (void)far_reap(s, &result, 1, 0);
     }
     assert_false(both);
@@ -199,7 +200,7 @@ static void an_operation_that_waited_looks_again_before_it_begins(void **state)
 static int recover_slowly(void *arg, struct op *op, const struct journal_entry *entry)
 {
     (void)arg, (void)entry;
-    op->client->lease.lost = true;
+    puppet_lose_lease(op->client);
     return FAR_OK;
 }
 
@@ -218,8 +219,7 @@ static void a_client_looks_again_after_a_recovery(void **state)
     r.pool->pool.recover = recover_slowly;
     probe_set(&p, 0, PROBE_SLOT(5, incarnation), 4711);
     journal_plant(&p, &r.pool->pool, 5, (struct journal_subject){.what = 1}, 0);
-    c->watch[5] = (struct watch){.incarnation = 4711};
-    c->suspect = 5;
+    puppet_suspect(c, 5, 4711);
     uint64_t incarnation = c->incarnation;
     assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     assert_true(c->incarnation != incarnation);
@@ -247,7 +247,7 @@ static void a_client_that_could_not_register_says_nothing(void **state)
     hook_fence();
     op_free(&s->op);
     assert_int_equal(op_init(&s->op, c), FAR_OK);
-    assert_null(s->op.batch.lease);
+    assert_false(puppet_asks_for_lease(&s->op));
     assert_int_equal(client_park(&s->op), FAR_OK);
     unsigned slot = c->slot;
     shut_out(&p, s);
@@ -259,7 +259,7 @@ static void a_client_that_could_not_register_says_nothing(void **state)
     c->slot = slot; /* whichever it tried to take */
     for (unsigned i = 0; i < 10; i++)
         (void)far_pool_info(s, &info);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == other->client.certified);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == puppet_certificate(&other->client));
     hook_off();
     far_session_close(other);
     far_session_close(s);
@@ -381,7 +381,7 @@ static void calls_that_only_read_go_on_after_a_lapse(void **state)
     (void)state;
     start(&r, &p, URI);
     far_session *s = join(&r);
-    s->client.lease.deadline = 0;
+    puppet_lapse(&s->client);
     for (unsigned i = 0; i < 1000; i++)
         assert_int_equal(far_pool_info(s, &info), FAR_OK);
     assert_int_equal(far_table_open(s, "t", NULL, &table), FAR_OK);
@@ -407,7 +407,7 @@ static int post_while_closing(struct fab_ep *ep, struct fab_req *req)
     }
     int rc = hook.real->post(ep, req);
     if (closing.posts++ == 0) {
-        hook.clock += 2 * closing.self->client.lease_ns;
+        hook.clock += 2 * puppet_lease_ns(&closing.self->client);
         probe_set(closing.probe, 0, PROBE_SLOT(closing.self->client.slot, incarnation), 0);
         closing.first = join(closing.rig);
     }
@@ -492,7 +492,7 @@ static void a_parked_clients_heartbeat_that_arrives_late_does_no_harm(void **sta
     assert_int_equal(client_park(&s->op), FAR_OK);
     hook_on(c->ep);
     hook_clock();
-    hook.clock += c->lease_ns / 6; /* a heartbeat is due */
+    hook.clock += puppet_lease_ns(c) / 6; /* a heartbeat is due */
     hook.ops.post = post_heartbeat_late;
     late = (typeof(late)){.write = {.buf = NULL}};
     for (unsigned i = 0; i < 20 && rc == FAR_OK; i++)
@@ -535,7 +535,7 @@ static void a_session_that_only_asks_nodes_keeps_its_lease(void **state)
     uint64_t began = probe_epoch(&p);
     for (unsigned i = 0; i < 100; i++) {
         uint64_t heartbeat = probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat));
-        hook.clock += c->lease_ns / 7;
+        hook.clock += puppet_lease_ns(c) / 7;
         assert_int_equal(far_node_info(s, 0, &info), FAR_OK);
         assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat)) != heartbeat);
         assert_false(client_lapsed(c));
@@ -566,15 +566,15 @@ static void asking_a_node_does_not_park_a_session_at_work(void **state)
     hook_on(c->ep);
     hook_clock();
     hook.ops.node_stat = stat_node;
-    hook.clock += c->lease_ns / 6; /* a heartbeat is due */
+    hook.clock += puppet_lease_ns(c) / 6; /* a heartbeat is due */
     assert_int_equal(submit_get(&r, s, &got), FAR_OK);
-    assert_true(c->joining);
-    uint64_t heartbeat = c->heartbeat;
+    assert_true(puppet_joining(c));
+    uint64_t heartbeat = puppet_heartbeat(c);
     assert_int_equal(far_node_info(s, 0, &info), FAR_OK);
-    assert_true(c->heartbeat == heartbeat);
+    assert_true(puppet_heartbeat(c) == heartbeat);
     assert_int_equal(far_reap(s, &result, 1, 1), 1);
     assert_int_equal(result.status, FAR_OK);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) != NO_EPOCH && !c->parked);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) != NO_EPOCH && !puppet_parked(c));
     hook_off();
     far_session_close(s);
     end(&r, &p);

@@ -1,5 +1,6 @@
 /* What may happen while a sweep is announced, met or carried out: clients that join, operations of
  * the same ring, leases that lapse. */
+#include "support/puppet.h"
 #include "support/register_rig.h"
 
 static struct {
@@ -26,17 +27,6 @@ static int post_with_a_joiner(struct fab_ep *ep, struct fab_req *req)
     req->status = FAR_OK;
     req->done = true;
     return FAR_OK;
-}
-
-static bool has_in_hand(const struct client *c, gaddr at)
-{
-    const struct stock *stock = &c->stock[0][0];
-    for (unsigned i = 0; i < stock->kept; i++)
-        if (stock->keep[i] == at)
-            return true;
-    uint64_t from = gaddr_offset(stock->next);
-    return stock->left > 0 && gaddr_offset(at) >= from &&
-           gaddr_offset(at) < from + stock->left * size_class_bytes(0);
 }
 
 /* Objects that wait on the shared lists. */
@@ -76,7 +66,7 @@ static void a_sweep_is_announced_before_it_is_counted(void **state)
     for (unsigned i = 0; i < 1500; i++) {
         gaddr at = 0;
         assert_int_equal(pool_alloc(&other->op, 0, 0, &at), FAR_OK);
-        assert_false(has_in_hand(&joining.late->client, at));
+        assert_false(puppet_holds(&joining.late->client, at, 0));
     }
     op_end(&other->op);
     far_session_close(other);
@@ -128,7 +118,7 @@ static void a_client_counts_only_sweeps_that_it_has_met(void **state)
     hook.ops.post = post_with_a_sweep;
     assert_int_equal(op_begin(&s->op, NULL), FAR_OK);
     assert_true(announcing.met);
-    assert_true(c->sweep == announcing.word || c->sweeps < announcing.count);
+    assert_true(puppet_sweep(c) == announcing.word || puppet_sweeps_seen(c) < announcing.count);
     op_end(&s->op);
     hook_off();
     probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
@@ -141,7 +131,7 @@ static bool own_sweep_met;
 static int mark_nothing(void *arg, struct op *op, struct marker *marker)
 {
     (void)arg, (void)marker;
-    own_sweep_met = op->client->sweep != 0 && op->client->stock[0][0].kept == 0;
+    own_sweep_met = puppet_sweep(op->client) != 0 && puppet_kept(op->client, 0, 0) == 0;
     return FAR_UNREACHABLE; /* and that is the end of it */
 }
 
@@ -191,7 +181,7 @@ static void of_two_sweeps_the_older_is_not_met_last(void **state)
     probe_set(&p, 0, NODE_SWEEP_OFF, 1);
     probe_set(&p, 0, PROBE_CONTROL(sweep), word);
     assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
-    assert_true(c->sweep_unmet);
+    assert_true(puppet_sweep_unmet(c));
     hook_on(c->ep);
     hook.ops.post = post_and_hold;
     held.request = NULL;
@@ -203,10 +193,11 @@ static void of_two_sweeps_the_older_is_not_met_last(void **state)
     probe_set(&p, 0, PROBE_CONTROL(sweep), word + SWEEP_COUNT);
     assert_int_equal(submit_get(&r, s, &got[1]), FAR_OK);
     assert_int_equal(far_reap(s, &result, 1, 1), 1);
-    assert_true(c->sweep == word + SWEEP_COUNT && c->old_chunks[0] == 5 && !c->sweep_unmet);
+    assert_true(puppet_sweep(c) == word + SWEEP_COUNT && puppet_sweep_mark(c, 0) == 5 &&
+                !puppet_sweep_unmet(c));
     held.request->done = true;
     assert_int_equal(far_reap(s, &result, 1, 1), 1);
-    assert_true(c->sweep == word + SWEEP_COUNT && c->old_chunks[0] == 5);
+    assert_true(puppet_sweep(c) == word + SWEEP_COUNT && puppet_sweep_mark(c, 0) == 5);
     hook_off();
     probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
     far_session_close(s);

@@ -4,6 +4,7 @@
  */
 #include "support/hook.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/race_rig.h"
 
 #include <stdarg.h>
@@ -21,12 +22,9 @@ static void put(struct store_rig *r, uint64_t key)
 
 static bool is_free(const struct client *c, gaddr at)
 {
-    for (unsigned i = 0; i < CLASS_COUNT; i++) {
-        const struct stock *s = &c->stock[gaddr_node(at)][i];
-        for (unsigned n = 0; n < s->kept; n++)
-            if (s->keep[n] == at)
-                return true;
-    }
+    for (unsigned i = 0; i < CLASS_COUNT; i++)
+        if (puppet_keeps(c, at, i))
+            return true;
     return false;
 }
 

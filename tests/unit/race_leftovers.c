@@ -3,6 +3,7 @@
  * sealed in part or in whole. Whoever comes next goes on from there, and nothing is lost.
  */
 #include "support/hook.h"
+#include "support/puppet.h"
 #include "support/race_groups.h"
 #include "support/race_rig.h"
 
@@ -297,7 +298,7 @@ static void a_journal_of_a_subtable_that_is_gone(void **state)
     }
     for (unsigned i = 0; i < sizeof reused.old / 8; i++)
         ((uint64_t *)&reused.old)[i] = store_rig_get(&r, reused.at, i * 8ull);
-    while (s->client.limbo.count > 0) {
+    while (puppet_in_limbo(&s->client) > 0) {
         assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
         client_reclaim(&s->client);
     }

@@ -4,6 +4,7 @@
 #include "support/audit.h"
 #include "support/hook.h"
 #include "index/cache.h"
+#include "support/puppet.h"
 #include "support/race_rig.h"
 #include "store/drop.h"
 
@@ -55,11 +56,11 @@ static void fill(far_session *s, far_table *t, unsigned keys)
 /* What is retired comes back: with nobody else at work, within a few epochs. */
 static void come_back(far_session *s)
 {
-    for (unsigned i = 0; i < 100000 && s->client.limbo.count > 0; i++) {
+    for (unsigned i = 0; i < 100000 && puppet_in_limbo(&s->client) > 0; i++) {
         assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
         client_reclaim(&s->client);
     }
-    assert_true(s->client.retired_bytes == 0);
+    assert_true(puppet_retired_bytes(&s->client) == 0);
 }
 
 static uint64_t live_bytes(far_session *s)
@@ -236,10 +237,10 @@ static void a_damaged_table_is_dropped_and_swept(void **state)
     assert_int_equal(far_table_drop(r.session, u), FAR_OK);
     assert_int_equal(get(r.session, u, 1), FAR_NO_TABLE);
     assert_true(live_bytes(r.session) < with_t && live_bytes(r.session) > live);
-    assert_true(r.session->client.lost_bytes > 0);
+    assert_true(puppet_lost_bytes(&r.session->client) > 0);
     assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
     assert_true(swept.bytes > 0);
-    r.session->client.lost_bytes = 0; /* as whoever sweeps to get it back does */
+    puppet_set_lost_bytes(&r.session->client, 0); /* as whoever sweeps to get it back does */
     expect_nothing_lost(r.pool, r.session);
     for (uint64_t i = 0; i < 300; i++)
         assert_int_equal(get(r.session, r.table, i), FAR_OK);
@@ -798,7 +799,7 @@ static void a_drop_is_completed_once(void **state)
         hook_off();
         late = completing.posts < at;
         released += completing.released;
-        assert_int_equal(r.session->client.limbo.count > 0, !completing.released);
+        assert_int_equal(puppet_in_limbo(&r.session->client) > 0, !completing.released);
         assert_int_equal(get(r.session, u, 1), FAR_NO_TABLE);
         far_session_close(other);
         store_rig_close(&r);
@@ -846,7 +847,7 @@ static int post_after_a_drop(struct fab_ep *ep, struct fab_req *req)
     if (ep == stopped.ep && ++stopped.posts == stopped.at) {
         far_session *s = stopped.rig->session;
         ASSERT(far_table_drop(s, stopped.rig->table) == FAR_OK);
-        while (s->client.limbo.count > 0) {
+        while (puppet_in_limbo(&s->client) > 0) {
             ASSERT(client_drive_epoch(&s->op) == FAR_OK);
             client_reclaim(&s->client);
         }

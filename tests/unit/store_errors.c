@@ -1,5 +1,6 @@
 /* Every error of farside.h that can be provoked on one machine, each by its own cause, with the
  * outputs left alone. */
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include <stdio.h>
@@ -509,7 +510,7 @@ static void damage_is_corrupt_and_not_a_miss(void **state)
 
     /* The key's block is the last that this session allocated of its class. */
     unsigned size_class = size_class_for(block_bytes(3, 5));
-    gaddr block = r.session->client.stock[0][size_class].next - size_class_bytes(size_class) / 64;
+    gaddr block = puppet_last_new(&r.session->client, 0, size_class);
     word = store_rig_get(&r, block, 16);
     store_rig_set(&r, block, 16, word ^ 1ull << 40);
     len = 77;

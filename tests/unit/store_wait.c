@@ -1,6 +1,7 @@
 /* What a session waits for, and what it must not: its own ring, another session's dead node. */
 #include "support/hook.h"
 #include "support/probe.h"
+#include "support/puppet.h"
 #include "support/store_rig.h"
 
 #include "base/clock.h"
@@ -135,12 +136,12 @@ static void losses_are_remembered_when_a_sweep_fails(void **state)
         assert_int_equal(pool_alloc(&r.session->op, 0, 7, &at), FAR_OK);
         pool_abandon(c, 7);
     }
-    uint64_t lost = c->lost_bytes;
+    uint64_t lost = puppet_lost_bytes(c);
     hook_on(c->ep);
     hook.ops.post = post_without_sweep;
     assert_int_equal(pool_make_room(&r.session->op), FAR_UNREACHABLE);
     hook_off();
-    assert_true(c->lost_bytes == lost);
+    assert_true(puppet_lost_bytes(c) == lost);
     far_session_close(r.session); /* it says so when it leaves */
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) > 0);
     assert_int_equal(far_session_open(r.pool, NULL, &r.session), FAR_OK);
@@ -198,11 +199,11 @@ static void a_session_whose_node_is_away_does_not_delay_the_others(void **state)
     hook.ops.poll = poll_nobody;
     away = true;
     client_leave(&s[1]->client);
-    while ((atomic_load(&s[1]->client.turn) & CLIENT_TURN_WHO) != CLIENT_TURN_LENT)
+    while (!puppet_is_lent(&s[1]->client))
         clock_sleep(1000000);
     wait_for_heartbeats(&p, s[0], 3);
     wait_for_heartbeats(&p, s[2], 3);
-    assert_true((atomic_load(&s[1]->client.turn) & CLIENT_TURN_WHO) == CLIENT_TURN_LENT);
+    assert_true(puppet_is_lent(&s[1]->client));
     away = false;
     client_enter(&s[1]->client);
     hook_off();

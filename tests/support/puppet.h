@@ -1,0 +1,451 @@
+/*
+ * Puppet: how tests put a client into a rare state, and ask what state it is in.
+ *
+ * Rule: outside tests/support, no test reads or writes a field of struct client but pool, ep, slot and
+ * incarnation, nor any field of the states within it, of its lease or of its announcements. A test that
+ * needs another one gets a function here, named for what it does or asks. So the pool's structures may
+ * change, and one file of tests with them.
+ */
+#ifndef TESTS_PUPPET_H
+#define TESTS_PUPPET_H
+
+#include "pool/pool.h"
+
+/* ---- its lease ------------------------------------------------------------------------------- */
+
+/* Its lease passes, and nobody else knows. */
+static inline void puppet_lapse(struct client *c)
+{
+    c->lease.deadline = 0;
+}
+
+/* It finds out that it was fenced. */
+static inline void puppet_lose_lease(struct client *c)
+{
+    c->lease.lost = true;
+}
+
+static inline bool puppet_lost_lease(const struct client *c)
+{
+    return c->lease.lost;
+}
+
+/* Its lease is counted from now. */
+static inline void puppet_renew_lease(struct client *c)
+{
+    c->lease.deadline = c->ep->ops->coarse(c->ep) + c->lease_ns;
+}
+
+/* Its lease does not pass before the test ends: for a client whose clock has jumped. */
+static inline void puppet_never_lapse(struct client *c)
+{
+    c->lease.deadline = UINT64_MAX / 2;
+}
+
+static inline uint64_t puppet_deadline(const struct client *c)
+{
+    return c->lease.deadline;
+}
+
+static inline uint64_t puppet_lease_ns(const struct client *c)
+{
+    return c->lease_ns;
+}
+
+static inline void puppet_set_lease_ns(struct client *c, uint64_t ns)
+{
+    c->lease_ns = ns;
+}
+
+/* Does the operation ask for the lease before it writes? Not where the fabric shuts clients out. */
+static inline bool puppet_asks_for_lease(const struct op *op)
+{
+    return op->batch.lease != NULL;
+}
+
+static inline void puppet_ask_for_no_lease(struct op *op)
+{
+    op->batch.lease = NULL;
+}
+
+/* ---- its registration ------------------------------------------------------------------------ */
+
+/* It dies: its slot and all it has stay as they are. Not even a close finds its slot. */
+static inline void puppet_die(struct client *c)
+{
+    c->lease.lost = true;
+    c->incarnation ^= 1ull << 40;
+}
+
+/* It has given its slot up, and will take another. */
+static inline void puppet_renounce(struct client *c)
+{
+    c->lease.lost = c->astray = true;
+}
+
+static inline bool puppet_renounced(const struct client *c)
+{
+    return c->lease.lost && c->astray;
+}
+
+/* client_park() has failed: its certificate may become NO_EPOCH at any time. */
+static inline void puppet_fail_to_park(struct client *c)
+{
+    c->parked = true;
+    puppet_renounce(c);
+}
+
+static inline bool puppet_parked(const struct client *c)
+{
+    return c->parked;
+}
+
+/* An operation of it registers it again. */
+static inline bool puppet_joining(const struct client *c)
+{
+    return c->joining;
+}
+
+static inline void puppet_set_joining(struct client *c, bool joining)
+{
+    c->joining = joining;
+}
+
+/* It has taken a slot, whose certificate is still its last owner's. */
+static inline bool puppet_unannounced(const struct client *c)
+{
+    return c->unannounced;
+}
+
+static inline bool puppet_has_op_in_flight(const struct client *c)
+{
+    return c->oldest != NULL;
+}
+
+/* Its operations in flight stop for good: their memory is gone. */
+static inline void puppet_forget_ops(struct client *c)
+{
+    c->oldest = c->newest = NULL;
+}
+
+/* Another thread, the keeper of idle sessions, is using it. */
+static inline bool puppet_is_lent(struct client *c)
+{
+    return (atomic_load(&c->turn) & CLIENT_TURN_WHO) == CLIENT_TURN_LENT;
+}
+
+/* ---- epochs ---------------------------------------------------------------------------------- */
+
+/* The newest epoch that it has read, and the one after which it found its caches valid. */
+static inline uint64_t puppet_epoch_seen(const struct client *c)
+{
+    return c->seen;
+}
+
+static inline uint64_t puppet_epoch_validated(const struct client *c)
+{
+    return c->validated;
+}
+
+/* What its last announcement certified. */
+static inline uint64_t puppet_certificate(const struct client *c)
+{
+    return c->certified;
+}
+
+static inline void puppet_certify(struct client *c, uint64_t epoch)
+{
+    c->certified = epoch;
+}
+
+/* The epoch that its next announcement moves on; NO_EPOCH: none. */
+static inline uint64_t puppet_advances_from(const struct client *c)
+{
+    return c->advance_from;
+}
+
+static inline uint64_t puppet_heartbeat(const struct client *c)
+{
+    return c->heartbeat;
+}
+
+/* Epochs go by: it has read the last of them, and its caches were valid then. */
+static inline void puppet_pass_epochs(struct client *c, unsigned epochs)
+{
+    c->seen += epochs;
+    c->validated = c->seen;
+}
+
+/* An announcement of it arrives, and comes back with the next epoch. */
+static inline void puppet_land(struct client *c)
+{
+    c->flights++;
+    c->validated = c->seen++;
+}
+
+/* It knows of that many slots of the registry. */
+static inline void puppet_know_slots(struct client *c, unsigned slots)
+{
+    c->high = slots;
+}
+
+/* Its next batch carries an announcement. */
+static inline void puppet_announce(struct client *c)
+{
+    c->rider.due = true;
+}
+
+/* Likewise, and that reads the registry, so that the epoch can go on. */
+static inline void puppet_announce_hurried(struct client *c)
+{
+    c->rider.due = c->hurried = true;
+}
+
+/* An announcement goes out, with the registry, and comes back as if it had been posted at that time. */
+static inline int puppet_announce_posted_at(struct op *op, uint64_t posted)
+{
+    struct client *c = op->client;
+    c->rider.board(&c->rider, &op->batch);
+    int rc = batch_flush(&op->batch);
+    ASSERT(c->flight_has_registry);
+    c->flight_posted = posted;
+    c->rider.landed(&c->rider, FAR_OK);
+    return rc;
+}
+
+/* The operation's batches carry no announcements, until puppet_unmute(). */
+static inline void puppet_mute(struct op *op)
+{
+    op->batch.rider = NULL;
+}
+
+static inline void puppet_unmute(struct op *op)
+{
+    op->batch.rider = &op->client->rider;
+}
+
+/* A request of it that writes has just failed: its verbs may arrive for half a lease. */
+static inline void puppet_strays(struct client *c)
+{
+    c->broke_at = c->ep->ops->coarse(c->ep);
+}
+
+/* That was long ago. */
+static inline void puppet_no_strays(struct client *c)
+{
+    c->broke_at = 0;
+}
+
+/* How many caches of addresses it has. */
+static inline unsigned puppet_caches(const struct client *c)
+{
+    unsigned count = 0;
+    for (const struct cached *cached = c->caches; cached; cached = cached->next)
+        count++;
+    return count;
+}
+
+/* ---- other clients --------------------------------------------------------------------------- */
+
+/* It suspects the client of that slot, whose word was `incarnation` when it looked. */
+static inline void puppet_suspect(struct client *c, unsigned slot, uint64_t incarnation)
+{
+    c->watch[slot] = (struct watch){.incarnation = incarnation, .repairing = c->watch[slot].repairing};
+    c->suspect = (int)slot;
+}
+
+static inline void puppet_suspect_nobody(struct client *c)
+{
+    c->suspect = -1;
+}
+
+/* The slot that it suspects, or -1. */
+static inline int puppet_suspected(const struct client *c)
+{
+    return c->suspect;
+}
+
+/* It last saw the other move at `since`. */
+static inline void puppet_watch(struct client *c, const struct client *other, uint64_t since)
+{
+    c->watch[other->slot] = (struct watch){
+        .incarnation = other->incarnation, .heartbeat = other->heartbeat, .since = since};
+}
+
+/* When did it last see the other, which has not moved since then, move? */
+static inline uint64_t puppet_watched_since(const struct client *c, const struct client *other)
+{
+    const struct watch *w = &c->watch[other->slot];
+    ASSERT(w->incarnation == other->incarnation && w->heartbeat == other->heartbeat);
+    return w->since;
+}
+
+/* It need not wait any longer before it tries to recover another again. */
+static inline void puppet_recover_now(struct client *c)
+{
+    c->recover_after = 0;
+}
+
+static inline bool puppet_recovers(const struct client *c)
+{
+    return c->recoveries > 0;
+}
+
+/* ---- work that was left ---------------------------------------------------------------------- */
+
+/* How many lines of its journal were left with something in them. */
+static inline unsigned puppet_undone(const struct client *c)
+{
+    return c->lines.undone;
+}
+
+/* It has its slot with its last owner's work. */
+static inline bool puppet_inherited(const struct client *c)
+{
+    return c->inherited;
+}
+
+static inline void puppet_inherit(struct client *c)
+{
+    c->inherited = true;
+}
+
+/* It need not wait any longer before it tries to complete that again. */
+static inline void puppet_complete_now(struct client *c)
+{
+    c->complete_after = 0;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static inline uint64_t puppet_held_bytes(const struct client *c)
+{
+    return c->held_bytes;
+}
+
+static inline uint64_t puppet_retired_bytes(const struct client *c)
+{
+    return c->retired_bytes;
+}
+
+static inline uint64_t puppet_lost_bytes(const struct client *c)
+{
+    return c->lost_bytes;
+}
+
+/* It knows of that many bytes that only a sweep finds. */
+static inline void puppet_set_lost_bytes(struct client *c, uint64_t bytes)
+{
+    c->lost_bytes = bytes;
+}
+
+/* Retired objects that it has not reused yet. */
+static inline size_t puppet_in_limbo(const struct client *c)
+{
+    return c->limbo.count;
+}
+
+/* The n-th of them, the oldest first: its address, and its size class above that. */
+static inline uint64_t puppet_limbo_object(const struct client *c, size_t n)
+{
+    return c->limbo.ring[(c->limbo.head + n) & (c->limbo.room - 1)].object;
+}
+
+/* They are in a ring: its size, and where the oldest is. */
+static inline size_t puppet_limbo_room(const struct client *c)
+{
+    return c->limbo.room;
+}
+
+static inline size_t puppet_limbo_head(const struct client *c)
+{
+    return c->limbo.head;
+}
+
+/* Reusable objects that it keeps. */
+static inline unsigned puppet_kept(const struct client *c, unsigned node, unsigned size_class)
+{
+    return c->stock[node][size_class].kept;
+}
+
+/* Is the object one of those? */
+static inline bool puppet_keeps(const struct client *c, gaddr at, unsigned size_class)
+{
+    const struct stock *stock = &c->stock[gaddr_node(at)][size_class];
+    for (unsigned i = 0; i < stock->kept; i++)
+        if (stock->keep[i] == at)
+            return true;
+    return false;
+}
+
+/* Is it, or is it one of the objects that the client has never used? */
+static inline bool puppet_holds(const struct client *c, gaddr at, unsigned size_class)
+{
+    const struct stock *stock = &c->stock[gaddr_node(at)][size_class];
+    uint64_t off = gaddr_offset(at), from = gaddr_offset(stock->next);
+    return puppet_keeps(c, at, size_class) ||
+           (stock->left > 0 && off >= from && off < from + stock->left * size_class_bytes(size_class));
+}
+
+/* The object that it last took from a new chunk. */
+static inline gaddr puppet_last_new(const struct client *c, unsigned node, unsigned size_class)
+{
+    return c->stock[node][size_class].next - size_class_bytes(size_class) / 64;
+}
+
+/* It has no object of the class any more, nor a part of a chunk. */
+static inline void puppet_empty_stock(struct client *c, unsigned node, unsigned size_class)
+{
+    c->stock[node][size_class].left = c->stock[node][size_class].kept = 0;
+}
+
+/* It keeps more of the class than it should. */
+static inline void puppet_overfill(struct client *c, unsigned node, unsigned size_class)
+{
+    c->overfull_node = (int)node;
+    c->overfull_class = (int)size_class;
+}
+
+/* ---- sweeps ---------------------------------------------------------------------------------- */
+
+/* The sweep that it has met, by its word; 0: none goes on that it knows. */
+static inline uint64_t puppet_sweep(const struct client *c)
+{
+    return c->sweep;
+}
+
+static inline void puppet_set_sweep(struct client *c, uint64_t word)
+{
+    c->sweep = word;
+}
+
+/* It knows of one that it has not met. */
+static inline bool puppet_sweep_unmet(const struct client *c)
+{
+    return c->sweep_unmet;
+}
+
+/* The sweep that it makes itself, by its word; 0: none. */
+static inline uint64_t puppet_own_sweep(const struct client *c)
+{
+    return c->sweep_mine;
+}
+
+static inline void puppet_set_own_sweep(struct client *c, uint64_t word)
+{
+    c->sweep_mine = word;
+}
+
+/* Chunks of the node below this one are the sweep's. */
+static inline uint64_t puppet_sweep_mark(const struct client *c, unsigned node)
+{
+    return c->old_chunks[node];
+}
+
+/* How many sweeps there had been when it last had nothing to fear from one. */
+static inline uint64_t puppet_sweeps_seen(const struct client *c)
+{
+    return c->sweeps;
+}
+
+#endif
