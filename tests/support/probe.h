@@ -1,4 +1,4 @@
-/* Looks into a pool's memory and changes it, past every client: nobody's flight rides on this. */
+/* Looks into a pool's memory and changes it, past every client: it carries no announcements. */
 #ifndef TESTS_PROBE_H
 #define TESTS_PROBE_H
 
@@ -57,6 +57,12 @@ static inline bool probe_cas(struct probe *p, gaddr at, uint64_t delta, uint64_t
 static inline uint64_t probe_epoch(struct probe *p)
 {
     return probe_get(p, 0, PROBE_CONTROL(epoch));
+}
+
+/* The slot's first word: whose it is, and whether that client is fenced or recovered; 0: free. */
+static inline uint64_t probe_incarnation(struct probe *p, unsigned slot)
+{
+    return probe_get(p, 0, PROBE_SLOT(slot, incarnation));
 }
 
 #endif

@@ -250,7 +250,8 @@ static inline unsigned puppet_caches(const struct client *c)
 /* It suspects the client of that slot, whose word was `incarnation` when it looked. */
 static inline void puppet_suspect(struct client *c, unsigned slot, uint64_t incarnation)
 {
-    c->watch[slot] = (struct watch){.incarnation = incarnation, .repairing = c->watch[slot].repairing};
+    c->watch[slot] =
+        (struct watch){.incarnation = incarnation, .repairing = c->watch[slot].repairing};
     c->suspect = (int)slot;
 }
 
@@ -384,7 +385,8 @@ static inline bool puppet_holds(const struct client *c, gaddr at, unsigned size_
     const struct stock *stock = &c->stock[gaddr_node(at)][size_class];
     uint64_t off = gaddr_offset(at), from = gaddr_offset(stock->next);
     return puppet_keeps(c, at, size_class) ||
-           (stock->left > 0 && off >= from && off < from + stock->left * size_class_bytes(size_class));
+           (stock->left > 0 && off >= from &&
+            off < from + stock->left * size_class_bytes(size_class));
 }
 
 /* The object that it last took from a new chunk. */

@@ -3,6 +3,7 @@
 #define TESTS_STORE_RIG_H
 
 #include "support/driven_clock.h"
+#include "support/puppet.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -69,6 +70,32 @@ static inline void store_rig_open_driven(struct store_rig *r, const char *uri,
     ASSERT((r->clock = malloc(sizeof *r->clock)));
     driven_clock_set(r->clock, r->fab);
     store_rig_start(r, knobs, session, table);
+}
+
+/* A small table, and announcements with every operation. */
+static inline struct store_rig store_rig_announcing(const char *uri)
+{
+    struct far_table_options table = {.tuning = "groups=2"};
+    struct knobs knobs = pool_knobs_default;
+    struct store_rig r;
+    knobs.tick_ops = 1;
+    store_rig_open(&r, uri, &knobs, NULL, &table);
+    return r;
+}
+
+/* Another session. */
+static inline far_session *store_rig_join(struct store_rig *r)
+{
+    far_session *s = NULL;
+    ASSERT(far_session_open(r->pool, NULL, &s) == FAR_OK);
+    return s;
+}
+
+/* Ends a session like a process that dies: its slot and all it had stay as they are. */
+static inline void store_rig_kill(far_session *s)
+{
+    puppet_die(&s->client);
+    far_session_close(s);
 }
 
 static inline void store_rig_pass(struct store_rig *r, uint64_t ns)

@@ -6,7 +6,6 @@
  */
 #include "support/audit.h"
 #include "support/paced_clock.h"
-#include "support/puppet.h"
 #include "support/race_groups.h"
 #include "support/store_rig.h"
 
@@ -141,13 +140,6 @@ static bool read_another(struct worker *w, far_session *s)
     return is_value(w, id, len) || failed(w, "a foreign value", FAR_CORRUPT, id);
 }
 
-/* The session ends like a process that is killed. */
-static void abandon(far_session *s)
-{
-    puppet_die(&s->client);
-    far_session_close(s);
-}
-
 static void *work(void *arg)
 {
     struct worker *w = arg;
@@ -168,7 +160,7 @@ static void *work(void *arg)
                              : change(w, s, key);
         }
         if (w->plan->abandon && rng_below(&w->rng, w->plan->abandon) == 0)
-            abandon(s);
+            store_rig_kill(s);
         else
             far_session_close(s);
     }

@@ -12,13 +12,6 @@
 
 #define HOUR "lease=3600000"
 
-static far_session *join(struct store_rig *r)
-{
-    far_session *s = NULL;
-    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
-    return s;
-}
-
 static struct {
     struct op *op;   /* another's operation in flight */
     unsigned posts;  /* of ours, until now   */
@@ -58,7 +51,7 @@ static void a_barrier_waits_for_operations_in_flight(void **state)
     for (unsigned end_at = 1; end_at < 60; end_at += 7) {
         struct store_rig r;
         start(&r, "mem:?size=4m&" HOUR);
-        far_session *other = join(&r);
+        far_session *other = store_rig_join(&r);
         for (unsigned i = 0; i < 10; i++) {
             assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
             assert_int_equal(client_drive_epoch(&other->op), FAR_OK);
@@ -82,7 +75,7 @@ static void a_barrier_does_not_wait_for_what_begins_later(void **state)
     struct store_rig r;
     (void)state;
     start(&r, "mem:?size=4m&" HOUR);
-    far_session *parked = join(&r);
+    far_session *parked = store_rig_join(&r);
     assert_int_equal(client_park(&parked->op), FAR_OK);
     hook_session(r.session);
     for (unsigned i = 0; i < 5; i++)
@@ -101,15 +94,14 @@ static void a_barrier_shuts_out_the_dead(void **state)
     struct probe p;
     (void)state;
     start(&r, "mem:?size=4m&lease=1000");
-    far_session *dead = join(&r);
+    far_session *dead = store_rig_join(&r);
     probe_open(&p, r.fab);
     assert_int_equal(op_begin(&dead->op, NULL), FAR_OK);
     hook_session(r.session);
     hook_clock();
     waits.trip_ns = 10000000; /* a hundredth of a lease */
     assert_int_equal(client_barrier(&r.session->op, 100), FAR_OK);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(dead->client.slot, incarnation)) !=
-                dead->client.incarnation);
+    assert_true(probe_incarnation(&p, dead->client.slot) != dead->client.incarnation);
     hook_off();
     op_end(&dead->op);
     far_session_close(dead);
@@ -122,7 +114,7 @@ static void a_barrier_gives_up_after_its_bound(void **state)
     struct store_rig r;
     (void)state;
     start(&r, "mem:?size=4m&lease=50");
-    far_session *slow = join(&r);
+    far_session *slow = store_rig_join(&r);
     assert_int_equal(op_begin(&slow->op, NULL), FAR_OK);
     hook_session(r.session);
     hook_clock(); /* nobody's lease lapses, for the clock of the one that waits stands still */
@@ -141,7 +133,7 @@ static void a_resting_operation_holds_up_nobody(void **state)
     uint64_t key = 1;
     (void)state;
     start(&r, "mem:?size=4m&" HOUR);
-    far_session *other = join(&r);
+    far_session *other = store_rig_join(&r);
     probe_open(&p, r.fab);
     assert_int_equal(far_put(other, r.table, &key, 8, &key, 8), FAR_OK);
     struct index_view *view = store_known(other, r.table)->view;
@@ -193,7 +185,7 @@ static void a_client_that_renounces_is_recovered_by_others(void **state)
         struct probe p;
         uint64_t key = 1;
         start(&r, "mem:?size=4m&lease=1000");
-        far_session *s = join(&r);
+        far_session *s = store_rig_join(&r);
         probe_open(&p, r.fab);
         assert_int_equal(far_put(s, r.table, &key, 8, &key, 8), FAR_OK);
         unsigned slot = s->client.slot;
@@ -207,7 +199,7 @@ static void a_client_that_renounces_is_recovered_by_others(void **state)
         if (fences)
             hook_off();
         /* Nobody takes it for dead before the fabric has shut it out (LEASE-L2). */
-        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+        assert_true(probe_incarnation(&p, slot) == incarnation);
         assert_true((probe_get(&p, 0, PROBE_SLOT(slot, heartbeat)) ==
                      client_slot_renounced(incarnation)) == fences);
         assert_int_equal(far_put(s, r.table, &key, 8, &key, 8), FAR_OK);

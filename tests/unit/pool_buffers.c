@@ -223,7 +223,7 @@ static void completing_anothers_work_leaves_them_alone(void **state)
     uint64_t before = r.session->op.cost.verbs;
     CALL(client_recover(&r.session->op));
     assert_true(r.session->op.cost.verbs > before + 20); /* it did split */
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
+    assert_true(probe_incarnation(&p, slot) == 0);
     for (uint64_t k = 0; k + 1 < key; k++)
         assert_int_equal(far_exists(r.session, r.table, &k, 8), FAR_OK);
     probe_close(&p);

@@ -18,16 +18,6 @@
 #define HOUR "lease=3600000"
 #define KEYS 40u
 
-static struct store_rig rig(const char *uri)
-{
-    struct far_table_options table = {.tuning = "groups=2"};
-    struct knobs knobs = pool_knobs_default;
-    struct store_rig r;
-    knobs.tick_ops = 1;
-    store_rig_open(&r, uri, &knobs, NULL, &table);
-    return r;
-}
-
 /* A session that has free memory of its own, and is parked with it. */
 static far_session *parked_session(struct store_rig *r)
 {
@@ -52,7 +42,7 @@ static struct audit audit(struct store_rig *r)
 /* EPOCH-E5: the sweep did not wait for it, and has found what it holds. */
 static void what_a_sweep_has_found_is_not_given_away_by_who_slept(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct sweep_result swept;
 
     (void)state;
@@ -67,7 +57,7 @@ static void what_a_sweep_has_found_is_not_given_away_by_who_slept(void **state)
 /* SWEEP-P1: whoever unparks a client, be it only to close it, brings it into the middle of a sweep. */
 static void who_closes_in_a_sweep_leaves_the_lists_alone(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     uint64_t heads[CLASS_COUNT];
     struct probe p;
 
@@ -91,7 +81,7 @@ static void who_closes_in_a_sweep_leaves_the_lists_alone(void **state)
 /* What it had taken above the sweep's mark, the sweep has not found: somebody must know. */
 static void who_forgets_its_memory_knows_that_it_is_lost(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct probe p;
     uint64_t key = 0;
 
@@ -112,7 +102,7 @@ static void who_forgets_its_memory_knows_that_it_is_lost(void **state)
 /* SWEEP-P1: the sweeper empties the lists, and must be alone with them. */
 static void who_has_met_a_sweep_takes_nothing_from_the_lists(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct client *c = &r.session->client;
     struct probe p;
     unsigned classes = 0;
@@ -158,7 +148,7 @@ static int spill_post(struct fab_ep *ep, struct fab_req *req)
 /* A sweep empties the lists, but looks at nothing above its mark. */
 static void what_falls_off_the_lists_above_the_mark_is_told(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct sweep_result swept;
     struct probe p;
 
@@ -236,7 +226,7 @@ static void stray_arrives(struct probe *p)
 /* FABRIC-F5: whoever meets a sweep must not be shown the mark of one before it. */
 static void a_late_mark_is_not_that_of_the_next_sweep(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct probe p;
 
     (void)state;
@@ -253,7 +243,7 @@ static void a_late_mark_is_not_that_of_the_next_sweep(void **state)
 /* FABRIC-F5: a sweep that was given up may still empty the lists, when others use them again. */
 static void a_late_end_of_the_lists_harms_nobody(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct probe p;
     gaddr at[2] = {0, 0};
 
@@ -281,7 +271,7 @@ static void a_late_end_of_the_lists_harms_nobody(void **state)
 /* The pages of a full node's lists are of other nodes. */
 static void pages_that_fall_off_another_nodes_list_are_told_of(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&nodes=2&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&nodes=2&" HOUR);
     struct sweep_result swept;
     struct probe p;
     gaddr at = 0;
@@ -311,7 +301,7 @@ static void pages_that_fall_off_another_nodes_list_are_told_of(void **state)
 /* On a ring, one operation may sweep, and another find that somebody is at it. */
 static void a_sweep_that_is_refused_leaves_another_alone(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct client *c = &r.session->client;
     struct sweep_result swept;
     struct probe p;
@@ -347,7 +337,7 @@ static int count_recovery(void *arg, struct op *op, const struct journal_entry *
  * its slot, who is at work. */
 static void recovery_leaves_alone_who_came_into_the_slot(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct client *c = &r.session->client;
     far_session *s = NULL;
     struct probe p;
@@ -363,7 +353,7 @@ static void recovery_leaves_alone_who_came_into_the_slot(void **state)
     r.pool->pool.recover = count_recovery;
     assert_int_equal(client_recover(&r.session->op), FAR_OK);
     assert_int_equal(recovered, 0);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+    assert_true(probe_incarnation(&p, slot) == incarnation);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);
     journal_blank(&p, &r.pool->pool, slot);
     far_session_close(s);
@@ -397,7 +387,7 @@ static int sleepy_post(struct fab_ep *ep, struct fab_req *req)
 /* Whatever it had to do before its operation, when that begins it is registered. */
 static void a_lease_that_lapses_while_a_session_comes_back_is_noticed(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     uint64_t key = 1;
 
     (void)state;

@@ -25,9 +25,8 @@ static void expect_e1(struct probe *p, unsigned clients)
     uint64_t certificate[64];
     assert_true(clients <= 64);
     for (unsigned i = 0; i < clients; i++)
-        certificate[i] = probe_get(p, 0, PROBE_SLOT(i, incarnation))
-                             ? probe_get(p, 0, PROBE_SLOT(i, epoch))
-                             : UINT64_MAX - 1;
+        certificate[i] =
+            probe_incarnation(p, i) ? probe_get(p, 0, PROBE_SLOT(i, epoch)) : UINT64_MAX - 1;
     uint64_t epoch = probe_epoch(p);
     for (unsigned i = 0; i < clients; i++)
         assert_true(epoch <= certificate[i] + 1);
@@ -403,8 +402,7 @@ static void an_idle_client_holds_memory_back_for_a_lease(void **state)
         put(&r, r.session, 2, now);
         store_rig_pass(&r, lease / 20);
         now = p.ep->ops->now(p.ep);
-        shut_out = probe_get(&p, 0, PROBE_SLOT(idle->client.slot, incarnation)) !=
-                   idle->client.incarnation;
+        shut_out = probe_incarnation(&p, idle->client.slot) != idle->client.incarnation;
         if (!shut_out)
             assert_true(probe_epoch(&p) <= certificate + 1);
         assert_true(now - silent_since < 3 * lease);
@@ -523,7 +521,7 @@ static void a_client_whose_verbs_may_land_is_not_done(void **state)
         assert_true(probe_epoch(&p) <= certificate + 1);
     }
     far_session_close(s);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == inc);
+    assert_true(probe_incarnation(&p, slot) == inc);
     probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
     probe_close(&p);
     store_rig_close(&r);

@@ -48,8 +48,7 @@ static unsigned leave_dead(struct store_rig *r)
     assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
     unsigned slot = s->client.slot;
     assert_int_equal(far_put(s, r->table, "other", 5, "value", 5), FAR_OK);
-    puppet_die(&s->client);
-    far_session_close(s);
+    store_rig_kill(s);
     return slot;
 }
 
@@ -79,7 +78,7 @@ static void work_until_free(struct store_rig *r, struct probe *p, unsigned slot)
 {
     uint64_t start = hook.real->now(hook.ep);
 
-    for (uint64_t i = 0; probe_get(p, 0, PROBE_SLOT(slot, incarnation)) != 0; i++) {
+    for (uint64_t i = 0; probe_incarnation(p, slot) != 0; i++) {
         assert_int_equal(put(r, i), FAR_OK);
         assert_true(hook.real->now(hook.ep) - start < WAIT_NS);
     }
@@ -95,10 +94,10 @@ static void operations_do_not_wait_for_a_fence(void **state)
     probe_open(&p, r.fab);
     net = (typeof(net)){.held = true, .status = FAR_OK};
     unsigned slot = leave_dead(&r);
-    uint64_t incarnation = probe_get(&p, 0, PROBE_SLOT(slot, incarnation));
+    uint64_t incarnation = probe_incarnation(&p, slot);
     work_until_fences(&r, 10);
     /* Until all nodes have answered, it is not counted as dead. */
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+    assert_true(probe_incarnation(&p, slot) == incarnation);
     net.held = false;
     work_until_free(&r, &p, slot);
     hook_off();
@@ -117,9 +116,9 @@ static void a_fence_that_fails_is_tried_again(void **state)
     probe_open(&p, r.fab);
     net = (typeof(net)){.status = FAR_UNREACHABLE};
     unsigned slot = leave_dead(&r);
-    uint64_t incarnation = probe_get(&p, 0, PROBE_SLOT(slot, incarnation));
+    uint64_t incarnation = probe_incarnation(&p, slot);
     work_until_fences(&r, 3);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+    assert_true(probe_incarnation(&p, slot) == incarnation);
     net.status = FAR_OK;
     work_until_free(&r, &p, slot);
     hook_off();
@@ -160,11 +159,11 @@ static void who_waits_for_a_fence_is_alive(void **state)
     hook.ops.pause = long_pause;
     pause_ns = puppet_lease_ns(c) / 10;
     uint64_t heartbeat = probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat));
-    puppet_suspect(c, slot, probe_get(&p, 0, PROBE_SLOT(slot, incarnation)));
+    puppet_suspect(c, slot, probe_incarnation(&p, slot));
     assert_int_equal(client_recover(&r.session->op), FAR_OK);
     assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat)) > heartbeat + 20);
     assert_false(client_lapsed(c));
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
+    assert_true(probe_incarnation(&p, slot) == 0);
     hook_off();
     puppet_never_lapse(c); /* by the clock that it has now */
     probe_close(&p);

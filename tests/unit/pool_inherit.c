@@ -27,7 +27,7 @@ static int note_recovery(void *arg, struct op *op, const struct journal_entry *e
     probe_open(&p, c->pool->fab);
     assert_true(journal_says(&p, c->pool, c->slot));
     recoveries.registered &=
-        probe_get(&p, 0, PROBE_SLOT(c->slot, incarnation)) == c->incarnation &&
+        probe_incarnation(&p, c->slot) == c->incarnation &&
         probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) == puppet_certificate(c) && !client_lapsed(c);
     probe_close(&p);
     recoveries.calls++;
@@ -73,13 +73,13 @@ static void a_dead_clients_work_does_not_lock_others_out(void **state)
     assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
     assert_int_equal(s->client.slot, 1);
     assert_true(recoveries.calls == 1 && recoveries.registered);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == s->client.incarnation);
+    assert_true(probe_incarnation(&p, 1) == s->client.incarnation);
     assert_false(journal_says(&p, &r.pool->pool, 1));
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths + 1);
     assert_int_equal(get(&r, s), FAR_OK);
     assert_int_equal(recoveries.calls, 1);
     far_session_close(s);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == 0);
+    assert_true(probe_incarnation(&p, 1) == 0);
     end(&r, &p);
 }
 
@@ -115,7 +115,7 @@ static void work_that_cannot_be_completed_stays_in_the_slot(void **state)
     assert_int_equal(recoveries.calls, 2);
     uint64_t incarnation = s->client.incarnation;
     far_session_close(s); /* the slot is found silent, and the work with it */
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == incarnation);
+    assert_true(probe_incarnation(&p, 1) == incarnation);
     assert_true(journal_says(&p, &r.pool->pool, 1));
     end(&r, &p);
 }
@@ -138,9 +138,9 @@ static void work_is_taken_over_from_one_that_took_it_over(void **state)
     assert_int_equal(far_session_open(r.pool, NULL, &next), FAR_OK);
     assert_true(recoveries.calls == 2 && recoveries.registered);
     assert_false(journal_says(&p, &r.pool->pool, 1));
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == next->client.incarnation);
+    assert_true(probe_incarnation(&p, 1) == next->client.incarnation);
     far_session_close(s);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == next->client.incarnation);
+    assert_true(probe_incarnation(&p, 1) == next->client.incarnation);
     far_session_close(next);
     end(&r, &p);
 }
@@ -183,7 +183,7 @@ static void of_several_that_want_the_slot_one_gets_it(void **state)
     assert_int_equal(get(&r, s), FAR_NO_CLIENT_SLOT);
     assert_true(takes.met && recoveries.calls == 0);
     hook_off();
-    assert_true(probe_get(&p, 0, PROBE_SLOT(1, incarnation)) == DEAD + 2);
+    assert_true(probe_incarnation(&p, 1) == DEAD + 2);
     assert_true(journal_says(&p, &r.pool->pool, 1));
     assert_true(probe_get(&p, 0, PROBE_SLOT(1, epoch)) == 0);
     probe_set(&p, 0, PROBE_SLOT(0, incarnation), r.session->client.incarnation);

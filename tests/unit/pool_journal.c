@@ -157,7 +157,7 @@ static void a_split_is_completed_by_whoever_finds_its_client_dead(void **state)
             recovered += journal_says(&p, &r.pool->pool, slot);
             puppet_suspect(c, slot, inc);
             assert_int_equal(client_recover(&r.session->op), FAR_OK);
-            assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
+            assert_true(probe_incarnation(&p, slot) == 0);
             assert_false(journal_says(&p, &r.pool->pool, c->slot));
             probe_close(&p);
             expect_nothing_stranded(&r);

@@ -1,77 +1,9 @@
 /* Journals: the lines that operations have, what they say when their client is dead, and that one client
  * at a time recovers them. */
-#include "support/journal_rig.h"
-#include "support/puppet.h"
-#include "support/register_rig.h"
+#include "support/recovery_rig.h"
 #include "sim/audit.h"
 
 #define NODES "mem:?nodes=3&size=4m&clients=8&" LEASE
-
-static struct {
-    unsigned calls;
-    uint64_t sum;  /* of what the intents said */
-    uint64_t redo; /* what the last redo said, 0 for none */
-    bool done;
-    int rc;
-    int (*then)(struct op *op);
-} seen;
-
-static int note_recovery(void *arg, struct op *op, const struct journal_entry *entry)
-{
-    uint64_t data = 0;
-    (void)arg;
-    assert_true(entry->subject.what == 7 && entry->subject.tag == 8 && entry->len == 8);
-    memcpy(&data, entry->data, 8);
-    seen.calls++;
-    seen.sum += data;
-    seen.redo = 0;
-    if (entry->redo) {
-        assert_int_equal(entry->redo_len, 8);
-        memcpy(&seen.redo, entry->redo, 8);
-    }
-    seen.done = entry->done;
-    return seen.then ? seen.then(op) : seen.rc;
-}
-
-static void begin(struct store_rig *r, struct probe *p, const char *uri)
-{
-    start(r, p, uri);
-    r->pool->pool.recover = note_recovery;
-    seen = (typeof(seen)){.rc = FAR_OK};
-}
-
-static void intend(far_session *s, struct journal *j, uint64_t data)
-{
-    struct journal_subject subject = {.place = 6, .tag = 8, .what = 7};
-    journal_intend(&s->op, j, &subject, &data, 8);
-    assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
-}
-
-static void take(far_session *s, unsigned node, struct journal *j, uint64_t data)
-{
-    assert_int_equal(journal_take(&s->op, node, j), FAR_OK);
-    assert_int_equal(gaddr_node(j->at), node);
-    intend(s, j, data);
-}
-
-/* It is taken for dead. */
-static int recover(far_session *by, far_session *dead)
-{
-    puppet_suspect(&by->client, dead->client.slot, dead->client.incarnation);
-    return client_recover(&by->op);
-}
-
-/* Of a session that was taken for dead: it does not know. */
-static void bury(far_session *s)
-{
-    puppet_renounce(&s->client);
-    far_session_close(s);
-}
-
-static uint64_t slot_word(struct probe *p, unsigned slot)
-{
-    return probe_get(p, 0, PROBE_SLOT(slot, incarnation));
-}
 
 static void operations_have_lines_of_their_own(void **state)
 {
@@ -89,15 +21,13 @@ static void operations_have_lines_of_their_own(void **state)
             assert_true(j[k].at != j[i].at);
     }
     for (unsigned i = 0; i < 20; i += 2) { /* half of them end, and say nothing */
-        journal_end(&s->op, &j[i]);
-        assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
-        journal_give(&s->op, &j[i], true);
+        give(s, &j[i]);
     }
     assert_int_equal(recover(r.session, s), FAR_OK);
     assert_int_equal(seen.calls, 10);
     assert_true(seen.sum == 0xaaaaa);
-    assert_true(slot_word(&p, slot) == 0);
-    bury(s);
+    assert_true(probe_incarnation(&p, slot) == 0);
+    close_dead(s);
     /* The next client in the slot finds them blank, and uses them again. */
     s = join(&r);
     assert_int_equal(s->client.slot, slot);
@@ -109,7 +39,7 @@ static void operations_have_lines_of_their_own(void **state)
             old |= j[k].at == again.at;
         assert_true(old);
     }
-    bury(s);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -131,7 +61,7 @@ static void lines_are_recovered_on_every_node(void **state)
         assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, journals)) == nodes);
         assert_int_equal(recover(r.session, s), FAR_OK);
         assert_true(seen.sum == nodes);
-        bury(s);
+        close_dead(s);
         end(&r, &p);
     }
 }
@@ -161,12 +91,12 @@ static void a_node_that_is_away_does_not_hold_up_others(void **state)
     assert_int_equal(recover(r.session, s), FAR_UNREACHABLE);
     hook_off();
     assert_true(seen.sum == 5);
-    assert_true(slot_word(&p, slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
-    s->client.incarnation = slot_word(&p, slot);
+    assert_true(probe_incarnation(&p, slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
+    s->client.incarnation = probe_incarnation(&p, slot);
     assert_int_equal(recover(r.session, s), FAR_OK);
     assert_true(seen.sum == 7 && seen.calls == 3); /* each once */
-    assert_true(slot_word(&p, slot) == 0);
-    bury(s);
+    assert_true(probe_incarnation(&p, slot) == 0);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -191,13 +121,13 @@ static void a_node_that_is_away_does_not_hold_up_epochs(void **state)
     push_epochs(r.session);
     assert_true(probe_epoch(&p) > epoch + 4);
     assert_int_equal(seen.calls, 0);
-    assert_true(slot_word(&p, slot) & CLIENT_FENCED);
+    assert_true(probe_incarnation(&p, slot) & CLIENT_FENCED);
     hook_off(); /* the node is back, and some time has passed */
     puppet_recover_now(c);
     push_epochs(r.session);
     assert_int_equal(seen.calls, 1);
-    assert_true(slot_word(&p, slot) == 0);
-    bury(s);
+    assert_true(probe_incarnation(&p, slot) == 0);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -222,9 +152,7 @@ static void what_is_torn_says_nothing(void **state)
             journal_done(&s->op, &j);
         assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
         if (way == USED_AGAIN) {
-            journal_end(&s->op, &j);
-            assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
-            journal_give(&s->op, &j, true);
+            give(s, &j);
             take(s, 0, &j, 5);
         }
         if (way == TORN_INTENT)
@@ -236,8 +164,8 @@ static void what_is_torn_says_nothing(void **state)
         assert_true(seen.redo == (way == REDO || way == DONE ? redo : 0));
         assert_true(seen.done == (way == DONE));
         assert_false(journal_says(&p, &r.pool->pool, slot));
-        assert_true(slot_word(&p, slot) == 0);
-        bury(s);
+        assert_true(probe_incarnation(&p, slot) == 0);
+        close_dead(s);
         end(&r, &p);
     }
 }
@@ -266,9 +194,7 @@ static void a_client_completes_what_its_own_operations_left(void **state)
         assert_int_equal(seen.calls, 0);
         puppet_no_strays(c);
         if (lapses) {
-            journal_end(&s->op, &other); /* no operation outlives its registration */
-            assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
-            journal_give(&s->op, &other, true);
+            give(s, &other); /* no operation outlives its registration */
             puppet_lapse(c);
         }
         assert_int_equal(get(&r, s), FAR_OK);
@@ -277,7 +203,7 @@ static void a_client_completes_what_its_own_operations_left(void **state)
         take(s, 0, &third, 4);
         assert_int_equal(get(&r, s), FAR_OK);
         assert_int_equal(seen.calls, 1);
-        bury(s);
+        close_dead(s);
         end(&r, &p);
     }
 }
@@ -300,7 +226,7 @@ static void a_client_that_closes_leaves_no_line_behind(void **state)
         journal_give(&s->op, &j, false);
         far_session_close(s);
         assert_int_equal(seen.calls, 1);
-        assert_true(slot_word(&p, slot) == (fails ? incarnation : 0));
+        assert_true(probe_incarnation(&p, slot) == (fails ? incarnation : 0));
         assert_true(journal_says(&p, &r.pool->pool, slot) == fails);
         end(&r, &p);
     }
@@ -319,7 +245,7 @@ static void one_client_at_a_time_recovers(void **state)
         begin(&r, &p, URI);
         far_session *s = join(&r), *other = join(&r);
         unsigned slot = s->client.slot, by = other->client.slot;
-        uint64_t claim = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(&other->client);
+        uint64_t claim = claim_of(other);
         take(s, 0, &j, 1);
         if (way == NOBODY)
             claim = CLIENT_FENCED | CLIENT_REPAIRED;
@@ -332,7 +258,7 @@ static void one_client_at_a_time_recovers(void **state)
         s->client.incarnation = claim;
         assert_int_equal(recover(r.session, s), FAR_OK);
         assert_int_equal(seen.calls, way != ALIVE);
-        assert_true(slot_word(&p, slot) == (way == ALIVE ? claim : 0));
+        assert_true(probe_incarnation(&p, slot) == (way == ALIVE ? claim : 0));
         /* Nor does it become a suspect. */
         struct client *c = &r.session->client;
         struct client_slot *slots = NULL;
@@ -341,8 +267,8 @@ static void one_client_at_a_time_recovers(void **state)
         if (way == ALIVE)
             assert_true(client_watch(c, slots, 8, NO_EPOCH, c->ep->ops->coarse(c->ep)));
         assert_int_equal(puppet_suspected(c), -1);
-        bury(s);
-        bury(other);
+        close_dead(s);
+        close_dead(other);
         end(&r, &p);
     }
 }
@@ -362,7 +288,6 @@ static int recover_within(struct op *op)
     assert_int_equal(client_recover(&sibling), FAR_OK);
     assert_int_equal(seen.calls, 1);
     op_free(&sibling);
-    (void)rig_again;
     return FAR_OK;
 }
 
@@ -380,8 +305,8 @@ static void siblings_do_not_recover_the_same_client(void **state)
     dead_again = s;
     assert_int_equal(recover(r.session, s), FAR_OK);
     assert_int_equal(seen.calls, 1);
-    assert_true(slot_word(&p, s->client.slot) == 0);
-    bury(s);
+    assert_true(probe_incarnation(&p, s->client.slot) == 0);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -398,8 +323,7 @@ static void pause_by_hook(struct fab_ep *ep, uint64_t ns)
     (void)ep;
     hook.clock += ns;
     probe_open(&p, rig_again->fab); /* until then the claim is ours */
-    assert_true(slot_word(&p, dead_again->client.slot) ==
-                (CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(&rig_again->session->client)));
+    assert_true(probe_incarnation(&p, dead_again->client.slot) == claim_of(rig_again->session));
     probe_close(&p);
 }
 
@@ -423,11 +347,11 @@ static void a_recovery_is_given_up_when_nothing_of_it_can_arrive(void **state)
     uint64_t began = hook.clock;
     assert_int_equal(recover(r.session, s), FAR_UNREACHABLE);
     assert_true(hook.clock - began > puppet_lease_ns(c) / 2);
-    assert_true(slot_word(&p, s->client.slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
+    assert_true(probe_incarnation(&p, s->client.slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
     hook_off();
     puppet_never_lapse(c); /* its clock is the machine's again */
     puppet_no_strays(c);
-    bury(s);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -457,8 +381,8 @@ static void a_recovery_can_wait_for_a_barrier(void **state)
     assert_int_equal(recover(r.session, s), FAR_OK);
     hook_off();
     assert_true(probe_epoch(&p) >= epoch + 1);
-    assert_true(slot_word(&p, s->client.slot) == 0);
-    bury(s);
+    assert_true(probe_incarnation(&p, s->client.slot) == 0);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -496,16 +420,15 @@ static void a_sweep_waits_for_recoveries(void **state)
     begin(&r, &p, URI);
     far_session *s = join(&r), *other = join(&r);
     assert_int_equal(client_park(&other->op), FAR_OK); /* it is idle, as far as others see */
-    probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation),
-              CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(&other->client));
+    probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation), claim_of(other));
     sweeps = (typeof(sweeps)){&p, s->client.slot, 0, false, r.pool->pool.mark};
     r.pool->pool.mark = mark_after_recovery;
     hook_on(r.session->client.ep);
     hook.ops.pause = pause_and_recover;
     assert_int_equal(pool_sweep(&r.session->op, &result), FAR_OK);
     hook_off();
-    bury(s);
-    bury(other);
+    close_dead(s);
+    close_dead(other);
     end(&r, &p);
 }
 
@@ -526,7 +449,7 @@ static void lines_survive_a_sweep(void **state)
     if (a.wrong) /* they are free as well as in use */
         fail_msg("%s", a.first);
     assert_true(a.bytes[AUDIT_NOWHERE] == 0);
-    bury(r.session);
+    close_dead(r.session);
     r.session = join(&r);
     end(&r, &p);
 }
@@ -557,16 +480,9 @@ static void a_damaged_chain_is_cut(void **state)
         r.session = join(&r);
         assert_int_equal(recover(r.session, s), FAR_OK);
         assert_true(seen.calls == 2 && seen.sum == 3);
-        bury(s);
+        close_dead(s);
         end(&r, &p);
     }
-}
-
-static void give(far_session *s, struct journal *j)
-{
-    journal_end(&s->op, j);
-    assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
-    journal_give(&s->op, j, true);
 }
 
 /* The lines before the damage are known to the slot's owner, and used: they stay in the chain. */
@@ -599,7 +515,7 @@ static void what_is_before_the_damage_stays_in_the_chain(void **state)
         assert_int_equal(findings.violations, 0);
         assert_int_equal(recover(r.session, s), FAR_OK);
         assert_true(seen.calls == 6 && seen.sum == 63);
-        bury(s);
+        close_dead(s);
         end(&r, &p);
     }
 }
@@ -631,7 +547,7 @@ static void a_damaged_chain_is_left_behind_with_its_slot(void **state)
         take(s, 0, &j[i], 1ull << i);
     assert_int_equal(recover(r.session, s), FAR_OK);
     assert_true(seen.calls == 4 && seen.sum == 15);
-    bury(s);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -654,7 +570,7 @@ static void a_damaged_chain_is_repaired(void **state)
     assert_int_equal(far_pool_check(r.session, true, NULL, NULL, &check), FAR_OK);
     assert_int_equal(check.repaired, 1);
     assert_int_equal(far_pool_check(r.session, false, NULL, NULL, &check), FAR_OK);
-    assert_true(slot_word(&p, slot) == 0);
+    assert_true(probe_incarnation(&p, slot) == 0);
     end(&r, &p);
 }
 
@@ -673,14 +589,10 @@ static void a_full_node_has_no_more_lines(void **state)
     take(r.session, 1, &j, 1);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(journal_take(&r.session->op, 1, &more), FAR_POOL_FULL);
-    journal_end(&r.session->op, &j);
-    assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
-    journal_give(&r.session->op, &j, true);
+    give(r.session, &j);
     take(r.session, 1, &more, 2);
     assert_true(more.at == j.at);
-    journal_end(&r.session->op, &more);
-    assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
-    journal_give(&r.session->op, &more, true);
+    give(r.session, &more);
     end(&r, &p);
 }
 

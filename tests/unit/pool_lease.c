@@ -41,31 +41,6 @@ static struct store_rig rig(const char *uri, unsigned tick_ops)
     return r;
 }
 
-static far_session *join(struct store_rig *r)
-{
-    far_session *s = NULL;
-    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
-    return s;
-}
-
-/* Lets the lease pass as the client itself sees it, without waiting. */
-static void let_lapse(far_session *s)
-{
-    puppet_lapse(&s->client);
-}
-
-/* Ends a session like a process that dies: its slot and all it had stay as they are. */
-static void die(far_session *s)
-{
-    puppet_die(&s->client);
-    far_session_close(s);
-}
-
-static uint64_t slot_word(struct probe *p, const struct client *c)
-{
-    return probe_get(p, 0, PROBE_SLOT(c->slot, incarnation));
-}
-
 /* ---- silence --------------------------------------------------------------------------------- */
 
 /* Works, 20 times a lease, until the slot is no longer that incarnation's. That takes a watch of one
@@ -73,7 +48,7 @@ static uint64_t slot_word(struct probe *p, const struct client *c)
 static void work_until_gone(struct store_rig *r, struct probe *p, unsigned slot, uint64_t inc)
 {
     uint64_t i = 0;
-    for (; probe_get(p, 0, PROBE_SLOT(slot, incarnation)) == inc; i++) {
+    for (; probe_incarnation(p, slot) == inc; i++) {
         assert_int_equal(put(r, r->session, 2, i), FAR_OK);
         store_rig_pass(r, LEASE_NS / 20);
         assert_true(i < 100);
@@ -90,14 +65,14 @@ static void the_slot_of_a_dead_client_is_used_again(void **state)
     (void)state;
     probe_open(&p, r.fab);
     for (unsigned turn = 0; turn < 3; turn++) {
-        far_session *s = join(&r);
+        far_session *s = store_rig_join(&r);
         unsigned slot = s->client.slot;
         uint64_t inc = s->client.incarnation, deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
         assert_int_equal(put(&r, s, 1, turn), FAR_OK);
         assert_int_equal(far_session_open(r.pool, NULL, &none), FAR_NO_CLIENT_SLOT);
-        die(s);
+        store_rig_kill(s);
         work_until_gone(&r, &p, slot, inc);
-        for (unsigned i = 0; probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) != 0; i++) {
+        for (unsigned i = 0; probe_incarnation(&p, slot) != 0; i++) {
             assert_true(i < 100);
             assert_int_equal(put(&r, r.session, 2, i), FAR_OK);
         }
@@ -113,7 +88,7 @@ static void a_heartbeat_keeps_a_client_alive(void **state)
 {
     struct store_rig r = rig("mem:?size=64m&" SHORT, UINT32_MAX);
     struct probe p;
-    far_session *quiet = join(&r);
+    far_session *quiet = store_rig_join(&r);
     uint64_t inc = quiet->client.incarnation, key = 1, got = 0;
 
     (void)state;
@@ -128,7 +103,8 @@ static void a_heartbeat_keeps_a_client_alive(void **state)
         puppet_announce(&r.session->client);
         store_rig_pass(&r, LEASE_NS / 20);
     }
-    assert_true(quiet->client.incarnation == inc && slot_word(&p, &quiet->client) == inc);
+    assert_true(quiet->client.incarnation == inc &&
+                probe_incarnation(&p, quiet->client.slot) == inc);
     far_session_close(quiet);
     probe_close(&p);
     store_rig_close(&r);
@@ -141,7 +117,7 @@ static void a_lapse_that_nobody_noticed_costs_nothing(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&clients=3&" LONG, 1);
     struct probe p;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
     struct far_pool_info info;
 
     (void)state;
@@ -150,15 +126,15 @@ static void a_lapse_that_nobody_noticed_costs_nothing(void **state)
         assert_int_equal(put(&r, s, 1, i), FAR_OK);
         uint64_t inc = s->client.incarnation, held = puppet_held_bytes(&s->client);
         unsigned slot = s->client.slot;
-        let_lapse(s);
+        puppet_lapse(&s->client);
         key_holds(&r, s, 1, i);
         assert_true(s->client.incarnation != inc && s->client.slot == slot);
-        assert_true(slot_word(&p, &s->client) == s->client.incarnation);
+        assert_true(probe_incarnation(&p, s->client.slot) == s->client.incarnation);
         assert_true(puppet_held_bytes(&s->client) >= held);
     }
     assert_int_equal(far_pool_info(r.session, &info), FAR_OK);
     assert_int_equal(info.clients, 2);
-    let_lapse(s);
+    puppet_lapse(&s->client);
     far_session_close(s); /* also then it leaves nothing behind */
     assert_int_equal(far_pool_info(r.session, &info), FAR_OK);
     assert_int_equal(info.clients, 1);
@@ -171,7 +147,7 @@ static void a_fenced_client_registers_anew_by_itself(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
 
     (void)state;
     probe_open(&p, r.fab);
@@ -183,12 +159,12 @@ static void a_fenced_client_registers_anew_by_itself(void **state)
         /* Fenced; fenced and freed; another has the slot. */
         uint64_t word = state_of_slot == 0 ? inc | CLIENT_FENCED : state_of_slot == 1 ? 0 : 4711;
         probe_set(&p, 0, PROBE_SLOT(slot, incarnation), word);
-        let_lapse(s);
+        puppet_lapse(&s->client);
         assert_int_equal(put(&r, s, 1, 8), FAR_OK);
         assert_true(c->incarnation != inc && c->incarnation % 2 == 1);
-        assert_true(slot_word(&p, c) == c->incarnation);
+        assert_true(probe_incarnation(&p, c->slot) == c->incarnation);
         if (state_of_slot != 1)
-            assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == word);
+            assert_true(probe_incarnation(&p, slot) == word);
         key_holds(&r, s, 1, 8);
         key_holds(&r, r.session, 1, 8);
         probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
@@ -205,7 +181,7 @@ static void a_flight_that_comes_too_late_ends_the_lease(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
     struct client *c = &s->client;
 
     (void)state;
@@ -231,14 +207,14 @@ static void no_slot_for_a_client_that_comes_back(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&clients=2&" LONG, 1);
     struct probe p;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
 
     (void)state;
     probe_open(&p, r.fab);
     assert_int_equal(put(&r, s, 1, 7), FAR_OK);
     unsigned slot = s->client.slot;
     probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 4711);
-    let_lapse(s);
+    puppet_lapse(&s->client);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(put(&r, s, 1, 8), FAR_NO_CLIENT_SLOT);
     key_holds(&r, r.session, 1, 7);
@@ -297,7 +273,7 @@ static void an_operation_that_outlives_its_lease_is_tried_again(void **state)
         for (unsigned i = 0; i < polls && reaped == 0; i++)
             reaped = far_reap(r.session, &result, 1, 0);
         uint64_t inc = r.session->client.incarnation;
-        let_lapse(r.session);
+        puppet_lapse(&r.session->client);
         if (reaped == 0)
             assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
         else
@@ -337,10 +313,10 @@ static void a_ring_is_tried_again_as_a_whole(void **state)
         assert_int_equal(far_submit(r.session, &op), FAR_OK);
     }
     uint64_t inc = r.session->client.incarnation;
-    let_lapse(r.session);
+    puppet_lapse(&r.session->client);
     assert_int_equal(far_delete(r.session, r.table, &key[7], 8), FAR_OK);
     uint64_t renewed = r.session->client.incarnation;
-    assert_true(renewed != inc && slot_word(&p, &r.session->client) == renewed);
+    assert_true(renewed != inc && probe_incarnation(&p, r.session->client.slot) == renewed);
     for (unsigned got = 0; got < 7;) {
         unsigned n = far_reap(r.session, results, 8, 1);
         for (unsigned i = 0; i < n; i++)
@@ -375,12 +351,12 @@ static void a_lapsed_client_writes_nothing(void **state)
         assert_int_equal(far_submit(r.session, &op), FAR_OK);
         for (unsigned k = 0; k < i; k++)
             (void)far_reap(r.session, &result, 0, 0);
-        let_lapse(r.session);
+        puppet_lapse(&r.session->client);
         uint64_t written = r.session->op.cost.bytes_written;
-        uint64_t slot = slot_word(&p, &r.session->client);
+        uint64_t slot = probe_incarnation(&p, r.session->client.slot);
         assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
         assert_true(r.session->op.cost.bytes_written == written);
-        assert_true(slot_word(&p, &r.session->client) == slot);
+        assert_true(probe_incarnation(&p, r.session->client.slot) == slot);
     }
     probe_close(&p);
     store_rig_close(&r);
@@ -391,7 +367,7 @@ static void a_lapsed_client_writes_nothing(void **state)
 /* Works until the slot is free. */
 static void bury(struct store_rig *r, struct probe *p, unsigned slot)
 {
-    for (uint64_t i = 0; probe_get(p, 0, PROBE_SLOT(slot, incarnation)) != 0; i++) {
+    for (uint64_t i = 0; probe_incarnation(p, slot) != 0; i++) {
         assert_int_equal(put(r, r->session, 2, i), FAR_OK);
         store_rig_pass(r, LEASE_NS / 20);
         assert_true(i < 200);
@@ -405,13 +381,13 @@ static void recovery_survives_the_recoverer(void **state)
     for (unsigned steps = 0; steps < 3; steps++) {
         struct store_rig r = rig("mem:?size=1g&" SHORT, 1);
         struct probe p;
-        far_session *s = join(&r);
+        far_session *s = store_rig_join(&r);
         struct far_pool_check check;
         probe_open(&p, r.fab);
         assert_int_equal(put(&r, s, 1, 7), FAR_OK);
         unsigned slot = s->client.slot;
         uint64_t inc = s->client.incarnation;
-        die(s);
+        store_rig_kill(s);
         if (steps >= 1) /* it fenced, and died */
             assert_true(probe_cas(&p, 0, PROBE_SLOT(slot, incarnation), inc, inc | CLIENT_FENCED));
         if (steps >= 2) /* it also counted the death */
@@ -453,7 +429,7 @@ static void a_slot_is_free_when_all_is_seen_to(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
 
     (void)state;
     probe_open(&p, r.fab);
@@ -468,8 +444,7 @@ static void a_slot_is_free_when_all_is_seen_to(void **state)
         assert_int_equal(recover(&r, slot, inc), FAR_UNREACHABLE);
         assert_int_equal(recoveries.calls, i);
         /* It is shut out, and another client may try. */
-        assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) ==
-                    (CLIENT_FENCED | CLIENT_REPAIRED));
+        assert_true(probe_incarnation(&p, slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
         inc = CLIENT_FENCED | CLIENT_REPAIRED;
         assert_true(journal_says(&p, &r.pool->pool, slot));
     }
@@ -477,11 +452,11 @@ static void a_slot_is_free_when_all_is_seen_to(void **state)
     uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
     assert_int_equal(recover(&r, slot, inc), FAR_OK);
     assert_int_equal(recoveries.calls, 4);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
+    assert_true(probe_incarnation(&p, slot) == 0);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths + 1);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
     assert_false(journal_says(&p, &r.pool->pool, slot));
-    die(s);
+    store_rig_kill(s);
     probe_close(&p);
     store_rig_close(&r);
 }
@@ -491,7 +466,7 @@ static void a_late_recoverer_leaves_the_next_client_alone(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
 
     (void)state;
     probe_open(&p, r.fab);
@@ -505,7 +480,7 @@ static void a_late_recoverer_leaves_the_next_client_alone(void **state)
     assert_int_equal(recover(&r, slot, dead), FAR_OK);
     assert_int_equal(recoveries.calls, 0); /* that is work in progress */
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);
-    assert_true(slot_word(&p, &s->client) == s->client.incarnation);
+    assert_true(probe_incarnation(&p, s->client.slot) == s->client.incarnation);
     assert_true(journal_says(&p, &r.pool->pool, slot));
     assert_true(probe_get(&p, 0, PROBE_SLOT(slot, epoch)) == puppet_certificate(&s->client));
     journal_blank(&p, &r.pool->pool, slot);
@@ -520,13 +495,13 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     struct store_rig r = rig("mem:?size=1g&clients=2&" SHORT, 1);
     struct probe p;
     struct client *c = &r.session->client;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
 
     (void)state;
     probe_open(&p, r.fab);
     unsigned slot = s->client.slot;
     uint64_t inc = s->client.incarnation;
-    die(s);
+    store_rig_kill(s);
     /* Found dead, but not recovered yet: somebody else does that, and another takes the slot. */
     struct client_slot *slots = op_buffer(&r.session->op, BUF_BULK, 2 * sizeof *slots);
     for (unsigned i = 0; puppet_suspected(c) < 0; i++) {
@@ -541,14 +516,14 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     }
     assert_int_equal(puppet_suspected(c), slot);
     assert_true(probe_cas(&p, 0, PROBE_SLOT(slot, incarnation), inc, 0));
-    s = join(&r);
+    s = store_rig_join(&r);
     assert_int_equal(s->client.slot, slot);
     batch_read(&r.session->op.batch, 0, CLIENTS_OFF, slots, 2 * sizeof *slots);
     assert_int_equal(batch_flush(&r.session->op.batch), FAR_OK);
     (void)client_watch(c, slots, 2, UINT64_MAX, p.ep->ops->now(p.ep));
     assert_int_equal(puppet_suspected(c), -1);
     assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
-    assert_true(slot_word(&p, &s->client) == s->client.incarnation);
+    assert_true(probe_incarnation(&p, s->client.slot) == s->client.incarnation);
     far_session_close(s);
     probe_close(&p);
     store_rig_close(&r);
@@ -560,7 +535,7 @@ static void a_look_is_as_old_as_its_question(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&clients=2&" SHORT, 1000);
     struct client *c = &r.session->client;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
     struct client_slot slots[2] = {{.incarnation = 0}};
 
     (void)state;
@@ -584,7 +559,7 @@ static void a_flight_that_took_long_kills_nobody(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct client *c = &r.session->client;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
 
     (void)state;
     for (uint64_t i = 0; i < 10; i++) /* the other holds the epoch up, and is watched */
@@ -633,7 +608,7 @@ static void a_parking_that_went_astray_costs_the_slot(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
     struct client *c = &s->client;
 
     (void)state;
@@ -645,7 +620,7 @@ static void a_parking_that_went_astray_costs_the_slot(void **state)
     assert_int_equal(put(&r, s, 1, 8), FAR_OK);
     assert_true(c->slot != slot);
     probe_set(&p, 0, PROBE_SLOT(slot, epoch), NO_EPOCH); /* now it has arrived */
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == inc);
+    assert_true(probe_incarnation(&p, slot) == inc);
     assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) != NO_EPOCH);
     key_holds(&r, r.session, 1, 8);
     probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
@@ -661,7 +636,7 @@ static void an_owner_word_names_one_registration(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1000);
     struct probe p;
-    far_session *s = join(&r);
+    far_session *s = store_rig_join(&r);
     struct op *op = &r.session->op;
     bool alive = false;
 
@@ -682,7 +657,7 @@ static void an_owner_word_names_one_registration(void **state)
     assert_int_equal(client_owner_alive(op, other, &alive), FAR_OK);
     assert_false(alive);
     probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation), s->client.incarnation);
-    let_lapse(s);
+    puppet_lapse(&s->client);
     assert_int_equal(put(&r, s, 1, 1), FAR_OK);
     assert_int_equal(client_owner_alive(op, other, &alive), FAR_OK);
     assert_false(alive); /* it has registered anew */

@@ -91,7 +91,7 @@ static void a_session_whose_last_gift_is_late_keeps_its_slot(void **state)
     client_leave(&other->client);
     far_session_close(other);
     assert_int_equal(late, 1);
-    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == incarnation);
+    assert_true(probe_incarnation(&p, slot) == incarnation);
     probe_close(&p);
     far_session_close(s);
     far_pool_close(pool);

@@ -14,23 +14,6 @@
 
 #define HOUR "lease=3600000" /* nobody is taken for dead meanwhile */
 
-static struct store_rig rig(const char *uri)
-{
-    struct far_table_options table = {.tuning = "groups=2"};
-    struct knobs knobs = pool_knobs_default;
-    struct store_rig r;
-    knobs.tick_ops = 1;
-    store_rig_open(&r, uri, &knobs, NULL, &table);
-    return r;
-}
-
-static far_session *join(struct store_rig *r)
-{
-    far_session *s = NULL;
-    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
-    return s;
-}
-
 static void put(struct store_rig *r, far_session *s, uint64_t key, uint64_t value)
 {
     assert_int_equal(far_put(s, r->table, &key, sizeof key, &value, sizeof value), FAR_OK);
@@ -79,8 +62,8 @@ static void an_idle_session_is_waited_for_by_nobody(void **state)
 /* While it is parked the table grows, and what its directory names is reused for other things. */
 static void what_a_parked_session_knows_is_out_of_date(void **state)
 {
-    struct store_rig r = rig("mem:?size=64m&" HOUR);
-    far_session *idle = join(&r);
+    struct store_rig r = store_rig_announcing("mem:?size=64m&" HOUR);
+    far_session *idle = store_rig_join(&r);
 
     (void)state;
     for (uint64_t key = 0; key < 50; key++)
@@ -107,7 +90,7 @@ static void what_a_parked_session_knows_is_out_of_date(void **state)
 /* Also the one that the flight before has found valid, and which nobody has changed. */
 static void a_parked_session_doubts_its_caches(void **state)
 {
-    struct store_rig r = rig("mem:?size=16m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=16m&" HOUR);
     struct op *op = &r.session->op;
     struct cached cached = {.version_at = 0, .version_delta = CLIENTS_OFF};
 
@@ -132,8 +115,8 @@ static void a_parked_session_doubts_its_caches(void **state)
 /* A sweep takes what a parked session has in hand for lost. */
 static void a_sweep_does_not_wait_for_a_parked_session(void **state)
 {
-    struct store_rig r = rig("mem:?size=16m&" HOUR);
-    far_session *both[2] = {r.session, join(&r)};
+    struct store_rig r = store_rig_announcing("mem:?size=16m&" HOUR);
+    far_session *both[2] = {r.session, store_rig_join(&r)};
     struct sweep_result swept;
 
     (void)state;
@@ -153,7 +136,7 @@ static void a_sweep_does_not_wait_for_a_parked_session(void **state)
             assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
             far_session_close(both[1]);
             expect_sound(&r, both, 1);
-            both[1] = join(&r);
+            both[1] = store_rig_join(&r);
         }
     }
     far_session_close(both[1]);
@@ -163,8 +146,8 @@ static void a_sweep_does_not_wait_for_a_parked_session(void **state)
 /* Whose hands are its own: no sweep was, or one that it met. */
 static void a_parked_session_keeps_what_it_has(void **state)
 {
-    struct store_rig r = rig("mem:?size=16m&" HOUR);
-    far_session *both[2] = {r.session, join(&r)};
+    struct store_rig r = store_rig_announcing("mem:?size=16m&" HOUR);
+    far_session *both[2] = {r.session, store_rig_join(&r)};
 
     (void)state;
     for (uint64_t key = 0; key < 200; key++)
@@ -200,7 +183,7 @@ static int post_late(struct fab_ep *ep, struct fab_req *req)
 
 static void the_epoch_runs_on_while_a_session_comes_back(void **state)
 {
-    struct store_rig r = rig("mem:?size=16m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=16m&" HOUR);
     struct client *c = &r.session->client;
 
     (void)state;
@@ -226,13 +209,6 @@ static void the_epoch_runs_on_while_a_session_comes_back(void **state)
     store_rig_close(&r);
 }
 
-/* Ends a session like a process that dies. */
-static void die(far_session *s)
-{
-    puppet_die(&s->client);
-    far_session_close(s);
-}
-
 /* No epoch waits for them; whoever needs their slot or their memory finds them all the same. */
 static void sessions_that_die_idle_are_found(void **state)
 {
@@ -244,13 +220,13 @@ static void sessions_that_die_idle_are_found(void **state)
     knobs.tick_ops = 1;
     store_rig_open_driven(&r, "mem:?size=16m&clients=4&lease=100", &knobs, NULL, NULL);
     for (unsigned i = 0; i < 3; i++) {
-        s = join(&r);
+        s = store_rig_join(&r);
         put(&r, s, i, i);
         assert_int_equal(client_park(&s->op), FAR_OK);
-        die(s);
+        store_rig_kill(s);
     }
     r.pool->pool.kept = true;
-    s = join(&r); /* all slots are taken: by the dead */
+    s = store_rig_join(&r); /* all slots are taken: by the dead */
     for (unsigned i = 0; i < 3; i++)
         key_holds(&r, s, i, i);
     struct far_pool_check check;
@@ -268,7 +244,7 @@ static unsigned slots_taken(struct store_rig *r)
     unsigned taken = 0;
     probe_open(&p, r->fab);
     for (unsigned i = 0; i < r->pool->pool.clients; i++)
-        taken += probe_get(&p, 0, PROBE_SLOT(i, incarnation)) != 0;
+        taken += probe_incarnation(&p, i) != 0;
     probe_close(&p);
     return taken;
 }
@@ -277,15 +253,15 @@ static unsigned slots_taken(struct store_rig *r)
  * after it do not have to. */
 static void one_wait_frees_all_silent_slots(void **state)
 {
-    struct store_rig r = rig("mem:?size=16m&clients=64&lease=100");
+    struct store_rig r = store_rig_announcing("mem:?size=16m&clients=64&lease=100");
     far_session *s = NULL;
 
     (void)state;
     for (unsigned i = 1; i < 64; i++)
-        die(join(&r));
+        store_rig_kill(store_rig_join(&r));
     assert_int_equal(slots_taken(&r), 64);
     r.pool->pool.kept = true;
-    s = join(&r);
+    s = store_rig_join(&r);
     assert_int_equal(slots_taken(&r), 1); /* also that of our idle session, which nobody keeps up */
     far_session_close(s);
     store_rig_close(&r);
@@ -294,7 +270,7 @@ static void one_wait_frees_all_silent_slots(void **state)
 /* Slots that hold anything at all. What cannot be a journal is nobody's work. */
 static void a_registry_of_nonsense_is_cleared(void **state)
 {
-    struct store_rig r = rig("mem:?size=16m&clients=40&lease=100");
+    struct store_rig r = store_rig_announcing("mem:?size=16m&clients=40&lease=100");
     far_session *s = NULL;
     struct far_pool_check check;
     struct probe p;
@@ -310,7 +286,7 @@ static void a_registry_of_nonsense_is_cleared(void **state)
                       word == 6 ? rng_next(&rng) | 0xff00 : rng_next(&rng) | 1);
     probe_close(&p);
     r.pool->pool.kept = true;
-    s = join(&r); /* clears those away that say that they are fenced already */
+    s = store_rig_join(&r); /* clears those away that say that they are fenced already */
     assert_int_equal(far_pool_check(s, true, NULL, NULL, &check), FAR_OK);
     assert_int_equal(slots_taken(&r), 1);
     assert_int_equal(check.leaked_bytes, 0);

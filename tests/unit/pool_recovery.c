@@ -1,71 +1,5 @@
 /* Recoveries that are disturbed: by siblings, by a lease that lapses, by batches of unknown outcome. */
-#include "support/journal_rig.h"
-#include "support/puppet.h"
-#include "support/register_rig.h"
-
-static struct {
-    unsigned calls;
-    int rc;
-    int (*then)(struct op *op);
-} seen;
-
-static int note_recovery(void *arg, struct op *op, const struct journal_entry *entry)
-{
-    (void)arg, (void)entry;
-    seen.calls++;
-    return seen.then ? seen.then(op) : seen.rc;
-}
-
-static void begin(struct store_rig *r, struct probe *p)
-{
-    start(r, p, URI);
-    r->pool->pool.recover = note_recovery;
-    seen = (typeof(seen)){.rc = FAR_OK};
-}
-
-static void take(far_session *s, struct journal *j)
-{
-    struct journal_subject subject = {.place = 6, .tag = 8, .what = 7};
-    uint64_t data = 1;
-    assert_int_equal(journal_take(&s->op, 0, j), FAR_OK);
-    journal_intend(&s->op, j, &subject, &data, 8);
-    assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
-}
-
-static void give(far_session *s, struct journal *j)
-{
-    journal_end(&s->op, j);
-    assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
-    journal_give(&s->op, j, true);
-}
-
-static int recover_by(struct op *op, unsigned slot, uint64_t word)
-{
-    puppet_suspect(op->client, slot, word);
-    return client_recover(op);
-}
-
-static int recover(far_session *by, far_session *dead)
-{
-    return recover_by(&by->op, dead->client.slot, dead->client.incarnation);
-}
-
-/* Of a session that was taken for dead: it does not know. */
-static void bury(far_session *s)
-{
-    puppet_renounce(&s->client);
-    far_session_close(s);
-}
-
-static uint64_t slot_word(struct probe *p, unsigned slot)
-{
-    return probe_get(p, 0, PROBE_SLOT(slot, incarnation));
-}
-
-static uint64_t claim_of(const far_session *s)
-{
-    return CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(&s->client);
-}
+#include "support/recovery_rig.h"
 
 static struct {
     struct store_rig *rig;
@@ -107,11 +41,11 @@ static void a_claim_is_not_given_up_while_verbs_may_arrive(void **state)
 
     (void)state;
     for (unsigned fences = 0; fences < 2; fences++) {
-        begin(&r, &p);
+        begin(&r, &p, URI);
         far_session *s = join(&r);
         struct client *c = &r.session->client;
         uint64_t claim = claim_of(r.session);
-        take(s, &j);
+        take(s, 0, &j, 1);
         seen.then = break_off;
         here = (typeof(here)){.times = 1};
         hook_on(c->ep);
@@ -122,11 +56,11 @@ static void a_claim_is_not_given_up_while_verbs_may_arrive(void **state)
         assert_int_equal(recover(r.session, s), FAR_TIMEOUT);
         hook_off();
         assert_int_equal(r.session->op.batch.count, 0);
-        assert_true(slot_word(&p, s->client.slot) == claim);
+        assert_true(probe_incarnation(&p, s->client.slot) == claim);
         assert_true(puppet_renounced(c));
         puppet_no_strays(c);
-        bury(s);
-        bury(r.session);
+        close_dead(s);
+        close_dead(r.session);
         r.session = join(&r);
         end(&r, &p);
     }
@@ -146,20 +80,20 @@ static void a_client_that_lapses_with_a_claim_takes_another_slot(void **state)
     struct journal j;
 
     (void)state;
-    begin(&r, &p);
+    begin(&r, &p, URI);
     far_session *s = join(&r);
     struct client *c = &r.session->client;
     unsigned old = c->slot;
     uint64_t claim = claim_of(r.session), incarnation = c->incarnation;
-    take(s, &j);
+    take(s, 0, &j, 1);
     seen.then = break_and_lapse;
     assert_int_equal(recover(r.session, s), FAR_TIMEOUT);
     assert_int_equal(get(&r, r.session), FAR_OK);
     assert_true(c->slot != old);
-    assert_true(slot_word(&p, old) == incarnation); /* until it is fenced */
-    assert_true(slot_word(&p, s->client.slot) == claim);
+    assert_true(probe_incarnation(&p, old) == incarnation); /* until it is fenced */
+    assert_true(probe_incarnation(&p, s->client.slot) == claim);
     puppet_no_strays(c);
-    bury(s);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -178,7 +112,7 @@ static int post_and_let_sibling_try(struct fab_ep *ep, struct fab_req *req)
     hook_run(ep, req);
     struct op sibling;
     assert_int_equal(op_init(&sibling, &here.rig->session->client), FAR_OK);
-    assert_int_equal(recover_by(&sibling, here.slot, here.incarnation), FAR_OK);
+    assert_int_equal(recover_slot(&sibling, here.slot, here.incarnation), FAR_OK);
     assert_int_equal(seen.calls, 0);
     op_free(&sibling);
     return FAR_OK;
@@ -191,17 +125,17 @@ static void a_sibling_does_not_recover_while_the_claim_is_made(void **state)
     struct journal j;
 
     (void)state;
-    begin(&r, &p);
+    begin(&r, &p, URI);
     far_session *s = join(&r);
-    take(s, &j);
+    take(s, 0, &j, 1);
     here = (typeof(here)){.rig = &r, .slot = s->client.slot, .incarnation = s->client.incarnation};
     hook_on(r.session->client.ep);
     hook.ops.post = post_and_let_sibling_try;
     assert_int_equal(recover(r.session, s), FAR_OK);
     hook_off();
     assert_int_equal(seen.calls, 1);
-    assert_true(slot_word(&p, s->client.slot) == 0);
-    bury(s);
+    assert_true(probe_incarnation(&p, s->client.slot) == 0);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -223,18 +157,18 @@ static void a_slot_that_a_sibling_has_freed_is_left_alone(void **state)
     struct journal j;
 
     (void)state;
-    begin(&r, &p);
+    begin(&r, &p, URI);
     far_session *s = join(&r);
     unsigned slot = s->client.slot;
-    take(s, &j);
+    take(s, 0, &j, 1);
     here = (typeof(here)){.probe = &p, .slot = slot, .became = s->client.incarnation};
     probe_set(&p, 0, PROBE_SLOT(slot, incarnation), claim_of(r.session));
     hook_on(r.session->client.ep);
     hook.ops.post = post_and_find_another;
-    assert_int_equal(recover_by(&r.session->op, slot, 4711), FAR_OK);
+    assert_int_equal(recover_slot(&r.session->op, slot, 4711), FAR_OK);
     hook_off();
     assert_int_equal(seen.calls, 0);
-    assert_true(slot_word(&p, slot) == s->client.incarnation);
+    assert_true(probe_incarnation(&p, slot) == s->client.incarnation);
     give(s, &j);
     far_session_close(s);
     end(&r, &p);
@@ -250,12 +184,6 @@ static int post_and_lose_claim(struct fab_ep *ep, struct fab_req *req)
     return FAR_OK;
 }
 
-static void pause_by_hook(struct fab_ep *ep, uint64_t ns)
-{
-    (void)ep;
-    hook.clock += ns;
-}
-
 /* Else others would wait for it for as long as this client is there. */
 static void a_claim_of_unknown_outcome_is_given_up(void **state)
 {
@@ -264,21 +192,21 @@ static void a_claim_of_unknown_outcome_is_given_up(void **state)
     struct journal j;
 
     (void)state;
-    begin(&r, &p);
+    begin(&r, &p, URI);
     far_session *s = join(&r);
     struct client *c = &r.session->client;
-    take(s, &j);
+    take(s, 0, &j, 1);
     here = (typeof(here)){.slot = s->client.slot};
     hook_on(c->ep);
     hook_clock();
-    hook.ops.pause = pause_by_hook;
+    hook.ops.pause = hook_pause;
     hook.ops.post = post_and_lose_claim;
     assert_int_equal(recover(r.session, s), FAR_UNKNOWN);
     hook_off();
-    assert_true(slot_word(&p, s->client.slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
+    assert_true(probe_incarnation(&p, s->client.slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
     puppet_never_lapse(c); /* its clock is the machine's again */
     puppet_no_strays(c);
-    bury(s);
+    close_dead(s);
     end(&r, &p);
 }
 
@@ -311,10 +239,10 @@ static void a_client_does_not_register_anew_while_it_recovers(void **state)
     (void)state;
     for (unsigned way = 0; way < 4; way++) {
         bool own = way & 1;
-        begin(&r, &p);
+        begin(&r, &p, URI);
         far_session *s = join(&r);
         struct client *c = &r.session->client;
-        take(own ? r.session : s, &j);
+        take(own ? r.session : s, 0, &j, 1);
         seen.then = lapse_and_begin;
         here = (typeof(here)){.probe = &p, .armed = way & 2};
         hook_on(c->ep);
@@ -324,7 +252,7 @@ static void a_client_does_not_register_anew_while_it_recovers(void **state)
             assert_int_equal(client_complete(&r.session->op), FAR_FENCED);
         } else {
             assert_int_equal(recover(r.session, s), FAR_FENCED);
-            assert_true(slot_word(&p, s->client.slot) ==
+            assert_true(probe_incarnation(&p, s->client.slot) ==
                         (CLIENT_FENCED | CLIENT_REPAIRED | (here.incarnation & OWNER_INCARNATION)));
         }
         hook_off();
@@ -333,7 +261,7 @@ static void a_client_does_not_register_anew_while_it_recovers(void **state)
         seen.then = NULL;
         assert_int_equal(get(&r, r.session), FAR_OK);
         assert_true(c->incarnation != here.incarnation && !puppet_recovers(c));
-        bury(s);
+        close_dead(s);
         end(&r, &p);
     }
 }
@@ -359,11 +287,11 @@ static void nothing_is_recovered_while_a_sibling_registers_the_client(void **sta
 
     (void)state;
     for (unsigned way = 0; way < 2; way++) {
-        begin(&r, &p);
+        begin(&r, &p, URI);
         far_session *s = join(&r);
         struct client *c = &r.session->client;
         unsigned own = c->slot;
-        take(s, &j);
+        take(s, 0, &j, 1);
         here = (typeof(here)){.rig = &r, .slot = s->client.slot, .armed = way};
         hook_on(c->ep);
         hook.ops.post = post_and_find_it_joining;
@@ -371,10 +299,11 @@ static void nothing_is_recovered_while_a_sibling_registers_the_client(void **sta
         hook_off();
         assert_true(c->slot == (way ? NO_SLOT : own) && !puppet_inherited(c));
         assert_int_equal(seen.calls, 0);
-        assert_true(slot_word(&p, s->client.slot) == (s->client.incarnation | CLIENT_FENCED));
+        assert_true(probe_incarnation(&p, s->client.slot) ==
+                    (s->client.incarnation | CLIENT_FENCED));
         puppet_set_joining(c, false);
         c->slot = own;
-        bury(s);
+        close_dead(s);
         end(&r, &p);
     }
 }
@@ -399,10 +328,10 @@ static void a_line_that_was_just_left_is_recovered_later(void **state)
     struct journal j;
 
     (void)state;
-    begin(&r, &p);
+    begin(&r, &p, URI);
     far_session *s = leaver = r.session;
-    take(s, &j);
-    take(s, &left);
+    take(s, 0, &j, 1);
+    take(s, 0, &left, 1);
     journal_give(&s->op, &j, false);
     seen.then = leave_another;
     assert_int_equal(get(&r, s), FAR_OK);
@@ -425,11 +354,11 @@ static void an_idle_client_lets_others_recover_what_it_left(void **state)
 
     (void)state;
     for (unsigned fences = 0; fences < 2; fences++) {
-        begin(&r, &p);
+        begin(&r, &p, URI);
         far_session *s = join(&r);
         struct client *c = &s->client;
         unsigned slot = c->slot;
-        take(s, &j);
+        take(s, 0, &j, 1);
         journal_give(&s->op, &j, false);
         hook_on(c->ep);
         hook.ops.fence = fences ? fence_well : NULL;
@@ -482,10 +411,10 @@ static void a_sweep_waits_for_lines_that_live_clients_left(void **state)
 
     (void)state;
     for (unsigned own = 0; own < 2; own++) {
-        begin(&r, &p);
+        begin(&r, &p, URI);
         far_session *s = r.session, *by = own ? s : join(&r);
         seen.rc = FAR_UNREACHABLE;
-        take(s, &j);
+        take(s, 0, &j, 1);
         journal_give(&s->op, &j, false);
         assert_int_equal(get(&r, s), FAR_OK);
         assert_int_equal(seen.calls, 1);

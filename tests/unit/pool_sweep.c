@@ -18,12 +18,6 @@
 
 #define HOUR "lease=3600000"
 
-static void die(far_session *s)
-{
-    puppet_die(&s->client);
-    far_session_close(s);
-}
-
 static far_session *join(struct store_rig *r, uint64_t seed, unsigned depth)
 {
     struct far_session_options options = {.seed = seed, .depth = depth};
@@ -80,7 +74,7 @@ static void what_dead_clients_had_is_found_to_the_byte(void **state)
             expect_sound(&r, two, 2, &before);
             if (turn == 0)
                 assert_true(before.bytes[AUDIT_NOWHERE] == 0);
-            die(s);
+            store_rig_kill(s);
         }
         expect_sound(&r, &r.session, 1, &before);
         assert_true(before.bytes[AUDIT_NOWHERE] > 100000);
@@ -540,7 +534,7 @@ static void the_next_sweeper_takes_over(void **state)
         fiber_destroy(s.fiber); /* in the middle: its op may never be touched again */
         puppet_forget_ops(&sweeper->client);
         unsigned slot = sweeper->client.slot;
-        die(sweeper);
+        store_rig_kill(sweeper);
         probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0); /* and was reaped */
         probe_set(&p, 0, PROBE_CONTROL(deaths), probe_get(&p, 0, PROBE_CONTROL(deaths)) + 1);
         assert_int_equal(far_pool_check(r.session, true, NULL, NULL, &check), FAR_OK);

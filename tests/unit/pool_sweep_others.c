@@ -12,16 +12,6 @@
 
 #define HOUR "lease=3600000"
 
-static struct store_rig rig(const char *uri)
-{
-    struct far_table_options table = {.tuning = "groups=2"};
-    struct knobs knobs = pool_knobs_default;
-    struct store_rig r;
-    knobs.tick_ops = 1;
-    store_rig_open(&r, uri, &knobs, NULL, &table);
-    return r;
-}
-
 static int put(struct store_rig *r, far_session *s, uint64_t key)
 {
     return far_put(s, r->table, &key, sizeof key, &key, sizeof key);
@@ -39,7 +29,7 @@ static void fly(far_session *s)
  * however often it says that it lives. */
 static void who_has_not_met_a_sweep_holds_it_up(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     far_session *s = NULL;
     struct probe p;
 
@@ -74,7 +64,7 @@ static void who_has_not_met_a_sweep_holds_it_up(void **state)
  */
 static void a_sweep_that_nobody_makes_is_taken_over(void **state)
 {
-    struct store_rig r = rig("mem:?size=2m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=2m&" HOUR);
     struct probe p;
     uint64_t keys = 0;
 
@@ -100,7 +90,7 @@ static void a_sweep_that_nobody_makes_is_taken_over(void **state)
  * changed the caches' version. */
 static void a_sweep_outdates_caches(void **state)
 {
-    struct store_rig r = rig("mem:?size=4m&" HOUR);
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct sweep_result swept;
     struct probe p;
 
@@ -142,7 +132,7 @@ static void a_sweep_that_broke_off_is_nobodys(void **state)
 
     (void)state;
     for (unsigned n = 0; finished < 4; n++) {
-        struct store_rig r = rig("mem:?size=4m&" HOUR);
+        struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
         far_session *s = NULL;
         struct sweep_result swept;
         struct probe p;

@@ -319,7 +319,7 @@ static void a_parking_that_went_astray_costs_one_slot(void **state)
     hook_off();
     assert_int_equal(get(&r, s), FAR_OK);
     for (unsigned i = 0; i < 8; i++)
-        taken += probe_get(&p, 0, PROBE_SLOT(i, incarnation)) != 0;
+        taken += probe_incarnation(&p, i) != 0;
     assert_int_equal(taken, 3); /* two of the living, and the abandoned one */
     far_session_close(s);
     end(&r, &p);

@@ -21,13 +21,6 @@
 
 #define HOUR "lease=3600000"
 
-static far_session *join(struct store_rig *r)
-{
-    far_session *s = NULL;
-    assert_int_equal(far_session_open(r->pool, NULL, &s), FAR_OK);
-    return s;
-}
-
 static far_table *create(far_session *s, const char *name)
 {
     far_table *t = NULL;
@@ -157,7 +150,7 @@ static void the_name_is_free_at_once(void **state)
     struct store_rig r;
     (void)state;
     store_rig_open(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
-    far_session *dropper = join(&r);
+    far_session *dropper = store_rig_join(&r);
     fill(r.session, r.table, 100);
     drop_and_stop(dropper, r.table);
     assert_false(is_listed(r.session, "t", 0));
@@ -255,7 +248,7 @@ static void a_parked_session_finds_out(void **state)
     struct store_rig r;
     (void)state;
     store_rig_open(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
-    far_session *parked = join(&r);
+    far_session *parked = store_rig_join(&r);
     assert_int_equal(put(parked, r.table, 1, 10), FAR_OK);
     assert_int_equal(client_park(&parked->op), FAR_OK);
     assert_int_equal(far_table_drop(r.session, r.table), FAR_OK);
@@ -280,7 +273,7 @@ static void a_parked_session_is_not_deceived(void **state)
     struct store_rig r;
     (void)state;
     store_rig_open(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
-    far_session *parked = join(&r);
+    far_session *parked = store_rig_join(&r);
     assert_int_equal(client_park(&parked->op), FAR_OK);
     for (unsigned i = 0; i < 3; i++) { /* then the same memory is used each time */
         assert_int_equal(far_table_drop(r.session, create(r.session, "u")), FAR_OK);
@@ -349,7 +342,7 @@ static void a_view_lasts_as_long_as_its_operations(void **state)
 
     (void)state;
     store_rig_open(&r, "mem:?size=16m&defer=1&" HOUR, NULL, NULL, NULL);
-    far_session *dropper = join(&r);
+    far_session *dropper = store_rig_join(&r);
     assert_int_equal(put(r.session, r.table, key, 10), FAR_OK);
     struct far_op op = {.kind = FAR_OP_EXISTS, .table = r.table, .key = &key, .key_len = 8};
     assert_int_equal(far_submit(r.session, &op), FAR_OK);
@@ -371,7 +364,7 @@ static void a_dropped_table_is_not_attached(void **state)
     struct store_rig r;
     (void)state;
     store_rig_open(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
-    far_session *other = join(&r);
+    far_session *other = store_rig_join(&r);
     assert_int_equal(put(r.session, r.table, 1, 10), FAR_OK);
     drop_and_stop(r.session, r.table);
     assert_int_equal(get(other, r.table, 1), FAR_NO_TABLE);
@@ -428,7 +421,7 @@ static void a_place_that_is_read_torn_deceives_nobody(void **state)
     (void)state;
     store_rig_open(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
     assert_int_equal(put(r.session, r.table, 1, 10), FAR_OK);
-    far_session *reader = join(&r);
+    far_session *reader = store_rig_join(&r);
     assert_int_equal(get(reader, r.table, 1), FAR_OK);
     store_known(reader, r.table)->view->cached.stale = true;
     tearing = (typeof(tearing)){.dropper = r.session, .table = r.table};
@@ -452,7 +445,7 @@ static void a_cache_of_entries_finds_out(void **state)
     struct index_cache *cache = NULL;
     (void)state;
     store_rig_open(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
-    far_session *other = join(&r);
+    far_session *other = store_rig_join(&r);
     assert_int_equal(put(other, r.table, 1, 10), FAR_OK);
     struct index_view *view = store_known(other, r.table)->view;
     assert_int_equal(index_cache_new(65536, 64, &view->cached, &cache), FAR_OK);
@@ -510,7 +503,7 @@ static struct store_rig open_kept(const char *uri)
 {
     struct store_rig r = {.fab = NULL};
     assert_int_equal(far_pool_open(uri, &r.pool), FAR_OK);
-    r.session = join(&r);
+    r.session = store_rig_join(&r);
     r.table = create(r.session, "t");
     return r;
 }
@@ -648,7 +641,7 @@ static void of_two_adders_one_wins_whenever_they_meet(void **state)
         struct store_rig r;
         struct table_desc desc = desc_of("same"), found;
         store_rig_open(&r, "mem:?size=4m&" HOUR, NULL, NULL, NULL);
-        adding = (typeof(adding)){.rig = &r, .rival = join(&r), .at = at};
+        adding = (typeof(adding)){.rig = &r, .rival = store_rig_join(&r), .at = at};
         hook_on(r.session->client.ep);
         hook.ops.post = post_with_a_rival;
         int rc = catalog_add(&r.session->op, &desc);
@@ -787,7 +780,7 @@ static void a_drop_is_completed_once(void **state)
         struct store_rig r;
         store_rig_open(&r, "mem:?size=4m&" HOUR, NULL, NULL,
                        &(struct far_table_options){.tuning = "groups=2"});
-        far_session *other = join(&r);
+        far_session *other = store_rig_join(&r);
         assert_int_equal(client_park(&other->op), FAR_OK);
         far_table *u = create(r.session, "u");
         for (unsigned i = 0; i < 40; i++)
@@ -814,7 +807,7 @@ static void a_session_that_stands_still_delays_the_memory(void **state)
     far_table *found = NULL;
     (void)state;
     store_rig_open(&r, "mem:?size=4m&lease=50", NULL, NULL, NULL);
-    far_session *slow = join(&r);
+    far_session *slow = store_rig_join(&r);
     far_table *u = create(r.session, "u");
     uint64_t before = live_bytes(r.session);
     assert_int_equal(op_begin(&slow->op, NULL), FAR_OK);
@@ -952,7 +945,7 @@ static void stand_still(int (*work)(far_session *s, far_table *t), int allowed)
         store_rig_open_driven(&r, "mem:?size=4m&lease=1000", NULL, NULL,
                               &(struct far_table_options){.tuning = "groups=2"});
         assert_int_equal(put(r.session, r.table, 1, 10), FAR_OK);
-        far_session *slow = join(&r);
+        far_session *slow = store_rig_join(&r);
         stopped = (typeof(stopped)){.rig = &r,
                                     .other = create(r.session, "u"),
                                     .ep = slow->client.ep,
