@@ -352,6 +352,16 @@ static inline uint64_t puppet_limbo_object(const struct client *c, size_t n)
     return c->limbo.ring[(c->limbo.head + n) & (c->limbo.room - 1)].object;
 }
 
+/* Drives the epochs on until it can reuse all of them; others must not hold the epochs up. */
+static inline void puppet_reclaim_all(struct op *op)
+{
+    for (unsigned i = 0; i < 100000 && puppet_in_limbo(op->client) > 0; i++) {
+        ASSERT(client_drive_epoch(op) == FAR_OK);
+        (void)client_reclaim(op->client);
+    }
+    ASSERT(puppet_in_limbo(op->client) == 0 && puppet_retired_bytes(op->client) == 0);
+}
+
 /* They are in a ring: its size, and where the oldest is. */
 static inline size_t puppet_limbo_room(const struct client *c)
 {

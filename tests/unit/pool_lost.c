@@ -44,10 +44,7 @@ static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
     probe_open(&p, r.fab);
     for (uint64_t k = 0; k < KEYS; k++)
         assert_int_equal(far_delete(r.session, r.table, &k, 8), FAR_OK);
-    while (puppet_in_limbo(c) > 0) {
-        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
-        (void)client_reclaim(c);
-    }
+    puppet_reclaim_all(&r.session->op);
     unsigned class = 0;
     while (class < CLASS_COUNT && puppet_kept(c, 0, class) == 0)
         class ++;
