@@ -85,7 +85,7 @@ int ground_tend(struct ground *g)
 {
     struct op *op = &g->session->op;
     if (client_heartbeat_due(op->client)) {
-        op->client->rider.due = true;
+        op->client->epoch.announcement.due = true;
         batch_read(&op->batch, gaddr_make(0, 0), 0, op->pool_word, 8);
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)

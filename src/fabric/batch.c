@@ -36,9 +36,7 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->ep = ep;
     b->cost = cost;
     b->tap = NULL;
-    b->rider = NULL;
-    b->lease = NULL;
-    b->broke_at = NULL;
+    b->policy = NULL;
     b->on_ring = false;
     b->acted = b->carries = b->in_doubt = false;
     b->completed = b->doubt_at = b->doubt_end = 0;
@@ -118,12 +116,11 @@ static void plan(struct batch *b)
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-/* A client that may have been declared dead must not write: what it held may be another's. */
 static bool may_write(const struct batch *b)
 {
-    const struct lease *lease = b->lease;
+    const struct batch_policy *policy = b->policy;
 
-    return !lease || (!lease->lost && b->ep->ops->coarse(b->ep) <= lease->deadline);
+    return !policy || !policy->may_write || policy->may_write(policy);
 }
 
 static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count, bool writes)
@@ -132,7 +129,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
     int rc;
 
     if (writes && !may_write(b))
-        return err_fail(FAR_FENCED, "this client's lease has lapsed");
+        return err_fail(FAR_FENCED, "%s", b->policy->refusal);
     if (b->tap)
         b->tap->posted(b->tap, verbs, count);
     b->req.verbs = verbs;
@@ -149,8 +146,8 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
         rc = b->req.status;
         b->in_doubt = rc != FAR_OK && rc != FAR_UNREACHABLE;
     }
-    if (rc != FAR_OK && rc != FAR_UNREACHABLE && writes && b->broke_at)
-        *b->broke_at = ep->ops->coarse(ep);
+    if (rc != FAR_OK && rc != FAR_UNREACHABLE && writes && b->policy)
+        b->policy->failed(b->policy);
     return rc;
 }
 
@@ -201,34 +198,44 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
     }
 }
 
-/* ---- the rider ------------------------------------------------------------------------------- */
+/* ---- piggybacked verbs ----------------------------------------------------------------------- */
 
-static bool is_due(struct batch_rider *rider)
+static struct batch_piggyback *piggyback_of(const struct batch *b)
 {
-    if (!rider)
-        return false;
-    if (++rider->flushes >= RIDER_LOOK)
-        rider->look(rider);
-    return rider->due && !rider->aboard && !rider->grounded;
+    return b->policy ? b->policy->piggyback : NULL;
 }
 
-/* Takes the rider into a post that starts at `first` and ends the batch, if it has room. If it has
- * none and the rider is urgent, the post becomes two. Returns where the post ends now. */
+static bool may_board(const struct batch_piggyback *piggyback)
+{
+    return piggyback->due && !piggyback->aboard && !piggyback->withheld;
+}
+
+static bool is_due(struct batch_piggyback *piggyback)
+{
+    if (!piggyback)
+        return false;
+    if (++piggyback->flushes >= PIGGYBACK_LOOK)
+        piggyback->look(piggyback);
+    return may_board(piggyback);
+}
+
+/* Adds them to a post that starts at `first` and ends the batch, if it has room. If it has none and
+ * they are urgent, the post becomes two. Returns where the post ends now. */
 static unsigned board(struct batch *b, unsigned first)
 {
-    struct batch_rider *rider = b->rider;
+    struct batch_piggyback *piggyback = piggyback_of(b);
     unsigned end = b->count;
-    bool fits = end - first + RIDER_VERBS <= BATCH_MAX;
+    bool fits = end - first + PIGGYBACK_VERBS <= BATCH_MAX;
 
-    if (!rider || !rider->due || rider->aboard || rider->grounded || !may_write(b) ||
-        (!fits && !rider->urgent))
+    if (!piggyback || !may_board(piggyback) || !may_write(b) || (!fits && !piggyback->urgent))
         return end;
-    rider->due = rider->urgent = false;
-    rider->aboard = b->carries = true;
-    b->limit = end + RIDER_VERBS;
+    piggyback->due = piggyback->urgent = false;
+    piggyback->aboard = b->carries = true;
+    b->limit = end + PIGGYBACK_VERBS;
     b->fence_next = false;
-    rider->board(rider, b);
-    return fits ? b->count : end - RIDER_VERBS;
+    piggyback->board(piggyback, b);
+    ASSERT(b->count <= b->limit);
+    return fits ? b->count : end - PIGGYBACK_VERBS;
 }
 
 /* For batch_outcome(): what is known of the verbs of a post that has come back. */
@@ -284,7 +291,7 @@ static int flush_plain(struct batch *b)
 
 int batch_flush(struct batch *b)
 {
-    struct batch_rider *rider = b->rider;
+    struct batch_piggyback *piggyback = piggyback_of(b);
     int rc = b->error;
 
     b->acted = b->carries = b->in_doubt = false;
@@ -293,8 +300,8 @@ int batch_flush(struct batch *b)
         empty(b);
         return rc;
     }
-    bool due = is_due(rider);
-    if (b->plain && !(due && rider->urgent && batch_room(b) < RIDER_VERBS)) {
+    bool due = is_due(piggyback);
+    if (b->plain && !(due && piggyback->urgent && batch_room(b) < PIGGYBACK_VERBS)) {
         if (due)
             (void)board(b, 0);
         rc = flush_plain(b);
@@ -304,8 +311,8 @@ int batch_flush(struct batch *b)
     bool carries = b->carries;
     empty(b);
     if (carries) {
-        rider->aboard = false;
-        rider->landed(rider, rc);
+        piggyback->aboard = false;
+        piggyback->landed(piggyback, rc);
     }
     return rc;
 }

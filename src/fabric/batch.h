@@ -63,50 +63,53 @@ struct batch_tap {
  * Piggybacked verbs: when `due`, they are appended to the last post of the next batch and cost no
  * round trip. They have no order with the batch's own verbs. A post that has no room for them goes
  * without, unless they are `urgent`: then it goes out in two.
- * A long operation never comes to the place where `due` is set, so every RIDER_LOOK flushes `look`
- * is called to set it.
+ * A long operation never comes to the place where `due` is set, so `look` is called every
+ * PIGGYBACK_LOOK flushes to set it.
  */
-struct batch_rider {
-    bool due, urgent, aboard;
-    bool grounded;    /* not to board: the client has no registration that it could speak of */
+struct batch_piggyback {
+    bool due, urgent;
+    bool aboard;      /* a batch that was posted has them */
+    bool withheld;    /* not to be sent, though they are due */
     unsigned flushes; /* since the last look */
-    void (*look)(struct batch_rider *rider);
-    void (*board)(struct batch_rider *rider, struct batch *b);
-    void (*landed)(struct batch_rider *rider, int status);
+    void (*look)(struct batch_piggyback *piggyback);
+    void (*board)(struct batch_piggyback *piggyback, struct batch *b);
+    void (*landed)(struct batch_piggyback *piggyback, int status);
 };
-#define RIDER_VERBS 8
-#define RIDER_LOOK  8
+#define PIGGYBACK_VERBS 8
+#define PIGGYBACK_LOOK  8
 
-/* The right to write: until when, by the endpoint's coarse clock. Asked before every post. */
-struct lease {
-    uint64_t deadline;
-    bool lost;
+/* The rules of the layer above for the posts of a batch. */
+struct batch_policy {
+    /* Asked before every post that writes. If it returns false, nothing is posted, and the flush
+     * returns FAR_FENCED with `refusal` as its detail. NULL: every post goes out. */
+    bool (*may_write)(const struct batch_policy *policy);
+    const char *refusal;
+    /* Called when a post that writes has failed and may take effect later (FABRIC-F5). */
+    void (*failed)(const struct batch_policy *policy);
+    struct batch_piggyback *piggyback; /* NULL: none */
 };
 
 struct batch {
     struct fab_ep *ep;
     struct cost *cost;
-    struct batch_tap *tap;     /* NULL, mostly                                          */
-    struct batch_rider *rider; /* NULL: none                                            */
-    const struct lease *lease; /* NULL: the fabric itself shuts out who has lost it     */
-    uint64_t *broke_at;        /* NULL, or where it is noted, by the coarse clock, when a post
-                                  that writes has failed: it may take effect later (FABRIC-F5) */
-    bool on_ring;              /* waits by yielding to the ring that resumed this fiber */
-    uint64_t wake_at;          /* on_ring: do not resume before, while pausing; 0: not pausing */
-    bool fence_next;           /* a fence stands before the next verb                          */
-    bool plain;                /* goes out in one post as it is: no fence, nothing to emulate  */
-    bool carries;              /* the rider is aboard                                          */
-    bool acted;                /* the last flush failed when an earlier post of it with an atomic
+    struct batch_tap *tap;             /* NULL, mostly                                          */
+    const struct batch_policy *policy; /* NULL: none */
+    bool on_ring;                      /* waits by yielding to the ring that resumed this fiber */
+    uint64_t wake_at;      /* on_ring: do not resume before, while pausing; 0: not pausing */
+    bool fence_next;       /* a fence stands before the next verb                          */
+    bool plain;            /* goes out in one post as it is: no fence, nothing to emulate  */
+    bool carries;          /* has piggybacked verbs                                        */
+    bool acted;            /* the last flush failed when an earlier post of it with an atomic
                                   had completed: that one stands */
-    int error;                 /* the first mistake that a builder saw                         */
-    unsigned count, limit;     /* BATCH_MAX, and more only while the rider boards */
+    int error;             /* the first mistake that a builder saw                         */
+    unsigned count, limit; /* BATCH_MAX, and more only for piggybacked verbs */
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
     /* The last flush: verbs below `completed` have come back. Those from doubt_at to doubt_end may or
      * may not have taken effect (FABRIC-F5). The others were not posted. */
     unsigned completed, doubt_at, doubt_end;
     bool in_doubt; /* its last post failed and may take effect */
     struct fab_req req;
-    struct fab_verb verb[BATCH_MAX + RIDER_VERBS + 1]; /* one to spare, for what does not fit */
+    struct fab_verb verb[BATCH_MAX + PIGGYBACK_VERBS + 1]; /* one to spare, for what does not fit */
 };
 
 void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost);
@@ -220,8 +223,8 @@ static inline unsigned batch_room(const struct batch *b)
 }
 
 /* Posts all, waits for all; an empty batch costs nothing. On a fiber, other fibers run meanwhile.
- * The batch is empty again afterwards. FAR_FENCED: a post was not made because the lease had
- * lapsed; if the batch had several, earlier ones may have been (see `acted`). */
+ * The batch is empty again afterwards. FAR_FENCED: the policy did not let a post
+ * go out; if the batch had several, earlier ones may have been (see `acted`). */
 int batch_flush(struct batch *b);
 
 /*

@@ -194,11 +194,10 @@ static bool is_fresh(const struct index_cache *c, const struct op *op,
  * validated (EPOCH-E2). A flight that landed meanwhile may have raised that. */
 int index_cache_refresh(struct op *op, const struct index_view *view, struct index_cache *c)
 {
-    const struct client *client = op->client;
     struct cached *cached = c->cached;
 
     ASSERT(cached && (!view || cached == &view->cached) && op->batch.count == 0);
-    uint64_t flights = client->flights, seen = client->seen;
+    struct epoch_view before = client_epoch_view(op->client);
     if (view)
         index_confirm(op, view);
     else
@@ -210,8 +209,8 @@ int index_cache_refresh(struct op *op, const struct index_view *view, struct ind
     if (rc != FAR_OK)
         return rc;
     cached->version = version;
-    cached->stale = client->flights != flights;
-    c->verified = seen;
+    cached->stale = client_epoch_view(op->client).announced != before.announced;
+    c->verified = before.seen;
     return FAR_OK;
 }
 

@@ -67,7 +67,7 @@
 #ifndef INDEX_CACHE_H
 #define INDEX_CACHE_H
 
-#include "pool/pool.h"
+#include "pool/op.h"
 
 struct index_cache;
 struct index_view;

@@ -9,7 +9,7 @@
 #define INDEX_INDEX_H
 
 #include "index/tuning.h"
-#include "pool/pool.h"
+#include "pool/catalog.h"
 
 #include <string.h>
 

@@ -8,8 +8,7 @@
  *
  *   ALLOC-A1  A chunk belongs to the client whose FAA covered it, until a sweep finds all of it
  *       free and hands it out again, as a run or as part of one (SWEEP-P5).
- *   ALLOC-A2  An object is handed out once, unless it came back by pool_free_unpublished(): then
- *       nothing points to it. It has one owner then: a client, or a shared list.
+ *   ALLOC-A2  is in stock.c.
  *   ALLOC-A3  Every chunk below the counter has a chunk table entry, but for those whose owner died
  *       between the FAA and the WRITE.
  *   ALLOC-A4  The counter never goes back below a chunk that exists: a sweep takes what is below it
@@ -20,17 +19,10 @@
  *       only some are new: a sweep goes by what is reachable (SWEEP-P5), and if the owner dies,
  *       finds all of it. Pieces are joined again by sweeps only.
  */
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <stdlib.h>
-
-/* Bytes, and objects at least, of a class that a client keeps to itself, if the knob allows; more
- * go to the shared lists. */
-#define STOCK_MIN   4
-#define STOCK_BYTES (256u << 10)
-
-/* Bytes that a client loses before it says so. */
-#define LOSS_TOLD CLASS_SMALL_MAX
+#include <string.h>
 
 /* Lost races for several chunks in a row; each is another client's success. */
 #define RUN_TRIES 1024
@@ -49,6 +41,8 @@
 struct extent {
     uint64_t first, chunks;
 };
+
+#define PIECE 4096u /* entries of a chunk table that are read at once */
 
 /* Takes the next chunk from a node's counter. FAR_POOL_FULL when there is none. */
 static int take_chunk(struct op *op, unsigned node, uint64_t *first)
@@ -91,7 +85,7 @@ static int take_run(struct op *op, unsigned node, unsigned size_class, struct ex
     const struct node_head *head = &op->pool->head[node];
     uint64_t *old = &op->pool_word[0], run = size_class_chunks(size_class);
     uint64_t least = op->pool->knobs.run_chunks;
-    uint64_t share = CLUSTER_SHARE * op->client->high; /* for every client that there is */
+    uint64_t share = CLUSTER_SHARE * op->client->epoch.high; /* for every client that there is */
     gaddr counter = gaddr_make(node, NODE_NEXT_CHUNK_OFF);
 
     batch_read(&op->batch, counter, 0, old, 8);
@@ -111,34 +105,6 @@ static int take_run(struct op *op, unsigned node, unsigned size_class, struct ex
         }
     }
     return rc == FAR_OK ? FAR_CONTENTION : rc;
-}
-
-/* Puts the never-used objects of the current chunk with the others. */
-static void keep_rest(struct client *c, struct stock *stock, unsigned size_class)
-{
-    uint32_t bytes = size_class_bytes(size_class);
-    for (; stock->left > 0; stock->left--, stock->next += bytes / 64) {
-        c->held_bytes -= bytes;
-        pool_free_unpublished(c, stock->next, size_class);
-    }
-}
-
-static bool take_local(struct client *c, unsigned node, unsigned size_class, gaddr *at)
-{
-    struct stock *stock = &c->stock[node][size_class];
-    if (stock->kept > 0) {
-        *at = stock->keep[--stock->kept];
-        pool_taken(c, *at, size_class);
-    } else if (stock->left > 0) {
-        *at = stock->next;
-        stock->next += size_class_bytes(size_class) / 64;
-        stock->left--;
-    } else {
-        return false;
-    }
-    c->held_bytes -= size_class_bytes(size_class);
-    c->taken_bytes += size_class_bytes(size_class);
-    return true;
 }
 
 /* ---- cutting runs ---------------------------------------------------------------------------- */
@@ -165,7 +131,7 @@ static bool take_own_run(struct client *c, unsigned node, uint64_t chunks, gaddr
                          unsigned *size_class)
 {
     for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++) {
-        if (size_class_chunks(i) >= chunks && take_local(c, node, i, at)) {
+        if (size_class_chunks(i) >= chunks && stock_take(c, node, i, at)) {
             *size_class = i;
             return true;
         }
@@ -173,21 +139,18 @@ static bool take_own_run(struct client *c, unsigned node, uint64_t chunks, gaddr
     return false;
 }
 
-/* The chunks at the end of a cluster of ours from which nothing was taken yet, if they are so many. */
+/* The chunks at the end of a cluster of ours from which nothing was taken yet, if they are enough. */
 static bool take_own_cluster(struct client *c, unsigned node, uint64_t chunks,
                              struct extent *extent)
 {
+    gaddr at = 0;
     for (unsigned i = size_class_for(CLUSTER_BYTES_MIN); i < RUN_CLASS; i++) {
-        struct stock *stock = &c->stock[node][i];
-        uint32_t bytes = size_class_bytes(i), each = (uint32_t)(CHUNK_BYTES / bytes);
-        uint64_t whole = stock->left / each;
-        if (cluster_chunks(i, CLUSTER_MOST) == 1 || whole < chunks)
+        if (cluster_chunks(i, CLUSTER_MOST) == 1)
             continue;
-        gaddr end = stock->next + (uint64_t)stock->left * bytes / 64;
-        stock->left -= (uint32_t)whole * each;
-        c->held_bytes -= whole * CHUNK_BYTES;
-        extent->first = chunk_of(&c->pool->head[node], end) - whole;
-        extent->chunks = whole;
+        extent->chunks = stock_take_chunks(c, node, i, chunks, &at);
+        if (extent->chunks == 0)
+            continue;
+        extent->first = chunk_of(&c->pool->head[node], at);
         return true;
     }
     return false;
@@ -207,8 +170,8 @@ static int take_free_run(struct op *op, unsigned node, uint64_t chunks, struct e
             return FAR_OK;
         }
         size_class = 0;
-        int rc = c->sweep ? FAR_POOL_FULL /* SWEEP-P1 */
-                          : freelist_run_class(op, node, chunks, &size_class);
+        int rc = c->sweep.met ? FAR_POOL_FULL /* SWEEP-P1 */
+                              : freelist_run_class(op, node, chunks, &size_class);
         if (rc == FAR_POOL_FULL && take_own_cluster(c, node, chunks, extent))
             return FAR_OK;
         if (rc == FAR_OK)
@@ -232,14 +195,14 @@ static int take_chunks(struct op *op, unsigned node, unsigned size_class, struct
 
     ASSERT(size_class_bytes(CHUNK_CLASS) == CHUNK_BYTES);
     extent->chunks = run;
-    if (size_class < RUN_CLASS && take_local(c, node, CHUNK_CLASS, &at)) {
+    if (size_class < RUN_CLASS && stock_take(c, node, CHUNK_CLASS, &at)) {
         extent->first = chunk_of(&op->pool->head[node], at);
         return FAR_OK;
     }
     int rc =
         several ? take_run(op, node, size_class, extent) : take_chunk(op, node, &extent->first);
     if (rc != FAR_OK && rc != FAR_CONTENTION && rc != FAR_POOL_FULL)
-        c->lost_bytes += extent->chunks << CHUNK_SHIFT; /* nobody knows whether they are ours */
+        pool_abandon_bytes(c, extent->chunks << CHUNK_SHIFT); /* perhaps they are ours */
     if (rc == FAR_POOL_FULL && cluster) /* rather not what others have begun to cut */
         rc = take_free_run(op, node, CLUSTER_RUN, extent);
     return rc == FAR_POOL_FULL ? take_free_run(op, node, run, extent) : rc;
@@ -280,7 +243,6 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
     const struct node_head *head = &op->pool->head[node];
-    struct stock *stock = &c->stock[node][size_class];
     bool small = size_class < RUN_CLASS;
     uint64_t run = size_class_chunks(size_class);
     struct extent extent = {0, 0};
@@ -297,14 +259,12 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     gaddr next = chunk_gaddr(head, node, extent.first);
     if (rc != FAR_OK || client_swept(c, next)) {
         /* The sweep was announced, and met by another operation, since we took it. */
-        c->lost_bytes += extent.chunks << CHUNK_SHIFT;
+        pool_abandon_bytes(c, extent.chunks << CHUNK_SHIFT);
         return rc;
     }
     /* Another operation of this client may have come first: what is left of that chunk is kept. */
-    keep_rest(c, stock, size_class);
-    stock->next = next;
-    stock->left = (uint32_t)(small ? pieces * (CHUNK_BYTES / size_class_bytes(size_class)) : 1);
-    c->held_bytes += (uint64_t)stock->left * size_class_bytes(size_class);
+    uint64_t count_first = small ? pieces * (CHUNK_BYTES / size_class_bytes(size_class)) : 1;
+    stock_refill(c, node, size_class, next, (uint32_t)count_first);
     for (uint64_t i = 1; i < pieces && !small; i++)
         pool_free_unpublished(c, chunk_gaddr(head, node, extent.first + i * run), size_class);
     uint64_t at = extent.first + pieces * run;
@@ -319,14 +279,14 @@ static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *a
     struct client *c = op->client;
     /* Another operation of this client may use up a refill while this one waits for it. */
     for (unsigned attempt = 0; attempt < 64; attempt++) {
-        if (take_local(c, node, size_class, at) ||
-            (client_reclaim(c) && take_local(c, node, size_class, at)))
+        if (stock_take(c, node, size_class, at) ||
+            (client_reclaim(c) && stock_take(c, node, size_class, at)))
             return FAR_OK;
-        int rc = c->sweep ? FAR_POOL_FULL : freelist_take(op, node, size_class);
+        int rc = c->sweep.met ? FAR_POOL_FULL : freelist_take(op, node, size_class);
         if (rc == FAR_POOL_FULL || rc == FAR_CONTENTION)
             rc = refill(op, node, size_class);
         /* Even on a full node: another operation of this client may have got the last chunk. */
-        if (rc == FAR_POOL_FULL && take_local(c, node, size_class, at))
+        if (rc == FAR_POOL_FULL && stock_take(c, node, size_class, at))
             return FAR_OK;
         if (rc != FAR_OK)
             return rc;
@@ -351,7 +311,7 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
         rc = take_anywhere(op, (node + 1) % op->pool->nodes, size_class, at);
     if (rc != FAR_POOL_FULL)
         return rc;
-    op->client->wanted = size_class;
+    op->client->stock.wanted = size_class;
     return err_fail(FAR_POOL_FULL, "no node has %u bytes left", size_class_bytes(size_class));
 }
 
@@ -362,241 +322,77 @@ int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at)
     int rc = take_from(op, node, size_class, at);
     if (rc != FAR_POOL_FULL)
         return rc;
-    op->client->wanted = size_class;
+    op->client->stock.wanted = size_class;
     return err_fail(FAR_POOL_FULL, "node %u does not have %u bytes left", node,
                     size_class_bytes(size_class));
 }
 
-/* ---- when the pool is full ------------------------------------------------------------------- */
+/* ---- giving to the shared lists -------------------------------------------------------------- */
 
-/* So much free memory of other sizes is worth looking for chunks of which nothing is in use. */
-#define RECUT_BYTES (8 * CHUNK_BYTES)
-
-/* FAR_POOL_FULL if the epochs do not move: waiting has not helped. */
-static int await_epoch(struct op *op, uint64_t epoch)
-{
-    int rc = client_await_epoch(op, epoch, 4);
-    return rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc;
-}
-
-/* Waits for the oldest of what waits for its epoch. */
-static int relieve_by_epochs(struct op *op)
-{
-    struct limbo *l = &op->client->limbo;
-    if (l->count == 0)
-        return FAR_POOL_FULL;
-    int rc = await_epoch(op, l->ring[l->head].reuse_at);
-    (void)client_reclaim(op->client);
-    return rc;
-}
-
-/* Other clients have memory that waits for its epoch, or too much of it in hand: when the epoch has
- * gone on they will have passed it on; those that are dead will have been found. Not so those that
- * died idle, for whom no epoch waits: they are looked for, but not all the time. */
-static int relieve_by_others(struct op *op)
+/* The page of a bundle, of the class *of. FAR_POOL_FULL: there is nothing to give. */
+static int find_page(struct op *op, unsigned node, unsigned size_class, gaddr *page, unsigned *of)
 {
     struct client *c = op->client;
-    uint64_t retired = 0, held = 0, now = c->ep->ops->coarse(c->ep);
-    unsigned dead = 0;
-    int rc = client_bytes(op, &retired, &held);
+    unsigned wanted = c->stock.wanted;
+    *of = BUNDLE_CLASS;
+    if (size_class < BUNDLE_CLASS && c->stock.of[node][size_class].kept > 0) {
+        int rc = stock_take_kept(c, node, BUNDLE_CLASS, page)
+                     ? FAR_OK
+                     : pool_alloc(op, node, BUNDLE_CLASS, page);
+        c->stock.wanted = wanted; /* nobody waits for pages */
+        if (rc != FAR_POOL_FULL)
+            return rc;
+    }
+    *of = size_class; /* FREELIST-S3 */
+    return stock_take_kept(c, node, size_class, page) ? FAR_OK : FAR_POOL_FULL;
+}
+
+int client_give(struct op *op, unsigned node, unsigned size_class)
+{
+    gaddr page = 0;
+    unsigned of = 0;
+    int rc = find_page(op, node, size_class, &page, &of);
     if (rc != FAR_OK)
-        return rc;
-    if (retired + held - c->retired_bytes - c->held_bytes < CHUNK_BYTES)
-        return FAR_POOL_FULL;
-    rc = await_epoch(op, c->seen + 3);
-    if (rc != FAR_OK || now < c->reap_after)
-        return rc;
-    c->reap_after = now + 2 * c->lease_ns;
-    return client_reap_dead(op, &dead);
+        return rc == FAR_POOL_FULL ? FAR_OK : rc;
+    return freelist_give(op, node, size_class, page, of);
 }
 
-/* Waits for the end of somebody's sweep. *orphaned is set if that client did not live to see it. */
-static int await_sweep(struct op *op, bool *orphaned)
+static int give_class(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
-    struct backoff patience = {0};
-    bool alive = true;
     int rc = FAR_OK;
-    do {
-        rc = client_drive_epoch(op);
-        if (rc == FAR_OK && c->sweep)
-            rc = client_owner_alive(op, c->sweep, &alive);
-    } while (rc == FAR_OK && alive && client_backoff(op, &patience, 10) &&
-             (c->sweep || c->sweep_unmet));
-    *orphaned = rc == FAR_OK && !alive;
+    stock_keep_rest(c, node, size_class);
+    while (c->stock.of[node][size_class].kept > 0 && rc == FAR_OK && c->sweep.met == 0)
+        rc = client_give(op, node, size_class);
     return rc;
 }
 
-/* Bytes that a sweep would find in clients' hands: what is free there, and what parked clients have
- * retired, which they do not pass on before they are used again. */
-static int bytes_in_hands(struct op *op, uint64_t *bytes)
-{
-    struct client_slot *slots = NULL;
-    int rc = client_registry(op, &slots);
-    *bytes = op->client->held_bytes;
-    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++) {
-        if (slots[i].incarnation == 0 || i == op->client->slot)
-            continue;
-        *bytes += slots[i].held_bytes;
-        if (slots[i].epoch == NO_EPOCH)
-            *bytes += slots[i].retired_bytes;
-    }
-    return rc;
-}
-
-/* Has somebody died, or have we lost something, since the last sweep? Or is there memory that is
- * free, but cut for other sizes? It could be cut anew (SWEEP-P5), which is not tried all the time. */
-static int sweep_is_worth_it(struct op *op, bool *worth)
-{
-    struct client *c = op->client;
-    uint64_t now = c->ep->ops->coarse(c->ep), listed = 0, held = 0;
-    batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths),
-               op->pool_word, 8);
-    int rc = batch_flush(&op->batch);
-    *worth = rc == FAR_OK && (op->pool_word[0] != 0 || c->lost_bytes != 0);
-    if (rc != FAR_OK || *worth || (now < c->recut_after && c->retired_since_recut < RECUT_BYTES))
-        return rc;
-    rc = bytes_in_hands(op, &held);
-    if (rc == FAR_OK && held < RECUT_BYTES)
-        rc = freelist_bytes(op, RECUT_BYTES, &listed);
-    *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;
-    if (*worth) {
-        c->recut_after = now + 2 * c->lease_ns;
-        c->retired_since_recut = 0;
-    }
-    return rc;
-}
-
-int pool_make_room(struct op *op)
-{
-    struct client *c = op->client;
-    struct sweep_result swept = {0};
-
-    if (op->pool->knobs.no_reclaim)
-        return FAR_POOL_FULL;
-    if (op->pool->settle)
-        (void)op->pool->settle(op->pool->tables, op); /* if it fails, there are other ways */
-    int rc = relieve_by_epochs(op);
-    if (rc != FAR_POOL_FULL)
-        return rc;
-    bool sweeps = false;
-    if (c->sweep || c->sweep_unmet) {
-        rc = await_sweep(op, &sweeps);
-        if (!sweeps)
-            return rc;
-    } else {
-        rc = sweep_is_worth_it(op, &sweeps);
-        if (!sweeps)
-            return rc == FAR_OK ? relieve_by_others(op) : rc;
-    }
-    uint64_t lost = c->lost_bytes; /* what is lost from here on, this sweep may miss */
-    rc = pool_sweep(op, &swept);
-    if (rc == FAR_CONTENTION)
-        return await_sweep(op, &sweeps);
-    if (rc == FAR_OK) {
-        c->lost_bytes -= lost < c->lost_bytes ? lost : c->lost_bytes;
-        c->loss_told = false;
-    }
-    return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
-}
-
-/* ---- what comes back ------------------------------------------------------------------------- */
-
-static bool stock_grow(struct stock *stock)
-{
-    unsigned room = stock->room ? 2 * stock->room : 64;
-    gaddr *keep = realloc(stock->keep, room * sizeof *keep);
-    if (!keep)
-        return false;
-    stock->keep = keep;
-    stock->room = room;
-    return true;
-}
-
-static unsigned stock_max(const struct client *c, unsigned size_class)
-{
-    unsigned n = STOCK_BYTES / size_class_bytes(size_class), most = c->pool->knobs.stock_max;
-    n = n < STOCK_MIN ? STOCK_MIN : n;
-    return n > most ? most : n;
-}
-
-void pool_free_unpublished(struct client *c, gaddr at, unsigned size_class)
-{
-    unsigned node = gaddr_node(at);
-    struct stock *stock = &c->stock[node][size_class];
-    if (client_swept(c, at) || (stock->kept == stock->room && !stock_grow(stock))) {
-        pool_abandon(c, size_class);
-        return;
-    }
-    if (__builtin_expect(c->pool->knobs.free_watch != NULL, 0))
-        c->pool->knobs.free_watch->freed(c->pool->knobs.free_watch, c, at, size_class);
-    stock->keep[stock->kept++] = at;
-    c->held_bytes += size_class_bytes(size_class);
-    if (stock->kept > stock_max(c, size_class)) {
-        c->overfull_node = (int)node;
-        c->overfull_class = (int)size_class;
-    }
-}
-
-/* Counts with the dead's what this client has lost by errors of the fabric, so that whoever needs
- * memory sweeps. Not while one goes on, which would find too little of it. */
-static int tell_of_loss(struct op *op)
-{
-    struct client *c = op->client;
-    uint64_t told = c->lost_bytes;
-    if (told < LOSS_TOLD || c->sweep || c->sweep_unmet)
-        return FAR_OK;
-    batch_faa(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
-              op->pool_word);
-    c->lost_bytes -= told; /* now, lest another operation tells of it too */
-    c->loss_told = true;
-    int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
-        c->lost_bytes += told;
-    return rc;
-}
-
-int client_upkeep(struct op *op)
-{
-    struct client *c = op->client;
-    if (c->limbo.count > 0)
-        client_reclaim(c);
-    if (c->lost_bytes > 0) {
-        int rc = tell_of_loss(op);
-        if (rc != FAR_OK)
-            return rc;
-    }
-    if (c->suspect >= 0 && !client_recovery_waits(c)) { /* it holds up what waits for its epoch */
-        int rc = client_try_recover(op);
-        if (rc != FAR_OK)
-            return rc;
-    }
-    if (c->overfull_class < 0 || c->tidying)
-        return FAR_OK;
-    unsigned node = (unsigned)c->overfull_node, size_class = (unsigned)c->overfull_class;
-    c->tidying = true;
-    int rc = c->sweep ? FAR_OK : freelist_give(op, node, size_class);
-    c->tidying = false;
-    if (c->stock[node][size_class].kept <= stock_max(c, size_class) / 2)
-        c->overfull_class = -1;
-    return rc;
-}
-
-static int return_class(struct op *op, unsigned node, unsigned size_class)
-{
-    struct stock *stock = &op->client->stock[node][size_class];
-    int rc = FAR_OK;
-    keep_rest(op->client, stock, size_class);
-    while (stock->kept > 0 && rc == FAR_OK && op->client->sweep == 0)
-        rc = freelist_give(op, node, size_class);
-    return rc;
-}
-
-int client_return_all(struct op *op, unsigned node)
+int client_give_all(struct op *op, unsigned node)
 {
     int rc = FAR_OK;
     for (unsigned i = 0; i < CLASS_COUNT && rc == FAR_OK; i++)
         if (i != BUNDLE_CLASS)
-            rc = return_class(op, node, i);
-    return rc == FAR_OK ? return_class(op, node, BUNDLE_CLASS) : rc; /* the others need pages */
+            rc = give_class(op, node, i);
+    return rc == FAR_OK ? give_class(op, node, BUNDLE_CLASS) : rc; /* the others need pages */
+}
+
+/* ---- the chunk table ------------------------------------------------------------------------- */
+
+int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **out)
+{
+    uint64_t *table = calloc(count + 1, 8);
+    int rc = table ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a chunk table");
+
+    *out = table;
+    for (uint64_t at = 0; at < count && rc == FAR_OK; at += PIECE) {
+        uint32_t bytes = (uint32_t)((count - at < PIECE ? count - at : PIECE) * 8);
+        uint64_t *image = op_buffer(op, BUF_POOL, bytes);
+        if (!image)
+            return FAR_NO_MEMORY;
+        batch_read(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + at * 8, image,
+                   bytes);
+        rc = batch_flush(&op->batch);
+        memcpy(table + at, image, bytes);
+    }
+    return rc;
 }

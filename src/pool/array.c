@@ -1,5 +1,6 @@
 /* Arrays of any size, made of pieces: array.h says how. */
 #include "pool/array.h"
+#include "pool/pool_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,8 +122,8 @@ uint64_t pool_array_bytes(const struct pool_array *a)
 static void pass_on(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
-    while (c->stock[node][size_class].kept > STOCK_LEFT && c->sweep == 0)
-        if (freelist_give(op, node, size_class) != FAR_OK)
+    while (c->stock.of[node][size_class].kept > STOCK_LEFT && c->sweep.met == 0)
+        if (client_give(op, node, size_class) != FAR_OK)
             return;
 }
 

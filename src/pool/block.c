@@ -14,7 +14,7 @@
  *             knows from the pointer how to read it. An image that says otherwise is no block of
  *             that pointer.
  */
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <string.h>
 

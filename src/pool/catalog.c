@@ -51,7 +51,7 @@
  * Descriptors of live and dropped tables are retired (EPOCH-E3): to read one, a client must be in an
  * operation.
  */
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <stdio.h>
 #include <string.h>

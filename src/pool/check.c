@@ -10,14 +10,12 @@
  * Superblocks are judged when a pool is opened, the registry and the epoch when a client joins. A
  * sweep mends the first three: it takes over, makes the lists anew, and adopts what nobody describes.
  */
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PIECE 4096u /* entries of a chunk table that are read at once */
 
 static void tell(const struct pool_findings *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -70,25 +68,6 @@ static int inspect_lists(struct op *op, struct pool_findings *f, unsigned node)
              size_class_bytes(i));
     }
     return FAR_OK;
-}
-
-int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **out)
-{
-    uint64_t *table = calloc(count + 1, 8);
-    int rc = table ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a chunk table");
-
-    *out = table;
-    for (uint64_t at = 0; at < count && rc == FAR_OK; at += PIECE) {
-        uint32_t bytes = (uint32_t)((count - at < PIECE ? count - at : PIECE) * 8);
-        uint64_t *image = op_buffer(op, BUF_POOL, bytes);
-        if (!image)
-            return FAR_NO_MEMORY;
-        batch_read(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + at * 8, image,
-                   bytes);
-        rc = batch_flush(&op->batch);
-        memcpy(table + at, image, bytes);
-    }
-    return rc;
 }
 
 /* CHECK-N3 */

@@ -14,7 +14,7 @@
  *       object of the bundle is its page, with room for fewer addresses: also on a full pool a
  *       client that leaves can leave everything behind.
  */
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <string.h>
 
@@ -79,35 +79,6 @@ static void head_at(unsigned node, unsigned size_class, gaddr *at, uint64_t *del
     *delta = NODE_FREE_OFF + size_class * 8;
 }
 
-/* An object of the stock, to write on. */
-static bool take_page(struct client *c, unsigned node, unsigned size_class, gaddr *page)
-{
-    struct stock *pages = &c->stock[node][size_class];
-    if (pages->kept == 0)
-        return false;
-    *page = pages->keep[--pages->kept];
-    pool_taken(c, *page, size_class);
-    c->held_bytes -= size_class_bytes(size_class);
-    return true;
-}
-
-/* The page of a bundle, of the class *of. FAR_POOL_FULL: there is nothing to give. */
-static int find_page(struct op *op, unsigned node, unsigned size_class, gaddr *page, unsigned *of)
-{
-    struct client *c = op->client;
-    unsigned wanted = c->wanted;
-    *of = BUNDLE_CLASS;
-    if (size_class < BUNDLE_CLASS && c->stock[node][size_class].kept > 0) {
-        int rc = take_page(c, node, BUNDLE_CLASS, page) ? FAR_OK
-                                                        : pool_alloc(op, node, BUNDLE_CLASS, page);
-        c->wanted = wanted; /* nobody waits for pages */
-        if (rc != FAR_POOL_FULL)
-            return rc;
-    }
-    *of = size_class; /* FREELIST-S3 */
-    return take_page(c, node, size_class, page) ? FAR_OK : FAR_POOL_FULL;
-}
-
 /* Of a bundle and its page. */
 static uint64_t bundle_bytes(const struct bundle *bundle, unsigned size_class)
 {
@@ -118,7 +89,7 @@ static uint64_t bundle_bytes(const struct bundle *bundle, unsigned size_class)
 /* After an error nobody knows whether they are on the list. */
 static int lose_bundle(struct client *c, uint64_t bytes, int rc)
 {
-    c->lost_bytes += bytes;
+    pool_abandon_bytes(c, bytes);
     return rc;
 }
 
@@ -132,25 +103,19 @@ unsigned freelist_bundle(unsigned size_class)
 static void fill_bundle(struct client *c, unsigned node, unsigned size_class, unsigned of,
                         struct bundle *bundle)
 {
-    struct stock *stock = &c->stock[node][size_class];
-    uint64_t count = 0, room = page_room(of);
     uint64_t most = freelist_bundle(size_class) - (of == size_class); /* the page is one of them */
-    while (count < room && count < most && stock->kept > 0)
-        bundle->object[count++] = stock->keep[--stock->kept];
-    c->held_bytes -= count * size_class_bytes(size_class);
+    uint64_t room = page_room(of);
+    uint64_t count =
+        stock_take_many(c, node, size_class, room < most ? room : most, bundle->object);
     bundle->next = count << GADDR_BITS | (of == size_class ? BUNDLE_OWN : 0);
 }
 
-int freelist_give(struct op *op, unsigned node, unsigned size_class)
+int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page, unsigned of)
 {
     struct client *c = op->client;
-    gaddr page = 0, head = 0;
+    gaddr head = 0;
     uint64_t delta = 0;
-    unsigned of = 0;
 
-    int rc = find_page(op, node, size_class, &page, &of);
-    if (rc != FAR_OK)
-        return rc == FAR_POOL_FULL ? FAR_OK : rc;
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle) {
         pool_free_unpublished(c, page, of);
@@ -162,7 +127,7 @@ int freelist_give(struct op *op, unsigned node, unsigned size_class)
 
     head_at(node, size_class, &head, &delta);
     batch_read(&op->batch, head, delta, op->pool_word, 8);
-    rc = batch_flush(&op->batch);
+    int rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < TRIES && rc == FAR_OK; i++) {
         uint64_t seen = op->pool_word[0];
         bundle->next = rest | (seen & HEAD_GADDR);

@@ -30,7 +30,7 @@
  *
  * A chain that is damaged is cut there, by the slot's next owner: what is behind cannot be read.
  */
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -307,8 +307,9 @@ static struct line *find_line(struct lines *l, gaddr at)
 }
 
 /* While one operation walks the chain, its siblings may add lines: what is known stays as it is. */
-static int add_line(struct lines *l, gaddr at, enum line_state state)
+static int add_line(struct client *c, gaddr at, enum line_state state)
 {
+    struct lines *l = &c->lines;
     if (find_line(l, at))
         return FAR_OK;
     if (l->count == l->room && !lines_grow(l))
@@ -316,7 +317,7 @@ static int add_line(struct lines *l, gaddr at, enum line_state state)
     l->line[l->count] = (struct line){.at = at, .state = (uint8_t)state};
     if (state == LINE_FREE)
         set_free(l, l->count);
-    l->undone += state == LINE_LEFT;
+    c->attention.undone += state == LINE_LEFT;
     l->count++;
     return FAR_OK;
 }
@@ -325,7 +326,8 @@ void journal_forget(struct client *c)
 {
     struct lines *l = &c->lines;
     memset(l->free, 0, sizeof l->free);
-    l->count = l->undone = 0;
+    l->count = 0;
+    c->attention.undone = 0;
     l->loaded = l->cut = l->nodes = 0;
     l->registration++;
 }
@@ -343,7 +345,7 @@ static void load_line(struct walk *w, unsigned slot, gaddr at, const struct jour
     if (at == first_line(w->op->pool, gaddr_node(at), slot))
         l->next[gaddr_node(at)] = line->next;
     if (loading->rc == FAR_OK)
-        loading->rc = add_line(l, at, line->intent.stamp == 0 ? LINE_FREE : LINE_LEFT);
+        loading->rc = add_line(w->op->client, at, line->intent.stamp == 0 ? LINE_FREE : LINE_LEFT);
     struct line *known = find_line(l, at);
     if (known && known->walk == loading->number)
         break_off(w, &w->cursor[0], at); /* it goes in a circle */
@@ -442,7 +444,7 @@ static int make_line(struct op *op, unsigned node)
         return FAR_OK;
     }
     l->next[node] = at;
-    return add_line(l, at, LINE_FREE);
+    return add_line(c, at, LINE_FREE);
 }
 
 #define TAKE_TURNS 64
@@ -481,7 +483,7 @@ void journal_give(struct op *op, struct journal *j, bool blank)
         set_free(l, j->place - 1);
     } else { /* JOURNAL-J3 */
         l->line[j->place - 1].state = LINE_LEFT;
-        l->undone++;
+        op->client->attention.undone++;
     }
     j->place = 0;
 }
@@ -661,7 +663,7 @@ static int complete_line(struct op *op, unsigned i)
     if (registration != l->registration)
         return rc == FAR_OK ? FAR_FENCED : rc;
     if (rc == FAR_OK) {
-        l->undone--;
+        op->client->attention.undone--;
         set_free(l, i);
     } else {
         l->line[i].state = LINE_LEFT;

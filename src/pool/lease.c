@@ -38,77 +38,26 @@
  * again. An operation that was in flight is tried once more, and returns FAR_FENCED if the lease
  * lapses again.
  */
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#define FENCE_PAUSE_NS 20000
 
-#define WATCH_LEASES(ns) ((ns) + (ns) / 2)
-#define FENCE_PAUSE_NS   20000
-
-int client_registry(struct op *op, struct client_slot **slots)
+/* Verbs of a batch that failed may still land (FABRIC-F5). So nobody may take this client for dead before the
+ * fabric has shut it out: it does not fence itself, but asks for it, and whoever sees that does it in
+ * the order of LEASE-L2. Where the fabric cannot, the lease is left to lapse. */
+void client_renounce(struct op *op)
 {
-    uint32_t bytes = op->pool->clients * (uint32_t)sizeof **slots;
-    struct client_slot *image = op_buffer(op, BUF_POOL, bytes);
-    if (!image)
-        return FAR_NO_MEMORY;
-    batch_read(&op->batch, NODE0, CLIENTS_OFF, image, bytes);
-    *slots = image;
-    return batch_flush(&op->batch);
-}
-
-/* Is an owner word that of the client whose slot says this? (A slot that is free says 0, and so does an
- * owner word that names nobody.) */
-static bool owner_lives(uint64_t incarnation, uint64_t owner_word)
-{
-    return incarnation != 0 && !(incarnation & CLIENT_FENCED) &&
-           ((incarnation ^ owner_word) & OWNER_INCARNATION) == 0;
-}
-
-/* Is the slot being recovered, by another client that is alive or by a sibling of the operation? */
-static bool in_repair(const struct client *c, const struct client_slot *slots, unsigned count,
-                      unsigned slot)
-{
-    uint64_t word = slots[slot].incarnation;
-    unsigned by = word & OWNER_SLOT;
-    if (!(word & CLIENT_FENCED) || !(word & CLIENT_REPAIRED))
-        return false;
-    if (by == c->slot)
-        return c->watch[slot].repairing;
-    return by < count && owner_lives(slots[by].incarnation, word);
-}
-
-bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch,
-                  uint64_t asked)
-{
-    uint64_t now = c->ep->ops->coarse(c->ep);
-    bool doubtful = false;
-    for (unsigned i = 0; i < count; i++) {
-        const struct client_slot *s = &slots[i];
-        struct watch *w = &c->watch[i];
-        bool waits = epoch == NO_EPOCH || s->epoch < epoch || (s->incarnation & CLIENT_FENCED);
-        if (s->incarnation == 0 || i == c->slot || !waits)
-            continue;
-        if (w->incarnation != s->incarnation || w->heartbeat != s->heartbeat) {
-            doubtful |= w->incarnation != s->incarnation; /* else it is alive: it moved */
-            if (c->suspect == (int)i)
-                c->suspect = -1; /* that was another */
-            w->incarnation = s->incarnation;
-            w->heartbeat = s->heartbeat;
-            w->since = now;
-        } else if (in_repair(c, slots, count, i)) {
-            doubtful = true;
-        } else if ((s->incarnation & CLIENT_FENCED) ||
-                   s->heartbeat == client_slot_renounced(s->incarnation) ||
-                   (asked > w->since && asked - w->since > WATCH_LEASES(c->lease_ns))) {
-            c->suspect = (int)i;
-            return true;
-        } else {
-            doubtful = true;
-        }
+    struct client *c = op->client;
+    if (c->ep->ops->fence && !c->attention.lease_lost) {
+        c->epoch.announcement.withheld = true; /* it would say that we are alive */
+        op->pool_word[0] = client_slot_renounced(c->incarnation);
+        batch_write(&op->batch, NODE0,
+                    slot_delta(c->slot) + offsetof(struct client_slot, heartbeat), op->pool_word,
+                    8);
+        (void)batch_flush(&op->batch); /* if it fails, others find out in time */
     }
-    return doubtful;
+    c->attention.lease_lost = true;
+    c->astray = true;
 }
 
 /* A sweep whose sweeper is dead is over, as if it had given it up: until then nobody uses memory
@@ -139,8 +88,9 @@ static int fence_out(struct op *op, uint64_t incarnation, bool wait)
     int rc = ep->ops->fence ? ep->ops->fence(ep, incarnation) : FAR_OK;
     while (rc == FAB_PENDING && wait) { /* until the fabric's time-out at most */
         batch_pause(&op->batch, FENCE_PAUSE_NS);
-        if (op->batch.rider && client_heartbeat_due(c)) { /* which may be longer than our lease */
-            c->rider.due = true;
+        if (op->batch.policy->piggyback &&
+            client_heartbeat_due(c)) { /* which may be longer than our lease */
+            c->epoch.announcement.due = true;
             batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
             rc = batch_flush(&op->batch);
             if (rc != FAR_OK)
@@ -158,28 +108,45 @@ static int inherit(struct op *op, unsigned slot, uint64_t fenced)
     struct client *c = op->client;
     c->slot = slot; /* after an error perhaps, too: renew() finds out */
     c->unannounced = true;
-    c->inherited = true;
+    c->attention.inherited = true;
     c->complete_after = 0;
-    c->taken_at = c->ep->ops->coarse(c->ep);
+    c->taken_at = client_now(c);
     batch_cas(&op->batch, NODE0, slot_delta(slot), fenced, c->incarnation, op->pool_word);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != fenced) { /* another client was faster */
         c->slot = NO_SLOT;
-        c->inherited = false;
+        c->attention.inherited = false;
     }
-    c->reaped += rc == FAR_OK && c->slot == slot;
+    c->watch.reaped += rc == FAR_OK && c->slot == slot;
     return rc;
+}
+
+/* Brackets a recovery, which may be within another: whether it is, the one returns and the other is
+ * given. It belongs to the client's registration, though it is not an operation in flight: while it lasts,
+ * the client does not register again. */
+static bool begin_recovery(struct op *op)
+{
+    bool outer = op->recovers;
+    op->client->watch.recoveries += !outer;
+    op->recovers = true;
+    return outer;
+}
+
+static void end_recovery(struct op *op, bool outer)
+{
+    op->client->watch.recoveries -= !outer;
+    op->recovers = outer;
 }
 
 int client_complete(struct op *op)
 {
     struct client *c = op->client;
-    c->complete_after = c->ep->ops->coarse(c->ep) + c->lease_ns;
-    bool outer = client_begin_recovery(op);
+    c->complete_after = client_now(c) + c->lease_ns;
+    bool outer = begin_recovery(op);
     int rc = journal_complete(op);
-    client_end_recovery(op, outer);
+    end_recovery(op, outer);
     if (rc == FAR_OK)
-        c->inherited = false;
+        c->attention.inherited = false;
     return rc;
 }
 
@@ -209,7 +176,7 @@ static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
     } else if (*word & CLIENT_REPAIRED) {
         if (c->slot != NO_SLOT &&
             (*word & (OWNER_INCARNATION | OWNER_SLOT)) == client_owner_word(c))
-            alive = c->watch[slot].repairing;
+            alive = c->watch.of[slot].repairing;
         else
             rc = client_owner_alive(op, *word, &alive);
         if (alive)
@@ -234,7 +201,7 @@ static int free_slot(struct op *op, unsigned slot, uint64_t word)
     struct client *c = op->client;
     batch_cas(&op->batch, NODE0, slot_delta(slot), word, 0, op->pool_word);
     int rc = batch_flush(&op->batch);
-    c->reaped += rc == FAR_OK && op->pool_word[0] == word;
+    c->watch.reaped += rc == FAR_OK && op->pool_word[0] == word;
     return rc;
 }
 
@@ -246,7 +213,7 @@ static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
     struct client *c = op->client;
     while (client_has_stray_writes(c) && !client_lapsed(c)) {
         batch_pause(&op->batch, c->lease_ns / 16);
-        c->rider.due |= client_heartbeat_due(c);
+        c->epoch.announcement.due |= client_heartbeat_due(c);
         batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
         if (batch_flush(&op->batch) != FAR_OK)
             break;
@@ -279,10 +246,10 @@ static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
     uint64_t mine = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(c);
     unsigned registration = c->lines.registration;
     bool claimed = false;
-    if (c->watch[slot].repairing)
+    if (c->watch.of[slot].repairing)
         return FAR_OK; /* a sibling was faster */
-    c->watch[slot].repairing = true;
-    bool outer = client_begin_recovery(op);
+    c->watch.of[slot].repairing = true;
+    bool outer = begin_recovery(op);
     int rc = claim(op, slot, word, mine, &claimed);
     if (claimed)
         rc = journal_recover(op, slot);
@@ -293,32 +260,32 @@ static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
     bool perhaps = claimed || rc != FAR_UNREACHABLE; /* nobody knows, but for that (FABRIC-F5) */
     if (rc != FAR_OK && perhaps && registration == c->lines.registration)
         give_up_claim(op, slot, mine);
-    client_end_recovery(op, outer);
-    c->watch[slot].repairing = false;
+    end_recovery(op, outer);
+    c->watch.of[slot].repairing = false;
     return rc;
 }
 
 static int recover(struct op *op, bool wait)
 {
     struct client *c = op->client;
-    unsigned slot = (unsigned)c->suspect, lines = 0;
-    uint64_t word = c->watch[slot].incarnation;
+    unsigned slot = (unsigned)c->watch.suspect, lines = 0;
+    uint64_t word = c->watch.of[slot].incarnation;
 
-    c->suspect = -1;
+    c->watch.suspect = -1;
     int rc = shut_out(op, slot, wait, &word);
     if (rc == FAB_PENDING) {
-        c->suspect = (int)slot; /* goes on with the next operation */
+        c->watch.suspect = (int)slot; /* goes on with the next operation */
         return FAR_OK;
     }
     if (rc != FAR_OK || word == 0)
         return rc;
-    bool registers = op->batch.rider == NULL; /* it is this operation that registers the client */
-    if (!registers && (c->joining || c->slot == NO_SLOT))
+    bool registers = !op->batch.policy->piggyback; /* this operation registers the client */
+    if (!registers && (c->attention.joining || c->slot == NO_SLOT))
         return FAR_OK; /* a sibling does, and under which name this would be done nobody knows */
     if (!registers) {
         rc = recover_claimed(op, slot, word);
         if (rc != FAR_OK)
-            c->recover_after = c->ep->ops->coarse(c->ep) + c->lease_ns / 4;
+            c->watch.recover_after = client_now(c) + c->lease_ns / 4;
         return rc;
     }
     bool known = journal_pending(op, slot, &lines) == FAR_OK;
@@ -336,129 +303,4 @@ int client_recover(struct op *op)
 int client_try_recover(struct op *op)
 {
     return recover(op, false);
-}
-
-int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive)
-{
-    unsigned slot = owner_word & OWNER_SLOT;
-    if (slot >= op->pool->clients) {
-        *alive = false;
-        return FAR_OK;
-    }
-    batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word, 8);
-    int rc = batch_flush(&op->batch);
-    if (rc == FAR_OK)
-        *alive = owner_lives(op->pool_word[0], owner_word);
-    return rc;
-}
-
-int client_bytes(struct op *op, uint64_t *retired, uint64_t *held)
-{
-    struct client_slot *slots = NULL;
-    int rc = client_registry(op, &slots);
-    *retired = op->client->retired_bytes;
-    *held = op->client->held_bytes;
-    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++) {
-        if (slots[i].incarnation == 0 || i == op->client->slot)
-            continue;
-        *retired += slots[i].retired_bytes;
-        *held += slots[i].held_bytes;
-    }
-    return rc;
-}
-
-/* Crosses out who has moved since; how many are left. */
-static unsigned still_silent(const struct client *c, struct client_slot *first,
-                             const struct client_slot *now, unsigned count)
-{
-    unsigned left = 0;
-    for (unsigned i = 0; i < count; i++) {
-        if (i == c->slot || first[i].incarnation != now[i].incarnation ||
-            first[i].heartbeat != now[i].heartbeat)
-            first[i].incarnation = 0;
-        left += first[i].incarnation != 0;
-    }
-    return left;
-}
-
-int client_find_silent(struct op *op,
-                       void (*each)(void *arg, unsigned slot, const struct client_slot *s),
-                       void *arg)
-{
-    struct client *c = op->client;
-    unsigned clients = op->pool->clients, left = 1;
-    uint64_t since = 0, waited = 0, watch = WATCH_LEASES(c->lease_ns);
-    struct client_slot *first = malloc(clients * sizeof *first);
-    int rc = first ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for the registry");
-
-    for (unsigned turn = 0; rc == FAR_OK && left > 0 && waited <= watch && turn < 48; turn++) {
-        struct client_slot *now = NULL;
-        rc = op_begin(op, NULL); /* our own lease goes on meanwhile */
-        if (rc != FAR_OK)
-            break;
-        uint64_t asked = c->ep->ops->coarse(c->ep);
-        rc = client_registry(op, &now);
-        op_end(op);
-        if (rc != FAR_OK)
-            break;
-        if (turn == 0) {
-            memcpy(first, now, clients * sizeof *first);
-            asked = since = c->ep->ops->coarse(c->ep);
-        }
-        left = still_silent(c, first, now, clients);
-        waited = asked - since;
-        rc = client_progress(c, "watching for silent sessions", waited, watch);
-        if (rc == FAR_OK && left > 0)
-            batch_pause(&op->batch, c->lease_ns / 16);
-    }
-    for (unsigned i = 0; i < clients && rc == FAR_OK; i++)
-        if (first[i].incarnation != 0)
-            each(arg, i, &first[i]);
-    free(first);
-    return rc;
-}
-
-int client_reap_dead(struct op *op, unsigned *dead)
-{
-    struct client *c = op->client;
-    unsigned clients = op->pool->clients;
-    unsigned before = c->reaped;
-    uint64_t began = c->ep->ops->coarse(c->ep);
-    *dead = 0;
-    /* Two looks, a watch apart, tell the silent ones; each that is found is recovered: 24 turns,
-     * and one for each of them. Both looks are of now: that it moved since we last looked, whenever
-     * that was, says nothing. */
-    for (unsigned i = 0; i < clients; i++)
-        c->watch[i].incarnation = 0;
-    c->suspect = -1;
-    for (unsigned turn = 0; turn < 48 + clients; turn++) {
-        uint64_t waited = c->ep->ops->coarse(c->ep) - began, watch = WATCH_LEASES(c->lease_ns);
-        int rc = c->reaped > before ? client_progress(c, "clearing dead sessions away",
-                                                      c->reaped - before, clients)
-                                    : client_progress(c, "watching for silent sessions",
-                                                      waited < watch ? waited : watch, watch);
-        if (rc == FAR_OK)
-            rc = client_drive_epoch(op); /* our own lease goes on meanwhile */
-        if (rc != FAR_OK)
-            return rc;
-        struct client_slot *slots = NULL;
-        uint64_t asked = c->ep->ops->coarse(c->ep);
-        rc = client_registry(op, &slots);
-        if (rc != FAR_OK)
-            return rc;
-        bool doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);
-        if (c->suspect >= 0) {
-            unsigned reaped = c->reaped;
-            rc = client_recover(op);
-            if (rc != FAR_OK)
-                return rc;
-            if (c->reaped > reaped)
-                continue; /* the others have been silent for as long: no need to wait */
-        }
-        if (!doubtful)
-            break;
-        batch_pause(&op->batch, c->lease_ns / 16);
-    }
-    *dead = c->reaped - before;
-    return FAR_OK;
 }

@@ -1,4 +1,5 @@
-#include "pool/pool.h"
+/* An operation's buffers and words, and what it asks of its client. */
+#include "pool/pool_internal.h"
 
 #include <string.h>
 
@@ -8,10 +9,7 @@ int op_init(struct op *op, struct client *client)
     op->client = client;
     op->pool = client->pool;
     batch_init(&op->batch, client->ep, &op->cost);
-    op->batch.rider = &client->rider;
-    op->batch.broke_at = &client->broke_at;
-    if (!client->ep->ops->fence && !client->pool->knobs.no_reclaim)
-        op->batch.lease = &client->lease;
+    (void)client_set_policy(op, POLICY_ANNOUNCING);
     op->pool_word = client->ep->ops->buf_alloc(client->ep, (OP_POOL_WORDS + OP_INDEX_WORDS) * 8);
     if (!op->pool_word)
         return err_fail(FAR_NO_MEMORY, "no buffer for an operation's words");
@@ -85,4 +83,38 @@ static void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes)
 void *op_buffer(struct op *op, enum op_buf which, size_t bytes)
 {
     return bytes <= op->buf_bytes[which] ? op->buf[which] : op_buffer_grow(op, which, bytes);
+}
+
+uint64_t op_random(struct op *op, uint64_t bound)
+{
+    return rng_below(&op->client->rng, bound);
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
+
+#define PAUSE_NS_LEAST 1000
+#define PAUSE_NS_MOST  1000000
+
+bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
+{
+    if (b->waited_ns > leases * op->client->lease_ns)
+        return false;
+    b->pause_ns = b->pause_ns == 0 ? PAUSE_NS_LEAST : 2 * b->pause_ns;
+    if (b->pause_ns > PAUSE_NS_MOST)
+        b->pause_ns = PAUSE_NS_MOST;
+    batch_pause(&op->batch, b->pause_ns);
+    b->waited_ns += b->pause_ns;
+    return true;
+}
+
+bool client_lapsed(const struct client *c)
+{
+    return c->attention.lease_lost || client_now(c) > c->lease_deadline;
+}
+
+int client_progress(struct client *c, const char *what, uint64_t done, uint64_t total)
+{
+    if (!c->progress || c->progress(c->progress_arg, what, done, total))
+        return FAR_OK;
+    return err_fail(FAR_STOPPED, "%s: stopped", what);
 }

@@ -40,7 +40,7 @@
 #ifndef POOL_POINTER_H
 #define POOL_POINTER_H
 
-#include "pool/pool.h"
+#include "pool/op.h"
 
 #define POINTER_CLASS_AT      GADDR_BITS
 #define POINTER_CLASS_BITS    6

@@ -1,5 +1,5 @@
 /* Opening a pool: laying it out on fresh memory, or reading and judging what is there. */
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include "base/clock.h"
 
@@ -150,40 +150,5 @@ free_image:
     ep->ops->buf_free(ep, image, sizeof *image);
 close_ep:
     ep->ops->ep_close(ep);
-    return rc;
-}
-
-int pool_info(struct op *op, struct far_pool_info *info)
-{
-    struct pool *pool = op->pool;
-    struct far_pool_info sum = {
-        .nodes = pool->nodes, .layout_version = POOL_LAYOUT_VERSION, .clients_max = pool->clients};
-    uint32_t bytes = CLIENTS_OFF + pool->clients * (uint32_t)sizeof(struct client_slot);
-    char *image = op_buffer(op, BUF_POOL, bytes + pool->nodes * 8);
-    if (!image)
-        return FAR_NO_MEMORY;
-    uint64_t *next = (uint64_t *)(image + bytes);
-
-    batch_read(&op->batch, gaddr_make(0, 0), 0, image, bytes);
-    for (unsigned i = 0; i < pool->nodes; i++)
-        batch_read(&op->batch, gaddr_make(i, NODE_NEXT_CHUNK_OFF), 0, &next[i], 8);
-    int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
-        return rc;
-
-    const struct client_slot *slots = (const struct client_slot *)(image + CLIENTS_OFF);
-    for (unsigned i = 0; i < pool->clients; i++)
-        sum.clients += slots[i].incarnation != 0;
-    for (unsigned i = 0; i < pool->nodes; i++) {
-        const struct node_head *head = &pool->head[i];
-        uint64_t taken = next[i] < head->chunks ? next[i] : head->chunks;
-        sum.bytes_total += head->size;
-        sum.bytes_allocated += taken << CHUNK_SHIFT;
-        sum.bytes_metadata += head->size - ((uint64_t)head->chunks << CHUNK_SHIFT);
-    }
-    sum.bytes_free = sum.bytes_total - sum.bytes_metadata - sum.bytes_allocated;
-    rc = catalog_count(op, &sum.tables);
-    if (rc == FAR_OK)
-        *info = sum;
     return rc;
 }

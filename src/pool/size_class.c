@@ -1,5 +1,5 @@
 /* Size classes: how memory is cut. pool.h says which there are. */
-#include "pool/pool.h"
+#include "pool/size_class.h"
 
 #define LINE_CLASSES 8u  /* in steps of 64 bytes                      */
 #define STEPS        4u  /* to each doubling from there on            */

@@ -37,7 +37,8 @@
  * what a dead sweeper had found, waits for the next one. So do objects above the mark that were on
  * the lists when these were emptied; then the count of deaths says that there is something to find.
  */
-#include "pool/pool.h"
+#include "pool/marks.h"
+#include "pool/pool_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +48,8 @@
 #define DEATHS_DELTA (CONTROL_OFF + offsetof(struct pool_control, deaths))
 
 struct sweep {
-    struct marker marker;
+    struct marks marks;
     struct op *op;
-    uint64_t *chunks;   /* by node: chunks that are swept */
-    uint64_t **reached; /* by node: a bit per 64-byte unit of those chunks */
-    uint64_t reached_bytes;
     uint64_t word;        /* what announces this sweep */
     uint64_t incarnation; /* of the client, which that names: as another it has no part in it */
     uint64_t deaths;      /* counted before it began: what those had in hand lies below the mark */
@@ -59,51 +57,6 @@ struct sweep {
     bool listed, above;   /* something was on the lists; something above the marks was in use */
     struct sweep_result result;
 };
-
-static uint64_t chunks_start(const struct pool *pool, unsigned node)
-{
-    return (uint64_t)pool->head[node].chunks_off64 * 64;
-}
-
-/* Reads a word of every node. */
-static int read_nodes(struct op *op, uint64_t delta, uint64_t *words)
-{
-    uint64_t *image = op_buffer(op, BUF_POOL, op->pool->nodes * 8);
-    if (!image)
-        return FAR_NO_MEMORY;
-    for (unsigned i = 0; i < op->pool->nodes; i++)
-        batch_read(&op->batch, gaddr_make(i, 0), delta, &image[i], 8);
-    int rc = batch_flush(&op->batch);
-    for (unsigned i = 0; i < op->pool->nodes && rc == FAR_OK; i++)
-        words[i] = image[i] < op->pool->head[i].chunks ? image[i] : op->pool->head[i].chunks;
-    return rc;
-}
-
-int client_meet_sweep(struct op *op)
-{
-    struct client *c = op->client;
-    uint64_t old_chunks[FAB_NODES_MAX], flights = c->flights;
-    batch_read(&op->batch, NODE0, SWEEPS_DELTA, &op->pool_word[1], 8); /* first: at most its own */
-    batch_fence(&op->batch);
-    batch_read(&op->batch, NODE0, SWEEP_DELTA, &op->pool_word[0], 8);
-    int rc = batch_flush(&op->batch);
-    uint64_t sweep = op->pool_word[0], sweeps = op->pool_word[1];
-    if (rc != FAR_OK)
-        return rc;
-    if (sweep & SWEEP_ANNOUNCED) {
-        rc = read_nodes(op, NODE_SWEEP_OFF, old_chunks);
-        if (rc != FAR_OK || !c->sweep_unmet || c->flights != flights)
-            return rc; /* another operation has met it, or seen a later one */
-        if (client_has_undone(c))
-            return FAR_OK; /* SWEEP-P2: later; until then it certifies nothing newer */
-        memcpy(c->old_chunks, old_chunks, op->pool->nodes * sizeof *old_chunks);
-        c->sweep = sweep;
-        c->sweeps = sweeps;
-        client_drop_swept(c);
-    }
-    c->sweep_unmet = false;
-    return FAR_OK;
-}
 
 /* Lost races for the marks, to what an earlier sweeper left on its way. */
 #define MARK_TRIES 8
@@ -124,7 +77,8 @@ static int set_marks(struct sweep *s)
         if (rc != FAR_OK)
             return rc;
         for (unsigned i = 0; i < nodes; i++)
-            batch_cas(&op->batch, gaddr_make(i, 0), NODE_SWEEP_OFF, seen[i], s->chunks[i], &old[i]);
+            batch_cas(&op->batch, gaddr_make(i, 0), NODE_SWEEP_OFF, seen[i], s->marks.chunks[i],
+                      &old[i]);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK || memcmp(seen, old, nodes * 8) == 0)
             return rc;
@@ -137,7 +91,7 @@ static int announce(struct sweep *s)
 {
     struct op *op = s->op;
     uint64_t *word = op->pool_word;
-    uint64_t mine = client_owner_word(op->client) | (op->client->sweep_count++ & 127) * SWEEP_COUNT;
+    uint64_t mine = client_owner_word(op->client) | (op->client->sweep.count++ & 127) * SWEEP_COUNT;
     bool alive = false;
 
     batch_read(&op->batch, NODE0, SWEEP_DELTA, word, 8);
@@ -159,7 +113,7 @@ static int announce(struct sweep *s)
         return rc;
     s->incarnation = op->client->incarnation;
     s->deaths = word[1];
-    rc = read_nodes(op, NODE_NEXT_CHUNK_OFF, s->chunks);
+    rc = pool_read_marks(op, NODE_NEXT_CHUNK_OFF, s->marks.chunks);
     if (rc != FAR_OK)
         return rc;
     rc = set_marks(s);
@@ -171,7 +125,7 @@ static int announce(struct sweep *s)
     batch_fence(&op->batch);
     batch_faa(&op->batch, NODE0, SWEEPS_DELTA, 1, &word[1]);
     rc = batch_flush(&op->batch);
-    op->client->sweep_unmet |= rc == FAR_OK;
+    op->client->attention.sweep_unmet |= rc == FAR_OK;
     return rc != FAR_OK || word[0] == mine ? rc : FAR_CONTENTION;
 }
 
@@ -187,7 +141,7 @@ static void give_up(struct sweep *s)
     /* If it may still say so, this client becomes another: then the word names nobody, and the next
      * who sweeps takes over. */
     if (batch_flush(&op->batch) != FAR_OK || s->unsure)
-        op->client->lease.lost = true;
+        op->client->attention.lease_lost = true;
 }
 
 /* SWEEP-P3: once its lease has lapsed, a sweeper is registered anew, and others may have taken its sweep
@@ -226,7 +180,7 @@ static int await_recoveries(const struct sweep *s)
     struct backoff patience = {0};
     for (;;) {
         struct client_slot *slots = NULL;
-        uint64_t fenced = 0, asked = c->ep->ops->coarse(c->ep);
+        uint64_t fenced = 0, asked = client_now(c);
         int rc = client_registry(op, &slots);
         if (rc != FAR_OK)
             return rc;
@@ -264,7 +218,7 @@ static int empty_lists_of(struct sweep *s, unsigned node)
                   &old[i]);
     }
     s->listed |= listed != 0;
-    s->above |= s->chunks[node] < most && op->pool_word[0] > s->chunks[node];
+    s->above |= s->marks.chunks[node] < most && op->pool_word[0] > s->marks.chunks[node];
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && memcmp(heads, old, CLASS_COUNT * 8) != 0)
         return FAR_CONTENTION; /* somebody did: then what is on them is not ours to find */
@@ -289,50 +243,18 @@ static int empty_lists(struct sweep *s)
     return rc;
 }
 
-static bool is_marked(const struct sweep *s, unsigned node, uint64_t unit)
-{
-    return s->reached[node][unit / 64] >> (unit % 64) & 1;
-}
-
-/* SWEEP-P4 */
-static void reach(struct marker *marker, gaddr at, unsigned size_class)
-{
-    struct sweep *s = (struct sweep *)marker; /* the marker comes first */
-    const struct pool *pool = s->op->pool;
-    unsigned node = gaddr_node(at);
-    if (node >= pool->nodes || gaddr_offset(at) < chunks_start(pool, node) ||
-        size_class >= CLASS_COUNT)
-        return; /* a damaged pointer reaches nothing */
-    uint64_t first = (gaddr_offset(at) - chunks_start(pool, node)) / 64,
-             end = first + size_class_bytes(size_class) / 64;
-    if (end > s->chunks[node] << (CHUNK_SHIFT - 6))
-        return;
-    if (!is_marked(s, node, first))
-        s->reached_bytes += size_class_bytes(size_class);
-    for (uint64_t unit = first; unit < end; unit++)
-        s->reached[node][unit / 64] |= 1ull << (unit % 64);
-}
-
-static bool is_reached(const struct sweep *s, unsigned node, uint64_t offset_in_chunks,
-                       uint32_t bytes)
-{
-    for (uint64_t unit = offset_in_chunks / 64; unit < (offset_in_chunks + bytes) / 64; unit++)
-        if (is_marked(s, node, unit))
-            return true;
-    return false;
-}
-
 /* Takes an object that nothing reaches into our hands; from there it goes to the lists. */
 static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsigned size_class)
 {
     struct op *op = s->op;
     s->result.objects++;
     s->result.bytes += size_class_bytes(size_class);
-    pool_free_unpublished(
-        op->client, gaddr_make(node, chunks_start(op->pool, node) + offset_in_chunks), size_class);
-    return op->client->stock[node][size_class].kept < freelist_bundle(size_class)
+    pool_free_unpublished(op->client,
+                          gaddr_make(node, pool_chunks_start(op->pool, node) + offset_in_chunks),
+                          size_class);
+    return op->client->stock.of[node][size_class].kept < freelist_bundle(size_class)
                ? FAR_OK
-               : freelist_give(op, node, size_class);
+               : client_give(op, node, size_class);
 }
 
 /* Writes `count` entries of a chunk table, as they are in the op's words. */
@@ -348,7 +270,7 @@ static int write_entries(struct op *op, unsigned node, uint64_t chunk, uint64_t 
 static int found_extent(struct sweep *s, unsigned node, uint64_t chunk, uint64_t count)
 {
     struct op *op = s->op;
-    unsigned wanted = op->client->wanted;
+    unsigned wanted = op->client->stock.wanted;
     bool by_wanted = wanted >= RUN_CLASS && size_class_chunks(wanted) > 1;
     int rc = FAR_OK;
 
@@ -373,7 +295,7 @@ static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t 
     unsigned size_class = (entry >> 8) & 0xff;
     int rc = FAR_OK;
 
-    if ((entry & 0xff) != CHUNK_SLAB || !chunk_fits(entry, s->chunks[node] - chunk)) {
+    if ((entry & 0xff) != CHUNK_SLAB || !chunk_fits(entry, s->marks.chunks[node] - chunk)) {
         size_class = 0; /* its owner died before it wrote it down, or it is damaged */
         op->pool_word[0] = chunk_entry(CHUNK_SLAB, size_class, op->client->slot, 1);
         rc = write_entries(op, node, chunk, 1);
@@ -381,7 +303,7 @@ static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t 
     uint32_t bytes = size_class_bytes(size_class);
     for (uint64_t i = 0; i < CHUNK_BYTES / bytes && rc == FAR_OK; i++) {
         uint64_t at = (chunk << CHUNK_SHIFT) + i * bytes;
-        if (!is_reached(s, node, at, bytes))
+        if (!marks_reached(&s->marks, node, at, bytes))
             rc = found(s, node, at, size_class);
     }
     return rc;
@@ -390,13 +312,13 @@ static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t 
 /* SWEEP-P3: finds the whole chunks that are free, or the free parts of the others. */
 static int collect_node(struct sweep *s, unsigned node, bool whole)
 {
-    uint64_t count = s->chunks[node], *table = NULL, extent = 0;
-    int rc = pool_chunk_table(s->op, node, s->chunks[node], &table);
+    uint64_t count = s->marks.chunks[node], *table = NULL, extent = 0;
+    int rc = pool_chunk_table(s->op, node, s->marks.chunks[node], &table);
 
     for (uint64_t chunk = 0, run = 1; chunk < count && rc == FAR_OK; chunk += run) {
         uint64_t entry = table[chunk];
         run = 1;
-        if (!is_reached(s, node, chunk << CHUNK_SHIFT, CHUNK_BYTES)) {
+        if (!marks_reached(&s->marks, node, chunk << CHUNK_SHIFT, CHUNK_BYTES)) {
             extent++;
             continue;
         }
@@ -419,7 +341,7 @@ static int give_all(struct op *op)
 {
     int rc = FAR_OK;
     for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++)
-        rc = client_return_all(op, node);
+        rc = client_give_all(op, node);
     return rc;
 }
 
@@ -432,8 +354,8 @@ static int collect(struct sweep *s)
         return rc;
     rc = still_mine(s); /* from here on it does not register anew: it is in flight */
     if (rc == FAR_OK) {
-        c->sweep_mine = s->word;
-        c->sweep = 0;
+        c->sweep.mine = s->word;
+        c->sweep.met = 0;
     }
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
         rc = collect_node(s, node, true); /* first: lists of small objects need pages */
@@ -461,24 +383,6 @@ static int finish(struct sweep *s)
     return rc;
 }
 
-/* Marks what the catalog, the journals and the tables reach in the chunks noted. */
-static int mark_all(struct sweep *s)
-{
-    struct op *op = s->op;
-    for (unsigned node = 0; node < op->pool->nodes; node++) {
-        s->reached[node] = calloc((s->chunks[node] << (CHUNK_SHIFT - 12)) + 1, 8);
-        if (!s->reached[node])
-            return err_fail(FAR_NO_MEMORY, "no memory for a sweep");
-    }
-    unsigned damaged = 0, slot = 0;
-    int rc = catalog_mark(op, &s->marker);
-    if (rc == FAR_OK)
-        rc = journal_mark(op, &s->marker, &damaged, &slot);
-    if (damaged > 0) /* its owner may know more of it than we */
-        return err_fail(FAR_CORRUPT, "the journal of client slot %u is damaged", slot);
-    return rc == FAR_OK && op->pool->mark ? op->pool->mark(op->pool->tables, op, &s->marker) : rc;
-}
-
 static int run(struct sweep *s)
 {
     struct op *op = s->op;
@@ -492,7 +396,7 @@ static int run(struct sweep *s)
     if (rc == FAR_OK)
         rc = empty_lists(s);
     if (rc == FAR_OK)
-        rc = mark_all(s);
+        rc = marks_all(&s->marks);
     if (rc == FAR_OK)
         rc = wait_epochs(s, 2);
     if (rc == FAR_OK)
@@ -501,98 +405,23 @@ static int run(struct sweep *s)
         rc = finish(s);
     if (rc != FAR_OK && s->word != 0)
         give_up(s);
-    if (op->client->sweep_mine == s->word) /* else it is that of another operation of the ring */
-        op->client->sweep_mine = 0;
+    if (op->client->sweep.mine == s->word) /* else it is that of another operation of the ring */
+        op->client->sweep.mine = 0;
     return rc;
-}
-
-static int start(struct sweep *s)
-{
-    s->chunks = calloc(s->op->pool->nodes, sizeof *s->chunks);
-    s->reached = calloc(s->op->pool->nodes, sizeof *s->reached);
-    return s->chunks && s->reached ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a sweep");
-}
-
-static void end(struct sweep *s)
-{
-    for (unsigned i = 0; s->reached && i < s->op->pool->nodes; i++)
-        free(s->reached[i]);
-    free(s->reached);
-    free(s->chunks);
 }
 
 int pool_sweep(struct op *op, struct sweep_result *result)
 {
-    struct sweep s = {.marker = {.mark = reach, .sweeps = true}, .op = op};
+    struct sweep s = {.op = op};
     if (client_must_complete(op->client))
         (void)client_complete(op);
     if (client_has_undone(op->client)) /* SWEEP-P2 */
         return err_fail(FAR_CONTENTION, "work of this client's own is not recovered yet");
-    int rc = start(&s);
+    int rc = marks_init(&s.marks, op, true);
     if (rc == FAR_OK)
         rc = run(&s);
-    end(&s);
+    marks_free(&s.marks);
     if (rc == FAR_OK)
         *result = s.result;
     return rc;
-}
-
-/* ---- usage ----------------------------------------------------------------------------------- */
-
-/* Adds the ends of chunks that are too short for another object of the chunk's class. */
-static int add_ends(struct sweep *s, unsigned node, uint64_t *bytes)
-{
-    uint64_t *table = NULL;
-    int rc = pool_chunk_table(s->op, node, s->chunks[node], &table);
-    for (uint64_t chunk = 0; chunk < s->chunks[node] && rc == FAR_OK; chunk++) {
-        unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
-        if (!chunk_fits(table[chunk], s->chunks[node] - chunk))
-            continue;
-        if (kind == CHUNK_SLAB)
-            *bytes += CHUNK_BYTES % size_class_bytes(size_class);
-        else if (kind == CHUNK_LARGE)
-            *bytes += size_class_chunks(size_class) * CHUNK_BYTES - size_class_bytes(size_class);
-    }
-    free(table);
-    return rc;
-}
-
-int pool_usage(struct op *op, struct far_pool_usage *usage)
-{
-    struct sweep live = {.marker = {.mark = reach}, .op = op};
-    struct far_pool_info info;
-    struct far_pool_usage u = {0};
-    uint64_t in_hand = 0, listed = 0, ends = 0;
-
-    int rc = start(&live);
-    if (rc == FAR_OK)
-        rc = read_nodes(op, NODE_NEXT_CHUNK_OFF, live.chunks);
-    if (rc == FAR_OK)
-        rc = mark_all(&live);
-    for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++)
-        rc = add_ends(&live, node, &ends);
-    end(&live);
-    if (rc == FAR_OK)
-        rc = freelist_bytes(op, UINT64_MAX, &listed);
-    if (rc == FAR_OK)
-        rc = pool_info(op, &info);
-    if (rc == FAR_OK)
-        rc = client_bytes(op, &u.retired, &in_hand);
-    if (rc != FAR_OK)
-        return rc;
-    u.total = info.bytes_total;
-    u.metadata = info.bytes_metadata + ends;
-    u.live = live.reached_bytes;
-    u.free = info.bytes_free + listed + in_hand;
-    /* Of other clients we know what they last told: they may have published some of it since, and
-     * then it is counted twice. */
-    uint64_t excess = u.metadata + u.live + u.retired + u.free;
-    excess = excess > u.total ? excess - u.total : 0;
-    uint64_t from_free = excess < in_hand ? excess : in_hand;
-    u.free -= from_free;
-    u.retired -= excess - from_free < u.retired ? excess - from_free : u.retired;
-    uint64_t known = u.metadata + u.live + u.retired + u.free;
-    u.unknown = known < u.total ? u.total - known : 0;
-    *usage = u;
-    return FAR_OK;
 }

@@ -1,4 +1,5 @@
 #include "sim/audit.h"
+#include "pool/pool_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,25 +67,27 @@ static void audit_client(struct audit *a, const struct client *c)
     uint64_t held = a->bytes[AUDIT_HELD], retired = a->bytes[AUDIT_RETIRED];
     for (unsigned node = 0; node < a->pool->pool.nodes; node++) {
         for (unsigned i = 0; i < CLASS_COUNT; i++) {
-            const struct stock *s = &c->stock[node][i];
+            const struct stock *s = &c->stock.of[node][i];
             for (unsigned n = 0; n < s->kept; n++)
                 audit_note(a, s->keep[n], i, AUDIT_HELD);
             for (unsigned n = 0; n < s->left; n++)
                 audit_note(a, s->next + (uint64_t)n * size_class_bytes(i) / 64, i, AUDIT_HELD);
         }
     }
-    for (size_t n = 0; n < c->limbo.count; n++) {
-        uint64_t object = c->limbo.ring[(c->limbo.head + n) & (c->limbo.room - 1)].object;
+    for (size_t n = 0; n < c->stock.limbo.count; n++) {
+        uint64_t object =
+            c->stock.limbo.ring[(c->stock.limbo.head + n) & (c->stock.limbo.room - 1)].object;
         audit_note(a, object & gaddr_mask, (unsigned)(object >> GADDR_BITS), AUDIT_RETIRED);
     }
     /* What it says of itself is right. */
-    if (a->wrong == 0 && (a->bytes[AUDIT_HELD] - held != c->held_bytes ||
-                          a->bytes[AUDIT_RETIRED] - retired != c->retired_bytes)) {
+    if (a->wrong == 0 && (a->bytes[AUDIT_HELD] - held != c->stock.held_bytes ||
+                          a->bytes[AUDIT_RETIRED] - retired != c->stock.retired_bytes)) {
         a->wrong++;
         snprintf(a->first, sizeof a->first, "client %u has %llu and %llu, and says %llu and %llu",
                  c->slot, (unsigned long long)(a->bytes[AUDIT_HELD] - held),
                  (unsigned long long)(a->bytes[AUDIT_RETIRED] - retired),
-                 (unsigned long long)c->held_bytes, (unsigned long long)c->retired_bytes);
+                 (unsigned long long)c->stock.held_bytes,
+                 (unsigned long long)c->stock.retired_bytes);
     }
 }
 
@@ -121,8 +124,8 @@ static bool has_hands(struct audit *a, const struct client *c)
     if (c->slot == NO_SLOT ||
         get(a, node0, CLIENTS_OFF + c->slot * sizeof(struct client_slot)) != c->incarnation)
         return false;
-    return !c->parked ||
-           get(a, node0, CONTROL_OFF + offsetof(struct pool_control, sweeps)) == c->sweeps;
+    return !c->attention.parked ||
+           get(a, node0, CONTROL_OFF + offsetof(struct pool_control, sweeps)) == c->sweep.counted;
 }
 
 int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count)
@@ -146,8 +149,7 @@ int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, uns
     }
     if (rc == FAR_OK)
         rc = pool->pool.mark(pool->pool.tables, a->op, &a->marker);
-    struct batch_rider *rider = a->op->batch.rider;
-    a->op->batch.rider = NULL; /* looking announces nothing */
+    const struct batch_policy *policy = client_set_policy(a->op, POLICY_SILENT);
     for (unsigned i = 0; i < count && rc == FAR_OK; i++)
         if (sessions[i] && has_hands(a, &sessions[i]->client))
             audit_client(a, &sessions[i]->client);
@@ -155,7 +157,7 @@ int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, uns
         audit_lists(a);
         audit_rest(a);
     }
-    a->op->batch.rider = rider;
+    a->op->batch.policy = policy;
     for (unsigned node = 0; node < pool->pool.nodes; node++)
         free(a->place[node]);
     return rc;

@@ -16,6 +16,7 @@
 #ifndef SIM_CHECK_INTERNAL_H
 #define SIM_CHECK_INTERNAL_H
 
+#include "pool/pool_internal.h" /* the checks look into clients */
 #include "sim/check.h"
 #include "sim/shadow.h"
 #include "store/store.h"

@@ -53,7 +53,7 @@ void check_wrap_lists(struct check *c)
 void check_wrap_client(far_session *session)
 {
     session->client.generation = BLOCK_GENERATIONS - 2;
-    session->client.sweep_count = 126;
+    session->client.sweep.count = 126;
 }
 
 uint64_t check_pool_verbs(const struct check *c)
@@ -138,9 +138,9 @@ static uint64_t known_losses(const struct check *c, const far_session *session)
     struct pool_control control;
     memcpy(&control, (const char *)sim_memory(c->sim, 0) + CONTROL_OFF, sizeof control);
     const struct client *client = &session->client;
-    uint64_t lost = client->lost_bytes;
-    if (client->parked && client->sweeps != control.sweeps)
-        lost += client->held_bytes + client->retired_bytes;
+    uint64_t lost = client->stock.lost_bytes;
+    if (client->attention.parked && client->sweep.counted != control.sweeps)
+        lost += client->stock.held_bytes + client->stock.retired_bytes;
     return lost;
 }
 
@@ -167,7 +167,7 @@ static void count_buried(struct check *c, far_session *fresh)
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     unsigned count = all_sessions(c, fresh, sessions);
     for (unsigned i = 0; i < count; i++)
-        c->result.reaped += sessions[i] ? sessions[i]->client.reaped : 0;
+        c->result.reaped += sessions[i] ? sessions[i]->client.watch.reaped : 0;
 }
 
 void check_settle(struct check *c, far_session *fresh)

@@ -76,8 +76,8 @@ static void close_at_work(struct check *c, struct worker *w)
 {
     far_session *session = w->session;
     c->result.coverage.closed++;
-    c->result.coverage.closed_parked += session->client.parked;
-    c->result.reaped += session->client.reaped;
+    c->result.coverage.closed_parked += session->client.attention.parked;
+    c->result.reaped += session->client.watch.reaped;
     check_cache_close(w);
     w->session = NULL; /* whatever becomes of this client, the session is gone */
     sim_note(c->sim, "closes");
@@ -103,7 +103,7 @@ static void idle(struct check *c, struct worker *w)
         uint64_t ns = left < step ? left : step;
         client->ep->ops->pause(client->ep, ns);
         left -= ns;
-        if (client->parked && !sim_dead(c->sim) && client_heartbeat_due(client))
+        if (client->attention.parked && !sim_dead(c->sim) && client_heartbeat_due(client))
             (void)client_park(&w->session->op);
     }
 }

@@ -123,7 +123,7 @@ static int take_apart(far_pool *pool, struct op *op, const struct table_desc *de
     if (released && walked == FAR_OK)
         retire_all(op->client, &f);
     else if (released || rc == FAR_UNKNOWN)
-        op->client->lost_bytes += f.bytes > CHUNK_BYTES ? f.bytes : CHUNK_BYTES; /* or more */
+        pool_abandon_bytes(op->client, f.bytes > CHUNK_BYTES ? f.bytes : CHUNK_BYTES); /* or more */
     free_found(&f);
     /* Another client has done it, or one that knows the index must. */
     return rc == FAR_NO_TABLE || rc == FAR_NO_INDEX ? FAR_OK : rc;

@@ -67,7 +67,7 @@ static bool borrow(struct far_session *s, uint64_t *turn)
         s->turn_seen = *turn;
         return false;
     }
-    if (!c->parked || client_heartbeat_due(c))
+    if (!client_is_parked(c) || client_heartbeat_due(c))
         return true;
     client_return(c, *turn);
     return false;

@@ -218,7 +218,7 @@ static int find_index(const far_session *s, const char *name, const struct index
 static int build_once(far_session *s, const struct index_ops *ops,
                       const struct index_options *options, struct table_desc *desc)
 {
-    uint64_t before = s->client.taken_bytes;
+    uint64_t before = pool_taken_bytes(&s->client);
     int rc = op_begin(&s->op, NULL);
     if (rc != FAR_OK)
         return rc;

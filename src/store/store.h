@@ -5,6 +5,7 @@
 #include "base/fiber.h"
 #include "base/process.h"
 #include "index/index.h"
+#include "pool/pool.h"
 #include "store/wait.h"
 
 #include <pthread.h>

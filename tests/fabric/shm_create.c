@@ -4,7 +4,7 @@
  */
 #include "base/rng.h"
 #include "support/shm_scratch.h"
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #define OPENERS 5
 #define OPTIONS "?size=2m&nodes=3&clients=9"

@@ -3,7 +3,7 @@
  * threads. Every process opens the pool for itself, and has it at an address of its own.
  */
 #include "support/shm_scratch.h"
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <sched.h>
 

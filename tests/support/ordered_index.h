@@ -149,14 +149,14 @@ static int ordered_discard(struct op *op, gaddr root)
 /* It caches nothing but the root's address, which is good while the table is there. */
 static int ordered_refresh(struct op *op, struct index_view *view)
 {
-    uint64_t version = 0, flights = op->client->flights;
+    uint64_t version = 0, announced = client_epoch_view(op->client).announced;
     index_confirm(op, view);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         rc = index_confirmed(op, view, &version);
     if (rc == FAR_OK) {
         view->cached.version = version;
-        view->cached.stale = op->client->flights != flights; /* EPOCH-E2 */
+        view->cached.stale = client_epoch_view(op->client).announced != announced; /* EPOCH-E2 */
     }
     return rc;
 }
@@ -382,7 +382,7 @@ static int ordered_change(struct op *op, struct index_view *view, struct slice k
             rc = ordered_publish(op, view, &c, &swapped);
         if (rc != FAR_OK || swapped)
             return rc;
-        batch_pause(&op->batch, 200 + rng_below(&op->client->rng, 200ull << (i < 8 ? i : 8)));
+        batch_pause(&op->batch, 200 + op_random(op, 200ull << (i < 8 ? i : 8)));
     }
     return FAR_CONTENTION;
 }

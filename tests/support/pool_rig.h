@@ -2,7 +2,7 @@
 #ifndef TESTS_POOL_RIG_H
 #define TESTS_POOL_RIG_H
 
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <string.h>
 

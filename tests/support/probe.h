@@ -2,7 +2,7 @@
 #ifndef TESTS_PROBE_H
 #define TESTS_PROBE_H
 
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 #include <string.h>
 

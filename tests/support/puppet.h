@@ -9,42 +9,42 @@
 #ifndef TESTS_PUPPET_H
 #define TESTS_PUPPET_H
 
-#include "pool/pool.h"
+#include "pool/pool_internal.h"
 
 /* ---- its lease ------------------------------------------------------------------------------- */
 
 /* Its lease passes, and nobody else knows. */
 static inline void puppet_lapse(struct client *c)
 {
-    c->lease.deadline = 0;
+    c->lease_deadline = 0;
 }
 
 /* It finds out that it was fenced. */
 static inline void puppet_lose_lease(struct client *c)
 {
-    c->lease.lost = true;
+    c->attention.lease_lost = true;
 }
 
 static inline bool puppet_lost_lease(const struct client *c)
 {
-    return c->lease.lost;
+    return c->attention.lease_lost;
 }
 
 /* Its lease is counted from now. */
 static inline void puppet_renew_lease(struct client *c)
 {
-    c->lease.deadline = c->ep->ops->coarse(c->ep) + c->lease_ns;
+    c->lease_deadline = client_now(c) + c->lease_ns;
 }
 
 /* Its lease does not pass before the test ends: for a client whose clock has jumped. */
 static inline void puppet_never_lapse(struct client *c)
 {
-    c->lease.deadline = UINT64_MAX / 2;
+    c->lease_deadline = UINT64_MAX / 2;
 }
 
 static inline uint64_t puppet_deadline(const struct client *c)
 {
-    return c->lease.deadline;
+    return c->lease_deadline;
 }
 
 static inline uint64_t puppet_lease_ns(const struct client *c)
@@ -57,15 +57,10 @@ static inline void puppet_set_lease_ns(struct client *c, uint64_t ns)
     c->lease_ns = ns;
 }
 
-/* Does the operation ask for the lease before it writes? Not where the fabric shuts clients out. */
-static inline bool puppet_asks_for_lease(const struct op *op)
-{
-    return op->batch.lease != NULL;
-}
-
+/* It may write at any time, as on a fabric that shuts clients out by itself. */
 static inline void puppet_ask_for_no_lease(struct op *op)
 {
-    op->batch.lease = NULL;
+    op->client->posts[POLICY_ANNOUNCING].policy.may_write = NULL;
 }
 
 /* ---- its registration ------------------------------------------------------------------------ */
@@ -73,42 +68,42 @@ static inline void puppet_ask_for_no_lease(struct op *op)
 /* It dies: its slot and all it has stay as they are. Not even a close finds its slot. */
 static inline void puppet_die(struct client *c)
 {
-    c->lease.lost = true;
+    c->attention.lease_lost = true;
     c->incarnation ^= 1ull << 40;
 }
 
 /* It has given its slot up, and will take another. */
 static inline void puppet_renounce(struct client *c)
 {
-    c->lease.lost = c->astray = true;
+    c->attention.lease_lost = c->astray = true;
 }
 
 static inline bool puppet_renounced(const struct client *c)
 {
-    return c->lease.lost && c->astray;
+    return c->attention.lease_lost && c->astray;
 }
 
 /* client_park() has failed: its certificate may become NO_EPOCH at any time. */
 static inline void puppet_fail_to_park(struct client *c)
 {
-    c->parked = true;
+    c->attention.parked = true;
     puppet_renounce(c);
 }
 
 static inline bool puppet_parked(const struct client *c)
 {
-    return c->parked;
+    return c->attention.parked;
 }
 
 /* An operation of it registers it again. */
 static inline bool puppet_joining(const struct client *c)
 {
-    return c->joining;
+    return c->attention.joining;
 }
 
 static inline void puppet_set_joining(struct client *c, bool joining)
 {
-    c->joining = joining;
+    c->attention.joining = joining;
 }
 
 /* It has taken a slot, whose certificate is still its last owner's. */
@@ -119,13 +114,13 @@ static inline bool puppet_unannounced(const struct client *c)
 
 static inline bool puppet_has_op_in_flight(const struct client *c)
 {
-    return c->oldest != NULL;
+    return c->epoch.oldest != NULL;
 }
 
 /* Its operations in flight stop for good: their memory is gone. */
 static inline void puppet_forget_ops(struct client *c)
 {
-    c->oldest = c->newest = NULL;
+    c->epoch.oldest = c->epoch.newest = NULL;
 }
 
 /* Another thread, the keeper of idle sessions, is using it. */
@@ -139,95 +134,95 @@ static inline bool puppet_is_lent(struct client *c)
 /* The newest epoch that it has read, and the one after which it found its caches valid. */
 static inline uint64_t puppet_epoch_seen(const struct client *c)
 {
-    return c->seen;
+    return c->epoch.seen;
 }
 
 static inline uint64_t puppet_epoch_validated(const struct client *c)
 {
-    return c->validated;
+    return c->epoch.validated;
 }
 
 /* What its last announcement certified. */
 static inline uint64_t puppet_certificate(const struct client *c)
 {
-    return c->certified;
+    return c->epoch.certified;
 }
 
 static inline void puppet_certify(struct client *c, uint64_t epoch)
 {
-    c->certified = epoch;
+    c->epoch.certified = epoch;
 }
 
 /* The epoch that its next announcement moves on; NO_EPOCH: none. */
 static inline uint64_t puppet_advances_from(const struct client *c)
 {
-    return c->advance_from;
+    return c->epoch.advance_from;
 }
 
 static inline uint64_t puppet_heartbeat(const struct client *c)
 {
-    return c->heartbeat;
+    return c->epoch.heartbeat;
 }
 
 /* Epochs go by: it has read the last of them, and its caches were valid then. */
 static inline void puppet_pass_epochs(struct client *c, unsigned epochs)
 {
-    c->seen += epochs;
-    c->validated = c->seen;
+    c->epoch.seen += epochs;
+    c->epoch.validated = c->epoch.seen;
 }
 
 /* An announcement of it arrives, and comes back with the next epoch. */
 static inline void puppet_land(struct client *c)
 {
-    c->flights++;
-    c->validated = c->seen++;
+    c->epoch.announced++;
+    c->epoch.validated = c->epoch.seen++;
 }
 
 /* It knows of that many slots of the registry. */
 static inline void puppet_know_slots(struct client *c, unsigned slots)
 {
-    c->high = slots;
+    c->epoch.high = slots;
 }
 
 /* Its next batch carries an announcement. */
 static inline void puppet_announce(struct client *c)
 {
-    c->rider.due = true;
+    c->epoch.announcement.due = true;
 }
 
 /* Likewise, and that reads the registry, so that the epoch can go on. */
 static inline void puppet_announce_hurried(struct client *c)
 {
-    c->rider.due = c->hurried = true;
+    c->epoch.announcement.due = c->epoch.hurried = true;
 }
 
 /* An announcement goes out, with the registry, and comes back as if it had been posted at that time. */
 static inline int puppet_announce_posted_at(struct op *op, uint64_t posted)
 {
     struct client *c = op->client;
-    c->rider.board(&c->rider, &op->batch);
+    c->epoch.announcement.board(&c->epoch.announcement, &op->batch);
     int rc = batch_flush(&op->batch);
-    ASSERT(c->flight_has_registry);
-    c->flight_posted = posted;
-    c->rider.landed(&c->rider, FAR_OK);
+    ASSERT(c->epoch.reads_registry);
+    c->epoch.posted_at = posted;
+    c->epoch.announcement.landed(&c->epoch.announcement, FAR_OK);
     return rc;
 }
 
 /* The operation's batches carry no announcements, until puppet_unmute(). */
 static inline void puppet_mute(struct op *op)
 {
-    op->batch.rider = NULL;
+    (void)client_set_policy(op, POLICY_SILENT);
 }
 
 static inline void puppet_unmute(struct op *op)
 {
-    op->batch.rider = &op->client->rider;
+    (void)client_set_policy(op, POLICY_ANNOUNCING);
 }
 
 /* A request of it that writes has just failed: its verbs may arrive for half a lease. */
 static inline void puppet_strays(struct client *c)
 {
-    c->broke_at = c->ep->ops->coarse(c->ep);
+    c->broke_at = client_now(c);
 }
 
 /* That was long ago. */
@@ -240,7 +235,7 @@ static inline void puppet_no_strays(struct client *c)
 static inline unsigned puppet_caches(const struct client *c)
 {
     unsigned count = 0;
-    for (const struct cached *cached = c->caches; cached; cached = cached->next)
+    for (const struct cached *cached = c->epoch.caches; cached; cached = cached->next)
         count++;
     return count;
 }
@@ -250,46 +245,46 @@ static inline unsigned puppet_caches(const struct client *c)
 /* It suspects the client of that slot, whose word was `incarnation` when it looked. */
 static inline void puppet_suspect(struct client *c, unsigned slot, uint64_t incarnation)
 {
-    c->watch[slot] =
-        (struct watch){.incarnation = incarnation, .repairing = c->watch[slot].repairing};
-    c->suspect = (int)slot;
+    c->watch.of[slot] =
+        (struct watch){.incarnation = incarnation, .repairing = c->watch.of[slot].repairing};
+    c->watch.suspect = (int)slot;
 }
 
 static inline void puppet_suspect_nobody(struct client *c)
 {
-    c->suspect = -1;
+    c->watch.suspect = -1;
 }
 
 /* The slot that it suspects, or -1. */
 static inline int puppet_suspected(const struct client *c)
 {
-    return c->suspect;
+    return c->watch.suspect;
 }
 
 /* It last saw the other move at `since`. */
 static inline void puppet_watch(struct client *c, const struct client *other, uint64_t since)
 {
-    c->watch[other->slot] = (struct watch){
-        .incarnation = other->incarnation, .heartbeat = other->heartbeat, .since = since};
+    c->watch.of[other->slot] = (struct watch){
+        .incarnation = other->incarnation, .heartbeat = other->epoch.heartbeat, .since = since};
 }
 
 /* When did it last see the other, which has not moved since then, move? */
 static inline uint64_t puppet_watched_since(const struct client *c, const struct client *other)
 {
-    const struct watch *w = &c->watch[other->slot];
-    ASSERT(w->incarnation == other->incarnation && w->heartbeat == other->heartbeat);
+    const struct watch *w = &c->watch.of[other->slot];
+    ASSERT(w->incarnation == other->incarnation && w->heartbeat == other->epoch.heartbeat);
     return w->since;
 }
 
 /* It need not wait any longer before it tries to recover another again. */
 static inline void puppet_recover_now(struct client *c)
 {
-    c->recover_after = 0;
+    c->watch.recover_after = 0;
 }
 
 static inline bool puppet_recovers(const struct client *c)
 {
-    return c->recoveries > 0;
+    return c->watch.recoveries > 0;
 }
 
 /* ---- work that was left ---------------------------------------------------------------------- */
@@ -297,18 +292,18 @@ static inline bool puppet_recovers(const struct client *c)
 /* How many lines of its journal were left with something in them. */
 static inline unsigned puppet_undone(const struct client *c)
 {
-    return c->lines.undone;
+    return c->attention.undone;
 }
 
 /* It has its slot with its last owner's work. */
 static inline bool puppet_inherited(const struct client *c)
 {
-    return c->inherited;
+    return c->attention.inherited;
 }
 
 static inline void puppet_inherit(struct client *c)
 {
-    c->inherited = true;
+    c->attention.inherited = true;
 }
 
 /* It need not wait any longer before it tries to complete that again. */
@@ -321,35 +316,35 @@ static inline void puppet_complete_now(struct client *c)
 
 static inline uint64_t puppet_held_bytes(const struct client *c)
 {
-    return c->held_bytes;
+    return c->stock.held_bytes;
 }
 
 static inline uint64_t puppet_retired_bytes(const struct client *c)
 {
-    return c->retired_bytes;
+    return c->stock.retired_bytes;
 }
 
 static inline uint64_t puppet_lost_bytes(const struct client *c)
 {
-    return c->lost_bytes;
+    return c->stock.lost_bytes;
 }
 
 /* It knows of that many bytes that only a sweep finds. */
 static inline void puppet_set_lost_bytes(struct client *c, uint64_t bytes)
 {
-    c->lost_bytes = bytes;
+    c->stock.lost_bytes = bytes;
 }
 
 /* Retired objects that it has not reused yet. */
 static inline size_t puppet_in_limbo(const struct client *c)
 {
-    return c->limbo.count;
+    return c->stock.limbo.count;
 }
 
 /* The n-th of them, the oldest first: its address, and its size class above that. */
 static inline uint64_t puppet_limbo_object(const struct client *c, size_t n)
 {
-    return c->limbo.ring[(c->limbo.head + n) & (c->limbo.room - 1)].object;
+    return c->stock.limbo.ring[(c->stock.limbo.head + n) & (c->stock.limbo.room - 1)].object;
 }
 
 /* Drives the epochs on until it can reuse all of them; others must not hold the epochs up. */
@@ -365,24 +360,24 @@ static inline void puppet_reclaim_all(struct op *op)
 /* They are in a ring: its size, and where the oldest is. */
 static inline size_t puppet_limbo_room(const struct client *c)
 {
-    return c->limbo.room;
+    return c->stock.limbo.room;
 }
 
 static inline size_t puppet_limbo_head(const struct client *c)
 {
-    return c->limbo.head;
+    return c->stock.limbo.head;
 }
 
 /* Reusable objects that it keeps. */
 static inline unsigned puppet_kept(const struct client *c, unsigned node, unsigned size_class)
 {
-    return c->stock[node][size_class].kept;
+    return c->stock.of[node][size_class].kept;
 }
 
 /* Is the object one of those? */
 static inline bool puppet_keeps(const struct client *c, gaddr at, unsigned size_class)
 {
-    const struct stock *stock = &c->stock[gaddr_node(at)][size_class];
+    const struct stock *stock = &c->stock.of[gaddr_node(at)][size_class];
     for (unsigned i = 0; i < stock->kept; i++)
         if (stock->keep[i] == at)
             return true;
@@ -392,7 +387,7 @@ static inline bool puppet_keeps(const struct client *c, gaddr at, unsigned size_
 /* Is it, or is it one of the objects that the client has never used? */
 static inline bool puppet_holds(const struct client *c, gaddr at, unsigned size_class)
 {
-    const struct stock *stock = &c->stock[gaddr_node(at)][size_class];
+    const struct stock *stock = &c->stock.of[gaddr_node(at)][size_class];
     uint64_t off = gaddr_offset(at), from = gaddr_offset(stock->next);
     return puppet_keeps(c, at, size_class) ||
            (stock->left > 0 && off >= from &&
@@ -402,20 +397,20 @@ static inline bool puppet_holds(const struct client *c, gaddr at, unsigned size_
 /* The object that it last took from a new chunk. */
 static inline gaddr puppet_last_new(const struct client *c, unsigned node, unsigned size_class)
 {
-    return c->stock[node][size_class].next - size_class_bytes(size_class) / 64;
+    return c->stock.of[node][size_class].next - size_class_bytes(size_class) / 64;
 }
 
 /* It has no object of the class any more, nor a part of a chunk. */
 static inline void puppet_empty_stock(struct client *c, unsigned node, unsigned size_class)
 {
-    c->stock[node][size_class].left = c->stock[node][size_class].kept = 0;
+    c->stock.of[node][size_class].left = c->stock.of[node][size_class].kept = 0;
 }
 
 /* It keeps more of the class than it should. */
 static inline void puppet_overfill(struct client *c, unsigned node, unsigned size_class)
 {
-    c->overfull_node = (int)node;
-    c->overfull_class = (int)size_class;
+    c->stock.overfull_node = (int)node;
+    c->stock.overfull_class = (int)size_class;
 }
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */
@@ -423,41 +418,41 @@ static inline void puppet_overfill(struct client *c, unsigned node, unsigned siz
 /* The sweep that it has met, by its word; 0: none goes on that it knows. */
 static inline uint64_t puppet_sweep(const struct client *c)
 {
-    return c->sweep;
+    return c->sweep.met;
 }
 
 static inline void puppet_set_sweep(struct client *c, uint64_t word)
 {
-    c->sweep = word;
+    c->sweep.met = word;
 }
 
 /* It knows of one that it has not met. */
 static inline bool puppet_sweep_unmet(const struct client *c)
 {
-    return c->sweep_unmet;
+    return c->attention.sweep_unmet;
 }
 
 /* The sweep that it makes itself, by its word; 0: none. */
 static inline uint64_t puppet_own_sweep(const struct client *c)
 {
-    return c->sweep_mine;
+    return c->sweep.mine;
 }
 
 static inline void puppet_set_own_sweep(struct client *c, uint64_t word)
 {
-    c->sweep_mine = word;
+    c->sweep.mine = word;
 }
 
 /* Chunks of the node below this one are the sweep's. */
 static inline uint64_t puppet_sweep_mark(const struct client *c, unsigned node)
 {
-    return c->old_chunks[node];
+    return c->sweep.old_chunks[node];
 }
 
 /* How many sweeps there had been when it last had nothing to fear from one. */
 static inline uint64_t puppet_sweeps_seen(const struct client *c)
 {
-    return c->sweeps;
+    return c->sweep.counted;
 }
 
 #endif

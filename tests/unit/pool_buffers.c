@@ -111,7 +111,7 @@ static void allocation_leaves_them_alone(void **state)
     }
     assert_true(puppet_in_limbo(c) == 0);
     for (unsigned i = 0; i < 4; i++)
-        CALL(client_return_all(op, i % 2));
+        CALL(client_give_all(op, i % 2));
     CALL(pool_alloc(op, 0, RUN_CLASS, &at[0])); /* from the shared lists, or by cutting */
     CALL(pool_alloc(op, 1, 3, &at[1]));
     pool_rig_close(&r);

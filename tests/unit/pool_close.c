@@ -258,7 +258,7 @@ static void a_late_end_of_the_lists_harms_nobody(void **state)
     assert_true(puppet_sweep(&s->client) == 0 && !puppet_sweep_unmet(&s->client));
     for (unsigned i = 0; i < 2; i++) {
         pool_free_unpublished(&s->client, at[i], 20);
-        assert_int_equal(freelist_give(&s->op, 0, 20), FAR_OK);
+        assert_int_equal(client_give(&s->op, 0, 20), FAR_OK);
     }
     uint64_t head = probe_get(&p, 0, NODE_FREE_OFF + 20 * 8ull);
     stray_arrives(&p);
@@ -283,7 +283,7 @@ static void pages_that_fall_off_another_nodes_list_are_told_of(void **state)
         probe_set(&p, 0, NODE_FREE_OFF + i * 8ull, 0); /* as if others had taken it */
     assert_int_equal(pool_alloc(&r.session->op, 1, 0, &at), FAR_OK);
     pool_free_unpublished(&r.session->client, at, 0);
-    assert_int_equal(client_return_all(&r.session->op, 1), FAR_OK);
+    assert_int_equal(client_give_all(&r.session->op, 1), FAR_OK);
     spill.chunks = probe_get(&p, 0, NODE_NEXT_CHUNK_OFF);
     spill.probe = &p;
     spill.raised = false;

@@ -49,7 +49,7 @@ static void a_bundle_changes_hands(void **state)
         uint64_t before = puppet_held_bytes(&r.client), page = size_class < 7 ? 512 : 0;
         uint64_t objects = puppet_kept(&r.client, 1, size_class);
         while (puppet_kept(&r.client, 1, size_class) > 0)
-            assert_int_equal(freelist_give(&r.op, 1, size_class), FAR_OK);
+            assert_int_equal(client_give(&r.op, 1, size_class), FAR_OK);
         assert_true(puppet_held_bytes(&r.client) ==
                     before - objects * size_class_bytes(size_class) - page);
         assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);
@@ -149,7 +149,7 @@ static int trade(struct pool_rig *r, struct market *m, unsigned who, uint64_t se
                 pool_free_unpublished(&r->client, at, m->size_class);
             }
             while (rc == FAR_OK && puppet_kept(&r->client, 0, m->size_class) > 100)
-                rc = freelist_give(&r->op, 0, m->size_class);
+                rc = client_give(&r->op, 0, m->size_class);
         }
     }
     while (count > 0) {
@@ -261,7 +261,7 @@ static void every_change_gives_another_head(void **state)
     stock_up(&r, 0, 7, 1);
     stock_up(&r, 0, 0, 3);
     for (unsigned i = 0; i < 40; i++) {
-        assert_int_equal(i % 2 ? freelist_take(&r.op, 0, 0) : freelist_give(&r.op, 0, 0), FAR_OK);
+        assert_int_equal(i % 2 ? freelist_take(&r.op, 0, 0) : client_give(&r.op, 0, 0), FAR_OK);
         seen[i] = pool_rig_get(&r, 0, HEAD(0));
         for (unsigned k = 0; k < i; k++)
             assert_true(seen[k] != seen[i]);
@@ -281,7 +281,7 @@ static void a_damaged_bundle_is_corrupt(void **state)
     pool_rig_open(&r, "mem:?size=4m");
     stock_up(&r, 0, 7, 1);
     stock_up(&r, 0, 0, 3);
-    assert_int_equal(freelist_give(&r.op, 0, 0), FAR_OK);
+    assert_int_equal(client_give(&r.op, 0, 0), FAR_OK);
     gaddr page = pool_rig_get(&r, 0, HEAD(0)) & GADDR;
     pool_rig_set(&r, gaddr_node(page), gaddr_offset(page) + 8, BUNDLE + 1);
     uint64_t held = puppet_held_bytes(&r.client);
@@ -305,7 +305,7 @@ static void a_walk_of_a_list_ends(void **state)
     pool_rig_open(&r, "mem:?size=1m");
     stock_up(&r, 0, 7, 1);
     stock_up(&r, 0, 0, 3);
-    assert_int_equal(freelist_give(&r.op, 0, 0), FAR_OK);
+    assert_int_equal(client_give(&r.op, 0, 0), FAR_OK);
     gaddr page = pool_rig_get(&r, 0, HEAD(0)) & GADDR;
     pool_rig_set(&r, 0, gaddr_offset(page), page);
     assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK);

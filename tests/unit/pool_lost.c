@@ -54,7 +54,7 @@ static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
     puppet_set_sweep(c, client_owner_word(c) | SWEEP_ANNOUNCED);
     puppet_overfill(c, 0, class);
     assert_int_equal(client_upkeep(&r.session->op), FAR_OK);
-    assert_int_equal(client_return_all(&r.session->op, 0), FAR_OK);
+    assert_int_equal(client_give_all(&r.session->op, 0), FAR_OK);
     read_lists(&p, after);
     assert_memory_equal(before, after, sizeof before);
     puppet_set_sweep(c, 0);
@@ -72,7 +72,7 @@ static void a_list_that_a_sweep_has_emptied_is_another(void **state)
 
     (void)state;
     probe_open(&p, r.fab);
-    assert_int_equal(client_return_all(&r.session->op, 0), FAR_OK);
+    assert_int_equal(client_give_all(&r.session->op, 0), FAR_OK);
     read_lists(&p, before);
     assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
     read_lists(&p, after);

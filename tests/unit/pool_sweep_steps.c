@@ -259,7 +259,7 @@ static void a_table_made_during_a_sweep_stays(void **state)
         for (uint64_t k = 0; k < 300; k += 2)
             assert_int_equal(far_delete(s.session[1], s.rig.table, &k, 8), FAR_OK);
         for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(client_return_all(&s.session[1]->op, 0), FAR_OK);
+            assert_int_equal(client_give_all(&s.session[1]->op, 0), FAR_OK);
         start_sweep(&s);
         for (unsigned i = 0; s.sweeping; i++) {
             if (i == when) {
@@ -375,7 +375,7 @@ static void the_next_sweeper_takes_over(void **state)
             assert_int_equal(put(&r, sweeper, k, 8), FAR_OK);
         for (uint64_t k = 0; k < 200; k += 2)
             assert_int_equal(far_delete(sweeper, r.table, &k, 8), FAR_OK);
-        assert_int_equal(client_return_all(&sweeper->op, 0), FAR_OK);
+        assert_int_equal(client_give_all(&sweeper->op, 0), FAR_OK);
         assert_int_equal(op_init(&s.op, &sweeper->client), FAR_OK);
         s.op.batch.on_ring = true;
         assert_non_null(s.fiber = fiber_create(128 * 1024, sweep_body, &s));

@@ -213,9 +213,8 @@ static void a_client_looks_again_after_a_recovery(void **state)
     start(&r, &p, URI);
     struct client *c = &r.session->client;
     hook_on(c->ep);
-    hook_fence(); /* so that the lease is not asked for */
-    op_free(&r.session->op);
-    assert_int_equal(op_init(&r.session->op, c), FAR_OK);
+    hook_fence();
+    puppet_ask_for_no_lease(&r.session->op);
     r.pool->pool.recover = recover_slowly;
     probe_set(&p, 0, PROBE_SLOT(5, incarnation), 4711);
     journal_plant(&p, &r.pool->pool, 5, (struct journal_subject){.what = 1}, 0);
@@ -245,9 +244,7 @@ static void a_client_that_could_not_register_says_nothing(void **state)
     struct client *c = &s->client;
     hook_on(c->ep);
     hook_fence();
-    op_free(&s->op);
-    assert_int_equal(op_init(&s->op, c), FAR_OK);
-    assert_false(puppet_asks_for_lease(&s->op));
+    puppet_ask_for_no_lease(&s->op);
     assert_int_equal(client_park(&s->op), FAR_OK);
     unsigned slot = c->slot;
     shut_out(&p, s);

@@ -71,23 +71,6 @@ static int write_directory(struct op *op, uint32_t tag, const struct race_root *
     return FAR_OK;
 }
 
-/* A wish for more than there is must not use up the pool before it is refused. What is on the shared
- * lists and in our hands can be cut for it. */
-static int check_room(struct op *op, const struct race_root *root)
-{
-    uint64_t needed = (uint64_t)size_class_bytes(race_subtable_class(root->groups)) << root->depth;
-    struct far_pool_info info;
-    uint64_t listed = 0;
-    int rc = pool_info(op, &info);
-    uint64_t there = info.bytes_free + op->client->held_bytes;
-    if (rc == FAR_OK && needed > there)
-        rc = freelist_bytes(op, needed - there, &listed);
-    if (rc == FAR_OK && needed > there + listed)
-        rc = err_fail(FAR_POOL_FULL, "room for the expected keys takes %llu bytes, %llu are free",
-                      (unsigned long long)needed, (unsigned long long)(there + listed));
-    return rc;
-}
-
 /* ---- tables that nothing points to ----------------------------------------------------------- */
 
 #define DISCARD_ENTRIES 4096u /* of a directory that are read at once */
@@ -148,9 +131,10 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     unsigned for_nodes = op->pool->nodes > 1 ? bits_for(op->pool->nodes * START_PER_NODE) : 0;
     root.depth = smaller(for_keys > for_nodes ? for_keys : for_nodes, root.dir_bits);
 
+    uint32_t subtable = size_class_bytes(race_subtable_class(groups));
     gaddr at = 0;
-    uint64_t before = op->client->taken_bytes;
-    int rc = for_keys > for_nodes ? check_room(op, &root) : FAR_OK;
+    uint64_t before = pool_taken_bytes(op->client);
+    int rc = for_keys > for_nodes ? pool_check_room(op, (uint64_t)subtable << root.depth) : FAR_OK;
     if (rc == FAR_OK)
         rc = pool_alloc(op, 0, size_class_for(sizeof root), &at);
     if (rc != FAR_OK)

@@ -147,18 +147,18 @@ static int install(struct race_view *view, const struct race_root *root, uint64_
  */
 int race_refresh(struct op *op, struct race_view *view)
 {
-    const struct client *c = op->client;
     for (unsigned attempt = 0; attempt < RACE_REFRESHES; attempt++) {
         struct race_root root;
-        uint64_t *image = NULL, flights = c->flights, epoch = c->validated, version = 0;
-        uint64_t refreshes = view->refreshes;
+        uint64_t *image = NULL, version = 0, refreshes = view->refreshes;
+        struct epoch_view before = client_epoch_view(op->client);
         int rc = read_root(op, view, &root, &version); /* before what it is the version of */
         if (rc == FAR_OK)
             rc = read_directory(op, view, &root, &image);
         if (rc != FAR_OK)
             return rc;
-        if (!c->newest || c->newest->epoch <= epoch)
-            return install(view, &root, version, image, c->flights != flights); /* EPOCH-E2 */
+        struct epoch_view now = client_epoch_view(op->client);
+        if (now.newest <= before.validated) /* EPOCH-E2 */
+            return install(view, &root, version, image, now.announced != before.announced);
         if (view->refreshes != refreshes && !view->base.cached.stale)
             return FAR_OK; /* another operation has read it since */
     }

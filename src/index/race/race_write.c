@@ -241,7 +241,7 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
     w->waited = last ? 0 : w->waited + 1;
     if (last)
         return batch_flush(&op->batch);
-    batch_pause(&op->batch, GIVE_WAY_NS + rng_below(&op->client->rng, GIVE_WAY_NS));
+    batch_pause(&op->batch, GIVE_WAY_NS + op_random(op, GIVE_WAY_NS));
     return FAR_OK;
 }
 
@@ -278,7 +278,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
      * a tentative slot that nobody commits is nothing. But then the block is not free (FABRIC-F5). */
     int retracted = cas_slot(op, w, (unsigned)place, tentative, 0, &swapped);
     if (w->gave_way > 0)
-        batch_pause(&op->batch, GIVE_WAY_NS + rng_below(&op->client->rng, GIVE_WAY_NS));
+        batch_pause(&op->batch, GIVE_WAY_NS + op_random(op, GIVE_WAY_NS));
     return retracted != FAR_OK ? retracted : rc;
 }
 
@@ -332,7 +332,7 @@ int race_change(struct op *op, struct index_view *base, struct slice key, struct
         if (rc != FAR_OK || !again)
             return write_end(op, &w, rc);
         if (attempt >= BACKOFF_AFTER)
-            batch_pause(&op->batch, rng_below(&op->client->rng, attempt * BACKOFF_NS));
+            batch_pause(&op->batch, op_random(op, attempt * BACKOFF_NS));
     }
     return write_end(op, &w, FAR_CONTENTION);
 }

@@ -1,0 +1,134 @@
+/*
+ * Attending to the client: what comes before an operation, and what drives the epoch on.
+ *
+ * Each step may wait for other operations of the ring, or for other clients.
+ */
+#include "pool/pool_internal.h"
+
+#define AWAKE_TURNS 16
+
+/* What comes before anything a client does. */
+static int awake_once(struct op *op)
+{
+    struct client *c = op->client;
+    if (client_lapsed(c)) {
+        c->attention.lease_lost = true;
+        int rc = client_rejoin(op); /* with nothing in flight, nobody need know */
+        if (rc != FAR_OK)
+            return rc;
+    }
+    if (c->attention.parked) {
+        int rc = client_unpark(op);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    if (client_must_complete(c) && !op->recovers)
+        (void)client_complete(op); /* whatever comes of it, this client goes on */
+    return c->attention.sweep_unmet ? client_meet_sweep(op) : FAR_OK;
+}
+
+/* Each of those steps may wait, and meanwhile other operations of the ring go on: so all is looked at
+ * again until nothing is left to do. */
+int client_attend(struct op *op)
+{
+    const struct client *c = op->client;
+    for (unsigned i = 0; i < AWAKE_TURNS; i++) {
+        int rc = awake_once(op);
+        bool met = !c->attention.sweep_unmet ||
+                   client_has_undone(c); /* or it holds the sweep up (SWEEP-P2) */
+        if (rc != FAR_OK ||
+            (!client_lapsed(c) && !c->attention.joining && !c->attention.parked && met))
+            return rc;
+    }
+    return err_fail(FAR_FENCED, "this client's lease lapses faster than it can register");
+}
+
+int client_drive_epoch(struct op *op)
+{
+    struct client *c = op->client;
+    struct batch *b = &op->batch;
+
+    ASSERT(b->count == 0);
+    if (c->drive_ring && !b->on_ring)
+        c->drive_ring(c);
+    int rc = client_attend(op); /* also: a sweep cannot go on before we have met it */
+    if (rc == FAR_OK && c->watch.suspect >= 0 && !client_recovery_waits(c)) {
+        rc = client_recover(op);
+        if (rc != FAR_FENCED && client_recovery_waits(c))
+            rc = FAR_OK; /* a node that its journal needs may be away: that is not our concern */
+        if (rc == FAR_OK)
+            rc = client_attend(op);
+    }
+    if (rc != FAR_OK)
+        return rc;
+    if (c->epoch.announcement
+            .aboard) { /* another operation's batch carries it: let that one come in */
+        batch_pause(b, 1000);
+        return FAR_OK;
+    }
+    c->epoch.announcement.due = true;
+    c->epoch.hurried = true;
+    batch_read(b, NODE0, CONTROL_OFF, op->pool_word, 8);
+    return batch_flush(b);
+}
+
+int client_park(struct op *op)
+{
+    struct client *c = op->client;
+
+    ASSERT(c->epoch.oldest == NULL && op->batch.count == 0);
+    if (client_lapsed(c))
+        return FAR_FENCED; /* its next operation will see to it */
+    if (c->attention.undone > 0 && !c->attention.inherited && !client_has_stray_writes(c)) {
+        /* JOURNAL-J3: it would hold locks for as long as it is idle. Others recover them. (But not if
+         * it took its slot with the work: then there was no other slot, and it could not go on.) */
+        client_renounce(op);
+        return FAR_FENCED;
+    }
+    if (!client_has_stray_writes(c)) /* EPOCH-E6: until then its heartbeat is kept up, no more */
+        c->attention.parked = true;
+    c->epoch.announcement.due = true;
+    c->epoch.validates =
+        NULL; /* EPOCH-E5: none is found valid, all are stale when this has landed */
+    batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK) { /* it may yet arrive, when there are operations in flight again */
+        c->attention.lease_lost = true;
+        c->astray = true;
+    }
+    return rc;
+}
+
+/*
+ * Let g be the epoch, read after the call. An operation that was in flight began in g or before, and
+ * while it lasts its client certifies no more than that (EPOCH-E2), nor do verbs of it that may still land
+ * let it (EPOCH-E6). The epoch gets to g+2 only when all clients have certified g+1.
+ */
+int client_barrier(struct op *op, unsigned leases)
+{
+    ASSERT(!op_in_flight(op) && op->batch.count == 0);
+    int rc = client_attend(op);
+    if (rc != FAR_OK)
+        return rc;
+    batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
+    rc = batch_flush(&op->batch);
+    return rc == FAR_OK ? client_await_epoch(op, op->pool_word[0] + 2, leases) : rc;
+}
+
+int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)
+{
+    struct client *c = op->client;
+    struct backoff patience = {0};
+
+    while (c->epoch.seen < epoch) {
+        uint64_t seen = c->epoch.seen;
+        for (unsigned i = 0; i < 8 && c->epoch.seen < epoch; i++) {
+            int rc = client_drive_epoch(op);
+            if (rc != FAR_OK)
+                return rc;
+        }
+        if (c->epoch.seen == seen && !client_backoff(op, &patience, leases))
+            return FAR_TIMEOUT;
+    }
+    return FAR_OK;
+}

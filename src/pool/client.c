@@ -1,0 +1,175 @@
+/* Opening and closing a client, and whose turn it is to use it. */
+#include "pool/pool_internal.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Between two looks whether the keeper is done. */
+#define TURN_NS 2000
+
+/* Longer than any pool is used. */
+#define NO_LEASE_NS (1ull << 60)
+
+/* Each epoch takes up to three; what was retired last waits for three epochs. */
+#define SETTLE_EPOCH   3
+#define SETTLE_FLIGHTS (4 * SETTLE_EPOCH)
+
+/* How long a client that closes waits for that: idle clients are parked much sooner, dead ones are
+ * found within one and a half. */
+#define SETTLE_LEASES 2
+
+/* How often it sweeps: others may be sweeping, too. */
+#define SETTLE_SWEEPS 3
+
+/* The keeper has it for a round trip, which ends, if not otherwise, by the fabric's time-out. */
+void client_await_turn(struct client *c)
+{
+    for (;;) {
+        uint64_t turn = atomic_load_explicit(&c->turn, memory_order_relaxed) & ~CLIENT_TURN_WHO;
+        if (atomic_compare_exchange_weak_explicit(&c->turn, &turn,
+                                                  turn + CLIENT_TURN_COUNT + CLIENT_TURN_OWN,
+                                                  memory_order_acquire, memory_order_relaxed))
+            return;
+        clock_sleep(TURN_NS);
+    }
+}
+
+static void free_client(struct client *c)
+{
+    for (unsigned node = 0; c->stock.of && node < c->pool->nodes; node++)
+        for (unsigned i = 0; i < CLASS_COUNT; i++)
+            free(c->stock.of[node][i].keep);
+    free(c->stock.of);
+    free(c->watch.of);
+    free(c->sweep.old_chunks);
+    free(c->stock.limbo.ring);
+    free(c->lines.line);
+    if (c->epoch.words)
+        c->ep->ops->buf_free(c->ep, c->epoch.words, client_words_bytes(c->pool));
+}
+
+void client_free_in_child(struct client *c)
+{
+    free_client(c);
+}
+
+int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct client *c)
+{
+    memset(c, 0, sizeof *c);
+    c->pool = pool;
+    c->ep = ep;
+    c->watch.suspect = -1;
+    c->stock.overfull_class = -1;
+    c->lease_ns = pool->knobs.no_reclaim ? NO_LEASE_NS : pool->head[0].lease_ms * 1000000ull;
+    rng_seed(&c->rng, seed);
+    c->generation = (uint8_t)rng_below(&c->rng, BLOCK_GENERATIONS);
+    c->stock.of = calloc(pool->nodes, sizeof *c->stock.of);
+    c->watch.of = calloc(pool->clients, sizeof *c->watch.of);
+    c->sweep.old_chunks = calloc(pool->nodes, sizeof *c->sweep.old_chunks);
+    c->attend = client_attend;
+    client_epoch_init(c, ep->ops->buf_alloc(ep, client_words_bytes(pool)));
+    int rc = c->stock.of && c->watch.of && c->sweep.old_chunks && c->epoch.words
+                 ? client_join(c)
+                 : err_fail(FAR_NO_MEMORY, "no memory for a client");
+    if (rc != FAR_OK)
+        free_client(c);
+    return rc;
+}
+
+/* Does a client that closes still have something that it cannot give back: memory that waits for its
+ * epoch, or that a sweep has asked it to let go? */
+static bool unsettled(const struct client *c)
+{
+    return c->stock.limbo.count > 0 || c->sweep.met != 0 || c->attention.sweep_unmet;
+}
+
+/* Drives the epochs on until nothing waits for them. Where idle sessions are parked it waits for that,
+ * or until one that holds the epoch up has been found dead. */
+static int settle_epochs(struct client *c, struct op *op)
+{
+    struct backoff patience = {0};
+    unsigned flights = SETTLE_FLIGHTS;
+    int rc = FAR_OK;
+    do {
+        for (unsigned i = 0; i < flights && unsettled(c) && rc == FAR_OK; i++) {
+            rc = client_drive_epoch(op);
+            while (client_reclaim(c)) {
+            }
+        }
+        flights = SETTLE_EPOCH;
+    } while (rc == FAR_OK && unsettled(c) && c->pool->kept &&
+             client_backoff(op, &patience, SETTLE_LEASES));
+    return rc;
+}
+
+/* What a client that closes would leave behind for a sweep is not left: what waits for its epoch is
+ * waited for, and what it has lost, by freeing it while another swept, it finds by a sweep of its
+ * own. */
+static void settle(struct client *c, struct op *op)
+{
+    struct sweep_result swept;
+
+    client_forget_caches(c); /* they went with the views */
+    (void)client_set_policy(op, POLICY_ANNOUNCING);
+    int rc = settle_epochs(c, op);
+    for (unsigned i = 0;
+         i < SETTLE_SWEEPS && c->pool->kept && rc == FAR_OK &&
+         (c->stock.lost_bytes > 0 || c->stock.loss_told) && !client_has_stray_writes(c);
+         i++) {
+        rc = pool_sweep(op, &swept);
+        if (rc == FAR_OK)
+            client_loss_found(c, c->stock.lost_bytes);
+        if (rc == FAR_OK || rc == FAR_CONTENTION) /* then one that began before ends first */
+            rc = settle_epochs(c, op);
+    }
+    (void)client_set_policy(op, POLICY_SILENT);
+}
+
+/* Gives back what is free; what still waits for its epoch is left for a sweep. */
+static void leave(struct client *c, struct op *op)
+{
+    uint64_t *word = op->pool_word;
+    bool left_some = c->stock.limbo.count > 0 || c->stock.lost_bytes > 0 || c->sweep.met != 0;
+    /* Twice: pages for what lies on a full node come from others, and with them more than is needed. */
+    for (unsigned i = 0; i < 2 * c->pool->nodes; i++)
+        left_some |= client_give_all(op, i % c->pool->nodes) != FAR_OK;
+    if (client_has_stray_writes(c))
+        return; /* EPOCH-E6: some of it may still arrive, and must not find another's memory there */
+    if (left_some)
+        batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
+                  &word[0]);
+    const uint32_t bytes = offsetof(struct client_slot, journals) - 8; /* which stay */
+    memset(&word[2], 0, bytes);
+    batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &word[2], bytes);
+    batch_fence(&op->batch);
+    batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, 0, &word[1]);
+    (void)batch_flush(&op->batch); /* a pool out of reach keeps the slot: its lease will lapse */
+}
+
+void client_close(struct client *c)
+{
+    struct op op;
+    if (op_init(&op, c) == FAR_OK) {
+        (void)client_set_policy(&op, POLICY_JOINING);
+        bool registered = !client_lapsed(c) || (!c->astray && client_renew(&op) == FAR_OK);
+        (void)client_set_policy(&op, POLICY_SILENT);
+        if (registered && c->attention.parked) /* else it might give away what a sweep has found */
+            registered = client_unpark(&op) == FAR_OK;
+        (void)client_set_policy(&op, POLICY_ANNOUNCING);
+        if (registered && client_must_complete(c))
+            (void)client_complete(&op);
+        (void)client_set_policy(&op, POLICY_SILENT);
+        if (registered && c->attention.sweep_unmet) /* SWEEP-P1: its lists are not to be touched */
+            registered = client_meet_sweep(&op) == FAR_OK;
+        if (registered && !c->pool->knobs.no_reclaim)
+            settle(c, &op);
+        /* Else its lease will lapse, and others complete what is left (JOURNAL-J3, EPOCH-E6). */
+        if (registered && !c->attention.lease_lost && !client_has_stray_writes(c) &&
+            !client_has_undone(c))
+            leave(c, &op);
+        op_free(&op);
+    }
+    free_client(c);
+}

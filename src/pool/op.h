@@ -1,0 +1,371 @@
+/*
+ * What an index uses of the pool.
+ *
+ *   struct op        one operation at work: its batch, its buffers, the client that it runs for
+ *   pool_alloc()     memory, and the three ways in which it goes back
+ *   block_...()      key-value blocks: prepare, write, read, judge
+ *   journal_...()    what others must complete or undo if this client dies
+ *   client_...()     owner words for locks, barriers, long waits
+ *   struct marker    reports every object that a table reaches
+ *
+ * pointer.h has the words that point to blocks, array.h arrays that span nodes.
+ * docs/writing-an-index.md shows how they go together. What the store uses besides is in pool.h.
+ */
+#ifndef POOL_OP_H
+#define POOL_OP_H
+
+#include "base/hash.h"
+#include "base/rng.h"
+#include "fabric/batch.h"
+#include "pool/layout.h"
+#include "pool/size_class.h"
+
+struct client;
+struct cached;
+
+/* ---- the pool -------------------------------------------------------------------------------- */
+
+/* Test hooks: values that make rare interleavings frequent. Production leaves them as they are. */
+struct knobs {
+    uint64_t hash_mask;       /* bits of the key hash that count: fewer make keys collide     */
+    uint8_t fingerprint_mask; /* likewise for fingerprints                                    */
+    uint8_t generation_mask;  /* likewise for generations of blocks                           */
+    unsigned patience;        /* polls of another client's unfinished work before taking over */
+    unsigned tick_ops;        /* operations between two announcements of a busy client        */
+    bool no_reclaim;    /* nothing comes back, nobody is watched: to measure what that costs */
+    unsigned stock_max; /* objects of a class that a client keeps to itself                  */
+    unsigned
+        run_chunks; /* chunks that are taken at once for small objects: more leave runs to cut */
+
+    /* NULL, or called when an object may be reused, and when it is: it catches accesses between the
+     * two. */
+    const struct free_watch *free_watch;
+    /* NULL, or called when a part of a table was replaced by others: it counts how tables grow. */
+    const struct growth_watch *growth_watch;
+};
+struct free_watch {
+    void (*freed)(const struct free_watch *watch, const struct client *by, gaddr at,
+                  unsigned size_class);
+    void (*taken)(const struct free_watch *watch, const struct client *by, gaddr at,
+                  unsigned size_class);
+};
+struct growth_watch {
+    void (*grew)(const struct growth_watch *watch, gaddr from, const gaddr *to, unsigned count);
+};
+extern const struct knobs pool_knobs_default;
+
+struct op;
+struct journal_entry;
+
+/* Called with every object that can be reached. */
+struct marker {
+    void (*mark)(struct marker *marker, gaddr at, unsigned size_class);
+    bool sweeps; /* what it is not called with will be reused: caches must be outdated afterwards */
+};
+
+/* What all threads share. Constant after pool_open(). */
+struct pool {
+    bool kept; /* opened by a user: idle sessions are parked, and clients that died idle are looked
+                  for when all slots are taken */
+    struct fab *fab;
+    struct knobs knobs;
+    uint64_t pool_id;
+    unsigned nodes;
+    unsigned clients; /* slots in the registry */
+    unsigned places;  /* of the catalog, which begins at */
+    uint64_t catalog_off;
+    struct node_head head[FAB_NODES_MAX];
+
+    /* Set by the layer that knows the tables. recover() completes or undoes what a line of a dead
+     * client's journal says; mark() reports every object that the tables reach. */
+    int (*recover)(void *arg, struct op *op, const struct journal_entry *entry);
+    int (*mark)(void *arg, struct op *op, struct marker *marker);
+    /* Likewise: completes the drops of tables that others have left unfinished. Not within an
+     * operation. */
+    int (*settle)(void *arg, struct op *op);
+    void *tables;
+};
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/*
+ * Buffers that verbs may name, one per purpose; they only ever grow. BUF_POOL and what follows are
+ * the pool's own, and so are pool_word[]: no pool function touches the others or word[], except that
+ * block_prepare() encodes into BUF_BLOCK_OUT. An index may call any of them with its buffers full.
+ */
+enum op_buf {
+    BUF_INDEX,
+    BUF_BLOCK_OUT,
+    BUF_BLOCK_IN,
+    BUF_BULK,
+    BUF_POOL,
+    BUF_POOL_BLOCK,
+    BUF_JOURNAL,
+    BUF_COUNT
+};
+
+/* Words for the results of atomics and for single-word writes: the pool's own first. */
+#define OP_POOL_WORDS  72
+#define OP_INDEX_WORDS BATCH_MAX
+
+struct op {
+    struct client *client;
+    struct pool *pool;
+    struct batch batch;
+    struct cost cost;           /* what its batches cost since the operation started */
+    uint64_t *pool_word, *word; /* OP_POOL_WORDS, OP_INDEX_WORDS */
+    void *buf[BUF_COUNT];
+    size_t buf_bytes[BUF_COUNT];
+    uint64_t epoch; /* while in flight: what the client had validated when it began */
+    bool recovers; /* another client's work, or what was left of its own: client_begin_recovery() */
+    struct op *older, *newer;
+};
+
+/* The purpose's buffer with at least that many bytes; contents survive only if it did not have to
+ * grow. NULL when out of memory. */
+void *op_buffer(struct op *op, enum op_buf which, size_t bytes);
+
+/* A random number below `bound`, for back-off and for choices among equals. */
+uint64_t op_random(struct op *op, uint64_t bound);
+
+/*
+ * Brackets an operation: between the two, nothing that it can reach is reused. `cached` is the
+ * cache it works from, NULL for none.
+ * FAR_FENCED: this client was declared dead, and cannot register again yet.
+ */
+int op_begin(struct op *op, struct cached *cached);
+void op_end(struct op *op);
+bool op_in_flight(const struct op *op);
+
+/* Statuses of work that was ended by what it found: every batch came back as it should, so that what
+ * it took is its own still, and nothing of it is on the way. */
+static inline bool op_all_known(int rc)
+{
+    return rc == FAR_TABLE_EXISTS || rc == FAR_CATALOG_FULL || rc == FAR_POOL_FULL ||
+           rc == FAR_CONTENTION || rc == FAR_CORRUPT || rc == FAR_NO_MEMORY || rc == FAR_NO_TABLE;
+}
+
+/* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown.
+ * A client whose lease has lapsed does not post, so FAR_FENCED means that nothing happened, unless
+ * an earlier post of the same batch did. */
+static inline int op_decided(const struct op *op, int rc)
+{
+    bool refused = rc == FAR_BOUNDS || rc == FAR_INVALID || rc == FAR_FENCED;
+    return rc == FAR_OK || (refused && !op->batch.acted) ? rc : FAR_UNKNOWN;
+}
+
+/* Remote addresses that outlive an operation in a client's cache. They may be used only as long as
+ * the word at version_at has the value it had when they were read; `stale` says that it may not
+ * have. */
+struct cached {
+    struct cached *next;
+    gaddr version_at;
+    uint32_t version_delta;
+    bool stale;
+    uint64_t version;
+};
+
+/* What the client knows of the epoch, for those that fill a cache. */
+struct epoch_view {
+    uint64_t seen;      /* the newest epoch read */
+    uint64_t validated; /* caches were found valid after this one was read */
+    uint64_t newest;    /* op->epoch of the operation that began last; 0: none is in flight */
+    uint64_t
+        announced; /* announcements that have landed. One that landed while a cache was filled has
+                           not validated it. */
+};
+struct epoch_view client_epoch_view(const struct client *client);
+
+/* ---- waiting for others ---------------------------------------------------------------------- */
+
+/*
+ * A barrier: returns when every operation that was in flight when it was called, of any client, has
+ * ended. Parked clients have none, and dead ones are shut out on the way. Not within an operation,
+ * whose own epoch would hold it up: op_end() first, and op_begin() after. FAR_TIMEOUT when some
+ * client's operation does not end for that many leases.
+ */
+int client_barrier(struct op *op, unsigned leases);
+
+/*
+ * Gives up the client's registration: for an operation that holds locks when the outcome of a batch
+ * is unknown. Others take the client for dead and recover what it held, by its journal. The session's
+ * next operation registers again, in another slot.
+ */
+void client_renounce(struct op *op);
+
+/* Exponential back-off, for waiting on other clients. Returns false after `leases` leases: in a
+ * damaged pool, what one waits for may never come. */
+struct backoff {
+    uint64_t pause_ns, waited_ns;
+};
+bool client_backoff(struct op *op, struct backoff *backoff, unsigned leases);
+
+/* Has the lease passed, or been taken? What was read since may have been anything. */
+bool client_lapsed(const struct client *client);
+
+/* Reports the progress of long work. FAR_STOPPED: the caller wants it to end. */
+int client_progress(struct client *client, const char *what, uint64_t done, uint64_t total);
+
+/* A lock word names its holder, by part of its incarnation and its slot. The top eight bits are the
+ * lock's own. */
+#define OWNER_SLOT        0xffffull
+#define OWNER_INCARNATION 0x00ffffffffff0000ull
+uint64_t client_owner_word(const struct client *client);
+/* Is the holder that a lock word names still registered, and not fenced? */
+int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/*
+ * An object of a class, on the node if it has room, else on any other. Mostly local; once per
+ * chunk it costs three round trips. The op's batch must be empty.
+ * Its memory is not cleared. FAR_POOL_FULL.
+ */
+int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
+
+/* The same on this node or not at all. */
+int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at);
+
+/* Is there memory for that many bytes, roughly? A table whose first allocation is large asks before it
+ * uses up the pool. What is on the shared lists and in this client's stock can be cut for it.
+ * FAR_POOL_FULL. */
+int pool_check_room(struct op *op, uint64_t needed);
+
+/* Gives back an object that others may still be reading. It is reused when no operation that is in
+ * flight now can know it any more (EPOCH-E3). */
+void pool_retire(struct client *client, gaddr at, unsigned size_class);
+
+/* Gives back an object that nothing in the pool ever pointed to: reusable at once. */
+void pool_free_unpublished(struct client *client, gaddr at, unsigned size_class);
+
+/* Gives up an object when it is not known whether something points to it, or will: a CAS or a WRITE
+ * ended with an error of the fabric. Only a sweep can tell. */
+void pool_abandon(struct client *client, unsigned size_class);
+void pool_abandon_bytes(struct client *client, uint64_t bytes);
+
+/* The same for all that was allocated since pool_taken_bytes() was `before`, perhaps for others of
+ * the ring: at most that much is lost. */
+uint64_t pool_taken_bytes(const struct client *client);
+void pool_abandon_since(struct client *client, uint64_t before);
+
+/* ---- journals (journal.c) -------------------------------------------------------------------- */
+
+/* The line that an operation has, from journal_take() to journal_give(). If place is 0 it has none,
+ * and the functions below do nothing. */
+struct journal {
+    gaddr at;
+    uint32_t place;
+    unsigned registration;
+    uint64_t stamp;
+};
+
+/* Whose work it is. Each line says it. */
+struct journal_subject {
+    unsigned place; /* of the table in the catalog */
+    uint64_t tag;   /* of the table */
+    uint32_t what;  /* the index's business */
+};
+
+/* What a line says to the client that recovers it. */
+struct journal_entry {
+    uint64_t owner; /* as client_owner_word() of the client that wrote it */
+    struct journal_subject subject;
+    const void *data; /* of the intent */
+    size_t len;
+    const void *redo; /* NULL: nothing was changed yet */
+    size_t redo_len;
+    bool done; /* all of the change was made, the lock may still be held */
+};
+
+/*
+ * Gives the operation a line on that node: mostly one that is free, at no cost. The client's first
+ * one on a node costs a round trip or two. Each that it has more in use at once than any client in
+ * this slot had before costs an allocation and two round trips. The op's batch must be empty.
+ * FAR_POOL_FULL: the node has no room for another line.
+ */
+int journal_take(struct op *op, unsigned node, struct journal *journal);
+/* Adds a WRITE to the batch, ahead of the verb that takes the lock: what is about to be done. `data`
+ * is copied; its length is a multiple of 8, up to 88 bytes. */
+void journal_intend(struct op *op, struct journal *journal, const struct journal_subject *subject,
+                    const void *data, size_t len);
+/* Likewise, ahead of the first change under the lock: how to make the change again. Up to 328
+ * bytes. */
+void journal_redo(struct op *op, struct journal *journal, const void *data, size_t len);
+/* Likewise, behind the last change and ahead of the unlock. */
+void journal_done(struct op *op, struct journal *journal);
+/* Likewise, behind the unlock: the line is blank. Not in the batch of journal_intend(). */
+void journal_end(struct op *op, struct journal *journal);
+/* Gives the line back. `blank`: the batch with journal_end() has succeeded. Otherwise the line stays,
+ * and this client will recover it later itself. */
+void journal_give(struct op *op, struct journal *journal, bool blank);
+
+/* ---- key-value blocks (block.c) -------------------------------------------------------------- */
+#define BLOCK_GENERATIONS 64 /* as many as fit beside a pointer in an index's slot: pointer.h */
+
+/* Of a pointer that has no generation, or only some bits of it, the bits that it lacks stand above the
+ * number, and are not compared. */
+#define BLOCK_ANY_GENERATION ((BLOCK_GENERATIONS - 1u) << 8)
+
+/* Bytes before the key. */
+static inline size_t block_key_at(bool is_long)
+{
+    return sizeof(struct block_head) + (is_long ? sizeof(struct block_long) : 0);
+}
+static inline size_t block_bytes(size_t klen, size_t vlen)
+{
+    size_t bytes = block_key_at(false) + klen + vlen;
+    return bytes > BLOCK_SHORT_MAX ? block_key_at(true) + klen + vlen : bytes;
+}
+/* Are the blocks of a class long ones? Then they can be judged by their beginning. */
+static inline bool block_class_long(unsigned size_class)
+{
+    return size_class_bytes(size_class) > BLOCK_SHORT_MAX;
+}
+
+struct block_ref { /* a block that is allocated and encoded, but not pointed to yet */
+    gaddr at;
+    uint8_t size_class;
+    uint8_t generation;
+    void *image;    /* its bytes, in the op's BUF_BLOCK_OUT */
+    uint32_t bytes; /* to be written: a multiple of 64      */
+};
+
+/* Allocates near `node` and encodes. FAR_POOL_FULL, FAR_NO_MEMORY. */
+int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, const void *value,
+                  size_t vlen, struct block_ref *block);
+static inline void block_write(struct op *op, const struct block_ref *block)
+{
+    batch_write(&op->batch, block->at, 0, block->image, block->bytes);
+}
+
+enum block_verdict {
+    BLOCK_MATCH, /* holds the key                                                        */
+    BLOCK_OTHER, /* whole and of the right generation, but holds another key             */
+    BLOCK_STALE  /* torn, reused or damaged: the pointer was followed too late, or is bad */
+};
+
+/* Judges `bytes` of memory read through a pointer that promised `generation`. */
+enum block_verdict block_judge(const void *image, size_t bytes, unsigned generation,
+                               const void *key, size_t klen);
+/* The same for the beginning of a long block that is said to have `bytes`: block_key_at(true) + klen
+ * bytes of it were read. Its value is not looked at. */
+enum block_verdict block_judge_head(const void *image, size_t bytes, unsigned generation,
+                                    const void *key, size_t klen);
+/* Whole and of the right generation, whatever its key? */
+bool block_valid(const void *image, size_t bytes, unsigned generation);
+/* What follows is for images that were judged. */
+static inline size_t block_key_end(const struct block_head *h)
+{
+    return block_key_at(h->flags & BLOCK_LONG) + h->klen;
+}
+static inline const void *block_key(const void *image)
+{
+    const struct block_head *h = image;
+    return (const char *)image + block_key_end(h) - h->klen;
+}
+static inline const void *block_value(const void *image)
+{
+    return (const char *)image + block_key_end(image);
+}
+
+#endif

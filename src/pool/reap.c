@@ -1,0 +1,100 @@
+/* Looking for clients that are silent, though they are in nobody's way: when memory or slots are short,
+ * and when a pool is checked. */
+#include "pool/pool_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Crosses out who has moved since; how many are left. */
+static unsigned still_silent(const struct client *c, struct client_slot *first,
+                             const struct client_slot *now, unsigned count)
+{
+    unsigned left = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (i == c->slot || first[i].incarnation != now[i].incarnation ||
+            first[i].heartbeat != now[i].heartbeat)
+            first[i].incarnation = 0;
+        left += first[i].incarnation != 0;
+    }
+    return left;
+}
+
+int client_find_silent(struct op *op,
+                       void (*each)(void *arg, unsigned slot, const struct client_slot *s),
+                       void *arg)
+{
+    struct client *c = op->client;
+    unsigned clients = op->pool->clients, left = 1;
+    uint64_t since = 0, waited = 0, watch = WATCH_LEASES(c->lease_ns);
+    struct client_slot *first = malloc(clients * sizeof *first);
+    int rc = first ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for the registry");
+
+    for (unsigned turn = 0; rc == FAR_OK && left > 0 && waited <= watch && turn < 48; turn++) {
+        struct client_slot *now = NULL;
+        rc = op_begin(op, NULL); /* our own lease goes on meanwhile */
+        if (rc != FAR_OK)
+            break;
+        uint64_t asked = client_now(c);
+        rc = client_registry(op, &now);
+        op_end(op);
+        if (rc != FAR_OK)
+            break;
+        if (turn == 0) {
+            memcpy(first, now, clients * sizeof *first);
+            asked = since = client_now(c);
+        }
+        left = still_silent(c, first, now, clients);
+        waited = asked - since;
+        rc = client_progress(c, "watching for silent sessions", waited, watch);
+        if (rc == FAR_OK && left > 0)
+            batch_pause(&op->batch, c->lease_ns / 16);
+    }
+    for (unsigned i = 0; i < clients && rc == FAR_OK; i++)
+        if (first[i].incarnation != 0)
+            each(arg, i, &first[i]);
+    free(first);
+    return rc;
+}
+
+int client_reap_dead(struct op *op, unsigned *dead)
+{
+    struct client *c = op->client;
+    unsigned clients = op->pool->clients;
+    unsigned before = c->watch.reaped;
+    uint64_t began = client_now(c);
+    *dead = 0;
+    /* Two looks, a watch apart, tell the silent ones; each that is found is recovered: 24 turns,
+     * and one for each of them. Both looks are of now: that it moved since we last looked, whenever
+     * that was, says nothing. */
+    client_watch_again(c);
+    for (unsigned turn = 0; turn < 48 + clients; turn++) {
+        uint64_t waited = client_now(c) - began, watch = WATCH_LEASES(c->lease_ns);
+        int rc = c->watch.reaped > before ? client_progress(c, "clearing dead sessions away",
+                                                            c->watch.reaped - before, clients)
+                                          : client_progress(c, "watching for silent sessions",
+                                                            waited < watch ? waited : watch, watch);
+        if (rc == FAR_OK)
+            rc = client_drive_epoch(op); /* our own lease goes on meanwhile */
+        if (rc != FAR_OK)
+            return rc;
+        struct client_slot *slots = NULL;
+        uint64_t asked = client_now(c);
+        rc = client_registry(op, &slots);
+        if (rc != FAR_OK)
+            return rc;
+        bool doubtful = client_watch(c, slots, clients, NO_EPOCH, asked);
+        if (c->watch.suspect >= 0) {
+            unsigned reaped = c->watch.reaped;
+            rc = client_recover(op);
+            if (rc != FAR_OK)
+                return rc;
+            if (c->watch.reaped > reaped)
+                continue; /* the others have been silent for as long: no need to wait */
+        }
+        if (!doubtful)
+            break;
+        batch_pause(&op->batch, c->lease_ns / 16);
+    }
+    *dead = c->watch.reaped - before;
+    return FAR_OK;
+}

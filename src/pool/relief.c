@@ -1,0 +1,133 @@
+/* When the pool is full: getting memory back that waits for its epoch, that others hold, or that was
+ * lost. */
+#include "pool/pool_internal.h"
+
+/* So much free memory of other sizes is worth looking for chunks of which nothing is in use. */
+#define RECUT_BYTES (8 * CHUNK_BYTES)
+
+/* FAR_POOL_FULL if the epochs do not move: waiting has not helped. */
+static int await_epoch(struct op *op, uint64_t epoch)
+{
+    int rc = client_await_epoch(op, epoch, 4);
+    return rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc;
+}
+
+/* Waits for the oldest of what waits for its epoch. */
+static int relieve_by_epochs(struct op *op)
+{
+    struct limbo *l = &op->client->stock.limbo;
+    if (l->count == 0)
+        return FAR_POOL_FULL;
+    int rc = await_epoch(op, l->ring[l->head].reuse_at);
+    (void)client_reclaim(op->client);
+    return rc;
+}
+
+/* Other clients have memory that waits for its epoch, or too much of it in hand: when the epoch has
+ * gone on they will have passed it on; those that are dead will have been found. Not so those that
+ * died idle, for whom no epoch waits: they are looked for, but not all the time. */
+static int relieve_by_others(struct op *op)
+{
+    struct client *c = op->client;
+    uint64_t retired = 0, held = 0, now = client_now(c);
+    unsigned dead = 0;
+    int rc = client_bytes(op, &retired, &held);
+    if (rc != FAR_OK)
+        return rc;
+    if (retired + held - c->stock.retired_bytes - c->stock.held_bytes < CHUNK_BYTES)
+        return FAR_POOL_FULL;
+    rc = await_epoch(op, c->epoch.seen + 3);
+    if (rc != FAR_OK || now < c->watch.reap_after)
+        return rc;
+    c->watch.reap_after = now + 2 * c->lease_ns;
+    return client_reap_dead(op, &dead);
+}
+
+/* Waits for the end of somebody's sweep. *orphaned is set if that client did not live to see it. */
+static int await_sweep(struct op *op, bool *orphaned)
+{
+    struct client *c = op->client;
+    struct backoff patience = {0};
+    bool alive = true;
+    int rc = FAR_OK;
+    do {
+        rc = client_drive_epoch(op);
+        if (rc == FAR_OK && c->sweep.met)
+            rc = client_owner_alive(op, c->sweep.met, &alive);
+    } while (rc == FAR_OK && alive && client_backoff(op, &patience, 10) &&
+             (c->sweep.met || c->attention.sweep_unmet));
+    *orphaned = rc == FAR_OK && !alive;
+    return rc;
+}
+
+/* Bytes that a sweep would find in clients' hands: what is free there, and what parked clients have
+ * retired, which they do not pass on before they are used again. */
+static int bytes_in_hands(struct op *op, uint64_t *bytes)
+{
+    struct client_slot *slots = NULL;
+    int rc = client_registry(op, &slots);
+    *bytes = op->client->stock.held_bytes;
+    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++) {
+        if (slots[i].incarnation == 0 || i == op->client->slot)
+            continue;
+        *bytes += slots[i].held_bytes;
+        if (slots[i].epoch == NO_EPOCH)
+            *bytes += slots[i].retired_bytes;
+    }
+    return rc;
+}
+
+/* Has somebody died, or have we lost something, since the last sweep? Or is there memory that is
+ * free, but cut for other sizes? It could be cut anew (SWEEP-P5), which is not tried all the time. */
+static int sweep_is_worth_it(struct op *op, bool *worth)
+{
+    struct client *c = op->client;
+    uint64_t now = client_now(c), listed = 0, held = 0;
+    batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths),
+               op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    *worth = rc == FAR_OK && (op->pool_word[0] != 0 || c->stock.lost_bytes != 0);
+    if (rc != FAR_OK || *worth ||
+        (now < c->stock.recut_after && c->stock.retired_ever - c->stock.recut_at < RECUT_BYTES))
+        return rc;
+    rc = bytes_in_hands(op, &held);
+    if (rc == FAR_OK && held < RECUT_BYTES)
+        rc = freelist_bytes(op, RECUT_BYTES, &listed);
+    *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;
+    if (*worth) {
+        c->stock.recut_after = now + 2 * c->lease_ns;
+        c->stock.recut_at = c->stock.retired_ever;
+    }
+    return rc;
+}
+
+int pool_make_room(struct op *op)
+{
+    struct client *c = op->client;
+    struct sweep_result swept = {0};
+
+    if (op->pool->knobs.no_reclaim)
+        return FAR_POOL_FULL;
+    if (op->pool->settle)
+        (void)op->pool->settle(op->pool->tables, op); /* if it fails, there are other ways */
+    int rc = relieve_by_epochs(op);
+    if (rc != FAR_POOL_FULL)
+        return rc;
+    bool sweeps = false;
+    if (c->sweep.met || c->attention.sweep_unmet) {
+        rc = await_sweep(op, &sweeps);
+        if (!sweeps)
+            return rc;
+    } else {
+        rc = sweep_is_worth_it(op, &sweeps);
+        if (!sweeps)
+            return rc == FAR_OK ? relieve_by_others(op) : rc;
+    }
+    uint64_t lost = c->stock.lost_bytes; /* what is lost from here on, this sweep may miss */
+    rc = pool_sweep(op, &swept);
+    if (rc == FAR_CONTENTION)
+        return await_sweep(op, &sweeps);
+    if (rc == FAR_OK)
+        client_loss_found(c, lost);
+    return rc == FAR_OK && swept.objects == 0 ? FAR_POOL_FULL : rc;
+}

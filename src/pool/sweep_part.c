@@ -1,0 +1,47 @@
+/* A client's part in a sweep that another one, or itself, makes: see SWEEP-P1 in sweep.c. */
+#include "pool/pool_internal.h"
+
+#include <string.h>
+
+#define SWEEP_DELTA  (CONTROL_OFF + offsetof(struct pool_control, sweep))
+#define SWEEPS_DELTA (CONTROL_OFF + offsetof(struct pool_control, sweeps))
+
+/* Reads a word of every node. */
+int pool_read_marks(struct op *op, uint64_t delta, uint64_t *words)
+{
+    uint64_t *image = op_buffer(op, BUF_POOL, op->pool->nodes * 8);
+    if (!image)
+        return FAR_NO_MEMORY;
+    for (unsigned i = 0; i < op->pool->nodes; i++)
+        batch_read(&op->batch, gaddr_make(i, 0), delta, &image[i], 8);
+    int rc = batch_flush(&op->batch);
+    for (unsigned i = 0; i < op->pool->nodes && rc == FAR_OK; i++)
+        words[i] = image[i] < op->pool->head[i].chunks ? image[i] : op->pool->head[i].chunks;
+    return rc;
+}
+
+int client_meet_sweep(struct op *op)
+{
+    struct client *c = op->client;
+    uint64_t old_chunks[FAB_NODES_MAX], flights = c->epoch.announced;
+    batch_read(&op->batch, NODE0, SWEEPS_DELTA, &op->pool_word[1], 8); /* first: at most its own */
+    batch_fence(&op->batch);
+    batch_read(&op->batch, NODE0, SWEEP_DELTA, &op->pool_word[0], 8);
+    int rc = batch_flush(&op->batch);
+    uint64_t sweep = op->pool_word[0], sweeps = op->pool_word[1];
+    if (rc != FAR_OK)
+        return rc;
+    if (sweep & SWEEP_ANNOUNCED) {
+        rc = pool_read_marks(op, NODE_SWEEP_OFF, old_chunks);
+        if (rc != FAR_OK || !c->attention.sweep_unmet || c->epoch.announced != flights)
+            return rc; /* another operation has met it, or seen a later one */
+        if (client_has_undone(c))
+            return FAR_OK; /* SWEEP-P2: later; until then it certifies nothing newer */
+        memcpy(c->sweep.old_chunks, old_chunks, op->pool->nodes * sizeof *old_chunks);
+        c->sweep.met = sweep;
+        c->sweep.counted = sweeps;
+        client_drop_swept(c);
+    }
+    c->attention.sweep_unmet = false;
+    return FAR_OK;
+}

@@ -1,0 +1,50 @@
+/* Upkeep: what a client does between operations, and what is not urgent. */
+#include "pool/pool_internal.h"
+
+/* Bytes that a client loses before it reports them. */
+#define LOSS_TOLD CLASS_SMALL_MAX
+
+/* Counts with the dead's what this client has lost by errors of the fabric, so that whoever needs
+ * memory sweeps. Not while one goes on, which would find too little of it. */
+static int report_loss(struct op *op)
+{
+    struct client *c = op->client;
+    uint64_t told = c->stock.lost_bytes;
+    if (told < LOSS_TOLD || c->sweep.met || c->attention.sweep_unmet)
+        return FAR_OK;
+    batch_faa(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
+              op->pool_word);
+    client_loss_reported(c, told); /* now: another operation must not report it too */
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        pool_abandon_bytes(c, told);
+    return rc;
+}
+
+int client_upkeep(struct op *op)
+{
+    struct client *c = op->client;
+    if (c->stock.limbo.count > 0)
+        client_reclaim(c);
+    if (c->stock.lost_bytes > 0) {
+        int rc = report_loss(op);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    if (c->watch.suspect >= 0 &&
+        !client_recovery_waits(c)) { /* it holds up what waits for its epoch */
+        int rc = client_try_recover(op);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    if (c->stock.overfull_class < 0 || c->stock.giving)
+        return FAR_OK;
+    unsigned node = (unsigned)c->stock.overfull_node,
+             size_class = (unsigned)c->stock.overfull_class;
+    c->stock.giving = true;
+    int rc = c->sweep.met ? FAR_OK : client_give(op, node, size_class);
+    c->stock.giving = false;
+    if (c->stock.of[node][size_class].kept <= stock_max(c, size_class) / 2)
+        c->stock.overfull_class = -1;
+    return rc;
+}

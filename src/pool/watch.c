@@ -1,0 +1,115 @@
+/*
+ * Watching others: reads the registry, and tells clients that are silent from those that are alive.
+ * lease.c says what is done about the silent ones.
+ */
+#include "pool/pool_internal.h"
+
+int client_registry(struct op *op, struct client_slot **slots)
+{
+    uint32_t bytes = op->pool->clients * (uint32_t)sizeof **slots;
+    struct client_slot *image = op_buffer(op, BUF_POOL, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, NODE0, CLIENTS_OFF, image, bytes);
+    *slots = image;
+    return batch_flush(&op->batch);
+}
+
+/* Is an owner word that of the client whose slot says this? (A slot that is free says 0, and so does an
+ * owner word that names nobody.) */
+static bool owner_lives(uint64_t incarnation, uint64_t owner_word)
+{
+    return incarnation != 0 && !(incarnation & CLIENT_FENCED) &&
+           ((incarnation ^ owner_word) & OWNER_INCARNATION) == 0;
+}
+
+uint64_t client_owner_word(const struct client *c)
+{
+    return (c->incarnation & OWNER_INCARNATION) | c->slot;
+}
+
+int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive)
+{
+    unsigned slot = owner_word & OWNER_SLOT;
+    if (slot >= op->pool->clients) {
+        *alive = false;
+        return FAR_OK;
+    }
+    batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        *alive = owner_lives(op->pool_word[0], owner_word);
+    return rc;
+}
+
+/* Is the slot being recovered, by another client that is alive or by a sibling of the operation? */
+static bool in_repair(const struct client *c, const struct client_slot *slots, unsigned count,
+                      unsigned slot)
+{
+    uint64_t word = slots[slot].incarnation;
+    unsigned by = word & OWNER_SLOT;
+    if (!(word & CLIENT_FENCED) || !(word & CLIENT_REPAIRED))
+        return false;
+    if (by == c->slot)
+        return c->watch.of[slot].repairing;
+    return by < count && owner_lives(slots[by].incarnation, word);
+}
+
+bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch,
+                  uint64_t asked)
+{
+    uint64_t now = client_now(c);
+    bool doubtful = false;
+    for (unsigned i = 0; i < count; i++) {
+        const struct client_slot *s = &slots[i];
+        struct watch *w = &c->watch.of[i];
+        bool waits = epoch == NO_EPOCH || s->epoch < epoch || (s->incarnation & CLIENT_FENCED);
+        if (s->incarnation == 0 || i == c->slot || !waits)
+            continue;
+        if (w->incarnation != s->incarnation || w->heartbeat != s->heartbeat) {
+            doubtful |= w->incarnation != s->incarnation; /* else it is alive: it moved */
+            if (c->watch.suspect == (int)i)
+                c->watch.suspect = -1; /* that was another */
+            w->incarnation = s->incarnation;
+            w->heartbeat = s->heartbeat;
+            w->since = now;
+        } else if (in_repair(c, slots, count, i)) {
+            doubtful = true;
+        } else if ((s->incarnation & CLIENT_FENCED) ||
+                   s->heartbeat == client_slot_renounced(s->incarnation) ||
+                   (asked > w->since && asked - w->since > WATCH_LEASES(c->lease_ns))) {
+            c->watch.suspect = (int)i;
+            return true;
+        } else {
+            doubtful = true;
+        }
+    }
+    return doubtful;
+}
+
+void client_suspect(struct client *c, int slot)
+{
+    c->watch.suspect = slot;
+}
+
+void client_watch_again(struct client *c)
+{
+    for (unsigned i = 0; i < c->pool->clients; i++)
+        c->watch.of[i].incarnation = 0;
+    c->watch.suspect = -1;
+}
+
+int client_bytes(struct op *op, uint64_t *retired, uint64_t *held)
+{
+    struct client_slot *slots = NULL;
+    int rc = client_registry(op, &slots);
+    *retired = op->client->stock.retired_bytes;
+    *held = op->client->stock.held_bytes;
+    for (unsigned i = 0; i < op->pool->clients && rc == FAR_OK; i++) {
+        if (slots[i].incarnation == 0 || i == op->client->slot)
+            continue;
+        *retired += slots[i].retired_bytes;
+        *held += slots[i].held_bytes;
+    }
+    return rc;
+}
