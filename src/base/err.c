@@ -7,7 +7,7 @@
 
 static _Thread_local struct err_detail detail;
 
-#undef fail /* the analyzer's */
+#undef err_fail /* the analyzer's */
 int err_fail(int status, const char *format, ...)
 {
     va_list args;
@@ -19,13 +19,6 @@ int err_fail(int status, const char *format, ...)
     return status;
 }
 
-/* These name a node, and are turned into one another: FAR_TIMEOUT into FAR_UNKNOWN, for one. */
-static bool of_fabric(int status)
-{
-    return status == FAR_UNREACHABLE || status == FAR_TIMEOUT || status == FAR_UNKNOWN ||
-           status == FAR_REFUSED || status == FAR_NODE_LOST;
-}
-
 void err_begin(void)
 {
     detail.noted = FAR_OK;
@@ -34,15 +27,16 @@ void err_begin(void)
 
 void err_begin_ring(void)
 {
-    if (!of_fabric(detail.noted))
+    if (!status_means(detail.noted, STATUS_FABRIC))
         detail.noted = FAR_OK;
     detail.shown = false;
 }
 
 int err_end(int status)
 {
-    detail.shown = status != FAR_OK &&
-                   (status == detail.noted || (of_fabric(status) && of_fabric(detail.noted)));
+    bool both_of_fabric =
+        status_means(status, STATUS_FABRIC) && status_means(detail.noted, STATUS_FABRIC);
+    detail.shown = status != FAR_OK && (status == detail.noted || both_of_fabric);
     return status;
 }
 

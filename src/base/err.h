@@ -2,7 +2,7 @@
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
-#include "farside.h"
+#include "base/status.h"
 
 #include <stdbool.h>
 

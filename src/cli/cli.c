@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "base/status.h"
 #include "base/text.h"
 #include "index/index.h"
 
@@ -34,15 +35,7 @@ int cli_failed(const char *command, int status, const char *format, ...)
     va_end(args);
     fprintf(stderr, ": %s%s%s%s\n", far_strerror(status), *detail ? " (" : "", detail,
             *detail ? ")" : "");
-    switch (status) {
-    case FAR_INVALID:
-    case FAR_BAD_URI:
-    case FAR_NO_FABRIC:
-    case FAR_NO_INDEX:
-        return CLI_MISUSED;
-    default:
-        return CLI_FAILED;
-    }
+    return status_means(status, STATUS_MISUSE) ? CLI_MISUSED : CLI_FAILED;
 }
 
 int cli_bad_option(const char *command, int got, char **argv)

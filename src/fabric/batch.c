@@ -144,9 +144,9 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
                 ep->ops->poll(ep, true);
         }
         rc = b->req.status;
-        b->in_doubt = rc != FAR_OK && rc != FAR_UNREACHABLE;
+        b->in_doubt = status_in_doubt(rc);
     }
-    if (rc != FAR_OK && rc != FAR_UNREACHABLE && writes && b->policy)
+    if (status_in_doubt(rc) && writes && b->policy)
         b->policy->failed(b->policy);
     return rc;
 }

@@ -78,9 +78,7 @@ void ucx_leg_done(struct ucx_hub *h, struct leg *leg, int status)
     h->free_leg_count++;
     if (--f->legs > 0)
         return;
-    /* These say that nothing has happened (FABRIC-F5). */
-    if (f->touched && (f->status == FAR_UNREACHABLE || f->status == FAR_FENCED ||
-                       f->status == FAR_REFUSED || f->status == FAR_NODE_LOST))
+    if (f->touched && status_means(f->status, STATUS_NOT_EXECUTED)) /* FABRIC-F5 */
         f->status = FAR_UNKNOWN;
     if (!h->shared) {
         complete(f);

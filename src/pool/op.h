@@ -137,12 +137,11 @@ int op_begin(struct op *op, struct cached *cached);
 void op_end(struct op *op);
 bool op_in_flight(const struct op *op);
 
-/* Statuses of work that was ended by what it found: every batch came back as it should, so that what
- * it took is its own still, and nothing of it is on the way. */
+/* Work that ended like this has nothing under way, and what it allocated is its own still. Local
+ * memory runs out between batches. */
 static inline bool op_all_known(int rc)
 {
-    return rc == FAR_TABLE_EXISTS || rc == FAR_CATALOG_FULL || rc == FAR_POOL_FULL ||
-           rc == FAR_CONTENTION || rc == FAR_CORRUPT || rc == FAR_NO_MEMORY || rc == FAR_NO_TABLE;
+    return status_means(rc, STATUS_SETTLED) || rc == FAR_NO_MEMORY;
 }
 
 /* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown.
@@ -150,7 +149,7 @@ static inline bool op_all_known(int rc)
  * an earlier post of the same batch did. */
 static inline int op_decided(const struct op *op, int rc)
 {
-    bool refused = rc == FAR_BOUNDS || rc == FAR_INVALID || rc == FAR_FENCED;
+    bool refused = status_means(rc, STATUS_NOT_POSTED);
     return rc == FAR_OK || (refused && !op->batch.acted) ? rc : FAR_UNKNOWN;
 }
 

@@ -31,8 +31,7 @@ int check_drop_start(struct check *c)
 /* May an operation end like that, of which it is not known whether it was done? */
 static bool is_excused(const struct check *c, int rc)
 {
-    return rc == FAR_CONTENTION || rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL ||
-           rc == FAR_FENCED || check_excused(c, rc);
+    return check_without_effect(c, rc) || check_excused(c, rc);
 }
 
 static size_t value_of(unsigned key, uint8_t *value)

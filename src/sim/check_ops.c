@@ -115,7 +115,7 @@ void check_call(struct check *c, unsigned client, enum lin_kind kind, unsigned k
 
 bool check_is_of_the_fabric(int status)
 {
-    return status == FAR_UNKNOWN || status == FAR_UNREACHABLE || status == FAR_TIMEOUT;
+    return status_means(status, STATUS_FABRIC);
 }
 
 /* Also without any fault: delays alone can make a client silent for longer than its lease, and
@@ -133,10 +133,8 @@ bool check_excused(const struct check *c, int status)
 /* Nothing was done, says farside.h. */
 bool check_without_effect(const struct check *c, int status)
 {
-    if (status == FAR_UNREACHABLE || status == FAR_TIMEOUT)
-        return check_excused(c, status);
-    return status == FAR_CONTENTION || status == FAR_POOL_FULL || status == FAR_TABLE_FULL ||
-           status == FAR_FENCED;
+    return status_means(status, STATUS_NO_EFFECT) ||
+           (status != FAR_UNKNOWN && check_excused(c, status));
 }
 
 static bool is_answer(enum lin_kind kind, int status)

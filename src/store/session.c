@@ -274,7 +274,7 @@ static int change(struct op *op, const struct far_op *r, struct index_view *view
                                           .decide = decide},
                                .request = r};
     int rc = r->table->index.ops->change(op, view, (struct slice){r->key, r->key_len}, &c.change);
-    if (c.error == FAR_OK || (rc != FAR_EXISTS && rc != FAR_NOT_FOUND))
+    if (c.error == FAR_OK || !status_means(rc, STATUS_ANSWER))
         return rc;
     return c.error == FAR_VALUE_SIZE
                ? err_fail(c.error, "the callback's value has 0 to %zu bytes, not %zu",
@@ -331,13 +331,6 @@ static int dispatch(struct op *op, const struct far_op *r, struct index_view *vi
     return rc;
 }
 
-/* The fabric's word for why there is no result. */
-static bool no_result(int rc)
-{
-    return rc == FAR_UNREACHABLE || rc == FAR_TIMEOUT || rc == FAR_UNKNOWN || rc == FAR_REFUSED ||
-           rc == FAR_NODE_LOST;
-}
-
 /* An operation is begun: makes its view, and brings it up to date. */
 static int make_view(far_session *s, struct op *op, const far_table *table, struct table_view *v)
 {
@@ -387,7 +380,8 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
     /* What a client reads when its lease has lapsed may have been reused. A change that was made
      * was made in time: batches that write are not posted later. So was a value that was delivered. */
     bool made = (changes(r->kind) || r->kind == FAR_OP_GET) && rc == FAR_OK;
-    if (no_result(rc)) { /* which is why it was silent, if it was, and names the node */
+    if (status_means(
+            rc, STATUS_FABRIC)) { /* which is why it was silent, if it was, and names the node */
         finish(s, op, view, rc);
         return rc;
     }
@@ -485,7 +479,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
             break;
         rc = attempt(s, op, r, result);
     }
-    if (r->kind == FAR_OP_MODIFY && (rc == FAR_NOT_FOUND || rc == FAR_EXISTS))
+    if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))
         rc = FAR_OK;      /* nothing was to be done */
     if (rc == FAR_BOUNDS) /* whatever led there, it was read from the pool */
         rc = err_fail(FAR_CORRUPT, "an address in the table lies outside the pool");
@@ -494,7 +488,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     stats->count++;
     stats->not_found += rc == FAR_NOT_FOUND;
     stats->exists += rc == FAR_EXISTS;
-    stats->errors += rc != FAR_OK && rc != FAR_NOT_FOUND && rc != FAR_EXISTS;
+    stats->errors += rc != FAR_OK && !status_means(rc, STATUS_ANSWER);
     stats->rtts += op->cost.rtts;
     stats->verbs += op->cost.verbs;
     stats->bytes_read += op->cost.bytes_read;
@@ -688,7 +682,7 @@ static int inspect_once(far_session *s, far_table *table,
     if (rc != FAR_OK)
         return rc;
     rc = walk(&s->op, view->view, arg);
-    if (!no_result(rc) && client_lapsed(&s->client))
+    if (!status_means(rc, STATUS_FABRIC) && client_lapsed(&s->client))
         rc = err_fail(FAR_FENCED, "this client was silent for longer than its lease");
     finish(s, &s->op, view, rc);
     return rc;

@@ -35,8 +35,7 @@ int store_refuse_table(const far_session *s, const far_table *table)
 
 int store_judge(const struct op *op, int rc)
 {
-    bool damage = rc == FAR_CORRUPT || rc == FAR_BOUNDS;
-    return damage && client_lapsed(op->client)
+    return status_means(rc, STATUS_DAMAGE) && client_lapsed(op->client)
                ? err_fail(FAR_FENCED, "this client was silent for longer than its lease")
                : rc;
 }

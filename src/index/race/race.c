@@ -143,8 +143,8 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     if (rc == FAR_OK)
         rc = write_directory(op, race_tag(hash_seed), &root);
     if (rc != FAR_OK) {
-        /* Without memory of our own, the directory may not even be empty yet. */
-        if (!op_all_known(rc) || rc == FAR_NO_MEMORY || give_back(op, at, &root) != FAR_OK)
+        /* Without local memory, the directory may not even be empty yet: that is not settled. */
+        if (!status_means(rc, STATUS_SETTLED) || give_back(op, at, &root) != FAR_OK)
             pool_abandon_since(op->client, before);
         return rc;
     }

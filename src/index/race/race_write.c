@@ -56,20 +56,13 @@ static int write_start(struct op *op, struct race_view *view, struct slice key, 
     return stores_known_value(c) ? prepare_block(op, view, w) : FAR_OK;
 }
 
-/* Outcomes that are the protocol's own: every batch of the operation came back as it should. */
-static bool is_verdict(int rc)
-{
-    return rc == FAR_EXISTS || rc == FAR_NOT_FOUND || rc == FAR_CONTENTION || rc == FAR_POOL_FULL ||
-           rc == FAR_TABLE_FULL || rc == FAR_CORRUPT || rc == FAR_NO_TABLE;
-}
-
 /* A block that no committed slot names goes back at once. When the fabric failed, a slot may name
  * it for ever after (RACE-R1), and its own WRITE may still be on the way: no epoch makes it free. */
 static int write_end(struct op *op, struct write *w, int rc)
 {
     if (w->block.at == 0 || rc == FAR_OK)
         return rc;
-    if (is_verdict(rc))
+    if (status_means(rc, STATUS_SETTLED))
         pool_free_unpublished(op->client, w->block.at, w->block.size_class);
     else
         pool_abandon(op->client, w->block.size_class);
