@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Which names the libraries define for the programs that link them, and which ones our own objects
+# define for each other. NM is the compiler's nm.
+. "$(dirname "$0")/expect.bash"
+
+# Every external name of the library's objects starts with one of these, and says where it belongs.
+modules="clock err fds fiber hist hmac256 process rng sha256 text
+         batch direct fab mem rma shm ucx uri verbs wire
+         block catalog client freelist journal op pool size superblock
+         index race tuning
+         store far"
+
+# The global names that a library defines. "A" are the version nodes of a shared library; a name with
+# a dot is a sanitizer's.
+names_in() { # NM-OPTIONS LIBRARY
+    "$NM" --defined-only "$@" |
+        awk 'NF == 3 && $2 != "A" { sub(/@.*/, "", $3); if ($3 !~ /\./) print $3 }' | sort -u
+}
+
+# Compares two files of names, one a line.
+expect_same() { # WHAT EXPECTED GOT
+    last=$1 code=0 err=""
+    out=$(diff "$2" "$3") || failed "other names than expected"
+}
+
+grep '^FAR_API' "$SOURCE/include/farside.h" | sed -E 's/.*[ *](far_[a-z_]+)\(.*/\1/' | sort \
+    >"$scratch/declared"
+[ -s "$scratch/declared" ] || failed "no function found in farside.h"
+
+names_in -D "$BUILD/libfarside.so" >"$scratch/shared"
+expect_same libfarside.so "$scratch/declared" "$scratch/shared"
+names_in -g "$BUILD/libfarside.a" >"$scratch/static"
+expect_same libfarside.a "$scratch/declared" "$scratch/static"
+
+last="$NM libfarside_internal.a" code=0
+names_in -g "$BUILD/libfarside_internal.a" >"$scratch/internal"
+[ "$(wc -l <"$scratch/internal")" -gt 100 ] || failed "hardly any names"
+out=$(grep -Ev "^($(echo $modules | tr ' ' '|'))_" "$scratch/internal")
+[ -z "$out" ] || failed "external names without the prefix of a module"

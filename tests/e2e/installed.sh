@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Programs outside of this project build and run with what `cmake --install` leaves: with pkg-config,
+# with find_package(farside), with either library, and with any names of their own.
+# CC and CFLAGS are those of the build, NM is its nm.
+. "$(dirname "$0")/expect.bash"
+
+stage=$scratch/stage
+here=$SOURCE/tests/e2e
+
+# Runs a command that has to succeed.
+must() {
+    last="$*"
+    "$@" >"$scratch/out" 2>"$scratch/err"
+    code=$?
+    out=$(<"$scratch/out") err=$(<"$scratch/err")
+    [ "$code" -eq 0 ] || failed "fails"
+}
+
+must cmake --install "$BUILD" --prefix "$stage"
+farside_pc=$(find "$stage" -name farside.pc)
+libraries=$(dirname "$(find "$stage" -name libfarside.a)")
+export PKG_CONFIG_PATH=${farside_pc%/*} LD_LIBRARY_PATH=$libraries
+
+# cc OUTPUT SOURCE... -- what pkg-config is asked for
+compile() {
+    local output=$1 sources=() libs
+    shift
+    while [ "$1" != -- ]; do
+        sources+=("$1")
+        shift
+    done
+    libs=$(pkg-config --define-variable=prefix="$stage" --cflags --libs "${@:2}" farside) ||
+        failed "pkg-config fails"
+    if [ "${2:-}" = --static ]; then # -lfarside takes the shared library if it is there
+        libs=${libs/-lfarside/-l:libfarside.a}
+    fi
+    must $CC $CFLAGS "${sources[@]}" $libs -o "$output"
+}
+
+greets() { # PROGRAM LIBRARY: shared or static
+    must "$1"
+    expect_out "hello -> far world"
+    must readelf -d "$1"
+    case $2 in
+    shared) expect_out libfarside.so.0 ;;
+    static) [[ $out != *libfarside* ]] || failed "needs the shared library" ;;
+    esac
+}
+
+compile "$scratch/by_pkg_config" "$here/example.c" --
+greets "$scratch/by_pkg_config" shared
+compile "$scratch/by_pkg_config_static" "$here/example.c" -- --static
+greets "$scratch/by_pkg_config_static" static
+
+# All internal names, those of Boost, and a few that any program may have.
+{
+    echo '#include <stdlib.h>'
+    {
+        "$NM" -g --defined-only "$BUILD/libfarside_internal.a" |
+            awk 'NF == 3 && $3 !~ /^far_|\./ { print $3 }'
+        printf '%s\n' make_fcontext jump_fcontext fail link_down conn_ask class_for leg_done ring_close \
+            batch_flush op_begin
+    } | sort -u | sed 's/.*/void &(void); void &(void) { abort(); }/'
+} >"$scratch/names.c"
+compile "$scratch/own_names" "$here/example.c" "$scratch/names.c" -- --static
+greets "$scratch/own_names" static
+compile "$scratch/own_names_shared" "$here/example.c" "$scratch/names.c" --
+greets "$scratch/own_names_shared" shared
+
+must cmake -S "$here/installed" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$stage" \
+    -DCMAKE_C_COMPILER="$CC" -DCMAKE_C_FLAGS="$CFLAGS" -DEXAMPLE="$here/example.c"
+must cmake --build "$scratch/build"
+greets "$scratch/build/shared" shared
+greets "$scratch/build/static" static
