@@ -241,7 +241,7 @@ int check_do(struct check *c, far_session *session, unsigned client, enum lin_ki
     struct doing d;
     struct far_result r;
     check_call(c, client, kind, key, &d);
-    int status = store_run(session, &session->op, &d.op, &r);
+    int status = far_execute(session, &d.op, &r);
     if (!sim_dead(c->sim))
         check_returned(c, &d, status, r.len);
     return status;

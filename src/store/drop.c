@@ -9,7 +9,7 @@
  */
 #include "store/drop.h"
 
-#include "store/maintain.h"
+#include "store/store_internal.h"
 
 #include <stdlib.h>
 
@@ -117,7 +117,7 @@ static int take_apart(far_pool *pool, struct op *op, const struct table_desc *de
 {
     struct found f = {.marker = {.mark = note}, .pool = &pool->pool};
     bool released = false;
-    int walked = store_judge(op, store_with_view(pool, op, desc, true, walk, &f)), rc = walked;
+    int walked = store_judge(op, store_view_work(pool, op, desc, true, walk, &f)), rc = walked;
     if (walked == FAR_OK || walked == FAR_CORRUPT)
         rc = catalog_release(op, desc, &released);
     if (released && walked == FAR_OK)

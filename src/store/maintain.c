@@ -3,29 +3,10 @@
 #include "store/maintain.h"
 
 #include "store/drop.h"
+#include "store/store_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-
-int store_with_view(far_pool *pool, struct op *op, const struct table_desc *desc, bool dropped_too,
-                    int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
-{
-    struct index_table table = {.ops = index_find(desc->index),
-                                .pool = &pool->pool,
-                                .desc = *desc,
-                                .dropped_too = dropped_too};
-    struct index_view *view = NULL;
-    if (!table.ops)
-        return err_fail(FAR_NO_INDEX, "table '%s' is kept by %s, which is not in this build",
-                        desc->name, desc->index);
-    int rc = table.ops->attach(op, &table, &view);
-    if (rc == FAR_OK) {
-        rc = work(op, view, arg);
-        client_uncache(op->client, &view->cached); /* a flight may have had it validated */
-        table.ops->detach(view);
-    }
-    return rc;
-}
 
 /* Likewise on the table at a place, in an operation of its own if it is not within one. FAR_NO_TABLE: there is none; unless
  * `dropped_too`, also if it is dropped. */
@@ -41,7 +22,7 @@ static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_t
     if (rc == FAR_OK && table_is_dropped(&desc) && !dropped_too)
         rc = FAR_NO_TABLE;
     if (rc == FAR_OK)
-        rc = store_with_view(pool, op, &desc, dropped_too, work, arg);
+        rc = store_view_work(pool, op, &desc, dropped_too, work, arg);
     rc = store_judge(op, rc);
     if (!inside)
         op_end(op);
@@ -110,31 +91,6 @@ int far_pool_usage(far_session *s, struct far_pool_usage *usage)
     store_enter(s);
     rc = pool_usage(&s->op, usage);
     store_leave(s);
-    return err_end(rc);
-}
-
-int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
-{
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !info)
-        rc = store_null("info");
-    if (rc == FAR_OK && node >= s->pool->pool.nodes)
-        rc = err_fail(FAR_INVALID, "node is %u, but the pool has %u, numbered from 0", node,
-                      s->pool->pool.nodes);
-    if (rc != FAR_OK)
-        return err_end(rc);
-    struct fab_ep *ep = s->client.ep;
-    if (!ep->ops->node_stat)
-        return err_end(
-            err_fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme));
-    client_enter(&s->client); /* the keeper uses the endpoint, too */
-    rc = ep->ops->node_stat(ep, node, info);
-    /* The keeper takes a session that is polled for one in use, so this call does what the keeper would
-     * do. Operations of the ring, if any are under way, carry heartbeats of their own. */
-    if (s->client.inside == 1 && client_heartbeat_due(&s->client))
-        (void)client_park(&s->op); /* if it fails, the next operation finds out */
-    client_leave(&s->client);
     return err_end(rc);
 }
 

@@ -15,6 +15,9 @@
  */
 #include "store/ring.h"
 
+#include "store/store_internal.h"
+#include "store/wait.h"
+
 #include <stdlib.h>
 
 #define STACK_BYTES (64u * 1024)

@@ -1,44 +1,10 @@
-/* Pools and tables: the handles that all threads of a process share. */
-#include "store/store.h"
+/* Pools: the handles that all threads of a process share. */
+#include "store/store_internal.h"
 
-#include "store/drop.h"
 #include "store/keeper.h"
 #include "store/maintain.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-int store_null(const char *what)
-{
-    return err_fail(FAR_INVALID, "%s must not be NULL", what);
-}
-
-int store_refuse(const far_session *s)
-{
-    if (!s)
-        return store_null("session");
-    return err_fail(FAR_INVALID,
-                    "the pool was opened before fork(), by the parent of this process; "
-                    "open it again here");
-}
-
-int store_refuse_table(const far_session *s, const far_table *table)
-{
-    if (!s || !process_same(s->pool->process))
-        return store_refuse(s);
-    if (!table)
-        return store_null("table");
-    return err_fail(FAR_INVALID, "table '%s' was opened in another pool than the session",
-                    table->index.desc.name);
-}
-
-int store_judge(const struct op *op, int rc)
-{
-    return status_means(rc, STATUS_DAMAGE) && client_lapsed(op->client)
-               ? err_fail(FAR_FENCED, "this client was silent for longer than its lease")
-               : rc;
-}
 
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
 {
@@ -126,316 +92,27 @@ int far_pool_info(far_session *s, struct far_pool_info *info)
     return err_end(rc);
 }
 
-static int check_name(const char *name)
+int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
 {
-    if (!name)
-        return store_null("the table's name");
-    size_t len = strnlen(name, FAR_NAME_MAX + 1);
-    if (len == 0)
-        return err_fail(FAR_INVALID, "the table's name is empty");
-    if (len > FAR_NAME_MAX)
-        return err_fail(FAR_INVALID, "the table's name has more than %u bytes", FAR_NAME_MAX);
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)name[i];
-        if (c < ' ' || c == 127)
-            return err_fail(FAR_INVALID,
-                            "the table's name has a control character (byte %zu is 0x%02x)", i, c);
-    }
-    return FAR_OK;
-}
-
-static far_table *find_handle(const far_pool *pool, const struct table_desc *desc)
-{
-    for (unsigned i = pool->tables; i-- > 0;) {
-        const struct table_desc *known = &pool->table[i]->index.desc;
-        if (known->id == desc->id && known->serial == desc->serial)
-            return pool->table[i];
-    }
-    return NULL;
-}
-
-static far_table *make_handle(far_pool *pool, const struct index_ops *ops,
-                              const struct table_desc *desc)
-{
-    if (pool->tables == pool->tables_room) {
-        unsigned room = pool->tables_room ? 2 * pool->tables_room : 16;
-        far_table **grown = realloc(pool->table, room * sizeof(far_table *));
-        if (!grown)
-            return NULL;
-        pool->table = grown;
-        pool->tables_room = room;
-    }
-    far_table *table = calloc(1, sizeof *table);
-    if (!table)
-        return NULL;
-    table->pool = pool;
-    table->index = (struct index_table){.ops = ops, .pool = &pool->pool, .desc = *desc};
-    table->number = pool->tables;
-    return pool->table[pool->tables++] = table;
-}
-
-/* The one handle that a process has of a table, made when it is first asked for. It stays until the
- * pool is closed, also when the table is dropped; a new table of the name has another. */
-static int handle_for(far_pool *pool, const struct index_ops *ops, const struct table_desc *desc,
-                      far_table **out)
-{
-    pthread_mutex_lock(&pool->lock);
-    far_table *table = find_handle(pool, desc);
-    if (!table)
-        table = make_handle(pool, ops, desc);
-    pthread_mutex_unlock(&pool->lock);
-    if (!table)
-        return err_fail(FAR_NO_MEMORY, "no memory for a table handle");
-    *out = table;
-    return FAR_OK;
-}
-
-static int no_index(const char *name)
-{
-    char known[128] = "";
-    size_t used = 0;
-    for (unsigned i = 0; far_index_name(i) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 far_index_name(i));
-    return err_fail(FAR_NO_INDEX, "'%s' is not one of %s", name, known);
-}
-
-static int find_index(const far_session *s, const char *name, const struct index_ops **ops)
-{
-    *ops = index_find(name);
-    if (!*ops)
-        return no_index(name);
-    if (((*ops)->order_needed & s->pool->fab->order) != (*ops)->order_needed)
-        return err_fail(FAR_UNSUPPORTED, "index %s needs an order of verbs that %s: does not keep",
-                        name, s->pool->fab->ops->scheme);
-    return FAR_OK;
-}
-
-/* Like operations on keys, what a session that was fenced has not done is tried once more. */
-
-/* Builds the table and adds it, within an epoch. */
-static int build_once(far_session *s, const struct index_ops *ops,
-                      const struct index_options *options, struct table_desc *desc)
-{
-    uint64_t before = pool_taken_bytes(&s->client);
-    int rc = op_begin(&s->op, NULL);
-    if (rc != FAR_OK)
-        return rc;
-    rc = ops->create(&s->op, options, desc->hash_seed, &desc->root);
-    if (rc == FAR_OK) {
-        rc = catalog_add(&s->op, desc);
-        if (rc != FAR_OK && (!op_all_known(rc) || ops->discard(&s->op, desc->root) != FAR_OK))
-            pool_abandon_since(&s->client, before);
-    }
-    rc = store_judge(&s->op, rc);
-    op_end(&s->op);
-    return rc;
-}
-
-static int build(far_session *s, const struct index_ops *ops, const struct index_options *options,
-                 struct table_desc *desc)
-{
-    int rc = build_once(s, ops, options, desc);
-    return rc == FAR_FENCED ? build_once(s, ops, options, desc) : rc;
-}
-
-/* Finds a table by name, within an epoch. */
-static int find_desc_once(far_session *s, const char *name, struct table_desc *desc)
-{
-    int rc = op_begin(&s->op, NULL);
-    if (rc != FAR_OK)
-        return rc;
-    rc = store_judge(&s->op, catalog_find(&s->op, name, desc));
-    op_end(&s->op);
-    return rc;
-}
-
-static int find_desc(far_session *s, const char *name, struct table_desc *desc)
-{
-    int rc = find_desc_once(s, name, desc);
-    return rc == FAR_FENCED ? find_desc_once(s, name, desc) : rc;
-}
-
-static int create(far_session *s, const char *name, const struct index_ops *ops,
-                  const struct far_table_options *options, far_table **out)
-{
-    struct index_options with = {.expected_keys = options->expected_keys};
-    int rc = tuning_parse(ops->name, ops->tuning, options->tuning, with.tuning);
-    if (rc != FAR_OK)
-        return rc;
-    /* Not needed for correctness, but saves building a table that cannot be added. */
-    struct table_desc desc = {.id = 0};
-    rc = find_desc(s, name, &desc);
-    if (rc == FAR_OK)
-        return err_fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", name,
-                        desc.index);
-    if (rc != FAR_NO_TABLE)
-        return rc;
-
-    strcpy(desc.name, name);
-    strcpy(desc.index, ops->name);
-    desc.hash_seed = options->hash_seed ? options->hash_seed : rng_next(&s->client.rng);
-    rc = build(s, ops, &with, &desc);
-    if (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)
-        rc = build(s, ops, &with, &desc);
-    /* A place may be left by a session that died while it dropped a table. */
-    if (rc == FAR_CATALOG_FULL && store_drop_settle(s->pool, &s->op) == FAR_OK)
-        rc = build(s, ops, &with, &desc);
-    return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
-}
-
-int far_table_create(far_session *s, const char *name, const char *index,
-                     const struct far_table_options *options, far_table **out)
-{
-    static const struct far_table_options none;
-    const struct index_ops *ops = NULL;
-
     err_begin();
     int rc = store_check(s);
-    if (rc == FAR_OK && (!index || !out))
-        rc = store_null(!index ? "index" : "table");
-    if (rc == FAR_OK)
-        rc = check_name(name);
-    if (rc == FAR_OK)
-        rc = find_index(s, index, &ops);
+    if (rc == FAR_OK && !info)
+        rc = store_null("info");
+    if (rc == FAR_OK && node >= s->pool->pool.nodes)
+        rc = err_fail(FAR_INVALID, "node is %u, but the pool has %u, numbered from 0", node,
+                      s->pool->pool.nodes);
     if (rc != FAR_OK)
         return err_end(rc);
-    client_enter(&s->client);
-    rc = create(s, name, ops, options ? options : &none, out);
+    struct fab_ep *ep = s->client.ep;
+    if (!ep->ops->node_stat)
+        return err_end(
+            err_fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme));
+    client_enter(&s->client); /* the keeper uses the endpoint, too */
+    rc = ep->ops->node_stat(ep, node, info);
+    /* The keeper takes a session that is polled for one in use, so this call does what the keeper would
+     * do. Operations of the ring, if any are under way, carry heartbeats of their own. */
+    if (s->client.inside == 1 && client_heartbeat_due(&s->client))
+        (void)client_park(&s->op); /* if it fails, the next operation finds out */
     client_leave(&s->client);
     return err_end(rc);
-}
-
-static int find_table(far_session *s, const char *name, const char *index, far_table **out)
-{
-    const struct index_ops *ops = NULL;
-    struct table_desc desc;
-
-    client_enter(&s->client);
-    int rc = find_desc(s, name, &desc);
-    client_leave(&s->client);
-    if (rc == FAR_NO_TABLE)
-        return err_fail(rc, "no table is called '%s'", name);
-    if (rc != FAR_OK)
-        return rc;
-    if (index && strcmp(index, desc.index) != 0)
-        return err_fail(FAR_WRONG_INDEX, "table '%s' is kept by %s, not by %s", name, desc.index,
-                        index);
-    rc = find_index(s, desc.index, &ops);
-    return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
-}
-
-int far_table_open(far_session *s, const char *name, const char *index, far_table **out)
-{
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !out)
-        rc = store_null("table");
-    if (rc == FAR_OK)
-        rc = check_name(name);
-    return err_end(rc == FAR_OK ? find_table(s, name, index, out) : rc);
-}
-
-const char *far_table_name(const far_table *table)
-{
-    return table ? table->index.desc.name : "";
-}
-
-const char *far_table_index(const far_table *table)
-{
-    return table ? table->index.desc.index : "";
-}
-
-/* Frees the name. */
-static int drop_name(far_session *s, const far_table *table)
-{
-    struct op *op = &s->op;
-    struct table_desc now;
-    int rc = op_begin(op, NULL);
-    if (rc != FAR_OK)
-        return rc;
-    rc = store_judge(op, catalog_get(op, table->index.desc.id, &now));
-    if (rc == FAR_NO_TABLE ||
-        (rc == FAR_OK && (now.serial != table->index.desc.serial || table_is_dropped(&now))))
-        rc = err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
-    if (rc == FAR_OK)
-        rc = catalog_drop(op, &now);
-    op_end(op);
-    return rc;
-}
-
-/* Frees the name, and then completes the drop, which others do if this session cannot. */
-static int drop(far_session *s, far_table *table)
-{
-    int rc = drop_name(s, table);
-    if (rc == FAR_FENCED)
-        rc = drop_name(s, table);
-    if (rc == FAR_OK) {
-        rc = store_drop_settle(s->pool, &s->op);
-        if (rc == FAR_FENCED)
-            rc = store_drop_settle(s->pool, &s->op);
-    }
-    if (rc == FAR_OK || rc == FAR_NO_TABLE)
-        store_forget(s, table);
-    return rc;
-}
-
-int far_table_drop(far_session *s, far_table *table)
-{
-    err_begin();
-    int rc = store_check_table(s, table);
-    if (rc != FAR_OK)
-        return err_end(rc);
-    store_enter(s);
-    rc = drop(s, table);
-    store_leave(s);
-    return err_end(rc);
-}
-
-static int list_one_once(far_session *s, unsigned *id, struct table_desc *desc)
-{
-    int rc = op_begin(&s->op, NULL);
-    if (rc != FAR_OK)
-        return rc;
-    for (bool found = false; rc == FAR_OK && !found;) {
-        rc = catalog_next(&s->op, false, id);
-        if (rc != FAR_OK)
-            break;
-        rc = catalog_get(&s->op, (*id)++, desc);
-        found = rc == FAR_OK && !table_is_dropped(desc);
-        rc = rc == FAR_NO_TABLE ? FAR_OK : store_judge(&s->op, rc); /* it was dropped in between */
-    }
-    op_end(&s->op);
-    return rc;
-}
-
-static int list_one(far_session *s, unsigned *id, struct table_desc *desc)
-{
-    unsigned from = *id;
-    int rc = list_one_once(s, id, desc);
-    if (rc != FAR_FENCED)
-        return rc;
-    *id = from;
-    return list_one_once(s, id, desc);
-}
-
-int far_table_list(far_session *s, int (*each)(void *, const char *, const char *), void *arg)
-{
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !each)
-        rc = store_null("each");
-    if (rc != FAR_OK)
-        return err_end(rc);
-    for (unsigned id = 0;;) {
-        struct table_desc desc;
-        client_enter(&s->client);
-        rc = list_one(s, &id, &desc);
-        client_leave(&s->client);
-        if (rc != FAR_OK)
-            return err_end(rc == FAR_NO_TABLE ? FAR_OK : rc);
-        rc = each(arg, desc.name, desc.index);
-        if (rc != 0)
-            return rc; /* the callback's, and so is the detail */
-    }
 }

@@ -1,4 +1,4 @@
-/* What the store keeps behind the public handles; for its own files and for test harnesses. */
+/* What is behind the public handles: for the store's own files and for test harnesses. */
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
@@ -6,7 +6,6 @@
 #include "base/process.h"
 #include "index/index.h"
 #include "pool/pool.h"
-#include "store/wait.h"
 
 #include <pthread.h>
 
@@ -73,45 +72,11 @@ struct far_session {
     uint64_t turn_seen;            /* of the client, when it last looked */
 };
 
-/* FAR_INVALID: an argument must not be NULL. */
-int store_null(const char *what);
-
-/* Can that operation be run by that session? FAR_INVALID. */
-int store_accepts(const struct far_session *s, const struct far_op *request);
-
-/* FAR_OK, or FAR_INVALID with the reason: the session (its table) is NULL, was made by the parent
- * of this process, or they are of different pools. */
-int store_refuse(const struct far_session *s);
-int store_refuse_table(const struct far_session *s, const struct far_table *table);
-static inline int store_check(const struct far_session *s)
-{
-    return __builtin_expect(s && process_same(s->pool->process), 1) ? FAR_OK : store_refuse(s);
-}
-static inline int store_check_table(const struct far_session *s, const struct far_table *table)
-{
-    bool good = s && process_same(s->pool->process) && table && table->pool == s->pool;
-    return __builtin_expect(good, 1) ? FAR_OK : store_refuse_table(s, table);
-}
-
-/* Brackets a call that may take long: it reports to the session's progress callback. */
-void store_enter(struct far_session *s);
-void store_leave(struct far_session *s);
-
 /* What the session keeps of the table; NULL if it has not used it. */
 static inline struct table_view *store_known(const struct far_session *s,
                                              const struct far_table *table)
 {
     return table->number < s->tables ? s->table[table->number] : NULL;
 }
-
-/* What a client reads when its lease has lapsed may have been reused: then damage is none. */
-int store_judge(const struct op *op, int rc);
-
-/* The table is gone: frees the session's view of it, now or when its last operation ends. */
-void store_forget(struct far_session *s, const struct far_table *table);
-
-/* Runs one operation to its end on the caller's stack (or fiber), statistics included. */
-int store_run(struct far_session *s, struct op *op, const struct far_op *request,
-              struct far_result *result);
 
 #endif

@@ -5,6 +5,7 @@
 #include "support/journal_rig.h"
 #include "support/puppet.h"
 #include "support/register_rig.h"
+#include "store/store_internal.h"
 
 #include <stdlib.h>
 
@@ -433,7 +434,7 @@ static void a_client_that_closes_does_not_clear_anothers_slot(void **state)
     hook_clock();
     hook_fence();
     hook.ops.post = post_while_closing;
-    store_forget(s, r.table); /* as far_session_close() does */
+    store_view_forget(s, r.table); /* as far_session_close() does */
     free(s->table[r.table->number]);
     free(s->table);
     op_free(&s->op);

@@ -3,6 +3,7 @@
 #include "support/hook.h"
 #include "support/race_rig.h"
 #include "support/wait_loop.h"
+#include "store/wait.h"
 
 #include <dirent.h>
 #include <errno.h>

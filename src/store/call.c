@@ -1,0 +1,47 @@
+/* What public functions do first and last: judge their arguments, and what they return. */
+#include "store/store_internal.h"
+
+int store_null(const char *what)
+{
+    return err_fail(FAR_INVALID, "%s must not be NULL", what);
+}
+
+int store_refuse(const far_session *s)
+{
+    if (!s)
+        return store_null("session");
+    return err_fail(FAR_INVALID,
+                    "the pool was opened before fork(), by the parent of this process; "
+                    "open it again here");
+}
+
+int store_refuse_table(const far_session *s, const far_table *table)
+{
+    if (!s || !process_same(s->pool->process))
+        return store_refuse(s);
+    if (!table)
+        return store_null("table");
+    return err_fail(FAR_INVALID, "table '%s' was opened in another pool than the session",
+                    table->index.desc.name);
+}
+
+int store_judge(const struct op *op, int rc)
+{
+    return status_means(rc, STATUS_DAMAGE) && client_lapsed(op->client)
+               ? err_fail(FAR_FENCED, "this client was silent for longer than its lease")
+               : rc;
+}
+
+/* Work that may take long and tells how far it has come. Operations on keys do not. */
+void store_enter(far_session *s)
+{
+    client_enter(&s->client);
+    s->client.progress = s->progress;
+    s->client.progress_arg = s->progress_arg;
+}
+
+void store_leave(far_session *s)
+{
+    s->client.progress = NULL;
+    client_leave(&s->client);
+}

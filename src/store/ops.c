@@ -1,0 +1,149 @@
+/* The public functions for single operations. */
+#include "store/store_internal.h"
+
+int far_execute(far_session *s, const struct far_op *r, struct far_result *result)
+{
+    err_begin();
+    int rc = store_accepts(s, r);
+    if (rc == FAR_OK && !result)
+        rc = store_null("result");
+    return err_end(rc == FAR_OK ? store_run(s, &s->op, r, result) : rc);
+}
+
+static int call(far_session *s, const struct far_op *r, size_t *len)
+{
+    struct far_result result;
+    err_begin();
+    int rc = store_check_table(s, r->table);
+    if (rc != FAR_OK)
+        return err_end(rc);
+    rc = store_run(s, &s->op, r, &result);
+    if (len && (rc == FAR_OK || rc == FAR_TOO_SMALL))
+        *len = result.len;
+    return err_end(rc);
+}
+
+int far_get(far_session *s, far_table *table, const void *key, size_t key_len, void *buf,
+            size_t cap, size_t *len)
+{
+    return call(s,
+                &(struct far_op){.kind = FAR_OP_GET,
+                                 .table = table,
+                                 .key = key,
+                                 .key_len = key_len,
+                                 .buf = buf,
+                                 .cap = cap},
+                len);
+}
+
+int far_iterate(far_session *s, far_table *table, uint64_t *cursor, unsigned flags, void *buf,
+                size_t cap, size_t *len)
+{
+    struct far_result result;
+    struct far_op r = {
+        .kind = FAR_OP_ITERATE, .table = table, .buf = buf, .cap = cap, .flags = flags};
+    err_begin();
+    int rc = store_check_table(s, table);
+    if (rc == FAR_OK && (!cursor || !len))
+        rc = store_null(cursor ? "len" : "cursor");
+    if (rc != FAR_OK)
+        return err_end(rc);
+    r.cursor = *cursor;
+    rc = store_run(s, &s->op, &r, &result);
+    if (rc == FAR_OK || rc == FAR_TOO_SMALL)
+        *len = result.len;
+    if (rc == FAR_OK)
+        *cursor = result.cursor;
+    return err_end(rc);
+}
+
+int far_scan(far_session *s, far_table *table, const struct far_range *range, void *buf, size_t cap,
+             size_t *len, bool *more)
+{
+    struct far_result result;
+    err_begin();
+    int rc = store_check_table(s, table);
+    if (rc == FAR_OK && (!range || !len))
+        rc = store_null(range ? "len" : "range");
+    if (rc != FAR_OK)
+        return err_end(rc);
+    struct far_op r = {.kind = FAR_OP_SCAN,
+                       .table = table,
+                       .key = range->from,
+                       .key_len = range->from_len,
+                       .to = range->to,
+                       .to_len = range->to_len,
+                       .limit = range->limit,
+                       .flags = range->flags,
+                       .buf = buf,
+                       .cap = cap};
+    rc = store_run(s, &s->op, &r, &result);
+    if (rc == FAR_OK || rc == FAR_TOO_SMALL)
+        *len = result.len;
+    if (rc == FAR_OK && more)
+        *more = result.more;
+    return err_end(rc);
+}
+
+static int call_plain(far_session *s, enum far_op_kind kind, far_table *table, const void *key,
+                      size_t key_len, const void *value, size_t value_len)
+{
+    return call(s,
+                &(struct far_op){.kind = kind,
+                                 .table = table,
+                                 .key = key,
+                                 .key_len = key_len,
+                                 .value = value,
+                                 .value_len = value_len},
+                NULL);
+}
+
+int far_exists(far_session *s, far_table *table, const void *key, size_t key_len)
+{
+    return call_plain(s, FAR_OP_EXISTS, table, key, key_len, NULL, 0);
+}
+
+int far_put(far_session *s, far_table *table, const void *key, size_t key_len, const void *value,
+            size_t value_len)
+{
+    return call_plain(s, FAR_OP_PUT, table, key, key_len, value, value_len);
+}
+
+int far_insert(far_session *s, far_table *table, const void *key, size_t key_len, const void *value,
+               size_t value_len)
+{
+    return call_plain(s, FAR_OP_INSERT, table, key, key_len, value, value_len);
+}
+
+int far_update(far_session *s, far_table *table, const void *key, size_t key_len, const void *value,
+               size_t value_len)
+{
+    return call_plain(s, FAR_OP_UPDATE, table, key, key_len, value, value_len);
+}
+
+int far_modify(far_session *s, far_table *table, const void *key, size_t key_len,
+               far_modify_fn *modify, void *arg)
+{
+    return call(s,
+                &(struct far_op){.kind = FAR_OP_MODIFY,
+                                 .table = table,
+                                 .key = key,
+                                 .key_len = key_len,
+                                 .modify = modify,
+                                 .modify_arg = arg},
+                NULL);
+}
+
+int far_delete(far_session *s, far_table *table, const void *key, size_t key_len)
+{
+    return call_plain(s, FAR_OP_DELETE, table, key, key_len, NULL, 0);
+}
+
+void far_stats(const far_session *s, const far_table *table, struct far_stats *stats)
+{
+    if (!stats)
+        return;
+    bool good = s && table && table->pool == s->pool;
+    const struct table_view *v = good ? store_known(s, table) : NULL;
+    *stats = v ? v->stats : (struct far_stats){0};
+}

@@ -1,0 +1,277 @@
+/* One operation on a table: its arguments, its attempts and its statistics. */
+#include "store/store_internal.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* Other clients may be faster to take what was freed: how often an operation then tries again. */
+#define RELIEF_ATTEMPTS 8
+
+static bool has_value(enum far_op_kind kind)
+{
+    return kind == FAR_OP_PUT || kind == FAR_OP_INSERT || kind == FAR_OP_UPDATE;
+}
+
+static bool changes(enum far_op_kind kind)
+{
+    return has_value(kind) || kind == FAR_OP_DELETE || kind == FAR_OP_MODIFY;
+}
+
+/* A change on behalf of an operation. */
+struct request_change {
+    struct change change;
+    const struct far_op *request;
+    int error; /* of what the callback returned */
+};
+
+static enum change_action decide(struct change *change, struct slice old)
+{
+    struct request_change *c = (struct request_change *)change; /* `change` comes first */
+    const struct far_op *r = c->request;
+    change->value = (struct slice){NULL, 0};
+    switch (r->modify(r->modify_arg, old.data, old.len, &change->value.data, &change->value.len)) {
+    case FAR_STORE:
+        c->error = change->value.len > index_value_max(r->table->index.ops) ? FAR_VALUE_SIZE
+                   : !change->value.data && change->value.len > 0           ? FAR_INVALID
+                                                                            : FAR_OK;
+        return c->error == FAR_OK ? CHANGE_STORE : CHANGE_NOTHING;
+    case FAR_REMOVE:
+        c->error = FAR_OK;
+        return CHANGE_REMOVE;
+    case FAR_KEEP:
+        c->error = FAR_OK;
+        return CHANGE_NOTHING;
+    }
+    c->error = FAR_INVALID;
+    return CHANGE_NOTHING;
+}
+
+static int change(struct op *op, const struct far_op *r, struct index_view *view)
+{
+    static const enum change_action action[FAR_OP_KINDS][2] = {
+        [FAR_OP_PUT] = {CHANGE_STORE, CHANGE_STORE},
+        [FAR_OP_INSERT] = {CHANGE_STORE, CHANGE_NOTHING},
+        [FAR_OP_UPDATE] = {CHANGE_NOTHING, CHANGE_STORE},
+        [FAR_OP_DELETE] = {CHANGE_NOTHING, CHANGE_REMOVE},
+        [FAR_OP_MODIFY] = {CHANGE_ASK, CHANGE_ASK},
+    };
+    struct request_change c = {.change = {.absent = action[r->kind][0],
+                                          .present = action[r->kind][1],
+                                          .value = {r->value, r->value_len},
+                                          .decide = decide},
+                               .request = r};
+    int rc = r->table->index.ops->change(op, view, (struct slice){r->key, r->key_len}, &c.change);
+    if (c.error == FAR_OK || !status_means(rc, STATUS_ANSWER))
+        return rc;
+    return c.error == FAR_VALUE_SIZE
+               ? err_fail(c.error, "the callback's value has 0 to %zu bytes, not %zu",
+                          index_value_max(r->table->index.ops), c.change.value.len)
+               : err_fail(c.error,
+                          "the callback returned no decision, or a NULL value of some length");
+}
+
+static int iterate(struct op *op, const struct far_op *r, struct index_view *view,
+                   struct far_result *result)
+{
+    struct entries_out out = {.buf = r->buf,
+                              .cap = r->cap,
+                              .cursor = r->cursor,
+                              .keys_only = (r->flags & FAR_KEYS_ONLY) != 0};
+    int rc = r->table->index.ops->iterate(op, view, &out);
+    result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
+    result->cursor = out.cursor;
+    result->count = out.count;
+    return rc;
+}
+
+static int scan(struct op *op, const struct far_op *r, struct index_view *view,
+                struct far_result *result)
+{
+    struct entries_out out = {
+        .buf = r->buf, .cap = r->cap, .keys_only = (r->flags & FAR_KEYS_ONLY) != 0};
+    struct scan_range range = {.from = {r->key, r->key_len},
+                               .after = (r->flags & FAR_AFTER) != 0,
+                               .to = {r->to, r->to_len},
+                               .limit = r->limit ? r->limit : UINT_MAX};
+    int rc = r->table->index.ops->scan(op, view, &range, &out);
+    ASSERT(out.count <= range.limit && (rc != FAR_OK || !out.more || out.count > 0));
+    result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
+    result->count = out.count;
+    result->more = out.more;
+    return rc;
+}
+
+static int dispatch(struct op *op, const struct far_op *r, struct index_view *view,
+                    struct far_result *result)
+{
+    struct value_out got = {
+        .buf = r->buf, .cap = r->cap, .skip = r->kind == FAR_OP_EXISTS, .client = op->client};
+
+    if (r->kind == FAR_OP_ITERATE)
+        return iterate(op, r, view, result);
+    if (r->kind == FAR_OP_SCAN)
+        return scan(op, r, view, result);
+    if (changes(r->kind))
+        return change(op, r, view);
+    int rc = r->table->index.ops->get(op, view, (struct slice){r->key, r->key_len}, &got);
+    result->len = got.len;
+    return rc;
+}
+
+/* One attempt at an operation, within an epoch. */
+static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
+                        struct far_result *result)
+{
+    struct table_view *view = NULL;
+    int rc = store_view_begin(s, op, r->table, &view);
+    if (rc != FAR_OK)
+        return rc;
+    rc = dispatch(op, r, view->view, result);
+    /* What a client reads when its lease has lapsed may have been reused. A change that was made
+     * was made in time: batches that write are not posted later. So was a value that was delivered. */
+    bool made = (changes(r->kind) || r->kind == FAR_OP_GET) && rc == FAR_OK;
+    if (status_means(
+            rc, STATUS_FABRIC)) { /* which is why it was silent, if it was, and names the node */
+        store_view_end(s, op, view, rc);
+        return rc;
+    }
+    if (!made && client_lapsed(op->client))
+        rc = err_fail(FAR_FENCED, "this client was silent for longer than its lease");
+    if (rc != FAR_FENCED)
+        (void)client_upkeep(op); /* if it fails, the next operation will say so */
+    store_view_end(s, op, view, rc);
+    return rc;
+}
+
+/* One that was fenced and did nothing is tried once more, under a new registration. */
+static int attempt(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
+{
+    int rc = attempt_once(s, op, r, result);
+    return rc == FAR_FENCED ? attempt_once(s, op, r, result) : rc;
+}
+
+/* Names the indexes that do keep keys in order. */
+static int not_ordered(const far_table *table)
+{
+    char names[INDEX_NAMES_BYTES];
+    return err_fail(
+        FAR_UNSUPPORTED,
+        "table '%s' is kept by %s, which keeps keys in no order; indexes of this build that "
+        "do: %s",
+        table->index.desc.name, table->index.desc.index, index_ordered_names(names));
+}
+
+static int check_bound(const char *name, const void *bound, size_t len)
+{
+    if (!bound && len > 0)
+        return err_fail(FAR_INVALID, "%s is NULL, but %s_len is %zu", name, name, len);
+    if (len > FAR_KEY_MAX)
+        return err_fail(FAR_KEY_SIZE, "%s has %zu bytes, but a key has at most %u", name, len,
+                        FAR_KEY_MAX);
+    return FAR_OK;
+}
+
+static int check_scan(const struct far_op *r)
+{
+    if (!r->table->index.ops->scan)
+        return not_ordered(r->table);
+    if (!r->buf)
+        return store_null("buf");
+    if (r->flags & ~(FAR_KEYS_ONLY | FAR_AFTER))
+        return err_fail(FAR_INVALID, "flags has bits that mean nothing");
+    int rc = check_bound("from", r->key, r->key_len);
+    return rc == FAR_OK ? check_bound("to", r->to, r->to_len) : rc;
+}
+
+/* Are the arguments of the operation's kind good? */
+static int check_request(const struct far_op *r)
+{
+    if (r->kind == FAR_OP_SCAN)
+        return check_scan(r);
+    if (r->kind == FAR_OP_ITERATE) {
+        if (!r->buf)
+            return store_null("buf");
+        return r->flags & ~FAR_KEYS_ONLY ? err_fail(FAR_INVALID, "flags has bits that mean nothing")
+                                         : FAR_OK;
+    }
+    if (!r->key)
+        return store_null("key");
+    const struct index_ops *ops = r->table->index.ops;
+    if (r->key_len == 0 || r->key_len > index_key_max(ops))
+        return err_fail(FAR_KEY_SIZE, "a key has 1 to %zu bytes, not %zu", index_key_max(ops),
+                        r->key_len);
+    if (r->kind == FAR_OP_MODIFY && !r->modify)
+        return store_null("modify");
+    if (has_value(r->kind) && r->value_len > index_value_max(ops))
+        return err_fail(FAR_VALUE_SIZE, "a value has 0 to %zu bytes, not %zu", index_value_max(ops),
+                        r->value_len);
+    if (has_value(r->kind) && !r->value && r->value_len > 0)
+        return err_fail(FAR_INVALID, "value is NULL, but value_len is %zu", r->value_len);
+    if (r->kind == FAR_OP_GET && !r->buf && r->cap > 0)
+        return err_fail(FAR_INVALID, "buf is NULL, but cap is %zu", r->cap);
+    return FAR_OK;
+}
+
+static int run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
+{
+    int rc = check_request(r);
+    if (rc != FAR_OK)
+        return rc;
+    struct table_view *state = store_view_of(s, r->table);
+    if (!state)
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
+    struct far_op_stats *stats = &state->stats.op[r->kind];
+    op->cost = (struct cost){0};
+    rc = attempt(s, op, r, result);
+    for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
+        rc = pool_make_room(op); /* not within the operation: its own epoch would hold it up */
+        if (rc != FAR_OK && rc != FAR_FENCED)
+            break;
+        rc = attempt(s, op, r, result);
+    }
+    if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))
+        rc = FAR_OK;      /* nothing was to be done */
+    if (rc == FAR_BOUNDS) /* whatever led there, it was read from the pool */
+        rc = err_fail(FAR_CORRUPT, "an address in the table lies outside the pool");
+    ASSERT(op->batch.count == 0);
+
+    stats->count++;
+    stats->not_found += rc == FAR_NOT_FOUND;
+    stats->exists += rc == FAR_EXISTS;
+    stats->errors += rc != FAR_OK && !status_means(rc, STATUS_ANSWER);
+    stats->rtts += op->cost.rtts;
+    stats->verbs += op->cost.verbs;
+    stats->bytes_read += op->cost.bytes_read;
+    stats->bytes_written += op->cost.bytes_written;
+    stats->entries += rc == FAR_OK ? result->count : 0;
+    return rc;
+}
+
+/* Where a scan begins may lie in the buffer that it fills. Apart, so that other operations have a
+ * smaller stack. */
+static __attribute__((noinline)) int run_scan(far_session *s, struct op *op, const struct far_op *r,
+                                              struct far_result *result)
+{
+    char from[FAR_KEY_MAX];
+    struct far_op copy = *r;
+    if (r->key && r->key_len <= sizeof from)
+        copy.key = memcpy(from, r->key, r->key_len);
+    return run(s, op, &copy, result);
+}
+
+int store_accepts(const far_session *s, const struct far_op *r)
+{
+    int rc = r ? store_check_table(s, r->table) : s ? store_null("op") : store_refuse(s);
+    return rc == FAR_OK && (unsigned)r->kind >= FAR_OP_KINDS
+               ? err_fail(FAR_INVALID, "there is no operation of kind %d", (int)r->kind)
+               : rc;
+}
+
+int store_run(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
+{
+    *result = (struct far_result){.user_data = r->user_data};
+    client_enter(&s->client);
+    result->status = r->kind == FAR_OP_SCAN ? run_scan(s, op, r, result) : run(s, op, r, result);
+    client_leave(&s->client);
+    return result->status;
+}

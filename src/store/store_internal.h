@@ -1,0 +1,80 @@
+/*
+ * What only the store's own files use. They stand above each other; a file calls only those before it:
+ *
+ *   wait      the descriptor that a ring is waited for with
+ *   call      what every public function does first and last
+ *   keeper    the thread that looks after idle sessions
+ *   view      what a session keeps of each table
+ *   drop      completing the drops of tables
+ *   request   one operation
+ *   ops       the public functions for one operation each
+ *   ring      many operations in flight
+ *   session   opening and closing sessions
+ *   table     opening, dropping, listing and checking tables
+ *   maintain  checking, repairing and measuring a pool
+ *   store     opening and closing pools
+ */
+#ifndef STORE_INTERNAL_H
+#define STORE_INTERNAL_H
+
+#include "store/store.h"
+
+/* ---- call.c ---------------------------------------------------------------------------------- */
+
+/* FAR_INVALID: an argument must not be NULL. */
+int store_null(const char *what);
+
+/* FAR_OK, or FAR_INVALID with the reason: the session (its table) is NULL, was made by the parent
+ * of this process, or they are of different pools. */
+int store_refuse(const struct far_session *s);
+int store_refuse_table(const struct far_session *s, const struct far_table *table);
+static inline int store_check(const struct far_session *s)
+{
+    return __builtin_expect(s && process_same(s->pool->process), 1) ? FAR_OK : store_refuse(s);
+}
+static inline int store_check_table(const struct far_session *s, const struct far_table *table)
+{
+    bool good = s && process_same(s->pool->process) && table && table->pool == s->pool;
+    return __builtin_expect(good, 1) ? FAR_OK : store_refuse_table(s, table);
+}
+
+/* Brackets a call that may take long: it reports to the session's progress callback. */
+void store_enter(struct far_session *s);
+void store_leave(struct far_session *s);
+
+/* What a client reads when its lease has lapsed may have been reused: then damage is none. */
+int store_judge(const struct op *op, int rc);
+
+/* ---- view.c ---------------------------------------------------------------------------------- */
+
+/* What the session keeps of the table, made when it first uses it. NULL: no memory. */
+struct table_view *store_view_of(struct far_session *s, const struct far_table *table);
+
+/* Begins work on a table: an epoch, and a view that is valid in it. If it returns FAR_OK, the caller
+ * ends it, with the status of the work. */
+int store_view_begin(struct far_session *s, struct op *op, const struct far_table *table,
+                     struct table_view **view);
+void store_view_end(struct far_session *s, struct op *op, struct table_view *view, int rc);
+
+/* The table is gone: frees the session's view of it, now or when its last operation ends. */
+void store_view_forget(struct far_session *s, const struct far_table *table);
+
+/* Frees all views: the session ends. */
+void store_view_close_all(struct far_session *s);
+
+/* Runs `work` on a table through a view of its own, within an operation. FAR_NO_INDEX: this build does not
+ * have the index. FAR_NO_TABLE: it was dropped, unless `dropped_too`. */
+int store_view_work(struct far_pool *pool, struct op *op, const struct table_desc *desc,
+                    bool dropped_too,
+                    int (*work)(struct op *op, struct index_view *view, void *arg), void *arg);
+
+/* ---- request.c ------------------------------------------------------------------------------- */
+
+/* Can that operation be run by that session? FAR_INVALID. */
+int store_accepts(const struct far_session *s, const struct far_op *request);
+
+/* Runs one operation to its end on the caller's stack (or fiber), statistics included. */
+int store_run(struct far_session *s, struct op *op, const struct far_op *request,
+              struct far_result *result);
+
+#endif

@@ -1,0 +1,140 @@
+/* Views: what a session keeps of each table that it uses. */
+#include "store/store_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void close_view(far_session *s, struct table_view *v)
+{
+    if (!v->view)
+        return;
+    client_uncache(&s->client, &v->view->cached);
+    v->view->table->ops->detach(v->view);
+    v->view = NULL;
+}
+
+void store_view_close_all(far_session *s)
+{
+    for (unsigned i = 0; i < s->tables; i++) {
+        if (s->table[i])
+            close_view(s, s->table[i]);
+        free(s->table[i]);
+    }
+    free(s->table);
+    s->table = NULL;
+    s->tables = 0;
+}
+
+struct table_view *store_view_of(far_session *s, const far_table *table)
+{
+    struct table_view *v = store_known(s, table);
+    if (v)
+        return v;
+    unsigned room = s->tables ? s->tables : 8;
+    while (room <= table->number)
+        room *= 2;
+    if (room > s->tables) {
+        struct table_view **grown = realloc(s->table, room * sizeof(struct table_view *));
+        if (!grown)
+            return NULL;
+        memset(grown + s->tables, 0, (room - s->tables) * sizeof(struct table_view *));
+        s->table = grown;
+        s->tables = room;
+    }
+    return s->table[table->number] = calloc(1, sizeof *v);
+}
+
+/* An operation has ended, and does not use the view any more. */
+static void release(far_session *s, struct table_view *v, int rc)
+{
+    v->users--;
+    v->gone |= rc == FAR_NO_TABLE;
+    if (v->gone && v->users == 0)
+        close_view(s, v);
+}
+
+void store_view_forget(far_session *s, const far_table *table)
+{
+    struct table_view *v = store_known(s, table);
+    if (!v)
+        return;
+    v->users++;
+    release(s, v, FAR_NO_TABLE);
+}
+
+/* The session's view of a table, made at its first operation on it: within an epoch, because the
+ * view keeps addresses. */
+static int attach(far_session *s, struct op *op, const far_table *table, struct table_view *view)
+{
+    if (!view->view) {
+        struct index_view *made = NULL;
+        int rc = table->index.ops->attach(op, &table->index, &made);
+        if (rc != FAR_OK)
+            return rc;
+        if (view->view) { /* another operation of this session was faster */
+            table->index.ops->detach(made);
+        } else {
+            view->view = made;
+            bool stale = made->cached.stale;
+            client_cache(&s->client, &made->cached);
+            made->cached.stale = stale;
+        }
+    }
+    return FAR_OK;
+}
+
+/* An operation is begun: makes its view, and brings it up to date. */
+static int make_view(far_session *s, struct op *op, const far_table *table, struct table_view *v)
+{
+    bool known = v->view != NULL;
+    int rc = attach(s, op, table, v);
+    op->cost = known ? op->cost : (struct cost){0}; /* attaching was nobody's operation */
+    return rc == FAR_OK && v->view->cached.stale ? table->index.ops->refresh(op, v->view) : rc;
+}
+
+int store_view_begin(far_session *s, struct op *op, const far_table *table, struct table_view **out)
+{
+    struct table_view *v = store_view_of(s, table);
+    if (!v)
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
+    if (v->gone)
+        return err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
+    v->users++; /* op_begin() may wait, and another operation find out that the table is gone */
+    int rc = op_begin(op, v->view ? &v->view->cached : NULL);
+    if (rc == FAR_OK) {
+        rc = store_judge(op, make_view(s, op, table, v));
+        if (rc != FAR_OK)
+            op_end(op);
+    }
+    if (rc == FAR_OK)
+        *out = v;
+    else
+        release(s, v, rc);
+    return rc;
+}
+
+void store_view_end(far_session *s, struct op *op, struct table_view *v, int rc)
+{
+    op_end(op);
+    release(s, v, rc);
+}
+
+int store_view_work(far_pool *pool, struct op *op, const struct table_desc *desc, bool dropped_too,
+                    int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
+{
+    struct index_table table = {.ops = index_find(desc->index),
+                                .pool = &pool->pool,
+                                .desc = *desc,
+                                .dropped_too = dropped_too};
+    struct index_view *view = NULL;
+    if (!table.ops)
+        return err_fail(FAR_NO_INDEX, "table '%s' is kept by %s, which is not in this build",
+                        desc->name, desc->index);
+    int rc = table.ops->attach(op, &table, &view);
+    if (rc == FAR_OK) {
+        rc = work(op, view, arg);
+        client_uncache(op->client, &view->cached); /* a flight may have had it validated */
+        table.ops->detach(view);
+    }
+    return rc;
+}
