@@ -129,7 +129,7 @@ static void sanitizer_destroy(struct fiber *f)
  * those that run get one. */
 static inline void to_fiber(struct fiber *f)
 {
-    if (f->tsan == NULL)
+    if (!f->tsan)
         f->tsan = __tsan_create_fiber(0);
     f->resumer_tsan = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(f->tsan, 0);
@@ -152,7 +152,7 @@ static inline void at_resumer(struct fiber *f)
 
 static void sanitizer_destroy(struct fiber *f)
 {
-    if (f->tsan != NULL)
+    if (f->tsan)
         __tsan_destroy_fiber(f->tsan);
 }
 
@@ -195,7 +195,7 @@ struct fiber *fiber_create(size_t stack_bytes, fiber_fn *fn, void *arg)
     stack_bytes = (stack_bytes * STACK_FACTOR + page - 1) / page * page;
 
     struct fiber *f = calloc(1, sizeof *f);
-    if (f == NULL)
+    if (!f)
         return NULL;
     char *map = mmap(NULL, page + stack_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -230,7 +230,7 @@ void fiber_reset(struct fiber *f, fiber_fn *fn, void *arg)
 
 void fiber_destroy(struct fiber *f)
 {
-    if (f == NULL)
+    if (!f)
         return;
     ASSERT(f->state != FIBER_RUNNING);
     sanitizer_destroy(f);

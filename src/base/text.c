@@ -40,7 +40,7 @@ static int suffix_shift(const char *s)
     if (*s == '\0')
         return 0;
     const char *letter = strchr(letters, *s);
-    if (letter == NULL || s[1] != '\0')
+    if (!letter || s[1] != '\0')
         return -1;
     return 10 * (int)((letter - letters) / 2 + 1);
 }
@@ -239,7 +239,7 @@ int uri_size(struct uri *uri, const char *name, uint64_t fallback, uint64_t min,
 {
     const char *s = uri_option(uri, name);
     uint64_t v = fallback;
-    if (s != NULL && (!text_size(s, &v) || v < min || v > max)) {
+    if (s && (!text_size(s, &v) || v < min || v > max)) {
         char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
         return err_fail(
             FAR_BAD_URI,
@@ -256,7 +256,7 @@ int uri_number(struct uri *uri, const char *name, uint64_t fallback, uint64_t mi
 {
     const char *s = uri_option(uri, name);
     uint64_t v = fallback;
-    if (s != NULL && !text_number(s, min, max, &v))
+    if (s && !text_number(s, min, max, &v))
         return err_fail(FAR_BAD_URI,
                         "option '%s' takes a number from %" PRIu64 " to %" PRIu64 ", not '%s'",
                         name, min, max, s);

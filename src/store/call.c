@@ -25,14 +25,31 @@ int store_refuse_table(const far_session *s, const far_table *table)
                     table->index.desc.name);
 }
 
-int store_judge(const struct op *op, int rc)
+int store_begin(const far_session *s, bool given, const char *argument)
 {
-    return status_means(rc, STATUS_DAMAGE) && client_lapsed(op->client)
-               ? err_fail(FAR_FENCED, "this client was silent for longer than its lease")
-               : rc;
+    err_begin();
+    int rc = store_check(s);
+    return rc == FAR_OK && !given ? store_null(argument) : rc;
 }
 
-/* Work that may take long and tells how far it has come. Operations on keys do not. */
+int store_begin_table(const far_session *s, const far_table *table, bool given,
+                      const char *argument)
+{
+    err_begin();
+    int rc = store_check_table(s, table);
+    return rc == FAR_OK && !given ? store_null(argument) : rc;
+}
+
+int store_silent(void)
+{
+    return err_fail(FAR_FENCED, "this client was silent for longer than its lease");
+}
+
+int store_judge(const struct op *op, int rc)
+{
+    return status_means(rc, STATUS_DAMAGE) && client_lapsed(op->client) ? store_silent() : rc;
+}
+
 void store_enter(far_session *s)
 {
     client_enter(&s->client);

@@ -203,6 +203,7 @@ static int complete_all(far_pool *pool, struct op *op, const struct dropped *d)
 int store_drop_settle(far_pool *pool, struct op *op)
 {
     struct dropped d = {.count = 0};
+    ASSERT(!op_in_flight(op)); /* its own epoch would hold up the barrier */
     if (pool->pool.knobs.no_reclaim)
         return FAR_OK;
     int rc = find_dropped(op, &d);

@@ -90,6 +90,8 @@ static struct far_session *choose(struct keeper *k, uint64_t *turn)
 
 static void finish(struct lane *lane)
 {
+    ASSERT((atomic_load_explicit(&lane->session->client.turn, memory_order_relaxed) &
+            CLIENT_TURN_WHO) == CLIENT_TURN_LENT);
     lane->session->op.batch.on_ring = false;
     client_return(&lane->session->client, lane->turn);
     lane->session = NULL;

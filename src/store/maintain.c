@@ -82,10 +82,7 @@ void store_maintain_pool(far_pool *pool)
 
 int far_pool_usage(far_session *s, struct far_pool_usage *usage)
 {
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !usage)
-        rc = store_null("usage");
+    int rc = store_begin(s, usage, "usage");
     if (rc != FAR_OK)
         return err_end(rc);
     store_enter(s);
@@ -311,10 +308,7 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     struct far_pool_usage before = {0};
     struct pool_findings left = {.tell = NULL};
 
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !check)
-        rc = store_null("check");
+    int rc = store_begin(s, check, "check");
     if (rc != FAR_OK)
         return err_end(rc);
     store_enter(s);

@@ -42,10 +42,7 @@ int far_iterate(far_session *s, far_table *table, uint64_t *cursor, unsigned fla
     struct far_result result;
     struct far_op r = {
         .kind = FAR_OP_ITERATE, .table = table, .buf = buf, .cap = cap, .flags = flags};
-    err_begin();
-    int rc = store_check_table(s, table);
-    if (rc == FAR_OK && (!cursor || !len))
-        rc = store_null(cursor ? "len" : "cursor");
+    int rc = store_begin_table(s, table, cursor && len, cursor ? "len" : "cursor");
     if (rc != FAR_OK)
         return err_end(rc);
     r.cursor = *cursor;
@@ -61,10 +58,7 @@ int far_scan(far_session *s, far_table *table, const struct far_range *range, vo
              size_t *len, bool *more)
 {
     struct far_result result;
-    err_begin();
-    int rc = store_check_table(s, table);
-    if (rc == FAR_OK && (!range || !len))
-        rc = store_null(range ? "len" : "range");
+    int rc = store_begin_table(s, table, range && len, range ? "len" : "range");
     if (rc != FAR_OK)
         return err_end(rc);
     struct far_op r = {.kind = FAR_OP_SCAN,

@@ -126,6 +126,7 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
     int rc = store_view_begin(s, op, r->table, &view);
     if (rc != FAR_OK)
         return rc;
+    ASSERT(op->batch.count == 0);
     rc = dispatch(op, r, view->view, result);
     /* What a client reads when its lease has lapsed may have been reused. A change that was made
      * was made in time: batches that write are not posted later. So was a value that was delivered. */
@@ -136,7 +137,7 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
         return rc;
     }
     if (!made && client_lapsed(op->client))
-        rc = err_fail(FAR_FENCED, "this client was silent for longer than its lease");
+        rc = store_silent();
     if (rc != FAR_FENCED)
         (void)client_upkeep(op); /* if it fails, the next operation will say so */
     store_view_end(s, op, view, rc);

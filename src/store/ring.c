@@ -86,6 +86,8 @@ static unsigned ready(const far_session *s)
 /* Starts an operation in an idle place. */
 static void start(far_session *s, const struct far_op *r)
 {
+    ASSERT(s->idle_count > 0);
+    ASSERT(s->idle_count + s->running_count + s->finished_count == s->depth);
     unsigned i = s->idle[--s->idle_count];
     struct ring_slot *slot = &s->slot[i];
     slot->request = *r;
@@ -106,7 +108,8 @@ static void start(far_session *s, const struct far_op *r)
 
 static int wait_for_place(far_session *s, const struct far_op *r)
 {
-    if (s->waiting_count + s->cancelled_count >= s->backlog)
+    ASSERT(s->idle_count == 0 && s->waiting_count + s->cancelled_count <= s->backlog);
+    if (s->waiting_count + s->cancelled_count == s->backlog)
         return FAR_RING_FULL;
     s->waiting[(s->waiting_first + s->waiting_count++) % s->backlog] = *r;
     return FAR_OK;
@@ -293,10 +296,7 @@ static void arm(far_session *s)
 
 int far_session_fd(far_session *s, int *fd)
 {
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !fd)
-        rc = store_null("fd");
+    int rc = store_begin(s, fd, "fd");
     if (rc == FAR_OK && !s->wait) {
         rc = store_wait_open(s->client.ep, &s->wait);
         if (rc == FAR_OK)

@@ -105,6 +105,7 @@ void far_session_close(far_session *s)
     store_wait_close(s->wait);
     s->wait = NULL;
     store_ring_close(s);
+    ASSERT(!op_in_flight(&s->op));
     store_view_close_all(s);
     op_free(&s->op);
     struct fab_ep *ep = s->client.ep;

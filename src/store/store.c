@@ -80,10 +80,7 @@ int far_pool_remove(const char *uri)
 
 int far_pool_info(far_session *s, struct far_pool_info *info)
 {
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !info)
-        rc = store_null("info");
+    int rc = store_begin(s, info, "info");
     if (rc != FAR_OK)
         return err_end(rc);
     client_enter(&s->client);
@@ -94,10 +91,7 @@ int far_pool_info(far_session *s, struct far_pool_info *info)
 
 int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
 {
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !info)
-        rc = store_null("info");
+    int rc = store_begin(s, info, "info");
     if (rc == FAR_OK && node >= s->pool->pool.nodes)
         rc = err_fail(FAR_INVALID, "node is %u, but the pool has %u, numbered from 0", node,
                       s->pool->pool.nodes);

@@ -38,11 +38,21 @@ static inline int store_check_table(const struct far_session *s, const struct fa
     return __builtin_expect(good, 1) ? FAR_OK : store_refuse_table(s, table);
 }
 
+/* How most public functions begin: forgets the last detail, and judges the session, its table and one
+ * more argument, which must not be NULL. FAR_INVALID. */
+int store_begin(const struct far_session *s, bool given, const char *argument);
+int store_begin_table(const struct far_session *s, const struct far_table *table, bool given,
+                      const char *argument);
+
 /* Brackets a call that may take long: it reports to the session's progress callback. */
 void store_enter(struct far_session *s);
 void store_leave(struct far_session *s);
 
-/* What a client reads when its lease has lapsed may have been reused: then damage is none. */
+/* FAR_FENCED: the lease has lapsed. */
+int store_silent(void);
+
+/* What a client reads after its lease has lapsed may have been reused: damage found then counts for
+ * nothing. */
 int store_judge(const struct op *op, int rc);
 
 /* ---- view.c ---------------------------------------------------------------------------------- */

@@ -171,10 +171,7 @@ int far_table_create(far_session *s, const char *name, const char *index,
     static const struct far_table_options none;
     const struct index_ops *ops = NULL;
 
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && (!index || !out))
-        rc = store_null(!index ? "index" : "table");
+    int rc = store_begin(s, index && out, !index ? "index" : "table");
     if (rc == FAR_OK)
         rc = check_name(name);
     if (rc == FAR_OK)
@@ -208,10 +205,7 @@ static int find_table(far_session *s, const char *name, const char *index, far_t
 
 int far_table_open(far_session *s, const char *name, const char *index, far_table **out)
 {
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !out)
-        rc = store_null("table");
+    int rc = store_begin(s, out, "table");
     if (rc == FAR_OK)
         rc = check_name(name);
     return err_end(rc == FAR_OK ? find_table(s, name, index, out) : rc);
@@ -302,10 +296,7 @@ static int list_one(far_session *s, unsigned *id, struct table_desc *desc)
 
 int far_table_list(far_session *s, int (*each)(void *, const char *, const char *), void *arg)
 {
-    err_begin();
-    int rc = store_check(s);
-    if (rc == FAR_OK && !each)
-        rc = store_null("each");
+    int rc = store_begin(s, each, "each");
     if (rc != FAR_OK)
         return err_end(rc);
     for (unsigned id = 0;;) {
@@ -331,7 +322,7 @@ static int inspect_once(far_session *s, far_table *table,
         return rc;
     rc = walk(&s->op, view->view, arg);
     if (!status_means(rc, STATUS_FABRIC) && client_lapsed(&s->client))
-        rc = err_fail(FAR_FENCED, "this client was silent for longer than its lease");
+        rc = store_silent();
     store_view_end(s, &s->op, view, rc);
     return rc;
 }
@@ -354,10 +345,7 @@ static int walk_info(struct op *op, struct index_view *view, void *arg)
 
 int far_table_info(far_session *s, far_table *table, struct far_table_info *info)
 {
-    err_begin();
-    int rc = store_check_table(s, table);
-    if (rc == FAR_OK && !info)
-        rc = store_null("info");
+    int rc = store_begin_table(s, table, info, "info");
     if (rc != FAR_OK)
         return err_end(rc);
     struct far_table_info found;

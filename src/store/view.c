@@ -47,6 +47,7 @@ struct table_view *store_view_of(far_session *s, const far_table *table)
 /* An operation has ended, and does not use the view any more. */
 static void release(far_session *s, struct table_view *v, int rc)
 {
+    ASSERT(v->users > 0);
     v->users--;
     v->gone |= rc == FAR_NO_TABLE;
     if (v->gone && v->users == 0)
@@ -94,6 +95,7 @@ static int make_view(far_session *s, struct op *op, const far_table *table, stru
 
 int store_view_begin(far_session *s, struct op *op, const far_table *table, struct table_view **out)
 {
+    ASSERT(s->client.inside > 0); /* else the keeper may have the client */
     struct table_view *v = store_view_of(s, table);
     if (!v)
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
