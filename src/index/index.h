@@ -242,11 +242,11 @@ void index_view_init(struct index_view *view, const struct index_table *table);
 void index_confirm(struct op *op, const struct index_view *view);
 int index_confirmed(struct op *op, const struct index_view *view, uint64_t *version);
 
-/* Adds to the batch what makes all sessions read again what they have cached of the table: something that
- * they may know is about to be retired. *old receives the version as it was. */
-static inline void index_bump_version(struct op *op, const struct index_view *view, uint64_t *old)
+/* Adds the verb that makes all sessions read again what they have cached of the table: something that
+ * they may know is about to be retired. Returns its number: op_result() is the old version. */
+static inline unsigned index_bump_version(struct op *op, const struct index_view *view)
 {
-    batch_faa(&op->batch, view->cached.version_at, view->cached.version_delta, 1, old);
+    return op_faa(op, view->cached.version_at, view->cached.version_delta, 1);
 }
 
 /*

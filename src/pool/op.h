@@ -125,6 +125,46 @@ struct op {
  * grow. NULL when out of memory. */
 void *op_buffer(struct op *op, enum op_buf which, size_t bytes);
 
+/*
+ * Single words of a batch, by the verb's number. Each of these adds a verb, returns its number n in the
+ * batch, and has the old word put into op->word[n]. After the flush op_result() returns that word, and
+ * op_swapped() says whether a CAS surely swapped, until verbs are added to the next batch.
+ */
+static inline uint64_t *op_next_word(struct op *op)
+{
+    return &op->word[op->batch.count];
+}
+static inline unsigned op_read(struct op *op, gaddr at, uint64_t delta)
+{
+    unsigned n = op->batch.count;
+    batch_read(&op->batch, at, delta, op_next_word(op), 8);
+    return n;
+}
+static inline unsigned op_cas(struct op *op, gaddr at, uint64_t delta, uint64_t compare,
+                              uint64_t swap)
+{
+    return batch_cas(&op->batch, at, delta, compare, swap, op_next_word(op));
+}
+static inline unsigned op_mcas(struct op *op, gaddr at, uint64_t delta, uint64_t compare,
+                               uint64_t compare_mask, uint64_t swap, uint64_t swap_mask)
+{
+    return batch_mcas(&op->batch, at, delta, compare, compare_mask, swap, swap_mask,
+                      op_next_word(op));
+}
+static inline unsigned op_faa(struct op *op, gaddr at, uint64_t delta, uint64_t add)
+{
+    return batch_faa(&op->batch, at, delta, add, op_next_word(op));
+}
+static inline uint64_t op_result(const struct op *op, unsigned n)
+{
+    ASSERT(n < OP_INDEX_WORDS);
+    return op->word[n];
+}
+static inline bool op_swapped(const struct op *op, unsigned n)
+{
+    return batch_swapped(&op->batch, n);
+}
+
 /* A random number below `bound`, for back-off and for choices among equals. */
 uint64_t op_random(struct op *op, uint64_t bound);
 

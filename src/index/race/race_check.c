@@ -457,6 +457,6 @@ int race_mark(struct op *op, struct index_view *base, struct marker *marker)
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
     /* A subtable may be out of the directory whose splitter failed or died before it said so. */
-    index_bump_version(op, &view->base, op->word);
+    index_bump_version(op, &view->base);
     return batch_flush(&op->batch);
 }

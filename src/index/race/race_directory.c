@@ -98,7 +98,6 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
                           uint64_t **image)
 {
     for (unsigned attempt = 0; attempt <= view->dir_bits; attempt++) { /* it grows no more often */
-        uint64_t *again = op->word;                                    /* the root's depth */
         if (root->depth > view->dir_bits)
             return err_fail(FAR_CORRUPT, "the directory's depth is %llu of at most %u",
                             (unsigned long long)root->depth, view->dir_bits);
@@ -108,14 +107,14 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
             return FAR_NO_MEMORY;
         batch_read(&op->batch, view->directory, 0, *image, bytes);
         batch_fence(&op->batch);
-        batch_read(&op->batch, view->root, 0, again, 8);
+        unsigned depth = op_read(op, view->root, 0);
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the directory is outside the pool")
                                     : rc;
-        if (again[0] == root->depth)
+        if (op_result(op, depth) == root->depth)
             return FAR_OK;
-        root->depth = again[0];
+        root->depth = op_result(op, depth);
     }
     return err_fail(FAR_CORRUPT, "the directory's depth is damaged");
 }
@@ -204,13 +203,13 @@ void race_detach(struct index_view *base)
 
 static int read_depth(struct op *op, struct race_view *view, unsigned *depth)
 {
-    batch_read(&op->batch, view->root, 0, op->word, 8);
+    unsigned n = op_read(op, view->root, 0);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    if (op->word[0] > view->dir_bits)
+    if (op_result(op, n) > view->dir_bits)
         return err_fail(FAR_CORRUPT, "the directory's depth is damaged");
-    *depth = (unsigned)op->word[0];
+    *depth = (unsigned)op_result(op, n);
     return FAR_OK;
 }
 
@@ -240,13 +239,12 @@ static int double_directory(struct op *op, struct race_view *view, unsigned dept
             if (race_entry_depth(to) > depth)
                 continue; /* not for both halves: somebody else has doubled it */
             copied = true;
-            batch_cas(&op->batch, view->directory, (half + i) * 8, from, to,
-                      &op->word[op->batch.count]);
+            op_cas(op, view->directory, (half + i) * 8, from, to);
             if (batch_room(&op->batch) == 0)
                 rc = batch_flush(&op->batch);
         }
         if (rc == FAR_OK && !copied)
-            batch_cas(&op->batch, view->root, 0, depth, depth + 1, &op->word[0]);
+            op_cas(op, view->root, 0, depth, depth + 1);
         if (rc == FAR_OK)
             rc = batch_flush(&op->batch);
         if (rc != FAR_OK || !copied)
@@ -275,15 +273,16 @@ static int redirect(struct op *op, struct race_view *view, const struct advice *
     while (i < end) {
         uint64_t start = i;
         for (; i < end && batch_room(&op->batch) > 0; i += step)
-            batch_cas(&op->batch, view->directory, i * 8, a->entry, a->child[(i >> a->depth) & 1],
-                      &op->word[op->batch.count]);
+            op_cas(op, view->directory, i * 8, a->entry, a->child[(i >> a->depth) & 1]);
         unsigned posted = op->batch.count;
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc;
-        for (unsigned n = 0; n < posted; n++)
-            if (op->word[n] != 0 && race_entry_depth(op->word[n]) < a->depth)
+        for (unsigned n = 0; n < posted; n++) {
+            uint64_t found = op_result(op, n);
+            if (found != 0 && race_entry_depth(found) < a->depth)
                 *older = start + n * step;
+        }
     }
     return FAR_OK;
 }
@@ -291,9 +290,9 @@ static int redirect(struct op *op, struct race_view *view, const struct advice *
 /* Gives the advice that an ancestor's splitter has not given yet, or died before it could. */
 static int advise_older(struct op *op, struct race_view *view, uint64_t index, unsigned below)
 {
-    batch_read(&op->batch, view->directory, index * 8, op->word, 8);
+    unsigned n = op_read(op, view->directory, index * 8);
     int rc = batch_flush(&op->batch);
-    uint64_t entry = op->word[0];
+    uint64_t entry = op_result(op, n);
     if (rc != FAR_OK || race_entry_depth(entry) >= below)
         return rc; /* somebody was faster */
     const struct race_subtable_head *head = (const struct race_subtable_head *)op->word;

@@ -23,7 +23,7 @@
 /* RACE-Q1. If the word has changed, somebody else has seen to it. */
 static int change(struct op *op, gaddr at, uint64_t delta, uint64_t from, uint64_t to, bool *done)
 {
-    batch_cas(&op->batch, at, delta, from, to, op->word);
+    op_cas(op, at, delta, from, to);
     int rc = batch_flush(&op->batch);
     *done = rc == FAR_OK;
     return rc;
@@ -62,15 +62,14 @@ static int put_in_place(struct op *op, struct race_view *view, const struct race
 /* RACE-Q4 */
 static int drop_second(struct op *op, const struct race_finding *f, bool *done)
 {
-    struct batch *b = &op->batch;
-    batch_read(b, f->subtable, f->first * 8ull, &op->word[0], 8);
-    batch_fence(b);
-    batch_read(b, f->subtable, f->word * 8ull, &op->word[1], 8);
-    batch_fence(b);
-    batch_read(b, f->subtable, f->first * 8ull, &op->word[2], 8);
-    int rc = batch_flush(b);
-    if (rc != FAR_OK || op->word[0] != f->first_found || op->word[1] != f->found ||
-        op->word[2] != f->first_found)
+    unsigned before = op_read(op, f->subtable, f->first * 8ull);
+    batch_fence(&op->batch);
+    unsigned second = op_read(op, f->subtable, f->word * 8ull);
+    batch_fence(&op->batch);
+    unsigned after = op_read(op, f->subtable, f->first * 8ull);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || op_result(op, before) != f->first_found ||
+        op_result(op, second) != f->found || op_result(op, after) != f->first_found)
         return rc; /* the next walk will tell */
     return empty_slot(op, f, done);
 }

@@ -75,10 +75,7 @@ static int seal_round(struct op *op, struct split *s, unsigned *left)
             uint64_t word = s->parent[i];
             if (!is_slot(i) || (word & RACE_SLOT_SEALED))
                 continue;
-            unsigned n = op->batch.count;
-            place[n] = i;
-            batch_cas(&op->batch, s->look->subtable, i * 8, word, race_slot_sealed(word),
-                      &op->word[n]);
+            place[op_cas(op, s->look->subtable, i * 8, word, race_slot_sealed(word))] = i;
         }
         unsigned posted = op->batch.count;
         int rc = batch_flush(&op->batch);
@@ -86,7 +83,7 @@ static int seal_round(struct op *op, struct split *s, unsigned *left)
             return rc;
         for (unsigned n = 0; n < posted; n++) {
             uint64_t *word = &s->parent[place[n]];
-            *word = op->word[n] == *word ? race_slot_sealed(*word) : op->word[n];
+            *word = op_swapped(op, n) ? race_slot_sealed(*word) : op_result(op, n);
             *left += !(*word & RACE_SLOT_SEALED);
         }
     }
@@ -239,7 +236,7 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
                          struct split *s)
 {
     struct cached *cached = &view->base.cached;
-    index_bump_version(op, &view->base, op->word);
+    unsigned bumped = index_bump_version(op, &view->base);
     batch_fence(&op->batch); /* only then is the work done that the journal speaks of */
     journal_end(op, &s->journal);
     int rc = batch_flush(&op->batch);
@@ -249,7 +246,7 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
     /* Ours is the only change, and our cache knows it: unless it was read anew meanwhile, by
      * another operation, and perhaps too early; or it has an ancestor of which only the directory
      * has been told, by which an operation would come to the parent after all. */
-    if (op->word[0] == cached->version && view->refreshes == s->refreshes &&
+    if (op_result(op, bumped) == cached->version && view->refreshes == s->refreshes &&
         !leads_there(view, key, s->look))
         cached->version++;
     pool_retire(op->client, s->look->subtable, s->size_class);
@@ -297,16 +294,16 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     for (unsigned i = 0; i < 2; i++)
         batch_write(b, s->child[i], 0, s->image[i], bytes);
     batch_fence(b); /* the children are whole before anybody is sent there, also by FABRIC-F5 */
-    batch_cas(b, look->subtable, offsetof(struct race_subtable_head, forward), 0, forward,
-              &op->word[0]);
+    unsigned published =
+        op_cas(op, look->subtable, offsetof(struct race_subtable_head, forward), 0, forward);
     rc = batch_flush(b);
     if (rc != FAR_OK) { /* perhaps published: the children stay as they are */
         let_go(op, s);
         return rc;
     }
-    if (op->word[0] != 0) {
+    if (!op_swapped(op, published)) {
         give_back(op, s);
-        return leave_to_other(op, view, key, s, op->word[0]);
+        return leave_to_other(op, view, key, s, op_result(op, published));
     }
     count_split(view, s);
     s->refreshes = view->refreshes;
@@ -381,13 +378,12 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     }
     index_intend(op, &view->base, &s.journal, (uint32_t)(key->hash & ((1ull << look->depth) - 1)),
                  &look->entry, 8);
-    batch_cas(&op->batch, look->subtable, offsetof(struct race_subtable_head, claim), 0, me,
-              &op->word[0]);
-    batch_read(&op->batch, look->subtable, offsetof(struct race_subtable_head, forward),
-               &op->word[1], 8);
+    unsigned claimed =
+        op_cas(op, look->subtable, offsetof(struct race_subtable_head, claim), 0, me);
+    unsigned forwarded = op_read(op, look->subtable, offsetof(struct race_subtable_head, forward));
     rc = batch_flush(&op->batch);
-    uint64_t claim = op->word[0];
-    forward = op->word[1];
+    uint64_t claim = op_result(op, claimed);
+    forward = op_result(op, forwarded);
     if (rc == FAR_OK && claim != 0 && claim != me && !look->sealed)
         rc = await(op, look, claim, &forward);
     if (rc == FAR_OK && forward == 0) {
@@ -504,7 +500,7 @@ int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix,
     if (head->forward != 0) {                  /* published, but perhaps not advised */
         rc = race_update_directory(op, view, entry, suffix, head->forward);
         if (rc == FAR_OK)
-            index_bump_version(op, &view->base, op->word);
+            index_bump_version(op, &view->base);
         return rc == FAR_OK ? batch_flush(&op->batch) : rc;
     }
     if (head->claim == 0)

@@ -100,10 +100,9 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
 static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t from, uint64_t to,
                     bool *swapped)
 {
-    unsigned n = batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, place), from,
-                           to, op->word);
+    unsigned n = op_cas(op, w->look.subtable, race_place_offset(&w->key, place), from, to);
     int rc = batch_flush(&op->batch);
-    *swapped = batch_swapped(&op->batch, n);
+    *swapped = op_swapped(op, n);
     return rc;
 }
 
@@ -225,8 +224,7 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
         if (!race_is_slot(i) || !(words[i] & RACE_SLOT_TENTATIVE))
             continue;
         if (last)
-            batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, i), words[i], 0,
-                      &op->word[tentative]);
+            op_cas(op, w->look.subtable, race_place_offset(&w->key, i), words[i], 0);
         tentative++;
     }
     if (tentative == 0)
@@ -251,14 +249,14 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
         return make_room(op, view, w);
 
     write_block_first(op, w);
-    batch_cas(&op->batch, w->look.subtable, race_place_offset(&w->key, (unsigned)place), 0,
-              tentative, op->word);
+    unsigned n =
+        op_cas(op, w->look.subtable, race_place_offset(&w->key, (unsigned)place), 0, tentative);
     batch_fence(&op->batch); /* RACE-R2: the second look must come after */
     for (unsigned i = 0; i < 2; i++)
         batch_read(&op->batch, w->look.subtable, w->key.combined[i],
                    w->words[1] + i * RACE_COMBINED_WORDS, RACE_COMBINED_BYTES);
     int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || op->word[0] != 0)
+    if (rc != FAR_OK || !op_swapped(op, n))
         return rc;
 
     rc = second_look(op, w, (unsigned)place, tentative, &clear);
