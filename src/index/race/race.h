@@ -62,6 +62,7 @@
 #ifndef RACE_RACE_H
 #define RACE_RACE_H
 
+#include "index/attempt.h"
 #include "index/index.h"
 #include "index/race/race_layout.h"
 
@@ -69,9 +70,6 @@ extern const struct index_ops race_index;
 
 enum race_tuning { RACE_TUNING_GROUPS, RACE_TUNING_DEPTH };
 extern const struct tuning_param race_tuning[];
-
-/* How often an operation starts over before it says FAR_CONTENTION. */
-#define RACE_ATTEMPTS 2000
 
 /* How often an operation reads the directory anew because it was led astray. What it has read
  * cannot be reused while it is in flight (EPOCH-E3), so on a sound table once is enough. */

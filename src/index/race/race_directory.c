@@ -228,7 +228,7 @@ static int double_directory(struct op *op, struct race_view *view, unsigned dept
     if (!image)
         return FAR_NO_MEMORY;
 
-    for (unsigned attempt = 0; attempt < RACE_ATTEMPTS; attempt++) {
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
         bool copied = false;
         batch_read(&op->batch, view->directory, 0, image, (uint32_t)(2 * half * 8));
         int rc = batch_flush(&op->batch);
@@ -318,7 +318,7 @@ int race_update_directory(struct op *op, struct race_view *view, uint64_t entry,
 
     int rc = read_depth(op, view, &global);
     /* Each turn the directory has grown, or an ancestor is out of it: by us or by another. */
-    for (unsigned attempt = 0; attempt < RACE_ATTEMPTS && rc == FAR_OK; attempt++) {
+    for (unsigned attempts = 0; rc == FAR_OK && index_attempt(&attempts);) {
         uint64_t end = 1ull << global, older = NOWHERE, ignored;
         before = global;
         if (global <= depth) {

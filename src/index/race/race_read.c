@@ -192,7 +192,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
         return FAR_NO_MEMORY;
     race_hash(view, bytes, &key);
 
-    for (unsigned attempt = 0; attempt < RACE_ATTEMPTS; attempt++) {
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
         bool again = false;
         int rc = race_look_start(op, view, &key, &look, words);
         if (rc == FAR_OK)

@@ -4,13 +4,10 @@
  * Everything before the publishing CAS can be done by several clients at once, or left undone by
  * one that dies; everything after it is advice.
  */
+#include "index/lock_wait.h"
 #include "index/race/race.h"
 
 #include <string.h>
-
-/* A waiter polls the splitter's progress, first this often, then ever more seldom. */
-#define WAIT_NS_FIRST 1000
-#define WAIT_NS_MOST  1000000
 
 /* What a splitter reads of each block at first: the head and, mostly, the key. */
 #define GLANCE_BYTES 64
@@ -92,15 +89,13 @@ static int seal_round(struct op *op, struct split *s, unsigned *left)
 
 static int seal(struct op *op, struct split *s)
 {
-    unsigned left = 1;
-    for (unsigned round = 0; left > 0; round++) {
-        if (round == RACE_ATTEMPTS)
-            return FAR_CONTENTION;
+    unsigned left = 0;
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
         int rc = seal_round(op, s, &left);
-        if (rc != FAR_OK)
+        if (rc != FAR_OK || left == 0)
             return rc;
     }
-    return FAR_OK;
+    return FAR_CONTENTION;
 }
 
 static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
@@ -317,34 +312,29 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     return rc;
 }
 
-/* To op->word[0], and the claim behind it. */
-static int read_forward(struct op *op, const struct race_look *look)
+/* Reads `forward`, and puts the claim behind it into op->word[1]. */
+static int read_forward(struct op *op, const struct race_look *look, uint64_t *forward)
 {
     batch_read(&op->batch, look->subtable, offsetof(struct race_subtable_head, forward), op->word,
                16);
-    return batch_flush(&op->batch);
+    int rc = batch_flush(&op->batch);
+    *forward = rc == FAR_OK ? op->word[0] : 0;
+    return rc;
 }
 
 /* Waits for the client that has claimed the split. *forward stays 0 if that client is dead, or
  * takes too long. */
 static int await(struct op *op, const struct race_look *look, uint64_t claim, uint64_t *forward)
 {
-    uint64_t pause = WAIT_NS_FIRST;
-    bool alive = true;
-    for (unsigned i = 0; i < op->pool->knobs.patience && *forward == 0 && alive; i++) {
-        batch_pause(&op->batch, pause);
-        pause = pause * 2 < WAIT_NS_MOST ? pause * 2 : WAIT_NS_MOST;
-        int rc = read_forward(op, look);
-        if (rc != FAR_OK)
-            return rc;
-        *forward = op->word[0];
-        if (i % 16 == 15) {
-            rc = client_owner_alive(op, claim, &alive);
-            if (rc != FAR_OK)
-                return rc;
-        }
+    struct index_lock_wait wait = {0};
+    enum index_lock_state state = INDEX_LOCK_HELD;
+    int rc = FAR_OK;
+    while (rc == FAR_OK && state == INDEX_LOCK_HELD && *forward == 0) {
+        rc = index_lock_wait(op, &wait, claim, &state);
+        if (rc == FAR_OK && state == INDEX_LOCK_HELD)
+            rc = read_forward(op, look, forward);
     }
-    return FAR_OK;
+    return rc;
 }
 
 static int claim_and_split(struct op *op, struct race_view *view, const struct race_key *key,
@@ -357,9 +347,8 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     int rc = FAR_OK;
     if (look->sealed) { /* another client's split, done or not: to wait and follow needs no memory
                          */
-        rc = read_forward(op, look);
+        rc = read_forward(op, look, &forward);
         uint64_t claim = op->word[1];
-        forward = op->word[0];
         if (rc == FAR_OK && forward == 0 && claim != 0 && claim != me)
             rc = await(op, look, claim, &forward);
         if (rc != FAR_OK || forward != 0)
@@ -411,12 +400,11 @@ static unsigned find_splitting(const struct race_view *view, uint64_t entry)
 static bool wait_for_sibling(struct op *op, const struct race_view *view,
                              const struct race_key *key, const struct race_look *look)
 {
-    uint64_t pause = WAIT_NS_FIRST;
+    uint64_t pause = 0;
     if (!op->batch.on_ring || find_splitting(view, look->entry) == RACE_SPLITTING)
         return false;
     for (unsigned i = 0; i < op->pool->knobs.patience; i++) {
-        batch_pause(&op->batch, pause);
-        pause = pause * 2 < WAIT_NS_MOST ? pause * 2 : WAIT_NS_MOST;
+        index_pause(op, &pause);
         if (view->entries[key->hash & ((1ull << view->depth) - 1)] != look->entry ||
             find_splitting(view, look->entry) == RACE_SPLITTING)
             return true;

@@ -6,10 +6,6 @@
  */
 #include "index/race/race.h"
 
-/* After so many lost races an attempt waits a little, the longer the more there were. */
-#define BACKOFF_AFTER 16
-#define BACKOFF_NS    200
-
 /* Two clients that insert one key at once see each other's tentative slots. The one at the higher
  * place gives way this many times, waits a little, and then stops being polite: the other may be
  * dead. */
@@ -315,15 +311,13 @@ int race_change(struct op *op, struct index_view *base, struct slice key, struct
     int rc = write_start(op, view, key, change, &w);
     if (rc != FAR_OK)
         return rc;
-    for (unsigned attempt = 0; attempt < RACE_ATTEMPTS; attempt++) {
+    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts);) {
         bool again = false;
         rc = write_look(op, view, &w, &again);
         if (rc == FAR_OK && !again)
             rc = act(op, view, &w, &again);
         if (rc != FAR_OK || !again)
             return write_end(op, &w, rc);
-        if (attempt >= BACKOFF_AFTER)
-            batch_pause(&op->batch, op_random(op, attempt * BACKOFF_NS));
     }
     return write_end(op, &w, FAR_CONTENTION);
 }
