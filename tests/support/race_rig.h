@@ -8,7 +8,7 @@
 struct race_spot {
     struct race_key key;
     struct race_look look;
-    struct race_found found;
+    struct index_found found;
 };
 
 static inline struct race_view *race_rig_view(struct store_rig *r)

@@ -122,10 +122,10 @@ static void a_slot_that_leads_to_no_block(void **state)
         rig(&r, &p);
         race_rig_find(&r, &key, sizeof key, &spot);
         if (kind == 0)
-            probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word | GADDR_MASK);
+            probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.slot | GADDR_MASK);
         else
-            probe_set(&p, race_slot_gaddr(spot.found.word), 16,
-                      ~probe_get(&p, race_slot_gaddr(spot.found.word), 16));
+            probe_set(&p, pointer_gaddr(spot.found.slot), 16,
+                      ~probe_get(&p, pointer_gaddr(spot.found.slot), 16));
         expect_repaired(&r, "broken link: no whole block", 1);
         assert_int_equal(far_exists(r.session, r.table, &key, sizeof key), FAR_NOT_FOUND);
         expect_keys(&r, key);
@@ -148,9 +148,9 @@ static void a_slot_that_gives_a_block_another_size(void **state)
         struct race_spot spot;
         race_rig_find(&r, &key, sizeof key, &spot);
         probe_set(&p, spot.look.subtable, slot_at(&spot),
-                  race_slot_with_class(spot.found.word, classes[key]));
+                  pointer_with_class(spot.found.slot, classes[key]));
         expect_repaired(&r, "another size than it has", 1);
-        assert_true(probe_get(&p, spot.look.subtable, slot_at(&spot)) == spot.found.word);
+        assert_true(probe_get(&p, spot.look.subtable, slot_at(&spot)) == spot.found.slot);
         expect_keys(&r, KEYS);
     }
     end(&r, &p);
@@ -166,7 +166,7 @@ static void a_key_in_the_wrong_place_is_found_again(void **state)
     (void)state;
     rig(&r, &p);
     race_rig_find(&r, &key, sizeof key, &spot);
-    probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.word ^ 0x5ull << 54);
+    probe_set(&p, spot.look.subtable, slot_at(&spot), spot.found.slot ^ 0x5ull << 54);
     assert_int_equal(far_exists(r.session, r.table, &key, sizeof key), FAR_NOT_FOUND);
     expect_repaired(&r, "a key in a place where it is not looked for", 1);
     expect_keys(&r, KEYS);
@@ -187,11 +187,11 @@ static void a_key_that_is_there_twice(void **state)
         uint64_t second = 0;
         if (kind == 1) { /* an older version of it, whose block nobody has reused */
             race_rig_find(&r, &key, sizeof key, &other);
-            second = other.found.word;
+            second = other.found.slot;
             assert_int_equal(far_update(r.session, r.table, &key, sizeof key, &aside, 4), FAR_OK);
         }
         race_rig_find(&r, &key, sizeof key, &spot);
-        second = kind == 1 ? second : spot.found.word;
+        second = kind == 1 ? second : spot.found.slot;
         unsigned place = 0;
         while (!race_is_slot(place) || spot.look.words[place] != 0)
             assert_true(++place < RACE_PLACES);
@@ -334,7 +334,7 @@ static void memory_that_is_lost(void **state)
     race_rig_find(&r, &key, sizeof key, &spot);
     probe_set(&p, spot.look.subtable, slot_at(&spot), 0);
     struct far_pool_check c = check(&r, false, FAR_OK);
-    assert_true(c.leaked_bytes == size_class_bytes(race_slot_class(spot.found.word)));
+    assert_true(c.leaked_bytes == size_class_bytes(pointer_class(spot.found.slot)));
     expect_told("leaked: 64 bytes");
     c = check(&r, true, FAR_OK);
     assert_true(c.leaked_bytes == 0 && c.repaired_bytes == 64);

@@ -133,7 +133,7 @@ static uint64_t next_word(struct words *w, uint64_t turn)
     assert_int_equal(client_drive_epoch(&w->r.session->op), FAR_OK);
     race_rig_find(&w->r, &w->key, 8, &spot);
     assert_true(spot.found.place >= 0);
-    return spot.found.word;
+    return spot.found.slot;
 }
 
 /* PTR-2 */
@@ -149,7 +149,7 @@ static void a_word_does_not_come_again_while_an_operation_remembers_it(void **st
     assert_int_equal(op_begin(&w.other->op, NULL), FAR_OK);
     struct race_spot spot;
     race_rig_find(&w.r, &w.key, 8, &spot);
-    uint64_t seen = spot.found.word; /* by the other, too: it is in flight */
+    uint64_t seen = spot.found.slot; /* by the other, too: it is in flight */
     for (uint64_t i = 0; i < 400; i++)
         assert_true(next_word(&w, i) != seen);
     op_end(&w.other->op);
@@ -180,7 +180,7 @@ static void a_word_does_not_come_again_within_an_epoch(void **state)
         struct race_spot spot;
         race_rig_find(&w.r, &w.key, 8, &spot);
         assert_int_equal(op_begin(op, NULL), FAR_OK); /* it remembers that, and its epoch */
-        seen[i % 64].word = spot.found.word;
+        seen[i % 64].word = spot.found.slot;
         seen[i % 64].epoch = op->epoch;
         op_end(op);
         uint64_t word = next_word(&w, i);

@@ -41,19 +41,19 @@ static void every_bit_of_a_slot(void **state)
         race_rig_find(&r, &key, sizeof key, &spot);
         assert_true(spot.found.place >= 0);
         uint64_t off = race_place_offset(&spot.key, (unsigned)spot.found.place);
-        uint64_t word = spot.found.word;
+        uint64_t word = spot.found.slot;
         for (unsigned bit = 0; bit < 64; bit++) {
             store_rig_set(&r, spot.look.subtable, off, word ^ 1ull << bit);
             int rc = get(&r, r.session, key);
             bool generation =
-                bit >= POINTER_GENERATION_AT && bit < POINTER_OWN_AT(RACE_SLOT_GENERATION);
+                bit >= POINTER_GENERATION_AT && bit < POINTER_OWN_AT(RACE_SLOT.generation);
             if (bit < GADDR_BITS || generation) /* another block, or none, is there */
                 assert_int_equal(rc, FAR_CORRUPT);
-            else if (bit >= RACE_SLOT_FINGERPRINT &&
+            else if (bit >= RACE_SLOT.fingerprint_at &&
                      bit < 63) /* fingerprint, tentative: another key's, nobody's */
                 assert_int_equal(rc, FAR_NOT_FOUND);
-            else if (bit >= POINTER_OWN_AT(RACE_SLOT_GENERATION) &&
-                     bit < RACE_SLOT_FINGERPRINT) /* unused */
+            else if (bit >= POINTER_OWN_AT(RACE_SLOT.generation) &&
+                     bit < RACE_SLOT.fingerprint_at) /* unused */
                 assert_int_equal(rc, FAR_OK);
             else /* the class says how much is read; a seal does not change what is true */
                 assert_true(rc == FAR_OK || rc == FAR_CORRUPT);
@@ -61,7 +61,7 @@ static void every_bit_of_a_slot(void **state)
         for (uint64_t size_class = 0; size_class < 64;
              size_class++) { /* also those there are not */
             store_rig_set(&r, spot.look.subtable, off,
-                          race_slot_with_class(word, (unsigned)size_class));
+                          pointer_with_class(word, (unsigned)size_class));
             int rc = get(&r, r.session, key);
             assert_true(rc == FAR_CORRUPT || (rc == FAR_OK && size_class < CLASS_COUNT));
         }
@@ -169,10 +169,10 @@ static void a_forward_to_nowhere(void **state)
     for (unsigned i = 0; i < 4; i++) {
         store_rig_set(&r, spot.look.subtable, 0, forwards[i]);
         assert_int_equal(get(&r, r.session, key), FAR_OK);
-        store_rig_set(&r, spot.look.subtable, off, spot.found.word | RACE_SLOT_SEALED);
+        store_rig_set(&r, spot.look.subtable, off, spot.found.slot | RACE_SLOT_SEALED);
         assert_int_equal(get(&r, r.session, key), FAR_CORRUPT);
         assert_int_equal(far_put(r.session, r.table, &key, sizeof key, "v", 1), FAR_CORRUPT);
-        store_rig_set(&r, spot.look.subtable, off, spot.found.word);
+        store_rig_set(&r, spot.look.subtable, off, spot.found.slot);
         store_rig_set(&r, spot.look.subtable, 0, 0);
         assert_int_equal(get(&r, r.session, key), FAR_OK);
     }
@@ -218,7 +218,7 @@ static void a_key_that_grows_while_a_split_reads_it(void **state)
     rig(&r);
     assert_int_equal(far_put(r.session, r.table, key, sizeof key, "v", 1), FAR_OK);
     race_rig_find(&r, key, sizeof key, &spot);
-    m.block = race_slot_gaddr(spot.found.word);
+    m.block = pointer_gaddr(spot.found.slot);
     assert_int_equal(r.fab->ops->ep_open(r.fab, &m.ep), FAR_OK);
     assert_non_null(m.word = m.ep->ops->buf_alloc(m.ep, 8));
     *m.word = store_rig_get(&r, m.block, 8); /* lengths, generation and flags */

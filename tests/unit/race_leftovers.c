@@ -146,7 +146,8 @@ static void a_tentative_slot_of_the_dead_is_nothing(void **state)
             uint64_t off = race_place_offset(&spot.key, place);
             /* Its block was never written: the address is of memory that is in use otherwise. */
             struct block_ref block = {.at = spot.look.subtable, .generation = 1};
-            uint64_t dead = race_slot_make(&block, spot.key.fingerprint) | RACE_SLOT_TENTATIVE;
+            uint64_t dead =
+                slot_make(RACE_SLOT, &block, spot.key.fingerprint) | RACE_SLOT_TENTATIVE;
             store_rig_set(&r, spot.look.subtable, off, dead);
             assert_int_equal(get(&r, key, &got), FAR_NOT_FOUND);
             assert_int_equal(far_update(r.session, r.table, &key, 4, &key, 4), FAR_NOT_FOUND);

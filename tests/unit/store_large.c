@@ -148,7 +148,7 @@ static void damage_before_the_value_is_told_by_all(void **state)
     store_rig_open(&r, "mem:?size=64m", NULL, NULL, NULL);
     assert_int_equal(far_put(r.session, r.table, "key", 3, value, LARGE), FAR_OK);
     race_rig_find(&r, "key", 3, &spot);
-    gaddr block = race_slot_gaddr(spot.found.word);
+    gaddr block = pointer_gaddr(spot.found.slot);
     for (unsigned word = 0; word < 6; word++) { /* 4: the key; 5: the value */
         uint64_t was = store_rig_get(&r, block, word * 8);
         store_rig_set(&r, block, word * 8, was ^ 1ull << 17);
@@ -178,7 +178,7 @@ static void a_wrong_size_class_delivers_nothing(void **state)
     race_rig_find(&r, "key", 3, &spot);
     unsigned place = (unsigned)spot.found.place;
     store_rig_set(&r, spot.look.subtable, race_place_offset(&spot.key, place),
-                  race_slot_with_class(spot.found.word, size_class_for(LARGE)));
+                  pointer_with_class(spot.found.slot, size_class_for(LARGE)));
     memset(got, 0x5a, sizeof got);
     assert_int_equal(far_get(r.session, r.table, "key", 3, got, 6000, &len), FAR_CORRUPT);
     assert_true(got[0] == 0x5a && got[5999] == 0x5a);

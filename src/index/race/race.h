@@ -63,6 +63,7 @@
 #define RACE_RACE_H
 
 #include "index/attempt.h"
+#include "index/blocks.h"
 #include "index/index.h"
 #include "index/race/race_layout.h"
 
@@ -114,9 +115,10 @@ struct race_look {
     uint64_t entry; /* the cached directory entry that was followed */
     gaddr subtable;
     unsigned depth;
-    uint64_t *words; /* RACE_PLACES; every eighth is a bucket header */
-    bool sealed;     /* one of the slots is */
-    unsigned astray; /* looks of this operation that found no part of the table */
+    uint64_t *words;  /* RACE_PLACES; every eighth is a bucket header */
+    bool sealed;      /* one of the slots is */
+    uint64_t forward; /* of the subtable: race_probe() reads it if slots are sealed, else 0 */
+    unsigned astray;  /* looks of this operation that found no part of the table */
 };
 
 /* What a place of a look is, and where it is remote. */
@@ -154,19 +156,11 @@ int race_look_start(struct op *op, struct race_view *view, const struct race_key
 int race_look_finish(struct op *op, struct race_view *view, const struct race_key *key,
                      struct race_look *look, bool *again);
 
-/* The key's committed slot among the places looked at. */
-struct race_found {
-    int place;         /* -1: none */
-    uint64_t word;     /* of that slot */
-    const void *block; /* its image, or the beginning, in BUF_BLOCK_IN until the next probe */
-    uint64_t stale;    /* a slot whose block was not whole: look again */
-    uint64_t forward;  /* of the subtable, when `look` had sealed slots */
-};
-/* Reads the blocks of all slots with the key's fingerprint, but for those in `known` (places that
- * were judged before and still hold the same word), and of a sealed subtable its `forward`. Of long
- * blocks only the beginning, unless the value may fit into `out` (NULL: no value is wanted). */
-int race_probe(struct op *op, const struct race_key *key, const struct race_look *look,
-               const struct value_out *out, const uint64_t *known, struct race_found *found);
+/* Looks for the key's committed slot among the places looked at: index_probe() of all slots with its
+ * fingerprint, but for those in `known` (places that were judged before and still hold the same
+ * word). Reads look->forward of a sealed subtable along. */
+int race_probe(struct op *op, const struct race_key *key, struct race_look *look,
+               const struct value_out *out, const uint64_t *known, struct index_found *found);
 int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
 
 /* ---- race_iterate.c -------------------------------------------------------------------------- */

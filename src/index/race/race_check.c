@@ -67,22 +67,23 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
     const struct block_head *h = block;
     struct race_key key;
 
-    if (!block_valid(block, size_class_bytes(race_slot_class(slot)), race_slot_generation(slot))) {
+    if (!block_valid(block, size_class_bytes(pointer_class(slot)),
+                     slot_generation(RACE_SLOT, slot))) {
         found(w, RACE_UNREADABLE, entry, word);
         return;
     }
     race_hash(w->view, (struct slice){block_key(block), h->klen}, &key);
     bool first = offset - key.combined[0] < RACE_COMBINED_BYTES;
     bool second = offset - key.combined[1] < RACE_COMBINED_BYTES;
-    if (key.fingerprint != race_slot_fingerprint(slot) || (!first && !second) ||
+    if (key.fingerprint != slot_fingerprint(RACE_SLOT, slot) || (!first && !second) ||
         (key.hash & ((1ull << race_entry_depth(entry)) - 1)) != suffix) {
         found(w, RACE_MISPLACED, entry, word);
         return;
     }
     unsigned size_class = size_class_for(block_bytes(h->klen, h->vlen));
-    if (size_class != race_slot_class(slot)) {
+    if (size_class != pointer_class(slot)) {
         found(w, RACE_CLASS, entry, word);
-        w->finding[w->finding_count - 1].right = race_slot_with_class(slot, size_class);
+        w->finding[w->finding_count - 1].right = pointer_with_class(slot, size_class);
         return;
     }
     w->seen[w->seen_count++] = (struct seen){
@@ -94,11 +95,11 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
 static int check_slot(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word)
 {
     uint64_t slot = w->image[word];
-    uint32_t bytes = size_class_bytes(race_slot_class(slot));
+    uint32_t bytes = size_class_bytes(pointer_class(slot));
     void *block = op_buffer(w->op, BUF_BLOCK_IN, bytes);
     if (!block)
         return FAR_NO_MEMORY;
-    batch_read(&w->op->batch, race_slot_gaddr(slot), 0, block, bytes);
+    batch_read(&w->op->batch, pointer_gaddr(slot), 0, block, bytes);
     int rc = batch_flush(&w->op->batch);
     if (rc == FAR_BOUNDS)
         found(w, RACE_UNREADABLE, entry, word);
@@ -157,7 +158,7 @@ static int report_findings(struct walk *w)
     int rc = FAR_OK;
     for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
         const struct race_finding *f = &w->finding[i];
-        unsigned node = gaddr_node(f->subtable), size_class = race_slot_class(f->found);
+        unsigned node = gaddr_node(f->subtable), size_class = pointer_class(f->found);
         uint64_t at = gaddr_offset(f->subtable) + f->word * 8ull;
         bool done = false;
         if (f->fault == RACE_HEADER)
@@ -166,8 +167,8 @@ static int report_findings(struct walk *w)
         else
             index_violation(w->report, "%s: slot %u:0x%llx to %u:0x%llx, %u bytes",
                             text[f->fault].what, node, (unsigned long long)at,
-                            gaddr_node(race_slot_gaddr(f->found)),
-                            (unsigned long long)gaddr_offset(race_slot_gaddr(f->found)),
+                            gaddr_node(pointer_gaddr(f->found)),
+                            (unsigned long long)gaddr_offset(pointer_gaddr(f->found)),
                             size_class_bytes(size_class));
         if (w->report->repair)
             rc = race_repair(w->op, w->view, f, &done);
@@ -186,9 +187,9 @@ static void visit_live(struct walk *w)
         uint64_t word = w->image[i];
         if (race_is_slot(i) && !race_slot_empty(word) && !(word & RACE_SLOT_TENTATIVE)) {
             w->info.keys++;
-            w->info.block_bytes += size_class_bytes(race_slot_class(word));
+            w->info.block_bytes += size_class_bytes(pointer_class(word));
             if (w->marker)
-                w->marker->mark(w->marker, race_slot_gaddr(word), race_slot_class(word));
+                w->marker->mark(w->marker, pointer_gaddr(word), pointer_class(word));
         }
     }
     w->info.slots += (uint64_t)view->groups * RACE_GROUP_SLOTS;

@@ -16,9 +16,8 @@
  */
 #include "index/race/race.h"
 
-/* One call reads at most so many subtables, and so many bytes of blocks at a time. */
+/* One call reads at most this many subtables. */
 #define ITERATE_SUBTABLES 16
-#define ITERATE_BYTES     (256u * 1024)
 
 /* A cursor: the position, 32 bits, above the word; and one, because 0 means "begin". */
 #define CURSOR_WORD_BITS 16
@@ -76,75 +75,61 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
 /* What is read of a block: all of it, or if only keys are wanted, what holds the longest key. */
 static uint32_t wanted_bytes(const struct entries_out *out, uint64_t slot)
 {
-    uint32_t all = size_class_bytes(race_slot_class(slot));
+    uint32_t all = size_class_bytes(pointer_class(slot));
     uint32_t most = (uint32_t)(block_key_at(true) + FAR_KEY_MAX + 63) & ~63u;
     return out->keys_only && all > most ? most : all;
 }
 
-/* Collects the words of slots from it->word on, as many as are worth reading at once: not many more
- * than the buffer has room for. */
-static unsigned collect(const struct race_view *view, const struct iteration *it,
-                        const struct entries_out *out, unsigned *words, size_t *bytes)
+/* Collects blocks from it->word on, as many as are worth reading at once: not many more than the
+ * buffer has room for. */
+static void collect(const struct race_view *view, const struct iteration *it,
+                    const struct entries_out *out, struct index_blocks *blocks)
 {
-    unsigned count = 0, end = race_subtable_bytes(view->groups) / 8;
-    size_t room = out->cap - out->len;
-    *bytes = 0;
-    for (unsigned i = it->word; i < end && count < BATCH_MAX; i++) {
+    unsigned end = race_subtable_bytes(view->groups) / 8;
+    for (unsigned i = it->word; i < end; i++) {
         uint64_t slot = it->image[i];
         if (!race_is_slot(i) || race_slot_empty(slot) || (slot & RACE_SLOT_TENTATIVE))
             continue;
-        uint32_t more = wanted_bytes(out, slot);
-        if (count > 0 && *bytes + more > (room < ITERATE_BYTES ? room : ITERATE_BYTES))
-            break;
-        words[count++] = i;
-        *bytes += more;
+        if (!index_blocks_add(blocks, slot, wanted_bytes(out, slot), i))
+            return;
     }
-    return count;
 }
 
 /* RACE-I2 */
-static bool whole(uint64_t slot, const void *image, uint32_t read)
+static bool whole(const struct index_block *b)
 {
-    const struct block_head *h = image;
-    uint32_t bytes = size_class_bytes(race_slot_class(slot));
-    if (read == bytes)
-        return block_valid(image, bytes, race_slot_generation(slot));
-    return h->klen <= FAR_KEY_MAX && block_judge_head(image, bytes, race_slot_generation(slot),
-                                                      block_key(image), h->klen) == BLOCK_MATCH;
+    const struct block_head *h = b->image;
+    uint32_t bytes = size_class_bytes(pointer_class(b->slot));
+    unsigned generation = slot_generation(RACE_SLOT, b->slot);
+    if (b->bytes == bytes)
+        return block_valid(b->image, bytes, generation);
+    return h->klen <= FAR_KEY_MAX && block_judge_head(b->image, bytes, generation,
+                                                      block_key(b->image), h->klen) == BLOCK_MATCH;
 }
 
 /* Adds entries of the subtable from it->word on. *full: one did not fit. */
 static int add_some(struct op *op, struct race_view *view, struct iteration *it,
                     struct entries_out *out, bool *full)
 {
-    unsigned words[BATCH_MAX], end = race_subtable_bytes(view->groups) / 8;
-    size_t bytes = 0;
-    unsigned count = collect(view, it, out, words, &bytes);
-    char *image = op_buffer(op, BUF_BLOCK_IN, bytes + 64), *at = image;
-
-    if (!image)
-        return FAR_NO_MEMORY;
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t slot = it->image[words[i]];
-        batch_read(&op->batch, race_slot_gaddr(slot), 0, at, wanted_bytes(out, slot));
-        at += wanted_bytes(out, slot);
-    }
-    int rc = batch_flush(&op->batch);
+    struct index_blocks blocks;
+    size_t room = out->cap - out->len;
+    index_blocks_start(&blocks, op, room < INDEX_BLOCKS_BYTES ? room : INDEX_BLOCKS_BYTES);
+    collect(view, it, out, &blocks);
+    int rc = index_blocks_read(op, &blocks, false);
     if (rc != FAR_OK)
         return rc;
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t slot = it->image[words[i]];
-        const struct block_head *h = (const struct block_head *)image;
-        it->word = words[i];
-        if (!whole(slot, image, wanted_bytes(out, slot)))
+    for (unsigned i = 0; i < blocks.count; i++) {
+        const struct index_block *b = &blocks.block[i];
+        const struct block_head *h = b->image;
+        it->word = b->place;
+        if (!whole(b))
             return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
-        rc = index_add_entry(&view->base, out, (struct slice){block_key(image), h->klen},
-                             index_block_value(image), full);
+        rc = index_add_entry(&view->base, out, (struct slice){block_key(h), h->klen},
+                             index_block_value(h), full);
         if (rc != FAR_OK || *full)
             return rc;
-        image += wanted_bytes(out, slot);
     }
-    it->word = count > 0 ? it->word + 1 : end;
+    it->word = blocks.count > 0 ? it->word + 1 : race_subtable_bytes(view->groups) / 8;
     return FAR_OK;
 }
 

@@ -22,7 +22,7 @@
 #ifndef RACE_LAYOUT_H
 #define RACE_LAYOUT_H
 
-#include "pool/pointer.h"
+#include "index/slot.h"
 
 #define RACE_BUCKET_WORDS   8
 #define RACE_BUCKET_SLOTS   7
@@ -41,36 +41,9 @@
 #define RACE_SLOT_SEALED    (1ull << 63)
 #define RACE_SLOT_TENTATIVE (1ull << 62)
 
-#define RACE_SLOT_GENERATION  6  /* bits of it */
-#define RACE_SLOT_FINGERPRINT 54 /* where it begins */
-_Static_assert(POINTER_OWN_AT(RACE_SLOT_GENERATION) <= RACE_SLOT_FINGERPRINT,
-               "a pointer fits below it");
+#define RACE_SLOT ((struct slot_format){.generation = 6, .fingerprint_at = 54, .fingerprint = 8})
+_Static_assert(POINTER_OWN_AT(6) <= 54, "a pointer fits below the fingerprint");
 
-static inline uint64_t race_slot_make(const struct block_ref *block, uint8_t fingerprint)
-{
-    return pointer_make(block, RACE_SLOT_GENERATION) | (uint64_t)fingerprint
-                                                           << RACE_SLOT_FINGERPRINT;
-}
-static inline gaddr race_slot_gaddr(uint64_t slot)
-{
-    return pointer_gaddr(slot);
-}
-static inline unsigned race_slot_generation(uint64_t slot)
-{
-    return pointer_generation(slot, RACE_SLOT_GENERATION);
-}
-static inline unsigned race_slot_class(uint64_t slot)
-{
-    return pointer_class(slot);
-}
-static inline uint64_t race_slot_with_class(uint64_t slot, unsigned size_class)
-{
-    return pointer_with_class(slot, size_class);
-}
-static inline uint8_t race_slot_fingerprint(uint64_t slot)
-{
-    return (uint8_t)(slot >> RACE_SLOT_FINGERPRINT);
-}
 static inline bool race_slot_empty(uint64_t slot)
 {
     return (slot & ~RACE_SLOT_SEALED) == 0;

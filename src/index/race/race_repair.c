@@ -38,13 +38,13 @@ static int empty_slot(struct op *op, const struct race_finding *f, bool *done)
 static int put_in_place(struct op *op, struct race_view *view, const struct race_finding *f,
                         bool *done)
 {
-    uint32_t bytes = size_class_bytes(race_slot_class(f->found));
+    uint32_t bytes = size_class_bytes(pointer_class(f->found));
     void *image = op_buffer(op, BUF_BLOCK_IN, bytes), *copy = NULL;
     if (!image)
         return FAR_NO_MEMORY;
-    batch_read(&op->batch, race_slot_gaddr(f->found), 0, image, bytes);
+    batch_read(&op->batch, pointer_gaddr(f->found), 0, image, bytes);
     int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || !block_valid(image, bytes, race_slot_generation(f->found)))
+    if (rc != FAR_OK || !block_valid(image, bytes, slot_generation(RACE_SLOT, f->found)))
         return rc;        /* damaged since it was judged: the next walk will tell */
     copy = malloc(bytes); /* what is inserted uses the buffer itself */
     if (!copy)

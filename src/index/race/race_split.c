@@ -122,62 +122,46 @@ static void put_in_child(struct race_view *view, struct split *s, unsigned place
     bool readable = h->klen > 0 && block_key_end(h) <= bytes;
     if (readable)
         race_hash(view, (struct slice){block_key(image), h->klen}, &key);
-    if (readable && key.fingerprint == race_slot_fingerprint(s->parent[place]))
+    if (readable && key.fingerprint == slot_fingerprint(RACE_SLOT, s->parent[place]))
         s->image[(key.hash >> s->look->depth) & 1][place] = s->parent[place] & ~RACE_SLOT_SEALED;
     else
         put_in_both(s, place);
 }
 
-/* Reads the blocks of up to BATCH_MAX slots, bytes[i] of each, to images that are `stride` apart.
- * No block is read further than asked: it may be the last of the pool. */
-static int read_blocks(struct op *op, const struct split *s, const unsigned *place,
-                       const uint32_t *bytes, unsigned count, uint32_t stride, char **images)
+/* Puts slots into the children, by the hash of the key that each points to. `glances`: their blocks,
+ * GLANCE_BYTES of each. No block is read further than its key: it may be the last of the pool. */
+static int sort_some(struct op *op, struct race_view *view, struct split *s,
+                     struct index_blocks *glances)
 {
-    *images = op_buffer(op, BUF_BLOCK_IN, (size_t)count * stride);
-    if (!*images)
-        return FAR_NO_MEMORY;
-    for (unsigned i = 0; i < count; i++)
-        batch_read(&op->batch, race_slot_gaddr(s->parent[place[i]]), 0,
-                   *images + (size_t)i * stride, bytes[i]);
-    return batch_flush(&op->batch);
-}
-
-/* Puts up to BATCH_MAX slots into the children, by the hash of the key that each points to. */
-static int sort_some(struct op *op, struct race_view *view, struct split *s, const unsigned *place,
-                     unsigned count)
-{
-    unsigned longer[BATCH_MAX], longer_count = 0;
-    uint32_t sizes[BATCH_MAX], longest = 0;
-    char *images = NULL;
-
-    for (unsigned i = 0; i < count; i++)
-        sizes[i] = GLANCE_BYTES;
-    int rc = read_blocks(op, s, place, sizes, count, GLANCE_BYTES, &images);
-    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
-        const struct block_head *h = (const struct block_head *)(images + (size_t)i * GLANCE_BYTES);
+    struct index_blocks longer;
+    int rc = index_blocks_read(op, glances, false);
+    index_blocks_start(&longer, op, SIZE_MAX);
+    for (unsigned i = 0; i < glances->count && rc == FAR_OK; i++) {
+        const struct index_block *b = &glances->block[i];
+        const struct block_head *h = b->image;
         uint32_t bytes = (uint32_t)((block_key_end(h) + 63) & ~63ull);
         if (bytes <= GLANCE_BYTES || h->klen > FAR_KEY_MAX ||
-            !within_pool(op, race_slot_gaddr(s->parent[place[i]]), bytes)) {
-            put_in_child(view, s, place[i], h, GLANCE_BYTES);
-        } else {
-            sizes[longer_count] = bytes;
-            longer[longer_count++] = place[i];
-            longest = bytes > longest ? bytes : longest;
-        }
+            !within_pool(op, pointer_gaddr(b->slot), bytes))
+            put_in_child(view, s, b->place, h, GLANCE_BYTES);
+        else
+            index_blocks_add(&longer, b->slot, bytes, b->place);
     }
-    if (rc != FAR_OK || longer_count == 0)
-        return rc;
-    rc = read_blocks(op, s, longer, sizes, longer_count, longest, &images);
-    for (unsigned i = 0; i < longer_count && rc == FAR_OK; i++)
-        put_in_child(view, s, longer[i], images + (size_t)i * longest, sizes[i]);
+    if (rc == FAR_OK)
+        rc = index_blocks_read(op, &longer, false);
+    for (unsigned i = 0; i < longer.count && rc == FAR_OK; i++)
+        put_in_child(view, s, longer.block[i].place, longer.block[i].image, longer.block[i].bytes);
+    index_blocks_start(glances, op, SIZE_MAX);
     return rc;
 }
 
 /* Builds both children: every sealed word goes to the same place in one of them. */
 static int sort(struct op *op, struct race_view *view, struct split *s, uint64_t suffix)
 {
-    unsigned place[BATCH_MAX], count = 0, depth = s->look->depth;
+    unsigned depth = s->look->depth;
+    struct index_blocks glances;
     int rc = FAR_OK;
+
+    index_blocks_start(&glances, op, SIZE_MAX);
 
     for (unsigned i = 0; i < 2; i++) {
         uint64_t header = race_header(view->tag, depth + 1, suffix | (uint64_t)i << depth);
@@ -191,16 +175,13 @@ static int sort(struct op *op, struct race_view *view, struct split *s, uint64_t
         if (!is_slot(i) || race_slot_empty(s->parent[i]))
             continue;
         s->occupied++;
-        if (within_pool(op, race_slot_gaddr(s->parent[i]), GLANCE_BYTES))
-            place[count++] = i;
-        else
+        if (!within_pool(op, pointer_gaddr(s->parent[i]), GLANCE_BYTES))
             put_in_both(s, i);
-        if (count == BATCH_MAX) {
-            rc = sort_some(op, view, s, place, count);
-            count = 0;
-        }
+        else if (index_blocks_add(&glances, s->parent[i], GLANCE_BYTES, i) &&
+                 glances.count == glances.room)
+            rc = sort_some(op, view, s, &glances);
     }
-    return rc == FAR_OK && count > 0 ? sort_some(op, view, s, place, count) : rc;
+    return rc == FAR_OK ? sort_some(op, view, s, &glances) : rc;
 }
 
 static void count_split(struct race_view *view, const struct split *s)

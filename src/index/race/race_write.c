@@ -16,7 +16,7 @@ struct write {
     struct race_key key;
     struct race_look look;
     uint64_t *words[2]; /* the look, and the second look of an insert */
-    struct race_found found;
+    struct index_found found;
     struct change *change;
     struct block_ref block; /* of the new value; at is 0 while there is none */
     bool written;
@@ -115,18 +115,18 @@ static void write_block_first(struct op *op, struct write *w)
 /* Replaces the committed slot that was found by the block, or by nothing. */
 static int replace(struct op *op, struct write *w, bool *again)
 {
-    uint64_t old = w->found.word;
-    uint64_t new = w->block.at ? race_slot_make(&w->block, w->key.fingerprint) : 0;
+    uint64_t old = w->found.slot;
+    uint64_t new = w->block.at ? slot_make(RACE_SLOT, &w->block, w->key.fingerprint) : 0;
     const struct block_head *h = w->found.block;
     bool swapped = false,
-         fits = size_class_for(block_bytes(h->klen, h->vlen)) == race_slot_class(old);
+         fits = size_class_for(block_bytes(h->klen, h->vlen)) == pointer_class(old);
     write_block_first(op, w);
     int rc = op_decided(op, cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
     /* A damaged class must not make the neighbours part of what is reused. */
     if (swapped && fits)
-        pool_retire(op->client, race_slot_gaddr(old), race_slot_class(old));
+        pool_retire(op->client, pointer_gaddr(old), pointer_class(old));
     else if (swapped || rc == FAR_UNKNOWN)
-        pool_abandon(op->client, race_slot_class(old));
+        pool_abandon(op->client, pointer_class(old));
     *again = !swapped;
     return rc;
 }
@@ -196,7 +196,7 @@ static int second_look(struct op *op, struct write *w, unsigned place, uint64_t 
         uint64_t other = w->words[1][i];
         bool settled = false;
         if (!race_is_slot(i) || i == place || !(other & RACE_SLOT_TENTATIVE) ||
-            race_slot_fingerprint(other) != w->key.fingerprint)
+            slot_fingerprint(RACE_SLOT, other) != w->key.fingerprint)
             continue;
         rc = settle_rival(op, w, place, i, &settled);
         if (rc != FAR_OK || !settled)
@@ -236,7 +236,7 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
 static int add(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
     int place = free_place(&w->key, w->words[0]);
-    uint64_t word = race_slot_make(&w->block, w->key.fingerprint),
+    uint64_t word = slot_make(RACE_SLOT, &w->block, w->key.fingerprint),
              tentative = word | RACE_SLOT_TENTATIVE;
     bool clear = false, swapped = false;
 

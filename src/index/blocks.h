@@ -1,0 +1,78 @@
+/*
+ * The blocks that slots name: reading many in one round trip, within a budget of bytes, and looking for
+ * a key among them.
+ *
+ *     struct index_blocks blocks;
+ *     index_blocks_start(&blocks, op, INDEX_BLOCKS_BYTES);
+ *     while (there are slots && index_blocks_add(&blocks, slot, bytes, place))
+ *         ...
+ *     rc = index_blocks_read(op, &blocks, false);
+ *     for (unsigned i = 0; rc == FAR_OK && i < blocks.count; i++)
+ *         ... blocks.block[i].image ...
+ */
+#ifndef INDEX_BLOCKS_H
+#define INDEX_BLOCKS_H
+
+#include "index/index.h"
+#include "index/slot.h"
+
+#define INDEX_BLOCKS_BYTES (256u * 1024) /* a budget that suits most */
+
+struct index_blocks {
+    unsigned count, room;
+    size_t bytes, budget;
+    struct index_block {
+        uint64_t slot;
+        uint32_t bytes;    /* that are read of it, from its beginning */
+        uint32_t place;    /* the caller's */
+        const void *image; /* in BUF_BLOCK_IN until the next read */
+    } block[BATCH_MAX];
+};
+
+/* As many as the batch has room for. Verbs that are in it already go out together with the READs. */
+static inline void index_blocks_start(struct index_blocks *b, const struct op *op, size_t budget)
+{
+    b->count = 0;
+    b->room = batch_room(&op->batch);
+    b->bytes = 0;
+    b->budget = budget;
+}
+/* False: it does not fit with the others. The first one always fits. */
+static inline bool index_blocks_add(struct index_blocks *b, uint64_t slot, uint32_t bytes,
+                                    unsigned place)
+{
+    ASSERT(bytes % 8 == 0);
+    if (b->count == b->room || (b->count > 0 && b->bytes + bytes > b->budget))
+        return false;
+    struct index_block *block = &b->block[b->count++];
+    block->slot = slot;
+    block->bytes = bytes;
+    block->place = place;
+    b->bytes += bytes;
+    return true;
+}
+/* Reads them and flushes. `may_be_freed`: as batch_may_be_freed(). */
+int index_blocks_read(struct op *op, struct index_blocks *blocks, bool may_be_freed);
+
+/* The key that is looked for among the blocks of some slots, and what is wanted of its own block. */
+struct index_probe {
+    struct slice key;
+    struct slot_format format;
+    const struct value_out *out; /* of a get; NULL: its value is not wanted */
+    bool may_be_freed;           /* the slots may have been out of use when they were read */
+};
+struct index_found {
+    int place;         /* -1: none of the blocks has the key */
+    uint64_t slot;     /* words[place] */
+    const void *block; /* its image, or the beginning, in BUF_BLOCK_IN until the next read */
+    uint64_t stale;    /* 0, or a slot whose block was not whole */
+};
+/*
+ * Looks for the key in the blocks of words[i], for all bits i of `candidates` (slot_candidates()). Flushes
+ * what is in the batch, together with the first of its READs. Of a long block it reads only the
+ * beginning, unless the value is wanted and may fit. FAR_CORRUPT: a slot points outside the pool.
+ */
+int index_probe(struct op *op, const struct index_probe *probe, const uint64_t *words,
+                uint64_t candidates, struct index_found *found);
+
+#endif
