@@ -215,7 +215,8 @@ void index_rest(struct op *op)
 int index_resume(struct op *op, struct index_view *view)
 {
     int rc = op_begin(op, &view->cached);
-    return rc == FAR_OK && view->cached.stale ? view->table->ops->refresh(op, view) : rc;
+    return rc == FAR_OK && view->cached.stale ? INDEX_CALL(view->table->ops, refresh, op, view)
+                                              : rc;
 }
 
 void index_intend(struct op *op, const struct index_view *view, struct journal *journal,

@@ -166,6 +166,18 @@ struct index_ops {
     int (*check)(struct op *op, struct index_view *view, struct index_report *report);
 };
 
+/*
+ * How the store calls an index: INDEX_CALL(ops, get, op, view, key, &out). The contract of all its
+ * functions is asserted here: the batch is empty when they are entered and when they are left.
+ */
+#define INDEX_CALL(ops, function, op, ...)                                                         \
+    (ASSERT((op)->batch.count == 0), index_left(op, (ops)->function(op, __VA_ARGS__)))
+static inline int index_left(const struct op *op, int rc)
+{
+    ASSERT(op->batch.count == 0);
+    return rc;
+}
+
 /* The longest key and value that a table of the index may hold. The store refuses longer ones. */
 static inline size_t index_key_max(const struct index_ops *ops)
 {

@@ -93,11 +93,11 @@ static int walk(struct op *op, struct index_view *view, void *arg)
     struct found *f = arg;
     const struct index_ops *ops = view->table->ops;
     struct index_report report = {.line = NULL};
-    int rc = ops->check(op, view, &report);
+    int rc = INDEX_CALL(ops, check, op, view, &report);
     if (rc == FAR_OK && report.violations > 0)
         rc = FAR_CORRUPT;
     if (rc == FAR_OK)
-        rc = ops->mark(op, view, &f->marker);
+        rc = INDEX_CALL(ops, mark, op, view, &f->marker);
     if (rc == FAR_OK && f->no_memory)
         rc = err_fail(FAR_NO_MEMORY, "no memory for walking a table");
     return rc == FAR_OK && f->damaged ? FAR_CORRUPT : rc;

@@ -31,7 +31,7 @@ static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_t
 
 static int mark_table(struct op *op, struct index_view *view, void *arg)
 {
-    return view->table->ops->mark(op, view, arg);
+    return INDEX_CALL(view->table->ops, mark, op, view, arg);
 }
 
 /* CAT-5: also those that are dropped. */
@@ -52,7 +52,7 @@ static int recover_table(struct op *op, struct index_view *view, void *arg)
     const struct index_ops *ops = view->table->ops;
     const struct journal_entry *entry = arg;
     bool same = view->table->desc.serial == entry->subject.tag; /* not one that has its place now */
-    return ops->recover && same ? ops->recover(op, view, entry) : FAR_OK;
+    return ops->recover && same ? INDEX_CALL(ops, recover, op, view, entry) : FAR_OK;
 }
 
 /* In the middle of another operation, perhaps, whose buffers stay as they are. */
@@ -135,7 +135,7 @@ static int check_table(struct op *op, struct index_view *view, void *arg)
     struct index_report report = c->report;
     report.line = table_line;
     report.arg = &t;
-    int rc = store_judge(op, view->table->ops->check(op, view, &report));
+    int rc = store_judge(op, INDEX_CALL(view->table->ops, check, op, view, &report));
     if (rc == FAR_OK && report.violations > c->report.violations && client_lapsed(op->client))
         rc = store_judge(op, FAR_CORRUPT);
     if (rc == FAR_CORRUPT)

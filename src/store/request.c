@@ -60,7 +60,8 @@ static int change(struct op *op, const struct far_op *r, struct index_view *view
                                           .value = {r->value, r->value_len},
                                           .decide = decide},
                                .request = r};
-    int rc = r->table->index.ops->change(op, view, (struct slice){r->key, r->key_len}, &c.change);
+    int rc = INDEX_CALL(r->table->index.ops, change, op, view, (struct slice){r->key, r->key_len},
+                        &c.change);
     if (c.error == FAR_OK || !status_means(rc, STATUS_ANSWER))
         return rc;
     return c.error == FAR_VALUE_SIZE
@@ -77,7 +78,7 @@ static int iterate(struct op *op, const struct far_op *r, struct index_view *vie
                               .cap = r->cap,
                               .cursor = r->cursor,
                               .keys_only = (r->flags & FAR_KEYS_ONLY) != 0};
-    int rc = r->table->index.ops->iterate(op, view, &out);
+    int rc = INDEX_CALL(r->table->index.ops, iterate, op, view, &out);
     result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
     result->cursor = out.cursor;
     result->count = out.count;
@@ -93,7 +94,7 @@ static int scan(struct op *op, const struct far_op *r, struct index_view *view,
                                .after = (r->flags & FAR_AFTER) != 0,
                                .to = {r->to, r->to_len},
                                .limit = r->limit ? r->limit : UINT_MAX};
-    int rc = r->table->index.ops->scan(op, view, &range, &out);
+    int rc = INDEX_CALL(r->table->index.ops, scan, op, view, &range, &out);
     ASSERT(out.count <= range.limit && (rc != FAR_OK || !out.more || out.count > 0));
     result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
     result->count = out.count;
@@ -113,7 +114,8 @@ static int dispatch(struct op *op, const struct far_op *r, struct index_view *vi
         return scan(op, r, view, result);
     if (changes(r->kind))
         return change(op, r, view);
-    int rc = r->table->index.ops->get(op, view, (struct slice){r->key, r->key_len}, &got);
+    int rc =
+        INDEX_CALL(r->table->index.ops, get, op, view, (struct slice){r->key, r->key_len}, &got);
     result->len = got.len;
     return rc;
 }

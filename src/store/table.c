@@ -102,10 +102,11 @@ static int build_once(far_session *s, const struct index_ops *ops,
     int rc = op_begin(&s->op, NULL);
     if (rc != FAR_OK)
         return rc;
-    rc = ops->create(&s->op, options, desc->hash_seed, &desc->root);
+    rc = INDEX_CALL(ops, create, &s->op, options, desc->hash_seed, &desc->root);
     if (rc == FAR_OK) {
         rc = catalog_add(&s->op, desc);
-        if (rc != FAR_OK && (!op_all_known(rc) || ops->discard(&s->op, desc->root) != FAR_OK))
+        if (rc != FAR_OK &&
+            (!op_all_known(rc) || INDEX_CALL(ops, discard, &s->op, desc->root) != FAR_OK))
             pool_abandon_since(&s->client, before);
     }
     rc = store_judge(&s->op, rc);
@@ -340,7 +341,7 @@ static int inspect(far_session *s, far_table *table,
 
 static int walk_info(struct op *op, struct index_view *view, void *arg)
 {
-    return view->table->ops->info(op, view, arg);
+    return INDEX_CALL(view->table->ops, info, op, view, arg);
 }
 
 int far_table_info(far_session *s, far_table *table, struct far_table_info *info)
@@ -374,7 +375,7 @@ static int walk_check(struct op *op, struct index_view *view, void *arg)
 {
     struct table_check *c = arg;
     c->report = (struct index_report){.line = pass_line, .arg = c};
-    return view->table->ops->check(op, view, &c->report);
+    return INDEX_CALL(view->table->ops, check, op, view, &c->report);
 }
 
 int far_table_check(far_session *s, far_table *table, void (*report)(void *, const char *),

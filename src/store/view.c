@@ -69,7 +69,7 @@ static int attach(far_session *s, struct op *op, const far_table *table, struct 
 {
     if (!view->view) {
         struct index_view *made = NULL;
-        int rc = table->index.ops->attach(op, &table->index, &made);
+        int rc = INDEX_CALL(table->index.ops, attach, op, &table->index, &made);
         if (rc != FAR_OK)
             return rc;
         if (view->view) { /* another operation of this session was faster */
@@ -90,7 +90,9 @@ static int make_view(far_session *s, struct op *op, const far_table *table, stru
     bool known = v->view != NULL;
     int rc = attach(s, op, table, v);
     op->cost = known ? op->cost : (struct cost){0}; /* attaching was nobody's operation */
-    return rc == FAR_OK && v->view->cached.stale ? table->index.ops->refresh(op, v->view) : rc;
+    return rc == FAR_OK && v->view->cached.stale
+               ? INDEX_CALL(table->index.ops, refresh, op, v->view)
+               : rc;
 }
 
 int store_view_begin(far_session *s, struct op *op, const far_table *table, struct table_view **out)
@@ -132,7 +134,7 @@ int store_view_work(far_pool *pool, struct op *op, const struct table_desc *desc
     if (!table.ops)
         return err_fail(FAR_NO_INDEX, "table '%s' is kept by %s, which is not in this build",
                         desc->name, desc->index);
-    int rc = table.ops->attach(op, &table, &view);
+    int rc = INDEX_CALL(table.ops, attach, op, &table, &view);
     if (rc == FAR_OK) {
         rc = work(op, view, arg);
         client_uncache(op->client, &view->cached); /* a flight may have had it validated */
