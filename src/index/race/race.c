@@ -26,7 +26,6 @@ static int write_subtable(struct op *op, uint32_t tag, unsigned groups, unsigned
                           uint64_t suffix, uint64_t *entry)
 {
     uint32_t bytes = race_subtable_bytes(groups);
-    uint64_t header = race_header(tag, depth, suffix);
     gaddr at = 0;
     int rc = pool_alloc(op, (unsigned)(suffix % op->pool->nodes), race_subtable_class(groups), &at);
     if (rc != FAR_OK)
@@ -36,10 +35,7 @@ static int write_subtable(struct op *op, uint32_t tag, unsigned groups, unsigned
         pool_free_unpublished(op->client, at, race_subtable_class(groups));
         return FAR_NO_MEMORY;
     }
-    memset(image, 0, bytes);
-    ((struct race_subtable_head *)image)->header = header;
-    for (unsigned i = sizeof(struct race_subtable_head) / 8; i < bytes / 8; i += RACE_BUCKET_WORDS)
-        image[i] = header;
+    race_subtable_clear(image, bytes / 8, race_header(tag, depth, suffix));
     batch_write(&op->batch, at, 0, image, bytes);
     *entry = race_entry(at, depth);
     return batch_flush(&op->batch);

@@ -101,6 +101,18 @@ static inline struct race_view *race_view(struct index_view *base)
     return (struct race_view *)base; /* base comes first */
 }
 
+/* Where the cached directory leads. */
+static inline uint64_t race_cached_entry(const struct race_view *view, uint64_t hash)
+{
+    return view->entries[race_suffix(hash, view->depth)];
+}
+
+/* What the headers of a subtable of that depth, with keys like this one, must be. */
+static inline uint64_t race_header_of(const struct race_view *view, uint64_t hash, unsigned depth)
+{
+    return race_header(view->tag, depth, race_suffix(hash, depth));
+}
+
 /* A key on its way: what its hash says. */
 struct race_key {
     struct slice bytes;
@@ -121,11 +133,7 @@ struct race_look {
     unsigned astray;  /* looks of this operation that found no part of the table */
 };
 
-/* What a place of a look is, and where it is remote. */
-static inline bool race_is_slot(unsigned place)
-{
-    return place % RACE_BUCKET_WORDS != 0;
-}
+/* Where a place of a look is in the subtable. */
 static inline uint64_t race_place_offset(const struct race_key *key, unsigned place)
 {
     return key->combined[place / RACE_COMBINED_WORDS] + (place % RACE_COMBINED_WORDS) * 8ull;
@@ -133,8 +141,6 @@ static inline uint64_t race_place_offset(const struct race_key *key, unsigned pl
 
 /* ---- race_directory.c: hashing, the directory and its cache --------------------------------------- */
 void race_hash(const struct race_view *view, struct slice bytes, struct race_key *key);
-uint64_t race_root_sum(const struct race_root *root);
-uint32_t race_tag(uint64_t hash_seed); /* what the bucket headers of a table carry */
 int race_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void race_detach(struct index_view *view);
 /* Reads the directory anew. */
@@ -144,6 +150,9 @@ int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t 
 /* Tells the remote directory. */
 int race_update_directory(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
                           uint64_t forward);
+
+/* Reads a subtable's `forward`. */
+int race_read_forward(struct op *op, gaddr subtable, uint64_t *forward);
 
 /* ---- race_read.c ----------------------------------------------------------------------------- */
 

@@ -76,7 +76,7 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
     bool first = offset - key.combined[0] < RACE_COMBINED_BYTES;
     bool second = offset - key.combined[1] < RACE_COMBINED_BYTES;
     if (key.fingerprint != slot_fingerprint(RACE_SLOT, slot) || (!first && !second) ||
-        (key.hash & ((1ull << race_entry_depth(entry)) - 1)) != suffix) {
+        race_suffix(key.hash, race_entry_depth(entry)) != suffix) {
         found(w, RACE_MISPLACED, entry, word);
         return;
     }
@@ -115,13 +115,13 @@ static int check_words(struct walk *w, uint64_t entry, uint64_t suffix)
     int rc = FAR_OK;
 
     w->seen_count = w->finding_count = 0;
-    for (unsigned i = sizeof(struct race_subtable_head) / 8;
-         i < race_subtable_bytes(w->view->groups) / 8 && rc == FAR_OK; i++) {
+    for (unsigned i = RACE_HEAD_WORDS; i < race_subtable_words(w->view->groups) && rc == FAR_OK;
+         i++) {
         uint64_t word = w->image[i];
         if (!race_is_slot(i) && word != header) {
             found(w, RACE_HEADER, entry, i);
             w->finding[w->finding_count - 1].right = header;
-        } else if (race_is_slot(i) && !race_slot_empty(word) && !(word & RACE_SLOT_TENTATIVE)) {
+        } else if (race_is_slot(i) && race_slot_committed(word)) {
             rc = check_slot(w, entry, suffix, i);
         }
     }
@@ -182,10 +182,9 @@ static int report_findings(struct walk *w)
 static void visit_live(struct walk *w)
 {
     struct race_view *view = w->view;
-    for (unsigned i = sizeof(struct race_subtable_head) / 8;
-         i < race_subtable_bytes(view->groups) / 8; i++) {
+    for (unsigned i = RACE_HEAD_WORDS; i < race_subtable_words(view->groups); i++) {
         uint64_t word = w->image[i];
-        if (race_is_slot(i) && !race_slot_empty(word) && !(word & RACE_SLOT_TENTATIVE)) {
+        if (race_is_slot(i) && race_slot_committed(word)) {
             w->info.keys++;
             w->info.block_bytes += size_class_bytes(pointer_class(word));
             if (w->marker)
@@ -218,15 +217,6 @@ static int prove(struct walk *w, uint64_t entry, uint64_t suffix)
     return report_findings(w);
 }
 
-static int read_forward(struct walk *w, gaddr subtable, uint64_t *forward)
-{
-    batch_read(&w->op->batch, subtable, offsetof(struct race_subtable_head, forward), w->op->word,
-               8);
-    int rc = batch_flush(&w->op->batch);
-    *forward = w->op->word[0];
-    return rc;
-}
-
 /* A lock of the dead: a claim of a client that is not there any more. *forward is set if the split
  * has been completed. */
 static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t claim,
@@ -236,7 +226,8 @@ static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t
     bool alive = true;
     int rc = client_owner_alive(w->op, claim, &alive);
     if (rc == FAR_OK && !alive)
-        rc = read_forward(w, subtable, forward); /* it may have done it, and left, meanwhile */
+        rc = race_read_forward(w->op, subtable,
+                               forward); /* it may have done it, and left, meanwhile */
     if (rc != FAR_OK || alive || *forward != 0)
         return rc;
     index_stranded(w->report,
@@ -248,7 +239,7 @@ static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t
         return FAR_OK;
     rc = race_complete_split(w->op, &w->view->base, (uint32_t)suffix, entry);
     if (rc == FAR_OK)
-        rc = read_forward(w, subtable, forward);
+        rc = race_read_forward(w->op, subtable, forward);
     if (rc == FAR_OK && *forward != 0)
         index_repaired(w->report, &w->report->stranded, "  repaired: the split was completed");
     return rc;
@@ -259,7 +250,7 @@ static bool only_head_differs(const struct walk *w, uint64_t header)
 {
     unsigned agree = 0, buckets = w->view->groups * 3;
     for (unsigned i = 0; i < buckets; i++)
-        agree += w->image[sizeof(struct race_subtable_head) / 8 + i * RACE_BUCKET_WORDS] == header;
+        agree += w->image[RACE_HEAD_WORDS + i * RACE_BUCKET_WORDS] == header;
     return agree > buckets / 2;
 }
 
@@ -289,7 +280,7 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
 
     for (;;) { /* each turn goes one deeper: at most dir_bits turns */
         unsigned depth = race_entry_depth(entry);
-        uint64_t suffix = path & ((1ull << depth) - 1);
+        uint64_t suffix = race_suffix(path, depth);
         if (depth > view->dir_bits)
             return err_fail(FAR_CORRUPT, "W1: a subtable below the directory's limit");
         int rc = read_subtable(w, entry);
@@ -331,7 +322,7 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
 static int visit_once(struct walk *w, uint64_t entry, uint64_t index)
 {
     unsigned depth = race_entry_depth(entry);
-    uint64_t lowest = index & ((1ull << depth) - 1);
+    uint64_t lowest = race_suffix(index, depth);
     if (lowest == index || w->entries[lowest] != entry)
         return visit(w, entry, index, w->depth);
     uint64_t forward = w->forward[lowest];
@@ -393,7 +384,7 @@ static int walk(struct walk *w)
         return rc;
     /* The image is not in one of the operation's buffers: repairs use those. */
     struct fab_ep *ep = w->op->batch.ep;
-    unsigned words = race_subtable_bytes(view->groups) / 8;
+    unsigned words = race_subtable_words(view->groups);
     w->image = ep->ops->buf_alloc(ep, words * 8);
     w->seen = malloc(words * sizeof *w->seen);
     w->finding = malloc(words * sizeof *w->finding);

@@ -10,13 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t main_bucket_offset(uint32_t bucket)
-{
-    /* An even main bucket is followed by its overflow bucket, an odd one is preceded by it. */
-    return (uint32_t)sizeof(struct race_subtable_head) + bucket / 2 * RACE_GROUP_BYTES +
-           (bucket & 1) * 64;
-}
-
 void race_hash(const struct race_view *view, struct slice bytes, struct race_key *key)
 {
     const struct knobs *knobs = &view->base.table->pool->knobs;
@@ -29,19 +22,8 @@ void race_hash(const struct race_view *view, struct slice bytes, struct race_key
     uint32_t first = hash_range((uint32_t)(hi >> 32), 2 * view->groups);
     uint32_t step = 1 + hash_range((uint32_t)hi, view->groups - 1);
     uint32_t group = (first / 2 + step) % view->groups;
-    key->combined[0] = main_bucket_offset(first);
-    key->combined[1] = main_bucket_offset(2 * group + ((lo >> 40) & 1));
-}
-
-uint64_t race_root_sum(const struct race_root *root)
-{
-    size_t first = offsetof(struct race_root, groups);
-    return hash_sum(&root->groups, offsetof(struct race_root, checksum) - first, 0);
-}
-
-uint32_t race_tag(uint64_t hash_seed)
-{
-    return (uint32_t)hash_sum(&hash_seed, sizeof hash_seed, 0);
+    key->combined[0] = race_combined_offset(first);
+    key->combined[1] = race_combined_offset(2 * group + ((lo >> 40) & 1));
 }
 
 /* Doubles the cache until it has 2^depth entries. */
@@ -67,7 +49,7 @@ int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t 
     int rc = grow_cache(view, depth + 1);
     if (rc != FAR_OK)
         return rc;
-    uint64_t suffix = hash & ((1ull << depth) - 1);
+    uint64_t suffix = race_suffix(hash, depth);
     for (uint64_t i = suffix; i < 1ull << view->depth; i += 1ull << depth)
         if (view->entries[i] == entry)
             view->entries[i] = race_forward_entry(forward, (i >> depth) & 1, depth + 1);
@@ -174,8 +156,7 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
     index_view_init(&view->base, table);
     view->root = table->desc.root;
     int rc = read_root(op, view, &root, &version);
-    if (rc == FAR_OK && (root.checksum != race_root_sum(&root) || root.groups < RACE_GROUPS_MIN ||
-                         root.groups > RACE_GROUPS_MAX || root.dir_bits > RACE_DIR_BITS_MAX))
+    if (rc == FAR_OK && !race_root_valid(&root))
         rc = err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
     if (rc == FAR_OK) {
         view->tag = race_tag(table->desc.hash_seed);
@@ -197,6 +178,14 @@ void race_detach(struct index_view *base)
 {
     free(race_view(base)->entries);
     free(base);
+}
+
+int race_read_forward(struct op *op, gaddr subtable, uint64_t *forward)
+{
+    unsigned n = op_read(op, subtable, offsetof(struct race_subtable_head, forward));
+    int rc = batch_flush(&op->batch);
+    *forward = rc == FAR_OK ? op_result(op, n) : 0;
+    return rc;
 }
 
 /* ---- the remote directory -------------------------------------------------------------------- */
@@ -300,10 +289,8 @@ static int advise_older(struct op *op, struct race_view *view, uint64_t index, u
     batch_read(&op->batch, race_entry_subtable(entry), 0, op->word, sizeof *head);
     rc = batch_flush(&op->batch);
     /* What is not the subtable that it should be has no say in the directory. */
-    if (rc == FAR_BOUNDS ||
-        (rc == FAR_OK &&
-         (head->forward == 0 ||
-          head->header != race_header(view->tag, depth, index & ((1ull << depth) - 1)))))
+    if (rc == FAR_BOUNDS || (rc == FAR_OK && (head->forward == 0 ||
+                                              head->header != race_header_of(view, index, depth))))
         return err_fail(FAR_CORRUPT, "directory entry %llu is damaged", (unsigned long long)index);
     return rc == FAR_OK ? race_update_directory(op, view, entry, index, head->forward) : rc;
 }
@@ -312,7 +299,7 @@ int race_update_directory(struct op *op, struct race_view *view, uint64_t entry,
                           uint64_t forward)
 {
     unsigned depth = race_entry_depth(entry), before = 0, global = 0;
-    struct advice a = {.entry = entry, .suffix = hash & ((1ull << depth) - 1), .depth = depth};
+    struct advice a = {.entry = entry, .suffix = race_suffix(hash, depth), .depth = depth};
     for (unsigned i = 0; i < 2; i++)
         a.child[i] = race_forward_entry(forward, i, depth + 1);
 

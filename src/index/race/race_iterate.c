@@ -44,10 +44,10 @@ struct iteration {
 static int read_subtable(struct op *op, struct race_view *view, struct iteration *it, bool *again)
 {
     uint32_t bytes = race_subtable_bytes(view->groups);
-    uint64_t sealed = 0;
+    uint64_t sealed = 0, forward = 0;
 
     it->suffix = reverse(it->position);
-    it->entry = view->entries[it->suffix & ((1ull << view->depth) - 1)];
+    it->entry = race_cached_entry(view, it->suffix);
     unsigned depth = race_entry_depth(it->entry);
     gaddr subtable = race_entry_subtable(it->entry);
     it->image = op_buffer(op, BUF_BULK, bytes);
@@ -60,16 +60,15 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
     if (rc != FAR_OK)
         return rc;
     const struct race_subtable_head *head = (const struct race_subtable_head *)it->image;
-    if (head->header != race_header(view->tag, depth, it->suffix & ((1ull << depth) - 1)))
+    if (head->header != race_header_of(view, it->suffix, depth))
         return err_fail(FAR_CORRUPT, "a subtable's header is damaged");
-    for (unsigned i = sizeof *head / 8; i < bytes / 8; i++)
+    for (unsigned i = RACE_HEAD_WORDS; i < bytes / 8; i++)
         sealed |= race_is_slot(i) ? it->image[i] : 0;
     if (!(sealed & RACE_SLOT_SEALED))
         return FAR_OK;
-    batch_read(&op->batch, subtable, offsetof(struct race_subtable_head, forward), op->word, 8);
-    rc = batch_flush(&op->batch); /* RACE-I1 */
-    *again = rc == FAR_OK && op->word[0] != 0;
-    return *again ? race_follow(view, it->entry, it->suffix, op->word[0]) : rc;
+    rc = race_read_forward(op, subtable, &forward); /* RACE-I1 */
+    *again = forward != 0;
+    return *again ? race_follow(view, it->entry, it->suffix, forward) : rc;
 }
 
 /* What is read of a block: all of it, or if only keys are wanted, what holds the longest key. */
@@ -85,12 +84,11 @@ static uint32_t wanted_bytes(const struct entries_out *out, uint64_t slot)
 static void collect(const struct race_view *view, const struct iteration *it,
                     const struct entries_out *out, struct index_blocks *blocks)
 {
-    unsigned end = race_subtable_bytes(view->groups) / 8;
+    unsigned end = race_subtable_words(view->groups);
     for (unsigned i = it->word; i < end; i++) {
         uint64_t slot = it->image[i];
-        if (!race_is_slot(i) || race_slot_empty(slot) || (slot & RACE_SLOT_TENTATIVE))
-            continue;
-        if (!index_blocks_add(blocks, slot, wanted_bytes(out, slot), i))
+        if (race_is_slot(i) && race_slot_committed(slot) &&
+            !index_blocks_add(blocks, slot, wanted_bytes(out, slot), i))
             return;
     }
 }
@@ -129,7 +127,7 @@ static int add_some(struct op *op, struct race_view *view, struct iteration *it,
         if (rc != FAR_OK || *full)
             return rc;
     }
-    it->word = blocks.count > 0 ? it->word + 1 : race_subtable_bytes(view->groups) / 8;
+    it->word = blocks.count > 0 ? it->word + 1 : race_subtable_words(view->groups);
     return FAR_OK;
 }
 
@@ -144,8 +142,7 @@ int race_iterate(struct op *op, struct index_view *base, struct entries_out *out
     uint64_t at = out->cursor == 0 ? 0 : out->cursor - 1;
     struct iteration it = {.position = at >> CURSOR_WORD_BITS,
                            .word = at & ((1u << CURSOR_WORD_BITS) - 1)};
-    unsigned first = sizeof(struct race_subtable_head) / 8;
-    unsigned end = race_subtable_bytes(view->groups) / 8;
+    unsigned end = race_subtable_words(view->groups);
     bool full = false;
 
     if (it.position >> POSITION_BITS != 0 || it.word > end)
@@ -153,8 +150,8 @@ int race_iterate(struct op *op, struct index_view *base, struct entries_out *out
     for (unsigned turn = 0; turn < ITERATE_SUBTABLES && !full; turn++) {
         bool again = false;
         int rc = read_subtable(op, view, &it, &again);
-        if (it.word < first)
-            it.word = first;
+        if (it.word < RACE_HEAD_WORDS)
+            it.word = RACE_HEAD_WORDS;
         while (rc == FAR_OK && !again && !full && it.word < end)
             rc = add_some(op, view, &it, out, &full);
         if (rc != FAR_OK)

@@ -4,7 +4,7 @@
 int race_look_start(struct op *op, struct race_view *view, const struct race_key *key,
                     struct race_look *look, uint64_t *words)
 {
-    look->entry = view->entries[key->hash & ((1ull << view->depth) - 1)];
+    look->entry = race_cached_entry(view, key->hash);
     look->subtable = race_entry_subtable(look->entry);
     look->depth = race_entry_depth(look->entry);
     look->words = words;
@@ -20,8 +20,7 @@ int race_look_start(struct op *op, struct race_view *view, const struct race_key
 int race_look_finish(struct op *op, struct race_view *view, const struct race_key *key,
                      struct race_look *look, bool *again)
 {
-    uint64_t suffix = key->hash & ((1ull << look->depth) - 1);
-    uint64_t header = race_header(view->tag, look->depth, suffix), wrong = 0, sealed = 0;
+    uint64_t header = race_header_of(view, key->hash, look->depth), wrong = 0, sealed = 0;
     int rc = batch_flush(&op->batch);
 
     *again = false;
@@ -41,7 +40,7 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
     rc = race_refresh(op, view);
     if (rc != FAR_OK)
         return rc;
-    if (view->entries[key->hash & ((1ull << view->depth) - 1)] == look->entry)
+    if (race_cached_entry(view, key->hash) == look->entry)
         return err_fail(FAR_CORRUPT, "a bucket's header is not that of its subtable");
     if (++look->astray > RACE_REFRESHES)
         return err_fail(FAR_CORRUPT, "a subtable forwards to what is no part of the table");

@@ -116,7 +116,7 @@ int race_repair_entry(struct op *op, struct race_view *view, uint64_t index, boo
             continue;
         if (rc != FAR_OK)
             return rc;
-        if (head->header != race_header(view->tag, depth, index & ((1ull << depth) - 1)))
+        if (head->header != race_header_of(view, index, depth))
             continue;
         rc = change(op, view->directory, index * 8, view->entries[index], entry, done);
         if (rc == FAR_OK)

@@ -23,11 +23,6 @@ struct split {
     struct journal journal;
 };
 
-static inline bool is_slot(unsigned word)
-{
-    return word >= sizeof(struct race_subtable_head) / 8 && race_is_slot(word);
-}
-
 static int allocate(struct op *op, struct split *s)
 {
     gaddr *child = s->child;
@@ -67,10 +62,10 @@ static int seal_round(struct op *op, struct split *s, unsigned *left)
 {
     unsigned place[BATCH_MAX] = {0};
     *left = 0;
-    for (unsigned i = 0; i < s->words;) {
+    for (unsigned i = RACE_HEAD_WORDS; i < s->words;) {
         for (; i < s->words && batch_room(&op->batch) > 0; i++) {
             uint64_t word = s->parent[i];
-            if (!is_slot(i) || (word & RACE_SLOT_SEALED))
+            if (!race_is_slot(i) || (word & RACE_SLOT_SEALED))
                 continue;
             place[op_cas(op, s->look->subtable, i * 8, word, race_slot_sealed(word))] = i;
         }
@@ -165,14 +160,10 @@ static int sort(struct op *op, struct race_view *view, struct split *s, uint64_t
 
     for (unsigned i = 0; i < 2; i++) {
         uint64_t header = race_header(view->tag, depth + 1, suffix | (uint64_t)i << depth);
-        memset(s->image[i], 0, s->words * 8);
-        ((struct race_subtable_head *)s->image[i])->header = header;
-        for (unsigned w = sizeof(struct race_subtable_head) / 8; w < s->words;
-             w += RACE_BUCKET_WORDS)
-            s->image[i][w] = header;
+        race_subtable_clear(s->image[i], s->words, header);
     }
-    for (unsigned i = 0; i < s->words && rc == FAR_OK; i++) {
-        if (!is_slot(i) || race_slot_empty(s->parent[i]))
+    for (unsigned i = RACE_HEAD_WORDS; i < s->words && rc == FAR_OK; i++) {
+        if (!race_is_slot(i) || race_slot_empty(s->parent[i]))
             continue;
         s->occupied++;
         if (!within_pool(op, pointer_gaddr(s->parent[i]), GLANCE_BYTES))
@@ -201,7 +192,7 @@ static bool leads_there(const struct race_view *view, const struct race_key *key
                         const struct race_look *look)
 {
     uint64_t step = 1ull << look->depth;
-    for (uint64_t i = key->hash & (step - 1); i < 1ull << view->depth; i += step)
+    for (uint64_t i = race_suffix(key->hash, look->depth); i < 1ull << view->depth; i += step)
         if (race_entry_depth(view->entries[i]) <= look->depth)
             return true;
     return false;
@@ -261,7 +252,7 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     }
     rc = seal(op, s);
     if (rc == FAR_OK)
-        rc = sort(op, view, s, key->hash & ((1ull << look->depth) - 1));
+        rc = sort(op, view, s, race_suffix(key->hash, look->depth));
     if (rc != FAR_OK) {
         let_go(op, s);
         return rc;
@@ -322,7 +313,7 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
                            const struct race_look *look)
 {
     struct split s = {.look = look,
-                      .words = race_subtable_bytes(view->groups) / 8,
+                      .words = race_subtable_words(view->groups),
                       .size_class = race_subtable_class(view->groups)};
     uint64_t me = client_owner_word(op->client), forward = 0;
     int rc = FAR_OK;
@@ -346,7 +337,7 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
         give_back(op, &s);
         return rc;
     }
-    index_intend(op, &view->base, &s.journal, (uint32_t)(key->hash & ((1ull << look->depth) - 1)),
+    index_intend(op, &view->base, &s.journal, (uint32_t)race_suffix(key->hash, look->depth),
                  &look->entry, 8);
     unsigned claimed =
         op_cas(op, look->subtable, offsetof(struct race_subtable_head, claim), 0, me);
@@ -386,7 +377,7 @@ static bool wait_for_sibling(struct op *op, const struct race_view *view,
         return false;
     for (unsigned i = 0; i < op->pool->knobs.patience; i++) {
         index_pause(op, &pause);
-        if (view->entries[key->hash & ((1ull << view->depth) - 1)] != look->entry ||
+        if (race_cached_entry(view, key->hash) != look->entry ||
             find_splitting(view, look->entry) == RACE_SPLITTING)
             return true;
     }
@@ -423,9 +414,9 @@ static int is_reached(struct op *op, const struct race_view *view, uint64_t suff
                       bool *reached)
 {
     unsigned depth = race_entry_depth(entry);
-    uint64_t before = 0;
+    uint64_t before = 0, forward = 0;
     *reached = false;
-    for (uint64_t i = suffix & ((1ull << view->depth) - 1); i < 1ull << view->depth && !*reached;
+    for (uint64_t i = race_suffix(suffix, view->depth); i < 1ull << view->depth && !*reached;
          i += 1ull << depth) {
         uint64_t at = view->entries[i];
         if (at == before)
@@ -433,12 +424,10 @@ static int is_reached(struct op *op, const struct race_view *view, uint64_t suff
         before = at;
         while (at != 0 && race_entry_depth(at) < depth) { /* an ancestor */
             unsigned bit = race_entry_depth(at);
-            batch_read(&op->batch, race_entry_subtable(at),
-                       offsetof(struct race_subtable_head, forward), op->word, 8);
-            int rc = batch_flush(&op->batch);
+            int rc = race_read_forward(op, race_entry_subtable(at), &forward);
             if (rc != FAR_OK)
                 return rc;
-            at = op->word[0] == 0 ? 0 : race_forward_entry(op->word[0], suffix >> bit & 1, bit + 1);
+            at = forward == 0 ? 0 : race_forward_entry(forward, suffix >> bit & 1, bit + 1);
         }
         *reached = at == entry;
     }

@@ -33,7 +33,7 @@ static bool stores_known_value(const struct change *c)
 static int prepare_block(struct op *op, const struct race_view *view, struct write *w)
 {
     const struct slice *key = &w->key.bytes, *value = &w->change->value;
-    uint64_t entry = view->entries[w->key.hash & ((1ull << view->depth) - 1)];
+    uint64_t entry = race_cached_entry(view, w->key.hash);
     unsigned node = gaddr_node(race_entry_subtable(entry));
     if (node >= op->pool->nodes)
         return err_fail(FAR_CORRUPT, "a directory entry names node %u", node);
@@ -138,11 +138,7 @@ static int free_place(const struct race_key *key, const uint64_t *words)
     unsigned least = 2 * RACE_BUCKET_SLOTS;
     for (unsigned i = 0; i < 2; i++) {
         const uint64_t *bucket = words + i * RACE_COMBINED_WORDS;
-        /* The overflow bucket is the second of the two, unless the main one is odd. */
-        unsigned main_at =
-            (key->combined[i] - sizeof(struct race_subtable_head)) % RACE_GROUP_BYTES == 0
-                ? 0
-                : RACE_BUCKET_WORDS;
+        unsigned main_at = race_main_comes_first(key->combined[i]) ? 0 : RACE_BUCKET_WORDS;
         unsigned used = 0;
         int place = -1;
         for (unsigned j = 0; j < RACE_COMBINED_WORDS; j++) {
@@ -160,6 +156,11 @@ static int free_place(const struct race_key *key, const uint64_t *words)
         }
     }
     return best;
+}
+
+static void give_way(struct op *op)
+{
+    batch_pause(&op->batch, GIVE_WAY_NS + op_random(op, GIVE_WAY_NS));
 }
 
 /* Another tentative slot of the same fingerprint: one of the two must go (RACE-R2). */
@@ -228,7 +229,7 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
     w->waited = last ? 0 : w->waited + 1;
     if (last)
         return batch_flush(&op->batch);
-    batch_pause(&op->batch, GIVE_WAY_NS + op_random(op, GIVE_WAY_NS));
+    give_way(op);
     return FAR_OK;
 }
 
@@ -265,7 +266,7 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
      * a tentative slot that nobody commits is nothing. But then the block is not free (FABRIC-F5). */
     int retracted = cas_slot(op, w, (unsigned)place, tentative, 0, &swapped);
     if (w->gave_way > 0)
-        batch_pause(&op->batch, GIVE_WAY_NS + op_random(op, GIVE_WAY_NS));
+        give_way(op);
     return retracted != FAR_OK ? retracted : rc;
 }
 
