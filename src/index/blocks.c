@@ -76,12 +76,10 @@ static bool probe_judge_all(const struct index_probe *p, const struct index_bloc
     return false;
 }
 
-int index_probe(struct op *op, const struct index_probe *p, const uint64_t *words,
-                uint64_t candidates, struct index_found *found)
+int index_probe_blocks(struct op *op, const struct index_probe *p, const uint64_t *words,
+                       uint64_t candidates, struct index_found *found)
 {
     struct index_blocks blocks;
-
-    *found = (struct index_found){.place = -1};
     do {
         index_blocks_start(&blocks, op, INDEX_BLOCKS_BYTES);
         for (; candidates; candidates &= candidates - 1) {

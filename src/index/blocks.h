@@ -67,12 +67,19 @@ struct index_found {
     const void *block; /* its image, or the beginning, in BUF_BLOCK_IN until the next read */
     uint64_t stale;    /* 0, or a slot whose block was not whole */
 };
+int index_probe_blocks(struct op *op, const struct index_probe *probe, const uint64_t *words,
+                       uint64_t candidates, struct index_found *found);
 /*
  * Looks for the key in the blocks of words[i], for all bits i of `candidates` (slot_candidates()). Flushes
  * what is in the batch, together with the first of its READs. Of a long block it reads only the
  * beginning, unless the value is wanted and may fit. FAR_CORRUPT: a slot points outside the pool.
  */
-int index_probe(struct op *op, const struct index_probe *probe, const uint64_t *words,
-                uint64_t candidates, struct index_found *found);
+static inline int index_probe(struct op *op, const struct index_probe *probe, const uint64_t *words,
+                              uint64_t candidates, struct index_found *found)
+{
+    *found = (struct index_found){.place = -1};
+    return candidates ? index_probe_blocks(op, probe, words, candidates, found)
+                      : batch_flush(&op->batch);
+}
 
 #endif

@@ -75,7 +75,8 @@ static int seal_round(struct op *op, struct split *s, unsigned *left)
             return rc;
         for (unsigned n = 0; n < posted; n++) {
             uint64_t *word = &s->parent[place[n]];
-            *word = op_swapped(op, n) ? race_slot_sealed(*word) : op_result(op, n);
+            uint64_t found = op_result(op, n);
+            *word = found == *word ? race_slot_sealed(found) : found;
             *left += !(*word & RACE_SLOT_SEALED);
         }
     }
