@@ -1,9 +1,11 @@
 /*
- * Index: one way of keeping keys in a pool. Each is a const table of functions.
+ * Index: one way of keeping keys in a pool. Each index is a const table of functions.
  *
- * Every function runs as part of an op, whose batch is empty on entry and on return, and may wait
- * in batch_flush(). They return the statuses of farside.h. All operations are linearizable per
- * key.
+ * Every function runs as part of an op and may wait in batch_flush(). The op's batch is empty on entry
+ * and on return. Functions return the statuses of farside.h. All operations are linearizable per key.
+ *
+ * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h (slot
+ * words), blocks.h (reading blocks), cache.h (caches), tuning.h. docs/writing-an-index.md has examples.
  */
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H
@@ -85,24 +87,24 @@ enum change_action { CHANGE_NOTHING, CHANGE_STORE, CHANGE_REMOVE, CHANGE_ASK };
 struct change {
     enum change_action absent, present;
     struct slice value; /* to be stored; if asked, decide() sets it */
-    /* Asked with the old value (data is NULL if the key is absent) at every attempt, of which the last
-     * one counts. Does not return CHANGE_ASK. */
+    /* Called at every attempt with the old value; data is NULL if the key is absent. The answer to the
+     * last call counts. Does not return CHANGE_ASK. */
     enum change_action (*decide)(struct change *change, struct slice old);
 };
 
 struct index_report {
     void (*line)(void *arg, const char *text); /* may be NULL */
     void *arg;
-    bool repair; /* what is found is to be put right, where no good data is lost by it */
+    bool repair; /* repair what is found, if no good data is lost by that */
     unsigned violations;
-    unsigned stranded; /* locks of the dead: legal, and in somebody's way until they are found */
-    unsigned repaired; /* of both: not counted there any more */
+    unsigned stranded; /* locks of dead clients: legal, but others wait for them */
+    unsigned repaired; /* of both; those are not counted above any more */
 };
 void index_violation(struct index_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void index_stranded(struct index_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* What was just reported has been put right: takes it off `*count`. */
+/* What was just reported has been repaired: takes it off `*count`. */
 void index_repaired(struct index_report *report, unsigned *count, const char *how);
 
 /* What a table is made with. */
@@ -161,8 +163,8 @@ struct index_ops {
 
     /* info->tuning is made by tuning_text(), of what remote memory says. */
     int (*info)(struct op *op, struct index_view *view, struct far_table_info *info);
-    /* Walks a table and reports what breaks an invariant, and what the dead hold; puts it right if
-     * report->repair. Others may change the table meanwhile. */
+    /* Walks a table, and reports broken invariants and locks of dead clients. Repairs them if
+     * report->repair is set. Others may change the table meanwhile. */
     int (*check)(struct op *op, struct index_view *view, struct index_report *report);
 };
 
@@ -227,7 +229,7 @@ static inline int index_deliver(const struct index_view *view, struct slice valu
         memcpy(out->buf, value.data, value.len);
     return FAR_OK;
 }
-/* Asks what is to be done with a key (CHANGE_ASK), whose old value this is; data is NULL if it is
+/* Asks what is to be done with a key (CHANGE_ASK). `old` is its value; data is NULL if the key is
  * absent. */
 int index_decide(const struct index_view *view, struct change *change, struct slice old,
                  enum change_action *action);
@@ -239,8 +241,8 @@ int index_add_entry(const struct index_view *view, struct entries_out *out, stru
 void index_view_init(struct index_view *view, const struct index_table *table);
 
 /*
- * Every attach() and refresh() asks whether the table is still there: a view that was not used for a
- * while may be of a table that was dropped, whose memory is in use for something else.
+ * Every attach() and refresh() asks whether the table is still there. If a view was not used for a
+ * while, its table may have been dropped, and the memory may be in use for something else.
  *
  *   index_confirm(op, view);                            adds READs to the batch
  *   batch_read(..., root, ...); batch_may_be_freed(...);      more, if that saves a round trip

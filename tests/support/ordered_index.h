@@ -1,7 +1,7 @@
 /*
  * A small ordered index, for tests of what all ordered indexes share: scans through the store, the
  * ring, the benchmark, the simulator and the command line. Not for users: programs that call
- * ordered_index_add() find it by name, and nobody else does.
+ * ordered_index_add() find it by name, others do not.
  *
  * The whole table is one sorted page, which the root points to. A page is never changed: a change
  * writes a new page and replaces the pointer by CAS, which is its linearization point; the old page is
@@ -20,7 +20,7 @@
 #define ORDERED_ATTEMPTS 256u
 #define ORDERED_STEP     8u /* entries of a scan between two looks at the page */
 
-/* What can be made wrong with its scans, to see who notices. */
+/* Faults of its scans, to see whether tests notice them. */
 enum ordered_fault {
     ORDERED_SOUND,
     ORDERED_SKIPS,    /* leaves the second entry of each look out               */

@@ -1,4 +1,4 @@
-/* Damage to the words of a RACE table, one by one: told as such, never taken for something else. */
+/* Damage to the words of a RACE table, one by one: it is reported, and never taken for something else. */
 #include "support/race_rig.h"
 
 #include <stdarg.h>
@@ -153,7 +153,7 @@ static void every_bit_of_the_root(void **state)
     store_rig_close(&r);
 }
 
-/* A `forward` that nobody wrote: of no matter while nothing is sealed; then it leads nowhere, and
+/* A `forward` that no splitter wrote. While nothing is sealed it does not matter; then it leads nowhere, and
  * operations give up instead of going round in circles. */
 static void a_forward_to_nowhere(void **state)
 {

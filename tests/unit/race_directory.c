@@ -98,7 +98,7 @@ static uint64_t remote_version(struct probe *p, const struct race_view *view)
     return probe_get(p, view->base.cached.version_at, view->base.cached.version_delta);
 }
 
-/* The cache names an ancestor besides: whoever follows that one comes to the parent after all, and
+/* The cache also names an ancestor: an operation that follows it comes to the parent after all, and
  * may do so when it has been reused. So the cache is not as new as the split. */
 static void a_cache_with_an_ancestor_is_not_up_to_date(void **state)
 {
@@ -133,7 +133,7 @@ static void a_cache_with_an_ancestor_is_not_up_to_date(void **state)
 
 static struct race_view *refreshed;
 
-/* Another operation of the session reads the directory again while this one tells it of its split. */
+/* Another operation of the session reads the directory again while this one notes its split there. */
 static int refreshing_post(struct fab_ep *ep, struct fab_req *req)
 {
     const struct fab_verb *v = &req->verbs[0];
@@ -275,7 +275,7 @@ static int journal_post(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* Whoever finds the client dead looks there for what it left undone. */
+/* The client that finds it dead looks there for what it left undone. */
 static void a_journal_names_the_table_that_is_split(void **state)
 {
     struct far_table_options options = {.tuning = "groups=2"};

@@ -1,6 +1,6 @@
 /*
  * What clients leave behind that died in the middle: tentative slots, claims, subtables that are
- * sealed in part or in whole. Whoever comes next goes on from there, and nothing is lost.
+ * sealed in part or in whole. The next client goes on from there, and nothing is lost.
  */
 #include "support/hook.h"
 #include "support/puppet.h"
@@ -16,7 +16,7 @@
 #define KEYS   30u
 #define GROUPS 2u
 #define WORDS  (sizeof(struct race_subtable_head) / 8 + GROUPS * 3 * RACE_BUCKET_WORDS)
-#define DEAD   0xdeadull /* an incarnation that nobody has */
+#define DEAD   0xdeadull /* an incarnation of no client */
 
 static void rig(struct store_rig *r)
 {
@@ -54,7 +54,7 @@ static void expect_keys(struct store_rig *r, uint32_t except, uint32_t value)
     assert_int_equal(info.keys, KEYS - (except < KEYS && value == 0));
 }
 
-/* A splitter that died when it had sealed so many words of a subtable. */
+/* A splitter that died when it had sealed that many words of a subtable. */
 static void seal_some(struct store_rig *r, gaddr subtable, unsigned words, bool claim)
 {
     for (unsigned i = sizeof(struct race_subtable_head) / 8; i < words; i++) {
@@ -128,7 +128,7 @@ static void a_claim_of_the_dead_is_outlived(void **state)
 
 /*
  * An inserter that died before its commit: its tentative slot, in any place that the key may have,
- * is nothing to readers, and gives way to the next who inserts.
+ * is invisible to readers, and gives way to the next client that inserts.
  */
 static void a_tentative_slot_of_the_dead_is_nothing(void **state)
 {
@@ -210,7 +210,7 @@ static void an_empty_subtable_is_split(void **state)
 }
 
 /*
- * A splitter that died after publishing the children, before it told the directory. Sessions that
+ * A splitter that died after publishing the children, before it updated the directory. Sessions that
  * come later find the old subtable, and follow it; so does the walker.
  */
 static void a_split_that_the_directory_never_heard_of(void **state)
@@ -228,7 +228,7 @@ static void a_split_that_the_directory_never_heard_of(void **state)
         assert_int_equal(far_insert(r.session, r.table, &i, sizeof i, &i, sizeof i), FAR_OK);
     uint64_t depth = store_rig_get(&r, root, 0);
     assert_true(depth >= 3);
-    for (uint64_t i = 0; i < 1ull << depth; i++) /* as if nobody had ever said anything */
+    for (uint64_t i = 0; i < 1ull << depth; i++) /* as if no split had been noted */
         store_rig_set(&r, directory, i * 8, i == 0 ? before : 0);
     store_rig_set(&r, root, 0, 0);
 

@@ -1,4 +1,4 @@
-/* Splits in awkward circumstances, each of which once went wrong. */
+/* Splits in awkward circumstances. Each case once went wrong. */
 #include "index/race/race.h"
 #include "support/store_rig.h"
 

@@ -1,5 +1,5 @@
-/* An operation that waits while another one of its ring splits has a block in hand that no slot names
- * yet. Until it ends, no sweep may look for lost memory: so it stays in flight. */
+/* An operation waits while another one of its ring splits a subtable. It holds a block that no slot
+ * names yet, and no sweep may take that for lost memory: so the operation stays in flight. */
 #include "support/race_rig.h"
 
 #include <stdarg.h>

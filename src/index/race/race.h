@@ -2,7 +2,7 @@
  * RACE: extendible hashing for passive memory, made linearizable.
  *
  * After "RACE: One-sided RDMA-conscious Extendible Hashing" (Zuo et al., ACM TOS 18(2), 2022).
- * docs/index/race.md tells what was changed and shows the interleavings that made it necessary.
+ * docs/index/race.md says what was changed and shows the interleavings that made it necessary.
  *
  * The life of a slot
  *
@@ -32,7 +32,7 @@
  *       two inserters of one key, the one whose CAS came later sees the other's slot. It commits
  *       only if it sees no committed slot of the key, and only after the tentative slots of the
  *       same fingerprint that it saw are dead (CAS to empty). So of two only one commits. Only its
- *       owner commits a tentative slot; anybody may kill it, at any time.
+ *       owner commits a tentative slot; any client may kill it, at any time.
  *   RACE-R3  A committed slot leaves its place only by delete or by a split. Nothing moves within a
  *       subtable.
  *   RACE-R4  Reading all the 28 places of a key, each at its own time, and finding it committed in
@@ -54,10 +54,10 @@
  *       sealed and forwards. Entries change by CAS from the parent to its child, so they never go
  *       back.
  *
- * Progress: lock-free, but for two clients that insert the same absent key at once: they may kill
- * each other's tentative slots, and back off at random, so that one of them gets through soon but
- * not surely. A waiter gives a splitter `patience` polls, then splits by itself. Every loop is
- * bounded; FAR_CONTENTION is the bound's name.
+ * Progress: lock-free, with one exception. Two clients that insert the same absent key at once may
+ * kill each other's tentative slots. They back off at random, so one of them gets through soon, but not
+ * surely. A waiter looks `patience` times whether the splitter is done, then splits by itself. Every
+ * loop is bounded and ends with FAR_CONTENTION.
  */
 #ifndef RACE_RACE_H
 #define RACE_RACE_H
@@ -72,8 +72,8 @@ extern const struct index_ops race_index;
 enum race_tuning { RACE_TUNING_GROUPS, RACE_TUNING_DEPTH };
 extern const struct tuning_param race_tuning[];
 
-/* How often an operation reads the directory anew because it was led astray. What it has read
- * cannot be reused while it is in flight (EPOCH-E3), so on a sound table once is enough. */
+/* How often an operation reads the directory again because its entry led to something else. What it has
+ * read cannot be reused while it is in flight (EPOCH-E3), so on a sound table once is enough. */
 #define RACE_REFRESHES 4
 
 /* Subtables that operations of one session split at the same time, known to the others. */
@@ -89,7 +89,7 @@ struct race_view {
     gaddr root, directory;
     unsigned depth;     /* the cached directory has 2^depth entries */
     uint64_t *entries;  /* ... */
-    uint64_t refreshes; /* how often they were read anew */
+    uint64_t refreshes; /* how often they were read */
     uint64_t
         splitting[RACE_SPLITTING]; /* entries that operations of this session split now, or 0 */
     uint64_t splits;
@@ -113,7 +113,7 @@ static inline uint64_t race_header_of(const struct race_view *view, uint64_t has
     return race_header(view->tag, depth, race_suffix(hash, depth));
 }
 
-/* A key on its way: what its hash says. */
+/* A key, and what its hash says. */
 struct race_key {
     struct slice bytes;
     uint64_t hash;
@@ -121,7 +121,7 @@ struct race_key {
     uint32_t combined[2]; /* byte offsets of its combined buckets within a subtable */
 };
 
-/* Where it was looked for: one subtable, both combined buckets as they were read. */
+/* Where it was looked for: one subtable, with both combined buckets as they were read. */
 #define RACE_PLACES (2 * RACE_COMBINED_WORDS)
 struct race_look {
     uint64_t entry; /* the cached directory entry that was followed */
@@ -143,11 +143,11 @@ static inline uint64_t race_place_offset(const struct race_key *key, unsigned pl
 void race_hash(const struct race_view *view, struct slice bytes, struct race_key *key);
 int race_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void race_detach(struct index_view *view);
-/* Reads the directory anew. */
+/* Reads the directory again. */
 int race_refresh(struct op *op, struct race_view *view);
-/* Takes note that `entry`'s subtable was split. */
+/* Notes in the cache that `entry`'s subtable was split. */
 int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t forward);
-/* Tells the remote directory. */
+/* Notes it in the remote directory. */
 int race_update_directory(struct op *op, struct race_view *view, uint64_t entry, uint64_t hash,
                           uint64_t forward);
 
@@ -185,7 +185,7 @@ int race_change(struct op *op, struct index_view *view, struct slice key, struct
 int race_split_or_wait(struct op *op, struct race_view *view, const struct race_key *key,
                        const struct race_look *look);
 
-/* A client died while it had a subtable claimed. */
+/* A client died that had claimed a subtable. */
 int race_recover(struct op *op, struct index_view *view, const struct journal_entry *entry);
 /* Completes the split of a subtable, by its directory entry, if it was begun. */
 int race_complete_split(struct op *op, struct index_view *view, uint32_t suffix, uint64_t entry);
@@ -196,7 +196,7 @@ int race_complete_split(struct op *op, struct index_view *view, uint32_t suffix,
 enum race_fault {
     RACE_HEADER,     /* of a bucket, or of the subtable                                          */
     RACE_UNREADABLE, /* a slot that leads to no block                                            */
-    RACE_MISPLACED,  /* a slot that leads to a block, but nobody who looks for its key comes here */
+    RACE_MISPLACED,  /* a slot of a key that no lookup searches for here */
     RACE_CLASS,      /* a slot that gives its block another size class than it has               */
     RACE_TWICE       /* a slot of a key that has another, which comes first                      */
 };
@@ -208,10 +208,10 @@ struct race_finding {
     unsigned first;        /* of a key that is there twice: the word that comes first, */
     uint64_t first_found;  /* and what is there */
 };
-/* Puts it right, while others work. *done stays false if that cannot be. */
+/* Repairs it, while others work. *done stays false if that is not possible. */
 int race_repair(struct op *op, struct race_view *view, const struct race_finding *finding,
                 bool *done);
-/* Sets a directory entry that leads nowhere right, after one that leads to the same subtable. */
+/* Repairs a directory entry that leads nowhere, by another one that leads to the same subtable. */
 int race_repair_entry(struct op *op, struct race_view *view, uint64_t index, bool *done);
 
 /* ---- race_check.c ---------------------------------------------------------------------------- */

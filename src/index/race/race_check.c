@@ -9,9 +9,9 @@
  *       bucket;
  *   RACE-W4  no key has two committed slots (RACE-R2).
  *
- * Tentative slots, and seals and claims on a subtable that has no children, are what a client that
- * died in the middle leaves behind: legal, and mended by whoever comes next. A claim of the dead is
- * told all the same: writers wait for it until they notice.
+ * A client that dies in the middle leaves tentative slots, or seals and a claim on a subtable that has
+ * no children. They are legal, and the next client that meets them cleans up. A dead client's claim is
+ * reported all the same: writers wait for it until they notice.
  */
 #include "index/race/race.h"
 
@@ -24,8 +24,8 @@
 struct walk {
     struct op *op;
     struct race_view *view;
-    struct index_report *report; /* NULL: nobody asks for proofs */
-    struct marker *marker;       /* NULL: nobody asks what is reached */
+    struct index_report *report; /* NULL: no proofs are wanted */
+    struct marker *marker;       /* NULL: nothing is to be marked */
     struct far_table_info info;
     unsigned depth;    /* of the directory when the walk began                */
     uint64_t *entries; /* ... as it was then, but for what was repaired       */
@@ -139,21 +139,22 @@ static int check_words(struct walk *w, uint64_t entry, uint64_t suffix)
     return rc;
 }
 
-/* Tells what was found, and puts it right. */
+/* Reports what was found, and repairs it. */
 static int report_findings(struct walk *w)
 {
     static const struct {
-        const char *what, *mended;
+        const char *what, *repaired;
     } text[] = {
-        [RACE_HEADER] = {"W2: broken link: a wrong bucket header", "  repaired: it was set right"},
-        [RACE_UNREADABLE] = {"W3: broken link: no whole block",
+        [RACE_HEADER] = {"RACE-W2: broken link: a wrong bucket header",
+                         "  repaired: the header was corrected"},
+        [RACE_UNREADABLE] = {"RACE-W3: broken link: no whole block",
                              "  repaired: the slot was emptied; its key cannot be read any more"},
-        [RACE_MISPLACED] = {"W3: broken link: a key in a place where it is not looked for",
+        [RACE_MISPLACED] = {"RACE-W3: broken link: a key in a place where it is not looked for",
                             "  repaired: the key is where it belongs"},
-        [RACE_CLASS] = {"W3: broken link: a slot that gives a block another size than it has",
-                        "  repaired: it was set right"},
-        [RACE_TWICE] = {"W4: duplicate: a key that is there twice",
-                        "  repaired: the one was removed that nobody saw"},
+        [RACE_CLASS] = {"RACE-W3: broken link: a slot that gives a block another size than it has",
+                        "  repaired: the size was corrected"},
+        [RACE_TWICE] = {"RACE-W4: duplicate: a key that is there twice",
+                        "  repaired: the copy that no lookup finds was removed"},
     };
     int rc = FAR_OK;
     for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
@@ -173,7 +174,7 @@ static int report_findings(struct walk *w)
         if (w->report->repair)
             rc = race_repair(w->op, w->view, f, &done);
         if (done)
-            index_repaired(w->report, &w->report->violations, text[f->fault].mended);
+            index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
     }
     return rc;
 }
@@ -200,7 +201,7 @@ static int read_subtable(struct walk *w, uint64_t entry)
     batch_read(&w->op->batch, race_entry_subtable(entry), 0, w->image,
                race_subtable_bytes(w->view->groups));
     int rc = batch_flush(&w->op->batch);
-    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "W1: a subtable is outside the pool") : rc;
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "RACE-W1: a subtable is outside the pool") : rc;
 }
 
 /* Checks one live subtable. While others write, the image is of many instants, and a key that was
@@ -217,8 +218,7 @@ static int prove(struct walk *w, uint64_t entry, uint64_t suffix)
     return report_findings(w);
 }
 
-/* A lock of the dead: a claim of a client that is not there any more. *forward is set if the split
- * has been completed. */
+/* A claim of a client that is dead. *forward is set if the split has been completed. */
 static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t claim,
                        uint64_t *forward)
 {
@@ -245,7 +245,7 @@ static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t
     return rc;
 }
 
-/* Is it only the head of the subtable that is not what the directory says? Its buckets tell. */
+/* Is only the head of the subtable wrong? Most of its buckets have the right header then. */
 static bool only_head_differs(const struct walk *w, uint64_t header)
 {
     unsigned agree = 0, buckets = w->view->groups * 3;
@@ -254,12 +254,12 @@ static bool only_head_differs(const struct walk *w, uint64_t header)
     return agree > buckets / 2;
 }
 
-/* `ours`: of the entries that lead there, this one tells. */
+/* `ours`: of the entries that lead there, this is the one that reports it. */
 static int check_head(struct walk *w, uint64_t entry, uint64_t header, bool ours)
 {
     const unsigned word = offsetof(struct race_subtable_head, header) / 8;
     if (!w->report || !only_head_differs(w, header))
-        return err_fail(FAR_CORRUPT, "W1: broken link: it leads to another subtable");
+        return err_fail(FAR_CORRUPT, "RACE-W1: broken link: it leads to another subtable");
     if (!ours)
         return FAR_OK;
     w->finding_count = 0;
@@ -282,7 +282,7 @@ static int visit(struct walk *w, uint64_t entry, uint64_t path, unsigned bits)
         unsigned depth = race_entry_depth(entry);
         uint64_t suffix = race_suffix(path, depth);
         if (depth > view->dir_bits)
-            return err_fail(FAR_CORRUPT, "W1: a subtable below the directory's limit");
+            return err_fail(FAR_CORRUPT, "RACE-W1: a subtable deeper than the directory's limit");
         int rc = read_subtable(w, entry);
         if (rc != FAR_OK)
             return rc;
@@ -331,18 +331,19 @@ static int visit_once(struct walk *w, uint64_t entry, uint64_t index)
                                 index, w->depth);
 }
 
-/* One directory entry. Where somebody asks for proofs, damage to it is a finding, and the walk goes
- * on with the next. */
+/* One directory entry. If proofs are wanted, damage to it is a finding, and the walk goes on with the
+ * next one. */
 static int visit_entry(struct walk *w, uint64_t i)
 {
     struct race_view *view = w->view;
     bool done = false;
     for (unsigned attempt = 0;; attempt++) {
         uint64_t entry = w->entries[i];
-        int rc = entry == 0 || race_entry_depth(entry) > w->depth
-                     ? err_fail(FAR_CORRUPT, "W1: broken link: directory entry %llu is damaged",
-                                (unsigned long long)i)
-                     : visit_once(w, entry, i);
+        int rc =
+            entry == 0 || race_entry_depth(entry) > w->depth
+                ? err_fail(FAR_CORRUPT, "RACE-W1: broken link: directory entry %llu is damaged",
+                           (unsigned long long)i)
+                : visit_once(w, entry, i);
         if (rc != FAR_CORRUPT || !w->report)
             return rc;
         if (attempt == 0)
@@ -355,7 +356,7 @@ static int visit_entry(struct walk *w, uint64_t i)
             return rc;
         w->entries[i] = view->entries[i];
         index_repaired(w->report, &w->report->violations,
-                       "  repaired: it was set right after another that leads there");
+                       "  repaired: it was replaced by another that leads there");
     }
 }
 
@@ -448,7 +449,8 @@ int race_mark(struct op *op, struct index_view *base, struct marker *marker)
     int rc = walk(&w);
     if (rc != FAR_OK || !marker->sweeps)
         return rc;
-    /* A subtable may be out of the directory whose splitter failed or died before it said so. */
+    /* The splitter of a subtable may have failed or died between taking it out of the directory and
+     * changing the version. */
     index_bump_version(op, &view->base);
     return batch_flush(&op->batch);
 }

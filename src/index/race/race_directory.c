@@ -1,9 +1,9 @@
 /*
  * The directory and a session's cache of it.
  *
- * RACE-R8: the directory is advice. The cache learns of a split from the subtable itself (`forward`);
- * the remote directory is read when a session starts and when the cache turned out to be useless,
- * and is told of each split by the client that did it.
+ * RACE-R8: the directory is advice. The cache learns of a split from the subtable itself (`forward`).
+ * The remote directory is read when a session starts, and when the cache has turned out to be useless.
+ * The client that splits a subtable notes it in the remote directory.
  */
 #include "index/race/race.h"
 
@@ -204,11 +204,11 @@ static int read_depth(struct op *op, struct race_view *view, unsigned *depth)
 
 /*
  * Brings the directory from `depth` to one more. The new half is a copy of the old, and must be a
- * true one before anybody may look at it: what it names may otherwise have been retired, now or,
- * if a client died here, long ago. So it is copied until a look at both halves finds nothing to do.
+ * true one before any client may look at it. Otherwise what it names may have been retired: just
+ * now or, if a client died here, long ago. So it is copied until a look at both halves finds nothing to do.
  * A splitter changes the old half first and the new one behind it, whether or not it is in use yet
  * (redirect()): either we see its change in the old half, or it finds our copy in the new one.
- * An entry is only ever replaced by a deeper one, so nobody undoes what another has done.
+ * An entry is only ever replaced by a deeper one, so no client undoes what another has done.
  */
 static int double_directory(struct op *op, struct race_view *view, unsigned depth)
 {
@@ -226,7 +226,7 @@ static int double_directory(struct op *op, struct race_view *view, unsigned dept
             if (from == to || (from != 0 && race_entry_depth(from) >= race_entry_depth(to)))
                 continue;
             if (race_entry_depth(to) > depth)
-                continue; /* not for both halves: somebody else has doubled it */
+                continue; /* not for both halves: another client has doubled it */
             copied = true;
             op_cas(op, view->directory, (half + i) * 8, from, to);
             if (batch_room(&op->batch) == 0)
@@ -242,7 +242,7 @@ static int double_directory(struct op *op, struct race_view *view, unsigned dept
     return FAR_CONTENTION;
 }
 
-/* A subtable that was split: what the directory is to be told. */
+/* A subtable that was split: what is to be noted in the directory. */
 struct advice {
     uint64_t entry, suffix, child[2];
     unsigned depth;
@@ -276,14 +276,14 @@ static int redirect(struct op *op, struct race_view *view, const struct advice *
     return FAR_OK;
 }
 
-/* Gives the advice that an ancestor's splitter has not given yet, or died before it could. */
+/* Notes the split of an ancestor in the directory: its splitter has not done so yet, or has died. */
 static int advise_older(struct op *op, struct race_view *view, uint64_t index, unsigned below)
 {
     unsigned n = op_read(op, view->directory, index * 8);
     int rc = batch_flush(&op->batch);
     uint64_t entry = op_result(op, n);
     if (rc != FAR_OK || race_entry_depth(entry) >= below)
-        return rc; /* somebody was faster */
+        return rc; /* another client was faster */
     const struct race_subtable_head *head = (const struct race_subtable_head *)op->word;
     unsigned depth = race_entry_depth(entry);
     batch_read(&op->batch, race_entry_subtable(entry), 0, op->word, sizeof *head);

@@ -4,22 +4,22 @@
  * Take a key's hash with its bits reversed as its position. A subtable of depth d holds the keys
  * with one suffix of d bits, which is one interval of positions, of the 2^d that there are. A split
  * cuts its interval in two. So a cursor is a position where an interval begins, and stays one; all
- * keys before it have been returned. Within a subtable the cursor counts words: a split leaves keys
- * in their places (RACE-R7), so of an interval that was cut, the first half goes on where the whole was
- * left, and the second is returned again from its beginning, which is allowed.
+ * keys before it have been returned. Within a subtable the cursor counts words. A split leaves keys
+ * in their places (RACE-R7). So if the interval was cut, the first half goes on where the whole was
+ * left. The second half is returned again from its beginning, which is allowed.
  *
  *   RACE-I1  What is returned was true when its slot was read. A slot that is not sealed was read
- *       before the subtable was published as split, when it was authoritative. If one is sealed,
- *       `forward` is read behind it: while that is 0, so it was, too (RACE-R5).
- *   RACE-I2  A block whose slot was read like that is retired after this operation began, if at
- *       all, and therefore is whole (EPOCH-E3).
+ *       before the children were published, while the subtable was authoritative. If one is sealed,
+ *       `forward` is read behind it: if that is 0, the same holds (RACE-R5).
+ *   RACE-I2  A block named by such a slot was not retired before this operation began. So it is
+ *       whole (EPOCH-E3).
  */
 #include "index/race/race.h"
 
 /* One call reads at most this many subtables. */
 #define ITERATE_SUBTABLES 16
 
-/* A cursor: the position, 32 bits, above the word; and one, because 0 means "begin". */
+/* A cursor: position 32 | word 16, plus one, because 0 means "begin". */
 #define CURSOR_WORD_BITS 16
 #define POSITION_BITS    32
 
@@ -146,7 +146,7 @@ int race_iterate(struct op *op, struct index_view *base, struct entries_out *out
     bool full = false;
 
     if (it.position >> POSITION_BITS != 0 || it.word > end)
-        return err_fail(FAR_INVALID, "the cursor is not one of this table");
+        return err_fail(FAR_INVALID, "the cursor does not belong to this table");
     for (unsigned turn = 0; turn < ITERATE_SUBTABLES && !full; turn++) {
         bool again = false;
         int rc = read_subtable(op, view, &it, &again);

@@ -43,7 +43,7 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
     if (race_cached_entry(view, key->hash) == look->entry)
         return err_fail(FAR_CORRUPT, "a bucket's header is not that of its subtable");
     if (++look->astray > RACE_REFRESHES)
-        return err_fail(FAR_CORRUPT, "a subtable forwards to what is no part of the table");
+        return err_fail(FAR_CORRUPT, "a subtable's children are not part of the table");
     *again = true;
     return FAR_OK;
 }

@@ -1,15 +1,15 @@
 /*
- * Putting right what a walk has found wrong, while others work. No good data is lost by it:
+ * Repairing what a walk has found, while others work. No good data is lost by it:
  *
  *   RACE-Q1  A word is changed by CAS, from what was judged to be wrong. The walk is within an
  *       epoch, so that what a slot named when it was judged is the same still. Sealed slots are a
  *       splitter's and stay as they are.
- *   RACE-Q2  A slot that leads to no whole block is emptied: its key cannot be read by anybody.
+ *   RACE-Q2  A slot that leads to no whole block is emptied: its key cannot be read by any client.
  *   RACE-Q3  A key in a wrong place is inserted, as any session would, and only then is that place
  *       emptied. If it is in its right place already, that is what everybody saw.
  *   RACE-Q4  Of a key that is there twice, the slot stays that lookups come to first. That both are
  *       there is seen in one instant: the first, the second, and the first again, unchanged.
- *       Whoever deletes the key after that deletes the one that we leave.
+ *       A client that deletes the key after that deletes the one that we leave.
  *   RACE-Q5  A slot that leads to a whole block, but gives it another size, is given that of the
  *       block.
  *
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* RACE-Q1. If the word has changed, somebody else has seen to it. */
+/* RACE-Q1. If the word has changed, another client has handled it. */
 static int change(struct op *op, gaddr at, uint64_t delta, uint64_t from, uint64_t to, bool *done)
 {
     op_cas(op, at, delta, from, to);
@@ -45,7 +45,7 @@ static int put_in_place(struct op *op, struct race_view *view, const struct race
     batch_read(&op->batch, pointer_gaddr(f->found), 0, image, bytes);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK || !block_valid(image, bytes, slot_generation(RACE_SLOT, f->found)))
-        return rc;        /* damaged since it was judged: the next walk will tell */
+        return rc;        /* damaged since it was judged: for the next walk */
     copy = malloc(bytes); /* what is inserted uses the buffer itself */
     if (!copy)
         return err_fail(FAR_NO_MEMORY, "no memory for a block");
@@ -70,7 +70,7 @@ static int drop_second(struct op *op, const struct race_finding *f, bool *done)
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK || op_result(op, before) != f->first_found ||
         op_result(op, second) != f->found || op_result(op, after) != f->first_found)
-        return rc; /* the next walk will tell */
+        return rc; /* for the next walk */
     return empty_slot(op, f, done);
 }
 

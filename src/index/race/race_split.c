@@ -1,8 +1,9 @@
 /*
- * Splitting a subtable (RACE-R5, RACE-R6, RACE-R7): claim, seal, sort, copy, publish, advise. All in batches.
+ * Splitting a subtable (RACE-R5, RACE-R6, RACE-R7): claim, seal, sort into two children, publish them
+ * by one CAS, update the directory.
  *
  * Everything before the publishing CAS can be done by several clients at once, or left undone by
- * one that dies; everything after it is advice.
+ * one that dies. Everything after it is advice.
  */
 #include "index/lock_wait.h"
 #include "index/race/race.h"
@@ -43,21 +44,21 @@ static int allocate(struct op *op, struct split *s)
     return err_fail(FAR_POOL_FULL, "no node has room for two subtables");
 }
 
-static void give_back(struct op *op, struct split *s)
+static void free_children(struct op *op, struct split *s)
 {
     for (unsigned i = 0; i < 2; i++)
         pool_free_unpublished(op->client, s->child[i], s->size_class);
 }
 
-/* Once slots are sealed, others cannot do without the memory for the split: what we do not split
- * with must not be ours alone. Nor is it free if the children may have been published. */
-static void let_go(struct op *op, struct split *s)
+/* Once slots are sealed, others need memory for the split. If we do not split, ours is left to a sweep.
+ * Nor is it free if the children may have been published. */
+static void abandon_children(struct op *op, struct split *s)
 {
     for (unsigned i = 0; i < 2; i++)
         pool_abandon(op->client, s->size_class);
 }
 
-/* Seals what is not sealed yet; *left counts the slots that somebody changed under our hands. */
+/* Seals what is not sealed yet; *left counts the slots that others have changed meanwhile. */
 static int seal_round(struct op *op, struct split *s, unsigned *left)
 {
     unsigned place[BATCH_MAX] = {0};
@@ -101,15 +102,15 @@ static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
            gaddr_offset(at) <= op->pool->head[node].size - bytes;
 }
 
-/* A slot of which nobody can tell where it belongs goes to both children: there, as in the parent,
- * its key is damaged, and not absent. */
+/* If it is not known where a slot belongs, it goes to both children: there, as in the parent, its key
+ * is damaged, and not absent. */
 static void put_in_both(struct split *s, unsigned place)
 {
     s->image[0][place] = s->image[1][place] = s->parent[place] & ~RACE_SLOT_SEALED;
 }
 
-/* Puts a slot into the child that its key, of which `bytes` were read, belongs to. A damaged
- * pointer may lead anywhere, also to memory that changes between two reads. */
+/* Puts a slot into the child that its key belongs to. `bytes` of the block were read. A damaged pointer
+ * may lead anywhere, also to memory that changes between two reads. */
 static void put_in_child(struct race_view *view, struct split *s, unsigned place, const void *image,
                          uint32_t bytes)
 {
@@ -211,9 +212,9 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
     journal_give(op, &s->journal, rc == FAR_OK);
     if (rc != FAR_OK)
         return rc;
-    /* Ours is the only change, and our cache knows it: unless it was read anew meanwhile, by
-     * another operation, and perhaps too early; or it has an ancestor of which only the directory
-     * has been told, by which an operation would come to the parent after all. */
+    /* If ours is the only change, our cache knows it, with two exceptions. Another operation may have
+     * read the directory meanwhile, perhaps too early. Or the cache has an ancestor whose split was
+     * noted only in the directory: an operation would come to the parent by that. */
     if (op_result(op, bumped) == cached->version && view->refreshes == s->refreshes &&
         !leads_there(view, key, s->look))
         cached->version++;
@@ -221,7 +222,7 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
     return FAR_OK;
 }
 
-/* Somebody else has done it. */
+/* Another client has done the split. */
 static int leave_to_other(struct op *op, struct race_view *view, const struct race_key *key,
                           struct split *s, uint64_t forward)
 {
@@ -240,7 +241,7 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
 
     s->parent = op_buffer(op, BUF_BULK, 3 * (size_t)bytes);
     if (!s->parent) {
-        give_back(op, s);
+        free_children(op, s);
         return FAR_NO_MEMORY;
     }
     s->image[0] = s->parent + s->words;
@@ -248,29 +249,29 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
     batch_read(b, look->subtable, 0, s->parent, bytes);
     int rc = batch_flush(b);
     if (rc != FAR_OK) {
-        give_back(op, s);
+        free_children(op, s);
         return rc;
     }
     rc = seal(op, s);
     if (rc == FAR_OK)
         rc = sort(op, view, s, race_suffix(key->hash, look->depth));
     if (rc != FAR_OK) {
-        let_go(op, s);
+        abandon_children(op, s);
         return rc;
     }
     uint64_t forward = race_forward(s->child[0], s->child[1]);
     for (unsigned i = 0; i < 2; i++)
         batch_write(b, s->child[i], 0, s->image[i], bytes);
-    batch_fence(b); /* the children are whole before anybody is sent there, also by FABRIC-F5 */
+    batch_fence(b); /* the children are whole before any client is sent there, also by FABRIC-F5 */
     unsigned published =
         op_cas(op, look->subtable, offsetof(struct race_subtable_head, forward), 0, forward);
     rc = batch_flush(b);
     if (rc != FAR_OK) { /* perhaps published: the children stay as they are */
-        let_go(op, s);
+        abandon_children(op, s);
         return rc;
     }
     if (!op_swapped(op, published)) {
-        give_back(op, s);
+        free_children(op, s);
         return leave_to_other(op, view, key, s, op_result(op, published));
     }
     count_split(view, s);
@@ -318,8 +319,7 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
                       .size_class = race_subtable_class(view->groups)};
     uint64_t me = client_owner_word(op->client), forward = 0;
     int rc = FAR_OK;
-    if (look->sealed) { /* another client's split, done or not: to wait and follow needs no memory
-                         */
+    if (look->sealed) { /* another client's split, done or not: waiting for it needs no memory */
         rc = read_forward(op, look, &forward);
         uint64_t claim = op->word[1];
         if (rc == FAR_OK && forward == 0 && claim != 0 && claim != me)
@@ -335,7 +335,7 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
      * there is no room for a line, they take the split over when they find its claim's owner dead. */
     rc = journal_take(op, gaddr_node(look->subtable), &s.journal);
     if (rc != FAR_OK && rc != FAR_POOL_FULL) {
-        give_back(op, &s);
+        free_children(op, &s);
         return rc;
     }
     index_intend(op, &view->base, &s.journal, (uint32_t)race_suffix(key->hash, look->depth),
@@ -351,7 +351,7 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     if (rc == FAR_OK && forward == 0) {
         rc = split(op, view, key, &s);
     } else {
-        give_back(op, &s);
+        free_children(op, &s);
         rc = rc == FAR_OK ? leave_to_other(op, view, key, &s, forward) : rc;
     }
     journal_give(op, &s.journal, false); /* if it could not be ended */
@@ -367,9 +367,9 @@ static unsigned find_splitting(const struct race_view *view, uint64_t entry)
     return i;
 }
 
-/* On a ring, another operation of this session may be at it: that is waited for without a verb,
- * until the cache knows the children. What the other has to tell the directory may take longer.
- * (Not so off the ring: nothing of the ring moves while this operation waits.) */
+/* On a ring, another operation of this session may be splitting it. This one waits without a verb until
+ * the cache knows the children; the other's work on the directory may take longer. (Off the ring it
+ * does not wait: nothing of the ring moves meanwhile.) */
 static bool wait_for_sibling(struct op *op, const struct race_view *view,
                              const struct race_key *key, const struct race_look *look)
 {
@@ -465,7 +465,7 @@ int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix,
     if (head->claim == 0)
         return FAR_OK;
     rc = race_split_or_wait(op, view, &key, &look);
-    /* Without memory it waits for the next writer, who knows that the claim's owner is dead. It
-     * must not hold up the memory that the dead client had. */
+    /* Without memory it is left to the next writer, which finds the claim's owner dead. It must not
+     * hold up the recovery of the dead client's memory. */
     return rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL ? FAR_OK : rc;
 }

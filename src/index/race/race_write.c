@@ -6,9 +6,8 @@
  */
 #include "index/race/race.h"
 
-/* Two clients that insert one key at once see each other's tentative slots. The one at the higher
- * place gives way this many times, waits a little, and then stops being polite: the other may be
- * dead. */
+/* Two clients that insert one key at once see each other's tentative slots. The one at the higher place
+ * gives way this many times, with a pause each. Then it kills the other's slot: that client may be dead. */
 #define GIVE_WAY_TURNS 4
 #define GIVE_WAY_NS    2000
 
@@ -52,8 +51,8 @@ static int write_start(struct op *op, struct race_view *view, struct slice key, 
     return stores_known_value(c) ? prepare_block(op, view, w) : FAR_OK;
 }
 
-/* A block that no committed slot names goes back at once. When the fabric failed, a slot may name
- * it for ever after (RACE-R1), and its own WRITE may still be on the way: no epoch makes it free. */
+/* A block that no committed slot names is given back at once. If the fabric failed, a slot may name it
+ * for ever (RACE-R1), and its own WRITE may still be on the way: then no epoch makes it free. */
 static int write_end(struct op *op, struct write *w, int rc)
 {
     if (w->block.at == 0 || rc == FAR_OK)
@@ -208,9 +207,8 @@ static int second_look(struct op *op, struct write *w, unsigned place, uint64_t 
 }
 
 /*
- * All places of the key are taken. Tentative slots among them are not for long: they are given a
- * few turns, and then killed (RACE-R2), for their owners may be dead. Only what is committed is a reason
- * to split.
+ * All places of the key are taken. Tentative slots among them are given a few turns and then killed
+ * (RACE-R2): their owners may be dead. Only committed slots are a reason to split.
  */
 static int make_room(struct op *op, struct race_view *view, struct write *w)
 {
@@ -262,15 +260,15 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
         *again = !swapped;
         return rc;
     }
-    /* Retract. If this fails, somebody has done it for us, and if the fabric fails, no matter:
-     * a tentative slot that nobody commits is nothing. But then the block is not free (FABRIC-F5). */
+    /* Retract. If the CAS fails, another client has done it. If the fabric fails, that is harmless: a
+     * slot that is not committed is invisible. But then the block must not be reused (FABRIC-F5). */
     int retracted = cas_slot(op, w, (unsigned)place, tentative, 0, &swapped);
     if (w->gave_way > 0)
         give_way(op);
     return retracted != FAR_OK ? retracted : rc;
 }
 
-/* A block that was prepared for an earlier attempt, and that no slot names. */
+/* Gives back a block that was prepared for an earlier attempt; no slot names it. */
 static void drop_block(struct op *op, struct write *w)
 {
     if (w->block.at != 0)
