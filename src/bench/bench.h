@@ -4,8 +4,7 @@
  *   keys      key numbers to bytes
  *   dist      which key next
  *   workload  which operation next
- *   crew      threads that start and stop together
- *   company   processes that do
+ *   workers   threads of one process or several, that start and stop together
  *   ground    memory of a pool for verbs that mean nothing
  *   runner    one workload on one table: what it took
  *   raw       the same verbs with no index on top
@@ -49,7 +48,7 @@ static inline unsigned bench_workers(const struct bench_config *c)
     return c->processes * c->threads;
 }
 
-/* What the processes of a company are to do: their shared memory begins with one of these. */
+/* What the processes of a team have to do: their shared memory begins with one of these. */
 enum bench_order { BENCH_MEASURE, BENCH_REPLAY };
 
 /* As farside bench has it when nothing is said, without stop. */

@@ -1,7 +1,6 @@
 #include "bench/raw.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "bench/crew.h"
 #include "bench/ground.h"
 #include "bench/keys.h"
 #include "store/store.h"
@@ -326,12 +325,12 @@ size_t raw_shared_bytes(unsigned workers)
     return sizeof(struct replay) + workers * sizeof(struct raw_worker) + SHARED_ROOM;
 }
 
-/* Takes so many bytes of a company's memory, of which the first *used are gone; with from, a copy
- * of what is there. */
-static void *put(const struct company *c, size_t *used, const void *from, size_t bytes)
+/* Takes `bytes` of a team's memory, whose first *used are taken; copies `from` there unless it is
+ * NULL. */
+static void *put(const struct workers_team *t, size_t *used, const void *from, size_t bytes)
 {
     size_t at = (*used + LINE - 1) / LINE * LINE;
-    void *to = (char *)company_memory(c) + at;
+    void *to = (char *)workers_team_memory(t) + at;
     *used = at + bytes;
     if (from != NULL)
         memcpy(to, from, bytes);
@@ -339,7 +338,7 @@ static void *put(const struct company *c, size_t *used, const void *from, size_t
 }
 
 /* Moves what others have to see where they see it. */
-static int share(const struct company *c, struct replay **replay)
+static int share(const struct workers_team *t, struct replay **replay)
 {
     const struct recorder *s = &(*replay)->sample;
     const struct ground *g = &(*replay)->ground;
@@ -351,12 +350,12 @@ static int share(const struct company *c, struct replay **replay)
         return err_fail(FAR_NO_MEMORY, "a sample of %zu verbs, among processes", s->verbs);
 
     size_t used = 0;
-    struct replay *r = put(c, &used, *replay, sizeof *r);
-    r->workers = put(c, &used, NULL, count * sizeof *r->workers);
-    r->sample.batch = put(c, &used, s->batch, batches);
-    r->sample.op = put(c, &used, s->op, ops);
-    r->sample.verb = put(c, &used, s->verb, verbs);
-    r->ground.piece = put(c, &used, g->piece, pieces);
+    struct replay *r = put(t, &used, *replay, sizeof *r);
+    r->workers = put(t, &used, NULL, count * sizeof *r->workers);
+    r->sample.batch = put(t, &used, s->batch, batches);
+    r->sample.op = put(t, &used, s->op, ops);
+    r->sample.verb = put(t, &used, s->verb, verbs);
+    r->ground.piece = put(t, &used, g->piece, pieces);
     *replay = r;
     return FAR_OK;
 }
@@ -386,40 +385,45 @@ static void tend(void *arg)
         vigil->status = status;
 }
 
-/* Those of one process, with its own handle of the pool. */
-static int run_crew(struct raw_worker *workers, unsigned count, struct fab *fab,
-                    const atomic_bool *stop, struct crew_job *job)
+/* Runs the workers of one process, with its own handle of the pool. */
+static int run_workers(struct raw_worker *workers, unsigned count, struct fab *fab,
+                       const atomic_bool *stop, struct vigil *vigil,
+                       struct workers_process *process)
 {
-    void *members[BENCH_THREADS_MAX];
+    struct workers_job job = {
+        .open = raw_open,
+        .run = raw_run,
+        .close = raw_close,
+        .tick = vigil ? tend : NULL,
+        .arg = vigil,
+        .first = workers,
+        .size = sizeof *workers,
+        .count = count,
+    };
     for (unsigned i = 0; i < count; i++) {
         workers[i].fab = fab;
         workers[i].stop = stop;
-        members[i] = &workers[i];
     }
-    job->open = raw_open;
-    job->run = raw_run;
-    job->close = raw_close;
-    return crew_run(job, members, count);
+    return workers_run(&job, process);
 }
 
-int raw_serve(struct seat *seat, far_pool *pool)
+int raw_serve(struct workers_process *process, far_pool *pool)
 {
-    const struct replay *r = seat->memory;
+    const struct replay *r = process->memory;
     unsigned threads = r->load.threads;
-    struct crew_job job = {.meet = company_meet, .meeting = seat};
-    return run_crew(r->workers + seat->number * threads, threads, pool->fab, seat->stop, &job);
+    return run_workers(r->workers + process->number * threads, threads, pool->fab, process->stop,
+                       NULL, process);
 }
 
 static int replay_with(struct replay *r, double *ops_per_s)
 {
     const struct raw_load *load = &r->load;
     struct vigil vigil = {.ground = &r->ground};
-    struct crew_job job = {.tick = tend, .arg = &vigil};
 
     deal_out(r);
-    int status = load->company != NULL
-                     ? company_run(load->company, tend, &vigil)
-                     : run_crew(r->workers, r->count, load->session->pool->fab, load->stop, &job);
+    int status = load->team ? workers_team_run(load->team, tend, &vigil)
+                            : run_workers(r->workers, r->count, load->session->pool->fab,
+                                          load->stop, &vigil, NULL);
     uint64_t busy = 1;
     for (unsigned i = 0; i < r->count && status == FAR_OK; i++) {
         const struct raw_worker *w = &r->workers[i];
@@ -457,8 +461,8 @@ int raw_replay(const struct raw_load *load, const struct recorder *sample, doubl
     if (status != FAR_OK)
         return status;
     mine.lines = (mine.ground.piece_bytes - longest) / LINE + 1;
-    if (load->company != NULL) {
-        status = share(load->company, &replay);
+    if (load->team) {
+        status = share(load->team, &replay);
     } else {
         mine.workers = calloc(mine.count, sizeof *mine.workers);
         if (mine.workers == NULL)
@@ -466,7 +470,7 @@ int raw_replay(const struct raw_load *load, const struct recorder *sample, doubl
     }
     if (status == FAR_OK)
         status = replay_with(replay, ops_per_s);
-    free(mine.workers); /* those of a company are not here */
+    free(mine.workers); /* those of a team are not here */
     ground_close(&mine.ground);
     return status;
 }

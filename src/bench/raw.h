@@ -11,7 +11,7 @@
 #define BENCH_RAW_H
 
 #include "bench/bench.h"
-#include "bench/company.h"
+#include "bench/workers.h"
 #include "fabric/batch.h"
 
 struct shape_verb {
@@ -46,8 +46,8 @@ void recorder_detach(struct recorder *r, far_session *session);
 void recorder_next(struct recorder *r);
 
 struct raw_load {
-    far_session *session;    /* of the pool: holds the memory meanwhile, and can do nothing else */
-    struct company *company; /* whose processes do it; NULL: threads of this one             */
+    far_session *session; /* of the pool: holds the memory meanwhile, and can do nothing else */
+    struct workers_team *team;   /* whose processes do it; NULL: threads of this one           */
     unsigned processes, threads; /* threads of each                                          */
     unsigned depth;
     uint64_t ops;
@@ -56,7 +56,7 @@ struct raw_load {
     const atomic_bool *stop; /* may be NULL */
 };
 
-/* What raw_replay() needs of a company's memory. */
+/* What raw_replay() needs of a team's memory. */
 size_t raw_shared_bytes(unsigned workers);
 
 /*
@@ -71,6 +71,6 @@ size_t raw_shared_bytes(unsigned workers);
 int raw_replay(const struct raw_load *load, const struct recorder *sample, double *ops_per_s);
 
 /* A process's part of it, on its own handle of the pool. */
-int raw_serve(struct seat *seat, far_pool *pool);
+int raw_serve(struct workers_process *process, far_pool *pool);
 
 #endif

@@ -9,10 +9,9 @@
 #include "bench/runner.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "bench/company.h"
-#include "bench/crew.h"
 #include "bench/keys.h"
 #include "bench/raw.h"
+#include "bench/workers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -465,39 +464,45 @@ size_t bench_shared_bytes(unsigned workers)
     return run_bytes(workers) + workers * sizeof(struct plan_added);
 }
 
-/* Those of one process, with its own handles of the pool and the table. */
-static int run_crew(struct worker *workers, unsigned count, const struct bench_config *config,
-                    const struct bench_target *target, struct crew_job *job)
+/* Runs the workers of one process, with its own handles of the pool and the table. */
+static int run_workers(struct worker *workers, unsigned count, const struct bench_config *config,
+                       const struct bench_target *target, struct watch *watch,
+                       struct workers_process *process)
 {
-    void *members[BENCH_THREADS_MAX];
+    struct workers_job job = {
+        .open = worker_open,
+        .run = worker_run,
+        .close = worker_close,
+        .tick = watch && watch->observer->progress ? report_progress : NULL,
+        .arg = watch,
+        .first = workers,
+        .size = sizeof *workers,
+        .count = count,
+    };
     for (unsigned i = 0; i < count; i++) {
         workers[i].config = config;
         workers[i].target = target;
-        members[i] = &workers[i];
     }
-    job->open = worker_open;
-    job->run = worker_run;
-    job->close = worker_close;
-    return crew_run(job, members, count);
+    return workers_run(&job, process);
 }
 
-int bench_serve(const struct bench_config *config, struct seat *seat, far_pool *pool)
+int bench_serve(const struct bench_config *config, struct workers_process *process, far_pool *pool)
 {
-    struct run *r = seat->memory;
+    struct run *r = process->memory;
     struct bench_config mine = *config;
     struct bench_target target = {.pool = pool, .depth = r->depth};
     struct far_session_options options = {.depth = 1, .seed = key_mix(config->seed) | 1};
     far_session *session = NULL;
 
-    mine.stop = seat->stop;
+    mine.stop = process->stop;
     int status = far_session_open(pool, &options, &session);
     if (status == FAR_OK)
         status = far_table_open(session, r->table, NULL, &target.table);
     far_session_close(session);
     if (status != FAR_OK)
         return status;
-    struct crew_job job = {.meet = company_meet, .meeting = seat};
-    return run_crew(r->worker + seat->number * mine.threads, mine.threads, &mine, &target, &job);
+    return run_workers(r->worker + process->number * mine.threads, mine.threads, &mine, &target,
+                       NULL, process);
 }
 
 static void run_init(struct run *r, const struct bench_target *target, const struct plan *plan)
@@ -508,7 +513,7 @@ static void run_init(struct run *r, const struct bench_target *target, const str
     r->depth = target->depth;
     r->count = plan->threads;
     snprintf(r->table, sizeof r->table, "%s", far_table_name(target->table));
-    if (target->company != NULL) {
+    if (target->team != NULL) {
         r->plan.added = (struct plan_added *)(void *)&r->worker[r->count];
         memset(r->plan.added, 0, r->count * sizeof *r->plan.added);
     }
@@ -526,9 +531,9 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
 {
     ASSERT(plan->threads <= BENCH_THREADS_MAX);
     void *own = NULL;
-    if (target->company == NULL)
+    if (target->team == NULL)
         own = aligned_alloc(_Alignof(struct run), run_bytes(plan->threads));
-    struct run *r = target->company != NULL ? company_memory(target->company) : own;
+    struct run *r = target->team != NULL ? workers_team_memory(target->team) : own;
     if (r == NULL)
         return err_fail(FAR_NO_MEMORY, "%u threads", plan->threads);
     run_init(r, target, plan);
@@ -539,12 +544,10 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
         .what = target->what,
         .run = r,
     };
-    struct crew_job job = {
-        .tick = observer->progress != NULL ? report_progress : NULL,
-        .arg = &watch,
-    };
-    int status = target->company != NULL ? company_run(target->company, job.tick, &watch)
-                                         : run_crew(r->worker, r->count, config, target, &job);
+    int status =
+        target->team
+            ? workers_team_run(target->team, observer->progress ? report_progress : NULL, &watch)
+            : run_workers(r->worker, r->count, config, target, &watch, NULL);
     if (status != FAR_OK)
         goto free_workers;
 

@@ -4,20 +4,20 @@
 
 #include "bench/bench.h"
 
-struct company;
 struct recorder;
-struct seat;
+struct workers_process;
+struct workers_team;
 
 struct bench_target {
     far_pool *pool;
     far_table *table;
     unsigned depth;
     struct recorder *recorder; /* NULL, or sees the verbs: then one thread, depth 1 */
-    struct company *company;   /* whose processes do it; NULL: threads of this one  */
+    struct workers_team *team; /* whose processes do it; NULL: threads of this one  */
     const char *what;          /* for the observer's progress */
 };
 
-/* What bench_measure() needs of a company's memory. */
+/* What bench_measure() needs of a team's memory. */
 size_t bench_shared_bytes(unsigned workers);
 
 /*
@@ -30,6 +30,6 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
                   struct bench_run *run);
 
 /* A process's part of it, on its own handle of the pool. */
-int bench_serve(const struct bench_config *config, struct seat *seat, far_pool *pool);
+int bench_serve(const struct bench_config *config, struct workers_process *process, far_pool *pool);
 
 #endif

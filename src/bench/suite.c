@@ -1,8 +1,8 @@
 #include "base/err.h"
-#include "bench/company.h"
 #include "bench/keys.h"
 #include "bench/raw.h"
 #include "bench/runner.h"
+#include "bench/workers.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -39,8 +39,8 @@ struct subject {
 struct suite {
     const struct bench_config *config;
     const struct bench_observer *observer;
-    struct bench_run *run;   /* too big for a stack, and reused        */
-    struct company *company; /* NULL: one process, and this is the one */
+    struct bench_run *run;     /* too big for a stack, and reused        */
+    struct workers_team *team; /* NULL: one process, and this is the one */
 };
 
 static bool interrupted(const struct suite *s)
@@ -126,7 +126,7 @@ static int carry_out(const struct suite *s, struct subject *subject, const struc
             .table = subject->table,
             .depth = recorder != NULL ? 1 : c->depth,
             .recorder = recorder,
-            .company = recorder != NULL ? NULL : s->company,
+            .team = recorder != NULL ? NULL : s->team,
             .what = what,
         };
         status = bench_measure(c, &target, &plan, s->observer, run);
@@ -156,7 +156,7 @@ static int measure_raw(const struct suite *s, const struct subject *twin,
     const struct bench_config *c = s->config;
     struct raw_load load = {
         .session = twin->session,
-        .company = s->company,
+        .team = s->team,
         .processes = c->processes,
         .threads = c->threads,
         .depth = c->depth,
@@ -302,25 +302,27 @@ int bench_check(const struct bench_config *c)
     return status == FAR_OK ? workload_check(&c->workloads, c->keys, c->ops) : status;
 }
 
-/* What a process of the company does, each time anew: nothing is kept open meanwhile. */
-static int serve(void *arg, struct seat *seat)
+/* What a process of the team does for each order. Nothing stays open in between. */
+static int serve(void *arg, struct workers_process *process)
 {
     const struct bench_config *config = arg;
-    enum bench_order order = *(const enum bench_order *)seat->memory;
+    enum bench_order order = *(const enum bench_order *)process->memory;
     far_pool *pool = NULL;
     int status = open_pool(config, &pool);
     if (status == FAR_OK)
-        status = order == BENCH_MEASURE ? bench_serve(config, seat, pool) : raw_serve(seat, pool);
+        status =
+            order == BENCH_MEASURE ? bench_serve(config, process, pool) : raw_serve(process, pool);
     far_pool_close(pool);
     return status;
 }
 
-static int start_company(const struct bench_config *config, struct company **company)
+static int start_team(const struct bench_config *config, struct workers_team **team)
 {
     size_t measure = bench_shared_bytes(bench_workers(config));
     size_t replay = raw_shared_bytes(bench_workers(config));
-    return company_start(config->processes, measure > replay ? measure : replay, config->stop,
-                         serve, (void *)(uintptr_t)config, company);
+    return workers_team_start(config->processes, config->threads,
+                              measure > replay ? measure : replay, config->stop, serve,
+                              (void *)(uintptr_t)config, team);
 }
 
 int bench_suite(const struct bench_config *config, const struct bench_observer *observer)
@@ -331,7 +333,7 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
 
     struct suite suite = {.config = config, .observer = observer};
     if (config->processes > 1) /* before there is anything that does not survive a fork */
-        status = start_company(config, &suite.company);
+        status = start_team(config, &suite.team);
     if (status != FAR_OK)
         return status;
     suite.run = calloc(1, sizeof *suite.run);
@@ -348,6 +350,6 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
         }
     }
     free(suite.run);
-    company_end(suite.company);
+    workers_team_end(suite.team);
     return status;
 }

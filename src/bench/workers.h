@@ -1,0 +1,82 @@
+/*
+ * Workers: threads that get ready, start together and stop together. They belong to this process,
+ * or to a team of processes.
+ *
+ * The processes of a team are forked before anything else is done, because what keeps a pool open
+ * (connections, threads, UCX) does not survive a fork. Then they wait for work. What they have to
+ * do, and what came of it, is in memory that all of them map at the same address. Pointers into it
+ * are valid in all of them, and so are pointers to what existed before the fork.
+ *
+ * The process that started the team leads it and has no workers itself. The others die with the
+ * leader. They ignore the signals that end a measurement: the leader passes the stop on.
+ */
+#ifndef BENCH_WORKERS_H
+#define BENCH_WORKERS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct workers_team;
+
+struct workers_job {
+    /* Gets a worker ready. If this fails for one of them, none runs. */
+    int (*open)(void *worker);
+    void (*run)(void *worker);
+    /* Called when all have run, with nothing else going on; also if open failed. */
+    void (*close)(void *worker);
+    /* Called by the waiting thread at least ten times a second; may be NULL. */
+    void (*tick)(void *arg);
+    void *arg;
+    void *first; /* of an array of workers */
+    size_t size; /* of one                 */
+    unsigned count;
+};
+
+/* What one process of a team knows of the team. */
+struct workers_process {
+    unsigned number; /* from 0 */
+    void *memory;    /* shared */
+    atomic_bool *stop;
+    struct workers_meeting *meeting;
+    unsigned threads;
+    bool met; /* the work at hand came as far as workers_run() */
+};
+
+/*
+ * Runs the job with one thread for each worker. In a process of a team, `process` is what it was
+ * given, the job has as many workers as the process has threads, and they start and stop with
+ * those of the other processes. Otherwise it is NULL.
+ *
+ * Returns the status of the first worker that failed to open, FAR_SYSTEM if a thread could not be
+ * started, FAR_NO_MEMORY, or FAR_OK.
+ */
+int workers_run(const struct workers_job *job, struct workers_process *process);
+
+/*
+ * Starts `processes` processes for `threads` workers each. Every process calls work(arg, process)
+ * once for each workers_team_run(). The work ends in workers_run(), or fails before that and
+ * returns its status.
+ *
+ * bytes   of shared memory, zeroed; the system provides a page when it is first touched
+ * stop    of the leader: passed on while work is under way; may be NULL
+ *
+ * FAR_NO_MEMORY, FAR_SYSTEM
+ */
+int workers_team_start(unsigned processes, unsigned threads, size_t bytes, const atomic_bool *stop,
+                       int (*work)(void *arg, struct workers_process *process), void *arg,
+                       struct workers_team **team);
+/* Ends the processes. */
+void workers_team_end(struct workers_team *team);
+
+void *workers_team_memory(const struct workers_team *team);
+
+/*
+ * Has the team do the work that the shared memory describes. `tick` is as in a job.
+ *
+ * FAR_SYSTEM  a process has died; all further calls fail with this too
+ * or what the work of a process failed with.
+ */
+int workers_team_run(struct workers_team *team, void (*tick)(void *arg), void *arg);
+
+#endif
