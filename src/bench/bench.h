@@ -38,7 +38,6 @@ struct bench_config {
     double theta;
     uint64_t seed;
     bool raw;
-    bool no_reclaim;   /* as if memory never came back and nobody ever died */
     atomic_bool *stop; /* set by a signal: measure no further */
 };
 

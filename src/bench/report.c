@@ -68,8 +68,6 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c)
             "  p50, p99: microseconds that half and 99 %% of the operations stayed within\n");
     if (c->tuning)
         fprintf(out, "  tuning: %s\n", c->tuning);
-    if (c->no_reclaim)
-        fprintf(out, "  without reuse of memory, leases and heartbeats\n");
     if (c->raw)
         fprintf(out,
                 "  of raw: ops/s as a share of what the same verbs reach with no index on top\n");
@@ -321,7 +319,6 @@ json_t *report_json(const struct bench_config *c, json_t *runs, bool interrupted
     bad |= set_count(o, "value_size", c->value_size);
     bad |= set_real(o, "theta", c->theta);
     bad |= set_count(o, "seed", c->seed);
-    bad |= set_bool(o, "no_reclaim", c->no_reclaim);
     bad |= set_bool(o, "interrupted", interrupted);
     bad |= json_object_set(o, "runs", runs);
     return whole(o, bad);

@@ -54,13 +54,6 @@ static void subject_close(struct subject *subject)
     far_pool_close(subject->pool);
 }
 
-static int open_pool(const struct bench_config *config, far_pool **pool)
-{
-    struct knobs knobs = pool_knobs_default;
-    knobs.no_reclaim = config->no_reclaim;
-    return store_open_uri(config->pool, &knobs, pool);
-}
-
 static int subject_open(const struct bench_config *config, const char *index, const char *suffix,
                         struct subject *subject)
 {
@@ -68,7 +61,7 @@ static int subject_open(const struct bench_config *config, const char *index, co
     char name[FAR_NAME_MAX + 1];
     snprintf(name, sizeof name, "bench-%s%s", index, suffix);
 
-    int status = open_pool(config, &s.pool);
+    int status = far_pool_open(config->pool, &s.pool);
     if (status != FAR_OK)
         return status;
     /* Seeds that are never 0, which would mean the clock. */
@@ -308,7 +301,7 @@ static int serve(void *arg, struct workers_process *process)
     const struct bench_config *config = arg;
     enum bench_order order = *(const enum bench_order *)process->memory;
     far_pool *pool = NULL;
-    int status = open_pool(config, &pool);
+    int status = far_pool_open(config->pool, &pool);
     if (status == FAR_OK)
         status =
             order == BENCH_MEASURE ? bench_serve(config, process, pool) : raw_serve(process, pool);

@@ -38,30 +38,28 @@ static void usage(void)
           stdout);
     for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
         printf(" %s", index);
-    fputs(
-        "\n"
-        "  --tuning TEXT      what the table is made with (see below); its index must know it\n"
-        "  --workload LIST    run in this order on one table (" DEFAULT_WORKLOADS ");\n"
-        "                     a list without load has the keys loaded beforehand, unmeasured\n"
-        "  --keys N           keys that are loaded (200k)\n"
-        "  --ops N            operations of each workload (200k)\n"
-        "  --processes N      processes that share the table, each with its threads (1);\n"
-        "                     not on mem:\n"
-        "  --threads N        threads, each with a session of its own (1)\n"
-        "  --depth N          operations that each thread keeps in flight (1)\n"
-        "  --key-size BYTES   at least 8 (16)\n"
-        "  --value-size BYTES (32)\n"
-        "  --dist NAME        zipfian, uniform or latest: how popular keys are (zipfian, but\n"
-        "                     latest in workload d)\n"
-        "  --theta T          skew of zipfian and latest, between 0 and 1 (0.99)\n"
-        "  --seed N           of everything random: the same seed, the same operations (1)\n"
-        "  --raw              also measure the same verbs with no index on top\n"
-        "  --no-reclaim       without reuse of memory, leases and heartbeats: what do they cost?\n"
-        "  --json FILE|-      write the results as JSON too; with - nothing else is printed\n"
-        "  -h, --help         show this\n"
-        "\n"
-        "Counts take k, m and g (thousands), sizes k and m (1024s). The workloads:\n",
-        stdout);
+    fputs("\n"
+          "  --tuning TEXT      what the table is made with (see below); its index must know it\n"
+          "  --workload LIST    run in this order on one table (" DEFAULT_WORKLOADS ");\n"
+          "                     a list without load has the keys loaded beforehand, unmeasured\n"
+          "  --keys N           keys that are loaded (200k)\n"
+          "  --ops N            operations of each workload (200k)\n"
+          "  --processes N      processes that share the table, each with its threads (1);\n"
+          "                     not on mem:\n"
+          "  --threads N        threads, each with a session of its own (1)\n"
+          "  --depth N          operations that each thread keeps in flight (1)\n"
+          "  --key-size BYTES   at least 8 (16)\n"
+          "  --value-size BYTES (32)\n"
+          "  --dist NAME        zipfian, uniform or latest: how popular keys are (zipfian, but\n"
+          "                     latest in workload d)\n"
+          "  --theta T          skew of zipfian and latest, between 0 and 1 (0.99)\n"
+          "  --seed N           of everything random: the same seed, the same operations (1)\n"
+          "  --raw              also measure the same verbs with no index on top\n"
+          "  --json FILE|-      write the results as JSON too; with - nothing else is printed\n"
+          "  -h, --help         show this\n"
+          "\n"
+          "Counts take k, m and g (thousands), sizes k and m (1024s). The workloads:\n",
+          stdout);
     for (unsigned i = 0; (w = workload_at(i)) != NULL; i++)
         printf("  %-8s%s\n", w->name, w->summary);
     cli_print_tuning();
@@ -84,7 +82,6 @@ enum option_id {
     OPT_THETA,
     OPT_SEED,
     OPT_RAW,
-    OPT_NO_RECLAIM,
     OPT_JSON,
     OPT_TUNING,
 };
@@ -104,7 +101,6 @@ static const struct option options[] = {
     {"theta", required_argument, NULL, OPT_THETA},
     {"seed", required_argument, NULL, OPT_SEED},
     {"raw", no_argument, NULL, OPT_RAW},
-    {"no-reclaim", no_argument, NULL, OPT_NO_RECLAIM},
     {"json", required_argument, NULL, OPT_JSON},
     {"tuning", required_argument, NULL, OPT_TUNING},
     {"help", no_argument, NULL, 'h'},
@@ -215,9 +211,6 @@ static bool take_option(int id, struct bench_config *c, const char **json)
         return take_seed(c);
     case OPT_RAW:
         c->raw = true;
-        return true;
-    case OPT_NO_RECLAIM:
-        c->no_reclaim = true;
         return true;
     case OPT_TUNING:
         c->tuning = optarg;
