@@ -5,9 +5,9 @@
  *   dist      which key next
  *   workload  which operation next
  *   workers   threads of one process or several, that start and stop together
- *   ground    memory of a pool for verbs that mean nothing
+ *   scratch   memory of a pool for verbs that mean nothing
  *   runner    one workload on one table: what it took
- *   raw       the same verbs with no index on top
+ *   replay    the same verbs with no index on top
  *   suite     a list of workloads on every index
  *   report    tables for people, JSON for programs
  */
@@ -34,7 +34,7 @@ struct bench_config {
     unsigned depth;
     unsigned key_size, value_size;
     bool dist_given; /* else zipfian, but latest where the workload says so */
-    enum dist_kind dist;
+    enum bench_dist_kind dist;
     double theta;
     uint64_t seed;
     bool raw;
@@ -42,7 +42,7 @@ struct bench_config {
 };
 
 /* All threads that share a run. */
-static inline unsigned bench_workers(const struct bench_config *c)
+static inline unsigned bench_worker_count(const struct bench_config *c)
 {
     return c->processes * c->threads;
 }
@@ -64,7 +64,7 @@ struct bench_op {
 struct bench_run {
     const char *index, *workload;
     bool draws_keys; /* by dist; others take them in turn */
-    enum dist_kind dist;
+    enum bench_dist_kind dist;
     uint64_t ops_planned, ops; /* a get followed by an update is one; of an iteration, each entry */
     double seconds;            /* of the slowest thread, without drawing tasks   */
     double ops_per_s;

@@ -3,15 +3,16 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const names[] = {
-    [DIST_ZIPFIAN] = "zipfian", [DIST_UNIFORM] = "uniform", [DIST_LATEST] = "latest"};
+static const char *const names[] = {[BENCH_DIST_ZIPFIAN] = "zipfian",
+                                    [BENCH_DIST_UNIFORM] = "uniform",
+                                    [BENCH_DIST_LATEST] = "latest"};
 
-const char *dist_name(enum dist_kind kind)
+const char *bench_dist_name(enum bench_dist_kind kind)
 {
     return names[kind];
 }
 
-bool dist_parse(const char *name, enum dist_kind *kind)
+bool bench_dist_parse(const char *name, enum bench_dist_kind *kind)
 {
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0) {
@@ -49,11 +50,11 @@ static double zeta_sum(uint64_t from, uint64_t to, double theta, double sum)
     return sum;
 }
 
-void dist_init(struct dist *d, enum dist_kind kind, uint64_t n, double theta)
+void bench_dist_init(struct bench_dist *d, enum bench_dist_kind kind, uint64_t n, double theta)
 {
     d->kind = kind;
     d->step = permutation_step(n);
-    if (kind != DIST_UNIFORM) {
+    if (kind != BENCH_DIST_UNIFORM) {
         bool carry_on = d->theta == theta && d->zeta > 0 && d->n <= n;
         d->zeta = zeta_sum(carry_on ? d->n : 0, n, theta, carry_on ? d->zeta : 0);
         d->theta = theta;
@@ -65,9 +66,9 @@ void dist_init(struct dist *d, enum dist_kind kind, uint64_t n, double theta)
     d->n = n;
 }
 
-uint64_t dist_rank(const struct dist *d, struct rng *rng)
+uint64_t bench_dist_rank(const struct bench_dist *d, struct rng *rng)
 {
-    if (d->kind == DIST_UNIFORM)
+    if (d->kind == BENCH_DIST_UNIFORM)
         return rng_below(rng, d->n);
 
     double u = rng_unit(rng);
@@ -80,9 +81,9 @@ uint64_t dist_rank(const struct dist *d, struct rng *rng)
     return rank < (double)d->n ? (uint64_t)rank : d->n - 1;
 }
 
-uint64_t dist_place(const struct dist *d, uint64_t rank)
+uint64_t bench_dist_place(const struct bench_dist *d, uint64_t rank)
 {
-    if (d->kind == DIST_UNIFORM)
+    if (d->kind == BENCH_DIST_UNIFORM)
         return rank; /* is anywhere already */
     return (uint64_t)((unsigned __int128)rank * d->step % d->n);
 }

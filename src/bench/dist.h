@@ -15,28 +15,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum dist_kind { DIST_ZIPFIAN, DIST_UNIFORM, DIST_LATEST };
+enum bench_dist_kind { BENCH_DIST_ZIPFIAN, BENCH_DIST_UNIFORM, BENCH_DIST_LATEST };
 
-struct dist {
-    enum dist_kind kind;
+struct bench_dist {
+    enum bench_dist_kind kind;
     uint64_t n;
     uint64_t step; /* of the permutation: coprime to n */
     double theta, zeta, eta, second;
 };
 
-const char *dist_name(enum dist_kind kind);
-bool dist_parse(const char *name, enum dist_kind *kind);
+const char *bench_dist_name(enum bench_dist_kind kind);
+bool bench_dist_parse(const char *name, enum bench_dist_kind *kind);
 
 /*
  * n > 0; theta within (0, 1), not used by uniform. The first zipfian one takes time in proportion
  * to n: a struct that was in use is carried on from where it stands, a new one must be zeroed.
  */
-void dist_init(struct dist *d, enum dist_kind kind, uint64_t n, double theta);
+void bench_dist_init(struct bench_dist *d, enum bench_dist_kind kind, uint64_t n, double theta);
 
 /* A rank within [0, n): 0 is the most popular, unless all are alike. */
-uint64_t dist_rank(const struct dist *d, struct rng *rng);
+uint64_t bench_dist_rank(const struct bench_dist *d, struct rng *rng);
 
 /* The place of a rank within [0, n): a permutation. */
-uint64_t dist_place(const struct dist *d, uint64_t rank);
+uint64_t bench_dist_place(const struct bench_dist *d, uint64_t rank);
 
 #endif

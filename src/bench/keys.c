@@ -5,7 +5,7 @@
 #define NUMBER_BYTES  sizeof(uint64_t)
 #define VERSION_BYTES sizeof(uint64_t)
 
-uint64_t key_mix(uint64_t n)
+uint64_t bench_mix(uint64_t n)
 {
     /* The finalizer of splitmix64: each step can be undone, so no two inputs meet. */
     n ^= n >> 30;
@@ -15,11 +15,11 @@ uint64_t key_mix(uint64_t n)
     return n ^ (n >> 31);
 }
 
-void key_write(uint64_t number, void *key, size_t size)
+void bench_key_write(uint64_t number, void *key, size_t size)
 {
     unsigned char *at = key;
     /* The constant keeps number 0 from being all zeros, the mix's one fixed point. */
-    uint64_t word = key_mix(number + 0x9e3779b97f4a7c15u);
+    uint64_t word = bench_mix(number + 0x9e3779b97f4a7c15u);
 
     while (size >= sizeof word) {
         memcpy(at, &word, sizeof word);
@@ -30,24 +30,24 @@ void key_write(uint64_t number, void *key, size_t size)
     memcpy(at, &word, size);
 }
 
-void value_init(void *value, size_t size)
+void bench_value_init(void *value, size_t size)
 {
     memset(value, 'v', size);
 }
 
-void value_write(uint64_t number, uint64_t version, void *value, size_t size)
+void bench_value_write(uint64_t number, uint64_t version, void *value, size_t size)
 {
     if (size >= NUMBER_BYTES + VERSION_BYTES)
         memcpy((char *)value + NUMBER_BYTES, &version, VERSION_BYTES);
     memcpy(value, &number, size < NUMBER_BYTES ? size : NUMBER_BYTES);
 }
 
-bool value_belongs(uint64_t number, const void *value, size_t size)
+bool bench_value_belongs(uint64_t number, const void *value, size_t size)
 {
     return memcmp(value, &number, size < NUMBER_BYTES ? size : NUMBER_BYTES) == 0;
 }
 
-void value_count(void *value, size_t size)
+void bench_value_increment(void *value, size_t size)
 {
     uint64_t version;
     if (size < NUMBER_BYTES + VERSION_BYTES)
@@ -57,13 +57,13 @@ void value_count(void *value, size_t size)
     memcpy((char *)value + NUMBER_BYTES, &version, VERSION_BYTES);
 }
 
-bool value_fits_key(const void *value, size_t value_size, const void *key, size_t key_size,
-                    void *scratch)
+bool bench_value_fits_key(const void *value, size_t value_size, const void *key, size_t key_size,
+                          void *expected)
 {
     uint64_t number;
     if (value_size < NUMBER_BYTES)
         return true;
     memcpy(&number, value, NUMBER_BYTES);
-    key_write(number, scratch, key_size);
-    return memcmp(key, scratch, key_size) == 0;
+    bench_key_write(number, expected, key_size);
+    return memcmp(key, expected, key_size) == 0;
 }

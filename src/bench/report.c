@@ -51,8 +51,8 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c)
     char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform";
     *r = (struct report){.out = out, .config = c};
 
-    if (c->dist != DIST_UNIFORM)
-        snprintf(dist, sizeof dist, "%s (theta %g)", dist_name(c->dist), c->theta);
+    if (c->dist != BENCH_DIST_UNIFORM)
+        snprintf(dist, sizeof dist, "%s (theta %g)", bench_dist_name(c->dist), c->theta);
     fprintf(out,
             "Farside %s on %s, index %s: %s keys of %u bytes, values of %u bytes, %s operations\n",
             far_version(), c->pool, c->index != NULL ? c->index : "all", grouped(c->keys, keys),
@@ -294,7 +294,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_count(o, "processes", c->processes);
     bad |= set_count(o, "threads", c->threads);
     bad |= set_count(o, "depth", c->depth);
-    bad |= set_text(o, "dist", run->draws_keys ? dist_name(run->dist) : NULL);
+    bad |= set_text(o, "dist", run->draws_keys ? bench_dist_name(run->dist) : NULL);
     bad |= set_real(o, "seconds", run->seconds);
     bad |= set_real(o, "ops_per_s", run->ops_per_s);
     bad |= json_object_set_new(o, "per_op", json_per_op(run));

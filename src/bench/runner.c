@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "bench/keys.h"
-#include "bench/raw.h"
+#include "bench/replay.h"
 #include "bench/workers.h"
 
 #include <stdio.h>
@@ -25,11 +25,11 @@
 #define ITERATE_BYTES (1u << 20)
 
 struct lane {
-    struct task task;
+    struct workload_task task;
     uint64_t number;
     uint64_t started;
     uint64_t cursor; /* of an iteration */
-    unsigned char *key, *value, *buf, *scratch;
+    unsigned char *key, *value, *buf, *expected;
     size_t value_size;
     bool right; /* modify: the old value was one of that key */
 };
@@ -37,12 +37,12 @@ struct lane {
 struct worker {
     const struct bench_config *config;
     const struct bench_target *target;
-    const struct plan *plan;
+    const struct workload_plan *plan;
     unsigned thread;
 
     far_session *session;
-    struct source source;
-    struct task *tasks;
+    struct workload_source source;
+    struct workload_task *tasks;
     unsigned tasks_max;
     struct lane *lanes;
     unsigned char *lane_memory;
@@ -73,30 +73,31 @@ static size_t buf_bytes(const struct bench_config *c, const struct workload *w)
 {
     size_t entry = 16 + (size_t)c->key_size + c->value_size; /* and a few bytes to spare */
     if (workload_scans(w))
-        return SCAN_MOST * entry;
+        return WORKLOAD_SCAN_MAX * entry;
     if (workload_iterates(w))
         return entry > ITERATE_BYTES ? entry : ITERATE_BYTES;
     return c->value_size;
 }
 
-static void lane_begin(struct worker *w, struct lane *l, const struct task *task, uint64_t now)
+static void lane_begin(struct worker *w, struct lane *l, const struct workload_task *task,
+                       uint64_t now)
 {
     l->task = *task;
-    l->number = task_number(w->plan, task);
+    l->number = workload_task_number(w->plan, task);
     l->started = now;
     l->cursor = 0;
-    key_write(l->number, l->key, w->config->key_size);
+    bench_key_write(l->number, l->key, w->config->key_size);
 }
 
 static enum far_decision count_one(void *arg, const void *old, size_t old_len, const void **value,
                                    size_t *value_len)
 {
     struct lane *l = arg;
-    l->right = old && old_len == l->value_size && value_belongs(l->number, old, old_len);
+    l->right = old && old_len == l->value_size && bench_value_belongs(l->number, old, old_len);
     if (!l->right)
         return FAR_KEEP;
     memcpy(l->value, old, old_len);
-    value_count(l->value, old_len);
+    bench_value_increment(l->value, old_len);
     *value = l->value;
     *value_len = old_len;
     return FAR_STORE;
@@ -121,7 +122,7 @@ static struct far_op lane_op(struct worker *w, struct lane *l)
         op.modify = count_one;
         op.modify_arg = l;
     } else if (op.kind != FAR_OP_DELETE) {
-        value_write(l->number, w->tasks_done, l->value, w->config->value_size);
+        bench_value_write(l->number, w->tasks_done, l->value, w->config->value_size);
         op.value = l->value;
         op.value_len = w->config->value_size;
     }
@@ -138,7 +139,7 @@ static bool entries_right(const struct worker *w, const struct lane *l, const st
     struct far_entry e;
     for (size_t pos = 0; far_entry_next(l->buf, r->len, &pos, &e); count++) {
         if (e.key_len != c->key_size || e.value_len != c->value_size ||
-            !value_fits_key(e.value, e.value_len, e.key, e.key_len, l->scratch))
+            !bench_value_fits_key(e.value, e.value_len, e.key, e.key_len, l->expected))
             return false;
         /* The key that a scan begins with is there. */
         int order = memcmp(e.key, before ? before : l->key, e.key_len);
@@ -153,7 +154,7 @@ static bool answer_right(const struct worker *w, const struct lane *l, const str
 {
     switch (l->task.kind) {
     case FAR_OP_GET:
-        return r->len == w->config->value_size && value_belongs(l->number, l->buf, r->len);
+        return r->len == w->config->value_size && bench_value_belongs(l->number, l->buf, r->len);
     case FAR_OP_MODIFY:
         return l->right;
     case FAR_OP_SCAN:
@@ -211,7 +212,7 @@ static void work_sync(struct worker *w, unsigned count)
             struct far_op op = lane_op(w, l);
             struct far_result result = {.status = FAR_OK};
             if (w->target->recorder != NULL && (first || op.kind == FAR_OP_ITERATE))
-                recorder_next(w->target->recorder);
+                replay_recorder_next(w->target->recorder);
             first = false;
             (void)far_execute(w->session, &op, &result);
             now = clock_ns();
@@ -280,9 +281,9 @@ static int lanes_alloc(struct worker *w)
         l->key = w->lane_memory + i * bytes;
         l->value = l->key + key;
         l->value_size = value;
-        l->scratch = l->value + value;
-        l->buf = l->scratch + key;
-        value_init(l->value, value);
+        l->expected = l->value + value;
+        l->buf = l->expected + key;
+        bench_value_init(l->value, value);
         w->idle[w->idle_count++] = i;
     }
     return FAR_OK;
@@ -312,10 +313,10 @@ static int worker_open(void *arg)
     struct worker *w = arg;
     struct far_session_options options = {
         .depth = w->target->depth,
-        .seed = key_mix(w->plan->seed + w->thread) | 1,
+        .seed = bench_mix(w->plan->seed + w->thread) | 1,
     };
 
-    source_init(&w->source, w->plan, w->thread);
+    workload_source_init(&w->source, w->plan, w->thread);
     int status = lanes_alloc(w);
     if (status == FAR_OK)
         status = far_session_open(w->target->pool, &options, &w->session);
@@ -327,7 +328,7 @@ static int worker_open(void *arg)
         return status;
     far_stats(w->session, w->target->table, &w->before);
     if (w->target->recorder != NULL)
-        recorder_attach(w->target->recorder, w->session);
+        replay_recorder_attach(w->target->recorder, w->session);
     return FAR_OK;
 }
 
@@ -336,7 +337,7 @@ static void worker_run(void *arg)
     struct worker *w = arg;
     unsigned count;
 
-    while (!stopped(w) && (count = source_draw(&w->source, w->tasks, w->tasks_max)) > 0) {
+    while (!stopped(w) && (count = workload_source_draw(&w->source, w->tasks, w->tasks_max)) > 0) {
         uint64_t start = clock_ns();
         if (w->target->depth == 1)
             work_sync(w, count);
@@ -351,7 +352,7 @@ static void worker_close(void *arg)
     struct worker *w = arg;
     if (w->session != NULL) {
         if (w->target->recorder != NULL)
-            recorder_detach(w->target->recorder, w->session);
+            replay_recorder_detach(w->target->recorder, w->session);
         far_stats(w->session, w->target->table, &w->after);
         /* The walk is for what one session knows of itself; the rest of it is the same for all. */
         if (w->thread == 0 || workload_adds(w->plan->workload))
@@ -429,9 +430,9 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
 }
 
 /* A plan at work. Processes share it, with what it points to. */
-struct run {
+struct measurement {
     enum bench_order order;
-    struct plan plan;
+    struct workload_plan plan;
     unsigned depth;
     char table[FAR_NAME_MAX + 1];
     unsigned count;
@@ -441,7 +442,7 @@ struct run {
 struct watch {
     const struct bench_observer *observer;
     const char *index, *what;
-    const struct run *run;
+    const struct measurement *run;
 };
 
 static void report_progress(void *arg)
@@ -454,14 +455,14 @@ static void report_progress(void *arg)
                               watch->run->plan.ops);
 }
 
-static size_t run_bytes(unsigned workers)
+static size_t measurement_bytes(unsigned workers)
 {
-    return sizeof(struct run) + workers * sizeof(struct worker);
+    return sizeof(struct measurement) + workers * sizeof(struct worker);
 }
 
-size_t bench_shared_bytes(unsigned workers)
+size_t bench_measure_shared_bytes(unsigned workers)
 {
-    return run_bytes(workers) + workers * sizeof(struct plan_added);
+    return measurement_bytes(workers) + workers * sizeof(struct workload_added);
 }
 
 /* Runs the workers of one process, with its own handles of the pool and the table. */
@@ -486,12 +487,13 @@ static int run_workers(struct worker *workers, unsigned count, const struct benc
     return workers_run(&job, process);
 }
 
-int bench_serve(const struct bench_config *config, struct workers_process *process, far_pool *pool)
+int bench_measure_serve(const struct bench_config *config, struct workers_process *process,
+                        far_pool *pool)
 {
-    struct run *r = process->memory;
+    struct measurement *r = process->memory;
     struct bench_config mine = *config;
     struct bench_target target = {.pool = pool, .depth = r->depth};
-    struct far_session_options options = {.depth = 1, .seed = key_mix(config->seed) | 1};
+    struct far_session_options options = {.depth = 1, .seed = bench_mix(config->seed) | 1};
     far_session *session = NULL;
 
     mine.stop = process->stop;
@@ -505,16 +507,17 @@ int bench_serve(const struct bench_config *config, struct workers_process *proce
                        NULL, process);
 }
 
-static void run_init(struct run *r, const struct bench_target *target, const struct plan *plan)
+static void measurement_init(struct measurement *r, const struct bench_target *target,
+                             const struct workload_plan *plan)
 {
-    memset(r, 0, run_bytes(plan->threads));
+    memset(r, 0, measurement_bytes(plan->threads));
     r->order = BENCH_MEASURE;
     r->plan = *plan;
     r->depth = target->depth;
     r->count = plan->threads;
     snprintf(r->table, sizeof r->table, "%s", far_table_name(target->table));
     if (target->team != NULL) {
-        r->plan.added = (struct plan_added *)(void *)&r->worker[r->count];
+        r->plan.added = (struct workload_added *)(void *)&r->worker[r->count];
         memset(r->plan.added, 0, r->count * sizeof *r->plan.added);
     }
     for (unsigned i = 0; i < r->count; i++) {
@@ -526,17 +529,17 @@ static void run_init(struct run *r, const struct bench_target *target, const str
 }
 
 int bench_measure(const struct bench_config *config, const struct bench_target *target,
-                  const struct plan *plan, const struct bench_observer *observer,
+                  const struct workload_plan *plan, const struct bench_observer *observer,
                   struct bench_run *run)
 {
     ASSERT(plan->threads <= BENCH_THREADS_MAX);
     void *own = NULL;
     if (target->team == NULL)
-        own = aligned_alloc(_Alignof(struct run), run_bytes(plan->threads));
-    struct run *r = target->team != NULL ? workers_team_memory(target->team) : own;
+        own = aligned_alloc(_Alignof(struct measurement), measurement_bytes(plan->threads));
+    struct measurement *r = target->team != NULL ? workers_team_memory(target->team) : own;
     if (r == NULL)
         return err_fail(FAR_NO_MEMORY, "%u threads", plan->threads);
-    run_init(r, target, plan);
+    measurement_init(r, target, plan);
 
     struct watch watch = {
         .observer = observer,

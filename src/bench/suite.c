@@ -1,6 +1,6 @@
 #include "base/err.h"
 #include "bench/keys.h"
-#include "bench/raw.h"
+#include "bench/replay.h"
 #include "bench/runner.h"
 #include "bench/workers.h"
 #include "store/store.h"
@@ -22,7 +22,7 @@ const struct bench_config bench_defaults = {
     .depth = 1,
     .key_size = 16,
     .value_size = 32,
-    .dist = DIST_ZIPFIAN,
+    .dist = BENCH_DIST_ZIPFIAN,
     .theta = 0.99,
     .seed = 1,
 };
@@ -32,8 +32,8 @@ struct subject {
     far_pool *pool;
     far_session *session; /* made the table; measures nothing */
     far_table *table;
-    struct key_span keys;
-    struct dist dist; /* kept from run to run for its sums */
+    struct workload_span keys;
+    struct bench_dist dist; /* kept from run to run for its sums */
 };
 
 struct suite {
@@ -65,8 +65,8 @@ static int subject_open(const struct bench_config *config, const char *index, co
     if (status != FAR_OK)
         return status;
     /* Seeds that are never 0, which would mean the clock. */
-    struct far_session_options session = {.depth = 1, .seed = key_mix(config->seed) | 1};
-    struct far_table_options table = {.hash_seed = key_mix(config->seed + 1) | 1,
+    struct far_session_options session = {.depth = 1, .seed = bench_mix(config->seed) | 1};
+    struct far_table_options table = {.hash_seed = bench_mix(config->seed + 1) | 1,
                                       .tuning = config->tuning};
     status = far_session_open(s.pool, &session, &s.session);
     if (status == FAR_OK)
@@ -80,25 +80,25 @@ static int subject_open(const struct bench_config *config, const char *index, co
 }
 
 static int plan_for(const struct suite *s, struct subject *subject, const struct workload *w,
-                    unsigned place, uint64_t ops, unsigned threads, struct plan *plan)
+                    unsigned place, uint64_t ops, unsigned threads, struct workload_plan *plan)
 {
     const struct bench_config *c = s->config;
-    struct plan_options options = {
+    struct workload_plan_options options = {
         .keys = subject->keys,
         .load = c->keys,
         .ops = ops,
         .threads = threads,
-        .seed = key_mix(c->seed ^ key_mix(place + 1)),
-        .dist = w->latest && !c->dist_given ? DIST_LATEST : c->dist,
+        .seed = bench_mix(c->seed ^ bench_mix(place + 1)),
+        .dist = w->latest && !c->dist_given ? BENCH_DIST_LATEST : c->dist,
         .theta = c->theta,
     };
-    return plan_init(plan, w, &options, &subject->dist);
+    return workload_plan_init(plan, w, &options, &subject->dist);
 }
 
 /* Carries one workload out on the subject. `place` in the list makes its tasks differ from those
  * of the same workload elsewhere in the list. */
 static int carry_out(const struct suite *s, struct subject *subject, const struct workload *w,
-                     unsigned place, struct recorder *recorder, const char *what,
+                     unsigned place, struct replay_recorder *recorder, const char *what,
                      struct bench_run *run)
 {
     const struct bench_config *c = s->config;
@@ -106,13 +106,13 @@ static int carry_out(const struct suite *s, struct subject *subject, const struc
     if (recorder != NULL && !workload_adds(w) && ops > SAMPLED_OPS)
         ops = SAMPLED_OPS;
 
-    struct plan plan;
+    struct workload_plan plan;
     int status =
-        plan_for(s, subject, w, place, ops, recorder != NULL ? 1 : bench_workers(c), &plan);
+        plan_for(s, subject, w, place, ops, recorder != NULL ? 1 : bench_worker_count(c), &plan);
     if (status != FAR_OK)
         return status;
     if (recorder != NULL)
-        status = recorder_init(recorder, plan.ops);
+        status = replay_recorder_init(recorder, plan.ops);
     if (status == FAR_OK) {
         struct bench_target target = {
             .pool = subject->pool,
@@ -123,11 +123,11 @@ static int carry_out(const struct suite *s, struct subject *subject, const struc
             .what = what,
         };
         status = bench_measure(c, &target, &plan, s->observer, run);
-        subject->keys = plan_leaves(&plan);
+        subject->keys = workload_plan_leaves(&plan);
         if (status != FAR_OK && recorder != NULL)
-            recorder_free(recorder);
+            replay_recorder_free(recorder);
     }
-    plan_free(&plan);
+    workload_plan_free(&plan);
     return status;
 }
 
@@ -135,7 +135,7 @@ static int carry_out(const struct suite *s, struct subject *subject, const struc
 static int load_unmeasured(const struct suite *s, struct subject *subject)
 {
     int status =
-        carry_out(s, subject, workload_find("load"), WORKLOADS_MAX, NULL, "loading", s->run);
+        carry_out(s, subject, workload_find("load"), WORKLOAD_LIST_MAX, NULL, "loading", s->run);
     if (status == FAR_OK && s->run->first_error != FAR_OK)
         status =
             err_fail(s->run->first_error, "loading %llu keys", (unsigned long long)s->config->keys);
@@ -144,10 +144,10 @@ static int load_unmeasured(const struct suite *s, struct subject *subject)
 
 /* What was recorded of the workload, with no index. */
 static int measure_raw(const struct suite *s, const struct subject *twin,
-                       const struct recorder *recorder)
+                       const struct replay_recorder *recorder)
 {
     const struct bench_config *c = s->config;
-    struct raw_load load = {
+    struct replay_load load = {
         .session = twin->session,
         .team = s->team,
         .processes = c->processes,
@@ -161,7 +161,7 @@ static int measure_raw(const struct suite *s, const struct subject *twin,
     const struct far_op_stats *iterate = &s->run->op[FAR_OP_ITERATE].stats;
     if (iterate->count > 0) /* what was recorded are calls, what is counted are entries */
         load.ops = iterate->count;
-    int status = raw_replay(&load, recorder, &s->run->raw_ops_per_s);
+    int status = replay_run(&load, recorder, &s->run->raw_ops_per_s);
     if (iterate->count > 0)
         s->run->raw_ops_per_s *= (double)iterate->entries / (double)iterate->count;
     return interrupted(s) ? FAR_OK : status; /* what was measured before is worth showing */
@@ -172,7 +172,7 @@ static int measure_raw(const struct suite *s, const struct subject *twin,
 static int run_workload(const struct suite *s, struct subject *subject, struct subject *twin,
                         const struct workload *w, unsigned place)
 {
-    struct recorder recorder;
+    struct replay_recorder recorder;
     int status = FAR_OK;
 
     if (twin != NULL) {
@@ -189,7 +189,7 @@ static int run_workload(const struct suite *s, struct subject *subject, struct s
             s->observer->run(s->observer->arg, s->run);
     }
     if (twin != NULL)
-        recorder_free(&recorder);
+        replay_recorder_free(&recorder);
     return status;
 }
 
@@ -303,16 +303,16 @@ static int serve(void *arg, struct workers_process *process)
     far_pool *pool = NULL;
     int status = far_pool_open(config->pool, &pool);
     if (status == FAR_OK)
-        status =
-            order == BENCH_MEASURE ? bench_serve(config, process, pool) : raw_serve(process, pool);
+        status = order == BENCH_MEASURE ? bench_measure_serve(config, process, pool)
+                                        : replay_serve(process, pool);
     far_pool_close(pool);
     return status;
 }
 
 static int start_team(const struct bench_config *config, struct workers_team **team)
 {
-    size_t measure = bench_shared_bytes(bench_workers(config));
-    size_t replay = raw_shared_bytes(bench_workers(config));
+    size_t measure = bench_measure_shared_bytes(bench_worker_count(config));
+    size_t replay = replay_shared_bytes(bench_worker_count(config));
     return workers_team_start(config->processes, config->threads,
                               measure > replay ? measure : replay, config->stop, serve,
                               (void *)(uintptr_t)config, team);

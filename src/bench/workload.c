@@ -6,24 +6,28 @@
 #include <string.h>
 
 static const struct workload workloads[] = {
-    {"load", "put each of the keys once, from an empty table", TASK_ADD, TASK_ADD, 0, false},
-    {"a", "YCSB A: 50 % get, 50 % update", TASK_GET, TASK_UPDATE, 50, false},
-    {"b", "YCSB B: 95 % get, 5 % update", TASK_GET, TASK_UPDATE, 5, false},
-    {"c", "YCSB C: 100 % get", TASK_GET, TASK_GET, 0, false},
-    {"d", "YCSB D: 95 % get of the latest keys, 5 % insert", TASK_GET, TASK_INSERT, 5, true},
-    {"e", "YCSB E: 95 % scan of 1 to 100 entries, 5 % insert; on ordered indexes", TASK_SCAN,
-     TASK_INSERT, 5, false},
-    {"f", "YCSB F: 50 % get, 50 % get followed by update", TASK_GET, TASK_RMW, 50, false},
-    {"get", "get, the same as c", TASK_GET, TASK_GET, 0, false},
-    {"miss", "get of keys that are not there", TASK_MISS, TASK_MISS, 0, false},
-    {"put", "put of keys that are there", TASK_PUT, TASK_PUT, 0, false},
-    {"update", "update", TASK_UPDATE, TASK_UPDATE, 0, false},
-    {"insert", "insert of new keys", TASK_INSERT, TASK_INSERT, 0, false},
-    {"delete", "delete, each time another key", TASK_DELETE, TASK_DELETE, 0, false},
-    {"modify", "read, count and write, as one far_modify()", TASK_MODIFY, TASK_MODIFY, 0, false},
+    {"load", "put each of the keys once, from an empty table", WORKLOAD_ADD, WORKLOAD_ADD, 0,
+     false},
+    {"a", "YCSB A: 50 % get, 50 % update", WORKLOAD_GET, WORKLOAD_UPDATE, 50, false},
+    {"b", "YCSB B: 95 % get, 5 % update", WORKLOAD_GET, WORKLOAD_UPDATE, 5, false},
+    {"c", "YCSB C: 100 % get", WORKLOAD_GET, WORKLOAD_GET, 0, false},
+    {"d", "YCSB D: 95 % get of the latest keys, 5 % insert", WORKLOAD_GET, WORKLOAD_INSERT, 5,
+     true},
+    {"e", "YCSB E: 95 % scan of 1 to 100 entries, 5 % insert; on ordered indexes", WORKLOAD_SCAN,
+     WORKLOAD_INSERT, 5, false},
+    {"f", "YCSB F: 50 % get, 50 % get followed by update", WORKLOAD_GET, WORKLOAD_RMW, 50, false},
+    {"get", "get, the same as c", WORKLOAD_GET, WORKLOAD_GET, 0, false},
+    {"miss", "get of keys that are not there", WORKLOAD_MISS, WORKLOAD_MISS, 0, false},
+    {"put", "put of keys that are there", WORKLOAD_PUT, WORKLOAD_PUT, 0, false},
+    {"update", "update", WORKLOAD_UPDATE, WORKLOAD_UPDATE, 0, false},
+    {"insert", "insert of new keys", WORKLOAD_INSERT, WORKLOAD_INSERT, 0, false},
+    {"delete", "delete, each time another key", WORKLOAD_DELETE, WORKLOAD_DELETE, 0, false},
+    {"modify", "read, count and write, as one far_modify()", WORKLOAD_MODIFY, WORKLOAD_MODIFY, 0,
+     false},
     {"iterate", "each thread goes through the whole table once; operations are entries",
-     TASK_ITERATE, TASK_ITERATE, 0, false},
-    {"scan", "scan of 1 to 100 entries; on ordered indexes", TASK_SCAN, TASK_SCAN, 0, false},
+     WORKLOAD_ITERATE, WORKLOAD_ITERATE, 0, false},
+    {"scan", "scan of 1 to 100 entries; on ordered indexes", WORKLOAD_SCAN, WORKLOAD_SCAN, 0,
+     false},
 };
 
 const struct workload *workload_at(unsigned i)
@@ -42,32 +46,33 @@ const struct workload *workload_find(const char *name)
 
 bool workload_is_load(const struct workload *w)
 {
-    return w->mostly == TASK_ADD;
+    return w->mostly == WORKLOAD_ADD;
 }
 
 bool workload_adds(const struct workload *w)
 {
-    return w->mostly == TASK_ADD || w->mostly == TASK_INSERT || w->sometimes == TASK_INSERT;
+    return w->mostly == WORKLOAD_ADD || w->mostly == WORKLOAD_INSERT ||
+           w->sometimes == WORKLOAD_INSERT;
 }
 
 static bool needs_keys(const struct workload *w)
 {
-    return w->mostly != TASK_ADD && w->mostly != TASK_INSERT && w->mostly != TASK_MISS;
+    return w->mostly != WORKLOAD_ADD && w->mostly != WORKLOAD_INSERT && w->mostly != WORKLOAD_MISS;
 }
 
 bool workload_scans(const struct workload *w)
 {
-    return w->mostly == TASK_SCAN;
+    return w->mostly == WORKLOAD_SCAN;
 }
 
 bool workload_iterates(const struct workload *w)
 {
-    return w->mostly == TASK_ITERATE;
+    return w->mostly == WORKLOAD_ITERATE;
 }
 
 bool workload_draws(const struct workload *w)
 {
-    return needs_keys(w) && w->mostly != TASK_DELETE && !workload_iterates(w);
+    return needs_keys(w) && w->mostly != WORKLOAD_DELETE && !workload_iterates(w);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -101,8 +106,8 @@ int workload_parse(const char *text, struct workload_list *list)
         if (workload_is_load(w) && found.count > 0)
             return err_fail(FAR_INVALID,
                             "workload 'load' starts from an empty table: it comes first");
-        if (found.count == WORKLOADS_MAX)
-            return err_fail(FAR_INVALID, "more than %d workloads", WORKLOADS_MAX);
+        if (found.count == WORKLOAD_LIST_MAX)
+            return err_fail(FAR_INVALID, "more than %d workloads", WORKLOAD_LIST_MAX);
         found.item[found.count++] = w;
 
         at = strchr(at, ',');
@@ -117,21 +122,23 @@ static uint64_t sometimes_of(const struct workload *w, uint64_t ops)
     return (ops * w->percent + 50) / 100;
 }
 
-static uint64_t ops_of(const struct workload *w, struct key_span keys, uint64_t load, uint64_t ops)
+static uint64_t ops_of(const struct workload *w, struct workload_span keys, uint64_t load,
+                       uint64_t ops)
 {
     uint64_t there = keys.next - keys.first;
     if (workload_is_load(w))
         return load;
-    if (w->mostly == TASK_DELETE && ops > there)
+    if (w->mostly == WORKLOAD_DELETE && ops > there)
         return there;
     return ops;
 }
 
-static struct key_span span_after(const struct workload *w, struct key_span keys, uint64_t ops)
+static struct workload_span span_after(const struct workload *w, struct workload_span keys,
+                                       uint64_t ops)
 {
-    if (w->mostly == TASK_DELETE)
+    if (w->mostly == WORKLOAD_DELETE)
         keys.first += ops;
-    else if (w->sometimes == TASK_INSERT && w->mostly != TASK_INSERT)
+    else if (w->sometimes == WORKLOAD_INSERT && w->mostly != WORKLOAD_INSERT)
         keys.next += sometimes_of(w, ops);
     else if (workload_adds(w))
         keys.next += ops;
@@ -140,7 +147,7 @@ static struct key_span span_after(const struct workload *w, struct key_span keys
 
 int workload_check(const struct workload_list *list, uint64_t keys, uint64_t ops)
 {
-    struct key_span span = {.next = keys};
+    struct workload_span span = {.next = keys};
     for (unsigned i = 0; i < list->count; i++) {
         const struct workload *w = list->item[i];
         if (workload_is_load(w))
@@ -156,10 +163,10 @@ int workload_check(const struct workload_list *list, uint64_t keys, uint64_t ops
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-int plan_init(struct plan *plan, const struct workload *w, const struct plan_options *options,
-              struct dist *dist)
+int workload_plan_init(struct workload_plan *plan, const struct workload *w,
+                       const struct workload_plan_options *options, struct bench_dist *dist)
 {
-    struct plan p = {
+    struct workload_plan p = {
         .workload = w,
         .keys = options->keys,
         .ops = ops_of(w, options->keys, options->load, options->ops),
@@ -169,28 +176,28 @@ int plan_init(struct plan *plan, const struct workload *w, const struct plan_opt
     if (workload_iterates(w))
         p.ops = (p.keys.next - p.keys.first) * p.threads;
     size_t bytes = options->threads * sizeof *p.added;
-    p.added = aligned_alloc(_Alignof(struct plan_added), bytes);
+    p.added = aligned_alloc(_Alignof(struct workload_added), bytes);
     if (p.added == NULL)
         return err_fail(FAR_NO_MEMORY, "%u threads", options->threads);
     memset(p.added, 0, bytes);
 
     if (workload_draws(w)) {
-        struct dist fresh = {.n = 0};
+        struct bench_dist fresh = {.n = 0};
         if (dist == NULL)
             dist = &fresh;
-        dist_init(dist, options->dist, p.keys.next - p.keys.first, options->theta);
+        bench_dist_init(dist, options->dist, p.keys.next - p.keys.first, options->theta);
         p.dist = *dist;
     }
     *plan = p;
     return FAR_OK;
 }
 
-void plan_free(struct plan *plan)
+void workload_plan_free(struct workload_plan *plan)
 {
     free(plan->added);
 }
 
-struct key_span plan_leaves(const struct plan *plan)
+struct workload_span workload_plan_leaves(const struct workload_plan *plan)
 {
     return span_after(plan->workload, plan->keys, plan->ops);
 }
@@ -202,22 +209,23 @@ static uint64_t share(uint64_t total, unsigned threads, unsigned thread)
     return total / threads + (thread < total % threads ? 1 : 0);
 }
 
-void source_init(struct source *s, const struct plan *plan, unsigned thread)
+void workload_source_init(struct workload_source *s, const struct workload_plan *plan,
+                          unsigned thread)
 {
     uint64_t sometimes = sometimes_of(plan->workload, plan->ops);
     bool once = workload_iterates(plan->workload);
-    *s = (struct source){
+    *s = (struct workload_source){
         .plan = plan,
         .thread = thread,
         .left = once ? 1 : share(plan->ops, plan->threads, thread),
         .sometimes_left = share(sometimes, plan->threads, thread),
     };
-    rng_seed(&s->rng, plan->seed ^ key_mix(thread + 1));
+    rng_seed(&s->rng, plan->seed ^ bench_mix(thread + 1));
 }
 
 /* Selection sampling: any order of the two kinds is as likely as any other, their numbers are
  * fixed. */
-static enum task_kind next_kind(struct source *s)
+static enum workload_task_kind next_kind(struct workload_source *s)
 {
     const struct workload *w = s->plan->workload;
     if (s->sometimes_left == 0 || rng_below(&s->rng, s->left) >= s->sometimes_left)
@@ -226,56 +234,57 @@ static enum task_kind next_kind(struct source *s)
     return w->sometimes;
 }
 
-static struct task task_on_existing(struct source *s, enum far_op_kind kind)
+static struct workload_task task_on_existing(struct workload_source *s, enum far_op_kind kind)
 {
-    const struct plan *plan = s->plan;
-    uint64_t rank = dist_rank(&plan->dist, &s->rng);
-    if (plan->dist.kind == DIST_LATEST)
-        return (struct task){.kind = kind, .number = rank, .latest = true};
-    return (struct task){.kind = kind, .number = plan->keys.first + dist_place(&plan->dist, rank)};
+    const struct workload_plan *plan = s->plan;
+    uint64_t rank = bench_dist_rank(&plan->dist, &s->rng);
+    if (plan->dist.kind == BENCH_DIST_LATEST)
+        return (struct workload_task){.kind = kind, .number = rank, .latest = true};
+    return (struct workload_task){.kind = kind,
+                                  .number = plan->keys.first + bench_dist_place(&plan->dist, rank)};
 }
 
-static struct task task_on_new(struct source *s, enum far_op_kind kind)
+static struct workload_task task_on_new(struct workload_source *s, enum far_op_kind kind)
 {
-    const struct plan *plan = s->plan;
+    const struct workload_plan *plan = s->plan;
     uint64_t number = plan->keys.next + s->added++ * plan->threads + s->thread;
-    return (struct task){.kind = kind, .number = number};
+    return (struct workload_task){.kind = kind, .number = number};
 }
 
-static struct task next_task(struct source *s)
+static struct workload_task next_task(struct workload_source *s)
 {
-    const struct plan *plan = s->plan;
-    struct task task = {.kind = FAR_OP_GET};
+    const struct workload_plan *plan = s->plan;
+    struct workload_task task = {.kind = FAR_OP_GET};
 
     switch (next_kind(s)) {
-    case TASK_GET:
+    case WORKLOAD_GET:
         return task_on_existing(s, FAR_OP_GET);
-    case TASK_PUT:
+    case WORKLOAD_PUT:
         return task_on_existing(s, FAR_OP_PUT);
-    case TASK_UPDATE:
+    case WORKLOAD_UPDATE:
         return task_on_existing(s, FAR_OP_UPDATE);
-    case TASK_RMW:
+    case WORKLOAD_RMW:
         task = task_on_existing(s, FAR_OP_GET);
         task.then_update = true;
         return task;
-    case TASK_MODIFY:
+    case WORKLOAD_MODIFY:
         return task_on_existing(s, FAR_OP_MODIFY);
-    case TASK_SCAN:
+    case WORKLOAD_SCAN:
         task = task_on_existing(s, FAR_OP_SCAN);
-        task.limit = (uint16_t)(1 + rng_below(&s->rng, SCAN_MOST));
+        task.limit = (uint16_t)(1 + rng_below(&s->rng, WORKLOAD_SCAN_MAX));
         return task;
-    case TASK_ITERATE:
+    case WORKLOAD_ITERATE:
         task.kind = FAR_OP_ITERATE;
         return task;
-    case TASK_ADD:
+    case WORKLOAD_ADD:
         return task_on_new(s, FAR_OP_PUT);
-    case TASK_INSERT:
+    case WORKLOAD_INSERT:
         return task_on_new(s, FAR_OP_INSERT);
-    case TASK_DELETE:
+    case WORKLOAD_DELETE:
         task.kind = FAR_OP_DELETE;
         task.number = plan->keys.first + s->deleted++ * plan->threads + s->thread;
         return task;
-    case TASK_MISS:
+    case WORKLOAD_MISS:
         /* Numbers of the upper half are never given to a key. */
         task.number = rng_next(&s->rng) | (1ull << 63);
         return task;
@@ -283,7 +292,7 @@ static struct task next_task(struct source *s)
     return task;
 }
 
-unsigned source_draw(struct source *s, struct task *tasks, unsigned max)
+unsigned workload_source_draw(struct workload_source *s, struct workload_task *tasks, unsigned max)
 {
     unsigned n = 0;
     for (; n < max && s->left > 0; n++) {
@@ -299,7 +308,7 @@ unsigned source_draw(struct source *s, struct task *tasks, unsigned max)
  * those that were there before. A thread that lags behind makes the order approximate, but never
  * names a key that is not there.
  */
-uint64_t task_number(const struct plan *plan, const struct task *task)
+uint64_t workload_task_number(const struct workload_plan *plan, const struct workload_task *task)
 {
     if (!task->latest)
         return task->number;

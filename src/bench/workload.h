@@ -17,25 +17,25 @@
 
 #include <stdatomic.h>
 
-enum task_kind {
-    TASK_GET,
-    TASK_MISS, /* get of a key that is not there           */
-    TASK_PUT,  /* put of a key that is there               */
-    TASK_ADD,  /* put of a new key                         */
-    TASK_INSERT,
-    TASK_UPDATE,
-    TASK_DELETE, /* each takes another key                 */
-    TASK_RMW,    /* a get, then an update of the same key  */
-    TASK_MODIFY, /* of a key that is there                 */
-    TASK_SCAN,   /* of up to SCAN_MOST entries             */
-    TASK_ITERATE /* the whole table, in as many calls as that takes */
+enum workload_task_kind {
+    WORKLOAD_GET,
+    WORKLOAD_MISS, /* get of a key that is not there           */
+    WORKLOAD_PUT,  /* put of a key that is there               */
+    WORKLOAD_ADD,  /* put of a new key                         */
+    WORKLOAD_INSERT,
+    WORKLOAD_UPDATE,
+    WORKLOAD_DELETE, /* each takes another key                 */
+    WORKLOAD_RMW,    /* a get, then an update of the same key  */
+    WORKLOAD_MODIFY, /* of a key that is there                 */
+    WORKLOAD_SCAN,   /* of up to WORKLOAD_SCAN_MAX entries             */
+    WORKLOAD_ITERATE /* the whole table, in as many calls as that takes */
 };
-#define SCAN_MOST 100u
+#define WORKLOAD_SCAN_MAX 100u
 
 struct workload {
     const char *name;
     const char *summary;
-    enum task_kind mostly, sometimes;
+    enum workload_task_kind mostly, sometimes;
     unsigned percent; /* of the tasks that are `sometimes` */
     bool latest;      /* prefers what was added last, if nobody asks for something else */
 };
@@ -44,16 +44,16 @@ struct workload {
 const struct workload *workload_at(unsigned i);
 const struct workload *workload_find(const char *name);
 
-#define WORKLOADS_MAX 32
+#define WORKLOAD_LIST_MAX 32
 struct workload_list {
     unsigned count;
-    const struct workload *item[WORKLOADS_MAX];
+    const struct workload *item[WORKLOAD_LIST_MAX];
 };
 
 /* "load,a,b". FAR_INVALID with the detail of what is wrong. */
 int workload_parse(const char *text, struct workload_list *list);
 
-struct key_span {
+struct workload_span {
     uint64_t first, next;
 };
 
@@ -71,38 +71,38 @@ bool workload_scans(const struct workload *w);
 /* Does each thread have one task, the whole table? Its operations are the entries then. */
 bool workload_iterates(const struct workload *w);
 
-struct plan {
+struct workload_plan {
     const struct workload *workload;
-    struct key_span keys; /* before it */
+    struct workload_span keys; /* before it */
     uint64_t ops;
     unsigned threads;
     uint64_t seed;
-    struct dist dist;
+    struct bench_dist dist;
     /* By thread, how many of the keys it added are surely there, on a cache line each. */
-    struct plan_added {
+    struct workload_added {
         _Alignas(64) _Atomic uint64_t count;
     } * added;
 };
 
-struct plan_options {
-    struct key_span keys;
+struct workload_plan_options {
+    struct workload_span keys;
     uint64_t load; /* how many keys the load adds */
     uint64_t ops;
     unsigned threads;
     uint64_t seed;
-    enum dist_kind dist;
+    enum bench_dist_kind dist;
     double theta;
 };
 
 /* `dist` carries the sums of earlier plans over; NULL starts afresh. FAR_NO_MEMORY. */
-int plan_init(struct plan *plan, const struct workload *w, const struct plan_options *options,
-              struct dist *dist);
-void plan_free(struct plan *plan);
+int workload_plan_init(struct workload_plan *plan, const struct workload *w,
+                       const struct workload_plan_options *options, struct bench_dist *dist);
+void workload_plan_free(struct workload_plan *plan);
 
 /* The keys that are there once the plan has run to its end. */
-struct key_span plan_leaves(const struct plan *plan);
+struct workload_span workload_plan_leaves(const struct workload_plan *plan);
 
-struct task {
+struct workload_task {
     uint64_t number; /* of the key; if latest, how far back from the newest one */
     uint8_t kind;    /* enum far_op_kind */
     bool latest;
@@ -111,8 +111,8 @@ struct task {
 };
 
 /* One thread's tasks. */
-struct source {
-    const struct plan *plan;
+struct workload_source {
+    const struct workload_plan *plan;
     unsigned thread;
     struct rng rng;
     uint64_t left;           /* tasks still to come           */
@@ -120,12 +120,13 @@ struct source {
     uint64_t added, deleted; /* keys of its share it has used */
 };
 
-void source_init(struct source *s, const struct plan *plan, unsigned thread);
+void workload_source_init(struct workload_source *s, const struct workload_plan *plan,
+                          unsigned thread);
 
 /* Draws up to max tasks and returns how many; 0 at the end. */
-unsigned source_draw(struct source *s, struct task *tasks, unsigned max);
+unsigned workload_source_draw(struct workload_source *s, struct workload_task *tasks, unsigned max);
 
 /* The key number of a task that is to start now. */
-uint64_t task_number(const struct plan *plan, const struct task *task);
+uint64_t workload_task_number(const struct workload_plan *plan, const struct workload_task *task);
 
 #endif

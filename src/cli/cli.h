@@ -13,7 +13,7 @@
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_MISUSED = 2 };
 
-struct command {
+struct cli_command {
     const char *name;
     const char *summary;
     int (*run)(int argc, char **argv);

@@ -134,7 +134,7 @@ static bool take_workloads(const char *text, struct bench_config *c)
 
 static bool take_dist(struct bench_config *c)
 {
-    c->dist_given = dist_parse(optarg, &c->dist);
+    c->dist_given = bench_dist_parse(optarg, &c->dist);
     if (!c->dist_given)
         cli_misused("bench", "--dist is '%s', but has to be zipfian, uniform or latest", optarg);
     return c->dist_given;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command commands[] = {
+static const struct cli_command commands[] = {
     {"bench", "measure workloads on an index", cmd_bench},
     {"check", "prove an index in a simulator with faults", cmd_check},
     {"get", "print the value of a key", cmd_get},

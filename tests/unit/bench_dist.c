@@ -23,12 +23,12 @@ static double expected_share(uint64_t from, uint64_t to, uint64_t n, double thet
     return part / all;
 }
 
-static void draw(const struct dist *d, uint64_t seed, unsigned *hits)
+static void draw(const struct bench_dist *d, uint64_t seed, unsigned *hits)
 {
     struct rng rng;
     rng_seed(&rng, seed);
     for (unsigned i = 0; i < DRAWS; i++) {
-        uint64_t rank = dist_rank(d, &rng);
+        uint64_t rank = bench_dist_rank(d, &rng);
         assert_true(rank < d->n);
         hits[rank]++;
     }
@@ -47,10 +47,10 @@ static void zipfian_follows_the_formula(void **state)
     (void)state;
     const double thetas[] = {0.5, 0.9, 0.99};
     for (unsigned t = 0; t < 3; t++) {
-        struct dist d = {.n = 0};
+        struct bench_dist d = {.n = 0};
         unsigned *hits = calloc(10000, sizeof *hits);
         assert_non_null(hits);
-        dist_init(&d, DIST_ZIPFIAN, 10000, thetas[t]);
+        bench_dist_init(&d, BENCH_DIST_ZIPFIAN, 10000, thetas[t]);
         draw(&d, 42, hits);
 
         /* The first two ranks are exact, the others by an integral: bands of them agree. */
@@ -67,9 +67,9 @@ static void zipfian_follows_the_formula(void **state)
 static void uniform_is_flat(void **state)
 {
     (void)state;
-    struct dist d = {.n = 0};
+    struct bench_dist d = {.n = 0};
     unsigned hits[100] = {0};
-    dist_init(&d, DIST_UNIFORM, 100, 0);
+    bench_dist_init(&d, BENCH_DIST_UNIFORM, 100, 0);
     draw(&d, 42, hits);
     for (unsigned i = 0; i < 100; i++)
         assert_true(fabs(hits[i] - DRAWS / 100.0) < 0.05 * DRAWS / 100.0);
@@ -79,14 +79,14 @@ static void few_keys_are_enough(void **state)
 {
     (void)state;
     for (uint64_t n = 1; n <= 5; n++) {
-        for (int kind = DIST_ZIPFIAN; kind <= DIST_LATEST; kind++) {
-            struct dist d = {.n = 0};
+        for (int kind = BENCH_DIST_ZIPFIAN; kind <= BENCH_DIST_LATEST; kind++) {
+            struct bench_dist d = {.n = 0};
             struct rng rng;
             unsigned hits[5] = {0};
-            dist_init(&d, kind, n, 0.99);
+            bench_dist_init(&d, kind, n, 0.99);
             rng_seed(&rng, n);
             for (unsigned i = 0; i < 10000; i++) {
-                uint64_t rank = dist_rank(&d, &rng);
+                uint64_t rank = bench_dist_rank(&d, &rng);
                 assert_true(rank < n);
                 hits[rank]++;
             }
@@ -101,13 +101,13 @@ static void places_are_a_permutation(void **state)
     (void)state;
     const uint64_t sizes[] = {1, 2, 3, 4, 6, 10, 97, 1000, 4096, 30030, 65536, 65537};
     for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        struct dist d = {.n = 0};
+        struct bench_dist d = {.n = 0};
         uint64_t n = sizes[s];
         unsigned char *seen = calloc(n, 1);
         assert_non_null(seen);
-        dist_init(&d, DIST_ZIPFIAN, n, 0.99);
+        bench_dist_init(&d, BENCH_DIST_ZIPFIAN, n, 0.99);
         for (uint64_t i = 0; i < n; i++) {
-            uint64_t place = dist_place(&d, i);
+            uint64_t place = bench_dist_place(&d, i);
             assert_true(place < n);
             assert_int_equal(seen[place]++, 0);
         }
@@ -118,32 +118,32 @@ static void places_are_a_permutation(void **state)
 static void carrying_on_is_the_same_as_starting_afresh(void **state)
 {
     (void)state;
-    struct dist carried = {.n = 0}, fresh = {.n = 0};
-    dist_init(&carried, DIST_ZIPFIAN, 1000, 0.8);
-    dist_init(&carried, DIST_LATEST, 5000, 0.8);  /* more keys          */
-    dist_init(&carried, DIST_UNIFORM, 7000, 0.8); /* needs no sum       */
-    dist_init(&carried, DIST_ZIPFIAN, 3000, 0.8); /* fewer than it had  */
-    dist_init(&carried, DIST_ZIPFIAN, 3000, 0.7); /* another skew       */
-    dist_init(&carried, DIST_ZIPFIAN, 3500, 0.7);
-    dist_init(&fresh, DIST_ZIPFIAN, 3500, 0.7);
+    struct bench_dist carried = {.n = 0}, fresh = {.n = 0};
+    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 1000, 0.8);
+    bench_dist_init(&carried, BENCH_DIST_LATEST, 5000, 0.8);  /* more keys          */
+    bench_dist_init(&carried, BENCH_DIST_UNIFORM, 7000, 0.8); /* needs no sum       */
+    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3000, 0.8); /* fewer than it had  */
+    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3000, 0.7); /* another skew       */
+    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3500, 0.7);
+    bench_dist_init(&fresh, BENCH_DIST_ZIPFIAN, 3500, 0.7);
     assert_true(fabs(carried.zeta - fresh.zeta) < 1e-9);
 
     struct rng a, b;
     rng_seed(&a, 1);
     rng_seed(&b, 1);
     for (unsigned i = 0; i < 1000; i++)
-        assert_true(dist_rank(&carried, &a) == dist_rank(&fresh, &b));
+        assert_true(bench_dist_rank(&carried, &a) == bench_dist_rank(&fresh, &b));
 }
 
 static void names_are_known(void **state)
 {
     (void)state;
-    enum dist_kind kind = DIST_LATEST;
-    assert_true(dist_parse("uniform", &kind));
-    assert_int_equal(kind, DIST_UNIFORM);
-    assert_false(dist_parse("pareto", &kind));
-    assert_int_equal(kind, DIST_UNIFORM);
-    assert_string_equal(dist_name(DIST_ZIPFIAN), "zipfian");
+    enum bench_dist_kind kind = BENCH_DIST_LATEST;
+    assert_true(bench_dist_parse("uniform", &kind));
+    assert_int_equal(kind, BENCH_DIST_UNIFORM);
+    assert_false(bench_dist_parse("pareto", &kind));
+    assert_int_equal(kind, BENCH_DIST_UNIFORM);
+    assert_string_equal(bench_dist_name(BENCH_DIST_ZIPFIAN), "zipfian");
 }
 
 int main(void)

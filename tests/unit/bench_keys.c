@@ -26,7 +26,7 @@ static void no_two_numbers_share_a_key(void **state)
     for (uint64_t i = 0; i < COUNT; i++) {
         /* Low numbers, and ones that differ in high bits only, as those of absent keys do. */
         uint64_t number = i % 2 == 0 ? i : i << 44 | 1ull << 63;
-        key_write(number, &keys[i], sizeof keys[i]);
+        bench_key_write(number, &keys[i], sizeof keys[i]);
     }
     qsort(keys, COUNT, sizeof *keys, by_value);
     for (uint64_t i = 1; i < COUNT; i++)
@@ -49,7 +49,7 @@ static void the_mix_can_be_undone(void **state)
     (void)state;
     for (unsigned bit = 0; bit < 64; bit++)
         for (uint64_t i = 0; i < 1000; i++)
-            assert_true(unmix(key_mix(i ^ 1ull << bit)) == (i ^ 1ull << bit));
+            assert_true(unmix(bench_mix(i ^ 1ull << bit)) == (i ^ 1ull << bit));
 }
 
 static void longer_keys_are_filled_to_the_end(void **state)
@@ -59,9 +59,9 @@ static void longer_keys_are_filled_to_the_end(void **state)
     for (size_t size = BENCH_KEY_MIN; size <= 64; size++) {
         memset(key, 0, sizeof key);
         memset(again, 0xff, sizeof again);
-        key_write(7, key, size);
-        key_write(7, again, size);
-        key_write(8, other, size);
+        bench_key_write(7, key, size);
+        bench_key_write(7, again, size);
+        bench_key_write(8, other, size);
         assert_memory_equal(key, again, size);
         assert_memory_not_equal(key, other, size);
         assert_int_equal(again[size], 0xff); /* and not past it */
@@ -73,11 +73,11 @@ static void values_know_their_key(void **state)
     (void)state;
     unsigned char value[100];
     for (size_t size = 0; size <= sizeof value; size++) {
-        value_init(value, size);
-        value_write(0x1122334455667788, 5, value, size);
-        assert_true(value_belongs(0x1122334455667788, value, size));
+        bench_value_init(value, size);
+        bench_value_write(0x1122334455667788, 5, value, size);
+        assert_true(bench_value_belongs(0x1122334455667788, value, size));
         if (size > 0)
-            assert_false(value_belongs(0x1122334455667799, value, size));
+            assert_false(bench_value_belongs(0x1122334455667799, value, size));
     }
 }
 

@@ -202,28 +202,28 @@ static void modifications_are_counted_in_the_values(void **state)
     unsigned char value[32];
     uint64_t version = 0;
     (void)state;
-    value_init(value, sizeof value);
-    value_write(7, 41, value, sizeof value);
-    value_count(value, sizeof value);
+    bench_value_init(value, sizeof value);
+    bench_value_write(7, 41, value, sizeof value);
+    bench_value_increment(value, sizeof value);
     memcpy(&version, value + 8, 8);
     assert_int_equal(version, 42);
-    assert_true(value_belongs(7, value, sizeof value));
+    assert_true(bench_value_belongs(7, value, sizeof value));
     memset(value, 'x', sizeof value);
-    value_count(value, 15); /* has no version */
+    bench_value_increment(value, 15); /* has no version */
     for (unsigned i = 0; i < sizeof value; i++)
         assert_int_equal(value[i], 'x');
 }
 
 static void values_tell_their_keys(void **state)
 {
-    unsigned char value[16], key[40], scratch[40];
+    unsigned char value[16], key[40], expected[40];
     (void)state;
-    value_write(5, 1, value, sizeof value);
-    key_write(5, key, sizeof key);
-    assert_true(value_fits_key(value, sizeof value, key, sizeof key, scratch));
+    bench_value_write(5, 1, value, sizeof value);
+    bench_key_write(5, key, sizeof key);
+    assert_true(bench_value_fits_key(value, sizeof value, key, sizeof key, expected));
     key[39] ^= 1;
-    assert_false(value_fits_key(value, sizeof value, key, sizeof key, scratch));
-    assert_true(value_fits_key(value, 7, key, sizeof key, scratch));
+    assert_false(bench_value_fits_key(value, sizeof value, key, sizeof key, expected));
+    assert_true(bench_value_fits_key(value, 7, key, sizeof key, expected));
 }
 
 int main(void)

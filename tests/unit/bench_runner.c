@@ -1,6 +1,6 @@
 /* One workload on one table: what goes wrong is noticed, and the recorder misses nothing. */
 #include "bench/keys.h"
-#include "bench/raw.h"
+#include "bench/replay.h"
 #include "bench/runner.h"
 
 #include <stdarg.h>
@@ -46,25 +46,25 @@ static void table_close(struct bench_table *t)
 }
 
 static struct bench_run *measure(const struct bench_config *config, const struct bench_table *t,
-                                 const char *workload, struct key_span keys,
-                                 struct recorder *recorder)
+                                 const char *workload, struct workload_span keys,
+                                 struct replay_recorder *recorder)
 {
     struct bench_observer observer = {.arg = NULL};
     struct bench_target target = {
         .pool = t->pool, .table = t->table, .depth = 1, .recorder = recorder};
-    struct plan_options options = {.keys = keys,
-                                   .load = config->keys,
-                                   .ops = config->ops,
-                                   .threads = 1,
-                                   .seed = 1,
-                                   .dist = DIST_UNIFORM,
-                                   .theta = 0.5};
-    struct plan plan;
+    struct workload_plan_options options = {.keys = keys,
+                                            .load = config->keys,
+                                            .ops = config->ops,
+                                            .threads = 1,
+                                            .seed = 1,
+                                            .dist = BENCH_DIST_UNIFORM,
+                                            .theta = 0.5};
+    struct workload_plan plan;
     struct bench_run *run = calloc(1, sizeof *run);
     assert_non_null(run);
-    assert_int_equal(plan_init(&plan, workload_find(workload), &options, NULL), FAR_OK);
+    assert_int_equal(workload_plan_init(&plan, workload_find(workload), &options, NULL), FAR_OK);
     assert_int_equal(bench_measure(config, &target, &plan, &observer, run), FAR_OK);
-    plan_free(&plan);
+    workload_plan_free(&plan);
     return run;
 }
 
@@ -74,19 +74,19 @@ static void a_wrong_value_is_noticed(void **state)
     struct bench_config config = small_config();
     struct bench_table t = table_open();
     config.keys = 10;
-    free(measure(&config, &t, "load", (struct key_span){0, 0}, NULL));
+    free(measure(&config, &t, "load", (struct workload_span){0, 0}, NULL));
 
     /* Key 3 gets the value of key 4, key 5 one that is too short. */
     unsigned char key[16], value[32];
-    value_init(value, sizeof value);
-    value_write(4, 0, value, sizeof value);
-    key_write(3, key, sizeof key);
+    bench_value_init(value, sizeof value);
+    bench_value_write(4, 0, value, sizeof value);
+    bench_key_write(3, key, sizeof key);
     assert_int_equal(far_put(t.session, t.table, key, sizeof key, value, sizeof value), FAR_OK);
-    value_write(5, 0, value, sizeof value);
-    key_write(5, key, sizeof key);
+    bench_value_write(5, 0, value, sizeof value);
+    bench_key_write(5, key, sizeof key);
     assert_int_equal(far_put(t.session, t.table, key, sizeof key, value, 31), FAR_OK);
 
-    struct bench_run *run = measure(&config, &t, "get", (struct key_span){0, 10}, NULL);
+    struct bench_run *run = measure(&config, &t, "get", (struct workload_span){0, 10}, NULL);
     assert_in_range(run->op[FAR_OP_GET].wrong, 200, 600); /* a fifth of 2000 */
     assert_int_equal(bench_op_errors(&run->op[FAR_OP_GET]), run->op[FAR_OP_GET].wrong);
     free(run);
@@ -100,8 +100,8 @@ static void an_insert_that_finds_its_key_is_an_error(void **state)
     struct bench_table t = table_open();
     config.keys = 10;
     config.ops = 5;
-    free(measure(&config, &t, "load", (struct key_span){0, 0}, NULL));
-    struct bench_run *run = measure(&config, &t, "insert", (struct key_span){0, 8}, NULL);
+    free(measure(&config, &t, "load", (struct workload_span){0, 0}, NULL));
+    struct bench_run *run = measure(&config, &t, "insert", (struct workload_span){0, 8}, NULL);
     assert_int_equal(bench_op_errors(&run->op[FAR_OP_INSERT]), 2);
     assert_int_equal(run->first_error, FAR_EXISTS);
     free(run);
@@ -113,9 +113,9 @@ static void the_recorder_sees_what_is_counted(void **state)
     (void)state;
     struct bench_config config = small_config();
     struct bench_table t = table_open();
-    struct recorder r;
-    assert_int_equal(recorder_init(&r, config.keys), FAR_OK);
-    struct bench_run *run = measure(&config, &t, "load", (struct key_span){0, 0}, &r);
+    struct replay_recorder r;
+    assert_int_equal(replay_recorder_init(&r, config.keys), FAR_OK);
+    struct bench_run *run = measure(&config, &t, "load", (struct workload_span){0, 0}, &r);
     const struct far_op_stats *s = &run->op[FAR_OP_PUT].stats;
     uint64_t read = 0, written = 0;
     for (size_t i = 0; i < r.verbs; i++) {
@@ -133,17 +133,17 @@ static void the_recorder_sees_what_is_counted(void **state)
     /* Nothing of it is lost in the replay, waited for or not. */
     double ops_per_s = 0;
     struct bench_table other = table_open_on("mem:?size=64m&defer=1");
-    struct raw_load load = {.session = other.session,
-                            .ops = 1000,
-                            .processes = 1,
-                            .threads = 1,
-                            .depth = 3,
-                            .footprint = 1 << 20,
-                            .seed = 1};
-    assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_OK);
+    struct replay_load load = {.session = other.session,
+                               .ops = 1000,
+                               .processes = 1,
+                               .threads = 1,
+                               .depth = 3,
+                               .footprint = 1 << 20,
+                               .seed = 1};
+    assert_int_equal(replay_run(&load, &r, &ops_per_s), FAR_OK);
     assert_true(ops_per_s > 0);
     free(run);
-    recorder_free(&r);
+    replay_recorder_free(&r);
     table_close(&other);
     table_close(&t);
 }
@@ -151,17 +151,17 @@ static void the_recorder_sees_what_is_counted(void **state)
 static void an_empty_sample_cannot_be_replayed(void **state)
 {
     (void)state;
-    struct recorder r;
+    struct replay_recorder r;
     struct bench_table t = table_open();
-    struct raw_load load = {
+    struct replay_load load = {
         .session = t.session, .ops = 10, .processes = 1, .threads = 1, .depth = 1};
     double ops_per_s = -1;
-    assert_int_equal(recorder_init(&r, 10), FAR_OK);
-    assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_INVALID);
+    assert_int_equal(replay_recorder_init(&r, 10), FAR_OK);
+    assert_int_equal(replay_run(&load, &r, &ops_per_s), FAR_INVALID);
     assert_true(ops_per_s == -1);
-    recorder_next(&r); /* one operation, which needed no verb */
-    assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_OK);
-    recorder_free(&r);
+    replay_recorder_next(&r); /* one operation, which needed no verb */
+    assert_int_equal(replay_run(&load, &r, &ops_per_s), FAR_OK);
+    replay_recorder_free(&r);
     table_close(&t);
 }
 
@@ -171,31 +171,32 @@ static void the_replay_harms_nobody(void **state)
     (void)state;
     struct bench_config config = small_config();
     struct bench_table t = table_open();
-    struct recorder r;
-    assert_int_equal(recorder_init(&r, config.keys), FAR_OK);
-    free(measure(&config, &t, "load", (struct key_span){0, 0}, &r));
+    struct replay_recorder r;
+    assert_int_equal(replay_recorder_init(&r, config.keys), FAR_OK);
+    free(measure(&config, &t, "load", (struct workload_span){0, 0}, &r));
 
-    struct raw_load load = {.session = t.session,
-                            .ops = 20000,
-                            .processes = 1,
-                            .threads = 2,
-                            .depth = 3,
-                            .footprint = 5 << 20,
-                            .seed = 1};
+    struct replay_load load = {.session = t.session,
+                               .ops = 20000,
+                               .processes = 1,
+                               .threads = 2,
+                               .depth = 3,
+                               .footprint = 5 << 20,
+                               .seed = 1};
     double ops_per_s = 0;
     for (unsigned i = 0; i < 30; i++) /* 64 MiB would not do, were it not given back */
-        assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_OK);
+        assert_int_equal(replay_run(&load, &r, &ops_per_s), FAR_OK);
     assert_int_equal(far_table_check(t.session, t.table, NULL, NULL), FAR_OK);
-    struct bench_run *run = measure(&config, &t, "get", (struct key_span){0, config.keys}, NULL);
+    struct bench_run *run =
+        measure(&config, &t, "get", (struct workload_span){0, config.keys}, NULL);
     assert_int_equal(bench_op_errors(&run->op[FAR_OP_GET]), 0);
     assert_int_equal(run->op[FAR_OP_GET].stats.not_found, 0);
 
     load.footprint = 1 << 30;
     ops_per_s = -1;
-    assert_int_equal(raw_replay(&load, &r, &ops_per_s), FAR_POOL_FULL);
+    assert_int_equal(replay_run(&load, &r, &ops_per_s), FAR_POOL_FULL);
     assert_true(ops_per_s == -1);
     free(run);
-    recorder_free(&r);
+    replay_recorder_free(&r);
     table_close(&t);
 }
 

@@ -61,11 +61,11 @@ static void a_list_that_runs_out_of_keys_is_refused(void **state)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static struct plan plan_of(const char *name, struct key_span keys, uint64_t ops, unsigned threads,
-                           enum dist_kind dist)
+static struct workload_plan plan_of(const char *name, struct workload_span keys, uint64_t ops,
+                                    unsigned threads, enum bench_dist_kind dist)
 {
-    struct plan plan;
-    struct plan_options options = {
+    struct workload_plan plan;
+    struct workload_plan_options options = {
         .keys = keys,
         .load = KEYS,
         .ops = ops,
@@ -74,7 +74,7 @@ static struct plan plan_of(const char *name, struct key_span keys, uint64_t ops,
         .dist = dist,
         .theta = 0.99,
     };
-    assert_int_equal(plan_init(&plan, workload_find(name), &options, NULL), FAR_OK);
+    assert_int_equal(workload_plan_init(&plan, workload_find(name), &options, NULL), FAR_OK);
     return plan;
 }
 
@@ -84,17 +84,17 @@ struct tally {
     unsigned touched[4 * KEYS];
 };
 
-static void draw_all(const struct plan *plan, struct tally *t)
+static void draw_all(const struct workload_plan *plan, struct tally *t)
 {
     memset(t, 0, sizeof *t);
     for (unsigned thread = 0; thread < plan->threads; thread++) {
-        struct source source;
-        struct task task[7];
+        struct workload_source source;
+        struct workload_task task[7];
         unsigned n;
-        source_init(&source, plan, thread);
-        while ((n = source_draw(&source, task, 7)) > 0) {
+        workload_source_init(&source, plan, thread);
+        while ((n = workload_source_draw(&source, task, 7)) > 0) {
             for (unsigned i = 0; i < n; i++) {
-                uint64_t number = task_number(plan, &task[i]);
+                uint64_t number = workload_task_number(plan, &task[i]);
                 if (number < sizeof t->touched / sizeof *t->touched)
                     t->touched[number]++;
                 t->kinds[task[i].kind]++;
@@ -116,13 +116,14 @@ static void load_puts_every_key_once(void **state)
     (void)state;
     struct tally t;
     for (unsigned threads = 1; threads <= 7; threads += 3) {
-        struct plan plan = plan_of("load", (struct key_span){0, 0}, 5, threads, DIST_ZIPFIAN);
+        struct workload_plan plan =
+            plan_of("load", (struct workload_span){0, 0}, 5, threads, BENCH_DIST_ZIPFIAN);
         draw_all(&plan, &t);
         assert_int_equal(t.kinds[FAR_OP_PUT], KEYS);
         assert_int_equal(t.total, KEYS);
         assert_touched_once(&t, 0, KEYS);
-        assert_int_equal(plan_leaves(&plan).next, KEYS);
-        plan_free(&plan);
+        assert_int_equal(workload_plan_leaves(&plan).next, KEYS);
+        workload_plan_free(&plan);
     }
 }
 
@@ -130,25 +131,26 @@ static void insert_and_delete_use_each_key_once(void **state)
 {
     (void)state;
     struct tally t;
-    struct plan plan = plan_of("insert", (struct key_span){100, 1000}, 501, 4, DIST_ZIPFIAN);
+    struct workload_plan plan =
+        plan_of("insert", (struct workload_span){100, 1000}, 501, 4, BENCH_DIST_ZIPFIAN);
     draw_all(&plan, &t);
     assert_int_equal(t.kinds[FAR_OP_INSERT], 501);
     assert_touched_once(&t, 1000, 1501);
-    assert_int_equal(plan_leaves(&plan).next, 1501);
-    plan_free(&plan);
+    assert_int_equal(workload_plan_leaves(&plan).next, 1501);
+    workload_plan_free(&plan);
 
-    plan = plan_of("delete", (struct key_span){100, 1000}, 501, 4, DIST_ZIPFIAN);
+    plan = plan_of("delete", (struct workload_span){100, 1000}, 501, 4, BENCH_DIST_ZIPFIAN);
     draw_all(&plan, &t);
     assert_int_equal(t.kinds[FAR_OP_DELETE], 501);
     assert_touched_once(&t, 100, 601);
-    assert_int_equal(plan_leaves(&plan).first, 601);
-    plan_free(&plan);
+    assert_int_equal(workload_plan_leaves(&plan).first, 601);
+    workload_plan_free(&plan);
 
     /* There is no more to delete than there is. */
-    plan = plan_of("delete", (struct key_span){100, 1000}, 5000, 4, DIST_ZIPFIAN);
+    plan = plan_of("delete", (struct workload_span){100, 1000}, 5000, 4, BENCH_DIST_ZIPFIAN);
     assert_int_equal(plan.ops, 900);
-    assert_int_equal(plan_leaves(&plan).first, 1000);
-    plan_free(&plan);
+    assert_int_equal(workload_plan_leaves(&plan).first, 1000);
+    workload_plan_free(&plan);
 }
 
 static void mixes_are_exact(void **state)
@@ -165,17 +167,17 @@ static void mixes_are_exact(void **state)
     struct tally t;
     for (unsigned i = 0; i < sizeof want / sizeof *want; i++) {
         for (unsigned threads = 1; threads <= 3; threads++) {
-            struct plan plan =
-                plan_of(want[i].name, (struct key_span){10, KEYS}, 10000, threads, DIST_ZIPFIAN);
+            struct workload_plan plan = plan_of(want[i].name, (struct workload_span){10, KEYS},
+                                                10000, threads, BENCH_DIST_ZIPFIAN);
             draw_all(&plan, &t);
             assert_int_equal(t.kinds[FAR_OP_GET], want[i].get);
             assert_int_equal(t.kinds[FAR_OP_UPDATE], want[i].update);
             assert_int_equal(t.kinds[FAR_OP_INSERT], want[i].insert);
             assert_int_equal(t.then_update, want[i].then_update);
-            assert_int_equal(plan_leaves(&plan).next, KEYS + want[i].insert);
+            assert_int_equal(workload_plan_leaves(&plan).next, KEYS + want[i].insert);
             for (unsigned key = 0; key < 10; key++)
                 assert_int_equal(t.touched[key], 0);
-            plan_free(&plan);
+            workload_plan_free(&plan);
         }
     }
 }
@@ -184,77 +186,81 @@ static void the_popular_key_is_the_same_for_all_threads(void **state)
 {
     (void)state;
     struct tally t;
-    struct plan plan = plan_of("c", (struct key_span){0, KEYS}, 10000, 4, DIST_ZIPFIAN);
+    struct workload_plan plan =
+        plan_of("c", (struct workload_span){0, KEYS}, 10000, 4, BENCH_DIST_ZIPFIAN);
     draw_all(&plan, &t);
     unsigned most = 0;
     for (unsigned i = 0; i < KEYS; i++)
         most = t.touched[i] > most ? t.touched[i] : most;
     assert_true(most > 1000); /* 13 % of the draws by the formula */
-    plan_free(&plan);
+    workload_plan_free(&plan);
 }
 
 static void misses_name_no_key(void **state)
 {
     (void)state;
     struct tally t;
-    struct plan plan = plan_of("miss", (struct key_span){0, KEYS}, 1000, 2, DIST_ZIPFIAN);
+    struct workload_plan plan =
+        plan_of("miss", (struct workload_span){0, KEYS}, 1000, 2, BENCH_DIST_ZIPFIAN);
     draw_all(&plan, &t);
     assert_int_equal(t.kinds[FAR_OP_GET], 1000);
     assert_touched_once(&t, 0, 0);
-    plan_free(&plan);
+    workload_plan_free(&plan);
 }
 
 static void the_seed_decides(void **state)
 {
     (void)state;
-    struct plan plan = plan_of("a", (struct key_span){0, KEYS}, 100, 2, DIST_ZIPFIAN);
-    struct task first[50], again[50], other[50];
-    struct source source;
-    source_init(&source, &plan, 0);
-    assert_int_equal(source_draw(&source, first, 50), 50);
-    source_init(&source, &plan, 0);
-    assert_int_equal(source_draw(&source, again, 50), 50);
-    source_init(&source, &plan, 1);
-    assert_int_equal(source_draw(&source, other, 50), 50);
+    struct workload_plan plan =
+        plan_of("a", (struct workload_span){0, KEYS}, 100, 2, BENCH_DIST_ZIPFIAN);
+    struct workload_task first[50], again[50], other[50];
+    struct workload_source source;
+    workload_source_init(&source, &plan, 0);
+    assert_int_equal(workload_source_draw(&source, first, 50), 50);
+    workload_source_init(&source, &plan, 0);
+    assert_int_equal(workload_source_draw(&source, again, 50), 50);
+    workload_source_init(&source, &plan, 1);
+    assert_int_equal(workload_source_draw(&source, other, 50), 50);
     bool differ = false;
     for (unsigned i = 0; i < 50; i++) {
         assert_true(first[i].number == again[i].number && first[i].kind == again[i].kind);
         differ = differ || first[i].number != other[i].number;
     }
     assert_true(differ);
-    plan_free(&plan);
+    workload_plan_free(&plan);
 }
 
 /* Scans are of 1 to 100 entries, all lengths alike, and e adds keys as d does. */
 static void scans_have_all_lengths(void **state)
 {
-    unsigned lengths[SCAN_MOST + 1] = {0}, scans = 0;
-    struct source source;
-    struct task task;
+    unsigned lengths[WORKLOAD_SCAN_MAX + 1] = {0}, scans = 0;
+    struct workload_source source;
+    struct workload_task task;
     struct tally t;
 
     (void)state;
-    struct plan plan = plan_of("e", (struct key_span){0, KEYS}, 20000, 2, DIST_UNIFORM);
+    struct workload_plan plan =
+        plan_of("e", (struct workload_span){0, KEYS}, 20000, 2, BENCH_DIST_UNIFORM);
     draw_all(&plan, &t);
     assert_int_equal(t.kinds[FAR_OP_SCAN], 19000);
     assert_int_equal(t.kinds[FAR_OP_INSERT], 1000);
-    assert_int_equal(plan_leaves(&plan).next, KEYS + 1000);
+    assert_int_equal(workload_plan_leaves(&plan).next, KEYS + 1000);
     assert_true(workload_draws(plan.workload) && workload_scans(plan.workload));
-    for (source_init(&source, &plan, 1); source_draw(&source, &task, 1) == 1;) {
+    for (workload_source_init(&source, &plan, 1); workload_source_draw(&source, &task, 1) == 1;) {
         if (task.kind != FAR_OP_SCAN)
             continue;
-        assert_true(task.limit >= 1 && task.limit <= SCAN_MOST);
+        assert_true(task.limit >= 1 && task.limit <= WORKLOAD_SCAN_MAX);
         lengths[task.limit]++;
         scans++;
     }
     assert_int_equal(scans, 9500);
-    for (unsigned i = 1; i <= SCAN_MOST; i++)
+    for (unsigned i = 1; i <= WORKLOAD_SCAN_MAX; i++)
         assert_true(lengths[i] > 30 && lengths[i] < 200); /* 95 each, if luck were even */
-    plan_free(&plan);
-    plan = plan_of("scan", (struct key_span){0, KEYS}, 500, 2, DIST_UNIFORM);
+    workload_plan_free(&plan);
+    plan = plan_of("scan", (struct workload_span){0, KEYS}, 500, 2, BENCH_DIST_UNIFORM);
     draw_all(&plan, &t);
     assert_int_equal(t.kinds[FAR_OP_SCAN], 500);
-    plan_free(&plan);
+    workload_plan_free(&plan);
 }
 
 /* Each thread has one task, the whole table; operations are what it returns. */
@@ -263,34 +269,35 @@ static void an_iteration_is_one_task_of_each_thread(void **state)
     struct tally t;
 
     (void)state;
-    struct plan plan = plan_of("iterate", (struct key_span){100, 1000}, 7, 3, DIST_ZIPFIAN);
+    struct workload_plan plan =
+        plan_of("iterate", (struct workload_span){100, 1000}, 7, 3, BENCH_DIST_ZIPFIAN);
     draw_all(&plan, &t);
     assert_true(t.total == 3 && t.kinds[FAR_OP_ITERATE] == 3);
     assert_int_equal(plan.ops, 3 * 900);
-    assert_int_equal(plan_leaves(&plan).first, 100);
-    assert_int_equal(plan_leaves(&plan).next, 1000);
+    assert_int_equal(workload_plan_leaves(&plan).first, 100);
+    assert_int_equal(workload_plan_leaves(&plan).next, 1000);
     assert_false(workload_draws(plan.workload));
-    plan_free(&plan);
-    plan = plan_of("modify", (struct key_span){100, 1000}, 50, 3, DIST_ZIPFIAN);
+    workload_plan_free(&plan);
+    plan = plan_of("modify", (struct workload_span){100, 1000}, 50, 3, BENCH_DIST_ZIPFIAN);
     draw_all(&plan, &t);
     assert_int_equal(t.kinds[FAR_OP_MODIFY], 50);
-    plan_free(&plan);
+    workload_plan_free(&plan);
 }
 
 /* However far each thread has come, going back from the latest only meets keys that are there. */
 static void latest_names_only_keys_that_are_there(void **state)
 {
     (void)state;
-    const struct key_span keys = {200, KEYS};
-    struct plan plan = plan_of("d", keys, 1000, 3, DIST_LATEST);
+    const struct workload_span keys = {200, KEYS};
+    struct workload_plan plan = plan_of("d", keys, 1000, 3, BENCH_DIST_LATEST);
     static const unsigned added[][3] = {{0, 0, 0}, {5, 0, 2}, {1, 1, 1}, {9, 30, 0}};
     for (unsigned c = 0; c < sizeof added / sizeof *added; c++) {
         bool newest_seen = false;
         for (unsigned t = 0; t < 3; t++)
             atomic_store(&plan.added[t].count, added[c][t]);
         for (uint64_t back = 0; back < KEYS - 200; back++) {
-            struct task task = {.kind = FAR_OP_GET, .number = back, .latest = true};
-            uint64_t number = task_number(&plan, &task);
+            struct workload_task task = {.kind = FAR_OP_GET, .number = back, .latest = true};
+            uint64_t number = workload_task_number(&plan, &task);
             assert_true(number >= keys.first);
             if (number >= keys.next) {
                 uint64_t thread = (number - keys.next) % 3, turn = (number - keys.next) / 3;
@@ -300,7 +307,7 @@ static void latest_names_only_keys_that_are_there(void **state)
         }
         assert_true(newest_seen == (added[c][0] + added[c][1] + added[c][2] > 0));
     }
-    plan_free(&plan);
+    workload_plan_free(&plan);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-#include "bench/ground.h"
+#include "bench/scratch.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -17,23 +17,23 @@ static int clear(struct op *op, gaddr at, uint32_t bytes, const void *zeros)
     return rc;
 }
 
-static int take(struct ground *g, unsigned node, const void *zeros)
+static int take(struct scratch *s, unsigned node, const void *zeros)
 {
-    struct op *op = &g->session->op;
+    struct op *op = &s->session->op;
     gaddr at = 0;
-    int rc = pool_alloc(op, node, g->size_class, &at);
+    int rc = pool_alloc(op, node, s->size_class, &at);
     if (rc != FAR_OK)
         return rc;
     if (gaddr_node(at) != node) {
-        pool_free_unpublished(op->client, at, g->size_class);
+        pool_free_unpublished(op->client, at, s->size_class);
         return err_fail(FAR_POOL_FULL, "node %u has no %u bytes in a row left", node,
-                        g->piece_bytes);
+                        s->piece_bytes);
     }
-    g->piece[g->taken++] = gaddr_offset(at);
-    return clear(op, at, g->piece_bytes, zeros);
+    s->piece[s->taken++] = gaddr_offset(at);
+    return clear(op, at, s->piece_bytes, zeros);
 }
 
-int ground_open(far_session *session, uint64_t bytes, uint64_t piece_min, struct ground *ground)
+int scratch_open(far_session *session, uint64_t bytes, uint64_t piece_min, struct scratch *scratch)
 {
     struct op *op = &session->op;
     struct fab_ep *ep = session->client.ep;
@@ -43,47 +43,47 @@ int ground_open(far_session *session, uint64_t bytes, uint64_t piece_min, struct
         size_class = CLASS_COUNT - 1;
     if (size_class_bytes(size_class) < piece_min)
         return err_fail(FAR_UNSUPPORTED, "%llu bytes in a row", (unsigned long long)piece_min);
-    struct ground g = {
+    struct scratch s = {
         .session = session,
         .size_class = size_class,
         .nodes = op->pool->nodes,
         .piece_bytes = size_class_bytes(size_class),
     };
-    g.pieces = (unsigned)((bytes + g.piece_bytes - 1) / g.piece_bytes);
-    g.pieces += g.pieces == 0;
-    g.piece = calloc((size_t)g.nodes * g.pieces, sizeof *g.piece);
+    s.pieces = (unsigned)((bytes + s.piece_bytes - 1) / s.piece_bytes);
+    s.pieces += s.pieces == 0;
+    s.piece = calloc((size_t)s.nodes * s.pieces, sizeof *s.piece);
     void *zeros = ep->ops->buf_alloc(ep, CLEAR_BYTES);
-    int rc = g.piece && zeros ? FAR_OK : err_fail(FAR_NO_MEMORY, "buffers for the raw measurement");
+    int rc = s.piece && zeros ? FAR_OK : err_fail(FAR_NO_MEMORY, "buffers for the raw measurement");
 
     client_enter(&session->client);
     if (rc == FAR_OK)
         rc = op_begin(op, NULL);
-    for (unsigned i = 0; i < g.nodes * g.pieces && rc == FAR_OK; i++)
-        rc = take(&g, i / g.pieces, zeros);
+    for (unsigned i = 0; i < s.nodes * s.pieces && rc == FAR_OK; i++)
+        rc = take(&s, i / s.pieces, zeros);
     if (zeros)
         ep->ops->buf_free(ep, zeros, CLEAR_BYTES);
     if (rc != FAR_OK) {
-        ground_close(&g);
+        scratch_close(&s);
         return rc;
     }
-    *ground = g;
+    *scratch = s;
     return FAR_OK;
 }
 
-void ground_close(struct ground *g)
+void scratch_close(struct scratch *s)
 {
-    struct op *op = &g->session->op;
+    struct op *op = &s->session->op;
     /* Once the lease has lapsed, all that the client had in hand is a sweep's to find. */
-    for (unsigned i = 0; i < g->taken && !client_lapsed(op->client); i++)
-        pool_free_unpublished(op->client, gaddr_make(i / g->pieces, g->piece[i]), g->size_class);
+    for (unsigned i = 0; i < s->taken && !client_lapsed(op->client); i++)
+        pool_free_unpublished(op->client, gaddr_make(i / s->pieces, s->piece[i]), s->size_class);
     op_end(op);
     client_leave(op->client);
-    free(g->piece);
+    free(s->piece);
 }
 
-int ground_tend(struct ground *g)
+int scratch_keep_alive(struct scratch *s)
 {
-    struct op *op = &g->session->op;
+    struct op *op = &s->session->op;
     if (client_heartbeat_due(op->client)) {
         op->client->epoch.announcement.due = true;
         batch_read(&op->batch, gaddr_make(0, 0), 0, op->pool_word, 8);

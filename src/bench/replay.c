@@ -1,7 +1,7 @@
-#include "bench/raw.h"
+#include "bench/replay.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "bench/ground.h"
+#include "bench/scratch.h"
 #include "bench/keys.h"
 #include "store/store.h"
 
@@ -28,7 +28,7 @@ static bool reserve(void **array, size_t *max, size_t count, size_t entry)
     return true;
 }
 
-static void give_up(struct recorder *r)
+static void give_up(struct replay_recorder *r)
 {
     r->status = err_fail(FAR_NO_MEMORY, "the sample of %zu batches", r->batches);
     r->on = false;
@@ -36,7 +36,7 @@ static void give_up(struct recorder *r)
 
 static void posted(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
 {
-    struct recorder *r = (struct recorder *)tap;
+    struct replay_recorder *r = (struct replay_recorder *)tap;
     if (!r->on)
         return;
     for (unsigned i = 0; i < count; i++) {
@@ -45,7 +45,7 @@ static void posted(struct batch_tap *tap, const struct fab_verb *verbs, unsigned
             give_up(r);
             return;
         }
-        r->verb[r->verbs++] = (struct shape_verb){
+        r->verb[r->verbs++] = (struct replay_verb){
             .kind = v->kind,
             .flags = v->flags & FAB_FENCE,
             .node = (uint8_t)v->node,
@@ -61,15 +61,15 @@ static void posted(struct batch_tap *tap, const struct fab_verb *verbs, unsigned
     r->op[r->ops] = r->batches; /* the operation under way ends here, so far */
 }
 
-int recorder_init(struct recorder *r, uint64_t ops)
+int replay_recorder_init(struct replay_recorder *r, uint64_t ops)
 {
-    *r = (struct recorder){
+    *r = (struct replay_recorder){
         .tap = {.posted = posted},
         .stride = ops > SAMPLE_OPS ? ops / SAMPLE_OPS : 1,
     };
     if (!reserve((void **)&r->batch, &r->batches_max, 0, sizeof *r->batch) ||
         !reserve((void **)&r->op, &r->ops_max, 0, sizeof *r->op)) {
-        recorder_free(r);
+        replay_recorder_free(r);
         return err_fail(FAR_NO_MEMORY, "a recorder");
     }
     r->batch[0] = 0;
@@ -77,25 +77,25 @@ int recorder_init(struct recorder *r, uint64_t ops)
     return FAR_OK;
 }
 
-void recorder_free(struct recorder *r)
+void replay_recorder_free(struct replay_recorder *r)
 {
     free(r->verb);
     free(r->batch);
     free(r->op);
 }
 
-void recorder_attach(struct recorder *r, far_session *session)
+void replay_recorder_attach(struct replay_recorder *r, far_session *session)
 {
     session->op.batch.tap = &r->tap;
 }
 
-void recorder_detach(struct recorder *r, far_session *session)
+void replay_recorder_detach(struct replay_recorder *r, far_session *session)
 {
     session->op.batch.tap = NULL;
     r->on = false;
 }
 
-void recorder_next(struct recorder *r)
+void replay_recorder_next(struct replay_recorder *r)
 {
     if (r->status != FAR_OK)
         return;
@@ -112,7 +112,7 @@ void recorder_next(struct recorder *r)
 
 /* ---- replaying ------------------------------------------------------------------------------- */
 
-struct raw_lane { /* one operation in flight */
+struct replay_lane { /* one operation in flight */
     struct fab_req req;
     struct fab_verb verb[BATCH_MAX];
     unsigned char *buf;
@@ -125,22 +125,22 @@ struct raw_lane { /* one operation in flight */
 /* All that the workers have in common. Processes share it, with what it points to. */
 struct replay {
     enum bench_order order;
-    struct raw_load load;
-    struct recorder sample;
-    struct ground ground;
-    uint64_t lines; /* of a piece of ground, that the longest verb may begin at */
+    struct replay_load load;
+    struct replay_recorder sample;
+    struct scratch scratch;
+    uint64_t lines; /* of a piece of scratch, that the longest verb may begin at */
     size_t buf_bytes;
     unsigned count;
-    struct raw_worker *workers;
+    struct replay_worker *workers;
 };
 
-struct raw_worker {
+struct replay_worker {
     const struct replay *replay;
     struct fab *fab;
     const atomic_bool *stop;
 
     struct fab_ep *ep;
-    struct raw_lane *lanes;
+    struct replay_lane *lanes;
     uint64_t random; /* xorshift */
     size_t next;     /* operation of the sample */
     uint64_t left, busy;
@@ -148,16 +148,16 @@ struct raw_worker {
     struct hist latency;
 };
 
-/* The offset of a random line of the node's ground. */
-static uint64_t random_line(struct raw_worker *w, unsigned node)
+/* The offset of a random line of the node's scratch. */
+static uint64_t random_line(struct replay_worker *w, unsigned node)
 {
     const struct replay *r = w->replay;
     w->random ^= w->random << 13;
     w->random ^= w->random >> 7;
     w->random ^= w->random << 17;
     /* The upper half of the product is the piece, the lower one as random as before. */
-    unsigned __int128 pick = (unsigned __int128)w->random * r->ground.pieces;
-    uint64_t piece = r->ground.piece[node * r->ground.pieces + (unsigned)(pick >> 64)];
+    unsigned __int128 pick = (unsigned __int128)w->random * r->scratch.pieces;
+    uint64_t piece = r->scratch.piece[node * r->scratch.pieces + (unsigned)(pick >> 64)];
     return piece + (uint64_t)(((unsigned __int128)(uint64_t)pick * r->lines) >> 64) * LINE;
 }
 
@@ -167,7 +167,7 @@ static uint64_t random_line(struct raw_worker *w, unsigned node)
  * processor that sees no such need runs ahead, and the yardstick would be longer than any index
  * could be.
  */
-static uint64_t arrived(const struct raw_lane *l)
+static uint64_t arrived(const struct replay_lane *l)
 {
     uint64_t seen = 0;
     for (unsigned i = 0; i < l->req.count; i++)
@@ -178,9 +178,9 @@ static uint64_t arrived(const struct raw_lane *l)
 
 /* All memory is zero and stays so: every CAS of 0 for 0 succeeds and writes, as most do in
  * earnest. */
-static void post_batch(struct raw_worker *w, struct raw_lane *l)
+static void post_batch(struct replay_worker *w, struct replay_lane *l)
 {
-    const struct recorder *s = &w->replay->sample;
+    const struct replay_recorder *s = &w->replay->sample;
     if (l->batch == l->end) { /* an operation that needed no verb at all */
         l->req = (struct fab_req){.done = true};
         return;
@@ -190,7 +190,7 @@ static void post_batch(struct raw_worker *w, struct raw_lane *l)
     unsigned char *buf = l->buf;
     uint64_t before = l->batch > l->begin ? arrived(l) : 0;
     for (size_t i = first; i < end; i++) {
-        const struct shape_verb *shape = &s->verb[i];
+        const struct replay_verb *shape = &s->verb[i];
         l->verb[i - first] = (struct fab_verb){
             .kind = shape->kind,
             .flags = shape->flags,
@@ -207,15 +207,15 @@ static void post_batch(struct raw_worker *w, struct raw_lane *l)
         l->req = (struct fab_req){.done = true, .status = status};
 }
 
-static bool stopped(const struct raw_worker *w)
+static bool stopped(const struct replay_worker *w)
 {
     return w->stop != NULL && atomic_load_explicit(w->stop, memory_order_relaxed);
 }
 
 /* Goes on with the lane's operation, or with another one while there are any to do. */
-static void advance(struct raw_worker *w, struct raw_lane *l, uint64_t now)
+static void advance(struct replay_worker *w, struct replay_lane *l, uint64_t now)
 {
-    const struct recorder *s = &w->replay->sample;
+    const struct replay_recorder *s = &w->replay->sample;
     if (l->batch < l->end) {
         post_batch(w, l);
         return;
@@ -231,9 +231,9 @@ static void advance(struct raw_worker *w, struct raw_lane *l, uint64_t now)
     post_batch(w, l);
 }
 
-static void raw_run(void *arg)
+static void worker_run(void *arg)
 {
-    struct raw_worker *w = arg;
+    struct replay_worker *w = arg;
     unsigned depth = w->replay->load.depth, active = 0;
     uint64_t start = clock_ns();
 
@@ -244,7 +244,7 @@ static void raw_run(void *arg)
     while (active > 0) {
         bool progress = false;
         for (unsigned i = 0; i < depth; i++) {
-            struct raw_lane *l = &w->lanes[i];
+            struct replay_lane *l = &w->lanes[i];
             if (!l->active || !l->req.done)
                 continue;
             progress = true;
@@ -266,9 +266,9 @@ static void raw_run(void *arg)
     w->busy = clock_ns() - start;
 }
 
-static int raw_open(void *arg)
+static int worker_open(void *arg)
 {
-    struct raw_worker *w = arg;
+    struct replay_worker *w = arg;
     unsigned depth = w->replay->load.depth;
 
     hist_clear(&w->latency);
@@ -286,9 +286,9 @@ static int raw_open(void *arg)
     return FAR_OK;
 }
 
-static void raw_close(void *arg)
+static void worker_close(void *arg)
 {
-    struct raw_worker *w = arg;
+    struct replay_worker *w = arg;
     for (unsigned i = 0; w->lanes != NULL && i < w->replay->load.depth; i++)
         if (w->lanes[i].buf != NULL)
             w->ep->ops->buf_free(w->ep, w->lanes[i].buf, w->replay->buf_bytes);
@@ -299,7 +299,8 @@ static void raw_close(void *arg)
 
 /* The most local bytes that a batch of the sample moves, and the longest of its verbs with what is
  * before it in its line. */
-static void sample_extent(const struct recorder *s, size_t *batch_bytes, uint32_t *verb_bytes)
+static void sample_extent(const struct replay_recorder *s, size_t *batch_bytes,
+                          uint32_t *verb_bytes)
 {
     size_t most = LINE;
     uint32_t longest = LINE;
@@ -320,9 +321,9 @@ static void sample_extent(const struct recorder *s, size_t *batch_bytes, uint32_
 
 /* ---- one replay, by threads or processes ----------------------------------------------------- */
 
-size_t raw_shared_bytes(unsigned workers)
+size_t replay_shared_bytes(unsigned workers)
 {
-    return sizeof(struct replay) + workers * sizeof(struct raw_worker) + SHARED_ROOM;
+    return sizeof(struct replay) + workers * sizeof(struct replay_worker) + SHARED_ROOM;
 }
 
 /* Takes `bytes` of a team's memory, whose first *used are taken; copies `from` there unless it is
@@ -340,12 +341,12 @@ static void *put(const struct workers_team *t, size_t *used, const void *from, s
 /* Moves what others have to see where they see it. */
 static int share(const struct workers_team *t, struct replay **replay)
 {
-    const struct recorder *s = &(*replay)->sample;
-    const struct ground *g = &(*replay)->ground;
+    const struct replay_recorder *s = &(*replay)->sample;
+    const struct scratch *scratch = &(*replay)->scratch;
     unsigned count = (*replay)->count;
     size_t batches = (s->batches + 1) * sizeof *s->batch, ops = (s->ops + 1) * sizeof *s->op;
     size_t verbs = s->verbs * sizeof *s->verb;
-    size_t pieces = (size_t)g->nodes * g->pieces * sizeof *g->piece;
+    size_t pieces = (size_t)scratch->nodes * scratch->pieces * sizeof *scratch->piece;
     if (batches + ops + verbs + pieces + 4 * LINE > SHARED_ROOM)
         return err_fail(FAR_NO_MEMORY, "a sample of %zu verbs, among processes", s->verbs);
 
@@ -355,7 +356,7 @@ static int share(const struct workers_team *t, struct replay **replay)
     r->sample.batch = put(t, &used, s->batch, batches);
     r->sample.op = put(t, &used, s->op, ops);
     r->sample.verb = put(t, &used, s->verb, verbs);
-    r->ground.piece = put(t, &used, g->piece, pieces);
+    r->scratch.piece = put(t, &used, scratch->piece, pieces);
     *replay = r;
     return FAR_OK;
 }
@@ -363,39 +364,39 @@ static int share(const struct workers_team *t, struct replay **replay)
 static void deal_out(struct replay *r)
 {
     for (unsigned i = 0; i < r->count; i++) {
-        r->workers[i] = (struct raw_worker){
+        r->workers[i] = (struct replay_worker){
             .replay = r,
-            .random = key_mix(r->load.seed + i) | 1,
+            .random = bench_mix(r->load.seed + i) | 1,
             .next = r->sample.ops * i / r->count,
             .left = r->load.ops / r->count + (i < r->load.ops % r->count),
         };
     }
 }
 
-struct vigil {
-    struct ground *ground;
+struct upkeep {
+    struct scratch *scratch;
     int status;
 };
 
-static void tend(void *arg)
+static void keep_scratch(void *arg)
 {
-    struct vigil *vigil = arg;
-    int status = ground_tend(vigil->ground);
-    if (vigil->status == FAR_OK)
-        vigil->status = status;
+    struct upkeep *upkeep = arg;
+    int status = scratch_keep_alive(upkeep->scratch);
+    if (upkeep->status == FAR_OK)
+        upkeep->status = status;
 }
 
 /* Runs the workers of one process, with its own handle of the pool. */
-static int run_workers(struct raw_worker *workers, unsigned count, struct fab *fab,
-                       const atomic_bool *stop, struct vigil *vigil,
+static int run_workers(struct replay_worker *workers, unsigned count, struct fab *fab,
+                       const atomic_bool *stop, struct upkeep *upkeep,
                        struct workers_process *process)
 {
     struct workers_job job = {
-        .open = raw_open,
-        .run = raw_run,
-        .close = raw_close,
-        .tick = vigil ? tend : NULL,
-        .arg = vigil,
+        .open = worker_open,
+        .run = worker_run,
+        .close = worker_close,
+        .tick = upkeep ? keep_scratch : NULL,
+        .arg = upkeep,
         .first = workers,
         .size = sizeof *workers,
         .count = count,
@@ -407,7 +408,7 @@ static int run_workers(struct raw_worker *workers, unsigned count, struct fab *f
     return workers_run(&job, process);
 }
 
-int raw_serve(struct workers_process *process, far_pool *pool)
+int replay_serve(struct workers_process *process, far_pool *pool)
 {
     const struct replay *r = process->memory;
     unsigned threads = r->load.threads;
@@ -417,16 +418,16 @@ int raw_serve(struct workers_process *process, far_pool *pool)
 
 static int replay_with(struct replay *r, double *ops_per_s)
 {
-    const struct raw_load *load = &r->load;
-    struct vigil vigil = {.ground = &r->ground};
+    const struct replay_load *load = &r->load;
+    struct upkeep upkeep = {.scratch = &r->scratch};
 
     deal_out(r);
-    int status = load->team ? workers_team_run(load->team, tend, &vigil)
+    int status = load->team ? workers_team_run(load->team, keep_scratch, &upkeep)
                             : run_workers(r->workers, r->count, load->session->pool->fab,
-                                          load->stop, &vigil, NULL);
+                                          load->stop, &upkeep, NULL);
     uint64_t busy = 1;
     for (unsigned i = 0; i < r->count && status == FAR_OK; i++) {
-        const struct raw_worker *w = &r->workers[i];
+        const struct replay_worker *w = &r->workers[i];
         status = w->status;
         if (status == FAR_OK && w->left > 0)
             status = err_fail(FAR_TIMEOUT, "interrupted");
@@ -434,13 +435,14 @@ static int replay_with(struct replay *r, double *ops_per_s)
             busy = w->busy;
     }
     if (status == FAR_OK)
-        status = vigil.status;
+        status = upkeep.status;
     if (status == FAR_OK)
         *ops_per_s = (double)load->ops * 1e9 / (double)busy;
     return status;
 }
 
-int raw_replay(const struct raw_load *load, const struct recorder *sample, double *ops_per_s)
+int replay_run(const struct replay_load *load, const struct replay_recorder *sample,
+               double *ops_per_s)
 {
     struct replay mine = {
         .order = BENCH_REPLAY,
@@ -456,11 +458,11 @@ int raw_replay(const struct raw_load *load, const struct recorder *sample, doubl
 
     /* As much as the table takes, and room for more than one address of the longest verb. */
     sample_extent(sample, &mine.buf_bytes, &longest);
-    int status = ground_open(load->session, load->footprint / load->session->pool->pool.nodes,
-                             longest + LINE, &mine.ground);
+    int status = scratch_open(load->session, load->footprint / load->session->pool->pool.nodes,
+                              longest + LINE, &mine.scratch);
     if (status != FAR_OK)
         return status;
-    mine.lines = (mine.ground.piece_bytes - longest) / LINE + 1;
+    mine.lines = (mine.scratch.piece_bytes - longest) / LINE + 1;
     if (load->team) {
         status = share(load->team, &replay);
     } else {
@@ -471,6 +473,6 @@ int raw_replay(const struct raw_load *load, const struct recorder *sample, doubl
     if (status == FAR_OK)
         status = replay_with(replay, ops_per_s);
     free(mine.workers); /* those of a team are not here */
-    ground_close(&mine.ground);
+    scratch_close(&mine.scratch);
     return status;
 }

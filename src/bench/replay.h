@@ -7,20 +7,20 @@
  * as much memory as the table takes, which is allocated beside it. What the fabric gives then is
  * what an index that needs no time for itself could reach: the yardstick for efficiency.
  */
-#ifndef BENCH_RAW_H
-#define BENCH_RAW_H
+#ifndef BENCH_REPLAY_H
+#define BENCH_REPLAY_H
 
 #include "bench/bench.h"
 #include "bench/workers.h"
 #include "fabric/batch.h"
 
-struct shape_verb {
+struct replay_verb {
     uint8_t kind, flags, node;
     uint8_t place; /* bytes past a multiple of 64 */
     uint32_t len;
 };
 
-struct recorder {
+struct replay_recorder {
     struct batch_tap tap;
     uint64_t stride; /* every so many-th operation is kept */
     uint64_t seen;
@@ -28,24 +28,24 @@ struct recorder {
     int status; /* FAR_NO_MEMORY: the sample ends there */
     /* Operation i is batches op[i] .. op[i + 1] - 1, batch j is verbs batch[j] .. batch[j + 1] - 1;
      * both have one more entry than they count. */
-    struct shape_verb *verb;
+    struct replay_verb *verb;
     size_t *batch, *op;
     size_t verbs, batches, ops;
     size_t verbs_max, batches_max, ops_max;
 };
 
 /* For a run of so many operations. FAR_NO_MEMORY. */
-int recorder_init(struct recorder *r, uint64_t ops);
-void recorder_free(struct recorder *r);
+int replay_recorder_init(struct replay_recorder *r, uint64_t ops);
+void replay_recorder_free(struct replay_recorder *r);
 
 /* Between these two, the session's synchronous operations are seen. */
-void recorder_attach(struct recorder *r, far_session *session);
-void recorder_detach(struct recorder *r, far_session *session);
+void replay_recorder_attach(struct replay_recorder *r, far_session *session);
+void replay_recorder_detach(struct replay_recorder *r, far_session *session);
 
 /* Another operation begins. */
-void recorder_next(struct recorder *r);
+void replay_recorder_next(struct replay_recorder *r);
 
-struct raw_load {
+struct replay_load {
     far_session *session; /* of the pool: holds the memory meanwhile, and can do nothing else */
     struct workers_team *team;   /* whose processes do it; NULL: threads of this one           */
     unsigned processes, threads; /* threads of each                                          */
@@ -56,8 +56,8 @@ struct raw_load {
     const atomic_bool *stop; /* may be NULL */
 };
 
-/* What raw_replay() needs of a team's memory. */
-size_t raw_shared_bytes(unsigned workers);
+/* What replay_run() needs of a team's memory. */
+size_t replay_shared_bytes(unsigned workers);
 
 /*
  * Replays `ops` operations out of the sample, each thread from another place on.
@@ -68,9 +68,10 @@ size_t raw_shared_bytes(unsigned workers);
  * FAR_FENCED       the session lost that memory: this process stood still for too long
  * or what the fabric failed with.
  */
-int raw_replay(const struct raw_load *load, const struct recorder *sample, double *ops_per_s);
+int replay_run(const struct replay_load *load, const struct replay_recorder *sample,
+               double *ops_per_s);
 
 /* A process's part of it, on its own handle of the pool. */
-int raw_serve(struct workers_process *process, far_pool *pool);
+int replay_serve(struct workers_process *process, far_pool *pool);
 
 #endif
