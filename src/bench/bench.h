@@ -38,7 +38,7 @@ struct bench_config {
     double theta;
     uint64_t seed;
     bool raw;
-    atomic_bool *stop; /* set by a signal: measure no further */
+    const atomic_bool *stop; /* set by a signal: measure no further */
 };
 
 /* All threads that share a run. */

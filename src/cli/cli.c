@@ -1,18 +1,20 @@
 #include "cli/cli.h"
+#include "base/err.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "index/index.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define FIRST_ID 256u /* of the options, for getopt_long() */
 
 int cli_misused(const char *command, const char *format, ...)
 {
@@ -36,18 +38,6 @@ int cli_failed(const char *command, int status, const char *format, ...)
     fprintf(stderr, ": %s%s%s%s\n", far_strerror(status), *detail ? " (" : "", detail,
             *detail ? ")" : "");
     return status_means(status, STATUS_MISUSE) ? CLI_MISUSED : CLI_FAILED;
-}
-
-int cli_bad_option(const char *command, int got, char **argv)
-{
-    const char *option = argv[optind - 1];
-    if (got == ':')
-        return cli_misused(command, "option '%s' needs a value", option);
-    if (strncmp(option, "--", 2) == 0 && strchr(option, '=') != NULL && optopt != 0)
-        return cli_misused(command, "option '%s' takes no value", option);
-    if (strncmp(option, "--", 2) != 0 && optopt != 0)
-        return cli_misused(command, "unknown option '-%c'", optopt);
-    return cli_misused(command, "unknown option '%s'", option);
 }
 
 static bool text_count(const char *text, uint64_t *value)
@@ -76,33 +66,123 @@ static bool text_count(const char *text, uint64_t *value)
     return true;
 }
 
-bool cli_count(const char *command, const char *option, uint64_t min, uint64_t max, uint64_t *value)
+static bool take_number(const char *command, const struct cli_option *o, const char *text)
 {
-    uint64_t n;
-    if (text_count(optarg, &n) && n >= min && n <= max) {
-        *value = n;
+    char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
+    uint64_t n = 0;
+    if ((o->bytes ? text_size(text, &n) : text_count(text, &n)) && n >= o->min && n <= o->max) {
+        if (o->large)
+            *o->large = n;
+        else
+            *o->number = (unsigned)n;
         return true;
     }
-    cli_misused(command,
-                "%s is '%s', but has to be a number from %" PRIu64 " to %" PRIu64
-                " (k, m and g stand for thousands, millions and billions)",
-                option, optarg, min, max);
+    if (o->bytes)
+        cli_misused(
+            command,
+            "--%s is '%s', but has to be a size in bytes from %s to %s (k, m, g and t stand "
+            "for powers of 1024)",
+            o->name, text, text_of_size(o->min, least), text_of_size(o->max, most));
+    else
+        cli_misused(command,
+                    "--%s is '%s', but has to be a number from %" PRIu64 " to %" PRIu64
+                    " (k, m and g stand for thousands, millions and billions)",
+                    o->name, text, o->min, o->max);
     return false;
 }
 
-bool cli_size(const char *command, const char *option, uint64_t min, uint64_t max, uint64_t *value)
+static bool take_option(const char *command, const struct cli_option *o, const char *text)
 {
-    uint64_t n;
-    if (text_size(optarg, &n) && n >= min && n <= max) {
-        *value = n;
-        return true;
+    if (o->flag)
+        *o->flag = true;
+    else if (o->text)
+        *o->text = text;
+    else if (o->take)
+        return o->take(command, text, o->arg);
+    else
+        return take_number(command, o, text);
+    return true;
+}
+
+static int bad_option(const char *command, int got, char **argv)
+{
+    const char *option = argv[optind - 1];
+    if (got == ':')
+        return cli_misused(command, "option '%s' needs a value", option);
+    if (strncmp(option, "--", 2) == 0 && strchr(option, '=') != NULL && optopt != 0)
+        return cli_misused(command, "option '%s' takes no value", option);
+    if (strncmp(option, "--", 2) != 0 && optopt != 0)
+        return cli_misused(command, "unknown option '-%c'", optopt);
+    return cli_misused(command, "unknown option '%s'", option);
+}
+
+static int missing_option(const char *command, const char *name, const char *value)
+{
+    return cli_misused(command, "--%s %s is needed", name, value);
+}
+
+/* Is all there that must be, and no more? */
+static int check_call(const struct cli_syntax *s, const bool *given, int argc, char **argv)
+{
+    if (s->arg && optind == argc)
+        return cli_misused(s->command, "a %s is needed", s->arg);
+    if (argc - optind > s->args_max)
+        return cli_misused(s->command, "'%s' is one argument too many", argv[optind + s->args_max]);
+    for (unsigned i = 0; s->options[i].name; i++)
+        if (s->options[i].needed && !given[i])
+            return missing_option(s->command, s->options[i].name, s->options[i].needed);
+    return CLI_OK;
+}
+
+bool cli_read(const struct cli_syntax *s, int argc, char **argv, int *code)
+{
+    struct option known[CLI_OPTIONS_MAX + 2] = {{"help", no_argument, NULL, 'h'}};
+    bool given[CLI_OPTIONS_MAX] = {false};
+    unsigned count = 0;
+    for (; s->options[count].name; count++) {
+        ASSERT(count < CLI_OPTIONS_MAX);
+        known[1 + count] = (struct option){
+            .name = s->options[count].name,
+            .has_arg = s->options[count].flag ? no_argument : required_argument,
+            .val = (int)(FIRST_ID + count),
+        };
     }
-    char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
-    cli_misused(command,
-                "%s is '%s', but has to be a size in bytes from %s to %s (k, m, g and t stand for "
-                "powers of 1024)",
-                option, optarg, text_of_size(min, least), text_of_size(max, most));
-    return false;
+    int id = 0;
+    opterr = 0;
+    while ((id = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
+        unsigned i = (unsigned)id - FIRST_ID;
+        *code = CLI_OK;
+        if (id == 'h')
+            s->usage();
+        else if (id == '?' || id == ':')
+            *code = bad_option(s->command, id, argv);
+        else if (!take_option(s->command, &s->options[i], optarg))
+            *code = CLI_MISUSED;
+        if (id == 'h' || *code != CLI_OK)
+            return false;
+        given[i] = true;
+    }
+    *code = check_call(s, given, argc, argv);
+    return *code == CLI_OK;
+}
+
+bool cli_take_index(const char *command, const char *text, void *arg)
+{
+    char known[128] = "all";
+    const char *name = NULL;
+    bool found = strcmp(text, "all") == 0;
+    *(const char **)arg = NULL;
+    for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++) {
+        strncat(known, ", ", sizeof known - strlen(known) - 1);
+        strncat(known, name, sizeof known - strlen(known) - 1);
+        if (strcmp(text, name) != 0)
+            continue;
+        found = true;
+        *(const char **)arg = name;
+    }
+    if (!found)
+        cli_misused(command, "unknown index '%s'; there are %s", text, known);
+    return found;
 }
 
 void cli_print_tuning(void)
@@ -174,7 +254,52 @@ json_t *cli_json_text(const char *text)
     return string;
 }
 
-void cli_catch_signals(void (*handler)(int))
+static bool is_stdout(const char *name)
+{
+    return strcmp(name, "-") == 0;
+}
+
+bool cli_json_open(const char *command, const char *name, FILE **file)
+{
+    *file = NULL;
+    if (name)
+        *file = is_stdout(name) ? stdout : fopen(name, "w");
+    if (!name || *file)
+        return true;
+    fprintf(stderr, "farside %s: cannot write '%s': %s\n", command, name, strerror(errno));
+    return false;
+}
+
+static bool dump(FILE *file, json_t *object)
+{
+    bool good = object && json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
+    json_decref(object);
+    return fputs("\n", file) != EOF && fflush(file) == 0 && good;
+}
+
+int cli_json_close(const char *command, const char *name, FILE *file, json_t *object)
+{
+    bool good = dump(file, object);
+    if (!good)
+        fprintf(stderr, "farside %s: cannot write the JSON to '%s': %s\n", command, name,
+                strerror(errno));
+    if (!is_stdout(name))
+        fclose(file);
+    return good ? CLI_OK : CLI_FAILED;
+}
+
+void cli_json_print(json_t *object)
+{
+    (void)dump(stdout, object); /* main() looks for errors of the output */
+}
+
+int cli_no_memory(const char *command)
+{
+    fprintf(stderr, "farside %s: out of memory\n", command);
+    return CLI_FAILED;
+}
+
+static void catch_signals(void (*handler)(int))
 {
     static const int once[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
@@ -185,7 +310,19 @@ void cli_catch_signals(void (*handler)(int))
     sigaction(SIGPIPE, &action, NULL);
 }
 
-static atomic_bool stopped;
+static atomic_bool stop, stopped;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&stop, true);
+}
+
+const atomic_bool *cli_stop_on_signals(void)
+{
+    catch_signals(on_signal);
+    return &stop;
+}
 
 static void hold(int number)
 {
@@ -195,7 +332,7 @@ static void hold(int number)
 
 void cli_hold_signals(void)
 {
-    cli_catch_signals(hold);
+    catch_signals(hold);
 }
 
 bool cli_stopped(void)
@@ -207,7 +344,7 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
              far_session **session)
 {
     if (target->pool == NULL)
-        return cli_misused(command, "--pool URI is needed");
+        return missing_option(command, "pool", "URI");
 
     cli_hold_signals();
     far_pool *opened = NULL;
@@ -224,4 +361,24 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
                 command);
     *pool = opened;
     return CLI_OK;
+}
+
+int cli_open_table(const char *command, const struct cli_target *target, struct cli_table *t)
+{
+    *t = (struct cli_table){.pool = NULL};
+    int code = cli_open(command, target, &t->pool, &t->session);
+    if (code != CLI_OK)
+        return code;
+    int status = far_table_open(t->session, target->table, target->index, &t->table);
+    if (status == FAR_OK)
+        return CLI_OK;
+    code = cli_failed(command, status, "cannot open the table '%s'", target->table);
+    cli_close_table(t);
+    return code;
+}
+
+void cli_close_table(struct cli_table *t)
+{
+    far_session_close(t->session);
+    far_pool_close(t->pool);
 }

@@ -9,7 +9,9 @@
 #include "farside.h"
 
 #include <getopt.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_MISUSED = 2 };
 
@@ -39,15 +41,38 @@ int cli_misused(const char *command, const char *format, ...) __attribute__((for
 int cli_failed(const char *command, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What getopt_long() returned is '?' or ':'. Its own messages must be off: opterr = 0, and the
- * short options begin with ':'. Returns CLI_MISUSED. */
-int cli_bad_option(const char *command, int got, char **argv);
+/* One option of a command, and where its value goes: exactly one of the pointers is set. */
+struct cli_option {
+    const char *name; /* without the two hyphens; NULL ends an array of options */
+    bool *flag;       /* takes no value */
+    const char **text;
+    /* A number from min to max: a count, with k, m, g for powers of 1000, or if `bytes`, a size,
+     * with k, m, g, t for powers of 1024. */
+    unsigned *number;
+    uint64_t *large;
+    uint64_t min, max;
+    bool bytes;
+    /* Anything else. False if the text is not understood; the message is printed then. */
+    bool (*take)(const char *command, const char *text, void *arg);
+    void *arg;
+    const char *needed; /* what its value is called, if the option must be given */
+};
+#define CLI_OPTIONS_MAX 24u
 
-/* Numbers as options have them: counts with k, m, g for powers of 1000, sizes with powers of 1024.
- * False, with the message said, if it is not one or out of [min, max]. */
-bool cli_count(const char *command, const char *option, uint64_t min, uint64_t max,
-               uint64_t *value);
-bool cli_size(const char *command, const char *option, uint64_t min, uint64_t max, uint64_t *value);
+struct cli_syntax {
+    const char *command;
+    void (*usage)(void); /* for --help */
+    const struct cli_option *options;
+    const char *arg; /* what its first argument is called, if one must be given */
+    int args_max;
+};
+
+/* Reads the options; the arguments are from argv[optind] on. False if there is nothing left to do,
+ * because help was printed or the call was wrong: *code is the exit status then. */
+bool cli_read(const struct cli_syntax *syntax, int argc, char **argv, int *code);
+
+/* For --index NAME|all: arg is a const char **, NULL for all. */
+bool cli_take_index(const char *command, const char *text, void *arg);
 
 /* For --help: the names that each index knows, with their ranges and defaults. */
 void cli_print_tuning(void);
@@ -58,12 +83,24 @@ int cli_take_key(const char *command, const char *text, bool hex, unsigned char 
 /* Text for JSON, which has to be UTF-8: other bytes become "\xHH". NULL when out of memory. */
 struct json_t *cli_json_text(const char *text);
 
+/* The file of --json FILE|-, which may be NULL. False, with the message printed, if it cannot be
+ * written. */
+bool cli_json_open(const char *command, const char *name, FILE **file);
+/* Writes the object and closes the file; takes over the reference, which may be NULL. */
+int cli_json_close(const char *command, const char *name, FILE *file, struct json_t *object);
+/* The same on the standard output. */
+void cli_json_print(struct json_t *object);
+
+/* Prints that memory ran out. Returns CLI_FAILED. */
+int cli_no_memory(const char *command);
+
 /*
  * A signal must not end a program that has a session open: the session would look dead, and keep its
  * slot and its memory until others have waited for its lease. SIGINT, SIGTERM and SIGHUP call the
  * handler, and kill at the second time; SIGPIPE calls it, and then is an error of the write.
  */
-void cli_catch_signals(void (*handler)(int number));
+/* For long work: sets a flag, and returns that. */
+const atomic_bool *cli_stop_on_signals(void);
 /* The same for programs that just go on to their end, which is near, and then say by their exit status
  * that they were asked to stop. */
 void cli_hold_signals(void);
@@ -79,5 +116,15 @@ struct cli_target {
 /* Opens pool and session; says that a mem: pool will not last. CLI_OK, or the message was said. */
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session);
+
+struct cli_table {
+    far_pool *pool;
+    far_session *session;
+    far_table *table;
+};
+
+/* Opens pool, session and table. CLI_OK, or the message was said. */
+int cli_open_table(const char *command, const struct cli_target *target, struct cli_table *table);
+void cli_close_table(struct cli_table *table);
 
 #endif

@@ -5,23 +5,11 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_WORKLOADS "load,a,b,c,d,f"
-
-static atomic_bool stop;
-
-/* The first signal ends the measurement, the second (whose action is the default again) the
- * program. */
-static void on_signal(int number)
-{
-    (void)number;
-    atomic_store(&stop, true);
-}
 
 static void usage(void)
 {
@@ -67,158 +55,42 @@ static void usage(void)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-enum option_id {
-    OPT_POOL = 256,
-    OPT_INDEX,
-    OPT_WORKLOAD,
-    OPT_KEYS,
-    OPT_OPS,
-    OPT_PROCESSES,
-    OPT_THREADS,
-    OPT_DEPTH,
-    OPT_KEY_SIZE,
-    OPT_VALUE_SIZE,
-    OPT_DIST,
-    OPT_THETA,
-    OPT_SEED,
-    OPT_RAW,
-    OPT_JSON,
-    OPT_TUNING,
-};
-
-static const struct option options[] = {
-    {"pool", required_argument, NULL, OPT_POOL},
-    {"index", required_argument, NULL, OPT_INDEX},
-    {"workload", required_argument, NULL, OPT_WORKLOAD},
-    {"keys", required_argument, NULL, OPT_KEYS},
-    {"ops", required_argument, NULL, OPT_OPS},
-    {"processes", required_argument, NULL, OPT_PROCESSES},
-    {"threads", required_argument, NULL, OPT_THREADS},
-    {"depth", required_argument, NULL, OPT_DEPTH},
-    {"key-size", required_argument, NULL, OPT_KEY_SIZE},
-    {"value-size", required_argument, NULL, OPT_VALUE_SIZE},
-    {"dist", required_argument, NULL, OPT_DIST},
-    {"theta", required_argument, NULL, OPT_THETA},
-    {"seed", required_argument, NULL, OPT_SEED},
-    {"raw", no_argument, NULL, OPT_RAW},
-    {"json", required_argument, NULL, OPT_JSON},
-    {"tuning", required_argument, NULL, OPT_TUNING},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
-static bool take_index(struct bench_config *c)
+static bool take_workloads(const char *command, const char *text, void *arg)
 {
-    char known[128] = "all";
-    const char *name = NULL;
-    bool found = strcmp(optarg, "all") == 0;
-    for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++) {
-        strncat(known, ", ", sizeof known - strlen(known) - 1);
-        strncat(known, name, sizeof known - strlen(known) - 1);
-        found |= strcmp(optarg, name) == 0;
-    }
-    if (found)
-        c->index = strcmp(optarg, "all") != 0 ? optarg : NULL;
-    else
-        cli_misused("bench", "unknown index '%s'; there are %s", optarg, known);
-    return found;
-}
-
-static bool take_workloads(const char *text, struct bench_config *c)
-{
-    if (workload_parse(text, &c->workloads) == FAR_OK)
+    if (workload_parse(text, arg) == FAR_OK)
         return true;
-    cli_misused("bench", "%s", far_error_detail());
+    cli_misused(command, "%s", far_error_detail());
     return false;
 }
 
-static bool take_dist(struct bench_config *c)
+static bool take_dist(const char *command, const char *text, void *arg)
 {
-    c->dist_given = bench_dist_parse(optarg, &c->dist);
+    struct bench_config *c = arg;
+    c->dist_given = bench_dist_parse(text, &c->dist);
     if (!c->dist_given)
-        cli_misused("bench", "--dist is '%s', but has to be zipfian, uniform or latest", optarg);
+        cli_misused(command, "--dist is '%s', but has to be zipfian, uniform or latest", text);
     return c->dist_given;
 }
 
-static bool take_theta(struct bench_config *c)
+static bool take_theta(const char *command, const char *text, void *arg)
 {
     char *end;
-    double theta = strtod(optarg, &end);
-    bool good = end != optarg && *end == '\0' && theta > 0 && theta < 1;
+    double theta = strtod(text, &end);
+    bool good = end != text && *end == '\0' && theta > 0 && theta < 1;
     if (good)
-        c->theta = theta;
+        *(double *)arg = theta;
     else
-        cli_misused("bench", "--theta is '%s', but has to lie between 0 and 1, both excluded",
-                    optarg);
+        cli_misused(command, "--theta is '%s', but has to lie between 0 and 1, both excluded",
+                    text);
     return good;
 }
 
-static bool take_seed(struct bench_config *c)
+static bool take_seed(const char *command, const char *text, void *arg)
 {
-    bool good = text_number(optarg, 0, INT64_MAX, &c->seed);
+    bool good = text_number(text, 0, INT64_MAX, arg);
     if (!good)
-        cli_misused("bench", "--seed is '%s', but has to be a whole number", optarg);
+        cli_misused(command, "--seed is '%s', but has to be a whole number", text);
     return good;
-}
-
-static bool take_count(const char *name, uint64_t max, unsigned *value)
-{
-    uint64_t n;
-    bool good = cli_count("bench", name, 1, max, &n);
-    if (good)
-        *value = (unsigned)n;
-    return good;
-}
-
-static bool take_size(const char *name, uint64_t min, uint64_t max, unsigned *value)
-{
-    uint64_t n;
-    bool good = cli_size("bench", name, min, max, &n);
-    if (good)
-        *value = (unsigned)n;
-    return good;
-}
-
-static bool take_option(int id, struct bench_config *c, const char **json)
-{
-    switch (id) {
-    case OPT_POOL:
-        c->pool = optarg;
-        return true;
-    case OPT_INDEX:
-        return take_index(c);
-    case OPT_WORKLOAD:
-        return take_workloads(optarg, c);
-    case OPT_KEYS:
-        return cli_count("bench", "--keys", 1, BENCH_COUNT_MAX, &c->keys);
-    case OPT_OPS:
-        return cli_count("bench", "--ops", 1, BENCH_COUNT_MAX, &c->ops);
-    case OPT_PROCESSES:
-        return take_count("--processes", BENCH_THREADS_MAX, &c->processes);
-    case OPT_THREADS:
-        return take_count("--threads", BENCH_THREADS_MAX, &c->threads);
-    case OPT_DEPTH:
-        return take_count("--depth", FAR_DEPTH_MAX, &c->depth);
-    case OPT_KEY_SIZE:
-        return take_size("--key-size", BENCH_KEY_MIN, FAR_KEY_MAX, &c->key_size);
-    case OPT_VALUE_SIZE:
-        return take_size("--value-size", 0, FAR_VALUE_MAX, &c->value_size);
-    case OPT_DIST:
-        return take_dist(c);
-    case OPT_THETA:
-        return take_theta(c);
-    case OPT_SEED:
-        return take_seed(c);
-    case OPT_RAW:
-        c->raw = true;
-        return true;
-    case OPT_TUNING:
-        c->tuning = optarg;
-        return true;
-    default:
-        *json = optarg;
-        return true;
-    }
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -271,31 +143,12 @@ static void on_index_done(void *arg, const char *index)
         report_index(&o->report, index);
 }
 
-static int write_json(FILE *file, const char *name, const struct output *o)
-{
-    json_t *all = report_json(o->config, o->runs, atomic_load(&stop));
-    int bad = all == NULL || json_dumpf(all, file, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) != 0;
-    bad |= fputs("\n", file) == EOF || fflush(file) != 0;
-    if (bad)
-        fprintf(stderr, "farside bench: cannot write the JSON to '%s': %s\n", name,
-                strerror(errno));
-    json_decref(all);
-    return bad ? CLI_FAILED : CLI_OK;
-}
-
 static int run(const struct bench_config *c, const char *json)
 {
-    bool to_stdout = json != NULL && strcmp(json, "-") == 0;
-    FILE *file = to_stdout ? stdout : NULL;
-    if (json != NULL && !to_stdout) {
-        file = fopen(json, "w");
-        if (file == NULL) {
-            fprintf(stderr, "farside bench: cannot write '%s': %s\n", json, strerror(errno));
-            return CLI_FAILED;
-        }
-    }
-
-    struct output o = {.config = c, .table = !to_stdout, .runs = json_array()};
+    FILE *file = NULL;
+    if (!cli_json_open("bench", json, &file))
+        return CLI_FAILED;
+    struct output o = {.config = c, .table = file != stdout, .runs = json_array()};
     struct bench_observer observer = {
         .arg = &o,
         .progress = on_progress,
@@ -304,45 +157,54 @@ static int run(const struct bench_config *c, const char *json)
         .index_done = on_index_done,
     };
     progress_init(&o.progress);
-    cli_catch_signals(on_signal);
     int status = bench_suite(c, &observer);
-    int code = o.errors ? CLI_FAILED : CLI_OK;
+    bool stopped = atomic_load(c->stop);
+    int code = o.errors || stopped ? CLI_FAILED : CLI_OK;
     if (status != FAR_OK)
         code = cli_failed("bench", status, "cannot go on");
-    if (file != NULL && write_json(file, json, &o) != CLI_OK && code == CLI_OK)
+    if (file && cli_json_close("bench", json, file, report_json(c, o.runs, stopped)) != CLI_OK &&
+        code == CLI_OK)
         code = CLI_FAILED;
-    if (atomic_load(&stop)) {
+    if (stopped)
         fprintf(stderr, "farside bench: interrupted; this is what was measured until then\n");
-        code = CLI_FAILED;
-    }
-    if (file != NULL && !to_stdout)
-        fclose(file);
     json_decref(o.runs);
     return code;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-    struct bench_config config = bench_defaults;
+    struct bench_config c = bench_defaults;
     const char *json = NULL;
-    int id;
-
-    config.stop = &stop;
-    workload_parse(DEFAULT_WORKLOADS, &config.workloads);
-    opterr = 0;
-    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        if (id == 'h') {
-            usage();
-            return CLI_OK;
-        }
-        if (id == '?' || id == ':')
-            return cli_bad_option("bench", id, argv);
-        if (!take_option(id, &config, &json))
-            return CLI_MISUSED;
-    }
-    if (optind < argc)
-        return cli_misused("bench", "'%s' is one argument too many", argv[optind]);
-    if (bench_check(&config) != FAR_OK)
+    const struct cli_option options[] = {
+        {.name = "pool", .text = &c.pool},
+        {.name = "index", .take = cli_take_index, .arg = &c.index},
+        {.name = "tuning", .text = &c.tuning},
+        {.name = "workload", .take = take_workloads, .arg = &c.workloads},
+        {.name = "keys", .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
+        {.name = "ops", .large = &c.ops, .min = 1, .max = BENCH_COUNT_MAX},
+        {.name = "processes", .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
+        {.name = "threads", .number = &c.threads, .min = 1, .max = BENCH_THREADS_MAX},
+        {.name = "depth", .number = &c.depth, .min = 1, .max = FAR_DEPTH_MAX},
+        {.name = "key-size",
+         .number = &c.key_size,
+         .min = BENCH_KEY_MIN,
+         .max = FAR_KEY_MAX,
+         .bytes = true},
+        {.name = "value-size", .number = &c.value_size, .max = FAR_VALUE_MAX, .bytes = true},
+        {.name = "dist", .take = take_dist, .arg = &c},
+        {.name = "theta", .take = take_theta, .arg = &c.theta},
+        {.name = "seed", .take = take_seed, .arg = &c.seed},
+        {.name = "raw", .flag = &c.raw},
+        {.name = "json", .text = &json},
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {.command = "bench", .usage = usage, .options = options};
+    int code = CLI_OK;
+    workload_parse(DEFAULT_WORKLOADS, &c.workloads);
+    if (!cli_read(&syntax, argc, argv, &code))
+        return code;
+    if (bench_check(&c) != FAR_OK)
         return cli_misused("bench", "%s", far_error_detail());
-    return run(&config, json);
+    c.stop = cli_stop_on_signals();
+    return run(&c, json);
 }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,13 +20,14 @@
 #define SHRINK_RUNS   20000u
 #define PROGRAMS_MAX  1000000u
 #define SCHEDULES_MAX 10000000u /* of one program */
+#define NOT_GIVEN     UINT_MAX
 
 struct config {
     struct check_settings set;
     const char *index; /* NULL: all */
     uint64_t first, last;
-    bool exhaustive, faults_given, clients_given, keys_given, ops_given;
-    size_t switches;
+    bool exhaustive;
+    uint64_t switches;
     bool fail_fast, no_shrink;
     const char *json;
 };
@@ -79,166 +81,71 @@ static void usage(void)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-enum option_id {
-    OPT_INDEX = 256,
-    OPT_SEEDS,
-    OPT_CLIENTS,
-    OPT_KEYS,
-    OPT_OPS,
-    OPT_FAULTS,
-    OPT_PROFILE,
-    OPT_EXHAUSTIVE,
-    OPT_SWITCHES,
-    OPT_FAIL_FAST,
-    OPT_NO_SHRINK,
-    OPT_JSON,
-};
-
-static const struct option options[] = {
-    {"index", required_argument, NULL, OPT_INDEX},
-    {"seeds", required_argument, NULL, OPT_SEEDS},
-    {"clients", required_argument, NULL, OPT_CLIENTS},
-    {"keys", required_argument, NULL, OPT_KEYS},
-    {"ops", required_argument, NULL, OPT_OPS},
-    {"faults", required_argument, NULL, OPT_FAULTS},
-    {"profile", required_argument, NULL, OPT_PROFILE},
-    {"exhaustive", no_argument, NULL, OPT_EXHAUSTIVE},
-    {"switches", required_argument, NULL, OPT_SWITCHES},
-    {"fail-fast", no_argument, NULL, OPT_FAIL_FAST},
-    {"no-shrink", no_argument, NULL, OPT_NO_SHRINK},
-    {"json", required_argument, NULL, OPT_JSON},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
-static bool take_index(struct config *c)
+static bool take_seeds(const char *command, const char *given, void *arg)
 {
-    const char *name = NULL;
-    bool found = strcmp(optarg, "all") == 0;
-    for (unsigned i = 0; (name = far_index_name(i)) != NULL && !found; i++) {
-        found = strcmp(optarg, name) == 0;
-        if (found)
-            c->index = name;
-    }
-    if (!found)
-        cli_misused("check", "unknown index '%s'", optarg);
-    return found;
-}
-
-static bool take_seeds(struct config *c)
-{
+    struct config *c = arg;
     char text[64];
-    snprintf(text, sizeof text, "%s", optarg);
+    snprintf(text, sizeof text, "%s", given);
     char *dots = strstr(text, "..");
     const char *last = dots ? dots + 2 : text;
     if (dots)
         *dots = '\0';
-    if (strlen(optarg) < sizeof text && text_number(text, 0, UINT64_MAX - 1, &c->first) &&
+    if (strlen(given) < sizeof text && text_number(text, 0, UINT64_MAX - 1, &c->first) &&
         text_number(last, c->first, UINT64_MAX - 1, &c->last))
         return true;
-    cli_misused("check", "--seeds is '%s', but has to be A..B with A not above B, or one number",
-                optarg);
+    cli_misused(command, "--seeds is '%s', but has to be A..B with A not above B, or one number",
+                given);
     return false;
 }
 
-static bool take_faults(struct config *c)
+static bool take_faults(const char *command, const char *given, void *arg)
 {
     unsigned set = 0;
     char text[256], *rest = text;
-    c->faults_given = true;
-    if (strcmp(optarg, "all") == 0 || strcmp(optarg, "none") == 0) {
-        c->set.adversity = *optarg == 'a' ? SIM_ALL : 0;
+    if (strcmp(given, "all") == 0 || strcmp(given, "none") == 0) {
+        *(unsigned *)arg = *given == 'a' ? SIM_ALL : 0;
         return true;
     }
-    snprintf(text, sizeof text, "%s", optarg);
+    snprintf(text, sizeof text, "%s", given);
     for (const char *one = NULL; (one = strsep(&rest, ",")) != NULL;) {
         unsigned i = 0;
         while (i < SIM_ADVERSITY_COUNT && strcmp(one, sim_adversity_name(i)) != 0)
             i++;
         if (i == SIM_ADVERSITY_COUNT) {
-            cli_misused("check", "unknown fault '%s'", one);
+            cli_misused(command, "unknown fault '%s'", one);
             return false;
         }
         set |= 1u << i;
     }
-    c->set.adversity = set;
+    *(unsigned *)arg = set;
     return true;
 }
 
-static bool take_profile(struct config *c)
+static bool take_profile(const char *command, const char *given, void *arg)
 {
     for (unsigned i = 0; i < SIM_PROFILES; i++)
-        if (strcmp(optarg, sim_profile_name((enum sim_profile)i)) == 0) {
-            c->set.profile = (enum sim_profile)i;
+        if (strcmp(given, sim_profile_name((enum sim_profile)i)) == 0) {
+            *(enum sim_profile *)arg = (enum sim_profile)i;
             return true;
         }
-    cli_misused("check", "--profile is '%s', but has to be sc, ib or ib_loose", optarg);
+    cli_misused(command, "--profile is '%s', but has to be sc, ib or ib_loose", given);
     return false;
 }
 
-static bool take_number(const char *name, uint64_t max, unsigned *value, bool *given)
-{
-    uint64_t n = 0;
-    bool good = cli_count("check", name, 1, max, &n);
-    if (good)
-        *value = (unsigned)n;
-    *given = true;
-    return good;
-}
-
-static bool take_option(int id, struct config *c)
-{
-    uint64_t n = 0;
-    switch (id) {
-    case OPT_INDEX:
-        return take_index(c);
-    case OPT_SEEDS:
-        return take_seeds(c);
-    case OPT_CLIENTS:
-        return take_number("--clients", CHECK_CLIENTS_MAX, &c->set.clients, &c->clients_given);
-    case OPT_KEYS:
-        return take_number("--keys", CHECK_KEYS_MAX, &c->set.keys, &c->keys_given);
-    case OPT_OPS:
-        return take_number("--ops", CHECK_OPS_MAX, &c->set.ops, &c->ops_given);
-    case OPT_FAULTS:
-        return take_faults(c);
-    case OPT_PROFILE:
-        return take_profile(c);
-    case OPT_EXHAUSTIVE:
-        c->exhaustive = true;
-        return true;
-    case OPT_SWITCHES:
-        if (!cli_count("check", "--switches", 0, 1000000, &n))
-            return false;
-        c->switches = n;
-        return true;
-    case OPT_FAIL_FAST:
-        c->fail_fast = true;
-        return true;
-    case OPT_NO_SHRINK:
-        c->no_shrink = true;
-        return true;
-    default:
-        c->json = optarg;
-        return true;
-    }
-}
-
-/* Fills in what depends on --exhaustive. */
+/* Fills in what was not given, which depends on --exhaustive. */
 static int settle(struct config *c)
 {
-    if (!c->exhaustive)
-        return c->switches == SIZE_MAX ? CLI_OK
-                                       : cli_misused("check", "--switches needs --exhaustive");
-    if (!c->clients_given)
-        c->set.clients = 2;
-    if (!c->keys_given)
-        c->set.keys = 1;
-    if (!c->ops_given)
-        c->set.ops = 1;
-    if (!c->faults_given)
-        c->set.adversity = SIM_REORDER | SIM_INTERLEAVE;
-    if (c->set.ops > CHECK_STEPS_MAX || check_programs(&c->set) > PROGRAMS_MAX)
+    if (!c->exhaustive && c->switches != UINT64_MAX)
+        return cli_misused("check", "--switches needs --exhaustive");
+    if (c->set.clients == 0)
+        c->set.clients = c->exhaustive ? 2 : 3;
+    if (c->set.keys == 0)
+        c->set.keys = c->exhaustive ? 1 : 3;
+    if (c->set.ops == 0)
+        c->set.ops = c->exhaustive ? 1 : 25;
+    if (c->set.adversity == NOT_GIVEN)
+        c->set.adversity = c->exhaustive ? SIM_REORDER | SIM_INTERLEAVE : SIM_ALL;
+    if (c->exhaustive && (c->set.ops > CHECK_STEPS_MAX || check_programs(&c->set) > PROGRAMS_MAX))
         return cli_misused("check",
                            "--exhaustive is for tiny set-ups: a few clients, 1 or 2 keys, a "
                            "handful of operations");
@@ -545,7 +452,7 @@ static void run_exhaustive(struct check *check, struct output *o, struct tally *
     struct check_exhausted x;
     struct exhausting e = {.output = o, .set = s};
     snprintf(last_words, sizeof last_words, "farside check: died in an enumeration\n");
-    check_exhaust(check, s, o->config->switches, SCHEDULES_MAX, on_program, &e, &x);
+    check_exhaust(check, s, (size_t)o->config->switches, SCHEDULES_MAX, on_program, &e, &x);
     t->programs = x.programs;
     t->histories = x.runs;
     t->operations = x.operations;
@@ -570,25 +477,18 @@ static void run_exhaustive(struct check *check, struct output *o, struct tally *
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static int write_json(FILE *file, const struct output *o)
+static json_t *json_of_all(const struct output *o)
 {
     char faults[128];
     const struct config *c = o->config;
     faults_text(c->set.adversity, faults, sizeof faults);
-    json_t *all = json_pack(
-        "{s:s, s:{s:I, s:I, s:i, s:i, s:i, s:s, s:s, s:b}, s:O, s:I, s:I, s:I}", "version",
-        far_version(), "settings", "first_seed", (json_int_t)c->first, "last_seed",
-        (json_int_t)c->last, "clients", (int)c->set.clients, "keys", (int)c->set.keys, "ops",
-        (int)c->set.ops, "faults", faults, "profile", sim_profile_name(c->set.profile),
-        "exhaustive", (int)c->exhaustive, "indexes", o->indexes, "passed", (json_int_t)o->passed,
-        "failed", (json_int_t)o->failed, "undecided", (json_int_t)o->undecided);
-    int bad = !all || json_dumpf(all, file, JSON_INDENT(2)) != 0;
-    bad |= fputs("\n", file) == EOF || fflush(file) != 0;
-    if (bad)
-        fprintf(stderr, "farside check: cannot write the JSON to '%s': %s\n", c->json,
-                strerror(errno));
-    json_decref(all);
-    return bad ? CLI_FAILED : CLI_OK;
+    return json_pack("{s:s, s:{s:I, s:I, s:i, s:i, s:i, s:s, s:s, s:b}, s:O, s:I, s:I, s:I}",
+                     "version", far_version(), "settings", "first_seed", (json_int_t)c->first,
+                     "last_seed", (json_int_t)c->last, "clients", (int)c->set.clients, "keys",
+                     (int)c->set.keys, "ops", (int)c->set.ops, "faults", faults, "profile",
+                     sim_profile_name(c->set.profile), "exhaustive", (int)c->exhaustive, "indexes",
+                     o->indexes, "passed", (json_int_t)o->passed, "failed", (json_int_t)o->failed,
+                     "undecided", (json_int_t)o->undecided);
 }
 
 static void run_index(struct check *check, struct output *o, const char *index)
@@ -607,23 +507,18 @@ static void run_index(struct check *check, struct output *o, const char *index)
 
 static int run(const struct config *c)
 {
-    bool to_stdout = c->json && strcmp(c->json, "-") == 0;
-    FILE *file = to_stdout ? stdout : NULL;
-    if (c->json && !to_stdout && !(file = fopen(c->json, "w"))) {
-        fprintf(stderr, "farside check: cannot write '%s': %s\n", c->json, strerror(errno));
+    FILE *file = NULL;
+    if (!cli_json_open("check", c->json, &file))
         return CLI_FAILED;
-    }
-    struct output o = {.config = c, .text = !to_stdout, .indexes = json_array()};
+    struct output o = {.config = c, .text = file != stdout, .indexes = json_array()};
     struct check *check = check_new();
     const char *index = NULL;
     int code = CLI_OK;
     progress_init(&o.progress);
-    if (!check) {
+    if (!check)
         code = cli_failed("check", FAR_NO_MEMORY, "cannot start");
-        goto close_file;
-    }
     catch_signals();
-    for (unsigned i = 0; (index = far_index_name(i)) != NULL && !atomic_load(&stop); i++)
+    for (unsigned i = 0; check && (index = far_index_name(i)) != NULL && !atomic_load(&stop); i++)
         if (!c->index || strcmp(c->index, index) == 0)
             run_index(check, &o, index);
     if (o.failed > 0 || o.undecided > 0)
@@ -632,13 +527,10 @@ static int run(const struct config *c)
         fprintf(stderr, "farside check: interrupted\n");
         code = CLI_FAILED;
     }
-    if (o.text)
+    if (o.text && check)
         printf("%" PRIu64 " passed, %" PRIu64 " failed\n", o.passed, o.failed);
-    if (file && write_json(file, &o) != CLI_OK)
+    if (file && cli_json_close("check", c->json, file, json_of_all(&o)) != CLI_OK)
         code = CLI_FAILED;
-close_file:
-    if (file && !to_stdout)
-        fclose(file);
     check_free(check);
     json_decref(o.indexes);
     return code;
@@ -647,25 +539,30 @@ close_file:
 int cmd_check(int argc, char **argv)
 {
     struct config c = {
-        .set = {.clients = 3, .keys = 3, .ops = 25, .adversity = SIM_ALL, .profile = SIM_IB},
+        .set = {.adversity = NOT_GIVEN, .profile = SIM_IB},
         .first = 1,
         .last = 1000,
-        .switches = SIZE_MAX,
+        .switches = UINT64_MAX,
     };
-    int id = 0;
-    opterr = 0;
-    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        if (id == 'h') {
-            usage();
-            return CLI_OK;
-        }
-        if (id == '?' || id == ':')
-            return cli_bad_option("check", id, argv);
-        if (!take_option(id, &c))
-            return CLI_MISUSED;
-    }
-    if (optind < argc)
-        return cli_misused("check", "'%s' is one argument too many", argv[optind]);
-    int code = settle(&c);
+    const struct cli_option options[] = {
+        {.name = "index", .take = cli_take_index, .arg = &c.index},
+        {.name = "seeds", .take = take_seeds, .arg = &c},
+        {.name = "clients", .number = &c.set.clients, .min = 1, .max = CHECK_CLIENTS_MAX},
+        {.name = "keys", .number = &c.set.keys, .min = 1, .max = CHECK_KEYS_MAX},
+        {.name = "ops", .number = &c.set.ops, .min = 1, .max = CHECK_OPS_MAX},
+        {.name = "faults", .take = take_faults, .arg = &c.set.adversity},
+        {.name = "profile", .take = take_profile, .arg = &c.set.profile},
+        {.name = "exhaustive", .flag = &c.exhaustive},
+        {.name = "switches", .large = &c.switches, .max = 1000000},
+        {.name = "fail-fast", .flag = &c.fail_fast},
+        {.name = "no-shrink", .flag = &c.no_shrink},
+        {.name = "json", .text = &c.json},
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {.command = "check", .usage = usage, .options = options};
+    int code = CLI_OK;
+    if (!cli_read(&syntax, argc, argv, &code))
+        return code;
+    code = settle(&c);
     return code == CLI_OK ? run(&c) : code;
 }

@@ -13,7 +13,7 @@
 struct list_call {
     const char *command;
     struct cli_target target;
-    bool hex, keys_only, help;
+    bool hex, keys_only;
     uint64_t limit; /* UINT64_MAX: none */
     const char *from_text, *to_text;
     unsigned char from[FAR_KEY_MAX], to[FAR_KEY_MAX];
@@ -22,28 +22,11 @@ struct list_call {
 
 struct listing {
     const struct list_call *call;
-    far_pool *pool;
-    far_session *session;
-    far_table *table;
+    struct cli_table t;
     char *buf;
     size_t cap, len;
     uint64_t printed;
 };
-
-static const struct option options[] = {
-    {"pool", required_argument, NULL, 'p'},
-    {"table", required_argument, NULL, 't'},
-    {"index", required_argument, NULL, 'i'},
-    {"keys-only", no_argument, NULL, 'k'},
-    {"limit", required_argument, NULL, 'l'},
-    {"hex", no_argument, NULL, 'x'},
-    {"help", no_argument, NULL, 'h'},
-    {"from", required_argument, NULL, 'f'}, /* scan only: the last two */
-    {"to", required_argument, NULL, 'e'},
-    {NULL, 0, NULL, 0},
-};
-#define OPTIONS_OF_SCAN 2u
-#define OPTIONS         (sizeof options / sizeof *options)
 
 static void print_options(bool scan)
 {
@@ -67,41 +50,27 @@ static void print_options(bool scan)
         stdout);
 }
 
-/* ---- reading the call ------------------------------------------------------------------------ */
-
-static int take_option(struct list_call *c, int id, char **argv)
+static void usage_list(void)
 {
-    switch (id) {
-    case 'p':
-        c->target.pool = optarg;
-        return CLI_OK;
-    case 't':
-        c->target.table = optarg;
-        return CLI_OK;
-    case 'i':
-        c->target.index = optarg;
-        return CLI_OK;
-    case 'k':
-        c->keys_only = true;
-        return CLI_OK;
-    case 'l':
-        return cli_count(c->command, "--limit", 1, LIMIT_MAX, &c->limit) ? CLI_OK : CLI_MISUSED;
-    case 'x':
-        c->hex = true;
-        return CLI_OK;
-    case 'f':
-        c->from_text = optarg;
-        return CLI_OK;
-    case 'e':
-        c->to_text = optarg;
-        return CLI_OK;
-    case 'h':
-        c->help = true;
-        return CLI_OK;
-    default:
-        return cli_bad_option(c->command, id, argv);
-    }
+    fputs("usage: farside list --pool URI [OPTION...]\n"
+          "\n"
+          "Prints all keys of a table with their values, in no particular order. A key that is\n"
+          "there all the time is printed; if the table grows meanwhile, perhaps twice.\n",
+          stdout);
+    print_options(false);
 }
+
+static void usage_scan(void)
+{
+    fputs("usage: farside scan --pool URI [OPTION...]\n"
+          "\n"
+          "Prints the keys of a range with their values, in ascending order of their bytes. The\n"
+          "table's index has to keep keys in order; 'farside list' prints those of any table.\n",
+          stdout);
+    print_options(true);
+}
+
+/* ---- reading the call ------------------------------------------------------------------------ */
 
 static int take_range(struct list_call *c)
 {
@@ -120,25 +89,28 @@ static int take_range(struct list_call *c)
     return code;
 }
 
-static int read_call(struct list_call *c, const char *command, bool scan, int argc, char **argv)
+static bool read_call(struct list_call *c, const char *command, void (*usage)(void), int argc,
+                      char **argv, int *code)
 {
-    struct option mine[OPTIONS];
-    int id, code = CLI_OK;
-    memcpy(mine, options, sizeof mine);
-    if (!scan)
-        memset(&mine[OPTIONS - 1 - OPTIONS_OF_SCAN], 0, sizeof *mine);
     *c = (struct list_call){
         .command = command, .target = {.table = CLI_DEFAULT_TABLE}, .limit = UINT64_MAX};
-    opterr = 0;
-    while (code == CLI_OK && !c->help && (id = getopt_long(argc, argv, ":h", mine, NULL)) != -1)
-        code = take_option(c, id, argv);
-    if (code != CLI_OK || c->help)
-        return code;
-    if (optind < argc)
-        return cli_misused(command, "'%s' is one argument too many", argv[optind]);
-    if (c->target.pool == NULL)
-        return cli_misused(command, "--pool URI is needed");
-    return take_range(c);
+    const struct cli_option options[] = {
+        {.name = "from", .text = &c->from_text}, /* scan only */
+        {.name = "to", .text = &c->to_text},     /* scan only */
+        {.name = "pool", .text = &c->target.pool, .needed = "URI"},
+        {.name = "table", .text = &c->target.table},
+        {.name = "index", .text = &c->target.index},
+        {.name = "keys-only", .flag = &c->keys_only},
+        {.name = "limit", .large = &c->limit, .min = 1, .max = LIMIT_MAX},
+        {.name = "hex", .flag = &c->hex},
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {
+        .command = command, .usage = usage, .options = usage == usage_scan ? options : options + 2};
+    if (!cli_read(&syntax, argc, argv, code))
+        return false;
+    *code = take_range(c);
+    return *code == CLI_OK;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
@@ -177,12 +149,6 @@ static void print_entries(struct listing *l, struct far_range *rest)
     }
 }
 
-static int no_memory(const char *command)
-{
-    fprintf(stderr, "farside %s: out of memory\n", command);
-    return CLI_FAILED;
-}
-
 /* A buffer for the entry that did not fit. What it held is printed; a scan's key must stay. */
 static bool grow(struct listing *l, size_t cap)
 {
@@ -201,11 +167,11 @@ static int print_all(struct listing *l)
     uint64_t cursor = 0;
     bool more = true;
     while (more && goes_on(l)) {
-        int status = far_iterate(l->session, l->table, &cursor, flags, l->buf, l->cap, &l->len);
+        int status = far_iterate(l->t.session, l->t.table, &cursor, flags, l->buf, l->cap, &l->len);
         if (status == FAR_TOO_SMALL && grow(l, l->len))
             continue;
         if (status == FAR_TOO_SMALL)
-            return no_memory(l->call->command);
+            return cli_no_memory(l->call->command);
         if (status != FAR_OK)
             return cli_failed(l->call->command, status, "table '%s'", l->call->target.table);
         print_entries(l, &none);
@@ -223,13 +189,13 @@ static int print_range(struct listing *l)
         bool goes_on_behind = rest.flags & FAR_AFTER; /* a key in the buffer, which may move */
         size_t from = goes_on_behind ? (size_t)((const char *)rest.from - l->buf) : 0;
         rest.limit = left < UINT32_MAX ? (unsigned)left : 0;
-        int status = far_scan(l->session, l->table, &rest, l->buf, l->cap, &l->len, &more);
+        int status = far_scan(l->t.session, l->t.table, &rest, l->buf, l->cap, &l->len, &more);
         if (status == FAR_TOO_SMALL && grow(l, l->len)) {
             rest.from = goes_on_behind ? l->buf + from : rest.from;
             continue;
         }
         if (status == FAR_TOO_SMALL)
-            return no_memory(l->call->command);
+            return cli_no_memory(l->call->command);
         if (status != FAR_OK)
             return cli_failed(l->call->command, status, "cannot scan the table '%s'",
                               l->call->target.table);
@@ -241,53 +207,29 @@ static int print_range(struct listing *l)
 static int print_table(const struct list_call *c, int (*print)(struct listing *l))
 {
     struct listing l = {.call = c, .cap = BUF_BYTES};
-    int code = cli_open(c->command, &c->target, &l.pool, &l.session);
+    int code = cli_open_table(c->command, &c->target, &l.t);
     if (code != CLI_OK)
         return code;
-    int status = far_table_open(l.session, c->target.table, c->target.index, &l.table);
     l.buf = malloc(l.cap);
-    if (status != FAR_OK)
-        code = cli_failed(c->command, status, "cannot open the table '%s'", c->target.table);
-    else
-        code = l.buf != NULL ? print(&l) : no_memory(c->command);
+    code = l.buf ? print(&l) : cli_no_memory(c->command);
     if (cli_stopped())
         fprintf(stderr, "farside %s: interrupted after %" PRIu64 " keys\n", c->command, l.printed);
     free(l.buf);
-    far_session_close(l.session);
-    far_pool_close(l.pool);
+    cli_close_table(&l.t);
     return code;
 }
 
 int cmd_list(int argc, char **argv)
 {
     struct list_call c;
-    int code = read_call(&c, "list", false, argc, argv);
-    if (c.help) {
-        fputs(
-            "usage: farside list --pool URI [OPTION...]\n"
-            "\n"
-            "Prints all keys of a table with their values, in no particular order. A key that is\n"
-            "there all the time is printed; if the table grows meanwhile, perhaps twice.\n",
-            stdout);
-        print_options(false);
-        return CLI_OK;
-    }
-    return code == CLI_OK ? print_table(&c, print_all) : code;
+    int code = CLI_OK;
+    return read_call(&c, "list", usage_list, argc, argv, &code) ? print_table(&c, print_all) : code;
 }
 
 int cmd_scan(int argc, char **argv)
 {
     struct list_call c;
-    int code = read_call(&c, "scan", true, argc, argv);
-    if (c.help) {
-        fputs(
-            "usage: farside scan --pool URI [OPTION...]\n"
-            "\n"
-            "Prints the keys of a range with their values, in ascending order of their bytes. The\n"
-            "table's index has to keep keys in order; 'farside list' prints those of any table.\n",
-            stdout);
-        print_options(true);
-        return CLI_OK;
-    }
-    return code == CLI_OK ? print_table(&c, print_range) : code;
+    int code = CLI_OK;
+    return read_call(&c, "scan", usage_scan, argc, argv, &code) ? print_table(&c, print_range)
+                                                                : code;
 }

@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 #define THREADS_MAX 256
+#define NO_FD       UINT64_MAX
 
 struct memd_options {
     const char *listen[MEMD_LISTENERS_MAX];
     unsigned listens;
     const char *file, *secret_file;
     uint64_t size, threads, ready_fd;
-    bool has_ready_fd;
 };
 
 static void usage(void)
@@ -58,11 +58,11 @@ static int say_ready(const struct memd *memd, const struct memd_options *o)
         const char *address = memd->listener[i]->address;
 
         printf("listening at %s\n", address);
-        if (o->has_ready_fd && dprintf((int)o->ready_fd, "%s\n", address) < 0)
+        if (o->ready_fd != NO_FD && dprintf((int)o->ready_fd, "%s\n", address) < 0)
             return cli_misused("memd", "--ready-fd %d: %s", (int)o->ready_fd, strerror(errno));
     }
     fflush(stdout);
-    if (o->has_ready_fd)
+    if (o->ready_fd != NO_FD)
         close((int)o->ready_fd);
     return CLI_OK;
 }
@@ -113,65 +113,42 @@ static int run(const struct memd_options *o)
     return code;
 }
 
-static bool take_option(struct memd_options *o, int id)
+static bool take_listen(const char *command, const char *text, void *arg)
 {
-    switch (id) {
-    case 'l':
-        if (o->listens == MEMD_LISTENERS_MAX)
-            cli_misused("memd", "more than %u times --listen", MEMD_LISTENERS_MAX);
-        else
-            o->listen[o->listens++] = optarg;
-        return o->listens <= MEMD_LISTENERS_MAX;
-    case 's':
-        return cli_size("memd", "--size", DIRECT_NODE_BYTES_MIN, DIRECT_NODE_BYTES_MAX, &o->size);
-    case 'f':
-        o->file = optarg;
+    struct memd_options *o = arg;
+    if (o->listens < MEMD_LISTENERS_MAX) {
+        o->listen[o->listens++] = text;
         return true;
-    case 't':
-        return cli_count("memd", "--threads", 1, THREADS_MAX, &o->threads);
-    case 'k':
-        o->secret_file = optarg;
-        return true;
-    default:
-        o->has_ready_fd = true;
-        return cli_count("memd", "--ready-fd", 0, 65535, &o->ready_fd);
     }
+    cli_misused(command, "more than %u times --listen", MEMD_LISTENERS_MAX);
+    return false;
 }
 
 int cmd_memd(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"listen", required_argument, NULL, 'l'},
-        {"size", required_argument, NULL, 's'},
-        {"file", required_argument, NULL, 'f'},
-        {"threads", required_argument, NULL, 't'},
-        {"secret-file", required_argument, NULL, 'k'},
-        {"ready-fd", required_argument, NULL, 'r'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     struct memd_options o = {.threads = processors < 4    ? 1
                                         : processors > 16 ? 8
-                                                          : (uint64_t)processors / 2};
-    int id;
-
-    opterr = 0;
-    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        if (id == 'h') {
-            usage();
-            return CLI_OK;
-        }
-        if (id == '?' || id == ':')
-            return cli_bad_option("memd", id, argv);
-        if (!take_option(&o, id))
-            return CLI_MISUSED;
-    }
-    if (optind < argc)
-        return cli_misused("memd", "'%s' is one argument too many", argv[optind]);
-    if (o.listens == 0)
-        return cli_misused("memd", "--listen URI is needed");
-    if (o.size == 0 && o.file == NULL)
+                                                          : (uint64_t)processors / 2,
+                             .ready_fd = NO_FD};
+    const struct cli_option options[] = {
+        {.name = "listen", .take = take_listen, .arg = &o, .needed = "URI"},
+        {.name = "size",
+         .large = &o.size,
+         .min = DIRECT_NODE_BYTES_MIN,
+         .max = DIRECT_NODE_BYTES_MAX,
+         .bytes = true},
+        {.name = "file", .text = &o.file},
+        {.name = "threads", .large = &o.threads, .min = 1, .max = THREADS_MAX},
+        {.name = "secret-file", .text = &o.secret_file},
+        {.name = "ready-fd", .large = &o.ready_fd, .max = 65535},
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {.command = "memd", .usage = usage, .options = options};
+    int code = CLI_OK;
+    if (!cli_read(&syntax, argc, argv, &code))
+        return code;
+    if (o.size == 0 && !o.file)
         return cli_misused("memd", "--size BYTES is needed");
     return run(&o);
 }

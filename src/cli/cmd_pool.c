@@ -4,8 +4,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,16 +11,6 @@
 enum { CHECK_CLEAN = CLI_OK, CHECK_PROBLEMS = CLI_FAILED, CHECK_NOT_DONE = 3 };
 
 #define COMMAND "pool check"
-
-static atomic_bool stop;
-
-/* The first signal ends the check in good order, the second (whose action is the default again) the
- * program. */
-static void on_signal(int number)
-{
-    (void)number;
-    atomic_store(&stop, true);
-}
 
 static void usage(void)
 {
@@ -44,7 +32,8 @@ static void usage(void)
 
 struct telling {
     struct progress progress;
-    json_t *lines;  /* NULL: print them */
+    json_t *lines; /* NULL: print them */
+    const atomic_bool *stop;
     bool repair;    /* says what it is doing, line by line, if nobody looks at a terminal */
     char doing[64]; /* what it said last */
 };
@@ -73,7 +62,7 @@ static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
     struct telling *t = arg;
     progress_show(&t->progress, what, done, total);
     say(t, what);
-    return !atomic_load(&stop);
+    return !atomic_load(t->stop);
 }
 
 static bool is_clean(const struct far_pool_check *c, bool repair)
@@ -90,9 +79,7 @@ static void print_json(const char *uri, bool repair, const struct far_pool_check
                             (int)c->stranded, "repaired", (int)c->repaired, "dead_sessions",
                             (int)c->dead_clients, "leaked_bytes", (json_int_t)c->leaked_bytes,
                             "repaired_bytes", (json_int_t)c->repaired_bytes, "findings", lines);
-    json_dumpf(all, stdout, JSON_INDENT(2));
-    fputc('\n', stdout);
-    json_decref(all);
+    cli_json_print(all);
 }
 
 static const char *plural(unsigned count)
@@ -130,7 +117,7 @@ static int check_open_pool(far_pool *pool, const char *uri, bool repair, bool js
     struct far_pool_check check = {0};
     far_session *session = NULL;
 
-    cli_catch_signals(on_signal);
+    t.stop = cli_stop_on_signals();
     progress_init(&t.progress);
     if (repair)
         say(&t, "opening a session");
@@ -171,36 +158,16 @@ static int check_pool(const char *uri, bool repair, bool json)
 
 static int cmd_pool_check(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"repair", no_argument, NULL, 'r'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     bool repair = false, json = false;
-    int id;
-
-    opterr = 0;
-    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (id) {
-        case 'r':
-            repair = true;
-            break;
-        case 'j':
-            json = true;
-            break;
-        case 'h':
-            usage();
-            return CLI_OK;
-        default:
-            return cli_bad_option(COMMAND, id, argv);
-        }
-    }
-    if (optind == argc)
-        return cli_misused(COMMAND, "the URI of a pool is needed");
-    if (optind + 1 < argc)
-        return cli_misused(COMMAND, "'%s' is one argument too many", argv[optind + 1]);
-    return check_pool(argv[optind], repair, json);
+    const struct cli_option options[] = {
+        {.name = "repair", .flag = &repair},
+        {.name = "json", .flag = &json},
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {
+        .command = COMMAND, .usage = usage, .options = options, .arg = "URI", .args_max = 1};
+    int code = CLI_OK;
+    return cli_read(&syntax, argc, argv, &code) ? check_pool(argv[optind], repair, json) : code;
 }
 
 int cmd_pool(int argc, char **argv)

@@ -221,9 +221,7 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
         json_t *all = json_pack("{s:s, s:o, s:o, s:o}", "farside", far_version(), "pool",
                                 json_of_pool(target->pool, &info, &used), "memory_nodes", nodes,
                                 "tables", tables);
-        json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-        fputc('\n', stdout);
-        json_decref(all);
+        cli_json_print(all);
     }
     free(list.item);
     return code;
@@ -241,44 +239,27 @@ static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
 
 int cmd_stat(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"pool", required_argument, NULL, 'p'},
-        {"table", required_argument, NULL, 't'},
-        {"json", no_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     struct cli_target target = {.pool = NULL};
     bool json = false;
-    int id;
-
-    opterr = 0;
-    while ((id = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        switch (id) {
-        case 'p':
-            target.pool = optarg;
-            break;
-        case 't':
-            target.table = optarg;
-            break;
-        case 'j':
-            json = true;
-            break;
-        case 'h':
-            usage();
-            return CLI_OK;
-        default:
-            return cli_bad_option("stat", id, argv);
-        }
-    }
-    if (optind < argc && target.pool == NULL)
-        target.pool = argv[optind++];
-    if (optind < argc)
+    const struct cli_option options[] = {
+        {.name = "pool", .text = &target.pool},
+        {.name = "table", .text = &target.table},
+        {.name = "json", .flag = &json},
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {
+        .command = "stat", .usage = usage, .options = options, .args_max = 1};
+    int code = CLI_OK;
+    if (!cli_read(&syntax, argc, argv, &code))
+        return code;
+    if (optind < argc && target.pool)
         return cli_misused("stat", "'%s' is one argument too many", argv[optind]);
+    if (optind < argc)
+        target.pool = argv[optind];
 
     far_pool *pool = NULL;
     far_session *session = NULL;
-    int code = cli_open("stat", &target, &pool, &session);
+    code = cli_open("stat", &target, &pool, &session);
     if (code != CLI_OK)
         return code;
     far_session_watch(session, go_on, NULL);
