@@ -348,7 +348,8 @@ static int share(const struct workers_team *t, struct replay **replay)
     size_t verbs = s->verbs * sizeof *s->verb;
     size_t pieces = (size_t)scratch->nodes * scratch->pieces * sizeof *scratch->piece;
     if (batches + ops + verbs + pieces + 4 * LINE > SHARED_ROOM)
-        return err_fail(FAR_NO_MEMORY, "a sample of %zu verbs, among processes", s->verbs);
+        return err_fail(FAR_NO_MEMORY,
+                        "a sample of %zu verbs is too large to share among processes", s->verbs);
 
     size_t used = 0;
     struct replay *r = put(t, &used, *replay, sizeof *r);

@@ -62,15 +62,15 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c)
         fprintf(out, "%u processes, each of ", c->processes);
     fprintf(out, "%u thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64 "\n\n",
             c->threads, plural(c->threads), c->depth, plural(c->depth), dist, c->seed);
-    fprintf(out,
-            "  rtts, verbs, read, written: round trips to far memory, verbs, and bytes, of one "
-            "operation on average\n"
-            "  p50, p99: microseconds that half and 99 %% of the operations stayed within\n");
+    fprintf(
+        out,
+        "  rtts, verbs, read, written: round trips to far memory, verbs and bytes, on average per "
+        "operation\n"
+        "  p50, p99: microseconds within which half and 99 %% of the operations were done\n");
     if (c->tuning)
         fprintf(out, "  tuning: %s\n", c->tuning);
     if (c->raw)
-        fprintf(out,
-                "  of raw: ops/s as a share of what the same verbs reach with no index on top\n");
+        fprintf(out, "  of raw: ops/s as a share of what the same verbs reach without an index\n");
     fprintf(out, "\n%-7s %-8s %10s%s %-7s %6s %6s %8s %8s %7s %7s %9s  %9s  %6s\n", "index",
             "workload", "ops/s", c->raw ? " of raw" : "", "op", "rtts", "verbs", "read", "written",
             "p50", "p99", "count", "not found", "errors");
@@ -119,22 +119,22 @@ static void print_entries(struct report *r, const char *name, const struct far_o
     char entries[TEXT_MAX], calls[TEXT_MAX];
     if (s->entries == 0)
         return;
-    fprintf(r->out,
-            "  %s: %s entr%s in %s call%s; an entry took %.4f round trips, %.2f verbs, %.1f bytes "
-            "read\n",
-            name, grouped(s->entries, entries), s->entries == 1 ? "y" : "ies",
-            grouped(s->count, calls), plural(s->count), per(s->rtts, s->entries),
-            per(s->verbs, s->entries), per(s->bytes_read, s->entries));
+    fprintf(
+        r->out,
+        "  %s: %s entr%s in %s call%s; per entry %.4f round trips, %.2f verbs, %.1f bytes read\n",
+        name, grouped(s->entries, entries), s->entries == 1 ? "y" : "ies", grouped(s->count, calls),
+        plural(s->count), per(s->rtts, s->entries), per(s->verbs, s->entries),
+        per(s->bytes_read, s->entries));
 }
 
 /* Operations that were carried out, and brought something wrong. */
 static void print_wrong(struct report *r, const struct bench_run *run)
 {
     static const char *const what[FAR_OP_KINDS] = {
-        [FAR_OP_GET] = "gets brought the value of another key",
+        [FAR_OP_GET] = "gets returned the value of another key",
         [FAR_OP_MODIFY] = "modifications found the value of another key, or none",
-        [FAR_OP_ITERATE] = "calls of an iteration brought entries that are not right",
-        [FAR_OP_SCAN] = "scans brought entries that are not right",
+        [FAR_OP_ITERATE] = "calls of an iteration returned wrong entries",
+        [FAR_OP_SCAN] = "scans returned wrong entries",
     };
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         if (run->op[k].wrong > 0 && what[k])
@@ -178,7 +178,7 @@ void report_index(struct report *r, const char *index)
             grouped(s->keys, keys), plural(s->keys), s->load_factor,
             grouped(s->index_bytes, bytes));
     if (s->keys > 0)
-        fprintf(r->out, " (%.1f a key), %.1f of blocks a key", per(s->index_bytes, s->keys),
+        fprintf(r->out, " (%.1f per key), %.1f of blocks per key", per(s->index_bytes, s->keys),
                 per(s->block_bytes, s->keys));
     fprintf(r->out, ";\n%-7s client cache %s bytes; ", "", grouped(s->client_cache_bytes, cache));
     if (s->splits > 0)

@@ -26,7 +26,7 @@ static int take(struct scratch *s, unsigned node, const void *zeros)
         return rc;
     if (gaddr_node(at) != node) {
         pool_free_unpublished(op->client, at, s->size_class);
-        return err_fail(FAR_POOL_FULL, "node %u has no %u bytes in a row left", node,
+        return err_fail(FAR_POOL_FULL, "node %u has no %u contiguous bytes left", node,
                         s->piece_bytes);
     }
     s->piece[s->taken++] = gaddr_offset(at);
@@ -42,7 +42,8 @@ int scratch_open(far_session *session, uint64_t bytes, uint64_t piece_min, struc
     if (size_class == CLASS_COUNT) /* in several of the largest, then */
         size_class = CLASS_COUNT - 1;
     if (size_class_bytes(size_class) < piece_min)
-        return err_fail(FAR_UNSUPPORTED, "%llu bytes in a row", (unsigned long long)piece_min);
+        return err_fail(FAR_UNSUPPORTED, "no object has %llu contiguous bytes",
+                        (unsigned long long)piece_min);
     struct scratch s = {
         .session = session,
         .size_class = size_class,

@@ -246,8 +246,8 @@ static int refuse_scan(const struct workload *w, const char *index)
     char names[INDEX_NAMES_BYTES];
     return err_fail(
         FAR_INVALID,
-        "workload '%s' scans ranges of keys, and index %s keeps them in no order; those of "
-        "this build that do: %s",
+        "workload '%s' scans ranges of keys, but index %s keeps no order (ordered indexes in this "
+        "build: %s)",
         w->name, index, index_ordered_names(names));
 }
 
@@ -275,20 +275,22 @@ int bench_check(const struct bench_config *c)
         c->workloads.count == 0)
         return err_fail(FAR_INVALID,
                         "keys, operations, processes, threads, depth and workloads must not be "
-                        "none");
+                        "0");
     if (c->keys > BENCH_COUNT_MAX || c->ops > BENCH_COUNT_MAX || c->depth > FAR_DEPTH_MAX)
-        return err_fail(FAR_INVALID, "too many keys or operations, or too deep");
+        return err_fail(FAR_INVALID,
+                        "at most %u keys and operations and a depth of %u are possible",
+                        BENCH_COUNT_MAX, FAR_DEPTH_MAX);
     if (c->processes > BENCH_THREADS_MAX || c->threads > BENCH_THREADS_MAX / c->processes)
-        return err_fail(FAR_INVALID, "more than %u threads, those of all processes together",
+        return err_fail(FAR_INVALID, "too many threads: at most %u in all processes together",
                         BENCH_THREADS_MAX);
     if (c->processes > 1 && strncmp(c->pool, "mem:", 4) == 0)
-        return err_fail(FAR_INVALID, "mem: is memory of one process, which others cannot share: "
-                                     "several need shm:, ucx: or verbs:");
+        return err_fail(FAR_INVALID, "mem: is memory of one process; for several use shm:, ucx: or "
+                                     "verbs:");
     if (c->key_size < BENCH_KEY_MIN || c->key_size > FAR_KEY_MAX || c->value_size > FAR_VALUE_MAX)
-        return err_fail(FAR_INVALID, "a key of %u or a value of %u bytes", c->key_size,
+        return err_fail(FAR_INVALID, "key size %u or value size %u is out of range", c->key_size,
                         c->value_size);
     if (!(c->theta > 0 && c->theta < 1))
-        return err_fail(FAR_INVALID, "theta is %g, not between 0 and 1", c->theta);
+        return err_fail(FAR_INVALID, "theta must be between 0 and 1, not %g", c->theta);
     int status = check_tuning(c);
     if (status == FAR_OK)
         status = check_indexes(c);
@@ -331,7 +333,7 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
         return status;
     suite.run = calloc(1, sizeof *suite.run);
     if (suite.run == NULL) {
-        status = err_fail(FAR_NO_MEMORY, "a run");
+        status = err_fail(FAR_NO_MEMORY, "the results of a run");
     } else if (config->index != NULL) {
         status = run_index(&suite, config->index);
     } else {

@@ -6,27 +6,27 @@
 #include <string.h>
 
 static const struct workload workloads[] = {
-    {"load", "put each of the keys once, from an empty table", WORKLOAD_ADD, WORKLOAD_ADD, 0,
-     false},
+    {"load", "put every key once into an empty table", WORKLOAD_ADD, WORKLOAD_ADD, 0, false},
     {"a", "YCSB A: 50 % get, 50 % update", WORKLOAD_GET, WORKLOAD_UPDATE, 50, false},
     {"b", "YCSB B: 95 % get, 5 % update", WORKLOAD_GET, WORKLOAD_UPDATE, 5, false},
     {"c", "YCSB C: 100 % get", WORKLOAD_GET, WORKLOAD_GET, 0, false},
     {"d", "YCSB D: 95 % get of the latest keys, 5 % insert", WORKLOAD_GET, WORKLOAD_INSERT, 5,
      true},
-    {"e", "YCSB E: 95 % scan of 1 to 100 entries, 5 % insert; on ordered indexes", WORKLOAD_SCAN,
+    {"e", "YCSB E: 95 % scan of 1 to 100 entries, 5 % insert; for ordered indexes", WORKLOAD_SCAN,
      WORKLOAD_INSERT, 5, false},
     {"f", "YCSB F: 50 % get, 50 % get followed by update", WORKLOAD_GET, WORKLOAD_RMW, 50, false},
     {"get", "get, the same as c", WORKLOAD_GET, WORKLOAD_GET, 0, false},
-    {"miss", "get of keys that are not there", WORKLOAD_MISS, WORKLOAD_MISS, 0, false},
-    {"put", "put of keys that are there", WORKLOAD_PUT, WORKLOAD_PUT, 0, false},
+    {"miss", "get of keys that do not exist", WORKLOAD_MISS, WORKLOAD_MISS, 0, false},
+    {"put", "put of keys that exist", WORKLOAD_PUT, WORKLOAD_PUT, 0, false},
     {"update", "update", WORKLOAD_UPDATE, WORKLOAD_UPDATE, 0, false},
     {"insert", "insert of new keys", WORKLOAD_INSERT, WORKLOAD_INSERT, 0, false},
-    {"delete", "delete, each time another key", WORKLOAD_DELETE, WORKLOAD_DELETE, 0, false},
-    {"modify", "read, count and write, as one far_modify()", WORKLOAD_MODIFY, WORKLOAD_MODIFY, 0,
-     false},
-    {"iterate", "each thread goes through the whole table once; operations are entries",
+    {"delete", "delete, another key each time", WORKLOAD_DELETE, WORKLOAD_DELETE, 0, false},
+    {"modify", "far_modify() that increments a counter in the value", WORKLOAD_MODIFY,
+     WORKLOAD_MODIFY, 0, false},
+    {"iterate",
+     "each thread iterates over the whole table once; every entry counts as an operation",
      WORKLOAD_ITERATE, WORKLOAD_ITERATE, 0, false},
-    {"scan", "scan of 1 to 100 entries; on ordered indexes", WORKLOAD_SCAN, WORKLOAD_SCAN, 0,
+    {"scan", "scan of 1 to 100 entries; for ordered indexes", WORKLOAD_SCAN, WORKLOAD_SCAN, 0,
      false},
 };
 
@@ -85,7 +85,7 @@ static int unknown_workload(const char *name)
         strncat(known, i > 0 ? ", " : "", sizeof known - strlen(known) - 1);
         strncat(known, w->name, sizeof known - strlen(known) - 1);
     }
-    return err_fail(FAR_INVALID, "unknown workload '%.32s'; there are %s", name, known);
+    return err_fail(FAR_INVALID, "unknown workload '%.32s' (available: %s)", name, known);
 }
 
 int workload_parse(const char *text, struct workload_list *list)
@@ -105,9 +105,10 @@ int workload_parse(const char *text, struct workload_list *list)
             return unknown_workload(name);
         if (workload_is_load(w) && found.count > 0)
             return err_fail(FAR_INVALID,
-                            "workload 'load' starts from an empty table: it comes first");
+                            "workload 'load' must come first: it starts with an empty table");
         if (found.count == WORKLOAD_LIST_MAX)
-            return err_fail(FAR_INVALID, "more than %d workloads", WORKLOAD_LIST_MAX);
+            return err_fail(FAR_INVALID, "too many workloads: at most %d can be listed",
+                            WORKLOAD_LIST_MAX);
         found.item[found.count++] = w;
 
         at = strchr(at, ',');
@@ -154,7 +155,7 @@ int workload_check(const struct workload_list *list, uint64_t keys, uint64_t ops
             continue;
         if (needs_keys(w) && span.first == span.next)
             return err_fail(FAR_INVALID,
-                            "workload '%s' would find no keys: those before it delete all",
+                            "workload '%s' has no keys left: the workloads before it delete all",
                             w->name);
         span = span_after(w, span, ops_of(w, span, keys, ops));
     }

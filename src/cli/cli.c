@@ -78,14 +78,14 @@ static bool take_number(const char *command, const struct cli_option *o, const c
         return true;
     }
     if (o->bytes)
-        cli_misused(
-            command,
-            "--%s is '%s', but has to be a size in bytes from %s to %s (k, m, g and t stand "
-            "for powers of 1024)",
-            o->name, text, text_of_size(o->min, least), text_of_size(o->max, most));
+        cli_misused(command,
+                    "invalid --%s '%s': expected a size from %s to %s bytes (k, m, g and t stand "
+                    "for powers "
+                    "of 1024)",
+                    o->name, text, text_of_size(o->min, least), text_of_size(o->max, most));
     else
         cli_misused(command,
-                    "--%s is '%s', but has to be a number from %" PRIu64 " to %" PRIu64
+                    "invalid --%s '%s': expected a number from %" PRIu64 " to %" PRIu64
                     " (k, m and g stand for thousands, millions and billions)",
                     o->name, text, o->min, o->max);
     return false;
@@ -118,16 +118,16 @@ static int bad_option(const char *command, int got, char **argv)
 
 static int missing_option(const char *command, const char *name, const char *value)
 {
-    return cli_misused(command, "--%s %s is needed", name, value);
+    return cli_misused(command, "missing option --%s %s", name, value);
 }
 
 /* Is all there that must be, and no more? */
 static int check_call(const struct cli_syntax *s, const bool *given, int argc, char **argv)
 {
     if (s->arg && optind == argc)
-        return cli_misused(s->command, "a %s is needed", s->arg);
+        return cli_misused(s->command, "missing argument %s", s->arg);
     if (argc - optind > s->args_max)
-        return cli_misused(s->command, "'%s' is one argument too many", argv[optind + s->args_max]);
+        return cli_misused(s->command, "unexpected argument '%s'", argv[optind + s->args_max]);
     for (unsigned i = 0; s->options[i].name; i++)
         if (s->options[i].needed && !given[i])
             return missing_option(s->command, s->options[i].name, s->options[i].needed);
@@ -181,7 +181,7 @@ bool cli_take_index(const char *command, const char *text, void *arg)
         *(const char **)arg = name;
     }
     if (!found)
-        cli_misused(command, "unknown index '%s'; there are %s", text, known);
+        cli_misused(command, "unknown index '%s' (available: %s)", text, known);
     return found;
 }
 
@@ -189,7 +189,8 @@ void cli_print_tuning(void)
 {
     const struct index_ops *ops = NULL;
     fputs("\n"
-          "A tuning is name=number, joined by &; numbers take k, m, g and t (1024s). The names:\n",
+          "A tuning is a list of name=number joined by &. Numbers take k, m, g and t (powers of\n"
+          "1024). The names, with their ranges and defaults:\n",
           stdout);
     for (unsigned i = 0; (ops = index_at(i)) != NULL; i++) {
         for (unsigned k = 0; k < tuning_count(ops->tuning); k++) {
@@ -215,19 +216,18 @@ static bool hex_digit(char c, unsigned *digit)
 static int take_hex(const char *command, const char *text, unsigned char *key, size_t *key_len)
 {
     size_t len = strlen(text);
-    if (len % 2 != 0 || len / 2 > FAR_KEY_MAX)
-        return cli_misused(command,
-                           "a key in hexadecimal has two digits for each byte, %u "
-                           "bytes at most",
-                           FAR_KEY_MAX);
-    for (size_t i = 0; i < len; i += 2) {
-        unsigned high, low;
-        if (!hex_digit(text[i], &high) || !hex_digit(text[i + 1], &low))
-            return cli_misused(command, "'%s' is not in hexadecimal digits", text);
+    unsigned high = 0, low = 0;
+    bool good = len > 0 && len % 2 == 0 && len / 2 <= FAR_KEY_MAX;
+    for (size_t i = 0; good && i < len; i += 2) {
+        good = hex_digit(text[i], &high) && hex_digit(text[i + 1], &low);
         key[i / 2] = (unsigned char)(high << 4 | low);
     }
     *key_len = len / 2;
-    return CLI_OK;
+    return good ? CLI_OK
+                : cli_misused(command,
+                              "invalid key '%.64s': expected two hexadecimal digits for each of 1 "
+                              "to %u bytes",
+                              text, FAR_KEY_MAX);
 }
 
 int cli_take_key(const char *command, const char *text, bool hex, unsigned char key[FAR_KEY_MAX],
@@ -237,7 +237,8 @@ int cli_take_key(const char *command, const char *text, bool hex, unsigned char 
         return take_hex(command, text, key, key_len);
     size_t len = strlen(text);
     if (len == 0 || len > FAR_KEY_MAX)
-        return cli_misused(command, "a key has from 1 to %u bytes", FAR_KEY_MAX);
+        return cli_misused(command, "invalid key: expected 1 to %u bytes, not %zu", FAR_KEY_MAX,
+                           len);
     memcpy(key, text, len);
     *key_len = len;
     return CLI_OK;
@@ -354,10 +355,11 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
     status = far_session_open(opened, NULL, session);
     if (status != FAR_OK) {
         far_pool_close(opened);
-        return cli_failed(command, status, "cannot work on the pool '%s'", target->pool);
+        return cli_failed(command, status, "cannot open a session on the pool '%s'", target->pool);
     }
     if (strncmp(target->pool, "mem:", 4) == 0)
-        fprintf(stderr, "farside %s: note: a mem: pool begins empty and ends with this process\n",
+        fprintf(stderr,
+                "farside %s: note: a mem: pool starts empty and is gone when this process ends\n",
                 command);
     *pool = opened;
     return CLI_OK;

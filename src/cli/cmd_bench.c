@@ -18,35 +18,38 @@ static void usage(void)
 
     fputs("usage: farside bench [OPTION...]\n"
           "\n"
-          "Runs workloads on a new table and shows what they took: round trips first, then verbs,\n"
+          "Runs workloads on a new table and shows what they cost: round trips first, then verbs,\n"
           "bytes and time.\n"
           "\n"
-          "  --pool URI         where the table is made (mem:)\n"
-          "  --index NAME|all   which index keeps it (all):",
+          "  --pool URI         the pool in which the table is made (mem:)\n"
+          "  --index NAME|all   the index that keeps the table (all):",
           stdout);
     for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
         printf(" %s", index);
     fputs("\n"
-          "  --tuning TEXT      what the table is made with (see below); its index must know it\n"
-          "  --workload LIST    run in this order on one table (" DEFAULT_WORKLOADS ");\n"
-          "                     a list without load has the keys loaded beforehand, unmeasured\n"
-          "  --keys N           keys that are loaded (200k)\n"
+          "  --tuning TEXT      parameters of the table, which its index must know (see below)\n"
+          "  --workload LIST    the workloads to run, in this order on one table\n"
+          "                     (" DEFAULT_WORKLOADS "); if load is not the first, the keys are\n"
+          "                     loaded before without being measured\n"
+          "  --keys N           keys to load (200k)\n"
           "  --ops N            operations of each workload (200k)\n"
-          "  --processes N      processes that share the table, each with its threads (1);\n"
-          "                     not on mem:\n"
+          "  --processes N      processes that share the table, each with its threads (1); more\n"
+          "                     than one needs another pool than mem:\n"
           "  --threads N        threads, each with a session of its own (1)\n"
           "  --depth N          operations that each thread keeps in flight (1)\n"
-          "  --key-size BYTES   at least 8 (16)\n"
-          "  --value-size BYTES (32)\n"
-          "  --dist NAME        zipfian, uniform or latest: how popular keys are (zipfian, but\n"
+          "  --key-size BYTES   bytes of a key, at least 8 (16)\n"
+          "  --value-size BYTES bytes of a value (32)\n"
+          "  --dist NAME        how popular keys are: zipfian, uniform or latest (zipfian, but\n"
           "                     latest in workload d)\n"
           "  --theta T          skew of zipfian and latest, between 0 and 1 (0.99)\n"
-          "  --seed N           of everything random: the same seed, the same operations (1)\n"
-          "  --raw              also measure the same verbs with no index on top\n"
-          "  --json FILE|-      write the results as JSON too; with - nothing else is printed\n"
-          "  -h, --help         show this\n"
+          "  --seed N           seed of all random choices: the same seed gives the same\n"
+          "                     operations (1)\n"
+          "  --raw              also measure the same verbs without an index\n"
+          "  --json FILE|-      also write the results as JSON; with -, print only that\n"
+          "  -h, --help         show this help\n"
           "\n"
-          "Counts take k, m and g (thousands), sizes k and m (1024s). The workloads:\n",
+          "Counts take k, m and g (powers of 1000), sizes take k and m (powers of 1024). The\n"
+          "workloads:\n",
           stdout);
     for (unsigned i = 0; (w = workload_at(i)) != NULL; i++)
         printf("  %-8s%s\n", w->name, w->summary);
@@ -68,7 +71,7 @@ static bool take_dist(const char *command, const char *text, void *arg)
     struct bench_config *c = arg;
     c->dist_given = bench_dist_parse(text, &c->dist);
     if (!c->dist_given)
-        cli_misused(command, "--dist is '%s', but has to be zipfian, uniform or latest", text);
+        cli_misused(command, "invalid --dist '%s': expected zipfian, uniform or latest", text);
     return c->dist_given;
 }
 
@@ -80,8 +83,8 @@ static bool take_theta(const char *command, const char *text, void *arg)
     if (good)
         *(double *)arg = theta;
     else
-        cli_misused(command, "--theta is '%s', but has to lie between 0 and 1, both excluded",
-                    text);
+        cli_misused(command,
+                    "invalid --theta '%s': expected a number between 0 and 1, both excluded", text);
     return good;
 }
 
@@ -89,7 +92,7 @@ static bool take_seed(const char *command, const char *text, void *arg)
 {
     bool good = text_number(text, 0, INT64_MAX, arg);
     if (!good)
-        cli_misused(command, "--seed is '%s', but has to be a whole number", text);
+        cli_misused(command, "invalid --seed '%s': expected a whole number", text);
     return good;
 }
 
@@ -161,12 +164,12 @@ static int run(const struct bench_config *c, const char *json)
     bool stopped = atomic_load(c->stop);
     int code = o.errors || stopped ? CLI_FAILED : CLI_OK;
     if (status != FAR_OK)
-        code = cli_failed("bench", status, "cannot go on");
+        code = cli_failed("bench", status, "the benchmark failed");
     if (file && cli_json_close("bench", json, file, report_json(c, o.runs, stopped)) != CLI_OK &&
         code == CLI_OK)
         code = CLI_FAILED;
     if (stopped)
-        fprintf(stderr, "farside bench: interrupted; this is what was measured until then\n");
+        fprintf(stderr, "farside bench: interrupted: the results are incomplete\n");
     json_decref(o.runs);
     return code;
 }

@@ -37,46 +37,43 @@ static atomic_bool stop;
 static void usage(void)
 {
     const char *index = NULL;
-    fputs(
-        "usage: farside check [OPTION...]\n"
-        "\n"
-        "Runs an index in a simulator that does its worst, and checks that what its clients see\n"
-        "is linearizable, that its structure stays sound and that everything comes to an end.\n"
-        "Freed memory is filled with a pattern and used again at once; nobody may touch it "
-        "before.\n"
-        "By seed: one or two tables that grow, on several nodes; clients that come and go; small\n"
-        "pools, sweeps, counters about to wrap around, masked CAS emulated, no fence; tables\n"
-        "that are dropped while others use them.\n"
-        "\n"
-        "  --index NAME|all     which index (all):",
-        stdout);
+    fputs("usage: farside check [OPTION...]\n"
+          "\n"
+          "Runs an index in a simulator with faults, and checks that every history is\n"
+          "linearizable, that the structure stays sound and that every operation ends. Freed\n"
+          "memory is filled with a pattern and reused at once; no client may touch it before.\n"
+          "The seed decides the kind of run: one or two tables that grow, on several nodes;\n"
+          "clients that come and go; small pools, sweeps, counters about to wrap around, emulated\n"
+          "masked CAS, no fence; tables that are dropped while others use them.\n"
+          "\n"
+          "  --index NAME|all     the index to check (all):",
+          stdout);
     for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
         printf(" %s", index);
     fputs("\n"
-          "  --seeds A..B         a run for each seed; A alone is one (1..1000)\n"
-          "  --clients N          clients at work at once (3)\n"
+          "  --seeds A..B         one run for each seed; A alone is one run (1..1000)\n"
+          "  --clients N          clients that work at the same time (3)\n"
           "  --keys N             keys they contend for (3)\n"
           "  --ops N              operations of each client (25)\n"
-          "  --faults LIST        what the adversary may do, or all, or none (all):\n"
+          "  --faults LIST        what may go wrong; all, none, or a list of (all):\n"
           "                      ",
           stdout);
     for (unsigned i = 0; i < SIM_ADVERSITY_COUNT; i++)
         printf(" %s%s", sim_adversity_name((enum sim_adversity)i),
                i + 1 < SIM_ADVERSITY_COUNT ? "," : "\n");
-    fputs(
-        "  --profile NAME       what verbs promise: sc, ib or ib_loose (ib)\n"
-        "  --exhaustive         instead of seeds, every schedule of every program of that size\n"
-        "                       (2 clients, 1 key, 1 operation, --faults reorder,interleave;\n"
-        "                       torn, crash and error can be added)\n"
-        "  --switches N         with --exhaustive: only schedules that N times at most do not go\n"
-        "                       on with the client that went last\n"
-        "  --fail-fast          stop at the first failure\n"
-        "  --no-shrink          do not look for a smaller run that fails alike\n"
-        "  --json FILE|-        write the results as JSON too; with - nothing else is printed\n"
-        "  -h, --help           show this\n"
-        "\n"
-        "A failing seed is shown with the command that runs it again.\n",
-        stdout);
+    fputs("  --profile NAME       what verbs promise: sc, ib or ib_loose (ib)\n"
+          "  --exhaustive         run every schedule of every program of this size instead of\n"
+          "                       seeds (2 clients, 1 key, 1 operation, --faults\n"
+          "                       reorder,interleave; torn, crash and error can be added)\n"
+          "  --switches N         with --exhaustive: only schedules that switch at most N times\n"
+          "                       away from the client that ran last\n"
+          "  --fail-fast          stop at the first failure\n"
+          "  --no-shrink          do not search for a smaller run that fails the same way\n"
+          "  --json FILE|-        also write the results as JSON; with -, print only that\n"
+          "  -h, --help           show this help\n"
+          "\n"
+          "A seed that fails is shown with the command that repeats it.\n",
+          stdout);
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -93,8 +90,19 @@ static bool take_seeds(const char *command, const char *given, void *arg)
     if (strlen(given) < sizeof text && text_number(text, 0, UINT64_MAX - 1, &c->first) &&
         text_number(last, c->first, UINT64_MAX - 1, &c->last))
         return true;
-    cli_misused(command, "--seeds is '%s', but has to be A..B with A not above B, or one number",
+    cli_misused(command, "invalid --seeds '%s': expected A..B with A not above B, or one number",
                 given);
+    return false;
+}
+
+static bool unknown_fault(const char *command, const char *name)
+{
+    char known[256] = "all, none";
+    for (unsigned i = 0; i < SIM_ADVERSITY_COUNT; i++) {
+        strncat(known, ", ", sizeof known - strlen(known) - 1);
+        strncat(known, sim_adversity_name((enum sim_adversity)i), sizeof known - strlen(known) - 1);
+    }
+    cli_misused(command, "unknown fault '%s' (available: %s)", name, known);
     return false;
 }
 
@@ -111,10 +119,8 @@ static bool take_faults(const char *command, const char *given, void *arg)
         unsigned i = 0;
         while (i < SIM_ADVERSITY_COUNT && strcmp(one, sim_adversity_name(i)) != 0)
             i++;
-        if (i == SIM_ADVERSITY_COUNT) {
-            cli_misused(command, "unknown fault '%s'", one);
-            return false;
-        }
+        if (i == SIM_ADVERSITY_COUNT)
+            return unknown_fault(command, one);
         set |= 1u << i;
     }
     *(unsigned *)arg = set;
@@ -128,7 +134,7 @@ static bool take_profile(const char *command, const char *given, void *arg)
             *(enum sim_profile *)arg = (enum sim_profile)i;
             return true;
         }
-    cli_misused(command, "--profile is '%s', but has to be sc, ib or ib_loose", given);
+    cli_misused(command, "invalid --profile '%s': expected sc, ib or ib_loose", given);
     return false;
 }
 
@@ -147,8 +153,8 @@ static int settle(struct config *c)
         c->set.adversity = c->exhaustive ? SIM_REORDER | SIM_INTERLEAVE : SIM_ALL;
     if (c->exhaustive && (c->set.ops > CHECK_STEPS_MAX || check_programs(&c->set) > PROGRAMS_MAX))
         return cli_misused("check",
-                           "--exhaustive is for tiny set-ups: a few clients, 1 or 2 keys, a "
-                           "handful of operations");
+                           "too much for --exhaustive: try 2 clients, 1 or 2 keys and a few "
+                           "operations");
     return CLI_OK;
 }
 
@@ -211,7 +217,7 @@ static void note_failure(struct output *o, struct tally *t, uint64_t seed,
     if (!o->text)
         return;
     progress_clear(&o->progress);
-    printf("%s: seed %" PRIu64 ": %s: %s\n  again: %s\n", s->index, seed,
+    printf("%s: seed %" PRIu64 ": %s: %s\n  repeat: %s\n", s->index, seed,
            check_verdict_name(r->verdict), r->what, command);
     fflush(stdout);
 }
@@ -224,7 +230,7 @@ static void tell_shrunk(struct check *check, const struct check_settings *s, uin
     check_shrink(check, s, seed, r, SHRINK_RUNS, &shrunk);
     replay_command(&shrunk.settings, shrunk.seed, command, sizeof command);
     printf("  smaller (%u runs): %s\n"
-           "  and of that, with %zu eventful choices left:\n",
+           "  its history, with %zu eventful choices left:\n",
            shrunk.runs, command, shrunk.choices);
     check_print(check, stdout);
     printf("\n");
@@ -238,7 +244,7 @@ static void tell_counts(const struct tally *t)
            " nodes lost\n"
            "  verbs: %" PRIu64 " torn, %" PRIu64 " atomics halved, %" PRIu64 " reordered, %" PRIu64
            " completed before they were visible\n"
-           "  pool: %" PRIu64 " objects used again, %" PRIu64 " sweeps, %" PRIu64
+           "  pool: %" PRIu64 " objects reused, %" PRIu64 " sweeps, %" PRIu64
            " clients shut out, %" PRIu64 " recovered\n"
            "  %" PRIu64 " of unknown outcome, %" PRIu64 " gave up, %" PRIu64 " undecided; %.1f s\n",
            h[SIM_NUMBER_CRASH], h[SIM_NUMBER_PAUSE], h[SIM_NUMBER_ERROR], h[SIM_NUMBER_NODE],
@@ -328,7 +334,7 @@ static void finish_index(struct output *o, struct tally *t)
                t->histories, t->operations, t->counts.verbs, t->totals.restructured);
         if (t->programs > 0)
             printf("  %s; %" PRIu64 " schedules that retried too long were cut short\n",
-                   t->complete ? "every schedule" : "not every schedule: a bound was met",
+                   t->complete ? "every schedule" : "not every schedule: a limit was reached",
                    t->calmed);
         if (t->programs == 0)
             tell_totals(&t->totals);
@@ -383,8 +389,8 @@ static void run_seed(struct check *check, struct output *o, struct tally *t,
     struct check_result r;
     char command[512];
     replay_command(s, seed, command, sizeof command);
-    snprintf(last_words, sizeof last_words, "farside check: died in seed %" PRIu64 "; again: %s\n",
-             seed, command);
+    snprintf(last_words, sizeof last_words,
+             "farside check: crashed in seed %" PRIu64 "; to repeat it: %s\n", seed, command);
     check_seed(check, s, seed, &r);
     t->histories++;
     t->operations += r.operations;
@@ -437,7 +443,7 @@ static bool on_program(void *arg, const struct check_exhausted *x)
 static void tell_program(const struct check_settings *s, const struct check_program *p)
 {
     for (unsigned key = 0; key < s->keys; key++)
-        printf("  k%u is %s at first\n", key, p->present >> key & 1 ? "there" : "absent");
+        printf("  k%u is %s at the start\n", key, p->present >> key & 1 ? "present" : "absent");
     for (unsigned i = 0; i < s->clients; i++) {
         printf("  c%u:", i);
         for (unsigned j = 0; j < s->ops; j++)
@@ -451,7 +457,7 @@ static void run_exhaustive(struct check *check, struct output *o, struct tally *
 {
     struct check_exhausted x;
     struct exhausting e = {.output = o, .set = s};
-    snprintf(last_words, sizeof last_words, "farside check: died in an enumeration\n");
+    snprintf(last_words, sizeof last_words, "farside check: crashed while enumerating schedules\n");
     check_exhaust(check, s, (size_t)o->config->switches, SCHEDULES_MAX, on_program, &e, &x);
     t->programs = x.programs;
     t->histories = x.runs;

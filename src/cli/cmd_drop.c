@@ -7,18 +7,17 @@
 
 static void usage(void)
 {
-    fputs(
-        "usage: farside drop --pool URI [OPTION...] TABLE\n"
-        "\n"
-        "Removes TABLE with all that is in it, and gives its memory back. Sessions that still use\n"
-        "the table find out: their operations fail.\n"
-        "\n"
-        "  --pool URI      the pool (needed)\n"
-        "  --index NAME    only if this index keeps the table\n"
-        "  -h, --help      show this\n"
-        "\n"
-        "A TABLE that begins with - goes after --.\n",
-        stdout);
+    fputs("usage: farside drop --pool URI [OPTION...] TABLE\n"
+          "\n"
+          "Removes TABLE with everything in it, and frees its memory. Operations of sessions that\n"
+          "still use the table fail.\n"
+          "\n"
+          "  --pool URI      the pool (required)\n"
+          "  --index NAME    drop the table only if this index keeps it\n"
+          "  -h, --help      show this help\n"
+          "\n"
+          "Put -- before a TABLE that begins with -.\n",
+          stdout);
 }
 
 int cmd_drop(int argc, char **argv)

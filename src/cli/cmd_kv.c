@@ -22,17 +22,16 @@ struct kv_call {
 static void print_options(bool put)
 {
     fputs("\n"
-          "  --pool URI      the pool (needed)\n"
-          "  --table NAME    the table in it (" CLI_DEFAULT_TABLE ")\n"
+          "  --pool URI      the pool (required)\n"
+          "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
           "  --index NAME    the index that keeps the table\n",
           stdout);
     if (put)
-        fputs("  --tuning TEXT   what a table that is not there is made with (see below)\n",
-              stdout);
-    fputs("  --hex           KEY is given in hexadecimal digits\n"
-          "  -h, --help      show this\n"
+        fputs("  --tuning TEXT   parameters of a table that put creates (see below)\n", stdout);
+    fputs("  --hex           KEY is in hexadecimal, two digits for each byte\n"
+          "  -h, --help      show this help\n"
           "\n"
-          "A KEY that begins with - goes after --.\n",
+          "Put -- before a KEY that begins with -.\n",
           stdout);
 }
 
@@ -40,8 +39,8 @@ static void usage_get(void)
 {
     fputs("usage: farside get --pool URI [OPTION...] KEY\n"
           "\n"
-          "Writes the value of KEY to the output as it is; on a terminal, a newline follows.\n"
-          "Exits with 1 if there is no such key.\n",
+          "Writes the value of KEY to the standard output, without change; on a terminal, a\n"
+          "newline follows. The exit status is 1 if there is no such key.\n",
           stdout);
     print_options(false);
 }
@@ -50,9 +49,9 @@ static void usage_put(void)
 {
     fputs("usage: farside put --pool URI [OPTION...] KEY [VALUE]\n"
           "\n"
-          "Sets the value of KEY, whether or not it was there. Without VALUE, or with -, the\n"
-          "value is read from the input, up to its end. A table that is not there is made,\n"
-          "kept by the index named (" DEFAULT_INDEX ").\n",
+          "Sets the value of KEY, whether or not the key exists. Without VALUE, or with -, the\n"
+          "value is read from the standard input, up to its end. If the table does not exist, it\n"
+          "is created and kept by the index that --index names (" DEFAULT_INDEX ").\n",
           stdout);
     print_options(true);
     cli_print_tuning();
@@ -62,7 +61,7 @@ static void usage_del(void)
 {
     fputs("usage: farside del --pool URI [OPTION...] KEY\n"
           "\n"
-          "Deletes KEY and its value. Exits with 1 if there is no such key.\n",
+          "Deletes KEY and its value. The exit status is 1 if there is no such key.\n",
           stdout);
     print_options(false);
 }
@@ -113,7 +112,7 @@ static int open_or_create(struct cli_table *t, const struct kv_call *c)
         status = far_table_open(t->session, target->table, target->index, &t->table);
     }
     if (status == FAR_OK && c->tuning != NULL)
-        fprintf(stderr, "farside %s: note: the table is there already: --tuning has no effect\n",
+        fprintf(stderr, "farside %s: note: the table exists already, so --tuning has no effect\n",
                 c->command);
     return status;
 }

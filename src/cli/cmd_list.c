@@ -31,32 +31,32 @@ struct listing {
 static void print_options(bool scan)
 {
     fputs("\n"
-          "  --pool URI      the pool (needed)\n"
-          "  --table NAME    the table in it (" CLI_DEFAULT_TABLE ")\n"
+          "  --pool URI      the pool (required)\n"
+          "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
           "  --index NAME    the index that keeps the table\n",
           stdout);
     if (scan)
-        fputs("  --from KEY      the first key, which need not be there (the table's first)\n"
-              "  --to KEY        keys below this one (to the table's last)\n",
+        fputs("  --from KEY      the first key, which need not exist (the table's first)\n"
+              "  --to KEY        stop before this key (after the table's last)\n",
               stdout);
-    fputs(
-        "  --limit N       at most N keys\n"
-        "  --keys-only     no values\n"
-        "  --hex           keys and values in hexadecimal digits, two for each byte\n"
-        "  -h, --help      show this\n"
-        "\n"
-        "A line has a key, a tab and the value. What is not printable is escaped: \\\\, \\t, \\n,\n"
-        "\\r, and \\xHH for a byte.\n",
-        stdout);
+    fputs("  --limit N       print at most N keys\n"
+          "  --keys-only     print no values\n"
+          "  --hex           keys and values are in hexadecimal, two digits for each byte\n"
+          "  -h, --help      show this help\n"
+          "\n"
+          "Each line has a key, a tab and the value. What is not printable is escaped: \\\\, \\t,\n"
+          "\\n, \\r, and \\xHH for any other byte.\n",
+          stdout);
 }
 
 static void usage_list(void)
 {
-    fputs("usage: farside list --pool URI [OPTION...]\n"
-          "\n"
-          "Prints all keys of a table with their values, in no particular order. A key that is\n"
-          "there all the time is printed; if the table grows meanwhile, perhaps twice.\n",
-          stdout);
+    fputs(
+        "usage: farside list --pool URI [OPTION...]\n"
+        "\n"
+        "Prints all keys of a table with their values, in no particular order. A key that exists\n"
+        "all the time is printed at least once; if the table grows meanwhile, perhaps twice.\n",
+        stdout);
     print_options(false);
 }
 
@@ -65,7 +65,7 @@ static void usage_scan(void)
     fputs("usage: farside scan --pool URI [OPTION...]\n"
           "\n"
           "Prints the keys of a range with their values, in ascending order of their bytes. The\n"
-          "table's index has to keep keys in order; 'farside list' prints those of any table.\n",
+          "table's index must keep keys in order; 'farside list' works with any table.\n",
           stdout);
     print_options(true);
 }
@@ -173,7 +173,8 @@ static int print_all(struct listing *l)
         if (status == FAR_TOO_SMALL)
             return cli_no_memory(l->call->command);
         if (status != FAR_OK)
-            return cli_failed(l->call->command, status, "table '%s'", l->call->target.table);
+            return cli_failed(l->call->command, status, "cannot list the table '%s'",
+                              l->call->target.table);
         print_entries(l, &none);
         more = cursor != 0;
     }

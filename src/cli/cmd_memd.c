@@ -24,19 +24,19 @@ static void usage(void)
 {
     fputs("usage: farside memd --listen URI... --size BYTES [OPTION...]\n"
           "\n"
-          "Serves memory to the clients of a pool until it is told to stop. SIGTERM and SIGINT\n"
-          "finish what has arrived and end it, SIGUSR1 prints what it has done so far.\n"
+          "Serves memory to the clients of a pool until a signal ends it. SIGTERM and SIGINT let\n"
+          "it finish the requests that have arrived; SIGUSR1 prints its counters.\n"
           "\n"
-          "  --listen URI        where: ucx://HOST:PORT or verbs://HOST:PORT; may be given\n"
-          "                      several times. Port 0 takes any that is free. The address taken\n"
-          "                      is printed once it is ready\n"
-          "  --size BYTES        how much memory (k, m, g, t)\n"
-          "  --file PATH         keep it in this file, over restarts\n"
-          "  --threads N         threads for each address (half of the processors, 8 at most)\n"
-          "  --secret-file PATH  let only those in who know what is in this file\n"
-          "                      (FARSIDE_SECRET_FILE or FARSIDE_SECRET if it is not given)\n"
-          "  --ready-fd N        write the addresses to this descriptor too, then close it\n"
-          "  -h, --help          show this\n",
+          "  --listen URI        address to listen at: ucx://HOST:PORT or verbs://HOST:PORT\n"
+          "                      (required; may be repeated). Port 0 takes any free port. Once\n"
+          "                      the node is ready, it prints its addresses\n"
+          "  --size BYTES        bytes of memory, with k, m, g and t for powers of 1024\n"
+          "  --file PATH         keep the memory in this file, across restarts\n"
+          "  --threads N         threads for each address (half of the processors, at most 8)\n"
+          "  --secret-file PATH  accept only clients that know the secret in this file (without\n"
+          "                      this option, FARSIDE_SECRET_FILE or FARSIDE_SECRET, if set)\n"
+          "  --ready-fd N        also write the addresses to this descriptor, then close it\n"
+          "  -h, --help          show this help\n",
           stdout);
 }
 
@@ -59,7 +59,8 @@ static int say_ready(const struct memd *memd, const struct memd_options *o)
 
         printf("listening at %s\n", address);
         if (o->ready_fd != NO_FD && dprintf((int)o->ready_fd, "%s\n", address) < 0)
-            return cli_misused("memd", "--ready-fd %d: %s", (int)o->ready_fd, strerror(errno));
+            return cli_misused("memd", "cannot write to --ready-fd %d: %s", (int)o->ready_fd,
+                               strerror(errno));
     }
     fflush(stdout);
     if (o->ready_fd != NO_FD)
@@ -120,7 +121,7 @@ static bool take_listen(const char *command, const char *text, void *arg)
         o->listen[o->listens++] = text;
         return true;
     }
-    cli_misused(command, "more than %u times --listen", MEMD_LISTENERS_MAX);
+    cli_misused(command, "too many --listen options: at most %u are allowed", MEMD_LISTENERS_MAX);
     return false;
 }
 
@@ -149,6 +150,6 @@ int cmd_memd(int argc, char **argv)
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
     if (o.size == 0 && !o.file)
-        return cli_misused("memd", "--size BYTES is needed");
+        return cli_misused("memd", "missing option --size BYTES");
     return run(&o);
 }

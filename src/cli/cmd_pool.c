@@ -14,18 +14,19 @@ enum { CHECK_CLEAN = CLI_OK, CHECK_PROBLEMS = CLI_FAILED, CHECK_NOT_DONE = 3 };
 
 static void usage(void)
 {
-    fputs("usage: farside pool check URI [OPTION...]\n"
-          "\n"
-          "Walks all of a pool while others work on it, and tells what is wrong: broken links,\n"
-          "duplicates, locks and memory of sessions that died.\n"
-          "\n"
-          "  --repair        put it right\n"
-          "  --json          print JSON\n"
-          "  -h, --help      show this\n"
-          "\n"
-          "Exits with 0 if all is well (or was put right), 1 if not, 2 if used wrongly, 3 if the\n"
-          "pool could not be checked.\n",
-          stdout);
+    fputs(
+        "usage: farside pool check URI [OPTION...]\n"
+        "\n"
+        "Walks a whole pool while others work on it, and reports what is wrong: broken links,\n"
+        "duplicates, and locks and memory of dead sessions.\n"
+        "\n"
+        "  --repair        repair what is wrong\n"
+        "  --json          print JSON\n"
+        "  -h, --help      show this help\n"
+        "\n"
+        "The exit status is 0 if nothing is wrong (or all was repaired), 1 if something is, 2 if\n"
+        "the command was used wrongly, and 3 if the pool could not be checked.\n",
+        stdout);
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
@@ -100,7 +101,7 @@ static void print_sum(const char *uri, bool repair, const struct far_pool_check 
         printf("%s: %u damaged, %u lock%s stranded, %u session%s dead, %" PRIu64
                " bytes leaked%s\n",
                uri, c->violations, c->stranded, plural(c->stranded), dead, plural(dead),
-               c->leaked_bytes, repair ? "" : "; --repair puts right what can be");
+               c->leaked_bytes, repair ? "" : "; try --repair");
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -146,7 +147,7 @@ static int check_pool(const char *uri, bool repair, bool json)
     far_pool *pool = NULL;
     int status = far_pool_open(uri, &pool);
     if (status == FAR_CORRUPT) { /* not one that it could not reach: it looked, and found damage */
-        cli_failed(COMMAND, status, "the pool '%s' cannot be opened", uri);
+        cli_failed(COMMAND, status, "cannot open the pool '%s'", uri);
         return CHECK_PROBLEMS;
     }
     if (status != FAR_OK)
@@ -179,6 +180,6 @@ int cmd_pool(int argc, char **argv)
         return CLI_OK;
     }
     if (argc > 1)
-        return cli_misused("pool", "'%s' is nothing to do with a pool; there is check", argv[1]);
-    return cli_misused("pool", "what to do with it is missing; there is check");
+        return cli_misused("pool", "unknown subcommand '%s' (available: check)", argv[1]);
+    return cli_misused("pool", "missing subcommand (available: check)");
 }

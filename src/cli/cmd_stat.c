@@ -20,16 +20,17 @@ struct table_list {
 
 static void usage(void)
 {
-    fputs("usage: farside stat [--pool] URI [OPTION...]\n"
-          "\n"
-          "Shows how a pool's memory is used, and what its tables hold. Each table is walked from\n"
-          "end to end.\n"
-          "\n"
-          "  --pool URI      the pool (needed)\n"
-          "  --table NAME    this table only\n"
-          "  --json          print JSON\n"
-          "  -h, --help      show this\n",
-          stdout);
+    fputs(
+        "usage: farside stat [--pool] URI [OPTION...]\n"
+        "\n"
+        "Shows how the memory of a pool is used, and what its tables hold. Reads every table from\n"
+        "end to end.\n"
+        "\n"
+        "  --pool URI      the pool (required)\n"
+        "  --table NAME    show only this table\n"
+        "  --json          print JSON\n"
+        "  -h, --help      show this help\n",
+        stdout);
 }
 
 /* ---- collecting ------------------------------------------------------------------------------ */
@@ -161,7 +162,7 @@ static int stat_table(far_session *session, const char *name, json_t *tables)
     if (status == FAR_OK)
         status = far_table_info(session, table, &info);
     if (status != FAR_OK)
-        return cli_failed("stat", status, "cannot look at the table '%s'", name);
+        return cli_failed("stat", status, "cannot read the table '%s'", name);
     if (tables != NULL)
         json_array_append_new(tables, json_of_table(table, &info));
     else
@@ -178,7 +179,7 @@ static int stat_nodes(far_session *session, unsigned count, json_t *nodes)
         if (status == FAR_UNSUPPORTED)
             return CLI_OK;
         if (status != FAR_OK)
-            return cli_failed("stat", status, "cannot ask node %u", i);
+            return cli_failed("stat", status, "cannot get the counters of node %u", i);
         if (nodes != NULL)
             json_array_append_new(nodes, json_of_node(&info));
         else
@@ -201,7 +202,7 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
         status = FAR_NO_TABLE;
     if (status != FAR_OK) {
         free(list.item);
-        return cli_failed("stat", status, "cannot look at the %s '%s'",
+        return cli_failed("stat", status, "cannot read the %s '%s'",
                           target->table != NULL ? "table" : "pool",
                           target->table != NULL ? target->table : target->pool);
     }
@@ -253,7 +254,7 @@ int cmd_stat(int argc, char **argv)
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
     if (optind < argc && target.pool)
-        return cli_misused("stat", "'%s' is one argument too many", argv[optind]);
+        return cli_misused("stat", "unexpected argument '%s'", argv[optind]);
     if (optind < argc)
         target.pool = argv[optind];
 

@@ -7,15 +7,15 @@
 
 static const struct cli_command commands[] = {
     {"bench", "measure workloads on an index", cmd_bench},
-    {"check", "prove an index in a simulator with faults", cmd_check},
+    {"check", "test an index in a simulator with faults", cmd_check},
     {"get", "print the value of a key", cmd_get},
     {"put", "set the value of a key", cmd_put},
     {"del", "delete a key", cmd_del},
-    {"list", "print all keys of a table, and their values", cmd_list},
-    {"scan", "print a range of keys in order, and their values", cmd_scan},
-    {"pool", "check a pool, and repair it", cmd_pool},
+    {"list", "print all keys of a table and their values", cmd_list},
+    {"scan", "print a range of keys in order with their values", cmd_scan},
+    {"pool", "check a pool and repair it", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
-    {"memd", "be a memory node", cmd_memd},
+    {"memd", "run a memory node", cmd_memd},
     {"drop", "remove a table", cmd_drop},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
@@ -30,10 +30,11 @@ static void usage(FILE *out)
           out);
     for (unsigned i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-8s%s\n", commands[i].name, commands[i].summary);
-    fputs("\n"
-          "'farside COMMAND --help' explains each. Pools are named by URI; mem: is memory of this\n"
-          "process, made anew and gone with it.\n",
-          out);
+    fputs(
+        "\n"
+        "'farside COMMAND --help' explains each command. A pool is named by a URI. mem: is memory\n"
+        "of this process: it starts empty and is gone when the process ends.\n",
+        out);
 }
 
 static int dispatch(int argc, char **argv)
@@ -54,10 +55,10 @@ static int dispatch(int argc, char **argv)
     for (unsigned i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "farside: '%s' is no command; there are", name);
+    fprintf(stderr, "farside: unknown command '%s' (available:", name);
     for (unsigned i = 0; i < COMMANDS; i++)
         fprintf(stderr, "%s %s", i > 0 ? "," : "", commands[i].name);
-    fputs("\n", stderr);
+    fputs(")\nTry 'farside --help'.\n", stderr);
     return CLI_MISUSED;
 }
 

@@ -10,7 +10,7 @@ expect_code 2
 expect_err "mem: is memory of one process"
 run bench --pool "$pool?size=64m" --processes 64 --threads 17
 expect_code 2
-expect_err "more than 1024 threads"
+expect_err "at most 1024"
 
 # Results are those of all.
 run put --pool "$pool?size=256m" key value

@@ -64,14 +64,14 @@ refuses() {
     expect_no_out
     expect_err "$1"
 }
-refuses "unknown index 'none'" --index none
-refuses "--seeds is '5..1'" --seeds 5..1
-refuses "--seeds is 'x'" --seeds x
-refuses "unknown fault 'rain'" --faults delay,rain
-refuses "--profile is 'tso'" --profile tso
-refuses "--clients is '0'" --clients 0
-refuses "--clients is '17'" --clients 17
+refuses "unknown index 'none' (available: all, race)" --index none
+refuses "invalid --seeds '5..1'" --seeds 5..1
+refuses "invalid --seeds 'x'" --seeds x
+refuses "unknown fault 'rain' (available: all, none, delay" --faults delay,rain
+refuses "invalid --profile 'tso'" --profile tso
+refuses "invalid --clients '0'" --clients 0
+refuses "invalid --clients '17'" --clients 17
 refuses "--switches needs --exhaustive" --switches 3
-refuses "tiny set-ups" --exhaustive --clients 8 --ops 4
-refuses "one argument too many" more
+refuses "too much for --exhaustive" --exhaustive --clients 8 --ops 4
+refuses "unexpected argument" more
 refuses "unknown option '--bogus'" --bogus

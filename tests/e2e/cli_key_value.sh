@@ -2,7 +2,7 @@
 # get, put, del and stat on a pool that lasts as long as the command: what there is to see of them.
 . "$(dirname "$0")/expect.bash"
 
-note="a mem: pool begins empty and ends with this process"
+note="a mem: pool starts empty and is gone when this process ends"
 
 leaks=1
 run put --pool mem: key value

@@ -12,10 +12,10 @@ fi
 # Wrong use.
 run memd --size 16m
 expect_code 2
-expect_err "--listen URI is needed"
+expect_err "missing option --listen URI"
 run memd --listen ucx://127.0.0.1:0
 expect_code 2
-expect_err "--size BYTES is needed"
+expect_err "missing option --size BYTES"
 run memd --listen ucx://127.0.0.1 --size 16m
 expect_code 2
 expect_err "has no :port"

@@ -76,7 +76,7 @@ cp "/dev/shm/farside-$name" "$scratch/pool"
 printf 'XXXX' | dd of="$scratch/pool" bs=1 seek=24 conv=notrunc status=none
 run_leased pool check "shm:$scratch/pool"
 expect_code 1
-expect_err "cannot be opened"
+expect_err "cannot open the pool"
 run_leased pool check "shm:$scratch/none"
 expect_code 3
 expect_err "cannot check the pool"

@@ -12,7 +12,7 @@ for command in bench put; do
 done
 
 # And so do the manual and the index's own page.
-names=$(sed -n '/The names:$/,$p' <<<"$out" | awk 'NR > 1 { print $1, $2 }')
+names=$(sed -n '/^1024). The names/,$p' <<<"$out" | awk 'NR > 1 { print $1, $2 }')
 [ -n "$names" ] || failed "lists no names"
 while read -r index name; do
     grep -q "^.It $index : Cm $name$" "$SOURCE/docs/man/farside.1" || failed "$name is not in the manual"
@@ -37,7 +37,7 @@ expect_out '"tuning": "groups=85&depth=0"'
 # On a table that is there it has no effect, and that is said.
 run put --pool "$pool" --tuning "groups=4" --table small key value
 expect_code 0
-expect_err "the table is there already: --tuning has no effect"
+expect_err "the table exists already, so --tuning has no effect"
 run stat --pool "$pool" --table small
 expect_out "groups=3"
 

@@ -37,14 +37,15 @@ static void bad_lists_are_refused_with_the_reason(void **state)
 {
     (void)state;
     refuse("load,x",
-           "unknown workload 'x'; there are load, a, b, c, d, e, f, get, miss, put, update, "
-           "insert, delete, modify, iterate, scan");
+           "unknown workload 'x' (available: load, a, b, c, d, e, f, get, miss, put, update, "
+           "insert, delete, modify, iterate, scan)");
     refuse("", "unknown workload ''");
     refuse("a,", "unknown workload ''");
     refuse("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
            "unknown");
-    refuse("a,load", "comes first");
-    refuse("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a", "more than");
+    refuse("a,load", "must come first");
+    refuse("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a",
+           "too many workloads");
 }
 
 static void a_list_that_runs_out_of_keys_is_refused(void **state)
