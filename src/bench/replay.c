@@ -21,7 +21,7 @@ static bool reserve(void **array, size_t *max, size_t count, size_t entry)
         return true;
     size_t wanted = *max > 0 ? *max * 2 : 1024;
     void *grown = realloc(*array, wanted * entry);
-    if (grown == NULL)
+    if (!grown)
         return false;
     *array = grown;
     *max = wanted;
@@ -202,14 +202,14 @@ static void post_batch(struct replay_worker *w, struct replay_lane *l)
         buf += (shape->len + LINE - 1) / LINE * LINE;
     }
     l->req = (struct fab_req){.verbs = l->verb, .count = (unsigned)(end - first)};
-    int status = w->ep->ops->post(w->ep, &l->req);
-    if (status != FAR_OK)
-        l->req = (struct fab_req){.done = true, .status = status};
+    int rc = w->ep->ops->post(w->ep, &l->req);
+    if (rc != FAR_OK)
+        l->req = (struct fab_req){.done = true, .status = rc};
 }
 
 static bool stopped(const struct replay_worker *w)
 {
-    return w->stop != NULL && atomic_load_explicit(w->stop, memory_order_relaxed);
+    return w->stop && atomic_load_explicit(w->stop, memory_order_relaxed);
 }
 
 /* Goes on with the lane's operation, or with another one while there are any to do. */
@@ -272,15 +272,15 @@ static int worker_open(void *arg)
     unsigned depth = w->replay->load.depth;
 
     hist_clear(&w->latency);
-    int status = w->fab->ops->ep_open(w->fab, &w->ep);
-    if (status != FAR_OK)
-        return status;
+    int rc = w->fab->ops->ep_open(w->fab, &w->ep);
+    if (rc != FAR_OK)
+        return rc;
     w->lanes = calloc(depth, sizeof *w->lanes);
-    if (w->lanes == NULL)
+    if (!w->lanes)
         return err_fail(FAR_NO_MEMORY, "%u operations in flight", depth);
     for (unsigned i = 0; i < depth; i++) {
         w->lanes[i].buf = w->ep->ops->buf_alloc(w->ep, w->replay->buf_bytes);
-        if (w->lanes[i].buf == NULL)
+        if (!w->lanes[i].buf)
             return err_fail(FAR_NO_MEMORY, "buffers for %u operations in flight", depth);
     }
     return FAR_OK;
@@ -289,11 +289,11 @@ static int worker_open(void *arg)
 static void worker_close(void *arg)
 {
     struct replay_worker *w = arg;
-    for (unsigned i = 0; w->lanes != NULL && i < w->replay->load.depth; i++)
-        if (w->lanes[i].buf != NULL)
+    for (unsigned i = 0; w->lanes && i < w->replay->load.depth; i++)
+        if (w->lanes[i].buf)
             w->ep->ops->buf_free(w->ep, w->lanes[i].buf, w->replay->buf_bytes);
     free(w->lanes);
-    if (w->ep != NULL)
+    if (w->ep)
         w->ep->ops->ep_close(w->ep);
 }
 
@@ -333,7 +333,7 @@ static void *put(const struct workers_team *t, size_t *used, const void *from, s
     size_t at = (*used + LINE - 1) / LINE * LINE;
     void *to = (char *)workers_team_memory(t) + at;
     *used = at + bytes;
-    if (from != NULL)
+    if (from)
         memcpy(to, from, bytes);
     return to;
 }
@@ -382,9 +382,9 @@ struct upkeep {
 static void keep_scratch(void *arg)
 {
     struct upkeep *upkeep = arg;
-    int status = scratch_keep_alive(upkeep->scratch);
+    int rc = scratch_keep_alive(upkeep->scratch);
     if (upkeep->status == FAR_OK)
-        upkeep->status = status;
+        upkeep->status = rc;
 }
 
 /* Runs the workers of one process, with its own handle of the pool. */
@@ -423,23 +423,23 @@ static int replay_with(struct replay *r, double *ops_per_s)
     struct upkeep upkeep = {.scratch = &r->scratch};
 
     deal_out(r);
-    int status = load->team ? workers_team_run(load->team, keep_scratch, &upkeep)
-                            : run_workers(r->workers, r->count, load->session->pool->fab,
-                                          load->stop, &upkeep, NULL);
+    int rc = load->team ? workers_team_run(load->team, keep_scratch, &upkeep)
+                        : run_workers(r->workers, r->count, load->session->pool->fab, load->stop,
+                                      &upkeep, NULL);
     uint64_t busy = 1;
-    for (unsigned i = 0; i < r->count && status == FAR_OK; i++) {
+    for (unsigned i = 0; i < r->count && rc == FAR_OK; i++) {
         const struct replay_worker *w = &r->workers[i];
-        status = w->status;
-        if (status == FAR_OK && w->left > 0)
-            status = err_fail(FAR_TIMEOUT, "interrupted");
+        rc = w->status;
+        if (rc == FAR_OK && w->left > 0)
+            rc = err_fail(FAR_TIMEOUT, "interrupted");
         if (w->busy > busy)
             busy = w->busy;
     }
-    if (status == FAR_OK)
-        status = upkeep.status;
-    if (status == FAR_OK)
+    if (rc == FAR_OK)
+        rc = upkeep.status;
+    if (rc == FAR_OK)
         *ops_per_s = (double)load->ops * 1e9 / (double)busy;
-    return status;
+    return rc;
 }
 
 int replay_run(const struct replay_load *load, const struct replay_recorder *sample,
@@ -459,21 +459,21 @@ int replay_run(const struct replay_load *load, const struct replay_recorder *sam
 
     /* As much as the table takes, and room for more than one address of the longest verb. */
     sample_extent(sample, &mine.buf_bytes, &longest);
-    int status = scratch_open(load->session, load->footprint / load->session->pool->pool.nodes,
-                              longest + LINE, &mine.scratch);
-    if (status != FAR_OK)
-        return status;
+    int rc = scratch_open(load->session, load->footprint / load->session->pool->pool.nodes,
+                          longest + LINE, &mine.scratch);
+    if (rc != FAR_OK)
+        return rc;
     mine.lines = (mine.scratch.piece_bytes - longest) / LINE + 1;
     if (load->team) {
-        status = share(load->team, &replay);
+        rc = share(load->team, &replay);
     } else {
         mine.workers = calloc(mine.count, sizeof *mine.workers);
-        if (mine.workers == NULL)
-            status = err_fail(FAR_NO_MEMORY, "%u threads", mine.count);
+        if (!mine.workers)
+            rc = err_fail(FAR_NO_MEMORY, "%u threads", mine.count);
     }
-    if (status == FAR_OK)
-        status = replay_with(replay, ops_per_s);
+    if (rc == FAR_OK)
+        rc = replay_with(replay, ops_per_s);
     free(mine.workers); /* those of a team are not here */
     scratch_close(&mine.scratch);
-    return status;
+    return rc;
 }

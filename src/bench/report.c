@@ -55,7 +55,7 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c)
         snprintf(dist, sizeof dist, "%s (theta %g)", bench_dist_name(c->dist), c->theta);
     fprintf(out,
             "Farside %s on %s, index %s: %s keys of %u bytes, values of %u bytes, %s operations\n",
-            far_version(), c->pool, c->index != NULL ? c->index : "all", grouped(c->keys, keys),
+            far_version(), c->pool, c->index ? c->index : "all", grouped(c->keys, keys),
             c->key_size, c->value_size, grouped(c->ops, ops));
     fprintf(out, "per workload, ");
     if (c->processes > 1)
@@ -216,12 +216,12 @@ static int set_real(json_t *object, const char *name, double value)
 /* Bytes that are not UTF-8, which only a pool's URI may have, become "\xHH". */
 static int set_text(json_t *object, const char *name, const char *text)
 {
-    char *copy = text != NULL ? malloc(4 * strlen(text) + 1) : NULL;
-    if (text != NULL && copy == NULL)
+    char *copy = text ? malloc(4 * strlen(text) + 1) : NULL;
+    if (text && !copy)
         return -1;
-    if (text != NULL)
+    if (text)
         text_utf8(text, copy);
-    int rc = json_object_set_new(object, name, text != NULL ? json_string(copy) : json_null());
+    int rc = json_object_set_new(object, name, text ? json_string(copy) : json_null());
     free(copy);
     return rc;
 }

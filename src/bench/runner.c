@@ -65,7 +65,7 @@ struct worker {
 
 static bool stopped(const struct worker *w)
 {
-    return w->config->stop != NULL && atomic_load_explicit(w->config->stop, memory_order_relaxed);
+    return w->config->stop && atomic_load_explicit(w->config->stop, memory_order_relaxed);
 }
 
 /* How much the buffer of an operation has to hold. */
@@ -211,7 +211,7 @@ static void work_sync(struct worker *w, unsigned count)
         while (more) {
             struct far_op op = lane_op(w, l);
             struct far_result result = {.status = FAR_OK};
-            if (w->target->recorder != NULL && (first || op.kind == FAR_OP_ITERATE))
+            if (w->target->recorder && (first || op.kind == FAR_OP_ITERATE))
                 replay_recorder_next(w->target->recorder);
             first = false;
             (void)far_execute(w->session, &op, &result);
@@ -228,8 +228,8 @@ static void work_sync(struct worker *w, unsigned count)
 static void submit(struct worker *w, struct lane *l)
 {
     struct far_op op = lane_op(w, l);
-    int status = far_submit(w->session, &op);
-    ASSERT(status == FAR_OK); /* the ring is made, and as deep as there are lanes */
+    int rc = far_submit(w->session, &op);
+    ASSERT(rc == FAR_OK); /* the ring is made, and as deep as there are lanes */
 }
 
 static void work_ring(struct worker *w, unsigned count)
@@ -299,9 +299,9 @@ static int warm_up(struct worker *w)
     if (w->target->depth == 1) {
         (void)far_execute(w->session, &op, &result);
     } else {
-        int status = far_submit(w->session, &op);
-        if (status != FAR_OK)
-            return status;
+        int rc = far_submit(w->session, &op);
+        if (rc != FAR_OK)
+            return rc;
         unsigned n = far_reap(w->session, &result, 1, 1);
         ASSERT(n == 1);
     }
@@ -317,17 +317,17 @@ static int worker_open(void *arg)
     };
 
     workload_source_init(&w->source, w->plan, w->thread);
-    int status = lanes_alloc(w);
-    if (status == FAR_OK)
-        status = far_session_open(w->target->pool, &options, &w->session);
-    if (status != FAR_OK)
-        return status;
+    int rc = lanes_alloc(w);
+    if (rc == FAR_OK)
+        rc = far_session_open(w->target->pool, &options, &w->session);
+    if (rc != FAR_OK)
+        return rc;
 
-    status = warm_up(w);
-    if (status != FAR_OK)
-        return status;
+    rc = warm_up(w);
+    if (rc != FAR_OK)
+        return rc;
     far_stats(w->session, w->target->table, &w->before);
-    if (w->target->recorder != NULL)
+    if (w->target->recorder)
         replay_recorder_attach(w->target->recorder, w->session);
     return FAR_OK;
 }
@@ -350,8 +350,8 @@ static void worker_run(void *arg)
 static void worker_close(void *arg)
 {
     struct worker *w = arg;
-    if (w->session != NULL) {
-        if (w->target->recorder != NULL)
+    if (w->session) {
+        if (w->target->recorder)
             replay_recorder_detach(w->target->recorder, w->session);
         far_stats(w->session, w->target->table, &w->after);
         /* The walk is for what one session knows of itself; the rest of it is the same for all. */
@@ -404,7 +404,7 @@ static void space_add(struct far_table_info *space, const struct far_table_info 
 static int sum_up(struct bench_run *run, const struct worker *workers, unsigned count)
 {
     uint64_t busy = 0;
-    int status = FAR_OK;
+    int rc = FAR_OK;
     for (unsigned i = 0; i < count; i++) {
         const struct worker *w = &workers[i];
         run->ops += w->tasks_done;
@@ -421,12 +421,12 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
             run->space = w->info;
         else
             space_add(&run->space, &w->info);
-        if (status == FAR_OK)
-            status = w->info_status;
+        if (rc == FAR_OK)
+            rc = w->info_status;
     }
     run->seconds = (double)busy / 1e9;
     run->ops_per_s = busy > 0 ? (double)run->ops / run->seconds : 0;
-    return status;
+    return rc;
 }
 
 /* A plan at work. Processes share it, with what it points to. */
@@ -497,12 +497,12 @@ int bench_measure_serve(const struct bench_config *config, struct workers_proces
     far_session *session = NULL;
 
     mine.stop = process->stop;
-    int status = far_session_open(pool, &options, &session);
-    if (status == FAR_OK)
-        status = far_table_open(session, r->table, NULL, &target.table);
+    int rc = far_session_open(pool, &options, &session);
+    if (rc == FAR_OK)
+        rc = far_table_open(session, r->table, NULL, &target.table);
     far_session_close(session);
-    if (status != FAR_OK)
-        return status;
+    if (rc != FAR_OK)
+        return rc;
     return run_workers(r->worker + process->number * mine.threads, mine.threads, &mine, &target,
                        NULL, process);
 }
@@ -516,7 +516,7 @@ static void measurement_init(struct measurement *r, const struct bench_target *t
     r->depth = target->depth;
     r->count = plan->threads;
     snprintf(r->table, sizeof r->table, "%s", far_table_name(target->table));
-    if (target->team != NULL) {
+    if (target->team) {
         r->plan.added = (struct workload_added *)(void *)&r->worker[r->count];
         memset(r->plan.added, 0, r->count * sizeof *r->plan.added);
     }
@@ -534,10 +534,10 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
 {
     ASSERT(plan->threads <= BENCH_THREADS_MAX);
     void *own = NULL;
-    if (target->team == NULL)
+    if (!target->team)
         own = aligned_alloc(_Alignof(struct measurement), measurement_bytes(plan->threads));
-    struct measurement *r = target->team != NULL ? workers_team_memory(target->team) : own;
-    if (r == NULL)
+    struct measurement *r = target->team ? workers_team_memory(target->team) : own;
+    if (!r)
         return err_fail(FAR_NO_MEMORY, "%u threads", plan->threads);
     measurement_init(r, target, plan);
 
@@ -547,11 +547,10 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
         .what = target->what,
         .run = r,
     };
-    int status =
-        target->team
-            ? workers_team_run(target->team, observer->progress ? report_progress : NULL, &watch)
-            : run_workers(r->worker, r->count, config, target, &watch, NULL);
-    if (status != FAR_OK)
+    int rc = target->team ? workers_team_run(target->team,
+                                             observer->progress ? report_progress : NULL, &watch)
+                          : run_workers(r->worker, r->count, config, target, &watch, NULL);
+    if (rc != FAR_OK)
         goto free_workers;
 
     memset(run, 0, sizeof *run);
@@ -562,14 +561,14 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     run->draws_keys = workload_draws(plan->workload);
     run->dist = plan->dist.kind;
     run->ops_planned = plan->ops;
-    status = sum_up(run, r->worker, r->count);
+    rc = sum_up(run, r->worker, r->count);
     /* An iteration that failed has seen only a part, too. */
     bool failed = workload_iterates(plan->workload) && run->first_error != FAR_OK;
     run->interrupted = run->ops < run->ops_planned && !failed;
-    if (observer->progress != NULL)
+    if (observer->progress)
         observer->progress(observer->arg, watch.index, watch.what, plan->ops, plan->ops);
 
 free_workers:
     free(own);
-    return status;
+    return rc;
 }

@@ -45,7 +45,7 @@ struct suite {
 
 static bool interrupted(const struct suite *s)
 {
-    return s->config->stop != NULL && atomic_load(s->config->stop);
+    return s->config->stop && atomic_load(s->config->stop);
 }
 
 static void subject_close(struct subject *subject)
@@ -61,19 +61,19 @@ static int subject_open(const struct bench_config *config, const char *index, co
     char name[FAR_NAME_MAX + 1];
     snprintf(name, sizeof name, "bench-%s%s", index, suffix);
 
-    int status = far_pool_open(config->pool, &s.pool);
-    if (status != FAR_OK)
-        return status;
+    int rc = far_pool_open(config->pool, &s.pool);
+    if (rc != FAR_OK)
+        return rc;
     /* Seeds that are never 0, which would mean the clock. */
     struct far_session_options session = {.depth = 1, .seed = bench_mix(config->seed) | 1};
     struct far_table_options table = {.hash_seed = bench_mix(config->seed + 1) | 1,
                                       .tuning = config->tuning};
-    status = far_session_open(s.pool, &session, &s.session);
-    if (status == FAR_OK)
-        status = far_table_create(s.session, name, index, &table, &s.table);
-    if (status != FAR_OK) {
+    rc = far_session_open(s.pool, &session, &s.session);
+    if (rc == FAR_OK)
+        rc = far_table_create(s.session, name, index, &table, &s.table);
+    if (rc != FAR_OK) {
         subject_close(&s);
-        return status;
+        return rc;
     }
     *subject = s;
     return FAR_OK;
@@ -103,43 +103,42 @@ static int carry_out(const struct suite *s, struct subject *subject, const struc
 {
     const struct bench_config *c = s->config;
     uint64_t ops = c->ops;
-    if (recorder != NULL && !workload_adds(w) && ops > SAMPLED_OPS)
+    if (recorder && !workload_adds(w) && ops > SAMPLED_OPS)
         ops = SAMPLED_OPS;
 
     struct workload_plan plan;
-    int status =
-        plan_for(s, subject, w, place, ops, recorder != NULL ? 1 : bench_worker_count(c), &plan);
-    if (status != FAR_OK)
-        return status;
-    if (recorder != NULL)
-        status = replay_recorder_init(recorder, plan.ops);
-    if (status == FAR_OK) {
+    int rc = plan_for(s, subject, w, place, ops, recorder ? 1 : bench_worker_count(c), &plan);
+    if (rc != FAR_OK)
+        return rc;
+    if (recorder)
+        rc = replay_recorder_init(recorder, plan.ops);
+    if (rc == FAR_OK) {
         struct bench_target target = {
             .pool = subject->pool,
             .table = subject->table,
-            .depth = recorder != NULL ? 1 : c->depth,
+            .depth = recorder ? 1 : c->depth,
             .recorder = recorder,
-            .team = recorder != NULL ? NULL : s->team,
+            .team = recorder ? NULL : s->team,
             .what = what,
         };
-        status = bench_measure(c, &target, &plan, s->observer, run);
+        rc = bench_measure(c, &target, &plan, s->observer, run);
         subject->keys = workload_plan_leaves(&plan);
-        if (status != FAR_OK && recorder != NULL)
+        if (rc != FAR_OK && recorder)
             replay_recorder_free(recorder);
     }
     workload_plan_free(&plan);
-    return status;
+    return rc;
 }
 
 /* Keys that are there before the first measured workload. */
 static int load_unmeasured(const struct suite *s, struct subject *subject)
 {
-    int status =
+    int rc =
         carry_out(s, subject, workload_find("load"), WORKLOAD_LIST_MAX, NULL, "loading", s->run);
-    if (status == FAR_OK && s->run->first_error != FAR_OK)
-        status =
+    if (rc == FAR_OK && s->run->first_error != FAR_OK)
+        rc =
             err_fail(s->run->first_error, "loading %llu keys", (unsigned long long)s->config->keys);
-    return status;
+    return rc;
 }
 
 /* What was recorded of the workload, with no index. */
@@ -161,10 +160,10 @@ static int measure_raw(const struct suite *s, const struct subject *twin,
     const struct far_op_stats *iterate = &s->run->op[FAR_OP_ITERATE].stats;
     if (iterate->count > 0) /* what was recorded are calls, what is counted are entries */
         load.ops = iterate->count;
-    int status = replay_run(&load, recorder, &s->run->raw_ops_per_s);
+    int rc = replay_run(&load, recorder, &s->run->raw_ops_per_s);
     if (iterate->count > 0)
         s->run->raw_ops_per_s *= (double)iterate->entries / (double)iterate->count;
-    return interrupted(s) ? FAR_OK : status; /* what was measured before is worth showing */
+    return interrupted(s) ? FAR_OK : rc; /* what was measured before is worth showing */
 }
 
 /* One workload of the list. With a twin, it is recorded there first, so that with and without an
@@ -173,71 +172,71 @@ static int run_workload(const struct suite *s, struct subject *subject, struct s
                         const struct workload *w, unsigned place)
 {
     struct replay_recorder recorder;
-    int status = FAR_OK;
+    int rc = FAR_OK;
 
-    if (twin != NULL) {
-        status = carry_out(s, twin, w, place, &recorder, "sampling", s->run);
-        if (status != FAR_OK)
-            return status;
-        status = recorder.status;
+    if (twin) {
+        rc = carry_out(s, twin, w, place, &recorder, "sampling", s->run);
+        if (rc != FAR_OK)
+            return rc;
+        rc = recorder.status;
     }
-    if (status == FAR_OK && !interrupted(s)) {
-        status = carry_out(s, subject, w, place, NULL, w->name, s->run);
-        if (status == FAR_OK && twin != NULL && !interrupted(s) && s->run->ops > 0)
-            status = measure_raw(s, twin, &recorder);
-        if (status == FAR_OK)
+    if (rc == FAR_OK && !interrupted(s)) {
+        rc = carry_out(s, subject, w, place, NULL, w->name, s->run);
+        if (rc == FAR_OK && twin && !interrupted(s) && s->run->ops > 0)
+            rc = measure_raw(s, twin, &recorder);
+        if (rc == FAR_OK)
             s->observer->run(s->observer->arg, s->run);
     }
-    if (twin != NULL)
+    if (twin)
         replay_recorder_free(&recorder);
-    return status;
+    return rc;
 }
 
 static int run_list(const struct suite *s, struct subject *subject, struct subject *twin)
 {
     const struct workload_list *list = &s->config->workloads;
-    int status = FAR_OK;
+    int rc = FAR_OK;
 
     if (!workload_is_load(list->item[0])) {
-        status = load_unmeasured(s, subject);
-        if (status == FAR_OK && twin != NULL)
-            status = load_unmeasured(s, twin);
+        rc = load_unmeasured(s, subject);
+        if (rc == FAR_OK && twin)
+            rc = load_unmeasured(s, twin);
     }
-    for (unsigned i = 0; i < list->count && status == FAR_OK && !interrupted(s); i++) {
-        status = run_workload(s, subject, twin, list->item[i], i);
+    for (unsigned i = 0; i < list->count && rc == FAR_OK && !interrupted(s); i++) {
+        rc = run_workload(s, subject, twin, list->item[i], i);
     }
-    return status;
+    return rc;
 }
 
 static int run_index(const struct suite *s, const char *index)
 {
     struct subject subject, twin = {.pool = NULL};
-    int status = subject_open(s->config, index, "", &subject);
-    if (status != FAR_OK)
-        return status;
+    int rc = subject_open(s->config, index, "", &subject);
+    if (rc != FAR_OK)
+        return rc;
     if (s->config->raw)
-        status = subject_open(s->config, index, "-twin", &twin);
-    if (status == FAR_OK) {
+        rc = subject_open(s->config, index, "-twin", &twin);
+    if (rc == FAR_OK) {
         s->observer->index_begin(s->observer->arg, index);
-        status = run_list(s, &subject, s->config->raw ? &twin : NULL);
+        rc = run_list(s, &subject, s->config->raw ? &twin : NULL);
         s->observer->index_done(s->observer->arg, index);
     }
     subject_close(&twin);
     subject_close(&subject);
-    return status;
+    return rc;
 }
 
 /* Do all indexes that are to be measured know the tuning? */
 static int check_tuning(const struct bench_config *c)
 {
     const struct index_ops *ops = NULL;
-    int status = FAR_OK;
-    for (unsigned i = 0; (ops = index_at(i)) != NULL && status == FAR_OK; i++) {
+    int rc = FAR_OK;
+    for (unsigned i = 0; (ops = index_at(i)) != NULL && rc == FAR_OK; i++) {
         uint64_t value[TUNING_MAX];
-        if (c->index == NULL || strcmp(c->index, ops->name) == 0)
-            status = tuning_parse(ops->name, ops->tuning, c->tuning, value);
+        if (!c->index || strcmp(c->index, ops->name) == 0)
+            rc = tuning_parse(ops->name, ops->tuning, c->tuning, value);
     }
-    return status;
+    return rc;
 }
 
 /* A workload that scans, on an index that keeps keys in no order. */
@@ -263,10 +262,10 @@ static int check_index(const struct bench_config *c, const char *index)
 
 static int check_indexes(const struct bench_config *c)
 {
-    int status = c->index != NULL ? check_index(c, c->index) : FAR_OK;
-    for (unsigned i = 0; c->index == NULL && status == FAR_OK && far_index_name(i); i++)
-        status = check_index(c, far_index_name(i));
-    return status;
+    int rc = c->index ? check_index(c, c->index) : FAR_OK;
+    for (unsigned i = 0; !c->index && rc == FAR_OK && far_index_name(i); i++)
+        rc = check_index(c, far_index_name(i));
+    return rc;
 }
 
 int bench_check(const struct bench_config *c)
@@ -291,10 +290,10 @@ int bench_check(const struct bench_config *c)
                         c->value_size);
     if (!(c->theta > 0 && c->theta < 1))
         return err_fail(FAR_INVALID, "theta must be between 0 and 1, not %g", c->theta);
-    int status = check_tuning(c);
-    if (status == FAR_OK)
-        status = check_indexes(c);
-    return status == FAR_OK ? workload_check(&c->workloads, c->keys, c->ops) : status;
+    int rc = check_tuning(c);
+    if (rc == FAR_OK)
+        rc = check_indexes(c);
+    return rc == FAR_OK ? workload_check(&c->workloads, c->keys, c->ops) : rc;
 }
 
 /* What a process of the team does for each order. Nothing stays open in between. */
@@ -303,12 +302,12 @@ static int serve(void *arg, struct workers_process *process)
     const struct bench_config *config = arg;
     enum bench_order order = *(const enum bench_order *)process->memory;
     far_pool *pool = NULL;
-    int status = far_pool_open(config->pool, &pool);
-    if (status == FAR_OK)
-        status = order == BENCH_MEASURE ? bench_measure_serve(config, process, pool)
-                                        : replay_serve(process, pool);
+    int rc = far_pool_open(config->pool, &pool);
+    if (rc == FAR_OK)
+        rc = order == BENCH_MEASURE ? bench_measure_serve(config, process, pool)
+                                    : replay_serve(process, pool);
     far_pool_close(pool);
-    return status;
+    return rc;
 }
 
 static int start_team(const struct bench_config *config, struct workers_team **team)
@@ -322,29 +321,29 @@ static int start_team(const struct bench_config *config, struct workers_team **t
 
 int bench_suite(const struct bench_config *config, const struct bench_observer *observer)
 {
-    int status = bench_check(config);
-    if (status != FAR_OK)
-        return status;
+    int rc = bench_check(config);
+    if (rc != FAR_OK)
+        return rc;
 
     struct suite suite = {.config = config, .observer = observer};
     if (config->processes > 1) /* before there is anything that does not survive a fork */
-        status = start_team(config, &suite.team);
-    if (status != FAR_OK)
-        return status;
+        rc = start_team(config, &suite.team);
+    if (rc != FAR_OK)
+        return rc;
     suite.run = calloc(1, sizeof *suite.run);
-    if (suite.run == NULL) {
-        status = err_fail(FAR_NO_MEMORY, "the results of a run");
-    } else if (config->index != NULL) {
-        status = run_index(&suite, config->index);
+    if (!suite.run) {
+        rc = err_fail(FAR_NO_MEMORY, "the results of a run");
+    } else if (config->index) {
+        rc = run_index(&suite, config->index);
     } else {
         const char *name;
         for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++) {
-            status = run_index(&suite, name);
-            if (status != FAR_OK || interrupted(&suite))
+            rc = run_index(&suite, name);
+            if (rc != FAR_OK || interrupted(&suite))
                 break;
         }
     }
     free(suite.run);
     workers_team_end(suite.team);
-    return status;
+    return rc;
 }

@@ -92,7 +92,7 @@ int workload_parse(const char *text, struct workload_list *list)
 {
     struct workload_list found = {.count = 0};
 
-    for (const char *at = text; at != NULL;) {
+    for (const char *at = text; at;) {
         char name[64];
         size_t len = strcspn(at, ",");
         if (len >= sizeof name)
@@ -101,7 +101,7 @@ int workload_parse(const char *text, struct workload_list *list)
         name[len] = '\0';
 
         const struct workload *w = workload_find(name);
-        if (w == NULL)
+        if (!w)
             return unknown_workload(name);
         if (workload_is_load(w) && found.count > 0)
             return err_fail(FAR_INVALID,
@@ -112,7 +112,7 @@ int workload_parse(const char *text, struct workload_list *list)
         found.item[found.count++] = w;
 
         at = strchr(at, ',');
-        at = at != NULL ? at + 1 : NULL;
+        at = at ? at + 1 : NULL;
     }
     *list = found;
     return FAR_OK;
@@ -178,13 +178,13 @@ int workload_plan_init(struct workload_plan *plan, const struct workload *w,
         p.ops = (p.keys.next - p.keys.first) * p.threads;
     size_t bytes = options->threads * sizeof *p.added;
     p.added = aligned_alloc(_Alignof(struct workload_added), bytes);
-    if (p.added == NULL)
+    if (!p.added)
         return err_fail(FAR_NO_MEMORY, "%u threads", options->threads);
     memset(p.added, 0, bytes);
 
     if (workload_draws(w)) {
         struct bench_dist fresh = {.n = 0};
-        if (dist == NULL)
+        if (!dist)
             dist = &fresh;
         bench_dist_init(dist, options->dist, p.keys.next - p.keys.first, options->theta);
         p.dist = *dist;

@@ -207,7 +207,7 @@ static bool hex_digit(char c, unsigned *digit)
 {
     static const char digits[] = "0123456789abcdef";
     const char *at = c != '\0' ? strchr(digits, tolower((unsigned char)c)) : NULL;
-    if (at == NULL)
+    if (!at)
         return false;
     *digit = (unsigned)(at - digits);
     return true;
@@ -247,7 +247,7 @@ int cli_take_key(const char *command, const char *text, bool hex, unsigned char 
 json_t *cli_json_text(const char *text)
 {
     char *copy = malloc(4 * strlen(text) + 1);
-    if (copy == NULL)
+    if (!copy)
         return NULL;
     text_utf8(text, copy);
     json_t *string = json_string(copy);
@@ -344,18 +344,18 @@ bool cli_stopped(void)
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session)
 {
-    if (target->pool == NULL)
+    if (!target->pool)
         return missing_option(command, "pool", "URI");
 
     cli_hold_signals();
     far_pool *opened = NULL;
-    int status = far_pool_open(target->pool, &opened);
-    if (status != FAR_OK)
-        return cli_failed(command, status, "cannot open the pool '%s'", target->pool);
-    status = far_session_open(opened, NULL, session);
-    if (status != FAR_OK) {
+    int rc = far_pool_open(target->pool, &opened);
+    if (rc != FAR_OK)
+        return cli_failed(command, rc, "cannot open the pool '%s'", target->pool);
+    rc = far_session_open(opened, NULL, session);
+    if (rc != FAR_OK) {
         far_pool_close(opened);
-        return cli_failed(command, status, "cannot open a session on the pool '%s'", target->pool);
+        return cli_failed(command, rc, "cannot open a session on the pool '%s'", target->pool);
     }
     if (strncmp(target->pool, "mem:", 4) == 0)
         fprintf(stderr,
@@ -371,10 +371,10 @@ int cli_open_table(const char *command, const struct cli_target *target, struct 
     int code = cli_open(command, target, &t->pool, &t->session);
     if (code != CLI_OK)
         return code;
-    int status = far_table_open(t->session, target->table, target->index, &t->table);
-    if (status == FAR_OK)
+    int rc = far_table_open(t->session, target->table, target->index, &t->table);
+    if (rc == FAR_OK)
         return CLI_OK;
-    code = cli_failed(command, status, "cannot open the table '%s'", target->table);
+    code = cli_failed(command, rc, "cannot open the table '%s'", target->table);
     cli_close_table(t);
     return code;
 }

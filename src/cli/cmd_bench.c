@@ -160,11 +160,11 @@ static int run(const struct bench_config *c, const char *json)
         .index_done = on_index_done,
     };
     progress_init(&o.progress);
-    int status = bench_suite(c, &observer);
+    int rc = bench_suite(c, &observer);
     bool stopped = atomic_load(c->stop);
     int code = o.errors || stopped ? CLI_FAILED : CLI_OK;
-    if (status != FAR_OK)
-        code = cli_failed("bench", status, "the benchmark failed");
+    if (rc != FAR_OK)
+        code = cli_failed("bench", rc, "the benchmark failed");
     if (file && cli_json_close("bench", json, file, report_json(c, o.runs, stopped)) != CLI_OK &&
         code == CLI_OK)
         code = CLI_FAILED;

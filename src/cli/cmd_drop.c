@@ -38,9 +38,9 @@ int cmd_drop(int argc, char **argv)
     code = cli_open_table(COMMAND, &target, &t);
     if (code != CLI_OK)
         return code;
-    int status = far_table_drop(t.session, t.table);
-    if (status != FAR_OK)
-        code = cli_failed(COMMAND, status, "cannot drop the table '%s'", target.table);
+    int rc = far_table_drop(t.session, t.table);
+    if (rc != FAR_OK)
+        code = cli_failed(COMMAND, rc, "cannot drop the table '%s'", target.table);
     cli_close_table(&t);
     return code;
 }

@@ -102,19 +102,18 @@ static int open_or_create(struct cli_table *t, const struct kv_call *c)
 {
     const struct cli_target *target = &c->target;
     struct far_table_options made = {.tuning = c->tuning};
-    int status = far_table_open(t->session, target->table, target->index, &t->table);
-    if (status == FAR_NO_TABLE) {
-        status = far_table_create(t->session, target->table,
-                                  target->index != NULL ? target->index : DEFAULT_INDEX, &made,
-                                  &t->table);
-        if (status != FAR_TABLE_EXISTS)
-            return status;
-        status = far_table_open(t->session, target->table, target->index, &t->table);
+    int rc = far_table_open(t->session, target->table, target->index, &t->table);
+    if (rc == FAR_NO_TABLE) {
+        rc = far_table_create(t->session, target->table,
+                              target->index ? target->index : DEFAULT_INDEX, &made, &t->table);
+        if (rc != FAR_TABLE_EXISTS)
+            return rc;
+        rc = far_table_open(t->session, target->table, target->index, &t->table);
     }
-    if (status == FAR_OK && c->tuning != NULL)
+    if (rc == FAR_OK && c->tuning)
         fprintf(stderr, "farside %s: note: the table exists already, so --tuning has no effect\n",
                 c->command);
-    return status;
+    return rc;
 }
 
 static int open_table_to_put(const struct kv_call *c, struct cli_table *t)
@@ -123,17 +122,17 @@ static int open_table_to_put(const struct kv_call *c, struct cli_table *t)
     int code = cli_open(c->command, &c->target, &t->pool, &t->session);
     if (code != CLI_OK)
         return code;
-    int status = open_or_create(t, c);
-    if (status == FAR_OK)
+    int rc = open_or_create(t, c);
+    if (rc == FAR_OK)
         return CLI_OK;
-    code = cli_failed(c->command, status, "cannot open the table '%s'", c->target.table);
+    code = cli_failed(c->command, rc, "cannot open the table '%s'", c->target.table);
     cli_close_table(t);
     return code;
 }
 
-static int failed_on_key(const struct kv_call *c, int status)
+static int failed_on_key(const struct kv_call *c, int rc)
 {
-    return cli_failed(c->command, status, "key '%s'", c->key_text);
+    return cli_failed(c->command, rc, "key '%s'", c->key_text);
 }
 
 /* ---- the commands ---------------------------------------------------------------------------- */
@@ -141,9 +140,9 @@ static int failed_on_key(const struct kv_call *c, int status)
 static int print_value(const struct kv_call *c, struct cli_table *t, unsigned char *buf)
 {
     size_t len = 0;
-    int status = far_get(t->session, t->table, c->key, c->key_len, buf, FAR_VALUE_MAX, &len);
-    if (status != FAR_OK)
-        return failed_on_key(c, status);
+    int rc = far_get(t->session, t->table, c->key, c->key_len, buf, FAR_VALUE_MAX, &len);
+    if (rc != FAR_OK)
+        return failed_on_key(c, rc);
     fwrite(buf, 1, len, stdout);
     if (isatty(STDOUT_FILENO))
         fputc('\n', stdout);
@@ -189,9 +188,9 @@ static int put_value(const struct kv_call *c, const void *value, size_t len)
     int code = open_table_to_put(c, &t);
     if (code != CLI_OK)
         return code;
-    int status = far_put(t.session, t.table, c->key, c->key_len, value, len);
+    int rc = far_put(t.session, t.table, c->key, c->key_len, value, len);
     cli_close_table(&t);
-    return status == FAR_OK ? CLI_OK : failed_on_key(c, status);
+    return rc == FAR_OK ? CLI_OK : failed_on_key(c, rc);
 }
 
 int cmd_put(int argc, char **argv)
@@ -224,7 +223,7 @@ int cmd_del(int argc, char **argv)
     code = cli_open_table(c.command, &c.target, &t);
     if (code != CLI_OK)
         return code;
-    int status = far_delete(t.session, t.table, c.key, c.key_len);
+    int rc = far_delete(t.session, t.table, c.key, c.key_len);
     cli_close_table(&t);
-    return status == FAR_OK ? CLI_OK : failed_on_key(&c, status);
+    return rc == FAR_OK ? CLI_OK : failed_on_key(&c, rc);
 }

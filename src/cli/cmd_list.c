@@ -78,11 +78,11 @@ static int take_range(struct list_call *c)
     int code = CLI_OK;
     if (c->keys_only)
         r->flags = FAR_KEYS_ONLY;
-    if (c->from_text != NULL) {
+    if (c->from_text) {
         code = cli_take_key(c->command, c->from_text, c->hex, c->from, &r->from_len);
         r->from = c->from;
     }
-    if (code == CLI_OK && c->to_text != NULL) {
+    if (code == CLI_OK && c->to_text) {
         code = cli_take_key(c->command, c->to_text, c->hex, c->to, &r->to_len);
         r->to = c->to;
     }
@@ -153,7 +153,7 @@ static void print_entries(struct listing *l, struct far_range *rest)
 static bool grow(struct listing *l, size_t cap)
 {
     char *bigger = realloc(l->buf, cap);
-    if (bigger == NULL)
+    if (!bigger)
         return false;
     l->buf = bigger;
     l->cap = cap;
@@ -167,13 +167,13 @@ static int print_all(struct listing *l)
     uint64_t cursor = 0;
     bool more = true;
     while (more && goes_on(l)) {
-        int status = far_iterate(l->t.session, l->t.table, &cursor, flags, l->buf, l->cap, &l->len);
-        if (status == FAR_TOO_SMALL && grow(l, l->len))
+        int rc = far_iterate(l->t.session, l->t.table, &cursor, flags, l->buf, l->cap, &l->len);
+        if (rc == FAR_TOO_SMALL && grow(l, l->len))
             continue;
-        if (status == FAR_TOO_SMALL)
+        if (rc == FAR_TOO_SMALL)
             return cli_no_memory(l->call->command);
-        if (status != FAR_OK)
-            return cli_failed(l->call->command, status, "cannot list the table '%s'",
+        if (rc != FAR_OK)
+            return cli_failed(l->call->command, rc, "cannot list the table '%s'",
                               l->call->target.table);
         print_entries(l, &none);
         more = cursor != 0;
@@ -190,15 +190,15 @@ static int print_range(struct listing *l)
         bool goes_on_behind = rest.flags & FAR_AFTER; /* a key in the buffer, which may move */
         size_t from = goes_on_behind ? (size_t)((const char *)rest.from - l->buf) : 0;
         rest.limit = left < UINT32_MAX ? (unsigned)left : 0;
-        int status = far_scan(l->t.session, l->t.table, &rest, l->buf, l->cap, &l->len, &more);
-        if (status == FAR_TOO_SMALL && grow(l, l->len)) {
+        int rc = far_scan(l->t.session, l->t.table, &rest, l->buf, l->cap, &l->len, &more);
+        if (rc == FAR_TOO_SMALL && grow(l, l->len)) {
             rest.from = goes_on_behind ? l->buf + from : rest.from;
             continue;
         }
-        if (status == FAR_TOO_SMALL)
+        if (rc == FAR_TOO_SMALL)
             return cli_no_memory(l->call->command);
-        if (status != FAR_OK)
-            return cli_failed(l->call->command, status, "cannot scan the table '%s'",
+        if (rc != FAR_OK)
+            return cli_failed(l->call->command, rc, "cannot scan the table '%s'",
                               l->call->target.table);
         print_entries(l, &rest);
     }

@@ -50,7 +50,7 @@ static void say(struct telling *t, const char *what)
 static void tell(void *arg, const char *line)
 {
     struct telling *t = arg;
-    if (t->lines != NULL) {
+    if (t->lines) {
         json_array_append_new(t->lines, cli_json_text(line));
         return;
     }
@@ -106,9 +106,9 @@ static void print_sum(const char *uri, bool repair, const struct far_pool_check 
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static int not_done(int status, const char *uri)
+static int not_done(int rc, const char *uri)
 {
-    int code = cli_failed(COMMAND, status, "cannot check the pool '%s'", uri);
+    int code = cli_failed(COMMAND, rc, "cannot check the pool '%s'", uri);
     return code == CLI_MISUSED ? code : CHECK_NOT_DONE;
 }
 
@@ -122,14 +122,14 @@ static int check_open_pool(far_pool *pool, const char *uri, bool repair, bool js
     progress_init(&t.progress);
     if (repair)
         say(&t, "opening a session");
-    int status = far_session_open(pool, NULL, &session);
-    if (status == FAR_OK) {
+    int rc = far_session_open(pool, NULL, &session);
+    if (rc == FAR_OK) {
         far_session_watch(session, go_on, &t);
-        status = far_pool_check(session, repair, tell, &t, &check);
+        rc = far_pool_check(session, repair, tell, &t, &check);
         progress_clear(&t.progress);
     }
-    if (status != FAR_OK && (status != FAR_CORRUPT || session == NULL)) {
-        int code = not_done(status, uri);
+    if (rc != FAR_OK && (rc != FAR_CORRUPT || !session)) {
+        int code = not_done(rc, uri);
         json_decref(t.lines);
         far_session_close(session);
         return code;
@@ -145,13 +145,13 @@ static int check_open_pool(far_pool *pool, const char *uri, bool repair, bool js
 static int check_pool(const char *uri, bool repair, bool json)
 {
     far_pool *pool = NULL;
-    int status = far_pool_open(uri, &pool);
-    if (status == FAR_CORRUPT) { /* not one that it could not reach: it looked, and found damage */
-        cli_failed(COMMAND, status, "cannot open the pool '%s'", uri);
+    int rc = far_pool_open(uri, &pool);
+    if (rc == FAR_CORRUPT) { /* not one that it could not reach: it looked, and found damage */
+        cli_failed(COMMAND, rc, "cannot open the pool '%s'", uri);
         return CHECK_PROBLEMS;
     }
-    if (status != FAR_OK)
-        return not_done(status, uri);
+    if (rc != FAR_OK)
+        return not_done(rc, uri);
     int code = check_open_pool(pool, uri, repair, json);
     far_pool_close(pool);
     return code;

@@ -39,12 +39,12 @@ static int each_table(void *arg, const char *name, const char *index)
 {
     struct table_list *list = arg;
     (void)index;
-    if (list->only != NULL && strcmp(list->only, name) != 0)
+    if (list->only && strcmp(list->only, name) != 0)
         return 0;
     if (list->count == TABLES_SHOWN_MAX)
         return 0;
     struct table_name *grown = realloc(list->item, (list->count + 1) * sizeof *grown);
-    if (grown == NULL)
+    if (!grown)
         return FAR_NO_MEMORY;
     list->item = grown;
     snprintf(list->item[list->count++].name, sizeof grown->name, "%s", name);
@@ -158,12 +158,12 @@ static int stat_table(far_session *session, const char *name, json_t *tables)
 {
     far_table *table = NULL;
     struct far_table_info info;
-    int status = far_table_open(session, name, NULL, &table);
-    if (status == FAR_OK)
-        status = far_table_info(session, table, &info);
-    if (status != FAR_OK)
-        return cli_failed("stat", status, "cannot read the table '%s'", name);
-    if (tables != NULL)
+    int rc = far_table_open(session, name, NULL, &table);
+    if (rc == FAR_OK)
+        rc = far_table_info(session, table, &info);
+    if (rc != FAR_OK)
+        return cli_failed("stat", rc, "cannot read the table '%s'", name);
+    if (tables)
         json_array_append_new(tables, json_of_table(table, &info));
     else
         print_table(table, &info);
@@ -175,12 +175,12 @@ static int stat_nodes(far_session *session, unsigned count, json_t *nodes)
 {
     for (unsigned i = 0; i < count; i++) {
         struct far_node_info info;
-        int status = far_node_info(session, i, &info);
-        if (status == FAR_UNSUPPORTED)
+        int rc = far_node_info(session, i, &info);
+        if (rc == FAR_UNSUPPORTED)
             return CLI_OK;
-        if (status != FAR_OK)
-            return cli_failed("stat", status, "cannot get the counters of node %u", i);
-        if (nodes != NULL)
+        if (rc != FAR_OK)
+            return cli_failed("stat", rc, "cannot get the counters of node %u", i);
+        if (nodes)
             json_array_append_new(nodes, json_of_node(&info));
         else
             print_node(&info);
@@ -193,25 +193,24 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
     struct far_pool_info info;
     struct far_pool_usage used;
     struct table_list list = {.only = target->table};
-    int status = far_pool_info(session, &info);
-    if (status == FAR_OK)
-        status = far_pool_usage(session, &used);
-    if (status == FAR_OK)
-        status = far_table_list(session, each_table, &list);
-    if (status == FAR_OK && target->table != NULL && list.count == 0)
-        status = FAR_NO_TABLE;
-    if (status != FAR_OK) {
+    int rc = far_pool_info(session, &info);
+    if (rc == FAR_OK)
+        rc = far_pool_usage(session, &used);
+    if (rc == FAR_OK)
+        rc = far_table_list(session, each_table, &list);
+    if (rc == FAR_OK && target->table && list.count == 0)
+        rc = FAR_NO_TABLE;
+    if (rc != FAR_OK) {
         free(list.item);
-        return cli_failed("stat", status, "cannot read the %s '%s'",
-                          target->table != NULL ? "table" : "pool",
-                          target->table != NULL ? target->table : target->pool);
+        return cli_failed("stat", rc, "cannot read the %s '%s'", target->table ? "table" : "pool",
+                          target->table ? target->table : target->pool);
     }
 
     int code = CLI_OK;
     json_t *tables = json ? json_array() : NULL, *nodes = json ? json_array() : NULL;
     if (!json)
         print_pool(target->pool, &info, &used);
-    if (target->table == NULL)
+    if (!target->table)
         code = stat_nodes(session, info.nodes, nodes);
     for (unsigned i = 0; i < list.count; i++) {
         int shown = stat_table(session, list.item[i].name, tables);
