@@ -4,10 +4,10 @@
  *   keys      key numbers to bytes
  *   dist      which key next
  *   workload  which operation next
- *   workers   threads of one process or several, that start and stop together
- *   scratch   memory of a pool for verbs that mean nothing
- *   runner    one workload on one table: what it took
- *   replay    the same verbs with no index on top
+ *   workers   threads of one process or several that start and stop together
+ *   scratch   memory of a pool for verbs without a meaning
+ *   runner    one workload on one table, measured
+ *   replay    the same verbs without an index
  *   suite     a list of workloads on every index
  *   report    tables for people, JSON for programs
  */
@@ -26,22 +26,22 @@
 
 struct bench_config {
     const char *pool;
-    const char *index;  /* NULL: all there are */
-    const char *tuning; /* of the tables; NULL: as usual */
+    const char *index;  /* NULL: all */
+    const char *tuning; /* NULL: the defaults */
     struct workload_list workloads;
     uint64_t keys, ops;
-    unsigned processes, threads; /* so many threads in each; processes > 1: others do the work */
+    unsigned processes, threads; /* threads of each process; if > 1 processes, this one leads */
     unsigned depth;
     unsigned key_size, value_size;
-    bool dist_given; /* else zipfian, but latest where the workload says so */
+    bool dist_given; /* else zipfian, or latest if the workload prefers that */
     enum bench_dist_kind dist;
     double theta;
     uint64_t seed;
     bool raw;
-    const atomic_bool *stop; /* set by a signal: measure no further */
+    const atomic_bool *stop; /* ends the measurement when set; may be NULL */
 };
 
-/* All threads that share a run. */
+/* The threads of all processes. */
 static inline unsigned bench_worker_count(const struct bench_config *c)
 {
     return c->processes * c->threads;
@@ -50,60 +50,64 @@ static inline unsigned bench_worker_count(const struct bench_config *c)
 /* What the processes of a team have to do: their shared memory begins with one of these. */
 enum bench_order { BENCH_MEASURE, BENCH_REPLAY };
 
-/* As farside bench has it when nothing is said, without stop. */
+/* The defaults of farside bench, without stop. */
 extern const struct bench_config bench_defaults;
 
-/* What the operations of one kind took. */
+/* The cost of the operations of one kind. */
 struct bench_op {
-    struct far_op_stats stats; /* sums over all operations                      */
-    uint64_t wrong;            /* that brought another key's value, or entries that are not right */
-    struct hist latency;       /* nanoseconds                                   */
+    struct far_op_stats stats; /* sums over all operations */
+    uint64_t wrong;            /* returned the value of another key, or wrong entries */
+    struct hist latency;       /* nanoseconds */
 };
 
 /* One workload on one table, measured. */
 struct bench_run {
     const char *index, *workload;
-    bool draws_keys; /* by dist; others take them in turn */
+    bool draws_keys; /* by dist; other workloads take them in turn */
     enum bench_dist_kind dist;
-    uint64_t ops_planned, ops; /* a get followed by an update is one; of an iteration, each entry */
-    double seconds;            /* of the slowest thread, without drawing tasks   */
+    /* A get followed by an update is one operation; in an iteration, each entry is one. */
+    uint64_t ops_planned, ops;
+    double seconds; /* of the slowest thread, without drawing tasks */
     double ops_per_s;
     struct bench_op op[FAR_OP_KINDS];
-    struct far_table_info space; /* after it; splits are those of this run        */
-    double raw_ops_per_s;        /* 0: not measured                               */
-    int first_error;             /* of an operation, other than FAR_NOT_FOUND     */
+    struct far_table_info space; /* after the run; splits of this run only */
+    double raw_ops_per_s;        /* 0: not measured */
+    int first_error;             /* of an operation, other than FAR_NOT_FOUND */
     bool interrupted;
 };
 
-/* Operations of a kind that went wrong, whatever way. */
+/* Adds the splits of `more` to those of `space`. */
+void bench_add_splits(struct far_table_info *space, const struct far_table_info *more);
+
+/* Operations that failed or returned something wrong. */
 uint64_t bench_op_errors(const struct bench_op *op);
 
 struct bench_observer {
     void *arg;
-    /* A workload is at work, or (done == total) just ended. What is not measured, such as loading
-     * keys beforehand, shows up here only. */
+    /* A workload runs, or has just ended (done == total). What is not measured, such as loading
+     * keys first, is reported only here. */
     void (*progress)(void *arg, const char *index, const char *what, uint64_t done, uint64_t total);
-    /* An index has its pool and table, and is about to be measured. */
+    /* The pool is open, the table exists, and measuring begins. */
     void (*index_begin)(void *arg, const char *index);
     void (*run)(void *arg, const struct bench_run *run);
     /* After the last run of an index. */
     void (*index_done)(void *arg, const char *index);
 };
 
-/* Does the configuration make sense? FAR_INVALID; the detail says why not. */
+/* Can this configuration run? If not, FAR_INVALID; the detail says why. */
 int bench_check(const struct bench_config *config);
 
 /*
  * bench_suite - run the configured workloads on the configured indexes
  *
- * Each index has a pool opened for it and works on a new table "bench-INDEX". If the list does not
- * begin with load, the keys are loaded before it without being measured. A signal ends it early,
+ * Opens the pool and creates a table "bench-INDEX" for each index. If the list does not begin with
+ * load, the keys are loaded first, without being measured. When config->stop is set, it ends early
  * with FAR_OK.
  *
  * FAR_INVALID   as bench_check()
- * FAR_SYSTEM    a process of several has died
+ * FAR_SYSTEM    one of several processes has died
  * FAR_NO_INDEX  no such index
- * or what opening the pool or the table failed with.
+ * or the error of opening the pool or the table.
  */
 int bench_suite(const struct bench_config *config, const struct bench_observer *observer);
 

@@ -1,4 +1,5 @@
 #include "bench/dist.h"
+#include "base/err.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,8 +34,8 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* A step near the golden section of n sends neighbouring ranks far apart, whatever n is. The
- * search ends at n - 1 at the latest, which is coprime to n. */
+/* A step near the golden section of n sends neighbouring ranks far apart for every n. The search
+ * ends at n - 1 at the latest, which is coprime to n. */
 static uint64_t permutation_step(uint64_t n)
 {
     uint64_t step = (uint64_t)((double)n * 0.6180339887498949);
@@ -52,6 +53,7 @@ static double zeta_sum(uint64_t from, uint64_t to, double theta, double sum)
 
 void bench_dist_init(struct bench_dist *d, enum bench_dist_kind kind, uint64_t n, double theta)
 {
+    ASSERT(n > 0 && (kind == BENCH_DIST_UNIFORM || (theta > 0 && theta < 1)));
     d->kind = kind;
     d->step = permutation_step(n);
     if (kind != BENCH_DIST_UNIFORM) {
@@ -61,7 +63,7 @@ void bench_dist_init(struct bench_dist *d, enum bench_dist_kind kind, uint64_t n
         d->second = 1 + pow(0.5, theta);
         d->eta = (1 - pow(2.0 / (double)n, 1 - theta)) / (1 - d->second / d->zeta);
     } else {
-        d->zeta = 0; /* of another n from now on */
+        d->zeta = 0; /* it was the sum for another n */
     }
     d->n = n;
 }
@@ -77,13 +79,14 @@ uint64_t bench_dist_rank(const struct bench_dist *d, struct rng *rng)
     if (u * d->zeta < d->second)
         return d->n > 1 ? 1 : 0;
     double rank = (double)d->n * pow(d->eta * u - d->eta + 1, 1 / (1 - d->theta));
-    /* Rounding can reach n; with two keys eta is not a number, and neither is the rank. */
+    /* Rounding can reach n; with two keys, eta and so the rank are not a number. */
     return rank < (double)d->n ? (uint64_t)rank : d->n - 1;
 }
 
 uint64_t bench_dist_place(const struct bench_dist *d, uint64_t rank)
 {
+    ASSERT(rank < d->n);
     if (d->kind == BENCH_DIST_UNIFORM)
-        return rank; /* is anywhere already */
+        return rank; /* uniform ranks need no scattering */
     return (uint64_t)((unsigned __int128)rank * d->step % d->n);
 }

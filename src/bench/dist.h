@@ -3,8 +3,8 @@
  *
  *   zipfian   rank r is drawn in proportion to 1 / (r + 1)^theta, by the method of Gray et al.,
  *             "Quickly generating billion-record synthetic databases" (SIGMOD 1994), which YCSB
- *             uses too; ranks are scattered over the keys by a permutation
- *   uniform   all alike
+ *             uses too; a permutation scatters the ranks over the keys
+ *   uniform   all keys are equally popular
  *   latest    zipfian, rank 0 being the key added last
  */
 #ifndef BENCH_DIST_H
@@ -28,15 +28,16 @@ const char *bench_dist_name(enum bench_dist_kind kind);
 bool bench_dist_parse(const char *name, enum bench_dist_kind *kind);
 
 /*
- * n > 0; theta within (0, 1), not used by uniform. The first zipfian one takes time in proportion
- * to n: a struct that was in use is carried on from where it stands, a new one must be zeroed.
+ * n > 0; theta is in (0, 1), and uniform does not use it. The first zipfian call takes time in
+ * proportion to n. A new struct must be zeroed; one that was initialized before keeps its sum, and
+ * only the keys added since then take time.
  */
 void bench_dist_init(struct bench_dist *d, enum bench_dist_kind kind, uint64_t n, double theta);
 
-/* A rank within [0, n): 0 is the most popular, unless all are alike. */
+/* Draws a rank in [0, n). Unless all are equally popular, 0 is the most popular. */
 uint64_t bench_dist_rank(const struct bench_dist *d, struct rng *rng);
 
-/* The place of a rank within [0, n): a permutation. */
+/* Maps a rank to a place in [0, n): a permutation. */
 uint64_t bench_dist_place(const struct bench_dist *d, uint64_t rank);
 
 #endif

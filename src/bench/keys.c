@@ -1,4 +1,5 @@
 #include "bench/keys.h"
+#include "base/err.h"
 
 #include <string.h>
 
@@ -7,7 +8,7 @@
 
 uint64_t bench_mix(uint64_t n)
 {
-    /* The finalizer of splitmix64: each step can be undone, so no two inputs meet. */
+    /* The finalizer of splitmix64. Each step can be undone, so no two inputs give the same result. */
     n ^= n >> 30;
     n *= 0xbf58476d1ce4e5b9u;
     n ^= n >> 27;
@@ -17,8 +18,9 @@ uint64_t bench_mix(uint64_t n)
 
 void bench_key_write(uint64_t number, void *key, size_t size)
 {
+    ASSERT(size >= BENCH_KEY_MIN);
     unsigned char *at = key;
-    /* The constant keeps number 0 from being all zeros, the mix's one fixed point. */
+    /* Without the constant, key 0 would be all zeros: 0 is the fixed point of the mix. */
     uint64_t word = bench_mix(number + 0x9e3779b97f4a7c15u);
 
     while (size >= sizeof word) {

@@ -1,7 +1,7 @@
 /*
- * Keys and values by number. Key number n always has the same bytes, no two numbers share them,
- * and neighbouring numbers look unrelated. A value begins with the number of its key, so that
- * whoever reads it can tell whether it got the right one.
+ * Keys and values by number. Key number n always has the same bytes, no two numbers have the same
+ * ones, and the keys of neighbouring numbers look unrelated. A value begins with the number of its
+ * key, so that a reader can check that it got the right value.
  */
 #ifndef BENCH_KEYS_H
 #define BENCH_KEYS_H
@@ -10,24 +10,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BENCH_KEY_MIN 8 /* bytes that tell all numbers apart */
+#define BENCH_KEY_MIN 8 /* bytes that distinguish all numbers */
 
-/* A bijection of 64-bit numbers that leaves no pattern. */
+/* A bijection of 64-bit numbers whose results look random; also makes seeds. */
 uint64_t bench_mix(uint64_t n);
 
 /* size is at least BENCH_KEY_MIN. */
 void bench_key_write(uint64_t number, void *key, size_t size);
 
-/* Fills the part of a value that is the same for all keys. */
+/* Fills the part of a value that all keys have in common. */
 void bench_value_init(void *value, size_t size);
-/* Makes it the value of one key; the version is for whoever looks at it in a debugger. */
+/* Makes it the value of one key; the version only helps in a debugger. */
 void bench_value_write(uint64_t number, uint64_t version, void *value, size_t size);
-/* Adds one to the version of such a value. */
+/* Increments the version, if the value has one. */
 void bench_value_increment(void *value, size_t size);
-/* Can these bytes be a value of that key? Values under 8 bytes are told apart by what they have. */
+/* Can these bytes be a value of that key? A value under 8 bytes has only a part of the number. */
 bool bench_value_belongs(uint64_t number, const void *value, size_t size);
-/* Is that a key with a value of its own? `expected` has room for the key. Values under 8 bytes do not
- * tell. */
+/* Does the value belong to the key? A value under 8 bytes always passes. `expected` is a buffer for a
+ * key. */
 bool bench_value_fits_key(const void *value, size_t value_size, const void *key, size_t key_size,
                           void *expected);
 

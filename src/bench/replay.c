@@ -9,12 +9,12 @@
 #include <string.h>
 
 #define LINE        64u
-#define SAMPLE_OPS  65536u         /* of a longer run, between so many and twice as many are kept */
-#define SHARED_ROOM (512ull << 20) /* for a sample, among processes */
+#define SAMPLE_OPS  65536u         /* of a longer run, this many to twice as many are kept */
+#define SHARED_ROOM (512ull << 20) /* for a sample that processes share */
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-/* Makes room for one more entry; the arrays only ever double. */
+/* Makes room for one more entry, by doubling the array. */
 static bool reserve(void **array, size_t *max, size_t count, size_t entry)
 {
     if (count < *max)
@@ -58,7 +58,7 @@ static void posted(struct batch_tap *tap, const struct fab_verb *verbs, unsigned
         return;
     }
     r->batch[++r->batches] = r->verbs;
-    r->op[r->ops] = r->batches; /* the operation under way ends here, so far */
+    r->op[r->ops] = r->batches; /* so far, the current operation ends here */
 }
 
 int replay_recorder_init(struct replay_recorder *r, uint64_t ops)
@@ -116,19 +116,19 @@ struct replay_lane { /* one operation in flight */
     struct fab_req req;
     struct fab_verb verb[BATCH_MAX];
     unsigned char *buf;
-    size_t begin, end; /* the operation's batches    */
-    size_t batch;      /* of them, the one under way */
+    size_t begin, end; /* the operation's batches */
+    size_t batch;      /* the current one of them */
     bool active;
     uint64_t started;
 };
 
-/* All that the workers have in common. Processes share it, with what it points to. */
+/* What the workers have in common. Processes share it, and what it points to. */
 struct replay {
     enum bench_order order;
     struct replay_load load;
     struct replay_recorder sample;
     struct scratch scratch;
-    uint64_t lines; /* of a piece of scratch, that the longest verb may begin at */
+    uint64_t lines; /* of a piece of scratch memory, at which the longest verb can begin */
     size_t buf_bytes;
     unsigned count;
     struct replay_worker *workers;
@@ -148,24 +148,24 @@ struct replay_worker {
     struct hist latency;
 };
 
-/* The offset of a random line of the node's scratch. */
+/* The offset of a random line in the node's scratch memory. */
 static uint64_t random_line(struct replay_worker *w, unsigned node)
 {
     const struct replay *r = w->replay;
     w->random ^= w->random << 13;
     w->random ^= w->random >> 7;
     w->random ^= w->random << 17;
-    /* The upper half of the product is the piece, the lower one as random as before. */
+    /* The upper half of the product is the piece; the lower half is still random. */
     unsigned __int128 pick = (unsigned __int128)w->random * r->scratch.pieces;
     uint64_t piece = r->scratch.piece[node * r->scratch.pieces + (unsigned)(pick >> 64)];
     return piece + (uint64_t)(((unsigned __int128)(uint64_t)pick * r->lines) >> 64) * LINE;
 }
 
 /*
- * What the batch before brought back: zero, but nobody knows before it is there. A batch that
- * builds on the one before it cannot start until that has arrived; where a verb is a plain load, a
- * processor that sees no such need runs ahead, and the yardstick would be longer than any index
- * could be.
+ * What the previous batch read: always zero, but the processor cannot know that before the data is
+ * there. In an index, a batch uses the results of the previous one and cannot start earlier. Where a
+ * verb is a plain load, a processor without this dependency would run ahead, and the replay would
+ * reach a throughput that no index can.
  */
 static uint64_t arrived(const struct replay_lane *l)
 {
@@ -176,12 +176,12 @@ static uint64_t arrived(const struct replay_lane *l)
     return seen;
 }
 
-/* All memory is zero and stays so: every CAS of 0 for 0 succeeds and writes, as most do in
- * earnest. */
+/* All scratch memory is and stays zero, so every CAS from 0 to 0 succeeds and writes, as most do in a
+ * real run. */
 static void post_batch(struct replay_worker *w, struct replay_lane *l)
 {
     const struct replay_recorder *s = &w->replay->sample;
-    if (l->batch == l->end) { /* an operation that needed no verb at all */
+    if (l->batch == l->end) { /* an operation without verbs */
         l->req = (struct fab_req){.done = true};
         return;
     }
@@ -201,6 +201,7 @@ static void post_batch(struct replay_worker *w, struct replay_lane *l)
         };
         buf += (shape->len + LINE - 1) / LINE * LINE;
     }
+    ASSERT(end - first <= BATCH_MAX && buf <= l->buf + w->replay->buf_bytes);
     l->req = (struct fab_req){.verbs = l->verb, .count = (unsigned)(end - first)};
     int rc = w->ep->ops->post(w->ep, &l->req);
     if (rc != FAR_OK)
@@ -212,7 +213,7 @@ static bool stopped(const struct replay_worker *w)
     return w->stop && atomic_load_explicit(w->stop, memory_order_relaxed);
 }
 
-/* Goes on with the lane's operation, or with another one while there are any to do. */
+/* Continues the lane's operation, or starts another one if there are any left. */
 static void advance(struct replay_worker *w, struct replay_lane *l, uint64_t now)
 {
     const struct replay_recorder *s = &w->replay->sample;
@@ -253,7 +254,7 @@ static void worker_run(void *arg)
             if (l->batch < l->end)
                 l->batch++;
             uint64_t now = 0;
-            if (l->batch == l->end) { /* the clock is looked at as often as by the measured run */
+            if (l->batch == l->end) { /* reads the clock as often as the measured run does */
                 now = clock_ns();
                 hist_record(&w->latency, now - l->started);
             }
@@ -297,8 +298,8 @@ static void worker_close(void *arg)
         w->ep->ops->ep_close(w->ep);
 }
 
-/* The most local bytes that a batch of the sample moves, and the longest of its verbs with what is
- * before it in its line. */
+/* The largest number of local bytes of a batch, and the longest verb, including the bytes before it
+ * in its line. */
 static void sample_extent(const struct replay_recorder *s, size_t *batch_bytes,
                           uint32_t *verb_bytes)
 {
@@ -338,7 +339,7 @@ static void *put(const struct workers_team *t, size_t *used, const void *from, s
     return to;
 }
 
-/* Moves what others have to see where they see it. */
+/* Copies what the other processes need into shared memory. */
 static int share(const struct workers_team *t, struct replay **replay)
 {
     const struct replay_recorder *s = &(*replay)->sample;

@@ -76,7 +76,7 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c)
             "p50", "p99", "count", "not found", "errors");
 }
 
-/* Index, workload and throughput: said once, left blank for the run's further kinds. */
+/* Index, workload and throughput: only in the first row of a run. */
 static void print_run_columns(struct report *r, const struct bench_run *run, bool first)
 {
     char text[TEXT_MAX] = "";
@@ -100,20 +100,7 @@ static void print_op_columns(struct report *r, const char *name, const struct be
             s->not_found, bench_op_errors(op));
 }
 
-static void add_space(struct far_table_info *sum, const struct far_table_info *run)
-{
-    uint64_t splits = sum->splits + run->splits;
-    double loads =
-        sum->split_load_mean * (double)sum->splits + run->split_load_mean * (double)run->splits;
-    double most =
-        sum->split_load_max > run->split_load_max ? sum->split_load_max : run->split_load_max;
-    *sum = *run;
-    sum->splits = splits;
-    sum->split_load_max = most;
-    sum->split_load_mean = splits > 0 ? loads / (double)splits : 0;
-}
-
-/* What an entry took, of operations that return many. */
+/* The cost of an entry, for operations that return many. */
 static void print_entries(struct report *r, const char *name, const struct far_op_stats *s)
 {
     char entries[TEXT_MAX], calls[TEXT_MAX];
@@ -127,7 +114,7 @@ static void print_entries(struct report *r, const char *name, const struct far_o
         per(s->bytes_read, s->entries));
 }
 
-/* Operations that were carried out, and brought something wrong. */
+/* Operations that succeeded, but returned something wrong. */
 static void print_wrong(struct report *r, const struct bench_run *run)
 {
     static const char *const what[FAR_OP_KINDS] = {
@@ -162,7 +149,9 @@ void report_run(struct report *r, const struct bench_run *run)
         fprintf(r->out, "  interrupted: %s stopped after %s of %s operations\n", run->workload,
                 grouped(run->ops, done), grouped(run->ops_planned, planned));
     }
-    add_space(&r->space, &run->space);
+    struct far_table_info space = run->space;
+    bench_add_splits(&space, &r->space);
+    r->space = space;
     r->runs++;
     fflush(r->out);
 }
@@ -194,7 +183,7 @@ void report_index(struct report *r, const char *index)
 
 /* ---- for programs ---------------------------------------------------------------------------- */
 
-/* The object, or NULL if one of its members could not be set. */
+/* Returns the object, or NULL if one of its members could not be set. */
 static json_t *whole(json_t *object, int bad)
 {
     if (bad == 0)
@@ -213,7 +202,7 @@ static int set_real(json_t *object, const char *name, double value)
     return json_object_set_new(object, name, json_real(value));
 }
 
-/* Bytes that are not UTF-8, which only a pool's URI may have, become "\xHH". */
+/* Bytes that are not UTF-8 become "\xHH"; only the URI of a pool can have some. */
 static int set_text(json_t *object, const char *name, const char *text)
 {
     char *copy = text ? malloc(4 * strlen(text) + 1) : NULL;

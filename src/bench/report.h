@@ -1,4 +1,4 @@
-/* What a benchmark measured: a table for people, JSON for programs. */
+/* The results of a benchmark: a table for people, JSON for programs. */
 #ifndef BENCH_REPORT_H
 #define BENCH_REPORT_H
 
@@ -12,14 +12,14 @@
 struct report {
     FILE *out;
     const struct bench_config *config;
-    unsigned runs;               /* of the index under test so far          */
-    struct far_table_info space; /* after the last of them; splits of all   */
+    unsigned runs;               /* of this index so far */
+    struct far_table_info space; /* after the last run; splits of all runs */
 };
 
-/* What is going to run, what the columns mean, and their heads. */
+/* Prints what will run, what the columns mean, and their heads. */
 void report_begin(struct report *r, FILE *out, const struct bench_config *config);
 void report_run(struct report *r, const struct bench_run *run);
-/* How the index used memory, if it came to that. */
+/* Prints how the index used memory, if something ran. */
 void report_index(struct report *r, const char *index);
 
 /* ---- for programs ------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 /*
- * The runner: threads, of one process or of several, that draw tasks and carry them out.
+ * The runner: workers that draw tasks and execute them.
  *
- * A lane is one operation in flight with its buffers. At depth 1 a thread has one lane and calls
- * the synchronous functions; deeper, it keeps its lanes filled through the ring. Tasks are drawn a
- * few thousand at a time with nothing in flight and the clock stopped, so that what is measured is
- * the table and not the arithmetic of popularity.
+ * A lane is one operation in flight with its buffers. At depth 1, a worker has one lane and calls
+ * the synchronous functions; at larger depths, it keeps its lanes filled through the ring. A worker
+ * draws a few thousand tasks at a time, with nothing in flight and the clock stopped, so the time
+ * for drawing keys is not measured.
  */
 #include "bench/runner.h"
 #include "base/clock.h"
@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tasks drawn at a time: enough that emptying the lanes before each draw does not show. */
+/* Tasks drawn at a time: so many that draining the lanes before each draw costs nothing. */
 #define DRAW_PER_LANE 256u
 #define DRAW_LANES    16u
 
-/* What an iteration takes at a time: a buffer that is worth a round trip, or the longest entry. */
+/* The buffer of an iteration: worth a round trip, and large enough for the longest entry. */
 #define ITERATE_BYTES (1u << 20)
 
 struct lane {
@@ -50,15 +50,15 @@ struct worker {
     struct far_result *results;
 
     uint64_t tasks_done;
-    uint64_t inserted; /* new keys that are there    */
-    uint64_t busy;     /* nanoseconds                */
-    int first_error;   /* of an operation            */
-    int info_status;   /* of looking at it afterwards */
+    uint64_t inserted; /* new keys that exist */
+    uint64_t busy;     /* nanoseconds */
+    int first_error;   /* of an operation */
+    int info_status;   /* of far_table_info() at the end */
     struct far_stats before, after;
     struct far_table_info info;
     uint64_t wrong[FAR_OP_KINDS];
     struct hist latency[FAR_OP_KINDS];
-    _Alignas(64) _Atomic uint64_t done; /* on a line of its own: another thread watches it */
+    _Alignas(64) _Atomic uint64_t done; /* on its own cache line: the leader reads it */
 };
 
 /* ---- one operation --------------------------------------------------------------------------- */
@@ -68,10 +68,10 @@ static bool stopped(const struct worker *w)
     return w->config->stop && atomic_load_explicit(w->config->stop, memory_order_relaxed);
 }
 
-/* How much the buffer of an operation has to hold. */
+/* The bytes that the buffer of an operation must have. */
 static size_t buf_bytes(const struct bench_config *c, const struct workload *w)
 {
-    size_t entry = 16 + (size_t)c->key_size + c->value_size; /* and a few bytes to spare */
+    size_t entry = 16 + (size_t)c->key_size + c->value_size; /* 16: the lengths, and some more */
     if (workload_scans(w))
         return WORKLOAD_SCAN_MAX * entry;
     if (workload_iterates(w))
@@ -129,7 +129,7 @@ static struct far_op lane_op(struct worker *w, struct lane *l)
     return op;
 }
 
-/* Are these entries of the table, as many as there should be, and those of a scan in order? */
+/* Are these entries of the table, the right number of them, and in order if it is a scan? */
 static bool entries_right(const struct worker *w, const struct lane *l, const struct far_result *r)
 {
     const struct bench_config *c = w->config;
@@ -141,7 +141,7 @@ static bool entries_right(const struct worker *w, const struct lane *l, const st
         if (e.key_len != c->key_size || e.value_len != c->value_size ||
             !bench_value_fits_key(e.value, e.value_len, e.key, e.key_len, l->expected))
             return false;
-        /* The key that a scan begins with is there. */
+        /* A scan begins with a key that exists. */
         int order = memcmp(e.key, before ? before : l->key, e.key_len);
         if (scan && (before ? order <= 0 : order != 0))
             return false;
@@ -165,7 +165,7 @@ static bool answer_right(const struct worker *w, const struct lane *l, const str
     }
 }
 
-/* Takes note of a result. True if the task goes on with another operation, from now on. */
+/* Records a result. True if the task goes on with another operation, which starts now. */
 static bool lane_end(struct worker *w, struct lane *l, const struct far_result *r, uint64_t now)
 {
     hist_record(&w->latency[l->task.kind], now - l->started);
@@ -191,7 +191,7 @@ static bool lane_end(struct worker *w, struct lane *l, const struct far_result *
     return goes_on;
 }
 
-/* With nothing in flight, all keys that were added are there for others to ask for. */
+/* Call with nothing in flight: then all keys that were added exist, and others may draw them. */
 static void publish_inserted(struct worker *w)
 {
     atomic_store_explicit(&w->plan->added[w->thread].count, w->inserted, memory_order_release);
@@ -206,7 +206,7 @@ static void work_sync(struct worker *w, unsigned count)
 
     for (unsigned i = 0; i < count && !stopped(w); i++) {
         bool more = true, first = true;
-        /* One operation ends as the next begins: a single look at the clock serves both. */
+        /* The end of one operation is the start of the next: one look at the clock serves both. */
         lane_begin(w, l, &w->tasks[i], now);
         while (more) {
             struct far_op op = lane_op(w, l);
@@ -229,7 +229,7 @@ static void submit(struct worker *w, struct lane *l)
 {
     struct far_op op = lane_op(w, l);
     int rc = far_submit(w->session, &op);
-    ASSERT(rc == FAR_OK); /* the ring is made, and as deep as there are lanes */
+    ASSERT(rc == FAR_OK); /* warm_up() made the ring, and it is as deep as there are lanes */
 }
 
 static void work_ring(struct worker *w, unsigned count)
@@ -244,11 +244,12 @@ static void work_ring(struct worker *w, unsigned count)
             submit(w, l);
         }
         unsigned n = far_reap(w->session, w->results, depth, 1);
-        if (n == 0) /* nothing was in flight: all done, or stopped */
+        if (n == 0) /* nothing is in flight: all done, or stopped */
             break;
         uint64_t now = clock_ns();
         for (unsigned i = 0; i < n; i++) {
             const struct far_result *r = &w->results[i];
+            ASSERT(r->user_data < depth);
             struct lane *l = &w->lanes[r->user_data];
             if (lane_end(w, l, r, now))
                 submit(w, l);
@@ -256,10 +257,11 @@ static void work_ring(struct worker *w, unsigned count)
                 w->idle[w->idle_count++] = (unsigned)r->user_data;
         }
     }
+    ASSERT(w->idle_count == depth);
     publish_inserted(w);
 }
 
-/* ---- a thread's life ------------------------------------------------------------------------- */
+/* ---- a worker's life ------------------------------------------------------------------------- */
 
 static int lanes_alloc(struct worker *w)
 {
@@ -289,8 +291,7 @@ static int lanes_alloc(struct worker *w)
     return FAR_OK;
 }
 
-/* The first operation of a session makes its ring and fetches what it keeps of the table; neither
- * is to be measured. */
+/* The first operation of a session makes its ring and fills its caches; neither is measured. */
 static int warm_up(struct worker *w)
 {
     struct far_result result;
@@ -354,7 +355,7 @@ static void worker_close(void *arg)
         if (w->target->recorder)
             replay_recorder_detach(w->target->recorder, w->session);
         far_stats(w->session, w->target->table, &w->after);
-        /* The walk is for what one session knows of itself; the rest of it is the same for all. */
+        /* Sessions differ only in the splits they made, so the others need not walk the table. */
         if (w->thread == 0 || workload_adds(w->plan->workload))
             w->info_status = far_table_info(w->session, w->target->table, &w->info);
         far_session_close(w->session);
@@ -370,7 +371,7 @@ static void worker_close(void *arg)
 
 uint64_t bench_op_errors(const struct bench_op *op)
 {
-    /* What is inserted is new: that it exists is an error here. */
+    /* Inserts are of new keys, so "exists" is an error. */
     return op->stats.errors + op->stats.exists + op->wrong;
 }
 
@@ -388,16 +389,16 @@ static void stats_add(struct far_op_stats *sum, const struct far_op_stats *befor
     sum->entries += after->entries - before->entries;
 }
 
-static void space_add(struct far_table_info *space, const struct far_table_info *info)
+void bench_add_splits(struct far_table_info *space, const struct far_table_info *more)
 {
-    uint64_t splits = space->splits + info->splits;
+    uint64_t splits = space->splits + more->splits;
     if (splits == 0)
         return;
     space->split_load_mean = (space->split_load_mean * (double)space->splits +
-                              info->split_load_mean * (double)info->splits) /
+                              more->split_load_mean * (double)more->splits) /
                              (double)splits;
-    if (info->split_load_max > space->split_load_max)
-        space->split_load_max = info->split_load_max;
+    if (more->split_load_max > space->split_load_max)
+        space->split_load_max = more->split_load_max;
     space->splits = splits;
 }
 
@@ -420,7 +421,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
         if (i == 0)
             run->space = w->info;
         else
-            space_add(&run->space, &w->info);
+            bench_add_splits(&run->space, &w->info);
         if (rc == FAR_OK)
             rc = w->info_status;
     }
@@ -429,7 +430,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
     return rc;
 }
 
-/* A plan at work. Processes share it, with what it points to. */
+/* A plan that runs. Processes share it, and what it points to. */
 struct measurement {
     enum bench_order order;
     struct workload_plan plan;
@@ -533,6 +534,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
                   struct bench_run *run)
 {
     ASSERT(plan->threads <= BENCH_THREADS_MAX);
+    ASSERT(!target->recorder || (plan->threads == 1 && target->depth == 1 && !target->team));
     void *own = NULL;
     if (!target->team)
         own = aligned_alloc(_Alignof(struct measurement), measurement_bytes(plan->threads));
@@ -562,7 +564,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     run->dist = plan->dist.kind;
     run->ops_planned = plan->ops;
     rc = sum_up(run, r->worker, r->count);
-    /* An iteration that failed has seen only a part, too. */
+    /* An iteration that failed has fewer operations, too, but was not interrupted. */
     bool failed = workload_iterates(plan->workload) && run->first_error != FAR_OK;
     run->interrupted = run->ops < run->ops_planned && !failed;
     if (observer->progress)

@@ -5,7 +5,7 @@
 
 #define CLEAR_BYTES 65536u
 
-/* Writes zeros over the piece: also so that what is measured meets no page for the first time. */
+/* Zeroes the piece. This also touches its pages, so that the measurement does not. */
 static int clear(struct op *op, gaddr at, uint32_t bytes, const void *zeros)
 {
     int rc = FAR_OK;
@@ -39,7 +39,7 @@ int scratch_open(far_session *session, uint64_t bytes, uint64_t piece_min, struc
     struct fab_ep *ep = session->client.ep;
     unsigned size_class = size_class_for(bytes > piece_min ? bytes : piece_min);
 
-    if (size_class == CLASS_COUNT) /* in several of the largest, then */
+    if (size_class == CLASS_COUNT) /* then several pieces of the largest class */
         size_class = CLASS_COUNT - 1;
     if (size_class_bytes(size_class) < piece_min)
         return err_fail(FAR_UNSUPPORTED, "no object has %llu contiguous bytes",
@@ -74,7 +74,7 @@ int scratch_open(far_session *session, uint64_t bytes, uint64_t piece_min, struc
 void scratch_close(struct scratch *s)
 {
     struct op *op = &s->session->op;
-    /* Once the lease has lapsed, all that the client had in hand is a sweep's to find. */
+    /* Once the lease has lapsed, a sweep finds what the client held. */
     for (unsigned i = 0; i < s->taken && !client_lapsed(op->client); i++)
         pool_free_unpublished(op->client, gaddr_make(i / s->pieces, s->piece[i]), s->size_class);
     op_end(op);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sampled run that adds no keys is the same from its beginning to its end, and operations one
- * at a time take long on a network. */
+/* A run that adds no keys does the same from beginning to end, so a part of it is a good sample;
+ * one operation at a time would take long on a network. */
 #define SAMPLED_OPS 16384u
 
 const struct bench_config bench_defaults = {
@@ -27,20 +27,20 @@ const struct bench_config bench_defaults = {
     .seed = 1,
 };
 
-/* A table under test: the measured one, or its twin that the recorder listens to. */
+/* A table under test: the measured one, or its twin for the recorder. */
 struct subject {
     far_pool *pool;
-    far_session *session; /* made the table; measures nothing */
+    far_session *session; /* created the table; measures nothing */
     far_table *table;
     struct workload_span keys;
-    struct bench_dist dist; /* kept from run to run for its sums */
+    struct bench_dist dist; /* keeps its sums from run to run */
 };
 
 struct suite {
     const struct bench_config *config;
     const struct bench_observer *observer;
-    struct bench_run *run;     /* too big for a stack, and reused        */
-    struct workers_team *team; /* NULL: one process, and this is the one */
+    struct bench_run *run;     /* too large for the stack; reused */
+    struct workers_team *team; /* NULL: this process does all the work */
 };
 
 static bool interrupted(const struct suite *s)
@@ -64,7 +64,7 @@ static int subject_open(const struct bench_config *config, const char *index, co
     int rc = far_pool_open(config->pool, &s.pool);
     if (rc != FAR_OK)
         return rc;
-    /* Seeds that are never 0, which would mean the clock. */
+    /* Seeds must not be 0, which means the clock. */
     struct far_session_options session = {.depth = 1, .seed = bench_mix(config->seed) | 1};
     struct far_table_options table = {.hash_seed = bench_mix(config->seed + 1) | 1,
                                       .tuning = config->tuning};
@@ -95,11 +95,11 @@ static int plan_for(const struct suite *s, struct subject *subject, const struct
     return workload_plan_init(plan, w, &options, &subject->dist);
 }
 
-/* Carries one workload out on the subject. `place` in the list makes its tasks differ from those
- * of the same workload elsewhere in the list. */
-static int carry_out(const struct suite *s, struct subject *subject, const struct workload *w,
-                     unsigned place, struct replay_recorder *recorder, const char *what,
-                     struct bench_run *run)
+/* Runs one workload on the subject. Because of `place`, its index in the list, a workload that is
+ * listed twice has other tasks the second time. */
+static int run_plan(const struct suite *s, struct subject *subject, const struct workload *w,
+                    unsigned place, struct replay_recorder *recorder, const char *what,
+                    struct bench_run *run)
 {
     const struct bench_config *c = s->config;
     uint64_t ops = c->ops;
@@ -130,18 +130,18 @@ static int carry_out(const struct suite *s, struct subject *subject, const struc
     return rc;
 }
 
-/* Keys that are there before the first measured workload. */
+/* Loads the keys for the first measured workload. */
 static int load_unmeasured(const struct suite *s, struct subject *subject)
 {
     int rc =
-        carry_out(s, subject, workload_find("load"), WORKLOAD_LIST_MAX, NULL, "loading", s->run);
+        run_plan(s, subject, workload_find("load"), WORKLOAD_LIST_MAX, NULL, "loading", s->run);
     if (rc == FAR_OK && s->run->first_error != FAR_OK)
         rc =
             err_fail(s->run->first_error, "loading %llu keys", (unsigned long long)s->config->keys);
     return rc;
 }
 
-/* What was recorded of the workload, with no index. */
+/* Replays what was recorded of the workload, without an index. */
 static int measure_raw(const struct suite *s, const struct subject *twin,
                        const struct replay_recorder *recorder)
 {
@@ -158,16 +158,16 @@ static int measure_raw(const struct suite *s, const struct subject *twin,
         .stop = c->stop,
     };
     const struct far_op_stats *iterate = &s->run->op[FAR_OP_ITERATE].stats;
-    if (iterate->count > 0) /* what was recorded are calls, what is counted are entries */
+    if (iterate->count > 0) /* calls were recorded, but entries are counted */
         load.ops = iterate->count;
     int rc = replay_run(&load, recorder, &s->run->raw_ops_per_s);
     if (iterate->count > 0)
         s->run->raw_ops_per_s *= (double)iterate->entries / (double)iterate->count;
-    return interrupted(s) ? FAR_OK : rc; /* what was measured before is worth showing */
+    return interrupted(s) ? FAR_OK : rc; /* show what was measured before */
 }
 
-/* One workload of the list. With a twin, it is recorded there first, so that with and without an
- * index are measured right after one another. */
+/* Runs one workload of the list. With a twin, it is recorded there first, so that the measurements
+ * with and without an index follow right after one another. */
 static int run_workload(const struct suite *s, struct subject *subject, struct subject *twin,
                         const struct workload *w, unsigned place)
 {
@@ -175,13 +175,13 @@ static int run_workload(const struct suite *s, struct subject *subject, struct s
     int rc = FAR_OK;
 
     if (twin) {
-        rc = carry_out(s, twin, w, place, &recorder, "sampling", s->run);
+        rc = run_plan(s, twin, w, place, &recorder, "sampling", s->run);
         if (rc != FAR_OK)
             return rc;
         rc = recorder.status;
     }
     if (rc == FAR_OK && !interrupted(s)) {
-        rc = carry_out(s, subject, w, place, NULL, w->name, s->run);
+        rc = run_plan(s, subject, w, place, NULL, w->name, s->run);
         if (rc == FAR_OK && twin && !interrupted(s) && s->run->ops > 0)
             rc = measure_raw(s, twin, &recorder);
         if (rc == FAR_OK)
@@ -226,7 +226,7 @@ static int run_index(const struct suite *s, const char *index)
     return rc;
 }
 
-/* Do all indexes that are to be measured know the tuning? */
+/* Do all measured indexes know the tuning? */
 static int check_tuning(const struct bench_config *c)
 {
     const struct index_ops *ops = NULL;
@@ -239,7 +239,7 @@ static int check_tuning(const struct bench_config *c)
     return rc;
 }
 
-/* A workload that scans, on an index that keeps keys in no order. */
+/* The error for a workload that scans, with an index that keeps no order. */
 static int refuse_scan(const struct workload *w, const char *index)
 {
     char names[INDEX_NAMES_BYTES];
@@ -250,7 +250,7 @@ static int refuse_scan(const struct workload *w, const char *index)
         w->name, index, index_ordered_names(names));
 }
 
-/* Can the workloads be run on the index? One that does not exist is refused later. */
+/* Can the index run the workloads? An index that does not exist is refused later. */
 static int check_index(const struct bench_config *c, const char *index)
 {
     const struct index_ops *ops = index_find(index);
@@ -326,7 +326,7 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
         return rc;
 
     struct suite suite = {.config = config, .observer = observer};
-    if (config->processes > 1) /* before there is anything that does not survive a fork */
+    if (config->processes > 1) /* before anything that does not survive a fork */
         rc = start_team(config, &suite.team);
     if (rc != FAR_OK)
         return rc;

@@ -29,7 +29,7 @@ struct workers_job {
     void (*tick)(void *arg);
     void *arg;
     void *first; /* of an array of workers */
-    size_t size; /* of one                 */
+    size_t size; /* of one */
     unsigned count;
 };
 

@@ -96,7 +96,7 @@ int workload_parse(const char *text, struct workload_list *list)
         char name[64];
         size_t len = strcspn(at, ",");
         if (len >= sizeof name)
-            len = sizeof name - 1; /* no name is that long: it will not be found */
+            len = sizeof name - 1; /* longer than any name, so it is not found */
         memcpy(name, at, len);
         name[len] = '\0';
 
@@ -167,6 +167,7 @@ int workload_check(const struct workload_list *list, uint64_t keys, uint64_t ops
 int workload_plan_init(struct workload_plan *plan, const struct workload *w,
                        const struct workload_plan_options *options, struct bench_dist *dist)
 {
+    ASSERT(options->threads > 0);
     struct workload_plan p = {
         .workload = w,
         .keys = options->keys,
@@ -213,6 +214,7 @@ static uint64_t share(uint64_t total, unsigned threads, unsigned thread)
 void workload_source_init(struct workload_source *s, const struct workload_plan *plan,
                           unsigned thread)
 {
+    ASSERT(thread < plan->threads);
     uint64_t sometimes = sometimes_of(plan->workload, plan->ops);
     bool once = workload_iterates(plan->workload);
     *s = (struct workload_source){
@@ -224,11 +226,12 @@ void workload_source_init(struct workload_source *s, const struct workload_plan 
     rng_seed(&s->rng, plan->seed ^ bench_mix(thread + 1));
 }
 
-/* Selection sampling: any order of the two kinds is as likely as any other, their numbers are
- * fixed. */
+/* Selection sampling: the number of tasks of each kind is fixed, and every order is equally
+ * likely. */
 static enum workload_task_kind next_kind(struct workload_source *s)
 {
     const struct workload *w = s->plan->workload;
+    ASSERT(s->sometimes_left <= s->left);
     if (s->sometimes_left == 0 || rng_below(&s->rng, s->left) >= s->sometimes_left)
         return w->mostly;
     s->sometimes_left--;
@@ -286,7 +289,7 @@ static struct workload_task next_task(struct workload_source *s)
         task.number = plan->keys.first + s->deleted++ * plan->threads + s->thread;
         return task;
     case WORKLOAD_MISS:
-        /* Numbers of the upper half are never given to a key. */
+        /* No key has a number in the upper half. */
         task.number = rng_next(&s->rng) | (1ull << 63);
         return task;
     }
@@ -304,10 +307,9 @@ unsigned workload_source_draw(struct workload_source *s, struct workload_task *t
 }
 
 /*
- * Threads add keys in turns: numbers next + i * threads + t. Going back from the newest therefore
- * passes the threads in turns too, until the keys a thread has added so far are behind; then come
- * those that were there before. A thread that lags behind makes the order approximate, but never
- * names a key that is not there.
+ * Thread t adds the keys next + i * threads + t. So going back from the newest key passes the
+ * threads in turn. Once all new keys of a thread are passed, the keys from before the run follow. A
+ * thread that lags behind makes the order approximate, but the result is always a key that exists.
  */
 uint64_t workload_task_number(const struct workload_plan *plan, const struct workload_task *task)
 {

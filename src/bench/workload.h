@@ -1,11 +1,11 @@
 /*
  * Workloads: which operations in which proportion, and the order they come in.
  *
- * The keys of a table under test are numbers [first, next): what is added gets numbers from next
- * on, what is deleted is taken from first on. A plan is one workload made ready to run on such a
- * span of keys by so many threads; each thread draws its tasks from a source. What the threads add
- * and delete is dealt out among them beforehand, and the proportions are kept exactly, so that the
- * same seed gives the same operations, whoever is faster.
+ * The keys of a table under test are the numbers [first, next). New keys get numbers from next on;
+ * deletes take keys from first on. A plan is one workload, ready to run on such a span of keys with
+ * a given number of threads; each thread draws its tasks from a source. The keys that a thread adds
+ * and deletes are fixed in advance, and the proportions are exact, so the same seed gives the same
+ * operations, whichever thread is faster.
  */
 #ifndef BENCH_WORKLOAD_H
 #define BENCH_WORKLOAD_H
@@ -19,16 +19,16 @@
 
 enum workload_task_kind {
     WORKLOAD_GET,
-    WORKLOAD_MISS, /* get of a key that is not there           */
-    WORKLOAD_PUT,  /* put of a key that is there               */
-    WORKLOAD_ADD,  /* put of a new key                         */
+    WORKLOAD_MISS, /* get of a key that does not exist */
+    WORKLOAD_PUT,  /* put of a key that exists */
+    WORKLOAD_ADD,  /* put of a new key */
     WORKLOAD_INSERT,
     WORKLOAD_UPDATE,
-    WORKLOAD_DELETE, /* each takes another key                 */
-    WORKLOAD_RMW,    /* a get, then an update of the same key  */
-    WORKLOAD_MODIFY, /* of a key that is there                 */
-    WORKLOAD_SCAN,   /* of up to WORKLOAD_SCAN_MAX entries             */
-    WORKLOAD_ITERATE /* the whole table, in as many calls as that takes */
+    WORKLOAD_DELETE, /* another key each time */
+    WORKLOAD_RMW,    /* a get, then an update of the same key */
+    WORKLOAD_MODIFY, /* of a key that exists */
+    WORKLOAD_SCAN,   /* of up to WORKLOAD_SCAN_MAX entries */
+    WORKLOAD_ITERATE /* the whole table, in as many calls as needed */
 };
 #define WORKLOAD_SCAN_MAX 100u
 
@@ -36,11 +36,11 @@ struct workload {
     const char *name;
     const char *summary;
     enum workload_task_kind mostly, sometimes;
-    unsigned percent; /* of the tasks that are `sometimes` */
-    bool latest;      /* prefers what was added last, if nobody asks for something else */
+    unsigned percent; /* of the tasks are `sometimes` */
+    bool latest;      /* by default, the keys added last are popular */
 };
 
-/* The workloads there are; NULL past the last. */
+/* All workloads; NULL after the last. */
 const struct workload *workload_at(unsigned i);
 const struct workload *workload_find(const char *name);
 
@@ -50,35 +50,35 @@ struct workload_list {
     const struct workload *item[WORKLOAD_LIST_MAX];
 };
 
-/* "load,a,b". FAR_INVALID with the detail of what is wrong. */
+/* Parses "load,a,b". FAR_INVALID; the detail says what is wrong. */
 int workload_parse(const char *text, struct workload_list *list);
 
 struct workload_span {
     uint64_t first, next;
 };
 
-/* Is every workload of the list left some keys to work on? FAR_INVALID naming the first that is
- * not. */
+/* Does every workload of the list find keys to work on? If not, FAR_INVALID; the detail names the
+ * first that does not. */
 int workload_check(const struct workload_list *list, uint64_t keys, uint64_t ops);
 
 /* The first workload: adds all keys to an empty table. */
 bool workload_is_load(const struct workload *w);
 bool workload_adds(const struct workload *w);
-/* Are its keys drawn by popularity? */
+/* Does it draw keys by popularity? */
 bool workload_draws(const struct workload *w);
-/* Does it need a table that is ordered? */
+/* Does it need an index that keeps keys in order? */
 bool workload_scans(const struct workload *w);
-/* Does each thread have one task, the whole table? Its operations are the entries then. */
+/* Does each thread have one task, the whole table? Then every entry counts as an operation. */
 bool workload_iterates(const struct workload *w);
 
 struct workload_plan {
     const struct workload *workload;
-    struct workload_span keys; /* before it */
+    struct workload_span keys; /* before the run */
     uint64_t ops;
     unsigned threads;
     uint64_t seed;
     struct bench_dist dist;
-    /* By thread, how many of the keys it added are surely there, on a cache line each. */
+    /* For each thread, on its own cache line: how many of its new keys surely exist. */
     struct workload_added {
         _Alignas(64) _Atomic uint64_t count;
     } * added;
@@ -86,7 +86,7 @@ struct workload_plan {
 
 struct workload_plan_options {
     struct workload_span keys;
-    uint64_t load; /* how many keys the load adds */
+    uint64_t load; /* keys that the load adds */
     uint64_t ops;
     unsigned threads;
     uint64_t seed;
@@ -94,16 +94,16 @@ struct workload_plan_options {
     double theta;
 };
 
-/* `dist` carries the sums of earlier plans over; NULL starts afresh. FAR_NO_MEMORY. */
+/* `dist` keeps the sums of earlier plans; NULL computes them again. FAR_NO_MEMORY. */
 int workload_plan_init(struct workload_plan *plan, const struct workload *w,
                        const struct workload_plan_options *options, struct bench_dist *dist);
 void workload_plan_free(struct workload_plan *plan);
 
-/* The keys that are there once the plan has run to its end. */
+/* The keys that exist after the plan has run. */
 struct workload_span workload_plan_leaves(const struct workload_plan *plan);
 
 struct workload_task {
-    uint64_t number; /* of the key; if latest, how far back from the newest one */
+    uint64_t number; /* of the key; if latest, its distance from the newest one */
     uint8_t kind;    /* enum far_op_kind */
     bool latest;
     bool then_update;
@@ -115,18 +115,18 @@ struct workload_source {
     const struct workload_plan *plan;
     unsigned thread;
     struct rng rng;
-    uint64_t left;           /* tasks still to come           */
-    uint64_t sometimes_left; /* of them, of the rarer kind    */
-    uint64_t added, deleted; /* keys of its share it has used */
+    uint64_t left;           /* tasks still to come */
+    uint64_t sometimes_left; /* of those, of the rarer kind */
+    uint64_t added, deleted; /* keys of its share used so far */
 };
 
 void workload_source_init(struct workload_source *s, const struct workload_plan *plan,
                           unsigned thread);
 
-/* Draws up to max tasks and returns how many; 0 at the end. */
+/* Draws up to max tasks and returns their number; 0 at the end. */
 unsigned workload_source_draw(struct workload_source *s, struct workload_task *tasks, unsigned max);
 
-/* The key number of a task that is to start now. */
+/* The key number of a task that starts now. */
 uint64_t workload_task_number(const struct workload_plan *plan, const struct workload_task *task);
 
 #endif

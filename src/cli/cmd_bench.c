@@ -101,8 +101,8 @@ static bool take_seed(const char *command, const char *text, void *arg)
 struct output {
     const struct bench_config *config;
     struct report report;
-    bool table; /* print it           */
-    bool begun; /* its head is there  */
+    bool table; /* print it */
+    bool begun; /* its head is there */
     json_t *runs;
     struct progress progress;
     bool errors; /* an operation failed */

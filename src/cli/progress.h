@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 struct progress {
-    bool shown;     /* is stderr a terminal?               */
-    bool line_open; /* something stands on the line        */
+    bool shown;     /* is stderr a terminal? */
+    bool line_open; /* something stands on the line */
     uint64_t since; /* when the work at hand was first seen */
-    uint64_t first; /* and how far it was then              */
-    char what[64];  /* the work at hand                    */
+    uint64_t first; /* and how far it was then */
+    char what[64];  /* the work at hand */
 };
 
 void progress_init(struct progress *p);
