@@ -8,13 +8,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_ID 256u /* of the options, for getopt_long() */
+#define FIRST_ID 256u /* of options, for getopt_long() */
 
 int cli_misused(const char *command, const char *format, ...)
 {
@@ -68,6 +69,7 @@ static bool text_count(const char *text, uint64_t *value)
 
 static bool take_number(const char *command, const struct cli_option *o, const char *text)
 {
+    ASSERT(o->min <= o->max && (o->large || o->max <= UINT_MAX));
     char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
     uint64_t n = 0;
     if ((o->bytes ? text_size(text, &n) : text_count(text, &n)) && n >= o->min && n <= o->max) {
@@ -93,6 +95,7 @@ static bool take_number(const char *command, const struct cli_option *o, const c
 
 static bool take_option(const char *command, const struct cli_option *o, const char *text)
 {
+    ASSERT(!!o->flag + !!o->text + !!o->take + !!o->number + !!o->large == 1);
     if (o->flag)
         *o->flag = true;
     else if (o->text)
@@ -121,7 +124,7 @@ static int missing_option(const char *command, const char *name, const char *val
     return cli_misused(command, "missing option --%s %s", name, value);
 }
 
-/* Is all there that must be, and no more? */
+/* Is everything given that must be, and no more? */
 static int check_call(const struct cli_syntax *s, const bool *given, int argc, char **argv)
 {
     if (s->arg && optind == argc)
@@ -291,7 +294,7 @@ int cli_json_close(const char *command, const char *name, FILE *file, json_t *ob
 
 void cli_json_print(json_t *object)
 {
-    (void)dump(stdout, object); /* main() looks for errors of the output */
+    (void)dump(stdout, object); /* main() checks stdout for errors */
 }
 
 int cli_no_memory(const char *command)
@@ -327,7 +330,7 @@ const atomic_bool *cli_stop_on_signals(void)
 
 static void hold(int number)
 {
-    if (number != SIGPIPE) /* that is told by the write */
+    if (number != SIGPIPE) /* the write fails */
         atomic_store(&stopped, true);
 }
 

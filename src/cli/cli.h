@@ -33,11 +33,11 @@ int cmd_list(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
 int cmd_drop(int argc, char **argv);
 
-/* Says on stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
+/* Prints to stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
 int cli_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says on stderr what failed and why: the status and its detail. Returns CLI_MISUSED if the status
- * blames what the user typed (a URI, an index), else CLI_FAILED. */
+/* Prints to stderr what failed and why: the status and its detail. Returns CLI_MISUSED if what the
+ * user typed (a URI, an index) is the cause, else CLI_FAILED. */
 int cli_failed(const char *command, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -74,21 +74,21 @@ bool cli_read(const struct cli_syntax *syntax, int argc, char **argv, int *code)
 /* For --index NAME|all: arg is a const char **, NULL for all. */
 bool cli_take_index(const char *command, const char *text, void *arg);
 
-/* For --help: the names that each index knows, with their ranges and defaults. */
+/* Prints, for --help, the tuning names of each index with their ranges and defaults. */
 void cli_print_tuning(void);
-/* A key as it was typed, or in hexadecimal digits. CLI_OK, or the message was said. */
+/* Reads a key as it was typed, or from hexadecimal digits. Unless CLI_OK, the message is printed. */
 int cli_take_key(const char *command, const char *text, bool hex, unsigned char key[FAR_KEY_MAX],
                  size_t *key_len);
 
-/* Text for JSON, which has to be UTF-8: other bytes become "\xHH". NULL when out of memory. */
+/* Text for JSON, which must be UTF-8: other bytes become "\xHH". NULL when out of memory. */
 struct json_t *cli_json_text(const char *text);
 
-/* The file of --json FILE|-, which may be NULL. False, with the message printed, if it cannot be
- * written. */
+/* Opens the file of --json FILE|-; without a name, *file is NULL. False if it cannot be opened; then
+ * the message is printed. */
 bool cli_json_open(const char *command, const char *name, FILE **file);
-/* Writes the object and closes the file; takes over the reference, which may be NULL. */
+/* Writes the object and closes the file. Takes over the reference; NULL stands for out of memory. */
 int cli_json_close(const char *command, const char *name, FILE *file, struct json_t *object);
-/* The same on the standard output. */
+/* Prints the object to the standard output; takes over the reference. */
 void cli_json_print(struct json_t *object);
 
 /* Prints that memory ran out. Returns CLI_FAILED. */
@@ -96,24 +96,25 @@ int cli_no_memory(const char *command);
 
 /*
  * A signal must not end a program that has a session open: the session would look dead, and keep its
- * slot and its memory until others have waited for its lease. SIGINT, SIGTERM and SIGHUP call the
- * handler, and kill at the second time; SIGPIPE calls it, and then is an error of the write.
+ * slot and its memory until others have waited for its lease. So SIGINT, SIGTERM and SIGHUP set a
+ * flag the first time, and kill the second time; SIGPIPE always sets the flag, and the write fails.
  */
-/* For long work: sets a flag, and returns that. */
+/* For programs that work long: returns the flag. */
 const atomic_bool *cli_stop_on_signals(void);
-/* The same for programs that just go on to their end, which is near, and then say by their exit status
- * that they were asked to stop. */
+/* For programs that soon end anyway. Their exit status shows that they were asked to stop. SIGPIPE
+ * does not set this flag. */
 void cli_hold_signals(void);
 bool cli_stopped(void);
 
 #define CLI_DEFAULT_TABLE "default"
 
-/* A pool and a table in it, as get, put, del, stat and drop name them. */
+/* A pool and a table in it, as users name them. */
 struct cli_target {
     const char *pool, *table, *index; /* index: NULL for any */
 };
 
-/* Opens pool and session; says that a mem: pool will not last. CLI_OK, or the message was said. */
+/* Opens pool and session, and prints a note if the pool is mem:. Unless CLI_OK, the message is
+ * printed. */
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session);
 
@@ -123,7 +124,7 @@ struct cli_table {
     far_table *table;
 };
 
-/* Opens pool, session and table. CLI_OK, or the message was said. */
+/* Opens pool, session and table. Unless CLI_OK, the message is printed. */
 int cli_open_table(const char *command, const struct cli_target *target, struct cli_table *table);
 void cli_close_table(struct cli_table *table);
 

@@ -101,8 +101,8 @@ static bool take_seed(const char *command, const char *text, void *arg)
 struct output {
     const struct bench_config *config;
     struct report report;
-    bool table; /* print it */
-    bool begun; /* its head is there */
+    bool table; /* print the table */
+    bool begun; /* its head is printed */
     json_t *runs;
     struct progress progress;
     bool errors; /* an operation failed */
@@ -117,7 +117,7 @@ static void on_progress(void *arg, const char *index, const char *what, uint64_t
     progress_show(&o->progress, text, done, total);
 }
 
-/* The head waits until there is something to measure: a pool that cannot be opened needs none. */
+/* Prints the head of the table only now, because a pool that cannot be opened needs none. */
 static void on_index_begin(void *arg, const char *index)
 {
     struct output *o = arg;

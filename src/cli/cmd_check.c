@@ -1,4 +1,4 @@
-/* farside check: an index in the simulator, seed after seed, or under every schedule. */
+/* farside check: runs an index in the simulator, seed by seed or under every schedule. */
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -16,11 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FAILURES_TOLD 10u /* the rest is only counted */
-#define SHRINK_RUNS   20000u
-#define PROGRAMS_MAX  1000000u
-#define SCHEDULES_MAX 10000000u /* of one program */
-#define NOT_GIVEN     UINT_MAX
+#define FAILURES_SHOWN 10u /* further ones are only counted */
+#define SHRINK_RUNS    20000u
+#define PROGRAMS_MAX   1000000u
+#define SCHEDULES_MAX  10000000u /* of one program */
+#define NOT_GIVEN      UINT_MAX
 
 struct config {
     struct check_settings set;
@@ -139,7 +139,7 @@ static bool take_profile(const char *command, const char *given, void *arg)
 }
 
 /* Fills in what was not given, which depends on --exhaustive. */
-static int settle(struct config *c)
+static int fill_defaults(struct config *c)
 {
     if (!c->exhaustive && c->switches != UINT64_MAX)
         return cli_misused("check", "--switches needs --exhaustive");
@@ -158,7 +158,7 @@ static int settle(struct config *c)
     return CLI_OK;
 }
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 struct tally { /* of one index */
     const char *index;
@@ -174,7 +174,7 @@ struct tally { /* of one index */
 
 struct output {
     const struct config *config;
-    bool text; /* print for people */
+    bool text; /* print text */
     struct progress progress;
     json_t *indexes;
     uint64_t passed, failed, undecided;
@@ -193,7 +193,7 @@ static void faults_text(unsigned adversity, char *text, size_t room)
                                      sim_adversity_name((enum sim_adversity)i));
 }
 
-static void replay_command(const struct check_settings *s, uint64_t seed, char *text, size_t room)
+static void repeat_command(const struct check_settings *s, uint64_t seed, char *text, size_t room)
 {
     char faults[128];
     faults_text(s->adversity, faults, sizeof faults);
@@ -208,8 +208,8 @@ static void note_failure(struct output *o, struct tally *t, uint64_t seed,
                          const struct check_settings *s, const struct check_result *r)
 {
     char command[512];
-    replay_command(s, seed, command, sizeof command);
-    if (t->failed + t->undecided > FAILURES_TOLD)
+    repeat_command(s, seed, command, sizeof command);
+    if (t->failed + t->undecided > FAILURES_SHOWN)
         return;
     json_array_append_new(t->failures, json_pack("{s:I, s:s, s:s, s:s}", "seed", (json_int_t)seed,
                                                  "verdict", check_verdict_name(r->verdict), "what",
@@ -222,13 +222,13 @@ static void note_failure(struct output *o, struct tally *t, uint64_t seed,
     fflush(stdout);
 }
 
-static void tell_shrunk(struct check *check, const struct check_settings *s, uint64_t seed,
-                        const struct check_result *r)
+static void print_shrunk(struct check *check, const struct check_settings *s, uint64_t seed,
+                         const struct check_result *r)
 {
     struct check_shrunk shrunk;
     char command[512];
     check_shrink(check, s, seed, r, SHRINK_RUNS, &shrunk);
-    replay_command(&shrunk.settings, shrunk.seed, command, sizeof command);
+    repeat_command(&shrunk.settings, shrunk.seed, command, sizeof command);
     printf("  smaller (%u runs): %s\n"
            "  its history, with %zu eventful choices left:\n",
            shrunk.runs, command, shrunk.choices);
@@ -237,7 +237,7 @@ static void tell_shrunk(struct check *check, const struct check_settings *s, uin
     fflush(stdout);
 }
 
-static void tell_counts(const struct tally *t)
+static void print_counts(const struct tally *t)
 {
     const uint64_t *h = t->counts.happened;
     printf("  faults: %" PRIu64 " crashes, %" PRIu64 " pauses, %" PRIu64 " errors, %" PRIu64
@@ -258,8 +258,8 @@ static double share(uint64_t part, uint64_t of)
     return of ? 100.0 * (double)part / (double)of : 0;
 }
 
-/* So that a reader sees what the runs were like, and not only that they passed. */
-static void tell_totals(const struct check_totals *n)
+/* Shows what the runs were like, not only that they passed. */
+static void print_totals(const struct check_totals *n)
 {
     printf("  growth: %.2f restructurings a run; one on another in %.0f %% of the runs, with a "
            "ring in "
@@ -337,8 +337,8 @@ static void finish_index(struct output *o, struct tally *t)
                    t->complete ? "every schedule" : "not every schedule: a limit was reached",
                    t->calmed);
         if (t->programs == 0)
-            tell_totals(&t->totals);
-        tell_counts(t);
+            print_totals(&t->totals);
+        print_counts(t);
     }
     json_array_append_new(o->indexes, tally_json(t));
     json_decref(t->failures);
@@ -349,13 +349,13 @@ static void finish_index(struct output *o, struct tally *t)
 
 /* ---- seeds ----------------------------------------------------------------------------------- */
 
-/* If the code under test breaks one of its own asserts, or worse, the seed must not be lost. */
-static char last_words[640];
+/* Printed if the code under test fails an assert or crashes, so that the seed is not lost. */
+static char crash_message[640];
 static struct sigaction before[NSIG];
 
 static void on_death(int number)
 {
-    ssize_t ignored = write(STDERR_FILENO, last_words, strlen(last_words));
+    ssize_t ignored = write(STDERR_FILENO, crash_message, strlen(crash_message));
     (void)ignored;
     sigaction(number, &before[number], NULL);
     raise(number);
@@ -388,8 +388,8 @@ static void run_seed(struct check *check, struct output *o, struct tally *t,
 {
     struct check_result r;
     char command[512];
-    replay_command(s, seed, command, sizeof command);
-    snprintf(last_words, sizeof last_words,
+    repeat_command(s, seed, command, sizeof command);
+    snprintf(crash_message, sizeof crash_message,
              "farside check: crashed in seed %" PRIu64 "; to repeat it: %s\n", seed, command);
     check_seed(check, s, seed, &r);
     t->histories++;
@@ -409,7 +409,7 @@ static void run_seed(struct check *check, struct output *o, struct tally *t,
     *(undecided ? &t->undecided : &t->failed) += 1;
     note_failure(o, t, seed, s, &r);
     if (!undecided && t->failed == 1 && o->text && !o->config->no_shrink)
-        tell_shrunk(check, s, seed, &r);
+        print_shrunk(check, s, seed, &r);
 }
 
 static void run_seeds(struct check *check, struct output *o, struct tally *t,
@@ -440,7 +440,7 @@ static bool on_program(void *arg, const struct check_exhausted *x)
     return !atomic_load(&stop);
 }
 
-static void tell_program(const struct check_settings *s, const struct check_program *p)
+static void print_program(const struct check_settings *s, const struct check_program *p)
 {
     for (unsigned key = 0; key < s->keys; key++)
         printf("  k%u is %s at the start\n", key, p->present >> key & 1 ? "present" : "absent");
@@ -457,7 +457,8 @@ static void run_exhaustive(struct check *check, struct output *o, struct tally *
 {
     struct check_exhausted x;
     struct exhausting e = {.output = o, .set = s};
-    snprintf(last_words, sizeof last_words, "farside check: crashed while enumerating schedules\n");
+    snprintf(crash_message, sizeof crash_message,
+             "farside check: crashed while enumerating schedules\n");
     check_exhaust(check, s, (size_t)o->config->switches, SCHEDULES_MAX, on_program, &e, &x);
     t->programs = x.programs;
     t->histories = x.runs;
@@ -477,13 +478,13 @@ static void run_exhaustive(struct check *check, struct output *o, struct tally *
         return;
     progress_clear(&o->progress);
     printf("%s: %s: %s\n", s->index, check_verdict_name(x.first.verdict), x.first.what);
-    tell_program(s, &x.program);
+    print_program(s, &x.program);
     check_print(check, stdout);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static json_t *json_of_all(const struct output *o)
+static json_t *results_json(const struct output *o)
 {
     char faults[128];
     const struct config *c = o->config;
@@ -535,7 +536,7 @@ static int run(const struct config *c)
     }
     if (o.text && check)
         printf("%" PRIu64 " passed, %" PRIu64 " failed\n", o.passed, o.failed);
-    if (file && cli_json_close("check", c->json, file, json_of_all(&o)) != CLI_OK)
+    if (file && cli_json_close("check", c->json, file, results_json(&o)) != CLI_OK)
         code = CLI_FAILED;
     check_free(check);
     json_decref(o.indexes);
@@ -569,6 +570,6 @@ int cmd_check(int argc, char **argv)
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
-    code = settle(&c);
+    code = fill_defaults(&c);
     return code == CLI_OK ? run(&c) : code;
 }

@@ -1,4 +1,4 @@
-/* farside get, put, del: one key by hand. They share their options. */
+/* farside get, put, del: commands on one key, with the same options. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -12,9 +12,9 @@
 struct kv_call {
     const char *command;
     struct cli_target target;
-    const char *tuning; /* put: of a table that it makes */
+    const char *tuning; /* of a table that put creates */
     bool hex;
-    const char *key_text, *value_text; /* value_text: NULL if it is not given */
+    const char *key_text, *value_text; /* value_text: NULL if not given */
     unsigned char key[FAR_KEY_MAX];
     size_t key_len;
 };
@@ -68,7 +68,7 @@ static void usage_del(void)
 
 /* ---- reading the call ------------------------------------------------------------------------ */
 
-/* Reads options, the key and the value of a put. */
+/* Reads the options, the key and the value of a put. False: as cli_read(). */
 static bool read_call(struct kv_call *c, const char *command, void (*usage)(void), int argc,
                       char **argv, int *code)
 {
@@ -97,7 +97,7 @@ static bool read_call(struct kv_call *c, const char *command, void (*usage)(void
 
 /* ---- working on a table ---------------------------------------------------------------------- */
 
-/* Makes the table if it is not there; if another client is faster, takes that one. */
+/* Creates the table if it does not exist; opens it if another client was faster. */
 static int open_or_create(struct cli_table *t, const struct kv_call *c)
 {
     const struct cli_target *target = &c->target;
@@ -166,7 +166,7 @@ int cmd_get(int argc, char **argv)
     return code;
 }
 
-/* All of the standard input. */
+/* Reads the standard input to its end. */
 static int read_value(const char *command, unsigned char *buf, size_t *len)
 {
     size_t n = fread(buf, 1, FAR_VALUE_MAX, stdin);

@@ -1,4 +1,4 @@
-/* farside list, scan: a whole table, or a range of its keys, as text. They share their options. */
+/* farside list, scan: print a whole table, or a range of its keys. They share most options. */
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUF_BYTES (1u << 20) /* at first: grows to the longest entry */
+#define BUF_BYTES (1u << 20) /* at first; grows to the longest entry */
 #define LIMIT_MAX 1000000000000ull
 
 struct list_call {
@@ -126,13 +126,13 @@ static void print_bytes(const struct list_call *c, const void *bytes, size_t len
             fputs(text_escape(bytes, len, &pos, text), stdout);
 }
 
-/* Is somebody there to print for? */
+/* Is there more to print, and does anyone want it? */
 static bool goes_on(const struct listing *l)
 {
     return l->printed < l->call->limit && !cli_stopped() && !ferror(stdout);
 }
 
-/* Prints what the buffer holds. A scan goes on behind the last of it. */
+/* Prints the entries in the buffer. A scan goes on after the last of them. */
 static void print_entries(struct listing *l, struct far_range *rest)
 {
     struct far_entry e;
@@ -149,7 +149,8 @@ static void print_entries(struct listing *l, struct far_range *rest)
     }
 }
 
-/* A buffer for the entry that did not fit. What it held is printed; a scan's key must stay. */
+/* Makes room for an entry that did not fit. All in the buffer is printed, but the key after which a
+ * scan goes on is still needed. */
 static bool grow(struct listing *l, size_t cap)
 {
     char *bigger = realloc(l->buf, cap);
@@ -187,12 +188,12 @@ static int print_range(struct listing *l)
     bool more = true;
     while (more && goes_on(l)) {
         uint64_t left = l->call->limit - l->printed;
-        bool goes_on_behind = rest.flags & FAR_AFTER; /* a key in the buffer, which may move */
-        size_t from = goes_on_behind ? (size_t)((const char *)rest.from - l->buf) : 0;
+        bool goes_on_after = rest.flags & FAR_AFTER; /* a key in the buffer, which may move */
+        size_t from = goes_on_after ? (size_t)((const char *)rest.from - l->buf) : 0;
         rest.limit = left < UINT32_MAX ? (unsigned)left : 0;
         int rc = far_scan(l->t.session, l->t.table, &rest, l->buf, l->cap, &l->len, &more);
         if (rc == FAR_TOO_SMALL && grow(l, l->len)) {
-            rest.from = goes_on_behind ? l->buf + from : rest.from;
+            rest.from = goes_on_after ? l->buf + from : rest.from;
             continue;
         }
         if (rc == FAR_TOO_SMALL)

@@ -1,4 +1,4 @@
-/* farside memd: a memory node. */
+/* farside memd: runs a memory node. */
 #include "cli/cli.h"
 #include "memd/memd.h"
 
@@ -51,8 +51,8 @@ static void print_counts(struct memd *memd)
     fflush(stdout);
 }
 
-/* Says where it listens, on the output and to whoever waits for it. */
-static int say_ready(const struct memd *memd, const struct memd_options *o)
+/* Prints the addresses, and writes them to --ready-fd. */
+static int print_ready(const struct memd *memd, const struct memd_options *o)
 {
     for (unsigned i = 0; i < memd->listeners; i++) {
         const char *address = memd->listener[i]->address;
@@ -79,7 +79,7 @@ static int serve(struct memd *memd, const struct memd_options *o, const sigset_t
             code = cli_failed("memd", rc, "cannot listen at '%s'", o->listen[i]);
     }
     if (code == CLI_OK)
-        code = say_ready(memd, o);
+        code = print_ready(memd, o);
     while (code == CLI_OK && sigwait(signals, &got) == 0 && got != SIGTERM && got != SIGINT)
         print_counts(memd);
     memd_stop(memd);

@@ -1,4 +1,4 @@
-/* farside pool: what concerns a pool as a whole. So far: check. */
+/* farside pool: commands on a whole pool. So far, only check. */
 #include "cli/cli.h"
 #include "cli/progress.h"
 
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Scripts must tell "something is wrong with the pool" from "nobody knows". */
+/* Scripts must be able to distinguish "something is wrong with the pool" from "unknown". */
 enum { CHECK_CLEAN = CLI_OK, CHECK_PROBLEMS = CLI_FAILED, CHECK_NOT_DONE = 3 };
 
 #define COMMAND "pool check"
@@ -29,27 +29,27 @@ static void usage(void)
         stdout);
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
-struct telling {
+struct listener {
     struct progress progress;
     json_t *lines; /* NULL: print them */
     const atomic_bool *stop;
-    bool repair;    /* says what it is doing, line by line, if nobody looks at a terminal */
-    char doing[64]; /* what it said last */
+    bool repair;   /* without a terminal, print each step */
+    char step[64]; /* the last one printed */
 };
 
-static void say(struct telling *t, const char *what)
+static void print_step(struct listener *t, const char *what)
 {
-    if (!t->repair || t->progress.shown || strncmp(t->doing, what, sizeof t->doing - 1) == 0)
+    if (!t->repair || t->progress.shown || strncmp(t->step, what, sizeof t->step - 1) == 0)
         return;
-    snprintf(t->doing, sizeof t->doing, "%s", what);
+    snprintf(t->step, sizeof t->step, "%s", what);
     fprintf(stderr, "farside " COMMAND ": %s\n", what);
 }
 
-static void tell(void *arg, const char *line)
+static void on_finding(void *arg, const char *line)
 {
-    struct telling *t = arg;
+    struct listener *t = arg;
     if (t->lines) {
         json_array_append_new(t->lines, cli_json_text(line));
         return;
@@ -58,11 +58,11 @@ static void tell(void *arg, const char *line)
     puts(line);
 }
 
-static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
+static bool on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
-    struct telling *t = arg;
+    struct listener *t = arg;
     progress_show(&t->progress, what, done, total);
-    say(t, what);
+    print_step(t, what);
     return !atomic_load(t->stop);
 }
 
@@ -88,7 +88,7 @@ static const char *plural(unsigned count)
     return count == 1 ? "" : "s";
 }
 
-static void print_sum(const char *uri, bool repair, const struct far_pool_check *c)
+static void print_summary(const char *uri, bool repair, const struct far_pool_check *c)
 {
     unsigned dead = repair ? 0 : c->dead_clients;
     if (repair && (c->repaired > 0 || c->dead_clients > 0 || c->repaired_bytes > 0))
@@ -106,7 +106,7 @@ static void print_sum(const char *uri, bool repair, const struct far_pool_check 
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static int not_done(int rc, const char *uri)
+static int cannot_check(int rc, const char *uri)
 {
     int code = cli_failed(COMMAND, rc, "cannot check the pool '%s'", uri);
     return code == CLI_MISUSED ? code : CHECK_NOT_DONE;
@@ -114,22 +114,22 @@ static int not_done(int rc, const char *uri)
 
 static int check_open_pool(far_pool *pool, const char *uri, bool repair, bool json)
 {
-    struct telling t = {.lines = json ? json_array() : NULL, .repair = repair};
+    struct listener t = {.lines = json ? json_array() : NULL, .repair = repair};
     struct far_pool_check check = {0};
     far_session *session = NULL;
 
     t.stop = cli_stop_on_signals();
     progress_init(&t.progress);
     if (repair)
-        say(&t, "opening a session");
+        print_step(&t, "opening a session");
     int rc = far_session_open(pool, NULL, &session);
     if (rc == FAR_OK) {
-        far_session_watch(session, go_on, &t);
-        rc = far_pool_check(session, repair, tell, &t, &check);
+        far_session_watch(session, on_progress, &t);
+        rc = far_pool_check(session, repair, on_finding, &t, &check);
         progress_clear(&t.progress);
     }
     if (rc != FAR_OK && (rc != FAR_CORRUPT || !session)) {
-        int code = not_done(rc, uri);
+        int code = cannot_check(rc, uri);
         json_decref(t.lines);
         far_session_close(session);
         return code;
@@ -138,7 +138,7 @@ static int check_open_pool(far_pool *pool, const char *uri, bool repair, bool js
     if (json)
         print_json(uri, repair, &check, t.lines);
     else
-        print_sum(uri, repair, &check);
+        print_summary(uri, repair, &check);
     return is_clean(&check, repair) ? CHECK_CLEAN : CHECK_PROBLEMS;
 }
 
@@ -146,12 +146,12 @@ static int check_pool(const char *uri, bool repair, bool json)
 {
     far_pool *pool = NULL;
     int rc = far_pool_open(uri, &pool);
-    if (rc == FAR_CORRUPT) { /* not one that it could not reach: it looked, and found damage */
+    if (rc == FAR_CORRUPT) { /* the pool was reached, and is damaged */
         cli_failed(COMMAND, rc, "cannot open the pool '%s'", uri);
         return CHECK_PROBLEMS;
     }
     if (rc != FAR_OK)
-        return not_done(rc, uri);
+        return cannot_check(rc, uri);
     int code = check_open_pool(pool, uri, repair, json);
     far_pool_close(pool);
     return code;

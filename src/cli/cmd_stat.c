@@ -1,4 +1,4 @@
-/* farside stat: what a pool and its tables hold. */
+/* farside stat: shows what a pool and its tables hold. */
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -170,7 +170,7 @@ static int stat_table(far_session *session, const char *name, json_t *tables)
     return CLI_OK;
 }
 
-/* The memory nodes, where there are any that can be asked. */
+/* Shows the memory nodes, if the fabric has any with counters. */
 static int stat_nodes(far_session *session, unsigned count, json_t *nodes)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -227,7 +227,7 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
     return code;
 }
 
-/* Tables may be large. */
+/* For far_session_watch(): tables may be large, so a signal ends the walk. */
 static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     (void)arg;

@@ -1,4 +1,4 @@
-/* farside: one program, a subcommand for each thing it does. */
+/* farside: one program with subcommands. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
     int code = dispatch(argc, argv);
     if (cli_stopped() && code == CLI_OK)
         code = CLI_FAILED;
-    /* Output that did not reach its file is a failure like any other. */
+    /* Output that could not be written is a failure, too. */
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
         fprintf(stderr, "farside: cannot write the output: %s\n", strerror(errno));
         code = CLI_FAILED;

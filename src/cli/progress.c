@@ -1,5 +1,6 @@
 #include "cli/progress.h"
 #include "base/clock.h"
+#include "base/err.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,7 @@ void progress_init(struct progress *p)
 
 void progress_show(struct progress *p, const char *what, uint64_t done, uint64_t total)
 {
+    ASSERT(what);
     if (!p->shown || total == 0)
         return;
     if (done >= total) {
