@@ -1,9 +1,9 @@
 /*
- * What batches are worth on a network that emulates one-sided verbs: READs of the sizes that a get
- * of RACE has, once as one ucp_get each, as a program that trusts UCX with it would do, and once
- * through the ucx: fabric, where batches of many operations share messages. Both over TCP on the
- * loopback interface, with a process that serves, and with as many READs in flight; in turns, so
- * that what else the machine does falls on both.
+ * Measures what batches gain on a network that emulates one-sided verbs. READs of the sizes that a
+ * get of RACE has are done in two ways: with one ucp_get for each, as a program that uses UCX directly
+ * would do, and through the ucx: fabric, where batches of many operations share messages. Both go over
+ * TCP on the loopback interface to a process that serves, with the same number of READs in flight. They
+ * take turns, so that other load on the machine affects both.
  *
  *     ucx_raw [DEPTH [ROUNDS [GETS]]]     operations in flight, rounds, gets of each round
  */
@@ -18,7 +18,7 @@
 #define DEPTH_MAX  1024u
 #define ROUNDS_MAX 1000u
 #define MEMORY     (64u << 20)
-#define SPINS      64u /* looks before it sleeps, or lets others run: as the fabric has it */
+#define SPINS      64u /* polls before it sleeps or yields, as in the fabric */
 
 /* A get: two buckets at once, then the block. */
 static const uint32_t bucket_bytes = 128, block_bytes = 64;
@@ -59,7 +59,7 @@ static void worker_open(ucp_context_h *context, ucp_worker_h *worker)
     require(ucp_worker_create(*context, &worker_params, worker) == UCS_OK, "a UCX worker");
 }
 
-/* What the client has to know of the server, through a pipe. */
+/* What the server sends the client through a pipe. */
 struct invitation {
     uint64_t memory;
     size_t address_bytes, rkey_bytes;
@@ -90,7 +90,7 @@ static void invite(ucp_context_h context, ucp_worker_h worker, int to)
     require(write(to, &in, sizeof in) == (ssize_t)sizeof in, "a pipe");
 }
 
-/* Serves until it is killed; idle, it sleeps. */
+/* Serves until it is killed; sleeps when idle. */
 static _Noreturn void serve(int to)
 {
     ucp_context_h context;
@@ -129,7 +129,7 @@ static void getter_open(struct getter *g, unsigned window)
     int fds[2];
 
     require(pipe(fds) == 0, "a pipe");
-    g->server = fork(); /* before there is any UCX here */
+    g->server = fork(); /* before this process uses UCX */
     require(g->server >= 0, "a process");
     if (g->server == 0)
         serve(fds[1]);
@@ -199,7 +199,7 @@ static void post_get(struct getter *g, uint64_t number)
     }
 }
 
-/* READs in a second. */
+/* READs per second. */
 static double measure_gets(struct getter *g, uint64_t verbs)
 {
     uint64_t start = clock_ns(), posted = 0;
@@ -328,7 +328,7 @@ int main(int argc, char **argv)
     unsigned rounds = argument(argc, argv, 2, 15, ROUNDS_MAX);
     unsigned gets = argument(argc, argv, 3, 20000, 100000000);
 
-    /* A get has its three READs in two round trips: so many are in flight on average. */
+    /* A get has three READs in two round trips: this many are in flight on average. */
     getter_open(&getter, (depth * VERBS + 1) / BATCHES);
     batched_open(&batched, depth);
     measure_gets(&getter, gets); /* both warm up */

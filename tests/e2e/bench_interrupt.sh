@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A signal ends the benchmark with what was measured so far; the exit status says so.
+# A signal ends the benchmark. It shows the results so far, and the exit status is 1.
 . "$(dirname "$0")/expect.bash"
 
 interrupted() { # a signal, then more arguments; far more work than there is time for
@@ -10,7 +10,7 @@ interrupted() { # a signal, then more arguments; far more work than there is tim
     : >"$scratch/out"
     "$FARSIDE" bench --keys 1k --ops 1g --workload load,c,b "$@" >"$scratch/out" 2>"$scratch/err" &
     local pid=$!
-    # The row of the first workload tells that the second is under way.
+    # Once the row of the first workload is printed, the second one runs.
     for _ in $(seq 600); do
         grep -q "^race *load" "$scratch/out" && break
         sleep 0.1

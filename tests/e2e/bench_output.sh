@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The benchmark's table and JSON: each where it belongs, and nothing on stderr into a pipe.
+# The benchmark prints its table and writes its JSON; without a terminal, stderr stays empty.
 . "$(dirname "$0")/expect.bash"
 
 run bench --keys 2k --ops 1k
@@ -13,7 +13,7 @@ grep -qE "^race +space: 2,050 keys at load factor 0\.[0-9]+" <<<"$out" || failed
 wide=$(awk 'length > 120' <<<"$out")
 [ -z "$wide" ] || failed "is wider than 120 columns"
 
-# Only JSON with -, and both with a file.
+# With -, only JSON; with a file, both.
 run bench --keys 2k --ops 1k --workload load,miss --json -
 expect_code 0
 expect_no_err
@@ -31,7 +31,7 @@ run bench --keys 2k --ops 1k --workload load --json "$scratch/none/json"
 expect_code 1
 expect_err "cannot write"
 
-# With the yardstick.
+# With the measurement without an index.
 leaks=1
 run bench --keys 2k --ops 1k --workload load,c --raw --threads 2 --depth 4
 expect_code 0
@@ -39,7 +39,7 @@ expect_out "of raw"
 grep -qE "^race +c +[0-9,]+ +[0-9]+ % get " <<<"$out" || failed "has no efficiency"
 leaks=0
 
-# A pool too small for its keys: counted, said, and a failure.
+# If the pool is too small for the keys, the errors are counted and reported, and the command fails.
 run bench --pool "mem:?size=4m" --keys 100k --ops 1k --workload load
 expect_code 1
 expect_out "the first error was FAR_POOL_FULL"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A benchmark of several processes: they share the work and the table, end together, and the end of
-# one is told. The raw measurement leaves a pool that others use as it was.
+# Several processes share the work and the table and end together; if one dies, that is reported. The
+# raw measurement leaves a shared pool as it was.
 . "$(dirname "$0")/expect.bash"
 
 pool="shm:$scratch/pool"
@@ -12,7 +12,7 @@ run bench --pool "$pool?size=64m" --processes 64 --threads 17
 expect_code 2
 expect_err "at most 1024"
 
-# Results are those of all.
+# The results are those of all processes.
 run put --pool "$pool?size=256m" key value
 expect_code 0
 run bench --pool "$pool" --index race --keys 3k --ops 2001 --workload load,a,d,insert,delete \
@@ -31,7 +31,7 @@ run get --pool "$pool" key
 run pool check "$pool"
 expect_code 0
 
-# Interrupted, or one of them killed: all of them end.
+# If they are interrupted, or one is killed, all end.
 begin() {
     last="farside bench $*"
     code='' out='' err=''

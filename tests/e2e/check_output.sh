@@ -16,7 +16,7 @@ grep -qE "sessions: [1-9][0-9]* opened at work, [1-9][0-9]* closed" <<<"$out" ||
 grep -qE " 0 undecided; " <<<"$out" || failed "does not count what is undecided"
 [ "$(tail -n 1 <<<"$out")" = "30 passed, 0 failed" ] || failed "has no closing line"
 
-# The same seeds, the same runs.
+# The same seeds give the same runs.
 first=$(sed 's/; [0-9.]* s$//' <<<"$out")
 run check --index all --seeds 1..30
 [ "$(sed 's/; [0-9.]* s$//' <<<"$out")" = "$first" ] || failed "is another run"
@@ -41,7 +41,7 @@ run check --exhaustive --switches 1
 expect_code 0
 expect_out "not every schedule"
 
-# JSON alone, and beside the text.
+# JSON alone, and in addition to the text.
 run check --seeds 1..3 --json -
 expect_code 0
 [[ $out == "{"*"}" ]] || failed "is not JSON alone"
@@ -57,7 +57,7 @@ run check --seeds 1..3 --json "$scratch/none/json"
 expect_code 1
 expect_err "cannot write"
 
-# What it does not take.
+# What it refuses.
 refuses() {
     run check "${@:2}"
     expect_code 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Help and version go to the output and succeed; the program by itself says how it is used.
+# Help and version go to the standard output and succeed; without arguments, the usage goes to stderr.
 . "$(dirname "$0")/expect.bash"
 
 run --version
@@ -27,7 +27,7 @@ for command in bench check get put del list scan pool stat memd drop; do
     done
 done
 
-# Every option that the help names has its place in the manual.
+# Every option in the help is in the manual.
 for page in bench check get put del list scan pool stat memd drop; do
     manual=$SOURCE/docs/man/farside-$page.1
     run "$page" --help

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# get, put, del and stat on a pool that lasts as long as the command: what there is to see of them.
+# get, put, del and stat on mem:, a pool that is gone when the command ends.
 . "$(dirname "$0")/expect.bash"
 
 note="a mem: pool starts empty and is gone when this process ends"
@@ -12,7 +12,7 @@ expect_err "$note"
 
 leaks=0
 
-# The value from the input, and one that is too long.
+# A value from the standard input, and one that is too long.
 run put --pool mem: --table people key - <<<"from the input"
 expect_code 0
 run put --pool mem: key </dev/null
@@ -27,7 +27,7 @@ head -c 4194304 /dev/zero >"$scratch/big"
 run put --pool mem: key <"$scratch/big"
 expect_code 0
 
-# A key that begins with - goes after --.
+# A key that begins with - is given after --.
 run put --pool mem: -- -key value
 expect_code 0
 

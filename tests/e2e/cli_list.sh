@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# list prints every key of a table, scan those of a range in order, whatever bytes they have; both end
-# in good order when they are told to, or when nobody reads on.
+# list prints every key of a table, scan those of a range in order, whatever bytes they have. Both end
+# cleanly at a signal, or when their reader has left.
 . "$(dirname "$0")/expect.bash"
 
 name=e2e-list-$$
@@ -44,13 +44,13 @@ expect_code 1
 expect_no_out
 expect_err "cannot open the table 'other': no such table"
 
-# Tables in no order are not scanned, and the message says which would be.
+# A table without an order cannot be scanned; the message names the indexes that keep one.
 run scan --pool "$uri"
 expect_code 1
 expect_no_out
 expect_err "cannot scan the table 'default': not supported here (table 'default' is kept by race, which keeps keys in no order; indexes of this build that do: none)"
 
-# An entry longer than the buffer is at first.
+# An entry that is longer than the initial buffer.
 head -c 2000000 /dev/zero >"$scratch/big"
 run put --pool "$uri" --table big key <"$scratch/big"
 run list --pool "$uri" --table big --hex
@@ -59,7 +59,7 @@ expect_code 0
 run list --pool "$uri" --table big --keys-only
 expect_exactly key
 
-# More than one buffer of entries; a reader that leaves, and a signal in the middle.
+# More than one buffer of entries; a reader that leaves; a signal.
 run bench --pool "$uri" --workload load --keys 20k --index race
 expect_code 0
 run list --pool "$uri" --table bench-race --hex
@@ -69,7 +69,7 @@ expect_code 0
 [ -s "$scratch/line" ] || failed "prints nothing"
 mkfifo "$scratch/pipe"
 set -m # a script's background jobs ignore SIGINT unless it has job control
-{ # reads when it is told to
+{ # reads once the file exists
     until [ -e "$scratch/read" ]; do sleep 0.05; done
     cat
 } <"$scratch/pipe" >"$scratch/part" &
@@ -119,7 +119,7 @@ expect_code 0
 expect_no_out
 run list "${in[@]}" --keys-only
 expect_lines a ab b ba c
-# Entries before, at and behind one that is longer than the buffer.
+# Entries before and after one that is longer than the buffer.
 head -c 1500000 /dev/zero >"$scratch/big"
 run put "${in[@]}" bb <"$scratch/big"
 run put "${in[@]}" bc last

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Used wrongly, the program exits with 2, prints nothing, and says what it expected.
+# Used wrongly, the program exits with 2, prints nothing to stdout, and says what it expected.
 . "$(dirname "$0")/expect.bash"
 
 refused() { # what it has to say, then the arguments
@@ -13,7 +13,7 @@ refused() { # what it has to say, then the arguments
 
 refused "unknown command 'frobnicate' (available: bench, check, get, put, del, list, scan, pool, stat" frobnicate
 
-# Options that are not there, lack a value, or have one too many.
+# Unknown options, missing values, and values that are not expected.
 for command in bench get put del list scan stat drop; do
     refused "unknown option '--frobnicate'" "$command" --frobnicate
     refused "unknown option '-z'" "$command" -z

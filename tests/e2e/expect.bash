@@ -1,18 +1,18 @@
-# For the scripts of this folder: runs the program and says what was wrong with what it did.
-# FARSIDE is the program; a script ends with the first expectation that does not hold.
+# For the scripts of this folder: runs the program $FARSIDE and checks what it does. A script ends with
+# the first expectation that fails.
 set -u
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# A sanitizer's look for leaks takes seconds at the end of every process, and these scripts start
-# many. A script sets leaks=1 for the calls that are worth it.
+# A sanitizer searches for leaks for seconds at the end of every process, and these scripts start many.
+# A script sets leaks=1 for the calls that are worth it.
 leaks=0
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
 
 last="" code="" out="" err=""
 
-# Runs farside with the arguments; what it printed is in $out and $err, its exit status in $code.
+# Runs farside with the arguments; sets $out, $err and the exit status $code.
 run() {
     last="farside $*"
     ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=$leaks" "$FARSIDE" "$@" >"$scratch/out" 2>"$scratch/err"
@@ -21,9 +21,9 @@ run() {
     err=$(tr -d '\0' <"$scratch/err")
 }
 
-# The same, and once more if the system has stopped it in the middle for longer than its lease, or a
-# memory node for longer than half of it: then it was taken for dead, or the node has not executed what
-# it was late for, and nothing was done.
+# The same, but again if the system stopped the program for longer than its lease, or a memory node for
+# longer than half of that. Then the session was declared dead, or the node did not execute a late batch;
+# in both cases, nothing was done.
 run_leased() {
     for _ in $(seq 100); do
         run "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# JSON is UTF-8, names need not be: what is not is written as \xHH, and nothing is left out.
+# JSON is UTF-8, but names need not be: bytes that are not UTF-8 are written as \xHH.
 . "$(dirname "$0")/expect.bash"
 
 odd=$'caf\xe9'

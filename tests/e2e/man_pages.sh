@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The manual pages have no mistakes that mandoc knows of, and every command has one.
+# Every command has a manual page, and mandoc finds no mistakes in them.
 . "$(dirname "$0")/expect.bash"
 
 for page in farside farside-bench farside-check farside-get farside-put farside-del farside-list farside-scan farside-stat farside-memd farside-drop; do

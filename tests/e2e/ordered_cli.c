@@ -1,4 +1,4 @@
-/* The command line with an ordered index, for the scripts of this folder: as $ORDERED. */
+/* The command line with an ordered index; scripts of this folder find it as $ORDERED. */
 #include "support/ordered_index.h"
 
 __attribute__((constructor)) static void add(void)

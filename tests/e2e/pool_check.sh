@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# farside pool check: a session that was killed is told and cleared away; exit codes are for scripts.
+# farside pool check reports and repairs what a killed session leaves; scripts can rely on the exit status.
 . "$(dirname "$0")/expect.bash"
 
 name=e2e-check-$$
@@ -23,7 +23,7 @@ expect_sum() {
     [ "$sum" -eq 16777216 ] || failed "the lines are $sum together"
 }
 
-# Its two sessions are open, and at work.
+# Waits until the two sessions of the benchmark are open and work.
 await_bench() {
     for _ in $(seq 1200); do
         run_leased stat "$uri" --json
@@ -71,7 +71,7 @@ expect_sum
 run_leased get --pool "$uri" key
 [ "$out" = other ] || failed "lost the key"
 
-# A superblock that is damaged is a finding; what is not there cannot be checked.
+# A damaged superblock is a finding; a pool that does not exist cannot be checked.
 cp "/dev/shm/farside-$name" "$scratch/pool"
 printf 'XXXX' | dd of="$scratch/pool" bs=1 seek=24 conv=notrunc status=none
 run_leased pool check "shm:$scratch/pool"
@@ -86,7 +86,7 @@ for wrong in "" "check" "check $uri more" "check --fix $uri" "mend $uri" "check 
     expect_no_out
 done
 
-# Ctrl-C ends it in good order: the session is gone, and the pool is clean.
+# Control-C ends it cleanly: the session is closed, and the pool is clean.
 rm "/dev/shm/farside-$name"
 "$FARSIDE" bench --pool "$uri?size=16m&lease=4000" --keys 1k --ops 100m --workload update \
     >/dev/null 2>&1 &

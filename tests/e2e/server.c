@@ -5,8 +5,8 @@
  *   server POOL-URI [PORT]      at the loopback address; prints the port; ends with SIGTERM or SIGINT
  *
  * A client sends lines, "put KEY VALUE", "get KEY" or "del KEY", and gets a line for each. The requests
- * of one client are handled one after another, those of different clients at the same time. What a client
- * that has gone away was still waiting for is cancelled, if it has not started.
+ * of one client are handled one after another, those of different clients at the same time. When a client
+ * disconnects, its request is cancelled, if it has not started.
  */
 #include <farside.h>
 
@@ -24,9 +24,9 @@
 #define EVENTS         64
 
 struct client {
-    int fd;      /* -1: it has gone away                                        */
-    bool busy;   /* has a request under way: `line` and `value` are Farside's   */
-    bool asks;   /* and it is a get                                             */
+    int fd;      /* -1: disconnected                                            */
+    bool busy;   /* a request is in flight and uses `line` and `value`          */
+    bool asks;   /* the request is a get                                        */
     size_t have; /* bytes of input                                              */
     char input[LINE_MAX_BYTES], line[LINE_MAX_BYTES], value[LINE_MAX_BYTES];
 };
@@ -53,13 +53,13 @@ static void watch(int how, int fd, uint32_t events, void *what)
 
 /* ---- clients ----------------------------------------------------------------------------------- */
 
-/* Its memory stays until Farside has let go of it. */
+/* The memory of a client stays until its request is done. */
 static void drop(struct client *c)
 {
     if (c->fd >= 0)
         close(c->fd);
     c->fd = -1;
-    if (c->busy) /* the result comes all the same: see take_results() */
+    if (c->busy) /* the result still comes: see take_results() */
         (void)far_cancel(session, (uintptr_t)c, NULL);
     else
         free(c);
@@ -68,7 +68,7 @@ static void drop(struct client *c)
 static void reply(struct client *c, const char *text, size_t len)
 {
     if (c->fd >= 0 && send(c->fd, text, len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)len)
-        (void)shutdown(c->fd, SHUT_RDWR); /* one that does not read */
+        (void)shutdown(c->fd, SHUT_RDWR); /* a client that does not read */
 }
 
 /* Nothing more is read from a client while it waits for an answer. */
@@ -79,7 +79,7 @@ static void set_busy(struct client *c, bool busy)
     c->busy = busy;
 }
 
-/* Starts what the line asks for. FAR_INVALID: it makes no sense. */
+/* Starts the request. FAR_INVALID: the line is not a request. */
 static int start(struct client *c)
 {
     char *rest = c->line, *verb = strsep(&rest, " "), *key = strsep(&rest, " ");
@@ -104,7 +104,7 @@ static int start(struct client *c)
     return far_submit(session, &op);
 }
 
-/* Handles the next line, if it is there whole and the one before is done. */
+/* Handles the next line, if it is complete and the previous request is done. */
 static void next_line(struct client *c)
 {
     char *end;
@@ -120,8 +120,7 @@ static void next_line(struct client *c)
         c->have -= len + 1;
         memmove(c->input, end + 1, c->have);
         set_busy(c, rc == FAR_OK);
-        if (rc !=
-            FAR_OK) /* FAR_RING_FULL, if there are more clients than the backlog has room for */
+        if (rc != FAR_OK) /* FAR_RING_FULL if the backlog is full */
             reply(c, text, (size_t)snprintf(text, sizeof text, "%s\n", far_strerror(rc)));
     }
 }
@@ -132,7 +131,7 @@ static void receive(struct client *c, uint32_t events)
 
     if ((events & EPOLLIN) && c->have < sizeof c->input)
         n = recv(c->fd, c->input + c->have, sizeof c->input - c->have, MSG_DONTWAIT);
-    if (n <= 0) { /* it has gone away, or its line is too long */
+    if (n <= 0) { /* disconnected, or the line is too long */
         drop(c);
         return;
     }
@@ -213,7 +212,7 @@ static int signals(void)
 
 int main(int argc, char **argv)
 {
-    /* Everybody may have one request under way: the backlog is for those past the ring's depth. */
+    /* Each client can have one request in flight. The backlog holds those beyond the ring's depth. */
     const struct far_session_options options = {.depth = 32, .backlog = 4096};
     static char for_listener, for_signal, for_ring; /* what an event is about, if not a client */
     far_pool *pool;

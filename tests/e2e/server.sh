@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The example of an event loop (server.c), on memory of the process and on a memory node: clients at the
-# same time get their own answers, one that goes away is not missed, and while nobody asks it sleeps.
+# The example of an event loop (server.c), on mem: and on a memory node: clients that ask at the same time
+# get their own answers, a client that disconnects disturbs nobody, and the idle server sleeps.
 . "$(dirname "$0")/expect.bash"
 . "$(dirname "$0")/memd.bash"
 
@@ -35,7 +35,7 @@ answer() {
     [ "$got" = "$3" ] || fail "$2: $got" "does not answer: $3"
 }
 
-# How often its thread has gone to sleep.
+# Counts how often the thread of the server went to sleep.
 sleeps() { awk '/^voluntary/ {print $2}' "/proc/$server/task/$server/status"; }
 
 converse() {
@@ -53,7 +53,7 @@ converse() {
     ask "${fds[3]}" "del red" "no such key"
     ask "${fds[4]}" "dance" "invalid argument"
     ask "${fds[4]}" "get " "the key is empty or longer than the limit"
-    # All at once, and each several lines ahead.
+    # All clients at the same time, each several lines ahead.
     for i in 0 1 2 3 4 5 6 7; do
         printf 'put key%d value %d\nget key%d\ndel key%d\nget key%d\n' $i $i $i $i $i >&"${fds[i]}"
     done
@@ -63,7 +63,7 @@ converse() {
         answer "${fds[i]}" del "ok"
         answer "${fds[i]}" get "no such key"
     done
-    # Some go away in the middle of a request, one with half a line.
+    # Some disconnect during a request, one after half a line.
     for i in 5 6 7; do
         fd=${fds[i]}
         printf 'put left%d x\nput hal' $i >&"$fd"
@@ -71,7 +71,7 @@ converse() {
     done
     ask "${fds[0]}" "put red scarlet" "ok"
     ask "${fds[1]}" "get red" "scarlet"
-    # Nobody asks for anything. The keeper of sessions is another thread.
+    # No requests. The keeper of sessions is another thread.
     sleep 1
     before=$(sleeps)
     sleep 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pools in shared memory: what one command does, the next one finds, until it is removed.
+# A pool in shared memory keeps what one command does for the next, until it is removed.
 . "$(dirname "$0")/expect.bash"
 
 name=e2e-$$
@@ -23,12 +23,12 @@ for place in "$name" "$scratch/pool"; do
     run get --pool "shm:$place" --table people key
     expect_code 1
 
-    # Asked for with another size, it stays as it is.
+    # A command that asks for another size is refused, and the pool stays as it is.
     run put --pool "shm:$place?size=64m" --table people key value
     expect_code 2
     expect_err "was made with size=33554432&nodes=2"
 
-    # Two at a time.
+    # Two processes at the same time.
     for half in 1 2; do
         for i in $(seq 5); do
             "$FARSIDE" put --pool "shm:$place" --table people "$half-$i" "$i" || exit 1
@@ -43,7 +43,7 @@ for place in "$name" "$scratch/pool"; do
     run bench --pool "shm:$place" --keys 2k --ops 1k --threads 2 --workload load,a
     expect_code 0
 
-    # A table that is dropped is gone, and its name is free.
+    # A dropped table is gone, and its name can be reused.
     run drop --pool "shm:$place" --index race people
     expect_code 0
     expect_no_out
@@ -63,7 +63,7 @@ for place in "$name" "$scratch/pool"; do
     expect_out "clean"
 done
 
-# A file of somebody else is left alone.
+# A file that is not a pool is left alone.
 echo "a text of mine" >"$scratch/text"
 run put --pool "shm:$scratch/text?size=32m" key value
 expect_code 1

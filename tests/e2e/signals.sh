@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A signal ends a program in good order: its sessions leave, and the pool is clean behind them.
+# A signal ends a program cleanly: its sessions are closed, and the pool is clean.
 . "$(dirname "$0")/expect.bash"
 
 name=e2e-signals-$$
@@ -7,8 +7,8 @@ uri=shm:$name
 pid=
 trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
 
-# A lease that no machine is too slow for. A session that was killed would be told as dead only much
-# later, but its slot would be taken and its memory gone, which is told at once.
+# The lease is long enough for any machine. A killed session would be reported as dead only much later,
+# but its occupied slot and its lost memory show at once.
 new_pool() {
     rm -f "/dev/shm/farside-$name"
     run put --pool "$uri?size=32m&lease=60000" key value
@@ -23,7 +23,7 @@ expect_clean() { # after what
     [ "$out" = "$uri: clean" ] || failed "$1 left something behind"
 }
 
-# Its session is open.
+# Waits until a session of the program is open.
 await_session() {
     for _ in $(seq 1200); do
         run stat "$uri" --json
@@ -47,7 +47,7 @@ for signal in TERM INT HUP PIPE; do
     expect_clean "SIG$signal"
 done
 
-# Somebody who reads only the first line.
+# A reader that leaves after the first line.
 new_pool
 "$FARSIDE" bench --pool "$uri" --keys 1k --ops 10k --workload load,a,b,c,update 2>/dev/null |
     head -n 1 >/dev/null

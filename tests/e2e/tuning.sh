@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# What a table is made with: given as text to those who make tables, shown by stat.
+# The tuning of a table is given as text to commands that create tables, and shown by stat.
 . "$(dirname "$0")/expect.bash"
 
 pool="shm:$scratch/pool"
 
-# Every command that makes tables lists what the indexes know.
+# Every command that creates tables lists the parameters of the indexes.
 for command in bench put; do
     run "$command" --help
     expect_code 0
     grep -qE '^  race +groups +.*, 2 to 340 \(85\)$' <<<"$out" || failed "does not list groups"
 done
 
-# And so do the manual and the index's own page.
+# So do the manual and the page of the index.
 names=$(sed -n '/^1024). The names/,$p' <<<"$out" | awk 'NR > 1 { print $1, $2 }')
 [ -n "$names" ] || failed "lists no names"
 while read -r index name; do
@@ -19,7 +19,7 @@ while read -r index name; do
     grep -q "^| \`$name\` |" "$SOURCE/docs/index/$index.md" || failed "$name is not in $index.md"
 done <<<"$names"
 
-# A table that put makes.
+# A table that put creates.
 run put --pool "$pool?size=64m" --tuning "groups=3" --table small key value
 expect_code 0
 expect_no_err
@@ -34,14 +34,14 @@ expect_code 0
 expect_out '"tuning": "groups=3&depth=0"'
 expect_out '"tuning": "groups=85&depth=0"'
 
-# On a table that is there it has no effect, and that is said.
+# For a table that exists it has no effect, and a note says so.
 run put --pool "$pool" --tuning "groups=4" --table small key value
 expect_code 0
 expect_err "the table exists already, so --tuning has no effect"
 run stat --pool "$pool" --table small
 expect_out "groups=3"
 
-# What is shown can be given.
+# What stat shows can be given again.
 shown=$(sed -nE 's/^  tuning +//p' <<<"$out")
 run put --pool "$pool" --tuning "$shown" --table again key value
 expect_code 0
@@ -63,7 +63,7 @@ expect_out "tuning: groups=2"
 run bench --keys 500 --ops 100 --workload load --json -
 expect_out '"tuning": "groups=85&depth=0"'
 
-# Refused: before anything is made, and with what there is.
+# A bad tuning is refused before anything is created, and the message says what is possible.
 for index in race all; do
     run bench --pool "$pool?size=1" --index "$index" --tuning grups=2
     expect_code 2
@@ -86,7 +86,7 @@ run stat --pool "$pool" --table none
 expect_code 1
 expect_err "no such table"
 
-# Those that make no tables do not take it.
+# Commands that create no tables refuse it.
 for command in get del stat; do
     run "$command" --pool "$pool" --tuning groups=2 key
     expect_code 2

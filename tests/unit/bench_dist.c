@@ -1,4 +1,4 @@
-/* The benchmark's popularity: zipfian as the formula has it, uniform flat, permutations whole. */
+/* The popularity of keys: zipfian follows the formula, uniform is flat, places are a permutation. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,7 +53,7 @@ static void zipfian_follows_the_formula(void **state)
         bench_dist_init(&d, BENCH_DIST_ZIPFIAN, 10000, thetas[t]);
         draw(&d, 42, hits);
 
-        /* The first two ranks are exact, the others by an integral: bands of them agree. */
+        /* The first two ranks are exact. The others come from an integral, so bands of them agree. */
         const uint64_t edges[] = {0, 1, 2, 10, 100, 1000, 10000};
         for (unsigned i = 0; i + 1 < sizeof edges / sizeof *edges; i++) {
             double want = expected_share(edges[i], edges[i + 1], 10000, thetas[t]);
@@ -64,7 +64,7 @@ static void zipfian_follows_the_formula(void **state)
     }
 }
 
-static void uniform_is_flat(void **state)
+static void uniform_draws_all_keys_equally_often(void **state)
 {
     (void)state;
     struct bench_dist d = {.n = 0};
@@ -75,7 +75,7 @@ static void uniform_is_flat(void **state)
         assert_true(fabs(hits[i] - DRAWS / 100.0) < 0.05 * DRAWS / 100.0);
 }
 
-static void few_keys_are_enough(void **state)
+static void every_rank_is_drawn_even_of_one_to_five_keys(void **state)
 {
     (void)state;
     for (uint64_t n = 1; n <= 5; n++) {
@@ -115,15 +115,15 @@ static void places_are_a_permutation(void **state)
     }
 }
 
-static void carrying_on_is_the_same_as_starting_afresh(void **state)
+static void a_sum_that_is_continued_equals_a_new_one(void **state)
 {
     (void)state;
     struct bench_dist carried = {.n = 0}, fresh = {.n = 0};
     bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 1000, 0.8);
-    bench_dist_init(&carried, BENCH_DIST_LATEST, 5000, 0.8);  /* more keys          */
-    bench_dist_init(&carried, BENCH_DIST_UNIFORM, 7000, 0.8); /* needs no sum       */
-    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3000, 0.8); /* fewer than it had  */
-    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3000, 0.7); /* another skew       */
+    bench_dist_init(&carried, BENCH_DIST_LATEST, 5000, 0.8);  /* more keys */
+    bench_dist_init(&carried, BENCH_DIST_UNIFORM, 7000, 0.8); /* needs no sum */
+    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3000, 0.8); /* fewer keys */
+    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3000, 0.7); /* another skew */
     bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3500, 0.7);
     bench_dist_init(&fresh, BENCH_DIST_ZIPFIAN, 3500, 0.7);
     assert_true(fabs(carried.zeta - fresh.zeta) < 1e-9);
@@ -135,7 +135,7 @@ static void carrying_on_is_the_same_as_starting_afresh(void **state)
         assert_true(bench_dist_rank(&carried, &a) == bench_dist_rank(&fresh, &b));
 }
 
-static void names_are_known(void **state)
+static void names_can_be_parsed(void **state)
 {
     (void)state;
     enum bench_dist_kind kind = BENCH_DIST_LATEST;
@@ -150,11 +150,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zipfian_follows_the_formula),
-        cmocka_unit_test(uniform_is_flat),
-        cmocka_unit_test(few_keys_are_enough),
+        cmocka_unit_test(uniform_draws_all_keys_equally_often),
+        cmocka_unit_test(every_rank_is_drawn_even_of_one_to_five_keys),
         cmocka_unit_test(places_are_a_permutation),
-        cmocka_unit_test(carrying_on_is_the_same_as_starting_afresh),
-        cmocka_unit_test(names_are_known),
+        cmocka_unit_test(a_sum_that_is_continued_equals_a_new_one),
+        cmocka_unit_test(names_can_be_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

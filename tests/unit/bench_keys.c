@@ -1,4 +1,4 @@
-/* The benchmark's keys: every number has its own bytes, and values tell whose they are. */
+/* Keys and values of the benchmark: every key is unique, and a value identifies its key. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ static void no_two_numbers_share_a_key(void **state)
     uint64_t *keys = calloc(COUNT, sizeof *keys);
     assert_non_null(keys);
     for (uint64_t i = 0; i < COUNT; i++) {
-        /* Low numbers, and ones that differ in high bits only, as those of absent keys do. */
+        /* Low numbers, and numbers that differ only in high bits, like those of absent keys. */
         uint64_t number = i % 2 == 0 ? i : i << 44 | 1ull << 63;
         bench_key_write(number, &keys[i], sizeof keys[i]);
     }
@@ -34,7 +34,7 @@ static void no_two_numbers_share_a_key(void **state)
     free(keys);
 }
 
-/* The inverse of the mix, step by step: that there is one proves that it is a bijection. */
+/* The inverse of the mix, step by step: it exists, so the mix is a bijection. */
 static uint64_t unmix(uint64_t n)
 {
     n ^= n >> 31 ^ n >> 62;
@@ -64,11 +64,11 @@ static void longer_keys_are_filled_to_the_end(void **state)
         bench_key_write(8, other, size);
         assert_memory_equal(key, again, size);
         assert_memory_not_equal(key, other, size);
-        assert_int_equal(again[size], 0xff); /* and not past it */
+        assert_int_equal(again[size], 0xff); /* nothing is written past the end */
     }
 }
 
-static void values_know_their_key(void **state)
+static void a_value_belongs_to_its_key_only(void **state)
 {
     (void)state;
     unsigned char value[100];
@@ -87,7 +87,7 @@ int main(void)
         cmocka_unit_test(no_two_numbers_share_a_key),
         cmocka_unit_test(the_mix_can_be_undone),
         cmocka_unit_test(longer_keys_are_filled_to_the_end),
-        cmocka_unit_test(values_know_their_key),
+        cmocka_unit_test(a_value_belongs_to_its_key_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

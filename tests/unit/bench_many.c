@@ -1,4 +1,4 @@
-/* Workloads whose operations return many entries, or change a key by what it holds. */
+/* Workloads whose operations return many entries, or modify a value. */
 #include "bench/keys.h"
 #include "bench/report.h"
 #include "support/ordered_index.h"
@@ -112,7 +112,7 @@ static void scans_are_measured_on_ordered_tables(void **state)
     }
 }
 
-/* What scans bring is looked at: it counts as errors if it is not right. */
+/* Entries that a scan returns are checked; wrong ones count as errors. */
 static void wrong_entries_are_errors(void **state)
 {
     static const enum ordered_fault faults[] = {ORDERED_TWICE, ORDERED_BACKWARD, ORDERED_BLIND};
@@ -197,7 +197,7 @@ static void iterating_takes_few_round_trips_for_an_entry(void **state)
     done(&c);
 }
 
-static void modifications_are_counted_in_the_values(void **state)
+static void an_increment_changes_only_the_version(void **state)
 {
     unsigned char value[32];
     uint64_t version = 0;
@@ -214,7 +214,7 @@ static void modifications_are_counted_in_the_values(void **state)
         assert_int_equal(value[i], 'x');
 }
 
-static void values_tell_their_keys(void **state)
+static void entries_are_checked_by_their_values(void **state)
 {
     unsigned char value[16], key[40], expected[40];
     (void)state;
@@ -234,8 +234,8 @@ int main(void)
         cmocka_unit_test(scans_are_refused_on_hash_tables),
         cmocka_unit_test(modifying_costs_what_updating_costs),
         cmocka_unit_test(iterating_takes_few_round_trips_for_an_entry),
-        cmocka_unit_test(modifications_are_counted_in_the_values),
-        cmocka_unit_test(values_tell_their_keys),
+        cmocka_unit_test(an_increment_changes_only_the_version),
+        cmocka_unit_test(entries_are_checked_by_their_values),
     };
     ordered_index_add();
     return cmocka_run_group_tests(tests, NULL, NULL);

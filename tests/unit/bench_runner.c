@@ -1,4 +1,4 @@
-/* One workload on one table: what goes wrong is noticed, and the recorder misses nothing. */
+/* One workload on one table: wrong answers are noticed, and the recorder misses no verb. */
 #include "bench/keys.h"
 #include "bench/replay.h"
 #include "bench/runner.h"
@@ -130,7 +130,7 @@ static void the_recorder_sees_what_is_counted(void **state)
     assert_int_equal(read, s->bytes_read);
     assert_int_equal(written, s->bytes_written);
 
-    /* Nothing of it is lost in the replay, waited for or not. */
+    /* It can be replayed, also on a fabric where operations wait. */
     double ops_per_s = 0;
     struct bench_table other = table_open_on("mem:?size=64m&defer=1");
     struct replay_load load = {.session = other.session,
@@ -159,14 +159,14 @@ static void an_empty_sample_cannot_be_replayed(void **state)
     assert_int_equal(replay_recorder_init(&r, 10), FAR_OK);
     assert_int_equal(replay_run(&load, &r, &ops_per_s), FAR_INVALID);
     assert_true(ops_per_s == -1);
-    replay_recorder_next(&r); /* one operation, which needed no verb */
+    replay_recorder_next(&r); /* one operation without verbs */
     assert_int_equal(replay_run(&load, &r, &ops_per_s), FAR_OK);
     replay_recorder_free(&r);
     table_close(&t);
 }
 
-/* What the replay takes is another's for as long as it lasts, and then nobody's. */
-static void the_replay_harms_nobody(void **state)
+/* The replay works on memory of its own, and frees it at the end. */
+static void a_replay_leaves_tables_and_memory_as_they_were(void **state)
 {
     (void)state;
     struct bench_config config = small_config();
@@ -183,7 +183,7 @@ static void the_replay_harms_nobody(void **state)
                                .footprint = 5 << 20,
                                .seed = 1};
     double ops_per_s = 0;
-    for (unsigned i = 0; i < 30; i++) /* 64 MiB would not do, were it not given back */
+    for (unsigned i = 0; i < 30; i++) /* 64 MiB suffice only because it is freed */
         assert_int_equal(replay_run(&load, &r, &ops_per_s), FAR_OK);
     assert_int_equal(far_table_check(t.session, t.table, NULL, NULL), FAR_OK);
     struct bench_run *run =
@@ -206,7 +206,7 @@ int main(void)
         cmocka_unit_test(a_wrong_value_is_noticed),
         cmocka_unit_test(an_insert_that_finds_its_key_is_an_error),
         cmocka_unit_test(the_recorder_sees_what_is_counted),
-        cmocka_unit_test(the_replay_harms_nobody),
+        cmocka_unit_test(a_replay_leaves_tables_and_memory_as_they_were),
         cmocka_unit_test(an_empty_sample_cannot_be_replayed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* The benchmark as a whole, on memory of this process, and the JSON it gives. */
+/* The whole benchmark on mem:, and its JSON. */
 #include "bench/report.h"
 
 #include <stdarg.h>
@@ -92,7 +92,7 @@ static json_int_t count_of(json_t *run, const char *kind, const char *what)
     return json_integer_value(json_object_get(op, what));
 }
 
-/* Every run did what its workload says, found what it should, and got nothing wrong. */
+/* Every run did the operations of its workload, and none of them failed. */
 static void assert_all_done(json_t *all, json_int_t keys, json_int_t ops)
 {
     size_t i;
@@ -125,7 +125,7 @@ static void assert_all_done(json_t *all, json_int_t keys, json_int_t ops)
     assert_int_equal(json_integer_value(json_object_get(space, "keys")), keys + ops / 20);
 }
 
-static void one_thread_one_operation_at_a_time(void **state)
+static void all_workloads_are_right_with_one_thread_at_depth_1(void **state)
 {
     (void)state;
     struct bench_config config = small(ALL);
@@ -135,7 +135,7 @@ static void one_thread_one_operation_at_a_time(void **state)
     json_decref(all);
 }
 
-static void several_threads_and_a_full_ring(void **state)
+static void all_workloads_are_right_with_threads_and_a_full_ring(void **state)
 {
     (void)state;
     struct bench_config config = small(ALL);
@@ -219,7 +219,7 @@ static void a_list_without_load_finds_its_keys(void **state)
     json_decref(all);
 }
 
-static void raw_gives_an_efficiency(void **state)
+static void raw_measures_an_efficiency(void **state)
 {
     (void)state;
     struct bench_config config = small("load,a,delete");
@@ -237,7 +237,7 @@ static void raw_gives_an_efficiency(void **state)
     }
 }
 
-static void a_stop_ends_it_after_the_run(void **state)
+static void a_stop_ends_the_suite_after_the_run(void **state)
 {
     (void)state;
     atomic_bool stop = false;
@@ -249,7 +249,7 @@ static void a_stop_ends_it_after_the_run(void **state)
     json_decref(all);
 }
 
-static void nonsense_is_refused(void **state)
+static void configurations_that_cannot_run_are_refused(void **state)
 {
     (void)state;
     struct bench_observer observer = {.arg = NULL};
@@ -293,14 +293,14 @@ static void more_threads_than_client_slots_fail_cleanly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_thread_one_operation_at_a_time),
-        cmocka_unit_test(several_threads_and_a_full_ring),
+        cmocka_unit_test(all_workloads_are_right_with_one_thread_at_depth_1),
+        cmocka_unit_test(all_workloads_are_right_with_threads_and_a_full_ring),
         cmocka_unit_test(the_json_has_all_members),
         cmocka_unit_test(the_same_seed_costs_the_same),
         cmocka_unit_test(a_list_without_load_finds_its_keys),
-        cmocka_unit_test(raw_gives_an_efficiency),
-        cmocka_unit_test(a_stop_ends_it_after_the_run),
-        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(raw_measures_an_efficiency),
+        cmocka_unit_test(a_stop_ends_the_suite_after_the_run),
+        cmocka_unit_test(configurations_that_cannot_run_are_refused),
         cmocka_unit_test(more_threads_than_client_slots_fail_cleanly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

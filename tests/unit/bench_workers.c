@@ -195,7 +195,7 @@ static void threads_of_one_process_run_all_or_none(void **state)
     assert_int_equal(shared.ran, PROCESSES * THREADS);
     assert_int_equal(shared.closed, PROCESSES * THREADS);
 
-    struct workers_process third = {.number = 2}; /* what one of the threads says it is */
+    struct workers_process third = {.number = 2}; /* makes one of the threads fail */
     shared = nothing_special;
     shared.fails_to_open = 2;
     members[1].process = &third;

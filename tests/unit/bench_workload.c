@@ -1,4 +1,4 @@
-/* Workloads: lists are read strictly, and threads draw what the plan says, no more and no less. */
+/* Workloads: bad lists are refused, and the threads together draw exactly what the plan says. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -79,7 +79,7 @@ static struct workload_plan plan_of(const char *name, struct workload_span keys,
     return plan;
 }
 
-/* Draws all of the plan's tasks thread by thread, in pieces, and counts them by key and kind. */
+/* Draws all tasks of the plan, thread by thread, and counts them by key and kind. */
 struct tally {
     uint64_t total, kinds[FAR_OP_KINDS], then_update;
     unsigned touched[4 * KEYS];
@@ -147,14 +147,14 @@ static void insert_and_delete_use_each_key_once(void **state)
     assert_int_equal(workload_plan_leaves(&plan).first, 601);
     workload_plan_free(&plan);
 
-    /* There is no more to delete than there is. */
+    /* No more keys are deleted than exist. */
     plan = plan_of("delete", (struct workload_span){100, 1000}, 5000, 4, BENCH_DIST_ZIPFIAN);
     assert_int_equal(plan.ops, 900);
     assert_int_equal(workload_plan_leaves(&plan).first, 1000);
     workload_plan_free(&plan);
 }
 
-static void mixes_are_exact(void **state)
+static void proportions_are_exact(void **state)
 {
     (void)state;
     static const struct {
@@ -193,11 +193,11 @@ static void the_popular_key_is_the_same_for_all_threads(void **state)
     unsigned most = 0;
     for (unsigned i = 0; i < KEYS; i++)
         most = t.touched[i] > most ? t.touched[i] : most;
-    assert_true(most > 1000); /* 13 % of the draws by the formula */
+    assert_true(most > 1000); /* by the formula, 13 % of the draws */
     workload_plan_free(&plan);
 }
 
-static void misses_name_no_key(void **state)
+static void misses_draw_no_existing_key(void **state)
 {
     (void)state;
     struct tally t;
@@ -209,7 +209,7 @@ static void misses_name_no_key(void **state)
     workload_plan_free(&plan);
 }
 
-static void the_seed_decides(void **state)
+static void the_seed_decides_which_tasks_are_drawn(void **state)
 {
     (void)state;
     struct workload_plan plan =
@@ -231,8 +231,8 @@ static void the_seed_decides(void **state)
     workload_plan_free(&plan);
 }
 
-/* Scans are of 1 to 100 entries, all lengths alike, and e adds keys as d does. */
-static void scans_have_all_lengths(void **state)
+/* A scan has 1 to 100 entries, each length equally likely; e adds keys as d does. */
+static void scans_have_all_lengths_equally_often(void **state)
 {
     unsigned lengths[WORKLOAD_SCAN_MAX + 1] = {0}, scans = 0;
     struct workload_source source;
@@ -256,7 +256,7 @@ static void scans_have_all_lengths(void **state)
     }
     assert_int_equal(scans, 9500);
     for (unsigned i = 1; i <= WORKLOAD_SCAN_MAX; i++)
-        assert_true(lengths[i] > 30 && lengths[i] < 200); /* 95 each, if luck were even */
+        assert_true(lengths[i] > 30 && lengths[i] < 200); /* 95 each on average */
     workload_plan_free(&plan);
     plan = plan_of("scan", (struct workload_span){0, KEYS}, 500, 2, BENCH_DIST_UNIFORM);
     draw_all(&plan, &t);
@@ -264,7 +264,7 @@ static void scans_have_all_lengths(void **state)
     workload_plan_free(&plan);
 }
 
-/* Each thread has one task, the whole table; operations are what it returns. */
+/* Each thread has one task, the whole table; the entries count as operations. */
 static void an_iteration_is_one_task_of_each_thread(void **state)
 {
     struct tally t;
@@ -285,8 +285,8 @@ static void an_iteration_is_one_task_of_each_thread(void **state)
     workload_plan_free(&plan);
 }
 
-/* However far each thread has come, going back from the latest only meets keys that are there. */
-static void latest_names_only_keys_that_are_there(void **state)
+/* However far each thread is, going back from the latest key meets only keys that exist. */
+static void latest_draws_only_keys_that_exist(void **state)
 {
     (void)state;
     const struct workload_span keys = {200, KEYS};
@@ -319,12 +319,12 @@ int main(void)
         cmocka_unit_test(a_list_that_runs_out_of_keys_is_refused),
         cmocka_unit_test(load_puts_every_key_once),
         cmocka_unit_test(insert_and_delete_use_each_key_once),
-        cmocka_unit_test(mixes_are_exact),
+        cmocka_unit_test(proportions_are_exact),
         cmocka_unit_test(the_popular_key_is_the_same_for_all_threads),
-        cmocka_unit_test(misses_name_no_key),
-        cmocka_unit_test(the_seed_decides),
-        cmocka_unit_test(latest_names_only_keys_that_are_there),
-        cmocka_unit_test(scans_have_all_lengths),
+        cmocka_unit_test(misses_draw_no_existing_key),
+        cmocka_unit_test(the_seed_decides_which_tasks_are_drawn),
+        cmocka_unit_test(latest_draws_only_keys_that_exist),
+        cmocka_unit_test(scans_have_all_lengths_equally_often),
         cmocka_unit_test(an_iteration_is_one_task_of_each_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
