@@ -19,7 +19,7 @@ grep -qE " 0 undecided; " <<<"$out" || failed "does not count what is undecided"
 # The same seeds give the same runs.
 first=$(sed 's/; [0-9.]* s$//' <<<"$out")
 run check --index all --seeds 1..30
-[ "$(sed 's/; [0-9.]* s$//' <<<"$out")" = "$first" ] || failed "is another run"
+[ "$(sed 's/; [0-9.]* s$//' <<<"$out")" = "$first" ] || failed "is a different run"
 
 run check --seeds 7 --clients 2 --keys 1 --ops 5 --faults none --profile sc
 expect_code 0

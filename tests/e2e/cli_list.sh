@@ -10,9 +10,9 @@ reader=
 trap '[ -z "$pid$reader" ] || kill -9 $pid $reader 2>/dev/null; rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
 
 expect_lines() { # what is printed, line by line, once it is sorted
-    [ "$(LC_ALL=C sort <<<"$out")" = "$(printf '%s\n' "$@")" ] || failed "prints something else"
+    [ "$(LC_ALL=C sort <<<"$out")" = "$(printf '%s\n' "$@")" ] || failed "prints something wrong"
 }
-expect_exactly() { [ "$out" = "$(printf '%s\n' "$@")" ] || failed "prints something else"; }
+expect_exactly() { [ "$out" = "$(printf '%s\n' "$@")" ] || failed "prints something wrong"; }
 
 run put --pool "$uri?size=64m&lease=60000" plain value
 expect_code 0
@@ -38,7 +38,7 @@ expect_lines $'00ff0a\t615c62' $'6772c3bc6e\t' $'706c61696e\t76616c7565' \
     $'746162096b6579\t74776f0a6c696e6573'
 run list --pool "$uri" --limit 3
 expect_code 0
-[ "$(wc -l <<<"$out")" = 3 ] || failed "prints another number of lines"
+[ "$(wc -l <<<"$out")" = 3 ] || failed "prints a wrong number of lines"
 run list --pool "$uri" --table other
 expect_code 1
 expect_no_out
@@ -55,7 +55,7 @@ head -c 2000000 /dev/zero >"$scratch/big"
 run put --pool "$uri" --table big key <"$scratch/big"
 run list --pool "$uri" --table big --hex
 expect_code 0
-[ "${#out}" = $((6 + 1 + 4000000)) ] || failed "prints another number of characters"
+[ "${#out}" = $((6 + 1 + 4000000)) ] || failed "prints a wrong number of characters"
 run list --pool "$uri" --table big --keys-only
 expect_exactly key
 
@@ -64,7 +64,7 @@ run bench --pool "$uri" --workload load --keys 20k --index race
 expect_code 0
 run list --pool "$uri" --table bench-race --hex
 expect_code 0
-[ "$(sort -u <<<"$out" | wc -l)" = 20000 ] || failed "prints another number of keys"
+[ "$(sort -u <<<"$out" | wc -l)" = 20000 ] || failed "prints a wrong number of keys"
 "$FARSIDE" list --pool "$uri" --table bench-race --hex 2>/dev/null | head -n 1 >"$scratch/line"
 [ -s "$scratch/line" ] || failed "prints nothing"
 mkfifo "$scratch/pipe"
@@ -84,7 +84,7 @@ done
 kill -INT "$pid" || failed "ended by itself"
 touch "$scratch/read"
 wait "$pid"
-[ $? = 1 ] || failed "SIGINT: the exit status is another"
+[ $? = 1 ] || failed "SIGINT: the exit status is wrong"
 pid=
 wait "$reader"
 reader=

@@ -11,7 +11,7 @@ expect_sum() {
     run_leased stat "$uri" --json
     expect_code 0
     part() { sed -n "s/.*\"bytes_$1\": \([0-9]*\).*/\1/p" <<<"$out"; }
-    [ "$(part total)" -eq 16777216 ] || failed "the total is another"
+    [ "$(part total)" -eq 16777216 ] || failed "the total is wrong"
     sum=$(($(part metadata) + $(part live) + $(part retired) + $(part free) + $(part unknown)))
     [ "$sum" -eq "$(part total)" ] || failed "the parts are $sum together"
     run_leased stat "$uri"

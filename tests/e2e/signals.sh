@@ -30,7 +30,7 @@ await_session() {
         [[ $out == *'"clients": 1,'* ]] || return 0
         sleep 0.05
     done
-    failed "nobody came"
+    failed "no session was opened"
 }
 
 set -m # a script's background jobs ignore SIGINT unless it has job control
@@ -42,7 +42,7 @@ for signal in TERM INT HUP PIPE; do
     await_session
     kill "-$signal" "$pid" || failed "ended by itself"
     wait "$pid"
-    [ $? = 1 ] || failed "SIG$signal: the exit status is another"
+    [ $? = 1 ] || failed "SIG$signal: the exit status is wrong"
     pid=
     expect_clean "SIG$signal"
 done
