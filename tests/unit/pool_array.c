@@ -183,7 +183,7 @@ static void expect_words(struct pool_rig *r, gaddr at, uint64_t bytes, uint64_t 
 }
 
 /* All memory that there is gets soiled; then an array is cleared in the midst of it. */
-static void clearing_clears_all_of_it_and_nothing_else(void **state)
+static void clearing_an_array_clears_all_of_it_and_nothing_else(void **state)
 {
     struct pool_rig r;
     struct pool_array a;
@@ -265,7 +265,7 @@ static bool stop_at_half(void *arg, const char *what, uint64_t done, uint64_t to
 }
 
 /* It may take many leases; each batch is short. */
-static void the_heartbeat_goes_on_meanwhile(void **state)
+static void clearing_an_array_keeps_the_lease(void **state)
 {
     struct pool_rig r;
     struct pool_array a;
@@ -300,7 +300,7 @@ static void the_heartbeat_goes_on_meanwhile(void **state)
 
 /* ---- giving back ----------------------------------------------------------------------------- */
 
-static void what_cannot_be_had_is_given_back_to_the_byte(void **state)
+static void an_array_that_does_not_fit_is_given_back_to_the_byte(void **state)
 {
     static const struct array_shape shapes[] = {
         {.count = 40 * MIB / 512, .element = 512},             /* more than a node has   */
@@ -404,7 +404,7 @@ static int mark_array(void *arg, struct op *op, struct marker *marker)
 
 /* Pieces and descriptor are live; a sweep leaves them alone, and finds all if they are out of
  * reach. */
-static void sweeps_and_usage_know_all_of_it(void **state)
+static void sweeps_and_usage_know_all_of_an_array(void **state)
 {
     struct array_shape shape = {.count = 5000, .element = 1000, .stripe = 16};
     struct pool_rig r;
@@ -469,7 +469,7 @@ static int post_until(struct fab_ep *ep, struct fab_req *req)
 
 /* A client dies after each of the posts of an allocation: another one's sweep finds all that it
  * had. An array that was whole before stays as it is. */
-static void a_crash_anywhere_leaves_nothing_for_good(void **state)
+static void after_a_crash_anywhere_a_sweep_finds_all(void **state)
 {
     struct array_shape shape = {.count = 3 * MIB / 144, .element = 144, .stripe = 16};
     bool done = false;
@@ -652,13 +652,13 @@ int main(void)
         cmocka_unit_test(elements_have_places_of_their_own),
         cmocka_unit_test(pieces_fit_their_elements),
         cmocka_unit_test(an_array_may_be_as_large_as_a_node),
-        cmocka_unit_test(clearing_clears_all_of_it_and_nothing_else),
-        cmocka_unit_test(the_heartbeat_goes_on_meanwhile),
-        cmocka_unit_test(what_cannot_be_had_is_given_back_to_the_byte),
+        cmocka_unit_test(clearing_an_array_clears_all_of_it_and_nothing_else),
+        cmocka_unit_test(clearing_an_array_keeps_the_lease),
+        cmocka_unit_test(an_array_that_does_not_fit_is_given_back_to_the_byte),
         cmocka_unit_test(an_array_goes_to_another_node_as_a_whole),
         cmocka_unit_test(a_retired_array_comes_back_by_epochs),
-        cmocka_unit_test(sweeps_and_usage_know_all_of_it),
-        cmocka_unit_test(a_crash_anywhere_leaves_nothing_for_good),
+        cmocka_unit_test(sweeps_and_usage_know_all_of_an_array),
+        cmocka_unit_test(after_a_crash_anywhere_a_sweep_finds_all),
         cmocka_unit_test(after_an_error_every_byte_is_free_or_lost),
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
         cmocka_unit_test(a_damaged_descriptor_is_no_array),

@@ -88,7 +88,7 @@ static void a_barrier_does_not_wait_for_what_begins_later(void **state)
 
 /* A dead client's operation never ends: it is shut out on the way. One that is alive, and stands
  * still, ends the wait by its bound. */
-static void a_barrier_shuts_out_the_dead(void **state)
+static void a_barrier_shuts_out_dead_clients(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -226,7 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_barrier_waits_for_operations_in_flight),
         cmocka_unit_test(a_barrier_does_not_wait_for_what_begins_later),
-        cmocka_unit_test(a_barrier_shuts_out_the_dead),
+        cmocka_unit_test(a_barrier_shuts_out_dead_clients),
         cmocka_unit_test(a_barrier_gives_up_after_its_bound),
         cmocka_unit_test(a_resting_operation_holds_up_nobody),
         cmocka_unit_test(a_client_that_renounces_is_recovered_by_others),

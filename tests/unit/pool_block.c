@@ -94,7 +94,7 @@ static void keys_are_compared_whole(void **state)
     pool_rig_close(&r);
 }
 
-static void an_all_zero_key_and_no_value(void **state)
+static void an_all_zero_key_without_a_value_is_found(void **state)
 {
     static const uint8_t zero[FAR_KEY_MAX];
     struct pool_rig r;
@@ -265,7 +265,7 @@ static void the_head_of_another_block_tells_nothing(void **state)
     pool_rig_close(&r);
 }
 
-static void the_padding_is_nobodys_business(void **state)
+static void the_padding_is_not_judged(void **state)
 {
     struct pool_rig r;
 
@@ -345,7 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_encoded_is_found),
         cmocka_unit_test(keys_are_compared_whole),
-        cmocka_unit_test(an_all_zero_key_and_no_value),
+        cmocka_unit_test(an_all_zero_key_without_a_value_is_found),
         cmocka_unit_test(empty_memory_is_no_block),
         cmocka_unit_test(another_generation_is_stale),
         cmocka_unit_test(generations_follow_each_other_and_wrap),
@@ -353,7 +353,7 @@ int main(void)
         cmocka_unit_test(every_single_flipped_bit_is_noticed),
         cmocka_unit_test(the_head_of_a_long_block_tells_its_key),
         cmocka_unit_test(the_head_of_another_block_tells_nothing),
-        cmocka_unit_test(the_padding_is_nobodys_business),
+        cmocka_unit_test(the_padding_is_not_judged),
         cmocka_unit_test(a_torn_image_is_stale),
         cmocka_unit_test(a_full_pool_is_an_error_of_prepare),
     };

@@ -71,7 +71,7 @@ static void expect_kept(const char *after)
     } while (0)
 
 /* Fills the pool with objects of all classes, and gives them back in every way there is. */
-static void allocation_leaves_them_alone(void **state)
+static void allocation_leaves_an_indexs_buffers_alone(void **state)
 {
     struct pool_rig r;
     struct op *op = &r.op;
@@ -124,7 +124,7 @@ static void look_at(void *arg, unsigned slot, const struct client_slot *s)
     (void)s;
 }
 
-static void everything_else_leaves_them_alone(void **state)
+static void other_calls_leave_an_indexs_buffers_alone(void **state)
 {
     struct pool_rig r;
     struct op *op = &r.op;
@@ -186,7 +186,7 @@ static void everything_else_leaves_them_alone(void **state)
 
 /* Splits of RACE use every buffer. The one that completes a dead client's split may be in the
  * middle of something. */
-static void completing_anothers_work_leaves_them_alone(void **state)
+static void recovering_a_client_leaves_an_indexs_buffers_alone(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct far_session_options session = {.seed = 7, .depth = 1};
@@ -233,9 +233,9 @@ static void completing_anothers_work_leaves_them_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allocation_leaves_them_alone),
-        cmocka_unit_test(everything_else_leaves_them_alone),
-        cmocka_unit_test(completing_anothers_work_leaves_them_alone),
+        cmocka_unit_test(allocation_leaves_an_indexs_buffers_alone),
+        cmocka_unit_test(other_calls_leave_an_indexs_buffers_alone),
+        cmocka_unit_test(recovering_a_client_leaves_an_indexs_buffers_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ static void a_whole_pool_is_clean(void **state)
 
 /* An address outside of the pool, a block that fails its checksum: the key cannot be read, and can be
  * written again. */
-static void a_slot_that_leads_to_no_block(void **state)
+static void a_slot_that_leads_to_no_block_is_repaired(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < 2; kind++) {
@@ -137,7 +137,7 @@ static void a_slot_that_leads_to_no_block(void **state)
 
 /* A size class that is not the block's: what can be read stays, and its neighbours are not taken for
  * parts of it. */
-static void a_slot_that_gives_a_block_another_size(void **state)
+static void a_slot_that_gives_a_block_another_size_is_repaired(void **state)
 {
     static const unsigned classes[] = {1, 19, 20, 35, 40};
     struct store_rig r;
@@ -174,7 +174,7 @@ static void a_key_in_the_wrong_place_is_found_again(void **state)
 }
 
 /* The same block twice, and two blocks: what a get returned before, it returns after. */
-static void a_key_that_is_there_twice(void **state)
+static void a_key_that_is_there_twice_keeps_what_a_get_returned(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < 2; kind++) {
@@ -207,7 +207,7 @@ static void a_key_that_is_there_twice(void **state)
     }
 }
 
-static void headers_that_are_damaged(void **state)
+static void damaged_headers_are_repaired(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -225,7 +225,7 @@ static void headers_that_are_damaged(void **state)
 
 /* An entry is known again from another that leads to the same subtable; one that has no such other
  * is told, and then all lost memory is left alone. */
-static void directory_entries_that_are_damaged(void **state)
+static void damaged_directory_entries_are_repaired_from_others(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -254,7 +254,7 @@ static void directory_entries_that_are_damaged(void **state)
 }
 
 /* A session that dies in the middle of a split: the dead are told, and so is their lock. */
-static void locks_of_the_dead(void **state)
+static void locks_of_dead_clients_are_released(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -280,7 +280,7 @@ static void locks_of_the_dead(void **state)
     end(&r, &p);
 }
 
-static void a_session_that_died(void **state)
+static void a_session_that_died_is_recovered(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -305,7 +305,7 @@ static void a_session_that_died(void **state)
     end(&r, &p);
 }
 
-static void a_sweep_of_the_dead(void **state)
+static void the_sweep_of_a_dead_client_is_ended(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -323,7 +323,7 @@ static void a_sweep_of_the_dead(void **state)
 }
 
 /* Memory that nobody has: what a key's slot led to, when the slot is emptied past everybody. */
-static void memory_that_is_lost(void **state)
+static void lost_memory_is_found(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -344,7 +344,7 @@ static void memory_that_is_lost(void **state)
 }
 
 /* Lists of free memory, and what says how chunks are cut, in every way: live data stays. */
-static void lists_and_chunk_tables_that_are_damaged(void **state)
+static void damaged_lists_and_chunk_tables_are_repaired(void **state)
 {
     static const uint64_t bad[] = {0xff, 0xff00 | CHUNK_SLAB, UINT64_MAX, 54ull << 8 | CHUNK_SLAB,
                                    5 << 8 | CHUNK_LARGE};
@@ -407,17 +407,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_pool_is_clean),
-        cmocka_unit_test(a_slot_that_leads_to_no_block),
-        cmocka_unit_test(a_slot_that_gives_a_block_another_size),
+        cmocka_unit_test(a_slot_that_leads_to_no_block_is_repaired),
+        cmocka_unit_test(a_slot_that_gives_a_block_another_size_is_repaired),
         cmocka_unit_test(a_key_in_the_wrong_place_is_found_again),
-        cmocka_unit_test(a_key_that_is_there_twice),
-        cmocka_unit_test(headers_that_are_damaged),
-        cmocka_unit_test(directory_entries_that_are_damaged),
-        cmocka_unit_test(locks_of_the_dead),
-        cmocka_unit_test(a_session_that_died),
-        cmocka_unit_test(a_sweep_of_the_dead),
-        cmocka_unit_test(memory_that_is_lost),
-        cmocka_unit_test(lists_and_chunk_tables_that_are_damaged),
+        cmocka_unit_test(a_key_that_is_there_twice_keeps_what_a_get_returned),
+        cmocka_unit_test(damaged_headers_are_repaired),
+        cmocka_unit_test(damaged_directory_entries_are_repaired_from_others),
+        cmocka_unit_test(locks_of_dead_clients_are_released),
+        cmocka_unit_test(a_session_that_died_is_recovered),
+        cmocka_unit_test(the_sweep_of_a_dead_client_is_ended),
+        cmocka_unit_test(lost_memory_is_found),
+        cmocka_unit_test(damaged_lists_and_chunk_tables_are_repaired),
         cmocka_unit_test(a_check_can_be_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

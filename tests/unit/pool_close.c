@@ -40,7 +40,7 @@ static struct audit audit(struct store_rig *r)
 }
 
 /* EPOCH-E5: the sweep did not wait for it, and has found what it holds. */
-static void what_a_sweep_has_found_is_not_given_away_by_who_slept(void **state)
+static void a_parked_session_does_not_give_away_what_a_sweep_has_found(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct sweep_result swept;
@@ -55,7 +55,7 @@ static void what_a_sweep_has_found_is_not_given_away_by_who_slept(void **state)
 }
 
 /* SWEEP-P1: whoever unparks a client, be it only to close it, brings it into the middle of a sweep. */
-static void who_closes_in_a_sweep_leaves_the_lists_alone(void **state)
+static void a_session_that_closes_in_a_sweep_leaves_the_lists_alone(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     uint64_t heads[CLASS_COUNT];
@@ -79,7 +79,7 @@ static void who_closes_in_a_sweep_leaves_the_lists_alone(void **state)
 }
 
 /* What it had taken above the sweep's mark, the sweep has not found: somebody must know. */
-static void who_forgets_its_memory_knows_that_it_is_lost(void **state)
+static void a_client_that_forgets_its_memory_counts_it_as_lost(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct probe p;
@@ -100,7 +100,7 @@ static void who_forgets_its_memory_knows_that_it_is_lost(void **state)
 }
 
 /* SWEEP-P1: the sweeper empties the lists, and must be alone with them. */
-static void who_has_met_a_sweep_takes_nothing_from_the_lists(void **state)
+static void a_client_that_has_met_a_sweep_takes_nothing_from_the_lists(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct client *c = &r.session->client;
@@ -146,7 +146,7 @@ static int spill_post(struct fab_ep *ep, struct fab_req *req)
 }
 
 /* A sweep empties the lists, but looks at nothing above its mark. */
-static void what_falls_off_the_lists_above_the_mark_is_told(void **state)
+static void what_falls_off_the_lists_above_the_mark_is_counted(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct sweep_result swept;
@@ -269,7 +269,7 @@ static void a_late_end_of_the_lists_harms_nobody(void **state)
 }
 
 /* The pages of a full node's lists are of other nodes. */
-static void pages_that_fall_off_another_nodes_list_are_told_of(void **state)
+static void pages_that_fall_off_another_nodes_list_are_counted(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&nodes=2&" HOUR);
     struct sweep_result swept;
@@ -335,7 +335,7 @@ static int count_recovery(void *arg, struct op *op, const struct journal_entry *
 
 /* LEASE-L2: between the last look at a client and its recovery it may have left, and another have come into
  * its slot, who is at work. */
-static void recovery_leaves_alone_who_came_into_the_slot(void **state)
+static void a_recovery_leaves_the_slots_next_client_alone(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     struct client *c = &r.session->client;
@@ -455,16 +455,16 @@ static void the_keeper_lets_go_of_a_session_before_its_memory_is_freed(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_sweep_has_found_is_not_given_away_by_who_slept),
-        cmocka_unit_test(who_closes_in_a_sweep_leaves_the_lists_alone),
-        cmocka_unit_test(who_has_met_a_sweep_takes_nothing_from_the_lists),
-        cmocka_unit_test(who_forgets_its_memory_knows_that_it_is_lost),
-        cmocka_unit_test(what_falls_off_the_lists_above_the_mark_is_told),
+        cmocka_unit_test(a_parked_session_does_not_give_away_what_a_sweep_has_found),
+        cmocka_unit_test(a_session_that_closes_in_a_sweep_leaves_the_lists_alone),
+        cmocka_unit_test(a_client_that_has_met_a_sweep_takes_nothing_from_the_lists),
+        cmocka_unit_test(a_client_that_forgets_its_memory_counts_it_as_lost),
+        cmocka_unit_test(what_falls_off_the_lists_above_the_mark_is_counted),
         cmocka_unit_test(a_late_mark_is_not_that_of_the_next_sweep),
         cmocka_unit_test(a_late_end_of_the_lists_harms_nobody),
-        cmocka_unit_test(pages_that_fall_off_another_nodes_list_are_told_of),
+        cmocka_unit_test(pages_that_fall_off_another_nodes_list_are_counted),
         cmocka_unit_test(a_sweep_that_is_refused_leaves_another_alone),
-        cmocka_unit_test(recovery_leaves_alone_who_came_into_the_slot),
+        cmocka_unit_test(a_recovery_leaves_the_slots_next_client_alone),
         cmocka_unit_test(a_lease_that_lapses_while_a_session_comes_back_is_noticed),
         cmocka_unit_test(the_keeper_lets_go_of_a_session_before_its_memory_is_freed),
     };

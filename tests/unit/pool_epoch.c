@@ -94,7 +94,7 @@ static void readers_leave_the_epoch_alone(void **state)
 }
 
 /* EPOCH-E2: its look at the cache's version may have come before its look at the epoch. */
-static void an_epoch_is_validated_by_the_next_flight(void **state)
+static void an_epoch_is_validated_by_the_next_announcement(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
@@ -422,7 +422,7 @@ static void an_idle_client_holds_memory_back_for_a_lease(void **state)
 
 /* A READ of several words is not of one instant: a client that joined before the epoch went on may
  * be seen in the epoch and not yet in the number of slots to look at. */
-static void a_registry_that_grew_is_looked_at_anew(void **state)
+static void a_registry_that_grew_is_read_again(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
@@ -471,7 +471,7 @@ static void fly_between(struct batch_tap *tap, const struct fab_verb *verbs, uns
 }
 
 /* EPOCH-E2: two flights make an epoch validated that was read after the cache was. */
-static void a_cache_filled_between_flights_is_stale(void **state)
+static void a_cache_filled_between_announcements_is_stale(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
@@ -495,7 +495,7 @@ static void a_cache_filled_between_flights_is_stale(void **state)
 }
 
 /* EPOCH-E6: a request of its failed a moment ago, and may land yet. */
-static void a_client_whose_verbs_may_land_is_not_done(void **state)
+static void a_client_with_stray_writes_certifies_nothing_newer(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
@@ -532,14 +532,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_certifies_what_it_has_read),
         cmocka_unit_test(readers_leave_the_epoch_alone),
-        cmocka_unit_test(an_epoch_is_validated_by_the_next_flight),
+        cmocka_unit_test(an_epoch_is_validated_by_the_next_announcement),
         cmocka_unit_test(announcements_cost_no_round_trip),
         cmocka_unit_test(nothing_is_reused_while_somebody_may_be_led_to_it),
         cmocka_unit_test(the_epoch_goes_on_while_clients_come_and_go),
         cmocka_unit_test(an_idle_client_holds_memory_back_for_a_lease),
-        cmocka_unit_test(a_registry_that_grew_is_looked_at_anew),
-        cmocka_unit_test(a_cache_filled_between_flights_is_stale),
-        cmocka_unit_test(a_client_whose_verbs_may_land_is_not_done),
+        cmocka_unit_test(a_registry_that_grew_is_read_again),
+        cmocka_unit_test(a_cache_filled_between_announcements_is_stale),
+        cmocka_unit_test(a_client_with_stray_writes_certifies_nothing_newer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

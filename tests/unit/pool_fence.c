@@ -142,7 +142,7 @@ static int patient_fence(struct fab_ep *ep, uint64_t client)
 }
 
 /* Whoever waits for nodes is not taken for dead meanwhile, however long their time-out is. */
-static void who_waits_for_a_fence_is_alive(void **state)
+static void a_client_that_waits_for_a_fence_keeps_its_lease(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -175,7 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations_do_not_wait_for_a_fence),
         cmocka_unit_test(a_fence_that_fails_is_tried_again),
-        cmocka_unit_test(who_waits_for_a_fence_is_alive),
+        cmocka_unit_test(a_client_that_waits_for_a_fence_keeps_its_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,7 @@ static void expect_all_well(struct store_rig *r, uint64_t keys)
 
 static const unsigned splits[] = {1, 2, 3, 4, 6, 9, 12};
 
-static void a_split_is_completed_by_whoever_finds_its_client_dead(void **state)
+static void a_split_is_completed_by_a_client_that_finds_its_owner_dead(void **state)
 {
     unsigned recovered = 0;
 
@@ -169,7 +169,7 @@ static void a_split_is_completed_by_whoever_finds_its_client_dead(void **state)
 }
 
 /* The first recoverer died, too: the second finds the work half done. */
-static void recovery_is_completed_by_the_next(void **state)
+static void a_recovery_is_completed_by_the_next_client(void **state)
 {
     uint64_t last = key_of_split(4);
 
@@ -210,7 +210,7 @@ static void recovery_is_completed_by_the_next(void **state)
 }
 
 /* All slots are taken: a session that wants to register takes the dead client's, with its work. */
-static void a_split_is_completed_by_whoever_needs_the_slot(void **state)
+static void a_split_is_completed_by_a_client_that_needs_the_slot(void **state)
 {
     uint64_t last = key_of_split(4);
 
@@ -366,7 +366,7 @@ static uint64_t deepen(struct store_rig *r, far_session *s, unsigned n)
 /* One client doubles the directory, and is stopped after each batch; another splits a subtable
  * that the copy has been made of, or will be: one that is so shallow that the directory does not
  * grow by that. */
-static void a_split_during_a_doubling(void **state)
+static void a_split_during_a_doubling_is_not_lost(void **state)
 {
     unsigned met = 0;
 
@@ -448,13 +448,13 @@ static void a_directory_is_doubled_over_old_remains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_split_is_completed_by_whoever_finds_its_client_dead),
-        cmocka_unit_test(recovery_is_completed_by_the_next),
-        cmocka_unit_test(a_split_is_completed_by_whoever_needs_the_slot),
+        cmocka_unit_test(a_split_is_completed_by_a_client_that_finds_its_owner_dead),
+        cmocka_unit_test(a_recovery_is_completed_by_the_next_client),
+        cmocka_unit_test(a_split_is_completed_by_a_client_that_needs_the_slot),
         cmocka_unit_test(a_split_without_a_journal_is_no_loss),
         cmocka_unit_test(recovery_in_a_full_pool_does_not_wait_for_memory),
         cmocka_unit_test(a_slow_splitter_does_no_harm),
-        cmocka_unit_test(a_split_during_a_doubling),
+        cmocka_unit_test(a_split_during_a_doubling_is_not_lost),
         cmocka_unit_test(a_directory_is_doubled_over_old_remains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,7 +132,7 @@ static void a_node_that_is_away_does_not_hold_up_epochs(void **state)
 }
 
 /* JOURNAL-J2, for one line on node 0. */
-static void what_is_torn_says_nothing(void **state)
+static void a_torn_line_says_nothing(void **state)
 {
     enum { INTENT, TORN_INTENT, REDO, TORN_REDO, DONE, USED_AGAIN, ALL };
     struct store_rig r;
@@ -603,7 +603,7 @@ int main(void)
         cmocka_unit_test(lines_are_recovered_on_every_node),
         cmocka_unit_test(a_node_that_is_away_does_not_hold_up_others),
         cmocka_unit_test(a_node_that_is_away_does_not_hold_up_epochs),
-        cmocka_unit_test(what_is_torn_says_nothing),
+        cmocka_unit_test(a_torn_line_says_nothing),
         cmocka_unit_test(a_client_completes_what_its_own_operations_left),
         cmocka_unit_test(a_client_that_closes_leaves_no_line_behind),
         cmocka_unit_test(one_client_at_a_time_recovers),

@@ -143,7 +143,7 @@ static void a_lapse_that_nobody_noticed_costs_nothing(void **state)
     store_rig_close(&r);
 }
 
-static void a_fenced_client_registers_anew_by_itself(void **state)
+static void a_fenced_client_registers_again_by_itself(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
@@ -177,7 +177,7 @@ static void a_fenced_client_registers_anew_by_itself(void **state)
 }
 
 /* The announcement itself finds out: what it wrote went to a slot that is another's, once. */
-static void a_flight_that_comes_too_late_ends_the_lease(void **state)
+static void an_announcement_that_comes_too_late_ends_the_lease(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
@@ -203,7 +203,7 @@ static void a_flight_that_comes_too_late_ends_the_lease(void **state)
     store_rig_close(&r);
 }
 
-static void no_slot_for_a_client_that_comes_back(void **state)
+static void a_client_that_comes_back_waits_for_a_free_slot(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&clients=2&" LONG, 1);
     struct probe p;
@@ -425,7 +425,7 @@ static int recover(struct store_rig *r, unsigned slot, uint64_t incarnation)
 
 /* LEASE-L2: its work is completed, its death counted, its sweep ended; then the slot is free, no
  * sooner. */
-static void a_slot_is_free_when_all_is_seen_to(void **state)
+static void a_slot_is_free_when_its_client_is_recovered(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
@@ -531,7 +531,7 @@ static void a_suspect_that_was_replaced_is_none(void **state)
 
 /* The watcher may be stopped between its look and its judgement, for longer than any lease: what it
  * saw says nothing of the time since. */
-static void a_look_is_as_old_as_its_question(void **state)
+static void a_look_at_the_registry_is_as_old_as_its_request(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&clients=2&" SHORT, 1000);
     struct client *c = &r.session->client;
@@ -555,7 +555,7 @@ static void a_look_is_as_old_as_its_question(void **state)
 }
 
 /* Flights are judged by when they were posted. */
-static void a_flight_that_took_long_kills_nobody(void **state)
+static void an_announcement_that_took_long_kills_nobody(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct client *c = &r.session->client;
@@ -604,7 +604,7 @@ static void a_heartbeat_does_not_come_again(void **state)
 
 /* It said that it has nothing in flight, and nobody knows when that will arrive: its slot is no
  * place for a client that has. */
-static void a_parking_that_went_astray_costs_the_slot(void **state)
+static void a_parking_of_unknown_outcome_costs_the_slot(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
     struct probe p;
@@ -677,20 +677,20 @@ int main(void)
         cmocka_unit_test(the_slot_of_a_dead_client_is_used_again),
         cmocka_unit_test(a_heartbeat_keeps_a_client_alive),
         cmocka_unit_test(a_lapse_that_nobody_noticed_costs_nothing),
-        cmocka_unit_test(a_fenced_client_registers_anew_by_itself),
-        cmocka_unit_test(a_flight_that_comes_too_late_ends_the_lease),
-        cmocka_unit_test(no_slot_for_a_client_that_comes_back),
+        cmocka_unit_test(a_fenced_client_registers_again_by_itself),
+        cmocka_unit_test(an_announcement_that_comes_too_late_ends_the_lease),
+        cmocka_unit_test(a_client_that_comes_back_waits_for_a_free_slot),
         cmocka_unit_test(an_operation_that_outlives_its_lease_is_tried_again),
         cmocka_unit_test(a_ring_is_tried_again_as_a_whole),
         cmocka_unit_test(a_lapsed_client_writes_nothing),
         cmocka_unit_test(recovery_survives_the_recoverer),
-        cmocka_unit_test(a_slot_is_free_when_all_is_seen_to),
+        cmocka_unit_test(a_slot_is_free_when_its_client_is_recovered),
         cmocka_unit_test(a_late_recoverer_leaves_the_next_client_alone),
         cmocka_unit_test(a_suspect_that_was_replaced_is_none),
-        cmocka_unit_test(a_look_is_as_old_as_its_question),
-        cmocka_unit_test(a_flight_that_took_long_kills_nobody),
+        cmocka_unit_test(a_look_at_the_registry_is_as_old_as_its_request),
+        cmocka_unit_test(an_announcement_that_took_long_kills_nobody),
         cmocka_unit_test(a_heartbeat_does_not_come_again),
-        cmocka_unit_test(a_parking_that_went_astray_costs_the_slot),
+        cmocka_unit_test(a_parking_of_unknown_outcome_costs_the_slot),
         cmocka_unit_test(an_owner_word_names_one_registration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

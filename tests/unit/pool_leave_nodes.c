@@ -71,7 +71,7 @@ static int late_post(struct fab_ep *ep, struct fab_req *req)
 }
 
 /* EPOCH-E6: a slot is not given up while something of its client's is on its way. */
-static void a_session_whose_last_gift_is_late_keeps_its_slot(void **state)
+static void a_session_whose_last_bundle_may_be_late_keeps_its_slot(void **state)
 {
     far_pool *pool = NULL;
     far_session *s = NULL, *other = NULL;
@@ -101,7 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_session_that_leaves_takes_nothing_along_from_other_nodes),
-        cmocka_unit_test(a_session_whose_last_gift_is_late_keeps_its_slot),
+        cmocka_unit_test(a_session_whose_last_bundle_may_be_late_keeps_its_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void read_lists(struct probe *p, uint64_t *heads)
 }
 
 /* SWEEP-P1: neither when it has too much, nor when it leaves. */
-static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
+static void a_client_that_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
 {
     struct store_rig r = rig();
     struct client *c = &r.session->client;
@@ -63,7 +63,7 @@ static void who_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
 }
 
 /* FREELIST-S1: whoever has read a list before must not take an empty one for it. */
-static void a_list_that_a_sweep_has_emptied_is_another(void **state)
+static void a_list_that_a_sweep_has_emptied_has_another_head(void **state)
 {
     struct store_rig r = rig();
     uint64_t before[CLASS_COUNT], after[CLASS_COUNT];
@@ -130,7 +130,7 @@ static void a_chunk_that_is_perhaps_taken_is_lost(void **state)
     store_rig_close(&r);
 }
 
-static void a_loss_that_could_not_be_told_is_still_known(void **state)
+static void a_loss_that_could_not_be_counted_is_remembered(void **state)
 {
     struct store_rig r = rig();
     struct client *c = &r.session->client;
@@ -192,10 +192,10 @@ static void the_end_of_a_client_ends_no_sweep_but_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_met_a_sweep_gives_nothing_to_the_lists),
-        cmocka_unit_test(a_list_that_a_sweep_has_emptied_is_another),
+        cmocka_unit_test(a_client_that_has_met_a_sweep_gives_nothing_to_the_lists),
+        cmocka_unit_test(a_list_that_a_sweep_has_emptied_has_another_head),
         cmocka_unit_test(a_chunk_that_is_perhaps_taken_is_lost),
-        cmocka_unit_test(a_loss_that_could_not_be_told_is_still_known),
+        cmocka_unit_test(a_loss_that_could_not_be_counted_is_remembered),
         cmocka_unit_test(both_blocks_of_a_broken_update_are_lost),
         cmocka_unit_test(the_end_of_a_client_ends_no_sweep_but_its_own),
     };

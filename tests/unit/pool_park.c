@@ -35,7 +35,7 @@ static void expect_sound(struct store_rig *r, far_session *const *sessions, unsi
 }
 
 /* The pool is opened as users do: with a keeper. Twice what fits goes through it. */
-static void an_idle_session_is_waited_for_by_nobody(void **state)
+static void nobody_waits_for_an_idle_session(void **state)
 {
     far_pool *pool = NULL;
     far_session *idle = NULL, *busy = NULL;
@@ -297,7 +297,7 @@ static void a_registry_of_nonsense_is_cleared(void **state)
 
 /* Sessions of the living are theirs, used or not. The keeper of the pool, a thread, has a lease and a
  * half to say that they are alive. */
-static void more_sessions_than_slots(void **state)
+static void sessions_of_live_processes_keep_their_slots(void **state)
 {
     far_pool *pool = NULL;
     far_session *s[4] = {NULL}, *none = NULL;
@@ -318,7 +318,7 @@ static void more_sessions_than_slots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_idle_session_is_waited_for_by_nobody),
+        cmocka_unit_test(nobody_waits_for_an_idle_session),
         cmocka_unit_test(what_a_parked_session_knows_is_out_of_date),
         cmocka_unit_test(a_parked_session_doubts_its_caches),
         cmocka_unit_test(the_epoch_runs_on_while_a_session_comes_back),
@@ -327,7 +327,7 @@ int main(void)
         cmocka_unit_test(sessions_that_die_idle_are_found),
         cmocka_unit_test(one_wait_frees_all_silent_slots),
         cmocka_unit_test(a_registry_of_nonsense_is_cleared),
-        cmocka_unit_test(more_sessions_than_slots),
+        cmocka_unit_test(sessions_of_live_processes_keep_their_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,7 +230,7 @@ static int lapse_and_begin(struct op *op)
 }
 
 /* A recovery belongs to a registration. Another client would go on with it, too. */
-static void a_client_does_not_register_anew_while_it_recovers(void **state)
+static void a_client_does_not_register_again_while_it_recovers(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -445,7 +445,7 @@ int main(void)
         cmocka_unit_test(a_sibling_does_not_recover_while_the_claim_is_made),
         cmocka_unit_test(a_slot_that_a_sibling_has_freed_is_left_alone),
         cmocka_unit_test(a_claim_of_unknown_outcome_is_given_up),
-        cmocka_unit_test(a_client_does_not_register_anew_while_it_recovers),
+        cmocka_unit_test(a_client_does_not_register_again_while_it_recovers),
         cmocka_unit_test(nothing_is_recovered_while_a_sibling_registers_the_client),
         cmocka_unit_test(a_line_that_was_just_left_is_recovered_later),
         cmocka_unit_test(an_idle_client_lets_others_recover_what_it_left),

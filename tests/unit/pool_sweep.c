@@ -105,7 +105,7 @@ static void usage_adds_up_on_a_quiet_pool(void **state)
     store_rig_close(&r);
 }
 
-/* ---- sweeps that fail, or come second ------------------------------------------------------------ */
+/* ---- sweeps that fail, or come second ------------------------------------------------------- */
 
 static int fail_to_mark(void *arg, struct op *op, struct marker *marker)
 {

@@ -27,7 +27,7 @@ static void fly(far_session *s)
 
 /* SWEEP-P2: it has let go of nothing yet. Whoever waits for all to have met the sweep waits for it, too,
  * however often it says that it lives. */
-static void who_has_not_met_a_sweep_holds_it_up(void **state)
+static void a_client_that_has_not_met_a_sweep_holds_it_up(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
     far_session *s = NULL;
@@ -126,7 +126,7 @@ static int post_or_break(struct fab_ep *ep, struct fab_req *req)
 }
 
 /* Others need not wait until the sweeper dies. */
-static void a_sweep_that_broke_off_is_nobodys(void **state)
+static void a_sweep_that_broke_off_does_not_shut_others_out(void **state)
 {
     unsigned finished = 0;
 
@@ -166,10 +166,10 @@ static void a_sweep_that_broke_off_is_nobodys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_not_met_a_sweep_holds_it_up),
+        cmocka_unit_test(a_client_that_has_not_met_a_sweep_holds_it_up),
         cmocka_unit_test(a_sweep_that_nobody_makes_is_taken_over),
         cmocka_unit_test(a_sweep_outdates_caches),
-        cmocka_unit_test(a_sweep_that_broke_off_is_nobodys),
+        cmocka_unit_test(a_sweep_that_broke_off_does_not_shut_others_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,7 +220,7 @@ static void nothing_that_somebody_has_is_found(void **state)
 
 /* The same client sweeps twice; the other meets the second as well, though it was between the two
  * all the time and has seen only the first. */
-static void two_sweeps_of_one_client_are_two(void **state)
+static void the_second_sweep_of_a_client_is_met_too(void **state)
 {
     struct scope s;
     struct audit a;
@@ -414,7 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_that_somebody_has_is_found),
-        cmocka_unit_test(two_sweeps_of_one_client_are_two),
+        cmocka_unit_test(the_second_sweep_of_a_client_is_met_too),
         cmocka_unit_test(a_table_made_during_a_sweep_stays),
         cmocka_unit_test(a_chunk_taken_before_the_sweep_was_met_is_left_to_it),
         cmocka_unit_test(the_next_sweeper_takes_over),

@@ -205,7 +205,7 @@ static int recover_slowly(void *arg, struct op *op, const struct journal_entry *
     return FAR_OK;
 }
 
-static void a_client_looks_again_after_a_recovery(void **state)
+static void a_client_checks_its_lease_again_after_a_recovery(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -233,7 +233,7 @@ static int post_no_claim(struct fab_ep *ep, struct fab_req *req)
 }
 
 /* Its old slot is another's by now. A call that begins no operation must not carry its heartbeat. */
-static void a_client_that_could_not_register_says_nothing(void **state)
+static void a_client_that_could_not_register_announces_nothing(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -297,7 +297,7 @@ static int post_fails(struct fab_ep *ep, struct fab_req *req)
 }
 
 /* A slot whose parking went wrong is abandoned. Those that are taken instead are not. */
-static void a_parking_that_went_astray_costs_one_slot(void **state)
+static void a_parking_of_unknown_outcome_costs_one_slot(void **state)
 {
     struct store_rig r;
     struct probe p;
@@ -634,10 +634,10 @@ int main(void)
         cmocka_unit_test(a_client_that_was_left_behind_takes_another_slot),
         cmocka_unit_test(no_operation_begins_while_the_client_is_announced),
         cmocka_unit_test(an_operation_that_waited_looks_again_before_it_begins),
-        cmocka_unit_test(a_client_looks_again_after_a_recovery),
-        cmocka_unit_test(a_client_that_could_not_register_says_nothing),
+        cmocka_unit_test(a_client_checks_its_lease_again_after_a_recovery),
+        cmocka_unit_test(a_client_that_could_not_register_announces_nothing),
         cmocka_unit_test(a_client_whose_join_failed_has_no_slot),
-        cmocka_unit_test(a_parking_that_went_astray_costs_one_slot),
+        cmocka_unit_test(a_parking_of_unknown_outcome_costs_one_slot),
         cmocka_unit_test(a_client_looks_at_the_epoch_behind_its_certificate),
         cmocka_unit_test(calls_that_only_read_go_on_after_a_lapse),
         cmocka_unit_test(a_client_that_closes_does_not_clear_anothers_slot),
