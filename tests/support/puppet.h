@@ -63,7 +63,7 @@ static inline void puppet_ask_for_no_lease(struct op *op)
     op->client->posts[POLICY_ANNOUNCING].policy.may_write = NULL;
 }
 
-/* ---- its registration ------------------------------------------------------------------------ */
+/* ---- its registration and its calls ---------------------------------------------------------- */
 
 /* It dies: its slot and all it has stay as they are. Not even a close finds its slot. */
 static inline void puppet_die(struct client *c)
@@ -127,6 +127,22 @@ static inline void puppet_forget_ops(struct client *c)
 static inline bool puppet_is_lent(struct client *c)
 {
     return (atomic_load(&c->turn) & CLIENT_TURN_WHO) == CLIENT_TURN_LENT;
+}
+
+/* What a long call reports its progress to; NULL: nothing. */
+static inline void puppet_set_progress(struct client *c,
+                                       bool (*progress)(void *arg, const char *what, uint64_t done,
+                                                        uint64_t total),
+                                       void *arg)
+{
+    c->progress = progress;
+    c->progress_arg = arg;
+}
+
+/* Its session's ring goes on, as when a synchronous call waits for epochs. */
+static inline void puppet_drive_ring(struct client *c)
+{
+    c->drive_ring(c);
 }
 
 /* ---- epochs ---------------------------------------------------------------------------------- */

@@ -287,11 +287,10 @@ static void clearing_an_array_keeps_the_lease(void **state)
     assert_true(slow.bytes_most < 2 * MIB);
     assert_false(puppet_lost_lease(&r.client));
     puppet_renew_lease(&r.client);
-    r.client.progress = stop_at_half;
-    r.client.progress_arg = &told;
+    puppet_set_progress(&r.client, stop_at_half, &told);
     assert_int_equal(pool_array_clear(&r.op, &a), FAR_STOPPED);
     assert_true(told > 10 && told < 40);
-    r.client.progress = NULL;
+    puppet_set_progress(&r.client, NULL, NULL);
     pool_array_drop(&r.op, &a, FAR_STOPPED);
     pool_array_close(&a);
     op_end(&r.op);
