@@ -1,6 +1,6 @@
-/* Tests of what must end the process: the body runs in a child, and its last words are read. */
-#ifndef TESTS_UNIT_DEATH_H
-#define TESTS_UNIT_DEATH_H
+/* Tests of what must end the process: the body runs in a child, and what it wrote is read. */
+#ifndef TESTS_DEATH_H
+#define TESTS_DEATH_H
 
 #include <signal.h>
 #include <stdbool.h>

@@ -26,7 +26,7 @@ static inline int forked_each(void *arg, const char *name, const char *index)
         ASSERT(strstr(far_error_detail(), "before fork()"));                                       \
     } while (0)
 
-/* Calls everything there is. */
+/* Calls every function of the library. */
 static inline void forked_use(far_pool *pool, far_session *s, far_table *t)
 {
     char buf[8];

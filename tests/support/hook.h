@@ -1,4 +1,4 @@
-/* Takes the place of an endpoint's functions, so that a test sees every post, and moves time. */
+/* Replaces an endpoint's functions, so that a test sees every post, and drives the clock. */
 #ifndef TESTS_HOOK_H
 #define TESTS_HOOK_H
 

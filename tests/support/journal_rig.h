@@ -1,4 +1,4 @@
-/* Lines of a journal, planted and looked at past every client: on node 0, the slot's first. */
+/* A slot's first line on node 0, written and read without a client. */
 #ifndef TESTS_JOURNAL_RIG_H
 #define TESTS_JOURNAL_RIG_H
 
@@ -9,7 +9,7 @@
     (journal_off((pool)->clients) + (slot) * (uint64_t)JOURNAL_BYTES +                             \
      offsetof(struct journal_line, field))
 
-/* As an operation leaves it that has taken its lock: `data` is what index_intend() was given. */
+/* As an operation that has taken its lock leaves it: `data` is what index_intend() was given. */
 static inline void journal_plant(struct probe *p, const struct pool *pool, unsigned slot,
                                  struct journal_subject subject, uint64_t data)
 {

@@ -1,15 +1,15 @@
 /*
- * What clients of a table were told, kept where it outlives them: for tests in which clients, nodes
+ * What clients of a table did and got, kept where it outlives them: for tests in which clients, nodes
  * or connections die.
  *
  * A client has keys of its own. Before it changes one it writes down what it wants (intent), and
  * afterwards what it got (acked). So nothing that was acknowledged is forgotten with the client,
- * and of each key at most one operation is in doubt: one whose client was killed, or that ended
- * with an error that says that the outcome is unknown. A key without doubt holds what was
- * acknowledged, another one that or what was wanted.
+ * and at most one operation of each key is in doubt: its client was killed, or it ended with an error
+ * that says that the outcome is unknown. A key without doubt holds what was acknowledged. A key in
+ * doubt holds that, or what was wanted.
  *
- * Of a key that several clients change it can be told that its value is whole, of that key, and
- * written by somebody who meant to.
+ * If several clients change a key, its value can still be checked: it is whole, of that key, and
+ * written by a client that meant to.
  */
 #ifndef TESTS_LEDGER_H
 #define TESTS_LEDGER_H
@@ -69,7 +69,7 @@ static inline bool value_whole(struct key key, const char *value, size_t len,
            memcmp(value, expected, len) == 0;
 }
 
-/* What a key holds; FAR_CORRUPT if nobody can have written that. */
+/* What a key holds; FAR_CORRUPT if no client can have written that. */
 static inline int ledger_get(far_session *s, far_table *t, struct key key, struct value_head *head)
 {
     static char value[VALUE_MOST];
@@ -98,7 +98,7 @@ static inline int ledger_change(far_session *s, far_table *t, struct key key, en
     }
 }
 
-/* The same with a key of one's own, of which nothing is in doubt: what it must return is known.
+/* The same with a key of the client's own that is not in doubt: what it must return is known.
  * FAR_OK: it did, and is on record. FAR_CORRUPT: it succeeded, and must not have. After any other
  * status the key is in doubt. */
 static inline int cell_change(far_session *s, far_table *t, struct cell *cell, struct key key,
@@ -121,7 +121,7 @@ static inline int cell_change(far_session *s, far_table *t, struct cell *cell, s
     return FAR_OK;
 }
 
-/* This is what the key has. False: which it must not. */
+/* The key was found to hold this. False: it must not. */
 static inline bool cell_settle(struct cell *cell, uint64_t found)
 {
     if (found != cell->acked && !(cell->intent && found == (cell->intent & ~DOUBT)))

@@ -17,7 +17,7 @@
 
 #define MEMD_NODES_MAX 8
 
-/* Of so few file descriptors no endpoint of ucx: gets a hub of its own: all share one. */
+/* With so few file descriptors all endpoints of ucx: share one hub. */
 #define FEW_DESCRIPTORS 40
 
 /* How many this process may have. Nodes raise theirs again. */

@@ -1,8 +1,8 @@
 /*
- * A fabric's time for tests of several threads: it is that of the slowest. Every request takes its
- * thread a microsecond, a pause as long as it says, and nobody's clock is ahead of the thread that
- * has had the least. So a thread that the system does not let run holds time up, and is not taken for
- * dead, on a machine of any speed; sessions that nobody uses any more are, after their lease.
+ * A fabric's clock for tests with several threads: that of the slowest thread. A request takes its
+ * thread a microsecond, and a pause as long as it says. The clock shows the time of the thread that
+ * has spent the least. So a thread that the system does not run holds the clock up, and is not taken
+ * for dead, on a machine of any speed. Sessions that no thread uses any more are, after their lease.
  */
 #ifndef TESTS_PACED_CLOCK_H
 #define TESTS_PACED_CLOCK_H
@@ -18,7 +18,7 @@
 struct paced_clock {
     struct fab_ops ops; /* the fabric's own but for its time; first, so that it leads here */
     int (*post)(struct fab_ep *ep, struct fab_req *req);
-    uint64_t had[PACED_THREADS]; /* what each thread has had of time; PACED_GONE: it has left */
+    uint64_t had[PACED_THREADS]; /* the time each thread has spent; PACED_GONE: it has left */
     uint64_t last;               /* the time when all had left                                */
 };
 
@@ -56,14 +56,14 @@ static inline int paced_post(struct fab_ep *ep, struct fab_req *req)
     return paced_clock_of(ep)->post(ep, req);
 }
 
-/* Waits for the others, each of which goes on, pauses or leaves. */
+/* Waits for the others: each of them goes on, pauses or leaves. */
 static inline void paced_pause(struct fab_ep *ep, uint64_t ns)
 {
     struct paced_clock *clock = paced_clock_of(ep);
     paced_spend(clock, ns);
     uint64_t until = clock->had[paced_self];
     while (paced_time(clock) < until)
-        usleep(20); /* not a yield: on a busy machine whoever yields comes last */
+        usleep(20); /* not a yield: on a busy machine a thread that yields comes last */
 }
 
 /* Before the fabric has endpoints, by the thread whose place is 0. */
@@ -79,8 +79,8 @@ static inline void paced_clock_set(struct paced_clock *clock, struct fab *fab)
     fab->ops = &clock->ops;
 }
 
-/* A thread comes, when another that is there says so, and leaves by itself. The one whose place is 0
- * comes back when all others have left. */
+/* A thread is added by one that is there, and leaves by itself. The thread whose place is 0 comes back
+ * when all others have left. */
 static inline void paced_clock_join(struct paced_clock *clock, unsigned place)
 {
     ASSERT(place < PACED_THREADS);

@@ -40,7 +40,7 @@ static inline void pool_rig_open(struct pool_rig *r, const char *uri)
     struct fab *fab = NULL;
 
     ASSERT(fab_open(uri, &fab) == FAR_OK);
-    if (fab->lease_ms == 0) /* unless the test says otherwise, nobody is taken for dead */
+    if (fab->lease_ms == 0) /* unless the test says otherwise, no client is taken for dead */
         fab->lease_ms = 60000;
     ASSERT(pool_rig_join(r, fab, 1) == FAR_OK);
     r->owns_fab = true;

@@ -1,4 +1,4 @@
-/* Looks into a pool's memory and changes it, past every client: it carries no announcements. */
+/* Reads and writes a pool's memory without a client: it sends no announcements. */
 #ifndef TESTS_PROBE_H
 #define TESTS_PROBE_H
 

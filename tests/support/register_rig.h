@@ -44,7 +44,7 @@ static inline far_session *join(struct store_rig *r)
     return s;
 }
 
-/* Declares a client dead, as others would. */
+/* Frees the slot of a client that others have declared dead. */
 static inline void shut_out(struct probe *p, far_session *s)
 {
     probe_set(p, 0, PROBE_SLOT(s->client.slot, incarnation), 0);
@@ -54,7 +54,7 @@ static inline void shut_out(struct probe *p, far_session *s)
 static inline void start(struct store_rig *r, struct probe *p, const char *uri)
 {
     struct knobs knobs = pool_knobs_default;
-    knobs.tick_ops = 1000; /* flights are sent when the test wants them */
+    knobs.tick_ops = 1000; /* announcements are sent when the test wants them */
     store_rig_open(r, uri, &knobs, NULL, NULL);
     probe_open(p, r->fab);
     assert_int_equal(put(r, r->session, 1), FAR_OK);
@@ -93,7 +93,7 @@ static inline int post_until_it_breaks(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* For hooks: whoever waits does not take any time. */
+/* For hooks: a pause takes no time. */
 static inline void pause_not(struct fab_ep *ep, uint64_t ns)
 {
     (void)ep, (void)ns;

@@ -132,7 +132,7 @@ static inline const char *scratch_uri(const char *name, const char *options)
 /* ---- processes ------------------------------------------------------------------------------- */
 
 /* Runs fn in a process of its own, which must return from it to have succeeded. There, failures
- * are told by ASSERT(): cmocka's asserts belong to the parent. */
+ * are reported by ASSERT(): cmocka's asserts belong to the parent. */
 static inline pid_t child_start(void (*fn)(void *arg), void *arg)
 {
     unsigned place = 0;

@@ -43,7 +43,7 @@ static inline void store_rig_start(struct store_rig *r, const struct knobs *knob
                                    const struct far_session_options *session,
                                    const struct far_table_options *table)
 {
-    if (r->fab->lease_ms == 0) /* unless the test says otherwise, nobody is taken for dead */
+    if (r->fab->lease_ms == 0) /* unless the test says otherwise, no client is taken for dead */
         r->fab->lease_ms = 60000;
     ASSERT(store_open(r->fab, knobs, &r->pool) == FAR_OK);
     ASSERT(far_session_open(r->pool, session, &r->session) == FAR_OK);

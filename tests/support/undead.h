@@ -1,5 +1,5 @@
 /* For tests in which sessions stop for good in the middle of something: like processes that are
- * killed, they free nothing. No leak is told of. */
+ * killed, they free nothing. Leaks are not reported. */
 #ifndef TESTS_UNDEAD_H
 #define TESTS_UNDEAD_H
 

@@ -52,7 +52,7 @@ static inline unsigned wait_loop_step(struct wait_loop *l, struct far_result *re
     return far_reap(l->session, results, max, 0);
 }
 
-/* Sleeps for so long, and returns how often it was woken although nothing is in flight. */
+/* Sleeps for that time, and returns how often it was woken although nothing is in flight. */
 static inline unsigned wait_loop_rest(struct wait_loop *l, unsigned ms)
 {
     uint64_t until = clock_ns() + ms * 1000000ull;

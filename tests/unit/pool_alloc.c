@@ -29,7 +29,7 @@ static void every_size_gets_the_smallest_class_that_holds_it(void **state)
     for (size_t bytes = 1; bytes <= BIGGEST; bytes++) {
         if (bytes > size_class_bytes(expected))
             expected++;
-        if (size_class_for(bytes) != expected) /* two million asserts would take their time */
+        if (size_class_for(bytes) != expected) /* two million asserts would take too long */
             fail_msg("%zu bytes: class %u, not %u", bytes, size_class_for(bytes), expected);
     }
     assert_int_equal(size_class_for(0), 0);
@@ -125,7 +125,7 @@ static void objects_of_all_classes_and_nodes_never_overlap(void **state)
     coverage_open(&c, &r.pool);
     rng_seed(&rng, 7);
     for (unsigned i = 0; i < 20000; i++) {
-        /* Mostly small ones; every class on every node comes up all the same. */
+        /* Mostly small objects, but every class on every node comes up. */
         unsigned most = rng_below(&rng, 100) == 0 ? CLASS_COUNT : 20;
         unsigned size_class = (unsigned)rng_below(&rng, most);
         unsigned node = (unsigned)rng_below(&rng, 3);
@@ -282,7 +282,7 @@ static void a_full_node_sends_to_the_others(void **state)
         gaddr at = 42;
         assert_int_equal(pool_alloc(&r.op, node, size_class, &at), FAR_POOL_FULL);
         assert_true(at == 42);
-        /* What did not fit has been put back. */
+        /* The counter is not past the last chunk. */
         assert_true(pool_rig_get(&r, node, NODE_NEXT_CHUNK_OFF) == r.pool.head[node].chunks);
     }
     pool_rig_close(&r);
@@ -453,7 +453,8 @@ static void what_was_given_back_is_used_first(void **state)
     pool_rig_close(&r);
 }
 
-/* What others may be reading comes back when the epoch has gone on, and not before. */
+/* A retired object, which others may be reading, is reused when the epoch has gone on, and not
+ * before. */
 static void what_was_retired_is_used_again_in_time(void **state)
 {
     struct pool_rig r;

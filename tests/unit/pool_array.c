@@ -1,5 +1,5 @@
-/* Arrays larger than any size class: where their elements are, that all of the memory comes back,
- * by epochs, at once, or by a sweep after a crash anywhere. */
+/* Arrays larger than any size class: where their elements are, and that all of their memory
+ * comes back: by epochs, at once, or by a sweep after a crash. */
 #include "support/hook.h"
 #include "support/pool_rig.h"
 #include "support/probe.h"
@@ -182,7 +182,7 @@ static void expect_words(struct pool_rig *r, gaddr at, uint64_t bytes, uint64_t 
             fail_msg("word %llu is %llx", (unsigned long long)i, (unsigned long long)image[i]);
 }
 
-/* All memory that there is gets soiled; then an array is cleared in the midst of it. */
+/* All memory is filled with a pattern. Then an array is cleared in the middle of it. */
 static void clearing_an_array_clears_all_of_it_and_nothing_else(void **state)
 {
     struct pool_rig r;
@@ -195,17 +195,17 @@ static void clearing_an_array_clears_all_of_it_and_nothing_else(void **state)
     pool_rig_open(&r, "mem:?size=16m&nodes=2");
     while (pool_alloc(&r.op, count % 2, CHUNK_CLASS, &dirty[count]) == FAR_OK)
         count++;
-    void *mud = op_buffer(&r.op, BUF_INDEX, CHUNK_BYTES);
-    memset(mud, 0xee, CHUNK_BYTES);
+    void *pattern = op_buffer(&r.op, BUF_INDEX, CHUNK_BYTES);
+    memset(pattern, 0xee, CHUNK_BYTES);
     for (unsigned i = 0; i < count; i++) {
-        batch_write(&r.op.batch, dirty[i], 0, mud, CHUNK_BYTES);
+        batch_write(&r.op.batch, dirty[i], 0, pattern, CHUNK_BYTES);
         assert_int_equal(batch_flush(&r.op.batch), FAR_OK);
     }
     for (unsigned stripe = 0; stripe <= 64; stripe += 64) {
         struct sweep_result swept;
         bool *kept = calloc(count, sizeof *kept);
         puppet_set_lost_bytes(&r.client, 1);
-        /* Nothing marks them: the sweep makes runs of all, and the mud stays in them. */
+        /* Nothing marks them, so the sweep makes runs of all. The pattern stays in them. */
         assert_int_equal(pool_sweep(&r.op, &swept), FAR_OK);
         shape.stripe = stripe;
         assert_int_equal(pool_array_alloc(&r.op, &shape, &a), FAR_OK);
@@ -230,10 +230,10 @@ static void clearing_an_array_clears_all_of_it_and_nothing_else(void **state)
         pool_array_drop(&r.op, &a, FAR_CONTENTION);
         pool_array_close(&a);
         for (unsigned i = 0; i < count; i++) { /* and again */
-            batch_write(&r.op.batch, dirty[i], 0, mud, CHUNK_BYTES);
+            batch_write(&r.op.batch, dirty[i], 0, pattern, CHUNK_BYTES);
             assert_int_equal(batch_flush(&r.op.batch), FAR_OK);
         }
-        for (unsigned node = 0; node < 2; node++) /* the lists, which lay in the mud, are void */
+        for (unsigned node = 0; node < 2; node++) /* the lists were overwritten */
             for (unsigned i = 0; i < CLASS_COUNT; i++)
                 pool_rig_set(&r, node, NODE_FREE_OFF + i * 8ull, 0);
         client_drop_all(&r.client);
@@ -270,7 +270,7 @@ static void clearing_an_array_keeps_the_lease(void **state)
     struct pool_rig r;
     struct pool_array a;
     struct array_shape shape = {.count = 60 * MIB / 64, .element = 64};
-    unsigned told = 0;
+    unsigned reports = 0;
 
     (void)state;
     pool_rig_open(&r, "mem:?size=64m&lease=1000");
@@ -287,9 +287,9 @@ static void clearing_an_array_keeps_the_lease(void **state)
     assert_true(slow.bytes_most < 2 * MIB);
     assert_false(puppet_lost_lease(&r.client));
     puppet_renew_lease(&r.client);
-    puppet_set_progress(&r.client, stop_at_half, &told);
+    puppet_set_progress(&r.client, stop_at_half, &reports);
     assert_int_equal(pool_array_clear(&r.op, &a), FAR_STOPPED);
-    assert_true(told > 10 && told < 40);
+    assert_true(reports > 10 && reports < 40);
     puppet_set_progress(&r.client, NULL, NULL);
     pool_array_drop(&r.op, &a, FAR_STOPPED);
     pool_array_close(&a);
@@ -327,7 +327,7 @@ static void an_array_that_does_not_fit_is_given_back_to_the_byte(void **state)
         assert_int_equal(a.ref, 77);
         assert_true(free_bytes(&r) == before);
         assert_true(puppet_retired_bytes(&r.client) == 0 && puppet_lost_bytes(&r.client) == 0);
-        /* And it is not kept from others. */
+        /* Nor does the client keep it from others. */
         unsigned size_class = size_class_for(shapes[i].element == 144 ? 9 * CHUNK_BYTES : MIB);
         for (unsigned node = 0; node < 3; node++)
             assert_true(puppet_kept(&r.client, node, size_class) <= 4);
@@ -352,7 +352,7 @@ static void an_array_goes_to_another_node_as_a_whole(void **state)
         assert_int_equal(gaddr_node(a.piece[i]), 2);
     pool_array_drop(&r.op, &a, FAR_CONTENTION);
     pool_array_close(&a);
-    /* What must be on one node says so. */
+    /* An array that must be on one node says so. */
     int rc = FAR_OK;
     while (rc == FAR_OK)
         rc = pool_alloc_on(&r.op, 0, 60, &at);
@@ -401,8 +401,8 @@ static int mark_array(void *arg, struct op *op, struct marker *marker)
     return FAR_OK;
 }
 
-/* Pieces and descriptor are live; a sweep leaves them alone, and finds all if they are out of
- * reach. */
+/* Pieces and descriptor are live. A sweep leaves them alone, and finds all of them when nothing
+ * leads there any more. */
 static void sweeps_and_usage_know_all_of_an_array(void **state)
 {
     struct array_shape shape = {.count = 5000, .element = 1000, .stripe = 16};
@@ -427,7 +427,7 @@ static void sweeps_and_usage_know_all_of_an_array(void **state)
     assert_true(swept.bytes >= pool_array_bytes(&b));
     assert_true(unknown_bytes(&r) == 0);
     pool_array_close(&b);
-    for (unsigned i = 0; i < 100; i++) { /* what is handed out now is none of the array's */
+    for (unsigned i = 0; i < 100; i++) { /* what is allocated now is not the array's */
         gaddr at = 0;
         uint64_t delta = 0;
         if (pool_alloc(&r.op, i % 2, CHUNK_CLASS, &at) != FAR_OK)
@@ -448,7 +448,7 @@ static void sweeps_and_usage_know_all_of_an_array(void **state)
 static struct {
     unsigned at; /* the post that does not get out, and none after it */
     unsigned posts;
-    bool lands; /* that one does, but nobody hears of it */
+    bool lands; /* that one gets out, but its outcome is unknown */
     bool wrote; /* it wrote to a chunk */
 } crash;
 
@@ -466,8 +466,8 @@ static int post_until(struct fab_ep *ep, struct fab_req *req)
     return FAR_OK;
 }
 
-/* A client dies after each of the posts of an allocation: another one's sweep finds all that it
- * had. An array that was whole before stays as it is. */
+/* A client dies after each post of an allocation. Another client's sweep finds all that it had,
+ * and leaves an array alone that was complete before. */
 static void after_a_crash_anywhere_a_sweep_finds_all(void **state)
 {
     struct array_shape shape = {.count = 3 * MIB / 144, .element = 144, .stripe = 16};
@@ -497,7 +497,7 @@ static void after_a_crash_anywhere_a_sweep_finds_all(void **state)
                 done = true;
             hook_off();
             crashes += rc != FAR_OK;
-            /* It is gone, without a word: its slot is freed as a recoverer would. */
+            /* The client is gone. Its slot is freed, as a recovery would. */
             uint64_t slot = slot_delta(dead.client.slot);
             pool_rig_set(&r, 0, slot, 0);
             client_free_in_child(&dead.client);
@@ -508,7 +508,7 @@ static void after_a_crash_anywhere_a_sweep_finds_all(void **state)
             struct pool_array again;
             assert_int_equal(pool_array_open(&r.op, kept.ref, &again), FAR_OK);
             pool_array_close(&again);
-            /* All of it can be had again. */
+            /* All of the memory can be allocated again. */
             assert_int_equal(pool_array_alloc(&r.op, &shape, &again), FAR_OK);
             pool_array_drop(&r.op, &again, FAR_CONTENTION);
             pool_array_close(&again);
@@ -523,8 +523,8 @@ static void after_a_crash_anywhere_a_sweep_finds_all(void **state)
     assert_true(crashes > 20);
 }
 
-/* The client does not die, but its posts fail: what it knows is free again, and the rest is counted
- * as lost. Nothing is anybody's that is not known. */
+/* The client does not die, but its posts fail. What it still knows is free again, and the rest
+ * is counted as lost: every byte is one or the other. */
 static void after_an_error_every_byte_is_free_or_lost(void **state)
 {
     struct array_shape shape = {.count = 3 * MIB / 144, .element = 144, .stripe = 16};
@@ -549,7 +549,8 @@ static void after_an_error_every_byte_is_free_or_lost(void **state)
         hook_off();
         uint64_t lost = puppet_lost_bytes(&r.client);
         assert_true(unknown_bytes(&r) <= lost);
-        /* A late WRITE would hit what is in use again: the descriptor, or all of it. */
+        /* A late WRITE could hit memory that is used again. So the descriptor, or all of the
+         * array, is lost. */
         if (!done && crash.wrote)
             assert_true(lost >= (had ? pool_array_bytes(&a) : 64));
         writes += crash.wrote;
@@ -607,7 +608,7 @@ static void a_damaged_descriptor_is_no_array(void **state)
     }
     for (unsigned bit = 0; bit < POINTER_OWN_AT(0); bit++) {
         int rc = pool_array_open(&r.op, a.ref ^ 1ull << bit, &b);
-        if (rc == FAR_OK) { /* another class: the beginning is what it was */
+        if (rc == FAR_OK) { /* another class, but the same address */
             assert_true(bit >= GADDR_BITS);
             assert_memory_equal(b.piece, a.piece, a.pieces * 8ull);
             pool_array_close(&b);
@@ -615,7 +616,7 @@ static void a_damaged_descriptor_is_no_array(void **state)
             assert_int_equal(rc, FAR_CORRUPT);
         }
     }
-    /* The index's own bits say nothing here. */
+    /* The index's own bits are ignored. */
     assert_int_equal(pool_array_open(&r.op, a.ref | 1ull << 63, &b), FAR_OK);
     assert_true(b.ref == a.ref);
     pool_array_close(&b);

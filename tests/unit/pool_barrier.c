@@ -1,4 +1,4 @@
-/* Barriers, operations that rest, and registrations that are given up. */
+/* Barriers, operations that rest, and clients that give up their registration. */
 #include "support/journal_rig.h"
 #include "support/hook.h"
 #include "support/probe.h"
@@ -13,9 +13,9 @@
 #define HOUR "lease=3600000"
 
 static struct {
-    struct op *op;   /* another's operation in flight */
-    unsigned posts;  /* of ours, until now   */
-    unsigned end_at; /* when that one ends   */
+    struct op *op;   /* another client's operation in flight */
+    unsigned posts;  /* our posts so far */
+    unsigned end_at; /* the post at which the other's operation ends */
     far_session *other;
     uint64_t trip_ns;
 } waits;
@@ -44,7 +44,7 @@ static void hook_session(far_session *s)
     hook.ops.post = post_and_count;
 }
 
-/* Whenever the other's operation ends, the barrier ends after it, and soon after it. */
+/* The barrier ends after the other client's operation, and soon after it, whenever that is. */
 static void a_barrier_waits_for_operations_in_flight(void **state)
 {
     (void)state;
@@ -69,7 +69,7 @@ static void a_barrier_waits_for_operations_in_flight(void **state)
     }
 }
 
-/* Operations that begin later are not waited for, nor are parked clients. */
+/* A barrier waits neither for operations that begin later nor for parked clients. */
 static void a_barrier_does_not_wait_for_what_begins_later(void **state)
 {
     struct store_rig r;
@@ -86,8 +86,8 @@ static void a_barrier_does_not_wait_for_what_begins_later(void **state)
     store_rig_close(&r);
 }
 
-/* A dead client's operation never ends: it is shut out on the way. One that is alive, and stands
- * still, ends the wait by its bound. */
+/* A dead client's operation never ends, so the barrier shuts that client out. If a live client
+ * stands still, the barrier gives up after its bound. */
 static void a_barrier_shuts_out_dead_clients(void **state)
 {
     struct store_rig r;
@@ -117,7 +117,7 @@ static void a_barrier_gives_up_after_its_bound(void **state)
     far_session *slow = store_rig_join(&r);
     assert_int_equal(op_begin(&slow->op, NULL), FAR_OK);
     hook_session(r.session);
-    hook_clock(); /* nobody's lease lapses, for the clock of the one that waits stands still */
+    hook_clock(); /* the waiting client's clock stands still, so it takes nobody for dead */
     assert_int_equal(client_barrier(&r.session->op, 1), FAR_TIMEOUT);
     hook_off();
     op_end(&slow->op);
@@ -198,12 +198,12 @@ static void a_client_that_renounces_is_recovered_by_others(void **state)
         client_renounce(&s->op);
         if (fences)
             hook_off();
-        /* Nobody takes it for dead before the fabric has shut it out (LEASE-L2). */
+        /* No client takes it for dead before the fabric has shut it out (LEASE-L2). */
         assert_true(probe_incarnation(&p, slot) == incarnation);
         assert_true((probe_get(&p, 0, PROBE_SLOT(slot, heartbeat)) ==
                      client_slot_renounced(incarnation)) == fences);
         assert_int_equal(far_put(s, r.table, &key, 8, &key, 8), FAR_OK);
-        assert_true(s->client.slot != slot); /* its unfinished work is not its own any more */
+        assert_true(s->client.slot != slot); /* others complete its work now */
         r.pool->pool.recover = note_recovery;
         recovered = 0;
         hook_session(r.session);

@@ -1,4 +1,4 @@
-/* Key-value blocks: what is written is what is found, and nothing else is taken for it. */
+/* Key-value blocks: a block is found as it was written, and nothing else is taken for it. */
 #include "support/pool_rig.h"
 
 #include <stdlib.h>
@@ -86,7 +86,7 @@ static void keys_are_compared_whole(void **state)
     (void)state;
     pool_rig_open(&r, "mem:?size=8m");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        /* The value begins with what would make the longer key match. */
+        /* The value begins with the bytes that would make the longer key match. */
         struct made m = make(&r, cases[i].stored, cases[i].stored_len, "d\0\0\0", 4);
         assert_int_equal(judge(&m, cases[i].asked, cases[i].asked_len), cases[i].verdict);
         free(m.image);
@@ -212,7 +212,8 @@ static enum block_verdict judge_head(const struct made *m, const void *key, size
                             klen);
 }
 
-/* The key is told, and so is damage to all that stands before it; the value is not looked at. */
+/* The head gives the key away, and damage to anything before the key's end. The value is not
+ * looked at. */
 static void the_head_of_a_long_block_tells_its_key(void **state)
 {
     static uint8_t value[70000];
@@ -226,7 +227,7 @@ static void the_head_of_a_long_block_tells_its_key(void **state)
         struct made m = make(&r, key, klen, value, sizeof value);
         uint8_t *bytes = (uint8_t *)m.image;
         size_t head = block_key_at(true) + klen;
-        memset(bytes + head, 0xff, m.bytes - head); /* nobody has read that */
+        memset(bytes + head, 0xff, m.bytes - head); /* that part was not read */
         assert_int_equal(judge(&m, key, klen), BLOCK_STALE);
         assert_int_equal(judge_head(&m, key, klen), BLOCK_MATCH);
         assert_int_equal(judge_head(&m, key, klen + 1), BLOCK_OTHER);

@@ -1,5 +1,4 @@
-/* An index's buffers and words are its own: whatever pool function it calls, it finds them as they
- * were. */
+/* An index's buffers and words are its own: no pool function changes them. */
 #include "support/journal_rig.h"
 #include "support/probe.h"
 #include "support/pool_rig.h"
@@ -184,8 +183,8 @@ static void other_calls_leave_an_indexs_buffers_alone(void **state)
     pool_rig_close(&r);
 }
 
-/* Splits of RACE use every buffer. The one that completes a dead client's split may be in the
- * middle of something. */
+/* Splits of RACE use every buffer, and the client that completes a dead client's split may be in
+ * the middle of an operation. */
 static void recovering_a_client_leaves_an_indexs_buffers_alone(void **state)
 {
     struct knobs knobs = pool_knobs_default;

@@ -63,7 +63,8 @@ static void tables_are_found_by_name_and_in_the_order_of_their_making(void **sta
         assert_int_equal(catalog_add(&r.op, &made[i]), FAR_OK);
         assert_int_equal(made[i].id, i);
     }
-    assert_int_equal(pool_rig_join(&other, r.fab, 2), FAR_OK); /* who was not there at the time */
+    assert_int_equal(pool_rig_join(&other, r.fab, 2),
+                     FAR_OK); /* a client that was not there at the time */
     for (unsigned i = 0; i < places; i++) {
         assert_int_equal(catalog_get(&other.op, i, &d), FAR_OK);
         expect_desc(&d, &made[i]);
@@ -244,7 +245,8 @@ static void a_damaged_entry_is_corrupt_not_absent(void **state)
         assert_int_equal(catalog_find(&r.op, "first", &d), FAR_CORRUPT);
         assert_int_equal(catalog_get(&r.op, 0, &d), FAR_CORRUPT);
         assert_int_equal(catalog_find(&r.op, "second", &d), FAR_OK);
-        assert_int_equal(catalog_add(&r.op, &more), FAR_CORRUPT); /* it may be that one's name */
+        assert_int_equal(catalog_add(&r.op, &more),
+                         FAR_CORRUPT); /* the damaged one may have had that name */
     }
     pool_rig_set(&r, 0, at, word);
     assert_int_equal(catalog_find(&r.op, "first", &d), FAR_OK);
@@ -260,7 +262,7 @@ static void a_damaged_entry_is_corrupt_not_absent(void **state)
     pool_rig_close(&r);
 }
 
-/* A name that has the same hash as another is told from it by its descriptor. */
+/* Two names with the same hash are told apart by their descriptors. */
 static void a_damaged_descriptor_hides_no_other(void **state)
 {
     struct pool_rig r;

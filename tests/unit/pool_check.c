@@ -1,6 +1,6 @@
 /*
- * far_pool_check(): a pool is damaged in every way that it knows of. Each is told, each is put
- * right, and nothing else is lost by it.
+ * far_pool_check(): a pool is damaged in every way that the check knows. It reports and repairs
+ * each, and nothing else is lost.
  */
 #include "support/journal_rig.h"
 #include "support/probe.h"
@@ -19,12 +19,13 @@
 static struct {
     char text[8192];
     size_t len;
-} told;
+} reported;
 
 static void listen(void *arg, const char *line)
 {
     (void)arg;
-    told.len += (size_t)snprintf(told.text + told.len, sizeof told.text - told.len, "%s\n", line);
+    reported.len += (size_t)snprintf(reported.text + reported.len,
+                                     sizeof reported.text - reported.len, "%s\n", line);
 }
 
 static void rig(struct store_rig *r, struct probe *p)
@@ -45,31 +46,31 @@ static void end(struct store_rig *r, struct probe *p)
 static struct far_pool_check check(struct store_rig *r, bool repair, int expected)
 {
     struct far_pool_check c = {0};
-    told.len = 0;
-    told.text[0] = '\0';
+    reported.len = 0;
+    reported.text[0] = '\0';
     int rc = far_pool_check(r->session, repair, listen, NULL, &c);
     if (rc != expected)
-        print_error("%s: %s\n%s", far_errname(rc), far_error_detail(), told.text);
+        print_error("%s: %s\n%s", far_errname(rc), far_error_detail(), reported.text);
     assert_int_equal(rc, expected);
     return c;
 }
 
-static void expect_told(const char *what)
+static void expect_reported(const char *what)
 {
-    if (!strstr(told.text, what))
-        fail_msg("not told: %s\n%s", what, told.text);
+    if (!strstr(reported.text, what))
+        fail_msg("not reported: %s\n%s", what, reported.text);
 }
 
-/* It is told once more, put right, and then nothing is left of it. */
+/* The check reports it, reports it again when it repairs it, and then finds nothing. */
 static void expect_repaired(struct store_rig *r, const char *what, unsigned count)
 {
     struct far_pool_check c = check(r, false, FAR_CORRUPT);
     assert_int_equal(c.violations, count);
     assert_int_equal(c.repaired, 0);
-    expect_told(what);
+    expect_reported(what);
     c = check(r, true, FAR_OK);
-    expect_told(what);
-    expect_told("repaired");
+    expect_reported(what);
+    expect_reported("repaired");
     assert_int_equal(c.violations, 0);
     assert_int_equal(c.repaired, count);
     c = check(r, false, FAR_OK);
@@ -105,7 +106,7 @@ static void a_whole_pool_is_clean(void **state)
     struct far_pool_check c = check(&r, false, FAR_OK);
     assert_int_equal(c.violations + c.stranded + c.repaired + c.dead_clients, 0);
     assert_true(c.leaked_bytes == 0 && c.repaired_bytes == 0);
-    assert_int_equal(told.len, 0);
+    assert_int_equal(reported.len, 0);
     end(&r, &p);
 }
 
@@ -223,8 +224,8 @@ static void damaged_headers_are_repaired(void **state)
     end(&r, &p);
 }
 
-/* An entry is known again from another that leads to the same subtable; one that has no such other
- * is told, and then all lost memory is left alone. */
+/* An entry is restored from another one that leads to the same subtable. If there is none, the
+ * check reports it, and leaves all lost memory alone. */
 static void damaged_directory_entries_are_repaired_from_others(void **state)
 {
     struct store_rig r;
@@ -243,7 +244,7 @@ static void damaged_directory_entries_are_repaired_from_others(void **state)
         } else if (only++ == 0) {
             struct far_pool_check c = check(&r, true, FAR_CORRUPT);
             assert_int_equal(c.violations, 1);
-            expect_told("lost memory was not looked for");
+            expect_reported("lost memory was not looked for");
         }
         probe_set(&p, view->directory, i * 8, entry);
     }
@@ -253,7 +254,7 @@ static void damaged_directory_entries_are_repaired_from_others(void **state)
     end(&r, &p);
 }
 
-/* A session that dies in the middle of a split: the dead are told, and so is their lock. */
+/* A session died in the middle of a split. The check reports the session and its lock. */
 static void locks_of_dead_clients_are_released(void **state)
 {
     struct store_rig r;
@@ -270,7 +271,7 @@ static void locks_of_dead_clients_are_released(void **state)
                       race_slot_sealed(probe_get(&p, spot.look.subtable, i * 8)));
     struct far_pool_check c = check(&r, false, FAR_OK);
     assert_int_equal(c.stranded, 1);
-    expect_told("stranded lock: the session in slot 9 left a split");
+    expect_reported("stranded lock: the session in slot 9 left a split");
     c = check(&r, true, FAR_OK);
     assert_int_equal(c.stranded, 0);
     assert_int_equal(c.repaired, 1);
@@ -294,12 +295,12 @@ static void a_session_that_died_is_recovered(void **state)
     struct far_pool_check c = check(&r, false, FAR_OK);
     assert_int_equal(c.dead_clients, 1);
     assert_int_equal(c.stranded, 1);
-    expect_told("dead: the session in slot 3");
-    expect_told("it has 12345 bytes in hand");
+    expect_reported("dead: the session in slot 3");
+    expect_reported("it has 12345 bytes in hand");
     c = check(&r, true, FAR_OK);
     assert_int_equal(c.dead_clients, 1);
     assert_int_equal(c.stranded, 0);
-    expect_told("1 dead session was cleared away");
+    expect_reported("1 dead session was cleared away");
     c = check(&r, false, FAR_OK);
     assert_int_equal(c.dead_clients + c.stranded, 0);
     end(&r, &p);
@@ -314,7 +315,7 @@ static void the_sweep_of_a_dead_client_is_ended(void **state)
     probe_set(&p, 0, PROBE_CONTROL(sweep), 0xdead00010009);
     struct far_pool_check c = check(&r, false, FAR_OK);
     assert_int_equal(c.stranded, 1);
-    expect_told("stranded: the session in slot 9 died while it looked for lost memory");
+    expect_reported("stranded: the session in slot 9 died while it looked for lost memory");
     c = check(&r, true, FAR_OK);
     assert_int_equal(c.stranded, 0);
     assert_int_equal(c.repaired, 1);
@@ -322,7 +323,7 @@ static void the_sweep_of_a_dead_client_is_ended(void **state)
     end(&r, &p);
 }
 
-/* Memory that nobody has: what a key's slot led to, when the slot is emptied past everybody. */
+/* A key's slot is emptied behind everybody's back, so its block is nobody's. */
 static void lost_memory_is_found(void **state)
 {
     struct store_rig r;
@@ -335,15 +336,15 @@ static void lost_memory_is_found(void **state)
     probe_set(&p, spot.look.subtable, slot_at(&spot), 0);
     struct far_pool_check c = check(&r, false, FAR_OK);
     assert_true(c.leaked_bytes == size_class_bytes(pointer_class(spot.found.slot)));
-    expect_told("leaked: 64 bytes");
+    expect_reported("leaked: 64 bytes");
     c = check(&r, true, FAR_OK);
     assert_true(c.leaked_bytes == 0 && c.repaired_bytes == 64);
-    expect_told("repaired: 64 bytes");
+    expect_reported("repaired: 64 bytes");
     expect_keys(&r, key);
     end(&r, &p);
 }
 
-/* Lists of free memory, and what says how chunks are cut, in every way: live data stays. */
+/* Lists of free memory and the chunk table are damaged in every way. Live data stays. */
 static void damaged_lists_and_chunk_tables_are_repaired(void **state)
 {
     static const uint64_t bad[] = {0xff, 0xff00 | CHUNK_SLAB, UINT64_MAX, 54ull << 8 | CHUNK_SLAB,

@@ -1,5 +1,5 @@
-/* Sessions that end, or sleep, while others look for lost memory: what they must not give away, and
- * what they have to remember. */
+/* Sessions that close, or are parked, during a sweep: what they must not give away, and what
+ * they must remember. */
 #include "support/journal_rig.h"
 #include "support/audit.h"
 #include "support/hook.h"
@@ -54,7 +54,7 @@ static void a_parked_session_does_not_give_away_what_a_sweep_has_found(void **st
     store_rig_close(&r);
 }
 
-/* SWEEP-P1: whoever unparks a client, be it only to close it, brings it into the middle of a sweep. */
+/* SWEEP-P1: closing a parked client unparks it, which may be in the middle of a sweep. */
 static void a_session_that_closes_in_a_sweep_leaves_the_lists_alone(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -78,7 +78,8 @@ static void a_session_that_closes_in_a_sweep_leaves_the_lists_alone(void **state
     store_rig_close(&r);
 }
 
-/* What it had taken above the sweep's mark, the sweep has not found: somebody must know. */
+/* The sweep has not found what the client had taken above the mark. So the client must count it
+ * as lost. */
 static void a_client_that_forgets_its_memory_counts_it_as_lost(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -92,8 +93,8 @@ static void a_client_that_forgets_its_memory_counts_it_as_lost(void **state)
     probe_set(&p, 0, PROBE_CONTROL(sweeps), probe_get(&p, 0, PROBE_CONTROL(sweeps)) + 1);
     assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
     assert_true(puppet_held_bytes(&s->client) == 0);
-    uint64_t told = probe_get(&p, 0, PROBE_CONTROL(deaths));
-    assert_true(puppet_lost_bytes(&s->client) >= held || told > 0);
+    uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
+    assert_true(puppet_lost_bytes(&s->client) >= held || deaths > 0);
     far_session_close(s);
     probe_close(&p);
     store_rig_close(&r);
@@ -133,7 +134,7 @@ static struct {
     struct probe *probe;
 } spill;
 
-/* When the lists are about to be emptied, a chunk more has been handed out. */
+/* Another chunk is allocated just before the lists are emptied. */
 static int spill_post(struct fab_ep *ep, struct fab_req *req)
 {
     const struct fab_verb *v = &req->verbs[0];
@@ -179,7 +180,7 @@ static struct {
     uint64_t from, to; /* words of a node */
 } stray;
 
-/* What changes those words is not answered for, and is on its way still. */
+/* Verbs that change those words time out, and arrive later. */
 static int stray_post(struct fab_ep *ep, struct fab_req *req)
 {
     bool strays = false;
@@ -193,7 +194,7 @@ static int stray_post(struct fab_ep *ep, struct fab_req *req)
         struct fab_verb *v = &stray.verbs[stray.count];
         *v = req->verbs[i];
         if (v->off < stray.from || v->off >= stray.to)
-            continue; /* the rider */
+            continue; /* the announcement */
         if (v->kind == FAB_WRITE)
             memcpy(stray.image, v->buf, v->len);
         v->buf = v->kind == FAB_WRITE ? stray.image : &stray.word[stray.count];
@@ -223,7 +224,7 @@ static void stray_arrives(struct probe *p)
     assert_int_equal(p->ep->ops->post(p->ep, &req), FAR_OK);
 }
 
-/* FABRIC-F5: whoever meets a sweep must not be shown the mark of one before it. */
+/* FABRIC-F5: a client that meets a sweep must not read the mark of an earlier one. */
 static void a_late_mark_is_not_that_of_the_next_sweep(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -240,7 +241,8 @@ static void a_late_mark_is_not_that_of_the_next_sweep(void **state)
     store_rig_close(&r);
 }
 
-/* FABRIC-F5: a sweep that was given up may still empty the lists, when others use them again. */
+/* FABRIC-F5: a sweep that was given up may still empty the lists when others already use them
+ * again. */
 static void a_late_end_of_the_lists_harms_nobody(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -298,7 +300,7 @@ static void pages_that_fall_off_another_nodes_list_are_counted(void **state)
     store_rig_close(&r);
 }
 
-/* On a ring, one operation may sweep, and another find that somebody is at it. */
+/* On a ring, one operation sweeps, and another finds that a sweep goes on. */
 static void a_sweep_that_is_refused_leaves_another_alone(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -333,8 +335,8 @@ static int count_recovery(void *arg, struct op *op, const struct journal_entry *
     return FAR_OK;
 }
 
-/* LEASE-L2: between the last look at a client and its recovery it may have left, and another have come into
- * its slot, who is at work. */
+/* LEASE-L2: between the last look at a client and its recovery, it may have left, and another
+ * client may be at work in its slot. */
 static void a_recovery_leaves_the_slots_next_client_alone(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -364,7 +366,7 @@ static void a_recovery_leaves_the_slots_next_client_alone(void **state)
 static struct {
     uint64_t slot;
     bool slept, renewed;
-    unsigned before; /* posts after it slept and before it renewed its registration */
+    unsigned before; /* posts between its sleep and its new registration */
 } sleepy;
 
 /* The client stands still for longer than its lease when it has just come back. */
@@ -384,7 +386,7 @@ static int sleepy_post(struct fab_ep *ep, struct fab_req *req)
     return rc;
 }
 
-/* Whatever it had to do before its operation, when that begins it is registered. */
+/* When an operation begins, its client is registered, whatever came before. */
 static void a_lease_that_lapses_while_a_session_comes_back_is_noticed(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -422,7 +424,7 @@ static int closing_post(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* Gives the keeper time for many looks. It has to have let go of the session before. */
+/* Gives the keeper time for many looks. Before that it must have let go of the session. */
 static void closing_free(struct fab_ep *ep, void *buf, size_t bytes)
 {
     atomic_store(&closing.closing, true);

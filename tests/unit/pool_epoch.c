@@ -1,7 +1,7 @@
 /*
- * Epochs: certificates, flights that cost no round trip, and the promise itself: what was retired
- * is not reused while anybody may be led to it. That one is judged by an observer that knows when
- * each operation began and each object was retired, and nothing of epochs.
+ * Epochs: certificates, announcements that cost no round trip, and the promise itself: a retired
+ * object is not reused while any operation or cache may lead to it. An observer judges that. It
+ * knows when each operation began and when each object was retired, and nothing of epochs.
  */
 #include "support/probe.h"
 #include "support/puppet.h"
@@ -62,12 +62,12 @@ static void a_client_certifies_what_it_has_read(void **state)
         expect_e1(&p, 4);
         last = certificate;
     }
-    assert_true(last > 0 + 20); /* alone, it takes the epoch on by itself */
+    assert_true(last > 0 + 20); /* alone, it moves the epoch on by itself */
     probe_close(&p);
     store_rig_close(&r);
 }
 
-/* A client that has nothing to wait for reads no registry, and does not take the epoch on. */
+/* A client that has retired nothing does not read the registry, and does not move the epoch on. */
 static void readers_leave_the_epoch_alone(void **state)
 {
     struct knobs knobs = pool_knobs_default;
@@ -93,7 +93,7 @@ static void readers_leave_the_epoch_alone(void **state)
     store_rig_close(&r);
 }
 
-/* EPOCH-E2: its look at the cache's version may have come before its look at the epoch. */
+/* EPOCH-E2: an announcement may read the cache's version before it reads the epoch. */
 static void an_epoch_is_validated_by_the_next_announcement(void **state)
 {
     struct knobs knobs = pool_knobs_default;
@@ -285,8 +285,8 @@ static void reap(struct shadow *s, unsigned least)
     }
 }
 
-/* One step of one session: it starts an operation, or one verb batch of its is carried out. Every
- * now and then another session becomes the slow one, and is left waiting in the middle. */
+/* One step of one session: it starts an operation, or one of its batches is carried out. From
+ * time to time another session becomes the slow one, and waits in the middle of an operation. */
 static void observe(uint64_t seed, unsigned steps)
 {
     struct knobs knobs = pool_knobs_default;
@@ -439,7 +439,7 @@ static void a_registry_that_grew_is_read_again(void **state)
     uint64_t certificate = probe_get(&p, 0, PROBE_SLOT(late->client.slot, epoch));
     for (unsigned i = 0; i < 10; i++) {
         puppet_know_slots(&r.session->client,
-                          1); /* as if every flight had read that word too early */
+                          1); /* as if every announcement had read that word too early */
         put(&r, r.session, 1, i);
         assert_true(probe_epoch(&p) <= certificate + 1);
     }
@@ -448,29 +448,29 @@ static void a_registry_that_grew_is_read_again(void **state)
     store_rig_close(&r);
 }
 
-/* Another operation of the session, whose batch carries a flight just when a refresh has read what
- * the cache's version is, and posts its next look. */
+/* Another operation of the session sends announcements when a refresh has read the cache's version,
+ * and posts its next batch. */
 struct between {
     struct batch_tap tap;
     struct op op;
-    unsigned posts, flights;
+    unsigned posts, announcements;
 };
 
-static void fly_between(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
+static void announce_between(struct batch_tap *tap, const struct fab_verb *verbs, unsigned count)
 {
     struct between *b = (struct between *)tap;
     (void)verbs;
     (void)count;
     if (++b->posts != 2)
         return;
-    for (unsigned i = 0; i < b->flights; i++) {
+    for (unsigned i = 0; i < b->announcements; i++) {
         puppet_announce(b->op.client);
         batch_read(&b->op.batch, 0, CONTROL_OFF, b->op.pool_word, 8);
         assert_int_equal(batch_flush(&b->op.batch), FAR_OK);
     }
 }
 
-/* EPOCH-E2: two flights make an epoch validated that was read after the cache was. */
+/* EPOCH-E2: two announcements validate an epoch that was read after the cache was. */
 static void a_cache_filled_between_announcements_is_stale(void **state)
 {
     struct knobs knobs = pool_knobs_default;
@@ -481,20 +481,20 @@ static void a_cache_filled_between_announcements_is_stale(void **state)
     store_rig_open(&r, "mem:?size=4m&" HOUR, &knobs, NULL, NULL);
     put(&r, r.session, 1, 1);
     struct race_view *view = (struct race_view *)store_known(r.session, r.table)->view;
-    for (unsigned flights = 0; flights <= 3; flights++) {
-        struct between b = {.tap = {fly_between}, .flights = flights};
+    for (unsigned sent = 0; sent <= 3; sent++) {
+        struct between b = {.tap = {announce_between}, .announcements = sent};
         assert_int_equal(op_init(&b.op, &r.session->client), FAR_OK);
         r.session->op.batch.tap = &b.tap;
         assert_int_equal(race_refresh(&r.session->op, view), FAR_OK);
         r.session->op.batch.tap = NULL;
         assert_int_equal(b.posts, 2);
-        assert_true(view->base.cached.stale == (flights > 0));
+        assert_true(view->base.cached.stale == (sent > 0));
         op_free(&b.op);
     }
     store_rig_close(&r);
 }
 
-/* EPOCH-E6: a request of its failed a moment ago, and may land yet. */
+/* EPOCH-E6: one of its requests has just failed, and may still arrive. */
 static void a_client_with_stray_writes_certifies_nothing_newer(void **state)
 {
     struct knobs knobs = pool_knobs_default;

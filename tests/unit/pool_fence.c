@@ -31,7 +31,7 @@ static int slow_fence(struct fab_ep *ep, uint64_t client)
 
 static void checked_pause(struct fab_ep *ep, uint64_t ns)
 {
-    ASSERT(!net.held); /* it would wait for ever */
+    ASSERT(!net.held); /* it would wait forever */
     hook.real->pause(ep, ns);
 }
 
@@ -63,7 +63,7 @@ static void open_rig(struct store_rig *r)
     hook.ops.pause = checked_pause;
 }
 
-/* Works until so many fences were tried; every operation succeeds. */
+/* Works until that many fences were tried; every operation succeeds. */
 static void work_until_fences(struct store_rig *r, unsigned count)
 {
     uint64_t start = hook.real->now(hook.ep);
@@ -105,7 +105,8 @@ static void operations_do_not_wait_for_a_fence(void **state)
     store_rig_close(&r);
 }
 
-/* With a node away nobody is shut out, and nobody is held up; it is tried again. */
+/* While a node is away the dead client is not shut out, and nobody is held up. The fence is
+ * tried again. */
 static void a_fence_that_fails_is_tried_again(void **state)
 {
     struct store_rig r;
@@ -141,7 +142,7 @@ static int patient_fence(struct fab_ep *ep, uint64_t client)
     return ++net.fences < 100 ? FAB_PENDING : FAR_OK;
 }
 
-/* Whoever waits for nodes is not taken for dead meanwhile, however long their time-out is. */
+/* A client that waits for nodes is not taken for dead, however long their time-out is. */
 static void a_client_that_waits_for_a_fence_keeps_its_lease(void **state)
 {
     struct store_rig r;

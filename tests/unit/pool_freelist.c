@@ -1,4 +1,4 @@
-/* Shared free lists: what is given is taken once, by whoever comes, and damage is told. */
+/* Shared free lists: what one client gives, one other takes; damage is reported. */
 #include "support/pool_rig.h"
 #include "support/probe.h"
 #include "support/puppet.h"
@@ -120,7 +120,7 @@ static void market_open(struct market *m, struct pool_rig *r, unsigned size_clas
     assert_non_null(m->owner = calloc(1, r->pool.head[0].size / 64));
 }
 
-/* Takes and gives at random. Every object that comes out of the allocator must be nobody's. */
+/* Takes and gives at random. No object that is allocated may have an owner already. */
 static int trade(struct pool_rig *r, struct market *m, unsigned who, uint64_t seed, unsigned turns)
 {
     struct rng rng;
@@ -291,7 +291,7 @@ static void a_damaged_bundle_is_corrupt(void **state)
     pool_rig_set(&r, 0, HEAD(0), GADDR & ~(0xffull << GADDR_UNIT_BITS)); /* the end of node 0 */
     assert_int_equal(freelist_take(&r.op, 0, 0), FAR_CORRUPT);
     uint64_t listed = 0;
-    assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK); /* does not run away */
+    assert_int_equal(freelist_bytes(&r.op, UINT64_MAX, &listed), FAR_OK); /* does not run past it */
     pool_rig_close(&r);
 }
 

@@ -18,7 +18,7 @@
 #define LEASE    "lease=50"
 
 static struct {
-    uint64_t trip_ns;    /* that a post takes */
+    uint64_t trip_ns;    /* a post takes */
     uint64_t deadline;   /* until which the lease lasts, as the test sees it */
     unsigned late;       /* posts that write when the lease is over */
     unsigned heartbeats; /* that arrived */
@@ -169,7 +169,7 @@ static void a_batch_of_several_posts_stops_when_the_lease_lapses(void **state)
         batch_cas(&op->batch, at[0], 0, 0, 9, &op->word[2]);
         int rc = batch_flush(&op->batch);
         assert_int_equal(rc, FAR_FENCED);
-        /* If the first post had an atomic, nobody may say that nothing was done. */
+        /* If the first post had an atomic, the error must not say that nothing was done. */
         assert_int_equal(op_decided(op, rc), atomic ? FAR_UNKNOWN : FAR_FENCED);
         op_end(op);
         slow.trip_ns = 0;

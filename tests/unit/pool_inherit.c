@@ -34,7 +34,8 @@ static int note_recovery(void *arg, struct op *op, const struct journal_entry *e
     return recoveries.rc;
 }
 
-/* The slot is a dead client's, and holds its work. It is fenced already, so nobody has to wait. */
+/* The slot is a dead client's, and holds its work. It is fenced already, so that no test has to
+ * wait. */
 static void leave_work(struct probe *p, const struct pool *pool, unsigned slot)
 {
     probe_set(p, 0, PROBE_SLOT(slot, incarnation), DEAD | CLIENT_FENCED);

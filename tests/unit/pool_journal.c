@@ -1,6 +1,6 @@
 /*
- * A client that dies while it splits a subtable: after each of its batches. Whoever finds it dead
- * completes what its journal says; and should nobody read the journal, nothing is lost either.
+ * A client dies while it splits a subtable, after each of its batches. The client that finds it
+ * dead completes what its journal says. If no client reads the journal, nothing is lost either.
  */
 #include "support/journal_rig.h"
 #include "support/audit.h"
@@ -63,14 +63,14 @@ static uint64_t key_of_split(unsigned n)
     return key - 1;
 }
 
-/* That was the end of it: nobody looks after it any more. Only its stack is needed elsewhere. */
+/* The session does nothing more. Only its fiber is freed. */
 static void stop_for_good(far_session *s)
 {
     fiber_destroy(s->slot[0].fiber);
     s->slot[0].fiber = NULL;
 }
 
-/* Inserts the key in steps of a batch, so many of them. True if it was done before. */
+/* Inserts the key, and stops after that many batches. Returns whether it was done before. */
 static bool insert_in_part(struct store_rig *r, far_session *s, uint64_t *key, unsigned batches)
 {
     struct far_op op = {.kind = FAR_OP_INSERT,
@@ -168,7 +168,7 @@ static void a_split_is_completed_by_a_client_that_finds_its_owner_dead(void **st
     assert_true(recovered > 20);
 }
 
-/* The first recoverer died, too: the second finds the work half done. */
+/* The client that recovers it dies, too. The next one finds the work half done. */
 static void a_recovery_is_completed_by_the_next_client(void **state)
 {
     uint64_t last = key_of_split(4);
@@ -186,7 +186,7 @@ static void a_recovery_is_completed_by_the_next_client(void **state)
             unsigned slot = s->client.slot;
             uint64_t inc = s->client.incarnation;
             stop_for_good(s);
-            /* It is on its way through the same split when it dies in its turn, having fenced. */
+            /* The second client has fenced the first, and dies in the middle of the same split. */
             struct probe p;
             probe_open(&p, r.fab);
             assert_true(probe_cas(&p, 0, PROBE_SLOT(slot, incarnation), inc, inc | CLIENT_FENCED));
@@ -241,7 +241,7 @@ static void a_split_is_completed_by_a_client_that_needs_the_slot(void **state)
     }
 }
 
-/* There was no room for a journal line: writers that come by do what is needed. */
+/* There was no room for a journal line. Writers that meet the split complete it. */
 static void a_split_without_a_journal_is_no_loss(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void a_split_without_a_journal_is_no_loss(void **state)
     }
 }
 
-/* To complete the split takes memory; the memory is the dead client's. */
+/* Completing the split takes memory, and the dead client has all of it. */
 static void recovery_in_a_full_pool_does_not_wait_for_memory(void **state)
 {
     uint64_t last = key_of_split(3);
@@ -281,7 +281,7 @@ static void recovery_in_a_full_pool_does_not_wait_for_memory(void **state)
         for (uint64_t k = 0; k < last; k++)
             assert_int_equal(insert(&r, s, k), FAR_OK);
         (void)insert_in_part(&r, s, &key, batches);
-        /* What is left of the pool it has in hand. */
+        /* It holds what is left of the pool. */
         while (pool_alloc(&r.session->op, 0, size_class_for(RACE_PAGE), &at) == FAR_OK)
             ;
         stop_for_good(s);
@@ -300,8 +300,8 @@ static void recovery_in_a_full_pool_does_not_wait_for_memory(void **state)
     }
 }
 
-/* It is not dead but slow: others split the same subtable, and its children, and double the
- * directory meanwhile. */
+/* The client is not dead but slow. Meanwhile others split the same subtable and its children,
+ * and double the directory. */
 static void a_slow_splitter_does_no_harm(void **state)
 {
     (void)state;
@@ -363,9 +363,9 @@ static uint64_t deepen(struct store_rig *r, far_session *s, unsigned n)
     return UINT64_MAX; /* too late, but next time */
 }
 
-/* One client doubles the directory, and is stopped after each batch; another splits a subtable
- * that the copy has been made of, or will be: one that is so shallow that the directory does not
- * grow by that. */
+/* One client doubles the directory, and is stopped after each batch. Another splits a subtable
+ * whose entry has been copied, or will be. It is so shallow that the directory need not grow for
+ * it. */
 static void a_split_during_a_doubling_is_not_lost(void **state)
 {
     unsigned met = 0;
@@ -407,8 +407,8 @@ static void a_split_during_a_doubling_is_not_lost(void **state)
     assert_true(met > 10);
 }
 
-/* What a client left of a doubling that it did not live to finish: entries of the unused half that
- * lead to subtables that are long gone. */
+/* A client died while it doubled the directory. The unused half has entries that lead to
+ * subtables which are long gone. */
 static void a_directory_is_doubled_over_old_remains(void **state)
 {
     struct store_rig r = rig(URI);

@@ -1,5 +1,5 @@
-/* Journals: the lines that operations have, what they say when their client is dead, and that one client
- * at a time recovers them. */
+/* Journals: the lines that operations hold, what they say when their client is dead, and that
+ * one client at a time recovers them. */
 #include "support/recovery_rig.h"
 #include "sim/audit.h"
 
@@ -100,7 +100,8 @@ static void a_node_that_is_away_does_not_hold_up_others(void **state)
     end(&r, &p);
 }
 
-/* A client that drives the epochs on, and meets a dead one whose line is there, is not held up. */
+/* A client drives the epochs on, and meets a dead client with a line on that node. It is not
+ * held up. */
 static void a_node_that_is_away_does_not_hold_up_epochs(void **state)
 {
     struct store_rig r;
@@ -232,7 +233,7 @@ static void a_client_that_closes_leaves_no_line_behind(void **state)
     }
 }
 
-/* LEASE-L2: while another client that is alive recovers it, a dead one is left to that. */
+/* LEASE-L2: while a live client recovers a dead one, others leave it alone. */
 static void one_client_at_a_time_recovers(void **state)
 {
     enum { ALIVE, FENCED, GONE, NOBODY, ALL };
@@ -409,7 +410,7 @@ static void pause_and_recover(struct fab_ep *ep, uint64_t ns)
     sweeps.free = true;
 }
 
-/* SWEEP-P2: also for one that another client is at. */
+/* SWEEP-P2: also for a recovery by another client. */
 static void a_sweep_waits_for_recoveries(void **state)
 {
     struct sweep_result result;
@@ -446,7 +447,7 @@ static void lines_survive_a_sweep(void **state)
         take(r.session, 0, &j[i], 1);
     assert_int_equal(pool_sweep(&r.session->op, &result), FAR_OK);
     assert_int_equal(sim_audit(&a, r.pool, &r.session, 1), FAR_OK);
-    if (a.wrong) /* they are free as well as in use */
+    if (a.wrong) /* lines that are free and in use */
         fail_msg("%s", a.first);
     assert_true(a.bytes[AUDIT_NOWHERE] == 0);
     close_dead(r.session);
@@ -454,7 +455,7 @@ static void lines_survive_a_sweep(void **state)
     end(&r, &p);
 }
 
-/* A chain that leads nowhere: it is found, and a new one is started. */
+/* A chain leads nowhere. The check finds that, and the slot's owner starts a new chain. */
 static void a_damaged_chain_is_cut(void **state)
 {
     static const uint64_t next[] = {UINT64_MAX, 1ull << 33, 3, 1ull << GADDR_UNIT_BITS};
@@ -520,7 +521,7 @@ static void what_is_before_the_damage_stays_in_the_chain(void **state)
     }
 }
 
-/* What is wrong with the chain of one slot says nothing of another. */
+/* Damage to the chain of one slot says nothing of another slot's. */
 static void a_damaged_chain_is_left_behind_with_its_slot(void **state)
 {
     struct store_rig r;
@@ -551,7 +552,7 @@ static void a_damaged_chain_is_left_behind_with_its_slot(void **state)
     end(&r, &p);
 }
 
-/* Of a slot that nobody has, it is repaired. */
+/* The slot has no owner that would cut the chain, so the check repairs it. */
 static void a_damaged_chain_is_repaired(void **state)
 {
     struct far_pool_check check;
@@ -574,7 +575,8 @@ static void a_damaged_chain_is_repaired(void **state)
     end(&r, &p);
 }
 
-/* No room for another line: the operation is told, and lines there are go on being used. */
+/* There is no room for another line. The operation gets an error, and the lines that exist are
+ * still used. */
 static void a_full_node_has_no_more_lines(void **state)
 {
     struct store_rig r;

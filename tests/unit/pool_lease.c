@@ -1,7 +1,6 @@
 /*
- * Leases: a silent client is fenced and its slot used again, an operation that was in flight then
- * is told, the next one registers anew. Time is the test's own: it passes by what operations are
- * said to take.
+ * Leases: a silent client is fenced and its slot used again. An operation that was in flight then
+ * fails or is tried again, and the next one registers the client again. The test drives the clock.
  */
 #include "support/journal_rig.h"
 #include "support/probe.h"
@@ -112,7 +111,7 @@ static void a_heartbeat_keeps_a_client_alive(void **state)
 
 /* ---- the client's side ----------------------------------------------------------------------- */
 
-/* Nobody has noticed: it keeps its slot and what it has in hand, under a new name. */
+/* No other client has noticed: it keeps its slot and its memory, under a new incarnation. */
 static void a_lapse_that_nobody_noticed_costs_nothing(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&clients=3&" LONG, 1);
@@ -135,7 +134,7 @@ static void a_lapse_that_nobody_noticed_costs_nothing(void **state)
     assert_int_equal(far_pool_info(r.session, &info), FAR_OK);
     assert_int_equal(info.clients, 2);
     puppet_lapse(&s->client);
-    far_session_close(s); /* also then it leaves nothing behind */
+    far_session_close(s); /* even so it leaves nothing behind */
     assert_int_equal(far_pool_info(r.session, &info), FAR_OK);
     assert_int_equal(info.clients, 1);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) <= 1); /* what waited for its epoch */
@@ -176,7 +175,7 @@ static void a_fenced_client_registers_again_by_itself(void **state)
     store_rig_close(&r);
 }
 
-/* The announcement itself finds out: what it wrote went to a slot that is another's, once. */
+/* The announcement itself finds out. What it wrote went to another client's slot, once. */
 static void an_announcement_that_comes_too_late_ends_the_lease(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
@@ -230,7 +229,7 @@ static void a_client_that_comes_back_waits_for_a_free_slot(void **state)
 
 static const char in_flight_uri[] = "mem:?size=4m&defer=1&" LONG;
 
-/* What an operation answers that had its way. */
+/* What an operation answers if nothing disturbs it. */
 static int answer(enum far_op_kind kind, bool present)
 {
     if (kind == FAR_OP_PUT)
@@ -240,8 +239,8 @@ static int answer(enum far_op_kind kind, bool present)
     return present ? FAR_OK : FAR_NOT_FOUND;
 }
 
-/* Whatever the operation was waiting for when the lease lapsed: it is tried again, and its answer is
- * the one it would have given. */
+/* The lease lapses at each of the operation's batches. The operation is tried again, and gives
+ * the same answer. */
 static void an_operation_that_outlives_its_lease_is_tried_again(void **state)
 {
     static const enum far_op_kind kinds[] = {FAR_OP_GET,    FAR_OP_EXISTS, FAR_OP_PUT,
@@ -293,8 +292,8 @@ static void an_operation_that_outlives_its_lease_is_tried_again(void **state)
     assert_true(again > 15 && done > 50);
 }
 
-/* The others of the ring, too: the first that can registers the session again when none that began
- * before is in flight any more, and all are tried again under that one registration. */
+/* So are the others of the ring. When none that began before is in flight any more, the first
+ * operation registers the session again, and all are tried again under that registration. */
 static void a_ring_is_tried_again_as_a_whole(void **state)
 {
     struct store_rig r = rig(in_flight_uri, 1000);
@@ -330,7 +329,7 @@ static void a_ring_is_tried_again_as_a_whole(void **state)
     store_rig_close(&r);
 }
 
-/* Nothing is written by a client whose lease has lapsed, not even by its flight. */
+/* A client whose lease has lapsed writes nothing, not even an announcement. */
 static void a_lapsed_client_writes_nothing(void **state)
 {
     struct store_rig r = rig(in_flight_uri, 1);
@@ -374,7 +373,7 @@ static void bury(struct store_rig *r, struct probe *p, unsigned slot)
     }
 }
 
-/* A recoverer that died after each of its steps: the next one goes on from there. */
+/* A client that recovers another dies after each of its steps. The next one goes on from there. */
 static void recovery_survives_the_recoverer(void **state)
 {
     (void)state;
@@ -461,7 +460,7 @@ static void a_slot_is_free_when_its_client_is_recovered(void **state)
     store_rig_close(&r);
 }
 
-/* A recoverer that is late must not touch what the slot has become. */
+/* A client that is late to recover another must not touch the slot's next owner. */
 static void a_late_recoverer_leaves_the_next_client_alone(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
@@ -502,7 +501,8 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     unsigned slot = s->client.slot;
     uint64_t inc = s->client.incarnation;
     store_rig_kill(s);
-    /* Found dead, but not recovered yet: somebody else does that, and another takes the slot. */
+    /* It is found dead, but not recovered yet. Another client does that, and a new one takes the
+     * slot. */
     struct client_slot *slots = op_buffer(&r.session->op, BUF_BULK, 2 * sizeof *slots);
     for (unsigned i = 0; puppet_suspected(c) < 0; i++) {
         assert_true(i < 100);
@@ -529,8 +529,8 @@ static void a_suspect_that_was_replaced_is_none(void **state)
     store_rig_close(&r);
 }
 
-/* The watcher may be stopped between its look and its judgement, for longer than any lease: what it
- * saw says nothing of the time since. */
+/* The watcher may be stopped between its look and its judgement, for longer than a lease. What
+ * it saw says nothing of the time since. */
 static void a_look_at_the_registry_is_as_old_as_its_request(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&clients=2&" SHORT, 1000);
@@ -543,7 +543,8 @@ static void a_look_at_the_registry_is_as_old_as_its_request(void **state)
                                                  .heartbeat = puppet_heartbeat(&s->client)};
     uint64_t since = c->ep->ops->now(c->ep) - 10 * puppet_lease_ns(c);
     puppet_watch(c, &s->client, since);
-    assert_true(client_watch(c, slots, 2, NO_EPOCH, since - 1)); /* it was asked even before */
+    assert_true(
+        client_watch(c, slots, 2, NO_EPOCH, since - 1)); /* the request was posted even before */
     assert_int_equal(puppet_suspected(c), -1);
     assert_true(client_watch(c, slots, 2, NO_EPOCH, since + puppet_lease_ns(c)));
     assert_int_equal(puppet_suspected(c), -1);
@@ -554,7 +555,7 @@ static void a_look_at_the_registry_is_as_old_as_its_request(void **state)
     store_rig_close(&r);
 }
 
-/* Flights are judged by when they were posted. */
+/* What an announcement read is judged by when it was posted. */
 static void an_announcement_that_took_long_kills_nobody(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
@@ -564,8 +565,8 @@ static void an_announcement_that_took_long_kills_nobody(void **state)
     (void)state;
     for (uint64_t i = 0; i < 10; i++) /* the other holds the epoch up, and is watched */
         assert_int_equal(put(&r, r.session, 1, i), FAR_OK);
-    uint64_t posted =
-        puppet_watched_since(c, &s->client); /* in that instant, and then it stopped */
+    uint64_t posted = puppet_watched_since(
+        c, &s->client); /* posted in that instant, by a client that then stopped */
     puppet_set_lease_ns(c, 1);
     for (unsigned late = 0; late < 2; late++) {
         assert_int_equal(puppet_announce_posted_at(&r.session->op, late ? posted : posted + 2),
@@ -579,7 +580,7 @@ static void an_announcement_that_took_long_kills_nobody(void **state)
     store_rig_close(&r);
 }
 
-/* Whoever saw a heartbeat long ago would take it for silence if it came again. */
+/* If a heartbeat came again, a client that saw it long ago would take it for silence. */
 static void a_heartbeat_does_not_come_again(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 3);
@@ -602,8 +603,8 @@ static void a_heartbeat_does_not_come_again(void **state)
     store_rig_close(&r);
 }
 
-/* It said that it has nothing in flight, and nobody knows when that will arrive: its slot is no
- * place for a client that has. */
+/* The announcement that it has nothing in flight may arrive at any time. So the slot cannot
+ * serve a client with operations in flight. */
 static void a_parking_of_unknown_outcome_costs_the_slot(void **state)
 {
     struct store_rig r = rig("mem:?size=4m&" LONG, 1);
@@ -660,7 +661,7 @@ static void an_owner_word_names_one_registration(void **state)
     puppet_lapse(&s->client);
     assert_int_equal(put(&r, s, 1, 1), FAR_OK);
     assert_int_equal(client_owner_alive(op, other, &alive), FAR_OK);
-    assert_false(alive); /* it has registered anew */
+    assert_false(alive); /* it has registered again */
     assert_int_equal(client_owner_alive(op, client_owner_word(&s->client), &alive), FAR_OK);
     assert_true(alive);
     other = client_owner_word(&s->client);

@@ -108,7 +108,8 @@ static void a_session_leaves_while_anothers_operation_lasts(void **state)
     far_pool_close(pool);
 }
 
-/* What a session has lost, and knows it, it finds before it leaves; also what it has told others of. */
+/* A session finds the memory that it knows to be lost before it leaves, also what it has counted
+ * with the deaths. */
 static void a_session_that_lost_memory_finds_it(void **state)
 {
     static const unsigned classes[] = {0, 20, 35, 50};

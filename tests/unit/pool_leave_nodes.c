@@ -56,7 +56,7 @@ static void a_session_that_leaves_takes_nothing_along_from_other_nodes(void **st
 
 static unsigned late;
 
-/* The first bundle that is given away is not answered for, and may arrive later. */
+/* The request that gives the first bundle away times out, and may arrive later. */
 static int late_post(struct fab_ep *ep, struct fab_req *req)
 {
     const struct fab_verb *last = &req->verbs[req->count - 1];
@@ -70,7 +70,7 @@ static int late_post(struct fab_ep *ep, struct fab_req *req)
     return hook.real->post(ep, req);
 }
 
-/* EPOCH-E6: a slot is not given up while something of its client's is on its way. */
+/* EPOCH-E6: a client does not give its slot up while its own verbs may still arrive. */
 static void a_session_whose_last_bundle_may_be_late_keeps_its_slot(void **state)
 {
     far_pool *pool = NULL;

@@ -1,5 +1,5 @@
-/* Memory that is lost, or would be: somebody has to know of every byte. And what nobody may do to the
- * shared lists while somebody looks for it. */
+/* Lost memory: every byte of it is counted. And what clients must not do to the shared lists
+ * during a sweep. */
 #include "support/hook.h"
 #include "support/probe.h"
 #include "support/puppet.h"
@@ -32,7 +32,7 @@ static void read_lists(struct probe *p, uint64_t *heads)
         heads[i] = probe_get(p, 0, NODE_FREE_OFF + i * 8ull);
 }
 
-/* SWEEP-P1: neither when it has too much, nor when it leaves. */
+/* SWEEP-P1: neither when it holds too much, nor when it leaves. */
 static void a_client_that_has_met_a_sweep_gives_nothing_to_the_lists(void **state)
 {
     struct store_rig r = rig();
@@ -62,7 +62,7 @@ static void a_client_that_has_met_a_sweep_gives_nothing_to_the_lists(void **stat
     store_rig_close(&r);
 }
 
-/* FREELIST-S1: whoever has read a list before must not take an empty one for it. */
+/* FREELIST-S1: a client that has read the list before must not take the empty list for it. */
 static void a_list_that_a_sweep_has_emptied_has_another_head(void **state)
 {
     struct store_rig r = rig();
@@ -90,7 +90,7 @@ static struct {
     unsigned broken;
 } breaks;
 
-/* Such a verb takes effect, and its request breaks all the same. */
+/* Such a verb takes effect, but its request fails. */
 static int breaking_post(struct fab_ep *ep, struct fab_req *req)
 {
     const struct fab_verb *v = &req->verbs[0];
@@ -145,7 +145,7 @@ static void a_loss_that_could_not_be_counted_is_remembered(void **state)
     store_rig_close(&r);
 }
 
-/* Which of the two blocks the slot names now, nobody knows. */
+/* Nobody knows which of the two blocks the slot leads to now. */
 static void both_blocks_of_a_broken_update_are_lost(void **state)
 {
     struct store_rig r = rig();
@@ -162,7 +162,7 @@ static void both_blocks_of_a_broken_update_are_lost(void **state)
 
 /* ---- dead clients ---------------------------------------------------------------------------- */
 
-/* The sweep of another client goes on, also if it came into the dead client's slot meanwhile. */
+/* Another client's sweep goes on, also if that client has the dead client's slot by now. */
 static void the_end_of_a_client_ends_no_sweep_but_its_own(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Sessions that nobody uses: nobody waits for them, and nothing goes wrong when they come back. */
+/* Sessions that are not used: nobody waits for them, and nothing goes wrong when they come back. */
 #include "support/audit.h"
 #include "support/probe.h"
 #include "support/puppet.h"
@@ -87,7 +87,7 @@ static void what_a_parked_session_knows_is_out_of_date(void **state)
     store_rig_close(&r);
 }
 
-/* Also the one that the flight before has found valid, and which nobody has changed. */
+/* Also the one that the announcement before has found valid, and that has not changed. */
 static void a_parked_session_doubts_its_caches(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=16m&" HOUR);
@@ -98,7 +98,7 @@ static void a_parked_session_doubts_its_caches(void **state)
     client_cache(&r.session->client, &cached);
     cached.stale = false;
     cached.version = r.session->client.incarnation;
-    assert_int_equal(r.session->client.slot, 0); /* that is the word there */
+    assert_int_equal(r.session->client.slot, 0); /* where version_delta leads */
     assert_int_equal(op_begin(op, &cached), FAR_OK);
     batch_read(&op->batch, 0, CONTROL_OFF, op->pool_word, 8);
     assert_int_equal(batch_flush(&op->batch), FAR_OK);
@@ -112,7 +112,7 @@ static void a_parked_session_doubts_its_caches(void **state)
     store_rig_close(&r);
 }
 
-/* A sweep takes what a parked session has in hand for lost. */
+/* A sweep takes what a parked session holds for lost. */
 static void a_sweep_does_not_wait_for_a_parked_session(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=16m&" HOUR);
@@ -131,7 +131,7 @@ static void a_sweep_does_not_wait_for_a_parked_session(void **state)
             put(&r, r.session, key, key);
         put(&r, both[1], 0, round);
         expect_sound(&r, both, 2);
-        if (round % 2 == 0) { /* nor may it give away what is not its own when it leaves */
+        if (round % 2 == 0) { /* nor may it give it away when it leaves */
             assert_int_equal(client_park(&both[1]->op), FAR_OK);
             assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
             far_session_close(both[1]);
@@ -143,7 +143,7 @@ static void a_sweep_does_not_wait_for_a_parked_session(void **state)
     store_rig_close(&r);
 }
 
-/* Whose hands are its own: no sweep was, or one that it met. */
+/* No sweep was made, or one that it met. */
 static void a_parked_session_keeps_what_it_has(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=16m&" HOUR);
@@ -164,8 +164,9 @@ static void a_parked_session_keeps_what_it_has(void **state)
     store_rig_close(&r);
 }
 
-/* Lets the epoch run on before the second request: a session that comes back has read it then, and
- * not said so. And by one more before the third, for somebody who had looked before that. */
+/* Moves the epoch on before the second request, when a session that comes back has read it, but
+ * has no certificate yet. And by one more before the third, for a client that had looked before
+ * that. */
 static struct {
     const struct fab_ops *real;
     struct fab_ops ops;
@@ -209,7 +210,7 @@ static void the_epoch_runs_on_while_a_session_comes_back(void **state)
     store_rig_close(&r);
 }
 
-/* No epoch waits for them; whoever needs their slot or their memory finds them all the same. */
+/* No epoch waits for them, but a client that needs their slot or their memory finds them. */
 static void sessions_that_die_idle_are_found(void **state)
 {
     struct knobs knobs = pool_knobs_default;
@@ -226,7 +227,7 @@ static void sessions_that_die_idle_are_found(void **state)
         store_rig_kill(s);
     }
     r.pool->pool.kept = true;
-    s = store_rig_join(&r); /* all slots are taken: by the dead */
+    s = store_rig_join(&r); /* dead clients have all slots */
     for (unsigned i = 0; i < 3; i++)
         key_holds(&r, s, i, i);
     struct far_pool_check check;
@@ -295,8 +296,8 @@ static void a_registry_of_nonsense_is_cleared(void **state)
     store_rig_close(&r);
 }
 
-/* Sessions of the living are theirs, used or not. The keeper of the pool, a thread, has a lease and a
- * half to say that they are alive. */
+/* A session of a live process keeps its slot, used or not. The pool's keeper, a thread, has a
+ * lease and a half to show that it is alive. */
 static void sessions_of_live_processes_keep_their_slots(void **state)
 {
     far_pool *pool = NULL;

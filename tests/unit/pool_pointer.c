@@ -1,5 +1,5 @@
-/* Pointers: what a word says of a block, whatever part of it the index has for itself, and why the
- * word means one block for as long as anybody may remember it. */
+/* Pointers: what a word says of a block, whatever bits the index has for itself, and that the
+ * word means one block for as long as any client may remember it. */
 #include "support/probe.h"
 #include "support/race_rig.h"
 #include "support/pool_rig.h"
@@ -24,8 +24,7 @@ static void a_pointer_says_what_it_was_made_of(void **state)
                 block.generation = (uint8_t)(size_class * 5 % BLOCK_GENERATIONS);
                 uint64_t word = pointer_make(&block, bits);
                 assert_true(word >> POINTER_OWN_AT(bits) == 0);
-                word |= UINT64_MAX
-                        << POINTER_OWN_AT(bits); /* the index's own bits say nothing here */
+                word |= UINT64_MAX << POINTER_OWN_AT(bits); /* the index's own bits are ignored */
                 assert_true(pointer_gaddr(word) == places[p]);
                 assert_int_equal(pointer_class(word), size_class);
                 assert_int_equal(pointer_generation(word, bits) & 0xff,

@@ -32,7 +32,7 @@ static int break_off(struct op *op)
     return FAR_TIMEOUT;
 }
 
-/* LEASE-L2: then the claim stays, and the client's registration goes. */
+/* LEASE-L2: then the claim stays, and the client gives up its registration. */
 static void a_claim_is_not_given_up_while_verbs_may_arrive(void **state)
 {
     struct store_rig r;
@@ -72,7 +72,7 @@ static int break_and_lapse(struct op *op)
     return break_off(op);
 }
 
-/* As another client in its slot, it would let go of its claim at once. */
+/* Under a new incarnation in the same slot, it would give up its claim too early. */
 static void a_client_that_lapses_with_a_claim_takes_another_slot(void **state)
 {
     struct store_rig r;
@@ -139,7 +139,7 @@ static void a_sibling_does_not_recover_while_the_claim_is_made(void **state)
     end(&r, &p);
 }
 
-/* The slot said that a sibling recovers it. When this is known, it is another's. */
+/* The slot said that a sibling recovers it. When that is known, it is another client's. */
 static int post_and_find_another(struct fab_ep *ep, struct fab_req *req)
 {
     const struct fab_verb *v = &req->verbs[0];
@@ -174,7 +174,7 @@ static void a_slot_that_a_sibling_has_freed_is_left_alone(void **state)
     end(&r, &p);
 }
 
-/* Nobody knows whether it was made: it was. */
+/* The claim is made, but its outcome is unknown. */
 static int post_and_lose_claim(struct fab_ep *ep, struct fab_req *req)
 {
     bool lost = claims(req) && here.posts++ == 0;
@@ -184,7 +184,7 @@ static int post_and_lose_claim(struct fab_ep *ep, struct fab_req *req)
     return FAR_OK;
 }
 
-/* Else others would wait for it for as long as this client is there. */
+/* Else others would wait for this client for as long as it is registered. */
 static void a_claim_of_unknown_outcome_is_given_up(void **state)
 {
     struct store_rig r;
@@ -229,7 +229,8 @@ static int lapse_and_begin(struct op *op)
     return rc;
 }
 
-/* A recovery belongs to a registration. Another client would go on with it, too. */
+/* A recovery belongs to a registration: after a new one, another client could go on with it,
+ * too. */
 static void a_client_does_not_register_again_while_it_recovers(void **state)
 {
     struct store_rig r;
@@ -266,7 +267,7 @@ static void a_client_does_not_register_again_while_it_recovers(void **state)
     }
 }
 
-/* A sibling has begun to register the client anew. */
+/* A sibling has begun to register the client again. */
 static int post_and_find_it_joining(struct fab_ep *ep, struct fab_req *req)
 {
     struct client *c = &here.rig->session->client;
@@ -345,7 +346,7 @@ static void a_line_that_was_just_left_is_recovered_later(void **state)
     end(&r, &p);
 }
 
-/* JOURNAL-J3: nobody knows when it will be used again. */
+/* JOURNAL-J3: an idle client may not be used again for long. */
 static void an_idle_client_lets_others_recover_what_it_left(void **state)
 {
     struct store_rig r;
@@ -369,9 +370,9 @@ static void an_idle_client_lets_others_recover_what_it_left(void **state)
         assert_int_equal(client_park(&s->op), FAR_FENCED);
         hook_off();
         assert_true(puppet_renounced(c) && !puppet_parked(c));
-        bool told =
+        bool announced =
             probe_get(&p, 0, PROBE_SLOT(slot, heartbeat)) == client_slot_renounced(c->incarnation);
-        assert_true(told == fences);
+        assert_true(announced == fences);
         assert_int_equal(recover(r.session, s), FAR_OK);
         assert_int_equal(seen.calls, 1);
         assert_int_equal(get(&r, s), FAR_OK);

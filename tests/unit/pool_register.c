@@ -39,7 +39,7 @@ static void a_join_that_breaks_off_is_no_registration(void **state)
     }
 }
 
-/* A parked client that cannot announce itself is not any younger for having tried. */
+/* A parked client that tried to announce itself, and failed, has no longer lease than before. */
 static void an_announcement_that_breaks_off_does_not_extend_the_lease(void **state)
 {
     struct store_rig r;
@@ -83,9 +83,9 @@ static void a_client_without_a_slot_gets_one_when_there_is_one(void **state)
     end(&r, &p);
 }
 
-/* All have certified the epoch, and so has this client; then one of its requests fails, and it
- * must not certify more for a while. Its next flight must not push the epoch on ahead of it, or it
- * would find itself left behind and give up its registration. */
+/* All clients have certified the epoch, this one too. Then one of its requests fails, and it
+ * must not certify more for a while. Its next announcement must not move the epoch on ahead of
+ * its certificate: it would find itself left behind, and give up its registration. */
 static void the_epoch_does_not_outrun_a_certificate_that_was_set_back(void **state)
 {
     struct store_rig r;
@@ -98,7 +98,7 @@ static void the_epoch_does_not_outrun_a_certificate_that_was_set_back(void **sta
          i < 40 && (puppet_epoch_seen(c) < 2 || puppet_advances_from(c) != probe_epoch(&p)); i++)
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
     uint64_t epoch = probe_epoch(&p), incarnation = c->incarnation;
-    assert_true(puppet_advances_from(c) == epoch); /* the next flight is to push it on */
+    assert_true(puppet_advances_from(c) == epoch); /* the next announcement is to move it on */
     puppet_certify(c, puppet_advances_from(c) - 1);
     puppet_strays(c);
     assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);

@@ -93,7 +93,7 @@ static void what_one_session_freed_serves_another(void **state)
     assert_true(n > 20);
     for (uint64_t k = 0; k < n; k++)
         assert_int_equal(far_delete(first, r.table, &k, sizeof k), FAR_OK);
-    assert_int_equal(client_park(&first->op), FAR_OK); /* it is idle from now on */
+    assert_int_equal(client_park(&first->op), FAR_OK); /* it is not used from now on */
     r.session = second;
     for (; many % 1000 != 0 || used(&r) < 90; many++)
         assert_int_equal(far_put(second, r.table, &many, sizeof many, value, 500), FAR_OK);

@@ -7,8 +7,8 @@
 
 /* ---- exactly what is lost -------------------------------------------------------------------- */
 
-/* Sessions work and die with their hands full; the account says what was lost, the sweep finds
- * that, and the pool's own figures agree with both. */
+/* Sessions work and die with memory in stock. The audit says what was lost, the sweep finds that
+ * much, and the pool's own figures agree with both. */
 static void what_dead_clients_had_is_found_to_the_byte(void **state)
 {
     static const char *const uris[] = {"mem:?size=16m&lease=60", "mem:?size=8m&nodes=3&lease=60"};
@@ -52,7 +52,7 @@ static void what_dead_clients_had_is_found_to_the_byte(void **state)
         assert_int_equal(far_pool_usage(r.session, &usage), FAR_OK);
         assert_true(usage.unknown == 0);
         assert_true(usage.live == after.bytes[AUDIT_LIVE]);
-        /* Once more: there is nothing to be found. */
+        /* A second sweep finds nothing. */
         assert_int_equal(far_pool_check(r.session, true, NULL, NULL, &check), FAR_OK);
         assert_true(check.repaired_bytes == 0 && check.dead_clients == 0);
         store_rig_close(&r);
@@ -146,7 +146,7 @@ static void a_sweep_that_fails_is_over(void **state)
     store_rig_close(&r);
 }
 
-/* Somebody else is at it. */
+/* Another client sweeps. */
 static void one_sweep_at_a_time(void **state)
 {
     struct store_rig r;
@@ -163,7 +163,7 @@ static void one_sweep_at_a_time(void **state)
         assert_int_equal(pool_sweep(&r.session->op, &result), FAR_CONTENTION);
         assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == (i ? word | SWEEP_ANNOUNCED : word));
     }
-    assert_int_equal(put(&r, r.session, 1, 8), FAR_OK); /* all the same */
+    assert_int_equal(put(&r, r.session, 1, 8), FAR_OK); /* nevertheless */
     far_session_close(other);
     assert_int_equal(pool_sweep(&r.session->op, &result), FAR_OK); /* its word names nobody now */
     assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);

@@ -1,5 +1,5 @@
-/* Sweeps, and those who do not take part in them: who has not heard of one, who comes after one
- * that nobody makes any more, who has something in its cache that a sweep finds. */
+/* Sweeps, and clients that do not take part: one that has not met the sweep, one that comes
+ * after a sweep without a sweeper, one whose cache leads to memory that a sweep finds. */
 #include "support/probe.h"
 #include "support/puppet.h"
 #include "support/race_rig.h"
@@ -17,16 +17,16 @@ static int put(struct store_rig *r, far_session *s, uint64_t key)
     return far_put(s, r->table, &key, sizeof key, &key, sizeof key);
 }
 
-/* An announcement that rides on no operation. */
-static void fly(far_session *s)
+/* An announcement without an operation. */
+static void announce(far_session *s)
 {
     puppet_announce_hurried(&s->client);
     batch_read(&s->op.batch, 0, CONTROL_OFF, s->op.pool_word, 8);
     assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
 }
 
-/* SWEEP-P2: it has let go of nothing yet. Whoever waits for all to have met the sweep waits for it, too,
- * however often it says that it lives. */
+/* SWEEP-P2: it has let go of nothing yet. The sweeper waits until all clients have met the
+ * sweep, this one too, however often it sends its heartbeat. */
 static void a_client_that_has_not_met_a_sweep_holds_it_up(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -43,7 +43,7 @@ static void a_client_that_has_not_met_a_sweep_holds_it_up(void **state)
     uint64_t announced = probe_epoch(&p);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
-        fly(s);
+        announce(s);
         assert_true(puppet_sweep_unmet(&s->client) && puppet_held_bytes(&s->client) > 0);
         assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) <= announced);
     }
@@ -59,9 +59,9 @@ static void a_client_that_has_not_met_a_sweep_holds_it_up(void **state)
     store_rig_close(&r);
 }
 
-/* A sweeper registered anew, and could not say that it has given up: its word names nobody. Nobody
- * uses the lists or anything below its mark, until somebody needs memory and takes the sweep over.
- */
+/* A sweeper registered again, and could not announce that it has given up: its word names no
+ * client. No client uses the lists or anything below its mark, until one needs memory and takes
+ * the sweep over. */
 static void a_sweep_that_nobody_makes_is_taken_over(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=2m&" HOUR);
@@ -86,8 +86,8 @@ static void a_sweep_that_nobody_makes_is_taken_over(void **state)
     store_rig_close(&r);
 }
 
-/* SWEEP-P3: a subtable may be out of the directory, and in caches, whose splitter died before it had
- * changed the caches' version. */
+/* SWEEP-P3: if the client that split a subtable died before it changed the caches' version, the
+ * subtable is out of the directory, but still in caches. */
 static void a_sweep_outdates_caches(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
@@ -106,7 +106,7 @@ static void a_sweep_outdates_caches(void **state)
     store_rig_close(&r);
 }
 
-/* Requests from the first-th on fail, so many of them; what they were to do is done or not. */
+/* `count` requests fail, from number `first` on; they take effect if `done` is set. */
 static struct {
     const struct fab_ops *real;
     struct fab_ops ops;
@@ -140,7 +140,7 @@ static void a_sweep_that_broke_off_does_not_shut_others_out(void **state)
         probe_open(&p, r.fab);
         assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
         assert_int_equal(put(&r, s, 1), FAR_OK);
-        assert_int_equal(client_park(&r.session->op), FAR_OK); /* it is not waited for */
+        assert_int_equal(client_park(&r.session->op), FAR_OK); /* the sweep does not wait for it */
         breaks.real = s->client.ep->ops;
         breaks.ops = *breaks.real;
         breaks.ops.post = post_or_break;

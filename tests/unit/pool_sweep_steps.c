@@ -10,7 +10,7 @@
 #define DEPTH     4
 #define VALUE_MAX 20000
 
-/* Classes of which a chunk has many objects, and such of which a client keeps but a few. */
+/* Classes with many objects in a chunk, and classes of which a client keeps only a few. */
 static const size_t value_sizes[] = {8, 8, 304, 1504, 5000, VALUE_MAX};
 
 /* What the operations in flight read and write. */
@@ -69,7 +69,7 @@ static void start_sweep(struct scope *s)
     s->sweeping = !fiber_finished(s->fiber);
 }
 
-/* One batch of the sweeper. Its pauses are no time to wait for here. */
+/* One batch of the sweeper. Its pauses are cut short. */
 static void step_sweep(struct scope *s)
 {
     struct fab_ep *ep = s->op.batch.ep;
@@ -151,7 +151,7 @@ static void scope_sound(struct scope *s, struct audit *a)
     assert_int_equal(far_table_check(s->rig.session, s->rig.table, NULL, NULL), FAR_OK);
 }
 
-/* A worker leaves, with whatever it has met or not, and another comes. */
+/* A worker leaves, whether it has met the sweep or not, and another comes. */
 static void replace_worker(struct scope *s, unsigned who)
 {
     while (s->session[1 + who]->running_count + s->session[1 + who]->finished_count > 0)
@@ -218,8 +218,8 @@ static void nothing_that_somebody_has_is_found(void **state)
     assert_true(audits > 40 / SLOWER);
 }
 
-/* The same client sweeps twice; the other meets the second as well, though it was between the two
- * all the time and has seen only the first. */
+/* The same client sweeps twice. The other has seen the first sweep, but not its end. It meets
+ * the second one, too. */
 static void the_second_sweep_of_a_client_is_met_too(void **state)
 {
     struct scope s;
@@ -314,7 +314,7 @@ static void a_chunk_taken_before_the_sweep_was_met_is_left_to_it(void **state)
         struct audit a;
         uint64_t key = 1;
         scope_open(&s, 2);
-        s.rig.pool->pool.knobs.tick_ops = UINT32_MAX; /* it carries no flight */
+        s.rig.pool->pool.knobs.tick_ops = UINT32_MAX; /* it carries no announcement */
         far_session *x = s.session[1];
         assert_int_equal(put(&s.rig, x, key, 8), FAR_OK);
         assert_int_equal(op_init(&t.op, &x->client), FAR_OK);
@@ -351,7 +351,7 @@ static void a_chunk_taken_before_the_sweep_was_met_is_left_to_it(void **state)
     }
 }
 
-/* The sweeper stops for good after each number of batches. */
+/* The sweeper dies after each number of batches. */
 static void the_next_sweeper_takes_over(void **state)
 {
     unsigned finished = 0;

@@ -43,7 +43,8 @@ static int post_claim_unknown(struct fab_ep *ep, struct fab_req *req)
     return FAR_OK;
 }
 
-/* Until then it holds the certificate of its last owner, which may be NO_EPOCH. */
+/* Until it is announced, the slot holds the certificate of its last owner, which may be
+ * NO_EPOCH. */
 static void a_slot_of_unknown_outcome_is_announced_before_it_counts(void **state)
 {
     struct store_rig r;
@@ -54,7 +55,7 @@ static void a_slot_of_unknown_outcome_is_announced_before_it_counts(void **state
     far_session *s = join(&r);
     struct client *c = &s->client;
     shut_out(&p, s);
-    probe_set(&p, 0, PROBE_SLOT(c->slot, epoch), NO_EPOCH); /* another had it, and was parked */
+    probe_set(&p, 0, PROBE_SLOT(c->slot, epoch), NO_EPOCH); /* its last owner was parked */
     hook_on(c->ep);
     claim_lost = false;
     hook.ops.post = post_claim_unknown;
@@ -139,7 +140,7 @@ static void no_operation_begins_while_the_client_is_announced(void **state)
     far_session *s = join(&r);
     struct client *c = &s->client;
     shut_out(&p, s);
-    probe_set(&p, 0, PROBE_SLOT(c->slot, epoch), NO_EPOCH); /* another had it, and was parked */
+    probe_set(&p, 0, PROBE_SLOT(c->slot, epoch), NO_EPOCH); /* its last owner was parked */
     hook_on(c->ep);
     hook.ops.post = post_until_it_breaks;
     breaks = (typeof(breaks)){.pass = 0};
@@ -232,7 +233,8 @@ static int post_no_claim(struct fab_ep *ep, struct fab_req *req)
     return claims_slot(&req->verbs[0]) ? FAR_UNREACHABLE : hook.real->post(ep, req);
 }
 
-/* Its old slot is another's by now. A call that begins no operation must not carry its heartbeat. */
+/* Its old slot is another client's by now. A call that begins no operation must not send its
+ * heartbeat. */
 static void a_client_that_could_not_register_announces_nothing(void **state)
 {
     struct store_rig r;
@@ -296,7 +298,8 @@ static int post_fails(struct fab_ep *ep, struct fab_req *req)
     return FAR_UNREACHABLE;
 }
 
-/* A slot whose parking went wrong is abandoned. Those that are taken instead are not. */
+/* A client whose parking had an unknown outcome abandons its slot, but not the slots that it
+ * takes later. */
 static void a_parking_of_unknown_outcome_costs_one_slot(void **state)
 {
     struct store_rig r;
@@ -318,7 +321,7 @@ static void a_parking_of_unknown_outcome_costs_one_slot(void **state)
     assert_int_equal(get(&r, s), FAR_OK);
     for (unsigned i = 0; i < 8; i++)
         taken += probe_incarnation(&p, i) != 0;
-    assert_int_equal(taken, 3); /* two of the living, and the abandoned one */
+    assert_int_equal(taken, 3); /* two live clients', and the abandoned one */
     far_session_close(s);
     end(&r, &p);
 }
@@ -394,8 +397,8 @@ static struct {
     struct probe *probe;
 } closing;
 
-/* After the first post it is stopped: another client has its slot when it goes on. Then it tries to
- * take a slot, but yet another client is faster, and it does not come to know. */
+/* After the first post it is stopped. When it goes on, another client has its slot. It tries to
+ * take a slot, but a third client is faster, and it does not learn that. */
 static int post_while_closing(struct fab_ep *ep, struct fab_req *req)
 {
     if (claims_slot(&req->verbs[0])) {
@@ -458,7 +461,7 @@ static struct {
     uint64_t words[4];
 } late;
 
-/* The first heartbeat is under way for long. */
+/* The first heartbeat takes long. */
 static int post_heartbeat_late(struct fab_ep *ep, struct fab_req *req)
 {
     for (unsigned i = 0; i < req->count && !late.write.buf; i++) {

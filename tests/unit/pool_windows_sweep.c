@@ -132,7 +132,7 @@ static int mark_nothing(void *arg, struct op *op, struct marker *marker)
 {
     (void)arg, (void)marker;
     own_sweep_met = puppet_sweep(op->client) != 0 && puppet_kept(op->client, 0, 0) == 0;
-    return FAR_UNREACHABLE; /* and that is the end of it */
+    return FAR_UNREACHABLE; /* and so the sweep ends */
 }
 
 static void a_sweeper_meets_its_own_sweep(void **state)
@@ -240,7 +240,7 @@ static void lists_in_use_are_not_emptied(void **state)
     assert_int_equal(op_init(&emptying.op, c), FAR_OK);
     hook_on(c->ep);
     hook_clock();
-    hook.ops.pause = pause_not; /* whoever waits here, waits in vain */
+    hook.ops.pause = pause_not; /* it would wait in vain */
     hook.ops.post = post_between_lists;
     assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_FENCED);
     assert_true(emptying.met);
