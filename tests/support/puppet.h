@@ -266,6 +266,13 @@ static inline void puppet_suspect(struct client *c, unsigned slot, uint64_t inca
     c->watch.suspect = (int)slot;
 }
 
+/* It suspects that client, and recovers it. */
+static inline int puppet_recover(struct op *op, unsigned slot, uint64_t incarnation)
+{
+    puppet_suspect(op->client, slot, incarnation);
+    return client_recover(op);
+}
+
 static inline void puppet_suspect_nobody(struct client *c)
 {
     c->watch.suspect = -1;

@@ -66,16 +66,10 @@ static inline uint64_t claim_of(const far_session *s)
     return CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(&s->client);
 }
 
-/* Takes the slot's client for dead, and recovers it. */
-static inline int recover_slot(struct op *op, unsigned slot, uint64_t word)
-{
-    puppet_suspect(op->client, slot, word);
-    return client_recover(op);
-}
-
+/* Takes the session for dead, and recovers it. */
 static inline int recover(far_session *by, far_session *dead)
 {
-    return recover_slot(&by->op, dead->client.slot, dead->client.incarnation);
+    return puppet_recover(&by->op, dead->client.slot, dead->client.incarnation);
 }
 
 /* Closes a session that was taken for dead: the slot is not its own any more. */

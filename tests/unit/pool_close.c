@@ -340,7 +340,6 @@ static int count_recovery(void *arg, struct op *op, const struct journal_entry *
 static void a_recovery_leaves_the_slots_next_client_alone(void **state)
 {
     struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
-    struct client *c = &r.session->client;
     far_session *s = NULL;
     struct probe p;
 
@@ -351,9 +350,9 @@ static void a_recovery_leaves_the_slots_next_client_alone(void **state)
     uint64_t incarnation = s->client.incarnation;
     uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
     journal_plant(&p, &r.pool->pool, slot, (struct journal_subject){.what = 1}, 0);
-    puppet_suspect(c, slot, incarnation ^ 1ull << 20); /* the slot's last owner */
     r.pool->pool.recover = count_recovery;
-    assert_int_equal(client_recover(&r.session->op), FAR_OK);
+    uint64_t last_owner = incarnation ^ 1ull << 20;
+    assert_int_equal(puppet_recover(&r.session->op, slot, last_owner), FAR_OK);
     assert_int_equal(recovered, 0);
     assert_true(probe_incarnation(&p, slot) == incarnation);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);

@@ -160,8 +160,7 @@ static void a_client_that_waits_for_a_fence_keeps_its_lease(void **state)
     hook.ops.pause = long_pause;
     pause_ns = puppet_lease_ns(c) / 10;
     uint64_t heartbeat = probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat));
-    puppet_suspect(c, slot, probe_incarnation(&p, slot));
-    assert_int_equal(client_recover(&r.session->op), FAR_OK);
+    assert_int_equal(puppet_recover(&r.session->op, slot, probe_incarnation(&p, slot)), FAR_OK);
     assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, heartbeat)) > heartbeat + 20);
     assert_false(client_lapsed(c));
     assert_true(probe_incarnation(&p, slot) == 0);

@@ -155,8 +155,7 @@ static void a_split_is_completed_by_a_client_that_finds_its_owner_dead(void **st
             struct probe p;
             probe_open(&p, r.fab);
             recovered += journal_says(&p, &r.pool->pool, slot);
-            puppet_suspect(c, slot, inc);
-            assert_int_equal(client_recover(&r.session->op), FAR_OK);
+            assert_int_equal(puppet_recover(&r.session->op, slot, inc), FAR_OK);
             assert_true(probe_incarnation(&p, slot) == 0);
             assert_false(journal_says(&p, &r.pool->pool, c->slot));
             probe_close(&p);
@@ -195,12 +194,10 @@ static void a_recovery_is_completed_by_the_next_client(void **state)
             unsigned slot2 = second->client.slot;
             uint64_t inc2 = second->client.incarnation;
             stop_for_good(second);
-            struct client *c = &r.session->client;
             unsigned slots[] = {slot2, slot};
             uint64_t incs[] = {inc2, inc | CLIENT_FENCED};
             for (unsigned i = 0; i < 2; i++) {
-                puppet_suspect(c, slots[i], incs[i]);
-                assert_int_equal(client_recover(&r.session->op), FAR_OK);
+                assert_int_equal(puppet_recover(&r.session->op, slots[i], incs[i]), FAR_OK);
             }
             expect_nothing_stranded(&r);
             expect_all_well(&r, last);

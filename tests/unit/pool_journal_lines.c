@@ -282,11 +282,10 @@ static int recover_within(struct op *op)
 {
     struct client *c = op->client;
     seen.then = NULL;
-    puppet_suspect(c, dead_again->client.slot,
-                   CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(c));
+    uint64_t claim = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(c);
     struct op sibling;
     assert_int_equal(op_init(&sibling, c), FAR_OK);
-    assert_int_equal(client_recover(&sibling), FAR_OK);
+    assert_int_equal(puppet_recover(&sibling, dead_again->client.slot, claim), FAR_OK);
     assert_int_equal(seen.calls, 1);
     op_free(&sibling);
     return FAR_OK;

@@ -415,13 +415,6 @@ static int note_recovery(void *arg, struct op *op, const struct journal_entry *e
     return recoveries.rc;
 }
 
-/* Suspects the slot's client, and recovers it. */
-static int recover(struct store_rig *r, unsigned slot, uint64_t incarnation)
-{
-    puppet_suspect(&r->session->client, slot, incarnation);
-    return client_recover(&r->session->op);
-}
-
 /* LEASE-L2: its work is completed, its death counted, its sweep ended; then the slot is free, no
  * sooner. */
 static void a_slot_is_free_when_its_client_is_recovered(void **state)
@@ -440,7 +433,7 @@ static void a_slot_is_free_when_its_client_is_recovered(void **state)
     journal_plant(&p, &r.pool->pool, slot, (struct journal_subject){.what = 1}, 0);
     probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&s->client) | SWEEP_ANNOUNCED);
     for (unsigned i = 1; i <= 3; i++) {
-        assert_int_equal(recover(&r, slot, inc), FAR_UNREACHABLE);
+        assert_int_equal(puppet_recover(&r.session->op, slot, inc), FAR_UNREACHABLE);
         assert_int_equal(recoveries.calls, i);
         /* It is shut out, and another client may try. */
         assert_true(probe_incarnation(&p, slot) == (CLIENT_FENCED | CLIENT_REPAIRED));
@@ -449,7 +442,7 @@ static void a_slot_is_free_when_its_client_is_recovered(void **state)
     }
     recoveries.rc = FAR_OK;
     uint64_t deaths = probe_get(&p, 0, PROBE_CONTROL(deaths));
-    assert_int_equal(recover(&r, slot, inc), FAR_OK);
+    assert_int_equal(puppet_recover(&r.session->op, slot, inc), FAR_OK);
     assert_int_equal(recoveries.calls, 4);
     assert_true(probe_incarnation(&p, slot) == 0);
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths + 1);
@@ -476,7 +469,7 @@ static void a_late_recoverer_leaves_the_next_client_alone(void **state)
     recoveries.calls = 0;
     journal_plant(&p, &r.pool->pool, slot, (struct journal_subject){.what = 1}, 77);
     /* It found `dead` there and took its time. */
-    assert_int_equal(recover(&r, slot, dead), FAR_OK);
+    assert_int_equal(puppet_recover(&r.session->op, slot, dead), FAR_OK);
     assert_int_equal(recoveries.calls, 0); /* that is work in progress */
     assert_true(probe_get(&p, 0, PROBE_CONTROL(deaths)) == deaths);
     assert_true(probe_incarnation(&p, s->client.slot) == s->client.incarnation);

@@ -177,8 +177,8 @@ static void the_end_of_a_client_ends_no_sweep_but_its_own(void **state)
         word = own ? word : client_owner_word(c) | SWEEP_ANNOUNCED;
         puppet_set_own_sweep(c, own ? 0 : word);
         probe_set(&p, 0, PROBE_CONTROL(sweep), word);
-        puppet_suspect(c, s->client.slot, s->client.incarnation);
-        assert_int_equal(client_recover(&r.session->op), FAR_OK);
+        assert_int_equal(puppet_recover(&r.session->op, s->client.slot, s->client.incarnation),
+                         FAR_OK);
         assert_true(probe_incarnation(&p, s->client.slot) == 0);
         assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == (own ? 0 : word));
         probe_set(&p, 0, PROBE_CONTROL(sweep), 0);

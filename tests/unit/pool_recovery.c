@@ -112,7 +112,7 @@ static int post_and_let_sibling_try(struct fab_ep *ep, struct fab_req *req)
     hook_run(ep, req);
     struct op sibling;
     assert_int_equal(op_init(&sibling, &here.rig->session->client), FAR_OK);
-    assert_int_equal(recover_slot(&sibling, here.slot, here.incarnation), FAR_OK);
+    assert_int_equal(puppet_recover(&sibling, here.slot, here.incarnation), FAR_OK);
     assert_int_equal(seen.calls, 0);
     op_free(&sibling);
     return FAR_OK;
@@ -165,7 +165,7 @@ static void a_slot_that_a_sibling_has_freed_is_left_alone(void **state)
     probe_set(&p, 0, PROBE_SLOT(slot, incarnation), claim_of(r.session));
     hook_on(r.session->client.ep);
     hook.ops.post = post_and_find_another;
-    assert_int_equal(recover_slot(&r.session->op, slot, 4711), FAR_OK);
+    assert_int_equal(puppet_recover(&r.session->op, slot, 4711), FAR_OK);
     hook_off();
     assert_int_equal(seen.calls, 0);
     assert_true(probe_incarnation(&p, slot) == s->client.incarnation);
