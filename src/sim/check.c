@@ -2,7 +2,6 @@
 #include "sim/check_internal.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,16 +12,6 @@
 #define PROGRAM_VERBS      16u   /* the same of a program's, where every retry has to be tried */
 #define CALM_VERBS         2000u /* of an operation, within which it must be done after that  */
 #define CALM_VERBS_BASE    5000u
-
-const char *check_verdict_name(enum check_verdict verdict)
-{
-    static const char *const name[CHECK_VERDICT_COUNT] = {
-#define CHECK_X(name, text) text,
-        CHECK_VERDICTS(CHECK_X)
-#undef CHECK_X
-    };
-    return name[verdict];
-}
 
 struct check *check_new(void)
 {
@@ -60,18 +49,6 @@ void check_keep_log(struct check *c, bool keep)
 void check_forget(struct check *c)
 {
     sim_forget(c->sim);
-}
-
-void check_condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
-{
-    if (c->result.verdict != CHECK_PASSED)
-        return;
-    c->result.verdict = verdict;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(c->result.what, sizeof c->result.what, format, args);
-    va_end(args);
-    sim_note(c->sim, "!! %s: %s", check_verdict_name(verdict), c->result.what);
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */

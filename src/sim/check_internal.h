@@ -1,17 +1,18 @@
 /*
- * What the files of the harness share.
+ * What the files of the harness share. Each calls only those above it in this list:
  *
- *   check.c       a run from its plan to its verdict
- *   check_plan.c  what kind of run it is; a pool and tables for it, filled until they are about to
- *                 grow
- *   check_ops.c   keys, values and operations: what is called, and what becomes of it
- *   check_scan.c  scans of ordered tables
- *   check_work.c  what clients do: operations, and between them parking, closing, opening, sweeping
- *   check_lock.c  a lock made of masked CAS
- *   check_journal.c locks with journals, several at once
- *   check_cache.c a structure whose clients keep addresses in a cache
- *   check_drop.c  tables that are dropped while others use them
- *   check_pool.c  memory and dead clients: what clients do about them, and what must be true
+ *   check_verdict.c  how a run failed, and which statuses of operations can be explained
+ *   check_ops.c      keys, values and operations: what is called, and what becomes of it
+ *   check_scan.c     scans of ordered tables
+ *   check_lock.c     a lock made of masked CAS
+ *   check_journal.c  locks with journals, several at once
+ *   check_cache.c    a structure whose clients keep addresses in a cache
+ *   check_drop.c     tables that are dropped while others use them
+ *   check_pool.c     memory and dead clients: what clients do about them, and what must be true
+ *   check_plan.c     what kind of run it is
+ *   check_work.c     what clients do: operations, and between them parking, closing, opening, sweeping
+ *   check_setup.c    a pool and tables, filled until they are about to grow, and clients
+ *   check.c          a run from its plan to its verdict
  */
 #ifndef SIM_CHECK_INTERNAL_H
 #define SIM_CHECK_INTERNAL_H
@@ -152,18 +153,18 @@ struct check {
     uint64_t interval; /* a hash of which had returned when each was called  */
 };
 
-/* ---- check.c --------------------------------------------------------------------------------- */
+/* ---- check_verdict.c ------------------------------------------------------------------------- */
 
 /* The first thing that goes wrong is the verdict. */
 void check_condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- check_plan.c ---------------------------------------------------------------------------- */
+/* Did an operation with that status do nothing? */
+bool check_without_effect(const struct check *c, int status);
 
-/* Chooses the kind of run and makes the pool, with clients that are ready to start. False after
- * condemning. */
-bool check_set_up(struct check *c);
-void check_tear_down(struct check *c);
+/* May the fabric have failed? */
+bool check_excused(const struct check *c, int status);
+bool check_is_of_the_fabric(int status);
 
 /* ---- check_ops.c ----------------------------------------------------------------------------- */
 
@@ -201,12 +202,6 @@ int check_iterate(struct check *c, struct worker *w);
 
 /* Which key of the table that is; KEYS_MAX or more if it is none. */
 unsigned check_find_key(const struct check *c, unsigned table, const struct far_entry *e);
-/* Did an operation with that status do nothing? */
-bool check_without_effect(const struct check *c, int status);
-
-/* May the fabric have failed? */
-bool check_excused(const struct check *c, int status);
-bool check_is_of_the_fabric(int status);
 
 /* ---- check_scan.c ---------------------------------------------------------------------------- */
 
@@ -214,12 +209,6 @@ bool check_is_of_the_fabric(int status);
 bool check_can_scan(const struct check *c);
 /* A scan of a range of one of the ordered tables, to its end. */
 int check_scan(struct check *c, struct worker *w);
-
-/* ---- check_work.c ---------------------------------------------------------------------------- */
-
-int check_open_session(struct check *c, struct worker *w);
-/* What a client runs; the argument is its worker. */
-void check_work(void *arg);
 
 /* ---- check_lock.c ---------------------------------------------------------------------------- */
 
@@ -257,8 +246,6 @@ void check_drop_settle(struct check *c, far_session *fresh);
 
 /* ---- check_pool.c ---------------------------------------------------------------------------- */
 
-/* Chooses what a run does to the pool. */
-void check_plan_pool(struct check *c);
 /* Of a pool that has just been laid out: the lists' tags. Of a session that has just been opened:
  * its own counters. */
 void check_wrap_lists(struct check *c);
@@ -271,5 +258,23 @@ uint64_t check_pool_verbs(const struct check *c);
 void check_audit(struct check *c, far_session *fresh);
 /* Reaps everybody else and sweeps: is then every byte accounted for? */
 void check_settle(struct check *c, far_session *fresh);
+
+/* ---- check_plan.c ---------------------------------------------------------------------------- */
+
+/* Chooses the kind of run. */
+void check_plan(struct check *c);
+
+/* ---- check_work.c ---------------------------------------------------------------------------- */
+
+int check_open_session(struct check *c, struct worker *w);
+/* What a client runs; the argument is its worker. */
+void check_work(void *arg);
+
+/* ---- check_setup.c --------------------------------------------------------------------------- */
+
+/* Makes the plan and the pool, with clients that are ready to start. False after
+ * condemning. */
+bool check_set_up(struct check *c);
+void check_tear_down(struct check *c);
 
 #endif

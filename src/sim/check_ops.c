@@ -113,30 +113,6 @@ void check_call(struct check *c, unsigned client, enum lin_kind kind, unsigned k
         sim_note(c->sim, "%s k%u", lin_kind_name(kind), key);
 }
 
-bool check_is_of_the_fabric(int status)
-{
-    return status_means(status, STATUS_FABRIC);
-}
-
-/* Also without any fault: delays alone can make a client silent for longer than its lease, and
- * what it had in flight when it was shut out ends like that; or an operation of a ring wait for
- * another for as long. */
-bool check_excused(const struct check *c, int status)
-{
-    if (!check_is_of_the_fabric(status))
-        return false;
-    return (c->set->adversity & SIM_FAULTS) ||
-           (status == FAR_TIMEOUT && (c->set->adversity & SIM_DELAY)) ||
-           (status == FAR_UNKNOWN && sim_counts(c->sim)->shut_out > 0);
-}
-
-/* Nothing was done, says farside.h. */
-bool check_without_effect(const struct check *c, int status)
-{
-    return status_means(status, STATUS_NO_EFFECT) ||
-           (status != FAR_UNKNOWN && check_excused(c, status));
-}
-
 static bool is_answer(enum lin_kind kind, int status)
 {
     return status == FAR_OK || (status == FAR_EXISTS && kind == LIN_INSERT) ||

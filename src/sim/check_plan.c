@@ -1,16 +1,7 @@
-/* What kind of run it is, and setting it up: a pool, one or two tables, filled until they are about
- * to grow. */
+/* Chooses what kind of run it is. */
 #include "sim/check_internal.h"
 
-#include <string.h>
-
-#define NODE_BYTES_BASE   (2ull << 20)
-#define NODE_BYTES_CLIENT (512ull << 10) /* more for each client */
-#define SMALL_NODE_BYTES  (1ull << 20)
-#define LEASE_MS          10u /* far more than a verb takes, far less than most pauses */
-#define LEASE_MS_NO_FENCE 20u /* and more than a request takes, with all its delays */
-#define CONCURRENT_MAX    10u /* operations in flight on rings: the checker's time grows with it */
-#define REGISTRY_SLOTS    (4 * CHECK_CLIENTS_MAX)
+#define CONCURRENT_MAX 10u /* operations in flight on rings: the checker's time grows with it */
 
 /*
  * Bits of the hash that count. Of a hash that has no bits in some places, extendible hashing finds
@@ -23,8 +14,6 @@ static const uint64_t hash_masks[HASH_MASKS] = {
     0xffffffffffffffe1, 0x000000ff00000fc1u, 0x0000ffff000001f1u};
 #define HASH_MASKS_NARROW 3u /* the last ones */
 #define HASH_MASKS_NODES  2u
-
-/* ---- the plan -------------------------------------------------------------------------------- */
 
 static void choose_shape(struct check *c)
 {
@@ -49,7 +38,38 @@ static void choose_shape(struct check *c)
     p->other_index = other == 0 ? c->set->index : far_index_name(other);
 }
 
-static void make_plan(struct check *c)
+static void choose_pool(struct check *c)
+{
+    static const unsigned stock_max[] = {1024, 1, 4}, run_chunks[] = {1, 2, 4};
+    struct plan *p = &c->plan;
+    struct tape *t = c->tape;
+    p->tight = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->wraps = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->no_fence = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->no_mcas = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->locks = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->upkeep = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->restless = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->knobs.stock_max = stock_max[tape_choose(t, 3, TAPE_SETUP)];
+    p->knobs.run_chunks = run_chunks[tape_choose(t, 3, TAPE_SETUP)];
+    p->parks = true;
+    p->iterates = tape_chance(t, 1, 3, TAPE_SETUP);
+    p->scans = check_can_scan(c) && tape_chance(t, 1, 2, TAPE_SETUP);
+    p->hasty = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->late = c->set->clients < CHECK_CLIENTS_MAX && tape_chance(t, 1, 3, TAPE_SETUP);
+    p->caches = tape_chance(t, 1, 4, TAPE_SETUP);
+    p->versions = tape_choose(t, 2, TAPE_SETUP);
+    if (c->set->profile == SIM_IB_LOOSE) {
+        /* Reuse relies on FABRIC-F4: what has completed is visible. Here a WRITE may come later, and so
+         * memory is to be reused much later than that: epochs go on by time alone. */
+        p->tight = p->upkeep = p->parks = p->restless = p->hasty = p->caches = false;
+        p->knobs.tick_ops = UINT32_MAX;
+    }
+    /* Of what was chosen already: runs without drops are what they would be. */
+    p->drops = c->set->profile != SIM_IB_LOOSE && !p->tight && p->hash_seed == 1;
+}
+
+void check_plan(struct check *c)
 {
     static const uint8_t fingerprint_mask[] = {0xff, 0x00, 0x01};
     static const uint8_t generation_mask[] = {0xff, 0x00, 0x07};
@@ -75,241 +95,8 @@ static void make_plan(struct check *c)
         p->ring = 2 + (3 * c->set->clients <= CONCURRENT_MAX && tape_choose(t, 2, TAPE_SETUP));
     p->open_in_client = tape_chance(t, 1, 4, TAPE_SETUP);
     p->focus = tape_chance(t, 1, 2, TAPE_SETUP);
-    check_plan_pool(c);
+    choose_pool(c);
     unsigned w = tape_choose(t, p->cold ? growing : all, TAPE_SETUP);
     for (unsigned i = 0; i < LIN_KINDS; i++)
         p->weight_sum += p->weight[i] = weights[w][i];
-}
-
-/* ---- growth ---------------------------------------------------------------------------------- */
-
-static unsigned find_part(const struct growth *g, gaddr at)
-{
-    unsigned i = 0;
-    while (i < g->parts && g->part[i].at != at)
-        i++;
-    return i;
-}
-
-static void grew(const struct growth_watch *watch, gaddr from, const gaddr *to, unsigned count)
-{
-    struct check *c =
-        (struct check *)(uintptr_t)((const char *)watch - offsetof(struct check, growth));
-    struct growth *g = &c->growth;
-    unsigned parent = find_part(g, from);
-    unsigned line = 1 + (parent < g->parts ? g->part[parent].line : 0);
-    c->result.coverage.restructured++;
-    if (line > c->result.coverage.longest_line)
-        c->result.coverage.longest_line = line;
-    for (unsigned i = 0; i < count; i++) {
-        unsigned at = find_part(g, to[i]); /* memory that was another's before, perhaps */
-        if (at == PARTS_MAX)
-            break;
-        g->parts += at == g->parts;
-        g->part[at].at = to[i];
-        g->part[at].line = line;
-        g->nodes |= 1u << gaddr_node(to[i]);
-    }
-}
-_Static_assert(offsetof(struct growth, watch) == 0, "the watch comes first");
-
-/* ---- the pool -------------------------------------------------------------------------------- */
-
-static void on_mistake(void *arg, const char *what)
-{
-    check_condemn(arg, CHECK_BAD_MEMORY, "%s", what);
-}
-
-static int create_tables(struct check *c)
-{
-    static const char *const name[CHECK_TABLES_MAX] = {"t", "u"};
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < c->plan.tables && rc == FAR_OK; i++) {
-        const char *index = i == 0 ? c->set->index : c->plan.other_index;
-        struct far_table_options options = {.tuning = tuning_smallest(index),
-                                            .hash_seed = 1 + c->plan.hash_seed + 100 * i};
-        rc = far_table_create(c->session, name[i], index, &options, &c->table[i]);
-    }
-    return rc == FAR_OK ? check_drop_start(c) : rc;
-}
-
-/* Empty tables on an empty pool. */
-static int open_pool(struct check *c)
-{
-    const struct check_settings *s = c->set;
-    bool small = c->program || c->plan.tight;
-    c->sim_set = (struct sim_settings){
-        .profile = s->profile,
-        /* Where nobody can be shut out, nothing breaks and lands later. */
-        .adversity = s->adversity & ~(c->plan.no_fence ? (unsigned)SIM_ERROR : 0),
-        .clients = c->clients,
-        .nodes = c->plan.nodes,
-        .node_bytes = small ? SMALL_NODE_BYTES : NODE_BYTES_BASE + s->clients * NODE_BYTES_CLIENT,
-        .granule = c->plan.granule,
-        .by_choice = c->program != NULL,
-        .faults_max = c->program ? 1 : 2 * s->clients,
-        .no_fence = c->plan.no_fence,
-        .no_mcas = c->plan.no_mcas,
-    };
-    sim_watch(c->sim, NULL, NULL);
-    int rc = sim_begin(c->sim, &c->sim_set, c->tape);
-    if (rc != FAR_OK)
-        return rc;
-    if (!c->program && !shadow_begin(&c->free, c->sim, &c->sim_set, on_mistake, c))
-        return FAR_NO_MEMORY;
-    c->growth = (struct growth){.watch = {.grew = grew}};
-    c->plan.knobs.free_watch = c->program ? NULL : &c->free.watch;
-    c->plan.knobs.growth_watch = &c->growth.watch;
-    sim_fab(c->sim)->clients_wanted = REGISTRY_SLOTS;
-    sim_fab(c->sim)->lease_ms = c->plan.no_fence ? LEASE_MS_NO_FENCE : LEASE_MS;
-    rc = store_open(sim_fab(c->sim), &c->plan.knobs, &c->pool);
-    if (rc == FAR_OK)
-        rc = far_session_open(c->pool, &(struct far_session_options){.seed = 77}, &c->session);
-    if (rc == FAR_OK)
-        rc = create_tables(c);
-    if (rc == FAR_OK)
-        rc = check_journal_set_up(c);
-    if (rc == FAR_OK && c->plan.caches)
-        rc = check_cache_set_up(c);
-    if (rc == FAR_OK && c->plan.wraps)
-        check_wrap_lists(c);
-    return rc;
-}
-
-static void close_pool(struct check *c)
-{
-    far_session_close(c->session);
-    far_pool_close(c->pool);
-    c->session = NULL;
-    c->pool = NULL;
-    memset(c->table, 0, sizeof c->table);
-}
-
-/* Fills the tables, hot keys first, and notes after how many cold ones they grew. */
-static int learn_growth(struct check *c, uint8_t *grows_at)
-{
-    struct tape *tape = c->tape;
-    struct tape quiet;
-    unsigned known = 0;
-    uint64_t before = 0;
-    const uint64_t *grown = &c->result.coverage.restructured;
-    tape_init(&quiet);
-    tape_from_record(&quiet, NULL, 0);
-    c->tape = &quiet;
-    int rc = open_pool(c);
-    for (unsigned i = 0; i < c->keys && known < SPLITS_KNOWN && rc == FAR_OK; i++) {
-        char key[KEY_BYTES_MAX];
-        size_t len = check_key(c, i, key);
-        rc = far_put(c->session, check_table_of(c, i), key, len, "", 0);
-        if (*grown > before)
-            grows_at[known++] = (uint8_t)(i < c->set->keys ? 1 : i + 1 - c->set->keys);
-        before = *grown;
-    }
-    while (known < SPLITS_KNOWN)
-        grows_at[known++] = COLD_KEYS_MAX;
-    close_pool(c);
-    tape_free(&quiet);
-    c->tape = tape;
-    memset(&c->result.coverage, 0, sizeof c->result.coverage);
-    return rc == FAR_POOL_FULL ? FAR_OK : rc;
-}
-
-/* How many cold keys there are at first: a few less than would make a table grow. */
-static int choose_fresh(struct check *c)
-{
-    struct plan *p = &c->plan;
-    if (c->grown_index != c->set->index || c->grown_keys != c->set->keys)
-        memset(c->grows_at, 0, sizeof c->grows_at);
-    c->grown_index = c->set->index;
-    c->grown_keys = c->set->keys;
-    uint8_t *grows_at = c->grows_at[p->tables - 1][p->nodes - 1][p->hash_mask][p->hash_seed];
-    int rc = grows_at[0] == 0 ? learn_growth(c, grows_at) : FAR_OK;
-    unsigned below = tape_choose(c->tape, tape_choose(c->tape, 2, TAPE_SETUP) ? 16 : 4, TAPE_SETUP);
-    unsigned count = grows_at[tape_choose(c->tape, SPLITS_KNOWN, TAPE_SETUP)];
-    c->fresh = c->set->keys + (count > below ? count - below - 1 : 0);
-    return rc;
-}
-
-/* Which keys are there when the clients start, and which are not. */
-static void fill(struct check *c)
-{
-    for (unsigned key = 0; key < c->keys && c->result.verdict == CHECK_PASSED; key++) {
-        bool there = false;
-        if (c->program)
-            there = c->program->present >> key & 1;
-        else if (key < c->set->keys)
-            there = tape_choose(c->tape, 2, TAPE_SETUP);
-        else
-            there = key < c->fresh;
-        if (there)
-            check_do(c, c->session, c->clients, LIN_PUT, key);
-    }
-}
-
-/* In a program every verb counts: what a session does once has been done before. */
-static int warm_up(struct check *c, far_session *session)
-{
-    char key[KEY_BYTES_MAX];
-    size_t len = check_key(c, c->keys, key);
-    uint8_t value[VALUE_MAX];
-    int rc = far_put(session, c->table[0], key, len, value, check_value(1, value));
-    return rc == FAR_OK ? far_delete(session, c->table[0], key, len) : rc;
-}
-
-static int start_clients(struct check *c)
-{
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < c->clients && rc == FAR_OK; i++) {
-        c->worker[i] = (struct worker){.check = c, .id = i, .late = i >= c->set->clients};
-        if (!c->plan.open_in_client && !c->worker[i].late)
-            rc = check_open_session(c, &c->worker[i]);
-        if (rc == FAR_OK && c->worker[i].session)
-            sim_identify_client(c->sim, i, c->worker[i].session->client.incarnation);
-        if (rc == FAR_OK && c->program)
-            rc = warm_up(c, c->worker[i].session);
-        if (rc == FAR_OK)
-            rc = sim_start(c->sim, i, check_work, &c->worker[i]);
-    }
-    return rc;
-}
-
-bool check_set_up(struct check *c)
-{
-    int rc = FAR_OK;
-    make_plan(c);
-    c->clients = c->set->clients + c->plan.late;
-    c->keys = c->set->keys + c->plan.cold;
-    c->fresh = c->set->keys;
-    c->lock = (struct lock_account){0};
-    if (c->plan.cold > 0)
-        rc = choose_fresh(c);
-    if (rc == FAR_OK)
-        rc = open_pool(c);
-    if (rc == FAR_OK)
-        fill(c);
-    far_session_close(c->session); /* an idle client holds the epoch up until its lease lapses */
-    c->session = NULL;
-    /* What grows from here on grows while clients are at work. */
-    c->growth = (struct growth){.watch = {.grew = grew}};
-    memset(&c->result.coverage, 0, sizeof c->result.coverage);
-    if (rc == FAR_OK)
-        rc = start_clients(c);
-    if (rc != FAR_OK)
-        check_condemn(c, CHECK_NO_SETUP, "%s (%s)", far_errname(rc), far_error_detail());
-    return c->result.verdict == CHECK_PASSED;
-}
-
-void check_tear_down(struct check *c)
-{
-    /* What unwinds, or is closed from outside and by another clock than it went by, does not know
-     * that it was declared dead. */
-    if (c->pool)
-        c->pool->pool.knobs.free_watch = NULL;
-    sim_end(c->sim);
-    for (unsigned i = 0; i < c->clients; i++) {
-        check_cache_close(&c->worker[i]);
-        far_session_close(c->worker[i].session);
-        c->worker[i].session = NULL;
-    }
-    close_pool(c);
 }

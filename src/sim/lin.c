@@ -420,7 +420,7 @@ static void keep_longest(const struct lin_checker *c, struct search *s, uint32_t
         s->report->order[i] = c->entry[c->stack[i].entry].op;
 }
 
-static enum lin_verdict check_key(struct lin_checker *c, struct search *s, uint64_t budget)
+static enum lin_verdict search_key(struct lin_checker *c, struct search *s, uint64_t budget)
 {
     settle(c, s);
     uint32_t at = c->entry[0].next;
@@ -465,7 +465,7 @@ enum lin_verdict lin_check(struct lin_checker *c, const struct lin_history *h, u
         find_twins(c, h, first, next);
         memset(c->bits, 0, (calls / 64 + 1) * sizeof *c->bits);
         enum lin_verdict one =
-            memo_clear(&c->memo, calls) ? check_key(c, &s, budget) : LIN_UNDECIDED;
+            memo_clear(&c->memo, calls) ? search_key(c, &s, budget) : LIN_UNDECIDED;
         found.steps += report->steps;
         report->steps = found.steps;
         if (one == LIN_LINEARIZABLE)

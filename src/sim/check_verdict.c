@@ -1,0 +1,50 @@
+/* Verdicts of a run, and which statuses of an operation can be explained. */
+#include "sim/check_internal.h"
+
+#include <stdarg.h>
+
+const char *check_verdict_name(enum check_verdict verdict)
+{
+    static const char *const name[CHECK_VERDICT_COUNT] = {
+#define CHECK_X(name, text) text,
+        CHECK_VERDICTS(CHECK_X)
+#undef CHECK_X
+    };
+    return name[verdict];
+}
+
+void check_condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
+{
+    if (c->result.verdict != CHECK_PASSED)
+        return;
+    c->result.verdict = verdict;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->result.what, sizeof c->result.what, format, args);
+    va_end(args);
+    sim_note(c->sim, "!! %s: %s", check_verdict_name(verdict), c->result.what);
+}
+
+bool check_is_of_the_fabric(int status)
+{
+    return status_means(status, STATUS_FABRIC);
+}
+
+/* Also without any fault: delays alone can make a client silent for longer than its lease, and
+ * what it had in flight when it was shut out ends like that; or an operation of a ring wait for
+ * another for as long. */
+bool check_excused(const struct check *c, int status)
+{
+    if (!check_is_of_the_fabric(status))
+        return false;
+    return (c->set->adversity & SIM_FAULTS) ||
+           (status == FAR_TIMEOUT && (c->set->adversity & SIM_DELAY)) ||
+           (status == FAR_UNKNOWN && sim_counts(c->sim)->shut_out > 0);
+}
+
+/* Nothing was done, says farside.h. */
+bool check_without_effect(const struct check *c, int status)
+{
+    return status_means(status, STATUS_NO_EFFECT) ||
+           (status != FAR_UNKNOWN && check_excused(c, status));
+}
