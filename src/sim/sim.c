@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLIENT_STACK_BYTES (256u * 1024u)
 #define POLL_NS            200u    /* between two looks of a client that polls without waiting */
 #define FENCED_FLIGHTS_MAX 1024u   /* of one client's requests under way */
 #define UNWINDING_POSTS    100000u /* a client that still tries after so many does not give up */
@@ -48,46 +47,6 @@ void sim_free(struct sim *sim)
     free(sim);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-void sim_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len)
-{
-    if (len == 0)
-        return;
-    uint64_t last = (off + len - 1) >> SIM_PAGE_SHIFT;
-    for (uint64_t page = off >> SIM_PAGE_SHIFT; page <= last; page++) {
-        if (sim->dirty[node][page])
-            continue;
-        sim->dirty[node][page] = 1;
-        sim->dirty_page[node][sim->dirty_count[node]++] = (uint32_t)page;
-    }
-}
-
-/* Zeroes what earlier runs wrote, and no more: most of a node is never touched. */
-static bool clean_node(struct sim *sim, unsigned node, uint64_t bytes)
-{
-    if (sim->memory_bytes[node] == bytes) {
-        for (uint32_t i = 0; i < sim->dirty_count[node]; i++) {
-            uint32_t page = sim->dirty_page[node][i];
-            memset(sim->memory[node] + ((uint64_t)page << SIM_PAGE_SHIFT), 0, 1u << SIM_PAGE_SHIFT);
-            sim->dirty[node][page] = 0;
-        }
-        sim->dirty_count[node] = 0;
-        return true;
-    }
-    free(sim->memory[node]);
-    free(sim->dirty[node]);
-    free(sim->dirty_page[node]);
-    uint64_t pages = (bytes >> SIM_PAGE_SHIFT) + 1;
-    sim->memory[node] = calloc(pages, 1u << SIM_PAGE_SHIFT);
-    sim->dirty[node] = calloc(pages, 1);
-    sim->dirty_page[node] = calloc(pages, sizeof *sim->dirty_page[node]);
-    sim->dirty_count[node] = 0;
-    bool all = sim->memory[node] && sim->dirty[node] && sim->dirty_page[node];
-    sim->memory_bytes[node] = all ? bytes : 0;
-    return all;
-}
-
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 static const unsigned profile_order[SIM_PROFILES] = {
@@ -103,7 +62,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
         s->node_bytes % 64 != 0)
         return err_fail(FAR_INVALID, "the simulator does not take these settings");
     for (unsigned i = 0; i < s->nodes; i++)
-        if (!clean_node(sim, i, s->node_bytes))
+        if (!sim_memory_clean(sim, i, s->node_bytes))
             return err_fail(FAR_NO_MEMORY, "no memory for a simulated node");
 
     sim->set = *s;
@@ -117,7 +76,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
     sim->lines = sim->lines_lost = 0;
     sim->queue.seq = 0;
     memset(&sim->counts, 0, sizeof sim->counts);
-    sim_nic_drop_all(sim);
+    sim_request_drop_all(sim);
 
     memset(&sim->fab, 0, sizeof sim->fab);
     sim->fab.ops = s->no_fence ? &sim_ops_without_fence : &sim_ops;
@@ -140,65 +99,16 @@ struct fab *sim_fab(struct sim *sim)
     return &sim->fab;
 }
 
-static void run_client(void *arg)
+static bool next_event(struct sim *sim, struct event *e)
 {
-    struct sim_client *c = arg;
-    c->fn(c->arg);
-}
-
-int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg)
-{
-    ASSERT(client < sim->set.clients && sim->client[client].state == CLIENT_IDLE);
-    struct sim_client *c = &sim->client[client];
-    c->fn = fn;
-    c->arg = arg;
-    if (c->fiber)
-        fiber_reset(c->fiber, run_client, c);
-    else
-        c->fiber = fiber_create(CLIENT_STACK_BYTES, run_client, c);
-    if (!c->fiber)
-        return err_fail(FAR_NO_MEMORY, "no memory for a simulated client's stack");
-    c->state = CLIENT_READY;
-    sim->alive++;
-    sim->memory_hash = 0; /* states are compared by what clients changed */
-    sim_queue_push(sim, EVENT_START, sim->now + sim_fault_transit(sim, client), client, NULL, 0);
-    return FAR_OK;
-}
-
-void sim_identify_client(struct sim *sim, unsigned client, uint64_t identity)
-{
-    sim->client[client].identity = identity;
-}
-
-void sim_resume(struct sim *sim, uint32_t client)
-{
-    struct sim_client *c = &sim->client[client];
-    c->state = CLIENT_RUNNING;
-    c->seen = mix(c->seen, 1);
-    sim->running = client;
-    fiber_resume(c->fiber);
-    sim->running = NOBODY;
-    if (fiber_finished(c->fiber)) {
-        c->state = CLIENT_FINISHED;
-        if (!c->unwinding)
-            sim->alive--;
-    }
-}
-
-static void wake(struct sim *sim, const struct event *e)
-{
-    struct sim_client *c = &sim->client[e->client];
-    if (c->frozen_until > sim->now)
-        sim_queue_push(sim, e->kind, c->frozen_until, e->client, NULL, 0);
-    else if (c->state == CLIENT_READY || c->state == CLIENT_PAUSING)
-        sim_resume(sim, e->client);
+    return sim->by_choice ? sim_choice_pop(sim, e) : sim_queue_pop(sim, e);
 }
 
 enum sim_end sim_run(struct sim *sim, uint64_t verbs)
 {
     uint64_t limit = sim->counts.verbs + verbs;
     struct event e;
-    while (sim->counts.verbs < limit && sim_queue_pop(sim, &e)) {
+    while (sim->counts.verbs < limit && next_event(sim, &e)) {
         if (e.at > sim->now)
             sim->now = e.at;
         sim->counts.events++;
@@ -206,7 +116,7 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs)
         switch ((enum event_kind)e.kind) {
         case EVENT_START:
         case EVENT_WAKE:
-            wake(sim, &e);
+            sim_client_wake(sim, &e);
             break;
         case EVENT_VERB:
             sim_nic_verb(sim, &e);
@@ -227,7 +137,7 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs)
 
 void sim_end(struct sim *sim)
 {
-    sim_nic_drop_all(sim);
+    sim_request_drop_all(sim);
     for (unsigned i = 0; i < sim->set.clients; i++) {
         struct sim_client *c = &sim->client[i];
         if (c->state == CLIENT_IDLE || c->state == CLIENT_FINISHED)
@@ -236,63 +146,6 @@ void sim_end(struct sim *sim)
         sim_resume(sim, i);
         ASSERT(c->state == CLIENT_FINISHED); /* nothing makes an unwinding client wait */
     }
-}
-
-/* ---- within a client ------------------------------------------------------------------------- */
-
-static struct sim_client *self(struct sim *sim)
-{
-    return sim->running == NOBODY ? NULL : &sim->client[sim->running];
-}
-
-/* Gives way to the scheduler. Operations on the ring run on fibers of their own, and those wait
- * by yielding to the client's, which is the one that comes here. */
-static void give_way(struct sim_client *c, enum client_state state)
-{
-    struct sim *sim = c->sim;
-    uint32_t me = sim->running;
-    ASSERT(fiber_current() == c->fiber);
-    c->state = state;
-    fiber_yield();
-    ASSERT(sim->running == me);
-}
-
-static void nap(struct sim_client *c, uint64_t ns)
-{
-    c->local_time += ns;
-    sim_queue_push(c->sim, EVENT_WAKE, c->sim->now + ns, (uint32_t)(c - c->sim->client), NULL, 0);
-    give_way(c, CLIENT_PAUSING);
-}
-
-void sim_think(struct sim *sim)
-{
-    struct sim_client *c = self(sim);
-    ASSERT(c != NULL);
-    if (!c->unwinding)
-        nap(c, sim_fault_transit(sim, sim->running));
-}
-
-void sim_sleep(struct sim *sim, uint64_t ns)
-{
-    struct sim_client *c = self(sim);
-    ASSERT(c != NULL);
-    if (!c->unwinding)
-        nap(c, ns);
-}
-
-bool sim_dead(const struct sim *sim)
-{
-    return sim->running != NOBODY && sim->client[sim->running].unwinding;
-}
-
-uint64_t sim_identity(const struct sim *sim)
-{
-    return sim->running == NOBODY ? 0 : sim->client[sim->running].identity;
-}
-
-int sim_self(const struct sim *sim)
-{
-    return sim->running == NOBODY ? -1 : (int)sim->running;
 }
 
 /* ---- the fabric's functions ------------------------------------------------------------------ */
@@ -338,7 +191,7 @@ static void sim_buf_free(struct fab_ep *ep, void *buf, size_t bytes)
 static int sim_post(struct fab_ep *ep, struct fab_req *req)
 {
     struct sim *sim = sim_of(ep);
-    struct sim_client *c = self(sim);
+    struct sim_client *c = sim_client_running(sim);
     if (!c)
         return sim_nic_post_direct(sim, req);
     if (c->unwinding) {
@@ -352,7 +205,7 @@ static int sim_post(struct fab_ep *ep, struct fab_req *req)
 
 static void sim_identify(struct fab_ep *ep, uint64_t identity)
 {
-    struct sim_client *c = self(sim_of(ep));
+    struct sim_client *c = sim_client_running(sim_of(ep));
     if (!c)
         return;
     c->identity = identity;
@@ -391,20 +244,20 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
 static void sim_poll(struct fab_ep *ep, bool wait)
 {
     struct sim *sim = sim_of(ep);
-    struct sim_client *c = self(sim);
+    struct sim_client *c = sim_client_running(sim);
     if (!c || c->unwinding)
         return;
     if (wait && !c->completed && c->in_flight > 0)
-        give_way(c, CLIENT_POLLING);
+        sim_client_give_way(c, CLIENT_POLLING);
     else if (!wait && !c->completed)
-        nap(c, POLL_NS); /* whoever looks again and again lets others get on */
+        sim_client_nap(c, POLL_NS); /* whoever looks again and again lets others get on */
     c->completed = false;
 }
 
 static uint64_t sim_clock(struct fab_ep *ep)
 {
     struct sim *sim = sim_of(ep);
-    const struct sim_client *c = self(sim);
+    const struct sim_client *c = sim_client_running(sim);
     if (!c)
         return sim->now;
     if (sim->set.by_choice)
@@ -417,11 +270,11 @@ static uint64_t sim_clock(struct fab_ep *ep)
 static void sim_pause(struct fab_ep *ep, uint64_t ns)
 {
     struct sim *sim = sim_of(ep);
-    struct sim_client *c = self(sim);
+    struct sim_client *c = sim_client_running(sim);
     if (!c || c->unwinding)
         sim->now += ns;
     else
-        nap(c, ns);
+        sim_client_nap(c, ns);
 }
 
 /* A simulated pool is made by its harness, never named by a URI: there is no open nor close. */
@@ -471,24 +324,8 @@ uint64_t sim_now(const struct sim *sim)
     return sim->now;
 }
 
-const void *sim_memory(const struct sim *sim, unsigned node)
-{
-    return sim->memory[node];
-}
-
-void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte)
-{
-    sim_touch(sim, node, off, bytes);
-    memset(sim->memory[node] + off, byte, bytes);
-}
-
 void sim_watch(struct sim *sim, sim_watcher *verb, void *arg)
 {
     sim->watch = verb;
     sim->watch_arg = arg;
-}
-
-bool sim_crashed(const struct sim *sim, unsigned client)
-{
-    return sim->client[client].state == CLIENT_CRASHED;
 }

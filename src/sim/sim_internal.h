@@ -1,6 +1,17 @@
-/* What the files of the simulator share: sim.c (runs, clients, memory, the fabric's functions),
- * sim_nic.c (requests and verbs), sim_queue.c (which event is next), sim_fault.c (the adversary),
- * sim_log.c (the time line). */
+/*
+ * What the files of the simulator share. Each calls only those above it in this list:
+ *
+ *   sim_memory.c     the nodes' memory, and what verbs do to it
+ *   sim_log.c        the time line
+ *   sim_queue.c      events by time
+ *   sim_adversary.c  how long things take, in what pieces, and whether a fault strikes
+ *   sim_client.c     clients: starting, resuming, waiting
+ *   sim_request.c    requests under way
+ *   sim_fault.c      crashes, pauses, errors, and their end
+ *   sim_nic.c        posting, executing and completing requests
+ *   sim_choice.c     events by choice of the tape: enumeration
+ *   sim.c            runs, and the fabric's functions
+ */
 #ifndef SIM_SIM_INTERNAL_H
 #define SIM_SIM_INTERNAL_H
 
@@ -189,21 +200,97 @@ static inline uint64_t mix(uint64_t h, uint64_t x)
     return h ^ (h >> 29);
 }
 
-/* sim.c */
-void sim_resume(struct sim *sim, uint32_t client);
-void sim_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len);
+/* ---- sim_memory.c ---------------------------------------------------------------------------- */
 
-/* sim_queue.c */
+/* Zeroes a node for the next run. False when out of memory. */
+bool sim_memory_clean(struct sim *sim, unsigned node, uint64_t bytes);
+/* To be called before memory is written. */
+void sim_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len);
+uint64_t *sim_memory_word(struct sim *sim, unsigned node, uint64_t off);
+
+/* Moves bytes [from, to) of a READ or WRITE. */
+void sim_memory_move(struct sim *sim, const struct fab_verb *v, uint64_t from, uint64_t to);
+/* Moves some of its pieces, which are not left then. Returns a hash of what it did. */
+uint64_t sim_memory_move_pieces(struct sim *sim, struct sim_verb *verb, uint64_t pieces);
+
+/* What an atomic leaves of the word. */
+uint64_t sim_atomic_result(const struct fab_verb *v, uint64_t old);
+void sim_atomic_write(struct sim *sim, const struct fab_verb *v, uint64_t new);
+void sim_atomic_whole(struct sim *sim, const struct fab_verb *v);
+
+/* Words of atomics that are half done. */
+struct busy_word *sim_busy_find(struct sim *sim, const struct fab_verb *v);
+void sim_busy_set(struct sim *sim, const struct fab_verb *v);
+void sim_busy_clear(struct sim *sim, const struct fab_verb *v);
+
+/* ---- sim_log.c ------------------------------------------------------------------------------- */
+
+void sim_log_line(struct sim *sim, uint32_t client, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void sim_log_post(struct sim *sim, const struct flight *f);
+enum log_part { LOG_WHOLE, LOG_FIRST_HALF, LOG_SECOND_HALF };
+/* Pieces that are about to be moved, or what an atomic has done: its `result` is known. */
+void sim_log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+                  uint64_t pieces);
+
+/* ---- sim_queue.c ----------------------------------------------------------------------------- */
+
 void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
                     struct flight *f, unsigned verb);
-/* The next event, taken from the queue; false when there is none. By choice, faults that were
- * chosen before it have been carried out. */
+/* Takes the earliest event; false when there is none. */
 bool sim_queue_pop(struct sim *sim, struct event *e);
-
 /* Ends the choosing: what is left, and comes later, is carried out when it is due. */
 void sim_queue_by_time(struct sim *sim);
 
-/* sim_nic.c */
+/* ---- sim_adversary.c ------------------------------------------------------------------------- */
+
+void sim_fault_begin(struct sim *sim);
+enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
+enum fault sim_fault_draw(struct sim *sim, uint32_t client);
+uint64_t sim_fault_transit(struct sim *sim, uint32_t client); /* how long its messages take */
+uint64_t sim_fault_gap(struct sim *sim); /* between verbs, or pieces of a verb       */
+uint64_t sim_fault_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
+/* Which of a verb's pieces execute in this event. */
+uint64_t sim_fault_pieces(struct sim *sim, uint64_t left);
+bool sim_fault_halves(struct sim *sim);
+
+/* ---- sim_client.c ---------------------------------------------------------------------------- */
+
+/* The client that is running, or NULL. */
+struct sim_client *sim_client_running(struct sim *sim);
+void sim_resume(struct sim *sim, uint32_t client);
+void sim_client_wake(struct sim *sim, const struct event *e);
+/* Gives way to the scheduler; for a time. */
+void sim_client_give_way(struct sim_client *c, enum client_state state);
+void sim_client_nap(struct sim_client *c, uint64_t ns);
+
+/* ---- sim_request.c --------------------------------------------------------------------------- */
+
+/* One that is free; NULL when out of memory. */
+struct flight *sim_request_take(struct sim *sim);
+/* Frees it, if nothing of it is under way any more. */
+void sim_request_release(struct flight *f);
+/* Must verb i be done before verb j begins? */
+bool sim_request_goes_first(const struct sim *sim, const struct flight *f, unsigned i, unsigned j);
+/* Sends the answer on its way, once. */
+void sim_request_report(struct sim *sim, struct flight *f, uint64_t after);
+/* What has not executed yet never will; atomics that have begun are finished. */
+void sim_request_cancel(struct sim *sim, struct flight *f);
+/* Ends the request with an error: the rest is cancelled, and the client will be told. */
+void sim_request_fail(struct sim *sim, struct flight *f, int status);
+/* Ends the request with FAR_UNKNOWN while its WRITEs and atomics go on. */
+void sim_request_stray(struct sim *sim, struct flight *f);
+/* Ends every request at once with FAR_UNREACHABLE and empties the queue. */
+void sim_request_drop_all(struct sim *sim);
+
+/* ---- sim_fault.c ----------------------------------------------------------------------------- */
+
+void sim_fault_crash(struct sim *sim, uint32_t client);
+void sim_fault_pause(struct sim *sim, uint32_t client);
+void sim_fault_error(struct sim *sim, struct flight *f);
+
+/* ---- sim_nic.c ------------------------------------------------------------------------------- */
+
 int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req);
 int sim_nic_post_direct(struct sim *sim, struct fab_req *req);
 void sim_nic_verb(struct sim *sim, const struct event *e);
@@ -212,38 +299,13 @@ void sim_nic_complete(struct sim *sim, const struct event *e);
 /* Must the event wait for an atomic that is half done, or a late WRITE? Until then, or later; 0 if
  * it need not. */
 uint64_t sim_nic_held(struct sim *sim, const struct event *e);
-/* What has not executed yet never will; atomics that have begun are finished. */
-void sim_nic_cancel(struct sim *sim, struct flight *f);
-/* Ends the request with an error: the rest is cancelled, and the client will be told. */
-void sim_nic_fail(struct sim *sim, struct flight *f, int status);
-/* Ends the request with FAR_UNKNOWN while its WRITEs and atomics go on. */
-void sim_nic_stray(struct sim *sim, struct flight *f);
 /* What is under way of these requests takes effect now, wholly or in part, or never. */
 void sim_nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count);
-/* Ends every request at once with FAR_UNREACHABLE and empties the queue. */
-void sim_nic_drop_all(struct sim *sim);
 
-/* sim_fault.c */
-void sim_fault_begin(struct sim *sim);
-enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
-enum fault sim_fault_draw(struct sim *sim, uint32_t client);
-void sim_fault_crash(struct sim *sim, uint32_t client);
-void sim_fault_pause(struct sim *sim, uint32_t client);
-void sim_fault_error(struct sim *sim, struct flight *f);
-uint64_t sim_fault_transit(struct sim *sim, uint32_t client); /* how long its messages take */
-uint64_t sim_fault_gap(struct sim *sim); /* between verbs, or pieces of a verb       */
-uint64_t sim_fault_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
-/* Which of a verb's pieces execute in this event. */
-uint64_t sim_fault_pieces(struct sim *sim, uint64_t left);
-bool sim_fault_halves(struct sim *sim);
+/* ---- sim_choice.c ---------------------------------------------------------------------------- */
 
-/* sim_log.c */
-void sim_log_line(struct sim *sim, uint32_t client, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-void sim_log_post(struct sim *sim, const struct flight *f);
-enum log_part { LOG_WHOLE, LOG_FIRST_HALF, LOG_SECOND_HALF };
-/* Pieces that are about to be moved, or what an atomic has done: its `result` is known. */
-void sim_log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
-                  uint64_t pieces);
+/* Takes the event that the tape chooses; false when there is none. Faults that were chosen before
+ * it have been carried out. */
+bool sim_choice_pop(struct sim *sim, struct event *e);
 
 #endif

@@ -45,7 +45,7 @@ void sim_note(struct sim *sim, const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    add_line(sim, sim_self(sim), format, args);
+    add_line(sim, sim->running == NOBODY ? -1 : (int)sim->running, format, args);
     va_end(args);
 }
 

@@ -21,67 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIMEOUT_NS     1000000u /* until a lost node is noticed */
-#define STRAY_LEASE_MS 5000u    /* where the fabric does not say what its pool's lease is */
-
 /* A harness that needs more, or the code that it runs, goes round in circles. */
 #define DIRECT_VERBS_MAX 2000000u
-
-/* ---- flights --------------------------------------------------------------------------------- */
-
-static struct flight *flight_take(struct sim *sim)
-{
-    for (size_t i = 0; i < sim->flights; i++)
-        if (!sim->flight[i]->in_use)
-            return sim->flight[i];
-    if (sim->flights == sim->flights_room) {
-        size_t room = sim->flights_room ? 2 * sim->flights_room : 64;
-        struct flight **bigger = realloc(sim->flight, room * sizeof *bigger);
-        if (!bigger)
-            return NULL;
-        sim->flight = bigger;
-        sim->flights_room = room;
-    }
-    struct flight *f = calloc(1, sizeof *f);
-    if (f)
-        sim->flight[sim->flights++] = f;
-    return f;
-}
-
-static void flight_release(struct flight *f)
-{
-    if (f->req || f->events > 0)
-        return;
-    free(f->late_data);
-    f->late_data = NULL;
-    f->in_use = false;
-}
-
-void sim_nic_drop_all(struct sim *sim)
-{
-    for (size_t i = 0; i < sim->flights; i++) {
-        struct flight *f = sim->flight[i];
-        if (f->req) {
-            f->req->status = FAR_UNREACHABLE;
-            f->req->done = true;
-            sim->client[f->client].in_flight--;
-        }
-        f->req = NULL;
-        f->events = 0;
-        flight_release(f);
-    }
-    sim->queue.count = 0;
-    sim->busy_count = 0;
-}
-
-static bool goes_first(const struct sim *sim, const struct flight *f, unsigned i, unsigned j)
-{
-    const struct sim_verb *a = &f->verb[i], *b = &f->verb[j];
-    if (!(sim->set.adversity & SIM_REORDER))
-        return true;
-    unsigned pair = ORDER(fab_class_of(a->v.kind), fab_class_of(b->v.kind));
-    return a->v.node == b->v.node && (i < b->fence || (sim->fab.order & pair));
-}
 
 /* Pieces are whole granules, at most 64 of them, cut at multiples of their size. */
 static void cut_pieces(const struct sim *sim, struct sim_verb *verb)
@@ -98,121 +39,6 @@ static void cut_pieces(const struct sim *sim, struct sim_verb *verb)
     verb->left = count == 64 ? UINT64_MAX : (1ull << count) - 1;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static uint64_t *word_at(struct sim *sim, unsigned node, uint64_t off)
-{
-    return (uint64_t *)(void *)(sim->memory[node] + off);
-}
-
-static uint64_t hash_word(unsigned node, uint64_t off, uint64_t word)
-{
-    return word ? mix(mix(0x5bd1e995u + node, off), word) : 0;
-}
-
-static void move_bytes(struct sim *sim, const struct fab_verb *v, uint64_t from, uint64_t to)
-{
-    uint8_t *far = sim->memory[v->node] + from;
-    uint8_t *near = (uint8_t *)v->buf + (from - v->off);
-    if (v->kind == FAB_READ) {
-        memcpy(near, far, to - from);
-    } else {
-        sim_touch(sim, v->node, from, to - from);
-        memcpy(far, near, to - from);
-    }
-}
-
-/* For an enumeration: what a READ gathers, and what a WRITE changes. To be called before. */
-static uint64_t hash_move(struct sim *sim, const struct fab_verb *v, uint64_t from, uint64_t to)
-{
-    uint64_t h = 0;
-    const uint64_t *far = word_at(sim, v->node, from);
-    const uint64_t *near = (const uint64_t *)(const void *)((char *)v->buf + (from - v->off));
-    for (size_t i = 0; i < (to - from) / 8; i++) {
-        uint64_t off = from + 8 * i;
-        if (v->kind == FAB_READ)
-            h = mix(h, far[i]);
-        else
-            sim->memory_hash ^= hash_word(v->node, off, far[i]) ^ hash_word(v->node, off, near[i]);
-    }
-    return h;
-}
-
-static uint64_t move_pieces(struct sim *sim, struct sim_verb *verb, uint64_t pieces)
-{
-    const struct fab_verb *v = &verb->v;
-    uint64_t bytes = verb->piece_bytes, base = v->off / bytes * bytes, end = v->off + v->len;
-    uint64_t h = pieces;
-    verb->left &= ~pieces;
-    while (pieces) {
-        unsigned first = (unsigned)__builtin_ctzll(pieces);
-        uint64_t rest = ~(pieces >> first);
-        unsigned run = rest ? (unsigned)__builtin_ctzll(rest) : 64;
-        uint64_t from = base + first * bytes, to = from + run * bytes;
-        if (from < v->off)
-            from = v->off;
-        if (to > end)
-            to = end;
-        if (sim->harness_hash)
-            h = mix(h, hash_move(sim, v, from, to));
-        move_bytes(sim, v, from, to);
-        pieces &= run + first >= 64 ? 0 : UINT64_MAX << (run + first);
-    }
-    return h;
-}
-
-static uint64_t atomic_result(const struct fab_verb *v, uint64_t old)
-{
-    switch (v->kind) {
-    case FAB_CAS:
-        return old == v->compare ? v->swap : old;
-    case FAB_MCAS:
-        if (((old ^ v->compare) & v->compare_mask) != 0)
-            return old;
-        return (old & ~v->swap_mask) | (v->swap & v->swap_mask);
-    default:
-        return old + v->swap;
-    }
-}
-
-static void atomic_write(struct sim *sim, const struct fab_verb *v, uint64_t new)
-{
-    uint64_t *word = word_at(sim, v->node, v->off);
-    sim_touch(sim, v->node, v->off, 8);
-    if (sim->harness_hash)
-        sim->memory_hash ^= hash_word(v->node, v->off, *word) ^ hash_word(v->node, v->off, new);
-    *word = new;
-}
-
-static void atomic_whole(struct sim *sim, const struct fab_verb *v)
-{
-    uint64_t old = *word_at(sim, v->node, v->off), new = atomic_result(v, old);
-    if (new != old) /* a comparison that failed writes nothing */
-        atomic_write(sim, v, new);
-    memcpy(v->buf, &old, 8);
-}
-
-static struct busy_word *find_busy(struct sim *sim, const struct fab_verb *v)
-{
-    for (unsigned i = 0; i < sim->busy_count; i++)
-        if (sim->busy[i].node == v->node && sim->busy[i].off == v->off)
-            return &sim->busy[i];
-    return NULL;
-}
-
-static void set_busy(struct sim *sim, const struct fab_verb *v)
-{
-    ASSERT(sim->busy_count < sizeof sim->busy / sizeof *sim->busy);
-    sim->busy[sim->busy_count++] = (struct busy_word){.node = v->node, .off = v->off};
-}
-
-static void clear_busy(struct sim *sim, const struct fab_verb *v)
-{
-    struct busy_word *busy = find_busy(sim, v);
-    ASSERT(busy != NULL);
-    *busy = sim->busy[--sim->busy_count];
-}
-
 /* ---- posting --------------------------------------------------------------------------------- */
 
 int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
@@ -224,9 +50,9 @@ int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
         const struct fab_verb *v = &req->verbs[i];
         ASSERT(fab_valid(&sim->fab, v));
         if (v->kind <= FAB_WRITE)
-            move_bytes(sim, v, v->off, v->off + v->len);
+            sim_memory_move(sim, v, v->off, v->off + v->len);
         else
-            atomic_whole(sim, v);
+            sim_atomic_whole(sim, v);
     }
     sim->counts.direct_verbs += req->count;
     req->status = FAR_OK;
@@ -249,7 +75,7 @@ static void lay_out(struct sim *sim, struct flight *f, const struct fab_req *req
             if (f->verb[i].v.node == v->node && f->verb[i].fence > verb->fence)
                 verb->fence = f->verb[i].fence;
         for (unsigned i = 0; i < j; i++)
-            verb->waits += goes_first(sim, f, i, j);
+            verb->waits += sim_request_goes_first(sim, f, i, j);
         if (v->kind <= FAB_WRITE)
             cut_pieces(sim, verb);
         else
@@ -275,7 +101,7 @@ static void lose_or_regain(struct sim *sim)
 int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
 {
     struct sim_client *c = &sim->client[client];
-    struct flight *f = flight_take(sim);
+    struct flight *f = sim_request_take(sim);
     if (!f)
         return FAR_NO_MEMORY;
     ASSERT(req->count > 0 && req->count <= BATCH_MAX);
@@ -326,21 +152,13 @@ static void note_gathered(struct sim *sim, const struct flight *f, unsigned i, u
         sim->client[f->client].gathers ^= mix(mix((uint64_t)f->number << 16 | i, 1), what);
 }
 
-static void report(struct sim *sim, struct flight *f, uint64_t after)
-{
-    if (f->reported || !f->req || sim->client[f->client].state == CLIENT_CRASHED)
-        return;
-    f->reported = true;
-    sim_queue_push(sim, EVENT_COMPLETE, sim->now + after, f->client, f, 0);
-}
-
 static void answer(struct sim *sim, struct flight *f, unsigned i)
 {
     if (f->verb[i].answered)
         return;
     f->verb[i].answered = true;
     if (--f->unanswered == 0)
-        report(sim, f, sim_fault_transit(sim, f->client));
+        sim_request_report(sim, f, sim_fault_transit(sim, f->client));
 }
 
 static void verb_done(struct sim *sim, struct flight *f, unsigned i)
@@ -351,7 +169,8 @@ static void verb_done(struct sim *sim, struct flight *f, unsigned i)
         sim->client[f->client].late[verb->v.node]--;
     for (unsigned j = i + 1; j < f->count; j++) {
         struct sim_verb *later = &f->verb[j];
-        if (later->state != VERB_WAITING || !goes_first(sim, f, i, j) || --later->waits > 0)
+        if (later->state != VERB_WAITING || !sim_request_goes_first(sim, f, i, j) ||
+            --later->waits > 0)
             continue;
         later->state = VERB_DUE;
         if (sim->adversity & SIM_INTERLEAVE)
@@ -390,31 +209,31 @@ static bool step(struct sim *sim, struct flight *f, unsigned i)
     if (v->kind <= FAB_WRITE) {
         uint64_t pieces = sim_fault_pieces(sim, verb->left);
         sim_log_verb(sim, f, i, LOG_WHOLE, pieces);
-        note_gathered(sim, f, i, pieces, move_pieces(sim, verb, pieces));
+        note_gathered(sim, f, i, pieces, sim_memory_move_pieces(sim, verb, pieces));
         sim->counts.torn += verb->left != 0 && !verb->torn;
         verb->torn |= verb->left != 0;
         return verb->left == 0;
     }
     if (verb->half) { /* its buffer may be another's by now */
         verb->half = false;
-        atomic_write(sim, v, verb->result);
-        clear_busy(sim, v);
+        sim_atomic_write(sim, v, verb->result);
+        sim_busy_clear(sim, v);
         sim_log_verb(sim, f, i, LOG_SECOND_HALF, 0);
         note_gathered(sim, f, i, 0, verb->result + 1);
         return true;
     }
-    uint64_t old = *word_at(sim, v->node, v->off);
-    verb->result = atomic_result(v, old);
+    uint64_t old = *sim_memory_word(sim, v->node, v->off);
+    verb->result = sim_atomic_result(v, old);
     if (verb->result != old && sim_fault_halves(sim)) {
         verb->half = true;
         memcpy(v->buf, &old, 8);
-        set_busy(sim, v);
+        sim_busy_set(sim, v);
         sim->counts.halved++;
         sim_log_verb(sim, f, i, LOG_FIRST_HALF, 0);
         note_gathered(sim, f, i, 0, old);
         return false;
     }
-    atomic_whole(sim, v);
+    sim_atomic_whole(sim, v);
     sim_log_verb(sim, f, i, LOG_WHOLE, 0);
     note_gathered(sim, f, i, 0, old);
     return true;
@@ -433,7 +252,8 @@ uint64_t sim_nic_held(struct sim *sim, const struct event *e)
         const struct sim_client *c = &sim->client[f->client];
         if (verb->half || verb->state >= VERB_DONE)
             continue;
-        const struct busy_word *busy = verb->v.kind > FAB_WRITE ? find_busy(sim, &verb->v) : NULL;
+        const struct busy_word *busy =
+            verb->v.kind > FAB_WRITE ? sim_busy_find(sim, &verb->v) : NULL;
         if (busy && busy->until >= until)
             until = busy->until + 1;
         if (f->req && c->late[verb->v.node] > 0 && c->late_until[verb->v.node] >= until)
@@ -448,7 +268,7 @@ static void push_verb(struct sim *sim, struct flight *f, unsigned i, uint64_t at
     const struct sim_verb *verb = &f->verb[i];
     uint64_t *late_until = &sim->client[f->client].late_until[verb->v.node];
     if (verb->half)
-        find_busy(sim, &verb->v)->until = at;
+        sim_busy_find(sim, &verb->v)->until = at;
     if (verb->answered && *late_until < at)
         *late_until = at;
     sim_queue_push(sim, EVENT_VERB, at, f->client, f, i);
@@ -474,7 +294,7 @@ static bool obstructed(struct sim *sim, const struct event *e)
     if (half)
         return false; /* the NIC finishes what it has begun */
     if (f->stray && !f->req && sim->now > f->until) {
-        sim_nic_cancel(sim, f);
+        sim_request_cancel(sim, f);
         return true;
     }
     bool answers = e->kind == EVENT_COMPLETE;
@@ -507,7 +327,7 @@ static bool node_is_gone(struct sim *sim, struct flight *f, unsigned i)
     if (!sim->lost[f->verb[i].v.node] || f->verb[i].half || f->verb[i].answered)
         return false;
     sim_log_line(sim, f->client, "#%u finds node %u gone", f->number, f->verb[i].v.node);
-    sim_nic_fail(sim, f, f->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
+    sim_request_fail(sim, f, f->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
     return true;
 }
 
@@ -524,7 +344,7 @@ void sim_nic_verb(struct sim *sim, const struct event *e)
                       sim->now + (f->verb[i].answered ? sim_fault_lag(sim, f->client)
                                                       : sim_fault_gap(sim)));
     }
-    flight_release(f);
+    sim_request_release(f);
 }
 
 /* All verbs of the request at one go, in an order that the profile allows. */
@@ -549,7 +369,7 @@ void sim_nic_request(struct sim *sim, const struct event *e)
         verb_done(sim, f, i);
         left--;
     }
-    flight_release(f);
+    sim_request_release(f);
 }
 
 /* ---- completion ------------------------------------------------------------------------------ */
@@ -609,19 +429,7 @@ void sim_nic_complete(struct sim *sim, const struct event *e)
         if (c->state == CLIENT_POLLING)
             sim_resume(sim, f->client);
     }
-    flight_release(f);
-}
-
-void sim_nic_cancel(struct sim *sim, struct flight *f)
-{
-    for (unsigned i = 0; i < f->count; i++) {
-        struct sim_verb *verb = &f->verb[i];
-        if (verb->state == VERB_DONE || verb->state == VERB_CANCELLED || verb->half)
-            continue;
-        if (verb->late)
-            sim->client[f->client].late[verb->v.node]--;
-        verb->state = VERB_CANCELLED;
-    }
+    sim_request_release(f);
 }
 
 /* Carries a verb out that is under way, to its end. */
@@ -645,38 +453,13 @@ void sim_nic_shut_out(struct sim *sim, struct flight *const *flights, size_t cou
         for (unsigned i = 0; i < f->count && !sim->by_choice; i++) {
             const struct sim_verb *verb = &f->verb[i];
             if (verb->state != VERB_DUE || sim->lost[verb->v.node] ||
-                (verb->v.kind > FAB_WRITE && find_busy(sim, &verb->v)) ||
+                (verb->v.kind > FAB_WRITE && sim_busy_find(sim, &verb->v)) ||
                 !tape_chance(sim->tape, 1, 2, TAPE_FAULT))
                 continue;
             rush(sim, f, i);
         }
-        sim_nic_cancel(sim, f);
+        sim_request_cancel(sim, f);
         if (f->req)
-            sim_nic_fail(sim, f, FAR_UNKNOWN);
+            sim_request_fail(sim, f, FAR_UNKNOWN);
     }
-}
-
-void sim_nic_stray(struct sim *sim, struct flight *f)
-{
-    uint64_t lease_ms = sim->fab.lease_ms ? sim->fab.lease_ms : STRAY_LEASE_MS;
-    unsigned lands = f->count - tape_choose(sim->tape, f->count, TAPE_FAULT);
-    for (unsigned j = 0; j < f->count; j++) {
-        struct sim_verb *verb = &f->verb[j];
-        bool lost = j >= lands || verb->v.kind == FAB_READ; /* nobody is there to be told */
-        for (unsigned i = 0; i < j && !lost; i++)
-            lost = f->verb[i].state == VERB_CANCELLED && goes_first(sim, f, i, j);
-        if (lost && verb->state <= VERB_DUE && !verb->half)
-            verb->state = VERB_CANCELLED;
-    }
-    f->stray = true;
-    f->until = sim->now + lease_ms * 500000;
-    f->status = FAR_UNKNOWN;
-    report(sim, f, sim_fault_transit(sim, f->client));
-}
-
-void sim_nic_fail(struct sim *sim, struct flight *f, int status)
-{
-    sim_nic_cancel(sim, f);
-    f->status = status;
-    report(sim, f, status == FAR_UNREACHABLE ? TIMEOUT_NS : sim_fault_transit(sim, f->client));
 }

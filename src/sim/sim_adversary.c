@@ -1,0 +1,193 @@
+/*
+ * The adversary: how long things take, in what pieces they happen, and what goes wrong.
+ *
+ * Every run has a temper of its own, chosen when it begins: how long the longest delays are, how
+ * far apart the verbs of a request, how often verbs tear, whether one client is far slower than the
+ * others, whether a message is held up for long now and then, how frequent each fault is, or that there are none. Runs that differ in kind find more
+ * than runs that are all alike.
+ *
+ * Crashes, pauses and errors strike between two events. So a crash or an error finds each verb in
+ * flight done, half done (some of its pieces), or not done; and what the contract keeps in
+ * order stays in order.
+ */
+#include "sim/sim_internal.h"
+
+#define TRANSIT_NS 800u /* one way, when nothing delays it */
+#define GAP_NS     20u  /* between verbs and between pieces */
+
+/* Where one client is slow, or a message stalls now and then, others are to do much meanwhile: then
+ * the usual delays are not that long. */
+#define UNEVEN_TAIL 1u
+#define STALL_IN    48u /* messages                          */
+#define STALL_SHIFT 6u  /* times as long as usual, a power of two, up to  */
+#define STALL_RANGE 6u  /* so much more                      */
+
+const char *sim_adversity_name(enum sim_adversity which)
+{
+    static const char *const name[SIM_ADVERSITY_COUNT] = {
+#define SIM_X(name, text) text,
+        SIM_ADVERSITIES(SIM_X)
+#undef SIM_X
+    };
+    return name[which];
+}
+
+static unsigned rate(struct sim *sim, unsigned flag)
+{
+    static const unsigned of_65536[] = {0, 4, 16, 64, 256, 16};
+    if (!(sim->adversity & flag))
+        return 0;
+    return of_65536[tape_choose(sim->tape, 6, TAPE_SETUP)];
+}
+
+void sim_fault_begin(struct sim *sim)
+{
+    struct tape *t = sim->tape;
+    sim->adversity = sim->set.adversity;
+    sim->faults_used = 0;
+    sim->lose_after = UINT64_MAX;
+    for (unsigned i = 0; i < SIM_NODES_MAX; i++)
+        sim->lost[i] = false;
+    sim->tail = sim->gap = sim->tear_in_8 = 0;
+    sim->slow = NOBODY;
+    sim->stalls = false;
+    sim->crash_rate = sim->pause_rate = sim->error_rate = 0;
+    for (unsigned i = 0; i < sim->set.clients; i++) {
+        sim->client[i].clock_offset = 0;
+        sim->client[i].clock_ppm = 0;
+    }
+    if (sim->set.by_choice)
+        return; /* the tape has better uses then */
+
+    static const unsigned gap[] = {GAP_NS, 4 * GAP_NS, TRANSIT_NS / 2, 2 * TRANSIT_NS};
+    if (sim->adversity & SIM_DELAY) {
+        sim->tail = tape_choose(t, sim->set.no_fence ? 2 : 6, TAPE_SETUP);
+        sim->gap = gap[tape_choose(t, 4, TAPE_SETUP)];
+        sim->stalls = tape_chance(t, 1, 2, TAPE_SETUP);
+        if (tape_chance(t, 1, 3, TAPE_SETUP)) {
+            sim->slow = tape_choose(t, sim->set.clients, TAPE_SETUP);
+            sim->slow_by = 4u << tape_choose(t, sim->set.no_fence ? 2 : 5, TAPE_SETUP);
+        }
+        if ((sim->stalls || sim->slow != NOBODY) && sim->tail > UNEVEN_TAIL)
+            sim->tail = UNEVEN_TAIL;
+    }
+    if (sim->adversity & SIM_TORN)
+        sim->tear_in_8 = tape_choose(t, 6, TAPE_SETUP);
+    if ((sim->adversity & SIM_FAULTS) && tape_chance(t, 2, 3, TAPE_SETUP)) {
+        sim->crash_rate = rate(sim, SIM_CRASH);
+        sim->pause_rate = rate(sim, SIM_PAUSE);
+        sim->error_rate = rate(sim, SIM_ERROR);
+        if ((sim->adversity & SIM_NODE) && tape_chance(t, 1, 4, TAPE_SETUP)) {
+            sim->lose_after = tape_choose(t, 1u << (4 + tape_choose(t, 8, TAPE_SETUP)), TAPE_SETUP);
+            sim->lose_node = tape_choose(t, sim->set.nodes, TAPE_SETUP);
+            sim->lose_for = tape_choose(t, 4, TAPE_SETUP) == 3
+                                ? UINT64_MAX / 2
+                                : 1u << tape_choose(t, 6, TAPE_SETUP);
+        }
+    }
+    for (unsigned i = 0; i < sim->set.clients && (sim->adversity & SIM_DRIFT); i++) {
+        uint32_t ppm = tape_choose(t, 2 * SIM_DRIFT_PPM + 1, TAPE_CLOCK);
+        sim->client[i].clock_ppm = (int32_t)ppm - (int32_t)SIM_DRIFT_PPM;
+        sim->client[i].clock_offset = (uint64_t)tape_choose(t, UINT32_MAX, TAPE_CLOCK) << 16;
+    }
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* Mostly short, seldom long: a scale of powers of two whose end depends on the run's temper. */
+static uint64_t stretch(struct sim *sim, uint64_t unit)
+{
+    static const uint8_t shift[16] = {0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9};
+    uint32_t c = tape_choose(sim->tape, 256, TAPE_DELAY);
+    unsigned by = shift[c % 16];
+    if (by > 3)
+        by = 3 + (by - 3) * sim->tail / 3;
+    return (unit << by) * (c / 16) / 4;
+}
+
+uint64_t sim_fault_transit(struct sim *sim, uint32_t client)
+{
+    if (sim->by_choice)
+        return 0;
+    if (!(sim->adversity & SIM_DELAY))
+        return TRANSIT_NS;
+    uint64_t ns = TRANSIT_NS / 4 + stretch(sim, TRANSIT_NS);
+    if (sim->stalls && tape_chance(sim->tape, 1, STALL_IN, TAPE_DELAY))
+        return ns + ((uint64_t)TRANSIT_NS
+                     << (STALL_SHIFT + tape_choose(sim->tape, STALL_RANGE, TAPE_DELAY)));
+    return client == sim->slow ? ns * sim->slow_by : ns;
+}
+
+uint64_t sim_fault_gap(struct sim *sim)
+{
+    if (sim->set.by_choice || !(sim->adversity & SIM_INTERLEAVE))
+        return 0;
+    if (!(sim->adversity & SIM_DELAY))
+        return tape_choose(sim->tape, GAP_NS, TAPE_DELAY);
+    return stretch(sim, sim->gap);
+}
+
+uint64_t sim_fault_lag(struct sim *sim, uint32_t client)
+{
+    return sim_fault_transit(sim, client) + sim_fault_transit(sim, client) + sim_fault_gap(sim);
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static uint64_t nth_piece(uint64_t left, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        left &= left - 1;
+    return left & -left;
+}
+
+uint64_t sim_fault_pieces(struct sim *sim, uint64_t left)
+{
+    if (!(sim->adversity & SIM_TORN) || sim->set.profile == SIM_SC || (left & (left - 1)) == 0)
+        return left;
+    struct tape *t = sim->tape;
+    unsigned count = (unsigned)__builtin_popcountll(left);
+    if (sim->set.by_choice) { /* all that are left, or any one */
+        uint32_t c = tape_choose(t, count + 1, TAPE_TEAR);
+        return c == 0 ? left : nth_piece(left, c - 1);
+    }
+    if (!sim->tear_in_8 || !tape_chance(t, sim->tear_in_8, 8, TAPE_TEAR))
+        return left;
+    uint64_t some = 0;
+    switch (tape_choose(t, 3, TAPE_TEAR)) {
+    case 0: /* one */
+        return nth_piece(left, tape_choose(t, count, TAPE_TEAR));
+    case 1: /* those from one on, or up to it */
+        some = nth_piece(left, 1 + tape_choose(t, count - 1, TAPE_TEAR));
+        some = tape_choose(t, 2, TAPE_TEAR) ? left & ~(some - 1) : left & (some - 1);
+        return some;
+    default: /* any */
+        some = (uint64_t)tape_choose(t, UINT32_MAX, TAPE_TEAR) << 32;
+        some = left & (some | tape_choose(t, UINT32_MAX, TAPE_TEAR));
+        return some ? some : left;
+    }
+}
+
+bool sim_fault_halves(struct sim *sim)
+{
+    if (!(sim->adversity & SIM_TORN) || sim->set.profile == SIM_SC)
+        return false;
+    return tape_chance(sim->tape, 1, sim->set.by_choice ? 2 : 4, TAPE_TEAR);
+}
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+enum fault sim_fault_draw(struct sim *sim, uint32_t client)
+{
+    const struct sim_client *c = &sim->client[client];
+    unsigned all = sim->crash_rate + sim->pause_rate + sim->error_rate;
+    if (all == 0 || sim->faults_used >= sim->set.faults_max || c->state == CLIENT_CRASHED ||
+        c->frozen_until > sim->now)
+        return FAULT_NONE;
+    uint32_t x = 65535 - tape_choose(sim->tape, 65536, TAPE_FAULT);
+    if (x >= all)
+        return FAULT_NONE;
+    return x < sim->crash_rate                     ? FAULT_CRASH
+           : x < sim->crash_rate + sim->pause_rate ? FAULT_PAUSE
+                                                   : FAULT_ERROR;
+}

@@ -1,0 +1,118 @@
+/* Clients: fibers that run until they wait for something in the queue of events. */
+#include "sim/sim_internal.h"
+
+#define CLIENT_STACK_BYTES (256u * 1024u)
+
+static void run_client(void *arg)
+{
+    struct sim_client *c = arg;
+    c->fn(c->arg);
+}
+
+int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg)
+{
+    ASSERT(client < sim->set.clients && sim->client[client].state == CLIENT_IDLE);
+    struct sim_client *c = &sim->client[client];
+    c->fn = fn;
+    c->arg = arg;
+    if (c->fiber)
+        fiber_reset(c->fiber, run_client, c);
+    else
+        c->fiber = fiber_create(CLIENT_STACK_BYTES, run_client, c);
+    if (!c->fiber)
+        return err_fail(FAR_NO_MEMORY, "no memory for a simulated client's stack");
+    c->state = CLIENT_READY;
+    sim->alive++;
+    sim->memory_hash = 0; /* states are compared by what clients changed */
+    sim_queue_push(sim, EVENT_START, sim->now + sim_fault_transit(sim, client), client, NULL, 0);
+    return FAR_OK;
+}
+
+void sim_identify_client(struct sim *sim, unsigned client, uint64_t identity)
+{
+    sim->client[client].identity = identity;
+}
+
+void sim_resume(struct sim *sim, uint32_t client)
+{
+    struct sim_client *c = &sim->client[client];
+    c->state = CLIENT_RUNNING;
+    c->seen = mix(c->seen, 1);
+    sim->running = client;
+    fiber_resume(c->fiber);
+    sim->running = NOBODY;
+    if (fiber_finished(c->fiber)) {
+        c->state = CLIENT_FINISHED;
+        if (!c->unwinding)
+            sim->alive--;
+    }
+}
+
+void sim_client_wake(struct sim *sim, const struct event *e)
+{
+    struct sim_client *c = &sim->client[e->client];
+    if (c->frozen_until > sim->now)
+        sim_queue_push(sim, e->kind, c->frozen_until, e->client, NULL, 0);
+    else if (c->state == CLIENT_READY || c->state == CLIENT_PAUSING)
+        sim_resume(sim, e->client);
+}
+
+struct sim_client *sim_client_running(struct sim *sim)
+{
+    return sim->running == NOBODY ? NULL : &sim->client[sim->running];
+}
+
+/* Gives way to the scheduler. Operations on the ring run on fibers of their own, and those wait
+ * by yielding to the client's, which is the one that comes here. */
+void sim_client_give_way(struct sim_client *c, enum client_state state)
+{
+    struct sim *sim = c->sim;
+    uint32_t me = sim->running;
+    ASSERT(fiber_current() == c->fiber);
+    c->state = state;
+    fiber_yield();
+    ASSERT(sim->running == me);
+}
+
+void sim_client_nap(struct sim_client *c, uint64_t ns)
+{
+    c->local_time += ns;
+    sim_queue_push(c->sim, EVENT_WAKE, c->sim->now + ns, (uint32_t)(c - c->sim->client), NULL, 0);
+    sim_client_give_way(c, CLIENT_PAUSING);
+}
+
+void sim_think(struct sim *sim)
+{
+    struct sim_client *c = sim_client_running(sim);
+    ASSERT(c != NULL);
+    if (!c->unwinding)
+        sim_client_nap(c, sim_fault_transit(sim, sim->running));
+}
+
+void sim_sleep(struct sim *sim, uint64_t ns)
+{
+    struct sim_client *c = sim_client_running(sim);
+    ASSERT(c != NULL);
+    if (!c->unwinding)
+        sim_client_nap(c, ns);
+}
+
+bool sim_dead(const struct sim *sim)
+{
+    return sim->running != NOBODY && sim->client[sim->running].unwinding;
+}
+
+uint64_t sim_identity(const struct sim *sim)
+{
+    return sim->running == NOBODY ? 0 : sim->client[sim->running].identity;
+}
+
+int sim_self(const struct sim *sim)
+{
+    return sim->running == NOBODY ? -1 : (int)sim->running;
+}
+
+bool sim_crashed(const struct sim *sim, unsigned client)
+{
+    return sim->client[client].state == CLIENT_CRASHED;
+}
