@@ -46,9 +46,9 @@ void check_keep_log(struct check *c, bool keep)
     c->keep_log = keep;
 }
 
-void check_forget(struct check *c)
+void check_forget_states(struct check *c)
 {
-    sim_forget(c->sim);
+    sim_forget_states(c->sim);
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
         calm += check_pool_verbs(c);
         enum sim_end end = sim_run(c->sim, faulty + check_pool_verbs(c) / 8);
         c->result.calmed = end == SIM_LIMIT;
-        sim_calm(c->sim);
+        sim_stop_faults(c->sim);
         if (end == SIM_LIMIT)
             end = sim_run(c->sim, calm);
         if (end == SIM_LIMIT)

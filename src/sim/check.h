@@ -157,7 +157,7 @@ struct check_totals {
 void check_add_coverage(struct check_totals *sum, const struct check_coverage *one);
 
 /* States seen by an enumeration are forgotten, for the next program. */
-void check_forget(struct check *c);
+void check_forget_states(struct check *c);
 
 /* ---- shrinking ------------------------------------------------------------------------------- */
 

@@ -72,7 +72,7 @@ static struct cached *version_of(const struct check *c, struct check_cache *mine
 /* A client whose lease has lapsed reads anything: nothing that it does then counts. */
 static void condemn(struct check *c, const struct op *op, const char *what, gaddr at)
 {
-    if (!client_lapsed(op->client) && !sim_dead(c->sim))
+    if (!client_lapsed(op->client) && !sim_unwinding(c->sim))
         check_condemn(c, CHECK_BAD_VALUE, "%s at node %u, offset 0x%" PRIx64, what, gaddr_node(at),
                       gaddr_offset(at));
 }
@@ -136,7 +136,7 @@ static int linger(struct check *c, struct worker *w, struct op *op)
     unsigned steps = tape_choose(c->tape, 2 * LINGER_STEPS, TAPE_WORK);
     if (steps >= LINGER_STEPS)
         batch_pause(&op->batch, (uint64_t)LINGER_NS << (steps - LINGER_STEPS));
-    return op == &w->session->op && !sim_dead(c->sim) ? use_sibling(c, w) : FAR_OK;
+    return op == &w->session->op && !sim_unwinding(c->sim) ? use_sibling(c, w) : FAR_OK;
 }
 
 static void count(struct check *c, enum index_cache_state state)
@@ -394,7 +394,7 @@ static int operate(struct check *c, struct worker *w, struct op *op)
 static int hasten(struct check *c, struct op *op, unsigned turns)
 {
     int rc = FAR_OK;
-    for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_dead(c->sim); i++) {
+    for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_unwinding(c->sim); i++) {
         rc = client_drive_epoch(op);
         client_reclaim(op->client);
     }
@@ -413,7 +413,7 @@ static int use_sibling(struct check *c, struct worker *w)
     if (rc != FAR_OK)
         return rc;
     rc = hasten(c, &op, (turns - 1) * HASTE);
-    if (rc == FAR_OK && !sim_dead(c->sim))
+    if (rc == FAR_OK && !sim_unwinding(c->sim))
         rc = operate(c, w, &op);
     op_free(&op);
     return rc == FAR_POOL_FULL ? FAR_OK : rc;
@@ -424,12 +424,12 @@ int check_cache_use(struct check *c, struct worker *w)
     sim_note(c->sim, "uses its cache");
     int rc = w->cache ? FAR_OK : attach(c, w);
     for (unsigned i = 1 + tape_choose(c->tape, USES, TAPE_WORK); i > 0; i--) {
-        if (rc == FAR_OK && !sim_dead(c->sim))
+        if (rc == FAR_OK && !sim_unwinding(c->sim))
             rc = operate(c, w, &w->session->op);
         if (rc == FAR_OK)
             rc = hasten(c, &w->session->op, tape_choose(c->tape, HASTE, TAPE_WORK));
     }
-    if (!sim_dead(c->sim))
+    if (!sim_unwinding(c->sim))
         sim_note(c->sim, "   %s", far_errname(rc));
     return rc;
 }

@@ -69,7 +69,7 @@ static int use_doomed(struct check *c, struct worker *w, struct doomed *d)
     uint8_t key = (uint8_t)tape_choose(c->tape, DOOMED_KEYS, TAPE_WORK);
     sim_note(c->sim, "uses the doomed table %u", (unsigned)(d - c->doomed));
     int rc = use(c, w, d, key);
-    if (sim_dead(c->sim))
+    if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     bool there = rc == FAR_OK || rc == FAR_NOT_FOUND;
@@ -91,7 +91,7 @@ static int drop(struct check *c, struct worker *w, struct doomed *d)
     d->begun = true;
     sim_note(c->sim, "drops the doomed table %u", (unsigned)(d - c->doomed));
     int rc = far_table_drop(w->session, d->table);
-    if (sim_dead(c->sim))
+    if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     d->dropped |= rc == FAR_OK;
@@ -131,9 +131,9 @@ static int create(struct check *c, struct worker *w, const struct doomed *d)
         return FAR_OK;
     sim_note(c->sim, "makes the doomed table again");
     int rc = far_table_create(w->session, DOOMED_NAME, c->set->index, &options, &table);
-    if (rc == FAR_TABLE_EXISTS && !sim_dead(c->sim))
+    if (rc == FAR_TABLE_EXISTS && !sim_unwinding(c->sim))
         rc = far_table_open(w->session, DOOMED_NAME, c->set->index, &table);
-    if (sim_dead(c->sim))
+    if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     if (rc == FAR_OK)

@@ -32,7 +32,7 @@ static void exhaust_program(struct exhausting *x, const struct check_program *pr
     struct check_exhausted *out = x->out;
     struct check_result r;
     uint64_t runs = 0;
-    check_forget(x->check);
+    check_forget_states(x->check);
     tape_enumerate(&x->tape, SIZE_MAX, x->deviations);
     do {
         check_run(x->check, x->set, program, &x->tape, &r);

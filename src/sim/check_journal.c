@@ -180,7 +180,7 @@ static int try_many(struct check *c, struct worker *w, struct try *tries)
 {
     unsigned first = tape_choose(c->tape, CHECK_CELLS * c->plan.nodes, TAPE_WORK), count = 0;
     int rc = FAR_OK;
-    for (; count < MANY && rc == FAR_OK && !sim_dead(c->sim); count++) {
+    for (; count < MANY && rc == FAR_OK && !sim_unwinding(c->sim); count++) {
         struct try *t = &tries[count];
         t->cell = cell_at(c, (first + count) % (CHECK_CELLS * c->plan.nodes));
         rc = op_init(&t->op, &w->session->client);
@@ -191,7 +191,7 @@ static int try_many(struct check *c, struct worker *w, struct try *tries)
     for (unsigned i = 0; i < count; i++) {
         struct try *t = &tries[i];
         bool failed = rc != FAR_OK && i == count - 1; /* the last one */
-        int one = failed || sim_dead(c->sim) ? FAR_UNREACHABLE : change(c, w, t);
+        int one = failed || sim_unwinding(c->sim) ? FAR_UNREACHABLE : change(c, w, t);
         if (one != FAR_OK)
             fail_try(t, i);
         rc = rc == FAR_OK ? one : rc;

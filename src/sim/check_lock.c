@@ -74,7 +74,7 @@ int check_lock_try(struct check *c, struct worker *w)
     bool taken = false;
     sim_note(c->sim, "tries the lock");
     int rc = take(c, w, &taken);
-    if (sim_dead(c->sim) || rc != FAR_OK || !taken)
+    if (sim_unwinding(c->sim) || rc != FAR_OK || !taken)
         return rc;
     if (op->word[2] != op->word[3])
         check_condemn(c, CHECK_BAD_VALUE,

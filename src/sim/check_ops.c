@@ -181,7 +181,7 @@ int check_iterate(struct check *c, struct worker *w)
         uint64_t call = ++h->stamp;
         rc = far_iterate(w->session, c->table[table], &cursor, 0, buf, cap, &len);
         ret = ++h->stamp;
-        if (sim_dead(c->sim))
+        if (sim_unwinding(c->sim))
             return rc;
         if (rc != FAR_OK && !check_without_effect(c, rc) && !check_excused(c, rc))
             check_condemn(c, CHECK_BAD_STATUS, "iterating gave %s (%s)", far_errname(rc),
@@ -218,7 +218,7 @@ int check_do(struct check *c, far_session *session, unsigned client, enum lin_ki
     struct far_result r;
     check_call(c, client, kind, key, &d);
     int status = far_execute(session, &d.op, &r);
-    if (!sim_dead(c->sim))
+    if (!sim_unwinding(c->sim))
         check_returned(c, &d, status, r.len);
     return status;
 }

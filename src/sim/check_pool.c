@@ -40,7 +40,7 @@ int check_upkeep(struct check *c, struct worker *w)
     sim_note(c->sim, "%s", buries ? "buries the dead" : "sweeps");
     int rc =
         buries ? client_reap_dead(&w->session->op, &dead) : pool_sweep(&w->session->op, &swept);
-    if (sim_dead(c->sim))
+    if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     c->result.sweeps += !buries && rc == FAR_OK;

@@ -160,7 +160,7 @@ int check_scan(struct check *c, struct worker *w)
         sim_note(c->sim, "scans");
         rc = call(c, w, s);
         uint64_t ret = ++c->history.stamp;
-        if (sim_dead(c->sim))
+        if (sim_unwinding(c->sim))
             break;
         sim_note(c->sim, "   %s, %u entries%s", far_errname(rc), s->result.count,
                  s->result.more ? " and more" : "");

@@ -56,7 +56,7 @@ static bool open_at_work(struct check *c, struct worker *w)
 {
     for (unsigned i = 0; i < OPEN_TRIES; i++) {
         int rc = check_open_session(c, w);
-        if (sim_dead(c->sim))
+        if (sim_unwinding(c->sim))
             return false;
         c->result.coverage.opened += rc == FAR_OK;
         if (rc == FAR_OK)
@@ -99,11 +99,11 @@ static void idle(struct check *c, struct worker *w)
     unsigned steps = happens(c, true, 8) ? LONG_STEPS : IDLE_STEPS;
     uint64_t left = (uint64_t)IDLE_NS << tape_choose(c->tape, steps, TAPE_WORK);
     uint64_t step = client->lease_ns / 16;
-    while (left > 0 && !sim_dead(c->sim)) {
+    while (left > 0 && !sim_unwinding(c->sim)) {
         uint64_t ns = left < step ? left : step;
         client->ep->ops->pause(client->ep, ns);
         left -= ns;
-        if (client->attention.parked && !sim_dead(c->sim) && client_heartbeat_due(client))
+        if (client->attention.parked && !sim_unwinding(c->sim) && client_heartbeat_due(client))
             (void)client_park(&w->session->op);
     }
 }
@@ -115,23 +115,23 @@ static void be_restless(struct check *c, struct worker *w)
     unsigned way = tape_choose(c->tape, WAYS, TAPE_WORK);
     if (way == IS_IDLE || way == CLOSES_PARKED)
         park(c, w);
-    if (way < COMES_AGAIN && !sim_dead(c->sim))
+    if (way < COMES_AGAIN && !sim_unwinding(c->sim))
         idle(c, w);
-    if (way < CLOSES_PARKED || sim_dead(c->sim))
+    if (way < CLOSES_PARKED || sim_unwinding(c->sim))
         return;
     close_at_work(c, w);
-    if (sim_dead(c->sim) || !open_at_work(c, w))
+    if (sim_unwinding(c->sim) || !open_at_work(c, w))
         return;
     if (tape_choose(c->tape, 2, TAPE_WORK)) { /* its first operation comes much later */
         park(c, w);
-        if (!sim_dead(c->sim))
+        if (!sim_unwinding(c->sim))
             idle(c, w);
     }
 }
 
 static bool goes_on(const struct check *c, const struct worker *w)
 {
-    return !sim_dead(c->sim) && w->session && w->errors < ERRORS_MAX;
+    return !sim_unwinding(c->sim) && w->session && w->errors < ERRORS_MAX;
 }
 
 /* Drives the epochs on, as a client does that needs memory: what others retire is reused soon. */
@@ -139,7 +139,7 @@ static void hasten(struct check *c, struct worker *w)
 {
     unsigned turns = goes_on(c, w) && happens(c, c->plan.hasty, 2) ? HASTE : 0;
     int rc = FAR_OK;
-    for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_dead(c->sim); i++) {
+    for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_unwinding(c->sim); i++) {
         rc = client_drive_epoch(&w->session->op);
         client_reclaim(&w->session->client);
     }
@@ -203,7 +203,7 @@ static void work_in_turn(struct check *c, struct worker *w)
 {
     for (unsigned i = 0; i < c->set->ops && goes_on(c, w); i++) {
         sim_think(c->sim);
-        if (sim_dead(c->sim))
+        if (sim_unwinding(c->sim))
             return;
         if (c->program) {
             const struct check_step *step = &c->program->step[w->id][i];
@@ -231,7 +231,7 @@ static void reap(struct check *c, struct worker *w, struct ring_work *ring, unsi
     unsigned count = far_reap(w->session, r, RING_MAX, at_least);
     for (unsigned i = 0; i < count; i++) {
         struct doing *d = &ring->doing[r[i].user_data];
-        if (!sim_dead(c->sim))
+        if (!sim_unwinding(c->sim))
             check_returned(c, d, r[i].status, r[i].len);
         w->errors += check_is_of_the_fabric(r[i].status);
         ring->idle[ring->idle_count++] = (unsigned)r[i].user_data;
@@ -251,7 +251,7 @@ static void submit(struct check *c, struct worker *w, struct ring_work *ring)
     if (rc == FAR_OK)
         return;
     ring->idle[ring->idle_count++] = (unsigned)(d - ring->doing);
-    if (!sim_dead(c->sim))
+    if (!sim_unwinding(c->sim))
         check_returned(c, d, rc, 0);
 }
 
@@ -263,7 +263,7 @@ static void work_on_ring(struct check *c, struct worker *w)
         ring.idle[i] = i;
     for (unsigned i = 0; i < c->set->ops && goes_on(c, w); i++) {
         sim_think(c->sim);
-        if (sim_dead(c->sim))
+        if (sim_unwinding(c->sim))
             break;
         submit(c, w, &ring);
         if (ring.idle_count == 0)
@@ -289,15 +289,15 @@ void check_work(void *arg)
     struct check *c = w->check;
     if (w->late)
         sim_sleep(c->sim, (uint64_t)IDLE_NS << tape_choose(c->tape, LONG_STEPS, TAPE_WORK));
-    if (sim_dead(c->sim) || (!w->session && !open_at_work(c, w)))
+    if (sim_unwinding(c->sim) || (!w->session && !open_at_work(c, w)))
         return;
     if (c->plan.ring > 1)
         work_on_ring(c, w);
     else
         work_in_turn(c, w);
     /* A session that nobody uses any more is parked, else others would wait for it. */
-    if (c->plan.parks && w->session && !sim_dead(c->sim) && tape_choose(c->tape, 8, TAPE_WORK))
+    if (c->plan.parks && w->session && !sim_unwinding(c->sim) && tape_choose(c->tape, 8, TAPE_WORK))
         park(c, w);
-    if (w->session && !sim_dead(c->sim) && happens(c, c->plan.restless, 2))
+    if (w->session && !sim_unwinding(c->sim) && happens(c, c->plan.restless, 2))
         close_at_work(c, w);
 }

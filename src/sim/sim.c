@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_NS            200u    /* between two looks of a client that polls without waiting */
-#define FENCED_FLIGHTS_MAX 1024u   /* of one client's requests under way */
-#define UNWINDING_POSTS    100000u /* a client that still tries after so many does not give up */
+#define POLL_NS             200u    /* between two looks of a client that polls without waiting */
+#define FENCED_REQUESTS_MAX 1024u   /* of one client's requests under way */
+#define UNWINDING_POSTS     100000u /* a client that still tries after so many does not give up */
 
 static const struct fab_ops sim_ops, sim_ops_without_fence;
 
@@ -36,11 +36,11 @@ void sim_free(struct sim *sim)
         free(sim->dirty[i]);
         free(sim->dirty_page[i]);
     }
-    for (size_t i = 0; i < sim->flights; i++) {
-        free(sim->flight[i]->late_data);
-        free(sim->flight[i]);
+    for (size_t i = 0; i < sim->requests; i++) {
+        free(sim->request[i]->late_data);
+        free(sim->request[i]);
     }
-    free(sim->flight);
+    free(sim->request);
     free(sim->queue.event);
     free(sim->visited);
     free(sim->line);
@@ -90,7 +90,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
         struct fiber *fiber = sim->client[i].fiber;
         sim->client[i] = (struct sim_client){.fiber = fiber, .sim = sim};
     }
-    sim_fault_begin(sim);
+    sim_adversary_begin(sim);
     return FAR_OK;
 }
 
@@ -143,7 +143,7 @@ void sim_end(struct sim *sim)
         if (c->state == CLIENT_IDLE || c->state == CLIENT_FINISHED)
             continue;
         c->unwinding = true;
-        sim_resume(sim, i);
+        sim_client_resume(sim, i);
         ASSERT(c->state == CLIENT_FINISHED); /* nothing makes an unwinding client wait */
     }
 }
@@ -220,7 +220,7 @@ static void sim_identify(struct fab_ep *ep, uint64_t identity)
 static int sim_fence(struct fab_ep *ep, uint64_t identity)
 {
     struct sim *sim = sim_of(ep);
-    struct flight *theirs[FENCED_FLIGHTS_MAX];
+    struct sim_request *theirs[FENCED_REQUESTS_MAX];
     size_t count = 0;
     for (unsigned i = 0; i < sim->set.clients; i++) {
         struct sim_client *c = &sim->client[i];
@@ -230,12 +230,12 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
         sim->counts.shut_out++;
         c->fenced = true;
     }
-    for (size_t n = 0; n < sim->flights; n++) {
-        struct flight *f = sim->flight[n];
-        if (!f->in_use || (f->identity != identity && sim->client[f->client].identity != identity))
+    for (size_t n = 0; n < sim->requests; n++) {
+        struct sim_request *r = sim->request[n];
+        if (!r->in_use || (r->identity != identity && sim->client[r->client].identity != identity))
             continue;
-        ASSERT(count < FENCED_FLIGHTS_MAX);
-        theirs[count++] = f;
+        ASSERT(count < FENCED_REQUESTS_MAX);
+        theirs[count++] = r;
     }
     sim_nic_shut_out(sim, theirs, count);
     return FAR_OK;
@@ -250,7 +250,7 @@ static void sim_poll(struct fab_ep *ep, bool wait)
     if (wait && !c->completed && c->in_flight > 0)
         sim_client_give_way(c, CLIENT_POLLING);
     else if (!wait && !c->completed)
-        sim_client_nap(c, POLL_NS); /* whoever looks again and again lets others get on */
+        sim_client_wait(c, POLL_NS); /* whoever looks again and again lets others get on */
     c->completed = false;
 }
 
@@ -274,7 +274,7 @@ static void sim_pause(struct fab_ep *ep, uint64_t ns)
     if (!c || c->unwinding)
         sim->now += ns;
     else
-        sim_client_nap(c, ns);
+        sim_client_wait(c, ns);
 }
 
 /* A simulated pool is made by its harness, never named by a URI: there is no open nor close. */

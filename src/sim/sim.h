@@ -133,7 +133,7 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs);
 /* No more faults from here on; lost nodes are back, with their memory as it was. Delays and what
  * else the contract allows go on. By choice, the choosing ends, too: a scheduler that may put
  * clients off for ever can keep any but wait-free code from getting on. */
-void sim_calm(struct sim *sim);
+void sim_stop_faults(struct sim *sim);
 
 /* Ends the run: clients that crashed or are still at work get FAR_UNREACHABLE for everything from
  * here on, so that their functions unwind and let go of what they hold. Nothing reaches memory. */
@@ -145,11 +145,9 @@ void sim_end(struct sim *sim);
 void sim_think(struct sim *sim);
 void sim_sleep(struct sim *sim, uint64_t ns);
 /* Is this client only unwinding? Then it should not start anything more. */
-bool sim_dead(const struct sim *sim);
+bool sim_unwinding(const struct sim *sim);
 /* What the client that is running is known by to fence(), or 0. */
 uint64_t sim_identity(const struct sim *sim);
-/* The client that is running, or -1. */
-int sim_self(const struct sim *sim);
 
 /* ---- looking at a run ------------------------------------------------------------------------ */
 
@@ -182,9 +180,9 @@ void sim_note(struct sim *sim, const char *format, ...) __attribute__((format(pr
 /*
  * Enumeration (by_choice) need not go on from a state that another run has gone on from. The
  * harness adds what it knows of the state (the history so far, as far as a verdict depends on it)
- * by a hash; states are remembered until sim_forget().
+ * by a hash; states are remembered until sim_forget_states().
  */
 void sim_prune(struct sim *sim, uint64_t (*harness_hash)(void *arg), void *arg);
-void sim_forget(struct sim *sim);
+void sim_forget_states(struct sim *sim);
 
 #endif

@@ -40,7 +40,7 @@ static unsigned rate(struct sim *sim, unsigned flag)
     return of_65536[tape_choose(sim->tape, 6, TAPE_SETUP)];
 }
 
-void sim_fault_begin(struct sim *sim)
+void sim_adversary_begin(struct sim *sim)
 {
     struct tape *t = sim->tape;
     sim->adversity = sim->set.adversity;
@@ -105,7 +105,7 @@ static uint64_t stretch(struct sim *sim, uint64_t unit)
     return (unit << by) * (c / 16) / 4;
 }
 
-uint64_t sim_fault_transit(struct sim *sim, uint32_t client)
+uint64_t sim_adversary_transit(struct sim *sim, uint32_t client)
 {
     if (sim->by_choice)
         return 0;
@@ -118,7 +118,7 @@ uint64_t sim_fault_transit(struct sim *sim, uint32_t client)
     return client == sim->slow ? ns * sim->slow_by : ns;
 }
 
-uint64_t sim_fault_gap(struct sim *sim)
+uint64_t sim_adversary_gap(struct sim *sim)
 {
     if (sim->set.by_choice || !(sim->adversity & SIM_INTERLEAVE))
         return 0;
@@ -127,9 +127,10 @@ uint64_t sim_fault_gap(struct sim *sim)
     return stretch(sim, sim->gap);
 }
 
-uint64_t sim_fault_lag(struct sim *sim, uint32_t client)
+uint64_t sim_adversary_lag(struct sim *sim, uint32_t client)
 {
-    return sim_fault_transit(sim, client) + sim_fault_transit(sim, client) + sim_fault_gap(sim);
+    return sim_adversary_transit(sim, client) + sim_adversary_transit(sim, client) +
+           sim_adversary_gap(sim);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -141,7 +142,7 @@ static uint64_t nth_piece(uint64_t left, unsigned n)
     return left & -left;
 }
 
-uint64_t sim_fault_pieces(struct sim *sim, uint64_t left)
+uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left)
 {
     if (!(sim->adversity & SIM_TORN) || sim->set.profile == SIM_SC || (left & (left - 1)) == 0)
         return left;
@@ -168,7 +169,7 @@ uint64_t sim_fault_pieces(struct sim *sim, uint64_t left)
     }
 }
 
-bool sim_fault_halves(struct sim *sim)
+bool sim_adversary_halves(struct sim *sim)
 {
     if (!(sim->adversity & SIM_TORN) || sim->set.profile == SIM_SC)
         return false;
@@ -177,7 +178,7 @@ bool sim_fault_halves(struct sim *sim)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-enum fault sim_fault_draw(struct sim *sim, uint32_t client)
+enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client)
 {
     const struct sim_client *c = &sim->client[client];
     unsigned all = sim->crash_rate + sim->pause_rate + sim->error_rate;

@@ -108,11 +108,11 @@ static void add_faults(const struct sim *sim, struct ways *w)
     }
     for (size_t i = 0; i < sim->queue.count && w->count < WAYS_MAX; i++) {
         const struct event *e = &sim->queue.event[i];
-        bool answering = e->kind == EVENT_COMPLETE && e->flight->status == FAR_OK;
-        bool first_due = (e->kind == EVENT_VERB || e->kind == EVENT_REQUEST) && e->flight->req &&
-                         e->flight->unanswered > 0;
+        bool answering = e->kind == EVENT_COMPLETE && e->request->status == FAR_OK;
+        bool first_due = (e->kind == EVENT_VERB || e->kind == EVENT_REQUEST) && e->request->req &&
+                         e->request->unanswered > 0;
         for (size_t j = 0; j < i && first_due; j++) /* one error a request is enough */
-            first_due = sim->queue.event[j].flight != e->flight;
+            first_due = sim->queue.event[j].request != e->request;
         if ((sim->adversity & SIM_ERROR) && (answering || first_due)) {
             w->way[w->count].fault = FAULT_ERROR;
             w->way[w->count].client = e->client;
@@ -136,11 +136,11 @@ static bool pop_foregone(const struct sim *sim, struct queue *q, struct event *e
 {
     bool may_break = (sim->adversity & SIM_ERROR) && sim->faults_used < sim->set.faults_max;
     for (size_t i = 0; i < q->count; i++) {
-        const struct flight *f = q->event[i].flight;
+        const struct sim_request *r = q->event[i].request;
         unsigned kind = q->event[i].kind;
         if ((kind == EVENT_COMPLETE && !may_break) ||
-            (kind == EVENT_VERB && f->verb[q->event[i].verb].state >= VERB_DONE) ||
-            (kind == EVENT_REQUEST && f->verb[0].state == VERB_CANCELLED)) {
+            (kind == EVENT_VERB && r->verb[q->event[i].verb].state >= VERB_DONE) ||
+            (kind == EVENT_REQUEST && r->verb[0].state == VERB_CANCELLED)) {
             take(q, i, e);
             return true;
         }
@@ -169,7 +169,7 @@ bool sim_choice_pop(struct sim *sim, struct event *e)
         if (w.way[pick].fault == FAULT_CRASH) {
             sim_fault_crash(sim, w.way[pick].client);
         } else if (w.way[pick].fault == FAULT_ERROR) {
-            sim_fault_error(sim, q->event[w.way[pick].event].flight);
+            sim_fault_error(sim, q->event[w.way[pick].event].request);
         } else {
             take(q, w.way[pick].event, e);
             return true;
@@ -183,7 +183,7 @@ void sim_prune(struct sim *sim, uint64_t (*harness_hash)(void *arg), void *arg)
     sim->harness_arg = arg;
 }
 
-void sim_forget(struct sim *sim)
+void sim_forget_states(struct sim *sim)
 {
     if (sim->visited_room > 0)
         memset(sim->visited, 0, sim->visited_room * sizeof *sim->visited);

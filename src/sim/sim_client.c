@@ -24,7 +24,8 @@ int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg
     c->state = CLIENT_READY;
     sim->alive++;
     sim->memory_hash = 0; /* states are compared by what clients changed */
-    sim_queue_push(sim, EVENT_START, sim->now + sim_fault_transit(sim, client), client, NULL, 0);
+    sim_queue_push(sim, EVENT_START, sim->now + sim_adversary_transit(sim, client), client, NULL,
+                   0);
     return FAR_OK;
 }
 
@@ -33,7 +34,7 @@ void sim_identify_client(struct sim *sim, unsigned client, uint64_t identity)
     sim->client[client].identity = identity;
 }
 
-void sim_resume(struct sim *sim, uint32_t client)
+void sim_client_resume(struct sim *sim, uint32_t client)
 {
     struct sim_client *c = &sim->client[client];
     c->state = CLIENT_RUNNING;
@@ -54,7 +55,7 @@ void sim_client_wake(struct sim *sim, const struct event *e)
     if (c->frozen_until > sim->now)
         sim_queue_push(sim, e->kind, c->frozen_until, e->client, NULL, 0);
     else if (c->state == CLIENT_READY || c->state == CLIENT_PAUSING)
-        sim_resume(sim, e->client);
+        sim_client_resume(sim, e->client);
 }
 
 struct sim_client *sim_client_running(struct sim *sim)
@@ -74,7 +75,7 @@ void sim_client_give_way(struct sim_client *c, enum client_state state)
     ASSERT(sim->running == me);
 }
 
-void sim_client_nap(struct sim_client *c, uint64_t ns)
+void sim_client_wait(struct sim_client *c, uint64_t ns)
 {
     c->local_time += ns;
     sim_queue_push(c->sim, EVENT_WAKE, c->sim->now + ns, (uint32_t)(c - c->sim->client), NULL, 0);
@@ -86,7 +87,7 @@ void sim_think(struct sim *sim)
     struct sim_client *c = sim_client_running(sim);
     ASSERT(c != NULL);
     if (!c->unwinding)
-        sim_client_nap(c, sim_fault_transit(sim, sim->running));
+        sim_client_wait(c, sim_adversary_transit(sim, sim->running));
 }
 
 void sim_sleep(struct sim *sim, uint64_t ns)
@@ -94,10 +95,10 @@ void sim_sleep(struct sim *sim, uint64_t ns)
     struct sim_client *c = sim_client_running(sim);
     ASSERT(c != NULL);
     if (!c->unwinding)
-        sim_client_nap(c, ns);
+        sim_client_wait(c, ns);
 }
 
-bool sim_dead(const struct sim *sim)
+bool sim_unwinding(const struct sim *sim)
 {
     return sim->running != NOBODY && sim->client[sim->running].unwinding;
 }
@@ -105,11 +106,6 @@ bool sim_dead(const struct sim *sim)
 uint64_t sim_identity(const struct sim *sim)
 {
     return sim->running == NOBODY ? 0 : sim->client[sim->running].identity;
-}
-
-int sim_self(const struct sim *sim)
-{
-    return sim->running == NOBODY ? -1 : (int)sim->running;
 }
 
 bool sim_crashed(const struct sim *sim, unsigned client)

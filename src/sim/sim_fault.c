@@ -18,9 +18,9 @@ void sim_fault_crash(struct sim *sim, uint32_t client)
     sim->faults_used++;
     c->state = CLIENT_CRASHED;
     sim->alive--;
-    for (size_t i = 0; i < sim->flights; i++)
-        if (sim->flight[i]->req && sim->flight[i]->client == client)
-            sim_request_cancel(sim, sim->flight[i]);
+    for (size_t i = 0; i < sim->requests; i++)
+        if (sim->request[i]->req && sim->request[i]->client == client)
+            sim_request_cancel(sim, sim->request[i]);
 }
 
 void sim_fault_pause(struct sim *sim, uint32_t client)
@@ -37,22 +37,22 @@ void sim_fault_pause(struct sim *sim, uint32_t client)
     sim->faults_used++;
 }
 
-void sim_fault_error(struct sim *sim, struct flight *f)
+void sim_fault_error(struct sim *sim, struct sim_request *r)
 {
     bool apart = !sim->by_choice && (sim->adversity & SIM_INTERLEAVE);
     bool stray = apart && tape_choose(sim->tape, 2, TAPE_FAULT);
-    sim_log_line(sim, f->client, "#%u BREAKS%s", f->number,
+    sim_log_line(sim, r->client, "#%u BREAKS%s", r->number,
                  stray ? ", and what is under way will land" : "");
-    sim->trace = mix(sim->trace, 0xe0000000u + f->client);
+    sim->trace = mix(sim->trace, 0xe0000000u + r->client);
     sim->counts.happened[SIM_NUMBER_ERROR]++;
     sim->faults_used++;
     if (stray)
-        sim_request_stray(sim, f);
+        sim_request_stray(sim, r);
     else
-        sim_request_fail(sim, f, FAR_UNKNOWN);
+        sim_request_fail(sim, r, FAR_UNKNOWN);
 }
 
-void sim_calm(struct sim *sim)
+void sim_stop_faults(struct sim *sim)
 {
     sim->adversity &= ~(unsigned)SIM_FAULTS;
     if (sim->by_choice) { /* from here on it takes no choices */

@@ -36,7 +36,7 @@ struct event {
     uint8_t kind;
     uint8_t client;
     uint16_t verb;
-    struct flight *flight;
+    struct sim_request *request;
 };
 
 struct queue {
@@ -68,7 +68,7 @@ struct sim_verb {
     uint64_t result; /* what it will write                                               */
 };
 
-struct flight {          /* a request on its way */
+struct sim_request {     /* a request on its way */
     struct fab_req *req; /* NULL once it has completed, or its client is gone */
     uint32_t client;
     uint32_t number;   /* among the client's requests */
@@ -145,15 +145,15 @@ struct sim {
     uint32_t running;   /* client, or NOBODY */
     uint32_t last;      /* the client of the last event */
     unsigned adversity; /* what is left of it   */
-    bool by_choice;     /* until sim_calm()     */
+    bool by_choice;     /* until sim_stop_faults()     */
     uint64_t trace;
     struct sim_counts counts;
     struct queue queue;
     struct sim_client client[SIM_CLIENTS_MAX];
     unsigned alive; /* clients that have not finished nor crashed */
 
-    struct flight **flight; /* all that were ever made */
-    size_t flights, flights_room;
+    struct sim_request **request; /* all that were ever made */
+    size_t requests, request_room;
 
     sim_watcher *watch;
     void *watch_arg;
@@ -205,7 +205,7 @@ static inline uint64_t mix(uint64_t h, uint64_t x)
 /* Zeroes a node for the next run. False when out of memory. */
 bool sim_memory_clean(struct sim *sim, unsigned node, uint64_t bytes);
 /* To be called before memory is written. */
-void sim_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len);
+void sim_memory_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len);
 uint64_t *sim_memory_word(struct sim *sim, unsigned node, uint64_t off);
 
 /* Moves bytes [from, to) of a READ or WRITE. */
@@ -227,16 +227,16 @@ void sim_busy_clear(struct sim *sim, const struct fab_verb *v);
 
 void sim_log_line(struct sim *sim, uint32_t client, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void sim_log_post(struct sim *sim, const struct flight *f);
+void sim_log_post(struct sim *sim, const struct sim_request *r);
 enum log_part { LOG_WHOLE, LOG_FIRST_HALF, LOG_SECOND_HALF };
 /* Pieces that are about to be moved, or what an atomic has done: its `result` is known. */
-void sim_log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+void sim_log_verb(struct sim *sim, const struct sim_request *r, unsigned i, enum log_part part,
                   uint64_t pieces);
 
 /* ---- sim_queue.c ----------------------------------------------------------------------------- */
 
 void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
-                    struct flight *f, unsigned verb);
+                    struct sim_request *r, unsigned verb);
 /* Takes the earliest event; false when there is none. */
 bool sim_queue_pop(struct sim *sim, struct event *e);
 /* Ends the choosing: what is left, and comes later, is carried out when it is due. */
@@ -244,42 +244,43 @@ void sim_queue_by_time(struct sim *sim);
 
 /* ---- sim_adversary.c ------------------------------------------------------------------------- */
 
-void sim_fault_begin(struct sim *sim);
+void sim_adversary_begin(struct sim *sim);
 enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
-enum fault sim_fault_draw(struct sim *sim, uint32_t client);
-uint64_t sim_fault_transit(struct sim *sim, uint32_t client); /* how long its messages take */
-uint64_t sim_fault_gap(struct sim *sim); /* between verbs, or pieces of a verb       */
-uint64_t sim_fault_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
+enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client);
+uint64_t sim_adversary_transit(struct sim *sim, uint32_t client); /* how long its messages take */
+uint64_t sim_adversary_gap(struct sim *sim); /* between verbs, or pieces of a verb       */
+uint64_t sim_adversary_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
 /* Which of a verb's pieces execute in this event. */
-uint64_t sim_fault_pieces(struct sim *sim, uint64_t left);
-bool sim_fault_halves(struct sim *sim);
+uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left);
+bool sim_adversary_halves(struct sim *sim);
 
 /* ---- sim_client.c ---------------------------------------------------------------------------- */
 
 /* The client that is running, or NULL. */
 struct sim_client *sim_client_running(struct sim *sim);
-void sim_resume(struct sim *sim, uint32_t client);
+void sim_client_resume(struct sim *sim, uint32_t client);
 void sim_client_wake(struct sim *sim, const struct event *e);
 /* Gives way to the scheduler; for a time. */
 void sim_client_give_way(struct sim_client *c, enum client_state state);
-void sim_client_nap(struct sim_client *c, uint64_t ns);
+void sim_client_wait(struct sim_client *c, uint64_t ns);
 
 /* ---- sim_request.c --------------------------------------------------------------------------- */
 
 /* One that is free; NULL when out of memory. */
-struct flight *sim_request_take(struct sim *sim);
+struct sim_request *sim_request_take(struct sim *sim);
 /* Frees it, if nothing of it is under way any more. */
-void sim_request_release(struct flight *f);
+void sim_request_release(struct sim_request *r);
 /* Must verb i be done before verb j begins? */
-bool sim_request_goes_first(const struct sim *sim, const struct flight *f, unsigned i, unsigned j);
+bool sim_request_goes_first(const struct sim *sim, const struct sim_request *r, unsigned i,
+                            unsigned j);
 /* Sends the answer on its way, once. */
-void sim_request_report(struct sim *sim, struct flight *f, uint64_t after);
+void sim_request_report(struct sim *sim, struct sim_request *r, uint64_t after);
 /* What has not executed yet never will; atomics that have begun are finished. */
-void sim_request_cancel(struct sim *sim, struct flight *f);
+void sim_request_cancel(struct sim *sim, struct sim_request *r);
 /* Ends the request with an error: the rest is cancelled, and the client will be told. */
-void sim_request_fail(struct sim *sim, struct flight *f, int status);
+void sim_request_fail(struct sim *sim, struct sim_request *r, int status);
 /* Ends the request with FAR_UNKNOWN while its WRITEs and atomics go on. */
-void sim_request_stray(struct sim *sim, struct flight *f);
+void sim_request_stray(struct sim *sim, struct sim_request *r);
 /* Ends every request at once with FAR_UNREACHABLE and empties the queue. */
 void sim_request_drop_all(struct sim *sim);
 
@@ -287,7 +288,7 @@ void sim_request_drop_all(struct sim *sim);
 
 void sim_fault_crash(struct sim *sim, uint32_t client);
 void sim_fault_pause(struct sim *sim, uint32_t client);
-void sim_fault_error(struct sim *sim, struct flight *f);
+void sim_fault_error(struct sim *sim, struct sim_request *r);
 
 /* ---- sim_nic.c ------------------------------------------------------------------------------- */
 
@@ -300,7 +301,7 @@ void sim_nic_complete(struct sim *sim, const struct event *e);
  * it need not. */
 uint64_t sim_nic_held(struct sim *sim, const struct event *e);
 /* What is under way of these requests takes effect now, wholly or in part, or never. */
-void sim_nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count);
+void sim_nic_shut_out(struct sim *sim, struct sim_request *const *requests, size_t count);
 
 /* ---- sim_choice.c ---------------------------------------------------------------------------- */
 

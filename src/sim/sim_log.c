@@ -62,53 +62,53 @@ static void describe(const struct fab_verb *v, char *text, size_t room)
                  (unsigned long long)v->off);
 }
 
-void sim_log_post(struct sim *sim, const struct flight *f)
+void sim_log_post(struct sim *sim, const struct sim_request *r)
 {
     if (sim->lines_max == 0)
         return;
     char text[112], one[48];
     int used = 0;
-    for (unsigned i = 0; i < f->count && used < (int)sizeof text - 48; i++) {
-        describe(&f->verb[i].v, one, sizeof one);
+    for (unsigned i = 0; i < r->count && used < (int)sizeof text - 48; i++) {
+        describe(&r->verb[i].v, one, sizeof one);
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%s", i ? ", " : "", one);
     }
     bool all = used < (int)sizeof text - 48;
-    sim_log_line(sim, f->client, "#%u posts %s%s", f->number, text, all ? "" : ", ...");
+    sim_log_line(sim, r->client, "#%u posts %s%s", r->number, text, all ? "" : ", ...");
 }
 
-static void log_atomic(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+static void log_atomic(struct sim *sim, const struct sim_request *r, unsigned i, enum log_part part,
                        const char *what)
 {
-    const struct sim_verb *verb = &f->verb[i];
+    const struct sim_verb *verb = &r->verb[i];
     const struct fab_verb *v = &verb->v;
     unsigned long long old = 0, new = verb->result;
     if (part == LOG_SECOND_HALF) { /* its buffer may be another's by now */
-        sim_log_line(sim, f->client, "#%u.%u %s writes %#llx", f->number, i, what, new);
+        sim_log_line(sim, r->client, "#%u.%u %s writes %#llx", r->number, i, what, new);
         return;
     }
     memcpy(&old, v->buf, 8);
     if (old == new && v->kind != FAB_FAA)
-        sim_log_line(sim, f->client, "#%u.%u %s found %#llx, not %#llx", f->number, i, what, old,
+        sim_log_line(sim, r->client, "#%u.%u %s found %#llx, not %#llx", r->number, i, what, old,
                      (unsigned long long)v->compare);
     else
-        sim_log_line(sim, f->client, "#%u.%u %s found %#llx, %s %#llx", f->number, i, what, old,
+        sim_log_line(sim, r->client, "#%u.%u %s found %#llx, %s %#llx", r->number, i, what, old,
                      part == LOG_FIRST_HALF ? "will write" : "wrote", new);
 }
 
-void sim_log_verb(struct sim *sim, const struct flight *f, unsigned i, enum log_part part,
+void sim_log_verb(struct sim *sim, const struct sim_request *r, unsigned i, enum log_part part,
                   uint64_t pieces)
 {
     if (sim->lines_max == 0)
         return;
-    const struct sim_verb *verb = &f->verb[i];
+    const struct sim_verb *verb = &r->verb[i];
     char what[48];
     describe(&verb->v, what, sizeof what);
     if (verb->v.kind > FAB_WRITE)
-        log_atomic(sim, f, i, part, what);
+        log_atomic(sim, r, i, part, what);
     else if (pieces == verb->left && !verb->torn)
-        sim_log_line(sim, f->client, "#%u.%u %s", f->number, i, what);
+        sim_log_line(sim, r->client, "#%u.%u %s", r->number, i, what);
     else
-        sim_log_line(sim, f->client, "#%u.%u %s pieces %#llx of %#llx", f->number, i, what,
+        sim_log_line(sim, r->client, "#%u.%u %s pieces %#llx of %#llx", r->number, i, what,
                      (unsigned long long)pieces, (unsigned long long)verb->left);
 }
 

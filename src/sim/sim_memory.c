@@ -6,7 +6,7 @@
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-void sim_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len)
+void sim_memory_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len)
 {
     if (len == 0)
         return;
@@ -51,7 +51,7 @@ const void *sim_memory(const struct sim *sim, unsigned node)
 
 void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte)
 {
-    sim_touch(sim, node, off, bytes);
+    sim_memory_touch(sim, node, off, bytes);
     memset(sim->memory[node] + off, byte, bytes);
 }
 
@@ -74,7 +74,7 @@ void sim_memory_move(struct sim *sim, const struct fab_verb *v, uint64_t from, u
     if (v->kind == FAB_READ) {
         memcpy(near, far, to - from);
     } else {
-        sim_touch(sim, v->node, from, to - from);
+        sim_memory_touch(sim, v->node, from, to - from);
         memcpy(far, near, to - from);
     }
 }
@@ -137,7 +137,7 @@ uint64_t sim_atomic_result(const struct fab_verb *v, uint64_t old)
 void sim_atomic_write(struct sim *sim, const struct fab_verb *v, uint64_t new)
 {
     uint64_t *word = sim_memory_word(sim, v->node, v->off);
-    sim_touch(sim, v->node, v->off, 8);
+    sim_memory_touch(sim, v->node, v->off, 8);
     if (sim->harness_hash)
         sim->memory_hash ^= hash_word(v->node, v->off, *word) ^ hash_word(v->node, v->off, new);
     *word = new;

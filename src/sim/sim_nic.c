@@ -60,10 +60,10 @@ int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
     return FAR_OK;
 }
 
-static void lay_out(struct sim *sim, struct flight *f, const struct fab_req *req)
+static void init_verbs(struct sim *sim, struct sim_request *r, const struct fab_req *req)
 {
-    for (unsigned j = 0; j < f->count; j++) {
-        struct sim_verb *verb = &f->verb[j];
+    for (unsigned j = 0; j < r->count; j++) {
+        struct sim_verb *verb = &r->verb[j];
         const struct fab_verb *v = &req->verbs[j];
         ASSERT(fab_valid(&sim->fab, v));
         verb->v = *v;
@@ -72,10 +72,10 @@ static void lay_out(struct sim *sim, struct flight *f, const struct fab_req *req
         verb->waits = 0;
         verb->fence = (v->flags & FAB_FENCE) ? (uint16_t)j : 0;
         for (unsigned i = 0; i < j; i++)
-            if (f->verb[i].v.node == v->node && f->verb[i].fence > verb->fence)
-                verb->fence = f->verb[i].fence;
+            if (r->verb[i].v.node == v->node && r->verb[i].fence > verb->fence)
+                verb->fence = r->verb[i].fence;
         for (unsigned i = 0; i < j; i++)
-            verb->waits += sim_request_goes_first(sim, f, i, j);
+            verb->waits += sim_request_goes_first(sim, r, i, j);
         if (v->kind <= FAB_WRITE)
             cut_pieces(sim, verb);
         else
@@ -84,7 +84,7 @@ static void lay_out(struct sim *sim, struct flight *f, const struct fab_req *req
 }
 
 /* A node that cannot be reached, for a while or until the faults stop. */
-static void lose_or_regain(struct sim *sim)
+static void lose_or_restore_node(struct sim *sim)
 {
     bool *lost = &sim->lost[sim->lose_node];
     if (sim->counts.requests > sim->lose_after && !*lost) {
@@ -101,37 +101,37 @@ static void lose_or_regain(struct sim *sim)
 int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
 {
     struct sim_client *c = &sim->client[client];
-    struct flight *f = sim_request_take(sim);
-    if (!f)
+    struct sim_request *r = sim_request_take(sim);
+    if (!r)
         return FAR_NO_MEMORY;
     ASSERT(req->count > 0 && req->count <= BATCH_MAX);
-    f->in_use = true;
-    f->reported = f->any_executed = f->stray = false;
-    f->req = req;
-    f->client = client;
-    f->identity = c->identity;
-    f->number = c->requests++;
-    f->events = 0;
-    f->status = FAR_OK;
-    f->count = f->unanswered = (uint16_t)req->count;
+    r->in_use = true;
+    r->reported = r->any_executed = r->stray = false;
+    r->req = req;
+    r->client = client;
+    r->identity = c->identity;
+    r->number = c->requests++;
+    r->events = 0;
+    r->status = FAR_OK;
+    r->count = r->unanswered = (uint16_t)req->count;
     req->done = false;
-    lay_out(sim, f, req);
+    init_verbs(sim, r, req);
     c->in_flight++;
     sim->counts.requests++;
     sim->counts.verbs += req->count;
-    lose_or_regain(sim);
-    sim_log_post(sim, f);
+    lose_or_restore_node(sim);
+    sim_log_post(sim, r);
 
-    uint64_t arrives = sim->now + sim_fault_transit(sim, client);
+    uint64_t arrives = sim->now + sim_adversary_transit(sim, client);
     if (!(sim->adversity & SIM_INTERLEAVE)) {
-        sim_queue_push(sim, EVENT_REQUEST, arrives, client, f, 0);
+        sim_queue_push(sim, EVENT_REQUEST, arrives, client, r, 0);
         return FAR_OK;
     }
-    for (unsigned i = 0; i < f->count; i++) {
-        if (f->verb[i].waits > 0)
+    for (unsigned i = 0; i < r->count; i++) {
+        if (r->verb[i].waits > 0)
             continue;
-        f->verb[i].state = VERB_DUE;
-        sim_queue_push(sim, EVENT_VERB, arrives + sim_fault_gap(sim), client, f, i);
+        r->verb[i].state = VERB_DUE;
+        sim_queue_push(sim, EVENT_VERB, arrives + sim_adversary_gap(sim), client, r, i);
     }
     return FAR_OK;
 }
@@ -141,75 +141,75 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
 /* The trace has when, who, what and where, and the words of atomics. It leaves out what READs and
  * WRITEs carry: a process's number or the time that a pool was made differ from run to run, and
  * whatever matters of the rest shows in what is done next. */
-static void note_gathered(struct sim *sim, const struct flight *f, unsigned i, uint64_t pieces,
+static void note_gathered(struct sim *sim, const struct sim_request *r, unsigned i, uint64_t pieces,
                           uint64_t what)
 {
-    const struct fab_verb *v = &f->verb[i].v;
+    const struct fab_verb *v = &r->verb[i].v;
     sim->trace = mix(sim->trace, sim->now);
-    sim->trace = mix(sim->trace, (uint64_t)f->client << 56 | (uint64_t)v->kind << 48 | v->off);
+    sim->trace = mix(sim->trace, (uint64_t)r->client << 56 | (uint64_t)v->kind << 48 | v->off);
     sim->trace = mix(sim->trace, v->kind <= FAB_WRITE ? pieces : what);
     if (sim->harness_hash)
-        sim->client[f->client].gathers ^= mix(mix((uint64_t)f->number << 16 | i, 1), what);
+        sim->client[r->client].gathers ^= mix(mix((uint64_t)r->number << 16 | i, 1), what);
 }
 
-static void answer(struct sim *sim, struct flight *f, unsigned i)
+static void answer(struct sim *sim, struct sim_request *r, unsigned i)
 {
-    if (f->verb[i].answered)
+    if (r->verb[i].answered)
         return;
-    f->verb[i].answered = true;
-    if (--f->unanswered == 0)
-        sim_request_report(sim, f, sim_fault_transit(sim, f->client));
+    r->verb[i].answered = true;
+    if (--r->unanswered == 0)
+        sim_request_report(sim, r, sim_adversary_transit(sim, r->client));
 }
 
-static void verb_done(struct sim *sim, struct flight *f, unsigned i)
+static void verb_done(struct sim *sim, struct sim_request *r, unsigned i)
 {
-    struct sim_verb *verb = &f->verb[i];
+    struct sim_verb *verb = &r->verb[i];
     verb->state = VERB_DONE;
     if (verb->late)
-        sim->client[f->client].late[verb->v.node]--;
-    for (unsigned j = i + 1; j < f->count; j++) {
-        struct sim_verb *later = &f->verb[j];
-        if (later->state != VERB_WAITING || !sim_request_goes_first(sim, f, i, j) ||
+        sim->client[r->client].late[verb->v.node]--;
+    for (unsigned j = i + 1; j < r->count; j++) {
+        struct sim_verb *later = &r->verb[j];
+        if (later->state != VERB_WAITING || !sim_request_goes_first(sim, r, i, j) ||
             --later->waits > 0)
             continue;
         later->state = VERB_DUE;
         if (sim->adversity & SIM_INTERLEAVE)
-            sim_queue_push(sim, EVENT_VERB, sim->now + sim_fault_gap(sim), f->client, f, j);
+            sim_queue_push(sim, EVENT_VERB, sim->now + sim_adversary_gap(sim), r->client, r, j);
     }
-    answer(sim, f, i);
+    answer(sim, r, i);
 }
 
-static void begin_verb(struct sim *sim, struct flight *f, unsigned i)
+static void begin_verb(struct sim *sim, struct sim_request *r, unsigned i)
 {
-    struct sim_verb *verb = &f->verb[i];
-    verb->begun = f->any_executed = true;
+    struct sim_verb *verb = &r->verb[i];
+    verb->begun = r->any_executed = true;
     for (unsigned j = 0; j < i; j++)
-        if (f->verb[j].state != VERB_DONE) {
+        if (r->verb[j].state != VERB_DONE) {
             sim->counts.reordered++;
             break;
         }
     if (sim->set.profile == SIM_IB_LOOSE && (sim->adversity & SIM_REORDER) &&
         sim->by_choice == sim->set.by_choice && verb->v.kind == FAB_WRITE &&
         tape_chance(sim->tape, 1, 3, TAPE_ORDER))
-        answer(sim, f, i); /* and done in later events */
+        answer(sim, r, i); /* and done in later events */
 }
 
 /* One event's worth of a verb; true when that was the last. */
-static bool step(struct sim *sim, struct flight *f, unsigned i)
+static bool step(struct sim *sim, struct sim_request *r, unsigned i)
 {
-    struct sim_verb *verb = &f->verb[i];
+    struct sim_verb *verb = &r->verb[i];
     const struct fab_verb *v = &verb->v;
     if (!verb->begun) {
-        begin_verb(sim, f, i);
+        begin_verb(sim, r, i);
         if (verb->answered)
             return false;
     }
     if (sim->watch)
-        sim->watch(sim->watch_arg, f->client, f->identity, v);
+        sim->watch(sim->watch_arg, r->client, r->identity, v);
     if (v->kind <= FAB_WRITE) {
-        uint64_t pieces = sim_fault_pieces(sim, verb->left);
-        sim_log_verb(sim, f, i, LOG_WHOLE, pieces);
-        note_gathered(sim, f, i, pieces, sim_memory_move_pieces(sim, verb, pieces));
+        uint64_t pieces = sim_adversary_pieces(sim, verb->left);
+        sim_log_verb(sim, r, i, LOG_WHOLE, pieces);
+        note_gathered(sim, r, i, pieces, sim_memory_move_pieces(sim, verb, pieces));
         sim->counts.torn += verb->left != 0 && !verb->torn;
         verb->torn |= verb->left != 0;
         return verb->left == 0;
@@ -218,69 +218,69 @@ static bool step(struct sim *sim, struct flight *f, unsigned i)
         verb->half = false;
         sim_atomic_write(sim, v, verb->result);
         sim_busy_clear(sim, v);
-        sim_log_verb(sim, f, i, LOG_SECOND_HALF, 0);
-        note_gathered(sim, f, i, 0, verb->result + 1);
+        sim_log_verb(sim, r, i, LOG_SECOND_HALF, 0);
+        note_gathered(sim, r, i, 0, verb->result + 1);
         return true;
     }
     uint64_t old = *sim_memory_word(sim, v->node, v->off);
     verb->result = sim_atomic_result(v, old);
-    if (verb->result != old && sim_fault_halves(sim)) {
+    if (verb->result != old && sim_adversary_halves(sim)) {
         verb->half = true;
         memcpy(v->buf, &old, 8);
         sim_busy_set(sim, v);
         sim->counts.halved++;
-        sim_log_verb(sim, f, i, LOG_FIRST_HALF, 0);
-        note_gathered(sim, f, i, 0, old);
+        sim_log_verb(sim, r, i, LOG_FIRST_HALF, 0);
+        note_gathered(sim, r, i, 0, old);
         return false;
     }
     sim_atomic_whole(sim, v);
-    sim_log_verb(sim, f, i, LOG_WHOLE, 0);
-    note_gathered(sim, f, i, 0, old);
+    sim_log_verb(sim, r, i, LOG_WHOLE, 0);
+    note_gathered(sim, r, i, 0, old);
     return true;
 }
 
 uint64_t sim_nic_held(struct sim *sim, const struct event *e)
 {
-    const struct flight *f = e->flight;
+    const struct sim_request *r = e->request;
     uint64_t until = 0;
-    if (!f || e->kind == EVENT_COMPLETE)
+    if (!r || e->kind == EVENT_COMPLETE)
         return 0;
     unsigned first = e->kind == EVENT_VERB ? e->verb : 0;
-    unsigned end = e->kind == EVENT_VERB ? first + 1 : f->count;
+    unsigned end = e->kind == EVENT_VERB ? first + 1 : r->count;
     for (unsigned i = first; i < end; i++) {
-        const struct sim_verb *verb = &f->verb[i];
-        const struct sim_client *c = &sim->client[f->client];
+        const struct sim_verb *verb = &r->verb[i];
+        const struct sim_client *c = &sim->client[r->client];
         if (verb->half || verb->state >= VERB_DONE)
             continue;
         const struct busy_word *busy =
             verb->v.kind > FAB_WRITE ? sim_busy_find(sim, &verb->v) : NULL;
         if (busy && busy->until >= until)
             until = busy->until + 1;
-        if (f->req && c->late[verb->v.node] > 0 && c->late_until[verb->v.node] >= until)
+        if (r->req && c->late[verb->v.node] > 0 && c->late_until[verb->v.node] >= until)
             until = c->late_until[verb->v.node] + 1;
     }
     return until;
 }
 
 /* Puts a verb's next event into the queue; others may be held until then. */
-static void push_verb(struct sim *sim, struct flight *f, unsigned i, uint64_t at)
+static void push_verb(struct sim *sim, struct sim_request *r, unsigned i, uint64_t at)
 {
-    const struct sim_verb *verb = &f->verb[i];
-    uint64_t *late_until = &sim->client[f->client].late_until[verb->v.node];
+    const struct sim_verb *verb = &r->verb[i];
+    uint64_t *late_until = &sim->client[r->client].late_until[verb->v.node];
     if (verb->half)
         sim_busy_find(sim, &verb->v)->until = at;
     if (verb->answered && *late_until < at)
         *late_until = at;
-    sim_queue_push(sim, EVENT_VERB, at, f->client, f, i);
+    sim_queue_push(sim, EVENT_VERB, at, r->client, r, i);
 }
 
 /* Puts an event off. */
 static bool put_off(struct sim *sim, const struct event *e, uint64_t until)
 {
     if (e->kind == EVENT_VERB)
-        push_verb(sim, e->flight, e->verb, until);
+        push_verb(sim, e->request, e->verb, until);
     else
-        sim_queue_push(sim, e->kind, until, e->client, e->flight, 0);
+        sim_queue_push(sim, e->kind, until, e->client, e->request, 0);
     return true;
 }
 
@@ -288,107 +288,107 @@ static bool put_off(struct sim *sim, const struct event *e, uint64_t until)
  * has been put off, or its request or client is no more. */
 static bool obstructed(struct sim *sim, const struct event *e)
 {
-    struct flight *f = e->flight;
-    struct sim_client *c = &sim->client[f->client];
-    bool half = e->kind == EVENT_VERB && f->verb[e->verb].half;
+    struct sim_request *r = e->request;
+    struct sim_client *c = &sim->client[r->client];
+    bool half = e->kind == EVENT_VERB && r->verb[e->verb].half;
     if (half)
         return false; /* the NIC finishes what it has begun */
-    if (f->stray && !f->req && sim->now > f->until) {
-        sim_request_cancel(sim, f);
+    if (r->stray && !r->req && sim->now > r->until) {
+        sim_request_cancel(sim, r);
         return true;
     }
     bool answers = e->kind == EVENT_COMPLETE;
     if (c->frozen_until > sim->now && (answers || c->stuck))
-        return put_off(sim, e, c->frozen_until + sim_fault_gap(sim));
+        return put_off(sim, e, c->frozen_until + sim_adversary_gap(sim));
     uint64_t held = sim->by_choice ? 0 : sim_nic_held(sim, e);
     if (held)
         return put_off(sim, e, held > sim->now ? held : sim->now + 1);
-    switch (f->req && f->status == FAR_OK ? sim_fault_draw(sim, f->client) : FAULT_NONE) {
+    switch (r->req && r->status == FAR_OK ? sim_adversary_draw_fault(sim, r->client) : FAULT_NONE) {
     case FAULT_NONE:
         return false;
     case FAULT_CRASH:
-        sim_fault_crash(sim, f->client);
+        sim_fault_crash(sim, r->client);
         return true;
     case FAULT_PAUSE:
-        sim_fault_pause(sim, f->client);
+        sim_fault_pause(sim, r->client);
         return put_off(sim, e, answers || c->stuck ? c->frozen_until : sim->now);
     case FAULT_ERROR:
-        sim_fault_error(sim, f);
+        sim_fault_error(sim, r);
         if (answers)
             return false; /* the answer is on its way, and is the error now */
-        return f->stray ? put_off(sim, e, sim->now + sim_fault_lag(sim, f->client)) : true;
+        return r->stray ? put_off(sim, e, sim->now + sim_adversary_lag(sim, r->client)) : true;
     }
     return false;
 }
 
 /* What has begun, or was answered (NIC-N4), has reached the node before. */
-static bool node_is_gone(struct sim *sim, struct flight *f, unsigned i)
+static bool node_is_gone(struct sim *sim, struct sim_request *r, unsigned i)
 {
-    if (!sim->lost[f->verb[i].v.node] || f->verb[i].half || f->verb[i].answered)
+    if (!sim->lost[r->verb[i].v.node] || r->verb[i].half || r->verb[i].answered)
         return false;
-    sim_log_line(sim, f->client, "#%u finds node %u gone", f->number, f->verb[i].v.node);
-    sim_request_fail(sim, f, f->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
+    sim_log_line(sim, r->client, "#%u finds node %u gone", r->number, r->verb[i].v.node);
+    sim_request_fail(sim, r, r->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
     return true;
 }
 
 void sim_nic_verb(struct sim *sim, const struct event *e)
 {
-    struct flight *f = e->flight;
+    struct sim_request *r = e->request;
     unsigned i = e->verb;
-    f->events--;
-    if (f->verb[i].state < VERB_DONE && !obstructed(sim, e) && !node_is_gone(sim, f, i)) {
-        if (step(sim, f, i))
-            verb_done(sim, f, i);
+    r->events--;
+    if (r->verb[i].state < VERB_DONE && !obstructed(sim, e) && !node_is_gone(sim, r, i)) {
+        if (step(sim, r, i))
+            verb_done(sim, r, i);
         else
-            push_verb(sim, f, i,
-                      sim->now + (f->verb[i].answered ? sim_fault_lag(sim, f->client)
-                                                      : sim_fault_gap(sim)));
+            push_verb(sim, r, i,
+                      sim->now + (r->verb[i].answered ? sim_adversary_lag(sim, r->client)
+                                                      : sim_adversary_gap(sim)));
     }
-    sim_request_release(f);
+    sim_request_release(r);
 }
 
 /* All verbs of the request at one go, in an order that the profile allows. */
 void sim_nic_request(struct sim *sim, const struct event *e)
 {
-    struct flight *f = e->flight;
-    f->events--;
-    bool go = f->verb[0].state != VERB_CANCELLED && !obstructed(sim, e);
-    unsigned left = go ? f->count : 0;
+    struct sim_request *r = e->request;
+    r->events--;
+    bool go = r->verb[0].state != VERB_CANCELLED && !obstructed(sim, e);
+    unsigned left = go ? r->count : 0;
     while (left > 0) {
         unsigned ready[BATCH_MAX] = {0}, count = 0;
-        for (unsigned i = 0; i < f->count; i++)
-            if (f->verb[i].state <= VERB_DUE && f->verb[i].waits == 0)
+        for (unsigned i = 0; i < r->count; i++)
+            if (r->verb[i].state <= VERB_DUE && r->verb[i].waits == 0)
                 ready[count++] = i;
         ASSERT(count > 0); /* nothing waits for what comes after it */
         unsigned i = ready[tape_choose(sim->tape, count, TAPE_ORDER)];
-        if (node_is_gone(sim, f, i))
+        if (node_is_gone(sim, r, i))
             break;
-        begin_verb(sim, f, i);
-        while (!step(sim, f, i))
+        begin_verb(sim, r, i);
+        while (!step(sim, r, i))
             continue; /* ends: every step takes a piece */
-        verb_done(sim, f, i);
+        verb_done(sim, r, i);
         left--;
     }
-    sim_request_release(f);
+    sim_request_release(r);
 }
 
 /* ---- completion ------------------------------------------------------------------------------ */
 
 /* What is not done goes on from a copy: its buffers are the client's again. */
-static void detach(struct flight *f)
+static void copy_buffers(struct sim_request *r)
 {
     size_t bytes = 0;
-    for (unsigned i = 0; i < f->count; i++)
-        if (f->verb[i].state <= VERB_DUE)
-            bytes += f->verb[i].v.len;
+    for (unsigned i = 0; i < r->count; i++)
+        if (r->verb[i].state <= VERB_DUE)
+            bytes += r->verb[i].v.len;
     if (bytes == 0)
         return;
     char *copy = malloc(bytes);
     ASSERT(copy != NULL);
-    f->late_data = copy;
-    for (unsigned i = 0; i < f->count; i++) {
-        struct fab_verb *v = &f->verb[i].v;
-        if (f->verb[i].state > VERB_DUE)
+    r->late_data = copy;
+    for (unsigned i = 0; i < r->count; i++) {
+        struct fab_verb *v = &r->verb[i].v;
+        if (r->verb[i].state > VERB_DUE)
             continue;
         memcpy(copy, v->buf, v->len);
         v->buf = copy;
@@ -397,69 +397,69 @@ static void detach(struct flight *f)
 }
 
 /* WRITEs that are answered and not done: NIC-N4. */
-static void count_late(struct sim *sim, struct flight *f)
+static void count_late(struct sim *sim, struct sim_request *r)
 {
-    for (unsigned i = 0; i < f->count; i++) {
-        struct sim_verb *verb = &f->verb[i];
+    for (unsigned i = 0; i < r->count; i++) {
+        struct sim_verb *verb = &r->verb[i];
         verb->late = verb->state == VERB_DUE && verb->answered;
-        sim->client[f->client].late[verb->v.node] += verb->late;
+        sim->client[r->client].late[verb->v.node] += verb->late;
         sim->counts.late += verb->late;
     }
 }
 
 void sim_nic_complete(struct sim *sim, const struct event *e)
 {
-    struct flight *f = e->flight;
-    struct sim_client *c = &sim->client[f->client];
-    f->events--;
-    if (f->req && c->state != CLIENT_CRASHED && !obstructed(sim, e)) {
-        detach(f);
-        count_late(sim, f);
-        f->req->status = f->status;
-        f->req->done = true;
-        f->req = NULL;
+    struct sim_request *r = e->request;
+    struct sim_client *c = &sim->client[r->client];
+    r->events--;
+    if (r->req && c->state != CLIENT_CRASHED && !obstructed(sim, e)) {
+        copy_buffers(r);
+        count_late(sim, r);
+        r->req->status = r->status;
+        r->req->done = true;
+        r->req = NULL;
         c->in_flight--;
         c->completed = true;
-        if (f->status)
-            sim_log_line(sim, f->client, "#%u ends with %s", f->number, far_errname(f->status));
-        sim->trace = mix(sim->trace, sim->now ^ f->client);
-        c->seen = mix(mix(c->seen, (uint64_t)f->number << 32 | (uint32_t)f->status), c->gathers);
+        if (r->status)
+            sim_log_line(sim, r->client, "#%u ends with %s", r->number, far_errname(r->status));
+        sim->trace = mix(sim->trace, sim->now ^ r->client);
+        c->seen = mix(mix(c->seen, (uint64_t)r->number << 32 | (uint32_t)r->status), c->gathers);
         c->gathers = 0;
         c->local_time += 1000;
         if (c->state == CLIENT_POLLING)
-            sim_resume(sim, f->client);
+            sim_client_resume(sim, r->client);
     }
-    sim_request_release(f);
+    sim_request_release(r);
 }
 
 /* Carries a verb out that is under way, to its end. */
-static void rush(struct sim *sim, struct flight *f, unsigned i)
+static void finish_verb(struct sim *sim, struct sim_request *r, unsigned i)
 {
-    while (!step(sim, f, i))
+    while (!step(sim, r, i))
         continue; /* ends: every step takes a piece */
-    verb_done(sim, f, i);
+    verb_done(sim, r, i);
 }
 
-void sim_nic_shut_out(struct sim *sim, struct flight *const *flights, size_t count)
+void sim_nic_shut_out(struct sim *sim, struct sim_request *const *requests, size_t count)
 {
     for (size_t n = 0; n < count; n++)
-        for (unsigned i = 0; i < flights[n]->count; i++) {
-            const struct sim_verb *verb = &flights[n]->verb[i];
+        for (unsigned i = 0; i < requests[n]->count; i++) {
+            const struct sim_verb *verb = &requests[n]->verb[i];
             if (verb->half || (verb->state == VERB_DUE && verb->answered))
-                rush(sim, flights[n], i);
+                finish_verb(sim, requests[n], i);
         }
     for (size_t n = 0; n < count; n++) {
-        struct flight *f = flights[n];
-        for (unsigned i = 0; i < f->count && !sim->by_choice; i++) {
-            const struct sim_verb *verb = &f->verb[i];
+        struct sim_request *r = requests[n];
+        for (unsigned i = 0; i < r->count && !sim->by_choice; i++) {
+            const struct sim_verb *verb = &r->verb[i];
             if (verb->state != VERB_DUE || sim->lost[verb->v.node] ||
                 (verb->v.kind > FAB_WRITE && sim_busy_find(sim, &verb->v)) ||
                 !tape_chance(sim->tape, 1, 2, TAPE_FAULT))
                 continue;
-            rush(sim, f, i);
+            finish_verb(sim, r, i);
         }
-        sim_request_cancel(sim, f);
-        if (f->req)
-            sim_request_fail(sim, f, FAR_UNKNOWN);
+        sim_request_cancel(sim, r);
+        if (r->req)
+            sim_request_fail(sim, r, FAR_UNKNOWN);
     }
 }

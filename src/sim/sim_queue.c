@@ -34,7 +34,7 @@ static void sift_down(struct event *heap, size_t count)
 }
 
 void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t client,
-                    struct flight *f, unsigned verb)
+                    struct sim_request *r, unsigned verb)
 {
     struct queue *q = &sim->queue;
     if (q->count == q->room) {
@@ -49,9 +49,9 @@ void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t
                                           .kind = (uint8_t)kind,
                                           .client = (uint8_t)client,
                                           .verb = (uint16_t)verb,
-                                          .flight = f};
-    if (f)
-        f->events++;
+                                          .request = r};
+    if (r)
+        r->events++;
     if (!sim->by_choice)
         sift_up(q->event, q->count - 1);
 }

@@ -43,7 +43,7 @@ static void write_words(void *arg)
     uint64_t begin = sim_now(rig.sim);
     struct fab_verb v = rig_write(0, AT, (void *)(uintptr_t)ones, sizeof ones);
     int rc = rig_flush(ep, &v, 1);
-    if (!sim_dead(rig.sim)) {
+    if (!sim_unwinding(rig.sim)) {
         saw.returned++;
         saw.ok += rc == FAR_OK;
         saw.unknown += rc == FAR_UNKNOWN;
@@ -219,7 +219,7 @@ static void calm_brings_the_node_back(void **state)
         assert_int_equal(sim_start(rig.sim, 0, keep_writing, NULL), FAR_OK);
         bool limit = sim_run(rig.sim, 19) == SIM_LIMIT;
         bool lost = saw.unreachable > 0;
-        sim_calm(rig.sim);
+        sim_stop_faults(rig.sim);
         unsigned before = saw.ok;
         assert_int_equal(sim_run(rig.sim, UINT32_MAX), SIM_FINISHED);
         healed += limit && lost && saw.ok > before;
