@@ -69,8 +69,8 @@ static void walk_tables(struct check *c, far_session *session)
         char finding[FINDING_MAX] = "";
         int rc = far_table_check(session, c->table[i], on_finding, finding);
         if (rc != FAR_OK)
-            check_condemn(c, CHECK_BAD_STRUCTURE, "the walker gave %s (%s): %s", far_errname(rc),
-                          far_error_detail(), finding);
+            check_fail(c, CHECK_BAD_STRUCTURE, "the walker gave %s (%s): %s", far_errname(rc),
+                       far_error_detail(), finding);
     }
 }
 
@@ -81,23 +81,23 @@ static void inspect(struct check *c)
     far_session *fresh = NULL;
     int rc = far_session_open(c->pool, &(struct far_session_options){.seed = 99}, &fresh);
     if (rc != FAR_OK) {
-        check_condemn(c, CHECK_BAD_STATUS, "opening a session afterwards gave %s (%s)",
-                      far_errname(rc), far_error_detail());
+        check_fail(c, CHECK_BAD_STATUS, "opening a session afterwards gave %s (%s)",
+                   far_errname(rc), far_error_detail());
         return;
     }
     walk_tables(c, fresh);
-    check_audit(c, fresh);
+    check_memory_audit(c, fresh);
     check_lock_audit(c);
     for (unsigned key = 0; key < c->keys; key++)
-        check_do(c, fresh, inspector, LIN_GET, key);
+        check_execute(c, fresh, inspector, LIN_GET, key);
     for (unsigned key = 0; key < c->set->keys; key++) {
-        rc = check_do(c, fresh, inspector, LIN_PUT, key);
+        rc = check_execute(c, fresh, inspector, LIN_PUT, key);
         if (rc != FAR_OK && rc != FAR_TABLE_FULL && !(rc == FAR_POOL_FULL && c->plan.tight))
-            check_condemn(c, CHECK_NOT_LIVE, "with nobody else there, put k%u gives %s (%s)", key,
-                          far_errname(rc), far_error_detail());
-        check_do(c, fresh, inspector, LIN_GET, key);
+            check_fail(c, CHECK_NOT_LIVE, "with nobody else there, put k%u gives %s (%s)", key,
+                       far_errname(rc), far_error_detail());
+        check_execute(c, fresh, inspector, LIN_GET, key);
     }
-    check_settle(c, fresh);
+    check_sweep_audit(c, fresh);
     if (c->result.verdict == CHECK_PASSED)
         check_journal_audit(c);
     walk_tables(c, fresh);
@@ -119,11 +119,11 @@ static void judge(struct check *c)
         return;
     char text[96];
     lin_describe(&c->history.op[c->report.stuck], text, sizeof text);
-    check_condemn(c, v == LIN_UNDECIDED ? CHECK_UNDECIDED : CHECK_NOT_LINEARIZABLE,
-                  "k%u: no place for \"%s\"", c->report.key, text);
+    check_fail(c, v == LIN_UNDECIDED ? CHECK_UNDECIDED : CHECK_NOT_LINEARIZABLE,
+               "k%u: no place for \"%s\"", c->report.key, text);
 }
 
-static void describe(struct check *c)
+static void note_plan(struct check *c)
 {
     struct check_coverage *v = &c->result.coverage;
     v->nodes = c->plan.nodes;
@@ -164,12 +164,12 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
         if (end == SIM_LIMIT)
             end = sim_run(c->sim, calm);
         if (end == SIM_LIMIT)
-            check_condemn(c, CHECK_NOT_LIVE,
-                          "not done %" PRIu64 " verbs after the faults had stopped", calm);
+            check_fail(c, CHECK_NOT_LIVE, "not done %" PRIu64 " verbs after the faults had stopped",
+                       calm);
         else
             inspect(c);
         judge(c);
-        describe(c);
+        note_plan(c);
     }
     c->result.trace = sim_trace(c->sim);
     c->result.reused = c->free.reused;

@@ -30,7 +30,7 @@
 #define SERIAL       ((uint64_t)1 << GADDR_BITS)
 #define NODE_KEY     ((uint64_t)1 << 63) /* of nodes by their addresses   */
 #define SHORT_KEY    ((uint64_t)1 << 62) /* of what a slot led to last    */
-#define HASTE        4u                  /* round trips: an epoch takes two or three */
+#define EPOCH_TURNS  4u                  /* round trips: an epoch takes two or three */
 #define USES         3u                  /* operations in a row, at most */
 #define LINGER_NS    2000u /* the shortest pause within an operation, which is doubled */
 #define LINGER_STEPS 6u    /* up to that many times                                    */
@@ -73,8 +73,8 @@ static struct cached *version_of(const struct check *c, struct check_cache *mine
 static void condemn(struct check *c, const struct op *op, const char *what, gaddr at)
 {
     if (!client_lapsed(op->client) && !sim_unwinding(c->sim))
-        check_condemn(c, CHECK_BAD_VALUE, "%s at node %u, offset 0x%" PRIx64, what, gaddr_node(at),
-                      gaddr_offset(at));
+        check_fail(c, CHECK_BAD_VALUE, "%s at node %u, offset 0x%" PRIx64, what, gaddr_node(at),
+                   gaddr_offset(at));
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -128,15 +128,15 @@ static int load(struct check *c, struct op *op, unsigned slot, struct known *kno
     return rc == FAR_OK ? read_node(c, op, slot, 0, known) : rc;
 }
 
-static int use_sibling(struct check *c, struct worker *w);
+static int use_sibling(struct check *c, struct check_client *me);
 
 /* Gives others time to replace, retire and reuse what this operation has just learned of. */
-static int linger(struct check *c, struct worker *w, struct op *op)
+static int linger(struct check *c, struct check_client *me, struct op *op)
 {
     unsigned steps = tape_choose(c->tape, 2 * LINGER_STEPS, TAPE_WORK);
     if (steps >= LINGER_STEPS)
         batch_pause(&op->batch, (uint64_t)LINGER_NS << (steps - LINGER_STEPS));
-    return op == &w->session->op && !sim_unwinding(c->sim) ? use_sibling(c, w) : FAR_OK;
+    return op == &me->session->op && !sim_unwinding(c->sim) ? use_sibling(c, me) : FAR_OK;
 }
 
 static void count(struct check *c, enum index_cache_state state)
@@ -146,21 +146,21 @@ static void count(struct check *c, enum index_cache_state state)
 }
 
 /* The slot's word, from the cache if it is fresh there. */
-static int find_slot(struct check *c, struct worker *w, struct op *op, unsigned slot,
+static int find_slot(struct check *c, struct check_client *me, struct op *op, unsigned slot,
                      struct index_cache_stamp *stamp, uint64_t *word)
 {
-    struct index_cache *cache = w->cache->cache;
+    struct index_cache *cache = me->cache->cache;
     struct index_cache_hit hit;
     enum index_cache_state state = index_cache_find(cache, op, slot, stamp, &hit);
     count(c, state);
     if (state != INDEX_CACHE_MISS)
         memcpy(word, hit.data, sizeof *word); /* CACHE-K5 */
     if (state == INDEX_CACHE_FRESH)
-        return linger(c, w, op);
+        return linger(c, me, op);
     uint64_t doubted = *word;
     int rc = read_slot(c, op, slot, word);
     if (rc == FAR_OK)
-        rc = linger(c, w, op);
+        rc = linger(c, me, op);
     if (rc != FAR_OK)
         return rc;
     if (state == INDEX_CACHE_DOUBTED && *word == doubted)
@@ -172,10 +172,10 @@ static int find_slot(struct check *c, struct worker *w, struct op *op, unsigned 
 
 /* The node that the word names, and one of its leaves. The node may be in the cache by its address.
  * A leaf that a doubted entry names is read in the batch that shows whether the entry is right. */
-static int find_leaf(struct check *c, struct worker *w, struct op *op, unsigned slot,
+static int find_leaf(struct check *c, struct check_client *me, struct op *op, unsigned slot,
                      unsigned place, struct index_cache_stamp *stamp, uint64_t word)
 {
-    struct index_cache *cache = w->cache->cache;
+    struct index_cache *cache = me->cache->cache;
     struct index_cache_hit hit;
     struct known known = {.word = word}, cached = {0};
     uint64_t key = NODE_KEY | word_node(word);
@@ -188,7 +188,7 @@ static int find_leaf(struct check *c, struct worker *w, struct op *op, unsigned 
         if (cached.word != word)
             condemn(c, op, "a fresh entry is of another node", word_node(word));
         index_cache_put(cache, SHORT_KEY | slot, *stamp, &cached, sizeof cached);
-        int rc = linger(c, w, op);
+        int rc = linger(c, me, op);
         return rc == FAR_OK ? read_leaf(c, op, cached.leaf[place], slot, place) : rc;
     }
     int rc = read_node(c, op, slot, cached.leaf[place], &known);
@@ -196,7 +196,7 @@ static int find_leaf(struct check *c, struct worker *w, struct op *op, unsigned 
         rc == FAR_OK && state == INDEX_CACHE_DOUBTED && memcmp(&known, &cached, sizeof known) == 0;
     bool whole = right && is_leaf((struct leaf *)((struct node *)op->word + 1), slot, place);
     if (rc == FAR_OK)
-        rc = linger(c, w, op);
+        rc = linger(c, me, op);
     if (rc != FAR_OK)
         return rc;
     if (right)
@@ -209,32 +209,32 @@ static int find_leaf(struct check *c, struct worker *w, struct op *op, unsigned 
 }
 
 /* The node that the slot led to last, if that is fresh, without asking the slot. */
-static bool take_short_cut(struct check *c, struct worker *w, struct op *op, unsigned slot,
+static bool take_short_cut(struct check *c, struct check_client *me, struct op *op, unsigned slot,
                            struct known *known)
 {
     struct index_cache_hit hit;
-    struct index_cache_stamp stamp = index_cache_stamp(w->cache->cache, op);
+    struct index_cache_stamp stamp = index_cache_stamp(me->cache->cache, op);
     enum index_cache_state state =
-        index_cache_find(w->cache->cache, op, SHORT_KEY | slot, &stamp, &hit);
+        index_cache_find(me->cache->cache, op, SHORT_KEY | slot, &stamp, &hit);
     count(c, state);
     if (state == INDEX_CACHE_FRESH)
         memcpy(known, hit.data, sizeof *known); /* CACHE-K5 */
     return state == INDEX_CACHE_FRESH;
 }
 
-static int read_cached(struct check *c, struct worker *w, struct op *op, unsigned slot,
+static int read_cached(struct check *c, struct check_client *me, struct op *op, unsigned slot,
                        unsigned place)
 {
-    struct index_cache_stamp stamp = index_cache_stamp(w->cache->cache, op);
+    struct index_cache_stamp stamp = index_cache_stamp(me->cache->cache, op);
     struct known known;
     uint64_t word = 0;
     int rc = FAR_OK;
-    if (tape_choose(c->tape, 2, TAPE_WORK) && take_short_cut(c, w, op, slot, &known)) {
-        rc = linger(c, w, op);
+    if (tape_choose(c->tape, 2, TAPE_WORK) && take_short_cut(c, me, op, slot, &known)) {
+        rc = linger(c, me, op);
         return rc == FAR_OK ? read_leaf(c, op, known.leaf[place], slot, place) : rc;
     }
-    rc = find_slot(c, w, op, slot, &stamp, &word);
-    return rc == FAR_OK ? find_leaf(c, w, op, slot, place, &stamp, word) : rc;
+    rc = find_slot(c, me, op, slot, &stamp, &word);
+    return rc == FAR_OK ? find_leaf(c, me, op, slot, place, &stamp, word) : rc;
 }
 
 /* ---- changing -------------------------------------------------------------------------------- */
@@ -264,7 +264,7 @@ static int alloc_two(struct op *op, unsigned on, gaddr at[2])
     return rc;
 }
 
-static void lose_two(struct op *op)
+static void abandon_two(struct op *op)
 {
     pool_abandon(op->client, CLASS);
     pool_abandon(op->client, CLASS);
@@ -282,7 +282,7 @@ static int write_two(struct op *op, const gaddr at[2], unsigned slot, unsigned p
     batch_write(&op->batch, at[1], 0, node, sizeof *node);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
-        lose_two(op);
+        abandon_two(op);
     return rc;
 }
 
@@ -295,10 +295,10 @@ static int change_version(struct check *c, struct op *op)
     return batch_flush(&op->batch);
 }
 
-static int change_leaf(struct check *c, struct worker *w, struct op *op, unsigned slot,
+static int change_leaf(struct check *c, struct check_client *me, struct op *op, unsigned slot,
                        unsigned place)
 {
-    struct index_cache *cache = w->cache->cache;
+    struct index_cache *cache = me->cache->cache;
     struct index_cache_stamp stamp = index_cache_stamp(cache, op);
     struct known old, new;
     gaddr at[2];
@@ -318,9 +318,9 @@ static int change_leaf(struct check *c, struct worker *w, struct op *op, unsigne
               op->word);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK) { /* EPOCH-E4: nobody knows which two are reachable */
-        lose_two(op);
+        abandon_two(op);
         if (op_decided(op, rc) == FAR_UNKNOWN)
-            lose_two(op);
+            abandon_two(op);
         return rc;
     }
     if (op->word[0] != old.word) { /* another client was faster */
@@ -335,7 +335,7 @@ static int change_leaf(struct check *c, struct worker *w, struct op *op, unsigne
         tape_choose(c->tape, 4, TAPE_WORK) == 3; /* the rest, as a client does that dies */
     rc = leaves ? FAR_OK : change_version(c, op);
     if (leaves || rc != FAR_OK) { /* CACHE-K4: caches may not know */
-        lose_two(op);
+        abandon_two(op);
         return rc;
     }
     pool_retire(op->client, old.leaf[place], CLASS);
@@ -345,7 +345,7 @@ static int change_leaf(struct check *c, struct worker *w, struct op *op, unsigne
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-static int attach(struct check *c, struct worker *w)
+static int attach(struct check *c, struct check_client *me)
 {
     struct check_cache *mine = calloc(1, sizeof *mine);
     if (!mine)
@@ -359,39 +359,39 @@ static int attach(struct check *c, struct worker *w)
     mine->cached.version_at = c->cache.root;
     mine->cached.version_delta = offsetof(struct root, version);
     if (c->plan.versions)
-        client_cache(&w->session->client, &mine->cached);
-    w->cache = mine;
+        client_cache(&me->session->client, &mine->cached);
+    me->cache = mine;
     return FAR_OK;
 }
 
-void check_cache_close(struct worker *w)
+void check_cache_close(struct check_client *me)
 {
-    if (!w->cache)
+    if (!me->cache)
         return;
-    client_uncache(&w->session->client, &w->cache->cached);
-    index_cache_free(w->cache->cache);
-    free(w->cache);
-    w->cache = NULL;
+    client_uncache(&me->session->client, &me->cache->cached);
+    index_cache_free(me->cache->cache);
+    free(me->cache);
+    me->cache = NULL;
 }
 
-static int operate(struct check *c, struct worker *w, struct op *op)
+static int operate(struct check *c, struct check_client *me, struct op *op)
 {
     unsigned slot = tape_choose(c->tape, SLOTS, TAPE_WORK);
     unsigned place = tape_choose(c->tape, LEAVES, TAPE_WORK);
     bool changes = tape_chance(c->tape, 1, 3, TAPE_WORK);
-    int rc = op_begin(op, version_of(c, w->cache));
+    int rc = op_begin(op, version_of(c, me->cache));
     if (rc != FAR_OK)
         return rc;
-    if (c->plan.versions && w->cache->cached.stale)
-        rc = index_cache_refresh(op, NULL, w->cache->cache);
+    if (c->plan.versions && me->cache->cached.stale)
+        rc = index_cache_refresh(op, NULL, me->cache->cache);
     if (rc == FAR_OK)
-        rc = changes ? change_leaf(c, w, op, slot, place) : read_cached(c, w, op, slot, place);
+        rc = changes ? change_leaf(c, me, op, slot, place) : read_cached(c, me, op, slot, place);
     op_end(op);
     return rc;
 }
 
 /* Takes the epochs on, and what may be reused into the stock. */
-static int hasten(struct check *c, struct op *op, unsigned turns)
+static int drive_epochs(struct check *c, struct op *op, unsigned turns)
 {
     int rc = FAR_OK;
     for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_unwinding(c->sim); i++) {
@@ -403,31 +403,31 @@ static int hasten(struct check *c, struct op *op, unsigned turns)
 
 /* Another operation of the session, perhaps in a later epoch, between two steps of one: as on a
  * ring. */
-static int use_sibling(struct check *c, struct worker *w)
+static int use_sibling(struct check *c, struct check_client *me)
 {
     struct op op;
     unsigned turns = tape_choose(c->tape, 4, TAPE_WORK);
     if (turns == 0)
         return FAR_OK;
-    int rc = op_init(&op, &w->session->client);
+    int rc = op_init(&op, &me->session->client);
     if (rc != FAR_OK)
         return rc;
-    rc = hasten(c, &op, (turns - 1) * HASTE);
+    rc = drive_epochs(c, &op, (turns - 1) * EPOCH_TURNS);
     if (rc == FAR_OK && !sim_unwinding(c->sim))
-        rc = operate(c, w, &op);
+        rc = operate(c, me, &op);
     op_free(&op);
     return rc == FAR_POOL_FULL ? FAR_OK : rc;
 }
 
-int check_cache_use(struct check *c, struct worker *w)
+int check_cache_use(struct check *c, struct check_client *me)
 {
     sim_note(c->sim, "uses its cache");
-    int rc = w->cache ? FAR_OK : attach(c, w);
+    int rc = me->cache ? FAR_OK : attach(c, me);
     for (unsigned i = 1 + tape_choose(c->tape, USES, TAPE_WORK); i > 0; i--) {
         if (rc == FAR_OK && !sim_unwinding(c->sim))
-            rc = operate(c, w, &w->session->op);
+            rc = operate(c, me, &me->session->op);
         if (rc == FAR_OK)
-            rc = hasten(c, &w->session->op, tape_choose(c->tape, HASTE, TAPE_WORK));
+            rc = drive_epochs(c, &me->session->op, tape_choose(c->tape, EPOCH_TURNS, TAPE_WORK));
     }
     if (!sim_unwinding(c->sim))
         sim_note(c->sim, "   %s", far_errname(rc));

@@ -13,25 +13,25 @@
 
 #include <string.h>
 
-#define DOOMED_NAME "d"
-#define DOOMED_KEYS 24u
-#define VALUE_BYTES 200u
+#define SHORT_LIVED_NAME "d"
+#define SHORT_LIVED_KEYS 24u
+#define VALUE_BYTES      200u
 
-int check_drop_start(struct check *c)
+int check_drop_set_up(struct check *c)
 {
     struct far_table_options options = {.tuning = tuning_smallest(c->set->index), .hash_seed = 7};
-    c->doomed_count = 0;
+    c->short_lived_count = 0;
     if (!c->plan.drops)
         return FAR_OK;
-    struct doomed *d = &c->doomed[c->doomed_count++];
-    *d = (struct doomed){.table = NULL};
-    return far_table_create(c->session, DOOMED_NAME, c->set->index, &options, &d->table);
+    struct short_lived *d = &c->short_lived[c->short_lived_count++];
+    *d = (struct short_lived){.table = NULL};
+    return far_table_create(c->session, SHORT_LIVED_NAME, c->set->index, &options, &d->table);
 }
 
 /* May an operation end like that, of which it is not known whether it was done? */
 static bool is_excused(const struct check *c, int rc)
 {
-    return check_without_effect(c, rc) || check_excused(c, rc);
+    return check_had_no_effect(c, rc) || check_is_excused(c, rc);
 }
 
 static size_t value_of(unsigned key, uint8_t *value)
@@ -41,122 +41,121 @@ static size_t value_of(unsigned key, uint8_t *value)
     return len;
 }
 
-static int use(struct check *c, struct worker *w, struct doomed *d, uint8_t key)
+static int use(struct check *c, struct check_client *me, struct short_lived *d, uint8_t key)
 {
     uint8_t value[VALUE_BYTES], got[2048];
     size_t len = value_of(key, value), got_len = 0;
     uint64_t cursor = 0;
     switch (tape_choose(c->tape, 8, TAPE_WORK)) {
     case 7:
-        return far_delete(w->session, d->table, &key, 1);
+        return far_delete(me->session, d->table, &key, 1);
     case 6:
-        return far_iterate(w->session, d->table, &cursor, 0, got, sizeof got, &got_len);
+        return far_iterate(me->session, d->table, &cursor, 0, got, sizeof got, &got_len);
     case 0:
     case 1: {
-        int rc = far_get(w->session, d->table, &key, 1, got, sizeof got, &got_len);
+        int rc = far_get(me->session, d->table, &key, 1, got, sizeof got, &got_len);
         if (rc == FAR_OK && (got_len != len || memcmp(got, value, len) != 0))
-            check_condemn(c, CHECK_BAD_VALUE, "a key of a doomed table has another's value");
+            check_fail(c, CHECK_BAD_VALUE, "a key of a doomed table has another's value");
         return rc;
     }
     default:
-        return far_put(w->session, d->table, &key, 1, value, len);
+        return far_put(me->session, d->table, &key, 1, value, len);
     }
 }
 
-static int use_doomed(struct check *c, struct worker *w, struct doomed *d)
+static int use_table(struct check *c, struct check_client *me, struct short_lived *d)
 {
     bool gone = d->dropped;
-    uint8_t key = (uint8_t)tape_choose(c->tape, DOOMED_KEYS, TAPE_WORK);
-    sim_note(c->sim, "uses the doomed table %u", (unsigned)(d - c->doomed));
-    int rc = use(c, w, d, key);
+    uint8_t key = (uint8_t)tape_choose(c->tape, SHORT_LIVED_KEYS, TAPE_WORK);
+    sim_note(c->sim, "uses the doomed table %u", (unsigned)(d - c->short_lived));
+    int rc = use(c, me, d, key);
     if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     bool there = rc == FAR_OK || rc == FAR_NOT_FOUND;
     if (gone && there)
-        check_condemn(c, CHECK_BAD_STATUS, "a table that was dropped gave %s", far_errname(rc));
+        check_fail(c, CHECK_BAD_STATUS, "a table that was dropped gave %s", far_errname(rc));
     else if (rc == FAR_NO_TABLE && !d->begun)
-        check_condemn(c, CHECK_BAD_STATUS, "a table that nobody dropped is gone");
+        check_fail(c, CHECK_BAD_STATUS, "a table that nobody dropped is gone");
     else if (!there && rc != FAR_NO_TABLE && !is_excused(c, rc))
-        check_condemn(c, CHECK_BAD_STATUS, "a doomed table gave %s (%s)", far_errname(rc),
-                      far_error_detail());
+        check_fail(c, CHECK_BAD_STATUS, "a doomed table gave %s (%s)", far_errname(rc),
+                   far_error_detail());
     c->result.coverage.found_gone += rc == FAR_NO_TABLE;
     return rc;
 }
 
-static int drop(struct check *c, struct worker *w, struct doomed *d)
+static int drop(struct check *c, struct check_client *me, struct short_lived *d)
 {
     bool gone = d->dropped, first = !d->begun;
     d->contended |= d->begun;
     d->begun = true;
-    sim_note(c->sim, "drops the doomed table %u", (unsigned)(d - c->doomed));
-    int rc = far_table_drop(w->session, d->table);
+    sim_note(c->sim, "drops the doomed table %u", (unsigned)(d - c->short_lived));
+    int rc = far_table_drop(me->session, d->table);
     if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     d->dropped |= rc == FAR_OK;
     c->result.coverage.dropped += rc == FAR_OK;
     if (gone && rc == FAR_OK)
-        check_condemn(c, CHECK_BAD_STATUS, "a table was dropped twice");
+        check_fail(c, CHECK_BAD_STATUS, "a table was dropped twice");
     else if (rc == FAR_NO_TABLE && first && !d->contended)
-        check_condemn(c, CHECK_BAD_STATUS, "a table that nobody dropped cannot be dropped");
+        check_fail(c, CHECK_BAD_STATUS, "a table that nobody dropped cannot be dropped");
     else if (rc != FAR_OK && rc != FAR_NO_TABLE && rc != FAR_TIMEOUT && !is_excused(c, rc))
-        check_condemn(c, CHECK_BAD_STATUS, "a drop gave %s (%s)", far_errname(rc),
-                      far_error_detail());
+        check_fail(c, CHECK_BAD_STATUS, "a drop gave %s (%s)", far_errname(rc), far_error_detail());
     return rc;
 }
 
 /* The handle that others are to use from now on. */
-static void take_up(struct check *c, const struct doomed *before, far_table *table)
+static void take_up(struct check *c, const struct short_lived *before, far_table *table)
 {
-    for (unsigned i = 0; i < c->doomed_count; i++) {
-        if (c->doomed[i].table != table)
+    for (unsigned i = 0; i < c->short_lived_count; i++) {
+        if (c->short_lived[i].table != table)
             continue;
-        if (c->doomed[i].dropped)
-            check_condemn(c, CHECK_BAD_STATUS, "a table that was dropped was found by its name");
+        if (c->short_lived[i].dropped)
+            check_fail(c, CHECK_BAD_STATUS, "a table that was dropped was found by its name");
         return;
     }
     if (!before->begun)
-        check_condemn(c, CHECK_BAD_STATUS, "a name is there twice");
-    else if (c->doomed_count < DOOMED_MAX)
-        c->doomed[c->doomed_count++] = (struct doomed){.table = table};
+        check_fail(c, CHECK_BAD_STATUS, "a name is there twice");
+    else if (c->short_lived_count < SHORT_LIVED_MAX)
+        c->short_lived[c->short_lived_count++] = (struct short_lived){.table = table};
 }
 
 /* Makes it again, or finds the one that another client has made. */
-static int create(struct check *c, struct worker *w, const struct doomed *d)
+static int create(struct check *c, struct check_client *me, const struct short_lived *d)
 {
     struct far_table_options options = {.tuning = tuning_smallest(c->set->index)};
     far_table *table = NULL;
-    if (c->doomed_count == DOOMED_MAX)
+    if (c->short_lived_count == SHORT_LIVED_MAX)
         return FAR_OK;
     sim_note(c->sim, "makes the doomed table again");
-    int rc = far_table_create(w->session, DOOMED_NAME, c->set->index, &options, &table);
+    int rc = far_table_create(me->session, SHORT_LIVED_NAME, c->set->index, &options, &table);
     if (rc == FAR_TABLE_EXISTS && !sim_unwinding(c->sim))
-        rc = far_table_open(w->session, DOOMED_NAME, c->set->index, &table);
+        rc = far_table_open(me->session, SHORT_LIVED_NAME, c->set->index, &table);
     if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     if (rc == FAR_OK)
         take_up(c, d, table);
     else if (rc != FAR_NO_TABLE && !is_excused(c, rc))
-        check_condemn(c, CHECK_BAD_STATUS, "creating a table gave %s (%s)", far_errname(rc),
-                      far_error_detail());
+        check_fail(c, CHECK_BAD_STATUS, "creating a table gave %s (%s)", far_errname(rc),
+                   far_error_detail());
     return rc;
 }
 
-int check_drop(struct check *c, struct worker *w)
+int check_drop_use(struct check *c, struct check_client *me)
 {
     /* Mostly the newest, sometimes one that is long gone. */
-    unsigned which = c->doomed_count - 1, way = tape_choose(c->tape, 16, TAPE_WORK);
+    unsigned which = c->short_lived_count - 1, way = tape_choose(c->tape, 16, TAPE_WORK);
     if (tape_chance(c->tape, 1, 4, TAPE_WORK))
-        which = tape_choose(c->tape, c->doomed_count, TAPE_WORK);
-    struct doomed *d = &c->doomed[which];
+        which = tape_choose(c->tape, c->short_lived_count, TAPE_WORK);
+    struct short_lived *d = &c->short_lived[which];
     if (way == 15)
-        return drop(c, w, d);
-    return way >= 13 && d->begun ? create(c, w, d) : use_doomed(c, w, d);
+        return drop(c, me, d);
+    return way >= 13 && d->begun ? create(c, me, d) : use_table(c, me, d);
 }
 
-void check_drop_settle(struct check *c, far_session *fresh)
+void check_drop_audit(struct check *c, far_session *fresh)
 {
     unsigned id = 0;
     uint8_t key = 1;
@@ -164,20 +163,20 @@ void check_drop_settle(struct check *c, far_session *fresh)
         return;
     int rc = store_drop_settle(c->pool, &fresh->op);
     if (rc != FAR_OK) {
-        check_condemn(c, CHECK_NOT_LIVE, "with nobody else there, completing drops gives %s (%s)",
-                      far_errname(rc), far_error_detail());
+        check_fail(c, CHECK_NOT_LIVE, "with nobody else there, completing drops gives %s (%s)",
+                   far_errname(rc), far_error_detail());
         return;
     }
     if (catalog_next(&fresh->op, true, &id) != FAR_NO_TABLE)
-        check_condemn(c, CHECK_NOT_LIVE, "a drop is not completed");
-    for (unsigned i = 0; i < c->doomed_count; i++) {
-        const struct doomed *d = &c->doomed[i];
+        check_fail(c, CHECK_NOT_LIVE, "a drop is not completed");
+    for (unsigned i = 0; i < c->short_lived_count; i++) {
+        const struct short_lived *d = &c->short_lived[i];
         rc = far_exists(fresh, d->table, &key, 1);
         bool there = rc == FAR_OK || rc == FAR_NOT_FOUND;
         if ((d->dropped && there) || (!d->begun && !there))
-            check_condemn(c, CHECK_BAD_STATUS, "doomed table %u gives %s afterwards", i,
-                          far_errname(rc));
+            check_fail(c, CHECK_BAD_STATUS, "doomed table %u gives %s afterwards", i,
+                       far_errname(rc));
         if (there && far_table_check(fresh, d->table, NULL, NULL) != FAR_OK)
-            check_condemn(c, CHECK_BAD_STRUCTURE, "doomed table %u: %s", i, far_error_detail());
+            check_fail(c, CHECK_BAD_STRUCTURE, "doomed table %u: %s", i, far_error_detail());
     }
 }

@@ -10,7 +10,7 @@
  *   check_drop.c     tables that are dropped while others use them
  *   check_pool.c     memory and dead clients: what clients do about them, and what must be true
  *   check_plan.c     what kind of run it is
- *   check_work.c     what clients do: operations, and between them parking, closing, opening, sweeping
+ *   check_client.c     what clients do: operations, and between them parking, closing, opening, sweeping
  *   check_setup.c    a pool and tables, filled until they are about to grow, and clients
  *   check.c          a run from its plan to its verdict
  */
@@ -22,20 +22,20 @@
 #include "sim/shadow.h"
 #include "store/store.h"
 
-#define COLD_KEYS_MAX 160u
-#define KEYS_MAX      (CHECK_KEYS_MAX + COLD_KEYS_MAX)
-#define KEY_BYTES_MAX (72 + KEYS_MAX / 6 + 1)
-#define VALUE_MAX     416u
-#define VALUES_MAX    (KEYS_MAX * 3 + 2 * CHECK_CLIENTS_MAX * CHECK_OPS_MAX + 1)
-#define SEEN_MAX      (3 * KEYS_MAX) /* by the iteration of a run */
-#define SCANNED_MAX   KEYS_MAX       /* by its scan: each key once */
-#define HASH_SEEDS    4u
-#define HASH_MASKS    7u
-#define NODES_MAX     3u
-#define SPLITS_KNOWN  3u
-#define RING_MAX      3u
-#define PARTS_MAX     128u
-#define DOOMED_MAX    8u
+#define COLD_KEYS_MAX   160u
+#define KEYS_MAX        (CHECK_KEYS_MAX + COLD_KEYS_MAX)
+#define KEY_BYTES_MAX   (72 + KEYS_MAX / 6 + 1)
+#define VALUE_MAX       416u
+#define VALUES_MAX      (KEYS_MAX * 3 + 2 * CHECK_CLIENTS_MAX * CHECK_OPS_MAX + 1)
+#define SEEN_MAX        (3 * KEYS_MAX) /* by the iteration of a run */
+#define SCANNED_MAX     KEYS_MAX       /* by its scan: each key once */
+#define HASH_SEEDS      4u
+#define HASH_MASKS      7u
+#define NODES_MAX       3u
+#define SPLITS_KNOWN    3u
+#define RING_MAX        3u
+#define PARTS_MAX       128u
+#define SHORT_LIVED_MAX 8u
 
 /* What makes rare things common, chosen again for every run. */
 struct plan {
@@ -44,19 +44,19 @@ struct plan {
     unsigned granule, nodes, ring;
     unsigned tables;         /* keys are dealt out to them in turn                          */
     const char *other_index; /* of the second table                                         */
-    unsigned cold; /* keys besides those asked for, which clients add to make tables grow   */
-    unsigned late; /* clients besides those asked for, which come when others may be gone   */
+    unsigned cold;       /* keys besides those asked for, which clients add to make tables grow   */
+    unsigned latecomers; /* clients besides those asked for, which come when others may be gone   */
     bool open_in_client;
-    bool tight;    /* so small a pool that its chunks run out                               */
-    bool wraps;    /* counters that wrap around start just before they do                   */
-    bool no_fence; /* clients watch their leases themselves                                 */
-    bool no_mcas;  /* masked CAS is emulated by the batches                                 */
-    bool locks;    /* clients take a lock made of masked CAS now and then                   */
-    bool upkeep;   /* clients reap dead ones and sweep, now and then                        */
-    bool hasty;    /* clients drive the epochs on                                           */
-    bool parks;    /* a client is parked now and then, as if it had been idle               */
-    bool restless; /* clients are idle now and then, or close their sessions and open others */
-    bool iterates; /* a client walks through a table, once                                   */
+    bool tight;         /* so small a pool that its chunks run out                               */
+    bool wraps;         /* counters that wrap around start just before they do                   */
+    bool no_fence;      /* clients watch their leases themselves                                 */
+    bool no_mcas;       /* masked CAS is emulated by the batches                                 */
+    bool locks;         /* clients take a lock made of masked CAS now and then                   */
+    bool upkeep;        /* clients reap dead ones and sweep, now and then                        */
+    bool drives_epochs; /* clients drive the epochs on                                           */
+    bool parks;         /* a client is parked now and then, as if it had been idle               */
+    bool reopens;       /* clients are idle now and then, or close their sessions and open others */
+    bool iterates;      /* a client walks through a table, once                                   */
     bool scans;    /* a client scans a range of an ordered table, once                        */
     bool drops;    /* clients use a table more that they drop, and make again                */
     bool focus;    /* most operations are on one key                                        */
@@ -65,7 +65,7 @@ struct plan {
     unsigned weight[LIN_KINDS], weight_sum;
 };
 
-struct worker {
+struct check_client {
     struct check *check;
     unsigned id;
     unsigned errors; /* of the fabric, that its operations ended with */
@@ -108,7 +108,7 @@ struct cached_structure {
 };
 
 /* A table that is to be dropped, as far as the harness knows. */
-struct doomed {
+struct short_lived {
     far_table *table;
     bool begun;     /* somebody has begun to drop it */
     bool contended; /* and then another              */
@@ -130,9 +130,9 @@ struct check {
     struct lock_account lock;
     struct journal_account journal;
     struct cached_structure cache;
-    struct doomed doomed[DOOMED_MAX]; /* of the same name; the newest is the last */
-    unsigned doomed_count;
-    struct worker worker[CHECK_CLIENTS_MAX];
+    struct short_lived short_lived[SHORT_LIVED_MAX]; /* of the same name; the newest is the last */
+    unsigned short_lived_count;
+    struct check_client client[CHECK_CLIENTS_MAX];
     far_pool *pool;
     far_session *session; /* the harness's own */
     far_table *table[CHECK_TABLES_MAX];
@@ -140,9 +140,9 @@ struct check {
     struct lin_report report;
     uint8_t *key_of; /* by value: the key that it was written to */
     uint32_t values;
-    unsigned clients; /* late ones, too                             */
-    unsigned keys;    /* hot and cold                               */
-    unsigned fresh;   /* the next cold key that nobody has added yet  */
+    unsigned clients;   /* late ones, too                             */
+    unsigned keys;      /* hot and cold                               */
+    unsigned next_cold; /* the next cold key that nobody has added yet  */
     bool keep_log;
     /* After how many cold keys the tables grow: known from a first filling of their like. */
     const char *grown_index;
@@ -156,21 +156,21 @@ struct check {
 /* ---- check_verdict.c ------------------------------------------------------------------------- */
 
 /* The first thing that goes wrong is the verdict. */
-void check_condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
+void check_fail(struct check *c, enum check_verdict verdict, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Did an operation with that status do nothing? */
-bool check_without_effect(const struct check *c, int status);
+bool check_had_no_effect(const struct check *c, int status);
 
 /* May the fabric have failed? */
-bool check_excused(const struct check *c, int status);
-bool check_is_of_the_fabric(int status);
+bool check_is_excused(const struct check *c, int status);
+bool check_fabric_failed(int status);
 
 /* ---- check_ops.c ----------------------------------------------------------------------------- */
 
-struct doing {     /* an operation under way */
-    size_t place;  /* in the history                    */
-    uint64_t name; /* the same whatever others do       */
+struct pending_op { /* an operation under way */
+    size_t place;   /* in the history                    */
+    uint64_t name;  /* the same whatever others do       */
     enum lin_kind kind;
     unsigned key;
     char key_bytes[KEY_BYTES_MAX];
@@ -182,23 +182,23 @@ struct doing {     /* an operation under way */
 
 /* The table that a key belongs to, and its bytes there: keys of two tables have the same. */
 far_table *check_table_of(const struct check *c, unsigned key);
-size_t check_key(const struct check *c, unsigned key, char *bytes);
-size_t check_value(uint32_t number, uint8_t *bytes);
+size_t check_key_bytes(const struct check *c, unsigned key, char *bytes);
+size_t check_value_bytes(uint32_t number, uint8_t *bytes);
 
 /* Notes the call of an operation and fills in what is submitted. */
-void check_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key,
-                struct doing *d);
+void check_note_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key,
+                     struct pending_op *d);
 /* Notes how it ended. */
-void check_returned(struct check *c, const struct doing *d, int status, size_t len);
+void check_note_return(struct check *c, const struct pending_op *d, int status, size_t len);
 /* Both, with the operation between them. */
-int check_do(struct check *c, far_session *session, unsigned client, enum lin_kind kind,
-             unsigned key);
+int check_execute(struct check *c, far_session *session, unsigned client, enum lin_kind kind,
+                  unsigned key);
 
 /* The number of a value that was read, or LIN_ABSENT after condemning it. */
 uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, size_t len);
 
 /* A whole iteration over one of the tables. */
-int check_iterate(struct check *c, struct worker *w);
+int check_iterate(struct check *c, struct check_client *me);
 
 /* Which key of the table that is; KEYS_MAX or more if it is none. */
 unsigned check_find_key(const struct check *c, unsigned table, const struct far_entry *e);
@@ -208,12 +208,12 @@ unsigned check_find_key(const struct check *c, unsigned table, const struct far_
 /* Is there a table to scan? */
 bool check_can_scan(const struct check *c);
 /* A scan of a range of one of the ordered tables, to its end. */
-int check_scan(struct check *c, struct worker *w);
+int check_scan(struct check *c, struct check_client *me);
 
 /* ---- check_lock.c ---------------------------------------------------------------------------- */
 
 /* A client's try at the lock. Its status is of no matter but to a client that counts errors. */
-int check_lock_try(struct check *c, struct worker *w);
+int check_lock_try(struct check *c, struct check_client *me);
 /* With nobody at work: was everything counted, once? */
 void check_lock_audit(struct check *c);
 
@@ -221,7 +221,7 @@ void check_lock_audit(struct check *c);
 
 int check_journal_set_up(struct check *c);
 /* A client's try at several cells. Its status is of no matter but to a client that counts errors. */
-int check_journal_try(struct check *c, struct worker *w);
+int check_journal_try(struct check *c, struct check_client *me);
 /* With all dead clients recovered: is no lock left, and was everything counted, once? */
 void check_journal_audit(struct check *c);
 
@@ -231,18 +231,18 @@ void check_journal_audit(struct check *c);
 int check_cache_set_up(struct check *c);
 /* A client reads or changes something there. Its status is of no matter but to a client that counts
  * errors. */
-int check_cache_use(struct check *c, struct worker *w);
+int check_cache_use(struct check *c, struct check_client *me);
 /* Before the session is closed. */
-void check_cache_close(struct worker *w);
+void check_cache_close(struct check_client *me);
 
 /* ---- check_drop.c ---------------------------------------------------------------------------- */
 
 /* Makes the first table that is to be dropped, if the plan has any. */
-int check_drop_start(struct check *c);
+int check_drop_set_up(struct check *c);
 /* A client's operation on such a table, or a drop, or a new one of the name. */
-int check_drop(struct check *c, struct worker *w);
+int check_drop_use(struct check *c, struct check_client *me);
 /* With nobody at work: are drops that were left undone completed, and is what was dropped gone? */
-void check_drop_settle(struct check *c, far_session *fresh);
+void check_drop_audit(struct check *c, far_session *fresh);
 
 /* ---- check_pool.c ---------------------------------------------------------------------------- */
 
@@ -251,24 +251,24 @@ void check_drop_settle(struct check *c, far_session *fresh);
 void check_wrap_lists(struct check *c);
 void check_wrap_client(far_session *session);
 /* A client's turn at reaping and sweeping. */
-int check_upkeep(struct check *c, struct worker *w);
+int check_reap_or_sweep(struct check *c, struct check_client *me);
 /* How many verbs that, and waiting for memory, may take beyond those of operations. */
 uint64_t check_pool_verbs(const struct check *c);
 /* With nobody at work: is no memory in two places, and is what is lost known to be? */
-void check_audit(struct check *c, far_session *fresh);
+void check_memory_audit(struct check *c, far_session *fresh);
 /* Reaps everybody else and sweeps: is then every byte accounted for? */
-void check_settle(struct check *c, far_session *fresh);
+void check_sweep_audit(struct check *c, far_session *fresh);
 
 /* ---- check_plan.c ---------------------------------------------------------------------------- */
 
 /* Chooses the kind of run. */
 void check_plan(struct check *c);
 
-/* ---- check_work.c ---------------------------------------------------------------------------- */
+/* ---- check_client.c ---------------------------------------------------------------------------- */
 
-int check_open_session(struct check *c, struct worker *w);
+int check_open_session(struct check *c, struct check_client *me);
 /* What a client runs; the argument is its worker. */
-void check_work(void *arg);
+void check_client_run(void *arg);
 
 /* ---- check_setup.c --------------------------------------------------------------------------- */
 

@@ -16,14 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MANY        3u
-#define PLACE       0xffffu /* of no table */
+#define ATTEMPTS    3u
+#define NO_PLACE    0xffffu /* of no table */
 #define LOCK_OWN    56 /* from this bit on a lock word says which of its owner's lines it is of */
 #define FIRST_DELTA 8ull
 #define OTHER_DELTA 16ull
 
-struct
-try {
+struct attempt {
     struct op op;
     struct journal journal;
     gaddr cell;
@@ -31,12 +30,12 @@ try {
     bool held;
 };
 
-struct note { /* the intent */
+struct intent { /* the intent */
     gaddr cell;
     uint64_t lock;
 };
 
-static bool turns_up(struct check *c)
+static bool has_cells(struct check *c)
 {
     return c->plan.locks && c->set->profile != SIM_IB_LOOSE && !c->program;
 }
@@ -59,17 +58,17 @@ static struct check *check_of(const struct op *op)
 static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct check *c = check_of(op);
-    struct note note;
+    struct intent intent;
     uint64_t *word = &op->pool_word[64]; /* the others are an operation's that this is within */
-    if (entry->subject.place != PLACE)
+    if (entry->subject.place != NO_PLACE)
         return c->journal.recover(arg, op, entry);
-    memcpy(&note, entry->data, sizeof note);
-    batch_read(&op->batch, note.cell, 0, word, 8);
+    memcpy(&intent, entry->data, sizeof intent);
+    batch_read(&op->batch, intent.cell, 0, word, 8);
     int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || word[0] != note.lock)
+    if (rc != FAR_OK || word[0] != intent.lock)
         return rc; /* it did not get the lock, or has freed it */
     if (!op_in_flight(op) &&
-        note.lock >> LOCK_OWN == 1) /* as one does who must know what others hold */
+        intent.lock >> LOCK_OWN == 1) /* as one does who must know what others hold */
         rc = client_barrier(op, 4);
     if (rc != FAR_OK && rc != FAR_TIMEOUT)
         return rc;
@@ -77,10 +76,10 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
     if (entry->redo && !entry->done) {
         c->result.coverage.redone++;
         memcpy(&word[2], entry->redo, 16);
-        batch_write(&op->batch, note.cell, FIRST_DELTA, &word[2], 8);
-        batch_write(&op->batch, note.cell, OTHER_DELTA, &word[3], 8);
+        batch_write(&op->batch, intent.cell, FIRST_DELTA, &word[2], 8);
+        batch_write(&op->batch, intent.cell, OTHER_DELTA, &word[3], 8);
     }
-    batch_cas(&op->batch, note.cell, 0, note.lock, 0, &word[1]);
+    batch_cas(&op->batch, intent.cell, 0, intent.lock, 0, &word[1]);
     return batch_flush(&op->batch);
 }
 
@@ -96,7 +95,7 @@ int check_journal_set_up(struct check *c)
 {
     struct op *op = &c->session->op;
     memset(&c->journal, 0, sizeof c->journal);
-    for (unsigned node = 0; turns_up(c) && node < c->plan.nodes; node++) {
+    for (unsigned node = 0; has_cells(c) && node < c->plan.nodes; node++) {
         gaddr at = 0;
         int rc = pool_alloc(op, node, size_class_for(64ull * CHECK_CELLS), &at);
         if (rc != FAR_OK)
@@ -104,7 +103,7 @@ int check_journal_set_up(struct check *c)
         sim_fill(c->sim, gaddr_node(at), gaddr_offset(at), 64ull * CHECK_CELLS, 0);
         c->journal.cells[node] = at;
     }
-    if (!turns_up(c))
+    if (!has_cells(c))
         return FAR_OK;
     c->journal.mark = c->pool->pool.mark;
     c->journal.recover = c->pool->pool.recover;
@@ -115,7 +114,7 @@ int check_journal_set_up(struct check *c)
 
 /* ---- at work --------------------------------------------------------------------------------- */
 
-static int take(struct try *t)
+static int take(struct attempt *t)
 {
     struct op *op = &t->op;
     int rc = op_begin(op, NULL);
@@ -124,8 +123,9 @@ static int take(struct try *t)
     if (rc != FAR_OK)
         return rc;
     t->lock = client_owner_word(op->client) | (uint64_t)t->journal.place << LOCK_OWN;
-    struct note note = {t->cell, t->lock};
-    journal_intend(op, &t->journal, &(struct journal_subject){.place = PLACE}, &note, sizeof note);
+    struct intent intent = {t->cell, t->lock};
+    journal_intend(op, &t->journal, &(struct journal_subject){.place = NO_PLACE}, &intent,
+                   sizeof intent);
     batch_cas(&op->batch, t->cell, 0, 0, t->lock, &op->word[0]);
     batch_read(&op->batch, t->cell, FIRST_DELTA, &op->word[1], 16);
     rc = batch_flush(&op->batch);
@@ -133,15 +133,15 @@ static int take(struct try *t)
     return rc;
 }
 
-static int change(struct check *c, struct worker *w, struct try *t)
+static int change(struct check *c, struct check_client *me, struct attempt *t)
 {
     struct op *op = &t->op;
     struct batch *b = &op->batch;
     if (t->held) {
         if (op->word[1] != op->word[2])
-            check_condemn(c, CHECK_BAD_VALUE,
-                          "client %u got a lock that was not free: %" PRIu64 " is not %" PRIu64,
-                          w->id, op->word[1], op->word[2]);
+            check_fail(c, CHECK_BAD_VALUE,
+                       "client %u got a lock that was not free: %" PRIu64 " is not %" PRIu64,
+                       me->id, op->word[1], op->word[2]);
         op->word[1]++;
         op->word[2]++;
         journal_redo(op, &t->journal, &op->word[1], 16);
@@ -161,55 +161,55 @@ static int change(struct check *c, struct worker *w, struct try *t)
         c->journal.unsure--;
         c->journal.sections++;
         if (op->word[0] != t->lock)
-            check_condemn(c, CHECK_BAD_VALUE, "client %u frees a lock that says %" PRIx64, w->id,
-                          op->word[0]);
+            check_fail(c, CHECK_BAD_VALUE, "client %u frees a lock that says %" PRIx64, me->id,
+                       op->word[0]);
     }
     journal_give(op, &t->journal, rc == FAR_OK);
     return rc;
 }
 
 /* What a failed operation holds is recovered: by this client itself, or it makes others do it. */
-static void fail_try(struct try *t, unsigned i)
+static void give_up(struct attempt *t, unsigned i)
 {
     if (i % 2 == 1 && t->op.client->slot != NO_SLOT)
         client_renounce(&t->op);
     journal_give(&t->op, &t->journal, false);
 }
 
-static int try_many(struct check *c, struct worker *w, struct try *tries)
+static int attempt_all(struct check *c, struct check_client *me, struct attempt *attempts)
 {
     unsigned first = tape_choose(c->tape, CHECK_CELLS * c->plan.nodes, TAPE_WORK), count = 0;
     int rc = FAR_OK;
-    for (; count < MANY && rc == FAR_OK && !sim_unwinding(c->sim); count++) {
-        struct try *t = &tries[count];
+    for (; count < ATTEMPTS && rc == FAR_OK && !sim_unwinding(c->sim); count++) {
+        struct attempt *t = &attempts[count];
         t->cell = cell_at(c, (first + count) % (CHECK_CELLS * c->plan.nodes));
-        rc = op_init(&t->op, &w->session->client);
+        rc = op_init(&t->op, &me->session->client);
         if (rc != FAR_OK)
             break;
         rc = take(t);
     }
     for (unsigned i = 0; i < count; i++) {
-        struct try *t = &tries[i];
+        struct attempt *t = &attempts[i];
         bool failed = rc != FAR_OK && i == count - 1; /* the last one */
-        int one = failed || sim_unwinding(c->sim) ? FAR_UNREACHABLE : change(c, w, t);
+        int one = failed || sim_unwinding(c->sim) ? FAR_UNREACHABLE : change(c, me, t);
         if (one != FAR_OK)
-            fail_try(t, i);
+            give_up(t, i);
         rc = rc == FAR_OK ? one : rc;
         op_end(&t->op);
     }
     for (unsigned i = 0; i < count; i++)
-        op_free(&tries[i].op);
+        op_free(&attempts[i].op);
     return rc;
 }
 
-int check_journal_try(struct check *c, struct worker *w)
+int check_journal_try(struct check *c, struct check_client *me)
 {
-    struct try *tries = turns_up(c) ? calloc(MANY, sizeof *tries) : NULL;
-    if (!tries)
+    struct attempt *attempts = has_cells(c) ? calloc(ATTEMPTS, sizeof *attempts) : NULL;
+    if (!attempts)
         return FAR_OK;
-    sim_note(c->sim, "takes %u locks with journals", MANY);
-    int rc = try_many(c, w, tries);
-    free(tries);
+    sim_note(c->sim, "takes %u locks with journals", ATTEMPTS);
+    int rc = attempt_all(c, me, attempts);
+    free(attempts);
     return rc == FAR_POOL_FULL || rc == FAR_CONTENTION ? FAR_OK : rc;
 }
 
@@ -220,7 +220,7 @@ int check_journal_try(struct check *c, struct worker *w)
 static bool may_be_held(const struct check *c, uint64_t lock)
 {
     for (unsigned i = 0; i < c->clients; i++) {
-        const far_session *s = c->worker[i].session;
+        const far_session *s = c->client[i].session;
         if (s && !sim_crashed(c->sim, i) && s->client.slot == (lock & OWNER_SLOT) &&
             client_has_undone(&s->client))
             return true;
@@ -232,22 +232,22 @@ void check_journal_audit(struct check *c)
 {
     uint64_t sum = 0;
     bool known = true;
-    for (unsigned i = 0; turns_up(c) && i < CHECK_CELLS * c->plan.nodes; i++) {
+    for (unsigned i = 0; has_cells(c) && i < CHECK_CELLS * c->plan.nodes; i++) {
         uint64_t word[3];
         gaddr at = cell_at(c, i);
         memcpy(word, (const char *)sim_memory(c->sim, gaddr_node(at)) + gaddr_offset(at), 24);
         if (word[0] != 0 && !may_be_held(c, word[0]))
-            check_condemn(c, CHECK_BAD_VALUE, "lock %u is left by %" PRIx64, i, word[0]);
+            check_fail(c, CHECK_BAD_VALUE, "lock %u is left by %" PRIx64, i, word[0]);
         if (word[0] == 0 && word[1] != word[2])
-            check_condemn(c, CHECK_BAD_VALUE, "cell %u has %" PRIu64 " and %" PRIu64, i, word[1],
-                          word[2]);
+            check_fail(c, CHECK_BAD_VALUE, "cell %u has %" PRIu64 " and %" PRIu64, i, word[1],
+                       word[2]);
         known = known && word[0] == 0;
         sum += word[1];
     }
-    if (turns_up(c) && known &&
+    if (has_cells(c) && known &&
         (sum < c->journal.sections || sum > c->journal.sections + c->journal.unsure))
-        check_condemn(c, CHECK_BAD_VALUE,
-                      "%" PRIu64 " critical sections and %" PRIu64
-                      " unsure ones were counted as %" PRIu64,
-                      c->journal.sections, c->journal.unsure, sum);
+        check_fail(c, CHECK_BAD_VALUE,
+                   "%" PRIu64 " critical sections and %" PRIu64
+                   " unsure ones were counted as %" PRIu64,
+                   c->journal.sections, c->journal.unsure, sum);
 }

@@ -23,10 +23,10 @@
 #define TICKET   ((uint64_t)1 << 32)
 _Static_assert(sizeof((struct pool_control *)0)->reserved == 24, "three words are reserved");
 
-static int take(struct check *c, struct worker *w, bool *taken)
+static int take(struct check *c, struct check_client *me, bool *taken)
 {
-    struct op *op = &w->session->op;
-    uint64_t mine = HELD | (w->id + 1ull) << 8;
+    struct op *op = &me->session->op;
+    uint64_t mine = HELD | (me->id + 1ull) << 8;
     batch_faa(&op->batch, NODE0, LOCK_OFF, TICKET, &op->word[0]);
     batch_fence(&op->batch);
     unsigned lock =
@@ -41,15 +41,15 @@ static int take(struct check *c, struct worker *w, bool *taken)
     c->lock.tickets++;
     *taken = batch_swapped(&op->batch, lock);
     if (*taken != ((op->word[1] & HELD) == 0))
-        check_condemn(c, CHECK_BAD_VALUE, "client %u is told that it %s a lock that said %" PRIx64,
-                      w->id, *taken ? "took" : "missed", op->word[1]);
+        check_fail(c, CHECK_BAD_VALUE, "client %u is told that it %s a lock that said %" PRIx64,
+                   me->id, *taken ? "took" : "missed", op->word[1]);
     return FAR_OK;
 }
 
-static int leave(struct check *c, struct worker *w)
+static int leave(struct check *c, struct check_client *me)
 {
-    struct op *op = &w->session->op;
-    uint64_t mine = HELD | (w->id + 1ull) << 8;
+    struct op *op = &me->session->op;
+    uint64_t mine = HELD | (me->id + 1ull) << 8;
     op->word[2]++;
     op->word[3]++;
     batch_write(&op->batch, NODE0, LOCK_OFF + 8, &op->word[2], 16);
@@ -63,25 +63,25 @@ static int leave(struct check *c, struct worker *w)
     c->lock.sections_unsure--;
     c->lock.sections++;
     if (!batch_swapped(&op->batch, unlock))
-        check_condemn(c, CHECK_BAD_VALUE, "client %u frees a lock that says %" PRIx64, w->id,
-                      op->word[0]);
+        check_fail(c, CHECK_BAD_VALUE, "client %u frees a lock that says %" PRIx64, me->id,
+                   op->word[0]);
     return FAR_OK;
 }
 
-int check_lock_try(struct check *c, struct worker *w)
+int check_lock_try(struct check *c, struct check_client *me)
 {
-    struct op *op = &w->session->op;
+    struct op *op = &me->session->op;
     bool taken = false;
     sim_note(c->sim, "tries the lock");
-    int rc = take(c, w, &taken);
+    int rc = take(c, me, &taken);
     if (sim_unwinding(c->sim) || rc != FAR_OK || !taken)
         return rc;
     if (op->word[2] != op->word[3])
-        check_condemn(c, CHECK_BAD_VALUE,
-                      "client %u got a lock that was not free: %" PRIu64 " is not %" PRIu64, w->id,
-                      op->word[2], op->word[3]);
+        check_fail(c, CHECK_BAD_VALUE,
+                   "client %u got a lock that was not free: %" PRIu64 " is not %" PRIu64, me->id,
+                   op->word[2], op->word[3]);
     c->result.coverage.locks++;
-    return leave(c, w);
+    return leave(c, me);
 }
 
 static uint64_t word_at(const struct check *c, unsigned i)
@@ -102,11 +102,10 @@ void check_lock_audit(struct check *c)
     const struct lock_account *l = &c->lock;
     uint64_t lock = word_at(c, 0), first = word_at(c, 1), second = word_at(c, 2);
     if (!is_within(lock / TICKET, l->tickets, l->tickets_unsure))
-        check_condemn(c, CHECK_BAD_VALUE, "%" PRIu64 " tickets were taken, not %" PRIu64,
-                      lock / TICKET, l->tickets);
+        check_fail(c, CHECK_BAD_VALUE, "%" PRIu64 " tickets were taken, not %" PRIu64,
+                   lock / TICKET, l->tickets);
     if (!(lock & HELD) && (first != second || !is_within(first, l->sections, l->sections_unsure)))
-        check_condemn(c, CHECK_BAD_VALUE,
-                      "%" PRIu64 " critical sections were counted %" PRIu64 " and %" PRIu64
-                      " times",
-                      l->sections, first, second);
+        check_fail(c, CHECK_BAD_VALUE,
+                   "%" PRIu64 " critical sections were counted %" PRIu64 " and %" PRIu64 " times",
+                   l->sections, first, second);
 }

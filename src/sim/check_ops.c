@@ -12,7 +12,7 @@ far_table *check_table_of(const struct check *c, unsigned key)
 
 /* Keys are prefixes of each other, some contain NULs: a comparison of only a part, or only up to a
  * NUL, takes one for another. Some are so long that a splitter needs a second look at them. */
-size_t check_key(const struct check *c, unsigned key, char *bytes)
+size_t check_key_bytes(const struct check *c, unsigned key, char *bytes)
 {
     static const char stem[] = "k\0kk\0k";
     key /= c->plan.tables;
@@ -29,7 +29,7 @@ size_t check_key(const struct check *c, unsigned key, char *bytes)
 }
 
 /* A value is its number, then bytes that follow from it; its length, too. */
-size_t check_value(uint32_t number, uint8_t *bytes)
+size_t check_value_bytes(uint32_t number, uint8_t *bytes)
 {
     uint64_t x = (number + 1ull) * 0x9e3779b97f4a7c15u;
     size_t len = 8 + (x >> 59); /* mostly within a line of the pool */
@@ -49,12 +49,12 @@ uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, 
     if (len >= sizeof number)
         memcpy(&number, bytes, sizeof number);
     if (number == 0 || number >= c->values)
-        check_condemn(c, CHECK_BAD_VALUE, "k%u holds %zu bytes that nobody wrote", key, len);
-    else if (check_value(number, right) != len || memcmp(right, bytes, len) != 0)
-        check_condemn(c, CHECK_BAD_VALUE, "k%u holds a torn v%u", key, number);
+        check_fail(c, CHECK_BAD_VALUE, "k%u holds %zu bytes that nobody wrote", key, len);
+    else if (check_value_bytes(number, right) != len || memcmp(right, bytes, len) != 0)
+        check_fail(c, CHECK_BAD_VALUE, "k%u holds a torn v%u", key, number);
     else if (c->key_of[number] != key)
-        check_condemn(c, CHECK_BAD_VALUE, "k%u holds v%u, which was written to k%u", key, number,
-                      c->key_of[number]);
+        check_fail(c, CHECK_BAD_VALUE, "k%u holds v%u, which was written to k%u", key, number,
+                   c->key_of[number]);
     else
         return number;
     return LIN_ABSENT;
@@ -77,38 +77,40 @@ static const enum far_op_kind op_kind[LIN_KINDS] = {
 static enum far_decision modify(void *arg, const void *old, size_t old_len, const void **value,
                                 size_t *value_len)
 {
-    struct doing *d = arg;
-    d->saw = old != NULL;
-    d->saw_len = old_len;
+    struct pending_op *pending = arg;
+    pending->saw = old != NULL;
+    pending->saw_len = old_len;
     if (old)
-        memcpy(d->got, old, old_len < sizeof d->got ? old_len : sizeof d->got);
-    *value = d->value;
-    *value_len = d->op.value_len;
+        memcpy(pending->got, old, old_len < sizeof pending->got ? old_len : sizeof pending->got);
+    *value = pending->value;
+    *value_len = pending->op.value_len;
     return FAR_STORE;
 }
 
-void check_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key, struct doing *d)
+void check_note_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key,
+                     struct pending_op *pending)
 {
     bool writes = kind == LIN_PUT || kind == LIN_INSERT || kind == LIN_UPDATE || kind == LIN_MODIFY;
     uint32_t number = writes ? new_value(c, key) : LIN_ABSENT;
-    d->kind = kind;
-    d->key = key;
-    d->op = (struct far_op){.kind = op_kind[kind],
-                            .table = check_table_of(c, key),
-                            .key = d->key_bytes,
-                            .key_len = check_key(c, key, d->key_bytes),
-                            .value = d->value,
-                            .value_len = writes ? check_value(number, d->value) : 0,
-                            .buf = d->got,
-                            .cap = sizeof d->got,
-                            .modify = modify,
-                            .modify_arg = d};
-    d->place = lin_call(&c->history, client, kind, key, number);
-    d->name = (uint64_t)client << 32 | c->called[client]++;
-    c->interval ^= hash_sum(&(uint64_t[2]){d->name, c->returned}, 16, 1);
+    pending->kind = kind;
+    pending->key = key;
+    pending->op =
+        (struct far_op){.kind = op_kind[kind],
+                        .table = check_table_of(c, key),
+                        .key = pending->key_bytes,
+                        .key_len = check_key_bytes(c, key, pending->key_bytes),
+                        .value = pending->value,
+                        .value_len = writes ? check_value_bytes(number, pending->value) : 0,
+                        .buf = pending->got,
+                        .cap = sizeof pending->got,
+                        .modify = modify,
+                        .modify_arg = pending};
+    pending->place = lin_call(&c->history, client, kind, key, number);
+    pending->name = (uint64_t)client << 32 | c->called[client]++;
+    c->interval ^= hash_sum(&(uint64_t[2]){pending->name, c->returned}, 16, 1);
     if (writes)
         sim_note(c->sim, "%s k%u = v%u (%zu bytes)", lin_kind_name(kind), key, number,
-                 d->op.value_len);
+                 pending->op.value_len);
     else
         sim_note(c->sim, "%s k%u", lin_kind_name(kind), key);
 }
@@ -119,33 +121,34 @@ static bool is_answer(enum lin_kind kind, int status)
            (status == FAR_NOT_FOUND && kind != LIN_PUT && kind != LIN_INSERT && kind != LIN_MODIFY);
 }
 
-void check_returned(struct check *c, const struct doing *d, int status, size_t len)
+void check_note_return(struct check *c, const struct pending_op *pending, int status, size_t len)
 {
     enum lin_outcome outcome = LIN_DONE;
     uint32_t result = status == FAR_OK;
     char text[96];
 
     c->result.operations++;
-    c->result.coverage.exists += d->kind == LIN_EXISTS;
-    c->result.coverage.modified += d->kind == LIN_MODIFY;
-    if (d->kind == LIN_GET && status == FAR_OK) {
-        result = check_judge_value(c, d->key, d->got, len);
-    } else if (d->kind == LIN_MODIFY && status == FAR_OK) {
-        result = d->saw ? check_judge_value(c, d->key, d->got, d->saw_len) : LIN_ABSENT;
-    } else if (check_without_effect(c, status)) {
+    c->result.coverage.exists += pending->kind == LIN_EXISTS;
+    c->result.coverage.modified += pending->kind == LIN_MODIFY;
+    if (pending->kind == LIN_GET && status == FAR_OK) {
+        result = check_judge_value(c, pending->key, pending->got, len);
+    } else if (pending->kind == LIN_MODIFY && status == FAR_OK) {
+        result = pending->saw ? check_judge_value(c, pending->key, pending->got, pending->saw_len)
+                              : LIN_ABSENT;
+    } else if (check_had_no_effect(c, status)) {
         outcome = LIN_FAILED;
         c->result.gave_up++;
-    } else if (check_excused(c, status)) {
+    } else if (check_is_excused(c, status)) {
         outcome = LIN_UNKNOWN;
         c->result.unknown++;
-    } else if (!is_answer(d->kind, status)) {
+    } else if (!is_answer(pending->kind, status)) {
         outcome = LIN_UNKNOWN;
-        check_condemn(c, CHECK_BAD_STATUS, "%s k%u gave %s (%s)", lin_kind_name(d->kind), d->key,
-                      far_errname(status), far_error_detail());
+        check_fail(c, CHECK_BAD_STATUS, "%s k%u gave %s (%s)", lin_kind_name(pending->kind),
+                   pending->key, far_errname(status), far_error_detail());
     }
-    lin_return(&c->history, d->place, outcome, result);
-    c->returned ^= hash_sum(&(uint64_t[2]){d->name, result}, 16, 2 + outcome);
-    lin_describe(&c->history.op[d->place], text, sizeof text);
+    lin_return(&c->history, pending->place, outcome, result);
+    c->returned ^= hash_sum(&(uint64_t[2]){pending->name, result}, 16, 2 + outcome);
+    lin_describe(&c->history.op[pending->place], text, sizeof text);
     sim_note(c->sim, "   %s", text);
 }
 
@@ -154,7 +157,7 @@ unsigned check_find_key(const struct check *c, unsigned table, const struct far_
     char bytes[KEY_BYTES_MAX];
     unsigned key = table;
     while (key < KEYS_MAX &&
-           (check_key(c, key, bytes) != e->key_len || memcmp(bytes, e->key, e->key_len) != 0))
+           (check_key_bytes(c, key, bytes) != e->key_len || memcmp(bytes, e->key, e->key_len) != 0))
         key += c->plan.tables;
     return key;
 }
@@ -165,7 +168,7 @@ unsigned check_find_key(const struct check *c, unsigned table, const struct far_
  * Each pair must have been right at some instant of the call that returned it, and each key that was
  * never returned must have been absent at some instant of the whole: so they are entered as gets.
  */
-int check_iterate(struct check *c, struct worker *w)
+int check_iterate(struct check *c, struct check_client *me)
 {
     bool seen[KEYS_MAX] = {false};
     char buf[2048];
@@ -179,46 +182,46 @@ int check_iterate(struct check *c, struct worker *w)
     for (unsigned i = 0; i < ITERATE_CALLS && (i == 0 || cursor != 0); i++) {
         struct far_entry e;
         uint64_t call = ++h->stamp;
-        rc = far_iterate(w->session, c->table[table], &cursor, 0, buf, cap, &len);
+        rc = far_iterate(me->session, c->table[table], &cursor, 0, buf, cap, &len);
         ret = ++h->stamp;
         if (sim_unwinding(c->sim))
             return rc;
-        if (rc != FAR_OK && !check_without_effect(c, rc) && !check_excused(c, rc))
-            check_condemn(c, CHECK_BAD_STATUS, "iterating gave %s (%s)", far_errname(rc),
-                          far_error_detail());
+        if (rc != FAR_OK && !check_had_no_effect(c, rc) && !check_is_excused(c, rc))
+            check_fail(c, CHECK_BAD_STATUS, "iterating gave %s (%s)", far_errname(rc),
+                       far_error_detail());
         for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &e);) {
             unsigned key = check_find_key(c, table, &e);
             if (key >= KEYS_MAX) {
-                check_condemn(c, CHECK_BAD_VALUE, "an iteration returned a key that nobody wrote");
+                check_fail(c, CHECK_BAD_VALUE, "an iteration returned a key that nobody wrote");
                 return rc;
             }
             seen[key] = true;
             if (room-- == 0)
                 return rc; /* it was returned again and again: what was seen is enough */
-            lin_saw(h, w->id, call, ret, key, check_judge_value(c, key, e.value, e.value_len));
+            lin_saw(h, me->id, call, ret, key, check_judge_value(c, key, e.value, e.value_len));
         }
         if (rc != FAR_OK)
             return rc;
     }
     if (cursor != 0) {
-        check_condemn(c, CHECK_BAD_STATUS, "an iteration does not end");
+        check_fail(c, CHECK_BAD_STATUS, "an iteration does not end");
         return rc;
     }
     c->result.coverage.iterated++;
     for (unsigned key = table; key < c->keys; key += c->plan.tables)
         if (!seen[key])
-            lin_saw(h, w->id, first, ret, key, LIN_ABSENT);
+            lin_saw(h, me->id, first, ret, key, LIN_ABSENT);
     return rc;
 }
 
-int check_do(struct check *c, far_session *session, unsigned client, enum lin_kind kind,
-             unsigned key)
+int check_execute(struct check *c, far_session *session, unsigned client, enum lin_kind kind,
+                  unsigned key)
 {
-    struct doing d;
+    struct pending_op pending;
     struct far_result r;
-    check_call(c, client, kind, key, &d);
-    int status = far_execute(session, &d.op, &r);
+    check_note_call(c, client, kind, key, &pending);
+    int status = far_execute(session, &pending.op, &r);
     if (!sim_unwinding(c->sim))
-        check_returned(c, &d, status, r.len);
+        check_note_return(c, &pending, status, r.len);
     return status;
 }

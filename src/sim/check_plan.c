@@ -49,20 +49,20 @@ static void choose_pool(struct check *c)
     p->no_mcas = tape_chance(t, 1, 2, TAPE_SETUP);
     p->locks = tape_chance(t, 1, 4, TAPE_SETUP);
     p->upkeep = tape_chance(t, 1, 4, TAPE_SETUP);
-    p->restless = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->reopens = tape_chance(t, 1, 2, TAPE_SETUP);
     p->knobs.stock_max = stock_max[tape_choose(t, 3, TAPE_SETUP)];
     p->knobs.run_chunks = run_chunks[tape_choose(t, 3, TAPE_SETUP)];
     p->parks = true;
     p->iterates = tape_chance(t, 1, 3, TAPE_SETUP);
     p->scans = check_can_scan(c) && tape_chance(t, 1, 2, TAPE_SETUP);
-    p->hasty = tape_chance(t, 1, 2, TAPE_SETUP);
-    p->late = c->set->clients < CHECK_CLIENTS_MAX && tape_chance(t, 1, 3, TAPE_SETUP);
+    p->drives_epochs = tape_chance(t, 1, 2, TAPE_SETUP);
+    p->latecomers = c->set->clients < CHECK_CLIENTS_MAX && tape_chance(t, 1, 3, TAPE_SETUP);
     p->caches = tape_chance(t, 1, 4, TAPE_SETUP);
     p->versions = tape_choose(t, 2, TAPE_SETUP);
     if (c->set->profile == SIM_IB_LOOSE) {
         /* Reuse relies on FABRIC-F4: what has completed is visible. Here a WRITE may come later, and so
          * memory is to be reused much later than that: epochs go on by time alone. */
-        p->tight = p->upkeep = p->parks = p->restless = p->hasty = p->caches = false;
+        p->tight = p->upkeep = p->parks = p->reopens = p->drives_epochs = p->caches = false;
         p->knobs.tick_ops = UINT32_MAX;
     }
     /* Of what was chosen already: runs without drops are what they would be. */

@@ -28,26 +28,26 @@ void check_wrap_client(far_session *session)
 uint64_t check_pool_verbs(const struct check *c)
 {
     uint64_t clients = c->clients;
-    bool waits = c->plan.tight || c->plan.upkeep || c->plan.restless || c->plan.drops;
+    bool waits = c->plan.tight || c->plan.upkeep || c->plan.reopens || c->plan.drops;
     return waits ? clients * (clients + 1) * WAITING_VERBS : 0;
 }
 
-int check_upkeep(struct check *c, struct worker *w)
+int check_reap_or_sweep(struct check *c, struct check_client *me)
 {
     struct sweep_result swept;
     unsigned dead = 0;
-    bool buries = tape_choose(c->tape, 4, TAPE_WORK) == 3;
-    sim_note(c->sim, "%s", buries ? "buries the dead" : "sweeps");
+    bool reaps = tape_choose(c->tape, 4, TAPE_WORK) == 3;
+    sim_note(c->sim, "%s", reaps ? "buries the dead" : "sweeps");
     int rc =
-        buries ? client_reap_dead(&w->session->op, &dead) : pool_sweep(&w->session->op, &swept);
+        reaps ? client_reap_dead(&me->session->op, &dead) : pool_sweep(&me->session->op, &swept);
     if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
-    c->result.sweeps += !buries && rc == FAR_OK;
+    c->result.sweeps += !reaps && rc == FAR_OK;
     if (rc != FAR_OK && rc != FAR_CONTENTION && rc != FAR_POOL_FULL && rc != FAR_FENCED &&
-        rc != FAR_TIMEOUT && !check_excused(c, rc))
-        check_condemn(c, CHECK_BAD_STATUS, "%s gave %s (%s)", buries ? "burying" : "a sweep",
-                      far_errname(rc), far_error_detail());
+        rc != FAR_TIMEOUT && !check_is_excused(c, rc))
+        check_fail(c, CHECK_BAD_STATUS, "%s gave %s (%s)", reaps ? "burying" : "a sweep",
+                   far_errname(rc), far_error_detail());
     return rc;
 }
 
@@ -57,7 +57,7 @@ static unsigned all_sessions(const struct check *c, far_session *fresh, far_sess
     unsigned count = 0;
     sessions[count++] = fresh;
     for (unsigned i = 0; i < c->clients; i++)
-        sessions[count++] = c->worker[i].session;
+        sessions[count++] = c->client[i].session;
     return count;
 }
 
@@ -67,10 +67,10 @@ static bool audit(struct check *c, far_session *fresh, struct audit *a)
     unsigned count = all_sessions(c, fresh, sessions);
     int rc = sim_audit(a, c->pool, sessions, count);
     if (rc != FAR_OK)
-        check_condemn(c, CHECK_BAD_MEMORY, "the audit gave %s (%s)", far_errname(rc),
-                      far_error_detail());
+        check_fail(c, CHECK_BAD_MEMORY, "the audit gave %s (%s)", far_errname(rc),
+                   far_error_detail());
     else if (a->wrong > 0)
-        check_condemn(c, CHECK_BAD_MEMORY, "%u objects are in two places: %s", a->wrong, a->first);
+        check_fail(c, CHECK_BAD_MEMORY, "%u objects are in two places: %s", a->wrong, a->first);
     return rc == FAR_OK && a->wrong == 0;
 }
 
@@ -79,8 +79,8 @@ static bool is_ours(const struct check *c, const far_session *fresh, uint64_t in
 {
     bool ours = fresh->client.incarnation == incarnation;
     for (unsigned i = 0; i < c->clients && !ours; i++)
-        ours = c->worker[i].session && !sim_crashed(c->sim, i) &&
-               c->worker[i].session->client.incarnation == incarnation;
+        ours = c->client[i].session && !sim_crashed(c->sim, i) &&
+               c->client[i].session->client.incarnation == incarnation;
     return ours;
 }
 
@@ -113,7 +113,7 @@ static uint64_t known_losses(const struct check *c, const far_session *session)
     return lost;
 }
 
-void check_audit(struct check *c, far_session *fresh)
+void check_memory_audit(struct check *c, far_session *fresh)
 {
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     struct audit a;
@@ -125,13 +125,12 @@ void check_audit(struct check *c, far_session *fresh)
         lost += sessions[i] ? known_losses(c, sessions[i]) : 0;
     c->result.coverage.accounted = true;
     if (a.bytes[AUDIT_NOWHERE] > lost)
-        check_condemn(c, CHECK_BAD_MEMORY,
-                      "lost: %" PRIu64 " bytes are nowhere, and only %" PRIu64
-                      " are known to be lost",
-                      a.bytes[AUDIT_NOWHERE], lost);
+        check_fail(c, CHECK_BAD_MEMORY,
+                   "lost: %" PRIu64 " bytes are nowhere, and only %" PRIu64 " are known to be lost",
+                   a.bytes[AUDIT_NOWHERE], lost);
 }
 
-static void count_buried(struct check *c, far_session *fresh)
+static void count_reaped(struct check *c, far_session *fresh)
 {
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     unsigned count = all_sessions(c, fresh, sessions);
@@ -139,7 +138,7 @@ static void count_buried(struct check *c, far_session *fresh)
         c->result.reaped += sessions[i] ? sessions[i]->client.watch.reaped : 0;
 }
 
-void check_settle(struct check *c, far_session *fresh)
+void check_sweep_audit(struct check *c, far_session *fresh)
 {
     struct sweep_result swept;
     struct far_pool_usage usage;
@@ -149,13 +148,13 @@ void check_settle(struct check *c, far_session *fresh)
         return;
     int rc = client_reap_dead(&fresh->op, &dead);
     if (rc == FAR_OK)
-        check_drop_settle(c, fresh);
+        check_drop_audit(c, fresh);
     if (rc == FAR_OK)
         rc = pool_sweep(&fresh->op, &swept);
-    count_buried(c, fresh);
+    count_reaped(c, fresh);
     if (rc != FAR_OK) {
-        check_condemn(c, CHECK_NOT_LIVE, "with nobody else there, a sweep gives %s (%s)",
-                      far_errname(rc), far_error_detail());
+        check_fail(c, CHECK_NOT_LIVE, "with nobody else there, a sweep gives %s (%s)",
+                   far_errname(rc), far_error_detail());
         return;
     }
     c->result.sweeps++;
@@ -163,13 +162,13 @@ void check_settle(struct check *c, far_session *fresh)
         return;
     rc = far_pool_usage(fresh, &usage);
     if (rc != FAR_OK)
-        check_condemn(c, CHECK_BAD_STATUS, "the pool's usage gave %s (%s)", far_errname(rc),
-                      far_error_detail());
+        check_fail(c, CHECK_BAD_STATUS, "the pool's usage gave %s (%s)", far_errname(rc),
+                   far_error_detail());
     else if (a.bytes[AUDIT_NOWHERE] > 0 || usage.unknown > 0)
-        check_condemn(c, CHECK_BAD_MEMORY,
-                      "after a sweep %" PRIu64 " bytes are nowhere, %" PRIu64 " unknown",
-                      a.bytes[AUDIT_NOWHERE], usage.unknown);
+        check_fail(c, CHECK_BAD_MEMORY,
+                   "after a sweep %" PRIu64 " bytes are nowhere, %" PRIu64 " unknown",
+                   a.bytes[AUDIT_NOWHERE], usage.unknown);
     else if (usage.live != a.bytes[AUDIT_LIVE])
-        check_condemn(c, CHECK_BAD_MEMORY, "%" PRIu64 " bytes are live, and said to be %" PRIu64,
-                      a.bytes[AUDIT_LIVE], usage.live);
+        check_fail(c, CHECK_BAD_MEMORY, "%" PRIu64 " bytes are live, and said to be %" PRIu64,
+                   a.bytes[AUDIT_LIVE], usage.live);
 }

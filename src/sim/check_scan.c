@@ -48,8 +48,8 @@ struct scanning {
 static int by_bytes(const void *a, const void *b, void *arg)
 {
     char x[KEY_BYTES_MAX], y[KEY_BYTES_MAX];
-    struct slice left = {x, check_key(arg, *(const uint32_t *)a, x)};
-    struct slice right = {y, check_key(arg, *(const uint32_t *)b, y)};
+    struct slice left = {x, check_key_bytes(arg, *(const uint32_t *)a, x)};
+    struct slice right = {y, check_key_bytes(arg, *(const uint32_t *)b, y)};
     return index_key_compare(left, right);
 }
 
@@ -68,11 +68,11 @@ static void choose_range(struct check *c, struct scanning *s)
     unsigned span = tape_choose(t, s->keys + 1 - low, TAPE_WORK);
     if (low > 0) {
         s->range.from = s->from;
-        s->range.from_len = check_key(c, s->order[low - 1], s->from);
+        s->range.from_len = check_key_bytes(c, s->order[low - 1], s->from);
     }
     if (span > 0) { /* 0: to the last */
         s->range.to = s->to;
-        s->range.to_len = check_key(c, s->order[low + span - 1], s->to);
+        s->range.to_len = check_key_bytes(c, s->order[low + span - 1], s->to);
     }
     s->range.flags = tape_choose(t, 2, TAPE_WORK) ? FAR_AFTER : 0;
     if (tape_choose(t, 2, TAPE_WORK))
@@ -81,7 +81,7 @@ static void choose_range(struct check *c, struct scanning *s)
 }
 
 /* One call; through the ring if the client has one, which is empty. */
-static int call(struct check *c, struct worker *w, struct scanning *s)
+static int call(struct check *c, struct check_client *me, struct scanning *s)
 {
     struct far_op op = {.kind = FAR_OP_SCAN,
                         .table = c->table[s->table],
@@ -94,11 +94,11 @@ static int call(struct check *c, struct worker *w, struct scanning *s)
                         .buf = s->buf,
                         .cap = s->cap};
     if (c->plan.ring == 1)
-        return far_execute(w->session, &op, &s->result);
-    int rc = far_submit(w->session, &op);
+        return far_execute(me->session, &op, &s->result);
+    int rc = far_submit(me->session, &op);
     if (rc != FAR_OK)
         return rc;
-    return far_reap(w->session, &s->result, 1, 1) == 1 ? s->result.status : FAR_INVALID;
+    return far_reap(me->session, &s->result, 1, 1) == 1 ? s->result.status : FAR_INVALID;
 }
 
 /* Before the call: `from` may lie in the buffer. */
@@ -110,17 +110,17 @@ static void find_in_range(const struct check *c, struct scanning *s)
     s->in_range_count = 0;
     for (unsigned i = 0; i < s->keys; i++) {
         char bytes[KEY_BYTES_MAX];
-        struct slice key = {bytes, check_key(c, s->order[i], bytes)};
+        struct slice key = {bytes, check_key_bytes(c, s->order[i], bytes)};
         if (index_scan_place(&range, key) == SCAN_WITHIN)
             s->in_range[s->in_range_count++] = s->order[i];
     }
 }
 
 /* Judges what the call returned, and moves the range behind it. */
-static void judge(struct check *c, struct worker *w, struct scanning *s, uint64_t called,
+static void judge(struct check *c, struct check_client *me, struct scanning *s, uint64_t called,
                   uint64_t ret)
 {
-    struct lin_scan scan = {.client = w->id,
+    struct lin_scan scan = {.client = me->id,
                             .call = called,
                             .ret = ret,
                             .key = s->in_range,
@@ -132,8 +132,8 @@ static void judge(struct check *c, struct worker *w, struct scanning *s, uint64_
     for (size_t pos = 0; far_entry_next(s->buf, s->result.len, &pos, &e); count++) {
         unsigned key = check_find_key(c, s->table, &e);
         if (key >= KEYS_MAX || count == KEYS_MAX) {
-            check_condemn(c, CHECK_BAD_VALUE, "a scan returned %s",
-                          key >= KEYS_MAX ? "a key that nobody wrote" : "too many entries");
+            check_fail(c, CHECK_BAD_VALUE, "a scan returned %s",
+                       key >= KEYS_MAX ? "a key that nobody wrote" : "too many entries");
             return;
         }
         s->pair[count] = (struct lin_pair){key, check_judge_value(c, key, e.value, e.value_len)};
@@ -143,10 +143,10 @@ static void judge(struct check *c, struct worker *w, struct scanning *s, uint64_
     }
     const char *wrong = lin_scan(&c->history, &scan, s->pair, count);
     if (wrong)
-        check_condemn(c, CHECK_BAD_VALUE, "%s", wrong);
+        check_fail(c, CHECK_BAD_VALUE, "%s", wrong);
 }
 
-int check_scan(struct check *c, struct worker *w)
+int check_scan(struct check *c, struct check_client *me)
 {
     struct scanning *s = calloc(1, sizeof *s);
     int rc = FAR_OK;
@@ -158,18 +158,18 @@ int check_scan(struct check *c, struct worker *w)
         find_in_range(c, s);
         uint64_t called = ++c->history.stamp;
         sim_note(c->sim, "scans");
-        rc = call(c, w, s);
+        rc = call(c, me, s);
         uint64_t ret = ++c->history.stamp;
         if (sim_unwinding(c->sim))
             break;
         sim_note(c->sim, "   %s, %u entries%s", far_errname(rc), s->result.count,
                  s->result.more ? " and more" : "");
-        if (rc != FAR_OK && !check_without_effect(c, rc) && !check_excused(c, rc))
-            check_condemn(c, CHECK_BAD_STATUS, "a scan gave %s (%s)", far_errname(rc),
-                          far_error_detail());
+        if (rc != FAR_OK && !check_had_no_effect(c, rc) && !check_is_excused(c, rc))
+            check_fail(c, CHECK_BAD_STATUS, "a scan gave %s (%s)", far_errname(rc),
+                       far_error_detail());
         if (rc != FAR_OK)
             break;
-        judge(c, w, s, called, ret);
+        judge(c, me, s, called, ret);
         more = s->result.more;
         c->result.coverage.scanned += !more;
     }

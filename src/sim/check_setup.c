@@ -20,7 +20,7 @@ static unsigned find_part(const struct growth *g, gaddr at)
     return i;
 }
 
-static void grew(const struct growth_watch *watch, gaddr from, const gaddr *to, unsigned count)
+static void on_growth(const struct growth_watch *watch, gaddr from, const gaddr *to, unsigned count)
 {
     struct check *c =
         (struct check *)(uintptr_t)((const char *)watch - offsetof(struct check, growth));
@@ -46,7 +46,7 @@ _Static_assert(offsetof(struct growth, watch) == 0, "the watch comes first");
 
 static void on_mistake(void *arg, const char *what)
 {
-    check_condemn(arg, CHECK_BAD_MEMORY, "%s", what);
+    check_fail(arg, CHECK_BAD_MEMORY, "%s", what);
 }
 
 static int create_tables(struct check *c)
@@ -59,7 +59,7 @@ static int create_tables(struct check *c)
                                             .hash_seed = 1 + c->plan.hash_seed + 100 * i};
         rc = far_table_create(c->session, name[i], index, &options, &c->table[i]);
     }
-    return rc == FAR_OK ? check_drop_start(c) : rc;
+    return rc == FAR_OK ? check_drop_set_up(c) : rc;
 }
 
 /* Empty tables on an empty pool. */
@@ -86,7 +86,7 @@ static int open_pool(struct check *c)
         return rc;
     if (!c->program && !shadow_begin(&c->free, c->sim, &c->sim_set, on_mistake, c))
         return FAR_NO_MEMORY;
-    c->growth = (struct growth){.watch = {.grew = grew}};
+    c->growth = (struct growth){.watch = {.grew = on_growth}};
     c->plan.knobs.free_watch = c->program ? NULL : &c->free.watch;
     c->plan.knobs.growth_watch = &c->growth.watch;
     sim_fab(c->sim)->clients_wanted = REGISTRY_SLOTS;
@@ -128,7 +128,7 @@ static int learn_growth(struct check *c, uint8_t *grows_at)
     int rc = open_pool(c);
     for (unsigned i = 0; i < c->keys && known < SPLITS_KNOWN && rc == FAR_OK; i++) {
         char key[KEY_BYTES_MAX];
-        size_t len = check_key(c, i, key);
+        size_t len = check_key_bytes(c, i, key);
         rc = far_put(c->session, check_table_of(c, i), key, len, "", 0);
         if (*grown > before)
             grows_at[known++] = (uint8_t)(i < c->set->keys ? 1 : i + 1 - c->set->keys);
@@ -144,7 +144,7 @@ static int learn_growth(struct check *c, uint8_t *grows_at)
 }
 
 /* How many cold keys there are at first: a few less than would make a table grow. */
-static int choose_fresh(struct check *c)
+static int choose_cold_keys(struct check *c)
 {
     struct plan *p = &c->plan;
     if (c->grown_index != c->set->index || c->grown_keys != c->set->keys)
@@ -155,7 +155,7 @@ static int choose_fresh(struct check *c)
     int rc = grows_at[0] == 0 ? learn_growth(c, grows_at) : FAR_OK;
     unsigned below = tape_choose(c->tape, tape_choose(c->tape, 2, TAPE_SETUP) ? 16 : 4, TAPE_SETUP);
     unsigned count = grows_at[tape_choose(c->tape, SPLITS_KNOWN, TAPE_SETUP)];
-    c->fresh = c->set->keys + (count > below ? count - below - 1 : 0);
+    c->next_cold = c->set->keys + (count > below ? count - below - 1 : 0);
     return rc;
 }
 
@@ -169,9 +169,9 @@ static void fill(struct check *c)
         else if (key < c->set->keys)
             there = tape_choose(c->tape, 2, TAPE_SETUP);
         else
-            there = key < c->fresh;
+            there = key < c->next_cold;
         if (there)
-            check_do(c, c->session, c->clients, LIN_PUT, key);
+            check_execute(c, c->session, c->clients, LIN_PUT, key);
     }
 }
 
@@ -179,9 +179,9 @@ static void fill(struct check *c)
 static int warm_up(struct check *c, far_session *session)
 {
     char key[KEY_BYTES_MAX];
-    size_t len = check_key(c, c->keys, key);
+    size_t len = check_key_bytes(c, c->keys, key);
     uint8_t value[VALUE_MAX];
-    int rc = far_put(session, c->table[0], key, len, value, check_value(1, value));
+    int rc = far_put(session, c->table[0], key, len, value, check_value_bytes(1, value));
     return rc == FAR_OK ? far_delete(session, c->table[0], key, len) : rc;
 }
 
@@ -189,15 +189,15 @@ static int start_clients(struct check *c)
 {
     int rc = FAR_OK;
     for (unsigned i = 0; i < c->clients && rc == FAR_OK; i++) {
-        c->worker[i] = (struct worker){.check = c, .id = i, .late = i >= c->set->clients};
-        if (!c->plan.open_in_client && !c->worker[i].late)
-            rc = check_open_session(c, &c->worker[i]);
-        if (rc == FAR_OK && c->worker[i].session)
-            sim_identify_client(c->sim, i, c->worker[i].session->client.incarnation);
+        c->client[i] = (struct check_client){.check = c, .id = i, .late = i >= c->set->clients};
+        if (!c->plan.open_in_client && !c->client[i].late)
+            rc = check_open_session(c, &c->client[i]);
+        if (rc == FAR_OK && c->client[i].session)
+            sim_identify_client(c->sim, i, c->client[i].session->client.incarnation);
         if (rc == FAR_OK && c->program)
-            rc = warm_up(c, c->worker[i].session);
+            rc = warm_up(c, c->client[i].session);
         if (rc == FAR_OK)
-            rc = sim_start(c->sim, i, check_work, &c->worker[i]);
+            rc = sim_start(c->sim, i, check_client_run, &c->client[i]);
     }
     return rc;
 }
@@ -206,12 +206,12 @@ bool check_set_up(struct check *c)
 {
     int rc = FAR_OK;
     check_plan(c);
-    c->clients = c->set->clients + c->plan.late;
+    c->clients = c->set->clients + c->plan.latecomers;
     c->keys = c->set->keys + c->plan.cold;
-    c->fresh = c->set->keys;
+    c->next_cold = c->set->keys;
     c->lock = (struct lock_account){0};
     if (c->plan.cold > 0)
-        rc = choose_fresh(c);
+        rc = choose_cold_keys(c);
     if (rc == FAR_OK)
         rc = open_pool(c);
     if (rc == FAR_OK)
@@ -219,12 +219,12 @@ bool check_set_up(struct check *c)
     far_session_close(c->session); /* an idle client holds the epoch up until its lease lapses */
     c->session = NULL;
     /* What grows from here on grows while clients are at work. */
-    c->growth = (struct growth){.watch = {.grew = grew}};
+    c->growth = (struct growth){.watch = {.grew = on_growth}};
     memset(&c->result.coverage, 0, sizeof c->result.coverage);
     if (rc == FAR_OK)
         rc = start_clients(c);
     if (rc != FAR_OK)
-        check_condemn(c, CHECK_NO_SETUP, "%s (%s)", far_errname(rc), far_error_detail());
+        check_fail(c, CHECK_NO_SETUP, "%s (%s)", far_errname(rc), far_error_detail());
     return c->result.verdict == CHECK_PASSED;
 }
 
@@ -236,9 +236,9 @@ void check_tear_down(struct check *c)
         c->pool->pool.knobs.free_watch = NULL;
     sim_end(c->sim);
     for (unsigned i = 0; i < c->clients; i++) {
-        check_cache_close(&c->worker[i]);
-        far_session_close(c->worker[i].session);
-        c->worker[i].session = NULL;
+        check_cache_close(&c->client[i]);
+        far_session_close(c->client[i].session);
+        c->client[i].session = NULL;
     }
     close_pool(c);
 }

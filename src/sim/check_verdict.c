@@ -13,7 +13,7 @@ const char *check_verdict_name(enum check_verdict verdict)
     return name[verdict];
 }
 
-void check_condemn(struct check *c, enum check_verdict verdict, const char *format, ...)
+void check_fail(struct check *c, enum check_verdict verdict, const char *format, ...)
 {
     if (c->result.verdict != CHECK_PASSED)
         return;
@@ -25,7 +25,7 @@ void check_condemn(struct check *c, enum check_verdict verdict, const char *form
     sim_note(c->sim, "!! %s: %s", check_verdict_name(verdict), c->result.what);
 }
 
-bool check_is_of_the_fabric(int status)
+bool check_fabric_failed(int status)
 {
     return status_means(status, STATUS_FABRIC);
 }
@@ -33,9 +33,9 @@ bool check_is_of_the_fabric(int status)
 /* Also without any fault: delays alone can make a client silent for longer than its lease, and
  * what it had in flight when it was shut out ends like that; or an operation of a ring wait for
  * another for as long. */
-bool check_excused(const struct check *c, int status)
+bool check_is_excused(const struct check *c, int status)
 {
-    if (!check_is_of_the_fabric(status))
+    if (!check_fabric_failed(status))
         return false;
     return (c->set->adversity & SIM_FAULTS) ||
            (status == FAR_TIMEOUT && (c->set->adversity & SIM_DELAY)) ||
@@ -43,8 +43,8 @@ bool check_excused(const struct check *c, int status)
 }
 
 /* Nothing was done, says farside.h. */
-bool check_without_effect(const struct check *c, int status)
+bool check_had_no_effect(const struct check *c, int status)
 {
     return status_means(status, STATUS_NO_EFFECT) ||
-           (status != FAR_UNKNOWN && check_excused(c, status));
+           (status != FAR_UNKNOWN && check_is_excused(c, status));
 }

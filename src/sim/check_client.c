@@ -1,0 +1,304 @@
+/* What clients do: operations one at a time or through the ring, and between them what else a
+ * session's life has. */
+#include "sim/check_internal.h"
+
+#define ERRORS_MAX  6u /* of the fabric, after which a client gives up */
+#define OPEN_TRIES  3u
+#define EPOCH_TURNS 6u    /* round trips: an epoch takes two or three */
+#define IDLE_NS     2000u /* the shortest idle time, which is doubled     */
+#define IDLE_STEPS  8u    /* up to so many times: others are still at it; */
+#define LONG_STEPS  14u   /* seldom, until a lease and more has passed    */
+
+/* ---- choosing -------------------------------------------------------------------------------- */
+
+static enum lin_kind choose_kind(struct check *c)
+{
+    uint32_t x = tape_choose(c->tape, c->plan.weight_sum, TAPE_WORK);
+    unsigned kind = 0;
+    while (kind + 1 < LIN_KINDS && x >= c->plan.weight[kind])
+        x -= c->plan.weight[kind++];
+    return (enum lin_kind)kind;
+}
+
+/* Of tables that are to grow, most writes add a key. */
+static unsigned choose_key(struct check *c, enum lin_kind kind)
+{
+    if (c->plan.cold > 0 && tape_choose(c->tape, 8, TAPE_WORK) >= 2) {
+        bool adds = kind == LIN_PUT || kind == LIN_INSERT;
+        if (adds && c->next_cold < c->keys)
+            return c->next_cold++;
+        return c->set->keys + tape_choose(c->tape, c->plan.cold, TAPE_WORK);
+    }
+    if (c->plan.focus && tape_choose(c->tape, 8, TAPE_WORK) < 7)
+        return 0;
+    return tape_choose(c->tape, c->set->keys, TAPE_WORK);
+}
+
+static bool happens(struct check *c, bool planned, unsigned of)
+{
+    return planned && tape_chance(c->tape, 1, of, TAPE_WORK);
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+int check_open_session(struct check *c, struct check_client *me)
+{
+    struct far_session_options options = {.depth = c->plan.ring,
+                                          .seed = me->id + 1 + 1000ull * me->opened++};
+    int rc = far_session_open(c->pool, &options, &me->session);
+    if (rc == FAR_OK && c->plan.wraps)
+        check_wrap_client(me->session);
+    return rc;
+}
+
+/* Opens a session while others work. False when there is none, or its client is no more. */
+static bool open_session(struct check *c, struct check_client *me)
+{
+    for (unsigned i = 0; i < OPEN_TRIES; i++) {
+        int rc = check_open_session(c, me);
+        if (sim_unwinding(c->sim))
+            return false;
+        c->result.coverage.opened += rc == FAR_OK;
+        if (rc == FAR_OK)
+            return true;
+        if (rc != FAR_NO_CLIENT_SLOT && !check_is_excused(c, rc)) {
+            check_fail(c, CHECK_BAD_STATUS, "opening a session gave %s (%s)", far_errname(rc),
+                       far_error_detail());
+            return false;
+        }
+        me->errors++;
+        sim_think(c->sim);
+    }
+    return false;
+}
+
+static void close_session(struct check *c, struct check_client *me)
+{
+    far_session *session = me->session;
+    c->result.coverage.closed++;
+    c->result.coverage.closed_parked += session->client.attention.parked;
+    c->result.reaped += session->client.watch.reaped;
+    check_cache_close(me);
+    me->session = NULL; /* whatever becomes of this client, the session is gone */
+    sim_note(c->sim, "closes");
+    far_session_close(session);
+    sim_note(c->sim, "   closed");
+}
+
+static void park(struct check *c, struct check_client *me)
+{
+    c->result.coverage.parks++;
+    sim_note(c->sim, "is parked");
+    (void)client_park(&me->session->op); /* as the keeper of sessions does */
+}
+
+/* For longer than a lease, at most. A parked session's heartbeat is kept up. */
+static void idle(struct check *c, struct check_client *me)
+{
+    struct client *client = &me->session->client;
+    unsigned steps = happens(c, true, 8) ? LONG_STEPS : IDLE_STEPS;
+    uint64_t left = (uint64_t)IDLE_NS << tape_choose(c->tape, steps, TAPE_WORK);
+    uint64_t step = client->lease_ns / 16;
+    while (left > 0 && !sim_unwinding(c->sim)) {
+        uint64_t ns = left < step ? left : step;
+        client->ep->ops->pause(client->ep, ns);
+        left -= ns;
+        if (client->attention.parked && !sim_unwinding(c->sim) && client_heartbeat_due(client))
+            (void)client_park(&me->session->op);
+    }
+}
+
+/* Something that a session does, or that happens to it, besides its operations. */
+static void idle_or_reopen(struct check *c, struct check_client *me)
+{
+    enum { STANDS_STILL, IS_IDLE, CLOSES_PARKED, COMES_AGAIN, WAYS = 8 };
+    unsigned way = tape_choose(c->tape, WAYS, TAPE_WORK);
+    if (way == IS_IDLE || way == CLOSES_PARKED)
+        park(c, me);
+    if (way < COMES_AGAIN && !sim_unwinding(c->sim))
+        idle(c, me);
+    if (way < CLOSES_PARKED || sim_unwinding(c->sim))
+        return;
+    close_session(c, me);
+    if (sim_unwinding(c->sim) || !open_session(c, me))
+        return;
+    if (tape_choose(c->tape, 2, TAPE_WORK)) { /* its first operation comes much later */
+        park(c, me);
+        if (!sim_unwinding(c->sim))
+            idle(c, me);
+    }
+}
+
+static bool goes_on(const struct check *c, const struct check_client *me)
+{
+    return !sim_unwinding(c->sim) && me->session && me->errors < ERRORS_MAX;
+}
+
+/* Drives the epochs on, as a client does that needs memory: what others retire is reused soon. */
+static void drive_epochs(struct check *c, struct check_client *me)
+{
+    unsigned turns = goes_on(c, me) && happens(c, c->plan.drives_epochs, 2) ? EPOCH_TURNS : 0;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_unwinding(c->sim); i++) {
+        rc = client_drive_epoch(&me->session->op);
+        client_reclaim(&me->session->client);
+    }
+    me->errors += check_fabric_failed(rc);
+}
+
+/* With none of its operations in flight. On a ring, several come after it at once, and find all
+ * that they had cached doubtful. */
+static void between_operations(struct check *c, struct check_client *me)
+{
+    if (goes_on(c, me) && happens(c, c->plan.parks, c->plan.ring > 1 ? 2 : 8))
+        park(c, me);
+    if (goes_on(c, me) && happens(c, c->plan.upkeep, 8))
+        me->errors += check_fabric_failed(check_reap_or_sweep(c, me));
+    if (goes_on(c, me) && happens(c, c->plan.iterates, 4))
+        me->errors += check_fabric_failed(check_iterate(c, me));
+    if (goes_on(c, me) && happens(c, c->plan.scans, 4))
+        me->errors += check_fabric_failed(check_scan(c, me));
+    if (goes_on(c, me) && happens(c, c->plan.reopens, 8))
+        idle_or_reopen(c, me);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/* The first operation of a session on a table attaches it. */
+static void count_attaching(struct check *c, const struct check_client *me, unsigned key)
+{
+    const struct table_view *known = store_known(me->session, check_table_of(c, key));
+    c->result.coverage.attached += !known || !known->view;
+}
+
+static void do_one(struct check *c, struct check_client *me)
+{
+    enum lin_kind kind = choose_kind(c);
+    unsigned key = choose_key(c, kind);
+    count_attaching(c, me, key);
+    me->errors += check_fabric_failed(check_execute(c, me->session, me->id, kind, key));
+}
+
+static void try_lock(struct check *c, struct check_client *me)
+{
+    if (goes_on(c, me) && happens(c, c->plan.locks, 3))
+        me->errors += check_fabric_failed(check_lock_try(c, me));
+    if (goes_on(c, me) && happens(c, c->plan.locks, 3))
+        me->errors += check_fabric_failed(check_journal_try(c, me));
+}
+
+static void use_cache(struct check *c, struct check_client *me)
+{
+    if (goes_on(c, me) && happens(c, c->plan.caches, 2))
+        me->errors += check_fabric_failed(check_cache_use(c, me));
+}
+
+static void use_short_lived_tables(struct check *c, struct check_client *me)
+{
+    if (goes_on(c, me) && happens(c, c->plan.drops, 2))
+        me->errors += check_fabric_failed(check_drop_use(c, me));
+}
+
+static void run_in_turn(struct check *c, struct check_client *me)
+{
+    for (unsigned i = 0; i < c->set->ops && goes_on(c, me); i++) {
+        sim_think(c->sim);
+        if (sim_unwinding(c->sim))
+            return;
+        if (c->program) {
+            const struct check_step *step = &c->program->step[me->id][i];
+            int rc = check_execute(c, me->session, me->id, (enum lin_kind)step->kind, step->key);
+            me->errors += check_fabric_failed(rc);
+            continue;
+        }
+        do_one(c, me);
+        drive_epochs(c, me);
+        try_lock(c, me);
+        use_cache(c, me);
+        use_short_lived_tables(c, me);
+        between_operations(c, me);
+    }
+}
+
+struct ring {
+    struct pending_op pending[RING_MAX];
+    unsigned free[RING_MAX], free_count;
+};
+
+static void reap(struct check *c, struct check_client *me, struct ring *ring, unsigned at_least)
+{
+    struct far_result r[RING_MAX];
+    unsigned count = far_reap(me->session, r, RING_MAX, at_least);
+    for (unsigned i = 0; i < count; i++) {
+        struct pending_op *pending = &ring->pending[r[i].user_data];
+        if (!sim_unwinding(c->sim))
+            check_note_return(c, pending, r[i].status, r[i].len);
+        me->errors += check_fabric_failed(r[i].status);
+        ring->free[ring->free_count++] = (unsigned)r[i].user_data;
+    }
+}
+
+static void submit(struct check *c, struct check_client *me, struct ring *ring)
+{
+    ASSERT(ring->free_count > 0 && ring->free_count <= RING_MAX);
+    struct pending_op *pending = &ring->pending[ring->free[--ring->free_count]];
+    enum lin_kind kind = choose_kind(c);
+    unsigned key = choose_key(c, kind);
+    count_attaching(c, me, key);
+    check_note_call(c, me->id, kind, key, pending);
+    pending->op.user_data = (uint64_t)(pending - ring->pending);
+    int rc = far_submit(me->session, &pending->op);
+    if (rc == FAR_OK)
+        return;
+    ring->free[ring->free_count++] = (unsigned)(pending - ring->pending);
+    if (!sim_unwinding(c->sim))
+        check_note_return(c, pending, rc, 0);
+}
+
+/* Several operations of one client in flight. */
+static void run_on_ring(struct check *c, struct check_client *me)
+{
+    struct ring ring = {.free_count = c->plan.ring};
+    for (unsigned i = 0; i < c->plan.ring; i++)
+        ring.free[i] = i;
+    for (unsigned i = 0; i < c->set->ops && goes_on(c, me); i++) {
+        sim_think(c->sim);
+        if (sim_unwinding(c->sim))
+            break;
+        submit(c, me, &ring);
+        if (ring.free_count == 0)
+            reap(c, me, &ring, 1);
+        if (goes_on(c, me) && happens(c, true, 16))
+            do_one(c, me); /* while others are in flight */
+        drive_epochs(c, me);
+        try_lock(c, me);
+        use_cache(c, me);
+        use_short_lived_tables(c, me);
+        if (goes_on(c, me) && happens(c, c->plan.parks, 4)) {
+            reap(c, me, &ring, c->plan.ring - ring.free_count);
+            between_operations(c, me);
+        }
+    }
+    if (me->session)
+        reap(c, me, &ring, c->plan.ring - ring.free_count);
+}
+
+void check_client_run(void *arg)
+{
+    struct check_client *me = arg;
+    struct check *c = me->check;
+    if (me->late)
+        sim_sleep(c->sim, (uint64_t)IDLE_NS << tape_choose(c->tape, LONG_STEPS, TAPE_WORK));
+    if (sim_unwinding(c->sim) || (!me->session && !open_session(c, me)))
+        return;
+    if (c->plan.ring > 1)
+        run_on_ring(c, me);
+    else
+        run_in_turn(c, me);
+    /* A session that nobody uses any more is parked, else others would wait for it. */
+    if (c->plan.parks && me->session && !sim_unwinding(c->sim) &&
+        tape_choose(c->tape, 8, TAPE_WORK))
+        park(c, me);
+    if (me->session && !sim_unwinding(c->sim) && happens(c, c->plan.reopens, 2))
+        close_session(c, me);
+}
