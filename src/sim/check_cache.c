@@ -390,17 +390,6 @@ static int operate(struct check *c, struct check_client *me, struct op *op)
     return rc;
 }
 
-/* Takes the epochs on, and what may be reused into the stock. */
-static int drive_epochs(struct check *c, struct op *op, unsigned turns)
-{
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_unwinding(c->sim); i++) {
-        rc = client_drive_epoch(op);
-        client_reclaim(op->client);
-    }
-    return rc;
-}
-
 /* Another operation of the session, perhaps in a later epoch, between two steps of one: as on a
  * ring. */
 static int use_sibling(struct check *c, struct check_client *me)
@@ -412,7 +401,7 @@ static int use_sibling(struct check *c, struct check_client *me)
     int rc = op_init(&op, &me->session->client);
     if (rc != FAR_OK)
         return rc;
-    rc = drive_epochs(c, &op, (turns - 1) * EPOCH_TURNS);
+    rc = check_drive_epochs(c, &op, (turns - 1) * EPOCH_TURNS);
     if (rc == FAR_OK && !sim_unwinding(c->sim))
         rc = operate(c, me, &op);
     op_free(&op);
@@ -427,7 +416,8 @@ int check_cache_use(struct check *c, struct check_client *me)
         if (rc == FAR_OK && !sim_unwinding(c->sim))
             rc = operate(c, me, &me->session->op);
         if (rc == FAR_OK)
-            rc = drive_epochs(c, &me->session->op, tape_choose(c->tape, EPOCH_TURNS, TAPE_WORK));
+            rc = check_drive_epochs(c, &me->session->op,
+                                    tape_choose(c->tape, EPOCH_TURNS, TAPE_WORK));
     }
     if (!sim_unwinding(c->sim))
         sim_note(c->sim, "   %s", far_errname(rc));
@@ -455,8 +445,7 @@ static int mark_slots(struct check *c, struct op *op, struct marker *marker)
 /* As a table is marked. What others put in meanwhile lies above the sweep's mark (SWEEP-P2). */
 static int mark(void *arg, struct op *op, struct marker *marker)
 {
-    struct check *c = (struct check *)(uintptr_t)((const char *)op->pool->knobs.growth_watch -
-                                                  offsetof(struct check, growth));
+    struct check *c = check_of(op->pool);
     int rc = c->cache.mark(arg, op, marker);
     if (rc == FAR_OK)
         rc = op_begin(op, NULL);

@@ -85,11 +85,12 @@ static void close_session(struct check *c, struct check_client *me)
     sim_note(c->sim, "   closed");
 }
 
-static void park(struct check *c, struct check_client *me)
+static int park(struct check *c, struct check_client *me)
 {
     c->result.coverage.parks++;
     sim_note(c->sim, "is parked");
     (void)client_park(&me->session->op); /* as the keeper of sessions does */
+    return FAR_OK;
 }
 
 /* For longer than a lease, at most. A parked session's heartbeat is kept up. */
@@ -109,7 +110,7 @@ static void idle(struct check *c, struct check_client *me)
 }
 
 /* Something that a session does, or that happens to it, besides its operations. */
-static void idle_or_reopen(struct check *c, struct check_client *me)
+static int idle_or_reopen(struct check *c, struct check_client *me)
 {
     enum { STANDS_STILL, IS_IDLE, CLOSES_PARKED, COMES_AGAIN, WAYS = 8 };
     unsigned way = tape_choose(c->tape, WAYS, TAPE_WORK);
@@ -118,15 +119,16 @@ static void idle_or_reopen(struct check *c, struct check_client *me)
     if (way < COMES_AGAIN && !sim_unwinding(c->sim))
         idle(c, me);
     if (way < CLOSES_PARKED || sim_unwinding(c->sim))
-        return;
+        return FAR_OK;
     close_session(c, me);
     if (sim_unwinding(c->sim) || !open_session(c, me))
-        return;
+        return FAR_OK;
     if (tape_choose(c->tape, 2, TAPE_WORK)) { /* its first operation comes much later */
         park(c, me);
         if (!sim_unwinding(c->sim))
             idle(c, me);
     }
+    return FAR_OK;
 }
 
 static bool goes_on(const struct check *c, const struct check_client *me)
@@ -134,32 +136,39 @@ static bool goes_on(const struct check *c, const struct check_client *me)
     return !sim_unwinding(c->sim) && me->session && me->errors < ERRORS_MAX;
 }
 
-/* Drives the epochs on, as a client does that needs memory: what others retire is reused soon. */
-static void drive_epochs(struct check *c, struct check_client *me)
+/* Does something once in `of` times, if it is planned. */
+static void sometimes(struct check *c, struct check_client *me, bool planned, unsigned of,
+                      int (*what)(struct check *c, struct check_client *me))
 {
-    unsigned turns = goes_on(c, me) && happens(c, c->plan.drives_epochs, 2) ? EPOCH_TURNS : 0;
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_unwinding(c->sim); i++) {
-        rc = client_drive_epoch(&me->session->op);
-        client_reclaim(&me->session->client);
-    }
-    me->errors += check_fabric_failed(rc);
+    if (goes_on(c, me) && happens(c, planned, of))
+        me->errors += check_fabric_failed(what(c, me));
 }
 
-/* With none of its operations in flight. On a ring, several come after it at once, and find all
- * that they had cached doubtful. */
+/* With none of its operations in flight. On a ring, several start at once after it, and all of them
+ * find their caches in doubt. */
 static void between_operations(struct check *c, struct check_client *me)
 {
-    if (goes_on(c, me) && happens(c, c->plan.parks, c->plan.ring > 1 ? 2 : 8))
-        park(c, me);
-    if (goes_on(c, me) && happens(c, c->plan.upkeep, 8))
-        me->errors += check_fabric_failed(check_reap_or_sweep(c, me));
-    if (goes_on(c, me) && happens(c, c->plan.iterates, 4))
-        me->errors += check_fabric_failed(check_iterate(c, me));
-    if (goes_on(c, me) && happens(c, c->plan.scans, 4))
-        me->errors += check_fabric_failed(check_scan(c, me));
-    if (goes_on(c, me) && happens(c, c->plan.reopens, 8))
-        idle_or_reopen(c, me);
+    sometimes(c, me, c->plan.parks, c->plan.ring > 1 ? 2 : 8, park);
+    sometimes(c, me, c->plan.upkeep, 8, check_reap_or_sweep);
+    sometimes(c, me, c->plan.iterates, 4, check_iterate);
+    sometimes(c, me, c->plan.scans, 4, check_scan);
+    sometimes(c, me, c->plan.reopens, 8, idle_or_reopen);
+}
+
+/* As a client that needs memory does it: what others retire is reused soon. */
+static int drive_epochs(struct check *c, struct check_client *me)
+{
+    return check_drive_epochs(c, &me->session->op, EPOCH_TURNS);
+}
+
+/* Operations of its own may be in flight. */
+static void after_operation(struct check *c, struct check_client *me)
+{
+    sometimes(c, me, c->plan.drives_epochs, 2, drive_epochs);
+    sometimes(c, me, c->plan.locks, 3, check_lock_try);
+    sometimes(c, me, c->plan.locks, 3, check_journal_try);
+    sometimes(c, me, c->plan.caches, 2, check_cache_use);
+    sometimes(c, me, c->plan.drops, 2, check_drop_use);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -179,26 +188,6 @@ static void do_one(struct check *c, struct check_client *me)
     me->errors += check_fabric_failed(check_execute(c, me->session, me->id, kind, key));
 }
 
-static void try_lock(struct check *c, struct check_client *me)
-{
-    if (goes_on(c, me) && happens(c, c->plan.locks, 3))
-        me->errors += check_fabric_failed(check_lock_try(c, me));
-    if (goes_on(c, me) && happens(c, c->plan.locks, 3))
-        me->errors += check_fabric_failed(check_journal_try(c, me));
-}
-
-static void use_cache(struct check *c, struct check_client *me)
-{
-    if (goes_on(c, me) && happens(c, c->plan.caches, 2))
-        me->errors += check_fabric_failed(check_cache_use(c, me));
-}
-
-static void use_short_lived_tables(struct check *c, struct check_client *me)
-{
-    if (goes_on(c, me) && happens(c, c->plan.drops, 2))
-        me->errors += check_fabric_failed(check_drop_use(c, me));
-}
-
 static void run_in_turn(struct check *c, struct check_client *me)
 {
     for (unsigned i = 0; i < c->set->ops && goes_on(c, me); i++) {
@@ -212,10 +201,7 @@ static void run_in_turn(struct check *c, struct check_client *me)
             continue;
         }
         do_one(c, me);
-        drive_epochs(c, me);
-        try_lock(c, me);
-        use_cache(c, me);
-        use_short_lived_tables(c, me);
+        after_operation(c, me);
         between_operations(c, me);
     }
 }
@@ -270,10 +256,7 @@ static void run_on_ring(struct check *c, struct check_client *me)
             reap(c, me, &ring, 1);
         if (goes_on(c, me) && happens(c, true, 16))
             do_one(c, me); /* while others are in flight */
-        drive_epochs(c, me);
-        try_lock(c, me);
-        use_cache(c, me);
-        use_short_lived_tables(c, me);
+        after_operation(c, me);
         if (goes_on(c, me) && happens(c, c->plan.parks, 4)) {
             reap(c, me, &ring, c->plan.ring - ring.free_count);
             between_operations(c, me);

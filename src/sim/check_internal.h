@@ -6,9 +6,9 @@
  *   check_scan.c     scans of ordered tables
  *   check_lock.c     a lock made of masked CAS
  *   check_journal.c  locks with journals, several at once
- *   check_cache.c    a structure whose clients keep addresses in a cache
  *   check_drop.c     tables that are dropped while others use them
  *   check_pool.c     memory and dead clients: what clients do about them, and what must be true
+ *   check_cache.c    a structure whose clients keep addresses in a cache
  *   check_plan.c     what kind of run it is
  *   check_client.c     what clients do: operations, and between them parking, closing, opening, sweeping
  *   check_setup.c    a pool and tables, filled until they are about to grow, and clients
@@ -153,6 +153,13 @@ struct check {
     uint64_t interval; /* a hash of which had returned when each was called  */
 };
 
+/* The run that a pool belongs to. */
+static inline struct check *check_of(const struct pool *pool)
+{
+    return (struct check *)((char *)(uintptr_t)pool->knobs.growth_watch -
+                            offsetof(struct check, growth));
+}
+
 /* ---- check_verdict.c ------------------------------------------------------------------------- */
 
 /* The first thing that goes wrong is the verdict. */
@@ -225,16 +232,6 @@ int check_journal_try(struct check *c, struct check_client *me);
 /* With all dead clients recovered: is no lock left, and was everything counted, once? */
 void check_journal_audit(struct check *c);
 
-/* ---- check_cache.c --------------------------------------------------------------------------- */
-
-/* Makes the structure in a new pool, by the harness's session, and has it marked with the tables. */
-int check_cache_set_up(struct check *c);
-/* A client reads or changes something there. Its status is of no matter but to a client that counts
- * errors. */
-int check_cache_use(struct check *c, struct check_client *me);
-/* Before the session is closed. */
-void check_cache_close(struct check_client *me);
-
 /* ---- check_drop.c ---------------------------------------------------------------------------- */
 
 /* Makes the first table that is to be dropped, if the plan has any. */
@@ -250,6 +247,8 @@ void check_drop_audit(struct check *c, far_session *fresh);
  * its own counters. */
 void check_wrap_lists(struct check *c);
 void check_wrap_client(far_session *session);
+/* Takes the epochs on, and what may be reused into the stock. */
+int check_drive_epochs(struct check *c, struct op *op, unsigned turns);
 /* A client's turn at reaping and sweeping. */
 int check_reap_or_sweep(struct check *c, struct check_client *me);
 /* How many verbs that, and waiting for memory, may take beyond those of operations. */
@@ -258,6 +257,16 @@ uint64_t check_pool_verbs(const struct check *c);
 void check_memory_audit(struct check *c, far_session *fresh);
 /* Reaps everybody else and sweeps: is then every byte accounted for? */
 void check_sweep_audit(struct check *c, far_session *fresh);
+
+/* ---- check_cache.c --------------------------------------------------------------------------- */
+
+/* Makes the structure in a new pool, by the harness's session, and has it marked with the tables. */
+int check_cache_set_up(struct check *c);
+/* A client reads or changes something there. Its status is of no matter but to a client that counts
+ * errors. */
+int check_cache_use(struct check *c, struct check_client *me);
+/* Before the session is closed. */
+void check_cache_close(struct check_client *me);
 
 /* ---- check_plan.c ---------------------------------------------------------------------------- */
 

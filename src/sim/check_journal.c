@@ -48,16 +48,9 @@ static gaddr cell_at(const struct check *c, unsigned i)
 
 /* ---- recovery -------------------------------------------------------------------------------- */
 
-/* The run that a pool is of. */
-static struct check *check_of(const struct op *op)
-{
-    const struct growth *growth = (const struct growth *)op->pool->knobs.growth_watch;
-    return (struct check *)((char *)(uintptr_t)growth - offsetof(struct check, growth));
-}
-
 static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
-    struct check *c = check_of(op);
+    struct check *c = check_of(op->pool);
     struct intent intent;
     uint64_t *word = &op->pool_word[64]; /* the others are an operation's that this is within */
     if (entry->subject.place != NO_PLACE)
@@ -85,7 +78,7 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 
 static int mark(void *arg, struct op *op, struct marker *marker)
 {
-    struct check *c = check_of(op);
+    struct check *c = check_of(op->pool);
     for (unsigned node = 0; node < c->plan.nodes; node++)
         marker->mark(marker, c->journal.cells[node], size_class_for(64ull * CHECK_CELLS));
     return c->journal.mark(arg, op, marker);

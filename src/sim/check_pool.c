@@ -32,6 +32,16 @@ uint64_t check_pool_verbs(const struct check *c)
     return waits ? clients * (clients + 1) * WAITING_VERBS : 0;
 }
 
+int check_drive_epochs(struct check *c, struct op *op, unsigned turns)
+{
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < turns && rc == FAR_OK && !sim_unwinding(c->sim); i++) {
+        rc = client_drive_epoch(op);
+        client_reclaim(op->client);
+    }
+    return rc;
+}
+
 int check_reap_or_sweep(struct check *c, struct check_client *me)
 {
     struct sweep_result swept;

@@ -118,18 +118,23 @@ static bool reserve(struct lin_checker *c, size_t ops)
 /* ---- memory of where the search has been ----------------------------------------------------- */
 #define MEMO_START 256u
 
+static bool memo_empty_slots(struct memo *m, size_t slots)
+{
+    if (slots > m->slots_room) {
+        if (!grow(&m->slot, slots * sizeof *m->slot))
+            return false;
+        m->slots_room = slots;
+    }
+    m->slots = slots;
+    memset(m->slot, 0, slots * sizeof *m->slot);
+    return true;
+}
+
 static bool memo_clear(struct memo *m, size_t ops)
 {
-    if (m->slots_room < MEMO_START) {
-        if (!grow(&m->slot, MEMO_START * sizeof *m->slot))
-            return false;
-        m->slots_room = MEMO_START;
-    }
-    m->slots = MEMO_START;
-    memset(m->slot, 0, m->slots * sizeof *m->slot);
     m->records = 0;
     m->record_words = 1 + (ops + 63) / 64;
-    return true;
+    return memo_empty_slots(m, MEMO_START);
 }
 
 static uint64_t memo_hash(const uint64_t *record, size_t words)
@@ -152,14 +157,8 @@ static void memo_place(struct memo *m, size_t number)
 
 static bool memo_double(struct memo *m)
 {
-    size_t slots = m->slots * 2;
-    if (slots > m->slots_room) {
-        if (!grow(&m->slot, slots * sizeof *m->slot))
-            return false;
-        m->slots_room = slots;
-    }
-    m->slots = slots;
-    memset(m->slot, 0, slots * sizeof *m->slot);
+    if (!memo_empty_slots(m, m->slots * 2))
+        return false;
     for (size_t i = 0; i < m->records; i++)
         memo_place(m, i);
     return true;

@@ -9,7 +9,7 @@
 #define FENCED_REQUESTS_MAX 1024u   /* of one client's requests under way */
 #define UNWINDING_POSTS     100000u /* a client that still tries after so many does not give up */
 
-static const struct fab_ops sim_ops, sim_ops_without_fence;
+static const struct fab_ops sim_ops;
 
 const char *sim_profile_name(enum sim_profile profile)
 {
@@ -79,7 +79,10 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
     sim_request_drop_all(sim);
 
     memset(&sim->fab, 0, sizeof sim->fab);
-    sim->fab.ops = s->no_fence ? &sim_ops_without_fence : &sim_ops;
+    sim->ops = sim_ops;
+    if (s->no_fence)
+        sim->ops.fence = NULL;
+    sim->fab.ops = &sim->ops;
     sim->fab.caps = s->no_mcas ? 0 : FAB_CAP_MCAS;
     sim->fab.order = profile_order[s->profile];
     sim->fab.nodes = s->nodes;
@@ -291,20 +294,6 @@ static const struct fab_ops sim_ops = {
     .pause = sim_pause,
     .identify = sim_identify,
     .fence = sim_fence,
-};
-
-static const struct fab_ops sim_ops_without_fence = {
-    .scheme = "sim",
-    .ep_open = sim_ep_open,
-    .ep_close = sim_ep_close,
-    .buf_alloc = sim_buf_alloc,
-    .buf_free = sim_buf_free,
-    .post = sim_post,
-    .poll = sim_poll,
-    .now = sim_clock,
-    .coarse = sim_clock,
-    .pause = sim_pause,
-    .identify = sim_identify,
 };
 
 /* ---- looking at a run ------------------------------------------------------------------------ */

@@ -82,6 +82,13 @@ struct ways { /* what may happen next */
     } way[WAYS_MAX];
 };
 
+static void add_way(struct ways *w, enum fault fault, uint32_t client, size_t event)
+{
+    w->way[w->count].fault = fault;
+    w->way[w->count].client = client;
+    w->way[w->count++].event = event;
+}
+
 static void add_events(struct sim *sim, struct ways *w, bool of_last, bool waking)
 {
     for (size_t i = 0; i < sim->queue.count && w->count < WAYS_MAX; i++) {
@@ -89,9 +96,7 @@ static void add_events(struct sim *sim, struct ways *w, bool of_last, bool wakin
         bool is_last = e->client == sim->last, is_wake = e->kind == EVENT_WAKE;
         if (is_wake != waking || (!waking && is_last != of_last) || sim_nic_held(sim, e))
             continue;
-        w->way[w->count].fault = FAULT_NONE;
-        w->way[w->count].client = e->client;
-        w->way[w->count++].event = i;
+        add_way(w, FAULT_NONE, e->client, i);
     }
 }
 
@@ -101,10 +106,8 @@ static void add_faults(const struct sim *sim, struct ways *w)
         return;
     for (uint32_t c = 0; c < sim->set.clients && w->count < WAYS_MAX; c++) {
         enum client_state s = sim->client[c].state;
-        if ((sim->adversity & SIM_CRASH) && (s == CLIENT_POLLING || s == CLIENT_PAUSING)) {
-            w->way[w->count].fault = FAULT_CRASH;
-            w->way[w->count++].client = c;
-        }
+        if ((sim->adversity & SIM_CRASH) && (s == CLIENT_POLLING || s == CLIENT_PAUSING))
+            add_way(w, FAULT_CRASH, c, 0);
     }
     for (size_t i = 0; i < sim->queue.count && w->count < WAYS_MAX; i++) {
         const struct event *e = &sim->queue.event[i];
@@ -113,11 +116,8 @@ static void add_faults(const struct sim *sim, struct ways *w)
                          e->request->unanswered > 0;
         for (size_t j = 0; j < i && first_due; j++) /* one error a request is enough */
             first_due = sim->queue.event[j].request != e->request;
-        if ((sim->adversity & SIM_ERROR) && (answering || first_due)) {
-            w->way[w->count].fault = FAULT_ERROR;
-            w->way[w->count].client = e->client;
-            w->way[w->count++].event = i;
-        }
+        if ((sim->adversity & SIM_ERROR) && (answering || first_due))
+            add_way(w, FAULT_ERROR, e->client, i);
     }
 }
 

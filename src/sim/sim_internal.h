@@ -139,6 +139,7 @@ struct sim_line {
 
 struct sim {
     struct fab fab;
+    struct fab_ops ops; /* of this run: with or without a fence */
     struct sim_settings set;
     struct tape *tape;
     uint64_t now;
