@@ -223,6 +223,12 @@ int check_scan(struct check *c, struct check_client *me);
 int check_lock_try(struct check *c, struct check_client *me);
 /* With nobody at work: was everything counted, once? */
 void check_lock_audit(struct check *c);
+/* Does a counter say what is sure, and at most also what is unsure? */
+bool check_is_counted(uint64_t counted, uint64_t sure, uint64_t unsure);
+/* Fail the run if the counters behind a lock differ when it is taken, or if it was not freed. */
+void check_counters(struct check *c, const struct check_client *me, uint64_t first,
+                    uint64_t second);
+void check_freed(struct check *c, const struct check_client *me, bool freed, uint64_t lock);
 
 /* ---- check_journal.c ------------------------------------------------------------------------- */
 

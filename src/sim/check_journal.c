@@ -131,10 +131,7 @@ static int change(struct check *c, struct check_client *me, struct attempt *t)
     struct op *op = &t->op;
     struct batch *b = &op->batch;
     if (t->held) {
-        if (op->word[1] != op->word[2])
-            check_fail(c, CHECK_BAD_VALUE,
-                       "client %u got a lock that was not free: %" PRIu64 " is not %" PRIu64,
-                       me->id, op->word[1], op->word[2]);
+        check_counters(c, me, op->word[1], op->word[2]);
         op->word[1]++;
         op->word[2]++;
         journal_redo(op, &t->journal, &op->word[1], 16);
@@ -153,9 +150,7 @@ static int change(struct check *c, struct check_client *me, struct attempt *t)
     if (rc == FAR_OK && t->held) {
         c->journal.unsure--;
         c->journal.sections++;
-        if (op->word[0] != t->lock)
-            check_fail(c, CHECK_BAD_VALUE, "client %u frees a lock that says %" PRIx64, me->id,
-                       op->word[0]);
+        check_freed(c, me, op->word[0] == t->lock, op->word[0]);
     }
     journal_give(op, &t->journal, rc == FAR_OK);
     return rc;
@@ -223,24 +218,31 @@ static bool may_be_held(const struct check *c, uint64_t lock)
 
 void check_journal_audit(struct check *c)
 {
+    const struct journal_account *j = &c->journal;
     uint64_t sum = 0;
-    bool known = true;
-    for (unsigned i = 0; has_cells(c) && i < CHECK_CELLS * c->plan.nodes; i++) {
-        uint64_t word[3];
+    bool all_free = true;
+    if (!has_cells(c))
+        return;
+    for (unsigned i = 0; i < CHECK_CELLS * c->plan.nodes; i++) {
         gaddr at = cell_at(c, i);
-        memcpy(word, (const char *)sim_memory(c->sim, gaddr_node(at)) + gaddr_offset(at), 24);
+        uint64_t word[3];
+        for (unsigned k = 0; k < 3; k++)
+            word[k] = sim_word(c->sim, gaddr_node(at), gaddr_offset(at) + 8ull * k);
         if (word[0] != 0 && !may_be_held(c, word[0]))
-            check_fail(c, CHECK_BAD_VALUE, "lock %u is left by %" PRIx64, i, word[0]);
+            check_fail(c, CHECK_BAD_VALUE,
+                       "the lock of cell %u is still held (%" PRIx64 ") after recovery", i,
+                       word[0]);
         if (word[0] == 0 && word[1] != word[2])
-            check_fail(c, CHECK_BAD_VALUE, "cell %u has %" PRIu64 " and %" PRIu64, i, word[1],
-                       word[2]);
-        known = known && word[0] == 0;
+            check_fail(c, CHECK_BAD_VALUE,
+                       "cell %u is free, but its counters are %" PRIu64 " and %" PRIu64
+                       ", not equal",
+                       i, word[1], word[2]);
+        all_free = all_free && word[0] == 0;
         sum += word[1];
     }
-    if (has_cells(c) && known &&
-        (sum < c->journal.sections || sum > c->journal.sections + c->journal.unsure))
+    if (all_free && !check_is_counted(sum, j->sections, j->unsure))
         check_fail(c, CHECK_BAD_VALUE,
-                   "%" PRIu64 " critical sections and %" PRIu64
-                   " unsure ones were counted as %" PRIu64,
-                   c->journal.sections, c->journal.unsure, sum);
+                   "the cells count %" PRIu64 " critical sections, but %" PRIu64
+                   " were completed (and perhaps %" PRIu64 " more)",
+                   sum, j->sections, j->unsure);
 }

@@ -23,6 +23,28 @@
 #define TICKET   ((uint64_t)1 << 32)
 _Static_assert(sizeof((struct pool_control *)0)->reserved == 24, "three words are reserved");
 
+bool check_is_counted(uint64_t counted, uint64_t sure, uint64_t unsure)
+{
+    return counted >= sure && counted <= sure + unsure;
+}
+
+void check_counters(struct check *c, const struct check_client *me, uint64_t first, uint64_t second)
+{
+    if (first != second)
+        check_fail(c, CHECK_BAD_VALUE,
+                   "client %u took a lock within a critical section of another: the counters are "
+                   "%" PRIu64 " and %" PRIu64 ", not equal",
+                   me->id, first, second);
+}
+
+void check_freed(struct check *c, const struct check_client *me, bool freed, uint64_t lock)
+{
+    if (!freed)
+        check_fail(c, CHECK_BAD_VALUE,
+                   "client %u could not free its lock: another changed the word to %" PRIx64,
+                   me->id, lock);
+}
+
 static int take(struct check *c, struct check_client *me, bool *taken)
 {
     struct op *op = &me->session->op;
@@ -41,8 +63,9 @@ static int take(struct check *c, struct check_client *me, bool *taken)
     c->lock.tickets++;
     *taken = batch_swapped(&op->batch, lock);
     if (*taken != ((op->word[1] & HELD) == 0))
-        check_fail(c, CHECK_BAD_VALUE, "client %u is told that it %s a lock that said %" PRIx64,
-                   me->id, *taken ? "took" : "missed", op->word[1]);
+        check_fail(c, CHECK_BAD_VALUE,
+                   "client %u: a masked CAS reports that it %s, but the lock word was %" PRIx64,
+                   me->id, *taken ? "swapped" : "did not swap", op->word[1]);
     return FAR_OK;
 }
 
@@ -62,9 +85,7 @@ static int leave(struct check *c, struct check_client *me)
         return rc;
     c->lock.sections_unsure--;
     c->lock.sections++;
-    if (!batch_swapped(&op->batch, unlock))
-        check_fail(c, CHECK_BAD_VALUE, "client %u frees a lock that says %" PRIx64, me->id,
-                   op->word[0]);
+    check_freed(c, me, batch_swapped(&op->batch, unlock), op->word[0]);
     return FAR_OK;
 }
 
@@ -76,36 +97,25 @@ int check_lock_try(struct check *c, struct check_client *me)
     int rc = take(c, me, &taken);
     if (sim_unwinding(c->sim) || rc != FAR_OK || !taken)
         return rc;
-    if (op->word[2] != op->word[3])
-        check_fail(c, CHECK_BAD_VALUE,
-                   "client %u got a lock that was not free: %" PRIu64 " is not %" PRIu64, me->id,
-                   op->word[2], op->word[3]);
+    check_counters(c, me, op->word[2], op->word[3]);
     c->result.coverage.locks++;
     return leave(c, me);
-}
-
-static uint64_t word_at(const struct check *c, unsigned i)
-{
-    uint64_t word = 0;
-    memcpy(&word, (const char *)sim_memory(c->sim, 0) + LOCK_OFF + 8ull * i, 8);
-    return word;
-}
-
-/* Counted were those that are sure, and at most all. */
-static bool is_within(uint64_t counted, uint64_t sure, uint64_t unsure)
-{
-    return counted >= sure && counted <= sure + unsure;
 }
 
 void check_lock_audit(struct check *c)
 {
     const struct lock_account *l = &c->lock;
-    uint64_t lock = word_at(c, 0), first = word_at(c, 1), second = word_at(c, 2);
-    if (!is_within(lock / TICKET, l->tickets, l->tickets_unsure))
-        check_fail(c, CHECK_BAD_VALUE, "%" PRIu64 " tickets were taken, not %" PRIu64,
-                   lock / TICKET, l->tickets);
-    if (!(lock & HELD) && (first != second || !is_within(first, l->sections, l->sections_unsure)))
+    uint64_t lock = sim_word(c->sim, 0, LOCK_OFF);
+    uint64_t first = sim_word(c->sim, 0, LOCK_OFF + 8), second = sim_word(c->sim, 0, LOCK_OFF + 16);
+    if (!check_is_counted(lock / TICKET, l->tickets, l->tickets_unsure))
         check_fail(c, CHECK_BAD_VALUE,
-                   "%" PRIu64 " critical sections were counted %" PRIu64 " and %" PRIu64 " times",
-                   l->sections, first, second);
+                   "the lock word counts %" PRIu64 " tickets, but clients took %" PRIu64
+                   " (and perhaps %" PRIu64 " more)",
+                   lock / TICKET, l->tickets, l->tickets_unsure);
+    if (!(lock & HELD) &&
+        (first != second || !check_is_counted(first, l->sections, l->sections_unsure)))
+        check_fail(c, CHECK_BAD_VALUE,
+                   "the counters say %" PRIu64 " and %" PRIu64 ", but %" PRIu64
+                   " critical sections were completed (and perhaps %" PRIu64 " more)",
+                   first, second, l->sections, l->sections_unsure);
 }

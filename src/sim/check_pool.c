@@ -5,7 +5,6 @@
 #include "sim/audit.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* What a client posts while it waits, for memory or in a sweep, until another's lease has lapsed.
  */
@@ -94,31 +93,33 @@ static bool is_ours(const struct check *c, const far_session *fresh, uint64_t in
     return ours;
 }
 
+static uint64_t control_word(const struct check *c, uint64_t field)
+{
+    return sim_word(c->sim, 0, CONTROL_OFF + field);
+}
+
 /* Has nobody died, of whom the pool knows or will come to know, and was no sweep broken off? Then
  * all memory is accounted for: it is in some place, or a client knows that it has lost it. */
 static bool nobody_died(const struct check *c, const far_session *fresh)
 {
-    const char *memory = (const char *)sim_memory(c->sim, 0);
-    struct pool_control control;
-    memcpy(&control, memory + CONTROL_OFF, sizeof control);
-    for (uint64_t i = 0; i < control.high; i++) {
-        uint64_t incarnation = 0;
-        memcpy(&incarnation, memory + slot_delta((unsigned)i), sizeof incarnation);
+    uint64_t high = control_word(c, offsetof(struct pool_control, high));
+    for (unsigned i = 0; i < high; i++) {
+        uint64_t incarnation = sim_word(c->sim, 0, slot_delta(i));
         if (incarnation != 0 && !is_ours(c, fresh, incarnation))
             return false;
     }
-    return control.deaths == 0 && control.sweep == 0;
+    return control_word(c, offsetof(struct pool_control, deaths)) == 0 &&
+           control_word(c, offsetof(struct pool_control, sweep)) == 0;
 }
 
 /* What a session knows to be lost. What it held when it was parked before a sweep, it will give up
  * for lost (EPOCH-E5). */
 static uint64_t known_losses(const struct check *c, const far_session *session)
 {
-    struct pool_control control;
-    memcpy(&control, (const char *)sim_memory(c->sim, 0) + CONTROL_OFF, sizeof control);
     const struct client *client = &session->client;
     uint64_t lost = client->stock.lost_bytes;
-    if (client->attention.parked && client->sweep.counted != control.sweeps)
+    if (client->attention.parked &&
+        client->sweep.counted != control_word(c, offsetof(struct pool_control, sweeps)))
         lost += client->stock.held_bytes + client->stock.retired_bytes;
     return lost;
 }

@@ -36,11 +36,9 @@ static void verify(struct shadow *map, unsigned node, uint64_t off, uint64_t byt
  * write any more. One that is registering again under a new name may not know yet that it has. */
 static bool is_registered(const struct shadow *map, const struct client *c)
 {
-    const char *slots = (const char *)sim_memory(map->sim, 0) + CLIENTS_OFF;
-    uint64_t incarnation = 0;
     if (c->slot == NO_SLOT)
         return false;
-    memcpy(&incarnation, slots + c->slot * sizeof(struct client_slot), sizeof incarnation);
+    uint64_t incarnation = sim_word(map->sim, 0, slot_delta(c->slot));
     return incarnation == c->incarnation ||
            (incarnation != 0 && incarnation == sim_identity(map->sim));
 }
@@ -82,17 +80,12 @@ static void taken(const struct free_watch *watch, const struct client *by, gaddr
 /* Where nobody is shut out, a client that was declared dead may still read. */
 static bool may_read(const struct shadow *map, uint64_t identity)
 {
-    const char *memory = (const char *)sim_memory(map->sim, 0);
-    struct pool_control control;
     if (!map->set->no_fence)
         return false;
-    memcpy(&control, memory + CONTROL_OFF, sizeof control);
-    for (uint64_t i = 0; i < control.high; i++) {
-        uint64_t incarnation = 0;
-        memcpy(&incarnation, memory + CLIENTS_OFF + i * sizeof(struct client_slot), 8);
-        if (incarnation == identity)
+    uint64_t high = sim_word(map->sim, 0, CONTROL_OFF + offsetof(struct pool_control, high));
+    for (unsigned i = 0; i < high; i++)
+        if (sim_word(map->sim, 0, slot_delta(i)) == identity)
             return false;
-    }
     return true;
 }
 

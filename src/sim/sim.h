@@ -156,8 +156,9 @@ const struct sim_counts *sim_counts(const struct sim *sim);
 uint64_t sim_trace(const struct sim *sim);
 uint64_t sim_now(const struct sim *sim);
 
-/* The memory of a node, for litmus tests that look at it. */
+/* The memory of a node, and a word of it. */
 const void *sim_memory(const struct sim *sim, unsigned node);
+uint64_t sim_word(const struct sim *sim, unsigned node, uint64_t off);
 
 /* Fills memory with a byte, past every client. */
 void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte);

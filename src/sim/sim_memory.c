@@ -49,6 +49,14 @@ const void *sim_memory(const struct sim *sim, unsigned node)
     return sim->memory[node];
 }
 
+uint64_t sim_word(const struct sim *sim, unsigned node, uint64_t off)
+{
+    ASSERT(node < sim->set.nodes && off + 8 <= sim->set.node_bytes);
+    uint64_t word = 0;
+    memcpy(&word, sim->memory[node] + off, sizeof word);
+    return word;
+}
+
 void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte)
 {
     sim_memory_touch(sim, node, off, bytes);
