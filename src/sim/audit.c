@@ -5,6 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const place_name[AUDIT_PLACES] = {
+    [AUDIT_NOWHERE] = "nowhere",
+    [AUDIT_LIVE] = "reachable",
+    [AUDIT_LISTED] = "on a shared list",
+    [AUDIT_HELD] = "in a client's stock",
+    [AUDIT_RETIRED] = "in a client's limbo",
+};
+
 static void audit_note(struct audit *a, gaddr at, unsigned size_class, enum audit_place place)
 {
     unsigned node = gaddr_node(at);
@@ -14,9 +22,10 @@ static void audit_note(struct audit *a, gaddr at, unsigned size_class, enum audi
     for (uint64_t i = from; i < from + bytes / 64; i++) {
         if (!inside || a->place[node][i] != AUDIT_NOWHERE) {
             if (a->wrong++ == 0)
-                snprintf(a->first, sizeof a->first, "node %u offset %llx class %u: %u and %u", node,
-                         (unsigned long long)gaddr_offset(at), size_class,
-                         inside ? a->place[node][i] : 0u, place);
+                snprintf(a->first, sizeof a->first,
+                         "at node %u, offset 0x%llx, class %u: %s and %s", node,
+                         (unsigned long long)gaddr_offset(at), size_class, place_name[place],
+                         inside ? place_name[a->place[node][i]] : "outside of the node");
             return;
         }
         a->place[node][i] = (uint8_t)place;
@@ -83,7 +92,8 @@ static void audit_client(struct audit *a, const struct client *c)
     if (a->wrong == 0 && (a->bytes[AUDIT_HELD] - held != c->stock.held_bytes ||
                           a->bytes[AUDIT_RETIRED] - retired != c->stock.retired_bytes)) {
         a->wrong++;
-        snprintf(a->first, sizeof a->first, "client %u has %llu and %llu, and says %llu and %llu",
+        snprintf(a->first, sizeof a->first,
+                 "client %u: it holds %llu and has retired %llu bytes, but counts %llu and %llu",
                  c->slot, (unsigned long long)(a->bytes[AUDIT_HELD] - held),
                  (unsigned long long)(a->bytes[AUDIT_RETIRED] - retired),
                  (unsigned long long)c->stock.held_bytes,

@@ -69,8 +69,8 @@ static void walk_tables(struct check *c, far_session *session)
         char finding[FINDING_MAX] = "";
         int rc = far_table_check(session, c->table[i], on_finding, finding);
         if (rc != FAR_OK)
-            check_fail(c, CHECK_BAD_STRUCTURE, "the walker gave %s (%s): %s", far_errname(rc),
-                       far_error_detail(), finding);
+            check_fail_status(c, CHECK_BAD_STRUCTURE, rc, "the walk of table %u (\"%s\")", i,
+                              finding);
     }
 }
 
@@ -81,8 +81,7 @@ static void inspect(struct check *c)
     far_session *fresh = NULL;
     int rc = far_session_open(c->pool, &(struct far_session_options){.seed = 99}, &fresh);
     if (rc != FAR_OK) {
-        check_fail(c, CHECK_BAD_STATUS, "opening a session afterwards gave %s (%s)",
-                   far_errname(rc), far_error_detail());
+        check_fail_status(c, CHECK_BAD_STATUS, rc, "opening a session for the inspection");
         return;
     }
     walk_tables(c, fresh);
@@ -93,8 +92,7 @@ static void inspect(struct check *c)
     for (unsigned key = 0; key < c->set->keys; key++) {
         rc = check_execute(c, fresh, inspector, LIN_PUT, key);
         if (rc != FAR_OK && rc != FAR_TABLE_FULL && !(rc == FAR_POOL_FULL && c->plan.tight))
-            check_fail(c, CHECK_NOT_LIVE, "with nobody else there, put k%u gives %s (%s)", key,
-                       far_errname(rc), far_error_detail());
+            check_fail_status(c, CHECK_NOT_LIVE, rc, "with no other client at work, put k%u", key);
         check_execute(c, fresh, inspector, LIN_GET, key);
     }
     check_sweep_audit(c, fresh);
@@ -120,7 +118,9 @@ static void judge(struct check *c)
     char text[96];
     lin_describe(&c->history.op[c->report.stuck], text, sizeof text);
     check_fail(c, v == LIN_UNDECIDED ? CHECK_UNDECIDED : CHECK_NOT_LINEARIZABLE,
-               "k%u: no place for \"%s\"", c->report.key, text);
+               v == LIN_UNDECIDED ? "k%u: the search ended before it could place \"%s\""
+                                  : "k%u: no order of its operations explains \"%s\"",
+               c->report.key, text);
 }
 
 static void note_plan(struct check *c)
@@ -164,7 +164,8 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
         if (end == SIM_LIMIT)
             end = sim_run(c->sim, calm);
         if (end == SIM_LIMIT)
-            check_fail(c, CHECK_NOT_LIVE, "not done %" PRIu64 " verbs after the faults had stopped",
+            check_fail(c, CHECK_NOT_LIVE,
+                       "clients are still at work %" PRIu64 " verbs after the faults stopped",
                        calm);
         else
             inspect(c);
@@ -248,13 +249,13 @@ void check_print(const struct check *c, FILE *out)
     sim_print_log(c->sim, out);
     if (c->result.verdict != CHECK_NOT_LINEARIZABLE && c->result.verdict != CHECK_UNDECIDED)
         return;
-    fprintf(out, "k%u in the order of calls:\n", c->report.key);
+    fprintf(out, "operations on k%u, in the order of their calls:\n", c->report.key);
     for (size_t i = 0; i < c->history.count; i++)
         if (c->history.op[i].key == c->report.key)
             print_op(c, i, out);
-    fprintf(out, "the longest order found for its beginning:\n");
+    fprintf(out, "the longest order that was found for the first of them:\n");
     for (size_t i = 0; i < c->report.placed; i++)
         print_op(c, c->report.order[i], out);
-    fprintf(out, "which leaves no place for:\n");
+    fprintf(out, "the operation that fits nowhere after that:\n");
     print_op(c, c->report.stuck, out);
 }

@@ -90,7 +90,7 @@ static int read_leaf(struct check *c, struct op *op, gaddr at, unsigned slot, un
     batch_read(&op->batch, at, 0, leaf, sizeof *leaf);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK && !is_leaf(leaf, slot, place))
-        condemn(c, op, "a cached address leads to what is not the leaf", at);
+        condemn(c, op, "a cached address leads to something else than its leaf", at);
     return rc;
 }
 
@@ -108,7 +108,8 @@ static int read_node(struct check *c, struct op *op, unsigned slot, gaddr leaf, 
         return rc;
     if (node->sum != sum_of(node, sizeof *node) || node->slot != slot ||
         node->serial != known->word / SERIAL)
-        condemn(c, op, "an address leads to what is not the node", word_node(known->word));
+        condemn(c, op, "the word of a slot leads to something else than its node",
+                word_node(known->word));
     memcpy(known->leaf, node->leaf, sizeof known->leaf);
     return FAR_OK;
 }
@@ -186,7 +187,7 @@ static int find_leaf(struct check *c, struct check_client *me, struct op *op, un
         memcpy(&cached, hit.data, sizeof cached); /* CACHE-K5 */
     if (state == INDEX_CACHE_FRESH) {
         if (cached.word != word)
-            condemn(c, op, "a fresh entry is of another node", word_node(word));
+            condemn(c, op, "a fresh cache entry is of another node", word_node(word));
         index_cache_put(cache, SHORT_KEY | slot, *stamp, &cached, sizeof cached);
         int rc = linger(c, me, op);
         return rc == FAR_OK ? read_leaf(c, op, cached.leaf[place], slot, place) : rc;

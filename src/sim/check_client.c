@@ -62,8 +62,7 @@ static bool open_session(struct check *c, struct check_client *me)
         if (rc == FAR_OK)
             return true;
         if (rc != FAR_NO_CLIENT_SLOT && !check_is_excused(c, rc)) {
-            check_fail(c, CHECK_BAD_STATUS, "opening a session gave %s (%s)", far_errname(rc),
-                       far_error_detail());
+            check_fail_status(c, CHECK_BAD_STATUS, rc, "opening a session");
             return false;
         }
         me->errors++;
@@ -80,7 +79,7 @@ static void close_session(struct check *c, struct check_client *me)
     c->result.reaped += session->client.watch.reaped;
     check_cache_close(me);
     me->session = NULL; /* whatever becomes of this client, the session is gone */
-    sim_note(c->sim, "closes");
+    sim_note(c->sim, "closes its session");
     far_session_close(session);
     sim_note(c->sim, "   closed");
 }

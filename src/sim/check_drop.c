@@ -28,12 +28,6 @@ int check_drop_set_up(struct check *c)
     return far_table_create(c->session, SHORT_LIVED_NAME, c->set->index, &options, &d->table);
 }
 
-/* May an operation end like that, of which it is not known whether it was done? */
-static bool is_excused(const struct check *c, int rc)
-{
-    return check_had_no_effect(c, rc) || check_is_excused(c, rc);
-}
-
 static size_t value_of(unsigned key, uint8_t *value)
 {
     size_t len = 1 + key * 41 % VALUE_BYTES;
@@ -55,7 +49,9 @@ static int use(struct check *c, struct check_client *me, struct short_lived *d, 
     case 1: {
         int rc = far_get(me->session, d->table, &key, 1, got, sizeof got, &got_len);
         if (rc == FAR_OK && (got_len != len || memcmp(got, value, len) != 0))
-            check_fail(c, CHECK_BAD_VALUE, "a key of a doomed table has another's value");
+            check_fail(c, CHECK_BAD_VALUE,
+                       "short-lived table %u: key %u has the value of another key",
+                       (unsigned)(d - c->short_lived), key);
         return rc;
     }
     default:
@@ -66,20 +62,23 @@ static int use(struct check *c, struct check_client *me, struct short_lived *d, 
 static int use_table(struct check *c, struct check_client *me, struct short_lived *d)
 {
     bool gone = d->dropped;
+    unsigned number = (unsigned)(d - c->short_lived);
     uint8_t key = (uint8_t)tape_choose(c->tape, SHORT_LIVED_KEYS, TAPE_WORK);
-    sim_note(c->sim, "uses the doomed table %u", (unsigned)(d - c->short_lived));
+    sim_note(c->sim, "uses short-lived table %u", number);
     int rc = use(c, me, d, key);
     if (sim_unwinding(c->sim))
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     bool there = rc == FAR_OK || rc == FAR_NOT_FOUND;
     if (gone && there)
-        check_fail(c, CHECK_BAD_STATUS, "a table that was dropped gave %s", far_errname(rc));
+        check_fail(c, CHECK_BAD_STATUS,
+                   "short-lived table %u was dropped, but an operation on it returned %s", number,
+                   far_errname(rc));
     else if (rc == FAR_NO_TABLE && !d->begun)
-        check_fail(c, CHECK_BAD_STATUS, "a table that nobody dropped is gone");
-    else if (!there && rc != FAR_NO_TABLE && !is_excused(c, rc))
-        check_fail(c, CHECK_BAD_STATUS, "a doomed table gave %s (%s)", far_errname(rc),
-                   far_error_detail());
+        check_fail(c, CHECK_BAD_STATUS, "short-lived table %u is gone, but nobody dropped it",
+                   number);
+    else if (!there && rc != FAR_NO_TABLE && !check_is_explained(c, rc))
+        check_fail_status(c, CHECK_BAD_STATUS, rc, "an operation on short-lived table %u", number);
     c->result.coverage.found_gone += rc == FAR_NO_TABLE;
     return rc;
 }
@@ -87,9 +86,10 @@ static int use_table(struct check *c, struct check_client *me, struct short_live
 static int drop(struct check *c, struct check_client *me, struct short_lived *d)
 {
     bool gone = d->dropped, first = !d->begun;
+    unsigned number = (unsigned)(d - c->short_lived);
     d->contended |= d->begun;
     d->begun = true;
-    sim_note(c->sim, "drops the doomed table %u", (unsigned)(d - c->short_lived));
+    sim_note(c->sim, "drops short-lived table %u", number);
     int rc = far_table_drop(me->session, d->table);
     if (sim_unwinding(c->sim))
         return rc;
@@ -97,11 +97,12 @@ static int drop(struct check *c, struct check_client *me, struct short_lived *d)
     d->dropped |= rc == FAR_OK;
     c->result.coverage.dropped += rc == FAR_OK;
     if (gone && rc == FAR_OK)
-        check_fail(c, CHECK_BAD_STATUS, "a table was dropped twice");
+        check_fail(c, CHECK_BAD_STATUS, "short-lived table %u was dropped twice", number);
     else if (rc == FAR_NO_TABLE && first && !d->contended)
-        check_fail(c, CHECK_BAD_STATUS, "a table that nobody dropped cannot be dropped");
-    else if (rc != FAR_OK && rc != FAR_NO_TABLE && rc != FAR_TIMEOUT && !is_excused(c, rc))
-        check_fail(c, CHECK_BAD_STATUS, "a drop gave %s (%s)", far_errname(rc), far_error_detail());
+        check_fail(c, CHECK_BAD_STATUS, "the first drop of short-lived table %u did not find it",
+                   number);
+    else if (rc != FAR_OK && rc != FAR_NO_TABLE && rc != FAR_TIMEOUT && !check_is_explained(c, rc))
+        check_fail_status(c, CHECK_BAD_STATUS, rc, "dropping short-lived table %u", number);
     return rc;
 }
 
@@ -112,11 +113,13 @@ static void take_up(struct check *c, const struct short_lived *before, far_table
         if (c->short_lived[i].table != table)
             continue;
         if (c->short_lived[i].dropped)
-            check_fail(c, CHECK_BAD_STATUS, "a table that was dropped was found by its name");
+            check_fail(c, CHECK_BAD_STATUS,
+                       "short-lived table %u was dropped, but was opened by its name", i);
         return;
     }
     if (!before->begun)
-        check_fail(c, CHECK_BAD_STATUS, "a name is there twice");
+        check_fail(c, CHECK_BAD_STATUS,
+                   "a second table of the name was made while the first was there");
     else if (c->short_lived_count < SHORT_LIVED_MAX)
         c->short_lived[c->short_lived_count++] = (struct short_lived){.table = table};
 }
@@ -128,7 +131,7 @@ static int create(struct check *c, struct check_client *me, const struct short_l
     far_table *table = NULL;
     if (c->short_lived_count == SHORT_LIVED_MAX)
         return FAR_OK;
-    sim_note(c->sim, "makes the doomed table again");
+    sim_note(c->sim, "makes a short-lived table again");
     int rc = far_table_create(me->session, SHORT_LIVED_NAME, c->set->index, &options, &table);
     if (rc == FAR_TABLE_EXISTS && !sim_unwinding(c->sim))
         rc = far_table_open(me->session, SHORT_LIVED_NAME, c->set->index, &table);
@@ -137,9 +140,8 @@ static int create(struct check *c, struct check_client *me, const struct short_l
     sim_note(c->sim, "   %s", far_errname(rc));
     if (rc == FAR_OK)
         take_up(c, d, table);
-    else if (rc != FAR_NO_TABLE && !is_excused(c, rc))
-        check_fail(c, CHECK_BAD_STATUS, "creating a table gave %s (%s)", far_errname(rc),
-                   far_error_detail());
+    else if (rc != FAR_NO_TABLE && !check_is_explained(c, rc))
+        check_fail_status(c, CHECK_BAD_STATUS, rc, "creating a short-lived table");
     return rc;
 }
 
@@ -163,20 +165,20 @@ void check_drop_audit(struct check *c, far_session *fresh)
         return;
     int rc = store_drop_settle(c->pool, &fresh->op);
     if (rc != FAR_OK) {
-        check_fail(c, CHECK_NOT_LIVE, "with nobody else there, completing drops gives %s (%s)",
-                   far_errname(rc), far_error_detail());
+        check_fail_status(c, CHECK_NOT_LIVE, rc, "with no other client at work, completing drops");
         return;
     }
     if (catalog_next(&fresh->op, true, &id) != FAR_NO_TABLE)
-        check_fail(c, CHECK_NOT_LIVE, "a drop is not completed");
+        check_fail(c, CHECK_NOT_LIVE, "with no other client at work, a drop was left incomplete");
     for (unsigned i = 0; i < c->short_lived_count; i++) {
         const struct short_lived *d = &c->short_lived[i];
         rc = far_exists(fresh, d->table, &key, 1);
         bool there = rc == FAR_OK || rc == FAR_NOT_FOUND;
         if ((d->dropped && there) || (!d->begun && !there))
-            check_fail(c, CHECK_BAD_STATUS, "doomed table %u gives %s afterwards", i,
-                       far_errname(rc));
+            check_fail(c, CHECK_BAD_STATUS,
+                       "short-lived table %u was%s dropped, but is%s there (%s)", i,
+                       d->dropped ? "" : " not", there ? "" : " not", far_errname(rc));
         if (there && far_table_check(fresh, d->table, NULL, NULL) != FAR_OK)
-            check_fail(c, CHECK_BAD_STRUCTURE, "doomed table %u: %s", i, far_error_detail());
+            check_fail(c, CHECK_BAD_STRUCTURE, "short-lived table %u: %s", i, far_error_detail());
     }
 }

@@ -162,16 +162,22 @@ static inline struct check *check_of(const struct pool *pool)
 
 /* ---- check_verdict.c ------------------------------------------------------------------------- */
 
-/* The first thing that goes wrong is the verdict. */
+/* Fails the run, and says what was found and what was expected. The first failure is the verdict. */
 void check_fail(struct check *c, enum check_verdict verdict, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Did an operation with that status do nothing? */
-bool check_had_no_effect(const struct check *c, int status);
+/* The same, for a call that returned a status it must not return. */
+void check_fail_status(struct check *c, enum check_verdict verdict, int status, const char *format,
+                       ...) __attribute__((format(printf, 4, 5)));
 
-/* May the fabric have failed? */
-bool check_is_excused(const struct check *c, int status);
+/* Is it an error of the fabric? */
 bool check_fabric_failed(int status);
+/* Is it one that this run's faults or delays can cause? */
+bool check_is_excused(const struct check *c, int status);
+/* Does it say that the operation had no effect, as farside.h has it? */
+bool check_had_no_effect(const struct check *c, int status);
+/* One of the two: a failure that is nobody's mistake. */
+bool check_is_explained(const struct check *c, int status);
 
 /* ---- check_ops.c ----------------------------------------------------------------------------- */
 

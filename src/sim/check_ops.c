@@ -49,12 +49,14 @@ uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, 
     if (len >= sizeof number)
         memcpy(&number, bytes, sizeof number);
     if (number == 0 || number >= c->values)
-        check_fail(c, CHECK_BAD_VALUE, "k%u holds %zu bytes that nobody wrote", key, len);
+        check_fail(c, CHECK_BAD_VALUE, "k%u has a value of %zu bytes that no client wrote", key,
+                   len);
     else if (check_value_bytes(number, right) != len || memcmp(right, bytes, len) != 0)
-        check_fail(c, CHECK_BAD_VALUE, "k%u holds a torn v%u", key, number);
+        check_fail(c, CHECK_BAD_VALUE, "k%u has a torn value: %zu bytes that begin like v%u", key,
+                   len, number);
     else if (c->key_of[number] != key)
-        check_fail(c, CHECK_BAD_VALUE, "k%u holds v%u, which was written to k%u", key, number,
-                   c->key_of[number]);
+        check_fail(c, CHECK_BAD_VALUE, "k%u has the value v%u, which was written to k%u", key,
+                   number, c->key_of[number]);
     else
         return number;
     return LIN_ABSENT;
@@ -143,8 +145,8 @@ void check_note_return(struct check *c, const struct pending_op *pending, int st
         c->result.unknown++;
     } else if (!is_answer(pending->kind, status)) {
         outcome = LIN_UNKNOWN;
-        check_fail(c, CHECK_BAD_STATUS, "%s k%u gave %s (%s)", lin_kind_name(pending->kind),
-                   pending->key, far_errname(status), far_error_detail());
+        check_fail_status(c, CHECK_BAD_STATUS, status, "%s k%u", lin_kind_name(pending->kind),
+                          pending->key);
     }
     lin_return(&c->history, pending->place, outcome, result);
     c->returned ^= hash_sum(&(uint64_t[2]){pending->name, result}, 16, 2 + outcome);
@@ -186,13 +188,12 @@ int check_iterate(struct check *c, struct check_client *me)
         ret = ++h->stamp;
         if (sim_unwinding(c->sim))
             return rc;
-        if (rc != FAR_OK && !check_had_no_effect(c, rc) && !check_is_excused(c, rc))
-            check_fail(c, CHECK_BAD_STATUS, "iterating gave %s (%s)", far_errname(rc),
-                       far_error_detail());
+        if (rc != FAR_OK && !check_is_explained(c, rc))
+            check_fail_status(c, CHECK_BAD_STATUS, rc, "an iteration");
         for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &e);) {
             unsigned key = check_find_key(c, table, &e);
             if (key >= KEYS_MAX) {
-                check_fail(c, CHECK_BAD_VALUE, "an iteration returned a key that nobody wrote");
+                check_fail(c, CHECK_BAD_VALUE, "an iteration returned a key that no client wrote");
                 return rc;
             }
             seen[key] = true;
@@ -204,7 +205,7 @@ int check_iterate(struct check *c, struct check_client *me)
             return rc;
     }
     if (cursor != 0) {
-        check_fail(c, CHECK_BAD_STATUS, "an iteration does not end");
+        check_fail(c, CHECK_BAD_STATUS, "an iteration did not end within %u calls", ITERATE_CALLS);
         return rc;
     }
     c->result.coverage.iterated++;

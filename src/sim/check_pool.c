@@ -46,7 +46,7 @@ int check_reap_or_sweep(struct check *c, struct check_client *me)
     struct sweep_result swept;
     unsigned dead = 0;
     bool reaps = tape_choose(c->tape, 4, TAPE_WORK) == 3;
-    sim_note(c->sim, "%s", reaps ? "buries the dead" : "sweeps");
+    sim_note(c->sim, "%s", reaps ? "reaps dead clients" : "sweeps");
     int rc =
         reaps ? client_reap_dead(&me->session->op, &dead) : pool_sweep(&me->session->op, &swept);
     if (sim_unwinding(c->sim))
@@ -55,8 +55,8 @@ int check_reap_or_sweep(struct check *c, struct check_client *me)
     c->result.sweeps += !reaps && rc == FAR_OK;
     if (rc != FAR_OK && rc != FAR_CONTENTION && rc != FAR_POOL_FULL && rc != FAR_FENCED &&
         rc != FAR_TIMEOUT && !check_is_excused(c, rc))
-        check_fail(c, CHECK_BAD_STATUS, "%s gave %s (%s)", reaps ? "burying" : "a sweep",
-                   far_errname(rc), far_error_detail());
+        check_fail_status(c, CHECK_BAD_STATUS, rc, "%s",
+                          reaps ? "reaping dead clients" : "a sweep");
     return rc;
 }
 
@@ -76,10 +76,11 @@ static bool audit(struct check *c, far_session *fresh, struct audit *a)
     unsigned count = all_sessions(c, fresh, sessions);
     int rc = sim_audit(a, c->pool, sessions, count);
     if (rc != FAR_OK)
-        check_fail(c, CHECK_BAD_MEMORY, "the audit gave %s (%s)", far_errname(rc),
-                   far_error_detail());
+        check_fail_status(c, CHECK_BAD_MEMORY, rc, "the audit of the pool's memory");
     else if (a->wrong > 0)
-        check_fail(c, CHECK_BAD_MEMORY, "%u objects are in two places: %s", a->wrong, a->first);
+        check_fail(c, CHECK_BAD_MEMORY,
+                   "the audit found %u objects accounted for wrongly; first: %s", a->wrong,
+                   a->first);
     return rc == FAR_OK && a->wrong == 0;
 }
 
@@ -137,7 +138,8 @@ void check_memory_audit(struct check *c, far_session *fresh)
     c->result.coverage.accounted = true;
     if (a.bytes[AUDIT_NOWHERE] > lost)
         check_fail(c, CHECK_BAD_MEMORY,
-                   "lost: %" PRIu64 " bytes are nowhere, and only %" PRIu64 " are known to be lost",
+                   "lost: %" PRIu64 " bytes are in no place, but clients know of %" PRIu64
+                   " lost bytes only",
                    a.bytes[AUDIT_NOWHERE], lost);
 }
 
@@ -164,8 +166,8 @@ void check_sweep_audit(struct check *c, far_session *fresh)
         rc = pool_sweep(&fresh->op, &swept);
     count_reaped(c, fresh);
     if (rc != FAR_OK) {
-        check_fail(c, CHECK_NOT_LIVE, "with nobody else there, a sweep gives %s (%s)",
-                   far_errname(rc), far_error_detail());
+        check_fail_status(c, CHECK_NOT_LIVE, rc,
+                          "with no other client at work, reaping and sweeping");
         return;
     }
     c->result.sweeps++;
@@ -173,13 +175,14 @@ void check_sweep_audit(struct check *c, far_session *fresh)
         return;
     rc = far_pool_usage(fresh, &usage);
     if (rc != FAR_OK)
-        check_fail(c, CHECK_BAD_STATUS, "the pool's usage gave %s (%s)", far_errname(rc),
-                   far_error_detail());
+        check_fail_status(c, CHECK_BAD_STATUS, rc, "far_pool_usage()");
     else if (a.bytes[AUDIT_NOWHERE] > 0 || usage.unknown > 0)
         check_fail(c, CHECK_BAD_MEMORY,
-                   "after a sweep %" PRIu64 " bytes are nowhere, %" PRIu64 " unknown",
+                   "after a sweep, %" PRIu64 " bytes are in no place and %" PRIu64
+                   " are reported as unknown, not 0",
                    a.bytes[AUDIT_NOWHERE], usage.unknown);
     else if (usage.live != a.bytes[AUDIT_LIVE])
-        check_fail(c, CHECK_BAD_MEMORY, "%" PRIu64 " bytes are live, and said to be %" PRIu64,
+        check_fail(c, CHECK_BAD_MEMORY,
+                   "usage: %" PRIu64 " bytes are live, but %" PRIu64 " are reported",
                    a.bytes[AUDIT_LIVE], usage.live);
 }

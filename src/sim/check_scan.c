@@ -133,7 +133,8 @@ static void judge(struct check *c, struct check_client *me, struct scanning *s, 
         unsigned key = check_find_key(c, s->table, &e);
         if (key >= KEYS_MAX || count == KEYS_MAX) {
             check_fail(c, CHECK_BAD_VALUE, "a scan returned %s",
-                       key >= KEYS_MAX ? "a key that nobody wrote" : "too many entries");
+                       key >= KEYS_MAX ? "a key that no client wrote"
+                                       : "more entries than there are keys");
             return;
         }
         s->pair[count] = (struct lin_pair){key, check_judge_value(c, key, e.value, e.value_len)};
@@ -164,9 +165,8 @@ int check_scan(struct check *c, struct check_client *me)
             break;
         sim_note(c->sim, "   %s, %u entries%s", far_errname(rc), s->result.count,
                  s->result.more ? " and more" : "");
-        if (rc != FAR_OK && !check_had_no_effect(c, rc) && !check_is_excused(c, rc))
-            check_fail(c, CHECK_BAD_STATUS, "a scan gave %s (%s)", far_errname(rc),
-                       far_error_detail());
+        if (rc != FAR_OK && !check_is_explained(c, rc))
+            check_fail_status(c, CHECK_BAD_STATUS, rc, "a scan");
         if (rc != FAR_OK)
             break;
         judge(c, me, s, called, ret);

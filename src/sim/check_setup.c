@@ -224,7 +224,7 @@ bool check_set_up(struct check *c)
     if (rc == FAR_OK)
         rc = start_clients(c);
     if (rc != FAR_OK)
-        check_fail(c, CHECK_NO_SETUP, "%s (%s)", far_errname(rc), far_error_detail());
+        check_fail_status(c, CHECK_NO_SETUP, rc, "setting the run up");
     return c->result.verdict == CHECK_PASSED;
 }
 

@@ -25,6 +25,17 @@ void check_fail(struct check *c, enum check_verdict verdict, const char *format,
     sim_note(c->sim, "!! %s: %s", check_verdict_name(verdict), c->result.what);
 }
 
+void check_fail_status(struct check *c, enum check_verdict verdict, int status, const char *format,
+                       ...)
+{
+    char what[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    check_fail(c, verdict, "%s returned %s (%s)", what, far_errname(status), far_error_detail());
+}
+
 bool check_fabric_failed(int status)
 {
     return status_means(status, STATUS_FABRIC);
@@ -47,4 +58,9 @@ bool check_had_no_effect(const struct check *c, int status)
 {
     return status_means(status, STATUS_NO_EFFECT) ||
            (status != FAR_UNKNOWN && check_is_excused(c, status));
+}
+
+bool check_is_explained(const struct check *c, int status)
+{
+    return check_had_no_effect(c, status) || check_is_excused(c, status);
 }

@@ -80,19 +80,19 @@ const char *lin_scan(struct lin_history *h, const struct lin_scan *scan,
 {
     size_t end = 0; /* of the keys up to the last pair */
     if (scan->limit > 0 && count > scan->limit)
-        return "a scan gave more entries than its limit";
+        return "a scan returned more entries than its limit";
     if (scan->more && count == 0)
-        return "a scan gave nothing, and says that there is more";
+        return "a scan returned nothing, but says that there is more";
     for (size_t i = 0; i < count; i++) {
         size_t at = place_in_range(scan, pairs[i].key);
         if (at == scan->keys)
-            return "a scan gave a key out of its range";
+            return "a scan returned a key out of its range";
         if (i > 0 && pairs[i].key == pairs[i - 1].key)
-            return "a scan gave a key twice";
+            return "a scan returned a key twice";
         if (at < end)
-            return "a scan gave keys out of order";
+            return "a scan returned keys out of order";
         if (pairs[i].value == LIN_ABSENT)
-            return "a scan gave a key without a value";
+            return "a scan returned a key without a value";
         end = at + 1;
     }
     size_t next = 0;

@@ -1,4 +1,5 @@
 #include "sim/shadow.h"
+#include "pool/pool_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -30,8 +30,8 @@ void sim_fault_pause(struct sim *sim, uint32_t client)
     uint64_t ns = length < 16 ? (uint64_t)PAUSE_MIN << length : SIM_PAUSE_NS + (length << 26);
     c->frozen_until = sim->now + ns;
     c->stuck = tape_choose(sim->tape, 2, TAPE_FAULT) && !sim->set.no_fence;
-    sim_log_line(sim, client, "STANDS STILL for %.3f ms, its verbs %s", (double)ns / 1e6,
-                 c->stuck ? "with it" : "do not");
+    sim_log_line(sim, client, "PAUSES for %.3f ms, its verbs %s", (double)ns / 1e6,
+                 c->stuck ? "too" : "go on");
     sim->trace = mix(sim->trace, 0xf0000000u + client);
     sim->counts.happened[SIM_NUMBER_PAUSE]++;
     sim->faults_used++;
@@ -41,8 +41,8 @@ void sim_fault_error(struct sim *sim, struct sim_request *r)
 {
     bool apart = !sim->by_choice && (sim->adversity & SIM_INTERLEAVE);
     bool stray = apart && tape_choose(sim->tape, 2, TAPE_FAULT);
-    sim_log_line(sim, r->client, "#%u BREAKS%s", r->number,
-                 stray ? ", and what is under way will land" : "");
+    sim_log_line(sim, r->client, "#%u FAILS%s", r->number,
+                 stray ? ", but its verbs may still land" : "");
     sim->trace = mix(sim->trace, 0xe0000000u + r->client);
     sim->counts.happened[SIM_NUMBER_ERROR]++;
     sim->faults_used++;

@@ -326,7 +326,7 @@ static bool node_is_gone(struct sim *sim, struct sim_request *r, unsigned i)
 {
     if (!sim->lost[r->verb[i].v.node] || r->verb[i].half || r->verb[i].answered)
         return false;
-    sim_log_line(sim, r->client, "#%u finds node %u gone", r->number, r->verb[i].v.node);
+    sim_log_line(sim, r->client, "#%u cannot reach node %u", r->number, r->verb[i].v.node);
     sim_request_fail(sim, r, r->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
     return true;
 }

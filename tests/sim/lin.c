@@ -231,16 +231,19 @@ static void what_a_scan_returns_is_looked_at_directly(void **state)
     const struct lin_pair twice[] = {{1, 11}, {1, 11}}, again[] = {{1, 11}, {2, 12}, {1, 11}};
     const struct lin_pair empty[] = {{1, LIN_ABSENT}};
     lin_history_clear(&history);
-    assert_string_equal(scan(1, 2, 0, 4, 0, false, turned, 2), "a scan gave keys out of order");
-    assert_string_equal(scan(1, 2, 0, 4, 0, false, again, 3), "a scan gave keys out of order");
-    assert_string_equal(scan(1, 2, 0, 4, 0, false, twice, 2), "a scan gave a key twice");
-    assert_string_equal(scan(1, 2, 2, 2, 0, false, both, 2), "a scan gave a key out of its range");
-    assert_string_equal(scan(1, 2, 0, 2, 0, true, both, 2), "a scan gave a key out of its range");
+    assert_string_equal(scan(1, 2, 0, 4, 0, false, turned, 2), "a scan returned keys out of order");
+    assert_string_equal(scan(1, 2, 0, 4, 0, false, again, 3), "a scan returned keys out of order");
+    assert_string_equal(scan(1, 2, 0, 4, 0, false, twice, 2), "a scan returned a key twice");
+    assert_string_equal(scan(1, 2, 2, 2, 0, false, both, 2),
+                        "a scan returned a key out of its range");
+    assert_string_equal(scan(1, 2, 0, 2, 0, true, both, 2),
+                        "a scan returned a key out of its range");
     assert_string_equal(scan(1, 2, 0, 4, 1, false, both, 2),
-                        "a scan gave more entries than its limit");
-    assert_string_equal(scan(1, 2, 0, 4, 0, false, empty, 1), "a scan gave a key without a value");
+                        "a scan returned more entries than its limit");
+    assert_string_equal(scan(1, 2, 0, 4, 0, false, empty, 1),
+                        "a scan returned a key without a value");
     assert_string_equal(scan(1, 2, 0, 4, 0, true, NULL, 0),
-                        "a scan gave nothing, and says that there is more");
+                        "a scan returned nothing, but says that there is more");
     assert_int_equal(history.count, 0);
     assert_null(scan(1, 2, 0, 4, 2, false, both, 2));
     assert_int_equal(history.count, 4);

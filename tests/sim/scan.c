@@ -43,9 +43,9 @@ static void wrong_scans_are_noticed(void **state)
         {ORDERED_SKIPS, CHECK_NOT_LINEARIZABLE, ""},
         {ORDERED_STALE, CHECK_NOT_LINEARIZABLE, ""},
         {ORDERED_BLIND, CHECK_NOT_LINEARIZABLE, ""},
-        {ORDERED_TWICE, CHECK_BAD_VALUE, "a scan gave a key twice"},
-        {ORDERED_BACKWARD, CHECK_BAD_VALUE, "a scan gave keys out of order"},
-        {ORDERED_PAST, CHECK_BAD_VALUE, "a scan gave a key out of its range"},
+        {ORDERED_TWICE, CHECK_BAD_VALUE, "a scan returned a key twice"},
+        {ORDERED_BACKWARD, CHECK_BAD_VALUE, "a scan returned keys out of order"},
+        {ORDERED_PAST, CHECK_BAD_VALUE, "a scan returned a key out of its range"},
     };
     struct check *c = check_new();
     struct check_result r = {.verdict = CHECK_PASSED};
