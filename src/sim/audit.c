@@ -1,3 +1,4 @@
+/* The account of a pool's memory. */
 #include "sim/audit.h"
 #include "pool/pool_internal.h"
 
@@ -33,7 +34,7 @@ static void audit_note(struct audit *a, gaddr at, unsigned size_class, enum audi
     a->bytes[place] += bytes;
 }
 
-/* Several paths may lead to an object that is reachable: it is noted once. */
+/* Several paths may lead to a reachable object; it is noted once. */
 static void audit_mark(struct marker *marker, gaddr at, unsigned size_class)
 {
     struct audit *a = (struct audit *)marker;
@@ -43,7 +44,7 @@ static void audit_mark(struct marker *marker, gaddr at, unsigned size_class)
         audit_note(a, at, size_class, AUDIT_LIVE);
 }
 
-/* A word of the pool; of one that cannot be read, 0. */
+/* A word of the pool; 0 if it cannot be read. */
 static uint64_t get(struct audit *a, gaddr at, uint64_t delta)
 {
     struct batch *b = &a->op->batch;
@@ -88,7 +89,7 @@ static void audit_client(struct audit *a, const struct client *c)
             c->stock.limbo.ring[(c->stock.limbo.head + n) & (c->stock.limbo.room - 1)].object;
         audit_note(a, object & gaddr_mask, (unsigned)(object >> GADDR_BITS), AUDIT_RETIRED);
     }
-    /* What it says of itself is right. */
+    /* Its own counts must agree. */
     if (a->wrong == 0 && (a->bytes[AUDIT_HELD] - held != c->stock.held_bytes ||
                           a->bytes[AUDIT_RETIRED] - retired != c->stock.retired_bytes)) {
         a->wrong++;
@@ -101,7 +102,7 @@ static void audit_client(struct audit *a, const struct client *c)
     }
 }
 
-/* Counts what is in no place: objects of chunks that were handed out. */
+/* Counts what is in no place, in chunks that were handed out. */
 static void audit_rest(struct audit *a)
 {
     for (unsigned node = 0; node < a->pool->pool.nodes; node++) {
@@ -126,9 +127,9 @@ static void audit_rest(struct audit *a)
     }
 }
 
-/* Is what a client has in hand its own? Not if it was declared dead, nor (EPOCH-E5) if it stood aside
- * while there was a sweep. */
-static bool has_hands(struct audit *a, const struct client *c)
+/* Does what a client holds belong to it? Not if it was declared dead, nor (EPOCH-E5) if it was parked
+ * during a sweep. */
+static bool owns_memory(struct audit *a, const struct client *c)
 {
     gaddr node0 = gaddr_make(0, 0);
     if (c->slot == NO_SLOT ||
@@ -161,7 +162,7 @@ int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, uns
         rc = pool->pool.mark(pool->pool.tables, a->op, &a->marker);
     const struct batch_policy *policy = client_set_policy(a->op, POLICY_SILENT);
     for (unsigned i = 0; i < count && rc == FAR_OK; i++)
-        if (sessions[i] && has_hands(a, &sessions[i]->client))
+        if (sessions[i] && owns_memory(a, &sessions[i]->client))
             audit_client(a, &sessions[i]->client);
     if (rc == FAR_OK) {
         audit_lists(a);

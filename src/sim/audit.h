@@ -1,6 +1,6 @@
 /*
- * An account of a quiet pool's memory, made from outside: every object of every chunk is reachable,
- * on a shared list, in a client's stock or waiting in its limbo; in one of these, once, or lost.
+ * An account of the memory of a pool at rest: every object of every chunk is in exactly one place, or
+ * lost. The places: reachable from a table, on a shared list, in a client's stock, in its limbo.
  */
 #ifndef SIM_AUDIT_H
 #define SIM_AUDIT_H
@@ -19,7 +19,7 @@ enum audit_place {
 struct audit {
     struct marker marker;
     far_pool *pool;
-    struct op *op;                 /* for looking; its client's lease is no matter   */
+    struct op *op;                 /* reads the pool; its client's lease does not matter */
     uint8_t *place[FAB_NODES_MAX]; /* of each 64-byte unit of a node                 */
     uint64_t bytes[AUDIT_PLACES];  /* AUDIT_NOWHERE: lost */
     unsigned wrong;                /* objects in two places, or outside the chunks */
@@ -27,8 +27,8 @@ struct audit {
 };
 
 /*
- * No operation is in flight. Sessions may be NULL, but for the first, which is used for looking; of
- * those that are registered no more, nothing counts. FAR_NO_MEMORY, or as marking fails.
+ * No operation may be under way. The first session is used to read the pool; others may be NULL. What
+ * sessions hold that are no longer registered is not counted. FAR_NO_MEMORY, or as marking fails.
  */
 int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count);
 

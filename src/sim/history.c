@@ -1,5 +1,4 @@
-/* Histories: noting calls and returns, what a sequential table would answer, and text for people.
- */
+/* Histories: calls and returns, the answers of a sequential table, and text for people. */
 #include "sim/lin.h"
 
 #include "base/err.h"
@@ -66,7 +65,7 @@ void lin_saw(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret
                                         .outcome = LIN_DONE};
 }
 
-/* The key's place in the range, or how many keys that has. */
+/* The key's place in the range; the number of its keys if it is not there. */
 static size_t place_in_range(const struct lin_scan *scan, uint32_t key)
 {
     size_t at = 0;
@@ -78,7 +77,7 @@ static size_t place_in_range(const struct lin_scan *scan, uint32_t key)
 const char *lin_scan(struct lin_history *h, const struct lin_scan *scan,
                      const struct lin_pair *pairs, size_t count)
 {
-    size_t end = 0; /* of the keys up to the last pair */
+    size_t end = 0; /* behind the key of the last pair */
     if (scan->limit > 0 && count > scan->limit)
         return "a scan returned more entries than its limit";
     if (scan->more && count == 0)

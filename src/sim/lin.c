@@ -1,30 +1,30 @@
 /*
- * The checker of Wing and Gong, with Lowe's memory of where it has been.
+ * The checker of Wing and Gong, with Lowe's memo of visited states.
  *
  *   J. Wing, C. Gong: Testing and verifying concurrent objects (1993)
  *   G. Lowe: Testing for linearizability (2017)
  *
- * The calls and returns of one key's operations stand in a list, in the order of their stamps. An
- * operation can be the next to take effect when its call stands before the first return. The
- * search takes such an operation whose answer fits the state, lifts its call and return out of the
- * list and goes on from the head; when it meets a return first, the last choice was wrong and is
- * put back. What has been lifted, with the state that this led to, is remembered: the same set with
- * the same state is not searched again.
+ * The calls and returns of one key's operations are in a list, ordered by their stamps. An operation
+ * can be the next to take effect if its call is before the first return. The search picks such an
+ * operation whose answer fits the state, lifts its call and return out of the list, and continues
+ * from the head. If it meets a return first, the last choice was wrong and is put back. The search
+ * remembers which operations were lifted and which state that led to: it does not search the same
+ * set with the same state again.
  *
- * An operation that fits the state and changes nothing wherever it stands (a get, an update that
- * found no key) is taken at once, and nothing else is tried in its place: whatever order there is
- * with it further on, there is one with it here.
+ * An operation that fits the state and changes nothing in any place (a get, an update that found no
+ * key) is taken at once, without alternatives: if there is an order with it further on, there is
+ * one with it here.
  *
- * An operation of unknown outcome has no return, so that nothing forces it to be chosen; choosing
- * it where it would change nothing is never needed. The search is over when only such operations
- * are left. Two things keep many of them from costing exponential time. Values that no get
- * returned cannot be told apart, so they count as one. And operations of unknown outcome of one
- * kind that write such a value, or delete, are interchangeable, but for their calls: what a later
- * one can do, an earlier one can. So of those that are left, only the one that was called first
- * is tried.
+ * An operation of unknown outcome has no return, so nothing forces the search to choose it. Choosing
+ * it where it would change nothing is never needed. The search ends when only such operations are
+ * left. Two rules keep many of them from costing exponential time. First, values that no get
+ * returned cannot be distinguished, so they count as one value. Second, operations of unknown
+ * outcome and of one kind that write such a value, or delete, are interchangeable except for their
+ * calls: an earlier one can do whatever a later one can. So the search tries only the one that was
+ * called first.
  *
- * Lifting and putting back are nested, so a lifted entry's links still name its neighbours as
- * they were, and putting it back needs no search (as in Knuth's dancing links).
+ * Lifting and putting back are nested, so a lifted entry's links still name its old neighbours, and
+ * putting it back needs no search (as in Knuth's dancing links).
  */
 #include "sim/lin.h"
 
@@ -41,7 +41,7 @@ struct entry { /* a call or a return in the list */
     uint32_t twin; /* the call that must be chosen before it, or NONE */
     uint32_t prev, next;
     uint32_t bit;   /* a call's number within its key          */
-    uint32_t value; /* what it writes; UNREAD if no get tells  */
+    uint32_t value; /* what it writes; UNREAD if no get read it */
     bool is_return;
 };
 
@@ -50,7 +50,7 @@ struct entry { /* a call or a return in the list */
 
 struct choice { /* a call that was lifted, and the state before */
     uint32_t entry, state;
-    bool forced; /* there was no need to try anything else */
+    bool forced; /* there is no alternative to try */
 };
 
 /* Sets of lifted operations with the state they led to. A record is the state, then the bits. */
@@ -67,7 +67,7 @@ struct lin_checker {
     struct choice *stack;
     uint32_t *call_of; /* an operation's call entry                            */
     size_t *order;     /* the report's, and                                    */
-    size_t *draft;     /* that of the key at work, which may become the report's */
+    size_t *draft;     /* that of the present key, which may become the report's */
     uint64_t *bits;
     size_t room; /* operations that the arrays above hold */
     struct memo memo;
@@ -115,7 +115,7 @@ static bool reserve(struct lin_checker *c, size_t ops)
     return true;
 }
 
-/* ---- memory of where the search has been ----------------------------------------------------- */
+/* ---- visited states --------------------------------------------------------------------------- */
 #define MEMO_START 256u
 
 static bool memo_empty_slots(struct memo *m, size_t slots)
@@ -166,7 +166,7 @@ static bool memo_double(struct memo *m)
 
 enum memo_answer { MEMO_NEW, MEMO_SEEN, MEMO_NO_MEMORY };
 
-/* Adds the set and state unless they are there. */
+/* Adds the set and the state unless they are known. */
 static enum memo_answer memo_add(struct memo *m, const uint64_t *bits, uint32_t state)
 {
     size_t words = m->record_words;
@@ -234,8 +234,8 @@ static size_t collect(struct lin_checker *c, const struct lin_history *h)
     return n;
 }
 
-/* Links entries [first, end), all of one key, behind the head; returns how many have to be
- * placed. */
+/* Links entries [first, end), all of one key, behind the head. Returns how many operations have to
+ * be placed. */
 static size_t link_key(struct lin_checker *c, size_t first, size_t end, uint32_t *calls)
 {
     struct entry *e = c->entry;
@@ -257,13 +257,13 @@ static size_t link_key(struct lin_checker *c, size_t first, size_t end, uint32_t
     return must;
 }
 
-/* Merges values that nobody saw, and strings together what is interchangeable. */
+/* Merges values that no get returned, and chains interchangeable operations. */
 static void find_twins(struct lin_checker *c, const struct lin_history *h, size_t first, size_t end)
 {
     uint32_t last[LIN_KINDS];
     for (unsigned i = 0; i < LIN_KINDS; i++)
         last[i] = NONE;
-    size_t reads = 0; /* their results, for a while in `draft` */
+    size_t reads = 0; /* their results, in `draft` for now */
     for (size_t i = first; i < end; i++) {
         const struct lin_op *op = &h->op[c->entry[i].op];
         if ((op->kind == LIN_GET || op->kind == LIN_MODIFY) && c->entry[i].is_return)
@@ -330,13 +330,13 @@ static void put_back(struct lin_checker *c, uint32_t call)
 struct search {
     const struct lin_history *h;
     size_t depth;   /* of the stack                          */
-    size_t must;    /* operations that have to be placed yet */
+    size_t must;    /* operations that are still to be placed */
     uint32_t state; /* after those on the stack              */
-    bool reported;  /* the report holds a beginning          */
+    bool reported;  /* the report has an order               */
     struct lin_report *report;
 };
 
-/* Could the call be the next to take effect, and what would that leave? */
+/* Can the operation be the next to take effect? Sets the state after it. */
 static bool fits(const struct lin_checker *c, const struct search *s, uint32_t call,
                  uint32_t *after)
 {
@@ -357,7 +357,7 @@ static void choose(struct lin_checker *c, struct search *s, uint32_t call, uint3
     s->must -= s->h->op[c->entry[call].op].outcome == LIN_DONE;
 }
 
-/* Takes back the last choice that had an alternative, and returns it; NONE if there is none. */
+/* Undoes choices up to the last that had an alternative, and returns that; NONE if there is none. */
 static uint32_t take_back(struct lin_checker *c, struct search *s)
 {
     while (s->depth > 0) {
@@ -371,14 +371,14 @@ static uint32_t take_back(struct lin_checker *c, struct search *s)
     return NONE;
 }
 
-/* One that changes nothing wherever it stands. */
+/* Does it change nothing in any place? */
 static bool is_idle(const struct lin_op *op)
 {
-    bool refused = op->result == 0 && op->kind != LIN_MODIFY; /* whose result is what it saw */
+    bool refused = op->result == 0 && op->kind != LIN_MODIFY; /* its result is what it saw */
     return op->outcome == LIN_DONE && (only_looks(op) || refused);
 }
 
-/* Chooses all of those that can be next. */
+/* Chooses all operations that change nothing and can be next. */
 static void settle(struct lin_checker *c, struct search *s)
 {
     uint32_t at = c->entry[0].next, after = 0;
@@ -389,11 +389,11 @@ static void settle(struct lin_checker *c, struct search *s)
             continue;
         }
         choose(c, s, at, after, true);
-        at = c->entry[0].next; /* where the first return was, calls may stand now */
+        at = c->entry[0].next; /* the first return may be another now */
     }
 }
 
-/* Chooses the call, if that leads where the search has not been. */
+/* Chooses the call if that leads to a state that was not visited. */
 static enum memo_answer try_call(struct lin_checker *c, struct search *s, uint32_t call)
 {
     uint32_t after = 0;
@@ -407,7 +407,7 @@ static enum memo_answer try_call(struct lin_checker *c, struct search *s, uint32
     return answer;
 }
 
-/* Keeps the longest beginning for the report. */
+/* Keeps the longest order for the report. */
 static void keep_longest(const struct lin_checker *c, struct search *s, uint32_t blocked)
 {
     if (s->reported && s->depth <= s->report->placed)
@@ -427,7 +427,7 @@ static enum lin_verdict search_key(struct lin_checker *c, struct search *s, uint
         if (step == budget)
             return LIN_UNDECIDED;
         s->report->steps++;
-        /* While something has to be placed its return is in the list, so `at` is never NONE. */
+        /* While an operation has to be placed, its return is in the list: `at` is not NONE. */
         if (!c->entry[at].is_return) {
             enum memo_answer answer = try_call(c, s, at);
             if (answer == MEMO_NO_MEMORY)

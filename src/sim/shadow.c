@@ -1,3 +1,4 @@
+/* The shadow of a simulated pool's memory. */
 #include "sim/shadow.h"
 #include "pool/pool_internal.h"
 
@@ -16,8 +17,8 @@ static void mistake(struct shadow *map, unsigned node, uint64_t off, const char 
     map->mistake(map->arg, text);
 }
 
-/* Writes that were answered may still be on their way under SIM_IB_LOOSE, and lead others astray:
- * nothing is said there of what lands in free memory. */
+/* Under SIM_IB_LOOSE a WRITE may land after it was answered, and clients may act on what they read
+ * before that. So verbs in free memory are no mistakes there. */
 static bool lands_late(const struct shadow *map)
 {
     return map->set->profile == SIM_IB_LOOSE;
@@ -33,8 +34,9 @@ static void verify(struct shadow *map, unsigned node, uint64_t off, uint64_t byt
         }
 }
 
-/* What a client that was declared dead does with what it thinks it has is no matter: it cannot
- * write any more. One that is registering again under a new name may not know yet that it has. */
+/* What a client that was declared dead does with the memory it thinks it holds does not matter: it
+ * cannot write any more. A client that registers again under a new identity is already registered
+ * while its own fields still say otherwise. */
 static bool is_registered(const struct shadow *map, const struct client *c)
 {
     if (c->slot == NO_SLOT)
@@ -53,7 +55,8 @@ static void freed(const struct free_watch *watch, const struct client *by, gaddr
     uint8_t *units = map->free[node] + off / 64;
     if (!is_registered(map, by))
         return;
-    if (memchr(units, IN_USE, bytes / 64) == NULL) { /* from one's hands to another's */
+    if (memchr(units, IN_USE, bytes / 64) ==
+        NULL) { /* it was free before: another client passes it on */
         verify(map, node, off, bytes);
         return;
     }
@@ -78,7 +81,7 @@ static void taken(const struct free_watch *watch, const struct client *by, gaddr
     map->reused++;
 }
 
-/* Where nobody is shut out, a client that was declared dead may still read. */
+/* Without a fence, a client that was declared dead may still read. */
 static bool may_read(const struct shadow *map, uint64_t identity)
 {
     if (!map->set->no_fence)

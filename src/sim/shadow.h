@@ -1,13 +1,12 @@
 /*
- * Which memory of a simulated pool is free, and who touches it all the same.
+ * Shadow of a simulated pool's memory: which of it is free, and which verbs touch free memory.
  *
- * An object that may be reused is filled with a pattern at once, so that whoever comes late reads
- * garbage and not the bytes of old, and it is remembered as free until it is handed out again.
- * Mistakes are
+ * An object that may be reused is filled with a pattern at once, so that a late reader gets garbage
+ * and not the old bytes. It counts as free until it is handed out again. Mistakes are
  *
- *   - a WRITE or an atomic that takes effect in free memory, whoever posted it;
- *   - a READ of free memory, unless its poster said that it may be too late (FAB_MAY_BE_FREED), or was
- *     declared dead before and could not be shut out (no_fence);
+ *   - a WRITE or an atomic that takes effect in free memory, by any client;
+ *   - a READ of free memory, unless the verb is marked as one that may be too late
+ *     (FAB_MAY_BE_FREED), or its client was declared dead and cannot be shut out (no_fence);
  *   - a pattern that is not whole when the object is handed out again;
  *   - an object that is freed twice.
  */
@@ -18,7 +17,7 @@
 #include "sim/sim.h"
 
 struct shadow {
-    struct free_watch watch; /* what the pool is given */
+    struct free_watch watch; /* for the pool's knobs */
     struct sim *sim;
     const struct sim_settings *set;
     uint8_t *free[SIM_NODES_MAX]; /* a byte for each 64 bytes of a node */

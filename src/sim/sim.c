@@ -1,13 +1,13 @@
-/* Runs: their memory, their clients, the fabric's functions, and the loop over events. */
+/* Runs: their beginning and end, the loop over events, and the fabric's functions. */
 #include "sim/sim_internal.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_NS             200u    /* between two looks of a client that polls without waiting */
+#define POLL_NS             200u    /* between two polls of a client that does not wait */
 #define FENCED_REQUESTS_MAX 1024u   /* of one client's requests under way */
-#define UNWINDING_POSTS     100000u /* a client that still tries after so many does not give up */
+#define UNWINDING_POSTS     100000u /* more than any client needs to unwind */
 
 static const struct fab_ops sim_ops;
 
@@ -60,7 +60,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
     if (s->clients > SIM_CLIENTS_MAX || s->nodes < 1 || s->nodes > SIM_NODES_MAX ||
         (s->granule != 8 && s->granule != 64) || s->profile >= SIM_PROFILES ||
         s->node_bytes % 64 != 0)
-        return err_fail(FAR_INVALID, "the simulator does not take these settings");
+        return err_fail(FAR_INVALID, "bad settings for the simulator");
     for (unsigned i = 0; i < s->nodes; i++)
         if (!sim_memory_clean(sim, i, s->node_bytes))
             return err_fail(FAR_NO_MEMORY, "no memory for a simulated node");
@@ -134,7 +134,7 @@ enum sim_end sim_run(struct sim *sim, uint64_t verbs)
     }
     if (sim->queue.count > 0)
         return SIM_LIMIT;
-    ASSERT(sim->alive == 0); /* whoever waits, waits for something in the queue */
+    ASSERT(sim->alive == 0); /* every client that waits has an event in the queue */
     return SIM_FINISHED;
 }
 
@@ -155,7 +155,7 @@ void sim_end(struct sim *sim)
 
 static struct sim *sim_of(struct fab_ep *ep)
 {
-    return (struct sim *)(void *)ep->fab; /* the fabric is the first thing in it */
+    return (struct sim *)(void *)ep->fab; /* the fabric is its first field */
 }
 _Static_assert(offsetof(struct sim, fab) == 0, "a simulator is a fabric");
 
@@ -216,9 +216,8 @@ static void sim_identify(struct fab_ep *ep, uint64_t identity)
 }
 
 /*
- * Takes no time: a memory node does this when it is told to, and what tells it is not the subject.
- * What the client has under way, be it of an earlier connection or under an earlier name, comes in
- * at the last moment or not at all.
+ * Takes no time: the message that makes a memory node fence a client is not simulated. What the client
+ * has under way, also on an earlier connection or under an earlier identity, lands now or never.
  */
 static int sim_fence(struct fab_ep *ep, uint64_t identity)
 {
@@ -253,7 +252,7 @@ static void sim_poll(struct fab_ep *ep, bool wait)
     if (wait && !c->completed && c->in_flight > 0)
         sim_client_give_way(c, CLIENT_POLLING);
     else if (!wait && !c->completed)
-        sim_client_wait(c, POLL_NS); /* whoever looks again and again lets others get on */
+        sim_client_wait(c, POLL_NS); /* let others run */
     c->completed = false;
 }
 
@@ -265,7 +264,7 @@ static uint64_t sim_clock(struct fab_ep *ep)
         return sim->now;
     if (sim->set.by_choice)
         return c->local_time;
-    sim->now++; /* looking at the clock takes time, too */
+    sim->now++; /* reading the clock takes time too */
     int64_t gone = (int64_t)(sim->now / 1000);
     return sim->now + c->clock_offset + (uint64_t)(gone * c->clock_ppm / 1000);
 }
@@ -280,7 +279,7 @@ static void sim_pause(struct fab_ep *ep, uint64_t ns)
         sim_client_wait(c, ns);
 }
 
-/* A simulated pool is made by its harness, never named by a URI: there is no open nor close. */
+/* A harness makes the simulated pool; no URI names it. So there is no open and no close. */
 static const struct fab_ops sim_ops = {
     .scheme = "sim",
     .ep_open = sim_ep_open,

@@ -1,20 +1,21 @@
 /*
  * Simulated fabric: one thread, virtual time, and an adversary.
  *
- * Clients are fibers that run the real store on an ordinary struct fab. What a client posts is
- * cut into events, which a scheduler carries out one after the other; between two events of one
- * client any other client may run. Every choice is taken from a tape (tape.h), so a run is a
- * function of its tape and its settings, event for event.
+ * Clients are fibers that run the real store on an ordinary struct fab. The simulator cuts what a
+ * client posts into events and executes one event at a time. Between two events of one client, any
+ * other client may run. Every choice comes from a tape (tape.h), so a run is a function of its tape
+ * and its settings, event for event.
  *
  * The life of a request:
  *
  *     post     the client fills a batch and flushes it; its fiber waits in ops->poll
- *     execute  each verb, once those that must go before it have, in one or several events: a READ
- *              or WRITE in pieces of whole granules, an atomic at once or in two halves
+ *     execute  each verb runs once the verbs that must go before it are done, in one or several
+ *              events: a READ or WRITE in pieces of whole granules, an atomic at once or in two
+ *              halves
  *     respond  when its verbs are done (see SIM_IB_LOOSE), the request is on its way back
  *     complete the request is marked done, and the client's fiber goes on
  *
- * Posts from outside of any client (a harness that sets up or inspects) are carried out at once.
+ * Posts from outside of any client (a harness that sets up or inspects) execute at once.
  *
  * The queue of events knows only when an event is due, so that a model of a real NIC (round-trip
  * time, message rate) can set those times in place of the adversary.
@@ -30,7 +31,7 @@
 #define SIM_CLIENTS_MAX 16u
 #define SIM_NODES_MAX   4u
 
-/* What verbs promise. docs/testing.md has the table. */
+/* What the fabric promises about the order of verbs. docs/testing.md has the table. */
 enum sim_profile {
     SIM_SC,      /* verbs are whole and in order; completion is immediate        */
     SIM_IB,      /* the reliable connection as the specification has it          */
@@ -40,19 +41,17 @@ enum sim_profile {
 #define SIM_PROFILES 3u
 const char *sim_profile_name(enum sim_profile profile);
 
-/*
- * What the adversary may do. The first four are within the fabric's contract, the others are
- * faults.
- */
+/* What the adversary may do. The first four and the last are within the fabric's contract; the
+ * others are faults. */
 #define SIM_ADVERSITIES(X)                                                                         \
-    X(DELAY, "delay")     /* verbs and completions take their time, now and then very long */      \
-    X(REORDER, "reorder") /* what the profile does not order                               */      \
+    X(DELAY, "delay")     /* verbs and completions take long, sometimes very long          */      \
+    X(REORDER, "reorder") /* verbs in any order that the profile allows                    */      \
     X(TORN, "torn")       /* READs and WRITEs in pieces, atomics in halves                 */      \
     X(INTERLEAVE, "interleave") /* other clients between the verbs of a request */                 \
     X(CRASH, "crash") /* a client never runs again; what it had in flight may be done, half \
                          done or not done                                                  */      \
-    X(PAUSE, "pause") /* a client stands still for longer than any lease, its verbs landing  \
-                         meanwhile or after it wakes                                       */     \
+    X(PAUSE, "pause") /* a client pauses, up to longer than any lease; its verbs land        \
+                         during the pause or after it                                      */     \
     X(ERROR, "error") /* a request ends with FAR_UNKNOWN, done, half done or not done  */          \
     X(NODE, "node")   /* a memory node cannot be reached any more                      */          \
     X(DRIFT, "drift") /* clients' clocks differ and run at different rates             */
@@ -83,12 +82,12 @@ struct sim_settings {
     unsigned nodes;
     uint64_t node_bytes; /* a multiple of 64                                              */
     unsigned granule;    /* 8 or 64: bytes that never tear                                */
-    bool by_choice;      /* the tape picks the next event of all that may happen (for
-                            enumeration); else delays from the tape order them            */
+    bool by_choice;      /* for enumeration: the tape picks the next event among all that may
+                            happen; otherwise the tape gives delays, and those order them */
     unsigned faults_max; /* crashes, pauses and errors in one run                         */
-    bool no_fence;       /* as on shared memory, nobody can be shut out; but then, what was
-                            posted lands while its client stands still                    */
-    bool no_mcas;        /* masked CAS is left to the batches                             */
+    bool no_fence;       /* as on shared memory: no client can be shut out, and what a client
+                            posted lands while it pauses                                  */
+    bool no_mcas;        /* no masked CAS: batches emulate it                             */
 };
 
 /* What happened in a run. */
@@ -96,16 +95,16 @@ struct sim_counts {
     uint64_t verbs, requests, events;
     uint64_t direct_verbs; /* posted from outside of any client */
     uint64_t torn;         /* READs and WRITEs that took more than one event                    */
-    uint64_t halved;       /* atomics whose read and write were apart                           */
+    uint64_t halved;       /* atomics whose read and write were separate events                 */
     uint64_t reordered;    /* verbs that began before an earlier one of their request was done  */
-    uint64_t shut_out;     /* clients, by others who took them for dead                         */
+    uint64_t shut_out;     /* clients that others declared dead                                 */
     uint64_t late;         /* WRITEs completed before they were visible                         */
     uint64_t happened[SIM_ADVERSITY_COUNT]; /* crash, pause, error, node: how often             */
 };
 
 struct sim;
 
-/* NULL when out of memory. Used for run after run: memory, stacks and queues are kept. */
+/* NULL when out of memory. One simulator serves many runs: it keeps memory, stacks and queues. */
 struct sim *sim_new(void);
 void sim_free(struct sim *sim);
 
@@ -113,13 +112,13 @@ void sim_free(struct sim *sim);
  * it. FAR_INVALID, FAR_NO_MEMORY. */
 int sim_begin(struct sim *sim, const struct sim_settings *settings, struct tape *tape);
 
-/* The fabric of the run; what was opened on it must be closed before the next sim_begin(). */
+/* The fabric of the run. Close what you open on it before the next sim_begin(). */
 struct fab *sim_fab(struct sim *sim);
 
-/* Gives a client something to run. */
+/* Starts a client, which runs fn. */
 int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg);
 
-/* What the client is known by to fence(), if it was registered from outside. */
+/* Sets the client's identity for fence(), if it was registered from outside. */
 void sim_identify_client(struct sim *sim, unsigned client, uint64_t identity);
 
 enum sim_end {
@@ -130,23 +129,23 @@ enum sim_end {
 /* Runs events until all is done or `verbs` more have been posted. Can be called again. */
 enum sim_end sim_run(struct sim *sim, uint64_t verbs);
 
-/* No more faults from here on; lost nodes are back, with their memory as it was. Delays and what
- * else the contract allows go on. By choice, the choosing ends, too: a scheduler that may put
- * clients off for ever can keep any but wait-free code from getting on. */
+/* Ends the faults: lost nodes are back, with their memory as it was. Delays, and all else that the
+ * contract allows, go on. An enumeration stops choosing here: a scheduler that may delay a client
+ * for ever can keep any code that is not wait-free from progress. */
 void sim_stop_faults(struct sim *sim);
 
 /* Ends the run: clients that crashed or are still at work get FAR_UNREACHABLE for everything from
- * here on, so that their functions unwind and let go of what they hold. Nothing reaches memory. */
+ * here on, so that their functions unwind and free what they hold. Nothing reaches memory. */
 void sim_end(struct sim *sim);
 
 /* ---- within a client ------------------------------------------------------------------------- */
 
-/* Steps aside for a moment, between operations; for a time. */
+/* Lets others run: for as long as a message takes, or for a time. */
 void sim_think(struct sim *sim);
 void sim_sleep(struct sim *sim, uint64_t ns);
-/* Is this client only unwinding? Then it should not start anything more. */
+/* Is this client only unwinding? Then it should start nothing more. */
 bool sim_unwinding(const struct sim *sim);
-/* What the client that is running is known by to fence(), or 0. */
+/* The identity of the running client for fence(), or 0. */
 uint64_t sim_identity(const struct sim *sim);
 
 /* ---- looking at a run ------------------------------------------------------------------------ */
@@ -160,11 +159,11 @@ uint64_t sim_now(const struct sim *sim);
 const void *sim_memory(const struct sim *sim, unsigned node);
 uint64_t sim_word(const struct sim *sim, unsigned node, uint64_t off);
 
-/* Fills memory with a byte, past every client. */
+/* Fills memory with a byte, without a verb. */
 void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte);
 
-/* Called for every verb of a client when it takes effect, or a part of it does; `identity` is the
- * one that the client had when it posted the verb. NULL: nobody is called. */
+/* Called whenever a client's verb, or a part of it, takes effect. `identity` is what the client had
+ * when it posted the verb. NULL: no watcher. */
 typedef void sim_watcher(void *arg, unsigned client, uint64_t identity,
                          const struct fab_verb *verb);
 void sim_watch(struct sim *sim, sim_watcher *verb, void *arg);
@@ -172,16 +171,16 @@ void sim_watch(struct sim *sim, sim_watcher *verb, void *arg);
 /* Has the client crashed? */
 bool sim_crashed(const struct sim *sim, unsigned client);
 
-/* Keeps a time line of what follows, up to that many lines (0: none), and prints it. */
+/* Keeps a time line from here on, of at most `lines` lines (0: none). False when out of memory. */
 bool sim_keep_log(struct sim *sim, size_t lines);
 void sim_print_log(const struct sim *sim, FILE *out);
-/* Adds a line of the running client's own; nothing when no log is kept. */
+/* Adds a line of the running client to it. */
 void sim_note(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Enumeration (by_choice) need not go on from a state that another run has gone on from. The
- * harness adds what it knows of the state (the history so far, as far as a verdict depends on it)
- * by a hash; states are remembered until sim_forget_states().
+ * An enumeration (by_choice) need not continue from a state that an earlier run continued from. The
+ * harness adds to a state what it knows itself, by a hash: the history so far, as far as a verdict
+ * depends on it. States are remembered until sim_forget_states().
  */
 void sim_prune(struct sim *sim, uint64_t (*harness_hash)(void *arg), void *arg);
 void sim_forget_states(struct sim *sim);

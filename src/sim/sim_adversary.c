@@ -1,26 +1,22 @@
 /*
- * The adversary: how long things take, in what pieces they happen, and what goes wrong.
+ * The adversary: how long things take, in what pieces they happen, and when faults strike.
  *
- * Every run has a temper of its own, chosen when it begins: how long the longest delays are, how
- * far apart the verbs of a request, how often verbs tear, whether one client is far slower than the
- * others, whether a message is held up for long now and then, how frequent each fault is, or that there are none. Runs that differ in kind find more
- * than runs that are all alike.
- *
- * Crashes, pauses and errors strike between two events. So a crash or an error finds each verb in
- * flight done, half done (some of its pieces), or not done; and what the contract keeps in
- * order stays in order.
+ * Runs that differ in kind find more than runs that are all alike. So each run draws, when it begins,
+ * how long the longest delays are, how far apart the verbs of a request are, how often verbs tear,
+ * whether one client is far slower than the others, whether messages stall now and then, and how
+ * frequent each fault is, if there are faults at all.
  */
 #include "sim/sim_internal.h"
 
 #define TRANSIT_NS 800u /* one way, when nothing delays it */
 #define GAP_NS     20u  /* between verbs and between pieces */
 
-/* Where one client is slow, or a message stalls now and then, others are to do much meanwhile: then
- * the usual delays are not that long. */
+/* If one client is slow, or messages stall now and then, others should get much done meanwhile. So the
+ * usual delays are shorter then. */
 #define UNEVEN_TAIL 1u
-#define STALL_IN    48u /* messages                          */
-#define STALL_SHIFT 6u  /* times as long as usual, a power of two, up to  */
-#define STALL_RANGE 6u  /* so much more                      */
+#define STALL_IN    48u /* one message of so many stalls */
+#define STALL_SHIFT 6u  /* for 2^6 times the usual transit, */
+#define STALL_RANGE 6u  /* up to 2^11 times */
 
 const char *sim_adversity_name(enum sim_adversity which)
 {
@@ -57,7 +53,7 @@ void sim_adversary_begin(struct sim *sim)
         sim->client[i].clock_ppm = 0;
     }
     if (sim->set.by_choice)
-        return; /* the tape has better uses then */
+        return; /* the tape chooses events instead */
 
     static const unsigned gap[] = {GAP_NS, 4 * GAP_NS, TRANSIT_NS / 2, 2 * TRANSIT_NS};
     if (sim->adversity & SIM_DELAY) {
@@ -94,7 +90,7 @@ void sim_adversary_begin(struct sim *sim)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Mostly short, seldom long: a scale of powers of two whose end depends on the run's temper. */
+/* Mostly short, seldom long: powers of two, up to an end that the run has drawn. */
 static uint64_t stretch(struct sim *sim, uint64_t unit)
 {
     static const uint8_t shift[16] = {0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -148,7 +144,7 @@ uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left)
         return left;
     struct tape *t = sim->tape;
     unsigned count = (unsigned)__builtin_popcountll(left);
-    if (sim->set.by_choice) { /* all that are left, or any one */
+    if (sim->set.by_choice) { /* all that are left, or any single one */
         uint32_t c = tape_choose(t, count + 1, TAPE_TEAR);
         return c == 0 ? left : nth_piece(left, c - 1);
     }
@@ -158,7 +154,7 @@ uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left)
     switch (tape_choose(t, 3, TAPE_TEAR)) {
     case 0: /* one */
         return nth_piece(left, tape_choose(t, count, TAPE_TEAR));
-    case 1: /* those from one on, or up to it */
+    case 1: /* all from one on, or all before it */
         some = nth_piece(left, 1 + tape_choose(t, count - 1, TAPE_TEAR));
         some = tape_choose(t, 2, TAPE_TEAR) ? left & ~(some - 1) : left & (some - 1);
         return some;

@@ -1,13 +1,14 @@
 /*
- * Which event is next, by choice: the tape picks one of all that may happen now; the first is the uneventful one, so the events of the client that went last come first, in
- * their order, and wake-ups come last. A crash of a client or an error of a request is one more
- * thing that may happen, as long as there are faults left.
+ * The next event, by choice: the tape picks one of all events that may happen now. The first of them
+ * is the uneventful choice: so the events of the client that went last come first, in their order,
+ * and wake-ups come last. As long as faults are left, a crash of a client or an error of a request is
+ * one more choice.
  *
- * In an enumeration, a state that has been gone on from before (by the hash of memory, of what
- * each client has been told, of what its verbs have done, and of what the harness knows) need not
- * be gone on from again. A client is a deterministic program, so what it was told says where
- * it stands. States are told apart by 64-bit hashes: of 10 million, two are taken for one with a
- * chance of about 3 in a million.
+ * An enumeration does not continue from the same state twice. A state is a hash of memory, of all
+ * answers that each client has got, of what its verbs have done so far, and of what the harness
+ * knows. A client is a deterministic program, so the answers it has got determine where it is. States
+ * are distinguished by 64-bit hashes: among 10 million states, the chance that two are confused is
+ * about 3 in a million.
  */
 #include "sim/sim_internal.h"
 
@@ -25,7 +26,7 @@ static uint64_t state_hash(const struct sim *sim)
         h = mix(h, c->gathers);
         h = mix(h, (uint64_t)c->state << 32 | c->requests);
     }
-    /* Who went last decides only which of the ways is the uneventful one. */
+    /* The last client decides only which choice is the uneventful one. */
     if (sim->tape->deviations_max != SIZE_MAX)
         h = mix(h, sim->last);
     return mix(h, sim->harness_hash(sim->harness_arg));
@@ -51,9 +52,9 @@ static bool visited_grow(struct sim *sim)
     return true;
 }
 
-/* Has the search gone on from this state with at least as many deviations to spend? Otherwise it
- * is about to. Without memory for more states, the search is merely longer. */
-static bool been_here(struct sim *sim)
+/* Has the search continued from this state before, with at least as many deviations left? If not, it
+ * is noted as one it continues from. Without memory for more states, the search only takes longer. */
+static bool was_visited(struct sim *sim)
 {
     uint64_t state = state_hash(sim);
     size_t left = sim->tape->deviations_max - sim->tape->deviations + 1;
@@ -114,7 +115,7 @@ static void add_faults(const struct sim *sim, struct ways *w)
         bool answering = e->kind == EVENT_COMPLETE && e->request->status == FAR_OK;
         bool first_due = (e->kind == EVENT_VERB || e->kind == EVENT_REQUEST) && e->request->req &&
                          e->request->unanswered > 0;
-        for (size_t j = 0; j < i && first_due; j++) /* one error a request is enough */
+        for (size_t j = 0; j < i && first_due; j++) /* one error per request is enough */
             first_due = sim->queue.event[j].request != e->request;
         if ((sim->adversity & SIM_ERROR) && (answering || first_due))
             add_way(w, FAULT_ERROR, e->client, i);
@@ -128,10 +129,9 @@ static void take(struct queue *q, size_t i, struct event *e)
     memmove(&q->event[i], &q->event[i + 1], (q->count - i) * sizeof *q->event);
 }
 
-/* No choice is spent on the events of what was cancelled, which change nothing; nor on
- * completions, which may as well be immediate: putting one off is like putting off what its
- * client does next, only that the operation seems longer than it need be. An error that may still
- * strike the answer is a choice. */
+/* Takes an event that needs no choice. Events of cancelled verbs change nothing. Completions may be
+ * immediate: delaying one is like delaying what its client does next, except that the operation seems
+ * longer. Only if an error may still strike the answer, there is a choice. */
 static bool pop_foregone(const struct sim *sim, struct queue *q, struct event *e)
 {
     bool may_break = (sim->adversity & SIM_ERROR) && sim->faults_used < sim->set.faults_max;
@@ -151,7 +151,7 @@ static bool pop_foregone(const struct sim *sim, struct queue *q, struct event *e
 bool sim_choice_pop(struct sim *sim, struct event *e)
 {
     struct queue *q = &sim->queue;
-    for (;;) { /* ends: every turn uses up a fault or returns */
+    for (;;) { /* ends: every turn uses a fault or returns */
         if (pop_foregone(sim, q, e))
             return true;
         struct ways w;
@@ -163,7 +163,7 @@ bool sim_choice_pop(struct sim *sim, struct event *e)
             return false;
         add_faults(sim, &w);
         if (w.count > 1 && sim->harness_hash && tape_exploring(sim->tape) && !sim->tape->narrow &&
-            been_here(sim))
+            was_visited(sim))
             tape_narrow(sim->tape);
         uint32_t pick = tape_choose(sim->tape, w.count, TAPE_EVENT);
         if (w.way[pick].fault == FAULT_CRASH) {

@@ -1,4 +1,4 @@
-/* Clients: fibers that run until they wait for something in the queue of events. */
+/* Clients: fibers that run until they wait for an event. */
 #include "sim/sim_internal.h"
 
 #define CLIENT_STACK_BYTES (256u * 1024u)
@@ -23,7 +23,7 @@ int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg
         return err_fail(FAR_NO_MEMORY, "no memory for a simulated client's stack");
     c->state = CLIENT_READY;
     sim->alive++;
-    sim->memory_hash = 0; /* states are compared by what clients changed */
+    sim->memory_hash = 0; /* a state has only what clients changed */
     sim_queue_push(sim, EVENT_START, sim->now + sim_adversary_transit(sim, client), client, NULL,
                    0);
     return FAR_OK;
@@ -63,8 +63,8 @@ struct sim_client *sim_client_running(struct sim *sim)
     return sim->running == NOBODY ? NULL : &sim->client[sim->running];
 }
 
-/* Gives way to the scheduler. Operations on the ring run on fibers of their own, and those wait
- * by yielding to the client's, which is the one that comes here. */
+/* Operations on the ring run on fibers of their own; they wait by yielding to the client's fiber,
+ * which is the one that gets here. */
 void sim_client_give_way(struct sim_client *c, enum client_state state)
 {
     struct sim *sim = c->sim;

@@ -1,8 +1,8 @@
 /*
  * Faults: crashes, pauses and errors.
  *
- * They strike between two events. So a crash or an error finds each verb in flight done, half done
- * (some of its pieces), or not done; and what the contract keeps in order stays in order.
+ * Faults strike between two events. So at a crash or an error each verb under way is done, half done
+ * (some of its pieces) or not done, and what the contract orders stays in order.
  */
 #include "sim/sim_internal.h"
 
@@ -55,7 +55,7 @@ void sim_fault_error(struct sim *sim, struct sim_request *r)
 void sim_stop_faults(struct sim *sim)
 {
     sim->adversity &= ~(unsigned)SIM_FAULTS;
-    if (sim->by_choice) { /* from here on it takes no choices */
+    if (sim->by_choice) { /* the tape chooses nothing from here on */
         sim->adversity &= SIM_INTERLEAVE | SIM_REORDER;
         sim_queue_by_time(sim);
     }

@@ -22,12 +22,11 @@
 #define NOBODY UINT32_MAX
 
 enum event_kind {
-    EVENT_START,    /* a client's first step                   */
-    EVENT_WAKE,     /* a client has paused long enough         */
-    EVENT_VERB,     /* the next piece of a verb                */
-    EVENT_REQUEST,  /* a whole request, where nothing may come
-                       between its verbs                       */
-    EVENT_COMPLETE, /* a request's answer reaches its client   */
+    EVENT_START,    /* a client's first step                           */
+    EVENT_WAKE,     /* a client has waited long enough                 */
+    EVENT_VERB,     /* the next piece of a verb                        */
+    EVENT_REQUEST,  /* a whole request (without SIM_INTERLEAVE)        */
+    EVENT_COMPLETE, /* a request's answer reaches its client           */
 };
 
 struct event {
@@ -49,36 +48,36 @@ enum verb_state {
     VERB_WAITING,  /* for verbs that must go first     */
     VERB_DUE,      /* its next event is in the queue   */
     VERB_DONE,     /* executed whole                   */
-    VERB_CANCELLED /* not, or not wholly, and never will */
+    VERB_CANCELLED /* what is not done of it never will be */
 };
 
 struct sim_verb {
     struct fab_verb v;
-    uint64_t left; /* pieces to execute yet, a bit each                                  */
+    uint64_t left; /* pieces that are not executed yet, a bit each                       */
     uint32_t piece_bytes;
     uint16_t waits; /* how many unfinished verbs must go first                           */
-    uint16_t fence; /* the last verb of its node up to this one that bore a fence: those
-                       of its node before that go first                                  */
+    uint16_t fence; /* the last fenced verb of its node, up to this one: verbs of the node
+                       before that one go first                                          */
     uint8_t state;
     bool answered; /* counts as done towards the request's completion                    */
     bool begun;
     bool torn;
-    bool late;       /* its request has completed, and it holds back others                    */
+    bool late;       /* its request has completed, but it is not done: others wait       */
     bool half;       /* an atomic that has read its word and not written it yet          */
     uint64_t result; /* what it will write                                               */
 };
 
 struct sim_request {     /* a request on its way */
-    struct fab_req *req; /* NULL once it has completed, or its client is gone */
+    struct fab_req *req; /* NULL once it has completed */
     uint32_t client;
     uint32_t number;   /* among the client's requests */
-    uint64_t identity; /* that its client had when it posted it */
+    uint64_t identity; /* of its client when it was posted */
     uint16_t count, unanswered, events;
     bool in_use;
     bool reported; /* its completion is in the queue                        */
     bool any_executed;
-    bool stray;     /* it has failed, and what is left of it lands all the same */
-    uint64_t until; /* when it is too late for that                             */
+    bool stray;     /* it has failed, but its other verbs may still land */
+    uint64_t until; /* only until then                                   */
     int status;
     void *late_data; /* copies of the buffers of verbs that outlive their request */
     struct sim_verb verb[BATCH_MAX];
@@ -100,10 +99,10 @@ struct sim_client {
     void *arg;
     struct sim *sim;
     enum client_state state;
-    bool unwinding; /* nothing it posts goes anywhere any more */
-    bool completed; /* something did since it last polled      */
-    bool stuck;     /* its verbs stand still with it           */
-    bool fenced;    /* declared dead by another: shut out      */
+    bool unwinding; /* what it posts is refused                        */
+    bool completed; /* a request completed since it last polled        */
+    bool stuck;     /* its verbs pause with it                         */
+    bool fenced;    /* shut out: another client declared it dead       */
     uint64_t identity;
     uint32_t in_flight;
     uint32_t requests;
@@ -111,22 +110,22 @@ struct sim_client {
     uint64_t frozen_until;
     uint64_t clock_offset;
     int32_t clock_ppm;
-    uint64_t local_time;                /* by choice: its clock, which depends on nobody else */
+    uint64_t local_time;                /* by choice: its clock, which no other client affects */
     uint32_t late[SIM_NODES_MAX];       /* WRITEs that completed but are not visible yet */
     uint64_t late_until[SIM_NODES_MAX]; /* when the last of them is due, at least        */
-    uint64_t seen;                      /* by choice: a hash of all it was ever told         */
-    uint64_t gathers;                   /* and of what its requests in flight have gathered */
+    uint64_t seen;                      /* by choice: a hash of all answers it has got        */
+    uint64_t gathers;                   /* and of what its requests under way have read       */
 };
 
 struct busy_word {
     uint32_t node;
     uint64_t off;
-    uint64_t until; /* the second half is due */
+    uint64_t until; /* when the second half is due */
 };
 
 struct visited {
     uint64_t state;
-    size_t deviations_left; /* with which the search went on from there, plus one; 0: free */
+    size_t deviations_left; /* when the search continued from there, plus one; 0: free */
 };
 
 struct sim_line {
@@ -145,8 +144,8 @@ struct sim {
     uint64_t now;
     uint32_t running;   /* client, or NOBODY */
     uint32_t last;      /* the client of the last event */
-    unsigned adversity; /* what is left of it   */
-    bool by_choice;     /* until sim_stop_faults()     */
+    unsigned adversity; /* of the settings, until sim_stop_faults() takes some away */
+    bool by_choice;     /* likewise */
     uint64_t trace;
     struct sim_counts counts;
     struct queue queue;
@@ -169,17 +168,17 @@ struct sim {
     uint32_t *dirty_page[SIM_NODES_MAX];
     uint32_t dirty_count[SIM_NODES_MAX];
 
-    /* the adversary's temper in this run */
+    /* what the adversary is like in this run */
     unsigned tail;                               /* how long the longest delays are       */
     unsigned gap;                                /* nanoseconds between verbs, about      */
     uint32_t slow;                               /* a client far from all nodes, or NOBODY */
     bool stalls;                                 /* a message takes very long now and then */
-    unsigned slow_by;                            /* how many times as far                 */
+    unsigned slow_by;                            /* how many times slower                 */
     unsigned tear_in_8;                          /* READs and WRITEs in pieces            */
     unsigned crash_rate, pause_rate, error_rate; /* of 65536 events */
     unsigned faults_used;
     uint64_t lose_after; /* requests; UINT64_MAX: never */
-    uint64_t lose_for;   /* requests, after which it is back */
+    uint64_t lose_for;   /* requests until it is back */
     unsigned lose_node;
     bool lost[SIM_NODES_MAX];
 
@@ -194,7 +193,7 @@ struct sim {
     size_t lines, lines_max, lines_lost;
 };
 
-/* A hash step: cheap, and good enough to tell runs apart. */
+/* A hash step: cheap, and good enough to distinguish runs. */
 static inline uint64_t mix(uint64_t h, uint64_t x)
 {
     h = (h ^ x) * 0x9e3779b97f4a7c15u;
@@ -211,10 +210,10 @@ uint64_t *sim_memory_word(struct sim *sim, unsigned node, uint64_t off);
 
 /* Moves bytes [from, to) of a READ or WRITE. */
 void sim_memory_move(struct sim *sim, const struct fab_verb *v, uint64_t from, uint64_t to);
-/* Moves some of its pieces, which are not left then. Returns a hash of what it did. */
+/* Moves some of its pieces and takes them off `left`. Returns a hash of what it read. */
 uint64_t sim_memory_move_pieces(struct sim *sim, struct sim_verb *verb, uint64_t pieces);
 
-/* What an atomic leaves of the word. */
+/* The word that an atomic writes if it finds `old`. */
 uint64_t sim_atomic_result(const struct fab_verb *v, uint64_t old);
 void sim_atomic_write(struct sim *sim, const struct fab_verb *v, uint64_t new);
 void sim_atomic_whole(struct sim *sim, const struct fab_verb *v);
@@ -230,7 +229,7 @@ void sim_log_line(struct sim *sim, uint32_t client, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void sim_log_post(struct sim *sim, const struct sim_request *r);
 enum log_part { LOG_WHOLE, LOG_FIRST_HALF, LOG_SECOND_HALF };
-/* Pieces that are about to be moved, or what an atomic has done: its `result` is known. */
+/* For a READ or WRITE before its pieces are moved; for an atomic once its `result` is set. */
 void sim_log_verb(struct sim *sim, const struct sim_request *r, unsigned i, enum log_part part,
                   uint64_t pieces);
 
@@ -240,7 +239,7 @@ void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t
                     struct sim_request *r, unsigned verb);
 /* Takes the earliest event; false when there is none. */
 bool sim_queue_pop(struct sim *sim, struct event *e);
-/* Ends the choosing: what is left, and comes later, is carried out when it is due. */
+/* Ends the choosing: from here on, events execute when they are due. */
 void sim_queue_by_time(struct sim *sim);
 
 /* ---- sim_adversary.c ------------------------------------------------------------------------- */
@@ -251,7 +250,7 @@ enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client);
 uint64_t sim_adversary_transit(struct sim *sim, uint32_t client); /* how long its messages take */
 uint64_t sim_adversary_gap(struct sim *sim); /* between verbs, or pieces of a verb       */
 uint64_t sim_adversary_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
-/* Which of a verb's pieces execute in this event. */
+/* Which of a verb's pieces execute in this event; whether an atomic executes in two halves. */
 uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left);
 bool sim_adversary_halves(struct sim *sim);
 
@@ -261,26 +260,26 @@ bool sim_adversary_halves(struct sim *sim);
 struct sim_client *sim_client_running(struct sim *sim);
 void sim_client_resume(struct sim *sim, uint32_t client);
 void sim_client_wake(struct sim *sim, const struct event *e);
-/* Gives way to the scheduler; for a time. */
+/* Suspends the running client, until it is resumed or for a time. */
 void sim_client_give_way(struct sim_client *c, enum client_state state);
 void sim_client_wait(struct sim_client *c, uint64_t ns);
 
 /* ---- sim_request.c --------------------------------------------------------------------------- */
 
-/* One that is free; NULL when out of memory. */
+/* A free one; NULL when out of memory. */
 struct sim_request *sim_request_take(struct sim *sim);
-/* Frees it, if nothing of it is under way any more. */
+/* Frees the request if nothing of it is under way. */
 void sim_request_release(struct sim_request *r);
 /* Must verb i be done before verb j begins? */
 bool sim_request_goes_first(const struct sim *sim, const struct sim_request *r, unsigned i,
                             unsigned j);
-/* Sends the answer on its way, once. */
+/* Queues the answer, once. */
 void sim_request_report(struct sim *sim, struct sim_request *r, uint64_t after);
-/* What has not executed yet never will; atomics that have begun are finished. */
+/* What has not executed yet never will. Atomics that have begun are finished. */
 void sim_request_cancel(struct sim *sim, struct sim_request *r);
-/* Ends the request with an error: the rest is cancelled, and the client will be told. */
+/* Ends the request with an error: the rest is cancelled, and the client gets the status. */
 void sim_request_fail(struct sim *sim, struct sim_request *r, int status);
-/* Ends the request with FAR_UNKNOWN while its WRITEs and atomics go on. */
+/* Ends the request with FAR_UNKNOWN, but lets its WRITEs and atomics go on. */
 void sim_request_stray(struct sim *sim, struct sim_request *r);
 /* Ends every request at once with FAR_UNREACHABLE and empties the queue. */
 void sim_request_drop_all(struct sim *sim);
@@ -298,16 +297,16 @@ int sim_nic_post_direct(struct sim *sim, struct fab_req *req);
 void sim_nic_verb(struct sim *sim, const struct event *e);
 void sim_nic_request(struct sim *sim, const struct event *e);
 void sim_nic_complete(struct sim *sim, const struct event *e);
-/* Must the event wait for an atomic that is half done, or a late WRITE? Until then, or later; 0 if
- * it need not. */
+/* When the event may execute, if it must wait for an atomic that is half done or for a late WRITE;
+ * 0 if it need not wait. */
 uint64_t sim_nic_held(struct sim *sim, const struct event *e);
-/* What is under way of these requests takes effect now, wholly or in part, or never. */
+/* Of these requests, what is under way takes effect now, wholly or in part, or never. */
 void sim_nic_shut_out(struct sim *sim, struct sim_request *const *requests, size_t count);
 
 /* ---- sim_choice.c ---------------------------------------------------------------------------- */
 
-/* Takes the event that the tape chooses; false when there is none. Faults that were chosen before
- * it have been carried out. */
+/* Takes the event that the tape chooses; false when there is none. Faults that the tape chose before
+ * it have happened. */
 bool sim_choice_pop(struct sim *sim, struct event *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* The time line of a run, for a person to follow. */
+/* The time line of a run, for people. */
 #include "sim/sim_internal.h"
 
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static void log_atomic(struct sim *sim, const struct sim_request *r, unsigned i,
     const struct sim_verb *verb = &r->verb[i];
     const struct fab_verb *v = &verb->v;
     unsigned long long old = 0, new = verb->result;
-    if (part == LOG_SECOND_HALF) { /* its buffer may be another's by now */
+    if (part == LOG_SECOND_HALF) { /* its buffer may be in use for something else */
         sim_log_line(sim, r->client, "#%u.%u %s writes %#llx", r->number, i, what, new);
         return;
     }

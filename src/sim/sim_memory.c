@@ -19,7 +19,7 @@ void sim_memory_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len
     }
 }
 
-/* Zeroes what earlier runs wrote, and no more: most of a node is never touched. */
+/* Zeroes only what earlier runs wrote: most of a node is never touched. */
 bool sim_memory_clean(struct sim *sim, unsigned node, uint64_t bytes)
 {
     if (sim->memory_bytes[node] == bytes) {
@@ -87,7 +87,8 @@ void sim_memory_move(struct sim *sim, const struct fab_verb *v, uint64_t from, u
     }
 }
 
-/* For an enumeration: what a READ gathers, and what a WRITE changes. To be called before. */
+/* For an enumeration: a hash of what a READ reads; updates the hash of memory for a WRITE. Call it
+ * before the bytes move. */
 static uint64_t hash_move(struct sim *sim, const struct fab_verb *v, uint64_t from, uint64_t to)
 {
     uint64_t h = 0;
@@ -154,7 +155,7 @@ void sim_atomic_write(struct sim *sim, const struct fab_verb *v, uint64_t new)
 void sim_atomic_whole(struct sim *sim, const struct fab_verb *v)
 {
     uint64_t old = *sim_memory_word(sim, v->node, v->off), new = sim_atomic_result(v, old);
-    if (new != old) /* a comparison that failed writes nothing */
+    if (new != old) /* a failed comparison writes nothing */
         sim_atomic_write(sim, v, new);
     memcpy(v->buf, &old, 8);
 }

@@ -1,27 +1,28 @@
 /*
- * Requests and verbs: what a NIC does with them.
+ * The NIC: what it does with requests and their verbs.
  *
  * NIC-N1  A verb begins when every verb of its request and node that must go before it is done: those
- *     that the profile's order says, and those before the last fence (FABRIC-F3).
- * NIC-N2  A READ or WRITE moves whole granules; any subset of those left, in any event (FABRIC-F1).
- * NIC-N3  An atomic reads its word and writes it, in one event or in two. Between the two no other
- *     atomic touches the word, but a READ sees it as it was, and a WRITE of it is overwritten.
- * NIC-N4  A request completes when all its verbs are answered. A verb is answered when it is done;
- *     under SIM_IB_LOOSE a WRITE may be answered as soon as it has begun. Until it is done, what
- *     its client posts to that node waits (a WRITE holds back all that follows it).
- * NIC-N5  After a client was shut out, nothing of it takes effect any more; what is half done then, or
- *     was answered, is done before, and of the rest any part is.
- * NIC-N6  After a crash, nothing that was not done is done any more, except the second half of an
- *     atomic. After an error likewise, or else WRITEs and atomics that were under way land later,
- * all or only the first of them, whatever their client does meanwhile: on the old connection, as it
- *     were. None does later than half a lease, or when its client has been shut out (FABRIC-F5).
+ *         that the profile orders before it, and those before the last fence (FABRIC-F3).
+ * NIC-N2  A READ or WRITE moves whole granules; each event moves any subset of those that are left
+ *         (FABRIC-F1).
+ * NIC-N3  An atomic reads its word and writes it, in one event or in two. Between the two, no other
+ *         atomic touches the word; a READ sees the old word; a WRITE of it is overwritten.
+ * NIC-N4  A request completes when all its verbs are answered. A verb is answered when it is done.
+ *         Under SIM_IB_LOOSE a WRITE may be answered as soon as it has begun. Until it is done, what
+ *         its client posts to that node waits: a WRITE holds back all that follows it.
+ * NIC-N5  After a client was shut out, nothing of it takes effect any more. What is half done by then,
+ *         or was answered, is finished first; of the rest any part is.
+ * NIC-N6  After a crash, nothing more is done, except the second half of an atomic. The same holds
+ *         after an error; or else the WRITEs and atomics that were under way land later, all or only
+ *         the first of them, whatever their client does meanwhile, as if on the old connection. None
+ *         lands later than half a lease, nor after its client was shut out (FABRIC-F5).
  */
 #include "sim/sim_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A harness that needs more, or the code that it runs, goes round in circles. */
+/* A harness that needs more verbs than this, or the code it runs, is in an endless loop. */
 #define DIRECT_VERBS_MAX 2000000u
 
 /* Pieces are whole granules, at most 64 of them, cut at multiples of their size. */
@@ -44,7 +45,7 @@ static void cut_pieces(const struct sim *sim, struct sim_verb *verb)
 int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
 {
     if (sim->counts.direct_verbs > DIRECT_VERBS_MAX)
-        return err_fail(FAR_TIMEOUT, "more than %u verbs with nobody else at work",
+        return err_fail(FAR_TIMEOUT, "more than %u verbs were posted with no client at work",
                         DIRECT_VERBS_MAX);
     for (unsigned i = 0; i < req->count; i++) {
         const struct fab_verb *v = &req->verbs[i];
@@ -83,7 +84,7 @@ static void init_verbs(struct sim *sim, struct sim_request *r, const struct fab_
     }
 }
 
-/* A node that cannot be reached, for a while or until the faults stop. */
+/* Makes a node unreachable, for a time or until the faults stop. */
 static void lose_or_restore_node(struct sim *sim)
 {
     bool *lost = &sim->lost[sim->lose_node];
@@ -138,9 +139,9 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
-/* The trace has when, who, what and where, and the words of atomics. It leaves out what READs and
- * WRITEs carry: a process's number or the time that a pool was made differ from run to run, and
- * whatever matters of the rest shows in what is done next. */
+/* The trace has the time, the client, the verb and its place, and the words of atomics. It leaves out
+ * the bytes of READs and WRITEs: the number of the process and the time when the pool was made
+ * differ from run to run, and the rest shows in what happens next. */
 static void note_gathered(struct sim *sim, const struct sim_request *r, unsigned i, uint64_t pieces,
                           uint64_t what)
 {
@@ -191,10 +192,10 @@ static void begin_verb(struct sim *sim, struct sim_request *r, unsigned i)
     if (sim->set.profile == SIM_IB_LOOSE && (sim->adversity & SIM_REORDER) &&
         sim->by_choice == sim->set.by_choice && verb->v.kind == FAB_WRITE &&
         tape_chance(sim->tape, 1, 3, TAPE_ORDER))
-        answer(sim, r, i); /* and done in later events */
+        answer(sim, r, i); /* it is done in later events */
 }
 
-/* One event's worth of a verb; true when that was the last. */
+/* One event of a verb. True when it was the last. */
 static bool step(struct sim *sim, struct sim_request *r, unsigned i)
 {
     struct sim_verb *verb = &r->verb[i];
@@ -214,7 +215,7 @@ static bool step(struct sim *sim, struct sim_request *r, unsigned i)
         verb->torn |= verb->left != 0;
         return verb->left == 0;
     }
-    if (verb->half) { /* its buffer may be another's by now */
+    if (verb->half) { /* its buffer may be in use for something else */
         verb->half = false;
         sim_atomic_write(sim, v, verb->result);
         sim_busy_clear(sim, v);
@@ -262,7 +263,7 @@ uint64_t sim_nic_held(struct sim *sim, const struct event *e)
     return until;
 }
 
-/* Puts a verb's next event into the queue; others may be held until then. */
+/* Queues a verb's next event. Other events may wait for it. */
 static void push_verb(struct sim *sim, struct sim_request *r, unsigned i, uint64_t at)
 {
     const struct sim_verb *verb = &r->verb[i];
@@ -274,7 +275,7 @@ static void push_verb(struct sim *sim, struct sim_request *r, unsigned i, uint64
     sim_queue_push(sim, EVENT_VERB, at, r->client, r, i);
 }
 
-/* Puts an event off. */
+/* Queues the event again, for later. */
 static bool put_off(struct sim *sim, const struct event *e, uint64_t until)
 {
     if (e->kind == EVENT_VERB)
@@ -284,8 +285,8 @@ static bool put_off(struct sim *sim, const struct event *e, uint64_t until)
     return true;
 }
 
-/* Faults and obstacles before an event of a request. True when it is not to be carried out: it
- * has been put off, or its request or client is no more. */
+/* What keeps an event of a request from executing: faults, and what it must wait for. True if it does
+ * not execute now: it was put off, or its request or client has failed. */
 static bool obstructed(struct sim *sim, const struct event *e)
 {
     struct sim_request *r = e->request;
@@ -315,13 +316,13 @@ static bool obstructed(struct sim *sim, const struct event *e)
     case FAULT_ERROR:
         sim_fault_error(sim, r);
         if (answers)
-            return false; /* the answer is on its way, and is the error now */
+            return false; /* the answer is on its way, and has become the error */
         return r->stray ? put_off(sim, e, sim->now + sim_adversary_lag(sim, r->client)) : true;
     }
     return false;
 }
 
-/* What has begun, or was answered (NIC-N4), has reached the node before. */
+/* A verb that has begun, or was answered (NIC-N4), has already reached the node. */
 static bool node_is_gone(struct sim *sim, struct sim_request *r, unsigned i)
 {
     if (!sim->lost[r->verb[i].v.node] || r->verb[i].half || r->verb[i].answered)
@@ -347,7 +348,7 @@ void sim_nic_verb(struct sim *sim, const struct event *e)
     sim_request_release(r);
 }
 
-/* All verbs of the request at one go, in an order that the profile allows. */
+/* Executes all verbs of the request in one event, in an order that the profile allows. */
 void sim_nic_request(struct sim *sim, const struct event *e)
 {
     struct sim_request *r = e->request;
@@ -359,7 +360,7 @@ void sim_nic_request(struct sim *sim, const struct event *e)
         for (unsigned i = 0; i < r->count; i++)
             if (r->verb[i].state <= VERB_DUE && r->verb[i].waits == 0)
                 ready[count++] = i;
-        ASSERT(count > 0); /* nothing waits for what comes after it */
+        ASSERT(count > 0); /* no verb waits for a later one */
         unsigned i = ready[tape_choose(sim->tape, count, TAPE_ORDER)];
         if (node_is_gone(sim, r, i))
             break;
@@ -374,7 +375,7 @@ void sim_nic_request(struct sim *sim, const struct event *e)
 
 /* ---- completion ------------------------------------------------------------------------------ */
 
-/* What is not done goes on from a copy: its buffers are the client's again. */
+/* Verbs that are not done go on from a copy: their buffers are the client's again. */
 static void copy_buffers(struct sim_request *r)
 {
     size_t bytes = 0;
@@ -396,7 +397,7 @@ static void copy_buffers(struct sim_request *r)
     }
 }
 
-/* WRITEs that are answered and not done: NIC-N4. */
+/* WRITEs that are answered but not done (NIC-N4). */
 static void count_late(struct sim *sim, struct sim_request *r)
 {
     for (unsigned i = 0; i < r->count; i++) {
@@ -432,7 +433,7 @@ void sim_nic_complete(struct sim *sim, const struct event *e)
     sim_request_release(r);
 }
 
-/* Carries a verb out that is under way, to its end. */
+/* Executes what is left of a verb. */
 static void finish_verb(struct sim *sim, struct sim_request *r, unsigned i)
 {
     while (!step(sim, r, i))

@@ -1,4 +1,4 @@
-/* Requests under way: taking one up, what orders its verbs, and its end. */
+/* Requests under way: taking and releasing them, the order of their verbs, and how they end. */
 #include "sim/sim_internal.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ void sim_request_stray(struct sim *sim, struct sim_request *r)
     unsigned lands = r->count - tape_choose(sim->tape, r->count, TAPE_FAULT);
     for (unsigned j = 0; j < r->count; j++) {
         struct sim_verb *verb = &r->verb[j];
-        bool lost = j >= lands || verb->v.kind == FAB_READ; /* nobody is there to be told */
+        bool lost = j >= lands || verb->v.kind == FAB_READ; /* its client has got the answer */
         for (unsigned i = 0; i < j && !lost; i++)
             lost = r->verb[i].state == VERB_CANCELLED && sim_request_goes_first(sim, r, i, j);
         if (lost && verb->state <= VERB_DUE && !verb->half)

@@ -108,8 +108,8 @@ static uint32_t from_bytes(struct tape *t, uint32_t n)
     return (uint32_t)(x % n);
 }
 
-/* The next choice of an enumeration that goes where none went before is 0. It is kept with how
- * many there are, so that tape_next() comes back for the others, unless a bound forbids it. */
+/* A new choice of an enumeration is 0. It is kept with the number of alternatives, so that
+ * tape_next() returns to try the others, unless a bound forbids that. */
 static uint32_t ways_open(struct tape *t, uint32_t n)
 {
     if (n == 1 || t->narrow)
@@ -137,7 +137,7 @@ uint32_t tape_choose_slowly(struct tape *t, uint32_t n, enum tape_label label)
         break;
     case TAPE_FROM_ENUM:
         if (t->at < t->given) {
-            m = t->mark[t->at]; /* with the ways that were open when it was first met */
+            m = t->mark[t->at]; /* with the alternatives that were open at first */
             ASSERT(m.choice < n && m.of <= n);
         } else {
             m.of = ways_open(t, n);

@@ -7,11 +7,10 @@
  *   a seed           pseudo-random numbers
  *   a recording      the choices of an earlier run, or an edited copy of them
  *   enumeration      run after run, every sequence of choices there is, depth first
- *   bytes            whatever a fuzzer makes up
+ *   bytes            of a fuzzer
  *
- * By convention the choice 0 is the uneventful one (no delay, no fault, go on with the same
- * client), so that a recording gets simpler when choices are set to 0, and one that ends early
- * goes on without events.
+ * By convention the choice 0 is the uneventful one: no delay, no fault, the same client again. So a
+ * recording gets simpler when choices are set to 0, and one that ends early continues uneventfully.
  */
 #ifndef SIM_TAPE_H
 #define SIM_TAPE_H
@@ -54,14 +53,14 @@ struct tape {
     size_t bytes_left;
     struct tape_mark *mark;
     size_t count, room; /* choices kept                                                      */
-    size_t given;       /* record, enumeration: how many of them are laid down beforehand    */
+    size_t given;       /* record, enumeration: how many of them were fixed beforehand       */
     size_t at;          /* the next one                                                      */
     /* enumeration only */
     size_t depth_max;      /* choices past this many are 0                                   */
     size_t deviations_max; /* choices other than 0 in one run                                */
     size_t deviations;     /* so far in this run                                             */
-    bool cut;              /* a bound kept some sequence from being tried                    */
-    bool narrow;           /* the rest of this run is not to be branched from                */
+    bool cut;              /* a bound left some sequence out                                 */
+    bool narrow;           /* do not branch from the rest of this run                        */
 };
 
 void tape_init(struct tape *t);
@@ -80,16 +79,16 @@ bool tape_from_record(struct tape *t, const struct tape_mark *marks, size_t coun
  *     do { run } while (tape_next(t));
  *
  * tries every sequence of choices whose first depth_max choices have at most deviations_max that
- * are not 0. t->cut tells afterwards whether these bounds left anything out.
+ * are not 0. Afterwards t->cut says whether these bounds left anything out.
  */
 void tape_enumerate(struct tape *t, size_t depth_max, size_t deviations_max);
 bool tape_next(struct tape *t);
-/* What follows in this run is known from another run: choose 0 and do not come back here. */
+/* Another run covers what follows in this one: choose 0 from here on, and do not branch. */
 static inline void tape_narrow(struct tape *t)
 {
     t->narrow = true;
 }
-/* Is the run past what was laid down for it, on ground that no run of the enumeration trod? */
+/* Is the run past the choices that were fixed for it, where no run has been before? */
 static inline bool tape_exploring(const struct tape *t)
 {
     return t->at >= t->given;
