@@ -7,11 +7,13 @@
 
 #define LIN_BUDGET_DEFAULT 1000000u
 #define LOG_LINES          20000u
-#define FAULTY_VERBS       60u   /* of an operation, before the faults stop                   */
-#define GROWING_VERBS      160u  /* the same where tables grow                                */
-#define PROGRAM_VERBS      16u   /* the same of a program's, where every retry has to be tried */
-#define CALM_VERBS         2000u /* of an operation, within which it must be done after that  */
-#define CALM_VERBS_BASE    5000u
+/* Verbs per operation: until the faults stop (if tables grow; in a program, where every retry is
+ * enumerated), and after that, until it must be done. */
+#define FAULTY_VERBS    60u
+#define GROWING_VERBS   160u
+#define PROGRAM_VERBS   16u
+#define CALM_VERBS      2000u
+#define CALM_VERBS_BASE 5000u
 
 struct check *check_new(void)
 {
@@ -35,7 +37,7 @@ void check_free(struct check *c)
     sim_free(c->sim);
     lin_checker_free(c->lin);
     lin_history_free(&c->history);
-    shadow_free(&c->free);
+    shadow_free(&c->shadow);
     tape_free(&c->own_tape);
     free(c->key_of);
     free(c);
@@ -62,7 +64,7 @@ static void on_finding(void *arg, const char *line)
         snprintf(first, FINDING_MAX, "%s", line);
 }
 
-/* What the dead have left locked is legal, and found; damage is not. */
+/* The walker may find locks that dead clients left. It must find no damage. */
 static void walk_tables(struct check *c, far_session *session)
 {
     for (unsigned i = 0; i < c->plan.tables; i++) {
@@ -74,7 +76,7 @@ static void walk_tables(struct check *c, far_session *session)
     }
 }
 
-/* With nobody else at work: is the structure sound, is what is there right, can it be changed? */
+/* With no other client at work: is the structure sound, are its contents right, can they change? */
 static void inspect(struct check *c)
 {
     unsigned inspector = c->clients;
@@ -173,7 +175,7 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
         note_plan(c);
     }
     c->result.trace = sim_trace(c->sim);
-    c->result.reused = c->free.reused;
+    c->result.reused = c->shadow.reused;
     c->result.counts = *sim_counts(c->sim);
     check_tear_down(c);
     *result = c->result;

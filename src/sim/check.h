@@ -1,15 +1,15 @@
 /*
- * Checking an index: run it in the simulator, write down what its clients saw, and judge.
+ * Checking an index: run it in the simulator, record what its clients saw, and judge that.
  *
- * One run sets a small pool and a small table up, lets several clients work on a few keys while
- * the adversary does what it may, lets them finish in peace, and then asks:
+ * One run sets up a small pool with small tables, lets several clients work on a few keys under the
+ * adversary, stops the faults, lets the clients finish, and then asks:
  *
  *   - did every operation end, within a bound of verbs, once the faults had stopped?
  *   - was every value whole, and one that was written to that key?
- *   - was every status one that can be explained?
- *   - did nobody touch memory that was free, and is none in two places, or lost?
+ *   - can every status be explained?
+ *   - did no client touch free memory, and is no memory in two places or lost?
  *   - does the index's own walker find its structure sound?
- *   - is the history, with the contents that are left at the end, linearizable?
+ *   - is the history, with the contents at the end, linearizable?
  *
  * A run is a function of its settings and its tape.
  */
@@ -26,8 +26,8 @@
 #define CHECK_CLIENTS_MAX SIM_CLIENTS_MAX
 #define CHECK_STEPS_MAX   4u /* of one client in a program */
 #define CHECK_TABLES_MAX  2u
-/* Kinds of operations in programs: not exists, which takes a get's steps, nor modify, which takes an
- * update's. */
+/* Kinds of operations in programs: without exists, whose steps are a get's, and modify, whose steps
+ * are an update's. */
 #define CHECK_PROGRAM_KINDS LIN_EXISTS
 
 struct check_settings {
@@ -35,7 +35,7 @@ struct check_settings {
     unsigned clients, keys, ops; /* ops: of each client */
     unsigned adversity;
     enum sim_profile profile;
-    uint64_t lin_budget; /* steps a key; 0: a million */
+    uint64_t lin_budget; /* steps per key; 0: a million */
 };
 
 /* A fixed program instead of a random workload: for enumeration. */
@@ -44,7 +44,7 @@ struct check_step {
     uint8_t key;
 };
 struct check_program {
-    unsigned present; /* keys that are there at first, a bit each          */
+    unsigned present; /* keys that the table has at first, a bit each      */
     struct check_step step[CHECK_CLIENTS_MAX][CHECK_STEPS_MAX];
 };
 
@@ -69,21 +69,21 @@ const char *check_verdict_name(enum check_verdict verdict);
 
 /* What a run was like, and what happened in it besides faults. */
 struct check_coverage {
-    uint64_t restructured; /* parts of tables that were replaced by others, by clients at work  */
-    uint64_t longest_line; /* of restructurings, each of a part that came of the one before     */
-    uint64_t nodes, grown_nodes;   /* of the pool, and of those the ones that got new parts     */
+    uint64_t restructured; /* parts of tables that clients replaced by others                   */
+    uint64_t longest_line; /* of restructurings, each of a part that the one before made        */
+    uint64_t nodes, grown_nodes;   /* of the pool; those that got new parts of tables           */
     uint64_t tables, ring;         /* how many tables, and operations of a client in flight     */
     uint64_t opened, closed;       /* sessions, by clients at work                              */
-    uint64_t closed_parked, parks; /* of those closed, the ones that were parked; all parkings  */
-    uint64_t attached;             /* tables, by sessions at their first operation on them      */
+    uint64_t closed_parked, parks; /* sessions closed while parked; all parkings                */
+    uint64_t attached;             /* tables, by a session's first operation on them            */
     uint64_t exists, modified;     /* operations of these kinds                                 */
-    uint64_t iterated;             /* tables, from end to end                                   */
-    uint64_t scanned;              /* ranges of ordered tables, from end to end                 */
-    uint64_t locks;                /* of masked CAS, taken                                      */
+    uint64_t iterated;             /* tables, completely                                        */
+    uint64_t scanned;              /* ranges of ordered tables, completely                      */
+    uint64_t locks;                /* taken by masked CAS                                       */
     uint64_t recovered,
         redone; /* locks of dead clients freed by their journals, and changes made */
-    uint64_t cached_fresh, cached_doubted; /* entries of a cache of addresses, as found         */
-    uint64_t cached_changes;               /* of what such entries name                         */
+    uint64_t cached_fresh, cached_doubted; /* entries of a cache of addresses that were found   */
+    uint64_t cached_changes;               /* objects replaced that such entries name           */
     uint64_t dropped, found_gone; /* tables; operations that found theirs dropped              */
     bool growing, mcas_emulated, no_fence;
     bool accounted; /* every byte was accounted for before the sweep */
@@ -101,30 +101,30 @@ struct check_result {
     struct sim_counts counts;
 };
 
-struct check; /* reusable working memory */
+struct check; /* a harness, for many runs */
 
 struct check *check_new(void); /* NULL when out of memory */
 void check_free(struct check *c);
 
-/* One run. `program` NULL: a random workload from the tape; else its steps, and by_choice. */
+/* One run: of a program, by_choice, or of a random workload from the tape if `program` is NULL. */
 void check_run(struct check *c, const struct check_settings *s, const struct check_program *program,
                struct tape *tape, struct check_result *result);
 /* The same from a seed. */
 void check_seed(struct check *c, const struct check_settings *s, uint64_t seed,
                 struct check_result *result);
 
-/* Prints the history of the last run, what the checker could not place, and its time line if one
- * was kept. */
+/* Prints the last run: its time line if one was kept, and for a history that is not linearizable the
+ * operations of the key. */
 void check_keep_log(struct check *c, bool keep);
 void check_print(const struct check *c, FILE *out);
 
 void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
 
-/* Over many runs: how much of what happened, and in how many of them. */
+/* Totals over many runs: how often things happened, and in how many runs. */
 #define CHECK_TOTALS(X)                                                                            \
     X(runs, "runs")                                                                                \
     X(restructured, "restructurings")                                                              \
-    X(cascades, "runs_with_cascades")     /* restructurings that follow on each other */           \
+    X(cascades, "runs_with_cascades")     /* a restructured part is restructured again */          \
     X(rings, "runs_with_growth_and_ring") /* several operations of a client in flight */           \
     X(nodes, "runs_with_growth_on_nodes") /* on several of them                       */           \
     X(tables, "runs_with_two_tables")                                                              \
@@ -156,22 +156,22 @@ struct check_totals {
 };
 void check_add_coverage(struct check_totals *sum, const struct check_coverage *one);
 
-/* States seen by an enumeration are forgotten, for the next program. */
+/* Forgets the states that an enumeration has visited, before the next program. */
 void check_forget_states(struct check *c);
 
 /* ---- shrinking ------------------------------------------------------------------------------- */
 
 struct check_shrunk {
     struct check_settings settings;
-    uint64_t seed;  /* with these settings: fails alike, and can be run again by these alone */
-    size_t choices; /* what is left of its tape that is not 0 */
-    unsigned runs;  /* that it took */
+    uint64_t seed;  /* with these settings it fails alike: the two are enough to run it again */
+    size_t choices; /* of its shrunk tape that are not 0 */
+    unsigned runs;  /* that shrinking took */
 };
 
 /*
  * Looks for a smaller run with the same verdict: fewer clients, operations, keys and kinds of
- * adversity, then as few eventful choices as possible. The last run that check_print() shows is
- * that one. At most `runs_max` runs.
+ * adversity, then fewer eventful choices. check_print() then shows the smallest run. Takes at most
+ * `runs_max` runs.
  */
 void check_shrink(struct check *c, const struct check_settings *s, uint64_t seed,
                   const struct check_result *failed, unsigned runs_max, struct check_shrunk *out);
@@ -181,7 +181,7 @@ void check_shrink(struct check *c, const struct check_settings *s, uint64_t seed
 struct check_exhausted {
     uint64_t programs, runs, states;
     uint64_t calmed;           /* runs whose retries were cut short                */
-    bool complete;             /* but for those, no bound left anything out        */
+    bool complete;             /* except for those, no bound left anything out     */
     struct check_result first; /* that did not pass, if any */
     struct check_program program;
     uint64_t failed, undecided;
@@ -189,14 +189,14 @@ struct check_exhausted {
     uint64_t operations;
 };
 
-/* Programs that an enumeration with these settings has, or UINT64_MAX if they are too many. */
+/* How many programs an enumeration with these settings has; UINT64_MAX: too many. */
 uint64_t check_programs(const struct check_settings *s);
 
 /*
- * Every program of `ops` operations for each of `clients` on `keys` keys (but for the order of
- * clients), with every key there or not at first, under every schedule with at most `deviations`
- * switches (SIZE_MAX: all). Stops a program after runs_max runs, and altogether when go_on (which
- * may be NULL), called after every few, says no: not complete then.
+ * Runs every program of `ops` operations for each of `clients` on `keys` keys, with each key present
+ * or absent at first, under every schedule with at most `deviations` switches (SIZE_MAX: all).
+ * Programs that differ only in the order of clients count as one. Stops a program after runs_max runs,
+ * and everything when go_on() returns false; then it is not complete. go_on may be NULL.
  */
 void check_exhaust(struct check *c, const struct check_settings *s, size_t deviations,
                    uint64_t runs_max, bool (*go_on)(void *arg, const struct check_exhausted *x),

@@ -1,19 +1,19 @@
 /*
- * A small structure of its own, whose clients keep addresses in an index_cache: so that the cache's
- * rules meet parking, lapses, crashes, sweeps and memory that is reused at once.
+ * A small structure whose clients keep addresses in an index_cache, so that the cache's rules meet
+ * parking, lapsed leases, crashes, sweeps and memory that is reused at once.
  *
  *   root (never freed)   version | word of slot 0 | word of slot 1
  *   slot word            address of a node 42 | serial 22
  *   node                 sum | slot | serial | addresses of leaves
  *   leaf                 sum | slot | place
  *
- * Nodes and leaves never change. A change of a leaf writes another one and a node that names it,
- * and then exchanges the slot's word; the old node and the old leaf are retired. The other leaves
- * go on living under the new node, so what an old node says becomes wrong later. Words of slots and
- * nodes are cached, nodes by their addresses and by their slots.
+ * Nodes and leaves are immutable. To change a leaf, a client writes a new leaf and a new node that
+ * names it, swaps the slot's word, and retires the old node and the old leaf. The other leaves stay
+ * in use under the new node, so what an old node says becomes wrong later. Slot words and nodes are
+ * cached, nodes by their addresses and by their slots.
  *
- * A leaf that a fresh entry names is read as if nothing could happen to it. If it is free, the map
- * of free memory says so, and if it has become something else, its sum does.
+ * A client reads a leaf that a fresh entry names without further checks. If the leaf is free, the
+ * shadow of free memory notices; if its memory has become something else, its sum does not match.
  */
 #include "sim/check_internal.h"
 
@@ -26,14 +26,14 @@
 
 #define SLOTS        2u
 #define LEAVES       3u
-#define CLASS        0u /* of every object: small blocks of keys and values have the same */
+#define CLASS        0u /* of every object, and of small key-value blocks */
 #define SERIAL       ((uint64_t)1 << GADDR_BITS)
 #define NODE_KEY     ((uint64_t)1 << 63) /* of nodes by their addresses   */
-#define SHORT_KEY    ((uint64_t)1 << 62) /* of what a slot led to last    */
+#define SHORT_KEY    ((uint64_t)1 << 62) /* of the last node of a slot    */
 #define EPOCH_TURNS  4u                  /* round trips: an epoch takes two or three */
 #define USES         3u                  /* operations in a row, at most */
-#define LINGER_NS    2000u /* the shortest pause within an operation, which is doubled */
-#define LINGER_STEPS 6u    /* up to that many times                                    */
+#define LINGER_NS    2000u               /* the shortest pause within an operation, */
+#define LINGER_STEPS 6u                  /* doubled fewer times than this           */
 
 struct root {
     uint64_t version, slot[SLOTS];
@@ -44,11 +44,11 @@ struct node {
 struct leaf {
     uint64_t sum, slot, place;
 };
-struct known { /* of a node: an entry */
+struct known { /* a cache entry: what a node says */
     uint64_t word, leaf[LEAVES];
 };
 
-/* What a session has. */
+/* The cache of a session. */
 struct check_cache {
     struct index_cache *cache;
     struct cached cached;
@@ -69,7 +69,7 @@ static struct cached *version_of(const struct check *c, struct check_cache *mine
     return c->plan.versions ? &mine->cached : NULL;
 }
 
-/* A client whose lease has lapsed reads anything: nothing that it does then counts. */
+/* A client whose lease has lapsed may read anything: what it does then does not count. */
 static void condemn(struct check *c, const struct op *op, const char *what, gaddr at)
 {
     if (!client_lapsed(op->client) && !sim_unwinding(c->sim))
@@ -94,7 +94,7 @@ static int read_leaf(struct check *c, struct op *op, gaddr at, unsigned slot, un
     return rc;
 }
 
-/* Reads a node, and a leaf with it if one is asked for: perhaps not that leaf any more. */
+/* Reads a node, and with it a leaf unless that is 0. The leaf may have been freed. */
 static int read_node(struct check *c, struct op *op, unsigned slot, gaddr leaf, struct known *known)
 {
     struct node *node = (struct node *)op->word;
@@ -171,7 +171,7 @@ static int find_slot(struct check *c, struct check_client *me, struct op *op, un
     return FAR_OK;
 }
 
-/* The node that the word names, and one of its leaves. The node may be in the cache by its address.
+/* Finds the node that the word names, perhaps in the cache by its address, and reads one of its leaves.
  * A leaf that a doubted entry names is read in the batch that shows whether the entry is right. */
 static int find_leaf(struct check *c, struct check_client *me, struct op *op, unsigned slot,
                      unsigned place, struct index_cache_stamp *stamp, uint64_t word)
@@ -205,11 +205,11 @@ static int find_leaf(struct check *c, struct check_client *me, struct op *op, un
     else
         index_cache_put(cache, key, *stamp, &known, sizeof known);
     index_cache_put(cache, SHORT_KEY | slot, *stamp, &known, sizeof known);
-    /* A leaf that is not whole was read before it became that leaf. */
+    /* A leaf that is not whole was read before it was written. */
     return whole ? FAR_OK : read_leaf(c, op, known.leaf[place], slot, place);
 }
 
-/* The node that the slot led to last, if that is fresh, without asking the slot. */
+/* Takes the last node of the slot, if its entry is fresh, without reading the slot. */
 static bool take_short_cut(struct check *c, struct check_client *me, struct op *op, unsigned slot,
                            struct known *known)
 {
@@ -271,7 +271,7 @@ static void abandon_two(struct op *op)
     pool_abandon(op->client, CLASS);
 }
 
-/* Writes a leaf and the node that names it; with an error both are lost. */
+/* Writes a leaf and the node that names it. If that fails, both are lost. */
 static int write_two(struct op *op, const gaddr at[2], unsigned slot, unsigned place,
                      const struct known *known)
 {
@@ -318,7 +318,7 @@ static int change_leaf(struct check *c, struct check_client *me, struct op *op, 
     batch_cas(&op->batch, c->cache.root, offsetof(struct root, slot[slot]), old.word, new.word,
               op->word);
     rc = batch_flush(&op->batch);
-    if (rc != FAR_OK) { /* EPOCH-E4: nobody knows which two are reachable */
+    if (rc != FAR_OK) { /* EPOCH-E4: it is unknown which two are reachable */
         abandon_two(op);
         if (op_decided(op, rc) == FAR_UNKNOWN)
             abandon_two(op);
@@ -332,8 +332,7 @@ static int change_leaf(struct check *c, struct check_client *me, struct op *op, 
     c->result.coverage.cached_changes++;
     index_cache_put(cache, slot, stamp, &new.word, sizeof new.word);
     index_cache_put(cache, NODE_KEY | word_node(new.word), stamp, &new, sizeof new);
-    bool leaves =
-        tape_choose(c->tape, 4, TAPE_WORK) == 3; /* the rest, as a client does that dies */
+    bool leaves = tape_choose(c->tape, 4, TAPE_WORK) == 3; /* like a client that dies here */
     rc = leaves ? FAR_OK : change_version(c, op);
     if (leaves || rc != FAR_OK) { /* CACHE-K4: caches may not know */
         abandon_two(op);
@@ -391,8 +390,8 @@ static int operate(struct check *c, struct check_client *me, struct op *op)
     return rc;
 }
 
-/* Another operation of the session, perhaps in a later epoch, between two steps of one: as on a
- * ring. */
+/* Between two steps of an operation, runs another one of the session, perhaps in a later epoch: as on
+ * a ring. */
 static int use_sibling(struct check *c, struct check_client *me)
 {
     struct op op;
@@ -443,7 +442,7 @@ static int mark_slots(struct check *c, struct op *op, struct marker *marker)
     return rc == FAR_OK && marker->sweeps ? change_version(c, op) : rc;
 }
 
-/* As a table is marked. What others put in meanwhile lies above the sweep's mark (SWEEP-P2). */
+/* Marks as a table does. What others add meanwhile is above the sweep's mark (SWEEP-P2). */
 static int mark(void *arg, struct op *op, struct marker *marker)
 {
     struct check *c = check_of(op->pool);

@@ -1,8 +1,8 @@
-/* What clients do: operations one at a time or through the ring, and between them what else a
- * session's life has. */
+/* What clients do: operations, one at a time or through the ring, and between them whatever else
+ * sessions do. */
 #include "sim/check_internal.h"
 
-#define ERRORS_MAX  6u /* of the fabric, after which a client gives up */
+#define ERRORS_MAX  6u /* of the fabric, before a client gives up */
 #define OPEN_TRIES  3u
 #define EPOCH_TURNS 6u    /* round trips: an epoch takes two or three */
 #define IDLE_NS     2000u /* the shortest idle time, which is doubled     */
@@ -20,7 +20,7 @@ static enum lin_kind choose_kind(struct check *c)
     return (enum lin_kind)kind;
 }
 
-/* Of tables that are to grow, most writes add a key. */
+/* If tables are to grow, most writes add a key. */
 static unsigned choose_key(struct check *c, enum lin_kind kind)
 {
     if (c->plan.cold > 0 && tape_choose(c->tape, 8, TAPE_WORK) >= 2) {
@@ -51,7 +51,7 @@ int check_open_session(struct check *c, struct check_client *me)
     return rc;
 }
 
-/* Opens a session while others work. False when there is none, or its client is no more. */
+/* Opens a session while others work. False if that fails, or the client is unwinding. */
 static bool open_session(struct check *c, struct check_client *me)
 {
     for (unsigned i = 0; i < OPEN_TRIES; i++) {
@@ -78,7 +78,7 @@ static void close_session(struct check *c, struct check_client *me)
     c->result.coverage.closed_parked += session->client.attention.parked;
     c->result.reaped += session->client.watch.reaped;
     check_cache_close(me);
-    me->session = NULL; /* whatever becomes of this client, the session is gone */
+    me->session = NULL; /* it is gone even if this client dies now */
     sim_note(c->sim, "closes its session");
     far_session_close(session);
     sim_note(c->sim, "   closed");
@@ -88,11 +88,11 @@ static int park(struct check *c, struct check_client *me)
 {
     c->result.coverage.parks++;
     sim_note(c->sim, "is parked");
-    (void)client_park(&me->session->op); /* as the keeper of sessions does */
+    (void)client_park(&me->session->op); /* as the thread that keeps idle sessions does */
     return FAR_OK;
 }
 
-/* For longer than a lease, at most. A parked session's heartbeat is kept up. */
+/* At most for longer than a lease. The heartbeat of a parked session goes on. */
 static void idle(struct check *c, struct check_client *me)
 {
     struct client *client = &me->session->client;
@@ -108,7 +108,7 @@ static void idle(struct check *c, struct check_client *me)
     }
 }
 
-/* Something that a session does, or that happens to it, besides its operations. */
+/* The session is idle, parked or not, or is closed and opened again. */
 static int idle_or_reopen(struct check *c, struct check_client *me)
 {
     enum { STANDS_STILL, IS_IDLE, CLOSES_PARKED, COMES_AGAIN, WAYS = 8 };
@@ -122,7 +122,7 @@ static int idle_or_reopen(struct check *c, struct check_client *me)
     close_session(c, me);
     if (sim_unwinding(c->sim) || !open_session(c, me))
         return FAR_OK;
-    if (tape_choose(c->tape, 2, TAPE_WORK)) { /* its first operation comes much later */
+    if (tape_choose(c->tape, 2, TAPE_WORK)) { /* a new session that is idle at first */
         park(c, me);
         if (!sim_unwinding(c->sim))
             idle(c, me);
@@ -277,7 +277,7 @@ void check_client_run(void *arg)
         run_on_ring(c, me);
     else
         run_in_turn(c, me);
-    /* A session that nobody uses any more is parked, else others would wait for it. */
+    /* An unused session is parked, or others would wait for it. */
     if (c->plan.parks && me->session && !sim_unwinding(c->sim) &&
         tape_choose(c->tape, 8, TAPE_WORK))
         park(c, me);

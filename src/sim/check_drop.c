@@ -1,9 +1,9 @@
 /*
- * Tables that are dropped while others use them, and made again under the same name.
+ * Short-lived tables: clients drop them while others use them, and make them again under the same name.
  *
- * The operations on them are not part of the history: what counts is whether they find the table. An
- * operation that begins when a drop has returned FAR_OK must give FAR_NO_TABLE, one on a table that
- * nobody has begun to drop must not, and a value that is found must be the key's own.
+ * Operations on them are not part of the history. What counts is whether they find the table: an
+ * operation that begins after a drop has returned FAR_OK must return FAR_NO_TABLE; one on a table that
+ * no client has begun to drop must not; and a value that is found must belong to its key.
  */
 #include "sim/check_internal.h"
 
@@ -106,7 +106,7 @@ static int drop(struct check *c, struct check_client *me, struct short_lived *d)
     return rc;
 }
 
-/* The handle that others are to use from now on. */
+/* Notes the handle that clients use from now on. */
 static void take_up(struct check *c, const struct short_lived *before, far_table *table)
 {
     for (unsigned i = 0; i < c->short_lived_count; i++) {
@@ -124,7 +124,7 @@ static void take_up(struct check *c, const struct short_lived *before, far_table
         c->short_lived[c->short_lived_count++] = (struct short_lived){.table = table};
 }
 
-/* Makes it again, or finds the one that another client has made. */
+/* Makes the table again, or finds the one that another client has made. */
 static int create(struct check *c, struct check_client *me, const struct short_lived *d)
 {
     struct far_table_options options = {.tuning = tuning_smallest(c->set->index)};
@@ -147,7 +147,7 @@ static int create(struct check *c, struct check_client *me, const struct short_l
 
 int check_drop_use(struct check *c, struct check_client *me)
 {
-    /* Mostly the newest, sometimes one that is long gone. */
+    /* Mostly the newest, sometimes an older one. */
     unsigned which = c->short_lived_count - 1, way = tape_choose(c->tape, 16, TAPE_WORK);
     if (tape_chance(c->tape, 1, 4, TAPE_WORK))
         which = tape_choose(c->tape, c->short_lived_count, TAPE_WORK);

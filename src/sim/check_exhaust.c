@@ -1,4 +1,4 @@
-/* Every schedule of every small program. */
+/* Enumeration: every schedule of every small program. */
 #include "sim/check.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ struct exhausting {
     struct check_exhausted *out;
 };
 
-/* Once more, with a time line. */
+/* Runs the last schedule again, with a time line. */
 static void replay(struct exhausting *x, const struct check_program *program)
 {
     struct tape tape;
@@ -95,8 +95,8 @@ void check_exhaust(struct check *c, const struct check_settings *s, size_t devia
     for (unsigned i = 0; i < s->ops; i++)
         of_client *= CHECK_PROGRAM_KINDS * s->keys;
 
-    /* Clients are alike, so only programs in ascending order are needed: number[] counts through
-     * those, the last client fastest. */
+    /* Clients are interchangeable, so only programs in ascending order are needed. number[] counts
+     * through those, the last client fastest. */
     for (bool more = true; more && out->failed == 0;) {
         struct check_program program;
         for (unsigned i = 0; i < s->clients; i++)

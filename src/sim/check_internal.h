@@ -37,42 +37,43 @@
 #define PARTS_MAX       128u
 #define SHORT_LIVED_MAX 8u
 
-/* What makes rare things common, chosen again for every run. */
+/* What kind of run it is: chosen for every run, so that rare things are common. Written by
+ * check_plan.c, except for iterates and scans, which happen once. */
 struct plan {
     struct knobs knobs;
     unsigned hash_mask, hash_seed; /* which of those in check_plan.c */
     unsigned granule, nodes, ring;
-    unsigned tables;         /* keys are dealt out to them in turn                          */
-    const char *other_index; /* of the second table                                         */
-    unsigned cold;       /* keys besides those asked for, which clients add to make tables grow   */
-    unsigned latecomers; /* clients besides those asked for, which come when others may be gone   */
-    bool open_in_client;
-    bool tight;         /* so small a pool that its chunks run out                               */
-    bool wraps;         /* counters that wrap around start just before they do                   */
-    bool no_fence;      /* clients watch their leases themselves                                 */
-    bool no_mcas;       /* masked CAS is emulated by the batches                                 */
-    bool locks;         /* clients take a lock made of masked CAS now and then                   */
-    bool upkeep;        /* clients reap dead ones and sweep, now and then                        */
-    bool drives_epochs; /* clients drive the epochs on                                           */
-    bool parks;         /* a client is parked now and then, as if it had been idle               */
-    bool reopens;       /* clients are idle now and then, or close their sessions and open others */
-    bool iterates;      /* a client walks through a table, once                                   */
-    bool scans;    /* a client scans a range of an ordered table, once                        */
-    bool drops;    /* clients use a table more that they drop, and make again                */
-    bool focus;    /* most operations are on one key                                        */
-    bool caches;   /* clients use a structure through a cache of addresses, now and then    */
-    bool versions; /* and that structure has a version word                                 */
+    unsigned tables;         /* keys are dealt to them in turn */
+    const char *other_index; /* of the second table            */
+    unsigned cold;           /* additional keys, which clients add to make tables grow        */
+    unsigned latecomers;     /* additional clients, which come when others may be gone        */
+    bool open_in_client;     /* clients open their sessions while others are at work          */
+    bool tight;              /* the pool is so small that its chunks run out                  */
+    bool wraps;              /* counters that wrap around start just before they do           */
+    bool no_fence;           /* clients watch their leases themselves                         */
+    bool no_mcas;            /* batches emulate masked CAS                                    */
+    bool locks;              /* clients take locks, now and then                              */
+    bool upkeep;             /* they reap dead clients and sweep, now and then                */
+    bool drives_epochs;      /* they drive the epochs on                                      */
+    bool parks;              /* they are parked now and then, as if they had been idle        */
+    bool reopens;            /* they are idle, or close their sessions and open others        */
+    bool iterates;           /* a client iterates over a table, once                          */
+    bool scans;              /* a client scans a range of an ordered table, once              */
+    bool drops;              /* clients use a table that they drop and make again             */
+    bool focus;              /* most operations are on one key                                */
+    bool caches;             /* clients use a structure through a cache of addresses          */
+    bool versions;           /* that structure has a version word                             */
     unsigned weight[LIN_KINDS], weight_sum;
 };
 
 struct check_client {
     struct check *check;
     unsigned id;
-    unsigned errors; /* of the fabric, that its operations ended with */
+    unsigned errors; /* of the fabric, in its operations */
     unsigned opened; /* sessions so far */
     bool late;
     far_session *session;
-    struct check_cache *cache; /* the session's; NULL until it is used */
+    struct check_cache *cache; /* of the session; NULL until it is used */
 };
 
 /* Parts of tables that appeared while clients were at work. */
@@ -81,7 +82,7 @@ struct growth {
     unsigned parts;
     struct {
         gaddr at;
-        unsigned line; /* restructurings from a part of before to this one */
+        unsigned line; /* restructurings from an original part to this one */
     } part[PARTS_MAX];
     unsigned nodes; /* that got parts, a bit each */
 };
@@ -93,7 +94,7 @@ struct lock_account {
 };
 
 #define CHECK_CELLS 4u /* on every node */
-/* The cells of check_journal.c, and what stands behind it. */
+/* The cells of check_journal.c, and the functions of the pool that it replaces. */
 struct journal_account {
     gaddr cells[NODES_MAX];
     uint64_t sections, unsure; /* critical sections that were finished, and that may have been */
@@ -107,51 +108,62 @@ struct cached_structure {
     int (*mark)(void *arg, struct op *op, struct marker *marker); /* of the tables */
 };
 
-/* A table that is to be dropped, as far as the harness knows. */
+/* A table that clients drop, as far as the harness knows. */
 struct short_lived {
     far_table *table;
-    bool begun;     /* somebody has begun to drop it */
-    bool contended; /* and then another              */
+    bool begun;     /* a client has begun to drop it */
+    bool contended; /* another has begun after that  */
     bool dropped;   /* a drop has returned FAR_OK    */
 };
 
+/* Each part is written by one file, except for what the result counts. */
 struct check {
+    /* check.c */
     struct sim *sim;
     struct lin_checker *lin;
-    struct lin_history history;
     const struct check_settings *set;
     const struct check_program *program;
     struct tape *tape;
     struct tape own_tape;
+    struct lin_report report;
+    bool keep_log;
+    struct check_result result; /* its verdict: check_verdict.c */
+
+    /* check_ops.c */
+    struct lin_history history; /* scans: check_scan.c */
+    uint8_t *key_of;            /* by value: the key that it was written to */
+    uint32_t values;
+    uint32_t called[CHECK_CLIENTS_MAX + 1];
+    uint64_t returned; /* a hash of the set of operations that have returned */
+    uint64_t interval; /* a hash: which had returned when each was called    */
+
+    /* the files of these names */
     struct plan plan;
-    struct sim_settings sim_set;
-    struct shadow free;
-    struct growth growth;
     struct lock_account lock;
     struct journal_account journal;
     struct cached_structure cache;
     struct short_lived short_lived[SHORT_LIVED_MAX]; /* of the same name; the newest is the last */
     unsigned short_lived_count;
-    struct check_client client[CHECK_CLIENTS_MAX];
+
+    /* check_setup.c */
+    struct sim_settings sim_set;
+    struct shadow shadow;
+    struct growth growth;
     far_pool *pool;
-    far_session *session; /* the harness's own */
+    far_session *session; /* of the harness */
     far_table *table[CHECK_TABLES_MAX];
-    struct check_result result;
-    struct lin_report report;
-    uint8_t *key_of; /* by value: the key that it was written to */
-    uint32_t values;
-    unsigned clients;   /* late ones, too                             */
-    unsigned keys;      /* hot and cold                               */
-    unsigned next_cold; /* the next cold key that nobody has added yet  */
-    bool keep_log;
-    /* After how many cold keys the tables grow: known from a first filling of their like. */
+    unsigned clients; /* with the latecomers */
+    unsigned keys;    /* hot and cold        */
+    /* After how many cold keys tables of this kind grow: known from a first filling. */
     const char *grown_index;
     unsigned grown_keys;
     uint8_t grows_at[CHECK_TABLES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][SPLITS_KNOWN];
-    uint32_t called[CHECK_CLIENTS_MAX + 1];
-    uint64_t returned; /* a hash of the set of operations that have returned */
-    uint64_t interval; /* a hash of which had returned when each was called  */
+
+    /* check_client.c, once the run is set up */
+    struct check_client client[CHECK_CLIENTS_MAX];
+    unsigned next_cold; /* the next cold key that no client has added yet */
 };
+_Static_assert(KEYS_MAX <= UINT8_MAX, "a key's number is a byte in key_of and grows_at");
 
 /* The run that a pool belongs to. */
 static inline struct check *check_of(const struct pool *pool)
@@ -183,17 +195,17 @@ bool check_is_explained(const struct check *c, int status);
 
 struct pending_op { /* an operation under way */
     size_t place;   /* in the history                    */
-    uint64_t name;  /* the same whatever others do       */
+    uint64_t name;  /* does not depend on other clients  */
     enum lin_kind kind;
     unsigned key;
     char key_bytes[KEY_BYTES_MAX];
     uint8_t value[VALUE_MAX], got[VALUE_MAX];
-    bool saw; /* modify: a value, of so many bytes */
+    bool saw; /* modify: it saw a value, of saw_len bytes */
     size_t saw_len;
     struct far_op op;
 };
 
-/* The table that a key belongs to, and its bytes there: keys of two tables have the same. */
+/* The table that a key belongs to, and its bytes there. Keys of two tables have the same bytes. */
 far_table *check_table_of(const struct check *c, unsigned key);
 size_t check_key_bytes(const struct check *c, unsigned key, char *bytes);
 size_t check_value_bytes(uint32_t number, uint8_t *bytes);
@@ -207,13 +219,13 @@ void check_note_return(struct check *c, const struct pending_op *d, int status, 
 int check_execute(struct check *c, far_session *session, unsigned client, enum lin_kind kind,
                   unsigned key);
 
-/* The number of a value that was read, or LIN_ABSENT after condemning it. */
+/* The number of a value that was read; LIN_ABSENT, and the run fails, if it is a bad value. */
 uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, size_t len);
 
 /* A whole iteration over one of the tables. */
 int check_iterate(struct check *c, struct check_client *me);
 
-/* Which key of the table that is; KEYS_MAX or more if it is none. */
+/* The number of a key of the table; KEYS_MAX or more if there is none such. */
 unsigned check_find_key(const struct check *c, unsigned table, const struct far_entry *e);
 
 /* ---- check_scan.c ---------------------------------------------------------------------------- */
@@ -225,9 +237,10 @@ int check_scan(struct check *c, struct check_client *me);
 
 /* ---- check_lock.c ---------------------------------------------------------------------------- */
 
-/* A client's try at the lock. Its status is of no matter but to a client that counts errors. */
+/* A client tries to take the lock. Returns a status only for counting errors of the fabric; so do the
+ * others below. */
 int check_lock_try(struct check *c, struct check_client *me);
-/* With nobody at work: was everything counted, once? */
+/* With no client at work: was everything counted, once? */
 void check_lock_audit(struct check *c);
 /* Does a counter say what is sure, and at most also what is unsure? */
 bool check_is_counted(uint64_t counted, uint64_t sure, uint64_t unsure);
@@ -239,45 +252,44 @@ void check_freed(struct check *c, const struct check_client *me, bool freed, uin
 /* ---- check_journal.c ------------------------------------------------------------------------- */
 
 int check_journal_set_up(struct check *c);
-/* A client's try at several cells. Its status is of no matter but to a client that counts errors. */
+/* A client tries to take the locks of several cells. */
 int check_journal_try(struct check *c, struct check_client *me);
-/* With all dead clients recovered: is no lock left, and was everything counted, once? */
+/* With all dead clients recovered: is every lock free, and was everything counted, once? */
 void check_journal_audit(struct check *c);
 
 /* ---- check_drop.c ---------------------------------------------------------------------------- */
 
-/* Makes the first table that is to be dropped, if the plan has any. */
+/* Makes the first short-lived table, if the plan has any. */
 int check_drop_set_up(struct check *c);
-/* A client's operation on such a table, or a drop, or a new one of the name. */
+/* A client uses such a table, drops it, or makes it again under the same name. */
 int check_drop_use(struct check *c, struct check_client *me);
-/* With nobody at work: are drops that were left undone completed, and is what was dropped gone? */
+/* With no client at work: are all drops completed, and are dropped tables gone? */
 void check_drop_audit(struct check *c, far_session *fresh);
 
 /* ---- check_pool.c ---------------------------------------------------------------------------- */
 
-/* Of a pool that has just been laid out: the lists' tags. Of a session that has just been opened:
- * its own counters. */
+/* Set counters to just before they wrap around: the lists' tags of a new pool, and a new session's
+ * counters. */
 void check_wrap_lists(struct check *c);
 void check_wrap_client(far_session *session);
-/* Takes the epochs on, and what may be reused into the stock. */
+/* Drives the epochs on, and takes what may be reused into the stock. */
 int check_drive_epochs(struct check *c, struct op *op, unsigned turns);
-/* A client's turn at reaping and sweeping. */
+/* A client reaps dead clients or sweeps. */
 int check_reap_or_sweep(struct check *c, struct check_client *me);
-/* How many verbs that, and waiting for memory, may take beyond those of operations. */
+/* How many verbs reaping, sweeping and waiting for memory may take besides operations. */
 uint64_t check_pool_verbs(const struct check *c);
-/* With nobody at work: is no memory in two places, and is what is lost known to be? */
+/* With no client at work: is no memory in two places, and is every loss known to a client? */
 void check_memory_audit(struct check *c, far_session *fresh);
-/* Reaps everybody else and sweeps: is then every byte accounted for? */
+/* Reaps all other clients and sweeps. Is every byte accounted for then? */
 void check_sweep_audit(struct check *c, far_session *fresh);
 
 /* ---- check_cache.c --------------------------------------------------------------------------- */
 
-/* Makes the structure in a new pool, by the harness's session, and has it marked with the tables. */
+/* Makes the structure in a new pool, and has it marked with the tables. */
 int check_cache_set_up(struct check *c);
-/* A client reads or changes something there. Its status is of no matter but to a client that counts
- * errors. */
+/* A client reads or changes something there. */
 int check_cache_use(struct check *c, struct check_client *me);
-/* Before the session is closed. */
+/* Call it before the session is closed. */
 void check_cache_close(struct check_client *me);
 
 /* ---- check_plan.c ---------------------------------------------------------------------------- */
@@ -288,13 +300,12 @@ void check_plan(struct check *c);
 /* ---- check_client.c ---------------------------------------------------------------------------- */
 
 int check_open_session(struct check *c, struct check_client *me);
-/* What a client runs; the argument is its worker. */
+/* What a client runs; the argument is its check_client. */
 void check_client_run(void *arg);
 
 /* ---- check_setup.c --------------------------------------------------------------------------- */
 
-/* Makes the plan and the pool, with clients that are ready to start. False after
- * condemning. */
+/* Makes the plan, the pool and the tables, and starts the clients. False if the run has failed. */
 bool check_set_up(struct check *c);
 void check_tear_down(struct check *c);
 

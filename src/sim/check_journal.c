@@ -1,14 +1,14 @@
 /*
- * Locks with journals, as several indexes have them, for runs of any index: so that clients die with many
- * lines in use, their recoverers die too, and lines are used again.
+ * Locks with journals, such as several indexes have. Runs of any index use them, so that clients die with
+ * many journal lines in use, the clients that recover them die too, and lines are used again.
  *
- *   cell   lock word | counter | counter      on every node CELLS of them, in an object of the pool
+ *   cell   lock word | counter | counter      CHECK_CELLS on every node, in an object of the pool
  *
- * A client has several operations under way at once, each at a cell of its own. An operation writes down
- * which lock it takes, takes it, and reads both counters. Then it writes down what they will be, adds one
- * to each by a WRITE of its own, says that this is done, and frees the lock. Whenever a lock is free, its
- * counters are equal. A recovery that misses a line, believes a torn or an old one, or is made by two
- * clients at once leaves a lock held, counters that differ, or a critical section that is not counted.
+ * A client has several operations under way at once, each at another cell. An operation journals which
+ * lock it takes, takes it, and reads both counters. Then it journals what the counters will be, adds one
+ * to each by a separate WRITE, journals that this is done, and frees the lock. Whenever a lock is free,
+ * its counters are equal. If a recovery misses a line, believes a torn or an old one, or is made by two
+ * clients at once, then a lock stays held, counters differ, or a critical section is not counted.
  */
 #include "sim/check_internal.h"
 
@@ -17,8 +17,8 @@
 #include <string.h>
 
 #define ATTEMPTS    3u
-#define NO_PLACE    0xffffu /* of no table */
-#define LOCK_OWN    56 /* from this bit on a lock word says which of its owner's lines it is of */
+#define NO_PLACE    0xffffu /* of a subject that is no table */
+#define LOCK_OWN    56 /* from this bit on, a lock word has the number of its owner's journal line */
 #define FIRST_DELTA 8ull
 #define OTHER_DELTA 16ull
 
@@ -52,16 +52,16 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct check *c = check_of(op->pool);
     struct intent intent;
-    uint64_t *word = &op->pool_word[64]; /* the others are an operation's that this is within */
+    uint64_t *word = &op->pool_word[64]; /* those below belong to the operation that recovers */
     if (entry->subject.place != NO_PLACE)
         return c->journal.recover(arg, op, entry);
     memcpy(&intent, entry->data, sizeof intent);
     batch_read(&op->batch, intent.cell, 0, word, 8);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK || word[0] != intent.lock)
-        return rc; /* it did not get the lock, or has freed it */
+        return rc; /* it did not take the lock, or has freed it */
     if (!op_in_flight(op) &&
-        intent.lock >> LOCK_OWN == 1) /* as one does who must know what others hold */
+        intent.lock >> LOCK_OWN == 1) /* as a recovery that must know what others hold */
         rc = client_barrier(op, 4);
     if (rc != FAR_OK && rc != FAR_TIMEOUT)
         return rc;
@@ -156,7 +156,7 @@ static int change(struct check *c, struct check_client *me, struct attempt *t)
     return rc;
 }
 
-/* What a failed operation holds is recovered: by this client itself, or it makes others do it. */
+/* Leaves what a failed operation holds to recovery: by this client, or by others if it renounces. */
 static void give_up(struct attempt *t, unsigned i)
 {
     if (i % 2 == 1 && t->op.client->slot != NO_SLOT)
@@ -203,8 +203,8 @@ int check_journal_try(struct check *c, struct check_client *me)
 
 /* ---- at the end ------------------------------------------------------------------------------ */
 
-/* May the lock still be held: by a client that is there, and that has yet to recover what its failed
- * operations left? */
+/* May the lock still be held? Yes, by a client that is alive and has not yet recovered what its failed
+ * operations left. */
 static bool may_be_held(const struct check *c, uint64_t lock)
 {
     for (unsigned i = 0; i < c->clients; i++) {

@@ -1,16 +1,15 @@
 /*
- * A lock made of masked CAS, as several indexes have one, for runs of any index: so that the batches'
- * emulation of masked CAS meets rivals, fences and faults.
+ * A lock made of masked CAS, such as several indexes have. Runs of any index use it, so that the
+ * batches' emulation of masked CAS meets contention, fences and faults.
  *
  *   lock word     tickets 32 | 0 16 | holder 8 | 0 7 | held 1
  *   two counters  equal whenever the lock is free; each critical section adds one to both
  *
- * Every try takes a ticket, by FAA, and so changes the word in bits that no masked CAS looks at. A
- * lock is taken and its counters are read in one batch, and they are written and it is freed in one
- * batch: what orders the verbs of these is the fences. A client that fails in between leaves the
- * lock held, and nobody else gets it.
+ * Every attempt takes a ticket by FAA, and so changes bits of the word that no masked CAS compares.
+ * One batch takes the lock and reads the counters; another writes them and frees the lock. Fences
+ * order the verbs of both. A client that fails in between leaves the lock held for ever.
  *
- * The three words are words of node 0 that the pool has reserved and does not use.
+ * The three words are in node 0, where the pool has reserved them and does not use them.
  */
 #include "sim/check_internal.h"
 

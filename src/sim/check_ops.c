@@ -10,8 +10,8 @@ far_table *check_table_of(const struct check *c, unsigned key)
     return c->table[key % c->plan.tables];
 }
 
-/* Keys are prefixes of each other, some contain NULs: a comparison of only a part, or only up to a
- * NUL, takes one for another. Some are so long that a splitter needs a second look at them. */
+/* Keys are prefixes of each other and some contain NULs, so a comparison of only a part, or only up to
+ * a NUL, confuses them. Some are so long that a split needs a second read for them. */
 size_t check_key_bytes(const struct check *c, unsigned key, char *bytes)
 {
     static const char stem[] = "k\0kk\0k";
@@ -28,7 +28,7 @@ size_t check_key_bytes(const struct check *c, unsigned key, char *bytes)
     return len;
 }
 
-/* A value is its number, then bytes that follow from it; its length, too. */
+/* A value is its number and then bytes that follow from the number, as does its length. */
 size_t check_value_bytes(uint32_t number, uint8_t *bytes)
 {
     uint64_t x = (number + 1ull) * 0x9e3779b97f4a7c15u;
@@ -41,7 +41,6 @@ size_t check_value_bytes(uint32_t number, uint8_t *bytes)
     return len;
 }
 
-/* The number of a value that was read, or LIN_ABSENT after condemning it. */
 uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, size_t len)
 {
     uint8_t right[VALUE_MAX];
@@ -75,7 +74,7 @@ static const enum far_op_kind op_kind[LIN_KINDS] = {
     [LIN_MODIFY] = FAR_OP_MODIFY,
 };
 
-/* Stores its value whatever it sees, and notes what that was. */
+/* Stores its value in any case, and notes the value it saw. */
 static enum far_decision modify(void *arg, const void *old, size_t old_len, const void **value,
                                 size_t *value_len)
 {
@@ -167,8 +166,8 @@ unsigned check_find_key(const struct check *c, unsigned table, const struct far_
 #define ITERATE_CALLS 256u
 
 /*
- * Each pair must have been right at some instant of the call that returned it, and each key that was
- * never returned must have been absent at some instant of the whole: so they are entered as gets.
+ * Each pair must have been right at some instant of the call that returned it. Each key that was never
+ * returned must have been absent at some instant of the whole iteration. So they are entered as gets.
  */
 int check_iterate(struct check *c, struct check_client *me)
 {
@@ -198,7 +197,7 @@ int check_iterate(struct check *c, struct check_client *me)
             }
             seen[key] = true;
             if (room-- == 0)
-                return rc; /* it was returned again and again: what was seen is enough */
+                return rc; /* keys were returned many times: what was seen is enough */
             lin_saw(h, me->id, call, ret, key, check_judge_value(c, key, e.value, e.value_len));
         }
         if (rc != FAR_OK)

@@ -4,10 +4,10 @@
 #define CONCURRENT_MAX 10u /* operations in flight on rings: the checker's time grows with it */
 
 /*
- * Bits of the hash that count. Of a hash that has no bits in some places, extendible hashing finds
- * all keys in one child when it splits there, and splits that at once: restructurings follow on each
- * other. The last two leave all keys few places, and where tables start with several parts on each
- * node, they leave them parts on two nodes, which are full soon.
+ * Bits of the hash that count. If extendible hashing splits at a bit that is masked, all keys end up
+ * in one child, which splits again at once: so restructurings cascade. The last two masks leave all
+ * keys few places. If a table starts with several parts on each node, they leave them parts on two
+ * nodes, which are soon full.
  */
 static const uint64_t hash_masks[HASH_MASKS] = {
     UINT64_MAX,         0x00ffffffffffffffu, 0x000000ff000000ffu, 0xff0001000000000fu,
@@ -60,12 +60,12 @@ static void choose_pool(struct check *c)
     p->caches = tape_chance(t, 1, 4, TAPE_SETUP);
     p->versions = tape_choose(t, 2, TAPE_SETUP);
     if (c->set->profile == SIM_IB_LOOSE) {
-        /* Reuse relies on FABRIC-F4: what has completed is visible. Here a WRITE may come later, and so
-         * memory is to be reused much later than that: epochs go on by time alone. */
+        /* Reuse relies on FABRIC-F4: what has completed is visible. In this profile a WRITE may be
+         * visible later, so memory must be reused much later: epochs advance by time alone. */
         p->tight = p->upkeep = p->parks = p->reopens = p->drives_epochs = p->caches = false;
         p->knobs.tick_ops = UINT32_MAX;
     }
-    /* Of what was chosen already: runs without drops are what they would be. */
+    /* Derived from earlier choices, so that runs without drops stay as they were. */
     p->drops = c->set->profile != SIM_IB_LOOSE && !p->tight && p->hash_seed == 1;
 }
 
@@ -73,8 +73,8 @@ void check_plan(struct check *c)
 {
     static const uint8_t fingerprint_mask[] = {0xff, 0x00, 0x01};
     static const uint8_t generation_mask[] = {0xff, 0x00, 0x07};
-    /* get, put, insert, update, delete, exists, modify; of tables that are to grow, one of the
-     * first */
+    /* get, put, insert, update, delete, exists, modify. Tables that are to grow have one of the first
+     * three. */
     static const uint8_t weights[][LIN_KINDS] = {
         {2, 3, 7, 1, 1, 1, 1}, {2, 3, 5, 2, 2, 1, 2}, {2, 6, 3, 2, 2, 1, 0}, {2, 1, 4, 0, 4, 0, 0},
         {4, 0, 4, 1, 3, 2, 1}, {2, 1, 1, 4, 1, 0, 3}, {4, 2, 2, 2, 2, 2, 2}};

@@ -1,13 +1,12 @@
-/* The pool under a run: small, its counters about to come round, swept while others work; and what
- * must be true of its memory at the end. */
+/* The pool of a run: counters about to wrap around, reaping and sweeping while others work, and the
+ * audit of its memory at the end. */
 #include "sim/check_internal.h"
 
 #include "sim/audit.h"
 
 #include <inttypes.h>
 
-/* What a client posts while it waits, for memory or in a sweep, until another's lease has lapsed.
- */
+/* Verbs that a client posts while it waits, for memory or in a sweep, until another's lease lapses. */
 #define WAITING_VERBS 10000u
 
 void check_wrap_lists(struct check *c)
@@ -60,7 +59,7 @@ int check_reap_or_sweep(struct check *c, struct check_client *me)
     return rc;
 }
 
-/* Every session that there is, the given one first. */
+/* All sessions, the given one first. */
 static unsigned all_sessions(const struct check *c, far_session *fresh, far_session **sessions)
 {
     unsigned count = 0;
@@ -84,7 +83,7 @@ static bool audit(struct check *c, far_session *fresh, struct audit *a)
     return rc == FAR_OK && a->wrong == 0;
 }
 
-/* Is the registered client one of the sessions that are there and can go on? */
+/* Does the incarnation belong to a session that is alive? */
 static bool is_ours(const struct check *c, const far_session *fresh, uint64_t incarnation)
 {
     bool ours = fresh->client.incarnation == incarnation;
@@ -99,8 +98,8 @@ static uint64_t control_word(const struct check *c, uint64_t field)
     return sim_word(c->sim, 0, CONTROL_OFF + field);
 }
 
-/* Has nobody died, of whom the pool knows or will come to know, and was no sweep broken off? Then
- * all memory is accounted for: it is in some place, or a client knows that it has lost it. */
+/* Has no client died (the pool knows of it, or its slot is still taken), and was no sweep broken off?
+ * Then all memory is accounted for: it is in some place, or a client knows that it lost it. */
 static bool nobody_died(const struct check *c, const far_session *fresh)
 {
     uint64_t high = control_word(c, offsetof(struct pool_control, high));
@@ -113,8 +112,8 @@ static bool nobody_died(const struct check *c, const far_session *fresh)
            control_word(c, offsetof(struct pool_control, sweep)) == 0;
 }
 
-/* What a session knows to be lost. What it held when it was parked before a sweep, it will give up
- * for lost (EPOCH-E5). */
+/* The bytes that a session knows to be lost. If it was parked before a sweep, it will count what it
+ * held as lost (EPOCH-E5). */
 static uint64_t known_losses(const struct check *c, const far_session *session)
 {
     const struct client *client = &session->client;

@@ -1,7 +1,7 @@
 /*
- * Scans of ordered tables. What a scan returns is judged by lin_scan(): directly, and with the gets
- * that it stands for. One that takes several calls is judged call by call, because each call goes on
- * behind the last key of the one before.
+ * Scans of ordered tables. lin_scan() judges what a scan returns: directly, and as the gets that it
+ * amounts to. A scan of several calls is judged call by call, because each call continues after the
+ * last key of the one before.
  */
 #include "sim/check_internal.h"
 
@@ -53,7 +53,7 @@ static int by_bytes(const void *a, const void *b, void *arg)
     return index_key_compare(left, right);
 }
 
-/* All of the table, or from one of its keys on, or up to one. */
+/* The whole table, or from one of its keys on, or up to one. */
 static void choose_range(struct check *c, struct scanning *s)
 {
     struct tape *t = c->tape;
@@ -80,7 +80,7 @@ static void choose_range(struct check *c, struct scanning *s)
     s->cap = BUF_BYTES >> tape_choose(t, 2, TAPE_WORK);
 }
 
-/* One call; through the ring if the client has one, which is empty. */
+/* One call; through the ring, which is empty, if the client has one. */
 static int call(struct check *c, struct check_client *me, struct scanning *s)
 {
     struct far_op op = {.kind = FAR_OP_SCAN,
@@ -101,7 +101,7 @@ static int call(struct check *c, struct check_client *me, struct scanning *s)
     return far_reap(me->session, &s->result, 1, 1) == 1 ? s->result.status : FAR_INVALID;
 }
 
-/* Before the call: `from` may lie in the buffer. */
+/* Call it before the scan: `from` may be in the buffer. */
 static void find_in_range(const struct check *c, struct scanning *s)
 {
     const struct scan_range range = {.from = {s->range.from, s->range.from_len},
@@ -116,7 +116,7 @@ static void find_in_range(const struct check *c, struct scanning *s)
     }
 }
 
-/* Judges what the call returned, and moves the range behind it. */
+/* Judges what the call returned, and moves the range past it. */
 static void judge(struct check *c, struct check_client *me, struct scanning *s, uint64_t called,
                   uint64_t ret)
 {

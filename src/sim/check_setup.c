@@ -1,4 +1,4 @@
-/* Sets a run up: a pool, one or two tables, filled until they are about to grow, and clients. */
+/* Sets up a run: a pool, one or two tables that are about to grow, and clients. */
 #include "sim/check_internal.h"
 
 #include <string.h>
@@ -6,8 +6,8 @@
 #define NODE_BYTES_BASE   (2ull << 20)
 #define NODE_BYTES_CLIENT (512ull << 10) /* more for each client */
 #define SMALL_NODE_BYTES  (1ull << 20)
-#define LEASE_MS          10u /* far more than a verb takes, far less than most pauses */
-#define LEASE_MS_NO_FENCE 20u /* and more than a request takes, with all its delays */
+#define LEASE_MS          10u /* far longer than a verb, far shorter than most pauses */
+#define LEASE_MS_NO_FENCE 20u /* and longer than a request with all its delays */
 #define REGISTRY_SLOTS    (4 * CHECK_CLIENTS_MAX)
 
 /* ---- growth ---------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static void on_growth(const struct growth_watch *watch, gaddr from, const gaddr 
     if (line > c->result.coverage.longest_line)
         c->result.coverage.longest_line = line;
     for (unsigned i = 0; i < count; i++) {
-        unsigned at = find_part(g, to[i]); /* memory that was another's before, perhaps */
+        unsigned at = find_part(g, to[i]); /* known if its memory was reused */
         if (at == PARTS_MAX)
             break;
         g->parts += at == g->parts;
@@ -69,7 +69,7 @@ static int open_pool(struct check *c)
     bool small = c->program || c->plan.tight;
     c->sim_set = (struct sim_settings){
         .profile = s->profile,
-        /* Where nobody can be shut out, nothing breaks and lands later. */
+        /* Without a fence, no verb may land after its request has failed. */
         .adversity = s->adversity & ~(c->plan.no_fence ? (unsigned)SIM_ERROR : 0),
         .clients = c->clients,
         .nodes = c->plan.nodes,
@@ -84,10 +84,10 @@ static int open_pool(struct check *c)
     int rc = sim_begin(c->sim, &c->sim_set, c->tape);
     if (rc != FAR_OK)
         return rc;
-    if (!c->program && !shadow_begin(&c->free, c->sim, &c->sim_set, on_mistake, c))
+    if (!c->program && !shadow_begin(&c->shadow, c->sim, &c->sim_set, on_mistake, c))
         return FAR_NO_MEMORY;
     c->growth = (struct growth){.watch = {.grew = on_growth}};
-    c->plan.knobs.free_watch = c->program ? NULL : &c->free.watch;
+    c->plan.knobs.free_watch = c->program ? NULL : &c->shadow.watch;
     c->plan.knobs.growth_watch = &c->growth.watch;
     sim_fab(c->sim)->clients_wanted = REGISTRY_SLOTS;
     sim_fab(c->sim)->lease_ms = c->plan.no_fence ? LEASE_MS_NO_FENCE : LEASE_MS;
@@ -114,7 +114,7 @@ static void close_pool(struct check *c)
     memset(c->table, 0, sizeof c->table);
 }
 
-/* Fills the tables, hot keys first, and notes after how many cold ones they grew. */
+/* Fills the tables, hot keys first, and notes after how many cold keys they grew. */
 static int learn_growth(struct check *c, uint8_t *grows_at)
 {
     struct tape *tape = c->tape;
@@ -143,7 +143,7 @@ static int learn_growth(struct check *c, uint8_t *grows_at)
     return rc == FAR_POOL_FULL ? FAR_OK : rc;
 }
 
-/* How many cold keys there are at first: a few less than would make a table grow. */
+/* Chooses how many cold keys the tables have at first: a few less than make one grow. */
 static int choose_cold_keys(struct check *c)
 {
     struct plan *p = &c->plan;
@@ -159,7 +159,7 @@ static int choose_cold_keys(struct check *c)
     return rc;
 }
 
-/* Which keys are there when the clients start, and which are not. */
+/* Puts the keys that are present when the clients start. */
 static void fill(struct check *c)
 {
     for (unsigned key = 0; key < c->keys && c->result.verdict == CHECK_PASSED; key++) {
@@ -175,7 +175,7 @@ static void fill(struct check *c)
     }
 }
 
-/* In a program every verb counts: what a session does once has been done before. */
+/* An enumeration covers every verb, so a session does beforehand what it does only once. */
 static int warm_up(struct check *c, far_session *session)
 {
     char key[KEY_BYTES_MAX];
@@ -216,9 +216,10 @@ bool check_set_up(struct check *c)
         rc = open_pool(c);
     if (rc == FAR_OK)
         fill(c);
-    far_session_close(c->session); /* an idle client holds the epoch up until its lease lapses */
+    far_session_close(
+        c->session); /* an idle session would hold up the epoch until its lease lapses */
     c->session = NULL;
-    /* What grows from here on grows while clients are at work. */
+    /* From here on, growth counts as growth while clients are at work. */
     c->growth = (struct growth){.watch = {.grew = on_growth}};
     memset(&c->result.coverage, 0, sizeof c->result.coverage);
     if (rc == FAR_OK)
@@ -230,8 +231,8 @@ bool check_set_up(struct check *c)
 
 void check_tear_down(struct check *c)
 {
-    /* What unwinds, or is closed from outside and by another clock than it went by, does not know
-     * that it was declared dead. */
+    /* Sessions that unwind, or are closed from outside of their client and by another clock, do not
+     * know whether they were declared dead: the shadow must not watch them. */
     if (c->pool)
         c->pool->pool.knobs.free_watch = NULL;
     sim_end(c->sim);

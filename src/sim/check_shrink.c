@@ -1,12 +1,12 @@
 /*
- * Making a failure small.
+ * Shrinking a failure.
  *
- * First by settings: fewer clients, operations, keys, kinds of adversity. A smaller run meets the
- * same failure under another schedule, so each candidate is given a number of seeds. What comes out
- * can be run again from its settings and seed alone.
+ * First the settings: fewer clients, operations, keys, kinds of adversity. A smaller run meets the same
+ * failure under another schedule, so each candidate gets a number of seeds. The result can be run again
+ * from its settings and seed alone.
  *
- * Then by choices: the run's tape is recorded, and stretches of it are cut out, then set to 0 (the
- * uneventful choice), long stretches first, as long as the verdict stays.
+ * Then the choices: the run's tape is recorded, and stretches of it are cut out or set to 0 (the
+ * uneventful choice), long stretches first, as long as the verdict stays the same.
  */
 #include "sim/check.h"
 
@@ -22,7 +22,7 @@ struct shrinking {
     struct check_shrunk *best;
 };
 
-/* There is more than one kind of mistake with memory: the first letters tell. */
+/* Mistakes with memory are of several kinds, which the first letters of the report distinguish. */
 static bool is_alike(const struct shrinking *x, const struct check_result *r)
 {
     return r->verdict == x->failed->verdict &&
@@ -111,7 +111,7 @@ static bool run_choices(struct shrinking *x, struct choices *h, const struct tap
     return is_alike(x, &r);
 }
 
-/* One pass with stretches of that length, cut out or zeroed. */
+/* Cuts out or zeroes stretches of that length, one after the other. */
 static bool pass(struct shrinking *x, struct choices *h, size_t length, bool cut)
 {
     bool any = false;
@@ -154,7 +154,7 @@ static void shrink_passes(struct shrinking *x, struct choices *h)
     x->best->choices = 0;
     for (size_t i = 0; i < h->count; i++)
         x->best->choices += h->best[i].choice != 0;
-    x->runs_max = x->runs + 1; /* the last run is the one that is shown */
+    x->runs_max = x->runs + 1; /* one more, with a time line to print */
     check_keep_log(x->check, true);
     run_choices(x, h, h->best, h->count);
     check_keep_log(x->check, false);

@@ -1,4 +1,4 @@
-/* Verdicts of a run, and which statuses of an operation can be explained. */
+/* How a run failed, and which statuses of operations can be explained. */
 #include "sim/check_internal.h"
 
 #include <stdarg.h>
@@ -41,9 +41,9 @@ bool check_fabric_failed(int status)
     return status_means(status, STATUS_FABRIC);
 }
 
-/* Also without any fault: delays alone can make a client silent for longer than its lease, and
- * what it had in flight when it was shut out ends like that; or an operation of a ring wait for
- * another for as long. */
+/* These errors need no fault. Delays alone can keep a client silent for longer than its lease: then it
+ * is shut out, and what it had under way fails with FAR_UNKNOWN. Delays can also make an operation of
+ * a ring wait for another until it times out. */
 bool check_is_excused(const struct check *c, int status)
 {
     if (!check_fabric_failed(status))
@@ -53,7 +53,6 @@ bool check_is_excused(const struct check *c, int status)
            (status == FAR_UNKNOWN && sim_counts(c->sim)->shut_out > 0);
 }
 
-/* Nothing was done, says farside.h. */
 bool check_had_no_effect(const struct check *c, int status)
 {
     return status_means(status, STATUS_NO_EFFECT) ||
