@@ -43,6 +43,7 @@ static bool happens(struct check *c, bool planned, unsigned of)
 
 int check_open_session(struct check *c, struct check_client *me)
 {
+    ASSERT(!me->session && !me->cache);
     struct far_session_options options = {.depth = c->plan.ring,
                                           .seed = me->id + 1 + 1000ull * me->opened++};
     int rc = far_session_open(c->pool, &options, &me->session);

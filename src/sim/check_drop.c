@@ -147,6 +147,7 @@ static int create(struct check *c, struct check_client *me, const struct short_l
 
 int check_drop_use(struct check *c, struct check_client *me)
 {
+    ASSERT(c->short_lived_count > 0 && c->short_lived_count <= SHORT_LIVED_MAX);
     /* Mostly the newest, sometimes an older one. */
     unsigned which = c->short_lived_count - 1, way = tape_choose(c->tape, 16, TAPE_WORK);
     if (tape_chance(c->tape, 1, 4, TAPE_WORK))

@@ -91,6 +91,7 @@ static int leave(struct check *c, struct check_client *me)
 int check_lock_try(struct check *c, struct check_client *me)
 {
     struct op *op = &me->session->op;
+    ASSERT(op->batch.count == 0);
     bool taken = false;
     sim_note(c->sim, "tries the lock");
     int rc = take(c, me, &taken);

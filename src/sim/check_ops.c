@@ -92,6 +92,7 @@ void check_note_call(struct check *c, unsigned client, enum lin_kind kind, unsig
                      struct pending_op *pending)
 {
     bool writes = kind == LIN_PUT || kind == LIN_INSERT || kind == LIN_UPDATE || kind == LIN_MODIFY;
+    ASSERT(client <= c->clients && key < c->keys);
     uint32_t number = writes ? new_value(c, key) : LIN_ABSENT;
     pending->kind = kind;
     pending->key = key;

@@ -99,4 +99,5 @@ void check_plan(struct check *c)
     unsigned w = tape_choose(t, p->cold ? growing : all, TAPE_SETUP);
     for (unsigned i = 0; i < LIN_KINDS; i++)
         p->weight_sum += p->weight[i] = weights[w][i];
+    ASSERT(p->weight_sum > 0 && p->nodes <= NODES_MAX && p->ring <= RING_MAX);
 }

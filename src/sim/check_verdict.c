@@ -15,6 +15,7 @@ const char *check_verdict_name(enum check_verdict verdict)
 
 void check_fail(struct check *c, enum check_verdict verdict, const char *format, ...)
 {
+    ASSERT(verdict != CHECK_PASSED);
     if (c->result.verdict != CHECK_PASSED)
         return;
     c->result.verdict = verdict;

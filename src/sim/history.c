@@ -77,6 +77,7 @@ static size_t place_in_range(const struct lin_scan *scan, uint32_t key)
 const char *lin_scan(struct lin_history *h, const struct lin_scan *scan,
                      const struct lin_pair *pairs, size_t count)
 {
+    ASSERT(scan->call < scan->ret);
     size_t end = 0; /* behind the key of the last pair */
     if (scan->limit > 0 && count > scan->limit)
         return "a scan returned more entries than its limit";

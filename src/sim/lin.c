@@ -249,6 +249,8 @@ static size_t link_key(struct lin_checker *c, size_t first, size_t end, uint32_t
             e[i].bit = count++;
             c->call_of[e[i].op] = (uint32_t)i;
         } else {
+            ASSERT(c->call_of[e[i].op] >= first &&
+                   c->call_of[e[i].op] < i); /* its call is earlier */
             e[c->call_of[e[i].op]].mate = (uint32_t)i;
             must++;
         }

@@ -52,11 +52,11 @@ static void freed(const struct free_watch *watch, const struct client *by, gaddr
     struct shadow *map = (struct shadow *)(uintptr_t)watch; /* the watch comes first */
     unsigned node = gaddr_node(at);
     uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
+    ASSERT(node < map->set->nodes && off / 64 + bytes / 64 <= map->units);
     uint8_t *units = map->free[node] + off / 64;
     if (!is_registered(map, by))
         return;
-    if (memchr(units, IN_USE, bytes / 64) ==
-        NULL) { /* it was free before: another client passes it on */
+    if (memchr(units, IN_USE, bytes / 64) == NULL) { /* free before: another passes it on */
         verify(map, node, off, bytes);
         return;
     }
@@ -70,6 +70,7 @@ static void taken(const struct free_watch *watch, const struct client *by, gaddr
     struct shadow *map = (struct shadow *)(uintptr_t)watch;
     unsigned node = gaddr_node(at);
     uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
+    ASSERT(node < map->set->nodes && off / 64 + bytes / 64 <= map->units);
     uint8_t *units = map->free[node] + off / 64;
     if (!is_registered(map, by))
         return;

@@ -31,12 +31,15 @@ int sim_start(struct sim *sim, unsigned client, void (*fn)(void *arg), void *arg
 
 void sim_identify_client(struct sim *sim, unsigned client, uint64_t identity)
 {
+    ASSERT(client < sim->set.clients);
     sim->client[client].identity = identity;
 }
 
 void sim_client_resume(struct sim *sim, uint32_t client)
 {
     struct sim_client *c = &sim->client[client];
+    ASSERT(sim->running == NOBODY && c->state != CLIENT_IDLE && c->state != CLIENT_FINISHED);
+    ASSERT(c->state != CLIENT_CRASHED || c->unwinding);
     c->state = CLIENT_RUNNING;
     c->seen = mix(c->seen, 1);
     sim->running = client;
@@ -110,5 +113,6 @@ uint64_t sim_identity(const struct sim *sim)
 
 bool sim_crashed(const struct sim *sim, unsigned client)
 {
+    ASSERT(client < sim->set.clients);
     return sim->client[client].state == CLIENT_CRASHED;
 }

@@ -46,6 +46,7 @@ bool sim_memory_clean(struct sim *sim, unsigned node, uint64_t bytes)
 
 const void *sim_memory(const struct sim *sim, unsigned node)
 {
+    ASSERT(node < sim->set.nodes);
     return sim->memory[node];
 }
 
@@ -59,6 +60,7 @@ uint64_t sim_word(const struct sim *sim, unsigned node, uint64_t off)
 
 void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte)
 {
+    ASSERT(node < sim->set.nodes && off + bytes <= sim->set.node_bytes);
     sim_memory_touch(sim, node, off, bytes);
     memset(sim->memory[node] + off, byte, bytes);
 }
@@ -77,6 +79,7 @@ static uint64_t hash_word(unsigned node, uint64_t off, uint64_t word)
 
 void sim_memory_move(struct sim *sim, const struct fab_verb *v, uint64_t from, uint64_t to)
 {
+    ASSERT(from >= v->off && from <= to && to <= v->off + v->len);
     uint8_t *far = sim->memory[v->node] + from;
     uint8_t *near = (uint8_t *)v->buf + (from - v->off);
     if (v->kind == FAB_READ) {
@@ -109,6 +112,7 @@ uint64_t sim_memory_move_pieces(struct sim *sim, struct sim_verb *verb, uint64_t
     const struct fab_verb *v = &verb->v;
     uint64_t bytes = verb->piece_bytes, base = v->off / bytes * bytes, end = v->off + v->len;
     uint64_t h = pieces;
+    ASSERT(pieces != 0 && (pieces & ~verb->left) == 0);
     verb->left &= ~pieces;
     while (pieces) {
         unsigned first = (unsigned)__builtin_ctzll(pieces);
@@ -170,6 +174,7 @@ struct busy_word *sim_busy_find(struct sim *sim, const struct fab_verb *v)
 
 void sim_busy_set(struct sim *sim, const struct fab_verb *v)
 {
+    ASSERT(!sim_busy_find(sim, v)); /* NIC-N3 */
     ASSERT(sim->busy_count < sizeof sim->busy / sizeof *sim->busy);
     sim->busy[sim->busy_count++] = (struct busy_word){.node = v->node, .off = v->off};
 }

@@ -102,6 +102,7 @@ static void lose_or_restore_node(struct sim *sim)
 int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
 {
     struct sim_client *c = &sim->client[client];
+    ASSERT(c->state == CLIENT_RUNNING && !c->unwinding && !c->fenced);
     struct sim_request *r = sim_request_take(sim);
     if (!r)
         return FAR_NO_MEMORY;
@@ -158,6 +159,7 @@ static void answer(struct sim *sim, struct sim_request *r, unsigned i)
     if (r->verb[i].answered)
         return;
     r->verb[i].answered = true;
+    ASSERT(r->unanswered > 0);
     if (--r->unanswered == 0)
         sim_request_report(sim, r, sim_adversary_transit(sim, r->client));
 }
@@ -336,6 +338,7 @@ void sim_nic_verb(struct sim *sim, const struct event *e)
 {
     struct sim_request *r = e->request;
     unsigned i = e->verb;
+    ASSERT(r->in_use && r->events > 0);
     r->events--;
     if (r->verb[i].state < VERB_DONE && !obstructed(sim, e) && !node_is_gone(sim, r, i)) {
         if (step(sim, r, i))
@@ -352,6 +355,7 @@ void sim_nic_verb(struct sim *sim, const struct event *e)
 void sim_nic_request(struct sim *sim, const struct event *e)
 {
     struct sim_request *r = e->request;
+    ASSERT(r->in_use && r->events > 0);
     r->events--;
     bool go = r->verb[0].state != VERB_CANCELLED && !obstructed(sim, e);
     unsigned left = go ? r->count : 0;
@@ -412,6 +416,7 @@ void sim_nic_complete(struct sim *sim, const struct event *e)
 {
     struct sim_request *r = e->request;
     struct sim_client *c = &sim->client[r->client];
+    ASSERT(r->in_use && r->events > 0);
     r->events--;
     if (r->req && c->state != CLIENT_CRASHED && !obstructed(sim, e)) {
         copy_buffers(r);
@@ -419,6 +424,7 @@ void sim_nic_complete(struct sim *sim, const struct event *e)
         r->req->status = r->status;
         r->req->done = true;
         r->req = NULL;
+        ASSERT(c->in_flight > 0);
         c->in_flight--;
         c->completed = true;
         if (r->status)

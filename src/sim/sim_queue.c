@@ -37,6 +37,7 @@ void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t
                     struct sim_request *r, unsigned verb)
 {
     struct queue *q = &sim->queue;
+    ASSERT(client < sim->set.clients && (!r || (r->in_use && verb < r->count)));
     if (q->count == q->room) {
         size_t room = q->room ? 2 * q->room : 256;
         struct event *bigger = realloc(q->event, room * sizeof *bigger);

@@ -101,6 +101,7 @@ void sim_request_stray(struct sim *sim, struct sim_request *r)
 
 void sim_request_fail(struct sim *sim, struct sim_request *r, int status)
 {
+    ASSERT(status != FAR_OK);
     sim_request_cancel(sim, r);
     r->status = status;
     sim_request_report(

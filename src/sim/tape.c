@@ -1,8 +1,6 @@
 /* Tapes: choices from a seed, a recording, an enumeration or bytes. */
 #include "sim/tape.h"
 
-#include "base/err.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +121,7 @@ static uint32_t ways_open(struct tape *t, uint32_t n)
 
 uint32_t tape_choose_slowly(struct tape *t, uint32_t n, enum tape_label label)
 {
+    ASSERT(n > 0);
     struct tape_mark m = {.of = n, .label = (uint8_t)label};
     switch (t->source) {
     case TAPE_FROM_SEED:

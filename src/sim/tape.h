@@ -15,6 +15,7 @@
 #ifndef SIM_TAPE_H
 #define SIM_TAPE_H
 
+#include "base/err.h"
 #include "base/rng.h"
 
 #include <stdbool.h>
@@ -107,6 +108,7 @@ static inline uint32_t tape_choose(struct tape *t, uint32_t n, enum tape_label l
 /* True in `part` of `of` cases. 0 < part < of; the uneventful answer is false. */
 static inline bool tape_chance(struct tape *t, uint32_t part, uint32_t of, enum tape_label label)
 {
+    ASSERT(part > 0 && part < of);
     return tape_choose(t, of, label) >= of - part;
 }
 
