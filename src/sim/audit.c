@@ -127,8 +127,8 @@ static void audit_rest(struct audit *a)
     }
 }
 
-/* Does what a client holds belong to it? Not if it was declared dead, nor (EPOCH-E5) if it was parked
- * during a sweep. */
+/* Does what a client holds belong to it? Not if it was declared dead, nor (EPOCH-E5) if it was
+ * parked during a sweep. */
 static bool owns_memory(struct audit *a, const struct client *c)
 {
     gaddr node0 = gaddr_make(0, 0);

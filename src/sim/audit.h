@@ -1,6 +1,6 @@
 /*
- * An account of the memory of a pool at rest: every object of every chunk is in exactly one place, or
- * lost. The places: reachable from a table, on a shared list, in a client's stock, in its limbo.
+ * An account of the memory of a pool at rest: every object of every chunk is in exactly one place,
+ * or lost. The places: reachable from a table, on a shared list, in a client's stock, in its limbo.
  */
 #ifndef SIM_AUDIT_H
 #define SIM_AUDIT_H
@@ -27,8 +27,9 @@ struct audit {
 };
 
 /*
- * No operation may be under way. The first session is used to read the pool; others may be NULL. What
- * sessions hold that are no longer registered is not counted. FAR_NO_MEMORY, or as marking fails.
+ * No operation may be under way. The first session is used to read the pool; others may be NULL.
+ * What sessions hold that are no longer registered is not counted. FAR_NO_MEMORY, or as marking
+ * fails.
  */
 int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count);
 

@@ -113,8 +113,8 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
 void check_seed(struct check *c, const struct check_settings *s, uint64_t seed,
                 struct check_result *result);
 
-/* Prints the last run: its time line if one was kept, and for a history that is not linearizable the
- * operations of the key. */
+/* Prints the last run: its time line if one was kept, and for a history that is not linearizable
+ * the operations of the key. */
 void check_keep_log(struct check *c, bool keep);
 void check_print(const struct check *c, FILE *out);
 
@@ -193,10 +193,11 @@ struct check_exhausted {
 uint64_t check_programs(const struct check_settings *s);
 
 /*
- * Runs every program of `ops` operations for each of `clients` on `keys` keys, with each key present
- * or absent at first, under every schedule with at most `deviations` switches (SIZE_MAX: all).
- * Programs that differ only in the order of clients count as one. Stops a program after runs_max runs,
- * and everything when go_on() returns false; then it is not complete. go_on may be NULL.
+ * Runs every program of `ops` operations for each of `clients` on `keys` keys, with each key
+ * present or absent at first, under every schedule with at most `deviations` switches (SIZE_MAX:
+ * all). Programs that differ only in the order of clients count as one. Stops a program after
+ * runs_max runs, and everything when go_on() returns false; then it is not complete. go_on may be
+ * NULL.
  */
 void check_exhaust(struct check *c, const struct check_settings *s, size_t deviations,
                    uint64_t runs_max, bool (*go_on)(void *arg, const struct check_exhausted *x),

@@ -171,8 +171,9 @@ static int find_slot(struct check *c, struct check_client *me, struct op *op, un
     return FAR_OK;
 }
 
-/* Finds the node that the word names, perhaps in the cache by its address, and reads one of its leaves.
- * A leaf that a doubted entry names is read in the batch that shows whether the entry is right. */
+/* Finds the node that the word names, perhaps in the cache by its address, and reads one of its
+ * leaves. A leaf that a doubted entry names is read in the batch that shows whether the entry is
+ * right. */
 static int find_leaf(struct check *c, struct check_client *me, struct op *op, unsigned slot,
                      unsigned place, struct index_cache_stamp *stamp, uint64_t word)
 {
@@ -390,8 +391,8 @@ static int operate(struct check *c, struct check_client *me, struct op *op)
     return rc;
 }
 
-/* Between two steps of an operation, runs another one of the session, perhaps in a later epoch: as on
- * a ring. */
+/* Between two steps of an operation, runs another one of the session, perhaps in a later epoch: as
+ * on a ring. */
 static int use_sibling(struct check *c, struct check_client *me)
 {
     struct op op;

@@ -1,9 +1,10 @@
 /*
- * Short-lived tables: clients drop them while others use them, and make them again under the same name.
+ * Short-lived tables: clients drop them while others use them, and make them again under the same
+ * name.
  *
  * Operations on them are not part of the history. What counts is whether they find the table: an
- * operation that begins after a drop has returned FAR_OK must return FAR_NO_TABLE; one on a table that
- * no client has begun to drop must not; and a value that is found must belong to its key.
+ * operation that begins after a drop has returned FAR_OK must return FAR_NO_TABLE; one on a table
+ * that no client has begun to drop must not; and a value that is found must belong to its key.
  */
 #include "sim/check_internal.h"
 

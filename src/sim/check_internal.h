@@ -10,7 +10,7 @@
  *   check_pool.c     memory and dead clients: what clients do about them, and what must be true
  *   check_cache.c    a structure whose clients keep addresses in a cache
  *   check_plan.c     what kind of run it is
- *   check_client.c     what clients do: operations, and between them parking, closing, opening, sweeping
+ *   check_client.c   what clients do: operations, parking, closing, opening, sweeping
  *   check_setup.c    a pool and tables, filled until they are about to grow, and clients
  *   check.c          a run from its plan to its verdict
  */
@@ -174,7 +174,8 @@ static inline struct check *check_of(const struct pool *pool)
 
 /* ---- check_verdict.c ------------------------------------------------------------------------- */
 
-/* Fails the run, and says what was found and what was expected. The first failure is the verdict. */
+/* Fails the run, and says what was found and what was expected. The first failure is the
+ * verdict. */
 void check_fail(struct check *c, enum check_verdict verdict, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -237,8 +238,8 @@ int check_scan(struct check *c, struct check_client *me);
 
 /* ---- check_lock.c ---------------------------------------------------------------------------- */
 
-/* A client tries to take the lock. Returns a status only for counting errors of the fabric; so do the
- * others below. */
+/* A client tries to take the lock. Returns a status only for counting errors of the fabric; so do
+ * the others below. */
 int check_lock_try(struct check *c, struct check_client *me);
 /* With no client at work: was everything counted, once? */
 void check_lock_audit(struct check *c);
@@ -297,7 +298,7 @@ void check_cache_close(struct check_client *me);
 /* Chooses the kind of run. */
 void check_plan(struct check *c);
 
-/* ---- check_client.c ---------------------------------------------------------------------------- */
+/* ---- check_client.c -------------------------------------------------------------------------- */
 
 int check_open_session(struct check *c, struct check_client *me);
 /* What a client runs; the argument is its check_client. */

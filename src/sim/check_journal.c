@@ -1,14 +1,16 @@
 /*
- * Locks with journals, such as several indexes have. Runs of any index use them, so that clients die with
- * many journal lines in use, the clients that recover them die too, and lines are used again.
+ * Locks with journals, such as several indexes have. Runs of any index use them, so that clients
+ * die with many journal lines in use, the clients that recover them die too, and lines are used
+ * again.
  *
  *   cell   lock word | counter | counter      CHECK_CELLS on every node, in an object of the pool
  *
- * A client has several operations under way at once, each at another cell. An operation journals which
- * lock it takes, takes it, and reads both counters. Then it journals what the counters will be, adds one
- * to each by a separate WRITE, journals that this is done, and frees the lock. Whenever a lock is free,
- * its counters are equal. If a recovery misses a line, believes a torn or an old one, or is made by two
- * clients at once, then a lock stays held, counters differ, or a critical section is not counted.
+ * A client has several operations under way at once, each at another cell. An operation journals
+ * which lock it takes, takes it, and reads both counters. Then it journals what the counters will
+ * be, adds one to each by a separate WRITE, journals that this is done, and frees the lock.
+ * Whenever a lock is free, its counters are equal. If a recovery misses a line, believes a torn or
+ * an old one, or is made by two clients at once, then a lock stays held, counters differ, or a
+ * critical section is not counted.
  */
 #include "sim/check_internal.h"
 
@@ -18,7 +20,7 @@
 
 #define ATTEMPTS    3u
 #define NO_PLACE    0xffffu /* of a subject that is no table */
-#define LOCK_OWN    56 /* from this bit on, a lock word has the number of its owner's journal line */
+#define LOCK_OWN    56      /* from this bit on: the number of the owner's journal line */
 #define FIRST_DELTA 8ull
 #define OTHER_DELTA 16ull
 
@@ -156,7 +158,8 @@ static int change(struct check *c, struct check_client *me, struct attempt *t)
     return rc;
 }
 
-/* Leaves what a failed operation holds to recovery: by this client, or by others if it renounces. */
+/* Leaves what a failed operation holds to recovery: by this client, or by others if it
+ * renounces. */
 static void give_up(struct attempt *t, unsigned i)
 {
     if (i % 2 == 1 && t->op.client->slot != NO_SLOT)
@@ -203,8 +206,8 @@ int check_journal_try(struct check *c, struct check_client *me)
 
 /* ---- at the end ------------------------------------------------------------------------------ */
 
-/* May the lock still be held? Yes, by a client that is alive and has not yet recovered what its failed
- * operations left. */
+/* May the lock still be held? Yes, by a client that is alive and has not yet recovered what its
+ * failed operations left. */
 static bool may_be_held(const struct check *c, uint64_t lock)
 {
     for (unsigned i = 0; i < c->clients; i++) {

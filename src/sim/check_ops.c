@@ -10,8 +10,8 @@ far_table *check_table_of(const struct check *c, unsigned key)
     return c->table[key % c->plan.tables];
 }
 
-/* Keys are prefixes of each other and some contain NULs, so a comparison of only a part, or only up to
- * a NUL, confuses them. Some are so long that a split needs a second read for them. */
+/* Keys are prefixes of each other and some contain NULs, so a comparison of only a part, or only up
+ * to a NUL, confuses them. Some are so long that a split needs a second read for them. */
 size_t check_key_bytes(const struct check *c, unsigned key, char *bytes)
 {
     static const char stem[] = "k\0kk\0k";
@@ -167,8 +167,9 @@ unsigned check_find_key(const struct check *c, unsigned table, const struct far_
 #define ITERATE_CALLS 256u
 
 /*
- * Each pair must have been right at some instant of the call that returned it. Each key that was never
- * returned must have been absent at some instant of the whole iteration. So they are entered as gets.
+ * Each pair must have been right at some instant of the call that returned it. Each key that was
+ * never returned must have been absent at some instant of the whole iteration. So they are entered
+ * as gets.
  */
 int check_iterate(struct check *c, struct check_client *me)
 {

@@ -4,10 +4,10 @@
 #define CONCURRENT_MAX 10u /* operations in flight on rings: the checker's time grows with it */
 
 /*
- * Bits of the hash that count. If extendible hashing splits at a bit that is masked, all keys end up
- * in one child, which splits again at once: so restructurings cascade. The last two masks leave all
- * keys few places. If a table starts with several parts on each node, they leave them parts on two
- * nodes, which are soon full.
+ * Bits of the hash that count. If extendible hashing splits at a bit that is masked, all keys end
+ * up in one child, which splits again at once: so restructurings cascade. The last two masks leave
+ * all keys few places. If a table starts with several parts on each node, they leave them parts on
+ * two nodes, which are soon full.
  */
 static const uint64_t hash_masks[HASH_MASKS] = {
     UINT64_MAX,         0x00ffffffffffffffu, 0x000000ff000000ffu, 0xff0001000000000fu,
@@ -73,8 +73,8 @@ void check_plan(struct check *c)
 {
     static const uint8_t fingerprint_mask[] = {0xff, 0x00, 0x01};
     static const uint8_t generation_mask[] = {0xff, 0x00, 0x07};
-    /* get, put, insert, update, delete, exists, modify. Tables that are to grow have one of the first
-     * three. */
+    /* get, put, insert, update, delete, exists, modify. Tables that are to grow have one of the
+     * first three. */
     static const uint8_t weights[][LIN_KINDS] = {
         {2, 3, 7, 1, 1, 1, 1}, {2, 3, 5, 2, 2, 1, 2}, {2, 6, 3, 2, 2, 1, 0}, {2, 1, 4, 0, 4, 0, 0},
         {4, 0, 4, 1, 3, 2, 1}, {2, 1, 1, 4, 1, 0, 3}, {4, 2, 2, 2, 2, 2, 2}};

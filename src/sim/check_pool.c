@@ -6,7 +6,8 @@
 
 #include <inttypes.h>
 
-/* Verbs that a client posts while it waits, for memory or in a sweep, until another's lease lapses. */
+/* Verbs that a client posts while it waits, for memory or in a sweep, until another's lease
+ * lapses. */
 #define WAITING_VERBS 10000u
 
 void check_wrap_lists(struct check *c)
@@ -98,8 +99,8 @@ static uint64_t control_word(const struct check *c, uint64_t field)
     return sim_word(c->sim, 0, CONTROL_OFF + field);
 }
 
-/* Has no client died (the pool knows of it, or its slot is still taken), and was no sweep broken off?
- * Then all memory is accounted for: it is in some place, or a client knows that it lost it. */
+/* Has no client died (the pool knows of it, or its slot is still taken), and was no sweep broken
+ * off? Then all memory is accounted for: it is in some place, or a client knows that it lost it. */
 static bool nobody_died(const struct check *c, const far_session *fresh)
 {
     uint64_t high = control_word(c, offsetof(struct pool_control, high));

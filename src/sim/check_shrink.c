@@ -1,9 +1,9 @@
 /*
  * Shrinking a failure.
  *
- * First the settings: fewer clients, operations, keys, kinds of adversity. A smaller run meets the same
- * failure under another schedule, so each candidate gets a number of seeds. The result can be run again
- * from its settings and seed alone.
+ * First the settings: fewer clients, operations, keys, kinds of adversity. A smaller run meets the
+ * same failure under another schedule, so each candidate gets a number of seeds. The result can be
+ * run again from its settings and seed alone.
  *
  * Then the choices: the run's tape is recorded, and stretches of it are cut out or set to 0 (the
  * uneventful choice), long stretches first, as long as the verdict stays the same.

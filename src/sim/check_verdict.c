@@ -42,9 +42,9 @@ bool check_fabric_failed(int status)
     return status_means(status, STATUS_FABRIC);
 }
 
-/* These errors need no fault. Delays alone can keep a client silent for longer than its lease: then it
- * is shut out, and what it had under way fails with FAR_UNKNOWN. Delays can also make an operation of
- * a ring wait for another until it times out. */
+/* These errors need no fault. Delays alone can keep a client silent for longer than its lease: then
+ * it is shut out, and what it had under way fails with FAR_UNKNOWN. Delays can also make an
+ * operation of a ring wait for another until it times out. */
 bool check_is_excused(const struct check *c, int status)
 {
     if (!check_fabric_failed(status))

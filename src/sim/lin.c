@@ -4,24 +4,24 @@
  *   J. Wing, C. Gong: Testing and verifying concurrent objects (1993)
  *   G. Lowe: Testing for linearizability (2017)
  *
- * The calls and returns of one key's operations are in a list, ordered by their stamps. An operation
- * can be the next to take effect if its call is before the first return. The search picks such an
- * operation whose answer fits the state, lifts its call and return out of the list, and continues
- * from the head. If it meets a return first, the last choice was wrong and is put back. The search
- * remembers which operations were lifted and which state that led to: it does not search the same
- * set with the same state again.
+ * The calls and returns of one key's operations are in a list, ordered by their stamps. An
+ * operation can be the next to take effect if its call is before the first return. The search picks
+ * such an operation whose answer fits the state, lifts its call and return out of the list, and
+ * continues from the head. If it meets a return first, the last choice was wrong and is put back.
+ * The search remembers which operations were lifted and which state that led to: it does not search
+ * the same set with the same state again.
  *
  * An operation that fits the state and changes nothing in any place (a get, an update that found no
  * key) is taken at once, without alternatives: if there is an order with it further on, there is
  * one with it here.
  *
- * An operation of unknown outcome has no return, so nothing forces the search to choose it. Choosing
- * it where it would change nothing is never needed. The search ends when only such operations are
- * left. Two rules keep many of them from costing exponential time. First, values that no get
- * returned cannot be distinguished, so they count as one value. Second, operations of unknown
- * outcome and of one kind that write such a value, or delete, are interchangeable except for their
- * calls: an earlier one can do whatever a later one can. So the search tries only the one that was
- * called first.
+ * An operation of unknown outcome has no return, so nothing forces the search to choose it.
+ * Choosing it where it would change nothing is never needed. The search ends when only such
+ * operations are left. Two rules keep many of them from costing exponential time. First, values
+ * that no get returned cannot be distinguished, so they count as one value. Second, operations of
+ * unknown outcome and of one kind that write such a value, or delete, are interchangeable except
+ * for their calls: an earlier one can do whatever a later one can. So the search tries only the one
+ * that was called first.
  *
  * Lifting and putting back are nested, so a lifted entry's links still name its old neighbours, and
  * putting it back needs no search (as in Knuth's dancing links).
@@ -115,7 +115,7 @@ static bool reserve(struct lin_checker *c, size_t ops)
     return true;
 }
 
-/* ---- visited states --------------------------------------------------------------------------- */
+/* ---- visited states -------------------------------------------------------------------------- */
 #define MEMO_START 256u
 
 static bool memo_empty_slots(struct memo *m, size_t slots)
@@ -359,7 +359,8 @@ static void choose(struct lin_checker *c, struct search *s, uint32_t call, uint3
     s->must -= s->h->op[c->entry[call].op].outcome == LIN_DONE;
 }
 
-/* Undoes choices up to the last that had an alternative, and returns that; NONE if there is none. */
+/* Undoes choices up to the last that had an alternative, and returns that; NONE if there is
+ * none. */
 static uint32_t take_back(struct lin_checker *c, struct search *s)
 {
     while (s->depth > 0) {

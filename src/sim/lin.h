@@ -33,10 +33,9 @@ struct lin_op {
     uint64_t call, ret; /* stamps of one counter: a < b means that a came first */
     uint32_t client, key;
     uint32_t value; /* put, insert, update, modify: what it writes                             */
-    uint32_t
-        result; /* get, modify: the value read, or LIN_ABSENT; put: 1; exists: 1 if the key was there,
-                        else 0; insert, update, delete: 1 if it did its work, 0 if the key was
-                        there (insert) or was not (others)                                      */
+    /* get, modify: the value read, or LIN_ABSENT; put: 1; exists: 1 if the key was there, else 0;
+     * insert, update, delete: 1 if it did its work, 0 if the key was there (insert) or was not. */
+    uint32_t result;
     uint8_t kind, outcome;
 };
 
@@ -66,8 +65,8 @@ void lin_saw(struct lin_history *h, unsigned client, uint64_t call, uint64_t ret
 
 /*
  * Notes a scan that was called at `call`, returned at `ret` and returned `count` pairs. It need not
- * be a snapshot: every pair must have been right at some instant of the scan, and every key left out
- * must have been absent at some instant of it. So it is entered as one get per key. If it ended
+ * be a snapshot: every pair must have been right at some instant of the scan, and every key left
+ * out must have been absent at some instant of it. So it is entered as one get per key. If it ended
  * before its range did (`more`), keys past its last are not judged. Returns NULL, or what is wrong
  * with the pairs themselves: not in order, twice, out of range, too many.
  */
@@ -108,8 +107,8 @@ struct lin_checker *lin_checker_new(void);
 void lin_checker_free(struct lin_checker *c);
 
 /*
- * Judges a history in which every key is absent at first. `budget` bounds the steps per key; past it,
- * or when memory runs out, the verdict is LIN_UNDECIDED. If any key is wrong, the verdict is
+ * Judges a history in which every key is absent at first. `budget` bounds the steps per key; past
+ * it, or when memory runs out, the verdict is LIN_UNDECIDED. If any key is wrong, the verdict is
  * LIN_NOT_LINEARIZABLE. The report's `order` belongs to the checker and lasts until its next use.
  */
 enum lin_verdict lin_check(struct lin_checker *c, const struct lin_history *h, uint64_t budget,

@@ -24,8 +24,10 @@ static bool lands_late(const struct shadow *map)
     return map->set->profile == SIM_IB_LOOSE;
 }
 
-static void verify(struct shadow *map, unsigned node, uint64_t off, uint64_t bytes)
+static void verify(struct shadow *map, gaddr at, uint64_t bytes)
 {
+    unsigned node = gaddr_node(at);
+    uint64_t off = gaddr_offset(at);
     const uint8_t *memory = (const uint8_t *)sim_memory(map->sim, node) + off;
     for (uint64_t i = 0; i < bytes && !lands_late(map); i++)
         if (memory[i] != PATTERN) {
@@ -46,38 +48,42 @@ static bool is_registered(const struct shadow *map, const struct client *c)
            (incarnation != 0 && incarnation == sim_identity(map->sim));
 }
 
+static uint8_t *units_of(struct shadow *map, gaddr at, uint64_t bytes)
+{
+    unsigned node = gaddr_node(at);
+    uint64_t first = gaddr_offset(at) / 64;
+    ASSERT(node < map->set->nodes && first + bytes / 64 <= map->units);
+    return map->free[node] + first;
+}
+
 static void freed(const struct free_watch *watch, const struct client *by, gaddr at,
                   unsigned size_class)
 {
     struct shadow *map = (struct shadow *)(uintptr_t)watch; /* the watch comes first */
-    unsigned node = gaddr_node(at);
-    uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
-    ASSERT(node < map->set->nodes && off / 64 + bytes / 64 <= map->units);
-    uint8_t *units = map->free[node] + off / 64;
+    uint64_t bytes = size_class_bytes(size_class);
+    uint8_t *units = units_of(map, at, bytes);
     if (!is_registered(map, by))
         return;
     if (memchr(units, IN_USE, bytes / 64) == NULL) { /* free before: another passes it on */
-        verify(map, node, off, bytes);
+        verify(map, at, bytes);
         return;
     }
     memset(units, FREE, bytes / 64);
-    sim_fill(map->sim, node, off, bytes, PATTERN);
+    sim_fill(map->sim, gaddr_node(at), gaddr_offset(at), bytes, PATTERN);
 }
 
 static void taken(const struct free_watch *watch, const struct client *by, gaddr at,
                   unsigned size_class)
 {
     struct shadow *map = (struct shadow *)(uintptr_t)watch;
-    unsigned node = gaddr_node(at);
-    uint64_t off = gaddr_offset(at), bytes = size_class_bytes(size_class);
-    ASSERT(node < map->set->nodes && off / 64 + bytes / 64 <= map->units);
-    uint8_t *units = map->free[node] + off / 64;
+    uint64_t bytes = size_class_bytes(size_class);
+    uint8_t *units = units_of(map, at, bytes);
     if (!is_registered(map, by))
         return;
     if (memchr(units, IN_USE, bytes / 64) != NULL)
-        mistake(map, node, off, "memory in use was handed out");
+        mistake(map, gaddr_node(at), gaddr_offset(at), "memory in use was handed out");
     else
-        verify(map, node, off, bytes);
+        verify(map, at, bytes);
     memset(units, IN_USE, bytes / 64);
     map->reused++;
 }

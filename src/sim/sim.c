@@ -217,8 +217,9 @@ static void sim_identify(struct fab_ep *ep, uint64_t identity)
 }
 
 /*
- * Takes no time: the message that makes a memory node fence a client is not simulated. What the client
- * has under way, also on an earlier connection or under an earlier identity, lands now or never.
+ * Takes no time: the message that makes a memory node fence a client is not simulated. What the
+ * client has under way, also on an earlier connection or under an earlier identity, lands now or
+ * never.
  */
 static int sim_fence(struct fab_ep *ep, uint64_t identity)
 {

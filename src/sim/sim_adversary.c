@@ -1,18 +1,18 @@
 /*
  * The adversary: how long things take, in what pieces they happen, and when faults strike.
  *
- * Runs that differ in kind find more than runs that are all alike. So each run draws, when it begins,
- * how long the longest delays are, how far apart the verbs of a request are, how often verbs tear,
- * whether one client is far slower than the others, whether messages stall now and then, and how
- * frequent each fault is, if there are faults at all.
+ * Runs that differ in kind find more than runs that are all alike. So each run draws, when it
+ * begins, how long the longest delays are, how far apart the verbs of a request are, how often
+ * verbs tear, whether one client is far slower than the others, whether messages stall now and
+ * then, and how frequent each fault is, if there are faults at all.
  */
 #include "sim/sim_internal.h"
 
 #define TRANSIT_NS 800u /* one way, when nothing delays it */
 #define GAP_NS     20u  /* between verbs and between pieces */
 
-/* If one client is slow, or messages stall now and then, others should get much done meanwhile. So the
- * usual delays are shorter then. */
+/* If one client is slow, or messages stall now and then, others should get much done meanwhile. So
+ * the usual delays are shorter then. */
 #define UNEVEN_TAIL 1u
 #define STALL_IN    48u /* one message of so many stalls */
 #define STALL_SHIFT 6u  /* for 2^6 times the usual transit, */

@@ -1,14 +1,14 @@
 /*
- * The next event, by choice: the tape picks one of all events that may happen now. The first of them
- * is the uneventful choice: so the events of the client that went last come first, in their order,
- * and wake-ups come last. As long as faults are left, a crash of a client or an error of a request is
- * one more choice.
+ * The next event, by choice: the tape picks one of all events that may happen now. The first of
+ * them is the uneventful choice: so the events of the client that went last come first, in their
+ * order, and wake-ups come last. As long as faults are left, a crash of a client or an error of a
+ * request is one more choice.
  *
  * An enumeration does not continue from the same state twice. A state is a hash of memory, of all
  * answers that each client has got, of what its verbs have done so far, and of what the harness
- * knows. A client is a deterministic program, so the answers it has got determine where it is. States
- * are distinguished by 64-bit hashes: among 10 million states, the chance that two are confused is
- * about 3 in a million.
+ * knows. A client is a deterministic program, so the answers it has got determine where it is.
+ * States are distinguished by 64-bit hashes: among 10 million states, the chance that two are
+ * confused is about 3 in a million.
  */
 #include "sim/sim_internal.h"
 
@@ -52,8 +52,9 @@ static bool visited_grow(struct sim *sim)
     return true;
 }
 
-/* Has the search continued from this state before, with at least as many deviations left? If not, it
- * is noted as one it continues from. Without memory for more states, the search only takes longer. */
+/* Has the search continued from this state before, with at least as many deviations left? If not,
+ * it is noted as one it continues from. Without memory for more states, the search only takes
+ * longer. */
 static bool was_visited(struct sim *sim)
 {
     uint64_t state = state_hash(sim);
@@ -130,8 +131,8 @@ static void take(struct queue *q, size_t i, struct event *e)
 }
 
 /* Takes an event that needs no choice. Events of cancelled verbs change nothing. Completions may be
- * immediate: delaying one is like delaying what its client does next, except that the operation seems
- * longer. Only if an error may still strike the answer, there is a choice. */
+ * immediate: delaying one is like delaying what its client does next, except that the operation
+ * seems longer. Only if an error may still strike the answer, there is a choice. */
 static bool pop_foregone(const struct sim *sim, struct queue *q, struct event *e)
 {
     bool may_break = (sim->adversity & SIM_ERROR) && sim->faults_used < sim->set.faults_max;

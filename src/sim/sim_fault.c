@@ -1,8 +1,8 @@
 /*
  * Faults: crashes, pauses and errors.
  *
- * Faults strike between two events. So at a crash or an error each verb under way is done, half done
- * (some of its pieces) or not done, and what the contract orders stays in order.
+ * Faults strike between two events. So at a crash or an error each verb under way is done, half
+ * done (some of its pieces) or not done, and what the contract orders stays in order.
  */
 #include "sim/sim_internal.h"
 

@@ -305,8 +305,8 @@ void sim_nic_shut_out(struct sim *sim, struct sim_request *const *requests, size
 
 /* ---- sim_choice.c ---------------------------------------------------------------------------- */
 
-/* Takes the event that the tape chooses; false when there is none. Faults that the tape chose before
- * it have happened. */
+/* Takes the event that the tape chooses; false when there is none. Faults that the tape chose
+ * before it have happened. */
 bool sim_choice_pop(struct sim *sim, struct event *e);
 
 #endif

@@ -1,21 +1,22 @@
 /*
  * The NIC: what it does with requests and their verbs.
  *
- * NIC-N1  A verb begins when every verb of its request and node that must go before it is done: those
- *         that the profile orders before it, and those before the last fence (FABRIC-F3).
+ * NIC-N1  A verb begins when every verb of its request and node that must go before it is done:
+ *         those that the profile orders before it, and those before the last fence (FABRIC-F3).
  * NIC-N2  A READ or WRITE moves whole granules; each event moves any subset of those that are left
  *         (FABRIC-F1).
  * NIC-N3  An atomic reads its word and writes it, in one event or in two. Between the two, no other
  *         atomic touches the word; a READ sees the old word; a WRITE of it is overwritten.
  * NIC-N4  A request completes when all its verbs are answered. A verb is answered when it is done.
- *         Under SIM_IB_LOOSE a WRITE may be answered as soon as it has begun. Until it is done, what
- *         its client posts to that node waits: a WRITE holds back all that follows it.
- * NIC-N5  After a client was shut out, nothing of it takes effect any more. What is half done by then,
- *         or was answered, is finished first; of the rest any part is.
+ *         Under SIM_IB_LOOSE a WRITE may be answered as soon as it has begun. Until it is done,
+ *         what its client posts to that node waits: a WRITE holds back all that follows it.
+ * NIC-N5  After a client was shut out, nothing of it takes effect any more. What is half done by
+ *         then, or was answered, is finished first; of the rest any part is.
  * NIC-N6  After a crash, nothing more is done, except the second half of an atomic. The same holds
- *         after an error; or else the WRITEs and atomics that were under way land later, all or only
- *         the first of them, whatever their client does meanwhile, as if on the old connection. None
- *         lands later than half a lease, nor after its client was shut out (FABRIC-F5).
+ *         after an error; or else the WRITEs and atomics that were under way land later, all or
+ *         only the first of them, whatever their client does meanwhile, as if on the old
+ *         connection. None lands later than half a lease, nor after its client was shut out
+ *         (FABRIC-F5).
  */
 #include "sim/sim_internal.h"
 
@@ -140,8 +141,8 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
-/* The trace has the time, the client, the verb and its place, and the words of atomics. It leaves out
- * the bytes of READs and WRITEs: the number of the process and the time when the pool was made
+/* The trace has the time, the client, the verb and its place, and the words of atomics. It leaves
+ * out the bytes of READs and WRITEs: the number of the process and the time when the pool was made
  * differ from run to run, and the rest shows in what happens next. */
 static void note_gathered(struct sim *sim, const struct sim_request *r, unsigned i, uint64_t pieces,
                           uint64_t what)
@@ -287,8 +288,8 @@ static bool put_off(struct sim *sim, const struct event *e, uint64_t until)
     return true;
 }
 
-/* What keeps an event of a request from executing: faults, and what it must wait for. True if it does
- * not execute now: it was put off, or its request or client has failed. */
+/* What keeps an event of a request from executing: faults, and what it must wait for. True if it
+ * does not execute now: it was put off, or its request or client has failed. */
 static bool obstructed(struct sim *sim, const struct event *e)
 {
     struct sim_request *r = e->request;

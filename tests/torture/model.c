@@ -1,7 +1,7 @@
 /*
  * Long random sequences of operations on an index, by one thread, against a model that is an array:
- * every status and every value must agree. With tiny subtables, hashes that collide, several sessions
- * whose caches go stale, and pools that are closed and opened again on the way.
+ * every status and every value must agree. With tiny subtables, hashes that collide, several
+ * sessions whose caches go stale, and pools that are closed and opened again on the way.
  */
 #include "support/ordered_index.h"
 #include "support/store_rig.h"
@@ -119,7 +119,8 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : (len[0] > len[1]) - (len[0] < len[1]);
 }
 
-/* The places in the order of keys from which a scan begins and ends; one past the last: no bound. */
+/* The places in the order of keys from which a scan begins and ends; one past the last: no
+ * bound. */
 static void pick_range(struct model *m, uint32_t *first, uint32_t *end, struct far_range *range,
                        uint8_t from[128], uint8_t to[128])
 {

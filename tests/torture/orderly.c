@@ -1,6 +1,7 @@
 /*
- * Sessions come, work on a pool that is nearly full with values of all sizes, and leave in good order,
- * in several threads: what they read is what they wrote, and when the last has gone nothing is lost.
+ * Sessions come, work on a pool that is nearly full with values of all sizes, and leave in good
+ * order, in several threads: what they read is what they wrote, and when the last has gone nothing
+ * is lost.
  */
 #include "support/store_rig.h"
 
