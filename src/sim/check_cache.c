@@ -70,7 +70,7 @@ static struct cached *version_of(const struct check *c, struct check_cache *mine
 }
 
 /* A client whose lease has lapsed may read anything: what it does then does not count. */
-static void condemn(struct check *c, const struct op *op, const char *what, gaddr at)
+static void fail_if_alive(struct check *c, const struct op *op, const char *what, gaddr at)
 {
     if (!client_lapsed(op->client) && !sim_unwinding(c->sim))
         check_fail(c, CHECK_BAD_VALUE, "%s at node %u, offset 0x%" PRIx64, what, gaddr_node(at),
@@ -90,7 +90,7 @@ static int read_leaf(struct check *c, struct op *op, gaddr at, unsigned slot, un
     batch_read(&op->batch, at, 0, leaf, sizeof *leaf);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK && !is_leaf(leaf, slot, place))
-        condemn(c, op, "a cached address leads to something else than its leaf", at);
+        fail_if_alive(c, op, "a cached address leads to something else than its leaf", at);
     return rc;
 }
 
@@ -108,8 +108,8 @@ static int read_node(struct check *c, struct op *op, unsigned slot, gaddr leaf, 
         return rc;
     if (node->sum != sum_of(node, sizeof *node) || node->slot != slot ||
         node->serial != known->word / SERIAL)
-        condemn(c, op, "the word of a slot leads to something else than its node",
-                word_node(known->word));
+        fail_if_alive(c, op, "the word of a slot leads to something else than its node",
+                      word_node(known->word));
     memcpy(known->leaf, node->leaf, sizeof known->leaf);
     return FAR_OK;
 }
@@ -188,7 +188,7 @@ static int find_leaf(struct check *c, struct check_client *me, struct op *op, un
         memcpy(&cached, hit.data, sizeof cached); /* CACHE-K5 */
     if (state == INDEX_CACHE_FRESH) {
         if (cached.word != word)
-            condemn(c, op, "a fresh cache entry is of another node", word_node(word));
+            fail_if_alive(c, op, "a fresh cache entry is of another node", word_node(word));
         index_cache_put(cache, SHORT_KEY | slot, *stamp, &cached, sizeof cached);
         int rc = linger(c, me, op);
         return rc == FAR_OK ? read_leaf(c, op, cached.leaf[place], slot, place) : rc;

@@ -5,9 +5,9 @@
 #define ERRORS_MAX  6u /* of the fabric, before a client gives up */
 #define OPEN_TRIES  3u
 #define EPOCH_TURNS 6u    /* round trips: an epoch takes two or three */
-#define IDLE_NS     2000u /* the shortest idle time, which is doubled     */
-#define IDLE_STEPS  8u    /* up to so many times: others are still at it; */
-#define LONG_STEPS  14u   /* seldom, until a lease and more has passed    */
+#define IDLE_NS     2000u /* the shortest idle time; it is doubled             */
+#define IDLE_STEPS  8u    /* fewer times than this, so that others are at work; */
+#define LONG_STEPS  14u   /* seldom, fewer times than this: longer than a lease */
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 

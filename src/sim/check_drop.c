@@ -76,7 +76,7 @@ static int use_table(struct check *c, struct check_client *me, struct short_live
                    "short-lived table %u was dropped, but an operation on it returned %s", number,
                    far_errname(rc));
     else if (rc == FAR_NO_TABLE && !d->begun)
-        check_fail(c, CHECK_BAD_STATUS, "short-lived table %u is gone, but nobody dropped it",
+        check_fail(c, CHECK_BAD_STATUS, "short-lived table %u is gone, but no client dropped it",
                    number);
     else if (!there && rc != FAR_NO_TABLE && !check_is_explained(c, rc))
         check_fail_status(c, CHECK_BAD_STATUS, rc, "an operation on short-lived table %u", number);

@@ -189,7 +189,7 @@ bool check_fabric_failed(int status);
 bool check_is_excused(const struct check *c, int status);
 /* Does it say that the operation had no effect, as farside.h has it? */
 bool check_had_no_effect(const struct check *c, int status);
-/* One of the two: a failure that is nobody's mistake. */
+/* One of the two: a failure that needs no mistake. */
 bool check_is_explained(const struct check *c, int status);
 
 /* ---- check_ops.c ----------------------------------------------------------------------------- */

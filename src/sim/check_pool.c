@@ -101,7 +101,7 @@ static uint64_t control_word(const struct check *c, uint64_t field)
 
 /* Has no client died (the pool knows of it, or its slot is still taken), and was no sweep broken
  * off? Then all memory is accounted for: it is in some place, or a client knows that it lost it. */
-static bool nobody_died(const struct check *c, const far_session *fresh)
+static bool all_accounted_for(const struct check *c, const far_session *fresh)
 {
     uint64_t high = control_word(c, offsetof(struct pool_control, high));
     for (unsigned i = 0; i < high; i++) {
@@ -130,7 +130,7 @@ void check_memory_audit(struct check *c, far_session *fresh)
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     struct audit a;
     uint64_t lost = 0;
-    if (c->program || !audit(c, fresh, &a) || !nobody_died(c, fresh))
+    if (c->program || !audit(c, fresh, &a) || !all_accounted_for(c, fresh))
         return;
     unsigned count = all_sessions(c, fresh, sessions);
     for (unsigned i = 0; i < count; i++)

@@ -14,7 +14,7 @@
 /* If one client is slow, or messages stall now and then, others should get much done meanwhile. So
  * the usual delays are shorter then. */
 #define UNEVEN_TAIL 1u
-#define STALL_IN    48u /* one message of so many stalls */
+#define STALL_IN    48u /* one message of 48 stalls */
 #define STALL_SHIFT 6u  /* for 2^6 times the usual transit, */
 #define STALL_RANGE 6u  /* up to 2^11 times */
 

@@ -1,4 +1,4 @@
-/* libFuzzer: a run of RACE in the simulator whose every choice is a byte of the fuzzer's. */
+/* libFuzzer: a run of RACE in the simulator that takes its choices from the fuzzer's bytes. */
 #include "sim/check.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* libFuzzer: the checker against brute force, on tiny histories made of the fuzzer's bytes. Four
- * bytes an operation: kind and outcome, value and result, call, length. */
+/* libFuzzer: compares the checker with brute force, on tiny histories made of the fuzzer's bytes.
+ * Four bytes make an operation: kind and outcome, value and result, call, length. */
 #include "sim/brute.h"
 #include "sim/lin.h"
 

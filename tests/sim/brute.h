@@ -1,4 +1,4 @@
-/* A checker that tries every order of every choice of unknown operations: slow, and too simple to
+/* A checker that tries every order and every choice of unknown operations: slow, but too simple to
  * be wrong. For a handful of operations on one key. */
 #ifndef TESTS_SIM_BRUTE_H
 #define TESTS_SIM_BRUTE_H
@@ -18,7 +18,7 @@ static bool brute_from(const struct lin_history *h, unsigned placed, uint32_t st
         const struct lin_op *op = &h->op[i];
         if ((placed & 1u << i) || op->outcome == LIN_FAILED)
             continue;
-        bool may_be_next = true; /* nothing that is still out returned before it was called */
+        bool may_be_next = true; /* no operation that is not placed returned before its call */
         for (unsigned j = 0; j < h->count; j++)
             if (j != i && h->op[j].outcome == LIN_DONE && !(placed & 1u << j) &&
                 h->op[j].ret < op->call)

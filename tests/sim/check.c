@@ -1,4 +1,4 @@
-/* The harness itself: its verdicts, its enumeration, and that a failure can be made small. */
+/* The harness itself: its verdicts, its enumeration, and shrinking. */
 #include "sim/check.h"
 #include "sim/rig.h"
 
@@ -7,7 +7,7 @@
 static const struct check_settings settings = {
     .index = "race", .clients = 3, .keys = 3, .ops = 20, .adversity = SIM_ALL, .profile = SIM_IB};
 
-/* With a tiny budget some histories stay undecided; which, depends on what the index does. */
+/* With a tiny budget some histories are undecided. Which ones depends on the index. */
 static uint64_t find_undecided(struct check *c, const struct check_settings *s,
                                struct check_result *r)
 {
@@ -17,7 +17,7 @@ static uint64_t find_undecided(struct check *c, const struct check_settings *s,
             return seed;
         assert_int_equal(r->verdict, CHECK_PASSED);
     }
-    fail_msg("all were decided");
+    fail_msg("seeds 1..100 were all decided");
     return 0;
 }
 
@@ -32,8 +32,7 @@ static void undecided_is_a_verdict_of_its_own(void **state)
     uint64_t seed = find_undecided(c, &s, &r);
     assert_non_null(strstr(r.what, "the search ended before"));
     s.lin_budget = 0;
-    check_seed(c, &s, seed, &r);
-    assert_int_equal(r.verdict, CHECK_PASSED);
+    rig_expect_passed(c, &s, seed, &r);
     assert_string_equal(r.what, "");
     check_free(c);
 }
@@ -52,8 +51,7 @@ static void an_unknown_index_fails_to_set_up(void **state)
     check_free(c);
 }
 
-/* Everything that the adversary has comes up within a few seeds. */
-static void runs_are_eventful(void **state)
+static void every_kind_of_fault_occurs_within_200_seeds(void **state)
 {
     (void)state;
     struct check *c = check_new();
@@ -62,8 +60,7 @@ static void runs_are_eventful(void **state)
     uint64_t unknown = 0, operations = 0;
     assert_non_null(c);
     for (unsigned seed = 1; seed <= 200; seed++) {
-        check_seed(c, &settings, seed, &r);
-        assert_int_equal(r.verdict, CHECK_PASSED);
+        rig_expect_passed(c, &settings, seed, &r);
         check_add_counts(&sum, &r.counts);
         unknown += r.unknown;
         operations += r.operations;
@@ -75,8 +72,8 @@ static void runs_are_eventful(void **state)
     check_free(c);
 }
 
-/* What was rare once, and hid faults, is common. A run is a function of its seed, so these are
- * numbers of the harness and not of luck. */
+/* What was once rare, and hid faults, is common. A run is a function of its seed, so these numbers
+ * do not depend on chance. */
 static void every_kind_of_run_is_common(void **state)
 {
     (void)state;
@@ -87,8 +84,7 @@ static void every_kind_of_run_is_common(void **state)
     assert_non_null(c);
     s.ops = 25; /* as `farside check` has it */
     for (unsigned seed = 1; seed <= 300; seed++) {
-        check_seed(c, &s, seed, &r);
-        assert_int_equal(r.verdict, CHECK_PASSED);
+        rig_expect_passed(c, &s, seed, &r);
         check_add_coverage(&n, &r.coverage);
     }
     assert_int_equal(n.runs, 300);
@@ -126,7 +122,7 @@ static size_t printed_lines(const struct check *c)
     return lines;
 }
 
-/* Any verdict can be shrunk; one that is easy to have is "undecided", with a tiny budget. */
+/* Any verdict can be shrunk. "undecided" is easy to get, with a tiny budget. */
 static void a_failure_is_made_small(void **state)
 {
     (void)state;
@@ -140,11 +136,12 @@ static void a_failure_is_made_small(void **state)
     check_shrink(c, &s, seed, &r, 3000 / RIG_SLOW, &small);
     assert_true(small.runs <= 3000 / RIG_SLOW + 1);
     assert_true(small.settings.clients <= s.clients && small.settings.ops < s.ops);
-    /* The time line of the smallest run: mostly what there was at first, and the inspection. */
+    /* The time line of the smallest run is mostly its set-up and the inspection. */
     size_t lines = printed_lines(c);
     assert_true(lines > 10 && lines < (RIG_SLOW > 1 ? 10000 : 1000));
 
-    check_seed(c, &small.settings, small.seed, &r); /* again by settings and seed alone */
+    check_seed(c, &small.settings, small.seed,
+               &r); /* its settings and seed are enough to run it again */
     assert_int_equal(r.verdict, CHECK_UNDECIDED);
     check_free(c);
 }
@@ -167,7 +164,7 @@ static void tiny_programs_are_enumerated(void **state)
     assert_true(x.complete);
     assert_true(x.runs > 100);
 
-    uint64_t all = x.runs; /* bounds make it less, and say so */
+    uint64_t all = x.runs; /* bounds leave some out, and that is reported */
     check_exhaust(c, &s, 1, UINT64_MAX, NULL, NULL, &x);
     assert_false(x.complete);
     assert_true(x.runs < all);
@@ -177,8 +174,7 @@ static void tiny_programs_are_enumerated(void **state)
     check_free(c);
 }
 
-/* Programs are counted but for the order of their clients. */
-static void clients_are_alike(void **state)
+static void programs_are_counted_without_the_order_of_clients(void **state)
 {
     (void)state;
     struct check_settings s = settings;
@@ -199,11 +195,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(undecided_is_a_verdict_of_its_own),
         cmocka_unit_test(an_unknown_index_fails_to_set_up),
-        cmocka_unit_test(runs_are_eventful),
+        cmocka_unit_test(every_kind_of_fault_occurs_within_200_seeds),
         cmocka_unit_test(every_kind_of_run_is_common),
         cmocka_unit_test(a_failure_is_made_small),
         cmocka_unit_test(tiny_programs_are_enumerated),
-        cmocka_unit_test(clients_are_alike),
+        cmocka_unit_test(programs_are_counted_without_the_order_of_clients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

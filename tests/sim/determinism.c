@@ -1,4 +1,4 @@
-/* The same seed gives the same run, event for event, whatever ran before; so does its recording. */
+/* The same seed gives the same run, event for event, whatever ran before. So does its recording. */
 #include "sim/check.h"
 #include "sim/rig.h"
 
@@ -24,7 +24,7 @@ static void seeds_repeat_themselves(void **state)
         trace[i] = r.trace;
         counts[i] = r.counts;
     }
-    /* The other way round, with another instance, and with a time line kept. */
+    /* In reverse order, by another harness, and with a time line. */
     check_keep_log(other, true);
     for (unsigned i = SEEDS; i-- > 0;) {
         check_seed(other, &settings, i + 1, &r);
@@ -66,14 +66,14 @@ static void a_recording_is_the_run(void **state)
         check_run(c, &settings, NULL, &tape, &again);
         assert_int_equal(first.trace, again.trace);
         assert_int_equal(tape.at, tape.given);
-        check_seed(c, &settings, i + 1, &again); /* and recording changes nothing */
+        check_seed(c, &settings, i + 1, &again); /* recording changes nothing */
         assert_int_equal(first.trace, again.trace);
     }
     tape_free(&tape);
     check_free(c);
 }
 
-/* What a fuzzer makes up is a run, too. */
+/* A fuzzer's bytes are a run too. */
 static void bytes_are_a_run(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Each kind of fault really occurs, does what it says, and only when it is allowed to. */
+/* Each kind of fault occurs, has the effect it should have, and occurs only when it is allowed. */
 #include "sim/rig.h"
 
 #define SEEDS 10000u
@@ -86,8 +86,8 @@ static void without_faults_nothing_goes_wrong(void **state)
         assert_int_equal(saw.counts.happened[i], 0);
 }
 
-/* A crashed client never hears of its request, which is done, half done or not done. */
-static void crash(void **state)
+/* A crashed client never learns how its request ended. */
+static void a_crashed_clients_request_is_done_half_done_or_not_done(void **state)
 {
     (void)state;
     run_seeds(SIM_CRASH | SIM_TORN | SIM_INTERLEAVE | SIM_DELAY, 1, write_words);
@@ -96,10 +96,10 @@ static void crash(void **state)
     assert_int_equal(saw.ok, saw.returned);
     assert_true(saw.none > 0);
     assert_true(saw.half > 0);
-    assert_true(saw.all > saw.returned); /* some were done all the same */
+    assert_true(saw.all > saw.returned); /* some were done nevertheless */
 }
 
-/* Those who do not crash go on. */
+/* Clients that do not crash go on. */
 static void others_survive_a_crash(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void others_survive_a_crash(void **state)
     assert_int_equal(saw.returned + saw.counts.happened[SIM_NUMBER_CRASH], 4 * saw.runs);
 }
 
-static void error_with_unknown_outcome(void **state)
+static void a_request_that_fails_may_be_done_half_done_or_land_later(void **state)
 {
     (void)state;
     run_seeds(SIM_ERROR | SIM_TORN | SIM_INTERLEAVE | SIM_DELAY, 1, write_words);
@@ -121,7 +121,7 @@ static void error_with_unknown_outcome(void **state)
     assert_true(saw.landed_later > 0);
 }
 
-static void pause_longer_than_any_lease(void **state)
+static void a_pause_may_be_longer_than_any_lease(void **state)
 {
     (void)state;
     run_seeds(SIM_DELAY | SIM_INTERLEAVE, 1, write_words);
@@ -158,7 +158,7 @@ static void look_now_and_then(void *arg)
     ep->ops->ep_close(ep);
 }
 
-static void verbs_of_the_paused_land_meanwhile_or_later(void **state)
+static void verbs_of_a_paused_client_land_meanwhile_or_later(void **state)
 {
     (void)state;
     unsigned meanwhile = 0, later = 0;
@@ -173,7 +173,7 @@ static void verbs_of_the_paused_land_meanwhile_or_later(void **state)
         assert_int_equal(sim_run(rig.sim, UINT32_MAX), SIM_FINISHED);
         sim_end(rig.sim);
         assert_int_equal(rig_word(0, AT), 1);
-        /* looked for a minute, and the other was still asleep */
+        /* it looked for a minute, and the other was still paused */
         meanwhile += seen_meanwhile == 1;
         later += seen_meanwhile == 0;
     }
@@ -195,8 +195,8 @@ static void keep_writing(void *arg)
     ep->ops->ep_close(ep);
 }
 
-/* Once a node is lost, requests end with an error; nobody waits for ever. */
-static void node_loss(void **state)
+/* No client waits for ever. */
+static void requests_to_a_lost_node_end_with_an_error(void **state)
 {
     (void)state;
     run_seeds(SIM_NODE | SIM_DELAY | SIM_INTERLEAVE, 2, keep_writing);
@@ -205,8 +205,8 @@ static void node_loss(void **state)
     assert_int_equal(saw.ok + saw.unreachable + saw.unknown, 40 * saw.runs);
 }
 
-/* Calm brings the node back, as it was. */
-static void calm_brings_the_node_back(void **state)
+/* Its memory is as it was. */
+static void a_lost_node_is_back_when_the_faults_stop(void **state)
 {
     (void)state;
     unsigned healed = 0;
@@ -255,8 +255,7 @@ static void clocks_drift_within_the_bound(void **state)
     assert_in_range(saw.clock_max, second + bound / 2, second + bound + 2000);
 }
 
-/* In an enumeration a crash and an error come at every point they can. */
-static void enumerated_faults(void **state)
+static void an_enumeration_tries_faults_at_every_point(void **state)
 {
     (void)state;
     const unsigned adversity[] = {SIM_CRASH | SIM_INTERLEAVE, SIM_ERROR | SIM_INTERLEAVE};
@@ -284,15 +283,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_faults_nothing_goes_wrong),
-        cmocka_unit_test(crash),
+        cmocka_unit_test(a_crashed_clients_request_is_done_half_done_or_not_done),
         cmocka_unit_test(others_survive_a_crash),
-        cmocka_unit_test(error_with_unknown_outcome),
-        cmocka_unit_test(pause_longer_than_any_lease),
-        cmocka_unit_test(verbs_of_the_paused_land_meanwhile_or_later),
-        cmocka_unit_test(node_loss),
-        cmocka_unit_test(calm_brings_the_node_back),
+        cmocka_unit_test(a_request_that_fails_may_be_done_half_done_or_land_later),
+        cmocka_unit_test(a_pause_may_be_longer_than_any_lease),
+        cmocka_unit_test(verbs_of_a_paused_client_land_meanwhile_or_later),
+        cmocka_unit_test(requests_to_a_lost_node_end_with_an_error),
+        cmocka_unit_test(a_lost_node_is_back_when_the_faults_stop),
         cmocka_unit_test(clocks_drift_within_the_bound),
-        cmocka_unit_test(enumerated_faults),
+        cmocka_unit_test(an_enumeration_tries_faults_at_every_point),
     };
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }

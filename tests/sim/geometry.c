@@ -1,4 +1,4 @@
-/* The tables that the simulator makes, of every index: as small as the index can have them. */
+/* The simulator makes the tables of every index as small as the index allows. */
 #include "sim/check_internal.h"
 #include "sim/rig.h"
 
@@ -14,7 +14,7 @@ static void expect_smallest(struct check *c, far_session *session, unsigned i)
     assert_memory_equal(made, least, tuning_count(ops->tuning) * sizeof *made);
 }
 
-/* Sets a run up, as far as its clients' first steps. Returns how many tables it has. */
+/* Sets up a run, but does not run it. Returns how many tables it has. */
 static unsigned set_up(const struct check_settings *s, const struct check_program *program,
                        uint64_t seed)
 {

@@ -1,5 +1,5 @@
-/* The linearizability checker: histories whose verdict is known, histories made linearizable by
- * construction and then broken, and thousands of tiny ones against a brute-force checker. */
+/* The linearizability checker: histories whose verdict is known, histories that are linearizable by
+ * construction and then broken, and thousands of tiny ones compared with a brute-force checker. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,7 +32,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* One operation with its call and return given outright. */
+/* Adds one operation with the given call and return. */
 static void add(unsigned kind, uint32_t value, uint32_t result, uint64_t call, uint64_t ret)
 {
     history.op[history.count++] = (struct lin_op){
@@ -208,7 +208,7 @@ static void keys_are_judged_apart(void **state)
     assert_int_equal(report.stuck, 4);
 }
 
-/* Keys 3, 1, 2, 0 in this order: their numbers say nothing about it. */
+/* The order of the keys in the table. */
 static const uint32_t scanned[] = {3, 1, 2, 0};
 
 static const char *scan(uint64_t call, uint64_t ret, size_t first, size_t keys, size_t limit,
@@ -224,7 +224,7 @@ static const char *scan(uint64_t call, uint64_t ret, size_t first, size_t keys, 
     return lin_scan(&history, &s, pairs, count);
 }
 
-static void what_a_scan_returns_is_looked_at_directly(void **state)
+static void scans_in_a_wrong_order_or_range_are_refused(void **state)
 {
     (void)state;
     const struct lin_pair both[] = {{1, 11}, {2, 12}}, turned[] = {{2, 12}, {1, 11}};
@@ -290,11 +290,11 @@ static void scans_are_judged_by_key_and_interval(void **state)
     }
 }
 
-static void budget_gives_undecided(void **state)
+static void a_search_past_its_budget_is_undecided(void **state)
 {
     (void)state;
-    /* Many overlapping puts and, at the end, a read of what none of them wrote: every order has
-     * to be tried. */
+    /* Many overlapping puts, and then a read of what none of them wrote: the search has to try
+     * every order. */
     lin_history_clear(&history);
     for (uint32_t i = 0; i < 24; i++)
         add(LIN_PUT, i + 1, 1, i + 1, 100 + i);
@@ -303,7 +303,7 @@ static void budget_gives_undecided(void **state)
     assert_int_equal(lin_check(checker, &history, 1000, &report), LIN_UNDECIDED);
     assert_true(report.placed > 0);
     assert_int_equal(report.steps, 1000);
-    /* A key that is wrong decides all the same, and is the one reported. */
+    /* A wrong key decides nevertheless, and is the one reported. */
     size_t put = lin_call(&history, 0, LIN_PUT, 5, 1), get = 0;
     lin_return(&history, put, LIN_DONE, 1);
     get = lin_call(&history, 0, LIN_GET, 5, 0);
@@ -329,9 +329,9 @@ static void answer(struct lin_op *op, uint32_t *state)
     lin_apply(op, *state, state);
 }
 
-/* Operations take effect at instants 1000, 2000, ...; each is called before its own and returns
- * after it, overlapping its neighbours up to `overlap` instants away. Some outcomes are then
- * called unknown, whether or not they happened. */
+/* Operations take effect at instants 1000, 2000, ... Each is called before its own instant and
+ * returns after it, so it overlaps neighbours up to `overlap` instants away. Some outcomes are made
+ * unknown, whether or not the operations happened. */
 static void make_linearizable(struct rng *r, unsigned ops, unsigned overlap, unsigned unknown)
 {
     lin_history_clear(&history);
@@ -352,7 +352,7 @@ static void make_linearizable(struct rng *r, unsigned ops, unsigned overlap, uns
     }
 }
 
-static void linearizable_by_construction(void **state)
+static void histories_made_linearizable_pass(void **state)
 {
     (void)state;
     struct rng r;
@@ -364,8 +364,8 @@ static void linearizable_by_construction(void **state)
     }
 }
 
-/* A get that returned a value which was overwritten before the get's call, with nothing unknown
- * that could bring it back. */
+/* A get returns a value that was overwritten before the get's call, and no unknown operation can
+ * restore it. */
 static void broken_histories_are_caught(void **state)
 {
     (void)state;
@@ -392,7 +392,7 @@ static void broken_histories_are_caught(void **state)
     assert_true(broken > 50);
 }
 
-/* Any small history at all: with few values and few stamps about half are linearizable. */
+/* A random small history. With few values and stamps, about half of them are linearizable. */
 static void make_any(struct rng *r, unsigned ops)
 {
     lin_history_clear(&history);
@@ -431,7 +431,7 @@ static void agrees_with_brute_force(void **state)
     assert_true(yes > 5000 && no > 5000);
 }
 
-static void operations_read_well(void **state)
+static void operations_are_described_in_words(void **state)
 {
     (void)state;
     char text[64];
@@ -460,13 +460,13 @@ int main(void)
         cmocka_unit_test(unknown_outcome_does_not_happen_before_its_call),
         cmocka_unit_test(failed_operations_have_no_effect),
         cmocka_unit_test(keys_are_judged_apart),
-        cmocka_unit_test(what_a_scan_returns_is_looked_at_directly),
+        cmocka_unit_test(scans_in_a_wrong_order_or_range_are_refused),
         cmocka_unit_test(scans_are_judged_by_key_and_interval),
-        cmocka_unit_test(budget_gives_undecided),
-        cmocka_unit_test(linearizable_by_construction),
+        cmocka_unit_test(a_search_past_its_budget_is_undecided),
+        cmocka_unit_test(histories_made_linearizable_pass),
         cmocka_unit_test(broken_histories_are_caught),
         cmocka_unit_test(agrees_with_brute_force),
-        cmocka_unit_test(operations_read_well),
+        cmocka_unit_test(operations_are_described_in_words),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

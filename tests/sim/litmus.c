@@ -1,9 +1,9 @@
 /*
  * What each profile allows and forbids, by small programs of two clients.
  *
- * A program's clients note what they saw; an outcome is "weird" when it would be impossible if the
- * verbs of each request took effect in posting order. An outcome that is allowed must come up under
- * some seed; one that is forbidden must not come up under any schedule at all (by enumeration), nor
+ * A program's clients note what they saw. An outcome is "weird" if it is impossible as long as the
+ * verbs of each request take effect in posting order. A weird outcome that is allowed must occur
+ * under some seed. One that is forbidden must not occur under any schedule (by enumeration), nor
  * under thousands of seeds with all delays.
  */
 #include "sim/rig.h"
@@ -17,7 +17,7 @@ struct litmus {
     unsigned profile;
     bool fence;
     uint64_t seen[4];
-    bool completed; /* told from client to client outside of the fabric */
+    bool completed; /* a signal between the clients, outside of the fabric */
     void (*client[2])(struct litmus *l, struct fab_ep *ep);
     bool (*weird)(const struct litmus *l);
 };
@@ -72,7 +72,7 @@ static void expect(struct litmus l, enum sim_profile profile, bool fence, bool a
     l.fence = fence;
     if (happens(&l) != allowed || can_happen(&l) != allowed)
         fail_msg("under %s%s the outcome %s", sim_profile_name(profile), fence ? ", fenced," : "",
-                 allowed ? "does not come up" : "came up");
+                 allowed ? "did not occur, but is allowed" : "occurred, but is forbidden");
 }
 
 static struct fab_verb second(const struct litmus *l, struct fab_verb verb)
@@ -102,7 +102,7 @@ static bool flag_without_data(const struct litmus *l)
     return l->seen[0] == 1 && l->seen[1] == 0;
 }
 
-static void read_after_read(void **state)
+static void only_ib_loose_reorders_two_reads(void **state)
 {
     (void)state;
     const struct litmus l = {.client = {write_data_then_flag, read_flag_then_data},
@@ -134,7 +134,7 @@ static bool both_one(const struct litmus *l)
     return l->seen[0] == 1 && l->seen[1] == 1;
 }
 
-static void write_after_read(void **state)
+static void a_write_after_a_read_needs_a_fence(void **state)
 {
     (void)state;
     const struct litmus l = {.client = {read_x_write_y, read_y_write_x}, .weird = both_one};
@@ -166,7 +166,7 @@ static bool both_zero(const struct litmus *l)
     return l->seen[0] == 0 && l->seen[1] == 0;
 }
 
-static void read_after_atomic(void **state)
+static void only_ib_loose_reorders_an_atomic_and_a_read(void **state)
 {
     (void)state;
     const struct litmus l = {.client = {cas_x_read_y, cas_y_read_x}, .weird = both_zero};
@@ -190,7 +190,7 @@ static void write_y_read_x(struct litmus *l, struct fab_ep *ep)
     assert_int_equal(rig_flush(ep, v, 2), FAR_OK);
 }
 
-static void read_after_write(void **state)
+static void a_read_stays_behind_a_write(void **state)
 {
     (void)state;
     const struct litmus l = {.client = {write_x_read_y, write_y_read_x}, .weird = both_zero};
@@ -214,7 +214,7 @@ static void read_y_read_x_apart(struct litmus *l, struct fab_ep *ep)
     assert_int_equal(rig_flush(ep, &x, 1), FAR_OK);
 }
 
-static void atomic_after_atomic(void **state)
+static void an_atomic_after_an_atomic_needs_a_fence(void **state)
 {
     (void)state;
     const struct litmus l = {.client = {add_x_add_y, read_y_read_x_apart},
@@ -242,18 +242,18 @@ static void read_two_nodes_apart(struct litmus *l, struct fab_ep *ep)
     assert_int_equal(rig_flush(ep, &x, 1), FAR_OK);
 }
 
-static void no_order_between_nodes(void **state)
+static void verbs_to_different_nodes_have_no_order(void **state)
 {
     (void)state;
     const struct litmus l = {.client = {write_to_two_nodes, read_two_nodes_apart},
                              .weird = flag_without_data};
     expect(l, SIM_IB, false, true);
-    expect(l, SIM_IB, true, true); /* a fence is a matter of one node */
+    expect(l, SIM_IB, true, true); /* a fence orders verbs of one node only */
 }
 
 /* ---- completion and visibility --------------------------------------------------------------- */
 
-static void write_x_and_tell(struct litmus *l, struct fab_ep *ep)
+static void write_x_and_signal(struct litmus *l, struct fab_ep *ep)
 {
     uint64_t one = 1;
     struct fab_verb v = rig_write(0, X, &one, 8);
@@ -263,14 +263,14 @@ static void write_x_and_tell(struct litmus *l, struct fab_ep *ep)
     assert_int_equal(rig_flush(ep, &v, 1), FAR_OK);
 }
 
-static void read_x_when_told(struct litmus *l, struct fab_ep *ep)
+static void read_x_and_note_the_signal(struct litmus *l, struct fab_ep *ep)
 {
     l->seen[1] = l->completed;
     struct fab_verb v = rig_read(0, X, &l->seen[0], 8);
     assert_int_equal(rig_flush(ep, &v, 1), FAR_OK);
 }
 
-static bool told_and_not_visible(const struct litmus *l)
+static bool completed_and_not_visible(const struct litmus *l)
 {
     return l->seen[1] == 1 && l->seen[0] == 0;
 }
@@ -280,11 +280,11 @@ static bool not_visible_to_itself(const struct litmus *l)
     return l->seen[2] == 0;
 }
 
-static void completion_before_visibility(void **state)
+static void only_ib_loose_completes_before_others_see_it(void **state)
 {
     (void)state;
-    struct litmus l = {.client = {write_x_and_tell, read_x_when_told},
-                       .weird = told_and_not_visible};
+    struct litmus l = {.client = {write_x_and_signal, read_x_and_note_the_signal},
+                       .weird = completed_and_not_visible};
     expect(l, SIM_SC, false, false);
     expect(l, SIM_IB, false, false);
     expect(l, SIM_IB_LOOSE, false, true);
@@ -381,12 +381,12 @@ static void atomics_are_atomic_against_atomics_only(void **state)
         expect(l, profile, false, false);
 }
 
-/* ---- what is not asked for ------------------------------------------------------------------- */
+/* ---- without SIM_REORDER --------------------------------------------------------------------- */
 
-static void nothing_weird_without_leave(void **state)
+static void without_reordering_nothing_weird_happens(void **state)
 {
     (void)state;
-    /* Without the adversity that makes it weird, even the loosest profile behaves. */
+    /* Even under the loosest profile. */
     static unsigned id[2] = {0, 1};
     const struct litmus l = {.client = {write_data_then_flag, read_flag_then_data},
                              .weird = flag_without_data};
@@ -409,16 +409,16 @@ static void nothing_weird_without_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(read_after_read),
-        cmocka_unit_test(write_after_read),
-        cmocka_unit_test(read_after_atomic),
-        cmocka_unit_test(read_after_write),
-        cmocka_unit_test(atomic_after_atomic),
-        cmocka_unit_test(no_order_between_nodes),
-        cmocka_unit_test(completion_before_visibility),
+        cmocka_unit_test(only_ib_loose_reorders_two_reads),
+        cmocka_unit_test(a_write_after_a_read_needs_a_fence),
+        cmocka_unit_test(only_ib_loose_reorders_an_atomic_and_a_read),
+        cmocka_unit_test(a_read_stays_behind_a_write),
+        cmocka_unit_test(an_atomic_after_an_atomic_needs_a_fence),
+        cmocka_unit_test(verbs_to_different_nodes_have_no_order),
+        cmocka_unit_test(only_ib_loose_completes_before_others_see_it),
         cmocka_unit_test(words_have_no_order_but_are_whole),
         cmocka_unit_test(atomics_are_atomic_against_atomics_only),
-        cmocka_unit_test(nothing_weird_without_leave),
+        cmocka_unit_test(without_reordering_nothing_weird_happens),
     };
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }

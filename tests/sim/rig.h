@@ -1,7 +1,8 @@
-/* Clients that post requests of their own: for tests of the simulated fabric itself. */
+/* For tests of the simulated fabric itself: clients that post requests of their own. */
 #ifndef TESTS_SIM_RIG_H
 #define TESTS_SIM_RIG_H
 
+#include "sim/check.h"
 #include "sim/sim.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@
 #endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) ||                               \
     RIG_FEATURE(thread_sanitizer) || RIG_FEATURE(address_sanitizer)
-#define RIG_SLOW 10 /* sanitizers: that many times fewer repetitions */
+#define RIG_SLOW 10 /* sanitizers: fewer repetitions, by this factor */
 #else
 #define RIG_SLOW 1
 #endif
@@ -60,6 +61,16 @@ static inline struct sim_settings rig_settings(enum sim_profile profile, unsigne
                                  .node_bytes = RIG_NODE_BYTES,
                                  .granule = 8,
                                  .faults_max = 8};
+}
+
+/* Runs a seed of an index, which must pass. */
+static inline void rig_expect_passed(struct check *c, const struct check_settings *s, uint64_t seed,
+                                     struct check_result *r)
+{
+    check_seed(c, s, seed, r);
+    if (r->verdict != CHECK_PASSED)
+        fail_msg("seed %llu: %s: %s", (unsigned long long)seed, check_verdict_name(r->verdict),
+                 r->what);
 }
 
 static inline struct fab_ep *rig_ep(void)
@@ -120,9 +131,7 @@ static inline struct fab_verb rig_fenced(struct fab_verb verb)
 
 static inline uint64_t rig_word(unsigned node, uint64_t off)
 {
-    uint64_t word = 0;
-    memcpy(&word, (const char *)sim_memory(rig.sim, node) + off, 8);
-    return word;
+    return sim_word(rig.sim, node, off);
 }
 
 #endif

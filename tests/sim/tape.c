@@ -1,5 +1,5 @@
-/* The tape: the same source gives the same choices; recordings play back; enumeration visits
- * every sequence once and says when a bound kept it from that. */
+/* The tape: the same source gives the same choices; recordings play back; an enumeration visits
+ * every sequence once, and reports if a bound left some out. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -80,7 +80,7 @@ static void bytes_are_choices_until_they_end(void **state)
     assert_int_equal(tape_choose(&tape, 1000, TAPE_WORK), 0);
 }
 
-static void chance_is_as_asked(void **state)
+static void a_chance_has_the_probability_asked_for(void **state)
 {
     (void)state;
     unsigned hits = 0;
@@ -158,7 +158,7 @@ int main(void)
         cmocka_unit_test(a_seed_repeats_itself),
         cmocka_unit_test(a_recording_plays_back_and_ends_in_zeroes),
         cmocka_unit_test(bytes_are_choices_until_they_end),
-        cmocka_unit_test(chance_is_as_asked),
+        cmocka_unit_test(a_chance_has_the_probability_asked_for),
         cmocka_unit_test(enumeration_visits_everything_once),
         cmocka_unit_test(enumeration_keeps_its_bounds),
         cmocka_unit_test(narrowing_ends_the_branching_of_a_run),

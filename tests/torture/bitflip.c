@@ -1,13 +1,13 @@
 /*
  * Damaged pools. Every round flips a few bits of a sound pool (superblock, catalog, registry, chunk
  * table, root, directory, subtables, blocks), or overwrites words with others from elsewhere, or
- * cuts a node short; then it opens the pool and works on it.
+ * cuts a node short. Then it opens the pool and works on it.
  *
- * Allowed is any error, and a miss. Not allowed are a crash, an operation without end (its round
- * trips are bounded), and an answer that was never true: a value, or a key, that nobody stored.
+ * Any error and any miss is allowed. A crash is not, nor an operation without end (its round trips
+ * are bounded), nor a false answer: a value or a key that was never stored.
  *
- * A round undoes what it did: the flips are known, and every request is looked at on its way to the
- * fabric, for what its verbs may have changed.
+ * A round undoes its changes: the flips are known, and every request is inspected before it is
+ * posted for what its verbs may change.
  */
 #include "support/race_groups.h"
 #include "support/store_rig.h"
@@ -23,7 +23,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#define KEYS         330 /* that the pool holds when it is sound */
+#define KEYS         330 /* of the sound pool                    */
 #define KEYS_MORE    700 /* that rounds may add                  */
 #define VERSIONS     2   /* of each of the first keys, over time */
 #define OPS_A_ROUND  24
@@ -70,7 +70,7 @@ struct ranges {
     unsigned count;
 };
 
-struct ground {
+struct testbed {
     struct fab *fab;
     struct fab_ops ops; /* the fabric's, but for pauses, which take no time, and posts, which are
                            noted */
@@ -89,7 +89,7 @@ struct ground {
     uint64_t hits[REGIONS], opened, worked, errors, answers;
 };
 
-static struct ground ground;
+static struct testbed testbed;
 
 /* ---- keys and values ------------------------------------------------------------------------- */
 
@@ -114,7 +114,7 @@ static size_t value_bytes(uint32_t id, uint32_t version, uint8_t *value)
     return len;
 }
 
-/* What a round has put: the versions past those of the sound pool. */
+/* What a round has put. Its versions are higher than those of the sound pool. */
 struct history {
     unsigned round_first; /* the lowest version that this round may use */
     uint32_t id[OPS_A_ROUND];
@@ -148,7 +148,7 @@ static bool value_was_stored(const struct history *h, uint32_t id, const uint8_t
 
 /* ---- raw memory ------------------------------------------------------------------------------ */
 
-static void raw_read(struct ground *g, unsigned node, uint64_t off, void *to, uint64_t len)
+static void raw_read(struct testbed *g, unsigned node, uint64_t off, void *to, uint64_t len)
 {
     for (uint64_t at = 0; at < len; at += CHUNK_BYTES) {
         uint32_t n = (uint32_t)(len - at < CHUNK_BYTES ? len - at : CHUNK_BYTES);
@@ -158,7 +158,7 @@ static void raw_read(struct ground *g, unsigned node, uint64_t off, void *to, ui
     }
 }
 
-static void raw_restore(struct ground *g, const struct range *r)
+static void raw_restore(struct testbed *g, const struct range *r)
 {
     for (uint64_t at = 0; at < r->len; at += CHUNK_BYTES) {
         uint32_t n = (uint32_t)(r->len - at < CHUNK_BYTES ? r->len - at : CHUNK_BYTES);
@@ -168,7 +168,7 @@ static void raw_restore(struct ground *g, const struct range *r)
     }
 }
 
-static void raw_flip(struct ground *g, unsigned node, uint64_t bit)
+static void raw_flip(struct testbed *g, unsigned node, uint64_t bit)
 {
     uint64_t word = 0;
 
@@ -178,7 +178,7 @@ static void raw_flip(struct ground *g, unsigned node, uint64_t bit)
     assert_int_equal(batch_flush(&g->batch), FAR_OK);
 }
 
-static void note_dirty(struct ground *g, unsigned node, uint64_t off, uint64_t len)
+static void note_dirty(struct testbed *g, unsigned node, uint64_t off, uint64_t len)
 {
     if (g->dirty_count < DIRTY_MAX)
         g->dirty[g->dirty_count] = (struct range){.node = node, .off = off, .len = len};
@@ -187,7 +187,7 @@ static void note_dirty(struct ground *g, unsigned node, uint64_t off, uint64_t l
 
 static int note_post(struct fab_ep *ep, struct fab_req *req)
 {
-    struct ground *g = &ground;
+    struct testbed *g = &testbed;
 
     g->batches++;
     for (unsigned i = 0; i < req->count && ep != g->ep; i++) {
@@ -198,8 +198,8 @@ static int note_post(struct fab_ep *ep, struct fab_req *req)
     return g->post(ep, req);
 }
 
-/* Everything is as it was before the round. */
-static void restore(struct ground *g)
+/* Undoes everything that the round changed. */
+static void restore(struct testbed *g)
 {
     if (g->dirty_count > DIRTY_MAX) {
         for (unsigned i = 0; i < g->fab->nodes; i++)
@@ -211,9 +211,10 @@ static void restore(struct ground *g)
     g->dirty_count = 0;
 }
 
-/* ---- the map of what can be hit -------------------------------------------------------------- */
+/* ---- what can be damaged
+ * ---------------------------------------------------------------------- */
 
-static void add_range(struct ground *g, enum region which, unsigned node, uint64_t off,
+static void add_range(struct testbed *g, enum region which, unsigned node, uint64_t off,
                       uint64_t len)
 {
     struct ranges *r = &g->region[which];
@@ -231,8 +232,8 @@ static bool all_zero(const uint8_t *bytes, uint64_t len)
     return true;
 }
 
-/* A chunk of objects of one class: subtables by their heads and buckets, others as they are. */
-static void map_slab(struct ground *g, unsigned node, uint64_t off, unsigned size_class,
+/* A chunk of objects of one class. Subtables count as heads and buckets, all others as blocks. */
+static void map_slab(struct testbed *g, unsigned node, uint64_t off, unsigned size_class,
                      const struct race_view *view)
 {
     uint32_t bytes = size_class_bytes(size_class);
@@ -251,7 +252,7 @@ static void map_slab(struct ground *g, unsigned node, uint64_t off, unsigned siz
     }
 }
 
-static void map_pool(struct ground *g, struct store_rig *r)
+static void map_pool(struct testbed *g, struct store_rig *r)
 {
     const struct race_view *view =
         (const struct race_view *)store_known(r->session, r->table)->view;
@@ -291,7 +292,7 @@ static void no_pause(struct fab_ep *ep, uint64_t ns)
     (void)ns;
 }
 
-static void build(struct ground *g, struct store_rig *r, unsigned groups)
+static void build(struct testbed *g, struct store_rig *r, unsigned groups)
 {
     struct far_session_options session = {.depth = 1, .seed = 1};
     struct far_table_options table = {.tuning = RACE_GROUPS(groups), .hash_seed = 5};
@@ -314,7 +315,7 @@ static void build(struct ground *g, struct store_rig *r, unsigned groups)
     assert_true(info.splits >= 2);
 }
 
-static void ground_open(struct ground *g, const char *uri, unsigned groups)
+static void testbed_open(struct testbed *g, const char *uri, unsigned groups)
 {
     struct store_rig r;
 
@@ -339,12 +340,12 @@ static void ground_open(struct ground *g, const char *uri, unsigned groups)
     }
     map_pool(g, &r);
     far_session_close(r.session);
-    for (unsigned i = 0; i < g->fab->nodes; i++) /* once more, without the session */
+    for (unsigned i = 0; i < g->fab->nodes; i++) /* again, without the session */
         raw_read(g, i, 0, g->sound[i], g->fab->size[i]);
     far_pool_close(r.pool);
 }
 
-static void ground_close(struct ground *g)
+static void testbed_close(struct testbed *g)
 {
     g->ep->ops->buf_free(g->ep, g->line, CHUNK_BYTES);
     g->ep->ops->ep_close(g->ep);
@@ -357,8 +358,8 @@ static void ground_close(struct ground *g)
 
 /* ---- a round --------------------------------------------------------------------------------- */
 
-/* A word of what the pool uses. */
-static struct range pick_word(struct ground *g, enum region which)
+/* A random word of the region. */
+static struct range pick_word(struct testbed *g, enum region which)
 {
     const struct ranges *r = &g->region[which];
     const struct range *range = &r->range[rng_below(&g->rng, r->count)];
@@ -367,9 +368,9 @@ static struct range pick_word(struct ground *g, enum region which)
         .node = range->node, .off = range->off + rng_below(&g->rng, range->len / 8) * 8, .len = 8};
 }
 
-/* A bit flipped; or a word, or a line, that was written over with a sound one of the same kind: it
- * looks right, and is wrong. */
-static void damage_something(struct ground *g, bool flip)
+/* Flips a bit, or overwrites a word or a line with a sound one of the same kind, which looks right
+ * but is wrong. */
+static void damage_something(struct testbed *g, bool flip)
 {
     unsigned at = (unsigned)rng_below(&g->rng, 100), which = 0;
 
@@ -393,8 +394,8 @@ static void damage_something(struct ground *g, bool flip)
     g->hits[which]++;
 }
 
-/* One operation, and whether its answer can be true. */
-static void operate(struct ground *g, far_session *s, far_table *t, struct history *h, unsigned n)
+/* Runs one operation, and checks that its answer can be true. */
+static void operate(struct testbed *g, far_session *s, far_table *t, struct history *h, unsigned n)
 {
     uint8_t key[KEY_BYTES], value[VALUE_BYTES];
     uint32_t id = (uint32_t)rng_below(&g->rng, rng_below(&g->rng, 2) ? KEYS : KEYS_MORE);
@@ -418,7 +419,7 @@ static void operate(struct ground *g, far_session *s, far_table *t, struct histo
     if (kind == FAR_OP_GET && rc == FAR_OK)
         assert_true(value_was_stored(h, id, value, result.len));
     if (kind == FAR_OP_PUT || kind == FAR_OP_INSERT || kind == FAR_OP_UPDATE) {
-        h->id[n] = id; /* after an error it may have happened all the same */
+        h->id[n] = id; /* after an error it may have happened nevertheless */
         h->put[n] = rc != FAR_NOT_FOUND && rc != FAR_EXISTS;
     } else {
         assert_true(rc != FAR_OK || stored);
@@ -431,8 +432,9 @@ static void operate(struct ground *g, far_session *s, far_table *t, struct histo
     *(rc == FAR_OK || rc == FAR_NOT_FOUND || rc == FAR_EXISTS ? &g->answers : &g->errors) += 1;
 }
 
-/* A part of the table, from anywhere on: bounded, and all that it returns is whole. */
-static void iterate(struct ground *g, far_session *s, far_table *t)
+/* Iterates over a part of the table from a random place on. It is bounded and returns whole
+ * keys. */
+static void iterate(struct testbed *g, far_session *s, far_table *t)
 {
     uint64_t cursor = rng_below(&g->rng, 2) ? 0 : rng_next(&g->rng) >> 16;
     char buf[4096];
@@ -448,9 +450,9 @@ static void iterate(struct ground *g, far_session *s, far_table *t)
     *(rc == FAR_OK ? &g->answers : &g->errors) += 1;
 }
 
-/* Opens what is there, as far as it lets itself be opened, and works on it. `cut` is what a node
- * loses once the pool is open. */
-static void work(struct ground *g, unsigned round, unsigned cut_node, uint64_t cut)
+/* Opens the pool and the table if that is possible, and works on it. The node loses its last `cut`
+ * bytes once the pool is open. */
+static void work(struct testbed *g, unsigned round, unsigned cut_node, uint64_t cut)
 {
     struct far_session_options options = {.depth = 1, .seed = round + 2};
     struct history h = {.round_first = VERSIONS + 1 + round * OPS_A_ROUND};
@@ -482,11 +484,11 @@ static void work(struct ground *g, unsigned round, unsigned cut_node, uint64_t c
     far_pool_close(pool);
 }
 
-static void play(const char *uri, unsigned groups, unsigned rounds)
+static void run_rounds(const char *uri, unsigned groups, unsigned rounds)
 {
-    struct ground *g = &ground;
+    struct testbed *g = &testbed;
 
-    ground_open(g, uri, groups);
+    testbed_open(g, uri, groups);
     for (unsigned round = 0; round < rounds; round++) {
         unsigned node = (unsigned)rng_below(&g->rng, g->fab->nodes);
         uint64_t whole = g->fab->size[node], cut = rng_below(&g->rng, whole / 64) * 64;
@@ -503,7 +505,7 @@ static void play(const char *uri, unsigned groups, unsigned rounds)
         }
         restore(g);
     }
-    for (unsigned i = 0; i < g->fab->nodes; i++) { /* or else rounds were not what they seemed */
+    for (unsigned i = 0; i < g->fab->nodes; i++) { /* otherwise rounds affected later ones */
         uint8_t *now = malloc(g->fab->size[i]);
         assert_non_null(now);
         raw_read(g, i, 0, now, g->fab->size[i]);
@@ -517,26 +519,26 @@ static void play(const char *uri, unsigned groups, unsigned rounds)
         print_message("  %-14s %llu hits\n", region_names[i], (unsigned long long)g->hits[i]);
     assert_true(g->worked > rounds / 2);
     assert_true(g->errors > 0 && g->answers > g->errors);
-    ground_close(g);
+    testbed_close(g);
 }
 
-static void tiny_subtables_on_two_nodes(void **state)
+static void a_damaged_pool_on_two_nodes_gives_no_false_answer(void **state)
 {
     (void)state;
-    play("mem:?size=2m&nodes=2&clients=8", 2, ROUNDS);
+    run_rounds("mem:?size=2m&nodes=2&clients=8", 2, ROUNDS);
 }
 
-static void one_node(void **state)
+static void a_damaged_pool_on_one_node_gives_no_false_answer(void **state)
 {
     (void)state;
-    play("mem:?size=4m&clients=8", 3, ROUNDS / 4);
+    run_rounds("mem:?size=4m&clients=8", 3, ROUNDS / 4);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_subtables_on_two_nodes),
-        cmocka_unit_test(one_node),
+        cmocka_unit_test(a_damaged_pool_on_two_nodes_gives_no_false_answer),
+        cmocka_unit_test(a_damaged_pool_on_one_node_gives_no_false_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

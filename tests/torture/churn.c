@@ -1,6 +1,6 @@
 /*
- * Churn: fifty times a pool's capacity goes through it by updates, deletes and inserts, while the
- * live data fill two thirds of it. No operation fails, what is used does not grow, nothing is lost.
+ * Churn: updates, deletes and inserts write fifty times a pool's capacity while the live data fill
+ * two thirds of it. No operation fails, usage does not grow, and nothing is lost.
  */
 #include "support/audit.h"
 #include "support/puppet.h"
@@ -20,7 +20,7 @@
 struct mix {
     const char *what, *uri;
     unsigned count;
-    size_t size[6]; /* of values, each as likely as the others */
+    size_t size[6]; /* of values, equally likely */
 };
 
 static const struct mix mixes[] = {
@@ -37,12 +37,12 @@ struct churn {
     const struct mix *mix;
     struct rng rng;
     uint32_t *version; /* of each key; 0: not there */
-    unsigned keys;     /* that are to be there */
+    unsigned keys;     /* that the table has between operations */
     uint8_t value[VALUE_MAX], got[VALUE_MAX];
     uint64_t written;
 };
 
-/* A value tells its key, its version and its length by every byte. */
+/* Key and version determine a value's length and bytes. */
 static size_t make_value(struct churn *c, uint32_t key, uint32_t version)
 {
     struct rng rng;
@@ -81,7 +81,7 @@ static void usage(struct churn *c, struct far_pool_usage *u)
     assert_true(u->unknown == 0);
 }
 
-/* Fills the pool until the live data are two thirds of what it can hold. */
+/* Fills the pool until the live data take two thirds of it. */
 static void fill(struct churn *c)
 {
     struct far_pool_usage u = {0};
@@ -143,14 +143,14 @@ static void churn(const struct mix *mix)
     free(c);
 }
 
-static void fifty_times_the_pool_goes_through_it(void **state)
+static void fifty_times_its_capacity_goes_through_a_pool(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < sizeof mixes / sizeof *mixes; i++)
         churn(&mixes[i]);
 }
 
-/* One session deletes, the other inserts: what the one frees the other gets. */
+/* One session deletes, the other inserts. */
 static void what_one_session_frees_another_uses(void **state)
 {
     struct knobs knobs = pool_knobs_default;
@@ -162,7 +162,7 @@ static void what_one_session_frees_another_uses(void **state)
 
     (void)state;
     memset(value, 7, sizeof value);
-    knobs.tick_ops = 8; /* neither can wait for the other here */
+    knobs.tick_ops = 8; /* one thread runs both: neither can wait for the other */
     store_rig_open(&r, "mem:?size=8m", &knobs, NULL, NULL);
     assert_int_equal(far_session_open(r.pool, NULL, &other), FAR_OK);
     do {
@@ -187,7 +187,7 @@ static void what_one_session_frees_another_uses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fifty_times_the_pool_goes_through_it),
+        cmocka_unit_test(fifty_times_its_capacity_goes_through_a_pool),
         cmocka_unit_test(what_one_session_frees_another_uses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,19 +1,19 @@
 /*
- * Clients that die: processes that work on one pool in shared memory are killed at any instant, and
+ * Clients that die: processes that work on one pool in shared memory are killed at any instant and
  * replaced, while the others go on.
  *
- * What a worker was told is written down in memory that outlives it (ledger.h). Whoever replaces it
- * first looks at every key of its range. Besides its own range every worker changes keys that all
- * share.
+ * A worker records what was acknowledged in memory that outlives it (ledger.h). Its successor first
+ * looks at every key of its range. Besides its own range, every worker changes keys that all share.
  *
- * Now and then the parent repairs the pool, which is smaller than all that the dead take with them:
- * without that it would be full before the end.
+ * Now and then the parent repairs the pool. The pool is smaller than all the memory that killed
+ * clients held: without repairs it would be full before the end.
  *
  *   kill9                      the test
  *   kill9 --kills N            the same with more kills (`make torture`)
- *   kill9 --recovery N         measures how soon the others are at their speed again
+ *   kill9 --recovery N         measures how soon the others reach their speed again
  *
- * With FARSIDE set to the program, `farside pool check` and `farside stat` have the last word.
+ * If FARSIDE names the program, `farside pool check` and `farside stat` look at the pool at the
+ * end.
  */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -21,35 +21,35 @@
 #include "support/ledger.h"
 
 #define WORKERS   4u
-#define RANGE     3000u /* keys of a worker; it comes to use more and more of them */
+#define RANGE     3000u /* keys of a worker, which uses more and more of them */
 #define RANGE_LOW 100u
 #define SHARED    64u          /* keys of all */
-#define LEASE     "lease=1000" /* far longer than the system stops a process that it lets run */
+#define LEASE     "lease=1000" /* far longer than the system ever suspends a runnable process */
 #define LIFE_US   250000       /* of a worker that is about to be killed, at most */
-#define PACE      32  /* operations, then a rest: what waits for the epoch of a dead client is */
-#define PACE_US   500 /* in proportion to how fast the others go on */
+#define PACE      32  /* operations, then a rest: the faster the others go on, the more memory */
+#define PACE_US   500 /* waits for the epoch of a killed client                                */
 
 struct worker {
     struct cell cell[RANGE];
-    uint64_t version;        /* the last that was wanted for any key */
+    uint64_t version;        /* the last that it tried to store in any key */
     uint64_t shared_version; /* likewise, of the keys that all share */
-    uint64_t ops;            /* since ever */
-    uint64_t started;        /* of the present process: it is at work */
+    uint64_t ops;            /* of all its processes */
+    uint64_t started;        /* the present process is at work */
     uint64_t fenced;         /* operations that ended with FAR_FENCED */
-    uint64_t repairs;        /* sweeps that it was told to make */
+    uint64_t repairs;        /* that it began */
     pid_t pid;
 };
 
-static struct stage {
+static struct shared {
     char uri[256];
-    uint64_t range; /* that workers use now */
+    uint64_t range; /* of keys that workers use now */
     struct worker worker[WORKERS];
-} * stage;
+} * shared;
 
 struct job {
     unsigned self;
     uint64_t generation;
-    bool repairs; /* may begin with one */
+    bool repairs; /* it may begin with a repair */
 };
 
 /* ---- a worker -------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ static void die(const char *what, struct key key, int rc)
 
 static void join_pool(struct client_of_pool *c)
 {
-    ASSERT(far_pool_open(stage->uri, &c->pool) == FAR_OK);
+    ASSERT(far_pool_open(shared->uri, &c->pool) == FAR_OK);
     int rc = far_session_open(c->pool, NULL, &c->session);
     if (rc != FAR_OK)
         die("a new session", (struct key){0, 0}, rc);
@@ -82,8 +82,8 @@ static void leave_pool(struct client_of_pool *c)
     far_pool_close(c->pool);
 }
 
-/* The version that a key has; 0: none. A session that the system did not let run for a lease is
- * fenced: reading can be tried again. */
+/* The version that a key has; 0: none. A session that did not run for a lease is fenced; then the
+ * read is tried again. */
 static uint64_t look_up(struct client_of_pool *c, struct key key)
 {
     struct value_head head;
@@ -98,17 +98,18 @@ static uint64_t look_up(struct client_of_pool *c, struct key key)
     if (key.owner == WORKERS &&
         (head.writer >= WORKERS ||
          head.version >
-             __atomic_load_n(&stage->worker[head.writer].shared_version, __ATOMIC_ACQUIRE)))
-        die("a value of nobody", key, rc);
+             __atomic_load_n(&shared->worker[head.writer].shared_version, __ATOMIC_ACQUIRE)))
+        die("a value that no worker wrote", key, rc);
     return head.version;
 }
 
-/* After a kill, or an error that says that the outcome is unknown: what is it? */
+/* After a kill or an error of unknown outcome, finds out what the key has. */
 static void settle(struct client_of_pool *c, struct cell *cell, struct key key)
 {
     uint64_t found = look_up(c, key);
     if (!cell_settle(cell, found)) {
-        fprintf(stderr, "kill9: key %u of %u is %llu; acknowledged was %llu, wanted %llx\n",
+        fprintf(stderr,
+                "kill9: key %u of %u has version %llu; acknowledged was %llu, intended %llx\n",
                 key.number, key.owner, (unsigned long long)found, (unsigned long long)cell->acked,
                 (unsigned long long)cell->intent);
         _exit(1);
@@ -118,14 +119,14 @@ static void settle(struct client_of_pool *c, struct cell *cell, struct key key)
 static void settle_range(struct client_of_pool *c, unsigned self)
 {
     for (uint32_t i = 0; i < RANGE; i++)
-        settle(c, &stage->worker[self].cell[i], (struct key){self, i});
+        settle(c, &shared->worker[self].cell[i], (struct key){self, i});
 }
 
 /* One operation on a key of its own. */
 static void change_own(struct client_of_pool *c, unsigned self, struct rng *rng)
 {
-    struct worker *me = &stage->worker[self];
-    struct key key = {self, (uint32_t)rng_below(rng, stage->range)};
+    struct worker *me = &shared->worker[self];
+    struct key key = {self, (uint32_t)rng_below(rng, shared->range)};
     struct cell *cell = &me->cell[key.number];
     unsigned kind = (unsigned)rng_below(rng, CHANGES + 1);
     int rc = FAR_OK;
@@ -141,7 +142,7 @@ static void change_own(struct client_of_pool *c, unsigned self, struct rng *rng)
 
 static void change_shared(struct client_of_pool *c, unsigned self, struct rng *rng)
 {
-    struct worker *me = &stage->worker[self];
+    struct worker *me = &shared->worker[self];
     struct key key = {WORKERS, (uint32_t)rng_below(rng, SHARED)};
     unsigned kind = (unsigned)rng_below(rng, CHANGES + 1);
 
@@ -156,7 +157,7 @@ static void change_shared(struct client_of_pool *c, unsigned self, struct rng *r
         die("a change of a shared key", key, rc);
 }
 
-/* Some begin by repairing the pool, so that sweepers die too. */
+/* Some workers begin with a repair, so that sweepers are killed too. */
 static void repair_first(struct client_of_pool *c, struct worker *me)
 {
     struct far_pool_check check;
@@ -169,7 +170,7 @@ static void repair_first(struct client_of_pool *c, struct worker *me)
 static void work(void *arg)
 {
     const struct job *job = arg;
-    struct worker *me = &stage->worker[job->self];
+    struct worker *me = &shared->worker[job->self];
     struct client_of_pool c;
     struct rng rng;
 
@@ -196,15 +197,15 @@ static unsigned recoveries; /* to be measured */
 
 static void start_worker(unsigned self, uint64_t generation)
 {
-    struct worker *w = &stage->worker[self];
+    struct worker *w = &shared->worker[self];
     w->started = 0;
     w->pid = child_start(work, &(struct job){self, generation, recoveries == 0});
 }
 
-/* Until it has looked at its range and is at work. */
+/* Waits until the worker has looked at its range and is at work. */
 static void await_worker(unsigned self)
 {
-    struct worker *w = &stage->worker[self];
+    struct worker *w = &shared->worker[self];
     while (!__atomic_load_n(&w->started, __ATOMIC_ACQUIRE)) {
         assert_false(child_gone(w->pid));
         usleep(200);
@@ -213,7 +214,7 @@ static void await_worker(unsigned self)
 
 static void kill_worker(unsigned self)
 {
-    pid_t pid = stage->worker[self].pid;
+    pid_t pid = shared->worker[self].pid;
     kill(pid, SIGKILL);
     assert_true(child_killed(child_end(pid)));
 }
@@ -229,17 +230,17 @@ static void make_pool(const char *options)
     const struct far_table_options small = {.tuning = "groups=2"}; /* many splits */
     struct client_of_pool c;
 
-    stage = scratch_shared(sizeof *stage);
-    strcpy(stage->uri, scratch_uri(scratch_name(false), options));
-    assert_int_equal(far_pool_open(stage->uri, &c.pool), FAR_OK);
+    shared = scratch_shared(sizeof *shared);
+    strcpy(shared->uri, scratch_uri(scratch_name(false), options));
+    assert_int_equal(far_pool_open(shared->uri, &c.pool), FAR_OK);
     assert_int_equal(far_session_open(c.pool, NULL, &c.session), FAR_OK);
     assert_int_equal(far_table_create(c.session, "t", "race", &small, &c.table), FAR_OK);
     leave_pool(&c);
-    strchr(stage->uri, '?')[0] = '\0';
+    strchr(shared->uri, '?')[0] = '\0';
 }
 
-/* While the others work: nothing is wrong with the pool, but for what the dead had in hand, and
- * that comes back. */
+/* While the others work, the pool is sound; only what killed clients held is missing, and a repair
+ * gets it back. */
 static void check_live(bool repair)
 {
     struct client_of_pool c;
@@ -252,7 +253,7 @@ static void check_live(bool repair)
     leave_pool(&c);
 }
 
-/* Nobody else is left. A check that was stopped for longer than a lease begins again. */
+/* With no other client left. A check that was suspended for longer than a lease starts again. */
 static void check_all(struct client_of_pool *c, bool repair, struct far_pool_check *check)
 {
     int rc = FAR_FENCED;
@@ -267,11 +268,12 @@ static void run_program(const char *format)
     const char *program = getenv("FARSIDE");
     if (!program)
         return;
-    snprintf(command, sizeof command, format, program, stage->uri);
+    snprintf(command, sizeof command, format, program, shared->uri);
     assert_int_equal(system(command), 0);
 }
 
-/* All have been killed: what they were told is true, and what they had in hand is found. */
+/* With all workers killed: what was acknowledged is there, and the memory that they held is
+ * found. */
 static void judge(void)
 {
     struct client_of_pool c;
@@ -283,9 +285,9 @@ static void judge(void)
     join_pool(&c);
     for (unsigned i = 0; i < WORKERS; i++) {
         settle_range(&c, i);
-        ops += stage->worker[i].ops;
-        fenced += stage->worker[i].fenced;
-        repairs += stage->worker[i].repairs;
+        ops += shared->worker[i].ops;
+        fenced += shared->worker[i].fenced;
+        repairs += shared->worker[i].repairs;
     }
     for (uint32_t i = 0; i < SHARED; i++)
         (void)look_up(&c, (struct key){WORKERS, i});
@@ -317,13 +319,13 @@ static void what_was_acknowledged_outlives_its_client(void **state)
     rng_seed(&rng, 9);
     make_pool("?size=128m&nodes=2&clients=64&" LEASE);
     for (unsigned i = 0; i < WORKERS; i++) {
-        stage->range = RANGE_LOW;
+        shared->range = RANGE_LOW;
         start_worker(i, 0);
     }
     for (unsigned i = 0; i < kills; i++) {
         unsigned victim = (unsigned)rng_below(&rng, WORKERS);
-        /* The table grows all the time: splits are what is most worth being killed in. */
-        stage->range = RANGE_LOW + (uint64_t)(RANGE - RANGE_LOW) * i / kills;
+        /* The table grows all the time: splits are the most interesting place for a kill. */
+        shared->range = RANGE_LOW + (uint64_t)(RANGE - RANGE_LOW) * i / kills;
         await_worker(victim);
         usleep((useconds_t)rng_below(&rng, LIFE_US));
         kill_worker(victim);
@@ -336,10 +338,10 @@ static void what_was_acknowledged_outlives_its_client(void **state)
         kill_worker(i);
     }
     judge();
-    munmap(stage, sizeof *stage);
+    munmap(shared, sizeof *shared);
 }
 
-/* ---- how soon the others are at their speed again -------------------------------------------- */
+/* ---- how soon the others reach their speed again --------------------------------------------- */
 
 #define RECOVERY_LEASE_MS 500
 #define WINDOW_US         (RECOVERY_LEASE_MS * 1000 / 10)
@@ -348,7 +350,7 @@ static uint64_t ops_but_of(unsigned victim)
 {
     uint64_t ops = 0;
     for (unsigned i = 0; i < WORKERS; i++)
-        ops += i == victim ? 0 : __atomic_load_n(&stage->worker[i].ops, __ATOMIC_RELAXED);
+        ops += i == victim ? 0 : __atomic_load_n(&shared->worker[i].ops, __ATOMIC_RELAXED);
     return ops;
 }
 
@@ -399,23 +401,23 @@ static void measure(unsigned count)
     free(leases);
 }
 
-static void the_others_are_soon_at_their_speed_again(void **state)
+static void survivors_soon_reach_their_speed_again(void **state)
 {
     (void)state;
     make_pool("?size=512m&nodes=2&clients=64&lease=500");
-    stage->range = RANGE;
+    shared->range = RANGE;
     for (unsigned i = 0; i < WORKERS; i++)
         start_worker(i, 0);
     measure(recoveries);
     for (unsigned i = 0; i < WORKERS; i++)
         kill_worker(i);
-    munmap(stage, sizeof *stage);
+    munmap(shared, sizeof *shared);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest measured[] = {
-        SCRATCH_CASE(the_others_are_soon_at_their_speed_again),
+        SCRATCH_CASE(survivors_soon_reach_their_speed_again),
     };
 
     const struct CMUnitTest tests[] = {

@@ -1,7 +1,7 @@
 /*
- * Long random sequences of operations on an index, by one thread, against a model that is an array:
- * every status and every value must agree. With tiny subtables, hashes that collide, several
- * sessions whose caches go stale, and pools that are closed and opened again on the way.
+ * Long random sequences of operations on an index, by one thread, compared with a model that is an
+ * array: every status and every value must agree. With tiny subtables, colliding hashes, several
+ * sessions whose caches go stale, and pools that are closed and opened again in between.
  */
 #include "support/ordered_index.h"
 #include "support/store_rig.h"
@@ -50,7 +50,7 @@ static size_t key_bytes(uint32_t id, uint8_t *key)
     return len;
 }
 
-/* A value says whose it is and which one, and is long in its own way. */
+/* A value begins with its key's number and its version, which determine the rest. */
 static size_t value_bytes(uint32_t id, uint32_t version, uint8_t *value)
 {
     struct rng rng;
@@ -119,8 +119,7 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : (len[0] > len[1]) - (len[0] < len[1]);
 }
 
-/* The places in the order of keys from which a scan begins and ends; one past the last: no
- * bound. */
+/* Chooses where in the order of keys a scan begins and ends. An end past the last key: no bound. */
 static void pick_range(struct model *m, uint32_t *first, uint32_t *end, struct far_range *range,
                        uint8_t from[128], uint8_t to[128])
 {
@@ -169,7 +168,7 @@ static void expect_range_returned(struct model *m, far_session *s)
         }
         assert_true(range.limit == 0 || count <= range.limit);
         if (range.limit > 0 && count == range.limit)
-            more = at < end; /* it may not know that there is no more */
+            more = at < end; /* the scan may not know that there is no more */
     } while (more);
     while (at < end && m->version[m->sorted[at]] == 0)
         at++;
@@ -204,7 +203,7 @@ static void check_get(struct model *m, far_session *s, uint32_t id)
     assert_memory_equal(got, want, len);
 }
 
-/* A change that depends on what is there: stores the version, or removes the key, or keeps it. */
+/* A change that depends on the old value: stores the version, deletes the key, or keeps it. */
 struct modification {
     enum far_decision decision;
     uint8_t value[VALUE_MAX];
@@ -243,7 +242,7 @@ static void check_modify(struct model *m, far_session *s, uint32_t id, uint32_t 
     m->version[id] = version;
 }
 
-/* One operation that changes the key; the table may say that it cannot grow, then nothing did. */
+/* One operation that changes the key. If the table reports that it is full, nothing has changed. */
 static void check_change(struct model *m, far_session *s, enum far_op_kind kind, uint32_t id,
                          uint32_t version)
 {

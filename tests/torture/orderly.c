@@ -1,7 +1,6 @@
 /*
- * Sessions come, work on a pool that is nearly full with values of all sizes, and leave in good
- * order, in several threads: what they read is what they wrote, and when the last has gone nothing
- * is lost.
+ * Threads open sessions, work on a nearly full pool with values of all sizes, and close the
+ * sessions. They read what they wrote, and when the last session is closed nothing is lost.
  */
 #include "support/store_rig.h"
 
@@ -62,7 +61,7 @@ static bool look(struct worker *w, far_session *s, far_table *t, unsigned k)
     size_t len = 0;
     int rc = far_get(s, t, &key, sizeof key, w->got, VALUE_MAX, &len);
     if (w->len[k] == SIZE_MAX)
-        return rc == FAR_NOT_FOUND || fails(w, "get of what is not there", rc);
+        return rc == FAR_NOT_FOUND || fails(w, "get of an absent key", rc);
     bool same = rc == FAR_OK && len == w->len[k];
     for (size_t i = 0; same && i < len; i++)
         same = w->got[i] == w->byte[k];
@@ -107,7 +106,7 @@ static void note(void *arg, const char *line)
     print_message("%s\n", line);
 }
 
-static void nothing_is_lost_by_those_who_leave(void **state)
+static void sessions_that_leave_lose_nothing(void **state)
 {
     static struct worker w[THREADS];
     far_pool *pool = NULL;
@@ -150,7 +149,7 @@ static void nothing_is_lost_by_those_who_leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_lost_by_those_who_leave),
+        cmocka_unit_test(sessions_that_leave_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

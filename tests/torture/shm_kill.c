@@ -1,6 +1,6 @@
 /*
- * Processes that change a table in shared memory are killed at any time. Whatever they had been
- * told is done stays done, the others go on, and in the end the table is whole.
+ * Processes that change a table in shared memory are killed at any time. Acknowledged changes
+ * persist, the other processes go on, and in the end the table is sound.
  */
 #include "base/rng.h"
 #include "support/shm_scratch.h"
@@ -13,13 +13,13 @@
 static struct {
     char uri[256];
     uint64_t *done; /* by victim: steps that were finished */
-} stage;
+} shared;
 
 struct key {
     uint32_t victim, step;
 };
 
-/* A value says whose it is: longer and shorter ones, so that all size classes have their share. */
+/* A value begins with its key. Lengths differ, so that all size classes are used. */
 static size_t value_of(struct key key, char value[256])
 {
     size_t len = 16 + (key.victim * 31 + key.step * 17) % 200;
@@ -29,7 +29,7 @@ static size_t value_of(struct key key, char value[256])
     return len;
 }
 
-/* Every step adds a key, every fourth removes the last but one; keys of all are changed too. */
+/* Every step adds a key and changes a key that all share; every fourth deletes an earlier key. */
 static void step(far_session *session, far_table *table, struct key key)
 {
     char value[256];
@@ -44,7 +44,7 @@ static void step(far_session *session, far_table *table, struct key key)
     }
 }
 
-/* Was the step's key taken away by a later one? */
+/* Did a later step delete the key of this one? */
 static bool deleted(unsigned of, uint64_t done)
 {
     return of % 4 == 1 && of + 2 < done;
@@ -57,12 +57,12 @@ static void victim(void *arg)
     far_table *table;
     far_pool *pool;
 
-    ASSERT(far_pool_open(stage.uri, &pool) == FAR_OK);
+    ASSERT(far_pool_open(shared.uri, &pool) == FAR_OK);
     ASSERT(far_session_open(pool, NULL, &session) == FAR_OK);
     ASSERT(far_table_open(session, "t", NULL, &table) == FAR_OK);
     for (uint32_t i = 0; i < STEPS; i++) {
         step(session, table, (struct key){self, i});
-        __atomic_store_n(&stage.done[self], i + 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&shared.done[self], i + 1, __ATOMIC_RELEASE);
     }
     pause();
 }
@@ -82,7 +82,7 @@ static void judge_value(far_session *session, far_table *table, struct key key)
 
 static void judge_victim(far_session *session, far_table *table, uint32_t self)
 {
-    uint64_t done = stage.done[self];
+    uint64_t done = shared.done[self];
 
     for (uint32_t i = 0; i < done; i++) {
         struct key key = {self, i};
@@ -118,14 +118,14 @@ static void judge_table(far_session *session, far_table *table, uint32_t victims
     assert_int_equal(far_table_check(session, table, report, NULL), FAR_OK);
 }
 
-/* The parent is a client too: it goes on while others die. */
+/* The parent is a client too, and goes on while others die. */
 static void survive(far_session *session, far_table *table, uint32_t self)
 {
-    uint64_t from = stage.done[self];
+    uint64_t from = shared.done[self];
 
     for (uint32_t i = (uint32_t)from; i < from + 20; i++)
         step(session, table, (struct key){self, i});
-    stage.done[self] = from + 20;
+    shared.done[self] = from + 20;
 }
 
 static void the_table_outlives_its_clients(void **state)
@@ -141,17 +141,17 @@ static void the_table_outlives_its_clients(void **state)
 
     (void)state;
     rng_seed(&rng, 7);
-    stage.done = scratch_shared((KILLS + 1) * sizeof *stage.done);
-    strcpy(stage.uri, scratch_uri(scratch_name(false), "?size=256m&nodes=2"));
-    assert_int_equal(far_pool_open(stage.uri, &pool), FAR_OK);
+    shared.done = scratch_shared((KILLS + 1) * sizeof *shared.done);
+    strcpy(shared.uri, scratch_uri(scratch_name(false), "?size=256m&nodes=2"));
+    assert_int_equal(far_pool_open(shared.uri, &pool), FAR_OK);
     assert_int_equal(far_session_open(pool, NULL, &session), FAR_OK);
     assert_int_equal(far_table_create(session, "t", "race", &small, &table), FAR_OK);
     for (uint32_t i = 0; i < KILLS + VICTIMS; i++) {
         if (i >= VICTIMS) {
             uint32_t dying = i - VICTIMS;
 
-            /* Once it is at work; how far it gets until then is left to chance. */
-            while (__atomic_load_n(&stage.done[dying], __ATOMIC_ACQUIRE) == 0) {
+            /* Kill it once it is at work, at a random instant. */
+            while (__atomic_load_n(&shared.done[dying], __ATOMIC_ACQUIRE) == 0) {
                 assert_false(child_gone(child[dying % VICTIMS]));
                 usleep(100);
             }
@@ -167,20 +167,20 @@ static void the_table_outlives_its_clients(void **state)
     }
     judge_table(session, table, KILLS + 1);
     assert_int_equal(far_pool_info(session, &info), FAR_OK);
-    assert_int_equal(info.clients, 1 + KILLS); /* the dead still have their places */
+    assert_int_equal(info.clients, 1 + KILLS); /* killed clients still have their slots */
     far_session_close(session);
     far_pool_close(pool);
 
-    /* And for one who comes afterwards, in another mapping. */
-    strchr(stage.uri, '?')[0] = '\0';
-    assert_int_equal(far_pool_open(stage.uri, &pool), FAR_OK);
+    /* The same for a client that comes afterwards, in another mapping. */
+    strchr(shared.uri, '?')[0] = '\0';
+    assert_int_equal(far_pool_open(shared.uri, &pool), FAR_OK);
     assert_int_equal(far_session_open(pool, NULL, &session), FAR_OK);
     assert_int_equal(far_table_open(session, "t", NULL, &table), FAR_OK);
     judge_table(session, table, KILLS + 1);
     survive(session, table, parent);
     far_session_close(session);
     far_pool_close(pool);
-    munmap(stage.done, (KILLS + 1) * sizeof *stage.done);
+    munmap(shared.done, (KILLS + 1) * sizeof *shared.done);
 }
 
 int main(void)
