@@ -284,7 +284,8 @@ static void print_totals(const struct check_totals *n)
 static json_t *totals_json(const struct check_totals *n)
 {
     json_t *all = json_object();
-#define CHECK_X(name, text) json_object_set_new(all, text, json_integer((json_int_t)n->name));
+#define CHECK_X(name, text, of_one)                                                                \
+    json_object_set_new(all, text, json_integer((json_int_t)n->name));
     CHECK_TOTALS(CHECK_X)
 #undef CHECK_X
     return all;

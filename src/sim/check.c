@@ -190,47 +190,19 @@ void check_seed(struct check *c, const struct check_settings *s, uint64_t seed,
 
 void check_add_counts(struct sim_counts *sum, const struct sim_counts *one)
 {
-    sum->verbs += one->verbs;
-    sum->requests += one->requests;
-    sum->events += one->events;
-    sum->direct_verbs += one->direct_verbs;
-    sum->torn += one->torn;
-    sum->halved += one->halved;
-    sum->reordered += one->reordered;
-    sum->shut_out += one->shut_out;
-    sum->late += one->late;
-    for (unsigned i = 0; i < SIM_ADVERSITY_COUNT; i++)
-        sum->happened[i] += one->happened[i];
+    uint64_t *to = (uint64_t *)sum;
+    const uint64_t *from = (const uint64_t *)one;
+    for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+        to[i] += from[i];
 }
+_Static_assert(sizeof(struct sim_counts) == (9 + SIM_ADVERSITY_COUNT) * sizeof(uint64_t),
+               "nothing but counts");
 
 void check_add_coverage(struct check_totals *sum, const struct check_coverage *one)
 {
-    sum->runs++;
-    sum->restructured += one->restructured;
-    sum->cascades += one->longest_line > 1;
-    sum->rings += one->ring > 1 && one->restructured > 0;
-    sum->nodes += one->grown_nodes > 1;
-    sum->tables += one->tables > 1;
-    sum->emulated += one->mcas_emulated;
-    sum->unfenced += one->no_fence;
-    sum->accounted += one->accounted;
-    sum->opened += one->opened;
-    sum->closed += one->closed;
-    sum->closed_parked += one->closed_parked;
-    sum->parks += one->parks;
-    sum->attached += one->attached;
-    sum->exists += one->exists;
-    sum->modified += one->modified;
-    sum->iterated += one->iterated;
-    sum->scanned += one->scanned;
-    sum->locks += one->locks;
-    sum->recovered += one->recovered;
-    sum->redone += one->redone;
-    sum->cached_fresh += one->cached_fresh;
-    sum->cached_doubted += one->cached_doubted;
-    sum->cached_changes += one->cached_changes;
-    sum->dropped += one->dropped;
-    sum->found_gone += one->found_gone;
+#define CHECK_X(name, text, of_one) sum->name += of_one;
+    CHECK_TOTALS(CHECK_X)
+#undef CHECK_X
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */

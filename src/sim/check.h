@@ -120,37 +120,39 @@ void check_print(const struct check *c, FILE *out);
 
 void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
 
-/* Totals over many runs: how often things happened, and in how many runs. */
+/* Totals over many runs. Of each: its name, its name in JSON, and what one run adds to it. */
 #define CHECK_TOTALS(X)                                                                            \
-    X(runs, "runs")                                                                                \
-    X(restructured, "restructurings")                                                              \
-    X(cascades, "runs_with_cascades")     /* a restructured part is restructured again */          \
-    X(rings, "runs_with_growth_and_ring") /* several operations of a client in flight */           \
-    X(nodes, "runs_with_growth_on_nodes") /* on several of them                       */           \
-    X(tables, "runs_with_two_tables")                                                              \
-    X(emulated, "runs_with_emulated_mcas")                                                         \
-    X(unfenced, "runs_without_fence")                                                              \
-    X(accounted, "runs_accounted_for") /* every byte, before the sweep             */              \
-    X(opened, "sessions_opened")                                                                   \
-    X(closed, "sessions_closed")                                                                   \
-    X(closed_parked, "sessions_closed_parked")                                                     \
-    X(parks, "parkings")                                                                           \
-    X(attached, "tables_attached")                                                                 \
-    X(exists, "exists")                                                                            \
-    X(modified, "modified")                                                                        \
-    X(iterated, "iterated")                                                                        \
-    X(locks, "locks_taken")                                                                        \
-    X(recovered, "locks_recovered") /* by journal lines                         */                 \
-    X(redone, "changes_redone")                                                                    \
-    X(cached_fresh, "cache_entries_fresh")                                                         \
-    X(cached_doubted, "cache_entries_doubted")                                                     \
-    X(cached_changes, "cached_objects_replaced")                                                   \
-    X(scanned, "scanned")                                                                          \
-    X(dropped, "tables_dropped")                                                                   \
-    X(found_gone, "operations_on_dropped_tables")
+    X(runs, "runs", 1)                                                                             \
+    X(restructured, "restructurings", one->restructured)                                           \
+    X(cascades, "runs_with_cascades",                                                              \
+      one->longest_line > 1) /* a restructured part is restructured again */                       \
+    X(rings, "runs_with_growth_and_ring",                                                          \
+      one->ring > 1 && one->restructured > 0) /* several operations of a client in flight */       \
+    X(nodes, "runs_with_growth_on_nodes", one->grown_nodes > 1) /* on several of them */           \
+    X(tables, "runs_with_two_tables", one->tables > 1)                                             \
+    X(emulated, "runs_with_emulated_mcas", one->mcas_emulated)                                     \
+    X(unfenced, "runs_without_fence", one->no_fence)                                               \
+    X(accounted, "runs_accounted_for", one->accounted) /* every byte, before the sweep */          \
+    X(opened, "sessions_opened", one->opened)                                                      \
+    X(closed, "sessions_closed", one->closed)                                                      \
+    X(closed_parked, "sessions_closed_parked", one->closed_parked)                                 \
+    X(parks, "parkings", one->parks)                                                               \
+    X(attached, "tables_attached", one->attached)                                                  \
+    X(exists, "exists", one->exists)                                                               \
+    X(modified, "modified", one->modified)                                                         \
+    X(iterated, "iterated", one->iterated)                                                         \
+    X(locks, "locks_taken", one->locks)                                                            \
+    X(recovered, "locks_recovered", one->recovered) /* by journal lines */                         \
+    X(redone, "changes_redone", one->redone)                                                       \
+    X(cached_fresh, "cache_entries_fresh", one->cached_fresh)                                      \
+    X(cached_doubted, "cache_entries_doubted", one->cached_doubted)                                \
+    X(cached_changes, "cached_objects_replaced", one->cached_changes)                              \
+    X(scanned, "scanned", one->scanned)                                                            \
+    X(dropped, "tables_dropped", one->dropped)                                                     \
+    X(found_gone, "operations_on_dropped_tables", one->found_gone)
 
 struct check_totals {
-#define CHECK_X(name, text) uint64_t name;
+#define CHECK_X(name, text, of_one) uint64_t name;
     CHECK_TOTALS(CHECK_X)
 #undef CHECK_X
 };

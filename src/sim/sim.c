@@ -1,7 +1,6 @@
 /* Runs: their beginning and end, the loop over events, and the fabric's functions. */
 #include "sim/sim_internal.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
