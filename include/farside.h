@@ -177,7 +177,7 @@ typedef struct far_session far_session;
  *             are zero. Devices without memory to share (/dev/zero, /dev/null, terminals),
  *             directories, pipes and sockets are refused.
  *             For an existing pool, options may be left out; those given must match it.
- *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&mode=MODE&clients=N&lease=MS]
+ *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
  *             memory of up to 64 memory nodes (`farside memd`), reached over the network by UCX.
  *             Name the same nodes in the same order each time. If several processes open a pool
  *             that does not exist yet, one creates it and the others wait for it.
@@ -189,10 +189,6 @@ typedef struct far_session far_session;
  *             secret: a file with a secret of up to 1024 bytes that nodes and clients prove to
  *             each other. Without this option, the secret is in the file that the environment
  *             variable FARSIDE_SECRET_FILE names, or in the variable FARSIDE_SECRET itself.
- *             mode: am sends batches in messages; rma uses UCX's put, get and atomics, which nodes
- *             offer only if they are told to (farside-memd(1)), even where UCX emulates them, which
- *             is for tests; auto, the default, uses those where all nodes offer them and UCX's
- *             transports do them by themselves.
  *         verbs://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
  *             the same, reached by RDMA: the node's network card does the work. timeout is from
  *             50 to 600000.
@@ -209,8 +205,7 @@ typedef struct far_session far_session;
  *                  answer
  * FAR_UNREACHABLE  a node cannot be reached; opening a pool needs all of its nodes
  * FAR_REFUSED      node and client do not have the same secret
- * FAR_UNSUPPORTED  mode=rma and a node does not offer it; or a node leaves atomics to its network
- *                  card, and UCX has no way there
+ * FAR_UNSUPPORTED  UCX cannot use a node's address, or this machine has no RDMA device for it
  * FAR_NO_MEMORY, FAR_SYSTEM
  */
 FAR_API int far_pool_open(const char *uri, far_pool **pool);

@@ -3,9 +3,7 @@
  *
  * Each batch is one active message and one reply, and the batches that are posted between two polls
  * share one: the memory node executes them, in order, with the verbs of mem:. So the order is exact
- * (ORDER_ALL) and masked CAS is one verb. Where all nodes offer it (farside memd --listen
- * ...?rma=1) and UCX has a transport that does it by itself, verbs are UCX's put, get and atomics,
- * with no order but by fences. docs/wire.md has the protocol; ucx_fab.h how the parts of
+ * (ORDER_ALL) and masked CAS is one verb. docs/wire.md has the protocol; ucx_fab.h how the parts of
  * this fabric hang together.
  */
 #include "fabric/backends.h"
@@ -244,14 +242,6 @@ static void leave_opener(struct ucx_fab *u)
     u->opener = NULL;
 }
 
-static void leave_context(struct ucx_fab *u)
-{
-    leave_opener(u);
-    if (u->context)
-        ucp_cleanup(u->context);
-    u->context = NULL;
-}
-
 static void ucx_formatted(struct fab *fab)
 {
     struct ucx_fab *u = (struct ucx_fab *)fab;
@@ -267,26 +257,12 @@ static void ucx_close(struct fab *fab)
 {
     struct ucx_fab *u = (struct ucx_fab *)fab;
 
-    leave_context(u);
+    leave_opener(u);
+    if (u->context)
+        ucp_cleanup(u->context);
     pthread_mutex_destroy(&u->lock);
     free(u);
 }
-
-static int ucx_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info *info);
-static int ucx_open(struct uri *uri, struct fab **fab);
-
-#define UCX_OPS                                                                                    \
-    .scheme = "ucx", .open = ucx_open, .close = ucx_close, .formatted = ucx_formatted,             \
-    .ep_open = ucx_ep_open, .ep_close = ucx_ep_close, .buf_alloc = direct_buf_alloc,               \
-    .buf_free = direct_buf_free, .post = ucx_post, .poll = ucx_poll, .wait_fds = ucx_wait_fds,     \
-    .arm = ucx_arm, .now = direct_now, .coarse = direct_coarse, .pause = direct_pause,             \
-    .node_stat = ucx_node_stat
-
-const struct fab_ops ucx_fabric = {UCX_OPS, .identify = ucx_identify, .fence = ucx_fence};
-
-/* Where a node offers rma. It cannot tell whose put it is, nor stop it: clients see to their leases
- * themselves, all of them, since each may have to do with any other. */
-static const struct fab_ops ucx_unfenced = {UCX_OPS};
 
 static int ucx_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info *info)
 {
@@ -300,32 +276,15 @@ static int ucx_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info 
     return FAR_OK;
 }
 
-static int read_mode(const char *text, enum ucx_mode *mode)
-{
-    static const char *const name[] = {[UCX_AUTO] = "auto", [UCX_AM] = "am", [UCX_RMA] = "rma"};
-
-    *mode = UCX_AUTO;
-    for (unsigned i = 0; text && i < sizeof name / sizeof *name; i++) {
-        if (strcmp(text, name[i]) == 0) {
-            *mode = (enum ucx_mode)i;
-            return FAR_OK;
-        }
-    }
-    return text ? err_fail(FAR_BAD_URI, "mode=%s where auto, am or rma is expected", text) : FAR_OK;
-}
-
 static int read_options(struct ucx_fab *u, struct uri *uri)
 {
     const char *secret = uri_option(uri, "secret"), *rest = uri->rest;
-    const char *mode = uri_option(uri, "mode");
     uint64_t timeout_ms;
     int rc =
         uri_number(uri, "timeout", TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &timeout_ms);
 
     if (!rc)
         rc = fab_pool_options(uri, &u->fab.clients_wanted, &u->fab.lease_ms);
-    if (!rc)
-        rc = read_mode(mode, &u->mode);
     if (!rc)
         rc = uri_finish(uri);
     if (!rc)
@@ -385,13 +344,10 @@ static int claim(struct ucx_fab *u)
 }
 
 /* Meets every node: all of them have to be there when a pool is opened. */
-static int meet(struct ucx_fab *u, bool rma)
+static int meet(struct ucx_fab *u)
 {
-    int rc;
+    int rc = ucx_context_open("farside", u->node[0].at.ss_family, &u->context);
 
-    leave_context(u);
-    u->rma = rma;
-    rc = ucx_context_open("farside", rma, u->node[0].at.ss_family, &u->context);
     if (rc) {
         u->context = NULL;
         return rc;
@@ -402,54 +358,28 @@ static int meet(struct ucx_fab *u, bool rma)
     return rc;
 }
 
-/* Whether put, get and atomics are real on the way to every node. */
-static bool all_real(const struct ucx_fab *u)
-{
-    for (unsigned i = 0; i < u->fab.nodes; i++) {
-        if (!u->node[i].real)
-            return false;
-    }
-    return true;
-}
+static int ucx_open(struct uri *uri, struct fab **fab);
 
-/*
- * Meets the nodes and settles how verbs are done. A context with put and get lets in whoever can
- * connect to it, so there is none before all nodes have said that they offer it.
- */
-static int settle(struct ucx_fab *u)
-{
-    const struct ucx_node *without = NULL, *by_nic = NULL;
-    int rc = meet(u, false);
-
-    if (rc)
-        return rc;
-    for (unsigned i = 0; i < u->fab.nodes; i++) {
-        without = u->node[i].offers & WIRE_FLAG_RMA ? without : &u->node[i];
-        by_nic = u->node[i].offers & WIRE_FLAG_BY_NIC ? &u->node[i] : by_nic;
-        if (u->node[i].offers & WIRE_FLAG_RMA)
-            u->fab.ops = &ucx_unfenced;
-    }
-    if (u->mode == UCX_RMA && without)
-        return err_fail(FAR_UNSUPPORTED, "%s does not offer put, get and atomics (rma=1)",
-                        without->address.text);
-    if (u->mode != UCX_AM && !without) {
-        rc = meet(u, true);
-        if (rc == FAR_OK && (u->mode == UCX_RMA || all_real(u))) {
-            u->fab.order = 0;
-            u->fab.caps = 0;
-            return FAR_OK;
-        }
-        if (u->mode == UCX_RMA)
-            return rc;
-        rc = meet(u, false);
-    }
-    if (rc == FAR_OK && by_nic)
-        rc =
-            err_fail(FAR_UNSUPPORTED,
-                     "%s leaves atomics to its network card, and UCX does not reach that from here",
-                     by_nic->address.text);
-    return rc;
-}
+const struct fab_ops ucx_fabric = {
+    .scheme = "ucx",
+    .open = ucx_open,
+    .close = ucx_close,
+    .formatted = ucx_formatted,
+    .ep_open = ucx_ep_open,
+    .ep_close = ucx_ep_close,
+    .buf_alloc = direct_buf_alloc,
+    .buf_free = direct_buf_free,
+    .post = ucx_post,
+    .poll = ucx_poll,
+    .wait_fds = ucx_wait_fds,
+    .arm = ucx_arm,
+    .now = direct_now,
+    .coarse = direct_coarse,
+    .pause = direct_pause,
+    .node_stat = ucx_node_stat,
+    .identify = ucx_identify,
+    .fence = ucx_fence,
+};
 
 static int ucx_open(struct uri *uri, struct fab **fab)
 {
@@ -469,7 +399,7 @@ static int ucx_open(struct uri *uri, struct fab **fab)
     if (!rc)
         rc = resolve(u);
     if (!rc)
-        rc = settle(u);
+        rc = meet(u);
     if (!rc)
         rc = claim(u);
     for (unsigned i = 1; i < u->fab.nodes && rc == FAR_OK && u->fab.fresh; i++) {

@@ -64,7 +64,8 @@ static void complete(struct flight *f)
     e->hub->free_flights = f;
 }
 
-void ucx_leg_done(struct ucx_hub *h, struct leg *leg, int status)
+/* A leg is over; with the last one, so is its request. */
+static void leg_done(struct ucx_hub *h, struct leg *leg, int status)
 {
     struct flight *f = leg->flight;
     struct ucx_ep *e = f->ep;
@@ -341,7 +342,7 @@ static void message_fail(struct ucx_link *l, struct message *m, int status)
 {
     message_over(l, m);
     for (unsigned i = 0; i < m->parts; i++)
-        ucx_leg_done(l->hub, m->part[i].leg, status);
+        leg_done(l->hub, m->part[i].leg, status);
 }
 
 static void take_results(struct ucx_link *l, struct message *m, const char *at)
@@ -363,11 +364,11 @@ static void take_results(struct ucx_link *l, struct message *m, const char *at)
         if (result.status == FAR_OK && part->more)
             queue_leg_first(l, part->leg);
         else if (result.status == FAR_OK)
-            ucx_leg_done(l->hub, part->leg, FAR_OK);
+            leg_done(l->hub, part->leg, FAR_OK);
         else
-            ucx_leg_done(l->hub, part->leg,
-                         err_fail(result.status < 0 ? result.status : FAR_UNKNOWN,
-                                  "%s could not execute a batch", link_name(l)));
+            leg_done(l->hub, part->leg,
+                     err_fail(result.status < 0 ? result.status : FAR_UNKNOWN,
+                              "%s could not execute a batch", link_name(l)));
     }
 }
 
@@ -406,7 +407,6 @@ void ucx_link_fail_all(struct ucx_link *l, int status)
     struct leg *leg = l->first;
 
     l->first = l->last = NULL;
-    rma_fail_all(l, status);
     for (unsigned i = 0; i < LINK_MESSAGES; i++) {
         struct message *m = l->message[i];
 
@@ -419,7 +419,7 @@ void ucx_link_fail_all(struct ucx_link *l, int status)
     while (leg) {
         struct leg *next = leg->next;
 
-        ucx_leg_done(l->hub, leg, status);
+        leg_done(l->hub, leg, status);
         leg = next;
     }
 }

@@ -9,9 +9,6 @@
  *   struct flight     a request under way; one leg for each node that it has verbs on
  *   struct message    a BATCH: the parts of as many legs as there were when it was filled
  *
- * Where the nodes offer it and a transport does it, legs go out as UCX's put, get and atomics
- * instead (ucx_rma.c); the link's connection, hand-shake and questions are the same.
- *
  * A leg whose verbs do not fit one message goes out in several, each after the reply to the one
  * before: UCX keeps no order between messages.
  */
@@ -31,12 +28,8 @@
 _Static_assert(LINK_MESSAGES <= WIRE_WINDOW, "a node allows that many");
 _Static_assert(FAB_NODES_MAX <= LINK_INDEX_MAX, "a byte");
 
-enum ucx_mode { UCX_AUTO, UCX_AM, UCX_RMA };
-
 struct ucx_fab {
     struct fab fab;
-    enum ucx_mode mode; /* what the URI asks for                                     */
-    bool rma;           /* what is done: put, get and atomics, or batches in messages */
     ucp_context_h context;
     struct wire_secret secret;
     uint64_t timeout_ns;
@@ -51,8 +44,6 @@ struct ucx_fab {
         bool known;        /* the rest is set, by the first who was welcomed */
         uint64_t instance; /* of its memory                                  */
         bool formatted;
-        uint32_t offers; /* WIRE_FLAG_RMA, WIRE_FLAG_BY_NIC */
-        bool real;       /* put, get and atomics are a transport's (rma)    */
     } node[FAB_NODES_MAX];
 };
 
@@ -71,15 +62,6 @@ struct leg {
     uint64_t identity;
     unsigned verb; /* the next to go out     */
     uint32_t from; /* byte of it             */
-
-    /* Of those that go out as put, get and atomics: */
-    struct ucx_link *link;
-    struct leg *prev;
-    unsigned ops; /* that UCX has not completed             */
-    bool failed;  /* one of them                            */
-    bool over;    /* given up, and waits only for its ops   */
-    int status;   /* then                                   */
-    uint64_t deadline;
 };
 
 struct message {
@@ -141,11 +123,6 @@ struct ucx_link {
     char asked[WIRE_CONTROL_MAX];
     unsigned under_way;
     struct message *message[LINK_MESSAGES]; /* NULL until used */
-    ucp_rkey_h rkey;                        /* rma, while it is up */
-    uint64_t base;                          /* of the node's memory */
-    bool real;                              /* put and get are a transport's */
-    struct leg *issued;                     /* legs with ops under way */
-    unsigned resumable;                     /* of which so many can go on behind a fence */
 };
 
 struct ucx_hub {
@@ -286,24 +263,11 @@ int ucx_post(struct fab_ep *ep, struct fab_req *req);
 void ucx_link_send(struct ucx_link *l);
 /* A REPLY, or an ANSWER instead of one. */
 void ucx_link_replied(struct ucx_link *l, const void *message, size_t bytes);
-/* A leg is over; with the last one, so is its request. */
-void ucx_leg_done(struct ucx_hub *h, struct leg *leg, int status);
 /* All that is under way on the link and in its queue is over. */
 void ucx_link_fail_all(struct ucx_link *l, int status);
 /* Within the hub, by the endpoint's own thread: completes the requests that are over. The poster
  * looks at them without the hub's lock. */
 void ucx_take_landed(struct ucx_ep *e);
 void ucx_free_flights(struct ucx_hub *h);
-
-/* ---- requests as put, get and atomics (ucx_rma.c) -------------------------------------------- */
-
-/* Takes the key that came with WELCOME, and looks at what the connection does by itself: FAR_OK,
- * or what keeps it from being used. */
-int rma_welcomed(struct ucx_link *l, const struct wire_welcome *in, const char **why);
-/* Issues the queue, and what was held back by fences. */
-void rma_send(struct ucx_link *l);
-/* All that was issued is over, as soon as UCX lets go of it. */
-void rma_fail_all(struct ucx_link *l, int status);
-uint64_t rma_deadline(const struct ucx_link *l);
 
 #endif

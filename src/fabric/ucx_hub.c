@@ -80,7 +80,7 @@ static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, 
 
 static bool wanted(const struct ucx_link *l)
 {
-    return l->first != NULL || l->resumable > 0 || l->question.state == QUESTION_WAITING;
+    return l->first != NULL || l->question.state == QUESTION_WAITING;
 }
 
 void ucx_hub_tend(struct ucx_hub *h, uint64_t now)
@@ -96,9 +96,7 @@ void ucx_hub_tend(struct ucx_hub *h, uint64_t now)
             ucx_link_connect(l);
         if (l->state == LINK_UP && l->question.state == QUESTION_WAITING)
             ucx_link_ask(l);
-        if (l->state == LINK_UP && h->fab->rma)
-            rma_send(l);
-        else if (l->state == LINK_UP)
+        if (l->state == LINK_UP)
             ucx_link_send(l);
     }
 }
@@ -253,14 +251,14 @@ void ucx_hub_rise(struct ucx_ep *e)
         e->rung = read(e->alarm, &count, sizeof count) != sizeof count;
 }
 
-/* Can somebody go on without anything having to arrive? UCX may have completed or refused something
- * while it was being sent. */
+/* Can somebody go on without anything having to arrive? UCX may have refused something while it was
+ * being sent. */
 static bool is_restless(const struct ucx_hub *h)
 {
     for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
         const struct ucx_link *l = &h->link[i];
 
-        if (l->state != LINK_DOWN && (l->broken != UCS_OK || l->refused || l->resumable > 0))
+        if (l->state != LINK_DOWN && (l->broken != UCS_OK || l->refused))
             return true;
     }
     return false;

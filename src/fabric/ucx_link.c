@@ -17,7 +17,6 @@
 #define CONNECT_REST   1000000u /* nanoseconds before the second try, twice before the third, ... */
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
-#define OFFERS         (WIRE_FLAG_RMA | WIRE_FLAG_BY_NIC)
 
 static void send_control(struct ucx_link *l, const void *message, size_t bytes, unsigned flags);
 
@@ -50,9 +49,6 @@ static void close_ucp(struct ucx_link *l)
     l->ucp = NULL;
     if (ucp)
         (void)ucp_ep_close_nbx(ucp, &param);
-    if (l->rkey)
-        ucp_rkey_destroy(l->rkey);
-    l->rkey = NULL;
 }
 
 static void fail_waiting(struct ucx_link *l, int status)
@@ -192,7 +188,6 @@ uint64_t ucx_link_deadline(const struct ucx_link *l)
         return l->again_at;
     if (l->state != LINK_UP)
         return l->deadline;
-    first = rma_deadline(l);
     if (l->question.state == QUESTION_SENT && l->question.deadline < first)
         first = l->question.deadline;
     for (unsigned i = 0; l->under_way > 0 && i < LINK_MESSAGES; i++) {
@@ -271,23 +266,10 @@ static void on_welcome(struct ucx_link *l, const struct wire_welcome *in)
         node->known = true;
         node->instance = in->instance;
         node->formatted = in->flags & WIRE_FLAG_FORMATTED;
-        node->offers = in->flags & OFFERS;
         u->fab.size[l->node] = in->size;
     } else if (node->instance != in->instance || u->fab.size[l->node] != in->size) {
         give_up(l, FAR_NODE_LOST, "the node was started anew, with other memory");
         return;
-    } else if (node->offers != (in->flags & OFFERS)) {
-        give_up(l, FAR_UNSUPPORTED, "the node was started anew, with another choice of rma");
-        return;
-    }
-    if (u->rma) {
-        const char *why;
-        int rc = rma_welcomed(l, in, &why);
-
-        if (rc) {
-            give_up(l, rc, why);
-            return;
-        }
     }
     l->state = LINK_UP;
     l->clock_ahead = in->clock - clock_ns(); /* at least: the message was on its way */

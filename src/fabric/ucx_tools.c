@@ -18,15 +18,6 @@ static void be_quiet(void)
         ucs_global_opts_set_value("LOG_LEVEL", "fatal");
 }
 
-/* What UCX's shared memory needs for connections whose end is noticed, and for memory of just the
- * length that was asked for. */
-static ucs_status_t adapt_shared_memory(ucp_config_t *config)
-{
-    ucs_status_t status = ucp_config_modify(config, "MM_ERROR_HANDLING", "y");
-
-    return status == UCS_OK ? ucp_config_modify(config, "MM_HUGETLB_MODE", "n") : status;
-}
-
 /* A setting of a transport by its own name, as UCX 1.13 wants it, and by its full name, as later
  * versions do. What a version does not know it does not mind. */
 static ucs_status_t set_tcp(ucp_config_t *config, const char *own, const char *full,
@@ -56,12 +47,11 @@ static ucs_status_t adapt_tcp(ucp_config_t *config, sa_family_t family)
                : status;
 }
 
-int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context_h *context)
+int ucx_context_open(const char *name, sa_family_t family, ucp_context_h *context)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME,
-                           .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP |
-                                       (rma ? UCP_FEATURE_RMA | UCP_FEATURE_AMO64 : 0),
+                           .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
                            .mt_workers_shared = 1,
                            .name = name};
     ucp_config_t *config;
@@ -74,8 +64,6 @@ int ucx_context_open(const char *name, bool rma, sa_family_t family, ucp_context
     status = adapt_tcp(config, family);
     if (status == UCS_OK && !getenv("UCX_TLS"))
         status = ucp_config_modify(config, "TLS", "^sm");
-    else if (status == UCS_OK && rma)
-        status = adapt_shared_memory(config);
     if (status == UCS_OK)
         status = ucp_init(&params, config, context);
     ucp_config_release(config);
@@ -115,78 +103,6 @@ int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void 
         return ucx_failed(
             err_fail(FAR_SYSTEM, "a UCX worker's events: %s", ucs_status_string(status)));
     }
-    return FAR_OK;
-}
-
-/* ---- what UCX prints of itself --------------------------------------------------------------- */
-
-static bool of_nic(const char *transport)
-{
-    return strncmp(transport, "rc_", 3) == 0 || strncmp(transport, "dc_", 3) == 0;
-}
-
-/* Closes the stream; false: its text is not there, or not all of it, and is freed. */
-static bool is_written(FILE *f, char *const *text)
-{
-    if (f && fclose(f) == 0)
-        return true;
-    free(*text);
-    return false;
-}
-
-/* "lane[1]:  3:rc_verbs/rxe0:1.0 md[2] -> ... amo#0 am ..." for each lane, and for each that moves
- * data by itself "put[1]: 0..<short>..." and "get[1]: ...". */
-static void read_lane(const char *line, struct ucx_lanes *lanes, bool *put, bool *get)
-{
-    const char *lane = strstr(line, "lane["), *at;
-
-    *put |= strstr(line, " put[") != NULL;
-    *get |= strstr(line, " get[") != NULL;
-    if (!lane || !strstr(lane, " amo#"))
-        return;
-    lanes->amo = true;
-    at = strchr(lane, ':');
-    at = at ? strchr(at + 1, ':') : NULL;
-    lanes->by_nic |= at && of_nic(at + 1);
-}
-
-int ucx_ep_lanes(ucp_ep_h ep, struct ucx_lanes *lanes)
-{
-    struct ucx_lanes found = {0};
-    bool put = false, get = false;
-    char *text = NULL, *rest;
-    size_t bytes;
-    FILE *f = open_memstream(&text, &bytes);
-
-    if (f)
-        ucp_ep_print_info(ep, f);
-    if (!is_written(f, &text))
-        return err_fail(FAR_NO_MEMORY, "what UCX says of a connection");
-    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-        read_lane(line, &found, &put, &get);
-    free(text);
-    found.rma = put && get;
-    *lanes = found;
-    return FAR_OK;
-}
-
-/* "atomics: 0:self/memory0, 3:rc_verbs/rxe0:1" */
-int ucx_worker_by_nic(ucp_worker_h worker, bool *by_nic)
-{
-    char *text = NULL, *at;
-    size_t bytes;
-    FILE *f = open_memstream(&text, &bytes);
-    bool found = false;
-
-    if (f)
-        ucp_worker_print_info(worker, f);
-    if (!is_written(f, &text))
-        return err_fail(FAR_NO_MEMORY, "what UCX says of a worker");
-    at = strstr(text, "atomics:");
-    for (at = at ? strchr(at + strlen("atomics:"), ':') : NULL; at; at = strchr(at + 1, ':'))
-        found |= of_nic(at + 1);
-    free(text);
-    *by_nic = found;
     return FAR_OK;
 }
 

@@ -92,7 +92,6 @@ static int check_part(char **at, const char *end, uint64_t size, struct wire_rea
             return rc;
         *at += wire_verb_bytes(v.kind, v.len);
         reader->reply_bytes += wire_result_bytes(v.kind, v.len);
-        reader->atomics |= v.kind > FAB_WRITE;
         reader->bytes_read += v.kind == FAB_WRITE ? 0 : v.len;
         reader->bytes_written += v.kind == FAB_READ ? 0 : v.len;
         if (reader->reply_bytes > WIRE_MESSAGE_MAX)

@@ -27,7 +27,7 @@
 #endif
 
 #define WIRE_MAGIC   0x57726146u /* "FarW" */
-#define WIRE_VERSION 1u
+#define WIRE_VERSION 2u
 
 #define WIRE_MESSAGE_MAX (256u << 10) /* bytes of any message                           */
 #define WIRE_CONTROL_MAX 256u         /* bytes of any message but BATCH and REPLY       */
@@ -89,10 +89,6 @@ _Static_assert(sizeof(struct wire_proof) == 64, "part of the protocol");
 
 #define WIRE_FLAG_FORMATTED 1u /* a client said that there is a pool                       */
 #define WIRE_FLAG_ONE_SIDED 2u /* address and rkey are good for one-sided verbs            */
-#define WIRE_FLAG_RMA       4u /* address and key are good for UCX's put, get and atomics  */
-#define WIRE_FLAG_BY_NIC    8u /* a network card executes atomics: none by batches         */
-
-#define WIRE_KEY_MAX 128u
 
 struct wire_welcome {
     struct wire_head head;
@@ -103,11 +99,8 @@ struct wire_welcome {
     uint64_t clock;    /* of the node, in nanoseconds                   */
     uint32_t rkey;
     uint32_t flags;
-    uint32_t key_bytes; /* WIRE_FLAG_RMA */
-    uint32_t reserved;
-    uint8_t key[WIRE_KEY_MAX];
 };
-_Static_assert(sizeof(struct wire_welcome) == 240, "part of the protocol");
+_Static_assert(sizeof(struct wire_welcome) == 104, "part of the protocol");
 
 struct wire_refused {
     struct wire_head head;
@@ -230,7 +223,6 @@ struct wire_reader {
     unsigned parts;     /* that are left                        */
     size_t reply_bytes; /* of the whole reply                   */
     uint64_t verbs, bytes_read, bytes_written;
-    bool atomics; /* there are some */
 };
 
 /* Looks at all of a BATCH that passed wire_check(), which is 8-byte aligned, for a node of `size`

@@ -319,12 +319,6 @@ static bool on_proof(struct memd_client *c, const struct wire_proof *in, union c
     welcome->clock = clock_ns();
     welcome->rkey = c->rkey;
     welcome->flags = c->one_sided ? WIRE_FLAG_ONE_SIDED : 0;
-    welcome->flags |= c->listener->by_nic ? WIRE_FLAG_BY_NIC : 0;
-    if (c->key) {
-        welcome->flags |= WIRE_FLAG_RMA;
-        welcome->key_bytes = c->key_bytes;
-        memcpy(welcome->key, c->key, c->key_bytes);
-    }
     pthread_mutex_lock(&m->lock);
     void_others(c);
     /* Not by the superblock alone: who made the pool may have died before he came to the first
@@ -461,8 +455,6 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
         return true;
     }
     rc = wire_batch_check(message, bytes, m->region.size, &reader);
-    if (rc == FAR_OK && reader.atomics && c->listener->by_nic)
-        rc = FAR_UNSUPPORTED;
     count(&c->count.rejected, rc != FAR_OK);
     reply = room(arg, rc ? sizeof(struct wire_answer) : reader.reply_bytes);
     if (!reply)

@@ -111,8 +111,6 @@ struct memd_client {
     uint64_t address; /* one-sided transports set these two before WELCOME */
     uint32_t rkey;
     bool one_sided;
-    const void *key; /* of the region, for UCX's put, get and atomics; NULL: not offered */
-    uint32_t key_bytes;
     struct { /* identities that were not on record, when there were that many */
         uint64_t identity, fences;
     } checked[MEMD_CHECKED];

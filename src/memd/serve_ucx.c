@@ -5,10 +5,6 @@
  * is shared on the path of a batch but the region. A thread with nothing to do sleeps until its
  * worker has an event.
  *
- * With ?rma=1 clients may do without messages, by UCX's put, get and atomics. The region is given
- * to UCX for that, and each client the key to it. Memory that is not in a file is made anew by UCX,
- * at the same place: its shared memory is of its own making only.
- *
  * Messages are executed as they arrive, within UCX's callback. A connection is ended outside of it:
  * what has to be is on the thread's list.
  */
@@ -86,9 +82,6 @@ struct ucx_listener {
     socklen_t at_bytes;
     unsigned threads, next;
     struct ucx_thread *thread;
-    ucp_mem_h region; /* ?rma=1, and the key to it */
-    void *key;
-    size_t key_bytes;
 };
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -281,9 +274,6 @@ static void accept_one(struct ucx_thread *t, ucp_conn_request_h request)
     }
     conn->thread = t;
     conn->since = clock_ns();
-    conn->client.address = (uintptr_t)t->listener->listener.memd->region.base;
-    conn->client.key = t->listener->key;
-    conn->client.key_bytes = (uint32_t)t->listener->key_bytes;
     if (ucp_ep_create(t->worker, &params, &conn->ep) != UCS_OK) {
         memd_client_end(&conn->client);
         free(conn);
@@ -492,10 +482,6 @@ static void ucx_close(struct memd_listener *listener)
     }
     for (unsigned i = l->threads; i-- > 0;) /* the first, which has the listener, last */
         thread_close(&l->thread[i]);
-    if (l->key)
-        ucp_rkey_buffer_release(l->key);
-    if (l->region)
-        ucp_mem_unmap(l->context, l->region);
     if (l->context)
         ucp_cleanup(l->context);
     free(l->thread);
@@ -555,69 +541,16 @@ static int listen_at(struct ucx_listener *l, const struct wire_address *address)
     return FAR_OK;
 }
 
-/* Gives the region to UCX, before anybody has connected. */
-static int offer_region(struct ucx_listener *l)
-{
-    const struct memd_region *r = &l->listener.memd->region;
-    uint64_t bytes = (uint64_t)((char *)r->keep - r->base);
-    ucp_mem_map_params_t params = {
-        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                      UCP_MEM_MAP_PARAM_FIELD_FLAGS,
-        .address = r->base,
-        .length = bytes,
-        .flags = r->fd < 0 ? UCP_MEM_MAP_ALLOCATE | UCP_MEM_MAP_FIXED : 0};
-    ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH};
-    ucs_status_t status = ucp_mem_map(l->context, &params, &l->region);
-
-    if (status != UCS_OK) {
-        l->region = NULL;
-        return err_fail(FAR_NO_MEMORY, "UCX does not take the memory: %s",
-                        ucs_status_string(status));
-    }
-    if (ucp_mem_query(l->region, &attr) != UCS_OK || attr.address != r->base ||
-        attr.length != bytes)
-        return err_fail(FAR_SYSTEM, "UCX has not put the memory where it was told to");
-    status = ucp_rkey_pack(l->context, l->region, &l->key, &l->key_bytes);
-    if (status != UCS_OK) {
-        l->key = NULL;
-        return err_fail(FAR_SYSTEM, "UCX has no key to the memory: %s", ucs_status_string(status));
-    }
-    if (l->key_bytes > WIRE_KEY_MAX)
-        return err_fail(FAR_SYSTEM,
-                        "UCX's key to the memory has %zu bytes; leave out transports "
-                        "(UCX_TLS)",
-                        l->key_bytes);
-    return ucx_worker_by_nic(l->thread[0].worker, &l->listener.by_nic);
-}
-
-/* Memory is offered as a whole, to whoever can connect, and is moved by it. */
-static int check_rma(const struct memd *memd)
-{
-    if (memd->secret.bytes > 0)
-        return err_fail(FAR_UNSUPPORTED,
-                        "rma=1 and a secret: who can connect can reach the memory by "
-                        "UCX's own means, whether he knows it or not");
-    if (memd->listeners > 0)
-        return err_fail(FAR_UNSUPPORTED,
-                        "rma=1 is for the first address to listen at, and only for that");
-    return FAR_OK;
-}
-
 static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
                     struct memd_listener **listener);
 
 const struct memd_listener_ops memd_ucx = {.scheme = "ucx", .open = ucx_open, .close = ucx_close};
 
-static int read_uri(struct memd *memd, struct uri *uri, struct wire_address *address, bool *rma)
+static int read_uri(struct uri *uri, struct wire_address *address)
 {
     const char *rest = uri->rest;
-    uint64_t wanted;
-    int rc = uri_number(uri, "rma", 0, 0, 1, &wanted);
+    int rc = uri_finish(uri);
 
-    if (!rc)
-        rc = uri_finish(uri);
-    if (!rc && wanted)
-        rc = check_rma(memd);
     if (!rc && strncmp(rest, "//", 2) != 0)
         rc = err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
     rest += 2;
@@ -625,7 +558,6 @@ static int read_uri(struct memd *memd, struct uri *uri, struct wire_address *add
         rc = wire_address_next(&rest, address);
     if (!rc && *rest)
         rc = err_fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
-    *rma = wanted;
     return rc;
 }
 
@@ -660,8 +592,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
 {
     struct wire_address address;
     struct ucx_listener *l;
-    bool rma;
-    int rc = read_uri(memd, uri, &address, &rma);
+    int rc = read_uri(uri, &address);
 
     if (rc)
         return rc;
@@ -677,13 +608,11 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
     rc = l->thread ? check_machine(l, &address, threads)
                    : err_fail(FAR_NO_MEMORY, "%u threads", threads);
     if (!rc)
-        rc = ucx_context_open("farside-memd", rma, l->at.ss_family, &l->context);
+        rc = ucx_context_open("farside-memd", l->at.ss_family, &l->context);
     if (rc)
         l->context = NULL;
     for (unsigned i = 0; i < threads && rc == FAR_OK; i++)
         rc = thread_open(l, &l->thread[i]);
-    if (!rc && rma)
-        rc = offer_region(l);
     if (!rc)
         rc = listen_at(l, &address);
     if (!rc)

@@ -4,10 +4,9 @@ nodes=()
 trap '{ for node in "${nodes[@]}"; do kill -9 "$node"; done; wait; } 2>/dev/null; rm -rf "$scratch"' EXIT
 
 # Starts a node with these options; $node is its process, $address host:port. PORT=n for a port,
-# OPTIONS=?... for options of the address.
 memd() {
     : >"$scratch/memd.out" # not what the last one said
-    "$FARSIDE" memd --listen "ucx://127.0.0.1:${PORT:-0}${OPTIONS:-}" "$@" \
+    "$FARSIDE" memd --listen "ucx://127.0.0.1:${PORT:-0}" "$@" \
         >"$scratch/memd.out" 2>"$scratch/memd.err" &
     node=$!
     nodes+=("$node")

@@ -35,6 +35,14 @@ run memd --listen ucx://203.0.113.1:7000 --size 16m
 expect_code 1
 expect_err "203.0.113.1:7000: the address is not one of this machine"
 
+# Neither side knows these options.
+run memd --listen "ucx://127.0.0.1:0?rma=1" --size 16m
+expect_code 2
+expect_err "ucx: has no option 'rma'"
+run get --pool "ucx://$address?mode=rma" key
+expect_code 2
+expect_err "ucx: has no option 'mode'"
+
 # Addresses of IPv6 that UCX does not serve, at either side; a name that has another one as well.
 for host in '[::1]' '[fe80::1]' '[::ffff:127.0.0.1]'; do
     run memd --listen "ucx://$host:0" --size 16m

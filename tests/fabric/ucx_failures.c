@@ -376,7 +376,7 @@ static void bad_uris_are_refused(void **state)
                                       "ucx://localhost:1,,localhost:2",
                                       "ucx://localhost:1?timeout=1",
                                       "ucx://localhost:1?size=1m",
-                                      "ucx://localhost:1?mode=x"};
+                                      "ucx://localhost:1?mode=rma"};
     struct fab *fab;
 
     (void)state;

@@ -25,7 +25,6 @@
 static char file[] = "/tmp/farside-wait-XXXXXX";
 static struct memd_child node;
 static far_pool *pool;
-static const char *offers = ""; /* options of the address that the node listens at */
 
 static int setup(void **state)
 {
@@ -42,7 +41,6 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    offers = "";
     memd_descriptors(DESCRIPTORS);
     if (node.pid)
         memd_end(&node, SIGKILL);
@@ -55,7 +53,7 @@ static void start_node(unsigned port)
     const char *const more[] = {"--size", "32m", "--threads", "1", "--file", file, NULL};
     char listen[64];
 
-    snprintf(listen, sizeof listen, "ucx://127.0.0.1:%u%s", port, offers);
+    snprintf(listen, sizeof listen, "ucx://127.0.0.1:%u", port);
     memd_start_at(&node, listen, more);
 }
 
@@ -142,13 +140,6 @@ static void likewise_on_a_shared_hub(void **state)
     works_and_rests(true, PATIENT);
 }
 
-static void likewise_by_put_get_and_atomics(void **state)
-{
-    (void)state;
-    offers = "?rma=1";
-    works_and_rests(false, PATIENT "&mode=rma");
-}
-
 /* A synchronous call polls, and may take what the descriptor would have been readable for. */
 static void synchronous_calls_in_between(void **state)
 {
@@ -197,9 +188,6 @@ static void nobody_sleeps_on_what_is_known_already(void **state)
     l->broken = UCS_ERR_CONNECTION_RESET;
     assert_false(ep->ops->arm(ep, &until));
     l->broken = UCS_OK;
-    l->resumable = 1;
-    assert_false(ep->ops->arm(ep, &until));
-    l->resumable = 0;
     client_leave(&session->client);
     end(session);
 }
@@ -383,7 +371,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_loop_that_only_sleeps_gets_everything),
         TEST(likewise_on_a_shared_hub),
-        TEST(likewise_by_put_get_and_atomics),
         TEST(synchronous_calls_in_between),
         TEST(nobody_sleeps_on_what_is_known_already),
         TEST(who_completes_a_request_raises_the_alarm),

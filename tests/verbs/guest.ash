@@ -2,13 +2,12 @@
 ADDRESS=10.77.0.1
 PATIENT="timeout=60000" # what is slow here is not what is tested
 
-# start PORT [ARGUMENT...]: a memory node, in the background; its process is $node afterwards. It
-# listens for verbs, or for $SCHEME with the $OPTIONS.
+# start PORT [ARGUMENT...]: a memory node, in the background; its process is $node afterwards.
 start()
 {
     port=$1
     shift
-    farside memd --listen "${SCHEME:-verbs}://$ADDRESS:$port$OPTIONS" "$@" >"/tmp/node.$port" 2>&1 &
+    farside memd --listen "verbs://$ADDRESS:$port" "$@" >"/tmp/node.$port" 2>&1 &
     node=$!
     tries=0
     until grep -q '^listening at ' "/tmp/node.$port"; do
