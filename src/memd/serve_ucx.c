@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fds.h"
-#include "fabric/ucx_tools.h"
+#include "fabric/ucx/ucx_common.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

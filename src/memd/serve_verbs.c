@@ -6,7 +6,7 @@
  * hand-shake, answers questions, and sleeps.
  *
  *   NODE-M1  A queue pair has no remote rights before its client has proved that it knows the
- *       secret, whatever keys and addresses the client sends (verbs_link.h).
+ *       secret, whatever keys and addresses the client sends (verbs_qp.h).
  *   NODE-M2  To shut a client out, its queue pair is destroyed: the card executes nothing for it
  *       any more once that has returned.
  *   NODE-M3  All atomics on the region are done by one device. Network cards keep each other's
@@ -15,7 +15,7 @@
 #include "memd/transports.h"
 
 #include "base/clock.h"
-#include "fabric/verbs_link.h"
+#include "fabric/verbs/verbs_qp.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * its results, also if nodes hang, die and come back, and is not woken all the time meanwhile.
  */
 #include "support/memd_child.h"
-#include "fabric/ucx_fab.h"
+#include "fabric/ucx/ucx_internal.h"
 #include "store/store.h"
 #include "support/wait_loop.h"
 

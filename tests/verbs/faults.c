@@ -8,7 +8,7 @@
  */
 #include "fabric/rig.h"
 #include "fabric/superblock.h"
-#include "fabric/verbs.h"
+#include "fabric/verbs/verbs_internal.h"
 
 #include "base/clock.h"
 

@@ -6,7 +6,7 @@
  *
  * The nodes of the last cases are started here, with the `farside` that is in the path.
  */
-#include "fabric/verbs.h"
+#include "fabric/verbs/verbs_internal.h"
 #include "store/store.h"
 #include "support/wait_loop.h"
 

@@ -6,8 +6,8 @@
  * way it starts without remote rights of any kind, carries the hand-shake as messages, and the
  * memory node grants rights when it knows whom to (verbs_qp_grant()).
  */
-#ifndef FABRIC_VERBS_LINK_H
-#define FABRIC_VERBS_LINK_H
+#ifndef VERBS_QP_H
+#define VERBS_QP_H
 
 #include "base/err.h"
 

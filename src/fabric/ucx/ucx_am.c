@@ -1,5 +1,5 @@
 /* The UCX fabric: requests become messages, replies become results. */
-#include "fabric/ucx_fab.h"
+#include "fabric/ucx/ucx_internal.h"
 
 #include "base/clock.h"
 

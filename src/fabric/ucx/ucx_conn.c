@@ -7,7 +7,7 @@
  * that was found down is left alone for a while, the longer the more often; what is posted
  * meanwhile fails.
  */
-#include "fabric/ucx_fab.h"
+#include "fabric/ucx/ucx_internal.h"
 
 #include "base/clock.h"
 

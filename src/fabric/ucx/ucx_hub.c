@@ -27,7 +27,7 @@
  *          there is something to do, raises the alarms of all that sleep. So somebody is woken by whatever
  *          comes.
  */
-#include "fabric/ucx_fab.h"
+#include "fabric/ucx/ucx_internal.h"
 
 #include "base/clock.h"
 #include "base/fds.h"

@@ -3,12 +3,12 @@
  *
  * Each batch is one active message and one reply, and the batches that are posted between two polls
  * share one: the memory node executes them, in order, with the verbs of mem:. So the order is exact
- * (ORDER_ALL) and masked CAS is one verb. docs/wire.md has the protocol; ucx_fab.h how the parts of
+ * (ORDER_ALL) and masked CAS is one verb. docs/wire.md has the protocol; ucx_internal.h how the parts of
  * this fabric hang together.
  */
 #include "fabric/backends.h"
 #include "fabric/direct.h"
-#include "fabric/ucx_fab.h"
+#include "fabric/ucx/ucx_internal.h"
 
 #include "base/clock.h"
 

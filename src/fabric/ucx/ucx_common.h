@@ -1,6 +1,6 @@
 /* What the two ends of a UCX connection have in common. */
-#ifndef FABRIC_UCX_TOOLS_H
-#define FABRIC_UCX_TOOLS_H
+#ifndef UCX_COMMON_H
+#define UCX_COMMON_H
 
 #include "fabric/wire.h"
 

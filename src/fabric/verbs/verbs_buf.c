@@ -7,7 +7,7 @@
  * buffer is a shift and a load away. They are registered for this endpoint's own use: nobody can
  * reach them from afar.
  */
-#include "fabric/verbs.h"
+#include "fabric/verbs/verbs_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

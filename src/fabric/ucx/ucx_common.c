@@ -1,4 +1,4 @@
-#include "fabric/ucx_tools.h"
+#include "fabric/ucx/ucx_common.h"
 
 #include "base/fds.h"
 

@@ -1,6 +1,6 @@
 /* The verbs fabric: what a connection does beside other work, on a fiber of its own. */
 #include "base/clock.h"
-#include "fabric/verbs.h"
+#include "fabric/verbs/verbs_internal.h"
 
 #include <poll.h>
 

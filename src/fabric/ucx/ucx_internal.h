@@ -12,10 +12,10 @@
  * A leg whose verbs do not fit one message goes out in several, each after the reply to the one
  * before: UCX keeps no order between messages.
  */
-#ifndef FABRIC_UCX_FAB_H
-#define FABRIC_UCX_FAB_H
+#ifndef UCX_INTERNAL_H
+#define UCX_INTERNAL_H
 
-#include "fabric/ucx_tools.h"
+#include "fabric/ucx/ucx_common.h"
 
 #include <pthread.h>
 
@@ -238,7 +238,7 @@ void ucx_hub_settle(struct ucx_hub *h);
 void ucx_hub_wake(struct ucx_ep *e);
 void ucx_hub_wake_all(struct ucx_hub *h);
 
-/* ---- links (ucx_link.c) ---------------------------------------------------------------------- */
+/* ---- links (ucx_conn.c) ---------------------------------------------------------------------- */
 
 /* Begins to connect, if it is time to: else it fails all that waits for it. */
 void ucx_link_connect(struct ucx_link *l);
@@ -256,7 +256,7 @@ bool ucx_link_is_away(const struct ucx_link *l);
 /* When the link has to be looked at, at the latest. */
 uint64_t ucx_link_deadline(const struct ucx_link *l);
 
-/* ---- requests (ucx_batch.c) ------------------------------------------------------------------ */
+/* ---- requests (ucx_am.c) ------------------------------------------------------------------ */
 
 int ucx_post(struct fab_ep *ep, struct fab_req *req);
 /* Fills messages from the queue and sends them, as far as there are messages to fill. */

@@ -2,12 +2,12 @@
  * The verbs fabric from the inside: verbs.c posts and polls, verbs_conn.c connects and talks to
  * memory nodes, verbs_buf.c has the memory that the device may touch.
  */
-#ifndef FABRIC_VERBS_H
-#define FABRIC_VERBS_H
+#ifndef VERBS_INTERNAL_H
+#define VERBS_INTERNAL_H
 
 #include "base/fiber.h"
 #include "fabric/fabric.h"
-#include "fabric/verbs_link.h"
+#include "fabric/verbs/verbs_qp.h"
 #include "fabric/wire.h"
 
 #include <sys/socket.h>

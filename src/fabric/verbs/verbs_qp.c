@@ -1,5 +1,5 @@
-/* Queue pairs: limits, making, states. verbs_link.h says why librdmacm does not do it. */
-#include "fabric/verbs_link.h"
+/* Queue pairs: limits, making, states. verbs_qp.h says why librdmacm does not do it. */
+#include "fabric/verbs/verbs_qp.h"
 
 #include <errno.h>
 #include <string.h>

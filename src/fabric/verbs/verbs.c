@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "fabric/backends.h"
 #include "fabric/direct.h"
-#include "fabric/verbs.h"
+#include "fabric/verbs/verbs_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,7 +14,7 @@
  *       connection any more, and every request that had a part on it has been told.
  */
 #include "base/clock.h"
-#include "fabric/verbs.h"
+#include "fabric/verbs/verbs_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
