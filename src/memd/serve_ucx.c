@@ -37,13 +37,13 @@
 #define THREAD_FDS      16u /* of a worker                                                   */
 
 struct reply {
-    struct ucx_conn *conn;
+    struct ucx_client *client;
     struct reply *next;
     uint32_t room;
     char bytes[] __attribute__((aligned(64)));
 };
 
-struct ucx_conn {
+struct ucx_client {
     struct memd_client client;
     struct ucx_thread *thread;
     ucp_ep_h ep;
@@ -63,8 +63,8 @@ struct ucx_thread {
     pthread_t thread;
     bool started;
     _Atomic bool stop;
-    struct ucx_conn *conn[SLOTS_MAX]; /* by slot - 1 */
-    unsigned conns, strangers, ending;
+    struct ucx_client *client[SLOTS_MAX]; /* by slot - 1 */
+    unsigned clients, strangers, ending;
     struct reply *kept[2]; /* free buffers, small and large */
     unsigned kept_count[2];
     struct reply *reply;  /* of the batch at hand */
@@ -86,9 +86,9 @@ struct ucx_listener {
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
-static struct reply *reply_new(struct ucx_conn *conn, size_t bytes)
+static struct reply *reply_new(struct ucx_client *c, size_t bytes)
 {
-    struct ucx_thread *t = conn->thread;
+    struct ucx_thread *t = c->thread;
     bool large = bytes > REPLY_SMALL;
     struct reply *r = t->kept[large];
 
@@ -103,16 +103,16 @@ static struct reply *reply_new(struct ucx_conn *conn, size_t bytes)
             return NULL;
         r->room = room;
     }
-    r->conn = conn;
+    r->client = c;
     return r;
 }
 
 static void reply_free(struct reply *r)
 {
-    struct ucx_thread *t = r->conn->thread;
+    struct ucx_thread *t = r->client->thread;
     bool large = r->room > REPLY_SMALL;
 
-    r->conn->replies--;
+    r->client->replies--;
     if (t->kept_count[large] == REPLIES_KEPT) {
         free(r);
         return;
@@ -122,11 +122,11 @@ static void reply_free(struct reply *r)
     t->kept_count[large]++;
 }
 
-static void conn_over(struct ucx_conn *conn)
+static void client_over(struct ucx_client *c)
 {
-    if (!conn->over) {
-        conn->over = true;
-        conn->thread->ending++;
+    if (!c->over) {
+        c->over = true;
+        c->thread->ending++;
     }
 }
 
@@ -139,15 +139,15 @@ static void reply_sent(void *request, ucs_status_t status, void *arg)
 
 static void reply_send(struct reply *r, size_t bytes)
 {
-    struct ucx_conn *conn = r->conn;
+    struct ucx_client *c = r->client;
     ucs_status_ptr_t sent;
 
-    conn->replies++;
-    sent = ucx_send(conn->ep, r->bytes, bytes, 0, reply_sent, r);
+    c->replies++;
+    sent = ucx_send(c->ep, r->bytes, bytes, 0, reply_sent, r);
     if (UCS_PTR_IS_PTR(sent))
         return;
     if (UCS_PTR_IS_ERR(sent))
-        conn_over(conn);
+        client_over(c);
     reply_free(r);
 }
 
@@ -155,39 +155,39 @@ static void reply_send(struct reply *r, size_t bytes)
 
 static void *room_for_reply(void *arg, size_t bytes)
 {
-    struct ucx_conn *conn = arg;
+    struct ucx_client *c = arg;
 
-    conn->thread->reply = reply_new(conn, bytes);
-    return conn->thread->reply ? conn->thread->reply->bytes : NULL;
+    c->thread->reply = reply_new(c, bytes);
+    return c->thread->reply ? c->thread->reply->bytes : NULL;
 }
 
-static void on_batch(struct ucx_conn *conn, void *message, size_t bytes)
+static void on_batch(struct ucx_client *c, void *message, size_t bytes)
 {
-    struct ucx_thread *t = conn->thread;
+    struct ucx_thread *t = c->thread;
     size_t reply_bytes;
 
     t->reply = NULL;
     /* Who asks for more than it reads would have us keep any number of replies. */
-    if (conn->replies >= REPLIES_MAX ||
-        !memd_batch(&conn->client, message, bytes, room_for_reply, conn, &reply_bytes)) {
-        conn_over(conn);
+    if (c->replies >= REPLIES_MAX ||
+        !memd_batch(&c->client, message, bytes, room_for_reply, c, &reply_bytes)) {
+        client_over(c);
         return;
     }
     if (reply_bytes > 0)
         reply_send(t->reply, reply_bytes);
 }
 
-static void on_control(struct ucx_conn *conn, const void *message, size_t bytes)
+static void on_control(struct ucx_client *c, const void *message, size_t bytes)
 {
     char answer[WIRE_CONTROL_MAX];
     size_t answer_bytes;
-    bool stranger = conn->client.state != MEMD_WELCOMED;
-    bool goes_on = memd_message(&conn->client, message, bytes, answer, &answer_bytes);
+    bool stranger = c->client.state != MEMD_WELCOMED;
+    bool goes_on = memd_message(&c->client, message, bytes, answer, &answer_bytes);
 
-    if (stranger && conn->client.state == MEMD_WELCOMED)
-        conn->thread->strangers--;
-    if (answer_bytes > 0 && conn->replies < REPLIES_MAX) {
-        struct reply *r = reply_new(conn, answer_bytes);
+    if (stranger && c->client.state == MEMD_WELCOMED)
+        c->thread->strangers--;
+    if (answer_bytes > 0 && c->replies < REPLIES_MAX) {
+        struct reply *r = reply_new(c, answer_bytes);
 
         if (r) {
             memcpy(r->bytes, answer, answer_bytes);
@@ -195,15 +195,15 @@ static void on_control(struct ucx_conn *conn, const void *message, size_t bytes)
         }
     }
     if (!goes_on) {
-        conn->gently = true;
-        conn_over(conn);
+        c->gently = true;
+        client_over(c);
     }
 }
 
 /* The connection that a message belongs to: by its number if it says one (its token is looked at
  * later), else, before it has been told, by where it came from. */
-static struct ucx_conn *find_conn(struct ucx_thread *t, const void *message, size_t bytes,
-                                  const ucp_am_recv_param_t *param)
+static struct ucx_client *find_client(struct ucx_thread *t, const void *message, size_t bytes,
+                                      const ucp_am_recv_param_t *param)
 {
     struct wire_head head;
 
@@ -211,12 +211,12 @@ static struct ucx_conn *find_conn(struct ucx_thread *t, const void *message, siz
         return NULL;
     memcpy(&head, message, sizeof head);
     if (head.slot >= 1 && head.slot <= SLOTS_MAX)
-        return t->conn[head.slot - 1];
+        return t->client[head.slot - 1];
     if (head.slot != 0 || !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP))
         return NULL;
     for (unsigned i = 0; i < SLOTS_MAX; i++) {
-        if (t->conn[i] && t->conn[i]->ep == param->reply_ep)
-            return t->conn[i];
+        if (t->client[i] && t->client[i]->ep == param->reply_ep)
+            return t->client[i];
     }
     return NULL;
 }
@@ -225,21 +225,21 @@ static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, 
                             size_t bytes, const ucp_am_recv_param_t *param)
 {
     struct ucx_thread *t = arg;
-    struct ucx_conn *conn;
+    struct ucx_client *c;
 
     (void)header;
     if (header_bytes != 0 || bytes > WIRE_MESSAGE_MAX ||
         (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
         return UCS_OK;
-    conn = find_conn(t, data, bytes, param);
-    if (!conn || conn->over)
+    c = find_client(t, data, bytes, param);
+    if (!c || c->over)
         return UCS_OK;
     if ((uintptr_t)data % 8 != 0)
         data = memcpy(t->scratch, data, bytes);
     if (memd_is_batch(data, bytes))
-        on_batch(conn, data, bytes);
+        on_batch(c, data, bytes);
     else
-        on_control(conn, data, bytes);
+        on_control(c, data, bytes);
     return UCS_OK;
 }
 
@@ -249,38 +249,38 @@ static void broken(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     (void)ep;
     (void)status;
-    conn_over(arg);
+    client_over(arg);
 }
 
 static void accept_one(struct ucx_thread *t, ucp_conn_request_h request)
 {
-    struct ucx_conn *conn = calloc(1, sizeof *conn);
+    struct ucx_client *c = calloc(1, sizeof *c);
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST |
                                             UCP_EP_PARAM_FIELD_ERR_HANDLER |
                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
                               .conn_request = request,
                               .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-                              .err_handler = {.cb = broken, .arg = conn}};
+                              .err_handler = {.cb = broken, .arg = c}};
     uint32_t slot = 0;
 
-    while (slot < SLOTS_MAX && t->conn[slot])
+    while (slot < SLOTS_MAX && t->client[slot])
         slot++;
-    if (!conn || slot == SLOTS_MAX ||
+    if (!c || slot == SLOTS_MAX ||
         memd_client_init(t->listener->listener.memd, &t->listener->listener, slot + 1,
-                         &conn->client) != FAR_OK) {
+                         &c->client) != FAR_OK) {
         ucp_listener_reject(t->listener->ucp, request);
-        free(conn);
+        free(c);
         return;
     }
-    conn->thread = t;
-    conn->since = clock_ns();
-    if (ucp_ep_create(t->worker, &params, &conn->ep) != UCS_OK) {
-        memd_client_end(&conn->client);
-        free(conn);
+    c->thread = t;
+    c->since = clock_ns();
+    if (ucp_ep_create(t->worker, &params, &c->ep) != UCS_OK) {
+        memd_client_end(&c->client);
+        free(c);
         return;
     }
-    t->conn[slot] = conn;
-    t->conns++;
+    t->client[slot] = c;
+    t->clients++;
     t->strangers++;
 }
 
@@ -317,61 +317,61 @@ static void accept_arrivals(struct ucx_thread *t)
     }
 }
 
-static void conn_closed(void *request, ucs_status_t status, void *arg)
+static void client_closed(void *request, ucs_status_t status, void *arg)
 {
-    struct ucx_conn *conn = arg;
+    struct ucx_client *c = arg;
 
     (void)status;
-    conn->closed = true;
-    conn->close_request = NULL;
+    c->closed = true;
+    c->close_request = NULL;
     ucp_request_free(request);
 }
 
-static void conn_close(struct ucx_conn *conn, bool force)
+static void client_close(struct ucx_client *c, bool force)
 {
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
                                                  UCP_OP_ATTR_FIELD_USER_DATA |
                                                  UCP_OP_ATTR_FIELD_FLAGS,
                                  .flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0,
-                                 .cb.send = conn_closed,
-                                 .user_data = conn};
-    ucs_status_ptr_t request = ucp_ep_close_nbx(conn->ep, &param);
+                                 .cb.send = client_closed,
+                                 .user_data = c};
+    ucs_status_ptr_t request = ucp_ep_close_nbx(c->ep, &param);
 
-    conn->closing = true;
-    conn->closed = !UCS_PTR_IS_PTR(request);
-    conn->close_request = conn->closed ? NULL : request;
+    c->closing = true;
+    c->closed = !UCS_PTR_IS_PTR(request);
+    c->close_request = c->closed ? NULL : request;
 }
 
-static void conn_free(struct ucx_thread *t, uint32_t i)
+static void client_free(struct ucx_thread *t, uint32_t i)
 {
-    struct ucx_conn *conn = t->conn[i];
+    struct ucx_client *c = t->client[i];
 
-    t->strangers -= conn->client.state != MEMD_WELCOMED;
-    t->conns--;
+    t->strangers -= c->client.state != MEMD_WELCOMED;
+    t->clients--;
     t->ending--;
-    t->conn[i] = NULL;
-    memd_client_end(&conn->client);
-    free(conn);
+    t->client[i] = NULL;
+    memd_client_end(&c->client);
+    free(c);
 }
 
 /* Ends what is over, and after a while who has not said who he is. */
-static void end_conns(struct ucx_thread *t)
+static void end_clients(struct ucx_thread *t)
 {
     uint64_t now = clock_ns();
 
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        struct ucx_conn *conn = t->conn[i];
+        struct ucx_client *c = t->client[i];
 
-        if (!conn)
+        if (!c)
             continue;
-        if (conn->client.state != MEMD_WELCOMED && now - conn->since > HANDSHAKE_NS)
-            conn_over(conn);
-        if (conn->over && (!conn->closing || (conn->gently && now - conn->since > HANDSHAKE_NS))) {
-            conn_close(conn, !conn->gently);
-            conn->gently = false;
+        if (c->client.state != MEMD_WELCOMED && now - c->since > HANDSHAKE_NS)
+            client_over(c);
+        if (c->over && (!c->closing || (c->gently && now - c->since > HANDSHAKE_NS))) {
+            client_close(c, !c->gently);
+            c->gently = false;
         }
-        if (conn->closed && conn->replies == 0)
-            conn_free(t, i);
+        if (c->closed && c->replies == 0)
+            client_free(t, i);
     }
 }
 
@@ -398,20 +398,20 @@ static void drain(struct ucx_thread *t)
     while (idle < SPINS && clock_ns() - start < DRAIN_NS)
         idle = ucp_worker_progress(t->worker) ? 0 : idle + 1;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
-        if (t->conn[i] && !t->conn[i]->over) {
-            conn_over(t->conn[i]);
-            conn_close(t->conn[i], false);
+        if (t->client[i] && !t->client[i]->over) {
+            client_over(t->client[i]);
+            client_close(t->client[i], false);
         }
     }
-    while (t->conns > 0 && clock_ns() - start < 2 * DRAIN_NS) {
+    while (t->clients > 0 && clock_ns() - start < 2 * DRAIN_NS) {
         ucp_worker_progress(t->worker);
-        end_conns(t);
+        end_clients(t);
     }
     /* Whoever does not answer is not waited for: the worker's end is his. UCX wants to be told that
      * nobody waits. */
-    for (uint32_t i = 0; i < SLOTS_MAX && t->conns > 0; i++) {
-        if (t->conn[i] && t->conn[i]->close_request)
-            ucp_request_free(t->conn[i]->close_request);
+    for (uint32_t i = 0; i < SLOTS_MAX && t->clients > 0; i++) {
+        if (t->client[i] && t->client[i]->close_request)
+            ucp_request_free(t->client[i]->close_request);
     }
 }
 
@@ -428,7 +428,7 @@ static void *serve(void *arg)
         }
         accept_arrivals(t);
         if (t->ending > 0 || (idle >= SPINS && t->strangers > 0))
-            end_conns(t);
+            end_clients(t);
         if (++idle > SPINS)
             sleep_until_event(t);
     }
@@ -449,9 +449,9 @@ static void thread_close(struct ucx_thread *t)
     if (t->worker)
         ucp_worker_destroy(t->worker);
     for (uint32_t i = 0; i < SLOTS_MAX; i++) { /* that did not end in time */
-        if (t->conn[i]) {
-            memd_client_end(&t->conn[i]->client);
-            free(t->conn[i]);
+        if (t->client[i]) {
+            memd_client_end(&t->client[i]->client);
+            free(t->client[i]);
         }
     }
     for (unsigned kind = 0; kind < 2; kind++) {

@@ -40,7 +40,7 @@ struct verbs_client {
     struct memd_client client;
     struct verbs_listener *listener;
     pthread_mutex_t lock; /* of the queue pair, which others may destroy */
-    struct vlink link;
+    struct verbs_qp qp;
     uint64_t since;
     bool ending; /* when the last answer is out */
     char *in, *out;
@@ -74,9 +74,9 @@ static void drop(struct verbs_client *c)
         l->strangers--;
     l->client[c->client.slot - 1] = NULL;
     memd_client_end(&c->client); /* nobody else knows it any more */
-    if (c->link.id)
-        rdma_disconnect(c->link.id);
-    verbs_qp_destroy(&c->link);
+    if (c->qp.id)
+        rdma_disconnect(c->qp.id);
+    verbs_qp_destroy(&c->qp);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
@@ -88,16 +88,16 @@ static void verbs_shut(struct memd_client *client)
     uint64_t one = 1;
 
     pthread_mutex_lock(&c->lock);
-    if (c->link.qp)
-        ibv_destroy_qp(c->link.qp);
-    c->link.qp = NULL;
+    if (c->qp.ibv)
+        ibv_destroy_qp(c->qp.ibv);
+    c->qp.ibv = NULL;
     pthread_mutex_unlock(&c->lock);
     (void)!write(c->listener->wake, &one, sizeof one); /* full: it will wake anyway */
 }
 
 static int expect_message(struct verbs_client *c)
 {
-    return verbs_qp_receive(&c->link, c->in, WIRE_CONTROL_MAX, c->listener->messages->lkey);
+    return verbs_qp_receive(&c->qp, c->in, WIRE_CONTROL_MAX, c->listener->messages->lkey);
 }
 
 static struct verbs_client *new_client(struct verbs_listener *l)
@@ -134,7 +134,7 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
     unsigned reads = reads_wanted < l->limits.reads_in ? reads_wanted : l->limits.reads_in;
     int rc;
 
-    if (!c || verbs_qp_make(&c->link, id, l->pd, l->completions, c, SEND_WRS) != FAR_OK) {
+    if (!c || verbs_qp_make(&c->qp, id, l->pd, l->completions, c, SEND_WRS) != FAR_OK) {
         rdma_reject(id, NULL, 0);
         rdma_destroy_id(id);
         if (c)
@@ -143,13 +143,13 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
     }
     id->context = c;
     rc = expect_message(c);
-    if (rc == FAR_OK && ibv_req_notify_cq(c->link.cq, 0) != 0)
+    if (rc == FAR_OK && ibv_req_notify_cq(c->qp.cq, 0) != 0)
         rc = FAR_SYSTEM;
     if (rc == FAR_OK)
-        rc = verbs_qp_ready(&c->link, 0, reads, LINK_TIMEOUT_MS);
+        rc = verbs_qp_ready(&c->qp, 0, reads, LINK_TIMEOUT_MS);
     struct rdma_conn_param param = {.responder_resources = (uint8_t)reads,
                                     .rnr_retry_count = RNR_RETRIES,
-                                    .qp_num = c->link.qp->qp_num};
+                                    .qp_num = c->qp.ibv->qp_num};
     if (rc != FAR_OK || rdma_accept(id, &param) != 0)
         drop(c);
 }
@@ -159,9 +159,9 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
 /* With the lock. False: the connection is over. */
 static bool reply(struct verbs_client *c, bool granted, size_t bytes)
 {
-    return c->link.qp && (!granted || verbs_qp_grant(&c->link) == FAR_OK) &&
+    return c->qp.ibv && (!granted || verbs_qp_grant(&c->qp) == FAR_OK) &&
            (c->ending || expect_message(c) == FAR_OK) &&
-           verbs_qp_send(&c->link, c->out, bytes, c->listener->messages->lkey) == FAR_OK;
+           verbs_qp_send(&c->qp, c->out, bytes, c->listener->messages->lkey) == FAR_OK;
 }
 
 static bool on_message(struct verbs_client *c, uint32_t bytes)
@@ -186,11 +186,11 @@ static void on_completions(struct verbs_client *c)
 {
     struct ibv_wc wc;
 
-    if (ibv_req_notify_cq(c->link.cq, 0) != 0) {
+    if (ibv_req_notify_cq(c->qp.cq, 0) != 0) {
         drop(c);
         return;
     }
-    for (unsigned i = 0; i < EVENTS_MAX && ibv_poll_cq(c->link.cq, 1, &wc) > 0; i++) {
+    for (unsigned i = 0; i < EVENTS_MAX && ibv_poll_cq(c->qp.cq, 1, &wc) > 0; i++) {
         bool received = (wc.opcode & IBV_WC_RECV) != 0;
 
         if (wc.status != IBV_WC_SUCCESS || (!received && c->ending) ||
@@ -246,7 +246,7 @@ static void tidy(struct verbs_listener *l)
         if (!c)
             continue;
         pthread_mutex_lock(&c->lock);
-        shut = !c->link.qp;
+        shut = !c->qp.ibv;
         pthread_mutex_unlock(&c->lock);
         if (shut || (c->client.state != MEMD_WELCOMED && now > c->since + HANDSHAKE_NS))
             drop(c);

@@ -173,7 +173,7 @@ static void nobody_sleeps_on_what_is_known_already(void **state)
     far_session *session;
     far_table *table = begin(PATIENT, &session);
     struct fab_ep *ep = session->client.ep;
-    struct ucx_link *l = &hub_of(session)->link[0];
+    struct ucx_conn *c = &hub_of(session)->conn[0];
     uint64_t until = 0;
     bool armed = false;
 
@@ -185,9 +185,9 @@ static void nobody_sleeps_on_what_is_known_already(void **state)
         armed = ep->ops->arm(ep, &until);
     }
     assert_true(armed && until > clock_ns() && until != UINT64_MAX);
-    l->broken = UCS_ERR_CONNECTION_RESET;
+    c->broken = UCS_ERR_CONNECTION_RESET;
     assert_false(ep->ops->arm(ep, &until));
-    l->broken = UCS_OK;
+    c->broken = UCS_OK;
     client_leave(&session->client);
     end(session);
 }

@@ -57,7 +57,7 @@ static void next_event(struct rdma_event_channel *cm, enum rdma_cm_event_type wa
 }
 
 /* A queue pair that is connected to the node, by somebody who says nothing. */
-static void connect_silently(struct rig *r, struct rdma_event_channel *cm, struct vlink *link)
+static void connect_silently(struct rig *r, struct rdma_event_channel *cm, struct verbs_qp *qp)
 {
     struct verbs_fab *fab = (struct verbs_fab *)r->fab;
     struct rdma_conn_param param = {.initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7};
@@ -68,15 +68,15 @@ static void connect_silently(struct rig *r, struct rdma_event_channel *cm, struc
     next_event(cm, RDMA_CM_EVENT_ADDR_RESOLVED);
     assert_int_equal(rdma_resolve_route(id, 2000), 0);
     next_event(cm, RDMA_CM_EVENT_ROUTE_RESOLVED);
-    assert_int_equal(verbs_qp_make(link, id, fab->pd, NULL, NULL, 16), FAR_OK);
-    param.qp_num = link->qp->qp_num;
+    assert_int_equal(verbs_qp_make(qp, id, fab->pd, NULL, NULL, 16), FAR_OK);
+    param.qp_num = qp->ibv->qp_num;
     assert_int_equal(rdma_connect(id, &param), 0);
     next_event(cm, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    assert_int_equal(verbs_qp_ready(link, 1, 0, 2000), FAR_OK);
+    assert_int_equal(verbs_qp_ready(qp, 1, 0, 2000), FAR_OK);
     assert_int_equal(rdma_establish(id), 0);
 }
 
-static enum ibv_wc_status attempt(struct rig *r, struct vlink *link, enum ibv_wr_opcode opcode)
+static enum ibv_wc_status attempt(struct rig *r, struct verbs_qp *qp, enum ibv_wr_opcode opcode)
 {
     const struct verbs_conn *c = conn_of(r, 0); /* whose key the stranger has got hold of */
     struct ibv_sge sge = {
@@ -93,9 +93,9 @@ static enum ibv_wc_status attempt(struct rig *r, struct vlink *link, enum ibv_wr
         wr.wr.atomic.rkey = c->rkey;
         wr.wr.atomic.compare_add = 1;
     }
-    assert_int_equal(ibv_post_send(link->qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(qp->ibv, &wr, &bad), 0);
     for (uint64_t until = clock_ns() + 20000000000ull; clock_ns() < until;) {
-        if (ibv_poll_cq(link->cq, 1, &wc) > 0)
+        if (ibv_poll_cq(qp->cq, 1, &wc) > 0)
             return wc.status;
     }
     print_error("a verb of a stranger does not complete\n");
@@ -112,14 +112,14 @@ static void a_connection_without_a_proof_has_no_access(void **state)
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
         struct rdma_event_channel *cm = rdma_create_event_channel();
-        struct vlink link;
+        struct verbs_qp qp;
 
         assert_non_null(cm);
         rig_set(r, gaddr_make(0, 4096), 0, 4711);
         r->buf[0] = 1;
-        connect_silently(r, cm, &link);
-        assert_int_not_equal(attempt(r, &link, opcodes[i]), IBV_WC_SUCCESS);
-        verbs_qp_destroy(&link);
+        connect_silently(r, cm, &qp);
+        assert_int_not_equal(attempt(r, &qp, opcodes[i]), IBV_WC_SUCCESS);
+        verbs_qp_destroy(&qp);
         rdma_destroy_event_channel(cm);
         assert_int_equal(r->buf[0], 1);
         assert_int_equal(rig_get(r, gaddr_make(0, 4096), 0), 4711);
@@ -236,7 +236,7 @@ static void what_does_not_fit_the_queue_waits(void **state)
 
     (void)state;
     rig_set(r, gaddr_make(0, 131072), 0, 0);
-    assert_true(REQUESTS * BATCH_MAX > conn_of(r, 0)->link.send_wrs);
+    assert_true(REQUESTS * BATCH_MAX > conn_of(r, 0)->qp.send_wrs);
     for (unsigned i = 0; i < REQUESTS; i++) {
         for (unsigned v = 0; v < BATCH_MAX; v++) {
             bool adds = v % 16 == 0;

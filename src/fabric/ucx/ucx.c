@@ -40,7 +40,7 @@ static void ucx_poll(struct fab_ep *ep, bool wait)
 {
     struct ucx_ep *e = (struct ucx_ep *)ep;
     struct ucx_hub *h = e->hub;
-    struct ucx_patience patience = {0};
+    struct ucx_spin spin = {0};
     uint64_t before = e->completed, now = clock_coarse_ns();
 
     ucx_hub_enter(h);
@@ -53,7 +53,7 @@ static void ucx_poll(struct fab_ep *ep, bool wait)
     ucx_hub_tend(h, 0);
     /* Everything that is under way ends by its deadline, if not before. */
     while (wait && !e->landed && e->completed == before && e->pending > 0)
-        ucx_hub_wait(e, &patience);
+        ucx_hub_wait(e, &spin);
     ucx_hub_waited(e);
     ucx_take_landed(e);
     take_detail(e);
@@ -87,18 +87,18 @@ static int ask(struct ucx_ep *e, unsigned node, enum wire_type type, uint64_t id
                struct answer *answer)
 {
     struct ucx_hub *h = e->hub;
-    struct question *q = &h->link[node].question;
-    struct ucx_patience patience = {0};
+    struct question *q = &h->conn[node].question;
+    struct ucx_spin spin = {0};
     int rc;
 
     ucx_hub_enter(h);
     while (q->awaited) /* by another endpoint, until its deadline */
-        ucx_hub_wait(e, &patience);
+        ucx_hub_wait(e, &spin);
     *q = (struct question){
         .state = QUESTION_WAITING, .awaited = true, .type = type, .identity = identity};
     ucx_hub_tend(h, clock_ns());
     while (q->state != QUESTION_DONE) /* which it will be by its deadline */
-        ucx_hub_wait(e, &patience);
+        ucx_hub_wait(e, &spin);
     q->awaited = false;
     rc = q->status;
     if (answer)
@@ -182,21 +182,21 @@ static uint64_t *fenced_by(struct ucx_ep *e, uint64_t client)
 }
 
 /* Within the hub: what the node has answered, asking it first if need be. */
-static int fence_node(struct ucx_link *l, uint64_t client)
+static int fence_node(struct ucx_conn *c, uint64_t client)
 {
-    struct question *q = &l->question;
+    struct question *q = &c->question;
     bool ours = q->type == WIRE_FENCE && q->identity == client && q->state != QUESTION_NONE;
     bool unasked = q->state == QUESTION_NONE || q->state == QUESTION_DONE;
     int rc;
 
     if (q->awaited || (!ours && !unasked)) /* something else is being asked */
-        return ucx_link_is_away(l) ? FAR_UNREACHABLE : FAB_PENDING;
+        return ucx_conn_is_away(c) ? FAR_UNREACHABLE : FAB_PENDING;
     if (!ours)
         *q = (struct question){.state = QUESTION_WAITING, .type = WIRE_FENCE, .identity = client};
     if (q->state == QUESTION_WAITING)
-        ucx_hub_tend(l->hub, 0);
+        ucx_hub_tend(c->hub, 0);
     if (q->state != QUESTION_DONE)
-        return ucx_link_is_away(l) ? FAR_UNREACHABLE : FAB_PENDING;
+        return ucx_conn_is_away(c) ? FAR_UNREACHABLE : FAB_PENDING;
     rc = q->status;
     q->state = QUESTION_NONE;
     return rc;
@@ -215,7 +215,7 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
         h->stirred = true;
     ucx_hub_tend(h, clock_ns());
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
-        int rc = *done >> i & 1 ? FAR_OK : fence_node(&h->link[i], client);
+        int rc = *done >> i & 1 ? FAR_OK : fence_node(&h->conn[i], client);
 
         if (rc == FAR_OK)
             *done |= 1ull << i;

@@ -100,22 +100,22 @@ void ucx_take_landed(struct ucx_ep *e)
     }
 }
 
-static void queue_leg(struct ucx_link *l, struct leg *leg)
+static void queue_leg(struct ucx_conn *c, struct leg *leg)
 {
     leg->next = NULL;
-    if (l->first)
-        l->last->next = leg;
+    if (c->first)
+        c->last->next = leg;
     else
-        l->first = leg;
-    l->last = leg;
+        c->first = leg;
+    c->last = leg;
 }
 
-static void queue_leg_first(struct ucx_link *l, struct leg *leg)
+static void queue_leg_first(struct ucx_conn *c, struct leg *leg)
 {
-    leg->next = l->first;
-    if (!l->first)
-        l->last = leg;
-    l->first = leg;
+    leg->next = c->first;
+    if (!c->first)
+        c->last = leg;
+    c->first = leg;
 }
 
 static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
@@ -133,12 +133,12 @@ static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
     e->pending++;
     h->free_leg_count -= legs;
     for (; nodes != 0; nodes &= nodes - 1) {
-        struct ucx_link *l = &h->link[__builtin_ctzll(nodes)];
+        struct ucx_conn *c = &h->conn[__builtin_ctzll(nodes)];
         struct leg *leg = h->free_legs;
 
         h->free_legs = leg->next;
         *leg = (struct leg){.flight = f, .identity = e->identity};
-        queue_leg(l, leg);
+        queue_leg(c, leg);
     }
     return FAR_OK;
 }
@@ -190,7 +190,7 @@ static uint32_t fits(const struct message *m, const struct fab_verb *v, uint32_t
 }
 
 /* Puts as much of the leg into the message as there is room for. False: it is full. */
-static bool add_part(struct ucx_link *l, struct message *m, struct leg *leg)
+static bool add_part(struct ucx_conn *c, struct message *m, struct leg *leg)
 {
     const struct fab_req *req = leg->flight->req;
     struct part *part = &m->part[m->parts];
@@ -206,7 +206,7 @@ static bool add_part(struct ucx_link *l, struct message *m, struct leg *leg)
         const struct fab_verb *v = &req->verbs[leg->verb];
         uint32_t len;
 
-        if (v->node != l->node)
+        if (v->node != c->node)
             continue;
         len = fits(m, v, leg->from);
         if (len == 0)
@@ -228,7 +228,7 @@ static bool add_part(struct ucx_link *l, struct message *m, struct leg *leg)
         return false;
     }
     *head = (struct wire_part){.verbs = verbs};
-    while (leg->verb < req->count && req->verbs[leg->verb].node != l->node)
+    while (leg->verb < req->count && req->verbs[leg->verb].node != c->node)
         leg->verb++;
     *part = (struct part){leg, m->targets - before, leg->verb < req->count};
     m->parts++;
@@ -246,38 +246,38 @@ static void message_sent(void *request, ucs_status_t status, void *arg)
 
 /* For how long a batch may be executed. Half a lease after an error nothing of it may happen (FABRIC-F5).
  */
-static uint64_t valid_ns(const struct ucx_link *l)
+static uint64_t valid_ns(const struct ucx_conn *c)
 {
-    const struct ucx_fab *u = l->hub->fab;
+    const struct ucx_fab *u = c->hub->fab;
     uint64_t half_lease = u->fab.lease_ms * 1000000 / 2;
 
     return half_lease != 0 && half_lease < u->timeout_ns ? half_lease : u->timeout_ns;
 }
 
-static void message_send(struct ucx_link *l, struct message *m)
+static void message_send(struct ucx_conn *c, struct message *m)
 {
     struct wire_batch *batch = (struct wire_batch *)(void *)m->buf;
     uint64_t now = clock_coarse_ns();
     ucs_status_ptr_t sent;
 
-    *batch = (struct wire_batch){.head = wire_head_of(WIRE_BATCH, l->slot, l->token, m->seq),
+    *batch = (struct wire_batch){.head = wire_head_of(WIRE_BATCH, c->slot, c->token, m->seq),
                                  .identity = m->identity,
-                                 .valid_until = now + valid_ns(l) + l->clock_ahead,
+                                 .valid_until = now + valid_ns(c) + c->clock_ahead,
                                  .parts = m->parts};
     m->waiting = true;
-    m->deadline = now + l->hub->fab->timeout_ns;
-    l->under_way++;
-    sent = ucx_send(l->ucp, m->buf, m->bytes, 0, message_sent, m);
+    m->deadline = now + c->hub->fab->timeout_ns;
+    c->under_way++;
+    sent = ucx_send(c->ucp, m->buf, m->bytes, 0, message_sent, m);
     m->sending = UCS_PTR_IS_PTR(sent);
     if (UCS_PTR_IS_ERR(sent))
-        l->broken = UCS_PTR_STATUS(sent);
+        c->broken = UCS_PTR_STATUS(sent);
 }
 
 /* A message to fill; NULL if all are under way, or there is no memory for another. */
-static struct message *free_message(struct ucx_link *l)
+static struct message *free_message(struct ucx_conn *c)
 {
-    for (unsigned i = 0; i < LINK_MESSAGES; i++) {
-        struct message *m = l->message[i];
+    for (unsigned i = 0; i < CONN_MESSAGES; i++) {
+        struct message *m = c->message[i];
 
         if (!m) {
             m = calloc(1, sizeof *m);
@@ -288,7 +288,7 @@ static struct message *free_message(struct ucx_link *l)
                 free(m);
                 return NULL;
             }
-            l->message[i] = m;
+            c->message[i] = m;
         }
         if (!m->waiting && !m->sending)
             return m;
@@ -298,58 +298,58 @@ static struct message *free_message(struct ucx_link *l)
 
 /* Moves legs from the queue into the message, as many as fit. A message has one identity: those of
  * other endpoints of the hub stay. */
-static void message_fill(struct ucx_link *l, struct message *m)
+static void message_fill(struct ucx_conn *c, struct message *m)
 {
-    struct leg **at = &l->first, *leg, *before = NULL;
+    struct leg **at = &c->first, *leg, *before = NULL;
 
-    message_start(m, l->first);
+    message_start(m, c->first);
     while ((leg = *at) != NULL) {
         if (leg->identity != m->identity) {
             before = leg;
             at = &leg->next;
             continue;
         }
-        if (!add_part(l, m, leg))
+        if (!add_part(c, m, leg))
             return;
         *at = leg->next;
-        if (l->last == leg)
-            l->last = before;
+        if (c->last == leg)
+            c->last = before;
         if (m->part[m->parts - 1].more)
             return;
     }
 }
 
-void ucx_link_send(struct ucx_link *l)
+void ucx_conn_send(struct ucx_conn *c)
 {
     struct message *m;
 
-    while (l->first && l->broken == UCS_OK && (m = free_message(l)) != NULL) {
-        message_fill(l, m);
-        m->seq = next_seq(l);
-        message_send(l, m);
+    while (c->first && c->broken == UCS_OK && (m = free_message(c)) != NULL) {
+        message_fill(c, m);
+        m->seq = next_seq(c);
+        message_send(c, m);
     }
 }
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
-static void message_over(struct ucx_link *l, struct message *m)
+static void message_over(struct ucx_conn *c, struct message *m)
 {
     m->waiting = false;
-    l->under_way--;
+    c->under_way--;
 }
 
-static void message_fail(struct ucx_link *l, struct message *m, int status)
+static void message_fail(struct ucx_conn *c, struct message *m, int status)
 {
-    message_over(l, m);
+    message_over(c, m);
     for (unsigned i = 0; i < m->parts; i++)
-        leg_done(l->hub, m->part[i].leg, status);
+        leg_done(c->hub, m->part[i].leg, status);
 }
 
-static void take_results(struct ucx_link *l, struct message *m, const char *at)
+static void take_results(struct ucx_conn *c, struct message *m, const char *at)
 {
     const struct target *target = m->target;
 
-    message_over(l, m);
+    message_over(c, m);
     for (unsigned i = 0; i < m->parts; i++) {
         struct part *part = &m->part[i];
         struct wire_result result;
@@ -362,25 +362,25 @@ static void take_results(struct ucx_link *l, struct message *m, const char *at)
         }
         part->leg->flight->touched = true;
         if (result.status == FAR_OK && part->more)
-            queue_leg_first(l, part->leg);
+            queue_leg_first(c, part->leg);
         else if (result.status == FAR_OK)
-            leg_done(l->hub, part->leg, FAR_OK);
+            leg_done(c->hub, part->leg, FAR_OK);
         else
-            leg_done(l->hub, part->leg,
+            leg_done(c->hub, part->leg,
                      err_fail(result.status < 0 ? result.status : FAR_UNKNOWN,
-                              "%s could not execute a batch", link_name(l)));
+                              "%s could not execute a batch", conn_name(c)));
     }
 }
 
-void ucx_link_replied(struct ucx_link *l, const void *message, size_t bytes)
+void ucx_conn_replied(struct ucx_conn *c, const void *message, size_t bytes)
 {
     struct wire_head head;
     struct message *m = NULL;
 
     memcpy(&head, message, sizeof head);
-    for (unsigned i = 0; i < LINK_MESSAGES; i++) {
-        if (l->message[i] && l->message[i]->waiting && l->message[i]->seq == head.seq)
-            m = l->message[i];
+    for (unsigned i = 0; i < CONN_MESSAGES; i++) {
+        if (c->message[i] && c->message[i]->waiting && c->message[i]->seq == head.seq)
+            m = c->message[i];
     }
     if (!m)
         return;
@@ -388,38 +388,38 @@ void ucx_link_replied(struct ucx_link *l, const void *message, size_t bytes)
         struct wire_answer answer;
 
         memcpy(&answer, message, sizeof answer);
-        message_fail(l, m,
+        message_fail(c, m,
                      err_fail(answer.status < 0 ? answer.status : FAR_UNKNOWN,
                               answer.status == FAR_FENCED ? "%s was told that this client is dead"
                                                           : "%s did not execute a batch",
-                              link_name(l)));
+                              conn_name(c)));
         return;
     }
     if (bytes != m->reply_bytes) {
-        l->broken = UCS_ERR_INVALID_PARAM;
+        c->broken = UCS_ERR_INVALID_PARAM;
         return;
     }
-    take_results(l, m, (const char *)message + sizeof(struct wire_reply));
+    take_results(c, m, (const char *)message + sizeof(struct wire_reply));
 }
 
-void ucx_link_fail_all(struct ucx_link *l, int status)
+void ucx_conn_fail_all(struct ucx_conn *c, int status)
 {
-    struct leg *leg = l->first;
+    struct leg *leg = c->first;
 
-    l->first = l->last = NULL;
-    for (unsigned i = 0; i < LINK_MESSAGES; i++) {
-        struct message *m = l->message[i];
+    c->first = c->last = NULL;
+    for (unsigned i = 0; i < CONN_MESSAGES; i++) {
+        struct message *m = c->message[i];
 
         if (!m || !m->waiting)
             continue;
         for (unsigned n = 0; n < m->parts; n++)
             m->part[n].leg->flight->touched = true;
-        message_fail(l, m, status);
+        message_fail(c, m, status);
     }
     while (leg) {
         struct leg *next = leg->next;
 
-        leg_done(l->hub, leg, status);
+        leg_done(c->hub, leg, status);
         leg = next;
     }
 }

@@ -1,7 +1,7 @@
 /*
  * The UCX fabric: connections to nodes, how they are made, proved, lost and made again.
  *
- * A link connects when something waits for it. When a connection breaks, or a reply does not come
+ * A connection is made when something waits for it. When a connection breaks, or a reply does not come
  * in time, all that was under way on it ends with an error, and the connection is given up: the
  * next one voids it at the node (WIRE-W4), so nothing that was sent before is executed after. A node
  * that was found down is left alone for a while, the longer the more often; what is posted
@@ -18,7 +18,7 @@
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 
-static void send_control(struct ucx_link *l, const void *message, size_t bytes, unsigned flags);
+static void send_control(struct ucx_conn *c, const void *message, size_t bytes, unsigned flags);
 
 /* ---- up and down ----------------------------------------------------------------------------- */
 
@@ -31,167 +31,167 @@ static void forget_request(void *request, ucs_status_t status, void *arg)
 
 static void broken(void *arg, ucp_ep_h ucp, ucs_status_t status)
 {
-    struct ucx_link *l = arg;
+    struct ucx_conn *c = arg;
 
-    if (l->ucp == ucp) /* not one that was given up before */
-        l->broken = status;
+    if (c->ucp == ucp) /* not one that was given up before */
+        c->broken = status;
 }
 
 /* Everything that was sent has been answered, or is given up: there is nothing to flush. */
-static void close_ucp(struct ucx_link *l)
+static void close_ucp(struct ucx_conn *c)
 {
     ucp_request_param_t param = {.op_attr_mask =
                                      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_FLAGS,
                                  .flags = UCP_EP_CLOSE_FLAG_FORCE,
                                  .cb.send = forget_request};
-    ucp_ep_h ucp = l->ucp;
+    ucp_ep_h ucp = c->ucp;
 
-    l->ucp = NULL;
+    c->ucp = NULL;
     if (ucp)
         (void)ucp_ep_close_nbx(ucp, &param);
 }
 
-static void fail_waiting(struct ucx_link *l, int status)
+static void fail_waiting(struct ucx_conn *c, int status)
 {
-    if (l->question.state == QUESTION_WAITING || l->question.state == QUESTION_SENT) {
-        l->question.state = QUESTION_DONE;
-        l->question.status = status;
-        ucx_hub_wake_all(l->hub);
+    if (c->question.state == QUESTION_WAITING || c->question.state == QUESTION_SENT) {
+        c->question.state = QUESTION_DONE;
+        c->question.status = status;
+        ucx_hub_wake_all(c->hub);
     }
-    ucx_link_fail_all(l, status);
+    ucx_conn_fail_all(c, status);
 }
 
-void ucx_link_down(struct ucx_link *l, int status)
+void ucx_conn_break(struct ucx_conn *c, int status)
 {
-    bool was_up = l->state == LINK_UP;
+    bool was_up = c->state == CONN_UP;
 
-    l->state = LINK_DOWN;
-    l->broken = UCS_OK;
-    l->refused_last = l->refused;
-    l->refused = FAR_OK;
-    l->token = 0;
-    l->tries = 0;
-    close_ucp(l);
-    l->backoff = was_up || l->backoff == 0 ? BACKOFF_MIN_NS : l->backoff * 2;
-    if (l->backoff > BACKOFF_MAX_NS)
-        l->backoff = BACKOFF_MAX_NS;
-    l->retry_at = was_up ? 0 : clock_ns() + l->backoff;
-    fail_waiting(l, status);
+    c->state = CONN_DOWN;
+    c->broken = UCS_OK;
+    c->refused_last = c->refused;
+    c->refused = FAR_OK;
+    c->token = 0;
+    c->tries = 0;
+    close_ucp(c);
+    c->backoff = was_up || c->backoff == 0 ? BACKOFF_MIN_NS : c->backoff * 2;
+    if (c->backoff > BACKOFF_MAX_NS)
+        c->backoff = BACKOFF_MAX_NS;
+    c->retry_at = was_up ? 0 : clock_ns() + c->backoff;
+    fail_waiting(c, status);
 }
 
-static int begin(struct ucx_link *l)
+static int begin(struct ucx_conn *c)
 {
-    const struct ucx_node *node = &l->hub->fab->node[l->node];
+    const struct ucx_node *node = &c->hub->fab->node[c->node];
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
         .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-        .err_handler = {.cb = broken, .arg = l},
+        .err_handler = {.cb = broken, .arg = c},
         .sockaddr = {.addr = (const struct sockaddr *)&node->at, .addrlen = node->at_bytes}};
     ucs_status_t status;
-    int rc = wire_random(l->nonce, sizeof l->nonce);
+    int rc = wire_random(c->nonce, sizeof c->nonce);
 
     if (rc)
         return rc;
-    status = ucp_ep_create(l->hub->worker, &params, &l->ucp);
+    status = ucp_ep_create(c->hub->worker, &params, &c->ucp);
     if (status != UCS_OK) {
-        l->ucp = NULL;
+        c->ucp = NULL;
         return ucx_failed(
-            err_fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(status)));
+            err_fail(FAR_UNREACHABLE, "%s: %s", conn_name(c), ucs_status_string(status)));
     }
     return FAR_OK;
 }
 
 /* Says HELLO on a new connection. */
-static void greet(struct ucx_link *l)
+static void greet(struct ucx_conn *c)
 {
-    struct wire_hello hello = {.link = l->id};
-    int rc = begin(l);
+    struct wire_hello hello = {.link = c->link};
+    int rc = begin(c);
 
     if (rc) {
-        ucx_link_down(l, rc);
+        ucx_conn_break(c, rc);
         return;
     }
-    l->state = LINK_HELLO;
-    l->hello_seq = next_seq(l);
-    hello.head = wire_head_of(WIRE_HELLO, 0, 0, l->hello_seq);
-    memcpy(hello.nonce, l->nonce, sizeof hello.nonce);
-    send_control(l, &hello, sizeof hello, UCP_AM_SEND_FLAG_REPLY);
+    c->state = CONN_HELLO;
+    c->hello_seq = next_seq(c);
+    hello.head = wire_head_of(WIRE_HELLO, 0, 0, c->hello_seq);
+    memcpy(hello.nonce, c->nonce, sizeof hello.nonce);
+    send_control(c, &hello, sizeof hello, UCP_AM_SEND_FLAG_REPLY);
 }
 
-void ucx_link_connect(struct ucx_link *l)
+void ucx_conn_connect(struct ucx_conn *c)
 {
     uint64_t now = clock_ns();
 
-    if (now < l->retry_at) {
-        int rc = l->refused_last ? err_fail(l->refused_last, "%s: %s", link_name(l), l->why)
+    if (now < c->retry_at) {
+        int rc = c->refused_last ? err_fail(c->refused_last, "%s: %s", conn_name(c), c->why)
                                  : err_fail(FAR_UNREACHABLE, "%s could not be reached a moment ago",
-                                            link_name(l));
-        fail_waiting(l, rc);
+                                            conn_name(c));
+        fail_waiting(c, rc);
         return;
     }
-    l->deadline = now + l->hub->fab->timeout_ns; /* of all tries together */
-    greet(l);
+    c->deadline = now + c->hub->fab->timeout_ns; /* of all tries together */
+    greet(c);
 }
 
 /* UCX loses a connection now and then just when it is made, if the machine is busy. */
-static bool lost_in_making(const struct ucx_link *l, uint64_t now)
+static bool lost_in_making(const struct ucx_conn *c, uint64_t now)
 {
-    return l->state != LINK_UP && l->broken == UCS_ERR_NOT_CONNECTED && l->tries < CONNECT_TRIES &&
-           now < l->deadline;
+    return c->state != CONN_UP && c->broken == UCS_ERR_NOT_CONNECTED && c->tries < CONNECT_TRIES &&
+           now < c->deadline;
 }
 
 /* Another try, a moment later: whatever it was, it should be gone by then. Nobody sleeps meanwhile,
  * since other nodes have their requests. */
-static void connect_again(struct ucx_link *l, uint64_t now)
+static void connect_again(struct ucx_conn *c, uint64_t now)
 {
-    l->tries++;
-    l->state = LINK_AGAIN;
-    l->broken = UCS_OK;
-    l->token = 0;
-    close_ucp(l);
-    l->again_at = now + l->tries * CONNECT_REST;
+    c->tries++;
+    c->state = CONN_AGAIN;
+    c->broken = UCS_OK;
+    c->token = 0;
+    close_ucp(c);
+    c->again_at = now + c->tries * CONNECT_REST;
 }
 
-void ucx_link_look(struct ucx_link *l, uint64_t now)
+void ucx_conn_look(struct ucx_conn *c, uint64_t now)
 {
-    if (l->state == LINK_DOWN)
+    if (c->state == CONN_DOWN)
         return;
-    if (lost_in_making(l, now)) {
-        connect_again(l, now != 0 ? now : clock_ns());
-    } else if (l->refused) {
-        ucx_link_down(l, err_fail(l->refused, "%s: %s", link_name(l), l->why));
-    } else if (l->broken != UCS_OK) {
-        ucx_link_down(
-            l, err_fail(FAR_UNREACHABLE, "%s: %s", link_name(l), ucs_status_string(l->broken)));
-    } else if (l->state == LINK_AGAIN && now >= l->again_at && now <= l->deadline) {
-        greet(l);
-    } else if (now > ucx_link_deadline(l)) {
-        ucx_link_down(l, err_fail(FAR_TIMEOUT, "%s has not answered for %llu ms", link_name(l),
-                                  (unsigned long long)l->hub->fab->timeout_ns / 1000000));
+    if (lost_in_making(c, now)) {
+        connect_again(c, now != 0 ? now : clock_ns());
+    } else if (c->refused) {
+        ucx_conn_break(c, err_fail(c->refused, "%s: %s", conn_name(c), c->why));
+    } else if (c->broken != UCS_OK) {
+        ucx_conn_break(
+            c, err_fail(FAR_UNREACHABLE, "%s: %s", conn_name(c), ucs_status_string(c->broken)));
+    } else if (c->state == CONN_AGAIN && now >= c->again_at && now <= c->deadline) {
+        greet(c);
+    } else if (now > ucx_conn_deadline(c)) {
+        ucx_conn_break(c, err_fail(FAR_TIMEOUT, "%s has not answered for %llu ms", conn_name(c),
+                                   (unsigned long long)c->hub->fab->timeout_ns / 1000000));
     }
 }
 
-bool ucx_link_is_away(const struct ucx_link *l)
+bool ucx_conn_is_away(const struct ucx_conn *c)
 {
-    return l->state != LINK_UP && l->retry_at != 0;
+    return c->state != CONN_UP && c->retry_at != 0;
 }
 
-uint64_t ucx_link_deadline(const struct ucx_link *l)
+uint64_t ucx_conn_deadline(const struct ucx_conn *c)
 {
     uint64_t first = UINT64_MAX;
 
-    if (l->state == LINK_DOWN)
+    if (c->state == CONN_DOWN)
         return first;
-    if (l->state == LINK_AGAIN && l->again_at < l->deadline)
-        return l->again_at;
-    if (l->state != LINK_UP)
-        return l->deadline;
-    if (l->question.state == QUESTION_SENT && l->question.deadline < first)
-        first = l->question.deadline;
-    for (unsigned i = 0; l->under_way > 0 && i < LINK_MESSAGES; i++) {
-        const struct message *m = l->message[i];
+    if (c->state == CONN_AGAIN && c->again_at < c->deadline)
+        return c->again_at;
+    if (c->state != CONN_UP)
+        return c->deadline;
+    if (c->question.state == QUESTION_SENT && c->question.deadline < first)
+        first = c->question.deadline;
+    for (unsigned i = 0; c->under_way > 0 && i < CONN_MESSAGES; i++) {
+        const struct message *m = c->message[i];
 
         if (m && m->waiting && m->deadline < first)
             first = m->deadline;
@@ -201,99 +201,99 @@ uint64_t ucx_link_deadline(const struct ucx_link *l)
 
 /* ---- talking --------------------------------------------------------------------------------- */
 
-static void send_from(struct ucx_link *l, char *place, const void *message, size_t bytes,
+static void send_from(struct ucx_conn *c, char *place, const void *message, size_t bytes,
                       unsigned flags)
 {
     ucs_status_ptr_t sent;
 
     memcpy(place, message, bytes);
-    sent = ucx_send(l->ucp, place, bytes, flags, forget_request, NULL);
+    sent = ucx_send(c->ucp, place, bytes, flags, forget_request, NULL);
     if (UCS_PTR_IS_ERR(sent))
-        l->broken = UCS_PTR_STATUS(sent);
+        c->broken = UCS_PTR_STATUS(sent);
 }
 
-static void send_control(struct ucx_link *l, const void *message, size_t bytes, unsigned flags)
+static void send_control(struct ucx_conn *c, const void *message, size_t bytes, unsigned flags)
 {
-    send_from(l, l->out, message, bytes, flags);
+    send_from(c, c->out, message, bytes, flags);
 }
 
-/* The connection cannot be used: why is told when the link is looked at next, outside of UCX's
+/* The connection cannot be used. The reason is reported when it is looked at next, outside of UCX's
  * callback. */
-static void give_up(struct ucx_link *l, int status, const char *why)
+static void give_up(struct ucx_conn *c, int status, const char *why)
 {
-    l->refused = status;
-    memcpy(l->why, why, strnlen(why, sizeof l->why - 1) + 1);
-    l->why[sizeof l->why - 1] = '\0';
+    c->refused = status;
+    memcpy(c->why, why, strnlen(why, sizeof c->why - 1) + 1);
+    c->why[sizeof c->why - 1] = '\0';
 }
 
-static void on_challenge(struct ucx_link *l, const struct wire_challenge *in)
+static void on_challenge(struct ucx_conn *c, const struct wire_challenge *in)
 {
-    const struct ucx_fab *u = l->hub->fab;
+    const struct ucx_fab *u = c->hub->fab;
     struct wire_proof proof = {
-        .head = wire_head_of(WIRE_PROOF_IS, in->head.slot, in->head.token, next_seq(l))};
+        .head = wire_head_of(WIRE_PROOF_IS, in->head.slot, in->head.token, next_seq(c))};
 
     if (in->secret_needed && u->secret.bytes == 0) {
-        give_up(l, FAR_REFUSED, "the node needs a secret, and none was given");
+        give_up(c, FAR_REFUSED, "the node needs a secret, and none was given");
         return;
     }
     if (!in->secret_needed && u->secret.bytes > 0) {
-        give_up(l, FAR_REFUSED, "a secret was given, but the node has none");
+        give_up(c, FAR_REFUSED, "a secret was given, but the node has none");
         return;
     }
-    l->slot = in->head.slot;
-    l->token = in->head.token;
-    wire_prove(&u->secret, WIRE_CLIENT, l->nonce, in->nonce, l->id, proof.proof);
+    c->slot = in->head.slot;
+    c->token = in->head.token;
+    wire_prove(&u->secret, WIRE_CLIENT, c->nonce, in->nonce, c->link, proof.proof);
     /* What the node will have to prove. */
-    l->state = LINK_PROOF;
-    wire_prove(&u->secret, WIRE_NODE, l->nonce, in->nonce, l->id, l->expected);
-    send_control(l, &proof, sizeof proof, 0);
+    c->state = CONN_PROOF;
+    wire_prove(&u->secret, WIRE_NODE, c->nonce, in->nonce, c->link, c->expected);
+    send_control(c, &proof, sizeof proof, 0);
 }
 
-static void on_welcome(struct ucx_link *l, const struct wire_welcome *in)
+static void on_welcome(struct ucx_conn *c, const struct wire_welcome *in)
 {
-    struct ucx_fab *u = l->hub->fab;
-    struct ucx_node *node = &u->node[l->node];
+    struct ucx_fab *u = c->hub->fab;
+    struct ucx_node *node = &u->node[c->node];
 
-    if (!wire_proof_equal(in->proof, l->expected)) {
-        give_up(l, FAR_REFUSED, "the node does not know the secret");
+    if (!wire_proof_equal(in->proof, c->expected)) {
+        give_up(c, FAR_REFUSED, "the node does not know the secret");
         return;
     }
     if (!node->known) { /* while the fabric is being opened, by one thread */
         if (in->size == 0 || in->size % 64 != 0) {
-            give_up(l, FAR_CORRUPT, "the node does not say how much memory it has");
+            give_up(c, FAR_CORRUPT, "the node does not say how much memory it has");
             return;
         }
         node->known = true;
         node->instance = in->instance;
         node->formatted = in->flags & WIRE_FLAG_FORMATTED;
-        u->fab.size[l->node] = in->size;
-    } else if (node->instance != in->instance || u->fab.size[l->node] != in->size) {
-        give_up(l, FAR_NODE_LOST, "the node was started anew, with other memory");
+        u->fab.size[c->node] = in->size;
+    } else if (node->instance != in->instance || u->fab.size[c->node] != in->size) {
+        give_up(c, FAR_NODE_LOST, "the node was started anew, with other memory");
         return;
     }
-    l->state = LINK_UP;
-    l->clock_ahead = in->clock - clock_ns(); /* at least: the message was on its way */
-    l->backoff = 0;
-    l->tries = 0;
+    c->state = CONN_UP;
+    c->clock_ahead = in->clock - clock_ns(); /* at least: the message was on its way */
+    c->backoff = 0;
+    c->tries = 0;
 }
 
-static void on_answer(struct ucx_link *l, const void *message)
+static void on_answer(struct ucx_conn *c, const void *message)
 {
-    struct question *q = &l->question;
+    struct question *q = &c->question;
     struct wire_answer answer;
 
     memcpy(&answer, message, sizeof answer);
     if (q->state != QUESTION_SENT || q->seq != answer.head.seq) {
-        ucx_link_replied(l, message, sizeof answer);
+        ucx_conn_replied(c, message, sizeof answer);
         return;
     }
     q->state = QUESTION_DONE;
     q->status = answer.status;
     q->value = answer.value;
-    ucx_hub_wake_all(l->hub);
+    ucx_hub_wake_all(c->hub);
 }
 
-void ucx_link_heard(struct ucx_link *l, const void *message, size_t bytes)
+void ucx_conn_heard(struct ucx_conn *c, const void *message, size_t bytes)
 {
     union {
         struct wire_head head;
@@ -304,36 +304,36 @@ void ucx_link_heard(struct ucx_link *l, const void *message, size_t bytes)
     } in;
 
     memcpy(&in, message, bytes < sizeof in ? bytes : sizeof in);
-    if (in.head.type == WIRE_CHALLENGE && l->state == LINK_HELLO && in.head.seq == l->hello_seq)
-        on_challenge(l, &in.challenge);
-    else if (in.head.type == WIRE_REFUSED && l->state != LINK_UP)
-        give_up(l, in.refused.status < 0 ? in.refused.status : FAR_REFUSED, in.refused.text);
-    else if (l->token == 0 || in.head.token != l->token || in.head.slot != l->slot)
+    if (in.head.type == WIRE_CHALLENGE && c->state == CONN_HELLO && in.head.seq == c->hello_seq)
+        on_challenge(c, &in.challenge);
+    else if (in.head.type == WIRE_REFUSED && c->state != CONN_UP)
+        give_up(c, in.refused.status < 0 ? in.refused.status : FAR_REFUSED, in.refused.text);
+    else if (c->token == 0 || in.head.token != c->token || in.head.slot != c->slot)
         return; /* not by the node that we talk to */
-    else if (in.head.type == WIRE_WELCOME && l->state == LINK_PROOF)
-        on_welcome(l, &in.welcome);
+    else if (in.head.type == WIRE_WELCOME && c->state == CONN_PROOF)
+        on_welcome(c, &in.welcome);
     else if (in.head.type == WIRE_REPLY)
-        ucx_link_replied(l, message, bytes);
+        ucx_conn_replied(c, message, bytes);
     else if (in.head.type == WIRE_ANSWER)
-        on_answer(l, message);
-    else if (in.head.type == WIRE_COUNTS && l->question.state == QUESTION_SENT &&
-             in.head.seq == l->question.seq) {
-        l->question.counts = in.counts;
-        l->question.status = FAR_OK;
-        l->question.state = QUESTION_DONE;
-        ucx_hub_wake_all(l->hub);
+        on_answer(c, message);
+    else if (in.head.type == WIRE_COUNTS && c->question.state == QUESTION_SENT &&
+             in.head.seq == c->question.seq) {
+        c->question.counts = in.counts;
+        c->question.status = FAR_OK;
+        c->question.state = QUESTION_DONE;
+        ucx_hub_wake_all(c->hub);
     }
 }
 
-void ucx_link_ask(struct ucx_link *l)
+void ucx_conn_ask(struct ucx_conn *c)
 {
-    struct question *q = &l->question;
+    struct question *q = &c->question;
     struct wire_client message = {.identity = q->identity};
     bool bare = q->type != WIRE_FENCE;
 
-    q->seq = next_seq(l);
-    q->deadline = clock_ns() + l->hub->fab->timeout_ns;
+    q->seq = next_seq(c);
+    q->deadline = clock_ns() + c->hub->fab->timeout_ns;
     q->state = QUESTION_SENT;
-    message.head = wire_head_of(q->type, l->slot, l->token, q->seq);
-    send_from(l, l->asked, &message, bare ? sizeof message.head : sizeof message, 0);
+    message.head = wire_head_of(q->type, c->slot, c->token, q->seq);
+    send_from(c, c->asked, &message, bare ? sizeof message.head : sizeof message, 0);
 }

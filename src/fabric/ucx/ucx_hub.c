@@ -1,7 +1,7 @@
 /*
  * The UCX fabric: hubs, and who has which.
  *
- * A hub is a UCX worker with a connection to each node. It costs about HUB_FDS + LINK_FDS * nodes
+ * A hub is a UCX worker with a connection to each node. It costs about HUB_FDS + CONN_FDS * nodes
  * file descriptors, here and, but for a few, at the nodes. An endpoint gets a hub of its own, which
  * nothing but its own thread touches, without a lock, until such hubs take a quarter of the file
  * descriptors that the process may have, or there are PRIVATE_MAX. Later endpoints share hubs, of
@@ -43,7 +43,7 @@
 #include <unistd.h>
 
 #define HUB_FDS     8u
-#define LINK_FDS    3u
+#define CONN_FDS    3u
 #define PRIVATE_MAX 128u
 #define SHARED_MAX  8u
 
@@ -72,32 +72,32 @@ static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, 
         wire_check(data, bytes) != FAR_OK)
         return UCS_OK;
     memcpy(&head, data, sizeof head);
-    node = head.seq % LINK_INDEX_MAX;
+    node = head.seq % CONN_INDEX_MAX;
     if (node < h->fab->fab.nodes)
-        ucx_link_heard(&h->link[node], data, bytes);
+        ucx_conn_heard(&h->conn[node], data, bytes);
     return UCS_OK;
 }
 
-static bool wanted(const struct ucx_link *l)
+static bool wanted(const struct ucx_conn *c)
 {
-    return l->first != NULL || l->question.state == QUESTION_WAITING;
+    return c->first != NULL || c->question.state == QUESTION_WAITING;
 }
 
 void ucx_hub_tend(struct ucx_hub *h, uint64_t now)
 {
     for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
-        struct ucx_link *l = &h->link[i];
+        struct ucx_conn *c = &h->conn[i];
 
-        if (l->broken != UCS_OK || l->refused || now != 0)
-            ucx_link_look(l, now);
-        if (!wanted(l))
+        if (c->broken != UCS_OK || c->refused || now != 0)
+            ucx_conn_look(c, now);
+        if (!wanted(c))
             continue;
-        if (l->state == LINK_DOWN)
-            ucx_link_connect(l);
-        if (l->state == LINK_UP && l->question.state == QUESTION_WAITING)
-            ucx_link_ask(l);
-        if (l->state == LINK_UP)
-            ucx_link_send(l);
+        if (c->state == CONN_DOWN)
+            ucx_conn_connect(c);
+        if (c->state == CONN_UP && c->question.state == QUESTION_WAITING)
+            ucx_conn_ask(c);
+        if (c->state == CONN_UP)
+            ucx_conn_send(c);
     }
 }
 
@@ -109,7 +109,7 @@ static uint64_t first_deadline(const struct ucx_hub *h)
     uint64_t first = UINT64_MAX;
 
     for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
-        uint64_t deadline = ucx_link_deadline(&h->link[i]);
+        uint64_t deadline = ucx_conn_deadline(&h->conn[i]);
 
         first = deadline < first ? deadline : first;
     }
@@ -174,7 +174,7 @@ static void follow(struct ucx_ep *e)
     e->following = false;
 }
 
-void ucx_hub_wait(struct ucx_ep *e, struct ucx_patience *p)
+void ucx_hub_wait(struct ucx_ep *e, struct ucx_spin *p)
 {
     struct ucx_hub *h = e->hub;
 
@@ -256,9 +256,9 @@ void ucx_hub_rise(struct ucx_ep *e)
 static bool is_restless(const struct ucx_hub *h)
 {
     for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
-        const struct ucx_link *l = &h->link[i];
+        const struct ucx_conn *c = &h->conn[i];
 
-        if (l->state != LINK_DOWN && (l->broken != UCS_OK || l->refused))
+        if (c->state != CONN_DOWN && (c->broken != UCS_OK || c->refused))
             return true;
     }
     return false;
@@ -330,17 +330,17 @@ static void hub_close(struct ucx_hub *h)
     unsigned nodes = h->fab->fab.nodes;
 
     for (unsigned i = 0; i < nodes; i++) {
-        if (h->link[i].state != LINK_DOWN)
-            ucx_link_down(&h->link[i], FAR_UNREACHABLE); /* nothing is under way */
+        if (h->conn[i].state != CONN_DOWN)
+            ucx_conn_break(&h->conn[i], FAR_UNREACHABLE); /* nothing is under way */
     }
     for (unsigned i = 0; i < CLOSINGS; i++)
         ucp_worker_progress(h->worker);
     ucp_worker_destroy(h->worker);
     for (unsigned i = 0; i < nodes; i++) {
-        for (unsigned n = 0; n < LINK_MESSAGES; n++) {
-            if (h->link[i].message[n])
-                free(h->link[i].message[n]->buf);
-            free(h->link[i].message[n]);
+        for (unsigned n = 0; n < CONN_MESSAGES; n++) {
+            if (h->conn[i].message[n])
+                free(h->conn[i].message[n]->buf);
+            free(h->conn[i].message[n]);
         }
     }
     ucx_free_flights(h);
@@ -351,12 +351,12 @@ static void hub_close(struct ucx_hub *h)
 static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
 {
     /* UCX does not clean up if they run out in the middle. */
-    int rc = fds_check(HUB_FDS + LINK_FDS * u->fab.nodes);
+    int rc = fds_check(HUB_FDS + CONN_FDS * u->fab.nodes);
     struct ucx_hub *h;
 
     if (rc)
         return rc;
-    h = calloc(1, sizeof *h + u->fab.nodes * sizeof *h->link);
+    h = calloc(1, sizeof *h + u->fab.nodes * sizeof *h->conn);
     if (!h)
         return err_fail(FAR_NO_MEMORY, "an endpoint of ucx:");
     h->fab = u;
@@ -365,11 +365,11 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
     rc = wire_random(&h->seq, sizeof h->seq);
     h->seq >>= 16;
     for (unsigned i = 0; i < u->fab.nodes && rc == FAR_OK; i++) {
-        struct ucx_link *l = &h->link[i];
+        struct ucx_conn *c = &h->conn[i];
 
-        l->hub = h;
-        l->node = i;
-        rc = wire_random(&l->id, sizeof l->id);
+        c->hub = h;
+        c->node = i;
+        rc = wire_random(&c->link, sizeof c->link);
     }
     if (!rc && pthread_mutex_init(&h->lock, NULL) != 0)
         rc = err_fail(FAR_SYSTEM, "no lock");
@@ -393,7 +393,7 @@ static unsigned affordable(const struct ucx_fab *u, unsigned most)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return most;
-    hubs = limit.rlim_cur / 4 / (HUB_FDS + LINK_FDS * u->fab.nodes);
+    hubs = limit.rlim_cur / 4 / (HUB_FDS + CONN_FDS * u->fab.nodes);
     return hubs < most ? (unsigned)hubs : most;
 }
 

@@ -1,10 +1,10 @@
 /*
- * The UCX fabric's inside: endpoints, their links to the nodes, and what is under way on them.
+ * The UCX fabric's inside: endpoints, their connections to the nodes, and what is under way on them.
  *
  *   struct ucx_ep     one thread's endpoint
- *   struct ucx_hub    a UCX worker and a link to each node. Most endpoints have a hub of their own;
+ *   struct ucx_hub    a UCX worker and a connection to each node. Most endpoints have their own hub;
  *                     where there are many, some share one (ucx_hub.c)
- *   struct ucx_link   the connection to one node: up, being made, or down. It has a queue of legs,
+ *   struct ucx_conn   the connection to one node: up, being made, or down. It has a queue of legs,
  *                     and a few messages that are under way
  *   struct flight     a request under way; one leg for each node that it has verbs on
  *   struct message    a BATCH: the parts of as many legs as there were when it was filled
@@ -19,14 +19,14 @@
 
 #include <pthread.h>
 
-#define LINK_MESSAGES  4u    /* under way on one link; what is posted meanwhile shares the next */
+#define CONN_MESSAGES  4u /* under way on one connection; what is posted meanwhile shares the next */
 #define MESSAGE_VERBS  4096u /* of one message           */
 #define MESSAGE_PARTS  1024u
 #define UCX_FENCES     4u
-#define LINK_INDEX_MAX 256u /* a question's number has the link's in its low byte */
+#define CONN_INDEX_MAX 256u /* a question's number has the node's in its low byte */
 
-_Static_assert(LINK_MESSAGES <= WIRE_WINDOW, "a node allows that many");
-_Static_assert(FAB_NODES_MAX <= LINK_INDEX_MAX, "a byte");
+_Static_assert(CONN_MESSAGES <= WIRE_WINDOW, "a node allows that many");
+_Static_assert(FAB_NODES_MAX <= CONN_INDEX_MAX, "a byte");
 
 struct ucx_fab {
     struct fab fab;
@@ -84,8 +84,8 @@ struct message {
     } target[MESSAGE_VERBS];
 };
 
-/* LINK_AGAIN: UCX lost the connection in the making, and it is made again after a moment. */
-enum link_state { LINK_DOWN, LINK_AGAIN, LINK_HELLO, LINK_PROOF, LINK_UP };
+/* CONN_AGAIN: UCX lost the connection in the making, and it is made again after a moment. */
+enum conn_state { CONN_DOWN, CONN_AGAIN, CONN_HELLO, CONN_PROOF, CONN_UP };
 
 /* Something to ask a node beside batches, one at a time. */
 struct question {
@@ -99,18 +99,18 @@ struct question {
     struct wire_counts counts;
 };
 
-struct ucx_link {
+struct ucx_conn {
     struct ucx_hub *hub;
     unsigned node;
-    enum link_state state;
+    enum conn_state state;
     ucp_ep_h ucp;
     ucs_status_t broken; /* what UCX said of the connection */
     int refused;         /* or the node                     */
     int refused_last;    /* when it was last tried, or 0    */
     char why[WIRE_TEXT];
-    uint64_t id; /* random, for as long as the hub lives (WIRE-W4) */
+    uint64_t link; /* random, for as long as the hub lives (WIRE-W4) */
     uint64_t hello_seq, deadline;
-    uint64_t again_at; /* LINK_AGAIN */
+    uint64_t again_at; /* CONN_AGAIN */
     uint64_t retry_at, backoff;
     unsigned tries; /* of connecting that UCX lost on the way */
     uint32_t slot;
@@ -122,7 +122,7 @@ struct ucx_link {
     struct question question;
     char asked[WIRE_CONTROL_MAX];
     unsigned under_way;
-    struct message *message[LINK_MESSAGES]; /* NULL until used */
+    struct message *message[CONN_MESSAGES]; /* NULL until used */
 };
 
 struct ucx_hub {
@@ -147,7 +147,7 @@ struct ucx_hub {
     struct ucx_ep *followers; /* whose threads wait for it                                 */
     struct ucx_ep *sleepers;  /* that wait by descriptors                                  */
     bool stirred;             /* progress was made since the worker was last armed         */
-    struct ucx_link link[];
+    struct ucx_conn conn[];
 };
 
 struct ucx_ep {
@@ -180,14 +180,14 @@ static inline struct ucx_hub *ucx_hub_of(const struct fab_ep *ep)
     return ((const struct ucx_ep *)ep)->hub;
 }
 
-static inline const char *link_name(const struct ucx_link *l)
+static inline const char *conn_name(const struct ucx_conn *c)
 {
-    return l->hub->fab->node[l->node].address.text;
+    return c->hub->fab->node[c->node].address.text;
 }
 
-static inline uint64_t next_seq(struct ucx_link *l)
+static inline uint64_t next_seq(struct ucx_conn *c)
 {
-    return ++l->hub->seq << 8 | l->node;
+    return ++c->hub->seq << 8 | c->node;
 }
 
 /* ---- hubs (ucx_hub.c) ------------------------------------------------------------------------ */
@@ -216,11 +216,11 @@ void ucx_hub_tend(struct ucx_hub *h, uint64_t now);
 
 /* Within the hub, which is left meanwhile: waits a little for something to happen. `idle` and
  * `since` are 0 at first, and the waiter's. */
-struct ucx_patience {
+struct ucx_spin {
     unsigned idle;
     uint64_t since;
 };
-void ucx_hub_wait(struct ucx_ep *e, struct ucx_patience *p);
+void ucx_hub_wait(struct ucx_ep *e, struct ucx_spin *p);
 /* Within the hub: this endpoint waits no more. */
 void ucx_hub_waited(struct ucx_ep *e);
 
@@ -238,33 +238,33 @@ void ucx_hub_settle(struct ucx_hub *h);
 void ucx_hub_wake(struct ucx_ep *e);
 void ucx_hub_wake_all(struct ucx_hub *h);
 
-/* ---- links (ucx_conn.c) ---------------------------------------------------------------------- */
+/* ---- connections (ucx_conn.c) ---------------------------------------------------------------- */
 
 /* Begins to connect, if it is time to: else it fails all that waits for it. */
-void ucx_link_connect(struct ucx_link *l);
+void ucx_conn_connect(struct ucx_conn *c);
 /* Takes the connection down: all that is under way on it, and waits for it, ends with the status,
  * of which the detail has been set. */
-void ucx_link_down(struct ucx_link *l, int status);
+void ucx_conn_break(struct ucx_conn *c, int status);
 /* Sees whether the connection has been reported broken, or somebody has waited for too long. */
-void ucx_link_look(struct ucx_link *l, uint64_t now);
+void ucx_conn_look(struct ucx_conn *c, uint64_t now);
 /* A message of the hand-shake, or an answer to the question. */
-void ucx_link_heard(struct ucx_link *l, const void *message, size_t bytes);
+void ucx_conn_heard(struct ucx_conn *c, const void *message, size_t bytes);
 /* Sends the question that waits. */
-void ucx_link_ask(struct ucx_link *l);
+void ucx_conn_ask(struct ucx_conn *c);
 /* The last try to connect has failed, and it is not there again. */
-bool ucx_link_is_away(const struct ucx_link *l);
-/* When the link has to be looked at, at the latest. */
-uint64_t ucx_link_deadline(const struct ucx_link *l);
+bool ucx_conn_is_away(const struct ucx_conn *c);
+/* When the connection has to be looked at, at the latest. */
+uint64_t ucx_conn_deadline(const struct ucx_conn *c);
 
-/* ---- requests (ucx_am.c) ------------------------------------------------------------------ */
+/* ---- requests (ucx_am.c) --------------------------------------------------------------------- */
 
 int ucx_post(struct fab_ep *ep, struct fab_req *req);
 /* Fills messages from the queue and sends them, as far as there are messages to fill. */
-void ucx_link_send(struct ucx_link *l);
+void ucx_conn_send(struct ucx_conn *c);
 /* A REPLY, or an ANSWER instead of one. */
-void ucx_link_replied(struct ucx_link *l, const void *message, size_t bytes);
-/* All that is under way on the link and in its queue is over. */
-void ucx_link_fail_all(struct ucx_link *l, int status);
+void ucx_conn_replied(struct ucx_conn *c, const void *message, size_t bytes);
+/* All that is under way on the connection and in its queue is over. */
+void ucx_conn_fail_all(struct ucx_conn *c, int status);
 /* Within the hub, by the endpoint's own thread: completes the requests that are over. The poster
  * looks at them without the hub's lock. */
 void ucx_take_landed(struct ucx_ep *e);

@@ -74,7 +74,7 @@ static void pop_run(struct verbs_conn *c)
 static bool drain_conn(struct verbs_conn *c)
 {
     struct ibv_wc wc[COMPLETIONS];
-    int count = ibv_poll_cq(c->link.cq, COMPLETIONS, wc);
+    int count = ibv_poll_cq(c->qp.cq, COMPLETIONS, wc);
 
     for (int i = 0; i < count; i++) {
         if (wc[i].status != IBV_WC_SUCCESS) {
@@ -112,7 +112,7 @@ static void describe(const struct verbs_conn *c, const struct fab_verb *v, uint3
         wr->opcode = v->kind == FAB_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
         wr->wr.rdma.remote_addr = at;
         wr->wr.rdma.rkey = c->rkey;
-        if (v->kind == FAB_WRITE && len <= c->link.inline_max)
+        if (v->kind == FAB_WRITE && len <= c->qp.inline_max)
             wr->send_flags |= IBV_SEND_INLINE;
         return;
     }
@@ -141,7 +141,7 @@ static void post_list(struct verbs_conn *c, struct fab_req *req)
     req->parts++;
     verbs_conn_push_run(c, req, c->list_wrs);
     c->list_wrs = 0;
-    rc = ibv_post_send(c->link.qp, c->list, &bad);
+    rc = ibv_post_send(c->qp.ibv, c->list, &bad);
     if (rc)
         verbs_conn_lose(c, strerror(rc));
 }
@@ -294,7 +294,7 @@ static bool look_around(struct verbs_ep *e)
 static void arm(struct verbs_ep *e)
 {
     for (uint64_t left = e->busy | e->asking; left; left &= left - 1)
-        ibv_req_notify_cq(e->conn[__builtin_ctzll(left)].link.cq, 0);
+        ibv_req_notify_cq(e->conn[__builtin_ctzll(left)].qp.cq, 0);
 }
 
 static void take_notices(struct verbs_ep *e)
@@ -401,7 +401,7 @@ static void verbs_ep_close(struct fab_ep *ep)
 
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
         verbs_errand_drop(&e->conn[i]);
-        if (e->conn[i].link.id)
+        if (e->conn[i].qp.id)
             verbs_conn_break(&e->conn[i]);
     }
     verbs_arena_close(&e->arena);
@@ -424,7 +424,7 @@ static int verbs_ep_open(struct fab *fab, struct fab_ep **ep)
     for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
         e->conn[i].ep = e;
         e->conn[i].node = i;
-        rc = wire_random(&e->conn[i].link_number, sizeof e->conn[i].link_number);
+        rc = wire_random(&e->conn[i].link, sizeof e->conn[i].link);
     }
     if (rc == FAR_OK)
         rc = verbs_arena_open(&e->arena);

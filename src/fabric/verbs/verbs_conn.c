@@ -40,9 +40,9 @@ static int node_fail(const struct verbs_conn *c, int status, const char *what)
 void verbs_conn_break(struct verbs_conn *c)
 {
     c->up = false;
-    if (c->link.id)
-        rdma_disconnect(c->link.id);
-    verbs_qp_destroy(&c->link);
+    if (c->qp.id)
+        rdma_disconnect(c->qp.id);
+    verbs_qp_destroy(&c->qp);
     c->ep->busy &= ~(1ull << c->node);
     c->ep->asking &= ~(1ull << c->node);
     for (unsigned i = 0; i < c->run_count; i++) {
@@ -85,12 +85,12 @@ static void take_event(const struct rdma_cm_event *event)
     if (event->id == c->awaited && !c->has_event) {
         c->event = *event;
         c->has_event = true;
-    } else if (c->link.id == event->id && event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
+    } else if (c->qp.id == event->id && event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
                event->event != RDMA_CM_EVENT_ADDR_CHANGE &&
                event->event != RDMA_CM_EVENT_ESTABLISHED) {
         if (c->ep->asking & 1ull << c->node) /* a node that refuses says why, and then closes */
             (void)verbs_ep_drain(c->ep);
-        if (c->link.id == event->id)
+        if (c->qp.id == event->id)
             verbs_conn_lose(c, "has closed the connection");
     }
 }
@@ -187,18 +187,18 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
     return FAR_OK;
 }
 
-static int make_link(struct verbs_conn *c, struct rdma_cm_id *id)
+static int make_queue_pair(struct verbs_conn *c, struct rdma_cm_id *id)
 {
     struct verbs_fab *fab = fab_of(c->ep);
     int rc = settle_device(c, id);
 
     if (rc == FAR_OK)
-        rc = verbs_qp_make(&c->link, id, fab->pd, c->ep->completions, c, fab->limits.send_wrs);
+        rc = verbs_qp_make(&c->qp, id, fab->pd, c->ep->completions, c, fab->limits.send_wrs);
     if (rc != FAR_OK) {
         rdma_destroy_id(id);
         return rc;
     }
-    c->run_size = c->wrs_free = c->link.send_wrs;
+    c->run_size = c->wrs_free = c->qp.send_wrs;
     c->run_first = c->run_count = 0;
     c->run = calloc(c->run_size, sizeof *c->run);
     return c->run ? FAR_OK : err_fail(FAR_NO_MEMORY, "a connection to node %u", c->node);
@@ -210,23 +210,23 @@ static int join(struct verbs_conn *c, uint64_t until)
     struct rdma_conn_param param = {.initiator_depth = (uint8_t)limits->reads_out,
                                     .retry_count = QUEUE_RETRIES,
                                     .rnr_retry_count = QUEUE_RETRIES,
-                                    .qp_num = c->link.qp->qp_num};
+                                    .qp_num = c->qp.ibv->qp_num};
     struct rdma_cm_event event;
     int rc;
 
-    if (rdma_connect(c->link.id, &param) != 0)
+    if (rdma_connect(c->qp.id, &param) != 0)
         return node_fail(c, FAR_UNREACHABLE, strerror(errno));
-    rc = expect_event(c, c->link.id, RDMA_CM_EVENT_CONNECT_RESPONSE, until, &event);
+    rc = expect_event(c, c->qp.id, RDMA_CM_EVENT_CONNECT_RESPONSE, until, &event);
     if (rc != FAR_OK)
         return rc;
-    if (!c->link.qp) /* closed again meanwhile */
+    if (!c->qp.ibv) /* closed again meanwhile */
         return node_fail(c, FAR_UNREACHABLE, "has closed the connection");
     unsigned reads = event.param.conn.initiator_depth;
     if (reads == 0)
         return node_fail(c, FAR_UNSUPPORTED, "serves no READs");
-    rc = verbs_qp_ready(&c->link, reads < limits->reads_out ? reads : limits->reads_out, 0,
+    rc = verbs_qp_ready(&c->qp, reads < limits->reads_out ? reads : limits->reads_out, 0,
                         fab_of(c->ep)->timeout_ms);
-    if (rc == FAR_OK && rdma_establish(c->link.id) != 0)
+    if (rc == FAR_OK && rdma_establish(c->qp.id) != 0)
         rc = node_fail(c, FAR_UNREACHABLE, strerror(errno));
     return rc;
 }
@@ -240,7 +240,7 @@ static int wait_for_answer(struct verbs_conn *c)
     while (c->in_bytes == 0) {
         if (!verbs_ep_drain(c->ep))
             verbs_errand_rest(c, until);
-        if (!c->link.qp && c->in_bytes == 0) /* drained, with the error; what it says is known */
+        if (!c->qp.ibv && c->in_bytes == 0) /* drained, with the error; what it says is known */
             return FAR_UNREACHABLE;
         if (c->in_bytes == 0 && clock_ns() >= until)
             return node_fail(c, FAR_UNREACHABLE, "does not answer");
@@ -254,15 +254,15 @@ static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
     uint64_t until = clock_ns() + fab_of(c->ep)->timeout_ms * 1000000;
     int rc;
 
-    while (c->link.qp && c->wrs_free == 0 && clock_ns() < until)
+    while (c->qp.ibv && c->wrs_free == 0 && clock_ns() < until)
         verbs_errand_rest(c, until);
-    if (!c->link.qp || c->wrs_free == 0)
+    if (!c->qp.ibv || c->wrs_free == 0)
         return node_fail(c, FAR_UNREACHABLE, "does not answer");
     memcpy(c->said, question, bytes);
     c->in_bytes = 0;
-    rc = verbs_qp_receive(&c->link, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));
+    rc = verbs_qp_receive(&c->qp, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));
     if (rc == FAR_OK)
-        rc = verbs_qp_send(&c->link, c->said, bytes, arena_key(arena, c->said));
+        rc = verbs_qp_send(&c->qp, c->said, bytes, arena_key(arena, c->said));
     if (rc != FAR_OK)
         return node_fail(c, rc, far_error_detail());
     verbs_conn_push_run(c, NULL, 1);
@@ -288,7 +288,7 @@ int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, si
 
     if (!verbs_errand_here(c)) /* one question at a time */
         verbs_errand_await(c, UINT64_MAX);
-    if (!c->link.qp)
+    if (!c->qp.ibv)
         return node_fail(c, FAR_UNREACHABLE, "the connection was lost");
     head = wire_head_of(type, c->slot, c->token, ++c->seq);
     memcpy(question, &head, sizeof head);
@@ -376,14 +376,14 @@ static int prove(struct verbs_conn *c, const uint8_t nonce[WIRE_NONCE],
     memcpy(node_nonce, challenge->nonce, sizeof node_nonce);
     c->slot = challenge->head.slot;
     c->token = challenge->head.token;
-    wire_prove(secret, WIRE_CLIENT, nonce, node_nonce, c->link_number, proof.proof);
+    wire_prove(secret, WIRE_CLIENT, nonce, node_nonce, c->link, proof.proof);
     rc = verbs_conn_ask(c, WIRE_PROOF_IS, &proof, sizeof proof, &head);
     if (rc != FAR_OK)
         return rc;
     const struct wire_welcome *welcome = (const struct wire_welcome *)head;
     if (head->type != WIRE_WELCOME)
         return node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
-    wire_prove(secret, WIRE_NODE, nonce, node_nonce, c->link_number, expected);
+    wire_prove(secret, WIRE_NODE, nonce, node_nonce, c->link, expected);
     if (!wire_proof_equal(expected, welcome->proof))
         return node_fail(c, FAR_REFUSED, "does not know the secret itself");
     return know(c, welcome);
@@ -391,7 +391,7 @@ static int prove(struct verbs_conn *c, const uint8_t nonce[WIRE_NONCE],
 
 static int greet(struct verbs_conn *c)
 {
-    struct wire_hello hello = {.link = c->link_number};
+    struct wire_hello hello = {.link = c->link};
     const struct wire_head *head;
     int rc = wire_random(hello.nonce, sizeof hello.nonce);
 
@@ -432,7 +432,7 @@ static int make_way(struct verbs_conn *c, uint64_t until)
     id = c->way;
     c->way = NULL;
     if (rc == FAR_OK)
-        return make_link(c, id);
+        return make_queue_pair(c, id);
     rdma_destroy_id(id);
     return rc;
 }
@@ -463,7 +463,7 @@ int verbs_conn_connect(struct verbs_conn *c)
 }
 
 /* How long the first who needs a connection waits for it. */
-static uint64_t patience_ns(const struct verbs_conn *c)
+static uint64_t connect_wait_ns(const struct verbs_conn *c)
 {
     const struct verbs_fab *fab = fab_of(c->ep);
     uint64_t timeout = fab->timeout_ms * 1000000, some = fab->fab.lease_ms * 1000000 / 16;
@@ -475,17 +475,17 @@ static uint64_t patience_ns(const struct verbs_conn *c)
 
 int verbs_conn_need(struct verbs_conn *c)
 {
-    uint64_t now, patience;
+    uint64_t now, wait;
 
     if (c->up)
         return FAR_OK;
     now = clock_ns();
-    patience = patience_ns(c);
+    wait = connect_wait_ns(c);
     if (!c->out && now < c->not_before)
         return err_fail(c->down_status, "%s", c->down_why);
     if (!c->out)
         verbs_errand_connect(c);
-    verbs_errand_await(c, patience == UINT64_MAX ? UINT64_MAX : now + patience);
+    verbs_errand_await(c, wait == UINT64_MAX ? UINT64_MAX : now + wait);
     if (c->up)
         return FAR_OK;
     return c->out ? node_fail(c, FAR_UNREACHABLE, "is being connected to again")

@@ -78,7 +78,7 @@ struct verbs_conn {
     struct verbs_ep *ep;
     unsigned node;
     bool up;
-    struct vlink link;
+    struct verbs_qp qp;
     uint64_t base; /* the node's memory */
     uint32_t rkey;
 
@@ -103,7 +103,7 @@ struct verbs_conn {
     unsigned list_wrs;
 
     /* Messages, one question at a time. */
-    uint64_t link_number, token, seq;
+    uint64_t link, token, seq;
     uint32_t slot;
     char *in, *said;
     uint32_t in_bytes; /* 0: nothing has come */

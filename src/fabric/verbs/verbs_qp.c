@@ -51,24 +51,24 @@ int verbs_qp_limits(struct ibv_context *context, uint8_t port_num, struct verbs_
 
 /* No device says how much it takes inline, and the longest queue it names may not go along with
  * it: one asks for less until it agrees. */
-static struct ibv_qp *make_qp(struct vlink *link, struct ibv_pd *pd, unsigned send_wrs)
+static struct ibv_qp *make_qp(struct verbs_qp *qp, struct ibv_pd *pd, unsigned send_wrs)
 {
-    struct ibv_qp *qp = NULL;
+    struct ibv_qp *ibv = NULL;
 
-    for (unsigned bytes = INLINE_WISH; !qp && send_wrs >= SEND_WRS_MIN;) {
-        struct ibv_qp_init_attr attr = {.send_cq = link->cq,
-                                        .recv_cq = link->cq,
+    for (unsigned bytes = INLINE_WISH; !ibv && send_wrs >= SEND_WRS_MIN;) {
+        struct ibv_qp_init_attr attr = {.send_cq = qp->cq,
+                                        .recv_cq = qp->cq,
                                         .cap = {.max_send_wr = send_wrs,
-                                                .max_recv_wr = LINK_RECVS,
+                                                .max_recv_wr = QP_RECVS,
                                                 .max_send_sge = 1,
                                                 .max_recv_sge = 1,
                                                 .max_inline_data = bytes},
                                         .qp_type = IBV_QPT_RC};
 
-        qp = ibv_create_qp(pd, &attr);
-        if (qp) {
-            link->send_wrs = send_wrs;
-            link->inline_max = attr.cap.max_inline_data;
+        ibv = ibv_create_qp(pd, &attr);
+        if (ibv) {
+            qp->send_wrs = send_wrs;
+            qp->inline_max = attr.cap.max_inline_data;
         } else if (bytes > 0) {
             bytes = bytes > 16 ? bytes / 2 : 0;
         } else {
@@ -76,16 +76,16 @@ static struct ibv_qp *make_qp(struct vlink *link, struct ibv_pd *pd, unsigned se
             send_wrs /= 2;
         }
     }
-    return qp;
+    return ibv;
 }
 
 /* Moves the queue pair to a state, by what the connection manager knows and `change` corrects. */
-static int enter(struct vlink *link, enum ibv_qp_state state, const struct ibv_qp_attr *change)
+static int enter(struct verbs_qp *qp, enum ibv_qp_state state, const struct ibv_qp_attr *change)
 {
     struct ibv_qp_attr attr = {.qp_state = state};
     int mask;
 
-    if (rdma_init_qp_attr(link->id, &attr, &mask))
+    if (rdma_init_qp_attr(qp->id, &attr, &mask))
         return err_fail(FAR_SYSTEM, "the attributes of a queue pair: %s", strerror(errno));
     attr.qp_access_flags = 0;
     if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
@@ -100,23 +100,23 @@ static int enter(struct vlink *link, enum ibv_qp_state state, const struct ibv_q
         attr.retry_cnt = RETRIES;
     if (mask & IBV_QP_RNR_RETRY)
         attr.rnr_retry = RNR_FOREVER;
-    int rc = ibv_modify_qp(link->qp, &attr, mask);
+    int rc = ibv_modify_qp(qp->ibv, &attr, mask);
     if (rc)
         return err_fail(FAR_SYSTEM, "state %d of a queue pair: %s", (int)state, strerror(rc));
     return FAR_OK;
 }
 
-int verbs_qp_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
+int verbs_qp_make(struct verbs_qp *qp, struct rdma_cm_id *id, struct ibv_pd *pd,
                   struct ibv_comp_channel *channel, void *owner, unsigned send_wrs)
 {
-    struct vlink made = {.id = id};
+    struct verbs_qp made = {.id = id};
 
-    made.cq = ibv_create_cq(id->verbs, (int)(send_wrs + LINK_RECVS), owner, channel, 0);
+    made.cq = ibv_create_cq(id->verbs, (int)(send_wrs + QP_RECVS), owner, channel, 0);
     if (!made.cq)
         return err_fail(FAR_SYSTEM, "a completion queue of %u: %s", send_wrs, strerror(errno));
-    made.qp = make_qp(&made, pd, send_wrs);
+    made.ibv = make_qp(&made, pd, send_wrs);
     int rc = FAR_OK;
-    if (!made.qp)
+    if (!made.ibv)
         rc = err_fail(FAR_SYSTEM, "a queue pair: %s", strerror(errno));
     if (rc == FAR_OK)
         rc = enter(&made, IBV_QPS_INIT, &(struct ibv_qp_attr){0});
@@ -125,7 +125,7 @@ int verbs_qp_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
         verbs_qp_destroy(&made);
         return rc;
     }
-    *link = made;
+    *qp = made;
     return FAR_OK;
 }
 
@@ -140,54 +140,54 @@ static uint8_t timeout_code(uint64_t timeout_ms)
     return code;
 }
 
-int verbs_qp_ready(struct vlink *link, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms)
+int verbs_qp_ready(struct verbs_qp *qp, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms)
 {
     const struct ibv_qp_attr change = {.max_rd_atomic = (uint8_t)reads_out,
                                        .max_dest_rd_atomic = (uint8_t)reads_in,
                                        .timeout = timeout_code(timeout_ms)};
-    int rc = enter(link, IBV_QPS_RTR, &change);
+    int rc = enter(qp, IBV_QPS_RTR, &change);
 
-    return rc == FAR_OK ? enter(link, IBV_QPS_RTS, &change) : rc;
+    return rc == FAR_OK ? enter(qp, IBV_QPS_RTS, &change) : rc;
 }
 
-int verbs_qp_grant(struct vlink *link)
+int verbs_qp_grant(struct verbs_qp *qp)
 {
     struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
                                                   IBV_ACCESS_REMOTE_ATOMIC};
-    int rc = ibv_modify_qp(link->qp, &attr, IBV_QP_ACCESS_FLAGS);
+    int rc = ibv_modify_qp(qp->ibv, &attr, IBV_QP_ACCESS_FLAGS);
 
     if (rc)
         return err_fail(FAR_SYSTEM, "granting remote access: %s", strerror(rc));
     return FAR_OK;
 }
 
-void verbs_qp_destroy(struct vlink *link)
+void verbs_qp_destroy(struct verbs_qp *qp)
 {
-    if (link->qp)
-        ibv_destroy_qp(link->qp);
-    if (link->cq)
-        ibv_destroy_cq(link->cq);
-    if (link->id)
-        rdma_destroy_id(link->id);
-    *link = (struct vlink){0};
+    if (qp->ibv)
+        ibv_destroy_qp(qp->ibv);
+    if (qp->cq)
+        ibv_destroy_cq(qp->cq);
+    if (qp->id)
+        rdma_destroy_id(qp->id);
+    *qp = (struct verbs_qp){0};
 }
 
-int verbs_qp_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey)
+int verbs_qp_send(struct verbs_qp *qp, const void *buf, size_t bytes, uint32_t lkey)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)bytes, .lkey = lkey};
     struct ibv_send_wr *bad,
         wr = {
             .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
-    int rc = ibv_post_send(link->qp, &wr, &bad);
+    int rc = ibv_post_send(qp->ibv, &wr, &bad);
 
     return rc ? err_fail(FAR_UNREACHABLE, "sending a message: %s", strerror(rc)) : FAR_OK;
 }
 
-int verbs_qp_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey)
+int verbs_qp_receive(struct verbs_qp *qp, void *buf, size_t bytes, uint32_t lkey)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)bytes, .lkey = lkey};
     struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
-    int rc = ibv_post_recv(link->qp, &wr, &bad);
+    int rc = ibv_post_recv(qp->ibv, &wr, &bad);
 
     return rc ? err_fail(FAR_UNREACHABLE, "expecting a message: %s", strerror(rc)) : FAR_OK;
 }

@@ -28,33 +28,33 @@ struct verbs_qp_limits {
 /* FAR_UNSUPPORTED: the device cannot do what the fabric needs. */
 int verbs_qp_limits(struct ibv_context *device, uint8_t port, struct verbs_qp_limits *limits);
 
-struct vlink {
+struct verbs_qp {
     struct rdma_cm_id *id;
     struct ibv_cq *cq; /* of both queues */
-    struct ibv_qp *qp;
+    struct ibv_qp *ibv;
     unsigned send_wrs, inline_max;
 };
 
-#define LINK_RECVS 2u /* receive buffers posted at once, at most */
+#define QP_RECVS 2u /* receive buffers posted at once, at most */
 
 /* A queue pair for a connection whose way is known, with room for that many work requests, or
  * fewer. It takes the id over with success. Its completions are told to the channel, with `owner`.
  */
-int verbs_qp_make(struct vlink *link, struct rdma_cm_id *id, struct ibv_pd *pd,
+int verbs_qp_make(struct verbs_qp *qp, struct rdma_cm_id *id, struct ibv_pd *pd,
                   struct ibv_comp_channel *channel, void *owner, unsigned send_wrs);
 
 /* Ready to send and receive: once the other end's numbers are known, before it hears of ours. */
-int verbs_qp_ready(struct vlink *link, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms);
+int verbs_qp_ready(struct verbs_qp *qp, unsigned reads_out, unsigned reads_in, uint64_t timeout_ms);
 
 /* Lets the other end read and write the memory that is registered for it. */
-int verbs_qp_grant(struct vlink *link);
+int verbs_qp_grant(struct verbs_qp *qp);
 
 /* Nothing of the queue pair takes effect any more once this has returned: neither what the other
  * end sends, nor what is still on its way into local buffers. */
-void verbs_qp_destroy(struct vlink *link);
+void verbs_qp_destroy(struct verbs_qp *qp);
 
 /* Messages, up to one at a time in either direction. The buffers are registered with the key. */
-int verbs_qp_send(struct vlink *link, const void *buf, size_t bytes, uint32_t lkey);
-int verbs_qp_receive(struct vlink *link, void *buf, size_t bytes, uint32_t lkey);
+int verbs_qp_send(struct verbs_qp *qp, const void *buf, size_t bytes, uint32_t lkey);
+int verbs_qp_receive(struct verbs_qp *qp, void *buf, size_t bytes, uint32_t lkey);
 
 #endif
