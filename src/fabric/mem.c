@@ -1,4 +1,5 @@
 /* mem: - memory of this process, made anew by every open and gone with the close. */
+#include "base/mapping.h"
 #include "fabric/backends.h"
 #include "fabric/direct.h"
 
@@ -27,13 +28,11 @@ static const struct fab_ops mem_deferred = {
 
 static int add_node(struct direct_fab *mem, uint64_t bytes)
 {
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = mapping_make(-1, bytes, 0);
 
-    if (base == MAP_FAILED)
+    if (!base)
         return err_fail(errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM, "node %u of mem:: %s",
                         mem->fab.nodes, strerror(errno));
-    madvise(base, bytes, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
     mem->base[mem->fab.nodes] = base;
     mem->fab.size[mem->fab.nodes++] = bytes;
     return FAR_OK;

@@ -18,6 +18,7 @@
  * shorter than its superblock says is refused, never mapped.
  */
 #include "base/clock.h"
+#include "base/mapping.h"
 #include "fabric/backends.h"
 #include "fabric/direct.h"
 #include "fabric/superblock.h"
@@ -46,14 +47,9 @@
 /* Losing the file to somebody who removes it, between opening and locking it. */
 #define ENTER_TRIES 100
 
-/* The usual huge page. Memory can be mapped by huge pages only where it is aligned to them. */
-#define HUGE_BYTES (2ull << 20)
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
-
-/* Signals that a program handles make the kernel start over with a reservation. */
-#define RESERVE_TRIES 100
 
 /* What a URI names, and once entered, the file behind it. */
 struct place {
@@ -258,43 +254,14 @@ static uint64_t nodes_bytes(const struct shm_fab *s)
     return s->direct.fab.nodes * s->direct.fab.size[0];
 }
 
-/* Takes a piece of the address space that begins where it should. */
-static void *map_aligned(const struct shm_fab *s)
-{
-    uint64_t align = s->map_align, held = s->map_bytes + align;
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    char *hold = mmap(NULL, held, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    char *from, *to, *at;
-
-    if (hold == MAP_FAILED)
-        return MAP_FAILED;
-    from = (char *)(((uintptr_t)hold + align - 1) & ~(align - 1));
-    to = from + ((s->map_bytes + page - 1) & ~(page - 1));
-    at = mmap(from, s->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, s->place.fd, 0);
-    if (at == MAP_FAILED) {
-        munmap(hold, held);
-        return MAP_FAILED;
-    }
-    if (from > hold)
-        munmap(hold, (size_t)(from - hold));
-    if (hold + held > to)
-        munmap(to, (size_t)(hold + held - to));
-    return at;
-}
-
 static int map(struct shm_fab *s)
 {
-    void *at = s->map_align
-                   ? map_aligned(s)
-                   : mmap(NULL, s->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->place.fd, 0);
-
-    if (at == MAP_FAILED && S_ISCHR(s->place.st.st_mode) && errno == ENODEV)
+    s->map = mapping_make(s->place.fd, s->map_bytes, s->map_align);
+    if (!s->map && S_ISCHR(s->place.st.st_mode) && errno == ENODEV)
         return err_fail(FAR_NOT_A_POOL, "shm:%s is a device that cannot be mapped",
                         place_text(&s->place));
-    if (at == MAP_FAILED)
+    if (!s->map)
         return place_system(&s->place, "map");
-    madvise(at, s->map_bytes, MADV_HUGEPAGE); /* a wish: not every file can have huge pages */
-    s->map = at;
     for (unsigned i = 0; i < s->direct.fab.nodes; i++)
         s->direct.base[i] = s->map + i * s->direct.fab.size[0];
     return FAR_OK;
@@ -359,17 +326,6 @@ static bool has_room(const struct shm_fab *s)
     return s->map_bytes <= had || (s->map_bytes - had) / fs.f_frsize <= fs.f_bavail;
 }
 
-static int reserve(const struct shm_fab *s)
-{
-    for (unsigned i = 0; i < RESERVE_TRIES; i++) {
-        if (fallocate(s->place.fd, 0, 0, (off_t)s->map_bytes) == 0 || errno == EOPNOTSUPP)
-            return FAR_OK;
-        if (errno != EINTR)
-            break;
-    }
-    return place_system(&s->place, "reserve the memory of");
-}
-
 /*
  * Fills memory with huge pages as far as the kernel has them. Most machines are set not to give
  * them to shared memory, unless it is asked to join small pages into a huge one; that is cheap if
@@ -377,7 +333,7 @@ static int reserve(const struct shm_fab *s)
  */
 static void join_pages(const struct shm_fab *s)
 {
-    for (uint64_t off = 0; off < s->map_bytes; off += HUGE_BYTES) {
+    for (uint64_t off = 0; off < s->map_bytes; off += MAPPING_HUGE_BYTES) {
         if (pwrite(s->place.fd, "", 1, (off_t)off) != 1)
             return;
     }
@@ -399,8 +355,8 @@ static int make_file(struct shm_fab *s, bool in_memory)
     rc = map(s);
     if (!rc && in_memory)
         join_pages(s);
-    if (!rc)
-        rc = reserve(s);
+    if (!rc && !mapping_reserve(p->fd, s->map_bytes))
+        rc = place_system(p, "reserve the memory of");
     if (rc && ftruncate(p->fd, p->st.st_size) != 0)
         rc = place_system(p, "set the length of");
     return rc;
@@ -421,7 +377,7 @@ static int take_file(struct shm_fab *s, const struct direct_options *o)
         return rc;
     unit = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : 1; /* of its length */
     s->map_bytes = (nodes_bytes(s) + unit - 1) / unit * unit;
-    s->map_align = unit > HUGE_BYTES ? unit : HUGE_BYTES;
+    s->map_align = unit > MAPPING_HUGE_BYTES ? unit : MAPPING_HUGE_BYTES;
     if (s->direct.fab.fresh) {
         rc = check_blank(s);
         return rc ? rc : make_file(s, fs.f_type == TMPFS_MAGIC);
@@ -463,10 +419,10 @@ static int check_device_size(const struct shm_fab *s)
 static int check_shared(const struct shm_fab *s)
 {
     uint64_t *mine = (uint64_t *)s->map, last = s->map_bytes / 8 - 1, was;
-    uint64_t *other = mmap(NULL, s->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->place.fd, 0);
+    uint64_t *other = mapping_make(s->place.fd, s->map_bytes, 0);
     bool same;
 
-    if (other == MAP_FAILED)
+    if (!other)
         return place_system(&s->place, "map");
     was = __atomic_load_n(&mine[last], __ATOMIC_SEQ_CST);
     __atomic_store_n(&mine[last], ~was, __ATOMIC_SEQ_CST);

@@ -8,6 +8,8 @@
  */
 #include "memd/memd.h"
 
+#include "base/mapping.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -16,9 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEEP_MAGIC    0x3165646f6e726166ull /* "farnode1" */
-#define HUGE_BYTES    (2ull << 20)
-#define RESERVE_TRIES 100
+#define KEEP_MAGIC 0x3165646f6e726166ull /* "farnode1" */
 
 static uint64_t keep_bytes(void)
 {
@@ -31,31 +31,13 @@ static int file_failed(const char *path, const char *what)
                     "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-/* Maps at a multiple of the huge page: memory is mapped by huge pages only there. */
 static int map(struct memd_region *r)
 {
-    uint64_t held = r->map_bytes + HUGE_BYTES;
-    int flags = r->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
-    char *hold = mmap(NULL, held, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    char *from;
-
-    if (hold == MAP_FAILED)
-        return err_fail(FAR_NO_MEMORY, "no address space for %llu bytes", (unsigned long long)held);
-    from = (char *)(((uintptr_t)hold + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
-    if (mmap(from, r->map_bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED, r->fd, 0) ==
-        MAP_FAILED) {
-        int rc = err_fail(FAR_NO_MEMORY, "cannot map %llu bytes: %s",
-                          (unsigned long long)r->map_bytes, strerror(errno));
-
-        munmap(hold, held);
-        return rc;
-    }
-    if (from > hold)
-        munmap(hold, (size_t)(from - hold));
-    munmap(from + r->map_bytes, (size_t)(hold + held - from - r->map_bytes));
-    madvise(from, r->map_bytes, MADV_HUGEPAGE); /* a wish */
-    r->base = from;
-    r->keep = (struct memd_keep *)(void *)(from + r->map_bytes - keep_bytes());
+    r->base = mapping_make(r->fd, r->map_bytes, MAPPING_HUGE_BYTES);
+    if (!r->base)
+        return err_fail(FAR_NO_MEMORY, "cannot map %llu bytes: %s",
+                        (unsigned long long)r->map_bytes, strerror(errno));
+    r->keep = (struct memd_keep *)(void *)(r->base + r->map_bytes - keep_bytes());
     return FAR_OK;
 }
 
@@ -96,17 +78,6 @@ static int look(struct memd_region *r, const char *path, uint64_t bytes)
     return FAR_OK;
 }
 
-static int reserve(const struct memd_region *r, const char *path)
-{
-    for (unsigned i = 0; i < RESERVE_TRIES; i++) {
-        if (fallocate(r->fd, 0, 0, (off_t)r->map_bytes) == 0 || errno == EOPNOTSUPP)
-            return FAR_OK;
-        if (errno != EINTR)
-            break;
-    }
-    return file_failed(path, "reserve the memory of");
-}
-
 /* Gives an empty file its length, its memory and its end. */
 static int make_file(struct memd_region *r, uint64_t size, const char *path)
 {
@@ -117,9 +88,7 @@ static int make_file(struct memd_region *r, uint64_t size, const char *path)
     set_size(r, size);
     if (ftruncate(r->fd, (off_t)r->map_bytes) != 0)
         return file_failed(path, "set the length of");
-    rc = reserve(r, path);
-    if (!rc)
-        rc = map(r);
+    rc = mapping_reserve(r->fd, r->map_bytes) ? map(r) : file_failed(path, "reserve the memory of");
     if (!rc)
         rc = start_keep(r);
     if (rc && ftruncate(r->fd, 0) != 0)
