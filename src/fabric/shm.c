@@ -21,7 +21,7 @@
 #include "base/mapping.h"
 #include "fabric/backends.h"
 #include "fabric/direct.h"
-#include "fabric/superblock.h"
+#include "fabric/superblock_layout.h"
 
 #include <errno.h>
 #include <fcntl.h>

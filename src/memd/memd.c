@@ -2,7 +2,7 @@
 #include "memd/memd.h"
 
 #include "base/clock.h"
-#include "fabric/superblock.h"
+#include "fabric/superblock_layout.h"
 
 #include <sched.h>
 #include <stdio.h>

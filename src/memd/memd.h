@@ -17,6 +17,7 @@
 
 #include "fabric/direct.h"
 #include "fabric/wire.h"
+#include "memd/region_layout.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,7 +25,6 @@
 
 #define MEMD_CLIENTS_MAX   4096u
 #define MEMD_LISTENERS_MAX 16u
-#define MEMD_FENCED_MAX    4096u
 #define MEMD_CHECKED       256u /* identities that a connection keeps in mind */
 
 struct memd;
@@ -32,16 +32,6 @@ struct memd_client;
 struct memd_listener;
 
 /* ---- the region (region.c) ------------------------------------------------------------------- */
-
-/* What is kept beside the memory: at the end of the file if it is in one. */
-struct memd_keep {
-    uint64_t magic;
-    uint64_t size;      /* of the memory                                          */
-    uint64_t instance;  /* random: another one means other contents               */
-    uint64_t formatted; /* a client said that there is a pool                     */
-    uint64_t fences;    /* so far; the last MEMD_FENCED_MAX identities are below   */
-    uint64_t fenced[MEMD_FENCED_MAX];
-};
 
 struct memd_region {
     char *base; /* 2 MiB aligned; all of it is readable and writable */

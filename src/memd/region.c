@@ -18,13 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEEP_MAGIC 0x3165646f6e726166ull /* "farnode1" */
-
-static uint64_t keep_bytes(void)
-{
-    return (sizeof(struct memd_keep) + 65535) & ~65535ull; /* whole pages of any size */
-}
-
 static int file_failed(const char *path, const char *what)
 {
     return err_fail(errno == ENOSPC || errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM,
@@ -37,7 +30,7 @@ static int map(struct memd_region *r)
     if (!r->base)
         return err_fail(FAR_NO_MEMORY, "cannot map %llu bytes: %s",
                         (unsigned long long)r->map_bytes, strerror(errno));
-    r->keep = (struct memd_keep *)(void *)(r->base + r->map_bytes - keep_bytes());
+    r->keep = (struct memd_keep *)(void *)(r->base + r->map_bytes - memd_keep_bytes());
     return FAR_OK;
 }
 
@@ -48,14 +41,14 @@ static int start_keep(struct memd_region *r)
     if (rc)
         return rc;
     r->keep->size = r->size;
-    __atomic_store_n(&r->keep->magic, KEEP_MAGIC, __ATOMIC_RELEASE);
+    __atomic_store_n(&r->keep->magic, MEMD_KEEP_MAGIC, __ATOMIC_RELEASE);
     return FAR_OK;
 }
 
 static void set_size(struct memd_region *r, uint64_t size)
 {
     r->size = size & ~63ull;
-    r->map_bytes = ((size + 65535) & ~65535ull) + keep_bytes();
+    r->map_bytes = ((size + 65535) & ~65535ull) + memd_keep_bytes();
 }
 
 /* Takes the size from what is kept in the file. */
@@ -63,10 +56,10 @@ static int look(struct memd_region *r, const char *path, uint64_t bytes)
 {
     struct memd_keep head = {0};
 
-    if (bytes > keep_bytes() &&
-        pread(r->fd, &head, offsetof(struct memd_keep, fenced), (off_t)(bytes - keep_bytes())) < 0)
+    if (bytes > memd_keep_bytes() && pread(r->fd, &head, offsetof(struct memd_keep, fenced),
+                                           (off_t)(bytes - memd_keep_bytes())) < 0)
         return file_failed(path, "read");
-    if (head.magic != KEEP_MAGIC)
+    if (head.magic != MEMD_KEEP_MAGIC)
         return err_fail(FAR_NOT_A_POOL, "%s holds something else than a node's memory", path);
     if (head.size < DIRECT_NODE_BYTES_MIN || head.size > DIRECT_NODE_BYTES_MAX)
         return err_fail(FAR_CORRUPT, "%s says that it holds %llu bytes", path,

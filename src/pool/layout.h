@@ -13,7 +13,7 @@
 #ifndef POOL_LAYOUT_H
 #define POOL_LAYOUT_H
 
-#include "fabric/superblock.h"
+#include "fabric/superblock_layout.h"
 
 #include <stdbool.h>
 

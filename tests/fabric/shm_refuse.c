@@ -3,7 +3,7 @@
  * not what was asked for or not whole. None of it is changed by the attempt.
  */
 #include "support/shm_scratch.h"
-#include "fabric/superblock.h"
+#include "fabric/superblock_layout.h"
 
 #include <sys/socket.h>
 #include <sys/statvfs.h>

@@ -7,7 +7,7 @@
  * The nodes of the last cases are started here, with the `farside` that is in the path.
  */
 #include "fabric/rig.h"
-#include "fabric/superblock.h"
+#include "fabric/superblock_layout.h"
 #include "fabric/verbs/verbs_internal.h"
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-#include "fabric/superblock.h"
+#include "fabric/superblock_layout.h"
 
 #include "base/hash.h"
 

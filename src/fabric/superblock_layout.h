@@ -9,8 +9,8 @@
  *       of all that formatting writes: who dies before leaves no pool behind, who dies after a
  *       whole one.
  */
-#ifndef FABRIC_SUPERBLOCK_H
-#define FABRIC_SUPERBLOCK_H
+#ifndef FABRIC_SUPERBLOCK_LAYOUT_H
+#define FABRIC_SUPERBLOCK_LAYOUT_H
 
 #include "base/err.h"
 
