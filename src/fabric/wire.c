@@ -1,5 +1,6 @@
 #include "fabric/wire.h"
 
+#include "base/clock.h"
 #include "base/sha256.h"
 
 #include <errno.h>
@@ -8,6 +9,12 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+
+#define TIMEOUT_MS_DEFAULT 5000
+
+/* Waiting for another client that is making the pool. */
+#define CLAIM_WAIT_NS  (60ull * 1000000000)
+#define CLAIM_PAUSE_NS 10000000ull
 
 /* ---- the secret ------------------------------------------------------------------------------ */
 
@@ -96,7 +103,8 @@ int wire_random(void *bytes, size_t count)
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-int wire_address_next(const char **rest, struct wire_address *address)
+/* Reads the next one and moves *rest behind it and its comma; "" at the end. */
+static int next_address(const char **rest, struct wire_address *address)
 {
     struct wire_address a = {.text = ""};
     size_t bytes = strcspn(*rest, ","), host_bytes;
@@ -125,6 +133,106 @@ int wire_address_next(const char **rest, struct wire_address *address)
             return err_fail(FAR_BAD_URI, "a comma at the end, where host:port is expected");
     }
     *address = a;
+    return FAR_OK;
+}
+
+static int first_address(const struct uri *uri, const char **rest)
+{
+    if (strncmp(uri->rest, "//", 2) != 0)
+        return err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
+    *rest = uri->rest + 2;
+    return FAR_OK;
+}
+
+int wire_listener_uri(const struct uri *uri, struct wire_address *address)
+{
+    const char *rest = NULL;
+    int rc = uri_finish(uri);
+
+    if (rc == FAR_OK)
+        rc = first_address(uri, &rest);
+    if (rc == FAR_OK)
+        rc = next_address(&rest, address);
+    if (rc == FAR_OK && rest[0])
+        rc = err_fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
+    return rc;
+}
+
+/* ---- a client's memory nodes ----------------------------------------------------------------- */
+
+int wire_nodes_read(struct uri *uri, uint64_t timeout_ms_min, uint64_t timeout_ms_max,
+                    struct wire_nodes *nodes, struct fab *fab)
+{
+    const char *secret = uri_option(uri, "secret"), *rest = NULL;
+    int rc = uri_number(uri, "timeout", TIMEOUT_MS_DEFAULT, timeout_ms_min, timeout_ms_max,
+                        &nodes->timeout_ms);
+
+    if (rc == FAR_OK)
+        rc = fab_pool_options(uri, &fab->clients_wanted, &fab->lease_ms);
+    if (rc == FAR_OK)
+        rc = uri_finish(uri);
+    if (rc == FAR_OK)
+        rc = wire_secret_load(secret, &nodes->secret);
+    if (rc == FAR_OK)
+        rc = first_address(uri, &rest);
+    while (rc == FAR_OK && (rest[0] || fab->nodes == 0)) {
+        if (fab->nodes == FAB_NODES_MAX)
+            return err_fail(FAR_BAD_URI, "more than %d memory nodes", FAB_NODES_MAX);
+        rc = next_address(&rest, &nodes->address[fab->nodes++]);
+    }
+    return rc;
+}
+
+int wire_nodes_challenged(const struct wire_nodes *nodes, const struct wire_challenge *challenge,
+                          const char **why)
+{
+    bool needed = challenge->secret_needed != 0, given = nodes->secret.bytes > 0;
+
+    *why = needed ? "the node needs a secret, and none was given"
+                  : "a secret was given, but the node has none";
+    return needed == given ? FAR_OK : FAR_REFUSED;
+}
+
+int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wire_welcome *welcome,
+                        struct fab *fab, const char **why)
+{
+    ASSERT(node < fab->nodes);
+    *why = "the node does not say how much memory it has";
+    if (welcome->size == 0 || welcome->size % 64 != 0)
+        return FAR_CORRUPT;
+    if (!nodes->known[node]) { /* while the fabric is being opened, by one thread */
+        nodes->known[node] = true;
+        nodes->instance[node] = welcome->instance;
+        nodes->formatted[node] = welcome->flags & WIRE_FLAG_FORMATTED;
+        fab->size[node] = welcome->size;
+    }
+    *why = "the node has come back without the memory that it had";
+    return nodes->instance[node] == welcome->instance && fab->size[node] == welcome->size
+               ? FAR_OK
+               : FAR_NODE_LOST;
+}
+
+int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
+                     int (*claim)(struct fab *fab, uint32_t *value))
+{
+    uint64_t start = clock_ns();
+    uint32_t value;
+    int rc;
+
+    while ((rc = claim(fab, &value)) == FAR_OK && value == WIRE_CLAIM_WAIT) {
+        if (clock_ns() - start > CLAIM_WAIT_NS)
+            return err_fail(FAR_TIMEOUT, "another client has been making the pool on %s for %llu s",
+                            nodes->address[0].text, CLAIM_WAIT_NS / 1000000000);
+        clock_sleep(CLAIM_PAUSE_NS);
+    }
+    if (rc != FAR_OK)
+        return rc;
+    fab->fresh = value == WIRE_CLAIM_YOURS;
+    for (unsigned i = 1; i < fab->nodes && fab->fresh; i++) {
+        if (nodes->formatted[i])
+            return err_fail(FAR_NOT_A_POOL, "%s has no pool yet, but %s is part of one",
+                            nodes->address[0].text, nodes->address[i].text);
+    }
     return FAR_OK;
 }
 

@@ -1,4 +1,5 @@
-/* What both ends of the wire use beside its messages: the secret and its proofs, and addresses. */
+/* What both ends of the wire use beside its messages: the secret and its proofs, addresses, and what a
+ * client knows of its memory nodes. */
 #ifndef FABRIC_WIRE_H
 #define FABRIC_WIRE_H
 
@@ -37,8 +38,41 @@ struct wire_address {
     char host[WIRE_HOST_MAX + 1];
     char port[6];
 };
-/* Reads the next one and moves *rest behind it and its comma; "" at the end. */
-int wire_address_next(const char **rest, struct wire_address *address);
+
+/* What a node listens at: one address, and no options. FAR_BAD_URI. */
+int wire_listener_uri(const struct uri *uri, struct wire_address *address);
+
+/* ---- a client's memory nodes ----------------------------------------------------------------- */
+
+struct wire_nodes {
+    struct wire_secret secret;
+    uint64_t timeout_ms;
+    struct wire_address address[FAB_NODES_MAX];
+
+    /* What the first WELCOME of each node said. */
+    bool known[FAB_NODES_MAX];
+    uint64_t instance[FAB_NODES_MAX];
+    bool formatted[FAB_NODES_MAX];
+};
+
+/* Reads addresses and options; sets the fabric's number of nodes and what it wants of a new pool.
+ * FAR_BAD_URI, FAR_SYSTEM, FAR_INVALID. */
+int wire_nodes_read(struct uri *uri, uint64_t timeout_ms_min, uint64_t timeout_ms_max,
+                    struct wire_nodes *nodes, struct fab *fab);
+
+/* Does the node need a secret exactly if there is one? FAR_REFUSED, with the reason in *why. */
+int wire_nodes_challenged(const struct wire_nodes *nodes, const struct wire_challenge *challenge,
+                          const char **why);
+
+/* Is it the memory that this client knows? The first WELCOME of a node is believed, and its size goes
+ * to the fabric. FAR_CORRUPT, FAR_NODE_LOST, with the reason in *why. */
+int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wire_welcome *welcome,
+                        struct fab *fab, const char **why);
+
+/* Finds out whether this client is to make the pool (fab->fresh); if another one is at it, waits.
+ * `claim` sends CLAIM to node 0. FAR_TIMEOUT, FAR_NOT_A_POOL, and what `claim` returns. */
+int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
+                     int (*claim)(struct fab *fab, uint32_t *value));
 
 /* What COUNTS of the node at that address says, as users see it. */
 void wire_node_info(const struct wire_counts *counts, const struct wire_address *address,

@@ -45,6 +45,14 @@ static int find_transport(const struct uri *uri, const struct memd_listener_ops 
     return err_fail(FAR_NO_FABRIC, "nothing in this build listens at '%s:'", uri->scheme);
 }
 
+void memd_listening(struct memd_listener *listener, const char *host, unsigned port)
+{
+    bool brackets = strchr(host, ':') != NULL;
+
+    snprintf(listener->address, sizeof listener->address, "%s://%s%s%s:%u", listener->ops->scheme,
+             brackets ? "[" : "", host, brackets ? "]" : "", port);
+}
+
 int memd_listen(struct memd *m, const char *text, unsigned threads)
 {
     const struct memd_listener_ops *ops = NULL;

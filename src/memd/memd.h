@@ -81,6 +81,9 @@ struct memd_listener {
     bool by_nic; /* a network card executes the atomics, and not atomically with processors */
 };
 
+/* For open(): sets the listener's address, whose ops are set. */
+void memd_listening(struct memd_listener *listener, const char *host, unsigned port);
+
 /* Those of this build, NULL at the end. */
 extern const struct memd_listener_ops *const memd_transports[];
 

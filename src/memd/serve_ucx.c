@@ -513,15 +513,13 @@ static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
 static void say_address(struct ucx_listener *l, const struct wire_address *address)
 {
     ucp_listener_attr_t attr = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
-    const char *host = address->host;
     unsigned port = (unsigned)atoi(address->port);
 
     if (ucp_listener_query(l->ucp, &attr) == UCS_OK)
         port = ntohs(attr.sockaddr.ss_family == AF_INET6
                          ? ((struct sockaddr_in6 *)&attr.sockaddr)->sin6_port
                          : ((struct sockaddr_in *)&attr.sockaddr)->sin_port);
-    snprintf(l->listener.address, sizeof l->listener.address,
-             strchr(host, ':') ? "ucx://[%s]:%u" : "ucx://%s:%u", host, port);
+    memd_listening(&l->listener, address->host, port);
 }
 
 static int listen_at(struct ucx_listener *l, const struct wire_address *address)
@@ -545,21 +543,6 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
                     struct memd_listener **listener);
 
 const struct memd_listener_ops memd_ucx = {.scheme = "ucx", .open = ucx_open, .close = ucx_close};
-
-static int read_uri(struct uri *uri, struct wire_address *address)
-{
-    const char *rest = uri->rest;
-    int rc = uri_finish(uri);
-
-    if (!rc && strncmp(rest, "//", 2) != 0)
-        rc = err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
-    rest += 2;
-    if (!rc)
-        rc = wire_address_next(&rest, address);
-    if (!rc && *rest)
-        rc = err_fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
-    return rc;
-}
 
 /* What UCX would only say is an input/output error. */
 static int check_machine(struct ucx_listener *l, const struct wire_address *address,
@@ -592,7 +575,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
 {
     struct wire_address address;
     struct ucx_listener *l;
-    int rc = read_uri(uri, &address);
+    int rc = wire_listener_uri(uri, &address);
 
     if (rc)
         return rc;

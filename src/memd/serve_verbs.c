@@ -372,10 +372,7 @@ static int bind_to(struct verbs_listener *l, const struct wire_address *address)
     freeaddrinfo(found);
     if (rc)
         return rc;
-    bool brackets = strchr(address->host, ':') != NULL;
-    snprintf(l->listener.address, sizeof l->listener.address, "verbs://%s%s%s:%u",
-             brackets ? "[" : "", address->host, brackets ? "]" : "",
-             ntohs(rdma_get_src_port(l->id)));
+    memd_listening(&l->listener, address->host, ntohs(rdma_get_src_port(l->id)));
     fcntl(l->cm->fd, F_SETFL, fcntl(l->cm->fd, F_GETFL) | O_NONBLOCK);
     return find_device(l);
 }
@@ -404,17 +401,9 @@ static int register_memory(struct verbs_listener *l)
 
 static int begin(struct verbs_listener *l, struct uri *uri)
 {
-    const char *rest = uri->rest + 2;
     struct wire_address address;
-    int rc;
+    int rc = wire_listener_uri(uri, &address);
 
-    if (strncmp(uri->rest, "//", 2) != 0)
-        return err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
-    rc = wire_address_next(&rest, &address);
-    if (rc == FAR_OK && rest[0])
-        rc = err_fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
-    if (rc == FAR_OK)
-        rc = uri_finish(uri);
     if (rc == FAR_OK)
         rc = bind_to(l, &address);
     if (rc == FAR_OK)

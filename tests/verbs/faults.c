@@ -396,7 +396,7 @@ static void a_pool_half_made_is_made_anew(void **state)
 /* Connecting may take long on a busy machine; what comes afterwards is to be given up soon. */
 static void shorten(struct rig *r)
 {
-    ((struct verbs_fab *)r->fab)->timeout_ms = 1000;
+    ((struct verbs_fab *)r->fab)->wire.timeout_ms = 1000;
 }
 
 static uint64_t elapsed_ms(uint64_t since)
@@ -463,7 +463,7 @@ static void a_node_that_is_away_holds_up_nobody(void **state)
     verbs_conn_break(conn_of(r, 1));
     shorten(r);
     assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
-    ((struct verbs_fab *)r->fab)->timeout_ms = 3600000; /* whoever waits now is noticed */
+    ((struct verbs_fab *)r->fab)->wire.timeout_ms = 3600000; /* whoever waits now is noticed */
     while (!conn_of(r, 1)->out) {
         assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
         usleep(10000);

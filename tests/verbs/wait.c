@@ -190,7 +190,7 @@ static void a_node_that_vanishes_is_noticed(void **state)
     cm->fd = deaf[0]; /* which never becomes readable, and takes no questions */
     wait_loop_open(&l, r.session);
     node_kill(node);
-    ((struct verbs_fab *)r.pool->fab)->timeout_ms = 1000;
+    ((struct verbs_fab *)r.pool->fab)->wire.timeout_ms = 1000;
     submit_get(&r, &got);
     while (wait_loop_step(&l, &result, 1) == 0) {
     }
@@ -198,7 +198,7 @@ static void a_node_that_vanishes_is_noticed(void **state)
     print_message("%llu wake-ups: %s\n", (unsigned long long)l.wakes, far_error_detail());
     assert_in_range(l.wakes, 1, 100);
     cm->fd = real;
-    ((struct verbs_fab *)r.pool->fab)->timeout_ms = 60000;
+    ((struct verbs_fab *)r.pool->fab)->wire.timeout_ms = 60000;
     node = node_start("7081"); /* so that the session can be closed in order */
     get_until(&r, &l, true);
     wait_loop_close(&l);

@@ -17,14 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TIMEOUT_MS_DEFAULT 5000
-#define TIMEOUT_MS_MIN     10
-#define TIMEOUT_MS_MAX     3600000
-#define PROGRESS_MAX       256u /* steps of UCX in one poll */
-
-/* Waiting for another client that is making the pool. */
-#define CLAIM_WAIT_NS  (60ull * 1000000000)
-#define CLAIM_PAUSE_NS 10000000ull
+#define TIMEOUT_MS_MIN 10
+#define TIMEOUT_MS_MAX 3600000
+#define PROGRESS_MAX   256u /* steps of UCX in one poll */
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
@@ -229,7 +224,7 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
     ucx_hub_exit(h);
     if (status != FAR_OK)
         return err_fail(status, "%s cannot be told to shut out a client",
-                        ((struct ucx_fab *)ep->fab)->node[failed].address.text);
+                        ((struct ucx_fab *)ep->fab)->wire.address[failed].text);
     return pending > 0 ? FAB_PENDING : FAR_OK;
 }
 
@@ -272,36 +267,8 @@ static int ucx_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info 
 
     if (rc)
         return rc;
-    wire_node_info(&answer.counts, &u->node[node].address, info);
+    wire_node_info(&answer.counts, &u->wire.address[node], info);
     return FAR_OK;
-}
-
-static int read_options(struct ucx_fab *u, struct uri *uri)
-{
-    const char *secret = uri_option(uri, "secret"), *rest = uri->rest;
-    uint64_t timeout_ms;
-    int rc =
-        uri_number(uri, "timeout", TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &timeout_ms);
-
-    if (!rc)
-        rc = fab_pool_options(uri, &u->fab.clients_wanted, &u->fab.lease_ms);
-    if (!rc)
-        rc = uri_finish(uri);
-    if (!rc)
-        rc = wire_secret_load(secret, &u->secret);
-    if (!rc && strncmp(rest, "//", 2) != 0)
-        rc = err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", rest);
-    if (rc)
-        return rc;
-    u->timeout_ns = timeout_ms * 1000000;
-    rest += 2;
-    do {
-        if (u->fab.nodes == FAB_NODES_MAX)
-            return err_fail(FAR_BAD_URI, "more than %d nodes", FAB_NODES_MAX);
-        rc = wire_address_next(&rest, &u->node[u->fab.nodes].address);
-        u->fab.nodes++;
-    } while (rc == FAR_OK && *rest);
-    return rc;
 }
 
 /* The names of nodes are looked up once: a look-up can take seconds, and a thread that connects again
@@ -310,37 +277,24 @@ static int resolve(struct ucx_fab *u)
 {
     for (unsigned i = 0; i < u->fab.nodes; i++) {
         struct ucx_node *node = &u->node[i];
-        int rc = ucx_resolve(&node->address, false, &node->at, &node->at_bytes);
+        int rc = ucx_resolve(&u->wire.address[i], false, &node->at, &node->at_bytes);
 
         if (rc)
             return rc;
         if (node->at.ss_family != u->node[0].at.ss_family)
             return err_fail(FAR_UNSUPPORTED, "%s and %s: one is IPv4, the other IPv6",
-                            u->node[0].address.text, node->address.text);
+                            u->wire.address[0].text, u->wire.address[i].text);
     }
     return FAR_OK;
 }
 
-/* Is there a pool, or is this client to make it? If another is at it, waits. */
-static int claim(struct ucx_fab *u)
+static int claim(struct fab *fab, uint32_t *value)
 {
-    struct ucx_ep *e = (struct ucx_ep *)u->opener;
-    uint64_t start = clock_ns();
+    struct answer answer;
+    int rc = ask((struct ucx_ep *)((struct ucx_fab *)fab)->opener, 0, WIRE_CLAIM, 0, &answer);
 
-    for (;;) {
-        struct answer answer;
-        int rc = ask(e, 0, WIRE_CLAIM, 0, &answer);
-
-        if (rc)
-            return rc;
-        u->fab.fresh = answer.value == WIRE_CLAIM_YOURS;
-        if (answer.value != WIRE_CLAIM_WAIT)
-            return FAR_OK;
-        if (clock_ns() - start > CLAIM_WAIT_NS)
-            return err_fail(FAR_TIMEOUT, "another client has been making the pool on %s for %llu s",
-                            u->node[0].address.text, CLAIM_WAIT_NS / 1000000000);
-        direct_pause(&e->ep, CLAIM_PAUSE_NS);
-    }
+    *value = answer.value;
+    return rc;
 }
 
 /* Meets every node: all of them have to be there when a pool is opened. */
@@ -395,18 +349,13 @@ static int ucx_open(struct uri *uri, struct fab **fab)
     u->fab.ops = &ucx_fabric;
     u->fab.caps = FAB_CAP_MCAS;
     u->fab.order = ORDER_ALL;
-    rc = read_options(u, uri);
+    rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &u->wire, &u->fab);
     if (!rc)
         rc = resolve(u);
     if (!rc)
         rc = meet(u);
     if (!rc)
-        rc = claim(u);
-    for (unsigned i = 1; i < u->fab.nodes && rc == FAR_OK && u->fab.fresh; i++) {
-        if (u->node[i].formatted)
-            rc = err_fail(FAR_NOT_A_POOL, "%s has no pool yet, but %s is part of one",
-                          u->node[0].address.text, u->node[i].address.text);
-    }
+        rc = wire_nodes_claim(&u->wire, &u->fab, claim);
     if (rc) {
         ucx_close(&u->fab);
         return rc;

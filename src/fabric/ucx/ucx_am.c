@@ -251,7 +251,7 @@ static uint64_t valid_ns(const struct ucx_conn *c)
     const struct ucx_fab *u = c->hub->fab;
     uint64_t half_lease = u->fab.lease_ms * 1000000 / 2;
 
-    return half_lease != 0 && half_lease < u->timeout_ns ? half_lease : u->timeout_ns;
+    return half_lease != 0 && half_lease < ucx_timeout_ns(u) ? half_lease : ucx_timeout_ns(u);
 }
 
 static void message_send(struct ucx_conn *c, struct message *m)
@@ -265,7 +265,7 @@ static void message_send(struct ucx_conn *c, struct message *m)
                                  .valid_until = now + valid_ns(c) + c->clock_ahead,
                                  .parts = m->parts};
     m->waiting = true;
-    m->deadline = now + c->hub->fab->timeout_ns;
+    m->deadline = now + ucx_timeout_ns(c->hub->fab);
     c->under_way++;
     sent = ucx_send(c->ucp, m->buf, m->bytes, 0, message_sent, m);
     m->sending = UCS_PTR_IS_PTR(sent);

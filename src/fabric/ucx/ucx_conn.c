@@ -131,7 +131,7 @@ void ucx_conn_connect(struct ucx_conn *c)
         fail_waiting(c, rc);
         return;
     }
-    c->deadline = now + c->hub->fab->timeout_ns; /* of all tries together */
+    c->deadline = now + ucx_timeout_ns(c->hub->fab); /* of all tries together */
     greet(c);
 }
 
@@ -169,7 +169,7 @@ void ucx_conn_look(struct ucx_conn *c, uint64_t now)
         greet(c);
     } else if (now > ucx_conn_deadline(c)) {
         ucx_conn_break(c, err_fail(FAR_TIMEOUT, "%s has not answered for %llu ms", conn_name(c),
-                                   (unsigned long long)c->hub->fab->timeout_ns / 1000000));
+                                   (unsigned long long)c->hub->fab->wire.timeout_ms));
     }
 }
 
@@ -232,43 +232,34 @@ static void on_challenge(struct ucx_conn *c, const struct wire_challenge *in)
     struct wire_proof proof = {
         .head = wire_head_of(WIRE_PROOF_IS, in->head.slot, in->head.token, next_seq(c))};
 
-    if (in->secret_needed && u->secret.bytes == 0) {
-        give_up(c, FAR_REFUSED, "the node needs a secret, and none was given");
-        return;
-    }
-    if (!in->secret_needed && u->secret.bytes > 0) {
-        give_up(c, FAR_REFUSED, "a secret was given, but the node has none");
+    const char *why;
+    int rc = wire_nodes_challenged(&u->wire, in, &why);
+
+    if (rc != FAR_OK) {
+        give_up(c, rc, why);
         return;
     }
     c->slot = in->head.slot;
     c->token = in->head.token;
-    wire_prove(&u->secret, WIRE_CLIENT, c->nonce, in->nonce, c->link, proof.proof);
+    wire_prove(&u->wire.secret, WIRE_CLIENT, c->nonce, in->nonce, c->link, proof.proof);
     /* What the node will have to prove. */
     c->state = CONN_PROOF;
-    wire_prove(&u->secret, WIRE_NODE, c->nonce, in->nonce, c->link, c->expected);
+    wire_prove(&u->wire.secret, WIRE_NODE, c->nonce, in->nonce, c->link, c->expected);
     send_control(c, &proof, sizeof proof, 0);
 }
 
 static void on_welcome(struct ucx_conn *c, const struct wire_welcome *in)
 {
     struct ucx_fab *u = c->hub->fab;
-    struct ucx_node *node = &u->node[c->node];
+    const char *why;
 
     if (!wire_proof_equal(in->proof, c->expected)) {
         give_up(c, FAR_REFUSED, "the node does not know the secret");
         return;
     }
-    if (!node->known) { /* while the fabric is being opened, by one thread */
-        if (in->size == 0 || in->size % 64 != 0) {
-            give_up(c, FAR_CORRUPT, "the node does not say how much memory it has");
-            return;
-        }
-        node->known = true;
-        node->instance = in->instance;
-        node->formatted = in->flags & WIRE_FLAG_FORMATTED;
-        u->fab.size[c->node] = in->size;
-    } else if (node->instance != in->instance || u->fab.size[c->node] != in->size) {
-        give_up(c, FAR_NODE_LOST, "the node was started anew, with other memory");
+    int rc = wire_nodes_welcomed(&u->wire, c->node, in, &u->fab, &why);
+    if (rc != FAR_OK) {
+        give_up(c, rc, why);
         return;
     }
     c->state = CONN_UP;
@@ -332,7 +323,7 @@ void ucx_conn_ask(struct ucx_conn *c)
     bool bare = q->type != WIRE_FENCE;
 
     q->seq = next_seq(c);
-    q->deadline = clock_ns() + c->hub->fab->timeout_ns;
+    q->deadline = clock_ns() + ucx_timeout_ns(c->hub->fab);
     q->state = QUESTION_SENT;
     message.head = wire_head_of(q->type, c->slot, c->token, q->seq);
     send_from(c, c->asked, &message, bare ? sizeof message.head : sizeof message, 0);

@@ -31,19 +31,14 @@ _Static_assert(FAB_NODES_MAX <= CONN_INDEX_MAX, "a byte");
 struct ucx_fab {
     struct fab fab;
     ucp_context_h context;
-    struct wire_secret secret;
-    uint64_t timeout_ns;
+    struct wire_nodes wire;
     struct fab_ep *opener; /* until there is a pool: holds the right to make it */
     pthread_mutex_t lock;  /* for the next three, which change when endpoints open and close */
     unsigned private_hubs, shared_hubs;
     struct ucx_hub *shared; /* those that endpoints share */
     struct ucx_node {
-        struct wire_address address;
         struct sockaddr_storage at; /* its address as numbers, asked for once */
         socklen_t at_bytes;
-        bool known;        /* the rest is set, by the first who was welcomed */
-        uint64_t instance; /* of its memory                                  */
-        bool formatted;
     } node[FAB_NODES_MAX];
 };
 
@@ -182,7 +177,12 @@ static inline struct ucx_hub *ucx_hub_of(const struct fab_ep *ep)
 
 static inline const char *conn_name(const struct ucx_conn *c)
 {
-    return c->hub->fab->node[c->node].address.text;
+    return c->hub->fab->wire.address[c->node].text;
+}
+
+static inline uint64_t ucx_timeout_ns(const struct ucx_fab *u)
+{
+    return u->wire.timeout_ms * 1000000;
 }
 
 static inline uint64_t next_seq(struct ucx_conn *c)

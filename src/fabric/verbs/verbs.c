@@ -30,16 +30,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TIMEOUT_MS_DEFAULT 5000
-#define TIMEOUT_MS_MIN     50
-#define TIMEOUT_MS_MAX     600000
+#define TIMEOUT_MS_MIN 50
+#define TIMEOUT_MS_MAX 600000
 
 #define SPIN_NS        20000 /* polling before sleeping: several round trips of a real network */
 #define COMPLETIONS    32    /* taken at once                                                   */
 #define IDLE_POLLS     1024  /* between two looks for connections that were lost                */
 #define LOOK_AFTER_NS  100000000
-#define CLAIM_WAIT_MS  60000 /* for another client that makes the pool                          */
-#define CLAIM_PAUSE_NS 20000000
 #define COARSE_NS      15000000 /* by which the coarse clock may be late                        */
 #define ERRAND_LOOK_NS 10000000 /* between two looks at errands, if nothing happens             */
 
@@ -192,7 +189,7 @@ static bool stranded(struct verbs_ep *e)
         return false;
     req->status = err_fail(e->verb == 0 && e->verb_bytes == 0 ? FAR_UNREACHABLE : FAR_UNKNOWN,
                            "node %u (%s): the connection was lost", c->node,
-                           fab_of(e)->address[c->node].text);
+                           fab_of(e)->wire.address[c->node].text);
     return true;
 }
 
@@ -269,7 +266,7 @@ bool verbs_ep_drain(struct verbs_ep *e)
 /* Ends connections that have stood still for too long. */
 static void end_stalled(struct verbs_ep *e)
 {
-    uint64_t now = clock_coarse_ns(), limit = fab_of(e)->timeout_ms * 1000000;
+    uint64_t now = clock_coarse_ns(), limit = fab_of(e)->wire.timeout_ms * 1000000;
 
     for (uint64_t left = e->busy; left; left &= left - 1) {
         struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
@@ -313,7 +310,7 @@ bool verbs_ep_sleep(struct verbs_ep *e, uint64_t until)
 {
     struct pollfd fd[2] = {{.fd = e->completions->fd, .events = POLLIN},
                            {.fd = e->cm->fd, .events = POLLIN}};
-    uint64_t now = clock_ns(), slice = fab_of(e)->timeout_ms * 1000000 / 4;
+    uint64_t now = clock_ns(), slice = fab_of(e)->wire.timeout_ms * 1000000 / 4;
 
     arm(e);
     if (verbs_ep_drain(e)) /* it may have come before the arming */
@@ -340,7 +337,7 @@ static int verbs_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *co
 /* When the first connection that has something under way has stood still for too long. */
 static uint64_t first_stall(const struct verbs_ep *e)
 {
-    uint64_t first = UINT64_MAX, limit = fab_of(e)->timeout_ms * 1000000;
+    uint64_t first = UINT64_MAX, limit = fab_of(e)->wire.timeout_ms * 1000000;
 
     for (uint64_t left = e->busy; left; left &= left - 1) {
         const struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
@@ -482,7 +479,7 @@ static int fence_node(struct verbs_conn *c, uint64_t client)
     if (c->out || c->fenced != client) /* if it is on another errand, this one is next */
         return atomic_load(&fab_of(c->ep)->away[c->node])
                    ? err_fail(FAR_UNREACHABLE, "node %u (%s): is away", c->node,
-                              fab_of(c->ep)->address[c->node].text)
+                              fab_of(c->ep)->wire.address[c->node].text)
                    : FAB_PENDING;
     c->fenced = 0; /* asked again the next time, if it has failed */
     return c->fence_status;
@@ -520,9 +517,10 @@ static int verbs_node_stat(struct fab_ep *ep, unsigned node, struct far_node_inf
         rc = verbs_conn_ask(c, WIRE_STAT, &question, sizeof question, &answer);
     if (rc == FAR_OK && answer->type != WIRE_COUNTS)
         rc = err_fail(FAR_UNREACHABLE, "node %u (%s): answers what was not asked", node,
-                      fab_of(c->ep)->address[node].text);
+                      fab_of(c->ep)->wire.address[node].text);
     if (rc == FAR_OK)
-        wire_node_info((const struct wire_counts *)answer, &fab_of(c->ep)->address[node], info);
+        wire_node_info((const struct wire_counts *)answer, &fab_of(c->ep)->wire.address[node],
+                       info);
     return rc;
 }
 
@@ -542,7 +540,7 @@ static void verbs_close(struct fab *fab)
     drop_opener(v);
     if (v->pd)
         ibv_dealloc_pd(v->pd);
-    explicit_bzero(&v->secret, sizeof v->secret);
+    explicit_bzero(&v->wire.secret, sizeof v->wire.secret);
     free(v);
 }
 
@@ -561,65 +559,25 @@ static void verbs_formatted(struct fab *fab)
     drop_opener(v);
 }
 
-/* The first node says who makes the pool, and the rest must be as new as it is. */
-static int settle_maker(struct verbs_fab *v)
+static int claim(struct fab *fab, uint32_t *value)
 {
-    struct verbs_conn *c = &v->opener->conn[0];
-    uint32_t claim = WIRE_CLAIM_WAIT;
     struct wire_head question;
 
-    for (uint64_t i = 0; claim == WIRE_CLAIM_WAIT; i++) {
-        int rc = verbs_conn_order(c, WIRE_CLAIM, &question, sizeof question, &claim);
-        if (rc != FAR_OK)
-            return rc;
-        if (i > CLAIM_WAIT_MS * 1000000ull / CLAIM_PAUSE_NS)
-            return err_fail(FAR_TIMEOUT, "another client is making the pool and does not finish");
-        if (claim == WIRE_CLAIM_WAIT)
-            clock_sleep(CLAIM_PAUSE_NS);
-    }
-    v->fab.fresh = claim == WIRE_CLAIM_YOURS;
-    for (unsigned i = 1; i < v->fab.nodes && v->fab.fresh; i++) {
-        if (v->formatted[i])
-            return err_fail(FAR_NOT_A_POOL,
-                            "node 0 (%s) is empty, but node %u (%s) is part of a pool",
-                            v->address[0].text, i, v->address[i].text);
-    }
-    return FAR_OK;
+    return verbs_conn_order(&((struct verbs_fab *)fab)->opener->conn[0], WIRE_CLAIM, &question,
+                            sizeof question, value);
 }
 
 static int resolve(struct verbs_fab *v, unsigned node)
 {
     struct addrinfo wish = {.ai_socktype = SOCK_STREAM}, *found;
-    int rc = getaddrinfo(v->address[node].host, v->address[node].port, &wish, &found);
+    int rc = getaddrinfo(v->wire.address[node].host, v->wire.address[node].port, &wish, &found);
 
     if (rc)
-        return err_fail(FAR_UNREACHABLE, "node %u (%s): %s", node, v->address[node].text,
+        return err_fail(FAR_UNREACHABLE, "node %u (%s): %s", node, v->wire.address[node].text,
                         gai_strerror(rc));
     memcpy(&v->resolved[node], found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     return FAR_OK;
-}
-
-static int read_uri(struct uri *uri, struct verbs_fab *v)
-{
-    const char *rest = uri->rest + 2;
-    int rc = FAR_OK;
-
-    if (strncmp(uri->rest, "//", 2) != 0)
-        return err_fail(FAR_BAD_URI, "'%s' where //host:port is expected", uri->rest);
-    while (rc == FAR_OK && (rest[0] || v->fab.nodes == 0)) {
-        if (v->fab.nodes == FAB_NODES_MAX)
-            return err_fail(FAR_BAD_URI, "more than %u memory nodes", FAB_NODES_MAX);
-        rc = wire_address_next(&rest, &v->address[v->fab.nodes++]);
-    }
-    if (rc == FAR_OK)
-        rc = uri_number(uri, "timeout", TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX,
-                        &v->timeout_ms);
-    if (rc == FAR_OK)
-        rc = fab_pool_options(uri, &v->fab.clients_wanted, &v->fab.lease_ms);
-    if (rc == FAR_OK)
-        rc = wire_secret_load(uri_option(uri, "secret"), &v->secret);
-    return rc == FAR_OK ? uri_finish(uri) : rc;
 }
 
 static int verbs_open(struct uri *uri, struct fab **fab);
@@ -653,7 +611,7 @@ static int verbs_open(struct uri *uri, struct fab **fab)
         return err_fail(FAR_NO_MEMORY, "verbs:");
     v->fab.ops = &verbs_fabric;
     v->fab.order = ORDER_IB;
-    rc = read_uri(uri, v);
+    rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &v->wire, &v->fab);
     for (unsigned i = 0; i < v->fab.nodes && rc == FAR_OK; i++)
         rc = resolve(v, i);
     if (rc == FAR_OK)
@@ -662,7 +620,7 @@ static int verbs_open(struct uri *uri, struct fab **fab)
     for (unsigned i = 0; i < v->fab.nodes && rc == FAR_OK; i++)
         rc = verbs_conn_need(&v->opener->conn[i]);
     if (rc == FAR_OK)
-        rc = settle_maker(v);
+        rc = wire_nodes_claim(&v->wire, &v->fab, claim);
     if (rc != FAR_OK) {
         verbs_close(&v->fab);
         return rc;

@@ -33,7 +33,7 @@ static int node_fail(const struct verbs_conn *c, int status, const char *what)
     char text[160]; /* `what` may be the detail itself, which err_fail() overwrites */
 
     snprintf(text, sizeof text, "%s", what);
-    return err_fail(status, "node %u (%s): %s", c->node, fab_of(c->ep)->address[c->node].text,
+    return err_fail(status, "node %u (%s): %s", c->node, fab_of(c->ep)->wire.address[c->node].text,
                     text);
 }
 
@@ -142,7 +142,7 @@ static int find_way(struct verbs_conn *c, struct rdma_cm_id *id, uint64_t until)
     struct verbs_fab *fab = fab_of(c->ep);
     struct sockaddr *to = (struct sockaddr *)&fab->resolved[c->node];
     struct rdma_cm_event event;
-    int ms = (int)fab->timeout_ms, rc;
+    int ms = (int)fab->wire.timeout_ms, rc;
 
     if (rdma_resolve_addr(id, NULL, to, ms) != 0)
         return node_fail(c, FAR_UNREACHABLE,
@@ -225,7 +225,7 @@ static int join(struct verbs_conn *c, uint64_t until)
     if (reads == 0)
         return node_fail(c, FAR_UNSUPPORTED, "serves no READs");
     rc = verbs_qp_ready(&c->qp, reads < limits->reads_out ? reads : limits->reads_out, 0,
-                        fab_of(c->ep)->timeout_ms);
+                        fab_of(c->ep)->wire.timeout_ms);
     if (rc == FAR_OK && rdma_establish(c->qp.id) != 0)
         rc = node_fail(c, FAR_UNREACHABLE, strerror(errno));
     return rc;
@@ -235,7 +235,7 @@ static int join(struct verbs_conn *c, uint64_t until)
 
 static int wait_for_answer(struct verbs_conn *c)
 {
-    uint64_t until = clock_ns() + fab_of(c->ep)->timeout_ms * 1000000;
+    uint64_t until = clock_ns() + fab_of(c->ep)->wire.timeout_ms * 1000000;
 
     while (c->in_bytes == 0) {
         if (!verbs_ep_drain(c->ep))
@@ -251,7 +251,7 @@ static int wait_for_answer(struct verbs_conn *c)
 static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
 {
     const struct arena *arena = &c->ep->arena;
-    uint64_t until = clock_ns() + fab_of(c->ep)->timeout_ms * 1000000;
+    uint64_t until = clock_ns() + fab_of(c->ep)->wire.timeout_ms * 1000000;
     int rc;
 
     while (c->qp.ibv && c->wrs_free == 0 && clock_ns() < until)
@@ -346,15 +346,13 @@ static int know(struct verbs_conn *c, const struct wire_welcome *welcome)
 {
     struct verbs_fab *fab = fab_of(c->ep);
 
-    if (!(welcome->flags & WIRE_FLAG_ONE_SIDED) || welcome->size % 64)
+    const char *why;
+
+    if (!(welcome->flags & WIRE_FLAG_ONE_SIDED))
         return node_fail(c, FAR_UNREACHABLE, "does not offer its memory to verbs");
-    if (fab->instance[c->node] == 0) { /* by open(), before anybody else has the fabric */
-        fab->instance[c->node] = welcome->instance;
-        fab->fab.size[c->node] = welcome->size;
-        fab->formatted[c->node] = (welcome->flags & WIRE_FLAG_FORMATTED) != 0;
-    }
-    if (fab->instance[c->node] != welcome->instance || fab->fab.size[c->node] != welcome->size)
-        return node_fail(c, FAR_NODE_LOST, "has come back without the memory that it had");
+    int rc = wire_nodes_welcomed(&fab->wire, c->node, welcome, &fab->fab, &why);
+    if (rc != FAR_OK)
+        return node_fail(c, rc, why);
     c->base = welcome->address;
     c->rkey = welcome->rkey;
     return FAR_OK;
@@ -363,16 +361,16 @@ static int know(struct verbs_conn *c, const struct wire_welcome *welcome)
 static int prove(struct verbs_conn *c, const uint8_t nonce[WIRE_NONCE],
                  const struct wire_challenge *challenge)
 {
-    const struct wire_secret *secret = &fab_of(c->ep)->secret;
+    const struct wire_secret *secret = &fab_of(c->ep)->wire.secret;
     uint8_t expected[WIRE_PROOF], node_nonce[WIRE_NONCE];
     struct wire_proof proof = {0};
     const struct wire_head *head;
+    const char *why;
     int rc;
 
-    if (challenge->secret_needed && secret->bytes == 0)
-        return node_fail(c, FAR_REFUSED, "needs a secret, and none was given");
-    if (!challenge->secret_needed && secret->bytes > 0)
-        return node_fail(c, FAR_REFUSED, "a secret was given, but the node has none");
+    rc = wire_nodes_challenged(&fab_of(c->ep)->wire, challenge, &why);
+    if (rc != FAR_OK)
+        return node_fail(c, rc, why);
     memcpy(node_nonce, challenge->nonce, sizeof node_nonce);
     c->slot = challenge->head.slot;
     c->token = challenge->head.token;
@@ -439,7 +437,7 @@ static int make_way(struct verbs_conn *c, uint64_t until)
 
 int verbs_conn_connect(struct verbs_conn *c)
 {
-    uint64_t began = clock_ns(), until = began + fab_of(c->ep)->timeout_ms * 1000000;
+    uint64_t began = clock_ns(), until = began + fab_of(c->ep)->wire.timeout_ms * 1000000;
     int rc = make_way(c, until);
 
     if (rc == FAR_OK)
@@ -466,7 +464,7 @@ int verbs_conn_connect(struct verbs_conn *c)
 static uint64_t connect_wait_ns(const struct verbs_conn *c)
 {
     const struct verbs_fab *fab = fab_of(c->ep);
-    uint64_t timeout = fab->timeout_ms * 1000000, some = fab->fab.lease_ms * 1000000 / 16;
+    uint64_t timeout = fab->wire.timeout_ms * 1000000, some = fab->fab.lease_ms * 1000000 / 16;
 
     if (atomic_load(&fab->away[c->node]))
         return 0;

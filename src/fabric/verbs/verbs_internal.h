@@ -52,12 +52,8 @@ static inline uint32_t arena_key(const struct arena *arena, const void *buf)
 
 struct verbs_fab {
     struct fab fab;
-    struct wire_secret secret;
-    uint64_t timeout_ms;
-    struct wire_address address[FAB_NODES_MAX];
+    struct wire_nodes wire;
     struct sockaddr_storage resolved[FAB_NODES_MAX];
-    uint64_t instance[FAB_NODES_MAX]; /* 0 until the first connection */
-    bool formatted[FAB_NODES_MAX];    /* as the first connection was told */
     _Atomic bool away[FAB_NODES_MAX]; /* the last attempt to connect, of any endpoint, has failed */
 
     /* Of the one device that leads to all nodes; set by the first connection. */
