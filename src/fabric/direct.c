@@ -296,15 +296,15 @@ int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_defaul
     int rc =
         uri_size(uri, "size", size_default, DIRECT_NODE_BYTES_MIN, DIRECT_NODE_BYTES_MAX, &o.size);
 
-    if (!rc)
+    if (rc == FAR_OK)
         rc = uri_number(uri, "nodes", nodes_default, 1, FAB_NODES_MAX, &o.nodes);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = fab_pool_options(uri, &o.clients, &o.lease);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = uri_number(uri, "defer", 0, 0, 1, &o.defer);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = uri_finish(uri);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     o.size &= ~63ull;
     *options = o;

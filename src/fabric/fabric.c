@@ -27,7 +27,7 @@ static int find(const char *text, struct uri *uri, const struct fab_ops **fabric
     size_t used = 0;
     int rc = uri_parse(text, uri);
 
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     for (size_t i = 0; i < FABRICS; i++) {
         if (strcmp(fabrics[i]->scheme, uri->scheme) == 0) {
@@ -47,7 +47,7 @@ int fab_open(const char *text, struct fab **fab)
     struct uri uri;
     int rc = find(text, &uri, &fabric);
 
-    return rc ? rc : fabric->open(&uri, fab);
+    return rc == FAR_OK ? fabric->open(&uri, fab) : rc;
 }
 
 int fab_remove(const char *text)
@@ -56,7 +56,7 @@ int fab_remove(const char *text)
     struct uri uri;
     int rc = find(text, &uri, &fabric);
 
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     if (!fabric->remove)
         return err_fail(FAR_UNSUPPORTED, "%s: has nothing to remove", uri.scheme);
@@ -93,7 +93,7 @@ int fab_pool_options(struct uri *uri, uint64_t *clients, uint64_t *lease_ms)
 {
     int rc = uri_number(uri, "clients", 0, 1, CLIENTS_MAX, clients);
 
-    return rc ? rc : uri_number(uri, "lease", 0, LEASE_MS_MIN, LEASE_MS_MAX, lease_ms);
+    return rc == FAR_OK ? uri_number(uri, "lease", 0, LEASE_MS_MIN, LEASE_MS_MAX, lease_ms) : rc;
 }
 
 static const char *kind_name(uint8_t kind)
@@ -120,7 +120,7 @@ int fab_check(const struct fab *fab, const struct fab_verb *v)
     if (v->off % 8)
         return err_fail(FAR_INVALID, "%s at offset 0x%llx: not aligned to 8", name,
                         (unsigned long long)v->off);
-    if (v->buf == NULL || (uintptr_t)v->buf % 8)
+    if (!v->buf || (uintptr_t)v->buf % 8)
         return err_fail(FAR_INVALID, "%s with a local buffer at %p", name, v->buf);
     return err_fail(FAR_BOUNDS, "%s of %u bytes at offset 0x%llx of node %u, which has 0x%llx",
                     name, v->len, (unsigned long long)v->off, v->node,

@@ -178,7 +178,7 @@ static inline bool fab_valid(const struct fab *fab, const struct fab_verb *v)
 {
     uint64_t len_max = v->kind > FAB_WRITE ? 8 : UINT32_MAX;
 
-    if (v->kind > FAB_FAA || v->node >= fab->nodes || v->buf == NULL)
+    if (v->kind > FAB_FAA || v->node >= fab->nodes || !v->buf)
         return false;
     if (((v->off | v->len | (uintptr_t)v->buf) & 7) != 0 || v->len == 0 || v->len > len_max)
         return false;

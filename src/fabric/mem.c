@@ -47,7 +47,7 @@ static int mem_open(struct uri *uri, struct fab **fab)
     if (uri->rest[0])
         return err_fail(FAR_BAD_URI, "'%s' after mem:, where only options can follow", uri->rest);
     rc = direct_options(uri, NODE_BYTES_DEFAULT, 1, &o);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     mem = calloc(1, sizeof *mem);
     if (!mem)
@@ -56,7 +56,7 @@ static int mem_open(struct uri *uri, struct fab **fab)
     mem->fab.fresh = true;
     for (unsigned i = 0; i < o.nodes && rc == FAR_OK; i++)
         rc = add_node(mem, o.size);
-    if (rc) {
+    if (rc != FAR_OK) {
         mem_close(&mem->fab);
         return rc;
     }

@@ -170,7 +170,7 @@ static int place_enter(struct place *p, bool create)
     for (unsigned i = 0; i < ENTER_TRIES; i++) {
         int rc = p->by_path && stat(p->name, &p->st) == 0 ? check_kind(p, &p->st) : FAR_OK;
 
-        if (rc)
+        if (rc != FAR_OK)
             return rc;
         p->made = false;
         p->fd = place_open(p, O_RDWR);
@@ -194,7 +194,7 @@ static int place_enter(struct place *p, bool create)
         if (rc == FAR_OK && p->st.st_nlink > 0)
             return FAR_OK;
         place_leave(p);
-        if (rc)
+        if (rc != FAR_OK)
             return rc;
     }
     return err_fail(FAR_CONTENTION, "shm:%s vanished %u times while it was opened", place_text(p),
@@ -234,7 +234,7 @@ static int adopt(struct shm_fab *s, const struct direct_options *o, const struct
     if (head->magic != POOL_MAGIC)
         return err_fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool", text);
     rc = superblock_check(head, 0);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     if (head->nodes == 0 || head->nodes > FAB_NODES_MAX || head->size < DIRECT_NODE_BYTES_MIN ||
         head->size > DIRECT_NODE_BYTES_MAX || head->size % 64)
@@ -353,11 +353,11 @@ static int make_file(struct shm_fab *s, bool in_memory)
     if (ftruncate(p->fd, (off_t)s->map_bytes) != 0)
         return place_system(p, "set the length of");
     rc = map(s);
-    if (!rc && in_memory)
+    if (rc == FAR_OK && in_memory)
         join_pages(s);
-    if (!rc && !mapping_reserve(p->fd, s->map_bytes))
+    if (rc == FAR_OK && !mapping_reserve(p->fd, s->map_bytes))
         rc = place_system(p, "reserve the memory of");
-    if (rc && ftruncate(p->fd, p->st.st_size) != 0)
+    if (rc != FAR_OK && ftruncate(p->fd, p->st.st_size) != 0)
         rc = place_system(p, "set the length of");
     return rc;
 }
@@ -369,18 +369,18 @@ static int take_file(struct shm_fab *s, const struct direct_options *o)
     uint64_t unit;
     int rc = place_head(&s->place, &head);
 
-    if (!rc && fstatfs(s->place.fd, &fs) != 0)
+    if (rc == FAR_OK && fstatfs(s->place.fd, &fs) != 0)
         rc = place_system(&s->place, "look at");
-    if (!rc)
+    if (rc == FAR_OK)
         rc = adopt(s, o, &head);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     unit = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : 1; /* of its length */
     s->map_bytes = (nodes_bytes(s) + unit - 1) / unit * unit;
     s->map_align = unit > MAPPING_HUGE_BYTES ? unit : MAPPING_HUGE_BYTES;
     if (s->direct.fab.fresh) {
         rc = check_blank(s);
-        return rc ? rc : make_file(s, fs.f_type == TMPFS_MAGIC);
+        return rc == FAR_OK ? make_file(s, fs.f_type == TMPFS_MAGIC) : rc;
     }
     if ((uint64_t)s->place.st.st_size != s->map_bytes)
         return err_fail(FAR_CORRUPT, "shm:%s has %llu bytes, the pool in it had %llu",
@@ -449,9 +449,9 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
     set_nodes(s, (unsigned)o.nodes, o.size);
     s->map_bytes = nodes_bytes(s);
     rc = check_device_size(s);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = map(s);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     memcpy(&head, s->map, sizeof head);
     rc = adopt(s, &o, &head);
@@ -490,20 +490,20 @@ static int shm_remove(struct uri *uri)
     struct place p;
     int rc = place_parse(uri->rest, &p);
 
-    if (!rc)
+    if (rc == FAR_OK)
         rc = direct_options(uri, 0, 0, &o);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = place_enter(&p, false);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     if (!S_ISREG(p.st.st_mode))
         rc = err_fail(FAR_UNSUPPORTED, "shm:%s is not a file", place_text(&p));
     else
         rc = place_head(&p, &head);
     /* What a creator that died left under one of our names is no pool, but ours. */
-    if (!rc && head.magic != POOL_MAGIC && (p.by_path || head.magic != 0))
+    if (rc == FAR_OK && head.magic != POOL_MAGIC && (p.by_path || head.magic != 0))
         rc = err_fail(FAR_NOT_A_POOL, "shm:%s holds no pool", place_text(&p));
-    if (!rc && place_unlink(&p) != 0)
+    if (rc == FAR_OK && place_unlink(&p) != 0)
         rc = place_system(&p, "remove");
     place_leave(&p);
     return rc;
@@ -525,16 +525,16 @@ static int shm_open_fabric(struct uri *uri, struct fab **fab)
     if (!s)
         return err_fail(FAR_NO_MEMORY, "shm:");
     rc = place_parse(uri->rest, &s->place);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = direct_options(uri, 0, 0, &o);
-    if (rc)
+    if (rc != FAR_OK)
         goto close;
     direct_init(&s->direct, &o, &shm_fabric, &shm_deferred);
     rc = place_enter(&s->place, o.size != 0);
-    if (rc)
+    if (rc != FAR_OK)
         goto close;
     rc = S_ISREG(s->place.st.st_mode) ? take_file(s, &o) : take_device(s, &o);
-    if (rc)
+    if (rc != FAR_OK)
         goto close;
     *fab = &s->direct.fab;
     return FAR_OK;

@@ -44,7 +44,7 @@ int wire_secret_load(const char *file, struct wire_secret *secret)
         value = getenv("FARSIDE_SECRET");
     if (file) {
         int rc = read_secret(file, text, &bytes);
-        if (rc)
+        if (rc != FAR_OK)
             return rc;
     } else if (value) {
         bytes = strnlen(value, sizeof text);

@@ -81,7 +81,7 @@ static int check_part(char **at, const char *end, uint64_t size, struct wire_rea
             return err_fail(FAR_INVALID, "a batch that ends before a verb");
         memcpy(&v, *at, sizeof v);
         rc = check_verb(&v, left, size);
-        if (rc)
+        if (rc != FAR_OK)
             return rc;
         *at += wire_verb_bytes(v.kind, v.len);
         reader->reply_bytes += wire_result_bytes(v.kind, v.len);
@@ -109,7 +109,7 @@ int wire_batch_check(void *message, size_t bytes, uint64_t size, struct wire_rea
     for (unsigned i = 0; i < batch.parts; i++) {
         int rc = check_part(&at, end, size, &r);
 
-        if (rc)
+        if (rc != FAR_OK)
             return rc;
     }
     if (at != end)

@@ -60,14 +60,14 @@ int memd_listen(struct memd *m, const char *text, unsigned threads)
     struct uri uri;
     int rc = uri_parse(text, &uri);
 
-    if (!rc)
+    if (rc == FAR_OK)
         rc = find_transport(&uri, &ops);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     if (m->listeners == MEMD_LISTENERS_MAX)
         return err_fail(FAR_INVALID, "more than %u addresses to listen at", MEMD_LISTENERS_MAX);
     rc = ops->open(m, &uri, threads, &listener);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     for (unsigned i = 0; i < m->listeners; i++) {
         if (m->listener[i]->by_nic == listener->by_nic)
@@ -464,7 +464,7 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
     }
     rc = wire_batch_check(message, bytes, m->region.size, &reader);
     count(&c->count.rejected, rc != FAR_OK);
-    reply = room(arg, rc ? sizeof(struct wire_answer) : reader.reply_bytes);
+    reply = room(arg, rc != FAR_OK ? sizeof(struct wire_answer) : reader.reply_bytes);
     if (!reply)
         return false;
     if (rc == FAR_OK) {

@@ -38,7 +38,7 @@ static int start_keep(struct memd_region *r)
 {
     int rc = wire_random(&r->keep->instance, sizeof r->keep->instance);
 
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     r->keep->size = r->size;
     __atomic_store_n(&r->keep->magic, MEMD_KEEP_MAGIC, __ATOMIC_RELEASE);
@@ -82,9 +82,9 @@ static int make_file(struct memd_region *r, uint64_t size, const char *path)
     if (ftruncate(r->fd, (off_t)r->map_bytes) != 0)
         return file_failed(path, "set the length of");
     rc = mapping_reserve(r->fd, r->map_bytes) ? map(r) : file_failed(path, "reserve the memory of");
-    if (!rc)
+    if (rc == FAR_OK)
         rc = start_keep(r);
-    if (rc && ftruncate(r->fd, 0) != 0)
+    if (rc != FAR_OK && ftruncate(r->fd, 0) != 0)
         rc = file_failed(path, "empty");
     return rc;
 }
@@ -107,10 +107,10 @@ static int open_file(struct memd_region *r, uint64_t size, const char *path)
     if (st.st_size == 0)
         return make_file(r, size, path);
     rc = look(r, path, (uint64_t)st.st_size);
-    if (!rc && size != 0 && r->size != (size & ~63ull))
+    if (rc == FAR_OK && size != 0 && r->size != (size & ~63ull))
         rc = err_fail(FAR_INVALID, "%s holds a node of %llu bytes, not %llu", path,
                       (unsigned long long)r->size, (unsigned long long)size);
-    return rc ? rc : map(r);
+    return rc == FAR_OK ? map(r) : rc;
 }
 
 int memd_region_open(struct memd_region *region, uint64_t size, const char *path)
@@ -123,12 +123,12 @@ int memd_region_open(struct memd_region *region, uint64_t size, const char *path
     } else {
         set_size(&r, size);
         rc = memd_check_memory(r.map_bytes);
-        if (!rc)
+        if (rc == FAR_OK)
             rc = map(&r);
-        if (!rc)
+        if (rc == FAR_OK)
             rc = start_keep(&r);
     }
-    if (rc)
+    if (rc != FAR_OK)
         memd_region_close(&r);
     else
         *region = r;

@@ -504,7 +504,7 @@ static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
     if (!t->scratch)
         return err_fail(FAR_NO_MEMORY, "no memory for a thread");
     rc = ucx_worker_open(l->context, receive, t, &t->worker, &t->fd);
-    if (rc)
+    if (rc != FAR_OK)
         t->worker = NULL;
     return rc;
 }
@@ -551,9 +551,9 @@ static int check_machine(struct ucx_listener *l, const struct wire_address *addr
     int rc = ucx_resolve(address, true, &l->at, &l->at_bytes);
 
     memd_raise_descriptors();
-    if (!rc)
+    if (rc == FAR_OK)
         rc = fds_check(LISTENER_FDS + threads * THREAD_FDS);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = memd_check_address(address->text, (const struct sockaddr *)&l->at, l->at_bytes);
     return rc;
 }
@@ -577,7 +577,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
     struct ucx_listener *l;
     int rc = wire_listener_uri(uri, &address);
 
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     l = calloc(1, sizeof *l);
     if (!l)
@@ -590,17 +590,17 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
     l->thread = calloc(threads, sizeof *l->thread);
     rc = l->thread ? check_machine(l, &address, threads)
                    : err_fail(FAR_NO_MEMORY, "%u threads", threads);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = ucx_context_open("farside-memd", l->at.ss_family, &l->context);
-    if (rc)
+    if (rc != FAR_OK)
         l->context = NULL;
     for (unsigned i = 0; i < threads && rc == FAR_OK; i++)
         rc = thread_open(l, &l->thread[i]);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = listen_at(l, &address);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = start_threads(l);
-    if (rc) {
+    if (rc != FAR_OK) {
         ucx_close(&l->listener);
         return rc;
     }

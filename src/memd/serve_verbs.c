@@ -354,10 +354,10 @@ static int only_device(const struct verbs_listener *l)
 static int bind_to(struct verbs_listener *l, const struct wire_address *address)
 {
     struct addrinfo wish = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
-    int rc = getaddrinfo(address->host, address->port, &wish, &found);
+    int error = getaddrinfo(address->host, address->port, &wish, &found), rc = FAR_OK;
 
-    if (rc)
-        return err_fail(FAR_BAD_URI, "%s: %s", address->text, gai_strerror(rc));
+    if (error)
+        return err_fail(FAR_BAD_URI, "%s: %s", address->text, gai_strerror(error));
     l->cm = rdma_create_event_channel();
     if (!l->cm)
         rc = err_fail(FAR_UNSUPPORTED, "no RDMA on this machine: %s", strerror(errno));
@@ -370,7 +370,7 @@ static int bind_to(struct verbs_listener *l, const struct wire_address *address)
                       : errno == EADDRNOTAVAIL ? "the address is not one of this machine"
                                                : strerror(errno));
     freeaddrinfo(found);
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     memd_listening(&l->listener, address->host, ntohs(rdma_get_src_port(l->id)));
     fcntl(l->cm->fd, F_SETFL, fcntl(l->cm->fd, F_GETFL) | O_NONBLOCK);

@@ -144,12 +144,12 @@ static int ucx_ep_open(struct fab *fab, struct fab_ep **ep)
         return err_fail(FAR_NO_MEMORY, "an endpoint of ucx:");
     e->ep = (struct fab_ep){.fab = fab, .ops = fab->ops};
     rc = bell_init(&e->bell);
-    if (rc) {
+    if (rc != FAR_OK) {
         free(e);
         return rc;
     }
     rc = ucx_hub_join((struct ucx_fab *)fab, e);
-    if (rc) {
+    if (rc != FAR_OK) {
         pthread_cond_destroy(&e->bell);
         free(e);
         return rc;
@@ -265,7 +265,7 @@ static int ucx_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info 
     struct answer answer;
     int rc = ask((struct ucx_ep *)ep, node, WIRE_STAT, 0, &answer);
 
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     wire_node_info(&answer.counts, &u->wire.address[node], info);
     return FAR_OK;
@@ -279,7 +279,7 @@ static int resolve(struct ucx_fab *u)
         struct ucx_node *node = &u->node[i];
         int rc = ucx_resolve(&u->wire.address[i], false, &node->at, &node->at_bytes);
 
-        if (rc)
+        if (rc != FAR_OK)
             return rc;
         if (node->at.ss_family != u->node[0].at.ss_family)
             return err_fail(FAR_UNSUPPORTED, "%s and %s: one is IPv4, the other IPv6",
@@ -302,7 +302,7 @@ static int meet(struct ucx_fab *u)
 {
     int rc = ucx_context_open("farside", u->node[0].at.ss_family, &u->context);
 
-    if (rc) {
+    if (rc != FAR_OK) {
         u->context = NULL;
         return rc;
     }
@@ -350,13 +350,13 @@ static int ucx_open(struct uri *uri, struct fab **fab)
     u->fab.caps = FAB_CAP_MCAS;
     u->fab.order = ORDER_ALL;
     rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &u->wire, &u->fab);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = resolve(u);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = meet(u);
-    if (!rc)
+    if (rc == FAR_OK)
         rc = wire_nodes_claim(&u->wire, &u->fab, claim);
-    if (rc) {
+    if (rc != FAR_OK) {
         ucx_close(&u->fab);
         return rc;
     }

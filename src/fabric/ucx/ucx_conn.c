@@ -92,7 +92,7 @@ static int begin(struct ucx_conn *c)
     ucs_status_t status;
     int rc = wire_random(c->nonce, sizeof c->nonce);
 
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     status = ucp_ep_create(c->hub->worker, &params, &c->ucp);
     if (status != UCS_OK) {
@@ -109,7 +109,7 @@ static void greet(struct ucx_conn *c)
     struct wire_hello hello = {.link = c->link};
     int rc = begin(c);
 
-    if (rc) {
+    if (rc != FAR_OK) {
         ucx_conn_break(c, rc);
         return;
     }

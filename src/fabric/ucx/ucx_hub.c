@@ -354,7 +354,7 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
     int rc = fds_check(HUB_FDS + CONN_FDS * u->fab.nodes);
     struct ucx_hub *h;
 
-    if (rc)
+    if (rc != FAR_OK)
         return rc;
     h = calloc(1, sizeof *h + u->fab.nodes * sizeof *h->conn);
     if (!h)
@@ -371,14 +371,14 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
         c->node = i;
         rc = wire_random(&c->link, sizeof c->link);
     }
-    if (!rc && pthread_mutex_init(&h->lock, NULL) != 0)
+    if (rc == FAR_OK && pthread_mutex_init(&h->lock, NULL) != 0)
         rc = err_fail(FAR_SYSTEM, "no lock");
-    if (!rc) {
+    if (rc == FAR_OK) {
         rc = ucx_worker_open(u->context, receive, h, &h->worker, &h->fd);
-        if (rc)
+        if (rc != FAR_OK)
             pthread_mutex_destroy(&h->lock);
     }
-    if (rc)
+    if (rc != FAR_OK)
         free(h);
     else
         *hub = h;

@@ -57,9 +57,9 @@ void verbs_conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs
 
 static void pop_run(struct verbs_conn *c)
 {
+    ASSERT(c->run_count > 0);
     struct run run = c->run[c->run_first];
 
-    ASSERT(c->run_count > 0);
     c->run_first = (c->run_first + 1) % c->run_size;
     c->wrs_free += run.wrs;
     if (--c->run_count == 0)
@@ -132,15 +132,14 @@ static void append(struct verbs_conn *c, struct ibv_send_wr *wr)
 static void post_list(struct verbs_conn *c, struct fab_req *req)
 {
     struct ibv_send_wr *bad;
-    int rc;
 
     c->list_last->send_flags |= IBV_SEND_SIGNALED;
     req->parts++;
     verbs_conn_push_run(c, req, c->list_wrs);
     c->list_wrs = 0;
-    rc = ibv_post_send(c->qp.ibv, c->list, &bad);
-    if (rc)
-        verbs_conn_lose(c, strerror(rc));
+    int error = ibv_post_send(c->qp.ibv, c->list, &bad);
+    if (error)
+        verbs_conn_lose(c, strerror(error));
 }
 
 /* Posts as much of the first request as there is room for. False: of none of it was there. */
@@ -570,11 +569,11 @@ static int claim(struct fab *fab, uint32_t *value)
 static int resolve(struct verbs_fab *v, unsigned node)
 {
     struct addrinfo wish = {.ai_socktype = SOCK_STREAM}, *found;
-    int rc = getaddrinfo(v->wire.address[node].host, v->wire.address[node].port, &wish, &found);
+    int error = getaddrinfo(v->wire.address[node].host, v->wire.address[node].port, &wish, &found);
 
-    if (rc)
+    if (error)
         return err_fail(FAR_UNREACHABLE, "node %u (%s): %s", node, v->wire.address[node].text,
-                        gai_strerror(rc));
+                        gai_strerror(error));
     memcpy(&v->resolved[node], found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     return FAR_OK;

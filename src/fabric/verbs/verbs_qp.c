@@ -100,9 +100,9 @@ static int enter(struct verbs_qp *qp, enum ibv_qp_state state, const struct ibv_
         attr.retry_cnt = RETRIES;
     if (mask & IBV_QP_RNR_RETRY)
         attr.rnr_retry = RNR_FOREVER;
-    int rc = ibv_modify_qp(qp->ibv, &attr, mask);
-    if (rc)
-        return err_fail(FAR_SYSTEM, "state %d of a queue pair: %s", (int)state, strerror(rc));
+    int error = ibv_modify_qp(qp->ibv, &attr, mask);
+    if (error)
+        return err_fail(FAR_SYSTEM, "state %d of a queue pair: %s", (int)state, strerror(error));
     return FAR_OK;
 }
 
@@ -154,11 +154,9 @@ int verbs_qp_grant(struct verbs_qp *qp)
 {
     struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
                                                   IBV_ACCESS_REMOTE_ATOMIC};
-    int rc = ibv_modify_qp(qp->ibv, &attr, IBV_QP_ACCESS_FLAGS);
+    int error = ibv_modify_qp(qp->ibv, &attr, IBV_QP_ACCESS_FLAGS);
 
-    if (rc)
-        return err_fail(FAR_SYSTEM, "granting remote access: %s", strerror(rc));
-    return FAR_OK;
+    return error ? err_fail(FAR_SYSTEM, "granting remote access: %s", strerror(error)) : FAR_OK;
 }
 
 void verbs_qp_destroy(struct verbs_qp *qp)
@@ -178,16 +176,16 @@ int verbs_qp_send(struct verbs_qp *qp, const void *buf, size_t bytes, uint32_t l
     struct ibv_send_wr *bad,
         wr = {
             .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
-    int rc = ibv_post_send(qp->ibv, &wr, &bad);
+    int error = ibv_post_send(qp->ibv, &wr, &bad);
 
-    return rc ? err_fail(FAR_UNREACHABLE, "sending a message: %s", strerror(rc)) : FAR_OK;
+    return error ? err_fail(FAR_UNREACHABLE, "sending a message: %s", strerror(error)) : FAR_OK;
 }
 
 int verbs_qp_receive(struct verbs_qp *qp, void *buf, size_t bytes, uint32_t lkey)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)buf, .length = (uint32_t)bytes, .lkey = lkey};
     struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
-    int rc = ibv_post_recv(qp->ibv, &wr, &bad);
+    int error = ibv_post_recv(qp->ibv, &wr, &bad);
 
-    return rc ? err_fail(FAR_UNREACHABLE, "expecting a message: %s", strerror(rc)) : FAR_OK;
+    return error ? err_fail(FAR_UNREACHABLE, "expecting a message: %s", strerror(error)) : FAR_OK;
 }
