@@ -198,6 +198,7 @@ int direct_post_deferred(struct fab_ep *ep, struct fab_req *req)
 
     req->done = false;
     req->next = NULL;
+    ASSERT(!d->first || d->last != req); /* posted twice */
     if (d->first)
         d->last->next = req;
     else

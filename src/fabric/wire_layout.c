@@ -124,6 +124,7 @@ unsigned wire_batch_next(struct wire_reader *reader, struct fab_verb verb[WIRE_P
     const struct wire_part *part = (const struct wire_part *)(void *)reader->at;
     char *at = reader->at + sizeof *part;
 
+    ASSERT(reader->parts > 0);
     for (unsigned i = 0; i < part->verbs; i++) {
         const struct wire_verb *w = (const struct wire_verb *)(void *)at;
         uint64_t *arg = (uint64_t *)(void *)(at + sizeof *w);
@@ -154,6 +155,7 @@ char *wire_put_verb(char *at, const struct fab_verb *verb, uint32_t from, uint32
     struct wire_verb *w = (struct wire_verb *)(void *)at;
     uint64_t *arg = (uint64_t *)(void *)(at + sizeof *w);
 
+    ASSERT(verb->kind <= FAB_FAA && (uintptr_t)at % 8 == 0);
     *w = (struct wire_verb){.kind = verb->kind, .len = len, .off = verb->off + from};
     switch (verb->kind) {
     case FAB_WRITE:

@@ -131,7 +131,9 @@ void memd_client_end(struct memd_client *c)
 {
     struct memd *m = c->memd;
 
+    ASSERT(c->state != MEMD_OVER);
     pthread_mutex_lock(&m->lock);
+    ASSERT(m->count.clients > 0);
     if (c->prev)
         c->prev->next = c->next;
     else
@@ -219,6 +221,7 @@ static int identify(struct memd_client *c, uint64_t identity)
 
 static void leave(struct memd_client *c)
 {
+    ASSERT(atomic_load_explicit(&c->busy, memory_order_relaxed));
     atomic_store_explicit(&c->busy, false, memory_order_release);
 }
 
@@ -457,6 +460,7 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
     int rc = wire_check(message, bytes);
     char *reply;
 
+    ASSERT((uintptr_t)message % 8 == 0);
     *reply_bytes = 0;
     if (rc != FAR_OK || c->state != MEMD_WELCOMED || !memd_owns(c, &batch->head)) {
         count(&c->count.rejected, 1);

@@ -112,6 +112,7 @@ static void reply_free(struct reply *r)
     struct ucx_thread *t = r->client->thread;
     bool large = r->room > REPLY_SMALL;
 
+    ASSERT(r->client->replies > 0);
     r->client->replies--;
     if (t->kept_count[large] == REPLIES_KEPT) {
         free(r);
@@ -346,6 +347,7 @@ static void client_free(struct ucx_thread *t, uint32_t i)
 {
     struct ucx_client *c = t->client[i];
 
+    ASSERT(c->over && c->replies == 0 && t->clients > 0 && t->ending > 0);
     t->strangers -= c->client.state != MEMD_WELCOMED;
     t->clients--;
     t->ending--;

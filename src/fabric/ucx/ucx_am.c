@@ -56,6 +56,7 @@ static void complete(struct flight *f)
 {
     struct ucx_ep *e = f->ep;
 
+    ASSERT(e->pending > 0);
     f->req->status = f->status;
     f->req->done = true;
     e->pending--;
@@ -70,6 +71,7 @@ static void leg_done(struct ucx_hub *h, struct leg *leg, int status)
     struct flight *f = leg->flight;
     struct ucx_ep *e = f->ep;
 
+    ASSERT(f->legs > 0);
     if (f->status == FAR_OK)
         f->status = status;
     if (status != FAR_OK && h->shared)
@@ -260,6 +262,8 @@ static void message_send(struct ucx_conn *c, struct message *m)
     uint64_t now = clock_coarse_ns();
     ucs_status_ptr_t sent;
 
+    ASSERT(c->state == CONN_UP && !m->waiting && !m->sending);
+    ASSERT(m->parts > 0 && m->bytes <= WIRE_MESSAGE_MAX && m->reply_bytes <= WIRE_MESSAGE_MAX);
     *batch = (struct wire_batch){.head = wire_head_of(WIRE_BATCH, c->slot, c->token, m->seq),
                                  .identity = m->identity,
                                  .valid_until = now + valid_ns(c) + c->clock_ahead,
@@ -334,6 +338,7 @@ void ucx_conn_send(struct ucx_conn *c)
 
 static void message_over(struct ucx_conn *c, struct message *m)
 {
+    ASSERT(m->waiting && c->under_way > 0);
     m->waiting = false;
     c->under_way--;
 }

@@ -124,6 +124,7 @@ void ucx_conn_connect(struct ucx_conn *c)
 {
     uint64_t now = clock_ns();
 
+    ASSERT(c->state == CONN_DOWN && !c->ucp);
     if (now < c->retry_at) {
         int rc = c->refused_last ? err_fail(c->refused_last, "%s: %s", conn_name(c), c->why)
                                  : err_fail(FAR_UNREACHABLE, "%s could not be reached a moment ago",
@@ -206,6 +207,7 @@ static void send_from(struct ucx_conn *c, char *place, const void *message, size
 {
     ucs_status_ptr_t sent;
 
+    ASSERT(bytes <= WIRE_CONTROL_MAX);
     memcpy(place, message, bytes);
     sent = ucx_send(c->ucp, place, bytes, flags, forget_request, NULL);
     if (UCS_PTR_IS_ERR(sent))
@@ -322,6 +324,7 @@ void ucx_conn_ask(struct ucx_conn *c)
     struct wire_client message = {.identity = q->identity};
     bool bare = q->type != WIRE_FENCE;
 
+    ASSERT(c->state == CONN_UP && q->state == QUESTION_WAITING);
     q->seq = next_seq(c);
     q->deadline = clock_ns() + ucx_timeout_ns(c->hub->fab);
     q->state = QUESTION_SENT;

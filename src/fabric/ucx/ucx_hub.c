@@ -443,7 +443,9 @@ void ucx_hub_leave(struct ucx_ep *e)
     struct ucx_hub *h = e->hub, **at;
     struct ucx_fab *u = h->fab;
 
+    ASSERT(e->pending == 0 && !e->sleeping && !e->following);
     pthread_mutex_lock(&u->lock);
+    ASSERT(h->users > 0);
     if (--h->users == 0) {
         if (h->shared) {
             for (at = &u->shared; *at != h;)

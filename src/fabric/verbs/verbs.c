@@ -133,6 +133,7 @@ static void post_list(struct verbs_conn *c, struct fab_req *req)
 {
     struct ibv_send_wr *bad;
 
+    ASSERT(c->list_wrs > 0);
     c->list_last->send_flags |= IBV_SEND_SIGNALED;
     req->parts++;
     verbs_conn_push_run(c, req, c->list_wrs);
@@ -240,6 +241,7 @@ static int verbs_post(struct fab_ep *ep, struct fab_req *req)
     req->parts = 1; /* itself, until all of it is posted */
     req->next = NULL;
     if (e->first) {
+        ASSERT(e->last != req); /* posted twice */
         e->last->next = req;
         e->last = req;
         return FAR_OK;

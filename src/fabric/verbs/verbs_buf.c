@@ -84,6 +84,7 @@ static void give_back_slabs(struct arena *arena, char *at, size_t count)
 {
     size_t first = (size_t)(at - arena->base) >> SLAB_SHIFT;
 
+    ASSERT(first + count <= ARENA_SLABS && arena->mr[first]);
     ibv_dereg_mr(arena->mr[first]);
     arena->mr[first] = NULL;
     /* New pages in the place of the old, zeroed when they are used again. Should the kernel refuse,

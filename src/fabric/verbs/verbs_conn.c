@@ -258,6 +258,7 @@ static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
         verbs_errand_rest(c, until);
     if (!c->qp.ibv || c->wrs_free == 0)
         return node_fail(c, FAR_UNREACHABLE, "does not answer");
+    ASSERT(bytes <= WIRE_CONTROL_MAX && !(c->ep->asking >> c->node & 1));
     memcpy(c->said, question, bytes);
     c->in_bytes = 0;
     rc = verbs_qp_receive(&c->qp, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));

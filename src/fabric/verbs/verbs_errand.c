@@ -35,6 +35,7 @@ static void fence_body(void *arg)
 /* Without memory for a fiber, the caller waits. */
 static void start(struct verbs_conn *c, fiber_fn *body)
 {
+    ASSERT(!c->out);
     c->out = true;
     c->ep->errands |= 1ull << c->node;
     if (!c->errand)
@@ -54,6 +55,7 @@ void verbs_errand_connect(struct verbs_conn *c)
 
 void verbs_errand_fence(struct verbs_conn *c, uint64_t client)
 {
+    ASSERT(c->up);
     c->ep->fenced_client = client;
     start(c, fence_body);
 }

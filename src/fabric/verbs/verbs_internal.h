@@ -202,6 +202,7 @@ void verbs_conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs
 /* A part of the request is over. */
 static inline void req_part_done(struct fab_req *req, int status)
 {
+    ASSERT(req->parts > 0 && !req->done);
     if (status != FAR_OK && req->status == FAR_OK)
         req->status = status;
     if (--req->parts == 0)
