@@ -1,22 +1,22 @@
 /*
  * Verbs on mapped memory.
  *
- * They are executed by the thread that posts them, at once (or, with the option defer=1, by a
- * later poll). Threads of one process and of several see the same coherent memory, so nothing
- * here knows whether the memory is shared, nor with whom.
+ * The thread that posts them executes them, at once or, with the option defer=1, in a later poll.
+ * Threads of one process and of several see the same coherent memory, so this code need not know
+ * whether the memory is shared.
  *
  * Order. Pool memory is touched by atomic 8-byte accesses only: relaxed ones for READ and WRITE,
- * sequentially consistent ones for CAS, MCAS and FAA. The fabric promises more than that, every
- * verb in posting order (ORDER_ALL) and completed requests visible to all later ones (FABRIC-F4), and
- * gets there with the weakest fence that does:
+ * sequentially consistent ones for CAS, MCAS and FAA. The fabric promises more: every verb in
+ * posting order (ORDER_ALL), and completed requests visible to all later ones (FABRIC-F4). It uses
+ * the weakest fence that achieves this:
  *
  *   READ, then anything            acquire fence after the READ
  *   WRITE or atomic, then WRITE    release fence before the second
  *   WRITE, then atomic             the atomic is a release itself
  *   atomic, then atomic            both are sequentially consistent
  *   WRITE or atomic, then READ     full fence before the READ: an acquire-release atomic is not
- *                                  enough, its store may still be on its way when the READ loads
- *   WRITE or atomic, at the end    full fence, for whatever READ is posted next, on any endpoint
+ *                                  enough, its store may not be visible yet when the READ loads
+ *   WRITE or atomic, at the end    full fence, for READs that are posted next, on any endpoint
  *
  * A request of READs alone, the common one, never pays for a full fence.
  */
@@ -27,11 +27,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Past this many lost races on one word the request fails with FAR_CONTENTION. Each loss is
- * another thread's success, so it takes a stuck machine to get there. */
+/* After this many lost races on one word the request fails with FAR_CONTENTION. Each loss is
+ * another thread's success, so only a stuck machine gets there. */
 #define MCAS_TRIES (1u << 24)
 
-/* Pauses below this are left to the scheduler: a sleep would overshoot them by far. */
+/* Shorter pauses only yield: a sleep would overshoot them by far. */
 #define SLEEP_MIN_NS 50000
 
 #if defined(__x86_64__)
@@ -40,7 +40,7 @@
 #define ATOMICS_ARE_FENCES false
 #endif
 
-/* Of a long READ only the beginning is prefetched; the processor sees the rest coming. */
+/* Only the beginning of a long READ is prefetched; the processor prefetches the rest itself. */
 #define PREFETCH_MAX 512
 
 struct direct_ep {
@@ -48,7 +48,7 @@ struct direct_ep {
     struct fab_req *first, *last; /* deferred requests, oldest first */
 };
 
-/* Words are moved a line at a time: compilers do not unroll atomic accesses by themselves. */
+/* Words are moved a line at a time, since compilers do not unroll loops of atomic accesses. */
 #define LINE_WORDS 8
 
 static inline uint64_t word_load(const uint64_t *word)
@@ -130,9 +130,9 @@ static int execute_atomic(const struct fab_verb *v, uint64_t *word)
     }
 }
 
-/* Asks for the memory of the READs behind the first verb: the fences between verbs would have
- * their misses one after another. Inlined by force, as gcc 12 takes calls of a function that only
- * prefetches for calls without effect and drops them. */
+/* Prefetches the memory of the READs behind the first verb; otherwise the fences between verbs
+ * would serialize their cache misses. Forced inline, since gcc 12 drops calls of a function that
+ * only prefetches as calls without effect. */
 __attribute__((always_inline)) static inline void
 prefetch(const struct direct_fab *d, const struct fab_verb *verbs, unsigned count)
 {
@@ -150,7 +150,7 @@ prefetch(const struct direct_fab *d, const struct fab_verb *verbs, unsigned coun
 
 static int execute(const struct direct_fab *d, const struct fab_verb *verbs, unsigned count)
 {
-    bool unfenced = false; /* a store may be on its way that a READ must not overtake */
+    bool unfenced = false; /* there may be a store that a READ must not overtake */
     int rc = FAR_OK;
 
     prefetch(d, verbs, count);

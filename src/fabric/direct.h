@@ -1,8 +1,8 @@
 /*
  * Direct: verbs on memory that this process has mapped, executed by the thread that posts them.
  *
- * All of a fabric but how its memory is obtained: mem: and shm: fill in base pointers and sizes,
- * and take their functions from here.
+ * This is all of a fabric but where its memory comes from: mem: and shm: set base pointers and
+ * sizes, and use these functions.
  */
 #ifndef FABRIC_DIRECT_H
 #define FABRIC_DIRECT_H
@@ -21,12 +21,13 @@ struct direct_options {
     uint64_t size, nodes, clients, lease, defer;
 };
 
-/* The options that all direct fabrics have, and no other. size comes out as a multiple of 64.
+/* Reads the options of direct fabrics and refuses any other. size becomes a multiple of 64.
  * FAR_BAD_URI. */
 int direct_options(struct uri *uri, uint64_t size_default, uint64_t nodes_default,
                    struct direct_options *options);
 
-/* Sets all of the fabric but its nodes. One of the two tables is taken: the second defers. */
+/* Sets all of the fabric but its nodes. `deferred_ops` is used with the option defer=1, else
+ * `ops`. */
 void direct_init(struct direct_fab *d, const struct direct_options *options,
                  const struct fab_ops *ops, const struct fab_ops *deferred_ops);
 
@@ -44,8 +45,8 @@ uint64_t direct_now(struct fab_ep *ep);
 uint64_t direct_coarse(struct fab_ep *ep);
 void direct_pause(struct fab_ep *ep, uint64_t ns);
 
-/* The entries of a table of functions. Deferred, requests complete in a later poll: what waits for
- * completions can then be tested without a network. */
+/* Entries for a table of functions. With the deferred ones, requests complete in a later poll, to
+ * test code that waits for completions without a network. */
 #define DIRECT_OPS DIRECT_OPS_WITH(direct_post, direct_poll)
 #define DIRECT_OPS_DEFERRED                                                                        \
     DIRECT_OPS_WITH(direct_post_deferred, direct_poll_deferred), .wait_fds = direct_wait_fds,      \

@@ -11,12 +11,13 @@
  *   FABRIC-F3  Verbs of one request to one node take effect in posting order as far as fab.order
  *       says (ORDER(first, second)). A verb with FAB_FENCE, and every verb after it to that node,
  *       takes effect after all verbs of the request before it to that node.
- *   FABRIC-F4  There is no order between nodes nor between requests, other than: what a request
- *       that was seen to complete did is visible to every request posted afterwards, by anyone.
+ *   FABRIC-F4  There is no order between nodes nor between requests, with one exception: once a
+ *       request was seen to complete, what it did is visible to every request posted afterwards, by
+ *       any client.
  *   FABRIC-F5  A request completes once, with one status. After an error each of its verbs has
- *       happened, or has not, or will yet, within half a lease; but one that FABRIC-F3 orders
- *       behind another only if that one has, and after it. After FAR_UNREACHABLE none has, and none
- *       will.
+ *       happened, or has not, or will yet, within half a lease. A verb that FABRIC-F3 orders behind
+ *       another happens only if that one has, and after it. After FAR_UNREACHABLE none has happened
+ *       and none will.
  *
  * Protocol code does not call this: it fills batches (batch.h), which set fences and count costs.
  */
@@ -34,9 +35,9 @@
 
 enum fab_kind { FAB_READ, FAB_WRITE, FAB_CAS, FAB_MCAS, FAB_FAA };
 
-/* Verb flags. Fabrics heed FAB_FENCE; the other bits are the poster's business. */
+/* Verb flags. Fabrics use FAB_FENCE; the other bits are for the poster. */
 #define FAB_FENCE        1u
-#define FAB_MAY_BE_FREED 2u /* a READ of what may be free memory by now: its poster will notice */
+#define FAB_MAY_BE_FREED 2u /* a READ of memory that may have been freed: its poster will notice */
 
 struct fab_verb {
     uint8_t kind;
@@ -55,17 +56,17 @@ struct fab_req {
     struct fab_verb *verbs;
     unsigned count;
     bool done;
-    int status;           /* valid once done                                           */
-    void *owner;          /* the poster's business                                     */
-    struct fab_req *next; /* the fabric's business until done                          */
-    unsigned parts;       /* likewise                                                  */
+    int status;           /* valid once done            */
+    void *owner;          /* for the poster             */
+    struct fab_req *next; /* for the fabric, until done */
+    unsigned parts;       /* likewise                   */
 };
 
-/* What may be relied on without a fence, by kind of the first and the second verb. */
+/* The order that is kept without a fence, by class of the first and of the second verb. */
 enum fab_class { FAB_R, FAB_W, FAB_A };
 #define ORDER(first, second) (1u << ((first)*3 + (second)))
 #define ORDER_ALL            0x1ffu
-/* The reliable connection of InfiniBand and RoCE, as the specification has it. */
+/* The reliable connection of InfiniBand and RoCE, by the specification. */
 #define ORDER_IB                                                                                   \
     (ORDER(FAB_W, FAB_W) | ORDER(FAB_W, FAB_R) | ORDER(FAB_W, FAB_A) | ORDER(FAB_R, FAB_R) |       \
      ORDER(FAB_A, FAB_R))
@@ -73,12 +74,12 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
 /* Capabilities. */
 #define FAB_CAP_MCAS      1u /* masked CAS in one verb                                       */
 #define FAB_CAP_IMMEDIATE 2u /* post() completes before it returns: nothing is ever waited for */
-#define FAB_CAP_LOCAL     4u /* only memory of the process: a child of fork() may close its copies */
+#define FAB_CAP_LOCAL     4u /* only memory of the process: a child of fork() may close it */
 
-/* Of fence() alone: not a status, and not an error. */
+/* Returned by fence() only. Neither a status nor an error. */
 #define FAB_PENDING 1
 
-/* Descriptors that an endpoint may be waited for by, at most. */
+/* The most descriptors of an endpoint. */
 #define FAB_WAIT_FDS 2
 
 struct fab_ep;
@@ -87,57 +88,58 @@ struct fab;
 struct fab_ops {
     const char *scheme;
 
-    /* Opens what the URI names. A new, zero-filled memory sets fab->fresh. */
+    /* Opens what the URI names. Sets fab->fresh if the memory is new and zeroed. */
     int (*open)(struct uri *uri, struct fab **fab);
     void (*close)(struct fab *fab);
 
-    /* Optional. The pool on the fabric has been laid out, or found to be good: others who open it
-     * may be let in. Called once, by whoever opens the pool. */
+    /* Optional. The pool on the fabric has been made, or checked: others that open it may be let
+     * in. Called once by each client that opens the pool. */
     void (*formatted)(struct fab *fab);
 
-    /* Optional. Takes what the URI names out of the world, if it is a pool. */
+    /* Optional. Removes what the URI names, if it is a pool. */
     int (*remove)(struct uri *uri);
 
     int (*ep_open)(struct fab *fab, struct fab_ep **ep);
     void (*ep_close)(struct fab_ep *ep);
 
-    /* Local memory that verbs may name, 64-byte aligned, zeroed. NULL when there is none. */
+    /* Local memory for the buffers of verbs, 64-byte aligned, zeroed. NULL: there is no memory. */
     void *(*buf_alloc)(struct fab_ep *ep, size_t bytes);
     void (*buf_free)(struct fab_ep *ep, void *buf, size_t bytes);
 
-    /* Starts a request. An error return means nothing was posted. The verbs are within bounds.
-     * The request and its verbs must stay until done. */
+    /* Starts a request. After an error return, nothing was posted. The verbs are valid
+     * (fab_valid()). The request and its verbs must stay until done. */
     int (*post)(struct fab_ep *ep, struct fab_req *req);
 
     /* Makes progress; with wait, blocks until something completed (at once if nothing is under
      * way). Completed requests have `done` set. */
     void (*poll)(struct fab_ep *ep, bool wait);
 
-    /* Optional: to wait for the endpoint together with other things. wait_fds() sets the descriptors,
-     * which stay the same until the endpoint is closed; how many, *count says. arm() makes sure that one
-     * of them becomes readable when poll() has something to do, and sets *until to when poll() is to be
-     * called at the latest (now(); UINT64_MAX: never). False: there may be something already, and
-     * nothing was armed: poll() first. Any later call but arm() may use up what was armed. */
+    /* Optional: to wait for the endpoint together with other things. wait_fds() sets *count
+     * descriptors, which stay the same until the endpoint is closed. arm() makes sure that one of
+     * them becomes readable when poll() has something to do, and sets *until to the time when
+     * poll() must be called at the latest (by now(); UINT64_MAX: never). False: nothing was armed,
+     * as there may be something to do already; call poll() first. Any later call but arm() may undo
+     * the arming. */
     int (*wait_fds)(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count);
     bool (*arm)(struct fab_ep *ep, uint64_t *until);
 
-    /* Monotonic nanoseconds as this endpoint sees them, exactly and cheaply (some milliseconds
-     * late), and passing time. */
+    /* Monotonic nanoseconds of this endpoint: exactly; cheaply, some milliseconds late; and letting
+     * time pass. */
     uint64_t (*now)(struct fab_ep *ep);
     uint64_t (*coarse)(struct fab_ep *ep);
     void (*pause)(struct fab_ep *ep, uint64_t ns);
 
-    /* What an endpoint's verbs are known by to fence(): the client's registration. NULL where
+    /* Sets the identity of the endpoint's verbs for fence(): the client's registration. NULL if
      * fence() is. */
     void (*identify)(struct fab_ep *ep, uint64_t client);
     /* Shuts a client out: no verb of an endpoint with that identity takes effect once this has
      * returned FAR_OK. It does not wait for nodes. FAB_PENDING: some have not answered yet; call
-     * again with the same client, which will not go on for longer than the fabric's time-out. An
-     * error: a node cannot be told, or is known to be away. NULL where the fabric cannot: a client
-     * then checks its own lease before it writes. */
+     * again with the same client. They answer or fail within the fabric's time-out. An error: a
+     * node cannot be asked, or is known to be away. NULL if the fabric cannot shut clients out:
+     * then each client checks its own lease before it writes. */
     int (*fence)(struct fab_ep *ep, uint64_t client);
 
-    /* Optional. What a memory node says of itself; it may be that only this node is in reach. */
+    /* Optional. What a memory node reports of itself. The other nodes need not be reachable. */
     int (*node_stat)(struct fab_ep *ep, unsigned node, struct far_node_info *info);
 };
 
@@ -147,30 +149,30 @@ struct fab {
     unsigned order;
     unsigned nodes;
     bool fresh;
-    uint64_t clients_wanted; /* from the URI, for a pool that is formatted on it; 0: default */
-    uint64_t lease_ms;       /* likewise                                                     */
+    uint64_t clients_wanted; /* from the URI, for a new pool; 0: the default */
+    uint64_t lease_ms;       /* likewise                                     */
     uint64_t size[FAB_NODES_MAX];
 };
 
 struct fab_ep {
     struct fab *fab;
-    const struct fab_ops *ops; /* the fabric's, one step nearer */
+    const struct fab_ops *ops; /* fab->ops, without a second load */
 };
 
-/* The fabrics of this build, by URI scheme. FAR_BAD_URI, FAR_NO_FABRIC, or the fabric's own. */
+/* Opens the fabric that the URI's scheme names. FAR_BAD_URI, FAR_NO_FABRIC, or the fabric's own. */
 int fab_open(const char *uri, struct fab **fab);
 void fab_close(struct fab *fab);
 
-/* In a child of fork(): makes the copy of an endpoint harmless, so that what has buffers of it can
- * be freed as usual. Where the fabric is not FAB_CAP_LOCAL, buffers and endpoint are left as they
- * are: connections and registered memory are shared with the parent. */
+/* In a child of fork(): makes the child's copy of an endpoint harmless, so that its owner can be
+ * freed as usual. If the fabric is not FAB_CAP_LOCAL, freeing its buffers and closing it then do
+ * nothing, since connections and registered memory are shared with the parent. */
 void fab_ep_free_in_child(struct fab_ep *ep);
 
-/* The options of every fabric that say how a pool on it is to be made: `clients` and `lease`, 0 if
- * they are not given. FAR_BAD_URI. */
+/* Reads the options that every fabric has for a new pool: `clients` and `lease`, 0 if they are not
+ * given. FAR_BAD_URI. */
 int fab_pool_options(struct uri *uri, uint64_t *clients, uint64_t *lease_ms);
 
-/* FAR_UNSUPPORTED where pools do not outlive those who use them, or the fabric's own. */
+/* FAR_UNSUPPORTED if the fabric's pools do not outlive their users, or the fabric's own. */
 int fab_remove(const char *uri);
 
 /* Does the verb keep the rules (kind, node, alignment, lengths) and stay within its node? */
@@ -186,7 +188,7 @@ static inline bool fab_valid(const struct fab *fab, const struct fab_verb *v)
     return v->len <= fab->size[v->node] && v->off <= fab->size[v->node] - v->len;
 }
 
-/* FAR_OK, or FAR_BOUNDS / FAR_INVALID with the detail of what is wrong with the verb. */
+/* The same, with a detail that says what is wrong. FAR_BOUNDS, FAR_INVALID. */
 int fab_check(const struct fab *fab, const struct fab_verb *verb);
 
 static inline enum fab_class fab_class_of(uint8_t kind)

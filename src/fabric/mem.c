@@ -1,4 +1,4 @@
-/* mem: - memory of this process, made anew by every open and gone with the close. */
+/* mem: - memory of this process. Each open makes new memory, which close frees. */
 #include "base/mapping.h"
 #include "fabric/backends.h"
 #include "fabric/direct.h"
@@ -45,7 +45,8 @@ static int mem_open(struct uri *uri, struct fab **fab)
     int rc;
 
     if (uri->rest[0])
-        return err_fail(FAR_BAD_URI, "'%s' after mem:, where only options can follow", uri->rest);
+        return err_fail(FAR_BAD_URI, "'%s' follows mem:, where only options are allowed",
+                        uri->rest);
     rc = direct_options(uri, NODE_BYTES_DEFAULT, 1, &o);
     if (rc != FAR_OK)
         return rc;

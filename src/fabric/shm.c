@@ -2,20 +2,20 @@
  * shm: - memory that processes of one machine share: a POSIX shared memory object by name, a file
  * or a device by path.
  *
- * The nodes of the pool lie one behind the other in one mapping. Whoever opens it holds an
- * exclusive flock() on the file from before the first look at it until formatted() says that a
- * whole pool is there, and so
+ * The nodes of the pool lie one behind the other in one mapping. A process that opens the pool
+ * holds an exclusive flock() on the file from before it first looks at the file until formatted()
+ * says that there is a whole pool. Hence:
  *
- *   SHM-M1  of many that find no pool, one makes it, and the others wait and find it made;
- *   SHM-M2  what is seen under the lock does not change: a file without a pool in it is a new one,
- *       or what was left by a creator that died, whose lock died with it. It is taken over if it
- *       holds nothing but zeros and beginnings of superblocks;
- *   SHM-M3  anything else is refused as it is: a file is written to only when it holds a pool, or
- *       nothing.
+ *   SHM-M1  Of many processes that find no pool, one makes it. The others wait and find it made.
+ *   SHM-M2  What a process sees under the lock does not change. A file without a pool is new, or
+ *       was left by a creator that died, which released its lock. It is taken over if it holds
+ *       nothing but zeros and beginnings of superblocks.
+ *   SHM-M3  Anything else is refused and stays as it is: a file is written to only if it holds a
+ *       pool or nothing.
  *
- * Memory is reserved when a pool is made. A file with holes would not say that the memory has run
- * out until a store into the hole kills the process with SIGBUS. For the same reason a file that is
- * shorter than its superblock says is refused, never mapped.
+ * Memory is reserved when a pool is made. In a file with holes, running out of memory would show
+ * only when a store into a hole kills the process with SIGBUS. For the same reason a file that is
+ * shorter than its superblock says is refused and never mapped.
  */
 #include "base/clock.h"
 #include "base/mapping.h"
@@ -37,27 +37,27 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define NAME_PREFIX    "/farside-" /* of the POSIX names: nothing but pools is called so */
+#define NAME_PREFIX    "/farside-" /* of the POSIX names, for pools only */
 #define NAME_BYTES_MAX 200u
 
-/* How long to wait for another process that is making the pool, or judging it. */
+/* How long to wait for another process that is making or checking the pool. */
 #define LOCK_WAIT_NS  (60ull * 1000000000)
 #define LOCK_PAUSE_NS 500000ull
 
-/* Losing the file to somebody who removes it, between opening and locking it. */
+/* How often another process may remove the file between our opening and locking it. */
 #define ENTER_TRIES 100
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
 
-/* What a URI names, and once entered, the file behind it. */
+/* What a URI names and, once entered, the file behind it. */
 struct place {
     char name[sizeof NAME_PREFIX + URI_TEXT_MAX];
-    bool by_path;   /* else a POSIX name                     */
-    bool made;      /* the file was created by this open     */
-    int fd;         /* holds the lock; -1 before and after   */
-    struct stat st; /* of the file as it was when entered    */
+    bool by_path;   /* else a POSIX name                   */
+    bool made;      /* this open created the file          */
+    int fd;         /* holds the lock; -1 before and after */
+    struct stat st; /* of the file when it was entered     */
 };
 
 struct shm_fab {
@@ -65,7 +65,7 @@ struct shm_fab {
     struct place place;
     char *map;
     uint64_t map_bytes;
-    uint64_t map_align; /* 0: as the kernel likes it */
+    uint64_t map_align; /* 0: the kernel chooses the address */
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static int place_parse(const char *rest, struct place *p)
     return FAR_OK;
 }
 
-/* As the URI has it. */
+/* The name as in the URI. */
 static const char *place_text(const struct place *p)
 {
     return p->by_path ? p->name : p->name + strlen(NAME_PREFIX);
@@ -120,12 +120,12 @@ static void place_leave(struct place *p)
 {
     if (p->fd < 0)
         return;
-    flock(p->fd, LOCK_UN); /* a child forked meanwhile has the descriptor too */
+    flock(p->fd, LOCK_UN); /* a child that was forked meanwhile has the descriptor too */
     close(p->fd);
     p->fd = -1;
 }
 
-/* Not a blocking flock(): a process that is stopped with the lock must not stop all others. */
+/* Not a blocking flock(): a stopped process that holds the lock must not stop all others. */
 static int place_lock(const struct place *p)
 {
     uint64_t start = clock_ns();
@@ -141,8 +141,8 @@ static int place_lock(const struct place *p)
     return FAR_OK;
 }
 
-/* Files are used, and devices that may be memory; nothing else is opened, for that alone may have
- * an effect. The devices of major number 1 are the kernel's own: null, zero, random, all of the
+/* Only files are opened, and devices that may be memory: opening anything else may have side
+ * effects. The devices of major number 1 are the kernel's own: null, zero, random, all of the
  * machine's memory. */
 #define KERNEL_MEMORY_MAJOR 1u
 
@@ -163,8 +163,8 @@ static int check_kind(const struct place *p, const struct stat *st)
     return FAR_OK;
 }
 
-/* Opens and locks the file, which may have to be created. O_CREAT is not tried on a file that is
- * there: kernels refuse it for files of others in directories like the one of POSIX names. */
+/* Opens and locks the file, creating it if allowed. O_CREAT is not used on an existing file:
+ * kernels refuse it for files of other users in directories like that of POSIX names. */
 static int place_enter(struct place *p, bool create)
 {
     for (unsigned i = 0; i < ENTER_TRIES; i++) {
@@ -190,7 +190,7 @@ static int place_enter(struct place *p, bool create)
         if (rc == FAR_OK && fstat(p->fd, &p->st) != 0)
             rc = place_system(p, "look at");
         if (rc == FAR_OK && p->st.st_nlink > 0)
-            rc = check_kind(p, &p->st); /* it may be another by now */
+            rc = check_kind(p, &p->st); /* it may be another file by now */
         if (rc == FAR_OK && p->st.st_nlink > 0)
             return FAR_OK;
         place_leave(p);
@@ -201,7 +201,7 @@ static int place_enter(struct place *p, bool create)
                     ENTER_TRIES);
 }
 
-/* What a file begins with; zeros past its end. */
+/* Reads what a file begins with; zeros past its end. */
 static int place_head(const struct place *p, struct node_head *head)
 {
     memset(head, 0, sizeof *head);
@@ -217,7 +217,7 @@ static void set_nodes(struct shm_fab *s, unsigned nodes, uint64_t size)
         s->direct.fab.size[i] = size;
 }
 
-/* Takes the geometry from the superblock, or where there is none yet, from the options. */
+/* Takes the geometry from the superblock or, if there is none yet, from the options. */
 static int adopt(struct shm_fab *s, const struct direct_options *o, const struct node_head *head)
 {
     const char *text = place_text(&s->place);
@@ -271,7 +271,7 @@ static int map(struct shm_fab *s)
 
 #define LOOK_BYTES 16384u
 
-/* Blots out of a piece of the file what a creator that died may have written: superblocks. */
+/* Zeroes the superblocks in a piece of the file: a creator that died may have written them. */
 static void blot_heads(const struct shm_fab *s, uint64_t off, char *piece, size_t bytes)
 {
     for (unsigned i = 0; i < s->direct.fab.nodes; i++) {
@@ -285,7 +285,7 @@ static void blot_heads(const struct shm_fab *s, uint64_t off, char *piece, size_
     }
 }
 
-/* FAR_NOT_A_POOL unless the file is all zeros, superblocks aside (SHM-M2). Holes are not looked at. */
+/* FAR_NOT_A_POOL unless the file is all zeros, superblocks aside (SHM-M2). Holes are skipped. */
 static int check_blank(const struct shm_fab *s)
 {
     static const char zeros[LOOK_BYTES];
@@ -315,7 +315,7 @@ static int check_blank(const struct shm_fab *s)
     return FAR_OK;
 }
 
-/* Of a file system that is too full, the kernel would first take what it has. */
+/* Is there enough space? Otherwise the kernel would fill the file system before it fails. */
 static bool has_room(const struct shm_fab *s)
 {
     struct statvfs fs;
@@ -327,9 +327,9 @@ static bool has_room(const struct shm_fab *s)
 }
 
 /*
- * Fills memory with huge pages as far as the kernel has them. Most machines are set not to give
- * them to shared memory, unless it is asked to join small pages into a huge one; that is cheap if
- * there is only one yet. Nothing here has to succeed.
+ * Fills memory with huge pages, as far as the kernel has them. Most machines are set to give shared
+ * memory huge pages only if asked to join small pages into one, which is cheap while there is only
+ * one small page. Nothing here has to succeed.
  */
 static void join_pages(const struct shm_fab *s)
 {
@@ -391,8 +391,8 @@ static int take_file(struct shm_fab *s, const struct direct_options *o)
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* A DAX device can be mapped past its end, and tells only who touches it there. Other devices do
- * not say how large they are. */
+/* A DAX device can be mapped past its end; the error shows only when that memory is touched. Other
+ * devices do not report their size. */
 static int check_device_size(const struct shm_fab *s)
 {
     const struct place *p = &s->place;
@@ -414,8 +414,8 @@ static int check_device_size(const struct shm_fab *s)
     return FAR_OK;
 }
 
-/* Is the memory of a device the same for everyone who maps it? Some have new memory each time. The
- * device holds no pool, and so may be written to. */
+/* Is the memory of a device the same in every mapping? Some devices have new memory each time. This
+ * one holds no pool, so it may be written to. */
 static int check_shared(const struct shm_fab *s)
 {
     uint64_t *mine = (uint64_t *)s->map, last = s->map_bytes / 8 - 1, was;
@@ -431,11 +431,11 @@ static int check_shared(const struct shm_fab *s)
     munmap(other, s->map_bytes);
     return same ? FAR_OK
                 : err_fail(FAR_NOT_A_POOL,
-                           "shm:%s is a device that has other memory for everyone who maps it",
+                           "shm:%s is a device with different memory in each mapping",
                            place_text(&s->place));
 }
 
-/* A device cannot be read but through a mapping, so how much to map must be known beforehand. */
+/* A device can be read only through a mapping, so its size must be known beforehand. */
 static int take_device(struct shm_fab *s, const struct direct_options *options)
 {
     struct direct_options o = *options;
@@ -475,7 +475,7 @@ static void shm_close(struct fab *fab)
 
     if (s->map)
         munmap(s->map, s->map_bytes);
-    if (s->place.made && s->direct.fab.fresh) /* no pool came of it: do not leave it about */
+    if (s->place.made && s->direct.fab.fresh) /* no pool was made: leave no file behind */
         place_unlink(&s->place);
     place_leave(&s->place);
     free(s);
@@ -500,7 +500,8 @@ static int shm_remove(struct uri *uri)
         rc = err_fail(FAR_UNSUPPORTED, "shm:%s is not a file", place_text(&p));
     else
         rc = place_head(&p, &head);
-    /* What a creator that died left under one of our names is no pool, but ours. */
+    /* A file without a pool under one of our names was left by a creator that died: it goes,
+     * too. */
     if (rc == FAR_OK && head.magic != POOL_MAGIC && (p.by_path || head.magic != 0))
         rc = err_fail(FAR_NOT_A_POOL, "shm:%s holds no pool", place_text(&p));
     if (rc == FAR_OK && place_unlink(&p) != 0)

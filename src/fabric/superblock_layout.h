@@ -1,13 +1,13 @@
 /*
  * The superblock: the first line of every node of a pool.
  *
- * What is in a pool is the pool's business (pool/layout.h). Its first line is known down here
- * because a fabric that finds memory, rather than making it, must tell from it whether there is a
- * pool, of how many nodes, and how large they are.
+ * The rest of a pool's layout is in pool/layout.h. The first line is here because a fabric that
+ * finds existing memory must tell from it whether there is a pool, how many nodes it has and how
+ * large they are.
  *
- *   SUPERBLOCK-S1  A pool is there if and only if node 0 has the magic. The magic is written last
- *       of all that formatting writes: who dies before leaves no pool behind, who dies after a
- *       whole one.
+ *   SUPERBLOCK-S1  There is a pool if and only if node 0 has the magic. Formatting writes the magic
+ *       last: a creator that dies before this write leaves no pool; one that dies after it leaves a
+ *       complete one.
  */
 #ifndef FABRIC_SUPERBLOCK_LAYOUT_H
 #define FABRIC_SUPERBLOCK_LAYOUT_H
@@ -34,18 +34,18 @@ struct node_head {
     uint32_t table_off;    /* byte offset of the chunk table              */
     uint32_t chunks;       /* how many chunks the node has                */
     uint32_t chunks_off64; /* byte offset of the first chunk, in 64 bytes */
-    uint32_t lease_ms;     /* how long a silent client is taken for alive */
+    uint32_t lease_ms;     /* a client silent for longer counts as dead   */
     uint32_t reserved;
     uint64_t checksum; /* of the bytes before it                      */
 };
 _Static_assert(sizeof(struct node_head) == 64, "node_head is one line");
 _Static_assert(offsetof(struct node_head, checksum) == 56, "the checksum covers what is before it");
 
-/* What the checksum has to be. */
+/* The right checksum. */
 uint64_t superblock_sum(const struct node_head *head);
 
-/* Is it a superblock, of this layout, and whole? FAR_NOT_A_POOL, FAR_LAYOUT, FAR_CORRUPT. Whether
- * it fits its memory is left to ask. */
+/* Is it a whole superblock of this layout? Whether it fits its memory is not checked.
+ * FAR_NOT_A_POOL, FAR_LAYOUT, FAR_CORRUPT. */
 int superblock_check(const struct node_head *head, unsigned node);
 
 #endif

@@ -95,10 +95,10 @@ bool wire_proof_equal(const uint8_t a[WIRE_PROOF], const uint8_t b[WIRE_PROOF])
 
 int wire_random(void *bytes, size_t count)
 {
-    /* Up to 256 bytes come whole or not at all. */
+    /* getrandom() returns up to 256 bytes completely or fails. */
     return getrandom(bytes, count, 0) == (ssize_t)count
                ? FAR_OK
-               : err_fail(FAR_SYSTEM, "no random numbers: %s", strerror(errno));
+               : err_fail(FAR_SYSTEM, "cannot get random numbers: %s", strerror(errno));
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ int wire_listener_uri(const struct uri *uri, struct wire_address *address)
     if (rc == FAR_OK)
         rc = next_address(&rest, address);
     if (rc == FAR_OK && rest[0])
-        rc = err_fail(FAR_BAD_URI, "'%s' after the address to listen at", rest);
+        rc = err_fail(FAR_BAD_URI, "'%s' follows the address to listen at", rest);
     return rc;
 }
 

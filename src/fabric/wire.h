@@ -1,5 +1,5 @@
-/* What both ends of the wire use beside its messages: the secret and its proofs, addresses, and what a
- * client knows of its memory nodes. */
+/* What both ends of the wire use beside its messages: the secret and its proofs, addresses, and
+ * what a client knows of its memory nodes. */
 #ifndef FABRIC_WIRE_H
 #define FABRIC_WIRE_H
 
@@ -9,12 +9,12 @@
 #define WIRE_SECRET_MAX 1024u
 
 struct wire_secret {
-    size_t bytes; /* 0: there is none */
+    size_t bytes; /* 0: no secret */
     uint8_t key[WIRE_SECRET_MAX];
 };
 
-/* From the file if it is named, else from the environment: FARSIDE_SECRET_FILE names a file,
- * FARSIDE_SECRET is the secret. A newline at the end does not count. FAR_SYSTEM, FAR_INVALID. */
+/* Reads the secret from the file; if that is NULL, from the file that FARSIDE_SECRET_FILE names;
+ * else it is FARSIDE_SECRET. A newline at the end does not count. FAR_SYSTEM, FAR_INVALID. */
 int wire_secret_load(const char *file, struct wire_secret *secret);
 
 enum wire_role { WIRE_CLIENT, WIRE_NODE };
@@ -23,15 +23,15 @@ enum wire_role { WIRE_CLIENT, WIRE_NODE };
 void wire_prove(const struct wire_secret *secret, enum wire_role role,
                 const uint8_t client_nonce[WIRE_NONCE], const uint8_t node_nonce[WIRE_NONCE],
                 uint64_t link, uint8_t proof[WIRE_PROOF]);
-/* Takes the same time whatever they hold. */
+/* Compares in constant time. */
 bool wire_proof_equal(const uint8_t a[WIRE_PROOF], const uint8_t b[WIRE_PROOF]);
 
-/* Random bytes that cannot be guessed. FAR_SYSTEM. */
+/* Random bytes for keys and tokens, up to 256. FAR_SYSTEM. */
 int wire_random(void *bytes, size_t count);
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* "//host:port,host:port" of a URI. [::1]:port for IPv6 numbers. FAR_BAD_URI. */
+/* One of "//host:port,host:port" in a URI; IPv6 addresses are written [::1]:port. */
 #define WIRE_HOST_MAX 255u
 struct wire_address {
     char text[WIRE_HOST_MAX + 8]; /* host:port, as it was written */
@@ -64,17 +64,17 @@ int wire_nodes_read(struct uri *uri, uint64_t timeout_ms_min, uint64_t timeout_m
 int wire_nodes_challenged(const struct wire_nodes *nodes, const struct wire_challenge *challenge,
                           const char **why);
 
-/* Is it the memory that this client knows? The first WELCOME of a node is believed, and its size goes
- * to the fabric. FAR_CORRUPT, FAR_NODE_LOST, with the reason in *why. */
+/* Is it the memory that this client knows? The first WELCOME of a node is believed, and its size
+ * goes to the fabric. FAR_CORRUPT, FAR_NODE_LOST, with the reason in *why. */
 int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wire_welcome *welcome,
                         struct fab *fab, const char **why);
 
-/* Finds out whether this client is to make the pool (fab->fresh); if another one is at it, waits.
+/* Finds out whether this client is to make the pool (fab->fresh). If another is making it, waits.
  * `claim` sends CLAIM to node 0. FAR_TIMEOUT, FAR_NOT_A_POOL, and what `claim` returns. */
 int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
                      int (*claim)(struct fab *fab, uint32_t *value));
 
-/* What COUNTS of the node at that address says, as users see it. */
+/* The COUNTS of the node at that address, as users see them. */
 void wire_node_info(const struct wire_counts *counts, const struct wire_address *address,
                     struct far_node_info *info);
 

@@ -1,14 +1,14 @@
-/* Messages: judging what arrives, and putting verbs into words. */
+/* Messages: checking what arrives, encoding and decoding verbs. */
 #include "fabric/wire_layout.h"
 
 #include <string.h>
 
-/* ---- judging --------------------------------------------------------------------------------- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 int wire_check(const void *message, size_t bytes)
 {
     static const struct {
-        uint16_t least, most_is_more; /* of its kind; more: what follows is judged later */
+        uint16_t least, more; /* more: what follows is checked later */
     } sizes[] = {
         [WIRE_HELLO] = {sizeof(struct wire_hello), 0},
         [WIRE_CHALLENGE] = {sizeof(struct wire_challenge), 0},
@@ -31,19 +31,19 @@ int wire_check(const void *message, size_t bytes)
         return err_fail(FAR_INVALID, "a message of %zu bytes", bytes);
     memcpy(&head, message, sizeof head);
     if (head.magic != WIRE_MAGIC)
-        return err_fail(FAR_INVALID, "something else than a message");
+        return err_fail(FAR_INVALID, "not a Farside message");
     if (head.version != WIRE_VERSION)
-        return err_fail(FAR_LAYOUT, "protocol version %u, this is version %u", head.version,
-                        WIRE_VERSION);
+        return err_fail(FAR_LAYOUT, "protocol version %u, where version %u is expected",
+                        head.version, WIRE_VERSION);
     if (head.type == 0 || head.type >= sizeof sizes / sizeof *sizes)
         return err_fail(FAR_INVALID, "a message of type %u", head.type);
     if (bytes < sizes[head.type].least ||
-        (bytes > sizes[head.type].least && !sizes[head.type].most_is_more))
+        (bytes > sizes[head.type].least && !sizes[head.type].more))
         return err_fail(FAR_INVALID, "a message of type %u and %zu bytes", head.type, bytes);
     return FAR_OK;
 }
 
-/* The least that a verb takes, so that counts can be compared with what is there. */
+/* The least that a verb takes, to bound counts by the length of the message. */
 #define VERB_MIN sizeof(struct wire_verb)
 
 static int check_verb(const struct wire_verb *v, size_t left, uint64_t size)
@@ -54,7 +54,7 @@ static int check_verb(const struct wire_verb *v, size_t left, uint64_t size)
         return err_fail(FAR_INVALID, "verb kind %u of %u bytes at 0x%llx", v->kind, v->len,
                         (unsigned long long)v->off);
     if (wire_verb_bytes(v->kind, v->len) > left)
-        return err_fail(FAR_INVALID, "a batch that ends within a verb");
+        return err_fail(FAR_INVALID, "the batch ends within a verb");
     if (v->len > size || v->off > size - v->len)
         return err_fail(FAR_BOUNDS, "verb kind %u of %u bytes at 0x%llx of 0x%llx", v->kind, v->len,
                         (unsigned long long)v->off, (unsigned long long)size);
@@ -66,7 +66,7 @@ static int check_part(char **at, const char *end, uint64_t size, struct wire_rea
     struct wire_part part;
 
     if ((size_t)(end - *at) < sizeof part)
-        return err_fail(FAR_INVALID, "a batch that ends before a part");
+        return err_fail(FAR_INVALID, "the batch ends before a part");
     memcpy(&part, *at, sizeof part);
     *at += sizeof part;
     reader->reply_bytes += sizeof(struct wire_result);
@@ -78,7 +78,7 @@ static int check_part(char **at, const char *end, uint64_t size, struct wire_rea
         int rc;
 
         if (left < VERB_MIN)
-            return err_fail(FAR_INVALID, "a batch that ends before a verb");
+            return err_fail(FAR_INVALID, "the batch ends before a verb");
         memcpy(&v, *at, sizeof v);
         rc = check_verb(&v, left, size);
         if (rc != FAR_OK)
@@ -88,7 +88,7 @@ static int check_part(char **at, const char *end, uint64_t size, struct wire_rea
         reader->bytes_read += v.kind == FAB_WRITE ? 0 : v.len;
         reader->bytes_written += v.kind == FAB_READ ? 0 : v.len;
         if (reader->reply_bytes > WIRE_MESSAGE_MAX)
-            return err_fail(FAR_INVALID, "a batch whose reply is too long");
+            return err_fail(FAR_INVALID, "the reply to the batch is too long");
     }
     reader->verbs += part.verbs;
     return FAR_OK;
@@ -113,10 +113,12 @@ int wire_batch_check(void *message, size_t bytes, uint64_t size, struct wire_rea
             return rc;
     }
     if (at != end)
-        return err_fail(FAR_INVALID, "%zu bytes behind a batch", (size_t)(end - at));
+        return err_fail(FAR_INVALID, "%zu bytes after the batch", (size_t)(end - at));
     *reader = r;
     return FAR_OK;
 }
+
+/* ---- encoding and decoding ------------------------------------------------------------------- */
 
 unsigned wire_batch_next(struct wire_reader *reader, struct fab_verb verb[WIRE_PART_VERBS],
                          char **result)

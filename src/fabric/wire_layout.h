@@ -1,21 +1,21 @@
 /*
- * What a client and a memory node say to each other. docs/wire.md has the protocol.
+ * The messages between clients and memory nodes. docs/wire.md has the protocol.
  *
- * Every message begins with struct wire_head and is a little-endian image. What arrives is believed
- * to be hostile: wire_check() and wire_batch_check() look at every length, count, offset and
- * alignment before anything is done, and nothing is allocated by a size that the network names.
+ * Every message begins with struct wire_head and is a little-endian image. Whatever arrives may be
+ * hostile: wire_check() and wire_batch_check() check every length, count, offset and alignment
+ * before anything is done, and nothing is allocated by a size from the network.
  *
  *   WIRE-W1  Before WELCOME a node does nothing for a connection but the hand-shake. After it,
- *       every message carries the connection's number and token, which only CHALLENGE told: a
- *       message counts only if both fit, whatever connection the transport says that it came by.
- *   WIRE-W2  The verbs of a part are executed in order, the parts of a batch too. A batch that is
- *       refused (ANSWER instead of REPLY) has not been executed at all.
- *   WIRE-W3  A batch has been executed when its REPLY comes. What it did is visible to every batch
- *       that is executed later, from anybody.
- *   WIRE-W4  A connection that is made with the same link number as another, by WELCOME, voids it:
- *       what still comes by the other is not executed.
- *   WIRE-W5  A batch is not executed after the instant that it names by the node's clock: a node
- *       that stood still does not do what its clients have long given up.
+ *       every message carries the connection's number and token, which only CHALLENGE reveals. A
+ *       message counts only if both match, whatever connection the transport attributes it to.
+ *   WIRE-W2  The verbs of a part are executed in order, and so are the parts of a batch. A batch
+ *       that is refused (ANSWER instead of REPLY) has not been executed at all.
+ *   WIRE-W3  When the REPLY arrives, the batch has been executed. What it did is visible to every
+ *       batch that is executed later, from any client.
+ *   WIRE-W4  When a connection is welcomed, it voids any other with the same link number: what
+ *       still arrives by the other one is not executed.
+ *   WIRE-W5  A batch names an instant by the node's clock after which it is not executed. So a node
+ *       that stood still does not execute what its clients have given up.
  */
 #ifndef FABRIC_WIRE_LAYOUT_H
 #define FABRIC_WIRE_LAYOUT_H
@@ -38,20 +38,20 @@
 #define WIRE_TEXT        120u
 
 enum wire_type {
-    WIRE_HELLO = 1, /* client: my nonce                                               */
-    WIRE_CHALLENGE, /* node: mine, and whether a secret is needed                     */
-    WIRE_PROOF_IS,  /* client: that I know the secret                                 */
-    WIRE_WELCOME,   /* node: that I know it too, your token, what there is            */
-    WIRE_REFUSED,   /* node: go away                                                  */
-    WIRE_BATCH,     /* client: execute this                                           */
-    WIRE_REPLY,     /* node: done                                                     */
-    WIRE_IDENTIFY,  /* client: my verbs are to be known by this; batches say it themselves */
-    WIRE_FENCE,     /* client: shut this identity out                                 */
-    WIRE_CLAIM,     /* client: is there a pool, and if not, shall I make it?          */
-    WIRE_FORMATTED, /* client: there is a pool                                        */
-    WIRE_STAT,      /* client: how are you?                                           */
-    WIRE_COUNTS,    /* node: like this                                                */
-    WIRE_ANSWER     /* node: a status, for all that has nothing else to return        */
+    WIRE_HELLO = 1, /* client: a nonce                                                  */
+    WIRE_CHALLENGE, /* node: a nonce, a token, whether a secret is needed               */
+    WIRE_PROOF_IS,  /* client: proof that it knows the secret                           */
+    WIRE_WELCOME,   /* node: proof that it knows the secret, and what memory it has     */
+    WIRE_REFUSED,   /* node: connection refused                                         */
+    WIRE_BATCH,     /* client: verbs to execute                                         */
+    WIRE_REPLY,     /* node: results of a batch                                         */
+    WIRE_IDENTIFY,  /* client: the identity of its one-sided verbs; batches carry theirs */
+    WIRE_FENCE,     /* client: request to shut an identity out                          */
+    WIRE_CLAIM,     /* client: request to make the pool if there is none                */
+    WIRE_FORMATTED, /* client: there is a pool                                          */
+    WIRE_STAT,      /* client: request for counters                                     */
+    WIRE_COUNTS,    /* node: counters                                                   */
+    WIRE_ANSWER     /* node: a status, for requests without another answer              */
 };
 
 struct wire_head {
@@ -60,15 +60,15 @@ struct wire_head {
     uint16_t type;
     uint32_t slot; /* the connection's number at the node; 0 in HELLO             */
     uint32_t reserved;
-    uint64_t seq;   /* the client's number of the question, repeated by the answer */
-    uint64_t token; /* 0 in HELLO, after that what CHALLENGE said                    */
+    uint64_t seq;   /* the client's number of the question, repeated in the answer */
+    uint64_t token; /* 0 in HELLO, then the one of CHALLENGE                       */
 };
 _Static_assert(sizeof(struct wire_head) == 32, "part of the protocol");
 
 struct wire_hello {
     struct wire_head head;
     uint8_t nonce[WIRE_NONCE];
-    uint64_t link; /* of one endpoint to one node, the same when it connects again */
+    uint64_t link; /* a client's number for its way to this node, the same when it reconnects */
     uint64_t reserved;
 };
 _Static_assert(sizeof(struct wire_hello) == 80, "part of the protocol");
@@ -83,20 +83,20 @@ _Static_assert(sizeof(struct wire_challenge) == 72, "part of the protocol");
 
 struct wire_proof {
     struct wire_head head;
-    uint8_t proof[WIRE_PROOF]; /* zeros where no secret is needed */
+    uint8_t proof[WIRE_PROOF]; /* zeros if no secret is needed */
 };
 _Static_assert(sizeof(struct wire_proof) == 64, "part of the protocol");
 
-#define WIRE_FLAG_FORMATTED 1u /* a client said that there is a pool                       */
-#define WIRE_FLAG_ONE_SIDED 2u /* address and rkey are good for one-sided verbs            */
+#define WIRE_FLAG_FORMATTED 1u /* a client has sent FORMATTED                              */
+#define WIRE_FLAG_ONE_SIDED 2u /* address and rkey are valid for one-sided verbs           */
 
 struct wire_welcome {
     struct wire_head head;
     uint8_t proof[WIRE_PROOF];
     uint64_t size;
-    uint64_t instance; /* of the memory: another number, other contents */
-    uint64_t address;  /* one-sided transports: where the memory is     */
-    uint64_t clock;    /* of the node, in nanoseconds                   */
+    uint64_t instance; /* of the memory: another number means other contents */
+    uint64_t address;  /* one-sided transports: where the memory is          */
+    uint64_t clock;    /* of the node, in nanoseconds                        */
     uint32_t rkey;
     uint32_t flags;
 };
@@ -130,13 +130,13 @@ _Static_assert(sizeof(struct wire_answer) == 40, "part of the protocol");
     X(connects) /* since the start                              */                                 \
     X(refused)  /* connections without the secret, or malformed */                                 \
     X(batches)  /* messages executed                            */                                 \
-    X(requests) /* parts of them                                */                                 \
+    X(requests) /* parts of these messages                      */                                 \
     X(verbs)                                                                                       \
     X(bytes_read)                                                                                  \
     X(bytes_written)                                                                               \
     X(rejected) /* messages that broke the protocol             */                                 \
     X(fences)   /* identities shut out                          */                                 \
-    X(fenced)   /* batches of such that were not executed       */
+    X(fenced)   /* batches of such identities, not executed     */
 struct wire_count_set {
 #define WIRE_X(name) uint64_t name;
     WIRE_COUNTS_X(WIRE_X)
@@ -150,12 +150,13 @@ struct wire_counts {
 };
 _Static_assert(sizeof(struct wire_counts) == 136, "part of the protocol");
 
-/* BATCH: this, then parts, each a wire_part and its verbs. A verb is followed by its data (WRITE),
- * its compare and swap (CAS), those and the masks (MCAS), or what it adds (FAA). */
+/* BATCH: a wire_batch, then parts, each a wire_part and its verbs. A verb is a wire_verb, then its
+ * data (WRITE), compare and swap (CAS), compare, swap and both masks (MCAS), or the addend
+ * (FAA). */
 struct wire_batch {
     struct wire_head head;
     uint64_t identity;    /* 0: none                                                     */
-    uint64_t valid_until; /* by the node's clock: not to be begun later (WIRE-W5)             */
+    uint64_t valid_until; /* by the node's clock; not executed later (WIRE-W5)             */
     uint32_t parts;
     uint32_t reserved;
 };
@@ -173,8 +174,8 @@ struct wire_verb {
 };
 _Static_assert(sizeof(struct wire_part) == 8 && sizeof(struct wire_verb) == 16, "no padding");
 
-/* REPLY: this, then for each part a wire_result, and of its verbs what READ read and the old words
- * of atomics. They are there whatever the status: the length depends on the BATCH alone. */
+/* REPLY: a wire_reply, then for each part a wire_result, the bytes of its READs and the old words
+ * of its atomics. They are there whatever the status, so the length depends on the BATCH alone. */
 struct wire_reply {
     struct wire_head head;
     uint32_t parts;
@@ -198,8 +199,8 @@ static inline uint32_t wire_result_bytes(uint8_t kind, uint32_t len)
     return kind == FAB_WRITE ? 0 : len;
 }
 
-/* Writes the verb's message form, 8-byte aligned, and returns what is behind it. `from` and `len`
- * are those of the piece of it that goes out. */
+/* Encodes a verb at an 8-byte aligned place and returns the place behind it. `from` and `len` say
+ * which piece of the verb is sent. */
 char *wire_put_verb(char *at, const struct fab_verb *verb, uint32_t from, uint32_t len);
 
 static inline struct wire_head wire_head_of(enum wire_type type, uint32_t slot, uint64_t token,
@@ -213,24 +214,24 @@ static inline struct wire_head wire_head_of(enum wire_type type, uint32_t slot, 
                               .token = token};
 }
 
-/* Is it a message of this version, of a known type and of that type's length? BATCH and REPLY are
- * only looked at as far as their fixed part goes. FAR_INVALID, FAR_LAYOUT (another version). */
+/* Is it a message of this version, of a known type and of that type's length? Of BATCH and REPLY
+ * only the fixed part is checked. FAR_INVALID, FAR_LAYOUT (another version). */
 int wire_check(const void *message, size_t bytes);
 
-/* A batch that has been looked at, and is being taken apart. */
+/* A batch that has been checked and is being decoded. */
 struct wire_reader {
     char *at;
-    unsigned parts;     /* that are left                        */
-    size_t reply_bytes; /* of the whole reply                   */
+    unsigned parts;     /* that are left      */
+    size_t reply_bytes; /* of the whole reply */
     uint64_t verbs, bytes_read, bytes_written;
 };
 
-/* Looks at all of a BATCH that passed wire_check(), which is 8-byte aligned, for a node of `size`
- * bytes. FAR_INVALID, FAR_BOUNDS. */
+/* Checks all of a BATCH, for a node of `size` bytes. The message is 8-byte aligned and has passed
+ * wire_check(). FAR_INVALID, FAR_BOUNDS. */
 int wire_batch_check(void *message, size_t bytes, uint64_t size, struct wire_reader *reader);
 
-/* The next part of it, as verbs on node 0: WRITE from the message, all else into *result, which
- * moves on. Returns the number of verbs. */
+/* Decodes the next part, as verbs on node 0. WRITEs take their data from the message; all others
+ * put their result at *result, which is advanced. Returns the number of verbs. */
 unsigned wire_batch_next(struct wire_reader *reader, struct fab_verb verb[WIRE_PART_VERBS],
                          char **result);
 

@@ -1,5 +1,5 @@
-/* What this machine has to offer: memory, file descriptors, addresses. It is asked before a node
- * starts, so that what is missing has a message of its own. */
+/* What this machine has: memory, file descriptors, addresses. It is checked before a node starts,
+ * so that each lack has a message of its own. */
 #include "memd/memd.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* A file that holds one number. UINT64_MAX: there is none, or it says "max". */
+/* Reads a file that holds one number. UINT64_MAX: there is no such file, or it says "max". */
 static uint64_t read_number(const char *path)
 {
     FILE *f = fopen(path, "re");
@@ -44,7 +44,7 @@ static uint64_t group_limit(void)
     char *group = line + 3;
     group[strcspn(group, "\n")] = '\0';
     for (char *end = group + strlen(group);; end = strrchr(group, '/')) {
-        *end = '\0'; /* each turn takes off the last name */
+        *end = '\0'; /* each turn removes the last name */
         snprintf(path, sizeof path, CGROUP_ROOT "%s/memory.max", group);
         uint64_t limit = read_number(path);
         least = limit < least ? limit : least;
@@ -78,7 +78,7 @@ void memd_raise_descriptors(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
         return;
     limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); /* if not, there are fewer connections */
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* if it fails, there are fewer connections */
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static const char *why_not(int error)
     case EADDRINUSE:
         return "the port is in use";
     case EADDRNOTAVAIL:
-        return "the address is not one of this machine";
+        return "this machine does not have that address";
     case EACCES:
         return "no permission to listen at this port";
     default:
@@ -104,7 +104,7 @@ int memd_check_address(const char *text, const struct sockaddr *at, socklen_t at
 
     if (fd < 0)
         return err_fail(FAR_SYSTEM, "cannot listen at %s: %s", text, strerror(errno));
-    /* As the listener does: the remains of old connections are not in the way. */
+    /* As the listener does: remains of old connections do not matter. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, at, at_bytes) != 0 || listen(fd, 1) != 0)
         error = errno;

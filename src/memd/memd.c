@@ -1,4 +1,4 @@
-/* The memory node, whatever the transport: who its clients are, and what their messages mean. */
+/* The memory node, for all transports: its clients, and what their messages ask for. */
 #include "memd/memd.h"
 
 #include "base/clock.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Counters have one writer each and are read by whoever asks. */
+/* Each counter has one writer; any thread may read it. */
 static void count(uint64_t *counter, uint64_t n)
 {
     __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
@@ -31,7 +31,8 @@ int memd_init(struct memd *m)
     m->started = clock_ns();
     m->clients = m->formatter = NULL;
     m->count = (struct wire_count_set){0};
-    return pthread_mutex_init(&m->lock, NULL) == 0 ? FAR_OK : err_fail(FAR_SYSTEM, "no lock");
+    return pthread_mutex_init(&m->lock, NULL) == 0 ? FAR_OK
+                                                   : err_fail(FAR_SYSTEM, "cannot make a lock");
 }
 
 static int find_transport(const struct uri *uri, const struct memd_listener_ops **ops)
@@ -42,7 +43,7 @@ static int find_transport(const struct uri *uri, const struct memd_listener_ops 
             return FAR_OK;
         }
     }
-    return err_fail(FAR_NO_FABRIC, "nothing in this build listens at '%s:'", uri->scheme);
+    return err_fail(FAR_NO_FABRIC, "this build cannot listen at '%s:'", uri->scheme);
 }
 
 void memd_listening(struct memd_listener *listener, const char *host, unsigned port)
@@ -74,8 +75,8 @@ int memd_listen(struct memd *m, const char *text, unsigned threads)
             continue;
         rc = err_fail(
             FAR_UNSUPPORTED,
-            "%s and %s: atomics of the network card and of the processor on one memory would "
-            "not be atomic against each other",
+            "%s and %s: the atomics of the network card and those of the processor would not be "
+            "atomic against each other",
             m->listener[i]->address, listener->address);
         ops->close(listener);
         return rc;
@@ -114,7 +115,7 @@ int memd_client_init(struct memd *m, struct memd_listener *listener, uint32_t sl
     *c = (struct memd_client){.memd = m, .listener = listener, .slot = slot};
     pthread_mutex_lock(&m->lock);
     if (m->count.clients >= MEMD_CLIENTS_MAX) {
-        rc = err_fail(FAR_NO_CLIENT_SLOT, "there are %u clients already", MEMD_CLIENTS_MAX);
+        rc = err_fail(FAR_NO_CLIENT_SLOT, "there are already %u clients", MEMD_CLIENTS_MAX);
     } else {
         m->count.clients++;
         m->count.connects++;
@@ -148,18 +149,18 @@ void memd_client_end(struct memd_client *c)
     c->state = MEMD_OVER;
 }
 
-/* With the lock: nothing of this connection is executed once it returns. */
+/* With the lock: once this returns, nothing of the connection is executed. */
 static void shut(struct memd_client *c, _Atomic bool *how)
 {
     atomic_store(how, true);
-    /* Whoever has entered leaves after one batch, and nobody enters any more. */
+    /* A thread that has entered leaves after one batch, and none enters any more. */
     while (atomic_load(&c->busy))
         sched_yield();
     if (c->listener->ops->shut)
         c->listener->ops->shut(c);
 }
 
-/* Among the identities that were fenced since there were that many; 0: among all. */
+/* Is it among the identities that were fenced since there had been `since` fences? */
 static bool on_record(const struct memd_keep *keep, uint64_t identity, uint64_t since)
 {
     if (since > keep->fences || keep->fences - since > MEMD_FENCED_MAX)
@@ -171,8 +172,8 @@ static bool on_record(const struct memd_keep *keep, uint64_t identity, uint64_t 
     return false;
 }
 
-/* The same, for a connection. Endpoints that share one take turns on it with their identities, so it
- * keeps in mind what it has checked. */
+/* The same, for a connection. Endpoints that share one use it in turn with different identities, so
+ * it remembers which ones it has checked. */
 static bool is_fenced(struct memd_client *c, uint64_t identity)
 {
     const struct memd_keep *keep = c->memd->region.keep;
@@ -202,8 +203,7 @@ void memd_fence(struct memd *m, uint64_t identity)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* Gives a connection another identity. A one-sided one that was shut stays so: its client has to
- * connect again. */
+/* Gives a connection another identity. A one-sided one stays shut: its client has to reconnect. */
 static int identify(struct memd_client *c, uint64_t identity)
 {
     int rc = FAR_OK;
@@ -225,8 +225,9 @@ static void leave(struct memd_client *c)
     atomic_store_explicit(&c->busy, false, memory_order_release);
 }
 
-/* FAR_OK: may execute a batch of that identity, until leave() (NODE-N1). The store of busy and the loads
- * behind it are sequentially consistent, as are those of shut(): one of the two sees the other. */
+/* FAR_OK: the caller may execute a batch of that identity until leave() (NODE-N1). The store of
+ * busy and the loads behind it are sequentially consistent, as are those of shut(), so one of the
+ * two sees the other's store. */
 static int enter(struct memd_client *c, uint64_t identity)
 {
     if (identity != atomic_load(&c->identity) && identify(c, identity) != FAR_OK)
@@ -293,7 +294,7 @@ static bool on_hello(struct memd_client *c, const struct wire_hello *in, union c
     return answer_is(c, out, sizeof *challenge, WIRE_CHALLENGE, in->head.seq, answer_bytes);
 }
 
-/* With the lock: is there a pool? A client that made one may have died before it said so. */
+/* With the lock: is there a pool? Its maker may have died before it sent FORMATTED. */
 static bool is_formatted(const struct memd *m)
 {
     return m->region.keep->formatted ||
@@ -319,8 +320,8 @@ static bool on_proof(struct memd_client *c, const struct wire_proof *in, union c
     wire_prove(&m->secret, WIRE_CLIENT, c->client_nonce, c->node_nonce, c->link, proof);
     if (!wire_proof_equal(proof, in->proof)) {
         count(&c->count.refused, 1);
-        return refuse(c, out, in->head.seq, FAR_REFUSED, "the secret is not the node's",
-                      answer_bytes);
+        return refuse(c, out, in->head.seq, FAR_REFUSED,
+                      "the client does not know the node's secret", answer_bytes);
     }
     c->state = MEMD_WELCOMED;
     wire_prove(&m->secret, WIRE_NODE, c->client_nonce, c->node_nonce, c->link, welcome->proof);
@@ -332,8 +333,8 @@ static bool on_proof(struct memd_client *c, const struct wire_proof *in, union c
     welcome->flags = c->one_sided ? WIRE_FLAG_ONE_SIDED : 0;
     pthread_mutex_lock(&m->lock);
     void_others(c);
-    /* Not by the superblock alone: who made the pool may have died before he came to the first
-     * node, and the next one has to be able to make it anew. */
+    /* The superblock is not enough here: the pool's maker may have died before it wrote that of
+     * node 0, and then another client must be able to make the pool. */
     welcome->flags |= m->region.keep->formatted ? WIRE_FLAG_FORMATTED : 0;
     pthread_mutex_unlock(&m->lock);
     return answer_is(c, out, sizeof *welcome, WIRE_WELCOME, in->head.seq, answer_bytes);
@@ -365,7 +366,7 @@ static void formatted(struct memd *m)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* What a client that was let in may ask for. */
+/* The requests of a welcomed client. */
 static bool on_request(struct memd_client *c, const union control *in, union control *out,
                        size_t *answer_bytes)
 {
@@ -392,7 +393,8 @@ static bool on_request(struct memd_client *c, const union control *in, union con
         return answer_is(c, out, sizeof out->counts, WIRE_COUNTS, in->head.seq, answer_bytes);
     default:
         count(&c->count.rejected, 1);
-        return refuse(c, out, in->head.seq, FAR_INVALID, "not a message for a node", answer_bytes);
+        return refuse(c, out, in->head.seq, FAR_INVALID, "this message is not for a node",
+                      answer_bytes);
     }
     return answer_is(c, out, sizeof out->answer, WIRE_ANSWER, in->head.seq, answer_bytes);
 }
@@ -409,11 +411,12 @@ bool memd_message(struct memd_client *c, const void *message, size_t bytes,
         memcpy(&in, message, bytes);
     if (rc != FAR_OK) {
         count(&c->count.rejected, 1);
-        goes_on = refuse(c, &out, in.head.seq, rc,
-                         rc == FAR_LAYOUT ? far_error_detail() : "not a message", answer_bytes);
+        goes_on =
+            refuse(c, &out, in.head.seq, rc,
+                   rc == FAR_LAYOUT ? far_error_detail() : "not a valid message", answer_bytes);
     } else if (in.head.type == WIRE_HELLO && c->state == MEMD_NEW) {
         goes_on = on_hello(c, &in.hello, &out, answer_bytes);
-    } else if (!memd_owns(c, &in.head)) { /* by somebody else, who must not end it */
+    } else if (!memd_owns(c, &in.head)) { /* from another sender, which must not end it */
         count(&c->count.rejected, 1);
     } else if (in.head.type == WIRE_PROOF_IS && c->state == MEMD_CHALLENGED) {
         goes_on = on_proof(c, &in.proof, &out, answer_bytes);
@@ -421,8 +424,7 @@ bool memd_message(struct memd_client *c, const void *message, size_t bytes,
         goes_on = on_request(c, &in, &out, answer_bytes);
     } else {
         count(&c->count.rejected, 1);
-        goes_on = refuse(c, &out, in.head.seq, FAR_INVALID, "not a message for this moment",
-                         answer_bytes);
+        goes_on = refuse(c, &out, in.head.seq, FAR_INVALID, "unexpected message", answer_bytes);
     }
     memcpy(answer, &out, *answer_bytes);
     return goes_on;

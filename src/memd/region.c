@@ -1,10 +1,9 @@
 /*
  * The memory of a memory node: anonymous, or in a file that outlives it.
  *
- * In a file, the memory comes first and what is kept beside it (struct memd_keep) is at its end,
- * its magic written last. A file is used if it is empty or ends so; any other is refused as it is.
- * Its memory is reserved, since a store into a hole that cannot be filled would end the node by
- * SIGBUS.
+ * In a file, the memory comes first and struct memd_keep is at the end, its magic written last. A
+ * file is used if it is empty or ends so; any other is refused and stays as it is. Its memory is
+ * reserved, since a store into a hole that cannot be filled would kill the node with SIGBUS.
  */
 #include "memd/memd.h"
 
@@ -51,7 +50,7 @@ static void set_size(struct memd_region *r, uint64_t size)
     r->map_bytes = ((size + 65535) & ~65535ull) + memd_keep_bytes();
 }
 
-/* Takes the size from what is kept in the file. */
+/* Takes the size from the end of the file. */
 static int look(struct memd_region *r, const char *path, uint64_t bytes)
 {
     struct memd_keep head = {0};
@@ -60,24 +59,25 @@ static int look(struct memd_region *r, const char *path, uint64_t bytes)
                                            (off_t)(bytes - memd_keep_bytes())) < 0)
         return file_failed(path, "read");
     if (head.magic != MEMD_KEEP_MAGIC)
-        return err_fail(FAR_NOT_A_POOL, "%s holds something else than a node's memory", path);
+        return err_fail(FAR_NOT_A_POOL, "%s does not hold a node's memory", path);
     if (head.size < DIRECT_NODE_BYTES_MIN || head.size > DIRECT_NODE_BYTES_MAX)
-        return err_fail(FAR_CORRUPT, "%s says that it holds %llu bytes", path,
+        return err_fail(FAR_CORRUPT, "%s claims to hold %llu bytes", path,
                         (unsigned long long)head.size);
     set_size(r, head.size);
     if (r->map_bytes != bytes)
-        return err_fail(FAR_CORRUPT, "%s has %llu bytes instead of %llu", path,
-                        (unsigned long long)bytes, (unsigned long long)r->map_bytes);
+        return err_fail(FAR_CORRUPT, "%s has %llu bytes, not %llu", path, (unsigned long long)bytes,
+                        (unsigned long long)r->map_bytes);
     return FAR_OK;
 }
 
-/* Gives an empty file its length, its memory and its end. */
+/* Gives an empty file its length and its memory, and writes its end. */
 static int make_file(struct memd_region *r, uint64_t size, const char *path)
 {
     int rc;
 
     if (size == 0)
-        return err_fail(FAR_NOT_A_POOL, "%s holds no node's memory; give a size to make it", path);
+        return err_fail(FAR_NOT_A_POOL, "%s does not hold a node's memory; give a size to make it",
+                        path);
     set_size(r, size);
     if (ftruncate(r->fd, (off_t)r->map_bytes) != 0)
         return file_failed(path, "set the length of");

@@ -1,12 +1,11 @@
 /*
- * Listening for UCX connections.
+ * The memory node's listener for UCX.
  *
- * Each thread has a worker of its own, with the connections that were given to it in turn: nothing
- * is shared on the path of a batch but the region. A thread with nothing to do sleeps until its
- * worker has an event.
+ * Each thread has its own worker. Connections are given to the threads in turn, so batches share
+ * nothing but the region. An idle thread sleeps until its worker has an event.
  *
- * Messages are executed as they arrive, within UCX's callback. A connection is ended outside of it:
- * what has to be is on the thread's list.
+ * Messages are executed as they arrive, within UCX's callback. Connections are ended outside of it:
+ * the callback only marks them.
  */
 #include "memd/transports.h"
 
@@ -24,17 +23,17 @@
 #include <unistd.h>
 
 #define SLOTS_MAX       MEMD_CLIENTS_MAX
-#define REPLY_SMALL     (16u << 10) /* most replies are shorter; others get WIRE_MESSAGE_MAX */
-#define REPLIES_KEPT    64u         /* buffers of a kind that a thread does not give back    */
-#define REPLIES_MAX     (2 * WIRE_WINDOW) /* of one connection: it has no more batches under way */
-#define SPINS           64u /* looks at an idle worker before it is armed            */
+#define REPLY_SMALL     (16u << 10) /* most replies are shorter; longer ones get WIRE_MESSAGE_MAX */
+#define REPLIES_KEPT    64u         /* free buffers of each size that a thread keeps              */
+#define REPLIES_MAX     (2 * WIRE_WINDOW) /* of one connection */
+#define SPINS           64u               /* polls of an idle worker before it is armed */
 #define HANDSHAKE_NS    (10ull * 1000000000)
 #define DRAIN_NS        (1ull * 1000000000)
 #define ARRIVALS_MAX    256u
-#define IDLE_LOOK_MS    1000 /* while somebody has connected who has not proved himself */
+#define IDLE_LOOK_MS    1000 /* while there are connections that have not proved themselves */
 #define CLOSING_LOOK_MS 10
-#define LISTENER_FDS    32u /* file descriptors of a context and a listener; some to spare   */
-#define THREAD_FDS      16u /* of a worker                                                   */
+#define LISTENER_FDS    32u /* file descriptors of a context and a listener, with some to spare */
+#define THREAD_FDS      16u /* of a worker                                                       */
 
 struct reply {
     struct ucx_client *client;
@@ -49,9 +48,9 @@ struct ucx_client {
     ucp_ep_h ep;
     unsigned replies; /* being sent */
     uint64_t since;
-    bool over;    /* to be closed                  */
-    bool gently;  /* once it has read what it was told */
-    bool closing; /* the endpoint is being closed  */
+    bool over;    /* to be closed                      */
+    bool gently;  /* once it has read our last answer  */
+    bool closing; /* the endpoint is being closed      */
     bool closed;
     void *close_request; /* meanwhile */
 };
@@ -59,7 +58,7 @@ struct ucx_client {
 struct ucx_thread {
     struct ucx_listener *listener;
     ucp_worker_h worker;
-    int fd, wake; /* wake: an eventfd by which others wake the thread */
+    int fd, wake; /* wake: an eventfd with which other threads wake this one */
     pthread_t thread;
     bool started;
     _Atomic bool stop;
@@ -67,8 +66,8 @@ struct ucx_thread {
     unsigned clients, strangers, ending;
     struct reply *kept[2]; /* free buffers, small and large */
     unsigned kept_count[2];
-    struct reply *reply;  /* of the batch at hand */
-    void *scratch;        /* a message that did not arrive aligned */
+    struct reply *reply;  /* of the current batch */
+    void *scratch;        /* for a message that did not arrive aligned */
     pthread_mutex_t lock; /* for the arrivals */
     ucp_conn_request_h arrival[ARRIVALS_MAX];
     unsigned arrivals;
@@ -168,7 +167,7 @@ static void on_batch(struct ucx_client *c, void *message, size_t bytes)
     size_t reply_bytes;
 
     t->reply = NULL;
-    /* Who asks for more than it reads would have us keep any number of replies. */
+    /* A client that sends batches but reads no replies would make us keep any number of them. */
     if (c->replies >= REPLIES_MAX ||
         !memd_batch(&c->client, message, bytes, room_for_reply, c, &reply_bytes)) {
         client_over(c);
@@ -201,8 +200,8 @@ static void on_control(struct ucx_client *c, const void *message, size_t bytes)
     }
 }
 
-/* The connection that a message belongs to: by its number if it says one (its token is looked at
- * later), else, before it has been told, by where it came from. */
+/* The connection that a message belongs to: by its number if it has one (its token is checked
+ * later); else, before CHALLENGE, by the endpoint that it came from. */
 static struct ucx_client *find_client(struct ucx_thread *t, const void *message, size_t bytes,
                                       const ucp_am_recv_param_t *param)
 {
@@ -285,7 +284,7 @@ static void accept_one(struct ucx_thread *t, ucp_conn_request_h request)
     t->strangers++;
 }
 
-/* The first thread hears of those who connect, and hands them on. */
+/* Called on the first thread, which hands new connections on to all threads in turn. */
 static void arrived(ucp_conn_request_h request, void *arg)
 {
     struct ucx_listener *l = arg;
@@ -356,7 +355,7 @@ static void client_free(struct ucx_thread *t, uint32_t i)
     free(c);
 }
 
-/* Ends what is over, and after a while who has not said who he is. */
+/* Ends connections that are over, and those that take too long to prove themselves. */
 static void end_clients(struct ucx_thread *t)
 {
     uint64_t now = clock_ns();
@@ -396,7 +395,7 @@ static void drain(struct ucx_thread *t)
     uint64_t start = clock_ns();
     unsigned idle = 0;
 
-    /* What has arrived is executed and answered. */
+    /* Execute and answer what has arrived. */
     while (idle < SPINS && clock_ns() - start < DRAIN_NS)
         idle = ucp_worker_progress(t->worker) ? 0 : idle + 1;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
@@ -409,8 +408,8 @@ static void drain(struct ucx_thread *t)
         ucp_worker_progress(t->worker);
         end_clients(t);
     }
-    /* Whoever does not answer is not waited for: the worker's end is his. UCX wants to be told that
-     * nobody waits. */
+    /* Do not wait for clients that do not answer: their connections end with the worker. UCX must
+     * be told that nothing waits for these requests. */
     for (uint32_t i = 0; i < SLOTS_MAX && t->clients > 0; i++) {
         if (t->client[i] && t->client[i]->close_request)
             ucp_request_free(t->client[i]->close_request);
@@ -450,7 +449,7 @@ static void thread_close(struct ucx_thread *t)
     }
     if (t->worker)
         ucp_worker_destroy(t->worker);
-    for (uint32_t i = 0; i < SLOTS_MAX; i++) { /* that did not end in time */
+    for (uint32_t i = 0; i < SLOTS_MAX; i++) { /* those that did not end in time */
         if (t->client[i]) {
             memd_client_end(&t->client[i]->client);
             free(t->client[i]);
@@ -482,7 +481,7 @@ static void ucx_close(struct memd_listener *listener)
         if (l->thread[i].started)
             pthread_join(l->thread[i].thread, NULL);
     }
-    for (unsigned i = l->threads; i-- > 0;) /* the first, which has the listener, last */
+    for (unsigned i = l->threads; i-- > 0;) /* the first one last, as it has the listener */
         thread_close(&l->thread[i]);
     if (l->context)
         ucp_cleanup(l->context);
@@ -497,21 +496,21 @@ static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
     t->listener = l;
     t->wake = -1;
     if (pthread_mutex_init(&t->lock, NULL) != 0)
-        return err_fail(FAR_SYSTEM, "no lock");
+        return err_fail(FAR_SYSTEM, "cannot make a lock");
     l->threads++;
     t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (t->wake < 0)
-        return err_fail(FAR_SYSTEM, "no eventfd: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot make an event descriptor: %s", strerror(errno));
     t->scratch = aligned_alloc(64, WIRE_MESSAGE_MAX);
     if (!t->scratch)
-        return err_fail(FAR_NO_MEMORY, "no memory for a thread");
+        return err_fail(FAR_NO_MEMORY, "a thread's buffer");
     rc = ucx_worker_open(l->context, receive, t, &t->worker, &t->fd);
     if (rc != FAR_OK)
         t->worker = NULL;
     return rc;
 }
 
-/* With the port that was taken, if any would do. */
+/* With the actual port, if port 0 was asked for. */
 static void say_address(struct ucx_listener *l, const struct wire_address *address)
 {
     ucp_listener_attr_t attr = {.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR};
@@ -546,7 +545,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
 
 const struct memd_listener_ops memd_ucx = {.scheme = "ucx", .open = ucx_open, .close = ucx_close};
 
-/* What UCX would only say is an input/output error. */
+/* For these UCX itself would only report an input/output error. */
 static int check_machine(struct ucx_listener *l, const struct wire_address *address,
                          unsigned threads)
 {
@@ -567,7 +566,7 @@ static int start_threads(struct ucx_listener *l)
 
         t->started = pthread_create(&t->thread, NULL, serve, t) == 0;
         if (!t->started)
-            return err_fail(FAR_SYSTEM, "no thread");
+            return err_fail(FAR_SYSTEM, "cannot start a thread");
     }
     return FAR_OK;
 }
@@ -584,8 +583,8 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
     l = calloc(1, sizeof *l);
     if (!l)
         return err_fail(FAR_NO_MEMORY, "a listener");
-    /* A node that is started again gets its port again. UCX takes this from the environment only;
-     * it is set once, when the first listener is made and there are no other threads yet. */
+    /* Lets a node that is restarted have its port again. UCX reads this from the environment only.
+     * It is set when the first listener is made, while there are no other threads. */
     if (!getenv("UCX_TCP_CM_REUSEADDR"))
         setenv("UCX_TCP_CM_REUSEADDR", "y", 0);
     l->listener = (struct memd_listener){.ops = &memd_ucx, .memd = memd};

@@ -1,16 +1,17 @@
 /*
- * Listening for verbs connections.
+ * The memory node's listener for verbs.
  *
  * The network card does the work: the region is registered once, and clients read and change it
- * without any code of ours. What remains is one thread that accepts connections, takes part in the
+ * without any code of ours. What remains is one thread that accepts connections, does the
  * hand-shake, answers questions, and sleeps.
  *
  *   NODE-M1  A queue pair has no remote rights before its client has proved that it knows the
  *       secret, whatever keys and addresses the client sends (verbs_qp.h).
- *   NODE-M2  To shut a client out, its queue pair is destroyed: the card executes nothing for it
- *       any more once that has returned.
- *   NODE-M3  All atomics on the region are done by one device. Network cards keep each other's
- *       atomics apart as little as they keep the processor's, unless they say so (IBV_ATOMIC_GLOB).
+ *   NODE-M2  To shut a client out, its queue pair is destroyed. Once that has returned, the card
+ *       executes nothing for it any more.
+ *   NODE-M3  One device executes all atomics on the region. The atomics of two network cards are
+ *       not atomic against each other, nor against the processor's, unless a card says so
+ *       (IBV_ATOMIC_GLOB).
  */
 #include "memd/transports.h"
 
@@ -31,18 +32,18 @@
 #define BACKLOG         64
 #define SEND_WRS        16u /* one answer at a time */
 #define HANDSHAKE_NS    (10ull * 1000000000)
-#define IDLE_LOOK_MS    1000 /* while somebody has connected who has not proved himself */
-#define LINK_TIMEOUT_MS 5000
+#define IDLE_LOOK_MS    1000 /* while there are connections that have not proved themselves */
+#define CONN_TIMEOUT_MS 5000
 #define RNR_RETRIES     7
-#define EVENTS_MAX      256 /* of a kind, before the other kinds have their turn */
+#define EVENTS_MAX      256 /* of a kind, before other kinds have their turn */
 
 struct verbs_client {
     struct memd_client client;
     struct verbs_listener *listener;
-    pthread_mutex_t lock; /* of the queue pair, which others may destroy */
+    pthread_mutex_t lock; /* for the queue pair, which other threads may destroy */
     struct verbs_qp qp;
     uint64_t since;
-    bool ending; /* when the last answer is out */
+    bool ending; /* ends once the last answer is sent */
     char *in, *out;
 };
 
@@ -73,7 +74,7 @@ static void drop(struct verbs_client *c)
     if (c->client.state != MEMD_WELCOMED)
         l->strangers--;
     l->client[c->client.slot - 1] = NULL;
-    memd_client_end(&c->client); /* nobody else knows it any more */
+    memd_client_end(&c->client); /* now no other thread knows it */
     if (c->qp.id)
         rdma_disconnect(c->qp.id);
     verbs_qp_destroy(&c->qp);
@@ -81,7 +82,7 @@ static void drop(struct verbs_client *c)
     free(c);
 }
 
-/* Of ours, for memd_fence() and the like (NODE-M2). The thread sees to the rest of the connection. */
+/* Destroys the queue pair (NODE-M2). The listener's thread cleans up the rest of the connection. */
 static void verbs_shut(struct memd_client *client)
 {
     struct verbs_client *c = (struct verbs_client *)client;
@@ -92,7 +93,8 @@ static void verbs_shut(struct memd_client *client)
         ibv_destroy_qp(c->qp.ibv);
     c->qp.ibv = NULL;
     pthread_mutex_unlock(&c->lock);
-    (void)!write(c->listener->wake, &one, sizeof one); /* full: it will wake anyway */
+    (void)!write(c->listener->wake, &one,
+                 sizeof one); /* if it is full, the thread will wake anyway */
 }
 
 static int expect_message(struct verbs_client *c)
@@ -127,7 +129,7 @@ static struct verbs_client *new_client(struct verbs_listener *l)
     return c;
 }
 
-/* Somebody wants to connect. Takes the id over: one that is refused is destroyed. */
+/* Handles a connection request. Takes over the id, and destroys it if the request is refused. */
 static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned reads_wanted)
 {
     struct verbs_client *c = id->verbs == l->device ? new_client(l) : NULL;
@@ -146,7 +148,7 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
     if (rc == FAR_OK && ibv_req_notify_cq(c->qp.cq, 0) != 0)
         rc = FAR_SYSTEM;
     if (rc == FAR_OK)
-        rc = verbs_qp_ready(&c->qp, 0, reads, LINK_TIMEOUT_MS);
+        rc = verbs_qp_ready(&c->qp, 0, reads, CONN_TIMEOUT_MS);
     struct rdma_conn_param param = {.responder_resources = (uint8_t)reads,
                                     .rnr_retry_count = RNR_RETRIES,
                                     .qp_num = c->qp.ibv->qp_num};
@@ -156,7 +158,7 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* With the lock. False: the connection is over. */
+/* With the lock. False: end the connection. */
 static bool reply(struct verbs_client *c, bool granted, size_t bytes)
 {
     return c->qp.ibv && (!granted || verbs_qp_grant(&c->qp) == FAR_OK) &&
@@ -175,7 +177,7 @@ static bool on_message(struct verbs_client *c, uint32_t bytes)
     if (granted)
         c->listener->strangers--;
     if (answer == 0)
-        c->ending = true; /* nothing is lost: each has a connection of its own */
+        c->ending = true; /* this harms no other client: each has its own connection */
     pthread_mutex_lock(&c->lock);
     alive = answer > 0 && reply(c, granted, answer);
     pthread_mutex_unlock(&c->lock);
@@ -234,7 +236,7 @@ static void take_completion_events(struct verbs_listener *l)
     }
 }
 
-/* Ends connections that were shut, and those that take too long to say who they are. */
+/* Ends connections that were shut, and those that take too long to prove themselves. */
 static void tidy(struct verbs_listener *l)
 {
     uint64_t now = clock_ns();
@@ -313,7 +315,8 @@ static void verbs_close(struct memd_listener *listener)
     verbs_release(l);
 }
 
-/* The device behind the address; an address that stands for all must stand for one. */
+/* The device of the address. An address that stands for all devices is allowed if there is only
+ * one. */
 static int find_device(struct verbs_listener *l)
 {
     struct ibv_context **all;
@@ -330,8 +333,10 @@ static int find_device(struct verbs_listener *l)
     if (l->device)
         return FAR_OK;
     return count == 0
-               ? err_fail(FAR_UNSUPPORTED, "there is no RDMA device on this machine")
-               : err_fail(FAR_INVALID, "%d RDMA devices: listen at the address of one", count);
+               ? err_fail(FAR_UNSUPPORTED, "this machine has no RDMA device")
+               : err_fail(FAR_INVALID,
+                          "this machine has %d RDMA devices: listen at the address of one of them",
+                          count);
 }
 
 /* NODE-M3. */
@@ -344,8 +349,8 @@ static int only_device(const struct verbs_listener *l)
 
         if (memd->listener[i]->ops == &memd_verbs && other->device != l->device)
             return err_fail(FAR_UNSUPPORTED,
-                            "%s is another device: their atomics on one memory would "
-                            "not be atomic against each other",
+                            "%s is on another device, and the atomics of the two would not be "
+                            "atomic against each other",
                             other->listener.address);
     }
     return FAR_OK;
@@ -362,12 +367,12 @@ static int bind_to(struct verbs_listener *l, const struct wire_address *address)
     if (!l->cm)
         rc = err_fail(FAR_UNSUPPORTED, "no RDMA on this machine: %s", strerror(errno));
     else if (rdma_create_id(l->cm, &l->id, NULL, RDMA_PS_TCP) != 0)
-        rc = err_fail(FAR_SYSTEM, "a listener: %s", strerror(errno));
+        rc = err_fail(FAR_SYSTEM, "cannot make a listener: %s", strerror(errno));
     else if (rdma_bind_addr(l->id, found->ai_addr) != 0)
         rc = err_fail(FAR_SYSTEM, "cannot listen at %s: %s", address->text,
                       errno == ENODEV          ? "no RDMA device has that address"
                       : errno == EADDRINUSE    ? "the port is in use"
-                      : errno == EADDRNOTAVAIL ? "the address is not one of this machine"
+                      : errno == EADDRNOTAVAIL ? "this machine does not have that address"
                                                : strerror(errno));
     freeaddrinfo(found);
     if (rc != FAR_OK)
@@ -385,7 +390,7 @@ static int register_memory(struct verbs_listener *l)
     l->pd = ibv_alloc_pd(l->device);
     l->completions = ibv_create_comp_channel(l->device);
     if (!l->pd || !l->completions || posix_memalign((void **)&l->message, 4096, bytes) != 0)
-        return err_fail(FAR_SYSTEM, "setting up %s: %s", l->listener.address, strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot set up %s: %s", l->listener.address, strerror(errno));
     fcntl(l->completions->fd, F_SETFL, fcntl(l->completions->fd, F_GETFL) | O_NONBLOCK);
     memset(l->message, 0, bytes);
     l->messages = ibv_reg_mr(l->pd, l->message, bytes, IBV_ACCESS_LOCAL_WRITE);
@@ -394,7 +399,7 @@ static int register_memory(struct verbs_listener *l)
                                IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
     if (!l->messages || !l->region)
         return err_fail(errno == ENOMEM ? FAR_NO_MEMORY : FAR_SYSTEM,
-                        "registering %llu bytes: %s (ulimit -l says how much there may be)",
+                        "cannot register %llu bytes: %s (ulimit -l is the limit)",
                         (unsigned long long)region->size, strerror(errno));
     return FAR_OK;
 }
@@ -419,7 +424,7 @@ static int begin(struct verbs_listener *l, struct uri *uri)
         return err_fail(FAR_SYSTEM, "cannot listen at %s: %s", l->listener.address,
                         strerror(errno));
     if (pthread_create(&l->thread, NULL, serve, l) != 0)
-        return err_fail(FAR_SYSTEM, "a thread for %s", l->listener.address);
+        return err_fail(FAR_SYSTEM, "cannot start a thread for %s", l->listener.address);
     return FAR_OK;
 }
 
@@ -429,13 +434,14 @@ static int verbs_open(struct memd *memd, struct uri *uri, unsigned threads,
     struct verbs_listener *l = calloc(1, sizeof *l);
     int rc;
 
-    (void)threads; /* there is next to nothing to do */
+    (void)threads; /* one is enough for the little there is to do */
     if (!l)
         return err_fail(FAR_NO_MEMORY, "a listener");
     l->listener.ops = &memd_verbs;
     l->listener.memd = memd;
     l->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rc = l->wake < 0 ? err_fail(FAR_SYSTEM, "eventfd: %s", strerror(errno)) : begin(l, uri);
+    rc = l->wake < 0 ? err_fail(FAR_SYSTEM, "cannot make an event descriptor: %s", strerror(errno))
+                     : begin(l, uri);
     if (rc != FAR_OK) {
         verbs_release(l);
         return rc;

@@ -31,10 +31,10 @@ expect_err "needs a secret"
 expect_err "$address"
 run get --pool "$pool?secret=$scratch/wrong" key
 expect_code 1
-expect_err "the secret is not the node's"
+expect_err "the client does not know the node's secret"
 FARSIDE_SECRET="open sesam" run get --pool "$pool" key
 expect_code 1
-expect_err "the secret is not the node's"
+expect_err "the client does not know the node's secret"
 run get --pool "$pool?secret=$scratch/empty" key
 expect_code 2
 expect_err "is empty"

@@ -33,7 +33,7 @@ expect_code 1
 expect_err "$address: the port is in use"
 run memd --listen ucx://203.0.113.1:7000 --size 16m
 expect_code 1
-expect_err "203.0.113.1:7000: the address is not one of this machine"
+expect_err "203.0.113.1:7000: this machine does not have that address"
 
 # Neither side knows these options.
 run memd --listen "ucx://127.0.0.1:0?rma=1" --size 16m

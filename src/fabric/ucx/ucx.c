@@ -1,10 +1,10 @@
 /*
  * ucx: - memory nodes on the network, by UCX.
  *
- * Each batch is one active message and one reply, and the batches that are posted between two polls
- * share one: the memory node executes them, in order, with the verbs of mem:. So the order is exact
- * (ORDER_ALL) and masked CAS is one verb. docs/wire.md has the protocol; ucx_internal.h how the parts of
- * this fabric hang together.
+ * A request goes out as an active message and comes back as a reply. Requests that are posted
+ * between two polls share a message. The memory node executes them in order, with the verbs of
+ * mem:, so the order is exact (ORDER_ALL) and masked CAS is one verb. docs/wire.md has the
+ * protocol, ucx_internal.h the parts of this fabric.
  */
 #include "fabric/backends.h"
 #include "fabric/direct.h"
@@ -19,11 +19,11 @@
 
 #define TIMEOUT_MS_MIN 10
 #define TIMEOUT_MS_MAX 3600000
-#define PROGRESS_MAX   256u /* steps of UCX in one poll */
+#define PROGRESS_MAX   256u /* calls of ucp_worker_progress() in one poll */
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* Requests of a shared hub may have failed in another thread: the detail is for this one. */
+/* A request on a shared hub may have failed in another thread; this passes the detail on. */
 static void take_detail(struct ucx_ep *e)
 {
     if (e->failed != FAR_OK)
@@ -40,13 +40,13 @@ static void ucx_poll(struct fab_ep *ep, bool wait)
 
     ucx_hub_enter(h);
     ucx_hub_rise(e);
-    /* Who is late is looked for when the coarse clock has moved: some hundred times a second. */
+    /* Deadlines are checked when the coarse clock has moved: some hundred times a second. */
     ucx_hub_tend(h, now != h->looked ? now : 0);
     h->looked = now;
     for (unsigned i = 0; i < PROGRESS_MAX && ucp_worker_progress(h->worker); i++)
         h->stirred = true;
     ucx_hub_tend(h, 0);
-    /* Everything that is under way ends by its deadline, if not before. */
+    /* The loop ends: everything under way ends by its deadline. */
     while (wait && !e->landed && e->completed == before && e->pending > 0)
         ucx_hub_wait(e, &spin);
     ucx_hub_waited(e);
@@ -71,13 +71,12 @@ static bool ucx_arm(struct fab_ep *ep, uint64_t *until)
     return armed;
 }
 
-/* What a question was answered with. */
 struct answer {
     uint32_t value;
     struct wire_counts counts;
 };
 
-/* Asks a node and waits for its answer. */
+/* Asks a node and waits for the answer. */
 static int ask(struct ucx_ep *e, unsigned node, enum wire_type type, uint64_t identity,
                struct answer *answer)
 {
@@ -87,12 +86,12 @@ static int ask(struct ucx_ep *e, unsigned node, enum wire_type type, uint64_t id
     int rc;
 
     ucx_hub_enter(h);
-    while (q->awaited) /* by another endpoint, until its deadline */
+    while (q->awaited) /* by another endpoint, until its deadline at most */
         ucx_hub_wait(e, &spin);
     *q = (struct question){
         .state = QUESTION_WAITING, .awaited = true, .type = type, .identity = identity};
     ucx_hub_tend(h, clock_ns());
-    while (q->state != QUESTION_DONE) /* which it will be by its deadline */
+    while (q->state != QUESTION_DONE) /* by its deadline at the latest */
         ucx_hub_wait(e, &spin);
     q->awaited = false;
     rc = q->status;
@@ -132,7 +131,7 @@ static int bell_init(pthread_cond_t *bell)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     error = pthread_cond_init(bell, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    return error == 0 ? FAR_OK : err_fail(FAR_SYSTEM, "no condition variable");
+    return error == 0 ? FAR_OK : err_fail(FAR_SYSTEM, "cannot make a condition variable");
 }
 
 static int ucx_ep_open(struct fab *fab, struct fab_ep **ep)
@@ -163,7 +162,7 @@ static void ucx_identify(struct fab_ep *ep, uint64_t client)
     ((struct ucx_ep *)ep)->identity = client;
 }
 
-/* The nodes that have shut that client out, as far as this endpoint knows. */
+/* The set of nodes that have confirmed to this endpoint that the client is shut out. */
 static uint64_t *fenced_by(struct ucx_ep *e, uint64_t client)
 {
     for (unsigned i = 0; i < UCX_FENCES; i++) {
@@ -176,7 +175,7 @@ static uint64_t *fenced_by(struct ucx_ep *e, uint64_t client)
     return &e->fence[e->fences].nodes;
 }
 
-/* Within the hub: what the node has answered, asking it first if need be. */
+/* Within the hub: asks the node to shut the client out, or returns its answer. */
 static int fence_node(struct ucx_conn *c, uint64_t client)
 {
     struct question *q = &c->question;
@@ -184,7 +183,7 @@ static int fence_node(struct ucx_conn *c, uint64_t client)
     bool unasked = q->state == QUESTION_NONE || q->state == QUESTION_DONE;
     int rc;
 
-    if (q->awaited || (!ours && !unasked)) /* something else is being asked */
+    if (q->awaited || (!ours && !unasked)) /* another question is under way */
         return ucx_conn_is_away(c) ? FAR_UNREACHABLE : FAB_PENDING;
     if (!ours)
         *q = (struct question){.state = QUESTION_WAITING, .type = WIRE_FENCE, .identity = client};
@@ -197,7 +196,7 @@ static int fence_node(struct ucx_conn *c, uint64_t client)
     return rc;
 }
 
-/* Nodes are asked at the same time, and those that have answered not again. */
+/* Asks all nodes at once. Those that have confirmed it are not asked again. */
 static int ucx_fence(struct fab_ep *ep, uint64_t client)
 {
     struct ucx_hub *h = ucx_hub_of(ep);
@@ -223,7 +222,7 @@ static int ucx_fence(struct fab_ep *ep, uint64_t client)
     ucx_hub_settle(h);
     ucx_hub_exit(h);
     if (status != FAR_OK)
-        return err_fail(status, "%s cannot be told to shut out a client",
+        return err_fail(status, "%s could not be asked to shut out a client",
                         ((struct ucx_fab *)ep->fab)->wire.address[failed].text);
     return pending > 0 ? FAB_PENDING : FAR_OK;
 }
@@ -241,8 +240,8 @@ static void ucx_formatted(struct fab *fab)
 {
     struct ucx_fab *u = (struct ucx_fab *)fab;
 
-    /* The first node last: it lets others in. If this fails, the next who opens the pool finds the
-     * superblock, and says so himself. */
+    /* Node 0 last, since it lets others in. If this fails, the next client that opens the pool
+     * finds the superblock and sends FORMATTED itself. */
     for (unsigned i = fab->nodes; u->opener && i-- > 0;)
         (void)ask((struct ucx_ep *)u->opener, i, WIRE_FORMATTED, 0, NULL);
     leave_opener(u);
@@ -271,8 +270,8 @@ static int ucx_node_stat(struct fab_ep *ep, unsigned node, struct far_node_info 
     return FAR_OK;
 }
 
-/* The names of nodes are looked up once: a look-up can take seconds, and a thread that connects again
- * has other nodes to attend to. */
+/* Names are looked up once, when the pool is opened: a look-up can take seconds, and would hold up
+ * requests to other nodes if it were done at each new connection. */
 static int resolve(struct ucx_fab *u)
 {
     for (unsigned i = 0; i < u->fab.nodes; i++) {
@@ -297,7 +296,7 @@ static int claim(struct fab *fab, uint32_t *value)
     return rc;
 }
 
-/* Meets every node: all of them have to be there when a pool is opened. */
+/* Connects to every node: all of them have to be there when a pool is opened. */
 static int meet(struct ucx_fab *u)
 {
     int rc = ucx_context_open("farside", u->node[0].at.ss_family, &u->context);
@@ -344,7 +343,7 @@ static int ucx_open(struct uri *uri, struct fab **fab)
         return err_fail(FAR_NO_MEMORY, "ucx:");
     if (pthread_mutex_init(&u->lock, NULL) != 0) {
         free(u);
-        return err_fail(FAR_SYSTEM, "no lock");
+        return err_fail(FAR_SYSTEM, "cannot make a lock");
     }
     u->fab.ops = &ucx_fabric;
     u->fab.caps = FAB_CAP_MCAS;

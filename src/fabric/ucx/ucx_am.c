@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POOL_STEP 64u /* flights and legs are made so many at a time */
+#define POOL_STEP 64u /* flights and legs are allocated that many at a time */
 
 /* ---- flights and legs ------------------------------------------------------------------------ */
 
-/* More of both, in one block of memory; they come back to the lists and are freed with the
- * endpoint. */
+/* Allocates more of both, in one block of memory. They return to the free lists and are freed with
+ * the hub. */
 static bool more_flights(struct ucx_hub *h)
 {
     struct pool {
@@ -45,7 +45,7 @@ void ucx_free_flights(struct ucx_hub *h)
     }
 }
 
-/* The detail of an error is kept by thread. On a shared hub this may not be the poster's. */
+/* Details of errors are kept per thread. On a shared hub this thread may not be the poster's. */
 static void keep_detail(struct ucx_ep *e, int status)
 {
     e->failed = status;
@@ -127,7 +127,7 @@ static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
     struct flight *f;
 
     if ((h->free_leg_count < legs || !h->free_flights) && !more_flights(h))
-        return err_fail(FAR_NO_MEMORY, "no memory for a request");
+        return err_fail(FAR_NO_MEMORY, "a request of ucx:");
     f = h->free_flights;
     h->free_flights = f->next;
     *f = (struct flight){.ep = e, .req = req, .legs = legs};
@@ -174,8 +174,8 @@ static void message_start(struct message *m, const struct leg *leg)
     m->identity = leg->identity;
 }
 
-/* How much of a verb fits: all of it, or of a READ or WRITE that is too long for any message, as
- * much as there is room for; 0: nothing. */
+/* How many bytes of a verb fit into the message: all or none; but of a READ or WRITE that is too
+ * long for any message, as many as there is room for. */
 static uint32_t fits(const struct message *m, const struct fab_verb *v, uint32_t from)
 {
     size_t room = WIRE_MESSAGE_MAX - m->bytes, reply_room = WIRE_MESSAGE_MAX - m->reply_bytes;
@@ -191,7 +191,7 @@ static uint32_t fits(const struct message *m, const struct fab_verb *v, uint32_t
     return most < len ? most : len;
 }
 
-/* Puts as much of the leg into the message as there is room for. False: it is full. */
+/* Adds as much of the leg to the message as there is room for. False: the message is full. */
 static bool add_part(struct ucx_conn *c, struct message *m, struct leg *leg)
 {
     const struct fab_req *req = leg->flight->req;
@@ -246,8 +246,8 @@ static void message_sent(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
 }
 
-/* For how long a batch may be executed. Half a lease after an error nothing of it may happen (FABRIC-F5).
- */
+/* For how long the node may execute a batch: half a lease after an error nothing of it may happen
+ * (FABRIC-F5). */
 static uint64_t valid_ns(const struct ucx_conn *c)
 {
     const struct ucx_fab *u = c->hub->fab;
@@ -277,7 +277,7 @@ static void message_send(struct ucx_conn *c, struct message *m)
         c->broken = UCS_PTR_STATUS(sent);
 }
 
-/* A message to fill; NULL if all are under way, or there is no memory for another. */
+/* A message to fill. NULL: all are under way, or there is no memory for another. */
 static struct message *free_message(struct ucx_conn *c)
 {
     for (unsigned i = 0; i < CONN_MESSAGES; i++) {
@@ -300,8 +300,8 @@ static struct message *free_message(struct ucx_conn *c)
     return NULL;
 }
 
-/* Moves legs from the queue into the message, as many as fit. A message has one identity: those of
- * other endpoints of the hub stay. */
+/* Moves legs from the queue into the message, as many as fit. A message has one identity, so the
+ * legs of other endpoints of the hub stay queued. */
 static void message_fill(struct ucx_conn *c, struct message *m)
 {
     struct leg **at = &c->first, *leg, *before = NULL;
@@ -395,8 +395,9 @@ void ucx_conn_replied(struct ucx_conn *c, const void *message, size_t bytes)
         memcpy(&answer, message, sizeof answer);
         message_fail(c, m,
                      err_fail(answer.status < 0 ? answer.status : FAR_UNKNOWN,
-                              answer.status == FAR_FENCED ? "%s was told that this client is dead"
-                                                          : "%s did not execute a batch",
+                              answer.status == FAR_FENCED
+                                  ? "%s has shut this client out, as others declared it dead"
+                                  : "%s did not execute a batch",
                               conn_name(c)));
         return;
     }

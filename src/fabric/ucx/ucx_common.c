@@ -11,15 +11,15 @@
 
 #define WORKER_FDS 16u /* file descriptors that a worker needs on a machine with a few devices */
 
-/* UCX writes of lost connections to the standard output, which are ours to report. */
+/* UCX prints lost connections to the standard output. They are ours to report. */
 static void be_quiet(void)
 {
     if (!getenv("UCX_LOG_LEVEL"))
         ucs_global_opts_set_value("LOG_LEVEL", "fatal");
 }
 
-/* A setting of a transport by its own name, as UCX 1.13 wants it, and by its full name, as later
- * versions do. What a version does not know it does not mind. */
+/* Sets an option of TCP by its own name, as UCX 1.13 wants it, and by its full name, as later
+ * versions do. UCX ignores names that it does not know. */
 static ucs_status_t set_tcp(ucp_config_t *config, const char *own, const char *full,
                             const char *value)
 {
@@ -34,9 +34,8 @@ static ucs_status_t set_tcp(ucp_config_t *config, const char *own, const char *f
  * connection. So for IPv6 there are only devices with IPv6 addresses. The other way round is safe:
  * IPv4 addresses are shorter.
  *
- * While a connection is made, both sides connect to each other, and UCX waits for that unless it is
- * told not to: a peer that cannot be reached would stop the thread, and all that it serves, for
- * minutes.
+ * While a connection is made, both sides connect to each other. By default UCX waits for that, so a
+ * peer that cannot be reached would stop the thread, and all that it serves, for minutes.
  */
 static ucs_status_t adapt_tcp(ucp_config_t *config, sa_family_t family)
 {
@@ -119,7 +118,7 @@ ucs_status_ptr_t ucx_send(ucp_ep_h ep, const void *message, size_t bytes, unsign
     return ucp_am_send_nbx(ep, UCX_AM_ID, NULL, 0, message, bytes, &param);
 }
 
-/* UCX gives no device a loopback or link-local address of IPv6, so nothing can be reached there. */
+/* UCX gives devices no loopback or link-local addresses of IPv6, so those cannot be reached. */
 static bool can_serve(const struct sockaddr *address)
 {
     const struct in6_addr *in6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;

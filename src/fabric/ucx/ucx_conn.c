@@ -1,11 +1,11 @@
 /*
- * The UCX fabric: connections to nodes, how they are made, proved, lost and made again.
+ * The UCX fabric: connections to nodes. How they are made, proved, lost and made again.
  *
- * A connection is made when something waits for it. When a connection breaks, or a reply does not come
- * in time, all that was under way on it ends with an error, and the connection is given up: the
- * next one voids it at the node (WIRE-W4), so nothing that was sent before is executed after. A node
- * that was found down is left alone for a while, the longer the more often; what is posted
- * meanwhile fails.
+ * A connection is made when something waits for it. When it breaks, or a reply does not come in
+ * time, everything that was under way on it ends with an error and the connection is given up. The
+ * next one voids it at the node (WIRE-W4), so the node executes nothing that was sent by the old
+ * one afterwards. Attempts to reconnect back off exponentially; requests posted meanwhile fail at
+ * once.
  */
 #include "fabric/ucx/ucx_internal.h"
 
@@ -13,8 +13,9 @@
 
 #include <string.h>
 
-#define CONNECT_TRIES  20u
-#define CONNECT_REST   1000000u /* nanoseconds before the second try, twice before the third, ... */
+#define CONNECT_TRIES 20u
+#define CONNECT_REST                                                                               \
+    1000000u /* nanoseconds before the second try, twice that before the third, ... */
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 
@@ -33,11 +34,11 @@ static void broken(void *arg, ucp_ep_h ucp, ucs_status_t status)
 {
     struct ucx_conn *c = arg;
 
-    if (c->ucp == ucp) /* not one that was given up before */
+    if (c->ucp == ucp) /* else it is one that was given up before */
         c->broken = status;
 }
 
-/* Everything that was sent has been answered, or is given up: there is nothing to flush. */
+/* There is nothing to flush: everything that was sent has been answered or given up. */
 static void close_ucp(struct ucx_conn *c)
 {
     ucp_request_param_t param = {.op_attr_mask =
@@ -103,7 +104,7 @@ static int begin(struct ucx_conn *c)
     return FAR_OK;
 }
 
-/* Says HELLO on a new connection. */
+/* Sends HELLO on a new connection. */
 static void greet(struct ucx_conn *c)
 {
     struct wire_hello hello = {.link = c->link};
@@ -126,25 +127,27 @@ void ucx_conn_connect(struct ucx_conn *c)
 
     ASSERT(c->state == CONN_DOWN && !c->ucp);
     if (now < c->retry_at) {
-        int rc = c->refused_last ? err_fail(c->refused_last, "%s: %s", conn_name(c), c->why)
-                                 : err_fail(FAR_UNREACHABLE, "%s could not be reached a moment ago",
-                                            conn_name(c));
+        int rc = c->refused_last
+                     ? err_fail(c->refused_last, "%s: %s", conn_name(c), c->why)
+                     : err_fail(FAR_UNREACHABLE,
+                                "%s could not be reached, and the next attempt is not due yet",
+                                conn_name(c));
         fail_waiting(c, rc);
         return;
     }
-    c->deadline = now + ucx_timeout_ns(c->hub->fab); /* of all tries together */
+    c->deadline = now + ucx_timeout_ns(c->hub->fab); /* for all tries together */
     greet(c);
 }
 
-/* UCX loses a connection now and then just when it is made, if the machine is busy. */
+/* On a busy machine UCX sometimes loses a connection while it is being made. */
 static bool lost_in_making(const struct ucx_conn *c, uint64_t now)
 {
     return c->state != CONN_UP && c->broken == UCS_ERR_NOT_CONNECTED && c->tries < CONNECT_TRIES &&
            now < c->deadline;
 }
 
-/* Another try, a moment later: whatever it was, it should be gone by then. Nobody sleeps meanwhile,
- * since other nodes have their requests. */
+/* Tries again a moment later. The thread does not sleep meanwhile, since other nodes have
+ * requests. */
 static void connect_again(struct ucx_conn *c, uint64_t now)
 {
     c->tries++;
@@ -219,7 +222,7 @@ static void send_control(struct ucx_conn *c, const void *message, size_t bytes, 
     send_from(c, c->out, message, bytes, flags);
 }
 
-/* The connection cannot be used. The reason is reported when it is looked at next, outside of UCX's
+/* The connection cannot be used. ucx_conn_look() reports the reason later, outside of UCX's
  * callback. */
 static void give_up(struct ucx_conn *c, int status, const char *why)
 {
@@ -244,7 +247,6 @@ static void on_challenge(struct ucx_conn *c, const struct wire_challenge *in)
     c->slot = in->head.slot;
     c->token = in->head.token;
     wire_prove(&u->wire.secret, WIRE_CLIENT, c->nonce, in->nonce, c->link, proof.proof);
-    /* What the node will have to prove. */
     c->state = CONN_PROOF;
     wire_prove(&u->wire.secret, WIRE_NODE, c->nonce, in->nonce, c->link, c->expected);
     send_control(c, &proof, sizeof proof, 0);
@@ -265,7 +267,7 @@ static void on_welcome(struct ucx_conn *c, const struct wire_welcome *in)
         return;
     }
     c->state = CONN_UP;
-    c->clock_ahead = in->clock - clock_ns(); /* at least: the message was on its way */
+    c->clock_ahead = in->clock - clock_ns(); /* too low by the time the message took */
     c->backoff = 0;
     c->tries = 0;
 }
@@ -302,7 +304,7 @@ void ucx_conn_heard(struct ucx_conn *c, const void *message, size_t bytes)
     else if (in.head.type == WIRE_REFUSED && c->state != CONN_UP)
         give_up(c, in.refused.status < 0 ? in.refused.status : FAR_REFUSED, in.refused.text);
     else if (c->token == 0 || in.head.token != c->token || in.head.slot != c->slot)
-        return; /* not by the node that we talk to */
+        return; /* not from the node of this connection */
     else if (in.head.type == WIRE_WELCOME && c->state == CONN_PROOF)
         on_welcome(c, &in.welcome);
     else if (in.head.type == WIRE_REPLY)

@@ -1,31 +1,31 @@
 /*
- * The UCX fabric: hubs, and who has which.
+ * The UCX fabric: hubs, and which endpoint has which.
  *
- * A hub is a UCX worker with a connection to each node. It costs about HUB_FDS + CONN_FDS * nodes
- * file descriptors, here and, but for a few, at the nodes. An endpoint gets a hub of its own, which
- * nothing but its own thread touches, without a lock, until such hubs take a quarter of the file
- * descriptors that the process may have, or there are PRIVATE_MAX. Later endpoints share hubs, of
- * which there are up to SHARED_MAX, within another quarter.
+ * A hub is a UCX worker with a connection to each node. It takes about HUB_FDS + CONN_FDS * nodes
+ * file descriptors in this process, and a few less at the nodes. An endpoint gets a private hub,
+ * which only its own thread uses, without a lock. There are up to PRIVATE_MAX of these, as long as
+ * they take no more than a quarter of the file descriptors that the process may have. Later
+ * endpoints share up to SHARED_MAX hubs, within another quarter.
  *
- * A shared hub has a lock, and whoever touches it holds that lock:
+ * A shared hub has a lock, which every thread that uses the hub holds:
  *
  *   HUB-1  Any thread may post, send and make progress, for all endpoints of the hub.
- *   HUB-2  Of the threads that wait, one drives: it makes progress, yields, and sleeps on the worker's
- *          descriptor, leaving the lock for the latter two. The others follow: each sleeps on its
- *          endpoint's bell.
- *   HUB-3  Whoever completes a request rings its endpoint's bell, or wakes the driver if it is the
- *          driver's and the driver sleeps. A driver that has what it waited for rings the bell of one
- *          follower, which then drives. So nobody sleeps whose request is over, and while anybody
- *          waits somebody drives.
- *   HUB-4  A request is marked done by its endpoint's own thread, since that looks at it without the
- *          lock. Others leave what they complete on the endpoint's list.
- *   HUB-5  Nobody sleeps past the earliest deadline of the hub, nor for longer than DOZE_MS.
- *   HUB-6  An endpoint can also wait by descriptors, which its thread or another one sleeps on together
- *          with others': the worker's, armed, and on a shared hub an alarm of its own. A thread that
- *          completes a request of it raises the alarm. A thread that has made progress may have used up
- *          what armed the worker, so before it leaves the hub to nobody it arms the worker again, or, if
- *          there is something to do, raises the alarms of all that sleep. So somebody is woken by whatever
- *          comes.
+ *   HUB-2  Of the threads that wait, one drives: it makes progress, yields, and sleeps on the
+ *          worker's descriptor. It releases the lock while it yields and sleeps. The others follow:
+ *          each sleeps on its endpoint's bell.
+ *   HUB-3  A thread that completes a request rings the bell of its endpoint, or wakes the driver if
+ *          the request is the driver's and the driver sleeps. A driver that has what it waited for
+ *          rings the bell of one follower, which then drives. So no thread sleeps whose request is
+ *          over, and while any thread waits, one drives.
+ *   HUB-4  Only the endpoint's own thread marks a request done, since it looks at requests without
+ *          the lock. Other threads put what they complete on the endpoint's list.
+ *   HUB-5  No thread sleeps past the earliest deadline of the hub, nor for longer than DOZE_MS.
+ *   HUB-6  An endpoint can also wait by descriptors, on which any thread sleeps: that of the armed
+ *          worker and, on a shared hub, an alarm of its own. A thread that completes a request of
+ *          the endpoint raises the alarm. A thread that has made progress may have used up the
+ *          event for which the worker was armed. So when it leaves a hub that no thread drives, it
+ *          arms the worker again or, if there is something to do, raises the alarms of all that
+ *          wait so. Hence every event wakes a thread.
  */
 #include "fabric/ucx/ucx_internal.h"
 
@@ -47,15 +47,15 @@
 #define PRIVATE_MAX 128u
 #define SHARED_MAX  8u
 
-/* How long the worker is looked at before it is armed and slept on: about as long as a sleeping
- * node takes to wake up, so that short waits do not become long ones by falling asleep. After a few
- * looks, whoever else needs the processor gets it first. */
+/* How long a thread polls the worker before it arms it and sleeps: about as long as a sleeping node
+ * takes to wake up, so that falling asleep does not make a short wait long. After SPINS polls it
+ * yields the processor between them. */
 #define SPIN_NS  150000u
 #define SPINS    20u
 #define DOZE_MS  1000u
 #define CLOSINGS 50u
 
-/* The coarse clock, which time-outs are judged by, may lag by that much. */
+/* The coarse clock, by which time-outs are judged, may lag by that much. */
 #define COARSE_NS 15000000ull
 
 /* ---- what arrives, and what is to be sent ---------------------------------------------------- */
@@ -103,7 +103,7 @@ void ucx_hub_tend(struct ucx_hub *h, uint64_t now)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* When the first of those waited for is late. */
+/* The earliest deadline of all connections. */
 static uint64_t first_deadline(const struct ucx_hub *h)
 {
     uint64_t first = UINT64_MAX;
@@ -126,7 +126,7 @@ static unsigned nap_ms(const struct ucx_hub *h)
     return (first - now) / 1000000 < DOZE_MS ? (unsigned)((first - now) / 1000000) + 1 : DOZE_MS;
 }
 
-/* Sleeps until UCX has something to say. */
+/* Sleeps until the worker has an event. */
 static void doze(struct ucx_hub *h)
 {
     struct pollfd fd = {.fd = h->fd, .events = POLLIN};
@@ -143,12 +143,12 @@ static void doze(struct ucx_hub *h)
     ucx_hub_tend(h, clock_ns());
 }
 
-/* Sleeps until the driver has something for this endpoint, or drives no more. */
+/* Sleeps until the driver has something for this endpoint, or stops driving. */
 static void follow(struct ucx_ep *e)
 {
     struct ucx_hub *h = e->hub;
     struct timespec until;
-    unsigned ms = nap_ms(h) + 1; /* the driver looks first */
+    unsigned ms = nap_ms(h) + 1; /* so that the driver checks first */
 
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ms / 1000;
@@ -206,7 +206,7 @@ void ucx_hub_waited(struct ucx_ep *e)
 
     if (h->driver == e)
         h->driver = NULL;
-    if (!h->driver && h->followers) /* also if e was to drive next, and need not any more */
+    if (!h->driver && h->followers) /* also if e was to drive next and no longer needs to */
         pthread_cond_signal(&h->followers->bell);
 }
 
@@ -219,7 +219,7 @@ int ucx_hub_wait_fds(struct ucx_ep *e, int fds[FAB_WAIT_FDS], unsigned *count)
     if (h->shared && !e->has_alarm) {
         e->alarm = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (e->alarm < 0)
-            return err_fail(FAR_SYSTEM, "an event descriptor: %s", strerror(errno));
+            return err_fail(FAR_SYSTEM, "cannot make an event descriptor: %s", strerror(errno));
         e->has_alarm = true;
     }
     fds[0] = h->fd;
@@ -251,8 +251,8 @@ void ucx_hub_rise(struct ucx_ep *e)
         e->rung = read(e->alarm, &count, sizeof count) != sizeof count;
 }
 
-/* Can somebody go on without anything having to arrive? UCX may have refused something while it was
- * being sent. */
+/* Is there something to do although nothing arrives? UCX may have reported an error while something
+ * was being sent. */
 static bool is_restless(const struct ucx_hub *h)
 {
     for (unsigned i = 0; i < h->fab->fab.nodes; i++) {
@@ -274,7 +274,7 @@ bool ucx_hub_arm(struct ucx_ep *e, uint64_t *until)
     status = e->landed || is_restless(h) ? UCS_ERR_BUSY : ucp_worker_arm(h->worker);
     if (status == UCS_ERR_BUSY)
         return false;
-    if (status != UCS_OK) /* it can only be polled, then */
+    if (status != UCS_OK) /* then it can only be polled */
         latest = clock_ns() + COARSE_NS;
     h->stirred = false;
     if (h->shared) {
@@ -290,7 +290,7 @@ void ucx_hub_settle(struct ucx_hub *h)
 {
     bool restless;
 
-    if (!h->sleepers || h->driver) /* who drives comes here, too */
+    if (!h->sleepers || h->driver) /* the driver will come here, too */
         return;
     restless = is_restless(h);
     if (!restless && !h->stirred)
@@ -299,7 +299,7 @@ void ucx_hub_settle(struct ucx_hub *h)
         h->stirred = false;
         return;
     }
-    /* All of them: one may have nothing in flight any more, and nobody who reaps it. */
+    /* All of them: one alone may have nothing under way any more, and no thread that polls it. */
     for (struct ucx_ep *e = h->sleepers; e; e = e->next_sleeper)
         raise_alarm(e);
 }
@@ -350,7 +350,7 @@ static void hub_close(struct ucx_hub *h)
 
 static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
 {
-    /* UCX does not clean up if they run out in the middle. */
+    /* If descriptors run out half-way, UCX does not clean up. */
     int rc = fds_check(HUB_FDS + CONN_FDS * u->fab.nodes);
     struct ucx_hub *h;
 
@@ -361,7 +361,7 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
         return err_fail(FAR_NO_MEMORY, "an endpoint of ucx:");
     h->fab = u;
     h->shared = shared;
-    /* Numbers of questions begin somewhere: nobody can know what an answer must say. */
+    /* Questions are numbered from a random start, so that others cannot forge answers. */
     rc = wire_random(&h->seq, sizeof h->seq);
     h->seq >>= 16;
     for (unsigned i = 0; i < u->fab.nodes && rc == FAR_OK; i++) {
@@ -372,7 +372,7 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
         rc = wire_random(&c->link, sizeof c->link);
     }
     if (rc == FAR_OK && pthread_mutex_init(&h->lock, NULL) != 0)
-        rc = err_fail(FAR_SYSTEM, "no lock");
+        rc = err_fail(FAR_SYSTEM, "cannot make a lock");
     if (rc == FAR_OK) {
         rc = ucx_worker_open(u->context, receive, h, &h->worker, &h->fd);
         if (rc != FAR_OK)
@@ -385,7 +385,7 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
     return rc;
 }
 
-/* How many hubs a quarter of the process's file descriptors is enough for. */
+/* How many hubs fit into a quarter of the process's file descriptors. */
 static unsigned affordable(const struct ucx_fab *u, unsigned most)
 {
     struct rlimit limit;
@@ -397,7 +397,7 @@ static unsigned affordable(const struct ucx_fab *u, unsigned most)
     return hubs < most ? (unsigned)hubs : most;
 }
 
-/* With the fabric's lock: the shared hub with the fewest users, or a new one. */
+/* With the fabric's lock: takes the shared hub with the fewest users, or makes a new one. */
 static int share(struct ucx_fab *u, struct ucx_hub **hub)
 {
     struct ucx_hub *least = u->shared;

@@ -3,8 +3,8 @@
  *
  * A request becomes one list of work requests per node, handed to the device by one call. Only the
  * last of each list is signalled: the queue pair completes in order, so its completion stands for
- * all of them, and a failure of any one ends the connection with an error of its own. What the send
- * queue has no room for waits, in order, until something completes.
+ * all of them. A failure of any one ends the connection with its own error. Work requests that the
+ * send queue has no room for wait, in order, until something completes.
  *
  * Order is that of the reliable connection (ORDER_IB): the work requests of one request go to a
  * node in posting order through one queue pair, the node's memory is never registered with relaxed
@@ -12,9 +12,9 @@
  * back until earlier READs and atomics have returned. WRITEs need none: they are executed in order.
  * FABRIC-F4 holds because a completion is the node's acknowledgement.
  *
- * A connection that is lost, or has not moved for the time-out while something was under way, ends
- * all that it had under way with FAR_UNKNOWN, and is made again by the next request that needs it
- * (verbs_conn.c). What has not been posted ends with FAR_UNREACHABLE.
+ * When a connection is lost, or makes no progress for the time-out while something is under way,
+ * everything under way on it ends with FAR_UNKNOWN, and what was not posted yet with
+ * FAR_UNREACHABLE. The next request that needs the connection makes it again (verbs_conn.c).
  */
 #include "base/clock.h"
 #include "fabric/backends.h"
@@ -33,12 +33,13 @@
 #define TIMEOUT_MS_MIN 50
 #define TIMEOUT_MS_MAX 600000
 
-#define SPIN_NS        20000 /* polling before sleeping: several round trips of a real network */
-#define COMPLETIONS    32    /* taken at once                                                   */
-#define IDLE_POLLS     1024  /* between two looks for connections that were lost                */
-#define LOOK_AFTER_NS  100000000
-#define COARSE_NS      15000000 /* by which the coarse clock may be late                        */
-#define ERRAND_LOOK_NS 10000000 /* between two looks at errands, if nothing happens             */
+#define SPIN_NS       20000 /* polling before sleeping: several round trips of a real network */
+#define COMPLETIONS   32    /* taken at once                                                   */
+#define IDLE_POLLS    1024  /* between two checks for lost connections                         */
+#define LOOK_AFTER_NS 100000000
+#define COARSE_NS     15000000 /* by which the coarse clock may lag                               */
+#define ERRAND_LOOK_NS                                                                             \
+    10000000 /* between two resumptions of errands, if nothing happens          */
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
@@ -143,7 +144,7 @@ static void post_list(struct verbs_conn *c, struct fab_req *req)
         verbs_conn_lose(c, strerror(error));
 }
 
-/* Posts as much of the first request as there is room for. False: of none of it was there. */
+/* Posts as much of the first request as there is room for. False: there was no room. */
 static bool post_some(struct verbs_ep *e)
 {
     uint64_t message_max = fab_of(e)->limits.message_max, touched = 0;
@@ -173,8 +174,9 @@ static bool post_some(struct verbs_ep *e)
     return used > 0;
 }
 
-/* A request that has lost a part, or has verbs left for a node that is lost, goes no further: what
- * it would do on a new connection must not come after what was lost with the old one. */
+/* A request that has lost a part, or has verbs left for a node whose connection is lost, goes no
+ * further: its later verbs must not take effect on a new connection without those that were
+ * lost. */
 static bool stranded(struct verbs_ep *e)
 {
     struct fab_req *req = e->first;
@@ -193,7 +195,7 @@ static bool stranded(struct verbs_ep *e)
     return true;
 }
 
-/* Posts what waits, as far as there is room. */
+/* Posts waiting requests, as far as there is room. */
 static void advance(struct verbs_ep *e)
 {
     while (e->first) {
@@ -212,8 +214,8 @@ static void advance(struct verbs_ep *e)
     }
 }
 
-/* A connection that has not been used for a while may have been closed by the node meanwhile, for
- * one because others took this client for dead: better to know before something is posted. */
+/* The node may have closed an idle connection meanwhile, for example because others declared this
+ * client dead. It is better to know that before something is posted. */
 static int usable(struct verbs_conn *c)
 {
     if (c->up && c->run_count == 0 && clock_coarse_ns() > c->progress_at + LOOK_AFTER_NS) {
@@ -264,7 +266,7 @@ bool verbs_ep_drain(struct verbs_ep *e)
     return some;
 }
 
-/* Ends connections that have stood still for too long. */
+/* Ends connections without progress for the time-out. */
 static void end_stalled(struct verbs_ep *e)
 {
     uint64_t now = clock_coarse_ns(), limit = fab_of(e)->wire.timeout_ms * 1000000;
@@ -277,7 +279,7 @@ static void end_stalled(struct verbs_ep *e)
     }
 }
 
-/* What polling does not see: lost connections. True: there was one. */
+/* Finds lost connections, which polling for completions does not. True: there was one. */
 static bool look_around(struct verbs_ep *e)
 {
     uint64_t before = e->busy;
@@ -314,7 +316,7 @@ bool verbs_ep_sleep(struct verbs_ep *e, uint64_t until)
     uint64_t now = clock_ns(), slice = fab_of(e)->wire.timeout_ms * 1000000 / 4;
 
     arm(e);
-    if (verbs_ep_drain(e)) /* it may have come before the arming */
+    if (verbs_ep_drain(e)) /* it may have arrived before the arming */
         return true;
     if (until > now && until - now < slice)
         slice = until - now;
@@ -328,14 +330,14 @@ static int verbs_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *co
 {
     const struct verbs_ep *e = (const struct verbs_ep *)ep;
 
-    ASSERT(e->completions); /* an endpoint that has registered a client has been connected */
+    ASSERT(e->completions); /* the endpoint has been connected, to register a client */
     fds[0] = e->completions->fd;
     fds[1] = e->cm->fd;
     *count = 2;
     return FAR_OK;
 }
 
-/* When the first connection that has something under way has stood still for too long. */
+/* When the first connection reaches the time-out without progress. */
 static uint64_t first_stall(const struct verbs_ep *e)
 {
     uint64_t first = UINT64_MAX, limit = fab_of(e)->wire.timeout_ms * 1000000;
@@ -349,7 +351,7 @@ static uint64_t first_stall(const struct verbs_ep *e)
     return first == UINT64_MAX ? first : first + COARSE_NS;
 }
 
-/* Errands have time-outs of their own, and nobody else knows when. */
+/* Errands have their own time-outs, which are not known here: they are resumed now and then. */
 static bool verbs_arm(struct fab_ep *ep, uint64_t *until)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;
@@ -374,7 +376,7 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
     if (verbs_ep_drain(e))
         return;
     if (!e->busy) {
-        advance(e); /* what waits for a connection that was lost meanwhile */
+        advance(e); /* fails what waits for a connection that was lost */
         return;
     }
     if (!wait) {
@@ -387,7 +389,7 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
         if (verbs_ep_drain(e))
             return;
     }
-    while (!verbs_ep_sleep(e, UINT64_MAX)) /* by the time-out at the latest something ends */
+    while (!verbs_ep_sleep(e, UINT64_MAX)) /* something ends by the time-out at the latest */
         verbs_errands_resume(e);
 }
 
@@ -451,7 +453,7 @@ static void verbs_buf_free(struct fab_ep *ep, void *buf, size_t bytes)
     verbs_arena_free(&((struct verbs_ep *)ep)->arena, buf, bytes);
 }
 
-/* A node that does not hear of it now is told when the connection is made again. */
+/* A node that cannot be told now learns the identity when the connection is made again. */
 static void verbs_identify(struct fab_ep *ep, uint64_t identity)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;
@@ -460,15 +462,15 @@ static void verbs_identify(struct fab_ep *ep, uint64_t identity)
     verbs_ep_events(e);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
         struct verbs_conn *c = &e->conn[i];
-        int rc =
-            c->up ? verbs_conn_client(c, WIRE_IDENTIFY, identity) : FAR_OK; /* else when it is */
+        int rc = c->up ? verbs_conn_client(c, WIRE_IDENTIFY, identity)
+                       : FAR_OK; /* else when it is made */
 
         if (rc != FAR_OK && c->up)
             verbs_conn_break(c);
     }
 }
 
-/* What the node has answered, asking it first if need be. */
+/* Asks the node to shut the client out, or returns its answer. */
 static int fence_node(struct verbs_conn *c, uint64_t client)
 {
     if (!c->up && !c->out && clock_ns() < c->not_before)
@@ -477,12 +479,12 @@ static int fence_node(struct verbs_conn *c, uint64_t client)
         verbs_errand_connect(c);
     if (c->up && !c->out && c->fenced != client)
         verbs_errand_fence(c, client);
-    if (c->out || c->fenced != client) /* if it is on another errand, this one is next */
+    if (c->out || c->fenced != client) /* another errand may have to end first */
         return atomic_load(&fab_of(c->ep)->away[c->node])
-                   ? err_fail(FAR_UNREACHABLE, "node %u (%s): is away", c->node,
+                   ? err_fail(FAR_UNREACHABLE, "node %u (%s) is away", c->node,
                               fab_of(c->ep)->wire.address[c->node].text)
                    : FAB_PENDING;
-    c->fenced = 0; /* asked again the next time, if it has failed */
+    c->fenced = 0; /* if it has failed, the next call asks again */
     return c->fence_status;
 }
 
@@ -517,7 +519,7 @@ static int verbs_node_stat(struct fab_ep *ep, unsigned node, struct far_node_inf
     if (rc == FAR_OK)
         rc = verbs_conn_ask(c, WIRE_STAT, &question, sizeof question, &answer);
     if (rc == FAR_OK && answer->type != WIRE_COUNTS)
-        rc = err_fail(FAR_UNREACHABLE, "node %u (%s): answers what was not asked", node,
+        rc = err_fail(FAR_UNREACHABLE, "node %u (%s): sent an unexpected answer", node,
                       fab_of(c->ep)->wire.address[node].text);
     if (rc == FAR_OK)
         wire_node_info((const struct wire_counts *)answer, &fab_of(c->ep)->wire.address[node],
@@ -545,8 +547,8 @@ static void verbs_close(struct fab *fab)
     free(v);
 }
 
-/* The first node last: it lets others in. If this fails, the next who opens the pool finds the
- * superblock, and says so himself. */
+/* Node 0 last, since it lets others in. If this fails, the next client that opens the pool finds
+ * the superblock and sends FORMATTED itself. */
 static void verbs_formatted(struct fab *fab)
 {
     struct verbs_fab *v = (struct verbs_fab *)fab;

@@ -1,11 +1,11 @@
 /*
  * Buffers that the device may touch.
  *
- * Registering memory takes a system call and a place in the device's tables, so it is done for
- * slabs of 2 MiB, from which buffers of powers of two are cut; a longer buffer is whole slabs with
- * a registration of its own. The slabs lie in one reserved range of addresses, so that the key of a
- * buffer is a shift and a load away. They are registered for this endpoint's own use: nobody can
- * reach them from afar.
+ * Registering memory takes a system call and a place in the device's tables. So slabs of 2 MiB are
+ * registered, and buffers of powers of two are cut from them. A longer buffer gets whole slabs and
+ * its own registration. The slabs lie in one reserved range of addresses, so the key of a buffer is
+ * a shift and a load away. They are registered for local use only: other machines cannot reach
+ * them.
  */
 #include "fabric/verbs/verbs_internal.h"
 
@@ -27,7 +27,7 @@ int verbs_arena_open(struct arena *arena)
     *arena = a;
     if (!a.key || !a.mr || !a.used || !a.base) {
         verbs_arena_close(arena);
-        return err_fail(FAR_NO_MEMORY, "addresses for the buffers of verbs:");
+        return err_fail(FAR_NO_MEMORY, "no address space for the buffers of verbs:");
     }
     return FAR_OK;
 }
@@ -46,7 +46,7 @@ void verbs_arena_close(struct arena *arena)
     *arena = (struct arena){0};
 }
 
-/* The first of `count` slabs in a row that are not used; ARENA_SLABS if there are none. */
+/* The first of `count` free slabs in a row; ARENA_SLABS if there are none. */
 static size_t find_slabs(const struct arena *arena, size_t count)
 {
     size_t free_slabs = 0;
@@ -87,8 +87,8 @@ static void give_back_slabs(struct arena *arena, char *at, size_t count)
     ASSERT(first + count <= ARENA_SLABS && arena->mr[first]);
     ibv_dereg_mr(arena->mr[first]);
     arena->mr[first] = NULL;
-    /* New pages in the place of the old, zeroed when they are used again. Should the kernel refuse,
-     * the addresses are not used again. */
+    /* New pages replace the old ones, so they are zeroed when they are used again. If the kernel
+     * refuses, the addresses are never used again. */
     if (mmap(at, count << SLAB_SHIFT, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED)
         memset(&arena->used[first], 0, count * sizeof *arena->used);
@@ -111,7 +111,7 @@ void *verbs_arena_alloc(struct arena *arena, size_t bytes)
 
     if (bytes > ARENA_BYTES)
         return NULL;
-    if (class >= BUF_CLASSES) /* new pages are zeroed */
+    if (class >= BUF_CLASSES) /* the pages are new, so they are zeroed */
         return take_slabs(arena, slabs_for(bytes));
     buf = arena->free_buf[class];
     if (buf) {

@@ -1,17 +1,18 @@
 /*
- * Connections to memory nodes: making them, the hand-shake and other questions, losing them.
+ * The verbs fabric: connections to nodes. How they are made, the hand-shake and other questions,
+ * and how they are lost.
  *
- * One queue pair per endpoint and node. It is made when it is first needed, and again when it was
- * lost, by an errand (verbs_errand.c). The first who needs it waits for that: up to the time-out if
- * there was none before, for a sixteenth of the lease if it was lost. Once an attempt has failed, the
- * node is away: what needs it fails at once, and further attempts are made beside other work, so that
- * a node that is gone does not hold up those that are not.
+ * Each endpoint has one queue pair per node. It is made when it is first needed, and again after it
+ * was lost, by an errand (verbs_errand.c). The first request that needs it waits for that: up to
+ * the time-out for a first connection, a sixteenth of the lease for a lost one. Once an attempt has
+ * failed, the node counts as away: requests that need it fail at once, and further attempts run
+ * beside other work. So a node that is away does not hold up requests to others.
  *
- *   VERBS-V1  A connection is `up` only after the hand-shake, with the memory that the first one of
- *       this fabric found (by its instance), and under the identity that the endpoint has at that
- *       time.
+ *   VERBS-V1  A connection is `up` only after the hand-shake, if the node has the memory that this
+ *       fabric's first connection found (the same instance), and under the identity that the
+ *       endpoint has at that time.
  *   VERBS-V2  Once verbs_conn_break() has returned, the device touches no buffer for that
- *       connection any more, and every request that had a part on it has been told.
+ *       connection any more, and every request that had a part on it has its status.
  */
 #include "base/clock.h"
 #include "fabric/verbs/verbs_internal.h"
@@ -23,14 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE_MIN_NS  100000000ull /* between two attempts to connect: as long as the first took */
+#define PAUSE_MIN_NS  100000000ull /* between two attempts: as long as the first one took */
 #define PAUSE_MAX_NS  1000000000ull
-#define QUEUE_RETRIES 7 /* infinite, where receivers may not be ready */
+#define QUEUE_RETRIES 7 /* for a receiver that is not ready, 7 means without end */
 
-/* Fails with what went wrong, said to be about this node. */
+/* Fails with a detail that names this node. */
 static int node_fail(const struct verbs_conn *c, int status, const char *what)
 {
-    char text[160]; /* `what` may be the detail itself, which err_fail() overwrites */
+    char text[160]; /* `what` may be the current detail, which err_fail() overwrites */
 
     snprintf(text, sizeof text, "%s", what);
     return err_fail(status, "node %u (%s): %s", c->node, fab_of(c->ep)->wire.address[c->node].text,
@@ -64,7 +65,7 @@ void verbs_conn_lose(struct verbs_conn *c, const char *why)
 
 /* ---- the connection manager's events --------------------------------------------------------- */
 
-/* The next event, copied; false: there is none now. */
+/* Copies the next event. False: there is none. */
 static bool next_event(struct verbs_ep *e, struct rdma_cm_event *copy)
 {
     struct rdma_cm_event *event;
@@ -76,8 +77,8 @@ static bool next_event(struct verbs_ep *e, struct rdma_cm_event *copy)
     return true;
 }
 
-/* An event that is awaited is kept. Of another one, the connection is lost, or it is of no
- * interest. */
+/* Keeps an event that is awaited. Any other one means that the connection is lost, or does not
+ * matter. */
 static void take_event(const struct rdma_cm_event *event)
 {
     struct verbs_conn *c = event->id->context;
@@ -88,7 +89,7 @@ static void take_event(const struct rdma_cm_event *event)
     } else if (c->qp.id == event->id && event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
                event->event != RDMA_CM_EVENT_ADDR_CHANGE &&
                event->event != RDMA_CM_EVENT_ESTABLISHED) {
-        if (c->ep->asking & 1ull << c->node) /* a node that refuses says why, and then closes */
+        if (c->ep->asking & 1ull << c->node) /* a node that refuses sends its reason, then closes */
             (void)verbs_ep_drain(c->ep);
         if (c->qp.id == event->id)
             verbs_conn_lose(c, "has closed the connection");
@@ -108,7 +109,7 @@ static const char *event_text(enum rdma_cm_event_type type)
     switch (type) {
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
-        return "no RDMA device leads there";
+        return "cannot be reached by any RDMA device";
     case RDMA_CM_EVENT_REJECTED:
         return "refuses connections: no memory node listens there";
     case RDMA_CM_EVENT_UNREACHABLE:
@@ -118,7 +119,7 @@ static const char *event_text(enum rdma_cm_event_type type)
     }
 }
 
-/* Waits for what was asked for of this id. */
+/* Waits for the wanted event of this id. */
 static int expect_event(struct verbs_conn *c, const struct rdma_cm_id *id,
                         enum rdma_cm_event_type wanted, uint64_t until, struct rdma_cm_event *event)
 {
@@ -146,7 +147,8 @@ static int find_way(struct verbs_conn *c, struct rdma_cm_id *id, uint64_t until)
 
     if (rdma_resolve_addr(id, NULL, to, ms) != 0)
         return node_fail(c, FAR_UNREACHABLE,
-                         errno == ENODEV ? "no RDMA device leads there" : strerror(errno));
+                         errno == ENODEV ? "cannot be reached by any RDMA device"
+                                         : strerror(errno));
     rc = expect_event(c, id, RDMA_CM_EVENT_ADDR_RESOLVED, until, &event);
     if (rc != FAR_OK)
         return rc;
@@ -155,7 +157,7 @@ static int find_way(struct verbs_conn *c, struct rdma_cm_id *id, uint64_t until)
     return expect_event(c, id, RDMA_CM_EVENT_ROUTE_RESOLVED, until, &event);
 }
 
-/* The device is that of the fabric's first connection. */
+/* Takes the device of the first connection for the whole fabric. */
 static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
 {
     struct verbs_fab *fab = fab_of(c->ep);
@@ -167,7 +169,7 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
             return rc;
         fab->pd = ibv_alloc_pd(id->verbs);
         if (!fab->pd)
-            return err_fail(FAR_SYSTEM, "a protection domain: %s", strerror(errno));
+            return err_fail(FAR_SYSTEM, "cannot make a protection domain: %s", strerror(errno));
     }
     if (fab->pd->context != id->verbs)
         return node_fail(c, FAR_UNSUPPORTED, "is reached by another device than the first node");
@@ -175,7 +177,7 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
     if (!e->completions) {
         e->completions = ibv_create_comp_channel(id->verbs);
         if (!e->completions)
-            return err_fail(FAR_SYSTEM, "a completion channel: %s", strerror(errno));
+            return err_fail(FAR_SYSTEM, "cannot make a completion channel: %s", strerror(errno));
         fcntl(e->completions->fd, F_SETFL, fcntl(e->completions->fd, F_GETFL) | O_NONBLOCK);
     }
     if (!c->in)
@@ -183,7 +185,7 @@ static int settle_device(struct verbs_conn *c, const struct rdma_cm_id *id)
     if (!c->said)
         c->said = verbs_arena_alloc(&e->arena, WIRE_CONTROL_MAX);
     if (!c->in || !c->said)
-        return err_fail(FAR_NO_MEMORY, "registered memory (ulimit -l says how much there may be)");
+        return err_fail(FAR_NO_MEMORY, "cannot register memory (ulimit -l is the limit)");
     return FAR_OK;
 }
 
@@ -223,7 +225,7 @@ static int join(struct verbs_conn *c, uint64_t until)
         return node_fail(c, FAR_UNREACHABLE, "has closed the connection");
     unsigned reads = event.param.conn.initiator_depth;
     if (reads == 0)
-        return node_fail(c, FAR_UNSUPPORTED, "serves no READs");
+        return node_fail(c, FAR_UNSUPPORTED, "accepts no READs");
     rc = verbs_qp_ready(&c->qp, reads < limits->reads_out ? reads : limits->reads_out, 0,
                         fab_of(c->ep)->wire.timeout_ms);
     if (rc == FAR_OK && rdma_establish(c->qp.id) != 0)
@@ -240,7 +242,7 @@ static int wait_for_answer(struct verbs_conn *c)
     while (c->in_bytes == 0) {
         if (!verbs_ep_drain(c->ep))
             verbs_errand_rest(c, until);
-        if (!c->qp.ibv && c->in_bytes == 0) /* drained, with the error; what it says is known */
+        if (!c->qp.ibv && c->in_bytes == 0) /* lost while draining, which set the detail */
             return FAR_UNREACHABLE;
         if (c->in_bytes == 0 && clock_ns() >= until)
             return node_fail(c, FAR_UNREACHABLE, "does not answer");
@@ -273,7 +275,7 @@ static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
     return rc;
 }
 
-/* A node that says no says why; the number is only believed if it is a status. */
+/* A refusal by the node, with its reason. Its status counts only if it is a known one. */
 static int refusal(const struct verbs_conn *c, int status, const char *text)
 {
     if (status == FAR_OK || strcmp(far_errname(status), far_errname(1)) == 0)
@@ -287,7 +289,7 @@ int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, si
     struct wire_head head;
     int rc;
 
-    if (!verbs_errand_here(c)) /* one question at a time */
+    if (!verbs_errand_here(c)) /* there is one question at a time */
         verbs_errand_await(c, UINT64_MAX);
     if (!c->qp.ibv)
         return node_fail(c, FAR_UNREACHABLE, "the connection was lost");
@@ -302,7 +304,7 @@ int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, si
         refused->text[WIRE_TEXT - 1] = '\0';
         rc = refusal(c, refused->status, refused->text);
     } else if (rc == FAR_OK && got->seq != c->seq) {
-        rc = node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
+        rc = node_fail(c, FAR_UNREACHABLE, "sent an unexpected answer");
     }
     if (rc != FAR_OK) {
         verbs_conn_break(c);
@@ -322,7 +324,7 @@ int verbs_conn_order(struct verbs_conn *c, enum wire_type type, void *question, 
         return rc;
     const struct wire_answer *answer = (const struct wire_answer *)head;
     if (head->type != WIRE_ANSWER) {
-        rc = node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
+        rc = node_fail(c, FAR_UNREACHABLE, "sent an unexpected answer");
         verbs_conn_break(c);
         return rc;
     }
@@ -342,7 +344,7 @@ int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identi
 
 /* ---- the hand-shake -------------------------------------------------------------------------- */
 
-/* Is it the memory that this fabric knows? */
+/* Checks that it is the memory that this fabric knows. */
 static int know(struct verbs_conn *c, const struct wire_welcome *welcome)
 {
     struct verbs_fab *fab = fab_of(c->ep);
@@ -381,10 +383,10 @@ static int prove(struct verbs_conn *c, const uint8_t nonce[WIRE_NONCE],
         return rc;
     const struct wire_welcome *welcome = (const struct wire_welcome *)head;
     if (head->type != WIRE_WELCOME)
-        return node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
+        return node_fail(c, FAR_UNREACHABLE, "sent an unexpected answer");
     wire_prove(secret, WIRE_NODE, nonce, node_nonce, c->link, expected);
     if (!wire_proof_equal(expected, welcome->proof))
-        return node_fail(c, FAR_REFUSED, "does not know the secret itself");
+        return node_fail(c, FAR_REFUSED, "does not know the secret");
     return know(c, welcome);
 }
 
@@ -401,11 +403,11 @@ static int greet(struct verbs_conn *c)
     if (rc != FAR_OK)
         return rc;
     if (head->type != WIRE_CHALLENGE)
-        return node_fail(c, FAR_UNREACHABLE, "answers what was not asked");
+        return node_fail(c, FAR_UNREACHABLE, "sent an unexpected answer");
     return prove(c, hello.nonce, (const struct wire_challenge *)head);
 }
 
-/* Under the identity that the endpoint has in the end: it may be given another meanwhile. */
+/* The endpoint may be given another identity meanwhile; the last one counts. */
 static int identify(struct verbs_conn *c)
 {
     uint64_t identity = 0;
@@ -425,7 +427,7 @@ static int make_way(struct verbs_conn *c, uint64_t until)
 
     if (rdma_create_id(c->ep->cm, &c->way, c, RDMA_PS_TCP) != 0) {
         c->way = NULL;
-        return err_fail(FAR_SYSTEM, "a connection: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot make a connection: %s", strerror(errno));
     }
     rc = find_way(c, c->way, until);
     id = c->way;
@@ -461,7 +463,7 @@ int verbs_conn_connect(struct verbs_conn *c)
     return rc;
 }
 
-/* How long the first who needs a connection waits for it. */
+/* How long the first request that needs the connection waits for it. */
 static uint64_t connect_wait_ns(const struct verbs_conn *c)
 {
     const struct verbs_fab *fab = fab_of(c->ep);

@@ -1,4 +1,4 @@
-/* The verbs fabric: what a connection does beside other work, on a fiber of its own. */
+/* The verbs fabric: errands, the tasks of a connection that run beside other work, on a fiber. */
 #include "base/clock.h"
 #include "fabric/verbs/verbs_internal.h"
 
@@ -6,9 +6,9 @@
 
 #define STACK_BYTES (64u * 1024)
 #define NAP_MS      10
-#define ROUNDS      4 /* resumptions at a time, as long as something has come */
+#define ROUNDS      4 /* resumptions at a time, while something arrives */
 
-static void back(struct verbs_conn *c)
+static void end(struct verbs_conn *c)
 {
     c->out = false;
     c->ep->errands &= ~(1ull << c->node);
@@ -18,8 +18,8 @@ static void connect_body(void *arg)
 {
     struct verbs_conn *c = arg;
 
-    (void)verbs_conn_connect(c); /* what came of it is in the connection */
-    back(c);
+    (void)verbs_conn_connect(c); /* the result is in the connection */
+    end(c);
 }
 
 static void fence_body(void *arg)
@@ -29,10 +29,10 @@ static void fence_body(void *arg)
 
     c->fence_status = verbs_conn_client(c, WIRE_FENCE, client);
     c->fenced = client;
-    back(c);
+    end(c);
 }
 
-/* Without memory for a fiber, the caller waits. */
+/* If there is no memory for a fiber, the caller runs the errand itself and waits. */
 static void start(struct verbs_conn *c, fiber_fn *body)
 {
     ASSERT(!c->out);
@@ -95,7 +95,7 @@ void verbs_errands_resume(struct verbs_ep *e)
 
 void verbs_errand_await(struct verbs_conn *c, uint64_t until)
 {
-    while (c->out) { /* it has time-outs of its own */
+    while (c->out) { /* the errand has its own time-outs */
         uint64_t now = clock_ns();
 
         verbs_errands_resume(c->ep);
@@ -110,7 +110,7 @@ void verbs_errand_drop(struct verbs_conn *c)
     fiber_destroy(c->errand);
     c->errand = NULL;
     if (c->out)
-        back(c);
+        end(c);
     c->awaited = NULL;
     if (c->way)
         rdma_destroy_id(c->way);

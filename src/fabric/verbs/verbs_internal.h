@@ -1,6 +1,7 @@
 /*
- * The verbs fabric from the inside: verbs.c posts and polls, verbs_conn.c connects and talks to
- * memory nodes, verbs_buf.c has the memory that the device may touch.
+ * The verbs fabric's inside: verbs.c posts and polls, verbs_conn.c connects and talks to memory
+ * nodes, verbs_errand.c does that beside other work, verbs_buf.c has the memory that the device may
+ * touch.
  */
 #ifndef VERBS_INTERNAL_H
 #define VERBS_INTERNAL_H
@@ -16,8 +17,8 @@ struct verbs_ep;
 
 /* ---- registered memory (verbs_buf.c) --------------------------------------------------------- */
 
-/* Addresses are reserved once, and used in slabs: one registration each. What a buffer's key is
- * can be told from its address alone. */
+/* Addresses are reserved once and used in slabs, each with one registration. So the key of a buffer
+ * follows from its address. */
 #define ARENA_BYTES  (64ull << 30)
 #define SLAB_SHIFT   21
 #define ARENA_SLABS  (ARENA_BYTES >> SLAB_SHIFT)
@@ -29,9 +30,9 @@ struct arena {
     struct ibv_pd *pd;
     char *base;
     uint32_t *key;               /* by slab                                                   */
-    struct ibv_mr **mr;          /* by slab; of a buffer of several slabs only at the first   */
+    struct ibv_mr **mr;          /* by slab; a buffer of several slabs has it at the first   */
     bool *used;                  /* by slab                                                   */
-    char *cut, *cut_end;         /* what is left of the slab that small buffers are cut from  */
+    char *cut, *cut_end;         /* the rest of the slab that small buffers are cut from      */
     void *free_buf[BUF_CLASSES]; /* each begins with a pointer to the next                    */
 };
 
@@ -44,7 +45,7 @@ static inline uint32_t arena_key(const struct arena *arena, const void *buf)
 {
     size_t slab = (size_t)((const char *)buf - arena->base) >> SLAB_SHIFT;
 
-    ASSERT(slab < ARENA_SLABS); /* else it is not from verbs_arena_alloc() */
+    ASSERT(slab < ARENA_SLABS); /* the buffer is from verbs_arena_alloc() */
     return arena->key[slab];
 }
 
@@ -54,17 +55,16 @@ struct verbs_fab {
     struct fab fab;
     struct wire_nodes wire;
     struct sockaddr_storage resolved[FAB_NODES_MAX];
-    _Atomic bool away[FAB_NODES_MAX]; /* the last attempt to connect, of any endpoint, has failed */
+    _Atomic bool away[FAB_NODES_MAX]; /* the last attempt of any endpoint to connect has failed */
 
-    /* Of the one device that leads to all nodes; set by the first connection. */
+    /* The one device that leads to all nodes; set by the first connection. */
     struct ibv_pd *pd;
     struct verbs_qp_limits limits;
 
-    struct verbs_ep
-        *opener; /* from open() to formatted(): the node knows by it who makes the pool */
+    struct verbs_ep *opener; /* from open() to formatted(): has the right to make the pool */
 };
 
-/* Work requests whose last one is signalled. They complete in the order of their posting. */
+/* A run of work requests; the last one is signalled. Runs complete in posting order. */
 struct run {
     struct fab_req *req; /* NULL: a message */
     unsigned wrs;
@@ -75,34 +75,34 @@ struct verbs_conn {
     unsigned node;
     bool up;
     struct verbs_qp qp;
-    uint64_t base; /* the node's memory */
+    uint64_t base; /* where the node's memory is */
     uint32_t rkey;
 
     struct run *run; /* a ring */
     unsigned run_size, run_first, run_count, wrs_free;
-    uint64_t progress_at; /* when something completed, or began after nothing was under way */
+    uint64_t progress_at; /* when something last completed, or the first run began */
     bool was_up;
-    uint64_t not_before; /* down: no new attempt until then, for this reason */
+    uint64_t not_before; /* down: no new attempt before that, for this reason */
     int down_status;
     char down_why[160];
 
     /* The errand, see below. */
-    struct fiber *errand;   /* NULL until it is first needed */
-    bool out;               /* it is on its way              */
-    uint64_t fenced;        /* the client that it has told the node to shut out */
-    int fence_status;       /* and what the node has answered                   */
-    struct rdma_cm_id *way; /* without a queue pair yet                                   */
-    const struct rdma_cm_id *awaited; /* whose next event is kept for it                  */
+    struct fiber *errand;             /* NULL until it is first needed */
+    bool out;                         /* it is under way               */
+    uint64_t fenced;                  /* the client that the node was asked to shut out */
+    int fence_status;                 /* and the node's answer                          */
+    struct rdma_cm_id *way;           /* being resolved: has no queue pair yet          */
+    const struct rdma_cm_id *awaited; /* the next event of this id is kept for the errand */
     bool has_event;
     struct rdma_cm_event event;
     struct ibv_send_wr *list, *list_last; /* being built */
     unsigned list_wrs;
 
-    /* Messages, one question at a time. */
+    /* Messages: one question at a time. */
     uint64_t link, token, seq;
     uint32_t slot;
     char *in, *said;
-    uint32_t in_bytes; /* 0: nothing has come */
+    uint32_t in_bytes; /* 0: nothing has arrived */
 };
 
 #define PASS_WRS 256u
@@ -113,14 +113,14 @@ struct verbs_ep {
     struct ibv_comp_channel *completions; /* made by the first connection */
     struct arena arena;
     uint64_t identity;
-    uint64_t busy;   /* by node: has runs under way     */
-    uint64_t asking; /* by node: waits for an answer    */
+    uint64_t busy;   /* by node: has runs under way  */
+    uint64_t asking; /* by node: waits for an answer */
     unsigned idle_polls;
-    uint64_t errands; /* by node: its errand is out */
-    uint64_t fenced;  /* by node: has shut out that client */
+    uint64_t errands; /* by node: has an errand under way */
+    uint64_t fenced;  /* by node: has shut out fenced_client */
     uint64_t fenced_client;
 
-    /* Requests that are not posted whole, oldest first, and how far the first one is. */
+    /* Requests that are not posted completely, oldest first, and how far the first one is. */
     struct fab_req *first, *last;
     unsigned verb;
     uint32_t verb_bytes;
@@ -135,25 +135,25 @@ static inline struct verbs_fab *fab_of(const struct verbs_ep *e)
     return (struct verbs_fab *)e->ep.fab;
 }
 
-/* Makes sure that there is a connection. FAR_UNREACHABLE and whatever the node says, naming it. A
- * node that is known to be away is not waited for. */
+/* Makes sure that there is a connection. Does not wait for a node that is known to be away.
+ * FAR_UNREACHABLE, or the node's own status, with a detail that names the node. */
 int verbs_conn_need(struct verbs_conn *c);
 
-/* Connects now: the body of an errand. */
+/* Connects. This is the body of an errand. */
 int verbs_conn_connect(struct verbs_conn *c);
 
-/* Ends the connection. What was under way ends with FAR_UNKNOWN. */
+/* Ends the connection. Everything under way on it ends with FAR_UNKNOWN. */
 void verbs_conn_break(struct verbs_conn *c);
 
 /* The same, with the reason as the error's detail. */
 void verbs_conn_lose(struct verbs_conn *c, const char *why);
 
-/* Puts a question that begins with its struct wire_head, whose fields are filled in here, and waits
- * for its answer: a message that passes wire_check(), or else the connection is ended. */
+/* Sends a question and waits for its answer. The question begins with a struct wire_head, which is
+ * filled in here. The answer passes wire_check(); if it does not, the connection is ended. */
 int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
                    const struct wire_head **answer);
 
-/* The same, for questions whose answer is a status. */
+/* The same, for questions that are answered by a status. */
 int verbs_conn_order(struct verbs_conn *c, enum wire_type type, void *question, size_t bytes,
                      uint32_t *value);
 
@@ -163,40 +163,41 @@ int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identi
 /* ---- errands (verbs_errand.c) ---------------------------------------------------------------- */
 
 /*
- * Connecting takes many round trips, and a node that is away answers none. So it is done by an
- * errand: a fiber of the connection that yields wherever it would wait, and is resumed when the
- * endpoint is polled or the connection is needed. So is telling a node to shut a client out.
+ * An errand is a task of a connection that runs beside other work: on a fiber that yields wherever
+ * it would wait, and is resumed when the endpoint is polled or the connection is needed. Connecting
+ * is one, since it takes many round trips and a node that is away answers none; asking a node to
+ * shut a client out is another. A connection has one errand at a time.
  */
 
 /* Starts to connect. */
 void verbs_errand_connect(struct verbs_conn *c);
-/* Starts to tell the node to shut a client out. The connection is up. */
+/* Starts to ask the node to shut a client out. The connection must be up. */
 void verbs_errand_fence(struct verbs_conn *c, uint64_t client);
-/* Whether this code runs as the errand of the connection. */
+/* Does the caller run on the connection's errand? */
 bool verbs_errand_here(const struct verbs_conn *c);
-/* Lets time pass until something may have come, or until then (clock_ns()): an errand yields, others
- * sleep. */
+/* Waits until something may have arrived, or until the given time (clock_ns()). An errand yields,
+ * other callers sleep. */
 void verbs_errand_rest(struct verbs_conn *c, uint64_t until);
-/* Resumes all errands that are out. */
+/* Resumes all errands under way. */
 void verbs_errands_resume(struct verbs_ep *e);
-/* Resumes them until that of this connection is back, or until then (clock_ns()). */
+/* Resumes them until that of this connection has ended, or until the given time (clock_ns()). */
 void verbs_errand_await(struct verbs_conn *c, uint64_t until);
-/* Ends the errand where it is. */
+/* Abandons the errand. */
 void verbs_errand_drop(struct verbs_conn *c);
 
-/* Reads what the connection manager has to say about all connections, without waiting. */
+/* Takes the connection manager's events for all connections, without waiting. */
 void verbs_ep_events(struct verbs_ep *e);
 
 /* ---- progress (verbs.c) ---------------------------------------------------------------------- */
 
-/* Takes what has completed; true: there was something. */
+/* Takes completions. True: there were some. */
 bool verbs_ep_drain(struct verbs_ep *e);
 
-/* Sleeps until something completes or until then (clock_coarse_ns()), and takes it. Connections
- * that have not moved for the time-out are ended, which counts as something. */
+/* Sleeps until something completes, or until the given time (clock_ns()), and takes completions.
+ * Ends connections without progress for the time-out. True: something completed or was ended. */
 bool verbs_ep_sleep(struct verbs_ep *e, uint64_t until);
 
-/* Notes that work requests were posted, the last of them signalled. */
+/* Records that a run of work requests is posted. */
 void verbs_conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs);
 
 /* A part of the request is over. */

@@ -1,11 +1,10 @@
-/* Queue pairs: limits, making, states. verbs_qp.h says why librdmacm does not do it. */
+/* Queue pairs: limits, making, states. verbs_qp.h says why librdmacm does not do this. */
 #include "fabric/verbs/verbs_qp.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* More than this of anything gains nothing: a request is at most BATCH_MAX verbs, and what does not
- * fit into the queue waits before it. */
+/* Longer queues gain nothing: a request is at most BATCH_MAX verbs, and what does not fit waits. */
 #define SEND_WRS_MAX   1024u
 #define SEND_WRS_MIN   16u
 #define INLINE_WISH    256u
@@ -28,10 +27,9 @@ int verbs_qp_limits(struct ibv_context *context, uint8_t port_num, struct verbs_
     struct ibv_port_attr port;
 
     if (ibv_query_device(context, &device) || ibv_query_port(context, port_num, &port))
-        return err_fail(FAR_SYSTEM, "the limits of %s: %s", name, strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot query the limits of %s: %s", name, strerror(errno));
     if (device.atomic_cap == IBV_ATOMIC_NONE)
-        return err_fail(FAR_UNSUPPORTED, "%s has no atomics, without which nothing can be shared",
-                        name);
+        return err_fail(FAR_UNSUPPORTED, "%s has no atomics, which a pool needs", name);
     if (device.max_qp_rd_atom < 1 || device.max_qp_init_rd_atom < 1 || device.max_sge < 1 ||
         device.max_qp_wr < (int)SEND_WRS_MIN || port.max_msg_sz < 4096)
         return err_fail(FAR_UNSUPPORTED,
@@ -49,8 +47,8 @@ int verbs_qp_limits(struct ibv_context *context, uint8_t port_num, struct verbs_
     return FAR_OK;
 }
 
-/* No device says how much it takes inline, and the longest queue it names may not go along with
- * it: one asks for less until it agrees. */
+/* Devices do not report how many bytes they take inline, and may not support those together with
+ * their longest queue. So this asks for less until the device agrees. */
 static struct ibv_qp *make_qp(struct verbs_qp *qp, struct ibv_pd *pd, unsigned send_wrs)
 {
     struct ibv_qp *ibv = NULL;
@@ -79,14 +77,16 @@ static struct ibv_qp *make_qp(struct verbs_qp *qp, struct ibv_pd *pd, unsigned s
     return ibv;
 }
 
-/* Moves the queue pair to a state, by what the connection manager knows and `change` corrects. */
+/* Moves the queue pair to a state, with the connection manager's attributes as corrected by
+ * `change`. */
 static int enter(struct verbs_qp *qp, enum ibv_qp_state state, const struct ibv_qp_attr *change)
 {
     struct ibv_qp_attr attr = {.qp_state = state};
     int mask;
 
     if (rdma_init_qp_attr(qp->id, &attr, &mask))
-        return err_fail(FAR_SYSTEM, "the attributes of a queue pair: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot get the attributes of a queue pair: %s",
+                        strerror(errno));
     attr.qp_access_flags = 0;
     if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
         attr.max_dest_rd_atomic = change->max_dest_rd_atomic;
@@ -102,7 +102,8 @@ static int enter(struct verbs_qp *qp, enum ibv_qp_state state, const struct ibv_
         attr.rnr_retry = RNR_FOREVER;
     int error = ibv_modify_qp(qp->ibv, &attr, mask);
     if (error)
-        return err_fail(FAR_SYSTEM, "state %d of a queue pair: %s", (int)state, strerror(error));
+        return err_fail(FAR_SYSTEM, "cannot move a queue pair to state %d: %s", (int)state,
+                        strerror(error));
     return FAR_OK;
 }
 
@@ -113,15 +114,16 @@ int verbs_qp_make(struct verbs_qp *qp, struct rdma_cm_id *id, struct ibv_pd *pd,
 
     made.cq = ibv_create_cq(id->verbs, (int)(send_wrs + QP_RECVS), owner, channel, 0);
     if (!made.cq)
-        return err_fail(FAR_SYSTEM, "a completion queue of %u: %s", send_wrs, strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot make a completion queue of %u: %s", send_wrs,
+                        strerror(errno));
     made.ibv = make_qp(&made, pd, send_wrs);
     int rc = FAR_OK;
     if (!made.ibv)
-        rc = err_fail(FAR_SYSTEM, "a queue pair: %s", strerror(errno));
+        rc = err_fail(FAR_SYSTEM, "cannot make a queue pair: %s", strerror(errno));
     if (rc == FAR_OK)
         rc = enter(&made, IBV_QPS_INIT, &(struct ibv_qp_attr){0});
     if (rc != FAR_OK) {
-        made.id = NULL; /* stays the caller's */
+        made.id = NULL; /* the caller keeps it */
         verbs_qp_destroy(&made);
         return rc;
     }
@@ -129,8 +131,8 @@ int verbs_qp_make(struct verbs_qp *qp, struct rdma_cm_id *id, struct ibv_pd *pd,
     return FAR_OK;
 }
 
-/* The longest of the device's time-outs (4.096 us * 2^code) that fits the wanted one RETRIES + 1
- * times. */
+/* The longest time-out of the device (4.096 us * 2^code) that, RETRIES + 1 times, is not longer
+ * than the wanted one. */
 static uint8_t timeout_code(uint64_t timeout_ms)
 {
     uint8_t code = 1;
@@ -156,7 +158,7 @@ int verbs_qp_grant(struct verbs_qp *qp)
                                                   IBV_ACCESS_REMOTE_ATOMIC};
     int error = ibv_modify_qp(qp->ibv, &attr, IBV_QP_ACCESS_FLAGS);
 
-    return error ? err_fail(FAR_SYSTEM, "granting remote access: %s", strerror(error)) : FAR_OK;
+    return error ? err_fail(FAR_SYSTEM, "cannot grant remote access: %s", strerror(error)) : FAR_OK;
 }
 
 void verbs_qp_destroy(struct verbs_qp *qp)
@@ -178,7 +180,7 @@ int verbs_qp_send(struct verbs_qp *qp, const void *buf, size_t bytes, uint32_t l
             .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
     int error = ibv_post_send(qp->ibv, &wr, &bad);
 
-    return error ? err_fail(FAR_UNREACHABLE, "sending a message: %s", strerror(error)) : FAR_OK;
+    return error ? err_fail(FAR_UNREACHABLE, "cannot send a message: %s", strerror(error)) : FAR_OK;
 }
 
 int verbs_qp_receive(struct verbs_qp *qp, void *buf, size_t bytes, uint32_t lkey)
@@ -187,5 +189,6 @@ int verbs_qp_receive(struct verbs_qp *qp, void *buf, size_t bytes, uint32_t lkey
     struct ibv_recv_wr *bad, wr = {.sg_list = &sge, .num_sge = 1};
     int error = ibv_post_recv(qp->ibv, &wr, &bad);
 
-    return error ? err_fail(FAR_UNREACHABLE, "expecting a message: %s", strerror(error)) : FAR_OK;
+    return error ? err_fail(FAR_UNREACHABLE, "cannot post a receive buffer: %s", strerror(error))
+                 : FAR_OK;
 }
