@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A memory node with a secret lets in who knows it, and nobody else.
+# A memory node with a secret lets in only clients that know it.
 . "$(dirname "$0")/expect.bash"
 if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
     echo "built without ucx: nothing was tested"

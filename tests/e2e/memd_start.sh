@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A memory node that cannot start says what is missing: memory, file descriptors, the port, the
-# address. The unit of systemd lets nobody in from outside unless it is told to.
+# address. By default the systemd unit is not reachable from outside.
 . "$(dirname "$0")/expect.bash"
 if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
     echo "built without ucx: nothing was tested"

@@ -4,7 +4,7 @@
 
 static struct recorder rec;
 
-static void decisions(void **state)
+static void fences_are_set_where_the_order_needs_them(void **state)
 {
     static const struct recorder_case cases[] = {
         /* without a fence nothing is done, ordered or not */
@@ -72,7 +72,8 @@ static void decisions(void **state)
 
 #define RANDOM_VERBS 12
 
-/* Does the fabric keep verb i before verb j of what was posted, by FABRIC-F3 and FABRIC-F4 alone? */
+/* Does the fabric keep verb i before verb j of what was posted, by FABRIC-F3 and FABRIC-F4
+ * alone? */
 static bool kept_before(const struct recorder *r, unsigned i, unsigned j)
 {
     const struct fab_verb *v = r->verb;
@@ -164,7 +165,7 @@ static void random_batches_keep_the_contract_at_no_needless_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decisions),
+        cmocka_unit_test(fences_are_set_where_the_order_needs_them),
         cmocka_unit_test(random_batches_keep_the_contract_at_no_needless_cost),
     };
 

@@ -150,7 +150,7 @@ static void what_is_ordered_behind_it_waits_for_it(void **state)
     assert_int_equal(rec.cost.rtts, 3);
 }
 
-static void posts(void **state)
+static void verbs_ordered_behind_it_go_out_in_a_later_post(void **state)
 {
     static const struct recorder_case cases[] = {
         {ORDER_IB, "M0", "C0"},
@@ -190,7 +190,7 @@ int main(void)
         cmocka_unit_test_setup(the_last_try_counts, setup),
         cmocka_unit_test_setup(several_in_one_batch_are_each_finished, setup),
         cmocka_unit_test_setup(what_is_ordered_behind_it_waits_for_it, setup),
-        cmocka_unit_test_setup(posts, setup),
+        cmocka_unit_test_setup(verbs_ordered_behind_it_go_out_in_a_later_post, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

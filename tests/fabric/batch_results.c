@@ -1,5 +1,5 @@
 /* What a batch says of each of its verbs after a flush: which swapped, and, if the flush failed,
- * which surely did, which surely did not, and of which nobody knows. */
+ * which did, which did not, and for which that is unknown. */
 #include "fabric/recorder.h"
 
 #include "base/rng.h"

@@ -1,4 +1,4 @@
-/* The tap sees every post just as it goes out, before it does. */
+/* The tap sees every post just before it goes out, as the fabric will see it. */
 #include "fabric/recorder.h"
 
 static struct recorder rec;

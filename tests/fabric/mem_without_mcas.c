@@ -1,4 +1,4 @@
-/* The conformance suite on a mem: that has lost its masked CAS: batches must make up for it. */
+/* The conformance suite on a mem: without masked CAS, which batches must emulate. */
 #include "fabric/conformance.h"
 
 static struct fab_ops poorer_ops;

@@ -1,7 +1,7 @@
 /*
- * A memory node is fed random messages, from a seed: `memd_hostile [INPUTS [SEED]]`. Nothing but
- * what is checked in memd_input.h, and by a sanitizer, has to hold. tests/fuzz/memd_fuzz.c has a
- * fuzzer choose them.
+ * Sends random messages, from a seed, to a memory node: `memd_hostile [INPUTS [SEED]]`. The checks
+ * are those of memd_input.h and of a sanitizer. In tests/fuzz/memd_fuzz.c a fuzzer chooses the
+ * messages.
  */
 #include "base/rng.h"
 #include "fuzz/memd_input.h"

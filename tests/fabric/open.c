@@ -1,7 +1,7 @@
-/* Fabrics by URI: what is understood, what is refused, and with what words. */
+/* Opening fabrics by URI: what is accepted, what is refused, and with which message. */
 #include "fabric/rig.h"
 
-static void schemes(void **state)
+static void an_unknown_scheme_is_named_and_refused(void **state)
 {
     struct fab *fab = NULL;
 
@@ -100,7 +100,7 @@ static void a_verb_of_no_kind_is_invalid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schemes),
+        cmocka_unit_test(an_unknown_scheme_is_named_and_refused),
         cmocka_unit_test(mem_refuses_what_it_does_not_understand),
         cmocka_unit_test(mem_takes_its_options),
         cmocka_unit_test(a_verb_of_no_kind_is_invalid),

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Last, because it has a macro by the name of our fail(). */
+/* cmocka last, because it has a macro fail(). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

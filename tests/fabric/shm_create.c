@@ -1,6 +1,6 @@
 /*
- * Making a pool in shared memory: once, however many processes want it at the same time, and
- * whoever of them dies on the way.
+ * Making a pool in shared memory: it is made once, however many processes open it at the same time,
+ * and whichever of them dies meanwhile.
  */
 #include "base/rng.h"
 #include "support/shm_scratch.h"
@@ -92,7 +92,7 @@ static void of_many_creators_one_makes_the_pool(void **state)
 
 /* ---- creators that die ----------------------------------------------------------------------- */
 
-/* Whatever was left there, two more processes get one good pool. */
+/* Whatever a creator left behind, two more processes get one good pool. */
 static unsigned others_get_a_pool(const char *uri)
 {
     struct finding *found = scratch_shared(2 * sizeof *found);
@@ -223,8 +223,8 @@ static void creators_die_at_any_time(void **state)
     print_message("%u of %u pools were made by those who were killed\n", made, rounds);
 }
 
-/* The lock is the maker's until there is a pool, and then nobody's. */
-static void who_opens_waits_for_who_makes(void **state)
+/* The creator holds the lock until there is a pool. */
+static void an_opener_waits_for_the_creator(void **state)
 {
     const char *uri = scratch_uri(scratch_name(false), OPTIONS);
     struct start *start = scratch_shared(sizeof *start);
@@ -250,7 +250,8 @@ static void who_opens_waits_for_who_makes(void **state)
     munmap(start, sizeof *start);
 }
 
-/* A pool that could not be made leaves nothing behind, and whoever waited for it tries afresh. */
+/* A pool that could not be made leaves nothing behind, and a process that waited for it tries
+ * again. */
 static void a_failed_creation_leaves_nothing(void **state)
 {
     (void)state;
@@ -295,7 +296,7 @@ int main(void)
         SCRATCH_CASE(a_creator_dies_between_any_two_verbs),
         SCRATCH_CASE(a_creator_dies_before_it_formats),
         SCRATCH_CASE(creators_die_at_any_time),
-        SCRATCH_CASE(who_opens_waits_for_who_makes),
+        SCRATCH_CASE(an_opener_waits_for_the_creator),
         SCRATCH_CASE(a_failed_creation_leaves_nothing),
         SCRATCH_CASE(a_failed_creation_lets_the_next_one_try),
     };

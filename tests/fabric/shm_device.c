@@ -1,7 +1,7 @@
 /*
  * Devices: mapped as they are, never grown. Few machines have one whose memory can be shared, so
  * files stand in: while `files_are_devices`, this program's own copy of shm.c takes a file for a
- * device. Devices that are no such memory are there everywhere, and are refused.
+ * device. Devices without such memory exist on every machine, and are refused.
  */
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ static const char *device(unsigned mib)
     return name;
 }
 
-static void devices_that_are_no_memory(void **state)
+static void devices_without_memory_are_refused(void **state)
 {
     static const char *const devices[] = {"zero", "null", "full", "random", "urandom"};
 
@@ -61,7 +61,7 @@ static void devices_that_are_no_memory(void **state)
 }
 
 /* A terminal, where there is one to be had. */
-static void a_device_that_cannot_be_mapped(void **state)
+static void a_device_that_cannot_be_mapped_is_refused(void **state)
 {
     char uri[128], *name = NULL;
     int fd = posix_openpt(O_RDWR | O_NOCTTY);
@@ -76,7 +76,7 @@ static void a_device_that_cannot_be_mapped(void **state)
 }
 
 /* Where every mapping is another memory, there is nothing to share. */
-static void memory_that_is_not_shared(void **state)
+static void a_device_with_memory_of_its_own_for_each_mapping_is_refused(void **state)
 {
     const size_t bytes = 1 << 20;
     struct shm_fab s = {.map_bytes = bytes};
@@ -104,7 +104,7 @@ static void a_device_needs_a_size(void **state)
     refused(scratch_uri(device(8), ""), FAR_BAD_URI, "needs size=");
 }
 
-static void a_pool_on_a_device(void **state)
+static void a_pool_on_a_device_is_made_and_found_again(void **state)
 {
     const char *name = device(12);
 
@@ -140,9 +140,11 @@ static void a_pool_on_a_device(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        SCRATCH_CASE(devices_that_are_no_memory), SCRATCH_CASE(a_device_that_cannot_be_mapped),
-        SCRATCH_CASE(memory_that_is_not_shared),  SCRATCH_CASE(a_device_needs_a_size),
-        SCRATCH_CASE(a_pool_on_a_device),
+        SCRATCH_CASE(devices_without_memory_are_refused),
+        SCRATCH_CASE(a_device_that_cannot_be_mapped_is_refused),
+        SCRATCH_CASE(a_device_with_memory_of_its_own_for_each_mapping_is_refused),
+        SCRATCH_CASE(a_device_needs_a_size),
+        SCRATCH_CASE(a_pool_on_a_device_is_made_and_found_again),
     };
 
     return scratch_run(tests);

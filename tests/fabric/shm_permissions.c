@@ -1,9 +1,9 @@
-/* Permissions are the file's: what is made belongs to its owner alone, until the owner says so. */
+/* Permissions are the file's: a new pool is for its owner alone, until the owner changes them. */
 #include "support/shm_scratch.h"
 
 #define NOBODY 65534
 
-/* As somebody else if this is root, whom no permission stops. */
+/* As another user if this is root, whom permissions do not stop. */
 static void open_as_another(void *arg)
 {
     far_pool *pool = NULL;
@@ -51,20 +51,20 @@ static void permissions(bool by_path)
     assert_int_equal(child_end(child_start(open_as_another_with_leave, uri)), 0);
 }
 
-static void of_a_name(void **state)
+static void only_its_owner_can_open_a_pool_by_name(void **state)
 {
     (void)state;
     permissions(false);
 }
 
-static void of_a_file(void **state)
+static void only_its_owner_can_open_a_pool_in_a_file(void **state)
 {
     (void)state;
     permissions(true);
 }
 
-/* A narrower mask than the usual holds, a wider one opens nothing. */
-static void under_any_mask(void **state)
+/* A wide umask does not make a new pool accessible to others. */
+static void the_umask_does_not_matter(void **state)
 {
     static const mode_t masks[] = {0, 022, 077};
 
@@ -86,9 +86,9 @@ static void under_any_mask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRATCH_CASE(of_a_name),
-        SCRATCH_CASE(of_a_file),
-        SCRATCH_CASE(under_any_mask),
+        SCRATCH_CASE(only_its_owner_can_open_a_pool_by_name),
+        SCRATCH_CASE(only_its_owner_can_open_a_pool_in_a_file),
+        SCRATCH_CASE(the_umask_does_not_matter),
     };
 
     return scratch_run(tests);

@@ -11,7 +11,7 @@
 #define ROUNDS (60000 / RIG_SLOW)
 #define LOOKS  (1ull << 32) /* at what another process is about to do */
 
-/* Places in memory that nobody has allocated, on the first and the last node. */
+/* Places in unallocated memory, on the first and the last node. */
 #define DATA gaddr_make(0, 2 << 20)
 #define FLAG gaddr_make(0, 3 << 20)
 #define WORD gaddr_make(2, 4 << 20)
@@ -64,7 +64,7 @@ static void member_run(void *arg)
     fab_close(fab);
 }
 
-/* Runs fn in so many processes on one new pool, and hands back what they recorded. */
+/* Runs fn in that many processes on one new pool, and returns what they recorded. */
 static struct record *together(unsigned processes,
                                void (*fn)(struct rig *r, struct record *record, unsigned self))
 {
@@ -159,7 +159,7 @@ static void set_own_read_other(struct rig *r, struct record *record, unsigned se
     }
 }
 
-static void of_two_who_write_and_read_one_is_second(void **state)
+static void of_two_processes_that_write_and_read_one_is_second(void **state)
 {
     struct record *record = together(2, set_own_read_other);
     unsigned violations = 0;
@@ -245,7 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCRATCH_CASE(a_message_is_not_seen_before_its_data),
-        SCRATCH_CASE(of_two_who_write_and_read_one_is_second),
+        SCRATCH_CASE(of_two_processes_that_write_and_read_one_is_second),
         SCRATCH_CASE(tickets_of_all_processes_are_unique),
         SCRATCH_CASE(counters_of_all_processes_are_exact),
     };

@@ -1,6 +1,6 @@
 /*
- * What shm: does not open: URIs that make no sense, files that are something else, pools that are
- * not what was asked for or not whole. None of it is changed by the attempt.
+ * What shm: refuses: invalid URIs, files with other contents, pools of another shape or with
+ * damage. The attempt changes none of them.
  */
 #include "support/shm_scratch.h"
 #include "fabric/superblock_layout.h"
@@ -21,7 +21,7 @@ static void refused(const char *uri, int status, const char *words)
     assert_null(pool);
 }
 
-static void uris_that_make_no_sense(void **state)
+static void invalid_uris_are_refused(void **state)
 {
     static const char *const bad[] = {
         "shm:",          "shm:?size=8m",    "shm:a/b?size=8m",        "shm:./a?size=8m",
@@ -38,7 +38,7 @@ static void uris_that_make_no_sense(void **state)
     refused(long_name, FAR_BAD_URI, "200 letters");
 }
 
-static void what_does_not_exist(void **state)
+static void what_does_not_exist_is_refused(void **state)
 {
     char path[256];
 
@@ -54,7 +54,7 @@ static void what_does_not_exist(void **state)
     refused(path, FAR_SYSTEM, "No such file or directory");
 }
 
-static void what_is_not_a_file(void **state)
+static void what_is_not_a_file_is_refused(void **state)
 {
     const char *fifo = scratch_name(true);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -114,7 +114,7 @@ static void refused_untouched(const char *name, const char *options, int status,
     free(is);
 }
 
-static void files_of_others(void **state)
+static void files_with_other_contents_are_refused(void **state)
 {
     static const struct {
         const char *what;
@@ -168,7 +168,7 @@ static const char *good_pool(void)
     return name;
 }
 
-static void pools_of_another_shape(void **state)
+static void pools_of_another_shape_are_refused(void **state)
 {
     static const char *const other[] = {
         "?size=3m", "?size=1m", "?size=2m&nodes=1", "?nodes=3", "?clients=10", "?size=4m&nodes=1",
@@ -180,7 +180,7 @@ static void pools_of_another_shape(void **state)
         refused_untouched(name, other[i], FAR_BAD_URI, "size=2097152&nodes=2&clients=9");
 }
 
-static void pools_of_another_length(void **state)
+static void pools_of_another_length_are_refused(void **state)
 {
     static const off_t length[] = {
         sizeof(struct node_head), 128, 4096, 2 << 20, (4 << 20) - 1, (4 << 20) + 1, 8 << 20};
@@ -195,7 +195,7 @@ static void pools_of_another_length(void **state)
     }
 }
 
-/* Changes the first node's superblock; with a good checksum, if told so. */
+/* Changes the first node's superblock, with a right checksum if `sum`. */
 static const char *changed_pool(void (*change)(struct node_head *head), bool sum)
 {
     const char *name = good_pool();
@@ -247,7 +247,7 @@ static void another_node(struct node_head *head)
     head->node = 1;
 }
 
-static void damaged_superblocks(void **state)
+static void damaged_superblocks_are_refused(void **state)
 {
     (void)state;
     refused_untouched(changed_pool(another_layout, true), "", FAR_LAYOUT, "has layout version");
@@ -264,7 +264,7 @@ static void damaged_superblocks(void **state)
 /* ---- more than there is ---------------------------------------------------------------------- */
 
 /* It is said when the pool is made, not by a signal when its memory is used. */
-static void more_memory_than_there_is(void **state)
+static void more_memory_than_there_is_is_refused(void **state)
 {
     const uint64_t asked = 64ull << 40;
     struct statvfs fs;
@@ -288,15 +288,15 @@ static void more_memory_than_there_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRATCH_CASE(uris_that_make_no_sense),
-        SCRATCH_CASE(what_does_not_exist),
-        SCRATCH_CASE(what_is_not_a_file),
-        SCRATCH_CASE(files_of_others),
+        SCRATCH_CASE(invalid_uris_are_refused),
+        SCRATCH_CASE(what_does_not_exist_is_refused),
+        SCRATCH_CASE(what_is_not_a_file_is_refused),
+        SCRATCH_CASE(files_with_other_contents_are_refused),
         SCRATCH_CASE(nothing_is_made_without_a_size),
-        SCRATCH_CASE(pools_of_another_shape),
-        SCRATCH_CASE(pools_of_another_length),
-        SCRATCH_CASE(damaged_superblocks),
-        SCRATCH_CASE(more_memory_than_there_is),
+        SCRATCH_CASE(pools_of_another_shape_are_refused),
+        SCRATCH_CASE(pools_of_another_length_are_refused),
+        SCRATCH_CASE(damaged_superblocks_are_refused),
+        SCRATCH_CASE(more_memory_than_there_is_is_refused),
     };
 
     return scratch_run(tests);

@@ -1,4 +1,5 @@
-/* Removing pools: their names and files go, those who have them open go on, nothing else goes. */
+/* Removing pools: names and files are removed, processes that have them open go on, other files
+ * stay. */
 #include "support/shm_scratch.h"
 
 static far_pool *open_pool(const char *uri)
@@ -27,7 +28,7 @@ static void a_pool_is_gone_once_removed(void **state)
 }
 
 /* The old pool and a new one of its name have nothing to do with each other. */
-static void those_who_have_it_open_go_on(void **state)
+static void processes_that_have_it_open_go_on(void **state)
 {
     const char *uri = scratch_uri(scratch_name(false), "?size=8m");
     far_pool *pool[2] = {open_pool(uri), NULL};
@@ -79,7 +80,7 @@ static void what_is_no_pool_stays(void **state)
 }
 
 /* Under a name of ours, an empty one is what a creator that died has left. */
-static void a_leftover_name_goes(void **state)
+static void a_name_left_by_a_dead_creator_is_removed(void **state)
 {
     const char *name = scratch_name(false);
 
@@ -89,7 +90,7 @@ static void a_leftover_name_goes(void **state)
     assert_false(scratch_there(name));
 }
 
-static void what_has_nothing_to_remove(void **state)
+static void fabrics_without_anything_to_remove_say_so(void **state)
 {
     (void)state;
     assert_int_equal(far_pool_remove(NULL), FAR_INVALID);
@@ -116,8 +117,8 @@ static void open_again_and_again(void *arg)
     }
 }
 
-/* Whoever opens gets a pool, be it the one just before it is removed or a new one. */
-static void removing_races_with_opening(void **state)
+/* Every process that opens gets a pool: the old one before its removal, or a new one. */
+static void removing_while_others_open_is_safe(void **state)
 {
     char *uri = (char *)(uintptr_t)scratch_uri(scratch_name(false), "?size=1m&clients=9");
     pid_t child[2] = {child_start(open_again_and_again, uri),
@@ -136,9 +137,12 @@ static void removing_races_with_opening(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRATCH_CASE(a_pool_is_gone_once_removed), SCRATCH_CASE(those_who_have_it_open_go_on),
-        SCRATCH_CASE(what_is_no_pool_stays),       SCRATCH_CASE(a_leftover_name_goes),
-        SCRATCH_CASE(what_has_nothing_to_remove),  SCRATCH_CASE(removing_races_with_opening),
+        SCRATCH_CASE(a_pool_is_gone_once_removed),
+        SCRATCH_CASE(processes_that_have_it_open_go_on),
+        SCRATCH_CASE(what_is_no_pool_stays),
+        SCRATCH_CASE(a_name_left_by_a_dead_creator_is_removed),
+        SCRATCH_CASE(fabrics_without_anything_to_remove_say_so),
+        SCRATCH_CASE(removing_while_others_open_is_safe),
     };
 
     return scratch_run(tests);

@@ -1,4 +1,4 @@
-/* A pool in shared memory outlives those who use it: closed and opened again, it has its data. */
+/* A pool in shared memory outlives its users: closed and opened again, it has its data. */
 #include "support/shm_scratch.h"
 
 #define KEYS 2000
@@ -87,19 +87,19 @@ static void fill_then_judge(bool by_path, bool die)
     judge_pool(uri, 2, die);
 }
 
-static void by_name_in_another_process(void **state)
+static void another_process_finds_a_pool_by_name(void **state)
 {
     (void)state;
     fill_then_judge(false, false);
 }
 
-static void by_path_in_another_process(void **state)
+static void another_process_finds_a_pool_by_path(void **state)
 {
     (void)state;
     fill_then_judge(true, false);
 }
 
-static void after_the_death_of_who_filled_it(void **state)
+static void a_pool_survives_the_process_that_filled_it(void **state)
 {
     (void)state;
     fill_then_judge(false, true);
@@ -107,7 +107,7 @@ static void after_the_death_of_who_filled_it(void **state)
 }
 
 /* A copy of the file is the pool as it was. */
-static void from_a_copy(void **state)
+static void a_copy_of_the_file_is_a_pool(void **state)
 {
     const char *name = scratch_name(true), *copy = scratch_name(true);
     int from, to;
@@ -135,7 +135,7 @@ static void from_a_copy(void **state)
 }
 
 /* One process, two handles: what one writes, the other reads. */
-static void twice_at_a_time(void **state)
+static void two_handles_in_one_process_see_the_same_pool(void **state)
 {
     const char *uri = scratch_uri(scratch_name(false), "?size=8m");
     far_session *session[2];
@@ -174,8 +174,8 @@ static unsigned long mapped(void)
     return pages;
 }
 
-/* Sizes that are no multiple of any page, and mappings that go as they came. */
-static void again_and_again(void **state)
+/* With sizes that are not multiples of a page. */
+static void opening_and_closing_leaves_no_mappings_behind(void **state)
 {
     unsigned long before = 0, page = (unsigned long)sysconf(_SC_PAGESIZE);
 
@@ -188,22 +188,22 @@ static void again_and_again(void **state)
         fill_pool((void *)(uintptr_t)scratch_uri(name, options));
         judge_pool(scratch_uri(name, ""), 3, 0);
         assert_int_equal(far_pool_remove(scratch_uri(name, "")), FAR_OK);
-        if (round == 1) /* whatever the process maps once and for all is there by now */
+        if (round == 1) /* by now the process has all mappings that it makes only once */
             before = mapped();
     }
-    if (RIG_SANITIZED == 1) /* sanitizers map memory of their own all the time */
+    if (RIG_SANITIZED == 1) /* sanitizers keep mapping memory */
         assert_in_range(mapped(), 0, before + (1 << 20) / page);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SCRATCH_CASE(by_name_in_another_process),
-        SCRATCH_CASE(by_path_in_another_process),
-        SCRATCH_CASE(after_the_death_of_who_filled_it),
-        SCRATCH_CASE(from_a_copy),
-        SCRATCH_CASE(twice_at_a_time),
-        SCRATCH_CASE(again_and_again),
+        SCRATCH_CASE(another_process_finds_a_pool_by_name),
+        SCRATCH_CASE(another_process_finds_a_pool_by_path),
+        SCRATCH_CASE(a_pool_survives_the_process_that_filled_it),
+        SCRATCH_CASE(a_copy_of_the_file_is_a_pool),
+        SCRATCH_CASE(two_handles_in_one_process_see_the_same_pool),
+        SCRATCH_CASE(opening_and_closing_leaves_no_mappings_behind),
     };
 
     return scratch_run(tests);

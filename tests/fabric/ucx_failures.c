@@ -172,7 +172,7 @@ static void a_node_without_its_memory_is_refused(void **state)
 
 /* ---- fences ---------------------------------------------------------------------------------- */
 
-static void who_is_fenced_is_shut_out(void **state)
+static void a_fenced_client_is_shut_out(void **state)
 {
     struct rig *a, *b, *c;
     unsigned port;
@@ -189,7 +189,7 @@ static void who_is_fenced_is_shut_out(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(try_set(a, 0, 2), FAR_FENCED);
     assert_int_equal(rig_get(b, gaddr_make(0, AT), 0), 1);
-    assert_int_equal(rig_fence(b, 13), FAR_OK); /* nobody's yet */
+    assert_int_equal(rig_fence(b, 13), FAR_OK); /* no client's yet */
     a->ep->ops->identify(a->ep, 13);
     assert_int_equal(try_set(a, 0, 2), FAR_FENCED);
     a->ep->ops->identify(a->ep, 12);
@@ -197,7 +197,7 @@ static void who_is_fenced_is_shut_out(void **state)
     a->ep->ops->identify(a->ep, 11);
     assert_int_equal(try_set(a, 0, 4), FAR_FENCED);
 
-    /* By another connection, and after the node has been started anew. */
+    /* By another connection, and after a restart of the node. */
     c = rig_on(a->fab);
     c->ep->ops->identify(c->ep, 11);
     assert_int_equal(try_set(c, 0, 5), FAR_FENCED);
@@ -230,7 +230,7 @@ static void *writer(void *arg)
 }
 
 /* Once the fence has returned, nothing of the other takes effect: at any moment of its work. */
-static void a_fence_is_the_end(void **state)
+static void no_verb_of_a_fenced_client_takes_effect(void **state)
 {
     (void)state;
     for (unsigned round = 0; round < 10; round++) {
@@ -277,7 +277,7 @@ static void a_fence_leaves_the_thread_to_others(void **state)
     close_rig(r);
 }
 
-/* That a node is away is found out once; from then on nobody waits for it. */
+/* Once a node is known to be away, nothing waits for it. */
 static void a_fence_does_not_wait_for_a_node_that_is_away(void **state)
 {
     struct rig *r;
@@ -399,8 +399,8 @@ int main(void)
         ONE(a_node_that_dies_is_named_and_found_again),
         ONE(a_node_that_hangs_is_a_timeout),
         ONE(a_node_without_its_memory_is_refused),
-        ONE(who_is_fenced_is_shut_out),
-        ONE(a_fence_is_the_end),
+        ONE(a_fenced_client_is_shut_out),
+        ONE(no_verb_of_a_fenced_client_takes_effect),
         ONE(a_fence_leaves_the_thread_to_others),
         ONE(a_fence_does_not_wait_for_a_node_that_is_away),
         ONE(one_client_makes_the_pool),

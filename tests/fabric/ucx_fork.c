@@ -23,7 +23,7 @@ static void use_and_close(void *arg)
     far_pool_close(h->pool);
 }
 
-static void connections_are_the_parents(void **state)
+static void a_child_leaves_its_parents_connections_alone(void **state)
 {
     static const char *const more[] = {"--size", "16m", NULL};
     struct memd_child node;
@@ -59,7 +59,7 @@ static void connections_are_the_parents(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connections_are_the_parents),
+        cmocka_unit_test(a_child_leaves_its_parents_connections_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
-/* ucx: carries values that take many messages each, from one node and from several, by messages and by
- * the memory's own verbs. */
+/* ucx: carries values that take many messages each, from one node and from two. */
 #include "support/memd_child.h"
 #include "support/values.h"
 

@@ -137,7 +137,7 @@ static void threads_can_share_a_hub(void **state)
     close_sessions(THREADS);
 }
 
-/* One thread may find out for all: each is told what its own operation ended with. */
+/* One thread may notice it for all; each thread still gets its own operation's status. */
 static void *fail_by_name(void *arg)
 {
     unsigned self = (unsigned)(uintptr_t)arg;
@@ -149,7 +149,7 @@ static void *fail_by_name(void *arg)
     return NULL;
 }
 
-static void every_thread_is_told_of_a_lost_node(void **state)
+static void a_lost_node_is_reported_to_every_thread(void **state)
 {
     (void)state;
     memd_descriptors(FEW_DESCRIPTORS);
@@ -185,7 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ONE(a_thousand_sessions_need_few_descriptors),
         ONE(threads_can_share_a_hub),
-        ONE(every_thread_is_told_of_a_lost_node),
+        ONE(a_lost_node_is_reported_to_every_thread),
         ONE(too_few_descriptors_have_a_message),
     };
 

@@ -1,6 +1,6 @@
 /*
- * far_session_fd() on ucx:. A server that does nothing but sleep on the descriptor and reap gets all of
- * its results, also if nodes hang, die and come back, and is not woken all the time meanwhile.
+ * far_session_fd() on ucx:. A server that only sleeps on the descriptor and reaps gets all of its
+ * results, even if nodes hang, die and come back, and is not woken in vain.
  */
 #include "support/memd_child.h"
 #include "fabric/ucx/ucx_internal.h"
@@ -100,7 +100,7 @@ static void submit_get(far_session *session, far_table *table, uint64_t *buf)
     assert_int_equal(far_submit(session, &op), FAR_OK);
 }
 
-/* ---- all is well ------------------------------------------------------------------------------- */
+/* ---- all is well ----------------------------------------------------------------------------- */
 
 static void works_and_rests(bool shared, const char *options)
 {
@@ -134,14 +134,15 @@ static void a_loop_that_only_sleeps_gets_everything(void **state)
     works_and_rests(false, PATIENT);
 }
 
-static void likewise_on_a_shared_hub(void **state)
+static void a_loop_on_a_shared_hub_gets_everything(void **state)
 {
     (void)state;
     works_and_rests(true, PATIENT);
 }
 
-/* A synchronous call polls, and may take what the descriptor would have been readable for. */
-static void synchronous_calls_in_between(void **state)
+/* A synchronous call polls, and may take the event for which the descriptor would become
+ * readable. */
+static void synchronous_calls_in_between_take_no_event_away(void **state)
 {
     far_session *session;
     far_table *table = begin(PATIENT, &session);
@@ -167,8 +168,9 @@ static void synchronous_calls_in_between(void **state)
     end(session);
 }
 
-/* What UCX reports while something is sent makes no descriptor readable: it is looked at first. */
-static void nobody_sleeps_on_what_is_known_already(void **state)
+/* An error that UCX reports while something is sent makes no descriptor readable, so arm()
+ * checks. */
+static void arming_fails_while_an_error_is_known(void **state)
 {
     far_session *session;
     far_table *table = begin(PATIENT, &session);
@@ -179,7 +181,7 @@ static void nobody_sleeps_on_what_is_known_already(void **state)
 
     (void)state;
     assert_int_equal(far_exists(session, table, "x", 1), FAR_NOT_FOUND);
-    client_enter(&session->client); /* not while the keeper is at it */
+    client_enter(&session->client); /* keeps the keeper out */
     for (unsigned i = 0; i < 1000 && !armed; i++) {
         ep->ops->poll(ep, false);
         armed = ep->ops->arm(ep, &until);
@@ -192,10 +194,10 @@ static void nobody_sleeps_on_what_is_known_already(void **state)
     end(session);
 }
 
-/* ---- shared hubs -------------------------------------------------------------------------------- */
+/* ---- shared hubs ----------------------------------------------------------------------------- */
 
 /* HUB-6: another endpoint takes the reply. */
-static void who_completes_a_request_raises_the_alarm(void **state)
+static void completing_a_request_of_another_raises_its_alarm(void **state)
 {
     far_session *session, *other;
     far_table *table, *same = NULL;
@@ -222,7 +224,7 @@ static void who_completes_a_request_raises_the_alarm(void **state)
             n = wait_loop_step(&l, &result, 1);
         for (unsigned tries = 0; n == 0 && !e->landed && tries < 1000; tries++) {
             assert_int_equal(far_exists(other, same, "x", 1), FAR_NOT_FOUND);
-            /* Nobody drives: the worker is armed for those who sleep, or one of them is woken. */
+            /* No thread drives: the worker is armed for the sleepers, or one of them is woken. */
             assert_true(!hub_of(session)->stirred || e->rung || !e->sleeping);
         }
         if (n == 0) {
@@ -258,7 +260,7 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-static void beside_threads_that_wait_in_other_ways(void **state)
+static void loops_work_beside_threads_that_wait_in_other_ways(void **state)
 {
     far_session *session;
     pthread_t thread[2];
@@ -280,7 +282,7 @@ static void beside_threads_that_wait_in_other_ways(void **state)
     end(session);
 }
 
-/* ---- nodes that go ------------------------------------------------------------------------------- */
+/* ---- nodes that go --------------------------------------------------------------------------- */
 
 /* Gets until the status is as wanted; each of them ends, and none by spinning. */
 static void get_until(struct wait_loop *l, far_table *table, bool good)
@@ -352,13 +354,13 @@ static void nodes_that_hang_and_die(bool shared)
     end(session);
 }
 
-static void a_node_that_goes_is_noticed(void **state)
+static void a_loop_notices_nodes_that_hang_and_die(void **state)
 {
     (void)state;
     nodes_that_hang_and_die(false);
 }
 
-static void likewise_by_a_shared_hub(void **state)
+static void a_loop_on_a_shared_hub_notices_nodes_that_hang_and_die(void **state)
 {
     (void)state;
     nodes_that_hang_and_die(true);
@@ -370,13 +372,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_loop_that_only_sleeps_gets_everything),
-        TEST(likewise_on_a_shared_hub),
-        TEST(synchronous_calls_in_between),
-        TEST(nobody_sleeps_on_what_is_known_already),
-        TEST(who_completes_a_request_raises_the_alarm),
-        TEST(beside_threads_that_wait_in_other_ways),
-        TEST(a_node_that_goes_is_noticed),
-        TEST(likewise_by_a_shared_hub),
+        TEST(a_loop_on_a_shared_hub_gets_everything),
+        TEST(synchronous_calls_in_between_take_no_event_away),
+        TEST(arming_fails_while_an_error_is_known),
+        TEST(completing_a_request_of_another_raises_its_alarm),
+        TEST(loops_work_beside_threads_that_wait_in_other_ways),
+        TEST(a_loop_notices_nodes_that_hang_and_die),
+        TEST(a_loop_on_a_shared_hub_notices_nodes_that_hang_and_die),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* verbs: where there is no device, or none that is asked for: what can be said without one. */
+/* verbs: as far as it can be tested without a device. */
 #include "fabric/rig.h"
 
 static void refused(const char *uri, int status, const char *says)
@@ -39,7 +39,7 @@ static void too_many_nodes_are_refused(void **state)
     refused(uri, FAR_BAD_URI, "64");
 }
 
-/* With a device or without, nobody listens at port 1. */
+/* With a device or without, nothing listens at port 1. */
 static void a_node_that_is_not_there_is_an_error(void **state)
 {
     struct fab *fab = NULL;

@@ -1,10 +1,10 @@
 /*
- * A memory node that is fed any bytes: what memd_fuzz and the unit test have in common.
+ * A memory node that gets arbitrary bytes: shared by memd_fuzz and memd_hostile.
  *
- * The input is a small program. It sends raw bytes as messages, messages with a good head and bad
- * contents, batches whose verbs are of its choosing, and good hand-shakes, from two connections.
- * Every message and every reply is in a piece of memory of exactly its length, so that a sanitizer
- * sees any step outside of them.
+ * The input is a small program. It sends raw bytes as messages, messages with a valid head and
+ * invalid contents, batches of arbitrary verbs, and valid hand-shakes, from two connections. Every
+ * message and every reply is in a piece of memory of exactly its length, so that a sanitizer
+ * notices any access outside of it.
  */
 #ifndef TESTS_FUZZ_MEMD_INPUT_H
 #define TESTS_FUZZ_MEMD_INPUT_H

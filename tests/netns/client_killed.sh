@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A client is killed in the middle of its work, again and again: the others go on, no operation of
-# theirs fails, and whoever takes its place finds all that it was told.
+# A client is killed in the middle of its work, several times: the others go on, none of their
+# operations fails, and the client that takes its place finds everything that was confirmed to it.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 pool="ucx://$a,$b?lease=$lease"

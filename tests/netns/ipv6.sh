@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Memory nodes at addresses of IPv6. Every host has an IPv4 address beside it, by which UCX would size
-# its connections if it were let: the first one that comes by IPv6 would then break the node.
+# Memory nodes at IPv6 addresses. Every host has an IPv4 address too. By default UCX would size its
+# connections for that one, and the first connection by IPv6 would break the node.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 prefix=fd00:231:
@@ -14,7 +14,7 @@ listen="[::]" start_node b --size 64m
 start_clients "$pool"
 clients_make 200
 
-# By ways that UCX does not serve: the connection fails, and the node goes on.
+# Addresses that UCX does not serve: the connection fails, and the node goes on.
 run_at b get --pool "ucx://[::1]:7000" key
 expect_code 1
 expect_err "UCX does not serve"

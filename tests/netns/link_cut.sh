@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The link to a memory node is cut, without a word to anybody, and healed: what needs the node fails
-# with its name, and in time; what does not goes on; then everything does again.
+# The link to a memory node is cut silently, and restored. Operations that need the node fail in time,
+# with its name; others go on; then all of them work again.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 timeout=1000

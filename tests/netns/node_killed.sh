@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A memory node is killed: what needs it fails with its name, and in time; what does not goes on; and
-# when it is there again with its contents, everything does. Then it comes back without them.
+# A memory node is killed. Operations that need it fail in time, with its name; others go on. When it is
+# back with its contents, all of them work again. Then it comes back without its contents.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 timeout=1000

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Opening a pool of several nodes: one that is not there is named, and so is one that is another.
+# Opening a pool of several nodes: the error names a node that is away, or one that is not of the pool.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 start_node a --size 16m

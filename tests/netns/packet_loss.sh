@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packets are lost on their way to everybody: operations take longer, and none fails.
+# Packets to all hosts are lost: operations take longer, and none fails.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 pool="ucx://$a,$b?lease=60000&timeout=30000" # time enough, also on a busy machine

@@ -1,6 +1,6 @@
 /*
- * A client for the tests with several hosts: changes keys of tables of every index, and writes down
- * in a file what it was told (ledger.h).
+ * A client for the tests with several hosts. It changes keys of tables of every index, and records
+ * in a file what was confirmed to it (ledger.h).
  *
  *   worker make POOL                      makes a table for every index
  *   worker work POOL LEDGER N [LIMIT_MS]  works as client N until SIGTERM. With a limit, operations

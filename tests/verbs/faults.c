@@ -1,6 +1,6 @@
 /*
- * What must not work, and what must work again: strangers, fenced clients, requests that do not fit
- * the device, memory nodes that die under way.
+ * Strangers, fenced clients, requests that do not fit the device, and memory nodes that die, hang
+ * and come back.
  *
  *   verbs_faults URI        of two memory nodes
  *
@@ -56,7 +56,7 @@ static void next_event(struct rdma_event_channel *cm, enum rdma_cm_event_type wa
     rdma_ack_cm_event(event);
 }
 
-/* A queue pair that is connected to the node, by somebody who says nothing. */
+/* Connects a queue pair to the node and sends nothing. */
 static void connect_silently(struct rig *r, struct rdma_event_channel *cm, struct verbs_qp *qp)
 {
     struct verbs_fab *fab = (struct verbs_fab *)r->fab;
@@ -78,7 +78,7 @@ static void connect_silently(struct rig *r, struct rdma_event_channel *cm, struc
 
 static enum ibv_wc_status attempt(struct rig *r, struct verbs_qp *qp, enum ibv_wr_opcode opcode)
 {
-    const struct verbs_conn *c = conn_of(r, 0); /* whose key the stranger has got hold of */
+    const struct verbs_conn *c = conn_of(r, 0); /* the stranger has its key */
     struct ibv_sge sge = {
         .addr = (uintptr_t)r->buf, .length = 8, .lkey = arena_key(&c->ep->arena, r->buf)};
     struct ibv_send_wr *bad,
@@ -181,8 +181,8 @@ static void *count_until_refused(void *arg)
     return NULL;
 }
 
-/* Whatever is under way when the fence comes: once it has returned, nothing happens any more. */
-static void a_fence_strikes_in_the_middle(void **state)
+/* Once the fence has returned, nothing of what was under way happens any more. */
+static void a_fence_ends_work_under_way(void **state)
 {
     struct rig *r = rig_open(uri), *other = rig_on(r->fab);
     gaddr at = gaddr_make(0, 8192);
@@ -366,8 +366,9 @@ static void a_node_that_dies_is_named_and_can_come_back(void **state)
     node_kill(other);
 }
 
-/* Whoever makes a pool begins with the last node. One that dies on the way is in nobody's way. */
-static void a_pool_half_made_is_made_anew(void **state)
+/* A client makes a pool beginning with the last node. If it dies half-way, another makes the
+ * pool. */
+static void a_half_made_pool_is_made_again(void **state)
 {
     const char *pool = "verbs://10.77.0.1:7062,10.77.0.1:7063?timeout=60000";
     pid_t node[2] = {node_start("7062", NULL), node_start("7063", NULL)};
@@ -448,8 +449,8 @@ static void a_node_that_vanishes_is_not_waited_for(void **state)
     rig_close(r);
 }
 
-/* A node that does not answer those who connect: the first finds out, then nobody waits for it. */
-static void a_node_that_is_away_holds_up_nobody(void **state)
+/* A node does not answer connection requests: the first request notices, then none waits for it. */
+static void a_node_that_is_away_does_not_hold_up_others(void **state)
 {
     pid_t node[2] = {node_start("7072", NULL), node_start("7073", NULL)};
     struct rig *r = rig_open("verbs://10.77.0.1:7072,10.77.0.1:7073?timeout=60000");
@@ -463,7 +464,7 @@ static void a_node_that_is_away_holds_up_nobody(void **state)
     verbs_conn_break(conn_of(r, 1));
     shorten(r);
     assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
-    ((struct verbs_fab *)r->fab)->wire.timeout_ms = 3600000; /* whoever waits now is noticed */
+    ((struct verbs_fab *)r->fab)->wire.timeout_ms = 3600000; /* so that a wait would be noticed */
     while (!conn_of(r, 1)->out) {
         assert_int_equal(try_set(r, gaddr_make(1, 4096), 3), FAR_UNREACHABLE);
         usleep(10000);
@@ -492,14 +493,14 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_connection_without_a_proof_has_no_access),
         cmocka_unit_test(a_fenced_client_has_no_effect),
-        cmocka_unit_test(a_fence_strikes_in_the_middle),
+        cmocka_unit_test(a_fence_ends_work_under_way),
         cmocka_unit_test(long_verbs_are_cut),
         cmocka_unit_test(what_does_not_fit_the_queue_waits),
         cmocka_unit_test(a_node_that_dies_is_named_and_can_come_back),
-        cmocka_unit_test(a_pool_half_made_is_made_anew),
+        cmocka_unit_test(a_half_made_pool_is_made_again),
         cmocka_unit_test(a_question_to_a_stopped_node_ends),
         cmocka_unit_test(a_node_that_vanishes_is_not_waited_for),
-        cmocka_unit_test(a_node_that_is_away_holds_up_nobody),
+        cmocka_unit_test(a_node_that_is_away_does_not_hold_up_others),
     };
 
     if (argc != 2) {

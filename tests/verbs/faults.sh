@@ -1,4 +1,4 @@
-# What is not supposed to work.
+# Strangers, fences, and nodes that die, hang and vanish.
 . /tests/guest.ash
 start 7050 --size 8m
 start 7051 --size 8m

@@ -1,4 +1,4 @@
-# A memory node and its clients as the processes that they are in real life.
+# A memory node and its clients as separate processes.
 . /tests/guest.ash
 start 7020 --size 32m
 pool="verbs://$ADDRESS:7020?$PATIENT"

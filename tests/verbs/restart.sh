@@ -1,4 +1,4 @@
-# A memory node that is not there, then is, is killed, and comes back with its memory.
+# A memory node is away, is started, is killed, and comes back with its memory.
 . /tests/guest.ash
 pool="verbs://$ADDRESS:7040?$PATIENT"
 refuse "$ADDRESS:7040" farside get --pool "$pool" key

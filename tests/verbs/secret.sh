@@ -1,5 +1,4 @@
-# Who does not know the secret gets nothing, and who is asked for none where there should be one
-# goes away.
+# A client without the secret is refused; a client with a secret refuses a node that has none.
 . /tests/guest.ash
 echo "open sesame" >/tmp/secret
 start 7030 --size 8m --secret-file /tmp/secret

@@ -34,7 +34,7 @@ struct rig {
     uint32_t version[KEYS]; /* 0: absent */
 };
 
-/* A value says whose it is and which one. */
+/* A value names its session and its number. */
 struct value {
     uint32_t key, version;
     uint8_t rest[120];

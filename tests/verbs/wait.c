@@ -1,6 +1,6 @@
 /*
- * far_session_fd() on verbs:. A server that does nothing but sleep on the descriptor and reap gets all of
- * its results, also if a node dies or vanishes and comes back, and is not woken all the time meanwhile.
+ * far_session_fd() on verbs:. A server that only sleeps on the descriptor and reaps gets all of its
+ * results, even if a node dies or vanishes and comes back, and is not woken in vain.
  *
  *   verbs_wait URI
  *
@@ -92,7 +92,7 @@ static void a_loop_that_only_sleeps_gets_everything(void **state)
     rig_close(&r);
 }
 
-/* ---- nodes that go ------------------------------------------------------------------------------- */
+/* ---- nodes that go --------------------------------------------------------------------------- */
 
 static pid_t node_start(const char *port)
 {
@@ -171,7 +171,7 @@ static void a_node_that_dies_is_noticed(void **state)
     node_kill(node);
 }
 
-/* Nobody tells that it is gone, as when its machine loses power: only time does. */
+/* The node vanishes silently, as when its machine loses power: only a time-out shows it. */
 static void a_node_that_vanishes_is_noticed(void **state)
 {
     uint64_t value = 1, got;
