@@ -72,7 +72,7 @@ extern "C" {
  */
 #define FAR_ERRORS(X)                                                                              \
     X(NOT_FOUND, -1, "no such key")                                                                \
-    X(EXISTS, -2, "the key is already there")                                                      \
+    X(EXISTS, -2, "the key already exists")                                                        \
     X(TOO_SMALL, -3, "the buffer is too small for the value")                                      \
     X(INVALID, -4, "invalid argument")                                                             \
     X(KEY_SIZE, -5, "the key is empty or longer than the limit")                                   \
@@ -81,8 +81,8 @@ extern "C" {
     X(NO_FABRIC, -8, "no such fabric in this build")                                               \
     X(NO_INDEX, -9, "no such index in this build")                                                 \
     X(NO_TABLE, -10, "no such table")                                                              \
-    X(TABLE_EXISTS, -11, "a table of that name exists already")                                    \
-    X(WRONG_INDEX, -12, "the table is kept by another index")                                      \
+    X(TABLE_EXISTS, -11, "a table of that name already exists")                                    \
+    X(WRONG_INDEX, -12, "the table has another index")                                             \
     X(NOT_A_POOL, -13, "there is no Farside pool there")                                           \
     X(LAYOUT, -14, "the pool has another layout version")                                          \
     X(CORRUPT, -15, "the pool's contents are damaged")                                             \
@@ -95,15 +95,15 @@ extern "C" {
     X(TIMEOUT, -22, "gave up waiting")                                                             \
     X(CONTENTION, -23, "gave up after losing to other clients too often")                          \
     X(UNSUPPORTED, -24, "not supported here")                                                      \
-    X(BOUNDS, -25, "an address outside the pool's memory")                                         \
+    X(BOUNDS, -25, "the address is outside the pool's memory")                                     \
     X(UNKNOWN, -26, "the connection broke: the outcome is unknown")                                \
     X(NO_MEMORY, -27, "out of local memory")                                                       \
     X(SYSTEM, -28, "a system call failed")                                                         \
-    X(RING_FULL, -29, "the ring has as many operations as its depth allows")                       \
+    X(RING_FULL, -29, "the ring is full")                                                          \
     X(STOPPED, -30, "stopped by the caller")                                                       \
-    X(REFUSED, -31, "the memory node does not let this client in")                                 \
+    X(REFUSED, -31, "the memory node refused this client")                                         \
     X(NODE_LOST, -32, "a memory node came back without its contents")                              \
-    X(STARTED, -33, "the operation has started and goes on")
+    X(STARTED, -33, "the operation has already started")
 
 enum far_status {
     FAR_OK = 0,

@@ -1,9 +1,9 @@
-/* File descriptors, which run out. */
+/* File descriptors, which may run out. */
 #ifndef BASE_FDS_H
 #define BASE_FDS_H
 
-/* FAR_SYSTEM: fewer than that many are free, and how many there may be. It opens and closes that
- * many: not for paths that matter. */
+/* FAR_SYSTEM: fewer than `count` are free; the detail says how many. It opens and closes that many
+ * descriptors, so it is slow. */
 int fds_check(unsigned count);
 
 #endif

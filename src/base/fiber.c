@@ -79,8 +79,8 @@ struct fiber {
 static _Thread_local struct fiber *current;
 
 /*
- * What the sanitizers want to know. Of each switch, the side that goes calls to_...() just before
- * it, and the side that is reached calls at_...() just after.
+ * Reports to the sanitizers. The side that is left calls to_...() just before a switch, and the side
+ * that is reached calls at_...() just after it.
  */
 #if defined(FIBER_ASAN)
 
@@ -106,8 +106,8 @@ static inline void at_resumer(struct fiber *f)
     __sanitizer_finish_switch_fiber(f->resumer_fake_stack, NULL, NULL);
 }
 
-/* ASan frees a fake stack only when its own fiber leaves for good; a fiber that is destroyed where
- * it stands does not, so pretend: go there in name, and come back with no wish to return. */
+/* ASan frees a fake stack only when its fiber says that it leaves for good. A fiber that is destroyed
+ * cannot say so, so pretend to switch to it, and to leave it for good. */
 static void sanitizer_destroy(struct fiber *f)
 {
     void *own;

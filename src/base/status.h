@@ -1,7 +1,4 @@
-/*
- * What each status means to the code that gets it. This is the only such list: nobody else compares a
- * status with several others to find out what it may do next.
- */
+/* What each status means to the code that gets it. Ask status_means() instead of listing statuses. */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 

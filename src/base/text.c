@@ -1,4 +1,4 @@
-/* Strict on purpose: what is half understood here becomes a pool of the wrong size. */
+/* Strict on purpose: a size that is misread here becomes a pool of the wrong size. */
 #include "base/text.h"
 
 #include "base/err.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* strtoull() takes signs, spaces and hex; here only digits will do. Moves *s past them. */
+/* Digits only; strtoull() would also accept signs, spaces and hex. Moves *s behind them. */
 static bool digits(const char **s, uint64_t *value)
 {
     const char *p = *s;
@@ -61,7 +61,7 @@ bool text_size(const char *s, uint64_t *bytes)
             scale *= 10;
     }
     int shift = suffix_shift(s);
-    if (shift < 0 || (point && shift == 0)) /* there are no parts of a byte */
+    if (shift < 0 || (point && shift == 0)) /* there are no fractions of a byte */
         return false;
     unsigned __int128 size =
         ((unsigned __int128)whole << shift) + ((unsigned __int128)fraction << shift) / scale;
@@ -81,8 +81,8 @@ const char *text_of_size(uint64_t bytes, char text[TEXT_SIZE_BYTES])
     return text;
 }
 
-/* The bytes of the character at s, 0 if it is not UTF-8: cut off, longer than it need be, half of a
- * surrogate pair or past the last code point. */
+/* The length of the character at s in bytes; 0 if it is not UTF-8: cut off, longer than necessary, half
+ * of a surrogate pair, or beyond the last code point. */
 static unsigned utf8_bytes(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -133,7 +133,7 @@ const char *text_escape(const void *bytes, size_t len, size_t *pos, char text[TE
     return text;
 }
 
-/* A piece of the caller's text, before it is copied and cut up. */
+/* A piece of the caller's text, before it is copied and split. */
 struct span {
     const char *at;
     size_t len;
@@ -164,7 +164,7 @@ static int add_option(struct option_spans *options, struct span option)
             return err_fail(FAR_BAD_URI, "option '%.*s' is given twice", (int)name_len, option.at);
     }
     if (options->count == URI_OPTIONS_MAX)
-        return err_fail(FAR_BAD_URI, "more than %d options", URI_OPTIONS_MAX);
+        return err_fail(FAR_BAD_URI, "the URI has more than %d options", URI_OPTIONS_MAX);
     options->name[options->count] = name;
     options->value[options->count] =
         (struct span){option.at + name_len + 1, option.len - name_len - 1};
@@ -190,7 +190,7 @@ int uri_parse(const char *text, struct uri *uri)
 {
     size_t len = strlen(text);
     if (len >= URI_TEXT_MAX)
-        return err_fail(FAR_BAD_URI, "longer than %d bytes", URI_TEXT_MAX - 1);
+        return err_fail(FAR_BAD_URI, "the URI is longer than %d bytes", URI_TEXT_MAX - 1);
     size_t scheme_len = strcspn(text, ":?");
     if (text[scheme_len] != ':')
         return err_fail(FAR_BAD_URI, "no ':' after the scheme in '%s'", text);

@@ -21,7 +21,7 @@ int store_refuse_table(const far_session *s, const far_table *table)
         return store_refuse(s);
     if (!table)
         return store_null("table");
-    return err_fail(FAR_INVALID, "table '%s' was opened in another pool than the session",
+    return err_fail(FAR_INVALID, "table '%s' belongs to another pool than the session",
                     table->index.desc.name);
 }
 

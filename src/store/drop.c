@@ -1,11 +1,11 @@
 /*
  * Completing drops: steps one to three of CAT-4 (pool/catalog.c says why they are enough).
  *
- * What a table reaches is first walked and noted down, and retired only when this client has freed the
- * table's place: by then nothing can fail any more. The walk is the one by which sweeps mark, so what
- * is retired is what a sweep would have left to the table. Several paths may lead to one object, which
- * is retired once. A table that is damaged is not walked for this: a damaged pointer must not free what
- * is another table's. Its place is freed, and its memory is left to the next sweep.
+ * First all objects of the table are listed. They are retired only after this client has freed the
+ * table's place, when nothing can fail any more. The walk is the one that sweeps mark with, so it finds
+ * what a sweep would find. Several paths may lead to one object; it is retired once. The objects of a
+ * damaged table are not retired, because a damaged pointer may lead to another table's memory. Its place
+ * is freed, and its memory is left to the next sweep.
  */
 #include "store/drop.h"
 
@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* How long an operation of another session may hold up a drop. */
+/* How long another session's operation may hold up a drop. */
 #define BARRIER_LEASES 8u
 
 /* ---- what a table reaches -------------------------------------------------------------------- */
@@ -23,7 +23,7 @@
 struct found {
     struct marker marker;
     const struct pool *pool;
-    uint64_t **seen[FAB_NODES_MAX]; /* by chunk of the node, where there are any: a bit per unit */
+    uint64_t **seen[FAB_NODES_MAX]; /* for each node and chunk, NULL or a bit per unit */
     uint64_t *object;               /* gaddr, size class above it */
     size_t count, room;
     uint64_t bytes;
@@ -87,7 +87,7 @@ static void free_found(struct found *f)
     free(f->object);
 }
 
-/* FAR_CORRUPT: the table is damaged, and not all that was found need be its own. */
+/* FAR_CORRUPT: the table is damaged, so what was found may belong to others. */
 static int walk(struct op *op, struct index_view *view, void *arg)
 {
     struct found *f = arg;
@@ -112,7 +112,7 @@ static void retire_all(struct client *c, const struct found *f)
                     (unsigned)(f->object[i] >> GADDR_BITS));
 }
 
-/* Nobody is at work on it any more: gives its memory back. */
+/* Retires the memory of a table that no session works on any more. */
 static int take_apart(far_pool *pool, struct op *op, const struct table_desc *desc)
 {
     struct found f = {.marker = {.mark = note}, .pool = &pool->pool};
@@ -125,7 +125,7 @@ static int take_apart(far_pool *pool, struct op *op, const struct table_desc *de
     else if (released || rc == FAR_UNKNOWN)
         pool_abandon_bytes(op->client, f.bytes > CHUNK_BYTES ? f.bytes : CHUNK_BYTES); /* or more */
     free_found(&f);
-    /* Another client has done it, or one that knows the index must. */
+    /* Another client has completed it, or one whose build has the index will. */
     return rc == FAR_NO_TABLE || rc == FAR_NO_INDEX ? FAR_OK : rc;
 }
 
@@ -181,15 +181,14 @@ static int find_dropped(struct op *op, struct dropped *d)
             if (rc == FAR_OK && !add_dropped(d, &desc))
                 rc = err_fail(FAR_NO_MEMORY, "no memory for dropping tables");
         }
-        if (rc == FAR_NO_TABLE ||
-            rc == FAR_CORRUPT) /* completed by another; or not for us to judge */
+        if (rc == FAR_NO_TABLE || rc == FAR_CORRUPT) /* another client completed it; or damaged */
             rc = FAR_OK;
     }
     op_end(op);
     return rc == FAR_NO_TABLE ? FAR_OK : rc;
 }
 
-/* Step three. A table that cannot be walked, because a node is away, does not hold up the others. */
+/* Step three. A table that cannot be walked because a node is down does not hold up the others. */
 static int complete_all(far_pool *pool, struct op *op, const struct dropped *d)
 {
     int first = FAR_OK, rc = FAR_OK;
@@ -210,7 +209,8 @@ int store_drop_settle(far_pool *pool, struct op *op)
     if (rc == FAR_OK && d.count > 0) {
         rc = client_barrier(op, BARRIER_LEASES); /* step two */
         if (rc == FAR_TIMEOUT)
-            rc = err_fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
+            rc = err_fail(FAR_TIMEOUT,
+                          "the epoch does not advance: another client does not end its operation");
     }
     if (rc == FAR_OK)
         rc = complete_all(pool, op, &d);

@@ -1,19 +1,19 @@
 /*
- * The keeper: a thread of a pool that sees to sessions which nobody uses.
+ * The keeper: a thread of a pool that takes care of idle sessions.
  *
- * Sessions announce themselves by verbs that ride on their operations; one without operations says
- * nothing, and to others looks like one that has stopped in the middle of something. They would
- * wait for it until its lease has lapsed. So the keeper looks at all sessions of the process now
- * and then, and those that were not used since it last looked it parks: nobody waits for them, and
- * their leases are kept up. A session that is used takes itself back (client_enter()), at the price
- * of a compare-and-swap on a word that only the keeper shares.
+ * A session announces itself by verbs that are piggybacked on its operations. A session without
+ * operations is silent, so to others it looks as if it had stopped in the middle of one, and they
+ * would wait for it until its lease has lapsed. So the keeper looks at all sessions of the process
+ * now and then, and parks those that were not used since its last look: nobody waits for a parked
+ * session, and the keeper renews its lease. A session that is used again takes itself back
+ * (client_enter()), at the price of a compare-and-swap on a word that it shares with the keeper only.
  *
- * A session with operations in flight is its own thread's business: if that stops, so does the
- * session's heartbeat.
+ * The keeper does not touch a session with operations in flight: if its thread stops, its heartbeat
+ * must stop, too.
  *
  * Parking is a round trip. Several sessions are parked at the same time, each on a fiber of its
- * own, so that one whose memory node does not answer does not delay the heartbeats of the others.
- * The keeper's lock is held only to choose sessions: one that is lent to the keeper cannot be
+ * own, so that a memory node that does not answer does not delay the heartbeats of other sessions.
+ * The keeper's lock is held only to choose sessions: a session that is lent to the keeper cannot be
  * closed before it is returned.
  */
 #include "store/keeper.h"
@@ -29,7 +29,7 @@
 #define LOOKS_PER_LEASE 16
 #define PERIOD_NS_MOST  250000000ull
 
-/* Sessions that are parked at the same time, and the pause between two looks at them. */
+/* How many sessions are parked at the same time, and the pause between two looks at them. */
 #define LANES       16
 #define LANE_NS     20000
 #define STACK_BYTES (64u * 1024)
@@ -56,13 +56,13 @@ static void park(void *arg)
     (void)client_park(arg); /* if it fails, the next operation finds out */
 }
 
-/* Ours, if nobody has used it since we last looked, and if there is something to do. */
+/* Borrows the session if it was not used since the last look and needs a heartbeat or parking. */
 static bool borrow(struct far_session *s, uint64_t *turn)
 {
     struct client *c = &s->client;
     *turn = atomic_load_explicit(&c->turn, memory_order_relaxed);
     if ((*turn & CLIENT_TURN_WHO) == CLIENT_TURN_LENT)
-        return false; /* it is in a lane since an earlier round */
+        return false; /* in a lane since an earlier round */
     if (*turn != s->turn_seen || !client_borrow(c, *turn)) {
         s->turn_seen = *turn;
         return false;
@@ -117,7 +117,7 @@ static void start(struct lane *lane, struct far_session *s)
         finish(lane);
 }
 
-/* Goes on with a session that is being parked. False if there is nothing to go on with yet. */
+/* Continues to park a session. False: its request has not completed yet. */
 static bool proceed(struct lane *lane)
 {
     struct op *op = &lane->session->op;
@@ -130,7 +130,7 @@ static bool proceed(struct lane *lane)
     return true;
 }
 
-/* Goes on with the sessions that are being parked, and with the round. True if it is not over. */
+/* Continues the sessions that are being parked, and the round. True: some are still being parked. */
 static bool look_around(struct keeper *k)
 {
     bool more = true, busy = false, moved;
@@ -153,7 +153,7 @@ static bool look_around(struct keeper *k)
     return busy;
 }
 
-/* With the lock. */
+/* Called with the lock. */
 static void sleep_until(struct keeper *k, uint64_t ns)
 {
     struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
@@ -162,8 +162,8 @@ static void sleep_until(struct keeper *k, uint64_t ns)
         pthread_cond_timedwait(&k->bell, &k->lock, &until);
 }
 
-/* A round begins once in a period, whether or not the last one is over: what does not answer is
- * left in its lane. */
+/* A round begins once in a period, whether or not the last one is over. A session whose node does not
+ * answer stays in its lane. */
 static void *keep(void *arg)
 {
     struct keeper *k = arg;
@@ -188,7 +188,7 @@ static void *keep(void *arg)
     return NULL;
 }
 
-/* Signals are for the threads of the application. */
+/* With all signals blocked: they are for the application's threads. */
 static int start_thread(struct keeper *k)
 {
     sigset_t all, before;
@@ -203,7 +203,7 @@ static int keeper_start(far_pool *pool)
 {
     struct keeper *k = calloc(1, sizeof *k);
     if (!k)
-        return err_fail(FAR_NO_MEMORY, "no memory for a keeper of sessions");
+        return err_fail(FAR_NO_MEMORY, "no memory for the keeper's thread");
     k->period_ns = pool->pool.head[0].lease_ms * 1000000ull / LOOKS_PER_LEASE;
     if (k->period_ns > PERIOD_NS_MOST)
         k->period_ns = PERIOD_NS_MOST;
@@ -218,7 +218,7 @@ static int keeper_start(far_pool *pool)
         pthread_mutex_destroy(&k->lock);
         pthread_cond_destroy(&k->bell);
         free(k);
-        return err_fail(FAR_SYSTEM, "cannot start a keeper of sessions: %s", strerror(error));
+        return err_fail(FAR_SYSTEM, "cannot start the keeper's thread: %s", strerror(error));
     }
     pool->keeper = k;
     return FAR_OK;
@@ -246,7 +246,8 @@ void store_keeper_drop(far_session *s)
     struct keeper *k = s->pool->keeper;
     if (!k)
         return;
-    client_enter(&s->client); /* for good: the keeper cannot have it, nor borrow it any more */
+    client_enter(
+        &s->client); /* never left: the keeper does not have it and cannot borrow it again */
     pthread_mutex_lock(&k->lock);
     struct far_session **at = &k->sessions;
     while (*at && *at != s)

@@ -1,15 +1,15 @@
-/* The keeper: a thread of a pool that sees to sessions which nobody uses. */
+/* The keeper: a thread of a pool that takes care of idle sessions. */
 #ifndef STORE_KEEPER_H
 #define STORE_KEEPER_H
 
 #include "store/store.h"
 
-/* The session is looked after from now on; until store_keeper_drop(), which waits for the keeper if it
- * is at it. FAR_SYSTEM: no thread could be started. */
+/* The keeper takes care of the session until store_keeper_drop(), which waits if the keeper is using the
+ * session. FAR_SYSTEM: the thread could not be started. */
 int store_keeper_add(far_pool *pool, far_session *session);
 void store_keeper_drop(far_session *session);
 
-/* When no session is left. */
+/* Ends the thread. No session may be left. */
 void store_keeper_stop(far_pool *pool);
 
 /* In a child of fork(), which has no such thread: frees its copy. */

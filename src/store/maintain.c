@@ -1,5 +1,5 @@
-/* What concerns the pool as a whole and needs to know its tables: marking what they reach,
- * finishing what a dead session was at, checking, repairing. */
+/* What concerns the pool as a whole and needs to know its tables: marking their memory, completing
+ * the work of dead sessions, checking and repairing. */
 #include "store/maintain.h"
 
 #include "store/drop.h"
@@ -8,13 +8,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Likewise on the table at a place, in an operation of its own if it is not within one. FAR_NO_TABLE: there is none; unless
- * `dropped_too`, also if it is dropped. */
+/* store_view_work() on the table at a place of the catalog, in an operation of its own unless the caller
+ * is within one. FAR_NO_TABLE: there is none, or it was dropped and `dropped_too` is false. */
 static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_too,
                       int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
 {
     struct table_desc desc;
-    bool inside = op_in_flight(op); /* recovering on behalf of an operation */
+    bool inside = op_in_flight(op); /* it recovers a dead session's work */
     int rc = inside ? FAR_OK : op_begin(op, NULL);
     if (rc != FAR_OK)
         return rc;
@@ -34,7 +34,7 @@ static int mark_table(struct op *op, struct index_view *view, void *arg)
     return INDEX_CALL(view->table->ops, mark, op, view, arg);
 }
 
-/* CAT-5: also those that are dropped. */
+/* CAT-5: also the dropped ones. */
 static int mark_tables(void *arg, struct op *op, struct marker *marker)
 {
     for (unsigned id = 0;; id++) {
@@ -51,11 +51,11 @@ static int recover_table(struct op *op, struct index_view *view, void *arg)
 {
     const struct index_ops *ops = view->table->ops;
     const struct journal_entry *entry = arg;
-    bool same = view->table->desc.serial == entry->subject.tag; /* not one that has its place now */
+    bool same = view->table->desc.serial == entry->subject.tag; /* else it is a later table there */
     return ops->recover && same ? INDEX_CALL(ops, recover, op, view, entry) : FAR_OK;
 }
 
-/* In the middle of another operation, perhaps, whose buffers stay as they are. */
+/* May be called in the middle of another operation, whose buffers are preserved. */
 static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct op_aside aside;
@@ -64,7 +64,7 @@ static int recover(void *arg, struct op *op, const struct journal_entry *entry)
         return rc;
     rc = with_table(arg, op, entry->subject.place, false, recover_table, (void *)(uintptr_t)entry);
     op_take_back(op, &aside);
-    return rc == FAR_NO_TABLE ? FAR_OK : rc; /* there is nothing to complete any more */
+    return rc == FAR_NO_TABLE ? FAR_OK : rc; /* then there is nothing left to complete */
 }
 
 static int settle(void *arg, struct op *op)
@@ -93,14 +93,14 @@ int far_pool_usage(far_session *s, struct far_pool_usage *usage)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* A check at work: what all parts of it add to. */
+/* The state of a check, which all of its parts add to. */
 struct checking {
     far_session *session;
     struct index_report report;
     struct far_pool_check sum;
-    bool no_usage;  /* a table is damaged so badly that it is not known what it reaches */
-    bool no_memory; /* likewise, and lost memory was not looked for */
-    bool spilled;   /* others took new memory while we swept: that counts as a death */
+    bool no_usage;  /* a table is so damaged that it is not known what it reaches */
+    bool no_memory; /* and therefore lost memory was not searched for */
+    bool spilled;   /* others allocated new memory during the sweep: that counts as a death */
 };
 
 static void say(const struct checking *c, const char *format, ...)
@@ -124,7 +124,7 @@ struct table_report {
 static void table_line(void *arg, const char *text)
 {
     const struct table_report *t = arg;
-    if (!client_lapsed(&t->checking->session->client)) /* else it may be nothing: store_judge() */
+    if (!client_lapsed(&t->checking->session->client)) /* else see store_judge() */
         say(t->checking, "table '%s': %s", t->table, text);
 }
 
@@ -146,7 +146,7 @@ static int check_table(struct op *op, struct index_view *view, void *arg)
     return rc == FAR_CORRUPT ? FAR_OK : rc;
 }
 
-/* Tables that were dropped, and whose memory has not come back: their sessions are at it, or died. */
+/* Dropped tables whose memory is not free yet: their sessions are still dropping them, or died. */
 static int check_dropped(struct checking *c)
 {
     struct op *op = &c->session->op;
@@ -185,30 +185,31 @@ static void silent_session(void *arg, unsigned slot, const struct client_slot *s
     struct checking *c = arg;
     unsigned long long in_hand = s->held_bytes + s->retired_bytes;
     c->sum.dead_clients++;
-    say(c, "dead: the session in slot %u (process %llu) is silent; it has %llu bytes in hand", slot,
+    say(c, "dead: the session in slot %u (process %llu) is silent; it holds %llu bytes", slot,
         (unsigned long long)s->pid, in_hand);
     unsigned lines = 0;
     if (journal_pending(&c->session->op, slot, &lines) == FAR_OK && lines > 0)
-        index_stranded(&c->report, "stranded lock: the session in slot %u left work undone", slot);
+        index_stranded(&c->report, "stranded lock: the session in slot %u left unfinished work",
+                       slot);
 }
 
-/* Clears dead sessions away, or only looks for them. */
+/* Removes dead sessions, or only looks for them. */
 static int check_sessions(struct checking *c)
 {
     if (!c->report.repair)
         return client_find_silent(&c->session->op, silent_session, c);
     int rc = client_reap_dead(&c->session->op, &c->sum.dead_clients);
     if (rc == FAR_OK && c->sum.dead_clients > 0)
-        say(c, "repaired: %u dead session%s cleared away, and work left undone was completed",
+        say(c, "repaired: %u dead session%s removed, and unfinished work was completed",
             c->sum.dead_clients, c->sum.dead_clients == 1 ? " was" : "s were");
     return rc;
 }
 
-/* A sweep misses memory that others take new while it goes on. Then it is made again, but they may go
- * on for ever. */
+/* A sweep misses memory that others allocate meanwhile. Then it is repeated, but not for ever: they may
+ * never stop. */
 #define SWEEPS_MOST 3
 
-/* Finds lost memory, after whoever is at it already. */
+/* Finds lost memory. If another session sweeps, waits for it first. */
 static int sweep_once(struct checking *c)
 {
     struct op *op = &c->session->op;
@@ -218,7 +219,7 @@ static int sweep_once(struct checking *c)
     while (rc == FAR_CONTENTION && client_backoff(op, &patience, 10)) {
         rc = client_progress(op->client, "waiting for another repair", 0, 1);
         if (rc == FAR_OK)
-            rc = client_drive_epoch(op); /* it cannot go on before we have met it */
+            rc = client_drive_epoch(op); /* its sweep waits for our epoch */
         if (rc == FAR_OK)
             rc = pool_sweep(op, &swept);
     }
@@ -226,7 +227,7 @@ static int sweep_once(struct checking *c)
         return err_fail(FAR_TIMEOUT, "another session's repair does not end");
     if (rc == FAR_CORRUPT) {
         c->no_memory = true;
-        say(c, "lost memory was not looked for: what a damaged table has is not known");
+        say(c, "lost memory was not searched for: it is not known what a damaged table holds");
     }
     c->spilled = rc == FAR_OK && swept.spilled;
     return rc == FAR_CORRUPT ? FAR_OK : rc;
@@ -240,12 +241,12 @@ static int sweep(struct checking *c)
     return rc;
 }
 
-/* The pool itself. What is wrong there a sweep repairs, but for journals. */
+/* Checks the pool's own structures. A sweep repairs them, except for journals. */
 static int check_pool(struct checking *c, struct pool_findings *left)
 {
     struct op *op = &c->session->op;
     struct pool_findings found = {.tell = c->report.line, .arg = c->report.arg};
-    int rc = client_progress(op->client, "looking at lists and chunk tables", 0, 1);
+    int rc = client_progress(op->client, "checking lists and chunk tables", 0, 1);
     if (rc == FAR_OK)
         rc = pool_check(op, &found);
     if (rc == FAR_OK && c->report.repair)
@@ -261,13 +262,13 @@ static int check_pool(struct checking *c, struct pool_findings *left)
     c->report.stranded += left->stranded;
     if (before > after && c->report.repair) {
         c->report.repaired += before - after;
-        say(c, "  repaired: %u finding%s of the pool's own", before - after,
+        say(c, "  repaired: %u finding%s in the pool's own structures", before - after,
             before - after == 1 ? "" : "s");
     }
     return FAR_OK;
 }
 
-/* Of a table that is damaged badly nobody can say what it reaches. */
+/* If a table is badly damaged, it is not known what it reaches, and there is no usage. */
 static int usage_of(struct checking *c, struct far_pool_usage *usage)
 {
     int rc = pool_usage(&c->session->op, usage);
@@ -275,7 +276,7 @@ static int usage_of(struct checking *c, struct far_pool_usage *usage)
     return rc == FAR_CORRUPT ? FAR_OK : rc;
 }
 
-/* Where other sessions are at work, what they have moved since they last told is unknown, too. */
+/* What other sessions have moved since their last report is unknown as well. */
 static int judge_usage(struct checking *c, const struct far_pool_usage *before, uint64_t deaths)
 {
     struct far_pool_usage now = {0};
@@ -292,10 +293,10 @@ static int judge_usage(struct checking *c, const struct far_pool_usage *before, 
     }
     if (now.unknown > 0 && (deaths > 0 || info.clients == 1)) {
         c->sum.leaked_bytes = now.unknown;
-        say(c, "leaked: %llu bytes are in no table and in no session's hands",
+        say(c, "leaked: %llu bytes are in no table and held by no session",
             (unsigned long long)now.unknown);
     } else if (now.unknown > 0) {
-        say(c, "note: %llu bytes are on the move between sessions at work",
+        say(c, "note: %llu bytes are moving between sessions that are working",
             (unsigned long long)now.unknown);
     }
     return FAR_OK;
@@ -315,7 +316,7 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     rc = check_sessions(&c);
     if (rc == FAR_OK && repair)
         rc = usage_of(&c, &before);
-    c.no_usage = false; /* a repair may help */
+    c.no_usage = false; /* the repair may fix that */
     if (rc == FAR_OK)
         rc = check_dropped(&c);
     if (rc == FAR_OK)

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* Other clients may be faster to take what was freed: how often an operation then tries again. */
+/* How often an operation tries again after memory was freed: other clients may take it first. */
 #define RELIEF_ATTEMPTS 8
 
 static bool has_value(enum far_op_kind kind)
@@ -21,7 +21,7 @@ static bool changes(enum far_op_kind kind)
 struct request_change {
     struct change change;
     const struct far_op *request;
-    int error; /* of what the callback returned */
+    int error; /* what is wrong with the callback's decision */
 };
 
 static enum change_action decide(struct change *change, struct slice old)
@@ -65,10 +65,11 @@ static int change(struct op *op, const struct far_op *r, struct index_view *view
     if (c.error == FAR_OK || !status_means(rc, STATUS_ANSWER))
         return rc;
     return c.error == FAR_VALUE_SIZE
-               ? err_fail(c.error, "the callback's value has 0 to %zu bytes, not %zu",
+               ? err_fail(c.error, "the callback's value may have 0 to %zu bytes, not %zu",
                           index_value_max(r->table->index.ops), c.change.value.len)
-               : err_fail(c.error,
-                          "the callback returned no decision, or a NULL value of some length");
+               : err_fail(
+                     c.error,
+                     "the callback returned no decision, or NULL as a value that is not empty");
 }
 
 static int iterate(struct op *op, const struct far_op *r, struct index_view *view,
@@ -130,23 +131,24 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
         return rc;
     ASSERT(op->batch.count == 0);
     rc = dispatch(op, r, view->view, result);
-    /* What a client reads when its lease has lapsed may have been reused. A change that was made
-     * was made in time: batches that write are not posted later. So was a value that was delivered. */
+    /* What a client reads after its lease has lapsed may have been reused. A change that was made was
+     * made in time, because batches that write are not posted later. The same holds for a value that
+     * was delivered. */
     bool made = (changes(r->kind) || r->kind == FAR_OP_GET) && rc == FAR_OK;
     if (status_means(
-            rc, STATUS_FABRIC)) { /* which is why it was silent, if it was, and names the node */
+            rc, STATUS_FABRIC)) { /* if it was silent, this is why, and the detail names the node */
         store_view_end(s, op, view, rc);
         return rc;
     }
     if (!made && client_lapsed(op->client))
         rc = store_silent();
     if (rc != FAR_FENCED)
-        (void)client_upkeep(op); /* if it fails, the next operation will say so */
+        (void)client_upkeep(op); /* if it fails, the next operation reports it */
     store_view_end(s, op, view, rc);
     return rc;
 }
 
-/* One that was fenced and did nothing is tried once more, under a new registration. */
+/* An operation that was fenced did nothing, and is tried once more under a new registration. */
 static int attempt(far_session *s, struct op *op, const struct far_op *r, struct far_result *result)
 {
     int rc = attempt_once(s, op, r, result);
@@ -159,8 +161,8 @@ static int not_ordered(const far_table *table)
     char names[INDEX_NAMES_BYTES];
     return err_fail(
         FAR_UNSUPPORTED,
-        "table '%s' is kept by %s, which keeps keys in no order; indexes of this build that "
-        "do: %s",
+        "table '%s' has index %s, which does not keep keys in order; indexes of this build "
+        "that do: %s",
         table->index.desc.name, table->index.desc.index, index_ordered_names(names));
 }
 
@@ -181,12 +183,12 @@ static int check_scan(const struct far_op *r)
     if (!r->buf)
         return store_null("buf");
     if (r->flags & ~(FAR_KEYS_ONLY | FAR_AFTER))
-        return err_fail(FAR_INVALID, "flags has bits that mean nothing");
+        return err_fail(FAR_INVALID, "flags has unknown bits");
     int rc = check_bound("from", r->key, r->key_len);
     return rc == FAR_OK ? check_bound("to", r->to, r->to_len) : rc;
 }
 
-/* Are the arguments of the operation's kind good? */
+/* Checks the arguments that the operation's kind needs. */
 static int check_request(const struct far_op *r)
 {
     if (r->kind == FAR_OP_SCAN)
@@ -194,8 +196,7 @@ static int check_request(const struct far_op *r)
     if (r->kind == FAR_OP_ITERATE) {
         if (!r->buf)
             return store_null("buf");
-        return r->flags & ~FAR_KEYS_ONLY ? err_fail(FAR_INVALID, "flags has bits that mean nothing")
-                                         : FAR_OK;
+        return r->flags & ~FAR_KEYS_ONLY ? err_fail(FAR_INVALID, "flags has unknown bits") : FAR_OK;
     }
     if (!r->key)
         return store_null("key");
@@ -227,14 +228,14 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     op->cost = (struct cost){0};
     rc = attempt(s, op, r, result);
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
-        rc = pool_make_room(op); /* not within the operation: its own epoch would hold it up */
+        rc = pool_make_room(op); /* not within the attempt: its own epoch would hold it up */
         if (rc != FAR_OK && rc != FAR_FENCED)
             break;
         rc = attempt(s, op, r, result);
     }
     if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))
-        rc = FAR_OK;      /* nothing was to be done */
-    if (rc == FAR_BOUNDS) /* whatever led there, it was read from the pool */
+        rc = FAR_OK;      /* the callback decided to do nothing */
+    if (rc == FAR_BOUNDS) /* the address was read from the pool */
         rc = err_fail(FAR_CORRUPT, "an address in the table lies outside the pool");
     ASSERT(op->batch.count == 0);
 
@@ -250,8 +251,8 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     return rc;
 }
 
-/* Where a scan begins may lie in the buffer that it fills. Apart, so that other operations have a
- * smaller stack. */
+/* A scan's first key may lie in the buffer that it fills, so it is copied. A function of its own, so that
+ * other operations need less stack. */
 static __attribute__((noinline)) int run_scan(far_session *s, struct op *op, const struct far_op *r,
                                               struct far_result *result)
 {

@@ -1,7 +1,7 @@
 /*
  * The ring: up to `depth` operations of one thread in flight.
  *
- * On a fabric that never waits an operation simply runs within far_submit(). On the others each
+ * On a fabric that never waits, an operation runs to its end within far_submit(). On other fabrics each
  * place of the ring has a fiber: the operation runs until its first flush, far_submit() returns,
  * and far_reap() resumes fibers as their requests complete. Nothing is allocated after the ring's
  * first use.
@@ -9,9 +9,9 @@
  * A place is idle, running or finished, and its number is in the list of that name.
  *
  * A session may have a backlog: operations that are submitted while no place is idle wait there, and
- * start in their order when results are reaped. So while one waits, no place is idle. What waits has
- * not begun in any way, so far_cancel() only has to take it out; its result then waits in a list of its
- * own. Both together never are more than the backlog has room for.
+ * start in order when results are reaped. So while an operation waits, no place is idle. A waiting
+ * operation has done nothing yet, so far_cancel() only has to take it out; its result then waits in a
+ * list of its own. Waiting and cancelled operations together never exceed the backlog.
  */
 #include "store/ring.h"
 
@@ -22,14 +22,14 @@
 
 #define STACK_BYTES (64u * 1024)
 
-/* A wait with an end looks this often whether there is something to go on with. */
+/* How often far_reap_within() looks for something to continue with. */
 #define LOOK_NS 20000
 
-/* How often it is polled, in a row, until the fabric can be armed. After that the user's loop comes
+/* How often in a row the fabric is polled until it can be armed. After that the user's loop comes
  * first. */
 #define ARM_TRIES 16
 
-/* While others wait for the fabric, one that waits for time to pass must not hold them up. */
+/* An operation that waits for time to pass must not hold up those that wait for the fabric. */
 #define PAUSE_NS_PENDING 10000
 
 static void run_slot(void *arg)
@@ -115,7 +115,7 @@ static int wait_for_place(far_session *s, const struct far_op *r)
     return FAR_OK;
 }
 
-/* Starts what waits, as far as there are places. True: there was something. */
+/* Starts waiting operations while places are idle. True: it started some. */
 static bool start_waiting(far_session *s)
 {
     bool some = s->waiting_count > 0 && s->idle_count > 0;
@@ -128,7 +128,7 @@ static bool start_waiting(far_session *s)
     return some;
 }
 
-/* Takes what waits under that name out of the backlog; the others keep their order. */
+/* Takes the operations with that user_data out of the backlog; the others keep their order. */
 static unsigned cancel_waiting(far_session *s, uint64_t user_data)
 {
     unsigned kept = 0, count = s->waiting_count;
@@ -143,7 +143,7 @@ static unsigned cancel_waiting(far_session *s, uint64_t user_data)
     return count - kept;
 }
 
-/* Has one of that name started, and not been reaped? Or been cancelled before. */
+/* Has an operation with that user_data started or been cancelled, and not been reaped? */
 static bool is_known(const far_session *s, uint64_t user_data)
 {
     bool known = false;
@@ -196,8 +196,7 @@ int far_submit(far_session *s, const struct far_op *r)
     return err_end(FAR_OK);
 }
 
-/* Makes progress: resumes every fiber that can go on. With wait, at least one will have been. True if
- * there was one. */
+/* Resumes every fiber that can continue. With `wait`, waits until there is one. True: it resumed some. */
 static bool drive(far_session *s, bool wait)
 {
     struct fab_ep *ep = s->client.ep;
@@ -232,7 +231,7 @@ static bool drive(far_session *s, bool wait)
         }
         if (resumed || !wait || s->running_count == 0)
             return resumed;
-        if (earliest != UINT64_MAX) { /* somebody only waits for time to pass */
+        if (earliest != UINT64_MAX) { /* an operation only waits for time to pass */
             uint64_t ns = earliest - now;
             ep->ops->pause(ep, pending && ns > PAUSE_NS_PENDING ? PAUSE_NS_PENDING : ns);
             ep->ops->poll(ep, false);
@@ -247,11 +246,11 @@ void store_ring_drive(struct client *c)
 {
     far_session *s = (far_session *)((char *)c - offsetof(struct far_session, client));
     bool (*progress)(void *, const char *, uint64_t, uint64_t) = c->progress;
-    c->progress = NULL; /* it is the call's that waits, not theirs */
+    c->progress = NULL; /* it belongs to the call that waits, not to these operations */
     if (s->running_count > 0)
         drive(s, false);
     c->progress = progress;
-    if (s->wait && s->running_count + ready(s) > 0) /* else nothing would silence it */
+    if (s->wait && s->running_count + ready(s) > 0) /* else no far_reap() would silence the bell */
         store_wait_ring(s->wait);
 }
 
@@ -261,11 +260,11 @@ void store_ring_drive(struct client *c)
 static void endpoint_used(struct client *c)
 {
     far_session *s = (far_session *)((char *)c - offsetof(struct far_session, client));
-    if (!fiber_current()) /* else it is one of these operations that has ended, within far_reap() */
+    if (!fiber_current()) /* else one of these operations has ended, within far_reap() */
         store_wait_ring(s->wait);
 }
 
-/* When the first pause of an operation that runs is over. */
+/* When the first pause of a running operation ends. */
 static uint64_t first_wake(const far_session *s)
 {
     uint64_t first = UINT64_MAX;
@@ -276,8 +275,8 @@ static uint64_t first_wake(const far_session *s)
     return first;
 }
 
-/* Goes on until everything waits for the fabric or for time, and sees to it that the descriptor
- * becomes readable when it has come. */
+/* Drives operations until all of them wait for the fabric or for time. Makes the descriptor readable
+ * when that has come. */
 static void arm(far_session *s)
 {
     struct fab_ep *ep = s->client.ep;
@@ -324,13 +323,13 @@ int far_submit_many(far_session *s, const struct far_op *ops, unsigned count, un
     return rc;
 }
 
-/* Is there work to wait for, and are there too few results? */
+/* Are there too few results, and operations to wait for? */
 static bool wanting(const far_session *s, unsigned results)
 {
     return ready(s) < results && s->running_count > 0;
 }
 
-/* Stores results, and in `why` the detail of the last one that has one. */
+/* Stores results, and in `why` the detail of the last result that has one. */
 static unsigned take_results(far_session *s, struct far_result *results, unsigned max_results,
                              struct err_detail *why)
 {
@@ -352,7 +351,7 @@ static unsigned take_results(far_session *s, struct far_result *results, unsigne
     return count;
 }
 
-/* Does an operation run right now? Of use in a child of fork() only. */
+/* For a child of fork(): did an operation run at that moment? */
 bool store_ring_running(const far_session *s)
 {
     for (unsigned i = 0; s->slot && i < s->depth; i++)
@@ -361,7 +360,7 @@ bool store_ring_running(const far_session *s)
     return false;
 }
 
-/* Can results be reaped from it at all? What is wrong is kept as detail. */
+/* Can results be reaped from it? If not, the detail says why. */
 static bool reapable(const far_session *s, const struct far_result *results, unsigned max_results)
 {
     err_begin_ring();
@@ -372,7 +371,7 @@ static bool reapable(const far_session *s, const struct far_result *results, uns
     return results != NULL;
 }
 
-/* Waits until so many results are there, no operation runs, or the time is over. */
+/* Waits until there are `results` results, no operation runs, or the time is over. */
 static void await(far_session *s, unsigned results, uint64_t began, uint64_t timeout_ns)
 {
     struct fab_ep *ep = s->client.ep;

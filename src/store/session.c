@@ -20,9 +20,9 @@ static int open_session(far_pool *pool, const struct far_session_options *option
     uint64_t seed = options ? options->seed : 0;
 
     if (depth > FAR_DEPTH_MAX)
-        return err_fail(FAR_INVALID, "depth is %u, at most %u", depth, FAR_DEPTH_MAX);
+        return err_fail(FAR_INVALID, "depth is %u, but may be at most %u", depth, FAR_DEPTH_MAX);
     if (options && options->backlog > FAR_BACKLOG_MAX)
-        return err_fail(FAR_INVALID, "backlog is %u, at most %u", options->backlog,
+        return err_fail(FAR_INVALID, "backlog is %u, but may be at most %u", options->backlog,
                         FAR_BACKLOG_MAX);
     far_session *s = calloc(1, sizeof *s);
     if (!s)
@@ -71,8 +71,8 @@ int far_session_open(far_pool *pool, const struct far_session_options *options, 
     return err_end(open_session(pool, options, out));
 }
 
-/* In a child of fork(): frees the copy. If another thread of the parent was using the session at
- * that moment, the copy may be half changed, and is left. */
+/* In a child of fork(): frees the copy. If another thread of the parent was using the session at that
+ * moment, the copy may be half changed, and is not freed. */
 static void abandon_session(far_session *s)
 {
     uint64_t turn = atomic_load_explicit(&s->client.turn, memory_order_relaxed);

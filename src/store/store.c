@@ -47,9 +47,9 @@ int far_pool_open(const char *uri, far_pool **out)
     return err_end(store_open_uri(uri, NULL, out));
 }
 
-/* In a child of fork() the handle is a copy: the keeper's thread and the network's connections are
- * the parent's. Only memory is freed, and its locks, which a thread of the parent may have held,
- * are left alone. */
+/* In a child of fork() the handle is a copy, and the keeper's thread and the network connections belong
+ * to the parent. So only memory is freed. Locks are not touched: a thread of the parent may have held
+ * them. */
 void far_pool_close(far_pool *pool)
 {
     if (!pool)
@@ -93,18 +93,17 @@ int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
 {
     int rc = store_begin(s, info, "info");
     if (rc == FAR_OK && node >= s->pool->pool.nodes)
-        rc = err_fail(FAR_INVALID, "node is %u, but the pool has %u, numbered from 0", node,
-                      s->pool->pool.nodes);
+        rc = err_fail(FAR_INVALID, "node is %u, but the pool has nodes 0 to %u", node,
+                      s->pool->pool.nodes - 1);
     if (rc != FAR_OK)
         return err_end(rc);
     struct fab_ep *ep = s->client.ep;
     if (!ep->ops->node_stat)
-        return err_end(
-            err_fail(FAR_UNSUPPORTED, "%s: has no nodes that can be asked", ep->ops->scheme));
+        return err_end(err_fail(FAR_UNSUPPORTED, "%s: has no memory nodes", ep->ops->scheme));
     client_enter(&s->client); /* the keeper uses the endpoint, too */
     rc = ep->ops->node_stat(ep, node, info);
-    /* The keeper takes a session that is polled for one in use, so this call does what the keeper would
-     * do. Operations of the ring, if any are under way, carry heartbeats of their own. */
+    /* To the keeper, a session that only calls this function looks busy, so this call sends the heartbeat
+     * that the keeper would send. Operations in flight carry heartbeats of their own. */
     if (s->client.inside == 1 && client_heartbeat_due(&s->client))
         (void)client_park(&s->op); /* if it fails, the next operation finds out */
     client_leave(&s->client);

@@ -12,26 +12,26 @@
 struct far_table {
     struct index_table index;
     struct far_pool *pool;
-    unsigned number; /* of the handles that the pool has made, from 0 on */
+    unsigned number; /* of this handle in far_pool.table */
 };
 
 struct far_pool {
     struct fab *fab;
     struct pool pool;
     bool owns_fab;
-    unsigned process;      /* that opened it; see process.h  */
+    unsigned process;      /* that opened it; see process.h */
     struct keeper *keeper; /* NULL before the first session  */
-    pthread_mutex_t lock;  /* of the table handles; never taken by an operation */
+    pthread_mutex_t lock;  /* guards the table handles; no operation takes it */
     struct far_table **table;
     unsigned tables, tables_room;
 };
 
-/* Opens a pool on a fabric that the caller made and keeps: how tests and the simulator come in. */
+/* Opens a pool on a fabric that the caller made and owns: for tests and the simulator. */
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **pool);
 /* far_pool_open() with knobs. */
 int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **pool);
 
-/* The operation in progress of one place in the ring. */
+/* One place of the ring, and the operation in it. */
 struct ring_slot {
     struct op op;
     struct fiber *fiber; /* NULL on fabrics that never wait */
@@ -54,7 +54,7 @@ struct far_session {
     struct client client;
     struct op op;              /* synchronous calls */
     struct table_view **table; /* by the number of the table's handle; NULL: not used yet */
-    unsigned tables;           /* the room there */
+    unsigned tables;           /* length of that array */
     unsigned depth;
     struct ring_slot *slot;             /* `depth` of them                */
     unsigned *idle, idle_count;         /* slots free for far_submit()    */
@@ -63,13 +63,13 @@ struct far_session {
     unsigned backlog;                   /* how many may wait for a slot   */
     struct far_op *waiting;             /* a ring of that many            */
     unsigned waiting_first, waiting_count;
-    uint64_t *cancelled; /* user_data of those that were taken out of it and wait to be reaped */
+    uint64_t *cancelled; /* user_data of cancelled operations that wait to be reaped */
     unsigned cancelled_count;
     struct wait *wait; /* NULL until far_session_fd() is called */
     bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total); /* or NULL */
     void *progress_arg;
-    struct far_session *next_kept; /* the keeper's, as is: */
-    uint64_t turn_seen;            /* of the client, when it last looked */
+    struct far_session *next_kept; /* the keeper's list of sessions */
+    uint64_t turn_seen;            /* client.turn when the keeper last looked */
 };
 
 /* What the session keeps of the table; NULL if it has not used it. */

@@ -24,8 +24,8 @@
 /* FAR_INVALID: an argument must not be NULL. */
 int store_null(const char *what);
 
-/* FAR_OK, or FAR_INVALID with the reason: the session (its table) is NULL, was made by the parent
- * of this process, or they are of different pools. */
+/* FAR_INVALID with the reason why the session, or the session with the table, cannot be used: NULL, opened
+ * by the parent of this process, or of different pools. store_check() asks first. */
 int store_refuse(const struct far_session *s);
 int store_refuse_table(const struct far_session *s, const struct far_table *table);
 static inline int store_check(const struct far_session *s)
@@ -66,24 +66,24 @@ int store_view_begin(struct far_session *s, struct op *op, const struct far_tabl
                      struct table_view **view);
 void store_view_end(struct far_session *s, struct op *op, struct table_view *view, int rc);
 
-/* The table is gone: frees the session's view of it, now or when its last operation ends. */
+/* The table was dropped: frees the session's view of it, now or when its last operation ends. */
 void store_view_forget(struct far_session *s, const struct far_table *table);
 
 /* Frees all views: the session ends. */
 void store_view_close_all(struct far_session *s);
 
-/* Runs `work` on a table through a view of its own, within an operation. FAR_NO_INDEX: this build does not
- * have the index. FAR_NO_TABLE: it was dropped, unless `dropped_too`. */
+/* Runs `work` on a table with a temporary view, within an operation. FAR_NO_INDEX: the index is not in
+ * this build. FAR_NO_TABLE: the table was dropped, and `dropped_too` is false. */
 int store_view_work(struct far_pool *pool, struct op *op, const struct table_desc *desc,
                     bool dropped_too,
                     int (*work)(struct op *op, struct index_view *view, void *arg), void *arg);
 
 /* ---- request.c ------------------------------------------------------------------------------- */
 
-/* Can that operation be run by that session? FAR_INVALID. */
+/* May this session run this operation? FAR_INVALID. */
 int store_accepts(const struct far_session *s, const struct far_op *request);
 
-/* Runs one operation to its end on the caller's stack (or fiber), statistics included. */
+/* Runs one operation to its end on the caller's stack or fiber, and counts it. */
 int store_run(struct far_session *s, struct op *op, const struct far_op *request,
               struct far_result *result);
 

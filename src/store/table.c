@@ -55,8 +55,8 @@ static far_table *make_handle(far_pool *pool, const struct index_ops *ops,
     return pool->table[pool->tables++] = table;
 }
 
-/* The one handle that a process has of a table, made when it is first asked for. It stays until the
- * pool is closed, also when the table is dropped; a new table of the name has another. */
+/* The only handle of a table in this process, made when it is first needed. It lives until the pool is
+ * closed, even if the table is dropped; a new table of the same name has another handle. */
 static int handle_for(far_pool *pool, const struct index_ops *ops, const struct table_desc *desc,
                       far_table **out)
 {
@@ -78,7 +78,7 @@ static int no_index(const char *name)
     for (unsigned i = 0; far_index_name(i) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
                                  far_index_name(i));
-    return err_fail(FAR_NO_INDEX, "'%s' is not one of %s", name, known);
+    return err_fail(FAR_NO_INDEX, "there is no index '%s' (available: %s)", name, known);
 }
 
 static int find_index(const far_session *s, const char *name, const struct index_ops **ops)
@@ -87,12 +87,12 @@ static int find_index(const far_session *s, const char *name, const struct index
     if (!*ops)
         return no_index(name);
     if (((*ops)->order_needed & s->pool->fab->order) != (*ops)->order_needed)
-        return err_fail(FAR_UNSUPPORTED, "index %s needs an order of verbs that %s: does not keep",
+        return err_fail(FAR_UNSUPPORTED, "index %s needs verbs in an order that %s: does not keep",
                         name, s->pool->fab->ops->scheme);
     return FAR_OK;
 }
 
-/* Like operations on keys, what a session that was fenced has not done is tried once more. */
+/* As with operations on keys, a call that was fenced did nothing and is tried once more. */
 
 /* Builds the table and adds it, within an epoch. */
 static int build_once(far_session *s, const struct index_ops *ops,
@@ -145,11 +145,11 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     int rc = tuning_parse(ops->name, ops->tuning, options->tuning, with.tuning);
     if (rc != FAR_OK)
         return rc;
-    /* Not needed for correctness, but saves building a table that cannot be added. */
+    /* Only to save the work of building a table that cannot be added. */
     struct table_desc desc = {.id = 0};
     rc = find_desc(s, name, &desc);
     if (rc == FAR_OK)
-        return err_fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", name,
+        return err_fail(FAR_TABLE_EXISTS, "table '%s' already exists, with index %s", name,
                         desc.index);
     if (rc != FAR_NO_TABLE)
         return rc;
@@ -160,7 +160,7 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     rc = build(s, ops, &with, &desc);
     if (rc == FAR_POOL_FULL && pool_make_room(&s->op) == FAR_OK)
         rc = build(s, ops, &with, &desc);
-    /* A place may be left by a session that died while it dropped a table. */
+    /* A session that died while it dropped a table may have left a place. */
     if (rc == FAR_CATALOG_FULL && store_drop_settle(s->pool, &s->op) == FAR_OK)
         rc = build(s, ops, &with, &desc);
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
@@ -194,11 +194,11 @@ static int find_table(far_session *s, const char *name, const char *index, far_t
     int rc = find_desc(s, name, &desc);
     client_leave(&s->client);
     if (rc == FAR_NO_TABLE)
-        return err_fail(rc, "no table is called '%s'", name);
+        return err_fail(rc, "there is no table '%s'", name);
     if (rc != FAR_OK)
         return rc;
     if (index && strcmp(index, desc.index) != 0)
-        return err_fail(FAR_WRONG_INDEX, "table '%s' is kept by %s, not by %s", name, desc.index,
+        return err_fail(FAR_WRONG_INDEX, "table '%s' has index %s, not %s", name, desc.index,
                         index);
     rc = find_index(s, desc.index, &ops);
     return rc == FAR_OK ? handle_for(s->pool, ops, &desc, out) : rc;
@@ -240,7 +240,7 @@ static int drop_name(far_session *s, const far_table *table)
     return rc;
 }
 
-/* Frees the name, and then completes the drop, which others do if this session cannot. */
+/* Frees the name, and then completes the drop. If this fails, another session completes it. */
 static int drop(far_session *s, far_table *table)
 {
     int rc = drop_name(s, table);
@@ -279,7 +279,7 @@ static int list_one_once(far_session *s, unsigned *id, struct table_desc *desc)
             break;
         rc = catalog_get(&s->op, (*id)++, desc);
         found = rc == FAR_OK && !table_is_dropped(desc);
-        rc = rc == FAR_NO_TABLE ? FAR_OK : store_judge(&s->op, rc); /* it was dropped in between */
+        rc = rc == FAR_NO_TABLE ? FAR_OK : store_judge(&s->op, rc); /* it was dropped meanwhile */
     }
     op_end(&s->op);
     return rc;
@@ -309,11 +309,11 @@ int far_table_list(far_session *s, int (*each)(void *, const char *, const char 
             return err_end(rc == FAR_NO_TABLE ? FAR_OK : rc);
         rc = each(arg, desc.name, desc.index);
         if (rc != 0)
-            return rc; /* the callback's, and so is the detail */
+            return rc; /* the callback's; the detail is not changed */
     }
 }
 
-/* Walks a table. As with an operation, what it finds when the lease has lapsed counts for nothing. */
+/* Walks a table. As with an operation, what it finds after the lease has lapsed does not count. */
 static int inspect_once(far_session *s, far_table *table,
                         int (*walk)(struct op *op, struct index_view *view, void *arg), void *arg)
 {
@@ -356,7 +356,7 @@ int far_table_info(far_session *s, far_table *table, struct far_table_info *info
     return err_end(rc);
 }
 
-/* A check whose lines go to the caller, as long as the session is not taken for dead. */
+/* A check whose lines go to the caller, unless the lease has lapsed. */
 struct table_check {
     struct index_report report;
     void (*line)(void *arg, const char *line);

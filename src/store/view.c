@@ -44,7 +44,7 @@ struct table_view *store_view_of(far_session *s, const far_table *table)
     return s->table[table->number] = calloc(1, sizeof *v);
 }
 
-/* An operation has ended, and does not use the view any more. */
+/* An operation ends and does not use the view any more. */
 static void release(far_session *s, struct table_view *v, int rc)
 {
     ASSERT(v->users > 0);
@@ -63,8 +63,8 @@ void store_view_forget(far_session *s, const far_table *table)
     release(s, v, FAR_NO_TABLE);
 }
 
-/* The session's view of a table, made at its first operation on it: within an epoch, because the
- * view keeps addresses. */
+/* Makes the session's view of a table, at the first operation on it. Within an epoch, because the view
+ * keeps addresses. */
 static int attach(far_session *s, struct op *op, const far_table *table, struct table_view *view)
 {
     if (!view->view) {
@@ -84,12 +84,12 @@ static int attach(far_session *s, struct op *op, const far_table *table, struct 
     return FAR_OK;
 }
 
-/* An operation is begun: makes its view, and brings it up to date. */
+/* Within an epoch: makes the view if there is none, and brings it up to date. */
 static int make_view(far_session *s, struct op *op, const far_table *table, struct table_view *v)
 {
     bool known = v->view != NULL;
     int rc = attach(s, op, table, v);
-    op->cost = known ? op->cost : (struct cost){0}; /* attaching was nobody's operation */
+    op->cost = known ? op->cost : (struct cost){0}; /* attaching counts for no operation */
     return rc == FAR_OK && v->view->cached.stale
                ? INDEX_CALL(table->index.ops, refresh, op, v->view)
                : rc;
@@ -103,7 +103,7 @@ int store_view_begin(far_session *s, struct op *op, const far_table *table, stru
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
     if (v->gone)
         return err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
-    v->users++; /* op_begin() may wait, and another operation find out that the table is gone */
+    v->users++; /* op_begin() may wait, while another operation finds that the table was dropped */
     int rc = op_begin(op, v->view ? &v->view->cached : NULL);
     if (rc == FAR_OK) {
         rc = store_judge(op, make_view(s, op, table, v));
@@ -132,7 +132,7 @@ int store_view_work(far_pool *pool, struct op *op, const struct table_desc *desc
                                 .dropped_too = dropped_too};
     struct index_view *view = NULL;
     if (!table.ops)
-        return err_fail(FAR_NO_INDEX, "table '%s' is kept by %s, which is not in this build",
+        return err_fail(FAR_NO_INDEX, "table '%s' has index %s, which is not in this build",
                         desc->name, desc->index);
     int rc = INDEX_CALL(table.ops, attach, op, &table, &view);
     if (rc == FAR_OK) {

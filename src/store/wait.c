@@ -1,7 +1,7 @@
 /*
- * A descriptor to wait on for the ring of a session: an epoll instance that holds a bell, a timer and
- * the fabric's descriptors. To the user's epoll it is one descriptor, readable when far_reap() should be
- * called.
+ * The descriptor that a program waits on for the ring of a session: an epoll instance that holds a bell
+ * (an eventfd), a timer and the fabric's descriptors. To the user's epoll it is one descriptor, readable
+ * when far_reap() should be called.
  *
  * Whenever the session's thread is in no call of Farside,
  *
@@ -14,9 +14,9 @@
  *           a node closes a connection. The first far_reap() that finds nothing to do turns them off, so
  *           this wakes a server once.
  *
- * far_reap() arms last of all. Any other call that may have used the endpoint while operations were
- * running, or that has added results, rings. So nothing is lost between two calls, and a server that does
- * nothing but wait and reap is woken for all that happens.
+ * far_reap() arms the fabric last of all. Any other call that may have used the endpoint while operations
+ * were running, or that has added results, rings the bell. So nothing is lost between two calls, and a
+ * server that only waits and reaps is woken for every event.
  */
 #include "store/wait.h"
 
@@ -36,7 +36,7 @@ struct wait {
     bool rung;
     int fabric[FAB_WAIT_FDS];
     unsigned fabric_count;
-    bool fabric_counts; /* its descriptors are looked at */
+    bool fabric_counts; /* its descriptors are in the epoll instance */
     uint64_t set_to;    /* when the timer runs out, by the endpoint's clock */
 };
 
@@ -46,11 +46,11 @@ static int add(struct wait *w, int fd, uint32_t events)
 
     return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) == 0
                ? FAR_OK
-               : err_fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
+               : err_fail(FAR_SYSTEM, "cannot make a descriptor to wait on: %s", strerror(errno));
 }
 
-/* The fabric's descriptors are not looked at. They are taken out, not only ignored: epoll tells of
- * errors and hang-ups whether or not it is asked to. */
+/* Takes the fabric's descriptors out. Asking for no events would not do: epoll reports errors and
+ * hang-ups in any case. */
 static void ignore_fabric(struct wait *w)
 {
     for (unsigned i = 0; i < w->fabric_count && w->fabric_counts; i++)
@@ -78,14 +78,14 @@ static int make(struct wait *w)
     w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->epoll < 0 || w->timer < 0 || w->bell < 0)
-        return err_fail(FAR_SYSTEM, "a descriptor to wait on: %s", strerror(errno));
+        return err_fail(FAR_SYSTEM, "cannot make a descriptor to wait on: %s", strerror(errno));
     int rc = add(w, w->bell, EPOLLIN);
     if (rc == FAR_OK)
         rc = add(w, w->timer, EPOLLIN);
     if (rc == FAR_OK && w->ep->ops->wait_fds)
         rc = w->ep->ops->wait_fds(w->ep, w->fabric, &w->fabric_count);
     if (rc == FAR_OK)
-        rc = count_fabric(w); /* that it can be done */
+        rc = count_fabric(w); /* to see that it works */
     ignore_fabric(w);
     return rc;
 }
@@ -124,7 +124,7 @@ int store_wait_fd(const struct wait *w)
     return w->epoll;
 }
 
-/* The timer runs out after so many nanoseconds, or, if 0, never. */
+/* Sets the timer to run out after ns nanoseconds; 0: never. */
 static void set(struct wait *w, uint64_t set_to, uint64_t ns)
 {
     struct itimerspec time = {
@@ -154,12 +154,12 @@ void store_wait_for_fabric(struct wait *w, uint64_t until)
 {
     uint64_t now = w->ep->ops->now(w->ep);
 
-    if (until <= now || count_fabric(w) != FAR_OK) { /* no memory in the kernel: it is polled */
+    if (until <= now || count_fabric(w) != FAR_OK) { /* if the kernel has no memory, poll */
         store_wait_ring(w);
         return;
     }
-    /* One that runs out earlier can stay: that is a wake-up too many, but rarely, where setting it each
-     * time would be a call of the kernel for each reap. */
+    /* A timer that runs out earlier can stay. That rarely costs a needless wake-up; setting it each time
+     * would cost a system call for each reap. */
     if (until < w->set_to || w->set_to <= now)
         set(w, until, until == OFF ? 0 : until - now);
     be_quiet(w);

@@ -244,7 +244,7 @@ static void damaged_directory_entries_are_repaired_from_others(void **state)
         } else if (only++ == 0) {
             struct far_pool_check c = check(&r, true, FAR_CORRUPT);
             assert_int_equal(c.violations, 1);
-            expect_reported("lost memory was not looked for");
+            expect_reported("lost memory was not searched for");
         }
         probe_set(&p, view->directory, i * 8, entry);
     }
@@ -296,11 +296,11 @@ static void a_session_that_died_is_recovered(void **state)
     assert_int_equal(c.dead_clients, 1);
     assert_int_equal(c.stranded, 1);
     expect_reported("dead: the session in slot 3");
-    expect_reported("it has 12345 bytes in hand");
+    expect_reported("it holds 12345 bytes");
     c = check(&r, true, FAR_OK);
     assert_int_equal(c.dead_clients, 1);
     assert_int_equal(c.stranded, 0);
-    expect_reported("1 dead session was cleared away");
+    expect_reported("1 dead session was removed");
     c = check(&r, false, FAR_OK);
     assert_int_equal(c.dead_clients + c.stranded, 0);
     end(&r, &p);

@@ -14,7 +14,7 @@ static void fail_before(struct store_rig *r)
 {
     far_table *table = NULL;
     assert_int_equal(far_table_open(r->session, "nobody", NULL, &table), FAR_NO_TABLE);
-    assert_string_equal(far_error_detail(), "no table is called 'nobody'");
+    assert_string_equal(far_error_detail(), "there is no table 'nobody'");
 }
 
 static void an_answer_has_no_detail(void **state)
@@ -59,7 +59,7 @@ static void the_same_status_without_a_detail(void **state)
     store_rig_open(&r, "mem:?size=16m", NULL, &flat, NULL);
     op.table = r.table;
     assert_int_equal(far_session_open(r.pool, &deep, &other), FAR_INVALID);
-    assert_string_equal(far_error_detail(), "depth is 1025, at most 1024");
+    assert_string_equal(far_error_detail(), "depth is 1025, but may be at most 1024");
     assert_int_equal(far_submit(r.session, &op), FAR_OK);
     assert_string_equal(far_error_detail(), "");
     err_fail(FAR_RING_FULL, "an older one");
@@ -134,10 +134,10 @@ static void closing_says_nothing(void **state)
     store_rig_open(&r, "mem:?size=16m", NULL, NULL, NULL);
     fail_before(&r);
     store_rig_close(&r);
-    assert_string_equal(far_error_detail(), "no table is called 'nobody'");
+    assert_string_equal(far_error_detail(), "there is no table 'nobody'");
     far_session_close(NULL);
     far_pool_close(NULL);
-    assert_string_equal(far_error_detail(), "no table is called 'nobody'");
+    assert_string_equal(far_error_detail(), "there is no table 'nobody'");
 }
 
 int main(void)

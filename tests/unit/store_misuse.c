@@ -57,7 +57,7 @@ static void pools(void **state)
     assert_int_equal(far_pool_check(r.session, false, NULL, NULL, &check), FAR_OK);
     refused(far_node_info(NULL, 0, &node), NULL_SESSION);
     refused(far_node_info(r.session, 0, NULL), "info must not be NULL");
-    refused(far_node_info(r.session, 7, &node), "node is 7, but the pool has 1, numbered from 0");
+    refused(far_node_info(r.session, 7, &node), "node is 7, but the pool has nodes 0 to 0");
     far_pool_close(NULL);
     store_rig_close(&r);
 }

@@ -408,7 +408,7 @@ static void hash_tables_do_not_scan(void **state)
     struct far_result result;
     struct far_stats stats;
     static const char says[] =
-        "table 't' is kept by race, which keeps keys in no order; indexes of "
+        "table 't' has index race, which does not keep keys in order; indexes of "
         "this build that do: none";
 
     (void)state;
@@ -451,7 +451,7 @@ static void wrong_use_is_refused(void **state)
         {{.to = longest, .to_len = FAR_KEY_MAX + 1},
          FAR_KEY_SIZE,
          "to has 4097 bytes, but a key has at most 4096"},
-        {{.flags = 4}, FAR_INVALID, "flags has bits that mean nothing"},
+        {{.flags = 4}, FAR_INVALID, "flags has unknown bits"},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(far_scan(s, m->table, &cases[i].range, buf, 100, &len, &more),

@@ -259,7 +259,7 @@ static void options_are_limited_in_number(void **state)
     assert_string_equal(uri_option(&uri, "o15"), "15");
     strcat(text, "&one=more");
     assert_int_equal(uri_parse(text, &uri), FAR_BAD_URI);
-    assert_string_equal(far_error_detail(), "more than 16 options");
+    assert_string_equal(far_error_detail(), "the URI has more than 16 options");
 }
 
 static void a_uri_is_limited_in_length(void **state)
@@ -273,7 +273,7 @@ static void a_uri_is_limited_in_length(void **state)
     assert_string_equal(uri.rest, text + 4);
     text[URI_TEXT_MAX - 1] = 'x';
     assert_int_equal(uri_parse(text, &uri), FAR_BAD_URI);
-    assert_string_equal(far_error_detail(), "longer than 1023 bytes");
+    assert_string_equal(far_error_detail(), "the URI is longer than 1023 bytes");
 }
 
 static void sizes_and_numbers_of_options(void **state)
