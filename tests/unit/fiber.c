@@ -82,7 +82,7 @@ static void count_down_in_frames(void *arg)
         take_turn(c);
 }
 
-static void many_switches(void **state)
+static void a_fiber_can_be_switched_many_times(void **state)
 {
     (void)state;
     enum { SWITCHES = 300000 };
@@ -540,7 +540,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fiber_runs_only_when_resumed),
-        cmocka_unit_test(many_switches),
+        cmocka_unit_test(a_fiber_can_be_switched_many_times),
         cmocka_unit_test(many_fibers_take_turns),
         cmocka_unit_test(fibers_resume_fibers),
         cmocka_unit_test(a_yield_goes_to_whoever_resumed_last),

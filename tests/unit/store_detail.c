@@ -48,7 +48,7 @@ static void an_answer_has_no_detail(void **state)
     store_rig_close(&r);
 }
 
-static void the_same_status_without_a_detail(void **state)
+static void an_older_detail_is_not_shown(void **state)
 {
     struct store_rig r;
     far_session *other = NULL;
@@ -69,7 +69,7 @@ static void the_same_status_without_a_detail(void **state)
 }
 
 /* What went wrong within a call and was got over is not what the call is about. */
-static void a_status_shows_only_its_own(void **state)
+static void a_status_shows_only_its_own_detail(void **state)
 {
     static const int named[] = {FAR_UNREACHABLE, FAR_TIMEOUT, FAR_UNKNOWN, FAR_REFUSED,
                                 FAR_NODE_LOST};
@@ -95,7 +95,7 @@ static void a_status_shows_only_its_own(void **state)
 }
 
 /* Of a ring, each result has its own; far_reap() shows that of the last result that has one. */
-static void results_of_a_ring(void **state)
+static void each_result_of_a_ring_has_its_own_detail(void **state)
 {
     static const char *const uris[] = {"mem:?size=16m", "mem:?size=16m&defer=1"};
     static char long_key[FAR_KEY_MAX + 1];
@@ -126,7 +126,7 @@ static void results_of_a_ring(void **state)
     }
 }
 
-static void closing_says_nothing(void **state)
+static void closing_does_not_change_the_detail(void **state)
 {
     struct store_rig r;
 
@@ -144,10 +144,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_has_no_detail),
-        cmocka_unit_test(the_same_status_without_a_detail),
-        cmocka_unit_test(a_status_shows_only_its_own),
-        cmocka_unit_test(results_of_a_ring),
-        cmocka_unit_test(closing_says_nothing),
+        cmocka_unit_test(an_older_detail_is_not_shown),
+        cmocka_unit_test(a_status_shows_only_its_own_detail),
+        cmocka_unit_test(each_result_of_a_ring_has_its_own_detail),
+        cmocka_unit_test(closing_does_not_change_the_detail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static void keys_have_1_to_4096_bytes(void **state)
     store_rig_close(&r);
 }
 
-static void values_have_up_to_a_mebibyte(void **state)
+static void values_have_up_to_4_mebibytes(void **state)
 {
     static uint8_t value[FAR_VALUE_MAX + 1];
     struct store_rig r;
@@ -77,7 +77,7 @@ static void values_have_up_to_a_mebibyte(void **state)
     store_rig_close(&r);
 }
 
-static void a_small_buffer_is_left_alone_and_told_what_it_takes(void **state)
+static void a_buffer_that_is_too_small_is_unchanged(void **state)
 {
     struct store_rig r;
     char buf[16];
@@ -101,7 +101,7 @@ static void a_small_buffer_is_left_alone_and_told_what_it_takes(void **state)
     store_rig_close(&r);
 }
 
-static void presence_decides(void **state)
+static void insert_update_and_delete_depend_on_the_key(void **state)
 {
     struct store_rig r;
     char buf[4] = "###";
@@ -125,7 +125,7 @@ static void presence_decides(void **state)
     store_rig_close(&r);
 }
 
-static void a_table_of_another_pool(void **state)
+static void a_table_of_another_pool_is_refused(void **state)
 {
     struct store_rig mine, other;
     struct far_table_info info;
@@ -148,7 +148,7 @@ static void a_table_of_another_pool(void **state)
     store_rig_close(&mine);
 }
 
-static void a_get_with_nowhere_to_put_the_value(void **state)
+static void a_get_without_a_buffer_is_refused(void **state)
 {
     struct store_rig r;
     size_t len = 77;
@@ -165,7 +165,7 @@ static void a_get_with_nowhere_to_put_the_value(void **state)
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-static void uris_that_are_not_understood(void **state)
+static void uris_that_are_not_understood_are_refused(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -236,7 +236,7 @@ static int reopen(struct fab *fab)
     return rc;
 }
 
-static void superblocks_of_another_kind(void **state)
+static void superblocks_of_another_kind_are_refused(void **state)
 {
     struct fab *fab = NULL;
     struct pool pool;
@@ -351,7 +351,7 @@ static void sessions_have_limits(void **state)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static void table_names_and_options(void **state)
+static void bad_table_names_and_options_are_refused(void **state)
 {
     struct store_rig r;
     char longest[FAR_NAME_MAX + 2];
@@ -381,7 +381,7 @@ static void table_names_and_options(void **state)
     store_rig_close(&r);
 }
 
-static void a_second_create_and_a_table_of_another_index(void **state)
+static void a_second_create_and_another_index_are_refused(void **state)
 {
     struct store_rig r;
     far_table *table = NULL;
@@ -428,7 +428,7 @@ static void race_works_on_a_fabric_that_orders_nothing(void **state)
     store_rig_close(&r);
 }
 
-static void a_pool_holds_so_many_tables(void **state)
+static void a_full_catalog_refuses_another_table(void **state)
 {
     struct store_rig r;
     far_table *table = NULL;
@@ -537,19 +537,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_have_1_to_4096_bytes),
-        cmocka_unit_test(values_have_up_to_a_mebibyte),
-        cmocka_unit_test(a_small_buffer_is_left_alone_and_told_what_it_takes),
-        cmocka_unit_test(presence_decides),
-        cmocka_unit_test(a_table_of_another_pool),
-        cmocka_unit_test(a_get_with_nowhere_to_put_the_value),
-        cmocka_unit_test(uris_that_are_not_understood),
-        cmocka_unit_test(superblocks_of_another_kind),
+        cmocka_unit_test(values_have_up_to_4_mebibytes),
+        cmocka_unit_test(a_buffer_that_is_too_small_is_unchanged),
+        cmocka_unit_test(insert_update_and_delete_depend_on_the_key),
+        cmocka_unit_test(a_table_of_another_pool_is_refused),
+        cmocka_unit_test(a_get_without_a_buffer_is_refused),
+        cmocka_unit_test(uris_that_are_not_understood_are_refused),
+        cmocka_unit_test(superblocks_of_another_kind_are_refused),
         cmocka_unit_test(a_truncated_pool_is_not_opened),
         cmocka_unit_test(sessions_have_limits),
-        cmocka_unit_test(table_names_and_options),
-        cmocka_unit_test(a_second_create_and_a_table_of_another_index),
+        cmocka_unit_test(bad_table_names_and_options_are_refused),
+        cmocka_unit_test(a_second_create_and_another_index_are_refused),
         cmocka_unit_test(race_works_on_a_fabric_that_orders_nothing),
-        cmocka_unit_test(a_pool_holds_so_many_tables),
+        cmocka_unit_test(a_full_catalog_refuses_another_table),
         cmocka_unit_test(tables_are_listed_until_the_callback_has_enough),
         cmocka_unit_test(damage_is_corrupt_and_not_a_miss),
     };

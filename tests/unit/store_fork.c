@@ -105,7 +105,7 @@ static void a_child_closes_what_it_inherits(void **state)
 }
 
 /* Operations in flight are the parent's to finish. */
-static void a_child_with_a_ring(void **state)
+static void a_child_closes_a_ring_that_it_inherits(void **state)
 {
     static const char *const uris[] = {"mem:?size=16m", "mem:?size=16m&defer=1"};
 
@@ -145,7 +145,7 @@ static void a_grandchild_is_no_parent(void *arg)
     close_all(h);
 }
 
-static void children_of_children(void **state)
+static void grandchildren_cannot_use_what_they_inherit(void **state)
 {
     struct handles h;
     (void)state;
@@ -170,7 +170,7 @@ static void close_only(void *arg)
     close_all(arg);
 }
 
-static void a_fork_beside_a_thread_at_work(void **state)
+static void a_child_closes_what_another_thread_was_using(void **state)
 {
     struct handles h;
     pthread_t thread;
@@ -189,9 +189,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_closes_what_it_inherits),
-        cmocka_unit_test(a_child_with_a_ring),
-        cmocka_unit_test(children_of_children),
-        cmocka_unit_test(a_fork_beside_a_thread_at_work),
+        cmocka_unit_test(a_child_closes_a_ring_that_it_inherits),
+        cmocka_unit_test(grandchildren_cannot_use_what_they_inherit),
+        cmocka_unit_test(a_child_closes_what_another_thread_was_using),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,7 @@ static void every_buffer_gets_the_right_answer(void **state)
 }
 
 /* Keys of one fingerprint are told apart by their beginnings, those of another length too. */
-static void large_values_behind_one_fingerprint(void **state)
+static void large_values_behind_one_fingerprint_are_told_apart(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
@@ -138,7 +138,7 @@ static void large_values_behind_one_fingerprint(void **state)
 /* ---- damage ---------------------------------------------------------------------------------- */
 
 /* A head or a key that is damaged is told by all; a value, by who reads it. */
-static void damage_before_the_value_is_told_by_all(void **state)
+static void damage_before_the_value_is_reported_by_all_operations(void **state)
 {
     struct store_rig r;
     struct race_spot spot;
@@ -192,8 +192,8 @@ int main(void)
         cmocka_unit_test(the_largest_values_come_back_from_shm),
         cmocka_unit_test(only_a_get_that_has_room_reads_a_large_value),
         cmocka_unit_test(every_buffer_gets_the_right_answer),
-        cmocka_unit_test(large_values_behind_one_fingerprint),
-        cmocka_unit_test(damage_before_the_value_is_told_by_all),
+        cmocka_unit_test(large_values_behind_one_fingerprint_are_told_apart),
+        cmocka_unit_test(damage_before_the_value_is_reported_by_all_operations),
         cmocka_unit_test(a_wrong_size_class_delivers_nothing),
     };
     scratch_start();

@@ -33,7 +33,7 @@ static int each(void *arg, const char *name, const char *index)
     return 0;
 }
 
-static void pools(void **state)
+static void wrong_arguments_of_pools_are_named(void **state)
 {
     struct store_rig r;
     far_pool *pool = NULL;
@@ -62,7 +62,7 @@ static void pools(void **state)
     store_rig_close(&r);
 }
 
-static void sessions(void **state)
+static void wrong_arguments_of_sessions_are_named(void **state)
 {
     struct store_rig r;
     far_session *session = NULL;
@@ -78,7 +78,7 @@ static void sessions(void **state)
     store_rig_close(&r);
 }
 
-static void tables(void **state)
+static void wrong_arguments_of_tables_are_named(void **state)
 {
     static const char long_name[] =
         "0123456789012345678901234567890123456789012345678901234567890123";
@@ -127,7 +127,7 @@ static enum far_decision keep(void *arg, const void *old, size_t old_len, const 
     return FAR_KEEP;
 }
 
-static void operations(void **state)
+static void wrong_arguments_of_operations_are_named(void **state)
 {
     struct store_rig r;
     char buf[8];
@@ -182,7 +182,7 @@ static void operations(void **state)
     store_rig_close(&r);
 }
 
-static void the_ring(void **state)
+static void wrong_arguments_of_the_ring_are_named(void **state)
 {
     struct store_rig r;
     struct far_op op = {.kind = FAR_OP_GET, .key = "k", .key_len = 1};
@@ -225,7 +225,7 @@ static void the_ring(void **state)
     store_rig_close(&r);
 }
 
-static void statistics(void **state)
+static void statistics_without_a_session_or_its_table_are_zero(void **state)
 {
     struct store_rig r, other;
     struct far_stats stats, none;
@@ -257,8 +257,12 @@ _Static_assert(sizeof(struct far_stats) == FAR_OP_ROOM * 9 * sizeof(uint64_t),
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pools),      cmocka_unit_test(sessions), cmocka_unit_test(tables),
-        cmocka_unit_test(operations), cmocka_unit_test(the_ring), cmocka_unit_test(statistics),
+        cmocka_unit_test(wrong_arguments_of_pools_are_named),
+        cmocka_unit_test(wrong_arguments_of_sessions_are_named),
+        cmocka_unit_test(wrong_arguments_of_tables_are_named),
+        cmocka_unit_test(wrong_arguments_of_operations_are_named),
+        cmocka_unit_test(wrong_arguments_of_the_ring_are_named),
+        cmocka_unit_test(statistics_without_a_session_or_its_table_are_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

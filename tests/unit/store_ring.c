@@ -107,7 +107,7 @@ static void the_ring_holds_its_depth(void **state)
     }
 }
 
-static void depths_from_one_to_the_most(void **state)
+static void rings_of_every_depth_work(void **state)
 {
     static const unsigned depths[] = {1, 2, 0, DEEPEST};
 
@@ -373,7 +373,7 @@ static void operations_on_one_key_have_some_order(void **state)
 }
 
 /* Puts of one key at once: the last value is one of them, and gets see only what was put. */
-static void puts_and_gets_of_one_key(void **state)
+static void gets_of_a_key_return_its_old_or_a_new_value(void **state)
 {
     (void)state;
     for (unsigned u = 0; u < URIS; u++) {
@@ -626,14 +626,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_ring_holds_its_depth),
-        cmocka_unit_test(depths_from_one_to_the_most),
+        cmocka_unit_test(rings_of_every_depth_work),
         cmocka_unit_test(reap_gives_between_min_and_max),
         cmocka_unit_test(a_waiting_fabric_leaves_operations_in_flight),
         cmocka_unit_test(results_are_those_of_the_functions),
         cmocka_unit_test(errors_come_with_the_result),
         cmocka_unit_test(a_table_grows_under_a_full_ring),
         cmocka_unit_test(operations_on_one_key_have_some_order),
-        cmocka_unit_test(puts_and_gets_of_one_key),
+        cmocka_unit_test(gets_of_a_key_return_its_old_or_a_new_value),
         cmocka_unit_test(functions_work_while_the_ring_is_busy),
         cmocka_unit_test(a_closed_session_has_done_what_it_was_given),
         cmocka_unit_test(the_ring_is_used_thousands_of_times),

@@ -50,7 +50,7 @@ static double per_op(struct far_op_stats s, uint64_t total)
 }
 
 /* Growth from nothing, with every split charged to the put that caused it. */
-static void puts_of_new_keys_and_the_splits_they_cause(void **state)
+static void puts_of_new_keys_take_three_round_trips_and_some_splits(void **state)
 {
     static const char *const uris[] = {"mem:?size=256m", "mem:?size=128m&nodes=3"};
 
@@ -81,7 +81,7 @@ static void puts_of_new_keys_and_the_splits_they_cause(void **state)
     }
 }
 
-static void reads_updates_and_deletes(void **state)
+static void reads_take_two_round_trips_and_changes_three(void **state)
 {
     struct store_rig r;
     uint8_t buf[32], value[32] = {2};
@@ -297,8 +297,8 @@ static void expected_keys_make_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(puts_of_new_keys_and_the_splits_they_cause),
-        cmocka_unit_test(reads_updates_and_deletes),
+        cmocka_unit_test(puts_of_new_keys_take_three_round_trips_and_some_splits),
+        cmocka_unit_test(reads_take_two_round_trips_and_changes_three),
         cmocka_unit_test(a_stale_cache_costs_little),
         cmocka_unit_test(tables_kinds_and_sessions_are_counted_apart),
         cmocka_unit_test(walking_a_table_is_not_charged_to_operations),

@@ -51,7 +51,7 @@ static void round_trip(struct store_rig *r, size_t klen, size_t vlen)
     assert_int_equal(far_exists(r->session, r->table, key, klen), FAR_NOT_FOUND);
 }
 
-static void keys_of_every_length(void **state)
+static void keys_of_every_length_are_found(void **state)
 {
     struct store_rig r;
 
@@ -63,7 +63,7 @@ static void keys_of_every_length(void **state)
 }
 
 /* All keys at once in one table, each a prefix of the next: none is taken for another. */
-static void keys_that_are_prefixes_of_each_other(void **state)
+static void keys_that_are_prefixes_of_each_other_differ(void **state)
 {
     struct far_table_options tiny = {.tuning = "groups=2"};
     struct store_rig r;
@@ -80,7 +80,7 @@ static void keys_that_are_prefixes_of_each_other(void **state)
     store_rig_close(&r);
 }
 
-static void keys_of_zeros(void **state)
+static void keys_of_zeros_differ_by_length(void **state)
 {
     static const uint8_t zeros[FAR_KEY_MAX];
     struct far_table_options tiny = {.tuning = "groups=2"};
@@ -97,7 +97,7 @@ static void keys_of_zeros(void **state)
     store_rig_close(&r);
 }
 
-static void keys_with_a_nul_anywhere(void **state)
+static void keys_may_have_a_nul_anywhere(void **state)
 {
     struct store_rig r;
 
@@ -118,7 +118,7 @@ static void keys_with_a_nul_anywhere(void **state)
     store_rig_close(&r);
 }
 
-static void every_key_of_one_and_two_bytes(void **state)
+static void every_key_of_one_and_two_bytes_is_found(void **state)
 {
     struct store_rig r;
 
@@ -136,7 +136,7 @@ static void every_key_of_one_and_two_bytes(void **state)
 }
 
 /* A byte less, exactly, and a byte more than fits each class, up to the largest value. */
-static void values_around_every_size_class(void **state)
+static void values_around_every_size_class_come_back(void **state)
 {
     struct store_rig r;
     const size_t klen = 16;
@@ -180,7 +180,7 @@ static void a_value_changes_its_size(void **state)
 }
 
 /* Big values of keys that all have the same fingerprint: every get reads past the others. */
-static void big_values_behind_one_fingerprint(void **state)
+static void big_values_behind_one_fingerprint_are_told_apart(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
@@ -267,14 +267,14 @@ static void a_get_that_fails_writes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_of_every_length),
-        cmocka_unit_test(keys_that_are_prefixes_of_each_other),
-        cmocka_unit_test(keys_of_zeros),
-        cmocka_unit_test(keys_with_a_nul_anywhere),
-        cmocka_unit_test(every_key_of_one_and_two_bytes),
-        cmocka_unit_test(values_around_every_size_class),
+        cmocka_unit_test(keys_of_every_length_are_found),
+        cmocka_unit_test(keys_that_are_prefixes_of_each_other_differ),
+        cmocka_unit_test(keys_of_zeros_differ_by_length),
+        cmocka_unit_test(keys_may_have_a_nul_anywhere),
+        cmocka_unit_test(every_key_of_one_and_two_bytes_is_found),
+        cmocka_unit_test(values_around_every_size_class_come_back),
         cmocka_unit_test(a_value_changes_its_size),
-        cmocka_unit_test(big_values_behind_one_fingerprint),
+        cmocka_unit_test(big_values_behind_one_fingerprint_are_told_apart),
         cmocka_unit_test(a_key_may_lie_where_its_value_goes),
         cmocka_unit_test(a_get_that_fails_writes_nothing),
     };
