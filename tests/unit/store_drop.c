@@ -141,7 +141,7 @@ static void a_damaged_table_is_dropped_and_swept(void **state)
     assert_true(puppet_lost_bytes(&r.session->client) > 0);
     assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
     assert_true(swept.bytes > 0);
-    puppet_set_lost_bytes(&r.session->client, 0); /* as whoever sweeps to get it back does */
+    puppet_set_lost_bytes(&r.session->client, 0); /* as after a sweep */
     expect_nothing_lost(r.pool, r.session);
     for (uint64_t i = 0; i < 300; i++)
         assert_int_equal(get(r.session, r.table, i), FAR_OK);

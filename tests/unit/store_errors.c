@@ -408,7 +408,7 @@ static void a_second_create_and_another_index_are_refused(void **state)
     store_rig_close(&r);
 }
 
-/* RACE counts on no order of its own: where it needs one it sets a fence, and the batch sees to it.
+/* RACE counts on no order of its own: where it needs one it sets a fence, and the batch keeps it.
  */
 static void race_works_on_a_fabric_that_orders_nothing(void **state)
 {
@@ -485,7 +485,7 @@ static void tables_are_listed_until_the_callback_has_enough(void **state)
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-/* What a key's block, the table's root and its descriptor have in common: damage is told. */
+/* Damage to a key's block, the table's root or its descriptor is reported. */
 static void damage_is_corrupt_and_not_a_miss(void **state)
 {
     struct store_rig r;

@@ -214,7 +214,7 @@ static void deletes_make_room_for_inserts(void **state)
     }
 }
 
-/* One session fills a pool, both are told so; what either deletes makes room for either. */
+/* One session fills a pool, and both get FAR_POOL_FULL. What either deletes makes room for both. */
 static void a_full_pool_that_two_sessions_share(void **state)
 {
     static const char *const uris[] = {"mem:?size=1m&lease=60", "mem:?size=1m&nodes=3&lease=60",

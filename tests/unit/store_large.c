@@ -137,7 +137,7 @@ static void large_values_behind_one_fingerprint_are_told_apart(void **state)
 
 /* ---- damage ---------------------------------------------------------------------------------- */
 
-/* A head or a key that is damaged is told by all; a value, by who reads it. */
+/* All operations report a damaged head or key; a damaged value, those that read it. */
 static void damage_before_the_value_is_reported_by_all_operations(void **state)
 {
     struct store_rig r;
@@ -152,9 +152,9 @@ static void damage_before_the_value_is_reported_by_all_operations(void **state)
     for (unsigned word = 0; word < 6; word++) { /* 4: the key; 5: the value */
         uint64_t was = store_rig_get(&r, block, word * 8);
         store_rig_set(&r, block, word * 8, was ^ 1ull << 17);
-        int told = word < 5 ? FAR_CORRUPT : FAR_OK;
+        int expected = word < 5 ? FAR_CORRUPT : FAR_OK;
         assert_int_equal(far_get(r.session, r.table, "key", 3, got, LARGE, &len), FAR_CORRUPT);
-        assert_int_equal(far_exists(r.session, r.table, "key", 3), told);
+        assert_int_equal(far_exists(r.session, r.table, "key", 3), expected);
         assert_int_equal(far_get(r.session, r.table, "key", 3, NULL, 0, &len),
                          word < 5 ? FAR_CORRUPT : FAR_TOO_SMALL);
         if (word < 5)

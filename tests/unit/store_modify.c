@@ -12,8 +12,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* A callback that does what it is told, and notes what it saw. */
-struct told {
+/* A callback with a fixed decision, which notes what it saw. */
+struct fixed {
     enum far_decision decision;
     const void *value;
     size_t value_len;
@@ -26,7 +26,7 @@ struct told {
 static enum far_decision obey(void *arg, const void *old, size_t old_len, const void **value,
                               size_t *value_len)
 {
-    struct told *t = arg;
+    struct fixed *t = arg;
     t->calls++;
     t->present = old != NULL;
     t->old_len = old_len;
@@ -37,7 +37,7 @@ static enum far_decision obey(void *arg, const void *old, size_t old_len, const 
     return t->decision;
 }
 
-static int modify(struct store_rig *r, const char *key, struct told *t)
+static int modify(struct store_rig *r, const char *key, struct fixed *t)
 {
     return far_modify(r->session, r->table, key, strlen(key), obey, t);
 }
@@ -57,9 +57,9 @@ static void holds(struct store_rig *r, const char *key, const char *value)
 static void each_decision_is_carried_out(void **state)
 {
     struct store_rig r;
-    struct told keep = {.decision = FAR_KEEP}, remove = {.decision = FAR_REMOVE};
-    struct told store = {.decision = FAR_STORE, .value = "new", .value_len = 3};
-    struct told empty = {.decision = FAR_STORE};
+    struct fixed keep = {.decision = FAR_KEEP}, remove = {.decision = FAR_REMOVE};
+    struct fixed store = {.decision = FAR_STORE, .value = "new", .value_len = 3};
+    struct fixed empty = {.decision = FAR_STORE};
 
     (void)state;
     store_rig_open(&r, "mem:?size=4m", NULL, NULL, NULL);
@@ -87,9 +87,9 @@ static void each_decision_is_carried_out(void **state)
 static void bad_decisions_are_refused_and_nothing_is_done(void **state)
 {
     struct store_rig r;
-    struct told none = {.decision = (enum far_decision)7};
-    struct told null = {.decision = FAR_STORE, .value = NULL, .value_len = 3};
-    struct told longer = {.decision = FAR_STORE, .value = "x", .value_len = FAR_VALUE_MAX + 1};
+    struct fixed none = {.decision = (enum far_decision)7};
+    struct fixed null = {.decision = FAR_STORE, .value = NULL, .value_len = 3};
+    struct fixed longer = {.decision = FAR_STORE, .value = "x", .value_len = FAR_VALUE_MAX + 1};
     struct far_pool_check check;
 
     (void)state;
@@ -157,7 +157,7 @@ static void it_costs_what_an_update_costs(void **state)
     (void)state;
     for (unsigned u = 0; u < 3; u++) {
         struct store_rig r;
-        struct told t = {.decision = FAR_STORE, .value = "0123456789", .value_len = 10};
+        struct fixed t = {.decision = FAR_STORE, .value = "0123456789", .value_len = 10};
         store_rig_open(&r, uris[u], NULL, &(struct far_session_options){.seed = 1},
                        &(struct far_table_options){.hash_seed = 1});
         r.fab->order = ORDER_IB;
@@ -214,7 +214,7 @@ static void a_rival_makes_it_decide_again(void **state)
     assert_int_equal(far_session_open(r.pool, NULL, &race.rival), FAR_OK);
     race.rig = &r;
     for (unsigned turns = 1; turns < 9; turns++) {
-        struct told t = {
+        struct fixed t = {
             .decision = turns % 2 ? FAR_STORE : FAR_REMOVE, .value = "mine", .value_len = 4};
         assert_int_equal(far_put(r.session, r.table, "k", 1, "old", 3), FAR_OK);
         hook_on(r.session->client.ep);

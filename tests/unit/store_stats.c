@@ -276,7 +276,7 @@ static void info_follows_the_keys(void **state)
     store_rig_close(&r);
 }
 
-/* A table that was told what to expect does not split on the way there. */
+/* A table that is created with room for the expected keys does not split while it fills. */
 static void expected_keys_make_room(void **state)
 {
     struct far_table_options options = {.expected_keys = KEYS, .hash_seed = 1};
