@@ -493,7 +493,7 @@ int catalog_add(struct op *op, struct table_desc *desc)
 int catalog_drop(struct op *op, const struct table_desc *desc)
 {
     uint64_t live = catalog_with_state(desc->word, CATALOG_LIVE), was = 0;
-    ASSERT(op_in_flight(op) || op->pool->knobs.no_reclaim);
+    ASSERT(op_in_flight(op));
     int rc = cas_word(op, desc->id, live, catalog_with_state(live, CATALOG_DROPPED), &was);
     return rc == FAR_OK && was != live
                ? err_fail(FAR_NO_TABLE, "table '%s' was dropped by another session", desc->name)

@@ -9,9 +9,6 @@
 /* Between two looks whether the keeper is done. */
 #define TURN_NS 2000
 
-/* Longer than any pool is used. */
-#define NO_LEASE_NS (1ull << 60)
-
 /* Each epoch takes up to three; what was retired last waits for three epochs. */
 #define SETTLE_EPOCH   3
 #define SETTLE_FLIGHTS (4 * SETTLE_EPOCH)
@@ -62,7 +59,7 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     c->ep = ep;
     c->watch.suspect = -1;
     c->stock.overfull_class = -1;
-    c->lease_ns = pool->knobs.no_reclaim ? NO_LEASE_NS : pool->head[0].lease_ms * 1000000ull;
+    c->lease_ns = pool->head[0].lease_ms * 1000000ull;
     rng_seed(&c->rng, seed);
     c->generation = (uint8_t)rng_below(&c->rng, BLOCK_GENERATIONS);
     c->stock.of = calloc(pool->nodes, sizeof *c->stock.of);
@@ -163,7 +160,7 @@ void client_close(struct client *c)
         (void)client_set_policy(&op, POLICY_SILENT);
         if (registered && c->attention.sweep_unmet) /* SWEEP-P1: its lists are not to be touched */
             registered = client_meet_sweep(&op) == FAR_OK;
-        if (registered && !c->pool->knobs.no_reclaim)
+        if (registered)
             settle(c, &op);
         /* Else its lease will lapse, and others complete what is left (JOURNAL-J3, EPOCH-E6). */
         if (registered && !c->attention.lease_lost && !client_has_stray_writes(c) &&

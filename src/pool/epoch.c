@@ -210,7 +210,7 @@ static void post_failed(const struct batch_policy *policy)
 void client_epoch_init(struct client *c, uint64_t *words)
 {
     /* A fabric that shuts clients out needs no lease to do so. */
-    bool leased = !c->ep->ops->fence && !c->pool->knobs.no_reclaim;
+    bool leased = !c->ep->ops->fence;
     c->epoch.words = words;
     c->epoch.advance_from = NO_EPOCH;
     c->epoch.announcement =
@@ -242,8 +242,6 @@ bool op_in_flight(const struct op *op)
 int op_begin(struct op *op, struct cached *cached)
 {
     struct client *c = op->client;
-    if (c->pool->knobs.no_reclaim)
-        return FAR_OK;
     uint64_t now = client_now(c);
     if (__builtin_expect(c->attention.any != 0 || now > c->lease_deadline, 0)) {
         int rc = c->attend(op);

@@ -32,7 +32,6 @@ struct knobs {
     uint8_t generation_mask;  /* likewise for generations of blocks                           */
     unsigned patience;        /* polls of another client's unfinished work before taking over */
     unsigned tick_ops;        /* operations between two announcements of a busy client        */
-    bool no_reclaim;    /* nothing comes back, nobody is watched: to measure what that costs */
     unsigned stock_max; /* objects of a class that a client keeps to itself                  */
     unsigned
         run_chunks; /* chunks that are taken at once for small objects: more leave runs to cut */

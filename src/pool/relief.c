@@ -106,8 +106,6 @@ int pool_make_room(struct op *op)
     struct client *c = op->client;
     struct sweep_result swept = {0};
 
-    if (op->pool->knobs.no_reclaim)
-        return FAR_POOL_FULL;
     if (op->pool->settle)
         (void)op->pool->settle(op->pool->tables, op); /* if it fails, there are other ways */
     int rc = relieve_by_epochs(op);

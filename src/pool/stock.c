@@ -151,8 +151,7 @@ static bool limbo_grow(struct limbo *l)
 void pool_retire(struct client *c, gaddr at, unsigned size_class)
 {
     struct limbo *l = &c->stock.limbo;
-    if (client_swept(c, at) || c->pool->knobs.no_reclaim ||
-        (l->count == l->room && !limbo_grow(l))) {
+    if (client_swept(c, at) || (l->count == l->room && !limbo_grow(l))) {
         pool_abandon(c, size_class);
         return;
     }

@@ -203,8 +203,6 @@ int store_drop_settle(far_pool *pool, struct op *op)
 {
     struct dropped d = {.count = 0};
     ASSERT(!op_in_flight(op)); /* its own epoch would hold up the barrier */
-    if (pool->pool.knobs.no_reclaim)
-        return FAR_OK;
     int rc = find_dropped(op, &d);
     if (rc == FAR_OK && d.count > 0) {
         rc = client_barrier(op, BARRIER_LEASES); /* step two */

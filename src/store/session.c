@@ -44,7 +44,7 @@ static int open_session(far_pool *pool, const struct far_session_options *option
     if (rc != FAR_OK)
         goto close_client;
     s->client.drive_ring = store_ring_drive;
-    rc = pool->pool.kept && !pool->pool.knobs.no_reclaim ? store_keeper_add(pool, s) : FAR_OK;
+    rc = pool->pool.kept ? store_keeper_add(pool, s) : FAR_OK;
     if (rc != FAR_OK)
         goto free_op;
     *out = s;
