@@ -1,7 +1,7 @@
 /*
  * The superblock: the first line of every node of a pool.
  *
- * The rest of a pool's layout is in pool/layout.h. The first line is here because a fabric that
+ * The rest of a pool's layout is in pool/pool_layout.h. The first line is here because a fabric that
  * finds existing memory must tell from it whether there is a pool, how many nodes it has and how
  * large they are.
  *

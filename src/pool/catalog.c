@@ -56,13 +56,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct desc_value {
-    char index[INDEX_NAME_MAX + 1];
-    uint64_t root;
-    uint64_t hash_seed;
-    uint64_t serial;
-};
-
 #define DESC_BYTES_MAX 192u /* of the longest: see desc_class_max() */
 #define DESCS_AT_ONCE  32u
 #define ADD_ATTEMPTS   4096u
@@ -70,7 +63,7 @@ struct desc_value {
 
 static unsigned desc_class_max(void)
 {
-    unsigned most = size_class_for(block_bytes(FAR_NAME_MAX, sizeof(struct desc_value)));
+    unsigned most = size_class_for(block_bytes(FAR_NAME_MAX, sizeof(struct catalog_desc)));
     ASSERT(size_class_bytes(most) <= DESC_BYTES_MAX && most < 8);
     return most;
 }
@@ -81,33 +74,6 @@ static uint64_t entry_delta(const struct pool *pool, unsigned id)
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
-
-static uint64_t word_make(const struct block_ref *block, unsigned hash)
-{
-    uint64_t word = block->at | (uint64_t)block->size_class << GADDR_BITS |
-                    (uint64_t)block->generation << 45 | (uint64_t)hash << 51;
-    return catalog_with_state(word, CATALOG_TENTATIVE);
-}
-
-static gaddr word_gaddr(uint64_t word)
-{
-    return word & ((1ull << GADDR_BITS) - 1);
-}
-
-static unsigned word_class(uint64_t word)
-{
-    return word >> GADDR_BITS & 7;
-}
-
-static uint8_t word_generation(uint64_t word)
-{
-    return word >> 45 & 0x3f;
-}
-
-static unsigned word_hash(uint64_t word)
-{
-    return word >> 51 & 0xff;
-}
 
 static unsigned hash_name(const char *name)
 {
@@ -143,8 +109,8 @@ static int read_all(struct op *op, const struct catalog_entry **entries)
 static int judge_desc(unsigned id, uint64_t word, const void *image, struct table_desc *desc)
 {
     const struct block_head *h = image;
-    struct desc_value value;
-    if (!block_valid(image, size_class_bytes(word_class(word)), word_generation(word)) ||
+    struct catalog_desc value;
+    if (!block_valid(image, size_class_bytes(catalog_class(word)), catalog_generation(word)) ||
         h->klen > FAR_NAME_MAX || h->vlen != sizeof value)
         return err_fail(FAR_CORRUPT, "the descriptor of table %u is damaged", id);
     memset(desc, 0, sizeof *desc);
@@ -156,7 +122,7 @@ static int judge_desc(unsigned id, uint64_t word, const void *image, struct tabl
     desc->serial = value.serial;
     desc->id = id;
     desc->word = word;
-    return hash_name(desc->name) == word_hash(word) ? FAR_OK : damaged_entry(id);
+    return hash_name(desc->name) == catalog_hash(word) ? FAR_OK : damaged_entry(id);
 }
 
 /* Places whose descriptors are read together. */
@@ -173,10 +139,10 @@ static int read_descs(struct op *op, struct desc_reads *r)
     if (!r->image)
         return FAR_NO_MEMORY;
     for (unsigned i = 0; i < r->count; i++) {
-        if (word_class(r->word[i]) > desc_class_max())
+        if (catalog_class(r->word[i]) > desc_class_max())
             return damaged_entry(r->id[i]);
-        batch_read(&op->batch, word_gaddr(r->word[i]), 0, r->image + (size_t)i * DESC_BYTES_MAX,
-                   size_class_bytes(word_class(r->word[i])));
+        batch_read(&op->batch, catalog_gaddr(r->word[i]), 0, r->image + (size_t)i * DESC_BYTES_MAX,
+                   size_class_bytes(catalog_class(r->word[i])));
     }
     int rc = batch_flush(&op->batch);
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a catalog entry points outside the pool") : rc;
@@ -209,7 +175,7 @@ static int find_live(struct op *op, const struct catalog_entry *entries, const c
         uint64_t word = entries[id].word;
         if (catalog_damaged(word)) {
             damaged = id;
-        } else if (catalog_state(word) == CATALOG_LIVE && word_hash(word) == hash) {
+        } else if (catalog_state(word) == CATALOG_LIVE && catalog_hash(word) == hash) {
             r.id[r.count] = id;
             r.word[r.count++] = word;
         }
@@ -312,8 +278,8 @@ void catalog_confirm(struct op *op, const struct table_desc *desc)
     batch_read(&op->batch, NODE0, entry + offsetof(struct catalog_entry, word),
                &op->pool_word[C_WORD], 8);
     batch_fence(&op->batch); /* CAT-6: the descriptor of the table that the word names */
-    batch_read(&op->batch, word_gaddr(desc->word), 0, &op->pool_word[C_DESC],
-               size_class_bytes(word_class(desc->word)));
+    batch_read(&op->batch, catalog_gaddr(desc->word), 0, &op->pool_word[C_DESC],
+               size_class_bytes(catalog_class(desc->word)));
     batch_may_be_freed(&op->batch);
 }
 
@@ -376,10 +342,10 @@ static int choose_place(struct op *op, const struct catalog_entry *entries, unsi
 /* Kills tentative places of the same hash, but for our own. *again: one of them has become live. */
 static int kill_others(struct op *op, const struct catalog_entry *entries, unsigned id, bool *again)
 {
-    unsigned hash = word_hash(entries[id].word);
+    unsigned hash = catalog_hash(entries[id].word);
     for (unsigned i = 0; i < op->pool->places; i++) {
         uint64_t word = entries[i].word, was = 0;
-        if (i == id || catalog_state(word) != CATALOG_TENTATIVE || word_hash(word) != hash)
+        if (i == id || catalog_state(word) != CATALOG_TENTATIVE || catalog_hash(word) != hash)
             continue;
         int rc = cas_word(op, i, word, 0, &was);
         if (rc != FAR_OK)
@@ -452,7 +418,7 @@ static int add_once(struct op *op, const char *name, uint64_t word, unsigned *id
 
 int catalog_add(struct op *op, struct table_desc *desc)
 {
-    struct desc_value value = {
+    struct catalog_desc value = {
         .root = desc->root, .hash_seed = desc->hash_seed, .serial = rng_next(&op->client->rng)};
     struct block_ref block;
     unsigned id = 0;
@@ -461,7 +427,8 @@ int catalog_add(struct op *op, struct table_desc *desc)
     int rc = block_prepare(op, 0, desc->name, strlen(desc->name), &value, sizeof value, &block);
     if (rc != FAR_OK)
         return rc;
-    uint64_t word = word_make(&block, hash_name(desc->name));
+    uint64_t word =
+        catalog_word(block.at, block.size_class, block.generation, hash_name(desc->name));
     block_write(op, &block);
     rc = batch_flush(&op->batch);
 
@@ -514,9 +481,9 @@ int catalog_release(struct op *op, const struct table_desc *desc, bool *released
     int rc = cas_word(op, desc->id, word, 0, &was);
     *released = rc == FAR_OK && was == word;
     if (*released)
-        pool_retire(op->client, word_gaddr(word), word_class(word));
+        pool_retire(op->client, catalog_gaddr(word), catalog_class(word));
     else if (rc == FAR_UNKNOWN)
-        pool_abandon(op->client, word_class(word));
+        pool_abandon(op->client, catalog_class(word));
     return rc;
 }
 
@@ -529,7 +496,7 @@ int catalog_mark(struct op *op, struct marker *marker)
         bool reaches =
             catalog_state(word) == CATALOG_LIVE || catalog_state(word) == CATALOG_DROPPED;
         if (reaches && !catalog_damaged(word))
-            marker->mark(marker, word_gaddr(word), word_class(word));
+            marker->mark(marker, catalog_gaddr(word), catalog_class(word));
     }
     return rc;
 }

@@ -4,8 +4,6 @@
 
 #include "pool/op.h"
 
-#define INDEX_NAME_MAX 15
-
 struct table_desc {
     char name[FAR_NAME_MAX + 1];
     char index[INDEX_NAME_MAX + 1];

@@ -18,33 +18,8 @@
 
 #include <string.h>
 
-#define BUNDLE_MAX 62
-
 /* No more than that in one bundle, but for one object: a client that takes it takes all. */
 #define BUNDLE_BYTES (256u << 10)
-
-struct bundle {
-    uint64_t checksum; /* of what follows */
-    uint64_t next;     /* gaddr of the bundle below, the number of objects above it, BUNDLE_OWN */
-    uint64_t object[BUNDLE_MAX];
-};
-_Static_assert(sizeof(struct bundle) == 512, "a bundle fills an object of its class");
-#define BUNDLE_OWN                                                                                 \
-    (1ull << 63) /* the page is an object of the list's class, else of BUNDLE_CLASS */
-
-#define HEAD_GADDR ((1ull << GADDR_BITS) - 1)
-#define HEAD_TAG   (1ull << GADDR_BITS)
-
-static uint64_t bundle_count(const struct bundle *bundle)
-{
-    return (bundle->next & ~BUNDLE_OWN) >> GADDR_BITS;
-}
-
-static uint64_t bundle_sum(const struct bundle *bundle, gaddr page, unsigned size_class)
-{
-    return hash_sum(&bundle->next, 8 + bundle_count(bundle) * 8,
-                    page | (uint64_t)size_class << GADDR_BITS);
-}
 
 static unsigned page_class(const struct bundle *bundle, unsigned size_class)
 {
@@ -67,11 +42,6 @@ static bool bundle_valid(const struct bundle *bundle, gaddr page, unsigned size_
 
 /* Lost races on a head; each is another client's success. */
 #define TRIES 64
-
-uint64_t freelist_head(uint64_t head, gaddr top)
-{
-    return (((head & ~HEAD_GADDR) + HEAD_TAG) & ~HEAD_GADDR) | top;
-}
 
 static void head_at(unsigned node, unsigned size_class, gaddr *at, uint64_t *delta)
 {
@@ -107,7 +77,7 @@ static void fill_bundle(struct client *c, unsigned node, unsigned size_class, un
     uint64_t room = page_room(of);
     uint64_t count =
         stock_take_many(c, node, size_class, room < most ? room : most, bundle->object);
-    bundle->next = count << GADDR_BITS | (of == size_class ? BUNDLE_OWN : 0);
+    bundle->next = bundle_next(0, count, of == size_class);
 }
 
 int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page, unsigned of)
@@ -130,7 +100,7 @@ int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page,
     int rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < TRIES && rc == FAR_OK; i++) {
         uint64_t seen = op->pool_word[0];
-        bundle->next = rest | (seen & HEAD_GADDR);
+        bundle->next = rest | freelist_top(seen);
         bundle->checksum = bundle_sum(bundle, page, size_class);
         batch_write(&op->batch, page, 0, bundle, bytes);
         batch_fence(&op->batch);
@@ -176,14 +146,14 @@ int freelist_take(struct op *op, unsigned node, unsigned size_class)
     int rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < TRIES && rc == FAR_OK; i++) {
         uint64_t seen = op->pool_word[0];
-        gaddr page = seen & HEAD_GADDR;
+        gaddr page = freelist_top(seen);
         bool valid = false;
         if (page == 0)
             return FAR_POOL_FULL;
         rc = read_bundle(op, page, size_class, bundle, &valid);
         if (rc != FAR_OK)
             break;
-        gaddr below = valid ? bundle->next & HEAD_GADDR : 0;
+        gaddr below = valid ? bundle_below(bundle) : 0;
         batch_cas(&op->batch, head, delta, seen, freelist_head(seen, below), op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
@@ -213,7 +183,7 @@ int freelist_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *
     if (rc != FAR_OK)
         return rc;
     for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++) {
-        if (size_class_chunks(i) >= chunks && (op->pool_word[i - RUN_CLASS] & HEAD_GADDR) != 0) {
+        if (size_class_chunks(i) >= chunks && freelist_top(op->pool_word[i - RUN_CLASS]) != 0) {
             *size_class = i;
             return FAR_OK;
         }
@@ -227,7 +197,7 @@ static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *a
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle)
         return FAR_NO_MEMORY;
-    *at = head & HEAD_GADDR;
+    *at = freelist_top(head);
     uint64_t most = 0;
     for (unsigned node = 0; node < op->pool->nodes; node++)
         most += op->pool->head[node].size / 64;
@@ -236,7 +206,7 @@ static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *a
         int rc = read_bundle(op, *at, size_class, bundle, &valid);
         if (rc != FAR_OK || !valid)
             return rc;
-        *at = bundle->next & HEAD_GADDR;
+        *at = bundle_below(bundle);
     }
     return FAR_OK;
 }
@@ -277,14 +247,14 @@ int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
             head_at(node, i, &at, &delta);
             batch_read(&op->batch, at, delta, op->pool_word, 8);
             int rc = batch_flush(&op->batch);
-            gaddr page = rc == FAR_OK ? op->pool_word[0] & HEAD_GADDR : 0;
+            gaddr page = rc == FAR_OK ? freelist_top(op->pool_word[0]) : 0;
             for (uint64_t n = 0; page != 0 && n < most && *bytes < enough; n++) {
                 bool valid = false;
                 rc = read_bundle(op, page, i, bundle, &valid);
                 if (rc != FAR_OK || !valid)
                     break;
                 *bytes += bundle_bytes(bundle, i);
-                page = bundle->next & HEAD_GADDR;
+                page = bundle_below(bundle);
             }
             if (rc != FAR_OK)
                 return rc;

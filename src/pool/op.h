@@ -17,7 +17,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "fabric/batch.h"
-#include "pool/layout.h"
+#include "pool/pool_layout.h"
 #include "pool/size_class.h"
 
 struct client;

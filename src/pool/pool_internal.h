@@ -102,9 +102,6 @@ static inline bool client_recovery_waits(const struct client *c)
 
 /* ---- freelist.c: lists of free objects that clients share ------------------------------------ */
 
-/* Bundles of objects that a client has too many of. The pages that they are written on are objects of
- * their own class. */
-#define BUNDLE_CLASS 7 /* 512 bytes */
 /* Gives a bundle of the stock, written on a page of the class `page_class`. */
 int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page,
                   unsigned page_class);
@@ -117,8 +114,6 @@ int freelist_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *
 int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes);
 /* Is the node's list of that class whole? While others change it, nobody can say: then it is. */
 int freelist_whole(struct op *op, unsigned node, unsigned size_class, bool *whole);
-/* The head word that follows `head`, with another top. */
-uint64_t freelist_head(uint64_t head, gaddr top);
 /* FAR_POOL_FULL: the list is empty. */
 int freelist_take(struct op *op, unsigned node, unsigned size_class);
 

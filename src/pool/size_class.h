@@ -8,7 +8,7 @@
 #ifndef POOL_SIZE_CLASS_H
 #define POOL_SIZE_CLASS_H
 
-#include "pool/layout.h"
+#include "pool/pool_layout.h"
 
 #include <stddef.h>
 
@@ -32,7 +32,7 @@ unsigned size_class_for_chunks(uint64_t chunks);
  * and CHUNK_LARGE_TAIL are legal, too. */
 static inline bool chunk_fits(uint64_t entry, uint64_t chunks)
 {
-    unsigned kind = entry & 0xff, size_class = (entry >> 8) & 0xff;
+    unsigned kind = chunk_kind(entry), size_class = chunk_class(entry);
     if (kind > CHUNK_LARGE_TAIL || size_class >= CLASS_COUNT)
         return false;
     if (kind == CHUNK_SLAB)

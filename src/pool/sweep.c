@@ -292,10 +292,10 @@ static int found_extent(struct sweep *s, unsigned node, uint64_t chunk, uint64_t
 static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t entry)
 {
     struct op *op = s->op;
-    unsigned size_class = (entry >> 8) & 0xff;
+    unsigned size_class = chunk_class(entry);
     int rc = FAR_OK;
 
-    if ((entry & 0xff) != CHUNK_SLAB || !chunk_fits(entry, s->marks.chunks[node] - chunk)) {
+    if (chunk_kind(entry) != CHUNK_SLAB || !chunk_fits(entry, s->marks.chunks[node] - chunk)) {
         size_class = 0; /* its owner died before it wrote it down, or it is damaged */
         op->pool_word[0] = chunk_entry(CHUNK_SLAB, size_class, op->client->slot, 1);
         rc = write_entries(op, node, chunk, 1);
@@ -325,8 +325,8 @@ static int collect_node(struct sweep *s, unsigned node, bool whole)
         if (whole)
             rc = found_extent(s, node, chunk - extent, extent);
         extent = 0;
-        if ((entry & 0xff) == CHUNK_LARGE && chunk_fits(entry, count - chunk))
-            run = size_class_chunks((entry >> 8) & 0xff);
+        if (chunk_kind(entry) == CHUNK_LARGE && chunk_fits(entry, count - chunk))
+            run = size_class_chunks(chunk_class(entry));
         else if (!whole && rc == FAR_OK)
             rc = found_parts(s, node, chunk, entry);
     }

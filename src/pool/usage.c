@@ -45,7 +45,7 @@ static int add_ends(struct marks *m, unsigned node, uint64_t *bytes)
     uint64_t *table = NULL;
     int rc = pool_chunk_table(m->op, node, m->chunks[node], &table);
     for (uint64_t chunk = 0; chunk < m->chunks[node] && rc == FAR_OK; chunk++) {
-        unsigned kind = table[chunk] & 0xff, size_class = (table[chunk] >> 8) & 0xff;
+        unsigned kind = chunk_kind(table[chunk]), size_class = chunk_class(table[chunk]);
         if (!chunk_fits(table[chunk], m->chunks[node] - chunk))
             continue;
         if (kind == CHUNK_SLAB)

@@ -111,7 +111,7 @@ static void audit_rest(struct audit *a)
         chunks = chunks < head->chunks ? chunks : head->chunks;
         for (uint64_t chunk = 0; chunk < chunks; chunk += run) {
             uint64_t entry = get(a, gaddr_make(node, 0), head->table_off + chunk * 8);
-            unsigned kind = entry & 0xff, size_class = entry >> 8 & 0xff;
+            unsigned kind = chunk_kind(entry), size_class = chunk_class(entry);
             uint64_t start = (head->chunks_off64 * 64ull + (chunk << CHUNK_SHIFT)) / 64;
             run = kind == CHUNK_LARGE ? size_class_chunks(size_class) : 1;
             if (kind != CHUNK_SLAB && kind != CHUNK_LARGE) {

@@ -10,9 +10,11 @@
  *   table_off   chunk table, a word each
  *   chunks_off  chunks of 64 KiB
  */
-#ifndef POOL_LAYOUT_H
-#define POOL_LAYOUT_H
+#ifndef POOL_POOL_LAYOUT_H
+#define POOL_POOL_LAYOUT_H
 
+#include "base/hash.h"
+#include "fabric/batch.h"
 #include "fabric/superblock_layout.h"
 
 #include <stdbool.h>
@@ -53,6 +55,57 @@ static inline uint64_t chunk_entry(enum chunk_kind kind, unsigned size_class, un
                                    uint64_t run)
 {
     return (uint64_t)kind | (uint64_t)size_class << 8 | (uint64_t)client << 16 | run << 32;
+}
+static inline unsigned chunk_kind(uint64_t entry) /* perhaps none, of a damaged entry */
+{
+    return entry & 0xff;
+}
+static inline unsigned chunk_class(uint64_t entry)
+{
+    return entry >> 8 & 0xff;
+}
+
+/*
+ * Free lists: a word per node and class, a stack of bundles.
+ *   head   bits 0..39 gaddr of the top bundle's page, 40..63 a tag that every change counts up
+ *   page   a bundle. The page is an object of the list's class (BUNDLE_OWN), else of BUNDLE_CLASS
+ */
+#define BUNDLE_MAX   62
+#define BUNDLE_CLASS 7            /* 512 bytes */
+#define BUNDLE_OWN   (1ull << 63) /* in `next` */
+struct bundle {
+    uint64_t checksum; /* of what follows */
+    uint64_t next;     /* gaddr of the bundle below, the number of objects above it, BUNDLE_OWN */
+    uint64_t object[BUNDLE_MAX];
+};
+_Static_assert(sizeof(struct bundle) == 512, "a bundle fills an object of its class");
+
+static inline uint64_t bundle_next(gaddr below, uint64_t count, bool own)
+{
+    return below | count << GADDR_BITS | (own ? BUNDLE_OWN : 0);
+}
+static inline gaddr bundle_below(const struct bundle *bundle)
+{
+    return bundle->next & GADDR_MASK;
+}
+static inline uint64_t bundle_count(const struct bundle *bundle)
+{
+    return (bundle->next & ~BUNDLE_OWN) >> GADDR_BITS;
+}
+static inline uint64_t bundle_sum(const struct bundle *bundle, gaddr page, unsigned size_class)
+{
+    return hash_sum(&bundle->next, 8 + bundle_count(bundle) * 8,
+                    page | (uint64_t)size_class << GADDR_BITS);
+}
+
+static inline gaddr freelist_top(uint64_t head)
+{
+    return head & GADDR_MASK;
+}
+/* The head that follows `head`, with another top. */
+static inline uint64_t freelist_head(uint64_t head, gaddr top)
+{
+    return ((head & ~GADDR_MASK) + (1ull << GADDR_BITS)) | top;
 }
 
 /*
@@ -163,6 +216,40 @@ static inline bool catalog_damaged(uint64_t word)
 {
     return word != 0 && (catalog_state(word) == CATALOG_FREE || catalog_seal(word) != word);
 }
+
+/* The word of a tentative table. The generation has 6 bits, the hash of the name 8. */
+static inline uint64_t catalog_word(gaddr at, unsigned size_class, unsigned generation,
+                                    unsigned hash)
+{
+    uint64_t word =
+        at | (uint64_t)size_class << GADDR_BITS | (uint64_t)generation << 45 | (uint64_t)hash << 51;
+    return catalog_with_state(word, CATALOG_TENTATIVE);
+}
+static inline gaddr catalog_gaddr(uint64_t word)
+{
+    return word & GADDR_MASK;
+}
+static inline unsigned catalog_class(uint64_t word)
+{
+    return word >> GADDR_BITS & 7;
+}
+static inline unsigned catalog_generation(uint64_t word)
+{
+    return word >> 45 & 0x3f;
+}
+static inline unsigned catalog_hash(uint64_t word)
+{
+    return word >> 51 & 0xff;
+}
+
+/* The value of a descriptor, which is a block. Its key is the table's name. */
+#define INDEX_NAME_MAX 15
+struct catalog_desc {
+    char index[INDEX_NAME_MAX + 1];
+    uint64_t root;
+    uint64_t hash_seed;
+    uint64_t serial;
+};
 
 /* It is behind the journals. */
 static inline uint64_t catalog_off(uint64_t clients)
