@@ -42,24 +42,6 @@
 
 #define FENCE_PAUSE_NS 20000
 
-/* Verbs of a batch that failed may still land (FABRIC-F5). So nobody may take this client for dead before the
- * fabric has shut it out: it does not fence itself, but asks for it, and whoever sees that does it in
- * the order of LEASE-L2. Where the fabric cannot, the lease is left to lapse. */
-void client_renounce(struct op *op)
-{
-    struct client *c = op->client;
-    if (c->ep->ops->fence && !c->attention.lease_lost) {
-        c->epoch.announcement.withheld = true; /* it would say that we are alive */
-        op->pool_word[0] = client_slot_renounced(c->incarnation);
-        batch_write(&op->batch, NODE0,
-                    slot_delta(c->slot) + offsetof(struct client_slot, heartbeat), op->pool_word,
-                    8);
-        (void)batch_flush(&op->batch); /* if it fails, others find out in time */
-    }
-    c->attention.lease_lost = true;
-    c->astray = true;
-}
-
 /* A sweep whose sweeper is dead is over, as if it had given it up: until then nobody uses memory
  * below its mark, and all would take new chunks until there is none. What it had in hand is lost,
  * which the count of deaths says. */

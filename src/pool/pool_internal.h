@@ -1,5 +1,5 @@
 /* What only the pool's own files use. They stand above each other, in the order of this header: a
- * file calls those above its section here, and none below (tests/rooms). */
+ * file calls those above its section here, and none below (tests/e2e/rooms.sh). */
 #ifndef POOL_INTERNAL_H
 #define POOL_INTERNAL_H
 
@@ -129,6 +129,20 @@ int client_give(struct op *op, unsigned node, unsigned size_class);
 /* Gives all free objects on a node to the shared lists. */
 int client_give_all(struct op *op, unsigned node);
 
+/* ---- epoch.c --------------------------------------------------------------------------------- */
+
+/* Sets the announcement and the rules for posts up. `words` has client_words_bytes(). */
+void client_epoch_init(struct client *client, uint64_t *words);
+static inline size_t client_words_bytes(const struct pool *pool)
+{
+    return 128 + pool->clients * sizeof(struct client_slot);
+}
+/* The next batch carries an announcement, which validates the cache (NULL: none). */
+void client_announce_soon(struct client *client, struct cached *cached);
+void client_forget_caches(struct client *client);
+/* All caches are stale: nobody has validated them. */
+void client_doubt_caches(struct client *client);
+
 /* ---- journal.c ------------------------------------------------------------------------------- */
 
 #define JOURNAL_CLASS 7 /* 512 bytes: as BUNDLE_CLASS, so that they share chunks */
@@ -144,20 +158,6 @@ int journal_complete(struct op *op);
 void journal_forget(struct client *client);
 /* Marks all lines of all slots. How many chains are damaged, and one slot of those. */
 int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsigned *slot);
-
-/* ---- epoch.c --------------------------------------------------------------------------------- */
-
-/* Sets the announcement and the rules for posts up. `words` has client_words_bytes(). */
-void client_epoch_init(struct client *client, uint64_t *words);
-static inline size_t client_words_bytes(const struct pool *pool)
-{
-    return 128 + pool->clients * sizeof(struct client_slot);
-}
-/* The next batch carries an announcement, which validates the cache (NULL: none). */
-void client_announce_soon(struct client *client, struct cached *cached);
-void client_forget_caches(struct client *client);
-/* All caches are stale: nobody has validated them. */
-void client_doubt_caches(struct client *client);
 
 /* ---- sweep_part.c ---------------------------------------------------------------------------- */
 
