@@ -4,9 +4,9 @@
 . "$(dirname "$0")/expect.bash"
 
 # Every external name of the library's objects starts with one of these, and says where it belongs.
-modules="clock err fds fiber hist hmac256 process rng sha256 text
-         batch direct fab mem rma shm ucx uri verbs wire
-         block catalog client freelist journal op pool size superblock
+modules="clock err fds fiber hist hmac256 mapping process rng sha256 text
+         batch direct fab mem shm ucx uri verbs wire
+         block catalog client freelist journal marks op pool size stock superblock
          index race tuning
          store far"
 
