@@ -58,9 +58,10 @@ static inline void puppet_set_lease_ns(struct client *c, uint64_t ns)
 }
 
 /* It may write at any time, as on a fabric that shuts clients out by itself. */
-static inline void puppet_ask_for_no_lease(struct op *op)
+static inline void puppet_ask_for_no_lease(struct client *c)
 {
-    op->client->posts[POLICY_ANNOUNCING].policy.may_write = NULL;
+    for (unsigned i = 0; i < POLICY_COUNT; i++)
+        c->posts[i].policy.may_write = NULL;
 }
 
 /* ---- its registration and its calls ---------------------------------------------------------- */

@@ -397,7 +397,7 @@ static void a_lease_that_lapses_while_a_session_comes_back_is_noticed(void **sta
     hook_on(s->client.ep);
     hook_clock();
     hook.ops.post = sleepy_post;
-    puppet_ask_for_no_lease(&s->op); /* as on a fabric that shuts clients out by itself */
+    puppet_ask_for_no_lease(&s->client); /* as on a fabric that shuts clients out by itself */
     assert_int_equal(far_exists(s, r.table, &key, 8), FAR_OK);
     hook_off();
     assert_true(sleepy.slept && sleepy.renewed);

@@ -216,7 +216,7 @@ static void a_client_checks_its_lease_again_after_a_recovery(void **state)
     struct client *c = &r.session->client;
     hook_on(c->ep);
     hook_fence();
-    puppet_ask_for_no_lease(&r.session->op);
+    puppet_ask_for_no_lease(c);
     r.pool->pool.recover = recover_slowly;
     probe_set(&p, 0, PROBE_SLOT(5, incarnation), 4711);
     journal_plant(&p, &r.pool->pool, 5, (struct journal_subject){.what = 1}, 0);
@@ -247,7 +247,7 @@ static void a_client_that_could_not_register_announces_nothing(void **state)
     struct client *c = &s->client;
     hook_on(c->ep);
     hook_fence();
-    puppet_ask_for_no_lease(&s->op);
+    puppet_ask_for_no_lease(&s->client);
     assert_int_equal(client_park(&s->op), FAR_OK);
     unsigned slot = c->slot;
     shut_out(&p, s);
@@ -436,6 +436,7 @@ static void a_client_that_closes_does_not_clear_anothers_slot(void **state)
     hook_on(ep);
     hook_clock();
     hook_fence();
+    puppet_ask_for_no_lease(&s->client);
     hook.ops.post = post_while_closing;
     store_view_forget(s, r.table); /* as far_session_close() does */
     free(s->table[r.table->number]);
