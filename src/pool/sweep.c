@@ -413,11 +413,13 @@ static int run(struct sweep *s)
 int pool_sweep(struct op *op, struct sweep_result *result)
 {
     struct sweep s = {.op = op};
-    if (client_must_complete(op->client))
-        (void)client_complete(op);
+    /* Not while parked: if the client died then, nobody would look for it, and its sweep would stay. */
+    int rc = client_attend(op);
+    if (rc != FAR_OK)
+        return rc;
     if (client_has_undone(op->client)) /* SWEEP-P2 */
         return err_fail(FAR_CONTENTION, "work of this client's own is not recovered yet");
-    int rc = marks_init(&s.marks, op, true);
+    rc = marks_init(&s.marks, op, true);
     if (rc == FAR_OK)
         rc = run(&s);
     marks_free(&s.marks);

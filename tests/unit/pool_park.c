@@ -1,5 +1,6 @@
 /* Sessions that are not used: nobody waits for them, and nothing goes wrong when they come back. */
 #include "support/audit.h"
+#include "support/hook.h"
 #include "support/probe.h"
 #include "support/puppet.h"
 #include "support/store_rig.h"
@@ -316,6 +317,43 @@ static void sessions_of_live_processes_keep_their_slots(void **state)
     far_pool_close(pool);
 }
 
+static struct {
+    struct probe *probe;
+    unsigned slot;
+    uint64_t certificate; /* of that slot, when a sweep was begun */
+} begun;
+
+static int post_of_a_sweeper(struct fab_ep *ep, struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count && begun.certificate == 0; i++)
+        if (req->verbs[i].kind == FAB_CAS && req->verbs[i].off == PROBE_CONTROL(sweep))
+            begun.certificate = probe_get(begun.probe, 0, PROBE_SLOT(begun.slot, epoch));
+    return hook.real->post(ep, req);
+}
+
+/* If it died while parked, no other client would look for it, and its sweep would go on for ever. */
+static void a_parked_client_is_announced_before_it_sweeps(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct sweep_result swept;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m&" HOUR, NULL, NULL, NULL);
+    probe_open(&p, r.pool->fab);
+    struct client *c = &r.session->client;
+    assert_int_equal(client_park(&r.session->op), FAR_OK);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(c->slot, epoch)) == NO_EPOCH);
+    begun = (typeof(begun)){.probe = &p, .slot = c->slot};
+    hook_on(c->ep);
+    hook.ops.post = post_of_a_sweeper;
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+    hook_off();
+    assert_true(begun.certificate != 0 && begun.certificate != NO_EPOCH);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +367,7 @@ int main(void)
         cmocka_unit_test(one_wait_frees_all_silent_slots),
         cmocka_unit_test(a_registry_of_nonsense_is_cleared),
         cmocka_unit_test(sessions_of_live_processes_keep_their_slots),
+        cmocka_unit_test(a_parked_client_is_announced_before_it_sweeps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
