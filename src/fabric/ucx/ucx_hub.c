@@ -228,14 +228,6 @@ int ucx_hub_wait_fds(struct ucx_ep *e, int fds[FAB_WAIT_FDS], unsigned *count)
     return FAR_OK;
 }
 
-static void raise_alarm(struct ucx_ep *e)
-{
-    uint64_t one = 1;
-
-    if (e->sleeping && !e->rung)
-        e->rung = write(e->alarm, &one, sizeof one) == sizeof one;
-}
-
 void ucx_hub_rise(struct ucx_ep *e)
 {
     struct ucx_ep **at = &e->hub->sleepers;
@@ -301,26 +293,7 @@ void ucx_hub_settle(struct ucx_hub *h)
     }
     /* All of them: one alone may have nothing under way any more, and no thread that polls it. */
     for (struct ucx_ep *e = h->sleepers; e; e = e->next_sleeper)
-        raise_alarm(e);
-}
-
-void ucx_hub_wake(struct ucx_ep *e)
-{
-    struct ucx_hub *h = e->hub;
-
-    raise_alarm(e);
-    if (e->following)
-        pthread_cond_signal(&e->bell);
-    else if (h->asleep && h->driver == e)
-        ucp_worker_signal(h->worker);
-}
-
-void ucx_hub_wake_all(struct ucx_hub *h)
-{
-    for (struct ucx_ep *e = h->followers; e; e = e->next)
-        pthread_cond_signal(&e->bell);
-    if (h->asleep)
-        ucp_worker_signal(h->worker);
+        ucx_hub_alarm(e);
 }
 
 /* ---- hubs ------------------------------------------------------------------------------------ */

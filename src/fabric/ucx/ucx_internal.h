@@ -12,6 +12,9 @@
  *
  * A leg whose verbs do not fit one message goes out in several. Each waits for the reply to the one
  * before, since UCX keeps no order between messages.
+ *
+ * Each file calls only files after it: ucx.c, ucx_hub.c, ucx_conn.c, ucx_am.c, ucx_wake.c,
+ * ucx_common.c.
  */
 #ifndef UCX_INTERNAL_H
 #define UCX_INTERNAL_H
@@ -235,10 +238,6 @@ void ucx_hub_rise(struct ucx_ep *e);
  * descriptors rely on; this arms the worker again or wakes them (HUB-6). */
 void ucx_hub_settle(struct ucx_hub *h);
 
-/* Wakes the endpoint, or all endpoints, as something of theirs is over. */
-void ucx_hub_wake(struct ucx_ep *e);
-void ucx_hub_wake_all(struct ucx_hub *h);
-
 /* ---- connections (ucx_conn.c) ---------------------------------------------------------------- */
 
 /* Begins to connect. If the next attempt is not due yet, fails everything that waits for it. */
@@ -270,5 +269,13 @@ void ucx_conn_fail_all(struct ucx_conn *c, int status);
  * may, since the poster looks at them without the hub's lock. */
 void ucx_take_landed(struct ucx_ep *e);
 void ucx_free_flights(struct ucx_hub *h);
+
+/* ---- waking (ucx_wake.c) --------------------------------------------------------------------- */
+
+/* Wakes the endpoint, or all endpoints, as something of theirs is over. */
+void ucx_hub_wake(struct ucx_ep *e);
+void ucx_hub_wake_all(struct ucx_hub *h);
+/* Wakes the endpoint if it waits by descriptors. */
+void ucx_hub_alarm(struct ucx_ep *e);
 
 #endif
