@@ -470,15 +470,24 @@ static void verbs_identify(struct fab_ep *ep, uint64_t identity)
     }
 }
 
+/* The task of an errand: asks the node to shut a client out. */
+static void ask_fence(struct verbs_conn *c)
+{
+    uint64_t client = c->ep->fenced_client;
+
+    c->fence_status = verbs_conn_client(c, WIRE_FENCE, client);
+    c->fenced = client;
+}
+
 /* Asks the node to shut the client out, or returns its answer. */
 static int fence_node(struct verbs_conn *c, uint64_t client)
 {
     if (!c->up && !c->out && clock_ns() < c->not_before)
         return err_fail(c->down_status, "%s", c->down_why);
     if (!c->up && !c->out)
-        verbs_errand_connect(c);
+        verbs_errand_start(c, verbs_conn_connect);
     if (c->up && !c->out && c->fenced != client)
-        verbs_errand_fence(c, client);
+        verbs_errand_start(c, ask_fence);
     if (c->out || c->fenced != client) /* another errand may have to end first */
         return atomic_load(&fab_of(c->ep)->away[c->node])
                    ? err_fail(FAR_UNREACHABLE, "node %u (%s) is away", c->node,

@@ -438,7 +438,7 @@ static int make_way(struct verbs_conn *c, uint64_t until)
     return rc;
 }
 
-int verbs_conn_connect(struct verbs_conn *c)
+void verbs_conn_connect(struct verbs_conn *c)
 {
     uint64_t began = clock_ns(), until = began + fab_of(c->ep)->wire.timeout_ms * 1000000;
     int rc = make_way(c, until);
@@ -452,7 +452,7 @@ int verbs_conn_connect(struct verbs_conn *c)
     atomic_store(&fab_of(c->ep)->away[c->node], rc != FAR_OK && rc != FAR_FENCED);
     if (rc == FAR_OK) {
         c->up = c->was_up = true;
-        return rc;
+        return;
     }
     verbs_conn_break(c);
     uint64_t now = clock_ns(), pause = now - began;
@@ -460,7 +460,6 @@ int verbs_conn_connect(struct verbs_conn *c)
     c->not_before = rc == FAR_FENCED ? 0 : now + pause;
     c->down_status = rc;
     snprintf(c->down_why, sizeof c->down_why, "%s", far_error_detail());
-    return rc;
 }
 
 /* How long the first request that needs the connection waits for it. */
@@ -485,7 +484,7 @@ int verbs_conn_need(struct verbs_conn *c)
     if (!c->out && now < c->not_before)
         return err_fail(c->down_status, "%s", c->down_why);
     if (!c->out)
-        verbs_errand_connect(c);
+        verbs_errand_start(c, verbs_conn_connect);
     verbs_errand_await(c, wait == UINT64_MAX ? UINT64_MAX : now + wait);
     if (c->up)
         return FAR_OK;

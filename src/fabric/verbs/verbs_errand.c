@@ -14,29 +14,20 @@ static void end(struct verbs_conn *c)
     c->ep->errands &= ~(1ull << c->node);
 }
 
-static void connect_body(void *arg)
+static void body(void *arg)
 {
     struct verbs_conn *c = arg;
 
-    (void)verbs_conn_connect(c); /* the result is in the connection */
-    end(c);
-}
-
-static void fence_body(void *arg)
-{
-    struct verbs_conn *c = arg;
-    uint64_t client = c->ep->fenced_client;
-
-    c->fence_status = verbs_conn_client(c, WIRE_FENCE, client);
-    c->fenced = client;
+    c->task(c);
     end(c);
 }
 
 /* If there is no memory for a fiber, the caller runs the errand itself and waits. */
-static void start(struct verbs_conn *c, fiber_fn *body)
+void verbs_errand_start(struct verbs_conn *c, verbs_errand_task *task)
 {
     ASSERT(!c->out);
     c->out = true;
+    c->task = task;
     c->ep->errands |= 1ull << c->node;
     if (!c->errand)
         c->errand = fiber_create(STACK_BYTES, body, c);
@@ -46,18 +37,6 @@ static void start(struct verbs_conn *c, fiber_fn *body)
         fiber_resume(c->errand);
     else
         body(c);
-}
-
-void verbs_errand_connect(struct verbs_conn *c)
-{
-    start(c, connect_body);
-}
-
-void verbs_errand_fence(struct verbs_conn *c, uint64_t client)
-{
-    ASSERT(c->up);
-    c->ep->fenced_client = client;
-    start(c, fence_body);
 }
 
 bool verbs_errand_here(const struct verbs_conn *c)

@@ -70,6 +70,9 @@ struct run {
     unsigned wrs;
 };
 
+struct verbs_conn;
+typedef void verbs_errand_task(struct verbs_conn *c);
+
 struct verbs_conn {
     struct verbs_ep *ep;
     unsigned node;
@@ -88,6 +91,7 @@ struct verbs_conn {
 
     /* The errand, see below. */
     struct fiber *errand;             /* NULL until it is first needed */
+    verbs_errand_task *task;          /* what it does                  */
     bool out;                         /* it is under way               */
     uint64_t fenced;                  /* the client that the node was asked to shut out */
     int fence_status;                 /* and the node's answer                          */
@@ -139,8 +143,8 @@ static inline struct verbs_fab *fab_of(const struct verbs_ep *e)
  * FAR_UNREACHABLE, or the node's own status, with a detail that names the node. */
 int verbs_conn_need(struct verbs_conn *c);
 
-/* Connects. This is the body of an errand. */
-int verbs_conn_connect(struct verbs_conn *c);
+/* Connects; the result is in the connection. This is the task of an errand. */
+void verbs_conn_connect(struct verbs_conn *c);
 
 /* Ends the connection. Everything under way on it ends with FAR_UNKNOWN. */
 void verbs_conn_break(struct verbs_conn *c);
@@ -169,10 +173,8 @@ int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identi
  * shut a client out is another. A connection has one errand at a time.
  */
 
-/* Starts to connect. */
-void verbs_errand_connect(struct verbs_conn *c);
-/* Starts to ask the node to shut a client out. The connection must be up. */
-void verbs_errand_fence(struct verbs_conn *c, uint64_t client);
+/* Starts an errand. */
+void verbs_errand_start(struct verbs_conn *c, verbs_errand_task *task);
 /* Does the caller run on the connection's errand? */
 bool verbs_errand_here(const struct verbs_conn *c);
 /* Waits until something may have arrived, or until the given time (clock_ns()). An errand yields,
