@@ -24,7 +24,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,185 +33,10 @@
 #define TIMEOUT_MS_MAX 600000
 
 #define SPIN_NS       20000 /* polling before sleeping: several round trips of a real network */
-#define COMPLETIONS   32    /* taken at once                                                   */
 #define IDLE_POLLS    1024  /* between two checks for lost connections                         */
 #define LOOK_AFTER_NS 100000000
-#define COARSE_NS     15000000 /* by which the coarse clock may lag                               */
-#define ERRAND_LOOK_NS                                                                             \
-    10000000 /* between two resumptions of errands, if nothing happens          */
 
-/* ---- completions ----------------------------------------------------------------------------- */
-
-void verbs_conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs)
-{
-    unsigned last = (c->run_first + c->run_count) % c->run_size;
-
-    ASSERT(c->run_count < c->run_size && wrs <= c->wrs_free);
-    if (c->run_count == 0)
-        c->progress_at = clock_coarse_ns();
-    c->run[last] = (struct run){.req = req, .wrs = wrs};
-    c->run_count++;
-    c->wrs_free -= wrs;
-    c->ep->busy |= 1ull << c->node;
-}
-
-static void pop_run(struct verbs_conn *c)
-{
-    ASSERT(c->run_count > 0);
-    struct run run = c->run[c->run_first];
-
-    c->run_first = (c->run_first + 1) % c->run_size;
-    c->wrs_free += run.wrs;
-    if (--c->run_count == 0)
-        c->ep->busy &= ~(1ull << c->node);
-    if (run.req)
-        req_part_done(run.req, FAR_OK);
-}
-
-static bool drain_conn(struct verbs_conn *c)
-{
-    struct ibv_wc wc[COMPLETIONS];
-    int count = ibv_poll_cq(c->qp.cq, COMPLETIONS, wc);
-
-    for (int i = 0; i < count; i++) {
-        if (wc[i].status != IBV_WC_SUCCESS) {
-            verbs_conn_lose(c, wc[i].status == IBV_WC_RETRY_EXC_ERR
-                                   ? "does not answer"
-                                   : ibv_wc_status_str(wc[i].status));
-            return true;
-        }
-        if (wc[i].opcode & IBV_WC_RECV)
-            c->in_bytes = wc[i].byte_len;
-        else
-            pop_run(c);
-    }
-    if (count > 0)
-        c->progress_at = clock_coarse_ns();
-    return count > 0;
-}
-
-/* ---- posting --------------------------------------------------------------------------------- */
-
-static void describe(const struct verbs_conn *c, const struct fab_verb *v, uint32_t from,
-                     uint32_t len, struct ibv_send_wr *wr, struct ibv_sge *sge)
-{
-    uint64_t at = c->base + v->off + from;
-
-    sge->addr = (uintptr_t)v->buf + from;
-    sge->length = len;
-    sge->lkey = arena_key(&c->ep->arena, (const char *)v->buf + from);
-    wr->wr_id = 0;
-    wr->next = NULL;
-    wr->sg_list = sge;
-    wr->num_sge = 1;
-    wr->send_flags = (v->flags & FAB_FENCE) && from == 0 ? IBV_SEND_FENCE : 0;
-    if (v->kind == FAB_READ || v->kind == FAB_WRITE) {
-        wr->opcode = v->kind == FAB_READ ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE;
-        wr->wr.rdma.remote_addr = at;
-        wr->wr.rdma.rkey = c->rkey;
-        if (v->kind == FAB_WRITE && len <= c->qp.inline_max)
-            wr->send_flags |= IBV_SEND_INLINE;
-        return;
-    }
-    wr->opcode = v->kind == FAB_CAS ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD;
-    wr->wr.atomic.remote_addr = at;
-    wr->wr.atomic.rkey = c->rkey;
-    wr->wr.atomic.compare_add = v->kind == FAB_CAS ? v->compare : v->swap;
-    wr->wr.atomic.swap = v->swap;
-}
-
-static void append(struct verbs_conn *c, struct ibv_send_wr *wr)
-{
-    if (c->list_wrs++ == 0)
-        c->list = wr;
-    else
-        c->list_last->next = wr;
-    c->list_last = wr;
-}
-
-static void post_list(struct verbs_conn *c, struct fab_req *req)
-{
-    struct ibv_send_wr *bad;
-
-    ASSERT(c->list_wrs > 0);
-    c->list_last->send_flags |= IBV_SEND_SIGNALED;
-    req->parts++;
-    verbs_conn_push_run(c, req, c->list_wrs);
-    c->list_wrs = 0;
-    int error = ibv_post_send(c->qp.ibv, c->list, &bad);
-    if (error)
-        verbs_conn_lose(c, strerror(error));
-}
-
-/* Posts as much of the first request as there is room for. False: there was no room. */
-static bool post_some(struct verbs_ep *e)
-{
-    uint64_t message_max = fab_of(e)->limits.message_max, touched = 0;
-    struct fab_req *req = e->first;
-    unsigned used = 0;
-
-    for (; e->verb < req->count && used < PASS_WRS && req->status == FAR_OK; used++) {
-        const struct fab_verb *v = &req->verbs[e->verb];
-        struct verbs_conn *c = &e->conn[v->node];
-        uint32_t len = v->len - e->verb_bytes;
-
-        if (!c->up || c->list_wrs == c->wrs_free)
-            break;
-        if (len > message_max)
-            len = (uint32_t)message_max;
-        describe(c, v, e->verb_bytes, len, &e->wr[used], &e->sge[used]);
-        append(c, &e->wr[used]);
-        touched |= 1ull << v->node;
-        e->verb_bytes += len;
-        if (e->verb_bytes == v->len) {
-            e->verb++;
-            e->verb_bytes = 0;
-        }
-    }
-    for (; touched; touched &= touched - 1)
-        post_list(&e->conn[__builtin_ctzll(touched)], req);
-    return used > 0;
-}
-
-/* A request that has lost a part, or has verbs left for a node whose connection is lost, goes no
- * further: its later verbs must not take effect on a new connection without those that were
- * lost. */
-static bool stranded(struct verbs_ep *e)
-{
-    struct fab_req *req = e->first;
-    const struct verbs_conn *c;
-
-    if (req->status != FAR_OK)
-        return true;
-    if (e->verb == req->count)
-        return false;
-    c = &e->conn[req->verbs[e->verb].node];
-    if (c->up)
-        return false;
-    req->status = err_fail(e->verb == 0 && e->verb_bytes == 0 ? FAR_UNREACHABLE : FAR_UNKNOWN,
-                           "node %u (%s): the connection was lost", c->node,
-                           fab_of(e)->wire.address[c->node].text);
-    return true;
-}
-
-/* Posts waiting requests, as far as there is room. */
-static void advance(struct verbs_ep *e)
-{
-    while (e->first) {
-        struct fab_req *req = e->first;
-        bool some = post_some(e);
-
-        if (!stranded(e) && e->verb < req->count) {
-            if (!some)
-                return;
-            continue;
-        }
-        e->first = req->next;
-        e->verb = 0;
-        e->verb_bytes = 0;
-        req_part_done(req, FAR_OK);
-    }
-}
+/* ---- posting and polling --------------------------------------------------------------------- */
 
 /* The node may have closed an idle connection meanwhile, for example because others declared this
  * client dead. It is better to know that before something is posted. */
@@ -249,81 +73,8 @@ static int verbs_post(struct fab_ep *ep, struct fab_req *req)
         return FAR_OK;
     }
     e->first = e->last = req;
-    advance(e);
+    verbs_ep_advance(e);
     return FAR_OK;
-}
-
-/* ---- progress -------------------------------------------------------------------------------- */
-
-bool verbs_ep_drain(struct verbs_ep *e)
-{
-    bool some = false;
-
-    for (uint64_t left = e->busy | e->asking; left; left &= left - 1)
-        some |= drain_conn(&e->conn[__builtin_ctzll(left)]);
-    if (some && e->first)
-        advance(e);
-    return some;
-}
-
-/* Ends connections without progress for the time-out. */
-static void end_stalled(struct verbs_ep *e)
-{
-    uint64_t now = clock_coarse_ns(), limit = fab_of(e)->wire.timeout_ms * 1000000;
-
-    for (uint64_t left = e->busy; left; left &= left - 1) {
-        struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
-
-        if (now >= c->progress_at + limit)
-            verbs_conn_lose(c, "does not answer");
-    }
-}
-
-/* Finds lost connections, which polling for completions does not. True: there was one. */
-static bool look_around(struct verbs_ep *e)
-{
-    uint64_t before = e->busy;
-
-    verbs_ep_events(e);
-    end_stalled(e);
-    if (e->busy != before && e->first)
-        advance(e);
-    return e->busy != before;
-}
-
-static void arm(struct verbs_ep *e)
-{
-    for (uint64_t left = e->busy | e->asking; left; left &= left - 1)
-        ibv_req_notify_cq(e->conn[__builtin_ctzll(left)].qp.cq, 0);
-}
-
-static void take_notices(struct verbs_ep *e)
-{
-    struct ibv_cq *cq;
-    void *context;
-
-    for (unsigned i = 0; i < 2 * FAB_NODES_MAX; i++) {
-        if (ibv_get_cq_event(e->completions, &cq, &context) != 0)
-            return;
-        ibv_ack_cq_events(cq, 1);
-    }
-}
-
-bool verbs_ep_sleep(struct verbs_ep *e, uint64_t until)
-{
-    struct pollfd fd[2] = {{.fd = e->completions->fd, .events = POLLIN},
-                           {.fd = e->cm->fd, .events = POLLIN}};
-    uint64_t now = clock_ns(), slice = fab_of(e)->wire.timeout_ms * 1000000 / 4;
-
-    arm(e);
-    if (verbs_ep_drain(e)) /* it may have arrived before the arming */
-        return true;
-    if (until > now && until - now < slice)
-        slice = until - now;
-    if (until > now)
-        poll(fd, 2, (int)(slice / 1000000) + 1);
-    take_notices(e);
-    return verbs_ep_drain(e) || look_around(e);
 }
 
 static int verbs_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count)
@@ -337,36 +88,6 @@ static int verbs_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *co
     return FAR_OK;
 }
 
-/* When the first connection reaches the time-out without progress. */
-static uint64_t first_stall(const struct verbs_ep *e)
-{
-    uint64_t first = UINT64_MAX, limit = fab_of(e)->wire.timeout_ms * 1000000;
-
-    for (uint64_t left = e->busy; left; left &= left - 1) {
-        const struct verbs_conn *c = &e->conn[__builtin_ctzll(left)];
-
-        if (c->progress_at + limit < first)
-            first = c->progress_at + limit;
-    }
-    return first == UINT64_MAX ? first : first + COARSE_NS;
-}
-
-/* Errands have their own time-outs, which are not known here: they are resumed now and then. */
-static bool verbs_arm(struct fab_ep *ep, uint64_t *until)
-{
-    struct verbs_ep *e = (struct verbs_ep *)ep;
-    uint64_t soon = clock_ns() + ERRAND_LOOK_NS;
-
-    take_notices(e);
-    arm(e);
-    if (verbs_ep_drain(e) || look_around(e) || (e->first && !e->busy))
-        return false;
-    *until = first_stall(e);
-    if (e->errands != 0 && soon < *until)
-        *until = soon;
-    return true;
-}
-
 static void verbs_poll(struct fab_ep *ep, bool wait)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;
@@ -376,12 +97,12 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
     if (verbs_ep_drain(e))
         return;
     if (!e->busy) {
-        advance(e); /* fails what waits for a connection that was lost */
+        verbs_ep_advance(e); /* fails what waits for a connection that was lost */
         return;
     }
     if (!wait) {
         if (++e->idle_polls % IDLE_POLLS == 0)
-            look_around(e);
+            verbs_ep_look_around(e);
         return;
     }
     spin_until = clock_ns() + SPIN_NS;

@@ -1,6 +1,5 @@
 /*
- * The verbs fabric: connections to nodes. How they are made, the hand-shake and other questions,
- * and how they are lost.
+ * The verbs fabric: connections to nodes. How they are made, the hand-shake and other questions.
  *
  * Each endpoint has one queue pair per node. It is made when it is first needed, and again after it
  * was lost, by an errand (verbs_errand.c). The first request that needs it waits for that: up to
@@ -11,8 +10,6 @@
  *   VERBS-V1  A connection is `up` only after the hand-shake, if the node has the memory that this
  *       fabric's first connection found (the same instance), and under the identity that the
  *       endpoint has at that time.
- *   VERBS-V2  Once verbs_conn_break() has returned, the device touches no buffer for that
- *       connection any more, and every request that had a part on it has its status.
  */
 #include "base/clock.h"
 #include "fabric/verbs/verbs_internal.h"
@@ -28,81 +25,7 @@
 #define PAUSE_MAX_NS  1000000000ull
 #define QUEUE_RETRIES 7 /* for a receiver that is not ready, 7 means without end */
 
-/* Fails with a detail that names this node. */
-static int node_fail(const struct verbs_conn *c, int status, const char *what)
-{
-    char text[160]; /* `what` may be the current detail, which err_fail() overwrites */
-
-    snprintf(text, sizeof text, "%s", what);
-    return err_fail(status, "node %u (%s): %s", c->node, fab_of(c->ep)->wire.address[c->node].text,
-                    text);
-}
-
-void verbs_conn_break(struct verbs_conn *c)
-{
-    c->up = false;
-    if (c->qp.id)
-        rdma_disconnect(c->qp.id);
-    verbs_qp_destroy(&c->qp);
-    c->ep->busy &= ~(1ull << c->node);
-    c->ep->asking &= ~(1ull << c->node);
-    for (unsigned i = 0; i < c->run_count; i++) {
-        struct fab_req *req = c->run[(c->run_first + i) % c->run_size].req;
-
-        if (req)
-            req_part_done(req, FAR_UNKNOWN);
-    }
-    c->run_count = 0;
-    free(c->run);
-    c->run = NULL;
-}
-
-void verbs_conn_lose(struct verbs_conn *c, const char *why)
-{
-    verbs_conn_break(c);
-    (void)node_fail(c, FAR_UNREACHABLE, why);
-}
-
-/* ---- the connection manager's events --------------------------------------------------------- */
-
-/* Copies the next event. False: there is none. */
-static bool next_event(struct verbs_ep *e, struct rdma_cm_event *copy)
-{
-    struct rdma_cm_event *event;
-
-    if (rdma_get_cm_event(e->cm, &event) != 0)
-        return false;
-    *copy = *event;
-    rdma_ack_cm_event(event);
-    return true;
-}
-
-/* Keeps an event that is awaited. Any other one means that the connection is lost, or does not
- * matter. */
-static void take_event(const struct rdma_cm_event *event)
-{
-    struct verbs_conn *c = event->id->context;
-
-    if (event->id == c->awaited && !c->has_event) {
-        c->event = *event;
-        c->has_event = true;
-    } else if (c->qp.id == event->id && event->event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
-               event->event != RDMA_CM_EVENT_ADDR_CHANGE &&
-               event->event != RDMA_CM_EVENT_ESTABLISHED) {
-        if (c->ep->asking & 1ull << c->node) /* a node that refuses sends its reason, then closes */
-            (void)verbs_ep_drain(c->ep);
-        if (c->qp.id == event->id)
-            verbs_conn_lose(c, "has closed the connection");
-    }
-}
-
-void verbs_ep_events(struct verbs_ep *e)
-{
-    struct rdma_cm_event event;
-
-    for (unsigned i = 0; i < 2 * FAB_NODES_MAX && next_event(e, &event); i++)
-        take_event(&event);
-}
+/* ---- making a connection --------------------------------------------------------------------- */
 
 static const char *event_text(enum rdma_cm_event_type type)
 {
@@ -135,8 +58,6 @@ static int expect_event(struct verbs_conn *c, const struct rdma_cm_id *id,
     return event->event == wanted ? FAR_OK
                                   : node_fail(c, FAR_UNREACHABLE, event_text(event->event));
 }
-
-/* ---- making a connection --------------------------------------------------------------------- */
 
 static int find_way(struct verbs_conn *c, struct rdma_cm_id *id, uint64_t until)
 {

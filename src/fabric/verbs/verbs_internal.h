@@ -1,7 +1,12 @@
 /*
- * The verbs fabric's inside: verbs.c posts and polls, verbs_conn.c connects and talks to memory
- * nodes, verbs_errand.c does that beside other work, verbs_buf.c has the memory that the device may
- * touch.
+ * The verbs fabric's inside. Each file calls only files after it:
+ *
+ *   verbs.c           the fabric and its endpoints
+ *   verbs_conn.c      connects and talks to memory nodes
+ *   verbs_errand.c    runs tasks of a connection beside other work
+ *   verbs_progress.c  posts, takes completions, and ends connections
+ *   verbs_qp.c        queue pairs
+ *   verbs_buf.c       the memory that the device may touch
  */
 #ifndef VERBS_INTERNAL_H
 #define VERBS_INTERNAL_H
@@ -11,6 +16,7 @@
 #include "fabric/verbs/verbs_qp.h"
 #include "fabric/wire.h"
 
+#include <stdio.h>
 #include <sys/socket.h>
 
 struct verbs_ep;
@@ -139,18 +145,22 @@ static inline struct verbs_fab *fab_of(const struct verbs_ep *e)
     return (struct verbs_fab *)e->ep.fab;
 }
 
+/* Fails with a detail that names this node. */
+static inline int node_fail(const struct verbs_conn *c, int status, const char *what)
+{
+    char text[160]; /* `what` may be the current detail, which err_fail() overwrites */
+
+    snprintf(text, sizeof text, "%s", what);
+    return err_fail(status, "node %u (%s): %s", c->node, fab_of(c->ep)->wire.address[c->node].text,
+                    text);
+}
+
 /* Makes sure that there is a connection. Does not wait for a node that is known to be away.
  * FAR_UNREACHABLE, or the node's own status, with a detail that names the node. */
 int verbs_conn_need(struct verbs_conn *c);
 
 /* Connects; the result is in the connection. This is the task of an errand. */
 void verbs_conn_connect(struct verbs_conn *c);
-
-/* Ends the connection. Everything under way on it ends with FAR_UNKNOWN. */
-void verbs_conn_break(struct verbs_conn *c);
-
-/* The same, with the reason as the error's detail. */
-void verbs_conn_lose(struct verbs_conn *c, const char *why);
 
 /* Sends a question and waits for its answer. The question begins with a struct wire_head, which is
  * filled in here. The answer passes wire_check(); if it does not, the connection is ended. */
@@ -187,10 +197,10 @@ void verbs_errand_await(struct verbs_conn *c, uint64_t until);
 /* Abandons the errand. */
 void verbs_errand_drop(struct verbs_conn *c);
 
-/* Takes the connection manager's events for all connections, without waiting. */
-void verbs_ep_events(struct verbs_ep *e);
+/* ---- progress (verbs_progress.c) ------------------------------------------------------------- */
 
-/* ---- progress (verbs.c) ---------------------------------------------------------------------- */
+/* Posts waiting requests, as far as there is room. */
+void verbs_ep_advance(struct verbs_ep *e);
 
 /* Takes completions. True: there were some. */
 bool verbs_ep_drain(struct verbs_ep *e);
@@ -199,17 +209,19 @@ bool verbs_ep_drain(struct verbs_ep *e);
  * Ends connections without progress for the time-out. True: something completed or was ended. */
 bool verbs_ep_sleep(struct verbs_ep *e, uint64_t until);
 
+/* Takes the connection manager's events for all connections, without waiting. */
+void verbs_ep_events(struct verbs_ep *e);
+
+/* Finds lost connections, which polling for completions does not. True: there was one. */
+bool verbs_ep_look_around(struct verbs_ep *e);
+
+/* As in fab_ops. */
+bool verbs_arm(struct fab_ep *ep, uint64_t *until);
+
 /* Records that a run of work requests is posted. */
 void verbs_conn_push_run(struct verbs_conn *c, struct fab_req *req, unsigned wrs);
 
-/* A part of the request is over. */
-static inline void req_part_done(struct fab_req *req, int status)
-{
-    ASSERT(req->parts > 0 && !req->done);
-    if (status != FAR_OK && req->status == FAR_OK)
-        req->status = status;
-    if (--req->parts == 0)
-        req->done = true;
-}
+/* Ends the connection. Everything under way on it ends with FAR_UNKNOWN. */
+void verbs_conn_break(struct verbs_conn *c);
 
 #endif
