@@ -27,7 +27,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define TIMEOUT_MS_MIN 50
 #define TIMEOUT_MS_MAX 600000
@@ -249,8 +248,7 @@ static int verbs_node_stat(struct fab_ep *ep, unsigned node, struct far_node_inf
     if (rc == FAR_OK)
         rc = verbs_conn_ask(c, WIRE_STAT, &question, sizeof question, &answer);
     if (rc == FAR_OK && answer->type != WIRE_COUNTS)
-        rc = err_fail(FAR_UNREACHABLE, "node %u (%s): sent an unexpected answer", node,
-                      fab_of(c->ep)->wire.address[node].text);
+        rc = node_fail(c, FAR_UNREACHABLE, "sent an unexpected answer");
     if (rc == FAR_OK)
         wire_node_info((const struct wire_counts *)answer, &fab_of(c->ep)->wire.address[node],
                        info);

@@ -179,9 +179,8 @@ static bool stranded(struct verbs_ep *e)
     c = &e->conn[req->verbs[e->verb].node];
     if (c->up)
         return false;
-    req->status = err_fail(e->verb == 0 && e->verb_bytes == 0 ? FAR_UNREACHABLE : FAR_UNKNOWN,
-                           "node %u (%s): the connection was lost", c->node,
-                           fab_of(e)->wire.address[c->node].text);
+    req->status = node_fail(c, e->verb == 0 && e->verb_bytes == 0 ? FAR_UNREACHABLE : FAR_UNKNOWN,
+                            "the connection was lost");
     return true;
 }
 
