@@ -1,5 +1,4 @@
 #include "index/lock_wait.h"
-#include "pool/pool.h"
 #include "index/attempt.h"
 
 #define LOOKS_PER_INQUIRY 16

@@ -224,6 +224,10 @@ struct epoch_view client_epoch_view(const struct client *client);
  */
 int client_barrier(struct op *op, unsigned leases);
 
+/* Drives epochs by round trips of its own, for a client that needs memory now: announces, reads,
+ * advances, shuts out clients whose lease has lapsed. */
+int client_drive_epoch(struct op *op);
+
 /*
  * Gives up the client's registration: for an operation that holds locks when the outcome of a batch
  * is unknown. Others take the client for dead and recover what it held, by its journal. The session's

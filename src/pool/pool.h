@@ -106,10 +106,6 @@ int client_upkeep(struct op *op);
  * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none to be had. */
 int pool_make_room(struct op *op);
 
-/* Drives epochs by round trips of its own, for a client that needs memory now: announces, reads,
- * advances, shuts out clients whose lease has lapsed. */
-int client_drive_epoch(struct op *op);
-
 /* Finds and recovers all clients that are dead; takes about a lease if there is any doubt. */
 int client_reap_dead(struct op *op, unsigned *dead);
 
