@@ -236,7 +236,7 @@ static void for_all(struct client *c, const struct pool_array *a,
     give(c, pointer_gaddr(a->ref), pointer_class(a->ref));
 }
 
-static void lose(struct client *c, gaddr at, unsigned size_class)
+static void abandon(struct client *c, gaddr at, unsigned size_class)
 {
     (void)at;
     pool_abandon(c, size_class);
@@ -247,7 +247,7 @@ void pool_array_drop(struct op *op, const struct pool_array *a, int rc)
     if (rc == FAR_STOPPED || op_all_known(rc))
         for_all(op->client, a, pool_free_unpublished);
     else
-        for_all(op->client, a, lose);
+        for_all(op->client, a, abandon);
 }
 
 void pool_array_retire(struct client *c, const struct pool_array *a)
@@ -257,7 +257,7 @@ void pool_array_retire(struct client *c, const struct pool_array *a)
 
 void pool_array_abandon(struct client *c, const struct pool_array *a)
 {
-    for_all(c, a, lose);
+    for_all(c, a, abandon);
 }
 
 void pool_array_mark(const struct pool_array *a, struct marker *marker)

@@ -5,10 +5,10 @@
  */
 #include "pool/pool_internal.h"
 
-#define AWAKE_TURNS 16
+#define ATTEND_TURNS 16
 
 /* What comes before anything a client does. */
-static int awake_once(struct op *op)
+static int attend_once(struct op *op)
 {
     struct client *c = op->client;
     if (client_lapsed(c)) {
@@ -32,8 +32,8 @@ static int awake_once(struct op *op)
 int client_attend(struct op *op)
 {
     const struct client *c = op->client;
-    for (unsigned i = 0; i < AWAKE_TURNS; i++) {
-        int rc = awake_once(op);
+    for (unsigned i = 0; i < ATTEND_TURNS; i++) {
+        int rc = attend_once(op);
         bool met = !c->attention.sweep_unmet ||
                    client_has_undone(c); /* or it holds the sweep up (SWEEP-P2) */
         if (rc != FAR_OK ||
@@ -94,7 +94,7 @@ int client_park(struct op *op)
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK) { /* it may yet arrive, when there are operations in flight again */
         c->attention.lease_lost = true;
-        c->astray = true;
+        c->must_leave_slot = true;
     }
     return rc;
 }

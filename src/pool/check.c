@@ -17,18 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void tell(const struct pool_findings *f, const char *format, ...)
+static void report(const struct pool_findings *f, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static void tell(const struct pool_findings *f, const char *format, ...)
+static void report(const struct pool_findings *f, const char *format, ...)
 {
     char text[256];
     va_list args;
-    if (!f->tell)
+    if (!f->report)
         return;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    f->tell(f->arg, text);
+    f->report(f->arg, text);
 }
 
 /* CHECK-N1 */
@@ -48,8 +48,8 @@ static int inspect_sweep(struct op *op, struct pool_findings *f)
     if (rc != FAR_OK || alive)
         return rc;
     f->stranded++;
-    tell(f, "stranded: the session in slot %u died while it looked for lost memory",
-         (unsigned)(sweep & OWNER_SLOT));
+    report(f, "stranded: the session in slot %u died while it looked for lost memory",
+           (unsigned)(sweep & OWNER_SLOT));
     return FAR_OK;
 }
 
@@ -64,8 +64,8 @@ static int inspect_lists(struct op *op, struct pool_findings *f, unsigned node)
         if (whole)
             continue;
         f->violations++;
-        tell(f, "broken link: node %u's list of free objects of %u bytes is damaged", node,
-             size_class_bytes(i));
+        report(f, "broken link: node %u's list of free objects of %u bytes is damaged", node,
+               size_class_bytes(i));
     }
     return FAR_OK;
 }
@@ -84,8 +84,8 @@ static int inspect_chunks(struct op *op, struct pool_findings *f, unsigned node)
         if (chunk_fits(table[at], count - at))
             continue;
         f->violations++;
-        tell(f, "damaged: node %u's table does not say what chunk %llu is used for (%llu bytes)",
-             node, (unsigned long long)at, CHUNK_BYTES);
+        report(f, "damaged: node %u's table does not say what chunk %llu is used for (%llu bytes)",
+               node, (unsigned long long)at, CHUNK_BYTES);
     }
     free(table);
     return rc;
@@ -99,7 +99,7 @@ static int inspect_journals(struct op *op, struct pool_findings *f)
     if (rc != FAR_OK || damaged == 0)
         return rc;
     f->violations += damaged;
-    tell(f, "damaged: the journal of client slot %u%s", slot, damaged > 1 ? ", and others" : "");
+    report(f, "damaged: the journal of client slot %u%s", slot, damaged > 1 ? ", and others" : "");
     return FAR_OK;
 }
 

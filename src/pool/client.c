@@ -10,8 +10,8 @@
 #define TURN_NS 2000
 
 /* Each epoch takes up to three; what was retired last waits for three epochs. */
-#define SETTLE_EPOCH   3
-#define SETTLE_FLIGHTS (4 * SETTLE_EPOCH)
+#define SETTLE_EPOCH         3
+#define SETTLE_ANNOUNCEMENTS (4 * SETTLE_EPOCH)
 
 /* How long a client that closes waits for that: idle clients are parked much sooner, dead ones are
  * found within one and a half. */
@@ -87,15 +87,15 @@ static bool unsettled(const struct client *c)
 static int settle_epochs(struct client *c, struct op *op)
 {
     struct backoff patience = {0};
-    unsigned flights = SETTLE_FLIGHTS;
+    unsigned announcements = SETTLE_ANNOUNCEMENTS;
     int rc = FAR_OK;
     do {
-        for (unsigned i = 0; i < flights && unsettled(c) && rc == FAR_OK; i++) {
+        for (unsigned i = 0; i < announcements && unsettled(c) && rc == FAR_OK; i++) {
             rc = client_drive_epoch(op);
             while (client_reclaim(c)) {
             }
         }
-        flights = SETTLE_EPOCH;
+        announcements = SETTLE_EPOCH;
     } while (rc == FAR_OK && unsettled(c) && c->pool->kept &&
              client_backoff(op, &patience, SETTLE_LEASES));
     return rc;
@@ -113,7 +113,7 @@ static void settle(struct client *c, struct op *op)
     int rc = settle_epochs(c, op);
     for (unsigned i = 0;
          i < SETTLE_SWEEPS && c->pool->kept && rc == FAR_OK &&
-         (c->stock.lost_bytes > 0 || c->stock.loss_told) && !client_has_stray_writes(c);
+         (c->stock.lost_bytes > 0 || c->stock.loss_reported) && !client_has_stray_writes(c);
          i++) {
         rc = pool_sweep(op, &swept);
         if (rc == FAR_OK)
@@ -150,7 +150,7 @@ void client_close(struct client *c)
     struct op op;
     if (op_init(&op, c) == FAR_OK) {
         (void)client_set_policy(&op, POLICY_JOINING);
-        bool registered = !client_lapsed(c) || (!c->astray && client_renew(&op) == FAR_OK);
+        bool registered = !client_lapsed(c) || (!c->must_leave_slot && client_renew(&op) == FAR_OK);
         (void)client_set_policy(&op, POLICY_SILENT);
         if (registered && c->attention.parked) /* else it might give away what a sweep has found */
             registered = client_unpark(&op) == FAR_OK;

@@ -69,7 +69,7 @@ struct client_stock {
     uint64_t retired_bytes, held_bytes;
     uint64_t retired_ever, taken_ever;
     uint64_t lost_bytes;               /* not 0: there is something for a sweep to find  */
-    bool loss_told;                    /* more was lost, and is counted with the deaths  */
+    bool loss_reported;                /* more was lost, and is counted with the deaths  */
     int overfull_node, overfull_class; /* a stock past its limit; class -1: none         */
     bool giving;                       /* an operation passes some of it on              */
     unsigned wanted;                   /* the class that there was no memory for         */
@@ -115,9 +115,9 @@ struct lines {
     uint64_t loaded, cut;  /* the chain was read; it is damaged, and is to be cut */
     unsigned walks;        /* of chains, so far */
     uint32_t free[FAB_NODES_MAX];
-    gaddr next[FAB_NODES_MAX];      /* of the first line, when it was last looked at */
-    gaddr broken[FAB_NODES_MAX];    /* the line at which it is to be cut, */
-    uint64_t astray[FAB_NODES_MAX]; /* and what that says of the next one */
+    gaddr next[FAB_NODES_MAX];        /* of the first line, when it was last looked at */
+    gaddr broken[FAB_NODES_MAX];      /* the line at which it is to be cut, */
+    uint64_t bad_next[FAB_NODES_MAX]; /* and what that says of the next one */
 };
 
 /* Rules for the posts of an operation, by what it does. */
@@ -147,7 +147,7 @@ struct client {
     uint64_t lease_deadline; /* by the coarse clock: no writes after that */
     uint64_t lease_ns;
     uint64_t broke_at;       /* a batch that writes failed then; 0: none ever did */
-    bool astray;             /* a late WRITE may set the certificate to NO_EPOCH: leave the slot */
+    bool must_leave_slot;    /* a late WRITE may set the certificate to NO_EPOCH: leave the slot */
     bool unannounced;        /* the slot is taken, but its certificate is its last owner's */
     uint64_t taken_at;       /* the slot was not taken earlier than that */
     uint64_t complete_after; /* time for another attempt at work left undone */

@@ -123,7 +123,7 @@ static void landed(struct batch_piggyback *piggyback, int status)
     if (status != FAR_OK) {
         piggyback->due = true;
         if (c->epoch.certified == NO_EPOCH && status != FAR_FENCED && status != FAR_UNREACHABLE)
-            c->attention.lease_lost = c->astray =
+            c->attention.lease_lost = c->must_leave_slot =
                 true; /* EPOCH-E5: it may arrive when operations are in flight */
         return;
     }
@@ -136,7 +136,7 @@ static void landed(struct batch_piggyback *piggyback, int status)
     if (!c->attention.parked &&
         f[F_CONTROL] > c->epoch.certified +
                            1) { /* EPOCH-E1: nobody counts our certificate, or it is damaged */
-        c->attention.lease_lost = c->astray = true;
+        c->attention.lease_lost = c->must_leave_slot = true;
         return;
     }
     c->lease_deadline = c->epoch.posted_at + c->lease_ns;
@@ -208,7 +208,7 @@ void client_renounce(struct op *op)
         (void)batch_flush(&op->batch); /* if it fails, others find out in time */
     }
     c->attention.lease_lost = true;
-    c->astray = true;
+    c->must_leave_slot = true;
 }
 
 /* ---- the rules for posts --------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ static uint64_t bundle_bytes(const struct bundle *bundle, unsigned size_class)
 }
 
 /* After an error nobody knows whether they are on the list. */
-static int lose_bundle(struct client *c, uint64_t bytes, int rc)
+static int abandon_bundle(struct client *c, uint64_t bytes, int rc)
 {
     pool_abandon_bytes(c, bytes);
     return rc;
@@ -110,7 +110,7 @@ int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page,
             return FAR_OK;
     }
     if (rc != FAR_OK)
-        return lose_bundle(c, count * size_class_bytes(size_class) + size_class_bytes(of), rc);
+        return abandon_bundle(c, count * size_class_bytes(size_class) + size_class_bytes(of), rc);
     for (uint64_t n = 0; n < count; n++) /* lost every race: nothing points to the bundle */
         pool_free_unpublished(c, bundle->object[n], size_class);
     pool_free_unpublished(c, page, of);
@@ -157,12 +157,12 @@ int freelist_take(struct op *op, unsigned node, unsigned size_class)
         batch_cas(&op->batch, head, delta, seen, freelist_head(seen, below), op->pool_word);
         rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
-            return lose_bundle(c, valid ? bundle_bytes(bundle, size_class) : sizeof *bundle, rc);
+            return abandon_bundle(c, valid ? bundle_bytes(bundle, size_class) : sizeof *bundle, rc);
         if (op->pool_word[0] != seen)
             continue;
         if (!valid)
-            return lose_bundle(c, size_class_bytes(BUNDLE_CLASS),
-                               err_fail(FAR_CORRUPT, "a list of free memory is damaged"));
+            return abandon_bundle(c, size_class_bytes(BUNDLE_CLASS),
+                                  err_fail(FAR_CORRUPT, "a list of free memory is damaged"));
         for (uint64_t n = 0; n < bundle_count(bundle); n++)
             pool_free_unpublished(c, bundle->object[n], size_class);
         pool_free_unpublished(c, page, page_class(bundle, size_class));

@@ -70,7 +70,7 @@ struct walk {
     unsigned damaged; /* chains that do not end as they should */
     unsigned last;    /* a slot of those */
     gaddr broken;     /* a line of that, the last before the damage, and what its next says */
-    uint64_t astray;
+    uint64_t bad_next;
     unsigned count;
     struct cursor {
         unsigned slot;
@@ -84,7 +84,7 @@ static void break_off(struct walk *w, struct cursor *c, gaddr at)
     w->damaged++;
     w->last = c->slot;
     w->broken = c->before;
-    w->astray = at;
+    w->bad_next = at;
 }
 
 /* Reads a line of each chain, and moves on to the next one. */
@@ -370,7 +370,7 @@ static int load(struct op *op, unsigned node)
     if (loading.walk.damaged > 0 && loading.walk.broken != 0) {
         l->cut |= bit;
         l->broken[node] = loading.walk.broken;
-        l->astray[node] = loading.walk.astray;
+        l->bad_next[node] = loading.walk.bad_next;
     }
     l->loaded |= bit;
     return FAR_OK;
@@ -394,14 +394,14 @@ static int cut_own(struct op *op, unsigned node)
 {
     struct lines *l = &op->client->lines;
     gaddr at = l->broken[node];
-    uint64_t astray = l->astray[node];
-    batch_cas(&op->batch, at, offsetof(struct journal_line, next), astray, 0, op->pool_word);
+    uint64_t bad_next = l->bad_next[node];
+    batch_cas(&op->batch, at, offsetof(struct journal_line, next), bad_next, 0, op->pool_word);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    if (l->next[node] == astray && at == first_line(op->pool, node, op->client->slot))
+    if (l->next[node] == bad_next && at == first_line(op->pool, node, op->client->slot))
         l->next[node] = 0;
-    if (l->broken[node] == at && l->astray[node] == astray)
+    if (l->broken[node] == at && l->bad_next[node] == bad_next)
         l->cut &= ~(1ull << node);
     return FAR_OK;
 }

@@ -136,7 +136,7 @@ int pool_usage(struct op *op, struct far_pool_usage *usage);
 
 /* What is wrong with the pool itself, besides its tables; each finding is also reported as text. */
 struct pool_findings {
-    void (*tell)(void *arg, const char *text); /* may be NULL */
+    void (*report)(void *arg, const char *text); /* may be NULL */
     void *arg;
     unsigned violations, stranded;
     uint64_t deaths; /* of clients, since the last sweep: memory was lost */

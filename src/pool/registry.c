@@ -187,7 +187,7 @@ static int announce(struct op *op, struct client *c, uint64_t began)
         client_drop_all(c);
     }
     c->sweep.counted = op->pool_word[0];
-    c->attention.parked = c->astray = c->unannounced = false;
+    c->attention.parked = c->must_leave_slot = c->unannounced = false;
     return FAR_OK;
 }
 
@@ -203,7 +203,7 @@ static int join(struct op *op, struct client *c)
 {
     c->incarnation = new_incarnation(c);
     c->slot = NO_SLOT; /* the old one may be another's */
-    c->astray = false;
+    c->must_leave_slot = false;
     c->attention.inherited = false;
     journal_forget(c);
     int rc = claim_slot(op, c);
@@ -291,7 +291,7 @@ int client_rejoin(struct op *op)
     c->attention.joining = c->epoch.announcement.withheld = true;
     const struct batch_policy *before = client_set_policy(op, POLICY_JOINING);
     uint64_t began = client_now(c);
-    int rc = c->astray ? FAR_FENCED : client_renew(op);
+    int rc = c->must_leave_slot ? FAR_FENCED : client_renew(op);
     if (rc == FAR_OK && c->unannounced) {
         c->attention.lease_lost = true; /* so that no other operation begins before that */
         rc = announce(op, c, began);

@@ -62,7 +62,7 @@ static int await_sweep(struct op *op, bool *orphaned)
 
 /* Bytes that a sweep would find in clients' hands: what is free there, and what parked clients have
  * retired, which they do not pass on before they are used again. */
-static int bytes_in_hands(struct op *op, uint64_t *bytes)
+static int unused_bytes(struct op *op, uint64_t *bytes)
 {
     struct client_slot *slots = NULL;
     int rc = client_registry(op, &slots);
@@ -90,7 +90,7 @@ static int sweep_is_worth_it(struct op *op, bool *worth)
     if (rc != FAR_OK || *worth ||
         (now < c->stock.recut_after && c->stock.retired_ever - c->stock.recut_at < RECUT_BYTES))
         return rc;
-    rc = bytes_in_hands(op, &held);
+    rc = unused_bytes(op, &held);
     if (rc == FAR_OK && held < RECUT_BYTES)
         rc = freelist_bytes(op, RECUT_BYTES, &listed);
     *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;

@@ -191,13 +191,13 @@ void pool_abandon_bytes(struct client *c, uint64_t bytes)
 void client_loss_reported(struct client *c, uint64_t bytes)
 {
     c->stock.lost_bytes -= bytes;
-    c->stock.loss_told = true;
+    c->stock.loss_reported = true;
 }
 
 void client_loss_found(struct client *c, uint64_t bytes)
 {
     c->stock.lost_bytes -= bytes < c->stock.lost_bytes ? bytes : c->stock.lost_bytes;
-    c->stock.loss_told = false;
+    c->stock.loss_reported = false;
 }
 
 void pool_abandon(struct client *c, unsigned size_class)

@@ -23,7 +23,7 @@ int pool_read_marks(struct op *op, uint64_t delta, uint64_t *words)
 int client_meet_sweep(struct op *op)
 {
     struct client *c = op->client;
-    uint64_t old_chunks[FAB_NODES_MAX], flights = c->epoch.announced;
+    uint64_t old_chunks[FAB_NODES_MAX], announced = c->epoch.announced;
     batch_read(&op->batch, NODE0, SWEEPS_DELTA, &op->pool_word[1], 8); /* first: at most its own */
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, SWEEP_DELTA, &op->pool_word[0], 8);
@@ -33,7 +33,7 @@ int client_meet_sweep(struct op *op)
         return rc;
     if (sweep & SWEEP_ANNOUNCED) {
         rc = pool_read_marks(op, NODE_SWEEP_OFF, old_chunks);
-        if (rc != FAR_OK || !c->attention.sweep_unmet || c->epoch.announced != flights)
+        if (rc != FAR_OK || !c->attention.sweep_unmet || c->epoch.announced != announced)
             return rc; /* another operation has met it, or seen a later one */
         if (client_has_undone(c))
             return FAR_OK; /* SWEEP-P2: later; until then it certifies nothing newer */

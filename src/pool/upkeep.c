@@ -2,22 +2,22 @@
 #include "pool/pool_internal.h"
 
 /* Bytes that a client loses before it reports them. */
-#define LOSS_TOLD CLASS_SMALL_MAX
+#define LOSS_REPORTED CLASS_SMALL_MAX
 
 /* Counts with the dead's what this client has lost by errors of the fabric, so that whoever needs
  * memory sweeps. Not while one goes on, which would find too little of it. */
 static int report_loss(struct op *op)
 {
     struct client *c = op->client;
-    uint64_t told = c->stock.lost_bytes;
-    if (told < LOSS_TOLD || c->sweep.met || c->attention.sweep_unmet)
+    uint64_t bytes = c->stock.lost_bytes;
+    if (bytes < LOSS_REPORTED || c->sweep.met || c->attention.sweep_unmet)
         return FAR_OK;
     batch_faa(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
               op->pool_word);
-    client_loss_reported(c, told); /* now: another operation must not report it too */
+    client_loss_reported(c, bytes); /* now: another operation must not report it too */
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
-        pool_abandon_bytes(c, told);
+        pool_abandon_bytes(c, bytes);
     return rc;
 }
 

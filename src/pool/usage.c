@@ -62,7 +62,7 @@ int pool_usage(struct op *op, struct far_pool_usage *usage)
     struct marks live;
     struct far_pool_info info;
     struct far_pool_usage u = {0};
-    uint64_t in_hand = 0, listed = 0, ends = 0;
+    uint64_t held = 0, listed = 0, ends = 0;
 
     int rc = marks_init(&live, op, false);
     if (rc == FAR_OK)
@@ -77,18 +77,18 @@ int pool_usage(struct op *op, struct far_pool_usage *usage)
     if (rc == FAR_OK)
         rc = pool_info(op, &info);
     if (rc == FAR_OK)
-        rc = client_bytes(op, &u.retired, &in_hand);
+        rc = client_bytes(op, &u.retired, &held);
     if (rc != FAR_OK)
         return rc;
     u.total = info.bytes_total;
     u.metadata = info.bytes_metadata + ends;
     u.live = live.reached_bytes;
-    u.free = info.bytes_free + listed + in_hand;
+    u.free = info.bytes_free + listed + held;
     /* Of other clients we know what they last told: they may have published some of it since, and
      * then it is counted twice. */
     uint64_t excess = u.metadata + u.live + u.retired + u.free;
     excess = excess > u.total ? excess - u.total : 0;
-    uint64_t from_free = excess < in_hand ? excess : in_hand;
+    uint64_t from_free = excess < held ? excess : held;
     u.free -= from_free;
     u.retired -= excess - from_free < u.retired ? excess - from_free : u.retired;
     uint64_t known = u.metadata + u.live + u.retired + u.free;

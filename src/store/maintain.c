@@ -245,7 +245,7 @@ static int sweep(struct checking *c)
 static int check_pool(struct checking *c, struct pool_findings *left)
 {
     struct op *op = &c->session->op;
-    struct pool_findings found = {.tell = c->report.line, .arg = c->report.arg};
+    struct pool_findings found = {.report = c->report.line, .arg = c->report.arg};
     int rc = client_progress(op->client, "checking lists and chunk tables", 0, 1);
     if (rc == FAR_OK)
         rc = pool_check(op, &found);
@@ -307,7 +307,7 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
 {
     struct checking c = {.session = s, .report = {.line = report, .arg = arg, .repair = repair}};
     struct far_pool_usage before = {0};
-    struct pool_findings left = {.tell = NULL};
+    struct pool_findings left = {.report = NULL};
 
     int rc = store_begin(s, check, "check");
     if (rc != FAR_OK)

@@ -76,12 +76,12 @@ static inline void puppet_die(struct client *c)
 /* It has given its slot up, and will take another. */
 static inline void puppet_renounce(struct client *c)
 {
-    c->attention.lease_lost = c->astray = true;
+    c->attention.lease_lost = c->must_leave_slot = true;
 }
 
 static inline bool puppet_renounced(const struct client *c)
 {
-    return c->attention.lease_lost && c->astray;
+    return c->attention.lease_lost && c->must_leave_slot;
 }
 
 /* client_park() has failed: its certificate may become NO_EPOCH at any time. */

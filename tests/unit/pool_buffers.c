@@ -131,7 +131,7 @@ static void other_calls_leave_an_indexs_buffers_alone(void **state)
     struct sweep_result swept;
     struct far_pool_info info;
     struct far_pool_usage usage;
-    struct pool_findings findings = {.tell = NULL};
+    struct pool_findings findings = {.report = NULL};
     struct table_desc desc = {.name = "t", .index = "race", .root = 1}, found;
     uint64_t retired = 0, held = 0;
     unsigned dead = 0;
