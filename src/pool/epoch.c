@@ -1,43 +1,53 @@
 /*
  * Epochs: when may memory be reused that others may still be reading?
  *
- * There is one global epoch, a word on node 0. Every client keeps a certificate in its registry
+ * There is one global epoch G, a word on node 0. Every client keeps a certificate in its registry
  * slot: an epoch e, which says "no operation of mine that is still in flight began before I had
  * read e, and none uses an address from a cache that was not validated after that". The global
  * epoch goes from g to g+1 only when every client has certified at least g.
  *
- * None of this costs a round trip. Certificates are written, and the epoch, the registry and the
- * version of the cache in use are read, by a few verbs that ride on an operation's batch
- * every so often (an announcement).
+ * None of this costs a round trip. Every so often, an operation's batch carries a few more verbs
+ * (an announcement). They write the certificate, and read the epoch, the registry and the version
+ * of the cache in use.
  *
  *   EPOCH-E1  G <= certificate of any live client + 1.
  *   EPOCH-E2  A client certifies e only when all of its operations in flight began after it had
- *       validated its caches, and it validated them after it had read e. Validation is reading the
- *       cache's version word: in the announcement after the one that read e, so that it surely came
- *       later. Caches that were not looked at are marked stale, and are read again before their
- *       next use. Entries that carry the epoch in which they were read need no version (CACHE-K1 in
- *       index/cache.h).
+ *       validated its caches, and it validated them after it had read e. To validate a cache is to
+ *       read its version word. This happens in the announcement after the one that read e, so it
+ *       surely came later. Caches that were not validated are marked stale, and are read again
+ *       before their next use. Entries that carry the epoch in which they were read need no version
+ *       (CACHE-K1 in index/cache.h).
  *   EPOCH-E3  An object is retired after it was made unreachable, and, if caches may know it, after
- *       their version word was changed. Let the retiring client have validated v at that time, t.
- *       Then G(t) <= v+1 by EPOCH-E1. The object is reused when G has been seen at v+3 or more: by
- *       then every client has certified v+2, so it read v+2 after t, and by EPOCH-E2 whatever it
- *       has in flight began, and whatever it has cached was validated, when the object was
- *       unreachable.
- *   EPOCH-E4  Retired is only what is known to be unreachable. If the verb that was to make an
- *       object reachable, or unreachable, ended with an error of the fabric, nobody knows which it
- *       is: no epoch helps, and the object is left to a sweep (pool_abandon()).
- *   EPOCH-E5  A client without operations in flight may certify NO_EPOCH: nobody waits for it. It
- *       holds no address but in its caches, which are all stale from then on; its next operation it
- *       begins like a client that joins. What it has in hand is its own unless a sweep was
- *       announced meanwhile: then it forgets it, for the sweep has not waited for it to let go. It
- *       counts it as lost, because what lies above the sweep's mark was not found.
+ *       their version word was changed. Let v be the epoch that the retiring client had validated
+ *       at that time, t. Then G(t) <= v+1 by EPOCH-E1. The object is reused when G has been seen at
+ *       v+3 or more. By then every client has certified v+2, so it read v+2 after t. By EPOCH-E2
+ *       all of its operations in flight began, and all of its caches were validated, when the
+ *       object was unreachable.
+ *   EPOCH-E4  Only an object that is known to be unreachable is retired. If the verb that was to
+ *       make an object reachable, or unreachable, ended with an error of the fabric, nobody knows
+ *       which it is. No epoch helps then, and the object is left to a sweep (pool_abandon()).
+ *   EPOCH-E5  A client without operations in flight may certify NO_EPOCH (it is parked): nobody
+ *       waits for it. It holds no address but in its caches, which are all stale from then on. It
+ *       begins its next operation like a client that joins. What it holds is its own unless a sweep
+ *       was announced meanwhile. The sweep has not waited for it to let go, so it forgets what it
+ *       held, and counts it as lost, because the sweep did not look above its mark.
  *   EPOCH-E6  Verbs of a request that ended with an error may land later, for up to half a lease
- *       (FABRIC-F5). For that long they are in flight as much as an operation is: the client
- *       certifies nothing newer, is not parked, and does not give up its slot.
+ *       (FABRIC-F5). For that long they count as an operation in flight: the client certifies
+ *       nothing newer, is not parked, and does not give up its slot.
  *
- * A client that joins reads G before anything else and holds no addresses: it cannot be missed
- * harmfully. A client that is silent for a lease is shut out (lease.c), and its certificate with
- * it.
+ * A client that joins reads G before anything else and holds no addresses, so no harm is done if
+ * others do not see it at first. A client that is silent for a lease and a half is shut out
+ * (lease.c), and its certificate no longer counts.
+ *
+ * Example: why v+3, and not v+2. A retires X when it has validated 7 and G is 8 already.
+ *
+ *    G   client A                              client B
+ *    8   has validated 7                       an operation begins at 8, and reads a pointer to X
+ *    8   unlinks X, retires it: 7 + 3 = 10
+ *    8   certifies 8                           certifies 8, so G may go on to 9
+ *    9   reads 9: X still waits                reads X, certifies no more than 8: G stays at 9
+ *    9   certifies 9                           the operation ends. B certifies 9: G goes on to 10
+ *   10   reads 10: X goes to its stock         nothing that B has in flight or cached leads to X
  */
 #include "pool/pool_internal.h"
 
@@ -47,14 +57,14 @@
 /* The words of an announcement. */
 enum { F_SLOT = 0, F_CONTROL = 4, F_VERSION = 8, F_CAS = 9, F_INCARNATION = 10, F_REGISTRY = 16 };
 
-/* Retired bytes after which a client announces itself, however few operations that were: so that
- * what waits for its epoch is bounded in bytes, too. */
+/* Retired bytes after which a client announces itself, however few operations that took. This
+ * bounds the bytes that wait for their epoch. */
 #define TICK_BYTES (256u << 10)
 
 /* ---- announcements --------------------------------------------------------------------------- */
 
-/* While a sweep is announced that this client has not met (SWEEP-P1), or verbs of a request that failed
- * may still land (EPOCH-E6), nothing newer. */
+/* The client certifies nothing newer while it has not met a sweep that was announced (SWEEP-P1), or
+ * while verbs of a request that failed may still land (EPOCH-E6). */
 static uint64_t certificate(const struct client *c)
 {
     if (c->attention.parked) /* EPOCH-E5 */
@@ -87,8 +97,8 @@ static void board(struct batch_piggyback *piggyback, struct batch *b)
     if (c->epoch.validates)
         batch_read(b, c->epoch.validates->version_at, c->epoch.validates->version_delta,
                    &f[F_VERSION], 8);
-    /* All had certified it when we last looked, and so had we. Since then a failed request or a
-     * sweep may have set our own certificate back (EPOCH-E1). */
+    /* All clients had certified advance_from at our last look, and so had we. Since then a failed
+     * request or a sweep may have set our own certificate back (EPOCH-E1). */
     if (c->epoch.advance_from != NO_EPOCH && c->epoch.certified >= c->epoch.advance_from)
         batch_cas(b, NODE0, CONTROL_OFF, c->epoch.advance_from, c->epoch.advance_from + 1,
                   &f[F_CAS]);
@@ -122,9 +132,9 @@ static void landed(struct batch_piggyback *piggyback, int status)
 
     if (status != FAR_OK) {
         piggyback->due = true;
+        /* EPOCH-E5: it may arrive when operations are in flight. */
         if (c->epoch.certified == NO_EPOCH && status != FAR_FENCED && status != FAR_UNREACHABLE)
-            c->attention.lease_lost = c->must_leave_slot =
-                true; /* EPOCH-E5: it may arrive when operations are in flight */
+            c->attention.lease_lost = c->must_leave_slot = true;
         return;
     }
     if (c->epoch.posted_as != c->incarnation)
@@ -133,22 +143,21 @@ static void landed(struct batch_piggyback *piggyback, int status)
         c->attention.lease_lost = true;
         return;
     }
-    if (!c->attention.parked &&
-        f[F_CONTROL] > c->epoch.certified +
-                           1) { /* EPOCH-E1: nobody counts our certificate, or it is damaged */
+    /* EPOCH-E1: nobody counts our certificate, or it is damaged. */
+    if (!c->attention.parked && f[F_CONTROL] > c->epoch.certified + 1) {
         c->attention.lease_lost = c->must_leave_slot = true;
         return;
     }
     c->lease_deadline = c->epoch.posted_at + c->lease_ns;
-    /* EPOCH-E2: this flight's look at the version came after the last flight's look at the epoch. */
+    /* EPOCH-E2: this announcement read the version after the last one had read the epoch. */
     for (struct cached *cached = c->epoch.caches; cached; cached = cached->next)
         if (cached != c->epoch.validates || f[F_VERSION] != cached->version)
             cached->stale = true;
     c->epoch.announced++;
     uint64_t before = c->epoch.seen;
     c->epoch.validated = before;
-    /* Of a registry that has grown since we last looked we have not seen all: whoever joined before
-     * the epoch was `before` is below the `high` of this flight. */
+    /* If the registry has grown since our last look, we have not read all of it: a client that
+     * joined before the epoch was `before` is below the `high` that this announcement has read. */
     if (f[F_CONTROL + 1] > c->epoch.high && f[F_CONTROL + 1] <= c->pool->clients) {
         c->epoch.high = f[F_CONTROL + 1];
     } else if (c->epoch.reads_registry) {
@@ -161,13 +170,13 @@ static void landed(struct batch_piggyback *piggyback, int status)
         c->epoch.seen = f[F_CONTROL];
     uint64_t sweep = f[F_CONTROL + 3];
     if (!(sweep & SWEEP_ANNOUNCED) || sweep == c->sweep.mine)
-        sweep = 0; /* if one was that we did not meet, it was given up */
+        sweep = 0; /* if there was one that we did not meet, it was given up */
     if (sweep == 0)
         c->sweep.met = 0;
     c->attention.sweep_unmet = sweep != c->sweep.met;
 }
 
-/* Has an eighth of the lease passed since the last heartbeat; has half of it? */
+/* Has an eighth of the lease passed since the last heartbeat? Has half of it? */
 static bool heartbeat_due(const struct client *c, uint64_t now)
 {
     return now + c->lease_ns - c->lease_ns / 8 > c->lease_deadline;
@@ -183,7 +192,7 @@ bool client_heartbeat_due(const struct client *c)
     return heartbeat_due(c, client_now(c));
 }
 
-/* An operation that lasts sends heartbeats, too. */
+/* A long operation sends heartbeats, too. */
 static void look(struct batch_piggyback *piggyback)
 {
     struct client *c = announcer(piggyback);
@@ -193,9 +202,10 @@ static void look(struct batch_piggyback *piggyback)
     piggyback->urgent = heartbeat_urgent(c, now);
 }
 
-/* Verbs of a batch that failed may still land (FABRIC-F5). So nobody may take this client for dead before the
- * fabric has shut it out: it does not fence itself, but asks for it, and whoever sees that does it in
- * the order of LEASE-L2. Where the fabric cannot, the lease is left to lapse. */
+/* Verbs of a batch that failed may still land (FABRIC-F5). So nobody may take this client for dead
+ * before the fabric has shut it out. The client does not fence itself, but asks for it, by its last
+ * heartbeat; a client that sees this does it in the order of LEASE-L2. Where the fabric cannot shut
+ * clients out, the lease is left to lapse. */
 void client_renounce(struct op *op)
 {
     struct client *c = op->client;

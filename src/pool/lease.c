@@ -2,11 +2,12 @@
  * Leases: telling a dead client from a slow one, and what is done about it.
  *
  * A client that is alive changes its heartbeat several times a lease, by verbs that ride on its
- * operations, also in the middle of a long one. Whoever finds a client in its way (its certificate holds the epoch back, it holds a
- * lock) watches that client's heartbeat with its own clock: unchanged for a lease and a margin for
- * clocks that drift, the client is dead, or as good as. No clock is compared with another. The time
- * between two looks is that from the end of the first to the beginning of the second: the watcher
- * itself may be stopped between a look and its judgement, for as long as it pleases the system.
+ * operations, also in the middle of a long one. If a client is in the way of another (its
+ * certificate holds the epoch back, or it holds a lock), the other one watches its heartbeat, by
+ * its own clock. If the heartbeat has not changed for a lease and a margin for clocks that drift,
+ * the client counts as dead. No clock is compared with another. The time between two looks is that
+ * from the end of the first to the beginning of the second, because the watcher itself may be
+ * stopped for any time between a look and its judgement.
  *
  *   LEASE-L1  A client writes nothing once its own lease has passed since it posted the last
  *       heartbeat that it knows to have arrived (batch.c asks before every post that writes).
@@ -14,37 +15,50 @@
  *
  *   LEASE-L2  A dead client is first fenced: by the fabric where it can, and by a CAS of its slot's
  *       incarnation. Then one client claims the slot, by a CAS that puts its own name there. It
- *       completes or undoes what the slot's journal says, counts the death (the dead client's memory
- *       is for a sweep to find), and frees the slot by another CAS. If it dies before that, its name is
- *       no living client's, and the next one claims the slot from it: by then the fabric has shut it
- *       out. If it cannot go on, it puts nobody's name there, after verbs of its own that failed can
- *       arrive no more (FABRIC-F5). So no two clients recover one at the same time. A recovery belongs to a
- *       registration: it does not go on under another name, and the client registers anew behind it.
- *       A fenced client's certificate does not count any more: a recovery may wait for a barrier.
- *       Completing a journal takes a registered client. If every slot is taken and only slots with
+ *       completes or undoes what the slot's journal says, counts the death (the dead client's
+ *       memory is for a sweep to find), and frees the slot by another CAS.
+ *       If the recovering client dies before that, its name is no living client's, and the next one
+ *       claims the slot from it: by then the fabric has shut it out. If it cannot go on, it puts
+ *       nobody's name there, after verbs of its own that failed can arrive no more (FABRIC-F5). So
+ *       no two clients recover one at the same time. A recovery belongs to a registration: it does
+ *       not go on under another name, and the client registers again only after it has ended. A
+ *       fenced client's certificate does not count any more, so a recovery may wait for a barrier.
+ *       Only a registered client can complete a journal. If every slot is taken and only slots with
  *       unfinished work are silent, a client that wants to register takes such a slot by a CAS from
- *       the fenced word to its own incarnation: of several, one gets it. It announces itself and
- *       completes the work. If it dies before that, it is a dead client with the same journal.
+ *       the fenced word to its own incarnation. If several try, one gets it. It announces itself
+ *       and completes the work. If it dies before that, it is a dead client with the same journal.
  *       A client whose lease lapsed in the middle of its own work, and that nobody has fenced, does
  *       the same in its own slot. Its locks name its old incarnation, so others take it for dead.
  *
  *   LEASE-L3  Watching takes WATCH_LEASES leases, so that there is time between the last write that
- *       LEASE-L1 allows and the first reuse. On shared memory this is all there is: a client that
- *       is stopped by the system between the question and the write, for longer than the margin,
- *       can still do harm.
+ *       LEASE-L1 allows and the first reuse. On shared memory this is the only protection: a client
+ *       that the system stops between the question and the write, for longer than the margin, can
+ *       still do harm.
  *
- * An idle client is parked (EPOCH-E5), and its heartbeat kept up by its process. Where nobody does that,
- * it falls silent and is fenced like a dead one; it notices at its next operation, and registers
- * again. An operation that was in flight is tried once more, and returns FAR_FENCED if the lease
- * lapses again.
+ * An idle client is parked (EPOCH-E5), and its process keeps up its heartbeat. Where no process
+ * does that, the client falls silent and is fenced like a dead one. It notices at its next
+ * operation, and registers again. An operation that was in flight is tried once more, and returns
+ * FAR_FENCED if the lease lapses again.
+ *
+ * Example, with a lease of 5 s, in which A sends a heartbeat every 0.625 s (an eighth):
+ *
+ *    0.0 s  A posts a heartbeat, takes a lock, and is stopped
+ *    0.1    B finds that A's certificate holds the epoch back, and notes A's heartbeat
+ *    5.0    A's lease has passed: A would write nothing any more (LEASE-L1)
+ *    7.7    B reads the same heartbeat more than 7.5 s (WATCH_LEASES) after 0.1: A is the suspect.
+ *           B fences it: by the fabric, then CAS A -> FENCED|A. The epoch no longer waits for A
+ *    7.7    B claims the slot: CAS FENCED|A -> FENCED|REPAIRED|B. It recovers the lines of A's
+ *           journal, which frees the lock, counts the death, and frees the slot: CAS to 0
+ *    later  a sweep finds the memory that A held. If A runs again, it finds that its slot was taken
+ *           from it, drops what it held, and registers as another client
  */
 #include "pool/pool_internal.h"
 
 #define FENCE_PAUSE_NS 20000
 
-/* A sweep whose sweeper is dead is over, as if it had given it up: until then nobody uses memory
- * below its mark, and all would take new chunks until there is none. What it had in hand is lost,
- * which the count of deaths says. */
+/* Ends the sweep of a dead sweeper, as if that had given it up. As long as it goes on, nobody uses
+ * memory below its mark, and all would take new chunks until there is none left. What the sweeper
+ * held is lost; the count of deaths says so. */
 static int end_sweep(struct op *op, unsigned slot)
 {
     const uint64_t delta = CONTROL_OFF + offsetof(struct pool_control, sweep);
@@ -62,7 +76,8 @@ static int end_sweep(struct op *op, unsigned slot)
 }
 
 /* Nodes that do not answer must not hold up those that do. So the fabric does not wait for them,
- * and a fiber leaves the thread to others meanwhile. FAB_PENDING only if it is not to wait. */
+ * and a fiber leaves the thread to others meanwhile. Returns FAB_PENDING only if `wait` is
+ * false. */
 static int fence_out(struct op *op, uint64_t incarnation, bool wait)
 {
     struct client *c = op->client;
@@ -70,8 +85,8 @@ static int fence_out(struct op *op, uint64_t incarnation, bool wait)
     int rc = ep->ops->fence ? ep->ops->fence(ep, incarnation) : FAR_OK;
     while (rc == FAB_PENDING && wait) { /* until the fabric's time-out at most */
         batch_pause(&op->batch, FENCE_PAUSE_NS);
-        if (op->batch.policy->piggyback &&
-            client_heartbeat_due(c)) { /* which may be longer than our lease */
+        /* The time-out may be longer than our lease. */
+        if (op->batch.policy->piggyback && client_heartbeat_due(c)) {
             c->epoch.announcement.due = true;
             batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
             rc = batch_flush(&op->batch);
@@ -83,12 +98,12 @@ static int fence_out(struct op *op, uint64_t incarnation, bool wait)
     return rc;
 }
 
-/* LEASE-L2: a client that is not registered cannot complete anything. It takes the slot, and the journal
- * with it. */
+/* LEASE-L2: a client that is not registered cannot complete anything. It takes the slot, and the
+ * journal with it. */
 static int inherit(struct op *op, unsigned slot, uint64_t fenced)
 {
     struct client *c = op->client;
-    c->slot = slot; /* after an error perhaps, too: renew() finds out */
+    c->slot = slot; /* after an error this may be wrong: client_renew() finds out */
     c->unannounced = true;
     c->attention.inherited = true;
     c->complete_after = 0;
@@ -103,9 +118,9 @@ static int inherit(struct op *op, unsigned slot, uint64_t fenced)
     return rc;
 }
 
-/* Brackets a recovery, which may be within another: whether it is, the one returns and the other is
- * given. It belongs to the client's registration, though it is not an operation in flight: while it lasts,
- * the client does not register again. */
+/* Brackets a recovery. It may be within another one: begin_recovery() returns whether it is, for
+ * end_recovery(). A recovery belongs to the client's registration, though it is not an operation in
+ * flight: while it lasts, the client does not register again. */
 static bool begin_recovery(struct op *op)
 {
     bool outer = op->recovers;
@@ -132,8 +147,8 @@ int client_complete(struct op *op)
     return rc;
 }
 
-/* Shuts the client out whose slot says `*word`. Afterwards that is what the slot says, if the client is
- * to be recovered by this one, and 0 if not. */
+/* Shuts out the client whose slot says *word. Then sets *word to what the slot says now, if this
+ * client is to recover it, else to 0. */
 static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
 {
     struct client *c = op->client;
@@ -167,8 +182,9 @@ static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
     return rc;
 }
 
-/* Counted before the slot is free, so that no death goes uncounted; perhaps twice. The rest of the slot
- * stays as it is: it may be another's already, if we are not the first. */
+/* A death is counted before the slot is free, so that none goes uncounted; it may be counted twice.
+ * The rest of the slot stays as it is: if we are not the first, it may belong to another client
+ * already. */
 static int count_death(struct op *op, unsigned slot)
 {
     batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
@@ -187,9 +203,10 @@ static int free_slot(struct op *op, unsigned slot, uint64_t word)
     return rc;
 }
 
-/* A recovery has failed. Others may go on with it when verbs of ours that failed cannot arrive any
- * more. If that cannot be said to them, this client gives up its registration, which says it, too: under
- * another name in the same slot it would say so too early. */
+/* A recovery has failed. Others may go on with it once verbs of ours that failed cannot arrive any
+ * more: then this puts nobody's name into the slot. If that write fails, this client gives up its
+ * registration, which has the same effect. It must not renew its registration in the same slot
+ * under another name: others would go on too early. */
 static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
 {
     struct client *c = op->client;
@@ -211,8 +228,8 @@ static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
     client_renounce(op);
 }
 
-/* Puts this client's name into a slot that says `word`; also if that is its name already, for a sibling
- * may have freed the slot since that was read. */
+/* Puts this client's name into a slot that says `word`. It does so even if that is its name
+ * already, because a sibling may have freed the slot since it was read. */
 static int claim(struct op *op, unsigned slot, uint64_t word, uint64_t mine, bool *claimed)
 {
     batch_cas(&op->batch, NODE0, slot_delta(slot), word, mine, op->pool_word);
@@ -239,7 +256,8 @@ static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
         rc = count_death(op, slot);
     if (claimed && rc == FAR_OK)
         rc = free_slot(op, slot, mine);
-    bool perhaps = claimed || rc != FAR_UNREACHABLE; /* nobody knows, but for that (FABRIC-F5) */
+    /* The claim may stand, unless the CAS was not even posted (FABRIC-F5). */
+    bool perhaps = claimed || rc != FAR_UNREACHABLE;
     if (rc != FAR_OK && perhaps && registration == c->lines.registration)
         give_up_claim(op, slot, mine);
     end_recovery(op, outer);
@@ -263,7 +281,7 @@ static int recover(struct op *op, bool wait)
         return rc;
     bool registers = !op->batch.policy->piggyback; /* this operation registers the client */
     if (!registers && (c->attention.joining || c->slot == NO_SLOT))
-        return FAR_OK; /* a sibling does, and under which name this would be done nobody knows */
+        return FAR_OK; /* a sibling does: the name to recover under is not known yet */
     if (!registers) {
         rc = recover_claimed(op, slot, word);
         if (rc != FAR_OK)
