@@ -3,21 +3,21 @@
  *
  * A node's memory is cut into chunks of 64 KiB. A fetch-and-add on the node's counter hands the
  * next chunk, or a run of them, to a client, which writes into the chunk table what it is for.
- * A client cuts a chunk into objects of one size class by itself, so that most allocations touch
+ * The client cuts the chunk into objects of one size class by itself, so most allocations touch
  * nothing remote.
  *
  *   ALLOC-A1  A chunk belongs to the client whose FAA covered it, until a sweep finds all of it
  *       free and hands it out again, as a run or as part of one (SWEEP-P5).
  *   ALLOC-A2  is in stock.c.
- *   ALLOC-A3  Every chunk below the counter has a chunk table entry, but for those whose owner died
- *       between the FAA and the WRITE.
- *   ALLOC-A4  The counter never goes back below a chunk that exists: a sweep takes what is below it
- *       for handed out.
- *   ALLOC-A5  A free run may be cut by its owner, for a smaller run or for a chunk of small
+ *   ALLOC-A3  Every chunk below the counter has a chunk table entry, except for those whose owner
+ *       died between the FAA and the WRITE.
+ *   ALLOC-A4  The counter never goes back below a chunk that exists, because sweeps treat
+ *       everything below it as handed out.
+ *   ALLOC-A5  The owner of a free run may cut it, for a smaller run or for a chunk of small
  *       objects. The entries of all of its chunks are rewritten before any piece of it is handed
- *       out or given away. Nothing is reachable in it meanwhile, so nobody acts on entries of which
- *       only some are new: a sweep goes by what is reachable (SWEEP-P5), and if the owner dies,
- *       finds all of it. Pieces are joined again by sweeps only.
+ *       out or given away. Nothing in it is reachable meanwhile, so it does no harm if only some of
+ *       the entries are new: a sweep goes by what is reachable (SWEEP-P5), and if the owner dies,
+ *       it finds all of the run. Only sweeps join pieces again.
  */
 #include "pool/pool_internal.h"
 
@@ -27,15 +27,16 @@
 /* Lost races for several chunks in a row; each is another client's success. */
 #define RUN_TRIES 1024
 
-/* A long run that is cut for shorter ones makes up to this many of them. */
+/* A long run that is cut for shorter ones is cut into up to this many of them. */
 #define RUN_PIECES 4
 
-/* Objects from this size on that divide a chunk come by several chunks at once: by that part of what
- * the node has left, divided by the number of clients, and no more than so many. */
+/* Clusters: for objects of this size or more that divide a chunk, several chunks are taken at once.
+ * A cluster is 1/CLUSTER_SHARE of what the node has left, divided by the number of clients, and at
+ * most CLUSTER_MOST chunks. */
 #define CLUSTER_BYTES_MIN 4096u
 #define CLUSTER_SHARE     4u
 #define CLUSTER_MOST      64u
-#define CLUSTER_RUN       16u /* chunks of a free run that is as good as new */
+#define CLUSTER_RUN       16u /* a free run of this many chunks is preferred to shorter ones */
 
 /* Chunks in a row. */
 struct extent {
@@ -58,15 +59,16 @@ static int take_chunk(struct op *op, unsigned node, uint64_t *first)
         *first = *old;
         return FAR_OK;
     }
-    /* Put back, unless somebody has counted past it: the counter is not to grow for ever. */
+    /* Undo the FAA unless another client's followed it, so that the counter does not grow for
+     * ever. */
     batch_cas(&op->batch, counter, 0, *old + 1, *old, &op->pool_word[1]);
     rc = batch_flush(&op->batch);
     return rc != FAR_OK ? rc : FAR_POOL_FULL;
 }
 
-/* Objects of these classes come by several chunks at once, if so many are left. An index keeps them
- * for as long as its table is there, and each would stand between chunks that come free, so that
- * these make no long run: therefore they stand together. */
+/* How many chunks are taken at once for objects of a class. An index keeps its subtables as long as
+ * its table exists. If they were scattered, each would stand between chunks that become free, and
+ * these could not be joined to long runs. So they are kept together. */
 static uint64_t cluster_chunks(unsigned size_class, uint64_t left)
 {
     uint32_t bytes = size_class_bytes(size_class);
@@ -76,16 +78,16 @@ static uint64_t cluster_chunks(unsigned size_class, uint64_t left)
 }
 
 /*
- * Takes several chunks in a row for objects of a class. Not by adding and putting back what did not
- * fit: the counter must never go back below a chunk that exists (ALLOC-A4), and a smaller request may
- * still fit.
+ * Takes several chunks in a row for objects of a class. By a CAS, not by an FAA that is undone if
+ * it did not fit: the counter must never go back below a chunk that exists (ALLOC-A4), and a
+ * smaller request may still fit.
  */
 static int take_run(struct op *op, unsigned node, unsigned size_class, struct extent *extent)
 {
     const struct node_head *head = &op->pool->head[node];
     uint64_t *old = &op->pool_word[0], run = size_class_chunks(size_class);
     uint64_t least = op->pool->knobs.run_chunks;
-    uint64_t share = CLUSTER_SHARE * op->client->epoch.high; /* for every client that there is */
+    uint64_t share = CLUSTER_SHARE * op->client->epoch.high; /* a part for each client */
     gaddr counter = gaddr_make(node, NODE_NEXT_CHUNK_OFF);
 
     batch_read(&op->batch, counter, 0, old, 8);
@@ -95,7 +97,7 @@ static int take_run(struct op *op, unsigned node, unsigned size_class, struct ex
         extent->chunks = run > 1 ? run : cluster_chunks(size_class, left / share);
         if (extent->chunks > left)
             return FAR_POOL_FULL;
-        if (extent->chunks < least) /* as a test has it */
+        if (extent->chunks < least) /* set by a test */
             extent->chunks = least < left ? least : left;
         batch_cas(&op->batch, counter, 0, seen, seen + extent->chunks, old);
         rc = batch_flush(&op->batch);
@@ -126,7 +128,7 @@ void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client)
         entries[i] = chunk_entry(i == 0 ? CHUNK_LARGE : CHUNK_LARGE_TAIL, size_class, client, run);
 }
 
-/* A free run in our hands of at least so many chunks, the shortest. */
+/* The shortest free run that this client holds of at least `chunks` chunks. */
 static bool take_own_run(struct client *c, unsigned node, uint64_t chunks, gaddr *at,
                          unsigned *size_class)
 {
@@ -139,7 +141,8 @@ static bool take_own_run(struct client *c, unsigned node, uint64_t chunks, gaddr
     return false;
 }
 
-/* The chunks at the end of a cluster of ours from which nothing was taken yet, if they are enough. */
+/* The chunks at the end of a cluster of this client's from which nothing was taken yet, if there
+ * are at least `chunks` of them. */
 static bool take_own_cluster(struct client *c, unsigned node, uint64_t chunks,
                              struct extent *extent)
 {
@@ -156,7 +159,7 @@ static bool take_own_cluster(struct client *c, unsigned node, uint64_t chunks,
     return false;
 }
 
-/* A free run of at least so many chunks: one of ours, else one from the shared lists. */
+/* A free run of at least `chunks` chunks: this client's own, else one from the shared lists. */
 static int take_free_run(struct op *op, unsigned node, uint64_t chunks, struct extent *extent)
 {
     struct client *c = op->client;
@@ -176,15 +179,15 @@ static int take_free_run(struct op *op, unsigned node, uint64_t chunks, struct e
             return FAR_OK;
         if (rc == FAR_OK)
             rc = freelist_take(op, node, size_class);
-        /* Another client, or operation, may have been faster: then we look again. */
+        /* If another client or operation was faster, look again. */
         if (rc != FAR_OK && rc != FAR_CONTENTION && (rc != FAR_POOL_FULL || size_class == 0))
             return rc;
     }
     return FAR_CONTENTION;
 }
 
-/* Chunks for objects of a class: a free chunk of ours, else new ones, else a free run that is to be
- * cut. */
+/* Takes chunks for objects of a class: a free chunk of the client's own, else new ones, else a free
+ * run that will be cut. */
 static int take_chunks(struct op *op, unsigned node, unsigned size_class, struct extent *extent)
 {
     struct client *c = op->client;
@@ -202,8 +205,8 @@ static int take_chunks(struct op *op, unsigned node, unsigned size_class, struct
     int rc =
         several ? take_run(op, node, size_class, extent) : take_chunk(op, node, &extent->first);
     if (rc != FAR_OK && rc != FAR_CONTENTION && rc != FAR_POOL_FULL)
-        pool_abandon_bytes(c, extent->chunks << CHUNK_SHIFT); /* perhaps they are ours */
-    if (rc == FAR_POOL_FULL && cluster) /* rather not what others have begun to cut */
+        pool_abandon_bytes(c, extent->chunks << CHUNK_SHIFT); /* they may be ours */
+    if (rc == FAR_POOL_FULL && cluster) /* a long run first: short ones were cut before */
         rc = take_free_run(op, node, CLUSTER_RUN, extent);
     return rc == FAR_POOL_FULL ? take_free_run(op, node, run, extent) : rc;
 }
@@ -216,8 +219,9 @@ static uint64_t piece_count(unsigned size_class, const struct extent *extent)
     return pieces < most ? pieces : most;
 }
 
-/* Divides an extent: `pieces` runs of the class, or as many chunks of its small objects, and runs as
- * long as possible of the rest, whose classes are put into `rest`. Returns how many those are. */
+/* Divides an extent: into `pieces` runs of the class, or as many chunks of its small objects. What
+ * is left becomes runs that are as long as possible; `rest` gets their classes. Returns their
+ * number. */
 static unsigned divide(struct op *op, unsigned size_class, uint64_t pieces,
                        const struct extent *extent, uint8_t rest[RUN_CHUNKS_MAX])
 {
@@ -258,11 +262,12 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     rc = batch_flush(&op->batch); /* ALLOC-A5 */
     gaddr next = chunk_gaddr(head, node, extent.first);
     if (rc != FAR_OK || client_swept(c, next)) {
-        /* The sweep was announced, and met by another operation, since we took it. */
+        /* Since we took the extent, a sweep was announced, and another operation met it. */
         pool_abandon_bytes(c, extent.chunks << CHUNK_SHIFT);
         return rc;
     }
-    /* Another operation of this client may have come first: what is left of that chunk is kept. */
+    /* Another operation of this client may have refilled the class: what is left of its chunk is
+     * kept. */
     uint64_t count_first = small ? pieces * (CHUNK_BYTES / size_class_bytes(size_class)) : 1;
     stock_refill(c, node, size_class, next, (uint32_t)count_first);
     for (uint64_t i = 1; i < pieces && !small; i++)
@@ -273,7 +278,7 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     return FAR_OK;
 }
 
-/* One node's sources, from the nearest to the farthest. */
+/* Takes an object from one node, trying the cheapest source first. */
 static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *at)
 {
     struct client *c = op->client;
@@ -285,7 +290,8 @@ static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *a
         int rc = c->sweep.met ? FAR_POOL_FULL : freelist_take(op, node, size_class);
         if (rc == FAR_POOL_FULL || rc == FAR_CONTENTION)
             rc = refill(op, node, size_class);
-        /* Even on a full node: another operation of this client may have got the last chunk. */
+        /* Also if the node is full: another operation of this client may have got the last
+         * chunk. */
         if (rc == FAR_POOL_FULL && stock_take(c, node, size_class, at))
             return FAR_OK;
         if (rc != FAR_OK)
@@ -329,7 +335,7 @@ int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at)
 
 /* ---- giving to the shared lists -------------------------------------------------------------- */
 
-/* The page of a bundle, of the class *of. FAR_POOL_FULL: there is nothing to give. */
+/* Finds a page for a bundle, of the class *of. FAR_POOL_FULL: there is nothing to give. */
 static int find_page(struct op *op, unsigned node, unsigned size_class, gaddr *page, unsigned *of)
 {
     struct client *c = op->client;
@@ -339,7 +345,7 @@ static int find_page(struct op *op, unsigned node, unsigned size_class, gaddr *p
         int rc = stock_take_kept(c, node, BUNDLE_CLASS, page)
                      ? FAR_OK
                      : pool_alloc(op, node, BUNDLE_CLASS, page);
-        c->stock.wanted = wanted; /* nobody waits for pages */
+        c->stock.wanted = wanted; /* no operation waits for a page */
         if (rc != FAR_POOL_FULL)
             return rc;
     }
@@ -373,7 +379,7 @@ int client_give_all(struct op *op, unsigned node)
     for (unsigned i = 0; i < CLASS_COUNT && rc == FAR_OK; i++)
         if (i != BUNDLE_CLASS)
             rc = give_class(op, node, i);
-    return rc == FAR_OK ? give_class(op, node, BUNDLE_CLASS) : rc; /* the others need pages */
+    return rc == FAR_OK ? give_class(op, node, BUNDLE_CLASS) : rc; /* last: the others need pages */
 }
 
 /* ---- the chunk table ------------------------------------------------------------------------- */

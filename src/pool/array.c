@@ -1,12 +1,12 @@
-/* Arrays of any size, made of pieces: array.h says how. */
+/* Arrays of any size, made of pieces, as array.h describes. */
 #include "pool/array.h"
 #include "pool/pool_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Pieces of at most 1 MiB, since longer runs are rare in a pool that has been used, unless the
- * array would have too many of them. */
+/* Pieces have at most 1 MiB, because longer runs are rare in a pool that has been used. If an array
+ * would have more than PIECES_WORTH of them, they are larger. */
 #define PIECE_BYTES  (1ull << 20)
 #define PIECES_WORTH (1u << 16)
 
@@ -14,7 +14,7 @@
 #define CLEAR_BYTES CHUNK_BYTES
 #define CLEAR_VERBS 16u
 
-/* What lies in a client's stock after an array that could not be had; the rest is passed on. */
+/* Objects that stay in the client's stock when an array does not fit; the rest is passed on. */
 #define STOCK_LEFT 4u
 
 static uint64_t class_room(unsigned size_class)
@@ -30,8 +30,9 @@ static unsigned log2_of(uint64_t power)
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* How many elements, as a power of two, make a piece of at most `most` bytes, and not much less: of
- * those that fit their class best the largest. 2^least elements belong together. */
+/* How many elements, as a power of two, make a piece of at most `most` bytes, and not much less:
+ * those that waste least of their class; of several, the largest. 2^least elements belong
+ * together. */
 static unsigned best_shift(uint32_t element, unsigned least, uint64_t most)
 {
     uint64_t enough = most / (most > PIECE_BYTES ? 4 : 16);
@@ -50,7 +51,7 @@ static unsigned best_shift(uint32_t element, unsigned least, uint64_t most)
     return best;
 }
 
-/* What follows from count, element, lanes and the shifts. False: that is no array. */
+/* Computes the rest from count, element, lanes and the shifts. False: this is no valid array. */
 static bool set_geometry(struct pool_array *a)
 {
     unsigned shift = a->stripe_shift + a->piece_shift;
@@ -118,7 +119,7 @@ uint64_t pool_array_bytes(const struct pool_array *a)
 
 /* ---- taking and giving back ------------------------------------------------------------------ */
 
-/* Others may wait for what this client cannot use, and it is not to keep it all. */
+/* Gives to the shared lists what this client cannot use: others may wait for it. */
 static void pass_on(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
@@ -135,8 +136,8 @@ static void give_back(struct op *op, const struct pool_array *a, unsigned taken)
         pass_on(op, gaddr_node(a->piece[lane]), a->piece_class);
 }
 
-/* Not more than the nodes could hold if they were empty: else it would take all that there is
- * first. */
+/* Could the nodes hold the array if they were empty? If not, it must not first take all that there
+ * is. */
 static bool can_fit(const struct pool *pool, const struct pool_array *a, unsigned first)
 {
     for (unsigned lane = 0; lane < a->lanes; lane++) {
@@ -148,7 +149,7 @@ static bool can_fit(const struct pool *pool, const struct pool_array *a, unsigne
     return true;
 }
 
-/* The pieces, the first lane's on node `first`. */
+/* Takes the pieces; those of the first lane are on node `first`. */
 static int take_pieces(struct op *op, const struct pool_array *a, unsigned first)
 {
     int rc = can_fit(op->pool, a, first) ? FAR_OK : FAR_POOL_FULL;
@@ -169,7 +170,7 @@ static uint64_t sum_of(const struct array_head *h, unsigned pieces)
                     ARRAY_SEED);
 }
 
-/* Writes the descriptor, whole before `ref` can be published. */
+/* Writes the descriptor; only then can `ref` be published. */
 static int write_descriptor(struct op *op, struct pool_array *a)
 {
     uint32_t bytes = (uint32_t)(sizeof(struct array_head) + a->pieces * 8ull);
@@ -192,7 +193,7 @@ static int write_descriptor(struct op *op, struct pool_array *a)
     batch_write(&op->batch, at.at, 0, h, bytes);
     rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
-        pool_abandon(op->client, at.size_class); /* it may still be written */
+        pool_abandon(op->client, at.size_class); /* the WRITE may still land */
     else
         a->ref = pointer_make(&at, 0);
     return rc;
@@ -227,7 +228,7 @@ int pool_array_alloc(struct op *op, const struct array_shape *shape, struct pool
     return rc;
 }
 
-/* What becomes of pieces and descriptor. */
+/* Calls `give` for each piece and the descriptor. */
 static void for_all(struct client *c, const struct pool_array *a,
                     void (*give)(struct client *client, gaddr at, unsigned size_class))
 {

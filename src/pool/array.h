@@ -1,21 +1,20 @@
 /*
  * Arrays larger than any size class, up to what a node holds: RCuckoo's rows, SHARD's segments.
  *
- * An array is made of pieces: objects of one size class, the last one perhaps of a smaller one. A
- * piece has a power of two of elements, so an element is found by a shift, a mask and a
+ * An array is made of pieces: objects of one size class, the last one perhaps of a smaller one. The
+ * number of elements in a piece is a power of two, so an element is found by a shift, a mask and a
  * multiplication. The pieces need not be adjacent. A descriptor, an object of its own, lists them:
- * it is written once, before anything points to it, and has a checksum. `ref`, a pointer
- * (pointer.h) to the descriptor, is what an index publishes, by one word; the list is what it
- * caches (struct pool_array).
+ * it is written once, before anything points to it, and has a checksum. An index publishes `ref`, a
+ * pointer (pointer.h) to the descriptor, by one word, and caches the list (struct pool_array).
  *
  *     one node     all pieces on one node, in the order of their elements
  *     striped      2^k elements on one node, the next 2^k on the next node, and so on round. A lane
  *                  is what one node has of that: pieces of its own
  *
- * An array is one object to epochs and sweeps: pieces and descriptor are retired together, after
- * `ref` was made unreachable and the version of caches that know the list was changed (EPOCH-E3); mark()
- * tells of all of them. If a client dies before it has published `ref`, a sweep finds all of it
- * (EPOCH-E4, SWEEP-P3).
+ * For epochs and sweeps an array is one object: pieces and descriptor are retired together, after
+ * `ref` was made unreachable and the version of caches that know the list was changed (EPOCH-E3);
+ * mark() reports all of them. If a client dies before it has published `ref`, a sweep finds all of
+ * it (EPOCH-E4, SWEEP-P3).
  */
 #ifndef POOL_ARRAY_H
 #define POOL_ARRAY_H
@@ -38,7 +37,7 @@ struct pool_array {
     unsigned lanes;                     /* 1: one node */
     unsigned pieces;
     uint8_t piece_class, last_class; /* the last piece of a lane may be smaller */
-    gaddr *piece;                    /* lane by lane in turns */
+    gaddr *piece;                    /* the lanes in turns: piece i is of lane i % lanes */
 };
 
 /*
@@ -58,18 +57,18 @@ int pool_array_open(struct op *op, uint64_t ref, struct pool_array *array);
 /* Frees what this process knows of it, and nothing else. */
 void pool_array_close(struct pool_array *array);
 
-/* Gives back an array that nothing ever pointed to, after `rc`: at once if nothing of it can be on
- * its way, else it is left to a sweep. */
+/* Gives back an array that nothing ever pointed to, after an error `rc`: at once if no WRITE to it
+ * can still land, else it is left to a sweep. */
 void pool_array_drop(struct op *op, const struct pool_array *array, int rc);
-/* Gives back an array that was in use, two epochs later. */
+/* Gives back an array that was in use (EPOCH-E3). */
 void pool_array_retire(struct client *client, const struct pool_array *array);
 /* A CAS that was to publish or unlink it has an unknown outcome: only a sweep can tell. */
 void pool_array_abandon(struct client *client, const struct pool_array *array);
 
-/* Tells the marker of the descriptor and of all pieces. */
+/* Reports the descriptor and all pieces to the marker. */
 void pool_array_mark(const struct pool_array *array, struct marker *marker);
 
-/* Bytes that it takes from the pool, with its descriptor. */
+/* Bytes of the pool that it takes, with its descriptor. */
 uint64_t pool_array_bytes(const struct pool_array *array);
 
 /* Where element i is: an address, and a byte offset from there. Elements from i on lie together up

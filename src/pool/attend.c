@@ -1,5 +1,5 @@
 /*
- * Attending to the client: what comes before an operation, and what drives the epoch on.
+ * Attending to the client: what must be done before an operation begins, and what drives the epoch.
  *
  * Each step may wait for other operations of the ring, or for other clients.
  */
@@ -7,13 +7,13 @@
 
 #define ATTEND_TURNS 16
 
-/* What comes before anything a client does. */
+/* Does once what must be done before an operation begins. */
 static int attend_once(struct op *op)
 {
     struct client *c = op->client;
     if (client_lapsed(c)) {
         c->attention.lease_lost = true;
-        int rc = client_rejoin(op); /* with nothing in flight, nobody need know */
+        int rc = client_rejoin(op); /* with nothing in flight, the caller does not notice */
         if (rc != FAR_OK)
             return rc;
     }
@@ -23,19 +23,19 @@ static int attend_once(struct op *op)
             return rc;
     }
     if (client_must_complete(c) && !op->recovers)
-        (void)client_complete(op); /* whatever comes of it, this client goes on */
+        (void)client_complete(op); /* even if it fails, this client goes on */
     return c->attention.sweep_unmet ? client_meet_sweep(op) : FAR_OK;
 }
 
-/* Each of those steps may wait, and meanwhile other operations of the ring go on: so all is looked at
- * again until nothing is left to do. */
+/* Each of those steps may wait, and meanwhile other operations of the ring go on. So this repeats
+ * them until nothing is left to do. */
 int client_attend(struct op *op)
 {
     const struct client *c = op->client;
     for (unsigned i = 0; i < ATTEND_TURNS; i++) {
         int rc = attend_once(op);
-        bool met = !c->attention.sweep_unmet ||
-                   client_has_undone(c); /* or it holds the sweep up (SWEEP-P2) */
+        /* A client with work undone does not meet the sweep, but holds it up (SWEEP-P2). */
+        bool met = !c->attention.sweep_unmet || client_has_undone(c);
         if (rc != FAR_OK ||
             (!client_lapsed(c) && !c->attention.joining && !c->attention.parked && met))
             return rc;
@@ -51,18 +51,17 @@ int client_drive_epoch(struct op *op)
     ASSERT(b->count == 0);
     if (c->drive_ring && !b->on_ring)
         c->drive_ring(c);
-    int rc = client_attend(op); /* also: a sweep cannot go on before we have met it */
+    int rc = client_attend(op); /* a sweep cannot go on before we have met it */
     if (rc == FAR_OK && c->watch.suspect >= 0 && !client_recovery_waits(c)) {
         rc = client_recover(op);
         if (rc != FAR_FENCED && client_recovery_waits(c))
-            rc = FAR_OK; /* a node that its journal needs may be away: that is not our concern */
+            rc = FAR_OK; /* a node that its journal needs may be unreachable: it waits, we go on */
         if (rc == FAR_OK)
             rc = client_attend(op);
     }
     if (rc != FAR_OK)
         return rc;
-    if (c->epoch.announcement
-            .aboard) { /* another operation's batch carries it: let that one come in */
+    if (c->epoch.announcement.aboard) { /* another operation's batch carries it: wait for that */
         batch_pause(b, 1000);
         return FAR_OK;
     }
@@ -78,21 +77,21 @@ int client_park(struct op *op)
 
     ASSERT(c->epoch.oldest == NULL && op->batch.count == 0);
     if (client_lapsed(c))
-        return FAR_FENCED; /* its next operation will see to it */
+        return FAR_FENCED; /* its next operation registers it again */
     if (c->attention.undone > 0 && !c->attention.inherited && !client_has_stray_writes(c)) {
-        /* JOURNAL-J3: it would hold locks for as long as it is idle. Others recover them. (But not if
-         * it took its slot with the work: then there was no other slot, and it could not go on.) */
+        /* JOURNAL-J3: it would hold locks for as long as it is idle, so others recover them. (Not
+         * if it took its slot with the work: then there was no other slot, and it could not
+         * register.) */
         client_renounce(op);
         return FAR_FENCED;
     }
-    if (!client_has_stray_writes(c)) /* EPOCH-E6: until then its heartbeat is kept up, no more */
+    if (!client_has_stray_writes(c)) /* EPOCH-E6: else this only sends a heartbeat */
         c->attention.parked = true;
     c->epoch.announcement.due = true;
-    c->epoch.validates =
-        NULL; /* EPOCH-E5: none is found valid, all are stale when this has landed */
+    c->epoch.validates = NULL; /* EPOCH-E5: all caches are stale when this has landed */
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK) { /* it may yet arrive, when there are operations in flight again */
+    if (rc != FAR_OK) { /* it may land later, when operations are in flight again */
         c->attention.lease_lost = true;
         c->must_leave_slot = true;
     }
@@ -100,9 +99,9 @@ int client_park(struct op *op)
 }
 
 /*
- * Let g be the epoch, read after the call. An operation that was in flight began in g or before, and
- * while it lasts its client certifies no more than that (EPOCH-E2), nor do verbs of it that may still land
- * let it (EPOCH-E6). The epoch gets to g+2 only when all clients have certified g+1.
+ * Let g be the epoch, read after the call. An operation that was in flight then began in g or
+ * before. While it lasts, or while verbs of it may still land (EPOCH-E6), its client certifies no
+ * more than g (EPOCH-E2). The epoch gets to g+2 only when all clients have certified g+1.
  */
 int client_barrier(struct op *op, unsigned leases)
 {

@@ -1,18 +1,18 @@
 /*
  * Key-value blocks: written whole before anything points to them, never changed after.
  *
- * A client that follows a pointer may come late, when the block has been given up and its memory
- * holds something else, or is being overwritten this moment. The checksum tells a torn or foreign
- * image, the generation (as many bits of it as the pointer has) a later block of the same key from the
+ * A client may follow a pointer too late, when the block has been given back and its memory holds
+ * something else, or is being overwritten. The checksum recognizes a torn or foreign image. The
+ * generation (as many bits of it as the pointer has) tells a later block of the same key from the
  * one meant. pointer.h says what readers may rely on.
  *
- *   BLOCK-B1  A long block's key can be judged without its value: `checksum` covers the lengths, the
- *             generation and the sums of key and value. If the beginning is whole, then klen is true;
- *             if klen is that of the key asked for, then the key has been read, and key_sum tells a
- *             damaged key from another one.
+ *   BLOCK-B1  A long block's key can be judged without its value: `checksum` covers the lengths,
+ *       the generation and the sums of key and value. If the beginning is whole, then klen is true.
+ *       If klen is that of the key asked for, then the key has been read, and key_sum tells a
+ *       damaged key from another one.
  *   BLOCK-B2  Whether a block is long follows from its length, and so from its size class: a reader
- *             knows from the pointer how to read it. An image that says otherwise is no block of
- *             that pointer.
+ *       knows from the pointer how to read it. An image that says otherwise is no block of that
+ *       pointer.
  */
 #include "pool/pool_internal.h"
 
@@ -25,7 +25,7 @@ static struct block_long *long_part(const struct block_head *h)
     return (struct block_long *)(uintptr_t)(h + 1);
 }
 
-/* What `checksum` has to be. A long block's sums are in its image already. */
+/* The right `checksum`. A long block's image must have its sums already. */
 static uint64_t head_sum_of(const struct block_head *h)
 {
     size_t bytes = h->flags & BLOCK_LONG ? block_key_at(true) : block_key_end(h) + h->vlen;
@@ -80,7 +80,8 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
     return FAR_OK;
 }
 
-/* Can that be the head of a block of so many bytes, the way blocks of that length are written? */
+/* Can this be the head of a block in `bytes` bytes of memory, as blocks of its length are
+ * written? */
 static bool head_fits(const struct block_head *h, size_t bytes, unsigned generation)
 {
     size_t needed = block_bytes(h->klen, h->vlen);

@@ -11,52 +11,54 @@
  *
  *   CAT-1  A name has at most one live place. A client that adds a table CASes a free place to
  *          tentative, and then reads all places. If a live one has the name, it withdraws. It kills
- *          every other tentative place whose name may be the same (CAS to free), and only then CASes
- *          its own from tentative to live. Let A and B add the same name, and let A's place become
- *          tentative first. B reads the places after that. If B finds A's place live, B withdraws. If
- *          B finds it tentative, B becomes live only after it has killed it, and then A's last CAS
- *          fails. Otherwise A has withdrawn, was killed, or its table was dropped before B looked.
- *          Anybody may kill a tentative place at any time, so a client that dies here leaves nothing
- *          that is in the way: the memory of its table is lost, and a sweep finds it.
+ *          every other tentative place whose name may be the same (CAS to free), and only then
+ *          CASes its own from tentative to live. Let A and B add the same name, and let A's place
+ *          become tentative first. B reads the places after that. If B finds A's place live, B
+ *          withdraws. If B finds it tentative, B becomes live only after it has killed it, and then
+ *          A's last CAS fails. Otherwise A has withdrawn, was killed, or its table was dropped
+ *          before B looked. Anybody may kill a tentative place at any time, so a client that dies
+ *          here blocks nobody: the memory of its table is lost, and a sweep finds it.
  *   CAT-2  A name that is live throughout a search is found: it has one place throughout, and all
  *          places are read. A search that misses a name proves that it was free at some instant.
  *   CAT-3  The CAS from live to dropped frees the name. From then on no operation can attach to the
- *          table: an index reads the place in the same batch as its root, and again whenever it reads
- *          again what it has cached (catalog_confirm()). Views that were attached before are valid
- *          until their client validates their version, which the drop changes behind that CAS. So a
- *          view reads the version before the word: if it finds the table live, its version is not
- *          yet the one that the drop has made.
+ *          table: an index reads the place in the same batch as its root, and again whenever it
+ *          reads again what it has cached (catalog_confirm()). Views that were attached before are
+ *          valid until their client validates their version, which the drop changes behind that
+ *          CAS. So a view reads the version before the word: if it finds the table live, its
+ *          version is not yet the one that the drop has made.
  *   CAT-4  A dropped table becomes free in three steps. First its version is changed. Then comes a
  *          barrier (client_barrier()): G was at g when it began, and when it ends each client has
- *          certified g+1. So each has read g+1 after the version was changed, and by EPOCH-E2 whatever it
- *          has in flight began after it validated its caches later still. Such an operation found
- *          the cache stale, read the place, and ended with FAR_NO_TABLE. Parked clients have nothing
- *          in flight, and all of their caches are stale (EPOCH-E5); stray verbs are waited for (EPOCH-E6). So
- *          nobody changes the table any more. Third, within one operation, a client walks the table,
- *          CASes the place from dropped to free, and retires all that the walk has found. That CAS
- *          succeeds for one client only, which alone owns the memory.
+ *          certified g+1. So each has read g+1 after the version was changed, and by EPOCH-E2
+ *          whatever it has in flight began after it validated its caches later still. Such an
+ *          operation found the cache stale, read the place, and ended with FAR_NO_TABLE. Parked
+ *          clients have nothing in flight, and all of their caches are stale (EPOCH-E5); stray
+ *          verbs are waited for (EPOCH-E6). So nobody changes the table any more. Third, within one
+ *          operation, a client walks the table, CASes the place from dropped to free, and retires
+ *          all that the walk has found. That CAS succeeds for one client only, which alone owns the
+ *          memory.
  *          Any number of clients may do this at once, or die in the middle of it: a dropped place
- *          stays until somebody completes the drop. All three steps may be repeated.
- *   CAT-5  Sweeps mark live and dropped tables, so the memory of a dropped table is its own until the
- *          last CAS. After that it is in the hands of one client, within an operation that began
- *          before: a sweep that has not met that client waits for it, and one that has makes it leave
- *          the memory alone (SWEEP-P1, SWEEP-P2). Others who walk the table at that moment are protected because
- *          its memory is retired, not free (EPOCH-E3).
- *   CAT-6  A view is of one table for good. When it is confirmed, the word of its place must be what
- *          it was when the table was opened, and the descriptor, read behind it, must have the same
- *          serial number. If another table has got the same place, and by chance a descriptor at the
- *          same address and of the same generation, then its serial number differs. The version only
- *          counts up, so a view is never taken for valid because its place was used again.
+ *          stays until a client completes the drop. All three steps may be repeated.
+ *   CAT-5  Sweeps mark live and dropped tables, so the memory of a dropped table is its own until
+ *          the last CAS. After that one client holds it, within an operation that began before. If
+ *          that client has not met a sweep, the sweep waits for it; if it has, it leaves the memory
+ *          to the sweep (SWEEP-P1, SWEEP-P2). Other clients that walk the table at that moment are
+ *          protected because its memory is retired, not free (EPOCH-E3).
+ *   CAT-6  A view is of one table for good. When it is confirmed, the word of its place must be
+ *          what it was when the table was opened, and the descriptor, read behind it, must have the
+ *          same serial number. If another table has got the same place, and by chance a descriptor
+ *          at the same address and of the same generation, then its serial number differs. The
+ *          version only counts up, so a view is never taken for valid because its place was used
+ *          again.
  *
- * Descriptors of live and dropped tables are retired (EPOCH-E3): to read one, a client must be in an
- * operation.
+ * Descriptors of live and dropped tables are retired (EPOCH-E3): to read one, a client must be in
+ * an operation.
  */
 #include "pool/pool_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define DESC_BYTES_MAX 192u /* of the longest: see desc_class_max() */
+#define DESC_BYTES_MAX 192u /* of the longest descriptor: see desc_class_max() */
 #define DESCS_AT_ONCE  32u
 #define ADD_ATTEMPTS   4096u
 #define GIVE_WAY_NS    1000u
@@ -105,7 +107,7 @@ static int read_all(struct op *op, const struct catalog_entry **entries)
     return read_entries(op, 0, op->pool->places, entries);
 }
 
-/* A descriptor that was read through that word. */
+/* Judges a descriptor that was read through that word. */
 static int judge_desc(unsigned id, uint64_t word, const void *image, struct table_desc *desc)
 {
     const struct block_head *h = image;
@@ -148,8 +150,8 @@ static int read_descs(struct op *op, struct desc_reads *r)
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a catalog entry points outside the pool") : rc;
 }
 
-/* Looks for the name among those, and takes them off the list. FAR_NO_TABLE. A descriptor that is
- * damaged does not hide others: *damaged is its place. */
+/* Looks for the name among these places, and empties the list. FAR_NO_TABLE. A damaged descriptor
+ * does not hide others: *damaged is its place. */
 static int find_among(struct op *op, struct desc_reads *r, const char *name,
                       struct table_desc *desc, unsigned *damaged)
 {
@@ -263,15 +265,15 @@ int catalog_count(struct op *op, unsigned *tables)
 
 /* ---- confirming ------------------------------------------------------------------------------ */
 
-/* In the op's words: the place, then the descriptor. */
+/* The op's pool words hold the place, then the descriptor. */
 enum { C_VERSION, C_WORD, C_DESC, C_END = C_DESC + DESC_BYTES_MAX / 8 };
 _Static_assert(C_END <= OP_POOL_WORDS, "they fit");
 
 void catalog_confirm(struct op *op, const struct table_desc *desc)
 {
     uint64_t entry = entry_delta(op->pool, desc->id);
-    /* CAT-3: a drop changes the word, and then the version. In one READ, the word might be of before, and
-     * the version of after the drop (FABRIC-F1). */
+    /* CAT-3: a drop changes the word, and then the version. One READ of both might return the word
+     * from before and the version from after the drop (FABRIC-F1). */
     batch_read(&op->batch, NODE0, entry + offsetof(struct catalog_entry, version),
                &op->pool_word[C_VERSION], 8);
     batch_fence(&op->batch);
@@ -313,7 +315,7 @@ void catalog_cached(const struct pool *pool, const struct table_desc *desc, stru
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* CASes the word of a place. *was is what it was before. */
+/* CASes the word of a place. *was is the word before. */
 static int cas_word(struct op *op, unsigned id, uint64_t from, uint64_t to, uint64_t *was)
 {
     batch_cas(&op->batch, NODE0, entry_delta(op->pool, id), from, to, &op->pool_word[0]);
@@ -322,7 +324,7 @@ static int cas_word(struct op *op, unsigned id, uint64_t from, uint64_t to, uint
     return rc;
 }
 
-/* A place for another table: a free one, or else a tentative one, which is killed. FAR_CATALOG_FULL. */
+/* Finds a free place. If there is none, kills a tentative one and sets *again. FAR_CATALOG_FULL. */
 static int choose_place(struct op *op, const struct catalog_entry *entries, unsigned *id,
                         bool *again)
 {
@@ -339,7 +341,7 @@ static int choose_place(struct op *op, const struct catalog_entry *entries, unsi
     return cas_word(op, tentative, entries[tentative].word, 0, &was);
 }
 
-/* Kills tentative places of the same hash, but for our own. *again: one of them has become live. */
+/* Kills tentative places of the same hash, except our own. *again: one of them has become live. */
 static int kill_others(struct op *op, const struct catalog_entry *entries, unsigned id, bool *again)
 {
     unsigned hash = catalog_hash(entries[id].word);
@@ -369,7 +371,7 @@ static int commit(struct op *op, const char *name, unsigned id, uint64_t word, b
     uint64_t was = 0;
     bool look_again = true;
     int rc = FAR_OK;
-    while (look_again && rc == FAR_OK) { /* ends: each time around, another table has become live */
+    while (look_again && rc == FAR_OK) { /* ends, because each time another table became live */
         look_again = false;
         rc = read_all(op, &entries);
         if (rc != FAR_OK)
@@ -393,7 +395,7 @@ static int commit(struct op *op, const char *name, unsigned id, uint64_t word, b
     return withdrawn == FAR_OK ? rc : withdrawn;
 }
 
-/* One attempt: finds a place, and makes it live. *again: somebody was faster. */
+/* One attempt: finds a place, and makes it live. *again: another client was faster. */
 static int add_once(struct op *op, const char *name, uint64_t word, unsigned *id, bool *again)
 {
     const struct catalog_entry *entries = NULL;
@@ -446,8 +448,8 @@ int catalog_add(struct op *op, struct table_desc *desc)
         return FAR_OK;
     }
     rc = rc == FAR_OK ? FAR_CONTENTION : rc;
-    /* Nobody follows a tentative word. After an error of the fabric, it may become live: then the block
-     * is in use. */
+    /* Nobody follows a tentative word, so the block is free. But after an error of the fabric the
+     * word may become live, and the block is in use then. */
     if (op_all_known(rc))
         pool_free_unpublished(op->client, block.at, block.size_class);
     else

@@ -1,14 +1,15 @@
 /*
- * Looking a pool over, besides its tables, while others work: what is wrong with
+ * Checks a pool, except for its tables, while others work. What must hold:
  *
- *   CHECK-N1  the sweep: whoever has announced one is alive;
- *   CHECK-N2  the shared free lists: every page on them is a bundle of that list (FREELIST-S2);
- *   CHECK-N3  the chunk tables: every chunk that was handed out is cut into objects of a class that
- *       there is, or is part of a run, or its entry has not been written (yet);
- *   CHECK-N4  the journals: the lines of every client slot are a chain that ends.
+ *   CHECK-N1  Sweep: a client that has announced one is alive.
+ *   CHECK-N2  Shared free lists: every page on them is a bundle of that list (FREELIST-S2).
+ *   CHECK-N3  Chunk tables: every chunk that was handed out is cut into objects of an existing
+ *       class, or is part of a run, or its entry has not been written (yet).
+ *   CHECK-N4  Journals: the lines of every client slot are a chain that ends.
  *
  * Superblocks are judged when a pool is opened, the registry and the epoch when a client joins. A
- * sweep mends the first three: it takes over, makes the lists anew, and adopts what nobody describes.
+ * sweep repairs the first three: it takes over the sweep, builds the lists again, and finds what no
+ * entry describes.
  */
 #include "pool/pool_internal.h"
 

@@ -1,4 +1,4 @@
-/* Opening and closing a client, and whose turn it is to use it. */
+/* Opening and closing a client; taking turns between its session's thread and the keeper. */
 #include "pool/pool_internal.h"
 
 #include "base/clock.h"
@@ -6,21 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Between two looks whether the keeper is done. */
+/* Pause between two looks whether the keeper has returned the client. */
 #define TURN_NS 2000
 
-/* Each epoch takes up to three; what was retired last waits for three epochs. */
+/* Announcements: each epoch takes up to three, and what was retired last waits for three epochs. */
 #define SETTLE_EPOCH         3
 #define SETTLE_ANNOUNCEMENTS (4 * SETTLE_EPOCH)
 
-/* How long a client that closes waits for that: idle clients are parked much sooner, dead ones are
- * found within one and a half. */
+/* How long a client that closes waits for its epochs. Idle clients are parked much sooner, and dead
+ * ones are found within one and a half. */
 #define SETTLE_LEASES 2
 
-/* How often it sweeps: others may be sweeping, too. */
+/* How often it sweeps at most: others may be sweeping, too. */
 #define SETTLE_SWEEPS 3
 
-/* The keeper has it for a round trip, which ends, if not otherwise, by the fabric's time-out. */
+/* The keeper has the client for one round trip, which ends by the fabric's time-out at the
+ * latest. */
 void client_await_turn(struct client *c)
 {
     for (;;) {
@@ -75,15 +76,15 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     return rc;
 }
 
-/* Does a client that closes still have something that it cannot give back: memory that waits for its
- * epoch, or that a sweep has asked it to let go? */
+/* Does a client that closes still have something that it cannot give back: memory that waits for
+ * its epoch, or for the end of a sweep? */
 static bool unsettled(const struct client *c)
 {
     return c->stock.limbo.count > 0 || c->sweep.met != 0 || c->attention.sweep_unmet;
 }
 
-/* Drives the epochs on until nothing waits for them. Where idle sessions are parked it waits for that,
- * or until one that holds the epoch up has been found dead. */
+/* Drives the epochs until nothing waits for them. In a pool whose idle sessions are parked, it
+ * waits until a session that holds the epoch up is parked or found dead. */
 static int settle_epochs(struct client *c, struct op *op)
 {
     struct backoff patience = {0};
@@ -101,14 +102,14 @@ static int settle_epochs(struct client *c, struct op *op)
     return rc;
 }
 
-/* What a client that closes would leave behind for a sweep is not left: what waits for its epoch is
- * waited for, and what it has lost, by freeing it while another swept, it finds by a sweep of its
+/* A client that closes leaves nothing behind for a sweep: it waits for memory that waits for its
+ * epoch, and it finds what it has lost, by freeing it while another client swept, by a sweep of its
  * own. */
 static void settle(struct client *c, struct op *op)
 {
     struct sweep_result swept;
 
-    client_forget_caches(c); /* they went with the views */
+    client_forget_caches(c); /* their views are closed */
     (void)client_set_policy(op, POLICY_ANNOUNCING);
     int rc = settle_epochs(c, op);
     for (unsigned i = 0;
@@ -118,31 +119,31 @@ static void settle(struct client *c, struct op *op)
         rc = pool_sweep(op, &swept);
         if (rc == FAR_OK)
             client_loss_found(c, c->stock.lost_bytes);
-        if (rc == FAR_OK || rc == FAR_CONTENTION) /* then one that began before ends first */
+        if (rc == FAR_OK || rc == FAR_CONTENTION) /* another client's sweep has to end first */
             rc = settle_epochs(c, op);
     }
     (void)client_set_policy(op, POLICY_SILENT);
 }
 
-/* Gives back what is free; what still waits for its epoch is left for a sweep. */
+/* Gives back what is free. What still waits for its epoch is left to a sweep. */
 static void leave(struct client *c, struct op *op)
 {
     uint64_t *word = op->pool_word;
     bool left_some = c->stock.limbo.count > 0 || c->stock.lost_bytes > 0 || c->sweep.met != 0;
-    /* Twice: pages for what lies on a full node come from others, and with them more than is needed. */
+    /* Twice: pages for objects on a full node come from other nodes, together with more objects. */
     for (unsigned i = 0; i < 2 * c->pool->nodes; i++)
         left_some |= client_give_all(op, i % c->pool->nodes) != FAR_OK;
     if (client_has_stray_writes(c))
-        return; /* EPOCH-E6: some of it may still arrive, and must not find another's memory there */
+        return; /* EPOCH-E6: stray verbs may still land, and must not hit another client's memory */
     if (left_some)
         batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
                   &word[0]);
-    const uint32_t bytes = offsetof(struct client_slot, journals) - 8; /* which stay */
+    const uint32_t bytes = offsetof(struct client_slot, journals) - 8; /* `journals` stays */
     memset(&word[2], 0, bytes);
     batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &word[2], bytes);
     batch_fence(&op->batch);
     batch_cas(&op->batch, NODE0, slot_delta(c->slot), c->incarnation, 0, &word[1]);
-    (void)batch_flush(&op->batch); /* a pool out of reach keeps the slot: its lease will lapse */
+    (void)batch_flush(&op->batch); /* if this fails, the slot stays, and its lease lapses */
 }
 
 void client_close(struct client *c)
@@ -152,17 +153,17 @@ void client_close(struct client *c)
         (void)client_set_policy(&op, POLICY_JOINING);
         bool registered = !client_lapsed(c) || (!c->must_leave_slot && client_renew(&op) == FAR_OK);
         (void)client_set_policy(&op, POLICY_SILENT);
-        if (registered && c->attention.parked) /* else it might give away what a sweep has found */
+        if (registered && c->attention.parked) /* it must not give away what a sweep has found */
             registered = client_unpark(&op) == FAR_OK;
         (void)client_set_policy(&op, POLICY_ANNOUNCING);
         if (registered && client_must_complete(c))
             (void)client_complete(&op);
         (void)client_set_policy(&op, POLICY_SILENT);
-        if (registered && c->attention.sweep_unmet) /* SWEEP-P1: its lists are not to be touched */
+        if (registered && c->attention.sweep_unmet) /* SWEEP-P1: the lists must not be touched */
             registered = client_meet_sweep(&op) == FAR_OK;
         if (registered)
             settle(c, &op);
-        /* Else its lease will lapse, and others complete what is left (JOURNAL-J3, EPOCH-E6). */
+        /* Otherwise its lease lapses, and others complete what is left (JOURNAL-J3, EPOCH-E6). */
         if (registered && !c->attention.lease_lost && !client_has_stray_writes(c) &&
             !client_has_undone(c))
             leave(c, &op);

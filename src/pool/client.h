@@ -1,8 +1,9 @@
 /*
- * A session's standing in the pool. Its fields belong to the pool's own files. The store has one in
- * each session, and sets only the hooks at the end.
+ * A client: a session as the pool knows it. The store has one in each session, and sets only the
+ * hooks at the end. All other fields belong to the pool's own files.
  *
- * Each state is written by the file that it is named after; the others read it, or call that file.
+ * Each state below is written by the file that its comment names. Other files read it, or call that
+ * file.
  */
 #ifndef POOL_CLIENT_H
 #define POOL_CLIENT_H
@@ -12,7 +13,7 @@
 #include <stdatomic.h>
 
 /*
- * What has to be done before the client's next operation begins. op_begin() asks for `any` and the
+ * What has to be done before the client's next operation begins. op_begin() checks `any` and the
  * time; everything else is behind one call (attend.c).
  */
 union client_attention {
@@ -20,9 +21,9 @@ union client_attention {
         bool lease_lost;  /* the client has to register again                     */
         bool parked;      /* the certificate says NO_EPOCH                        */
         bool joining;     /* an operation of the ring registers or announces it   */
-        bool sweep_unmet; /* a sweep was announced, and is not prepared for yet   */
+        bool sweep_unmet; /* a sweep was announced that the client has not met    */
         bool inherited;   /* the slot was taken with its last owner's work undone */
-        uint16_t undone;  /* journal lines that were left and say something       */
+        uint16_t undone;  /* journal lines that were left, to be recovered        */
     };
     uint64_t any;
 };
@@ -34,17 +35,17 @@ struct client_epoch {
     uint64_t seen;         /* the newest global epoch read                                     */
     uint64_t validated;    /* caches were found valid after this epoch was read                */
     uint64_t certified;    /* what the last announcement said                                  */
-    uint64_t high;         /* client slots to look at                                          */
-    uint64_t advance_from; /* all clients have certified this epoch: it may go on; or NO_EPOCH */
+    uint64_t high;         /* client slots to read                                             */
+    uint64_t advance_from; /* all clients have certified this epoch: it may go on. Or NO_EPOCH */
     uint64_t heartbeat;
     unsigned ops_since;       /* operations since the last announcement                       */
     uint64_t retired_at;      /* stock.retired_ever at that time                              */
-    uint64_t announced;       /* announcements that have landed; who fills a cache compares   */
-    bool reads_registry;      /* the announcement under way does                              */
-    bool hurried;             /* the epoch should go on, though nothing of ours waits for it  */
+    uint64_t announced;       /* announcements that have landed                               */
+    bool reads_registry;      /* the announcement under way reads the registry                */
+    bool hurried;             /* the next one drives the epoch, though nothing of ours waits  */
     uint64_t posted_as;       /* the incarnation that posted it, which may have changed since */
-    uint64_t posted_at;       /* when                                                         */
-    struct cached *validates; /* the cache whose version it reads                         */
+    uint64_t posted_at;       /* when it was posted                                           */
+    struct cached *validates; /* the cache whose version it reads                             */
     struct cached *caches;
     struct op *oldest, *newest; /* operations in flight, by age */
 };
@@ -69,62 +70,64 @@ struct client_stock {
     uint64_t retired_bytes, held_bytes;
     uint64_t retired_ever, taken_ever;
     uint64_t lost_bytes;               /* not 0: there is something for a sweep to find  */
-    bool loss_reported;                /* more was lost, and is counted with the deaths  */
+    bool loss_reported;                /* more was lost, and is in the count of deaths   */
     int overfull_node, overfull_class; /* a stock past its limit; class -1: none         */
     bool giving;                       /* an operation passes some of it on              */
     unsigned wanted;                   /* the class that there was no memory for         */
-    uint64_t recut_after;              /* not before: memory is cut for other sizes      */
-    uint64_t recut_at;                 /* retired_ever when it last was                  */
+    uint64_t recut_after;              /* time for the next sweep that only recuts memory */
+    uint64_t recut_at;                 /* retired_ever at the last one                   */
 };
 
-/* sweep_part.c: the sweep that goes on. Chunks below old_chunks[node] are not allocated from, and
- * what is freed in them is left to the sweep. */
+/* sweep_part.c, sweep.c: the sweep under way. The client does not allocate from chunks below
+ * old_chunks[node], and leaves what is freed in them to the sweep. */
 struct client_sweep {
-    uint64_t met;     /* its word; 0: none          */
-    uint64_t mine;    /* the one that this client makes, once it collects: it has met that */
-    uint64_t count;   /* of the next one that this client makes */
-    uint64_t counted; /* the pool's count when this client last had nothing to fear from a sweep */
+    uint64_t met;   /* the word of the sweep that the client has met; 0: none */
+    uint64_t mine;  /* the word of its own sweep, once that collects: it need not meet it */
+    uint64_t count; /* of its own sweeps: the next one's number */
+    uint64_t
+        counted; /* the pool's count of sweeps when the client last met one, or was announced */
     uint64_t *old_chunks;
 };
 
-/* watch.c: what the client knows of others whose silence is in its way. */
+/* watch.c, lease.c: what the client knows of others whose silence holds it up. */
 struct client_watch {
     struct watch {
         uint64_t incarnation, heartbeat, since;
-        bool repairing;     /* an operation of this client recovers it */
-    } * of;                 /* by slot */
-    int suspect;            /* a slot whose lease has lapsed, as watched; -1: none known          */
-    uint64_t recover_after; /* time for another attempt at a fenced one, if the last has failed   */
-    unsigned recoveries;    /* operations that are recovering something                           */
-    unsigned reaped;        /* clients recovered so far                                           */
-    uint64_t reap_after;    /* time for another search for dead clients, if memory is short       */
+        bool repairing; /* an operation of this client recovers it */
+    } * of;             /* by slot */
+    int suspect;        /* the slot of a client that was silent for too long; -1: none         */
+    uint64_t
+        recover_after;   /* time for the next attempt, if the last recovery has failed          */
+    unsigned recoveries; /* operations that are recovering something                            */
+    unsigned reaped;     /* clients recovered so far                                            */
+    uint64_t reap_after; /* time for the next search for dead clients, if memory is short       */
 };
 
 /* journal.c: the lines of the client's slot. */
 struct lines {
     struct line {
         gaddr at;
-        uint32_t next; /* free: the next free line on its node; a place is an index and one more */
-        uint32_t walk; /* that came by last */
+        uint32_t next; /* the next free line on its node: its index plus one; 0: none */
+        uint32_t walk; /* the last walk that visited it */
         uint8_t state;
     } * line;
     unsigned count, room;
     unsigned registration; /* how often the client has taken a slot */
-    uint64_t stamps;       /* given so far */
-    uint64_t nodes;        /* what the slot says of them: a bit per node, as is: */
-    uint64_t loaded, cut;  /* the chain was read; it is damaged, and is to be cut */
-    unsigned walks;        /* of chains, so far */
+    uint64_t stamps;       /* stamps given so far */
+    uint64_t nodes;        /* a bit per node: the slot says that its lines there may be used */
+    uint64_t loaded, cut;  /* a bit per node: the chain was read; it is damaged and must be cut */
+    unsigned walks;        /* walks of chains so far */
     uint32_t free[FAB_NODES_MAX];
-    gaddr next[FAB_NODES_MAX];        /* of the first line, when it was last looked at */
-    gaddr broken[FAB_NODES_MAX];      /* the line at which it is to be cut, */
-    uint64_t bad_next[FAB_NODES_MAX]; /* and what that says of the next one */
+    gaddr next[FAB_NODES_MAX];        /* `next` of the first line, as last read */
+    gaddr broken[FAB_NODES_MAX];      /* the line behind which the chain must be cut, */
+    uint64_t bad_next[FAB_NODES_MAX]; /* and its `next` */
 };
 
 /* Rules for the posts of an operation, by what it does. */
 enum client_policy {
     POLICY_ANNOUNCING, /* carries announcements, and writes only within the lease  */
-    POLICY_SILENT,     /* carries none                                             */
-    POLICY_JOINING,    /* registers the client, so it needs no lease to write      */
+    POLICY_SILENT,     /* carries no announcements                                 */
+    POLICY_JOINING,    /* registers the client: carries none, needs no lease       */
     POLICY_COUNT
 };
 
@@ -144,22 +147,22 @@ struct client {
     uint8_t generation; /* of the next block written */
 
     /* The registration (registry.c). */
-    uint64_t lease_deadline; /* by the coarse clock: no writes after that */
+    uint64_t lease_deadline; /* by the coarse clock: no writes after this */
     uint64_t lease_ns;
-    uint64_t broke_at;       /* a batch that writes failed then; 0: none ever did */
+    uint64_t broke_at;       /* when a batch that writes last failed; 0: never */
     bool must_leave_slot;    /* a late WRITE may set the certificate to NO_EPOCH: leave the slot */
-    bool unannounced;        /* the slot is taken, but its certificate is its last owner's */
-    uint64_t taken_at;       /* the slot was not taken earlier than that */
-    uint64_t complete_after; /* time for another attempt at work left undone */
+    bool unannounced;        /* the slot is taken, but still has its last owner's certificate */
+    uint64_t taken_at;       /* the slot was not taken before this */
+    uint64_t complete_after; /* time for the next attempt at work left undone */
     struct client_posts {
         struct batch_policy policy;
         struct client *client;
     } posts[POLICY_COUNT];
 
     unsigned inside;       /* calls of its session that are under way */
-    _Atomic uint64_t turn; /* who may use this: see client_enter() */
+    _Atomic uint64_t turn; /* which thread may use the client: see client_enter() */
 
-    /* Does what `attention` says. Set when the client is opened: the one call upward. */
+    /* Does what `attention` says. Set when the client is opened: the only call upward. */
     int (*attend)(struct op *op);
 
     /* Hooks of the store. */
@@ -167,7 +170,7 @@ struct client {
     /* Progress callback for long calls; returning false cancels. NULL except during such a call. */
     bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;
-    /* Lets the session's ring go on while a synchronous call waits for epochs: operations in flight
+    /* Drives the session's ring while a synchronous call waits for epochs: operations in flight
      * there hold them back. NULL: there is no ring. */
     void (*drive_ring)(struct client *client);
     /* NULL, or called when a call has ended while others, of the ring, are under way. */

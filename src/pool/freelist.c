@@ -1,24 +1,24 @@
 /*
- * Shared free lists: where a client puts objects that it has too many of, and looks for some before
- * it takes a new chunk. One list per node and class, a stack of bundles. A bundle is a page with the
- * addresses of up to 62 objects. The page is the first of them if they are of 512 bytes or more; else
- * it is an object of 512 bytes, which changes hands with them.
+ * Shared free lists. A client puts objects there that it has too many of, and looks there before it
+ * takes a new chunk. There is one list per node and class, a stack of bundles. A bundle is a page
+ * with the addresses of up to 62 objects. The page is the first of them if they have 512 bytes or
+ * more; else it is an object of 512 bytes, which changes its owner together with them.
  *
  *   FREELIST-S1  The head word holds the top bundle's address and a tag that every change counts
- *       up, so a CAS that succeeds proves that the stack had not changed since the head was read:
- *       what was read of the top bundle in between is true.
- *   FREELIST-S2  A bundle has a checksum, over its own address and class too: a damaged one, or
- *       another's page, hands out nothing. The list is cut off there, and what was on it is left to
- *       a sweep.
- *   FREELIST-S3  Giving needs no memory. If there is no page of 512 bytes to be had, then a smaller
- *       object of the bundle is its page, with room for fewer addresses: also on a full pool a
- *       client that leaves can leave everything behind.
+ *       up. So a CAS that succeeds proves that the stack had not changed since the head was read,
+ *       and that what was read of the top bundle in between is true.
+ *   FREELIST-S2  A bundle has a checksum, over its own address and class too. So a damaged one, or
+ *       another list's page, hands out nothing. The list is cut off there, and what was on it is
+ *       left to a sweep.
+ *   FREELIST-S3  Giving needs no memory. If no page of 512 bytes can be had, a smaller object of
+ *       the bundle is its page, with room for fewer addresses. So a client that leaves can give
+ *       back everything, even on a full pool.
  */
 #include "pool/pool_internal.h"
 
 #include <string.h>
 
-/* No more than that in one bundle, but for one object: a client that takes it takes all. */
+/* Bytes of one bundle at most, unless it has just one object: a client takes all of a bundle. */
 #define BUNDLE_BYTES (256u << 10)
 
 static unsigned page_class(const struct bundle *bundle, unsigned size_class)
@@ -40,7 +40,7 @@ static bool bundle_valid(const struct bundle *bundle, gaddr page, unsigned size_
            bundle->checksum == bundle_sum(bundle, page, size_class);
 }
 
-/* Lost races on a head; each is another client's success. */
+/* Lost races for a head; each is another client's success. */
 #define TRIES 64
 
 static void head_at(unsigned node, unsigned size_class, gaddr *at, uint64_t *delta)
@@ -49,14 +49,14 @@ static void head_at(unsigned node, unsigned size_class, gaddr *at, uint64_t *del
     *delta = NODE_FREE_OFF + size_class * 8;
 }
 
-/* Of a bundle and its page. */
+/* Bytes of a bundle with its page. */
 static uint64_t bundle_bytes(const struct bundle *bundle, unsigned size_class)
 {
     return size_class_bytes(page_class(bundle, size_class)) +
            bundle_count(bundle) * size_class_bytes(size_class);
 }
 
-/* After an error nobody knows whether they are on the list. */
+/* After an error nobody knows whether the objects are on the list. */
 static int abandon_bundle(struct client *c, uint64_t bytes, int rc)
 {
     pool_abandon_bytes(c, bytes);
@@ -111,13 +111,13 @@ int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page,
     }
     if (rc != FAR_OK)
         return abandon_bundle(c, count * size_class_bytes(size_class) + size_class_bytes(of), rc);
-    for (uint64_t n = 0; n < count; n++) /* lost every race: nothing points to the bundle */
+    for (uint64_t n = 0; n < count; n++) /* we lost every race: nothing points to the bundle */
         pool_free_unpublished(c, bundle->object[n], size_class);
     pool_free_unpublished(c, page, of);
     return FAR_CONTENTION;
 }
 
-/* Reads the bundle at the top; *valid says whether it can be one. */
+/* Reads the bundle at the top. *valid: it can be one. */
 static int read_bundle(struct op *op, gaddr page, unsigned size_class, struct bundle *bundle,
                        bool *valid)
 {
@@ -191,7 +191,7 @@ int freelist_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *
     return FAR_POOL_FULL;
 }
 
-/* Walks a list from its head; *at is the page that is no bundle, 0: there is none. */
+/* Walks a list from its head. Sets *at to the first page that is no bundle, or to 0. */
 static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *at)
 {
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
@@ -201,7 +201,7 @@ static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *a
     uint64_t most = 0;
     for (unsigned node = 0; node < op->pool->nodes; node++)
         most += op->pool->head[node].size / 64;
-    for (uint64_t n = 0; *at != 0 && n < most; n++) { /* longer than that: it goes in circles */
+    for (uint64_t n = 0; *at != 0 && n < most; n++) { /* a longer list is a circle */
         bool valid = false;
         int rc = read_bundle(op, *at, size_class, bundle, &valid);
         if (rc != FAR_OK || !valid)
@@ -226,9 +226,9 @@ int freelist_whole(struct op *op, unsigned node, unsigned size_class, bool *whol
         batch_read(&op->batch, head, delta, op->pool_word, 8);
         rc = batch_flush(&op->batch);
     }
+    /* FREELIST-S1: if the head has not changed, what we read is true. */
     if (rc == FAR_OK)
-        *whole = bad == 0 ||
-                 op->pool_word[0] != seen; /* FREELIST-S1: what we saw was true if it stayed */
+        *whole = bad == 0 || op->pool_word[0] != seen;
     return rc;
 }
 
@@ -239,7 +239,8 @@ int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
         return FAR_NO_MEMORY;
     *bytes = 0;
     for (unsigned node = 0; node < op->pool->nodes; node++) {
-        /* A list that changes under our eyes leads anywhere: it has no more bundles than this. */
+        /* A list that changes while we walk it may lead anywhere, so the walk is bounded: no list
+         * has more bundles than this. */
         uint64_t most = op->pool->head[node].size / 64;
         for (unsigned i = 0; i < CLASS_COUNT; i++) {
             gaddr at = 0;

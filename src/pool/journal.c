@@ -1,41 +1,39 @@
 /*
  * Journals: what others must complete or undo if a client dies now.
  *
- * An operation that takes a lock, or begins a change in several steps, writes down what it is about to
- * do: in a line of its own, on the node of the lock, in the batch that takes the lock and ahead of that.
- * The WRITE takes effect before the CAS, so this costs no round trip. A line belongs to one operation
- * from journal_take() to journal_give(); sibling operations of a ring have others.
+ * An operation that takes a lock, or begins a change in several steps, first writes down what it is
+ * about to do: in a line of its own, on the node of the lock, in the batch that takes the lock and
+ * ahead of the CAS. The WRITE takes effect before the CAS, so this costs no round trip. A line
+ * belongs to one operation from journal_take() to journal_give(); sibling operations of a ring have
+ * others.
  *
  *   JOURNAL-J1  Every registry slot has one line on every node, at a fixed place. If its client has
- *       more
- *               operations at once that need a line there, more lines are made: objects of the pool,
- *               chained to the first by a CAS of its `next` when they are whole and blank. Lines are never
- *               removed, so anybody may walk a chain at any time. The next client in the slot uses them
- *               again. Before a slot's lines on a node are used for the first time, the slot says that
- *               there may be something: a recovery needs no other nodes.
+ *       more operations at once that need a line there, more lines are made. They are objects of
+ *       the pool, chained to the first by a CAS of its `next` when they are whole and blank. Lines
+ *       are never removed, so anybody may walk a chain at any time. The next client in the slot
+ *       uses them again. Before a slot's lines on a node are used for the first time, the slot
+ *       notes that there may be something on that node, so a recovery needs no other nodes.
  *   JOURNAL-J2  A line says three things, each at once or not at all: the intent (before the lock),
- *       the
- *               redo (before the first change under the lock), and "done" (after the last change, before
- *               the unlock). Intent and redo have checksums, so one that is torn says nothing: its lock
- *               was not taken, or no change was made. All three carry the same stamp, which no other
- *               use of the line has: it is made of the client's incarnation and a count.
+ *       the redo (before the first change under the lock), and "done" (after the last change,
+ *       before the unlock). Intent and redo have checksums, so one that is torn says nothing: its
+ *       lock was not taken, or no change was made. All three carry the same stamp, which no other
+ *       use of the line has: it is made of the client's incarnation and a count.
  *   JOURNAL-J3  An operation that ends with its line blank has left nothing behind. If the batch
- *       that
- *               blanks it fails, or the operation gives up before, the line is left: this client
- *               recovers it itself, later, when no verb of the failed batch can arrive any more. It does
- *               not leave its slot before that. If it is idle then, it lets others do it.
- *   JOURNAL-J4  A dead client's lines are recovered by one client at a time, which has the slot
- *       (LEASE-L2), and
- *               each is blanked after it was recovered. When the slot is free, all its lines are blank.
+ *       that blanks it fails, or the operation gives up before, the line is left. This client
+ *       recovers it itself, later, when no verb of the failed batch can arrive any more. It does
+ *       not leave its slot before that. If it is idle then, it lets others do it.
+ *   JOURNAL-J4  One client at a time recovers a dead client's lines, the one that has claimed the
+ *       slot (LEASE-L2). It blanks each line after it has recovered it. When the slot is free, all
+ *       its lines are blank.
  *
- * A chain that is damaged is cut there, by the slot's next owner: what is behind cannot be read.
+ * A chain that is damaged is cut there, by the slot's next owner: what follows cannot be read.
  */
 #include "pool/pool_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES_MAX 4096u /* of a chain: more than any ring has places */
+#define LINES_MAX 4096u /* in a chain: more than any ring has operations */
 
 enum line_state { LINE_FREE, LINE_TAKEN, LINE_LEFT };
 
@@ -43,7 +41,7 @@ static uint64_t intent_sum(const struct journal_intent *intent, size_t len)
 {
     return hash_sum((const char *)intent + 8, offsetof(struct journal_intent, data) - 8 + len,
                     JOURNAL_MAGIC) |
-           1; /* 0 is that of a blank line */
+           1; /* a blank line has sum 0 */
 }
 
 static uint64_t redo_sum(const struct journal_redo *redo, size_t len)
@@ -60,17 +58,17 @@ static gaddr first_line(const struct pool *pool, unsigned node, unsigned slot)
 
 /* ---- walking chains -------------------------------------------------------------------------- */
 
-#define WALK_BYTES 64 /* of each line: its next, and the intent's stamp */
+#define WALK_BYTES 64 /* read of each line: up to the intent's stamp */
 #define WALK_MANY  (BATCH_MAX / 2)
 
 struct walk {
     struct op *op;
     /* Called for each line, with its first WALK_BYTES. */
     void (*visit)(struct walk *walk, unsigned slot, gaddr at, const struct journal_line *line);
-    unsigned damaged; /* chains that do not end as they should */
-    unsigned last;    /* a slot of those */
-    gaddr broken;     /* a line of that, the last before the damage, and what its next says */
-    uint64_t bad_next;
+    unsigned damaged;  /* chains that do not end as they should */
+    unsigned last;     /* the slot of one of them */
+    gaddr broken;      /* its last line before the damage */
+    uint64_t bad_next; /* that line's `next` */
     unsigned count;
     struct cursor {
         unsigned slot;
@@ -87,7 +85,7 @@ static void break_off(struct walk *w, struct cursor *c, gaddr at)
     w->bad_next = at;
 }
 
-/* Reads a line of each chain, and moves on to the next one. */
+/* Reads one line of each chain, and moves the cursors on to the next ones. */
 static int walk_step(struct walk *w)
 {
     struct op *op = w->op;
@@ -126,7 +124,7 @@ static int walk_step(struct walk *w)
     return rc;
 }
 
-/* Walks the chains that the cursors stand at the beginning of. */
+/* Walks the chains. Each cursor stands at the beginning of one. */
 static int walk(struct walk *w)
 {
     for (unsigned n = 0; n < LINES_MAX; n++) {
@@ -140,7 +138,7 @@ static int walk(struct walk *w)
         }
     }
     w->count = 0;
-    w->damaged++; /* it goes in a circle */
+    w->damaged++; /* the chain is a circle */
     return FAR_OK;
 }
 
@@ -232,8 +230,8 @@ static void visit_not(struct walk *w, unsigned slot, gaddr at, const struct jour
     (void)w, (void)slot, (void)at, (void)line;
 }
 
-/* Cuts the chain behind the first line of a slot that is free. Meanwhile the slot is claimed, as if its
- * client were recovered (LEASE-L2). */
+/* Cuts the chain of a free slot behind its first line. Meanwhile the slot is claimed, as if its
+ * client were being recovered (LEASE-L2). */
 static int cut_chain(struct op *op, unsigned node, unsigned slot)
 {
     uint64_t mine = CLIENT_FENCED | CLIENT_REPAIRED | client_owner_word(op->client);
@@ -256,7 +254,7 @@ static int cut_chain(struct op *op, unsigned node, unsigned slot)
         rc = batch_flush(&op->batch);
     }
     if (rc != FAR_OK)
-        client_renounce(op); /* then others recover the claim, also one that comes late */
+        client_renounce(op); /* others recover the claim, also if its CAS lands late */
     return rc;
 }
 
@@ -306,7 +304,8 @@ static struct line *find_line(struct lines *l, gaddr at)
     return NULL;
 }
 
-/* While one operation walks the chain, its siblings may add lines: what is known stays as it is. */
+/* A line that is known stays as it is: siblings may add lines while one operation walks the
+ * chain. */
 static int add_line(struct client *c, gaddr at, enum line_state state)
 {
     struct lines *l = &c->lines;
@@ -348,12 +347,12 @@ static void load_line(struct walk *w, unsigned slot, gaddr at, const struct jour
         loading->rc = add_line(w->op->client, at, line->intent.stamp == 0 ? LINE_FREE : LINE_LEFT);
     struct line *known = find_line(l, at);
     if (known && known->walk == loading->number)
-        break_off(w, &w->cursor[0], at); /* it goes in a circle */
+        break_off(w, &w->cursor[0], at); /* the chain is a circle */
     else if (known)
         known->walk = loading->number;
 }
 
-/* Reads which lines the slot has on a node: those that its owners before this client made. */
+/* Reads which lines the slot has on a node: its previous owners made them. */
 static int load(struct op *op, unsigned node)
 {
     struct client *c = op->client;
@@ -376,7 +375,8 @@ static int load(struct op *op, unsigned node)
     return FAR_OK;
 }
 
-/* Says that there may be lines on the node. A CAS: if it comes late, it finds another word. */
+/* Notes in the slot that its lines on the node may be used. By a CAS, not a WRITE: if it lands
+ * late, it finds another word. */
 static int note_node(struct op *op, unsigned node)
 {
     struct client *c = op->client;
@@ -389,7 +389,7 @@ static int note_node(struct op *op, unsigned node)
     return rc;
 }
 
-/* Cuts the chain where it is damaged. What is before that is in use, and stays in it. */
+/* Cuts the own chain where it is damaged. The lines before that stay in use. */
 static int cut_own(struct op *op, unsigned node)
 {
     struct lines *l = &op->client->lines;
@@ -417,7 +417,7 @@ static int make_line(struct op *op, unsigned node)
     int rc = image ? FAR_OK : FAR_NO_MEMORY;
     if (rc == FAR_OK && l->cut & bit)
         rc = cut_own(op, node);
-    if (rc == FAR_OK) /* a line elsewhere would have no order with the lock */
+    if (rc == FAR_OK) /* a WRITE to another node would not be ordered with the lock's CAS */
         rc = pool_alloc_on(op, node, JOURNAL_CLASS, &at);
     if (rc != FAR_OK)
         return rc;
@@ -434,10 +434,10 @@ static int make_line(struct op *op, unsigned node)
     }
     if (rc != FAR_OK) {
         pool_abandon(c, JOURNAL_CLASS);
-        l->loaded &= ~bit; /* perhaps it is in the chain */
+        l->loaded &= ~bit; /* the line may be in the chain */
         return rc;
     }
-    if (op->pool_word[0] != next) { /* a sibling was faster, or a line is there that we gave up */
+    if (op->pool_word[0] != next) { /* a sibling was faster, or a line that we gave up is there */
         pool_free_unpublished(c, at, JOURNAL_CLASS);
         if (op->pool_word[0] != l->next[node])
             l->loaded &= ~bit;
@@ -458,7 +458,7 @@ int journal_take(struct op *op, unsigned node, struct journal *j)
     if (!op_buffer(op, BUF_JOURNAL, sizeof(struct journal_image)))
         return FAR_NO_MEMORY;
     for (unsigned turn = 0; l->free[node] == 0 || !(l->nodes >> node & 1); turn++) {
-        int rc = FAR_CONTENTION; /* siblings took what was made, each time */
+        int rc = FAR_CONTENTION; /* each time, siblings took the line that was made */
         if (turn < TAKE_TURNS && !(l->nodes >> node & 1))
             rc = note_node(op, node);
         else if (turn < TAKE_TURNS)
@@ -478,7 +478,7 @@ void journal_give(struct op *op, struct journal *j, bool blank)
 {
     struct lines *l = &op->client->lines;
     if (j->place == 0 || j->registration != l->registration)
-        return; /* none was taken, or it went with the registration */
+        return; /* none was taken, or it belongs to an earlier registration */
     if (blank || j->stamp == 0) {
         set_free(l, j->place - 1);
     } else { /* JOURNAL-J3 */
@@ -554,7 +554,7 @@ void journal_end(struct op *op, struct journal *j)
 
 /* ---- recovery -------------------------------------------------------------------------------- */
 
-/* JOURNAL-J2. False: the line says nothing. */
+/* Decodes a line (JOURNAL-J2). False: it says nothing. */
 static bool judge(const struct journal_line *line, unsigned slot, struct journal_entry *e)
 {
     const struct journal_intent *intent = &line->intent;
@@ -589,14 +589,14 @@ static int recover_line(struct op *op, unsigned slot, gaddr at)
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    line = image->line; /* the tables use journals, too */
+    line = image->line; /* a copy: recover() below may use the buffer for journals of its own */
     if (line.intent.stamp == 0)
         return FAR_OK;
     if (op->pool->recover && judge(&line, slot, &entry))
         rc = op->pool->recover(op->pool->tables, op, &entry);
     if (rc != FAR_OK)
         return rc;
-    image = op_buffer(op, BUF_JOURNAL, sizeof *image); /* it may have grown */
+    image = op_buffer(op, BUF_JOURNAL, sizeof *image); /* again: it may have moved */
     write_blank(op, at, image->blank);
     return batch_flush(&op->batch);
 }
@@ -639,7 +639,7 @@ static int recover_node(struct op *op, unsigned node, unsigned slot)
     return rc;
 }
 
-/* A node that is away does not hold up the recovery of what is on the others. */
+/* A node that is unreachable does not hold up the recovery of lines on the others. */
 int journal_recover(struct op *op, unsigned slot)
 {
     uint64_t nodes = 0;
@@ -653,7 +653,7 @@ int journal_recover(struct op *op, unsigned slot)
     return rc;
 }
 
-/* Recovers a line that was left. */
+/* Recovers a line that an operation of this client left. */
 static int complete_line(struct op *op, unsigned i)
 {
     struct lines *l = &op->client->lines;
@@ -689,7 +689,7 @@ int journal_complete(struct op *op)
     for (unsigned i = 0; i < l->count && registration == l->registration; i++) {
         if (l->line[i].state != LINE_LEFT)
             continue;
-        /* JOURNAL-J3: a sibling may have left it since this began. */
+        /* JOURNAL-J3: a sibling may have left the line since this began. */
         int one = client_has_stray_writes(c) ? FAR_TIMEOUT : complete_line(op, i);
         rc = rc == FAR_OK ? one : rc;
     }

@@ -47,7 +47,7 @@ int marks_all(struct marks *m)
     int rc = catalog_mark(op, &m->marker);
     if (rc == FAR_OK)
         rc = journal_mark(op, &m->marker, &damaged, &slot);
-    if (damaged > 0) /* its owner may know more of it than we */
+    if (damaged > 0) /* lines that cannot be read may be in use by the slot's owner */
         return err_fail(FAR_CORRUPT, "the journal of client slot %u is damaged", slot);
     return rc == FAR_OK && op->pool->mark ? op->pool->mark(op->pool->tables, op, &m->marker) : rc;
 }

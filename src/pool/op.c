@@ -1,4 +1,4 @@
-/* An operation's buffers and words, and what it asks of its client. */
+/* An operation's buffers and words; its client's back-off, lease and progress. */
 #include "pool/pool_internal.h"
 
 #include <string.h>

@@ -1,15 +1,15 @@
 /*
  * What an index uses of the pool.
  *
- *   struct op        one operation at work: its batch, its buffers, the client that it runs for
- *   pool_alloc()     memory, and the three ways in which it goes back
+ *   struct op        one operation: its batch, its buffers, the client that it runs for
+ *   pool_alloc()     memory, and the three ways to give it back
  *   block_...()      key-value blocks: prepare, write, read, judge
  *   journal_...()    what others must complete or undo if this client dies
  *   client_...()     owner words for locks, barriers, long waits
  *   struct marker    reports every object that a table reaches
  *
  * pointer.h has the words that point to blocks, array.h arrays that span nodes.
- * docs/writing-an-index.md shows how they go together. What the store uses besides is in pool.h.
+ * docs/writing-an-index.md shows how to use them together. pool.h has what only the store uses.
  */
 #ifndef POOL_OP_H
 #define POOL_OP_H
@@ -32,9 +32,8 @@ struct knobs {
     uint8_t generation_mask;  /* likewise for generations of blocks                           */
     unsigned patience;        /* polls of another client's unfinished work before taking over */
     unsigned tick_ops;        /* operations between two announcements of a busy client        */
-    unsigned stock_max; /* objects of a class that a client keeps to itself                  */
-    unsigned
-        run_chunks; /* chunks that are taken at once for small objects: more leave runs to cut */
+    unsigned stock_max;       /* objects of a class that a client keeps to itself             */
+    unsigned run_chunks;      /* chunks taken at once for small objects: the rest is cut      */
 
     /* NULL, or called when an object may be reused, and when it is: it catches accesses between the
      * two. */
@@ -76,10 +75,10 @@ struct pool {
     struct node_head head[FAB_NODES_MAX];
 
     /* Set by the layer that knows the tables. recover() completes or undoes what a line of a dead
-     * client's journal says; mark() reports every object that the tables reach. */
+     * client's journal says. mark() reports every object that the tables reach. */
     int (*recover)(void *arg, struct op *op, const struct journal_entry *entry);
     int (*mark)(void *arg, struct op *op, struct marker *marker);
-    /* Likewise: completes the drops of tables that others have left unfinished. Not within an
+    /* Likewise: completes drops of tables that other clients left unfinished. Not within an
      * operation. */
     int (*settle)(void *arg, struct op *op);
     void *tables;
@@ -88,9 +87,9 @@ struct pool {
 /* ---- operations ------------------------------------------------------------------------------ */
 
 /*
- * Buffers that verbs may name, one per purpose; they only ever grow. BUF_POOL and what follows are
- * the pool's own, and so are pool_word[]: no pool function touches the others or word[], except that
- * block_prepare() encodes into BUF_BLOCK_OUT. An index may call any of them with its buffers full.
+ * Buffers that verbs may name, one per purpose; they only grow. BUF_POOL and those after it are the
+ * pool's own, and so are pool_word[]. Pool functions do not touch the others or word[], except that
+ * block_prepare() encodes into BUF_BLOCK_OUT. So an index may call them with its buffers full.
  */
 enum op_buf {
     BUF_INDEX,
@@ -103,7 +102,7 @@ enum op_buf {
     BUF_COUNT
 };
 
-/* Words for the results of atomics and for single-word writes: the pool's own first. */
+/* Words for the results of atomics and for single-word writes: the pool's, and the index's. */
 #define OP_POOL_WORDS  72
 #define OP_INDEX_WORDS BATCH_MAX
 
@@ -116,7 +115,7 @@ struct op {
     void *buf[BUF_COUNT];
     size_t buf_bytes[BUF_COUNT];
     uint64_t epoch; /* while in flight: what the client had validated when it began */
-    bool recovers; /* another client's work, or what was left of its own: client_begin_recovery() */
+    bool recovers;  /* completes another client's work, or what its own client left (lease.c) */
     struct op *older, *newer;
 };
 
@@ -125,9 +124,9 @@ struct op {
 void *op_buffer(struct op *op, enum op_buf which, size_t bytes);
 
 /*
- * Single words of a batch, by the verb's number. Each of these adds a verb, returns its number n in the
- * batch, and has the old word put into op->word[n]. After the flush op_result() returns that word, and
- * op_swapped() says whether a CAS surely swapped, until verbs are added to the next batch.
+ * Single words of a batch. Each of these adds a verb and returns its number n in the batch; the old
+ * word goes to op->word[n]. After the flush, op_result() returns that word, and op_swapped() says
+ * whether a CAS surely swapped, until verbs are added to the next batch.
  */
 static inline uint64_t *op_next_word(struct op *op)
 {
@@ -176,8 +175,8 @@ int op_begin(struct op *op, struct cached *cached);
 void op_end(struct op *op);
 bool op_in_flight(const struct op *op);
 
-/* Work that ended like this has nothing under way, and what it allocated is its own still. Local
- * memory runs out between batches. */
+/* Work that ended with this status has no verbs under way, and still owns what it allocated. (Local
+ * memory runs out between batches.) */
 static inline bool op_all_known(int rc)
 {
     return status_means(rc, STATUS_SETTLED) || rc == FAR_NO_MEMORY;
@@ -208,9 +207,9 @@ struct epoch_view {
     uint64_t seen;      /* the newest epoch read */
     uint64_t validated; /* caches were found valid after this one was read */
     uint64_t newest;    /* op->epoch of the operation that began last; 0: none is in flight */
-    uint64_t
-        announced; /* announcements that have landed. One that landed while a cache was filled has
-                           not validated it. */
+    /* Announcements that have landed. One that landed while a cache was filled has not validated
+     * it. */
+    uint64_t announced;
 };
 struct epoch_view client_epoch_view(const struct client *client);
 
@@ -218,9 +217,9 @@ struct epoch_view client_epoch_view(const struct client *client);
 
 /*
  * A barrier: returns when every operation that was in flight when it was called, of any client, has
- * ended. Parked clients have none, and dead ones are shut out on the way. Not within an operation,
- * whose own epoch would hold it up: op_end() first, and op_begin() after. FAR_TIMEOUT when some
- * client's operation does not end for that many leases.
+ * ended. Parked clients have none, and dead ones are shut out meanwhile. Not within an operation,
+ * whose own epoch would hold it up: op_end() first, and op_begin() after. FAR_TIMEOUT: some
+ * client's operation has not ended for `leases` leases.
  */
 int client_barrier(struct op *op, unsigned leases);
 
@@ -230,8 +229,8 @@ int client_drive_epoch(struct op *op);
 
 /*
  * Gives up the client's registration: for an operation that holds locks when the outcome of a batch
- * is unknown. Others take the client for dead and recover what it held, by its journal. The session's
- * next operation registers again, in another slot.
+ * is unknown. Others take the client for dead, and recover its journal. The session's next
+ * operation registers again, in another slot.
  */
 void client_renounce(struct op *op);
 
@@ -242,7 +241,7 @@ struct backoff {
 };
 bool client_backoff(struct op *op, struct backoff *backoff, unsigned leases);
 
-/* Has the lease passed, or been taken? What was read since may have been anything. */
+/* Has the lease lapsed, or was the client fenced? What was read since may be anything. */
 bool client_lapsed(const struct client *client);
 
 /* Reports the progress of long work. FAR_STOPPED: the caller wants it to end. */
@@ -268,13 +267,13 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* The same on this node or not at all. */
 int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 
-/* Is there memory for that many bytes, roughly? A table whose first allocation is large asks before it
- * uses up the pool. What is on the shared lists and in this client's stock can be cut for it.
+/* Is there memory for roughly that many bytes? A table whose first allocation is large asks before
+ * it uses up the pool. Memory on the shared lists and in this client's stock counts: it can be cut.
  * FAR_POOL_FULL. */
 int pool_check_room(struct op *op, uint64_t needed);
 
-/* Gives back an object that others may still be reading. It is reused when no operation that is in
- * flight now can know it any more (EPOCH-E3). */
+/* Gives back an object that others may still be reading. It is reused when all operations that may
+ * know it have ended (EPOCH-E3). */
 void pool_retire(struct client *client, gaddr at, unsigned size_class);
 
 /* Gives back an object that nothing in the pool ever pointed to: reusable at once. */
@@ -285,14 +284,14 @@ void pool_free_unpublished(struct client *client, gaddr at, unsigned size_class)
 void pool_abandon(struct client *client, unsigned size_class);
 void pool_abandon_bytes(struct client *client, uint64_t bytes);
 
-/* The same for all that was allocated since pool_taken_bytes() was `before`, perhaps for others of
- * the ring: at most that much is lost. */
+/* The same for all that was allocated since pool_taken_bytes() was `before`. Some of it may belong
+ * to siblings of the ring, so this is the most that can be lost. */
 uint64_t pool_taken_bytes(const struct client *client);
 void pool_abandon_since(struct client *client, uint64_t before);
 
 /* ---- journals (journal.c) -------------------------------------------------------------------- */
 
-/* The line that an operation has, from journal_take() to journal_give(). If place is 0 it has none,
+/* The line of an operation, from journal_take() to journal_give(). If place is 0, there is none,
  * and the functions below do nothing. */
 struct journal {
     gaddr at;
@@ -301,11 +300,11 @@ struct journal {
     uint64_t stamp;
 };
 
-/* Whose work it is. Each line says it. */
+/* The table that a line belongs to, and what is done there. */
 struct journal_subject {
     unsigned place; /* of the table in the catalog */
     uint64_t tag;   /* of the table */
-    uint32_t what;  /* the index's business */
+    uint32_t what;  /* defined by the index */
 };
 
 /* What a line says to the client that recovers it. */
@@ -316,36 +315,35 @@ struct journal_entry {
     size_t len;
     const void *redo; /* NULL: nothing was changed yet */
     size_t redo_len;
-    bool done; /* all of the change was made, the lock may still be held */
+    bool done; /* the change is complete; the lock may still be held */
 };
 
 /*
- * Gives the operation a line on that node: mostly one that is free, at no cost. The client's first
- * one on a node costs a round trip or two. Each that it has more in use at once than any client in
- * this slot had before costs an allocation and two round trips. The op's batch must be empty.
+ * Gives the operation a line on that node: mostly a free one, at no cost. The client's first line
+ * on a node costs a round trip or two. If all lines that the slot has there are in use, another one
+ * is made, which costs an allocation and two round trips. The op's batch must be empty.
  * FAR_POOL_FULL: the node has no room for another line.
  */
 int journal_take(struct op *op, unsigned node, struct journal *journal);
-/* Adds a WRITE to the batch, ahead of the verb that takes the lock: what is about to be done. `data`
- * is copied; its length is a multiple of 8, up to 88 bytes. */
+/* Adds a WRITE to the batch, ahead of the verb that takes the lock: what is about to be done.
+ * `data` is copied; its length is a multiple of 8, up to 88 bytes. */
 void journal_intend(struct op *op, struct journal *journal, const struct journal_subject *subject,
                     const void *data, size_t len);
-/* Likewise, ahead of the first change under the lock: how to make the change again. Up to 328
- * bytes. */
+/* Likewise, ahead of the first change under the lock: how to repeat the change. Up to 328 bytes. */
 void journal_redo(struct op *op, struct journal *journal, const void *data, size_t len);
 /* Likewise, behind the last change and ahead of the unlock. */
 void journal_done(struct op *op, struct journal *journal);
 /* Likewise, behind the unlock: the line is blank. Not in the batch of journal_intend(). */
 void journal_end(struct op *op, struct journal *journal);
-/* Gives the line back. `blank`: the batch with journal_end() has succeeded. Otherwise the line stays,
- * and this client will recover it later itself. */
+/* Gives the line back. `blank`: the batch with journal_end() has succeeded. Otherwise the line
+ * stays, and this client recovers it later itself. */
 void journal_give(struct op *op, struct journal *journal, bool blank);
 
 /* ---- key-value blocks (block.c) -------------------------------------------------------------- */
 #define BLOCK_GENERATIONS 64 /* as many as fit beside a pointer in an index's slot: pointer.h */
 
-/* Of a pointer that has no generation, or only some bits of it, the bits that it lacks stand above the
- * number, and are not compared. */
+/* A pointer may have only some bits of the generation, or none. The bits that it lacks are set
+ * above the number, and are not compared. */
 #define BLOCK_ANY_GENERATION ((BLOCK_GENERATIONS - 1u) << 8)
 
 /* Bytes before the key. */
@@ -358,7 +356,7 @@ static inline size_t block_bytes(size_t klen, size_t vlen)
     size_t bytes = block_key_at(false) + klen + vlen;
     return bytes > BLOCK_SHORT_MAX ? block_key_at(true) + klen + vlen : bytes;
 }
-/* Are the blocks of a class long ones? Then they can be judged by their beginning. */
+/* Are blocks of this class long ones? Then their keys can be judged without their values. */
 static inline bool block_class_long(unsigned size_class)
 {
     return size_class_bytes(size_class) > BLOCK_SHORT_MAX;
@@ -389,13 +387,13 @@ enum block_verdict {
 /* Judges `bytes` of memory read through a pointer that promised `generation`. */
 enum block_verdict block_judge(const void *image, size_t bytes, unsigned generation,
                                const void *key, size_t klen);
-/* The same for the beginning of a long block that is said to have `bytes`: block_key_at(true) + klen
- * bytes of it were read. Its value is not looked at. */
+/* The same for the beginning of a long block of `bytes` bytes: block_key_at(true) + klen bytes of
+ * it were read. Its value is not judged. */
 enum block_verdict block_judge_head(const void *image, size_t bytes, unsigned generation,
                                     const void *key, size_t klen);
-/* Whole and of the right generation, whatever its key? */
+/* Is it whole and of the right generation, whatever its key? */
 bool block_valid(const void *image, size_t bytes, unsigned generation);
-/* What follows is for images that were judged. */
+/* These are for images that were judged. */
 static inline size_t block_key_end(const struct block_head *h)
 {
     return block_key_at(h->flags & BLOCK_LONG) + h->klen;

@@ -1,4 +1,4 @@
-/* Opening a pool: laying it out on fresh memory, or reading and judging what is there. */
+/* Opening a pool: laying it out on fresh memory, or reading and judging an existing one. */
 #include "pool/pool_internal.h"
 
 #include "base/clock.h"
@@ -59,8 +59,8 @@ static int format(struct batch *b, struct fab *fab, struct node_head *image)
     uint64_t seed[3] = {clock_ns(), (uint64_t)getpid(), (uintptr_t)fab};
     uint64_t pool_id = hash_sum(seed, sizeof seed, 0);
 
-    /* Everything else begins as zeros. Node 0 last, and of each node the magic: a pool is there
-     * once its first magic is (SUPERBLOCK-S1). */
+    /* Everything else begins as zeros. Node 0 comes last, and on each node the magic: the pool
+     * exists once node 0 has its magic (SUPERBLOCK-S1). */
     for (unsigned i = fab->nodes; i-- > 0;) {
         int rc = plan_node(fab, i, pool_id, image);
         if (rc != FAR_OK)
@@ -91,7 +91,8 @@ static int judge(const struct fab *fab, unsigned node, const struct node_head *h
         return err_fail(FAR_NOT_A_POOL,
                         "what is given as node %u is node %u of its pool: another order", node,
                         head->node);
-    /* A checksum does not make a geometry sane: it must be what this memory would be given. */
+    /* A valid checksum does not make a geometry valid: it must be what plan_node() makes of this
+     * memory. */
     struct fab as_made = *fab;
     as_made.clients_wanted = head->clients;
     as_made.lease_ms = head->lease_ms;
@@ -139,7 +140,7 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
             goto free_image;
     }
     pool->pool_id = pool->head[0].pool_id;
-    if (fab->lease_ms != pool->head[0].lease_ms) /* not again by everybody who opens it */
+    if (fab->lease_ms != pool->head[0].lease_ms) /* written only once: others may have it open */
         fab->lease_ms = pool->head[0].lease_ms;
     pool->clients = pool->head[0].clients;
     pool->places = catalog_places(pool->head[0].size);

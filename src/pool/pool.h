@@ -1,6 +1,6 @@
 /*
- * What the store uses of the pool, besides what an index uses (op.h): opening pools, clients and
- * their turns, operations, upkeep, sweeps and checks.
+ * What the store uses of the pool, in addition to op.h: opening pools, clients and their turns,
+ * operations, upkeep, sweeps and checks.
  */
 #ifndef POOL_POOL_H
 #define POOL_POOL_H
@@ -8,7 +8,7 @@
 #include "pool/catalog.h"
 #include "pool/client.h"
 
-/* Lays a pool out on fresh memory, or reads the one that is there. The fabric stays the caller's.
+/* Lays out a pool on fresh memory, or reads the existing one. The fabric stays the caller's.
  * FAR_NOT_A_POOL, FAR_LAYOUT, FAR_CORRUPT, FAR_POOL_FULL (too small to hold a pool) or the
  * fabric's. */
 int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool);
@@ -25,8 +25,8 @@ void client_free_in_child(struct client *client);
 /*
  * Idle clients. A session's thread has its client between client_enter() and client_leave(), which
  * may be nested. The keeper has it between client_borrow() and client_return(), and only while no
- * other thread does. The word's lower bits say who has it; the upper ones count the times it was
- * entered, so that a second look can tell that it was idle all along.
+ * other thread does. The lower bits of `turn` say who has it. The upper ones count how often it was
+ * entered, so a second look can tell that it was idle all the time.
  */
 #define CLIENT_TURN_FREE  0ull
 #define CLIENT_TURN_OWN   1ull
@@ -53,7 +53,7 @@ static inline void client_leave(struct client *c)
     else if (__builtin_expect(c->endpoint_used != NULL, 0))
         c->endpoint_used(c);
 }
-/* Takes the client, if its turn is still as it was read and nobody has it. */
+/* Takes the client if nobody has it, and nobody has entered it since `turn` was read. */
 static inline bool client_borrow(struct client *c, uint64_t turn)
 {
     return (turn & CLIENT_TURN_WHO) == CLIENT_TURN_FREE &&
@@ -64,8 +64,8 @@ static inline void client_return(struct client *c, uint64_t turn)
 {
     atomic_store_explicit(&c->turn, turn, memory_order_release);
 }
-/* Says that the client has nothing in flight, so that nobody waits for it, and that it is alive. Its
- * next operation announces it again. Costs a round trip. */
+/* Parks the client: announces that it has nothing in flight, so that nobody waits for it, and that
+ * it is alive. Its next operation announces it again. Costs a round trip. */
 int client_park(struct op *op);
 static inline bool client_is_parked(const struct client *c)
 {
@@ -80,9 +80,9 @@ int op_init(struct op *op, struct client *client);
 void op_free(struct op *op);
 
 /*
- * Other work on the same op, in the middle of what it does: completing a dead client's work calls an
- * index. op_set_aside() takes the index's buffers and words out of its reach, and op_take_back() puts
- * them back as they were. The batch must be empty at both. FAR_NO_MEMORY.
+ * For other work on the same op, in the middle of an index's work: completing a dead client's work
+ * calls an index again. op_set_aside() takes the index's buffers and words out of reach, and
+ * op_take_back() puts them back as they were. The batch must be empty at both. FAR_NO_MEMORY.
  */
 struct op_aside {
     uint64_t *word;
@@ -98,40 +98,40 @@ void client_uncache(struct client *client, struct cached *cached);
 
 /* ---- upkeep ---------------------------------------------------------------------------------- */
 
-/* Does what is not urgent: reuses what may be reused, recovers a client found dead, passes on what
- * this one has too much of. A round trip or two now and then. */
+/* Does what is not urgent: reuses what may be reused, recovers a client found dead, gives surplus
+ * objects to the shared lists. A round trip or two now and then. */
 int client_upkeep(struct op *op);
 
-/* After FAR_POOL_FULL, between operations: gets memory back that waits for its epoch or was lost.
- * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none to be had. */
+/* After FAR_POOL_FULL, between operations: gets back memory that waits for its epoch or was lost.
+ * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none. */
 int pool_make_room(struct op *op);
 
-/* Finds and recovers all clients that are dead; takes about a lease if there is any doubt. */
+/* Finds and recovers all dead clients. Takes a lease and a half if there is any doubt. */
 int client_reap_dead(struct op *op, unsigned *dead);
 
-/* Finds the clients that are silent for longer than a lease, and leaves them alone; takes that long
- * if there is any doubt. */
+/* Finds the clients that are silent for WATCH_LEASES, and leaves them alone. Takes that long if
+ * there is any doubt. */
 int client_find_silent(struct op *op,
                        void (*each)(void *arg, unsigned slot, const struct client_slot *s),
                        void *arg);
 
-/* How many lines of a slot's journal say something? Takes no registration. */
+/* How many lines of a slot's journal say something? Needs no registration. */
 int journal_pending(struct op *op, unsigned slot, unsigned *lines);
-/* Cuts chains that are damaged, of slots that nobody has. */
+/* Cuts damaged chains of free slots. */
 int journal_repair(struct op *op);
 
 /* ---- sweeps and checks ----------------------------------------------------------------------- */
 
 struct sweep_result {
-    uint64_t objects, bytes; /* found lost, and free again */
-    bool spilled; /* others used memory that this sweep did not look at; it may have lost some */
+    uint64_t objects, bytes; /* found, and free again */
+    bool spilled; /* objects above the mark may have been on the lists, and are lost then */
 };
-/* Finds all memory that nothing reaches and no client holds, and puts it on the shared lists. Others
- * go on working meanwhile. FAR_CONTENTION: another client is sweeping. */
+/* Finds all memory that nothing reaches and no client holds, and puts it on the shared lists.
+ * Others may work meanwhile. FAR_CONTENTION: another client is sweeping. */
 int pool_sweep(struct op *op, struct sweep_result *result);
 
-/* Adds up what the pool's memory is used for. Others may work meanwhile: the parts are of
- * different instants then. */
+/* Adds up what the pool's memory is used for. Others may work meanwhile; then the parts are of
+ * different instants. */
 int pool_usage(struct op *op, struct far_pool_usage *usage);
 
 /* What is wrong with the pool itself, besides its tables; each finding is also reported as text. */
@@ -139,7 +139,7 @@ struct pool_findings {
     void (*report)(void *arg, const char *text); /* may be NULL */
     void *arg;
     unsigned violations, stranded;
-    uint64_t deaths; /* of clients, since the last sweep: memory was lost */
+    uint64_t deaths; /* clients that died since the last sweep: memory was lost */
 };
 int pool_check(struct op *op, struct pool_findings *findings);
 

@@ -1,6 +1,6 @@
 /*
- * What a pool looks like in remote memory. Everything is little-endian; structs here are images
- * that are read and written whole, words that are changed by atomics stand alone.
+ * The layout of a pool in remote memory. Everything is little-endian. Structs here are images that
+ * are read and written whole; words that are changed by atomics stand alone.
  *
  *   every node                              node 0 has besides
  *   0        node_head (one line)           CONTROL_OFF   epoch, high, deaths (struct pool_control)
@@ -22,8 +22,8 @@
 #define CHUNK_SHIFT 16
 #define CHUNK_BYTES (1ull << CHUNK_SHIFT)
 
-#define NODE_NEXT_CHUNK_OFF 64  /* the word that FAA hands chunks out from                    */
-#define NODE_SWEEP_OFF      72  /* chunks below this are being swept, while a sweep goes on     */
+#define NODE_NEXT_CHUNK_OFF 64  /* the counter that hands out chunks, by FAA                    */
+#define NODE_SWEEP_OFF      72  /* chunks below this are being swept, while a sweep is under way */
 #define NODE_FREE_OFF       128 /* heads of the shared free lists, by size class: gaddr and tag */
 
 /* Words of node 0 that all clients read often: one line. */
@@ -31,9 +31,9 @@ struct pool_control {
     uint64_t epoch;  /* the global epoch                                         */
     uint64_t high;   /* client slots at and above this were never taken          */
     uint64_t deaths; /* clients that died since the last sweep: memory was lost  */
-    uint64_t sweep;  /* owner word of the client that is sweeping, 0: nobody. SWEEP_ANNOUNCED:
-                        all take part. In between a count: no two sweeps have the same word */
-    uint64_t sweeps; /* that were ever announced, or about to be */
+    uint64_t sweep;  /* owner word of the client that is sweeping, 0: nobody. SWEEP_ANNOUNCED: all
+                        take part. SWEEP_COUNT times a count, so that sweeps have different words */
+    uint64_t sweeps; /* counts announced sweeps, and attempts to announce one */
     uint64_t reserved[3];
 };
 _Static_assert(sizeof(struct pool_control) == 64, "one line");
@@ -46,7 +46,7 @@ _Static_assert(sizeof(struct pool_control) == 64, "one line");
 #define EPOCH_LAST      (1ull << 62) /* no pool gets there: sums with it do not wrap */
 
 /*
- * Chunk table entry: what a chunk is used for, written by whoever took the chunk.
+ * Chunk table entry: what a chunk is used for, written by the client that took it.
  *   bits 0..7 kind, 8..15 size class, 16..31 client slot, 32..63 chunks in the run (large only)
  */
 enum chunk_kind { CHUNK_UNUSED, CHUNK_SLAB, CHUNK_LARGE, CHUNK_LARGE_TAIL };
@@ -56,7 +56,7 @@ static inline uint64_t chunk_entry(enum chunk_kind kind, unsigned size_class, un
 {
     return (uint64_t)kind | (uint64_t)size_class << 8 | (uint64_t)client << 16 | run << 32;
 }
-static inline unsigned chunk_kind(uint64_t entry) /* perhaps none, of a damaged entry */
+static inline unsigned chunk_kind(uint64_t entry) /* of a damaged entry, perhaps no chunk_kind */
 {
     return entry & 0xff;
 }
@@ -113,41 +113,41 @@ static inline uint64_t freelist_head(uint64_t head, gaddr top)
  *   0                                        free
  *   a random odd number                      live; the top two bits are 0
  *   CLIENT_FENCED | that number              declared dead, and shut out
- *   CLIENT_FENCED | CLIENT_REPAIRED | owner  shut out, and being recovered by the client that the owner
- *                                            word names (pool.h); by nobody, if that one is not alive
- * The next four words its owner writes together.
+ *   CLIENT_FENCED | CLIENT_REPAIRED | owner  shut out, and claimed by the client that the owner
+ *                                            word names (op.h); by nobody, if that one is not alive
+ * Its owner writes the next four words together.
  */
 #define CLIENT_FENCED   (1ull << 63)
 #define CLIENT_REPAIRED (1ull << 62)
 struct client_slot {
     uint64_t incarnation;
     uint64_t epoch;         /* certificate: no operation of this client began before it read this
-                               global epoch, and no cached address is older. NO_EPOCH: it has no
-                               operation in flight, and will look about before it begins one */
+                               global epoch, and no cached address is older. NO_EPOCH: parked, it
+                               has no operation in flight, and is announced before it begins one */
     uint64_t heartbeat;     /* changes while the client is alive */
     uint64_t retired_bytes; /* waiting for their epoch */
-    uint64_t held_bytes;    /* free, in the client's hands */
+    uint64_t held_bytes;    /* free, held by the client */
     uint64_t pid;
-    uint64_t journals; /* the nodes on which its lines have been used: one bit each; stays when the
-                          owner goes */
+    uint64_t journals; /* nodes on which its lines have been used: one bit each; stays when the
+                          owner leaves */
     uint64_t reserved;
 };
 _Static_assert(sizeof(struct client_slot) == 64, "one line a client");
 
-/* The last heartbeat of a client that gives up its registration. It names the client: the next one in
- * the slot finds it there. */
+/* The last heartbeat of a client that gives up its registration. It names the client, because the
+ * next one in the slot finds it there. */
 static inline uint64_t client_slot_renounced(uint64_t incarnation)
 {
     return incarnation | CLIENT_FENCED;
 }
 
 /*
- * A journal line (journal.c). The first of a client slot is in an area behind the registry, on every
- * node; others are objects of the pool.
+ * A journal line (journal.c). The first of a client slot is in an area behind the registry, on
+ * every node; others are objects of the pool.
  *
- *   next, magic   constant, but for the first line's next
- *   intent        what its operation is about to lock; blank if sum and stamp are 0
- *   redo          what it is about to change; counts if it is whole and has the intent's stamp
+ *   next, magic   constant, except for the first line's next
+ *   intent        what the operation is about to lock; blank if sum and stamp are 0
+ *   redo          what it is about to change; valid if it is whole and has the intent's stamp
  *   done          the intent's stamp: the change has been made
  */
 #define JOURNAL_MAGIC 0x4a6f75726e616c00ull /* and the slot's number added */
@@ -157,7 +157,7 @@ struct journal_intent {
     uint64_t stamp;
     uint64_t incarnation; /* of the client that wrote it */
     uint64_t tag;         /* the table's: places in the catalog are used again */
-    uint32_t what;        /* the index's business, as is the data */
+    uint32_t what;        /* defined by the index, as is the data */
     uint16_t place;       /* the table's, in the catalog */
     uint16_t len;
     uint8_t data[88];
@@ -184,8 +184,8 @@ _Static_assert(CLIENTS_OFF % 64 == 0, "lines have addresses");
 /*
  * A place of the catalog. The word is 0 (free), or says where the descriptor of a table is:
  *   bits 0..39 gaddr, 40..42 size class, 45..50 generation, 51..58 hash of the name, 59..60 state,
- *   61..63 check bits: the others, three at a time, by XOR. No single bit that flips goes unnoticed.
- * The version counts up for ever, also when the place goes from one table to the next. It is the
+ *   61..63 check bits: the XOR of the others, three at a time. Any single flipped bit is noticed.
+ * The version only counts up, also when the place goes from one table to the next. It is the
  * version of everything that clients cache of the table.
  */
 struct catalog_entry {
@@ -251,14 +251,14 @@ struct catalog_desc {
     uint64_t serial;
 };
 
-/* It is behind the journals. */
+/* The catalog follows the journals. */
 static inline uint64_t catalog_off(uint64_t clients)
 {
     return journal_off(clients) + clients * JOURNAL_BYTES;
 }
 
-/* How many places the catalog has, by the size of node 0: one for each 8 KiB, as far as that is
- * sensible. Few indexes can keep a table in less. */
+/* How many places the catalog has, by the size of node 0: one for each 8 KiB, within bounds. Few
+ * indexes can keep a table in less. */
 static inline unsigned catalog_places(uint64_t node_bytes)
 {
     uint64_t places = node_bytes >> 13;
@@ -271,12 +271,11 @@ static inline unsigned catalog_places(uint64_t node_bytes)
  *   short   block_head | key | value
  *   long    block_head | block_long | key | value       if that is more than BLOCK_SHORT_MAX bytes
  *
- * In a short block the checksum covers everything from vlen to the end of the value, so a torn block,
- * or one of another generation, is recognized. In a long one it covers the rest of the head and
- * block_long, which has checksums of its own over key and value: the head can be judged by itself,
- * and the key without the value.
- * If BLOCK_EXPIRES is ever set, 8 bytes of time stamp stand before the key; no version writes that
- * yet.
+ * In a short block the checksum covers everything from vlen to the end of the value, so a torn
+ * block, or one of another generation, is recognized. In a long one it covers the rest of the head
+ * and block_long, which has checksums of its own over key and value. So the head can be judged by
+ * itself, and the key without the value.
+ * If BLOCK_EXPIRES is set, 8 bytes of time stamp precede the key; no version writes that yet.
  */
 #define BLOCK_SHORT_MAX 4096u
 #define BLOCK_EXPIRES   1u /* flags */
@@ -304,6 +303,6 @@ struct array_head {
     uint64_t reserved;
 };
 _Static_assert(sizeof(struct array_head) == 32, "addresses begin at half a line");
-#define ARRAY_SEED 0x61727261797321ull /* of its checksum: no block has it */
+#define ARRAY_SEED 0x61727261797321ull /* of its checksum: differs from that of blocks */
 
 #endif

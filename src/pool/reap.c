@@ -1,11 +1,11 @@
-/* Looking for clients that are silent, though they are in nobody's way: when memory or slots are short,
- * and when a pool is checked. */
+/* Finding clients that are silent, even if they hold nobody up: when memory or slots are short, and
+ * when a pool is checked. */
 #include "pool/pool_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Crosses out who has moved since; how many are left. */
+/* Removes the clients whose heartbeat has moved since; returns how many are left. */
 static unsigned still_silent(const struct client *c, struct client_slot *first,
                              const struct client_slot *now, unsigned count)
 {
@@ -31,7 +31,7 @@ int client_find_silent(struct op *op,
 
     for (unsigned turn = 0; rc == FAR_OK && left > 0 && waited <= watch && turn < 48; turn++) {
         struct client_slot *now = NULL;
-        rc = op_begin(op, NULL); /* our own lease goes on meanwhile */
+        rc = op_begin(op, NULL); /* keeps up our own lease */
         if (rc != FAR_OK)
             break;
         uint64_t asked = client_now(c);
@@ -63,9 +63,9 @@ int client_reap_dead(struct op *op, unsigned *dead)
     unsigned before = c->watch.reaped;
     uint64_t began = client_now(c);
     *dead = 0;
-    /* Two looks, a watch apart, tell the silent ones; each that is found is recovered: 24 turns,
-     * and one for each of them. Both looks are of now: that it moved since we last looked, whenever
-     * that was, says nothing. */
+    /* Two looks, WATCH_LEASES apart, find the silent clients: 24 turns of a sixteenth of a lease.
+     * Each client found is recovered, in a turn of its own. Both looks must be after the call: that
+     * a heartbeat has moved since some earlier look says nothing. */
     client_watch_again(c);
     for (unsigned turn = 0; turn < 48 + clients; turn++) {
         uint64_t waited = client_now(c) - began, watch = WATCH_LEASES(c->lease_ns);
@@ -74,7 +74,7 @@ int client_reap_dead(struct op *op, unsigned *dead)
                                           : client_progress(c, "watching for silent sessions",
                                                             waited < watch ? waited : watch, watch);
         if (rc == FAR_OK)
-            rc = client_drive_epoch(op); /* our own lease goes on meanwhile */
+            rc = client_drive_epoch(op); /* keeps up our own lease */
         if (rc != FAR_OK)
             return rc;
         struct client_slot *slots = NULL;

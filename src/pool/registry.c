@@ -1,23 +1,22 @@
 /*
- * The client registry: a line on node 0 for every session of the pool.
+ * The client registry: a slot on node 0 for every session of the pool.
  *
- * A slot is taken by a CAS of its first word from 0 to the client's incarnation, a random odd
- * number. Before it does anything else the client reads the global epoch and certifies it. Until
- * then the slot says what the last who had it said: a certificate that was true, and at most holds
- * the epoch back. The journal's lines are blank (JOURNAL-J4), unless the slot is taken from a dead client
- * together with its work (LEASE-L2).
+ * A client takes a slot by a CAS of its first word from 0 to the client's incarnation, a random odd
+ * number. Before it does anything else it reads the global epoch and certifies it. Until then the
+ * slot still holds its previous owner's fields. That is safe: their certificate was true, and at
+ * most holds the epoch back. The journal's lines are blank (JOURNAL-J4), unless the slot is taken
+ * from a dead client together with its work (LEASE-L2).
  */
 #include "pool/pool_internal.h"
 
 #include <unistd.h>
 
-/* Finds the lowest free slot: those in use stay few, and so the part of the registry that all
- * clients read. */
+/* Takes the lowest free slot. That keeps short the part of the registry that all clients read. */
 static int claim_slot(struct op *op, struct client *c)
 {
     unsigned clients = c->pool->clients;
     ASSERT(clients > 0);
-    /* Whoever loses a slot to another client looks again; each time, somebody got one. */
+    /* If another client is faster, look again: each time, one client has got a slot. */
     for (unsigned attempt = 0; attempt < 2 * clients; attempt++) {
         struct client_slot *slots = NULL;
         unsigned slot = 0;
@@ -28,8 +27,8 @@ static int claim_slot(struct op *op, struct client *c)
             slot++;
         if (slot == clients)
             break;
-        c->slot = slot;        /* after an error perhaps, too: renew() finds out */
-        c->unannounced = true; /* the slot still says what its last owner said */
+        c->slot = slot;        /* after an error this may be wrong: client_renew() finds out */
+        c->unannounced = true; /* the slot still holds its previous owner's fields */
         c->taken_at = client_now(c);
         batch_cas(&op->batch, NODE0, slot_delta(slot), 0, c->incarnation, op->pool_word);
         rc = batch_flush(&op->batch);
@@ -50,21 +49,22 @@ static int look_for_room(struct op *op, struct client_slot **slots, bool *room)
     return rc;
 }
 
-/* As client_watch(). The suspect is a client that left no work, if there is one: its slot can be
- * freed. Only if `heir`, it may be one whose slot is taken together with its work. */
+/* As client_watch(), but prefers a suspect that left no work: its slot can be freed. If there is
+ * none, and only if `heir`, the suspect is a client that left work: its slot is taken together with
+ * the work. */
 static bool suspect_one(struct op *op, struct client_slot *slots, bool heir, uint64_t asked)
 {
     struct client *c = op->client;
     int with_work = -1;
     bool doubtful = false;
-    for (unsigned i = 0; i <= c->pool->clients; i++) { /* each turn crosses one out */
+    for (unsigned i = 0; i <= c->pool->clients; i++) { /* each turn removes one */
         unsigned lines = 0;
         doubtful = client_watch(c, slots, c->pool->clients, NO_EPOCH, asked);
         if (c->watch.suspect < 0)
             break;
         int rc = journal_pending(op, (unsigned)c->watch.suspect, &lines);
         if (rc == FAR_OK && lines == 0)
-            break; /* if a node is away, nobody can say */
+            break; /* if a node is unreachable, it counts as one with work */
         with_work = c->watch.suspect;
         slots[with_work].incarnation = 0;
         c->watch.suspect = -1;
@@ -76,9 +76,9 @@ static bool suspect_one(struct op *op, struct client_slot *slots, bool heir, uin
 
 /*
  * All slots are taken: by clients that are alive, or by clients that died unnoticed. Two registry
- * reads, a watch apart, tell. All that are found dead are cleared away: after a crash others need
- * slots too, and should not have to wait for each. If all that are dead left work undone, the slot of
- * one is taken over with its work (LEASE-L2).
+ * reads, WATCH_LEASES apart, find those. All of them are removed: after a crash other clients need
+ * slots too, and should not have to wait for each. If all dead clients left work undone, the slot
+ * of one is taken over with its work (LEASE-L2).
  */
 static int evict_dead(struct op *op, struct client *c)
 {
@@ -121,14 +121,14 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
     if (control->epoch > EPOCH_LAST)
         return err_fail(FAR_CORRUPT, "the pool's epoch is damaged");
     c->epoch.seen = c->epoch.validated = c->epoch.certified = control->epoch;
-    /* The heartbeat goes on from where it was: a client that saw it long ago must not see it again. */
+    /* The heartbeat goes on counting: a watcher must never see an old value again. */
     *mine = (struct client_slot){
         .epoch = c->epoch.validated, .heartbeat = ++c->epoch.heartbeat, .pid = (uint64_t)getpid()};
     batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch,
                 offsetof(struct client_slot, journals) - 8);
-    /* After the certificate: a client that certifies an epoch later than a sweep's announcement must
-     * know of the sweep. The count of sweeps comes first: all that it counts have been announced when
-     * the word is read. */
+    /* Read the sweep after the certificate is written: a client that certifies an epoch later than
+     * a sweep's announcement must know of the sweep. Read the count of sweeps first: all sweeps
+     * that it counts have been announced when the word is read. */
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, sweeps),
                op->pool_word, 8);
@@ -137,15 +137,15 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
     return batch_flush(&op->batch);
 }
 
-/* The lease begins with a request that was posted then. */
+/* The lease begins when the request was posted. */
 static void set_lease(struct client *c, uint64_t posted)
 {
     c->lease_deadline = posted + c->lease_ns;
     c->attention.lease_lost = false;
 }
 
-/* Raises `high` above the slot, reads the epoch, certifies it. The lease counts from before the
- * slot was taken: others may watch it since. */
+/* Raises `high` above the slot, reads the epoch, certifies it. The lease counts from `began`,
+ * before the slot was taken: others may have watched the slot since. */
 static int announce(struct op *op, struct client *c, uint64_t began)
 {
     struct pool_control *control = op_buffer(op, BUF_POOL, sizeof *control);
@@ -169,9 +169,9 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     if (control->high > c->pool->clients)
         return err_fail(FAR_CORRUPT, "the pool's client count is damaged");
     c->epoch.high = control->high;
-    /* Until the certificate was there nobody waited for us: the epoch may have gone on beyond it,
-     * and by one more for whoever had looked before. Then it stands; the next certificate holds
-     * (EPOCH-E1). */
+    /* Until the certificate was written nobody waited for us: the epoch may have gone on beyond it,
+     * and one step more by a client that had read the registry before. Then it stops, and the
+     * second certificate holds it back (EPOCH-E1). */
     for (unsigned turn = 0; turn < 2 && (turn == 0 || control->epoch > c->epoch.certified);
          turn++) {
         rc = certify(op, c, control);
@@ -181,7 +181,8 @@ static int announce(struct op *op, struct client *c, uint64_t began)
     set_lease(c, began);
     c->sweep.met = 0;
     c->attention.sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
-    /* EPOCH-E5. It may be above the sweep's mark, so it is lost. A client that joins holds nothing. */
+    /* EPOCH-E5: there was a sweep. What this client holds may be above its mark, and is lost. (A
+     * client that joins holds nothing.) */
     if (op->pool_word[0] != c->sweep.counted) {
         pool_abandon_bytes(c, c->stock.held_bytes + c->stock.retired_bytes);
         client_drop_all(c);
@@ -202,7 +203,7 @@ static uint64_t new_incarnation(struct client *c)
 static int join(struct op *op, struct client *c)
 {
     c->incarnation = new_incarnation(c);
-    c->slot = NO_SLOT; /* the old one may be another's */
+    c->slot = NO_SLOT; /* the old one may belong to another client */
     c->must_leave_slot = false;
     c->attention.inherited = false;
     journal_forget(c);
@@ -220,9 +221,9 @@ static int join(struct op *op, struct client *c)
 }
 
 /*
- * A client that was silent for too long, but whom nobody has fenced, goes on in its slot under a
- * new name: whoever was about to fence it will miss. Its certificate has counted all the time, so
- * what it holds is its own. Unfinished work it completes (LEASE-L2).
+ * A client that was silent for too long, but that nobody has fenced, goes on in its slot under a
+ * new name. If another client is about to fence it, its CAS will fail. The certificate has counted
+ * all the time, so what the client holds is its own. It completes unfinished work (LEASE-L2).
  */
 int client_renew(struct op *op)
 {
@@ -254,18 +255,18 @@ int client_join(struct client *c)
     int rc = op_init(&op, c);
     if (rc != FAR_OK)
         return rc;
-    (void)client_set_policy(&op, POLICY_JOINING); /* nothing to announce, no lease to lose */
+    (void)client_set_policy(&op, POLICY_JOINING); /* it has nothing to announce, and no lease */
     rc = join(&op, c);
     (void)client_set_policy(&op, POLICY_ANNOUNCING);
     if (rc == FAR_OK && client_must_complete(c))
-        (void)client_complete(&op); /* it is tried again later */
+        (void)client_complete(&op); /* if it fails, it is tried again later */
     op_free(&op);
     return rc;
 }
 
-/* Another operation of the ring may be registering the client already. And before a client may
- * register again, all operations and recoveries that began under its old registration must have ended.
- * They do, because they can write nothing more. */
+/* Waits while another operation of the ring registers the client. Also, before a client may
+ * register again, all operations and recoveries that began under its old registration must have
+ * ended. They do end, because they can write nothing more. */
 static void await_joined(struct op *op)
 {
     struct client *c = op->client;
@@ -293,16 +294,16 @@ int client_rejoin(struct op *op)
     uint64_t began = client_now(c);
     int rc = c->must_leave_slot ? FAR_FENCED : client_renew(op);
     if (rc == FAR_OK && c->unannounced) {
-        c->attention.lease_lost = true; /* so that no other operation begins before that */
+        c->attention.lease_lost = true; /* no other operation may begin before it is announced */
         rc = announce(op, c, began);
     }
     if (rc == FAR_FENCED) {
         client_doubt_caches(c);
-        client_drop_all(c); /* what it held is another's to find */
+        client_drop_all(c); /* a sweep finds what it held */
         rc = join(op, c);
     }
     if (rc != FAR_OK)
-        c->attention.lease_lost = true; /* a broken-off join is no registration */
+        c->attention.lease_lost = true; /* a join that failed is no registration */
     else
         c->epoch.announcement.withheld = false;
     op->batch.policy = before;

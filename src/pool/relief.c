@@ -1,8 +1,8 @@
-/* When the pool is full: getting memory back that waits for its epoch, that others hold, or that was
- * lost. */
+/* When the pool is full: getting back memory that waits for its epoch, that others hold, or that
+ * was lost. */
 #include "pool/pool_internal.h"
 
-/* So much free memory of other sizes is worth looking for chunks of which nothing is in use. */
+/* Free memory of other sizes that makes it worth looking for chunks in which nothing is in use. */
 #define RECUT_BYTES (8 * CHUNK_BYTES)
 
 /* FAR_POOL_FULL if the epochs do not move: waiting has not helped. */
@@ -12,7 +12,7 @@ static int await_epoch(struct op *op, uint64_t epoch)
     return rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc;
 }
 
-/* Waits for the oldest of what waits for its epoch. */
+/* Waits until the oldest retired object may be reused. */
 static int relieve_by_epochs(struct op *op)
 {
     struct limbo *l = &op->client->stock.limbo;
@@ -23,9 +23,9 @@ static int relieve_by_epochs(struct op *op)
     return rc;
 }
 
-/* Other clients have memory that waits for its epoch, or too much of it in hand: when the epoch has
- * gone on they will have passed it on; those that are dead will have been found. Not so those that
- * died idle, for whom no epoch waits: they are looked for, but not all the time. */
+/* Other clients hold memory that waits for its epoch, or more free memory than they need. When the
+ * epoch has gone on, they will have passed it on, and dead clients will have been found. But no
+ * epoch waits for clients that died idle: these are looked for, though not every time. */
 static int relieve_by_others(struct op *op)
 {
     struct client *c = op->client;
@@ -43,7 +43,7 @@ static int relieve_by_others(struct op *op)
     return client_reap_dead(op, &dead);
 }
 
-/* Waits for the end of somebody's sweep. *orphaned is set if that client did not live to see it. */
+/* Waits for the end of another client's sweep. *orphaned: that client died before it ended. */
 static int await_sweep(struct op *op, bool *orphaned)
 {
     struct client *c = op->client;
@@ -60,7 +60,7 @@ static int await_sweep(struct op *op, bool *orphaned)
     return rc;
 }
 
-/* Bytes that a sweep would find in clients' hands: what is free there, and what parked clients have
+/* Bytes that a sweep would find with clients: what is free there, and what parked clients have
  * retired, which they do not pass on before they are used again. */
 static int unused_bytes(struct op *op, uint64_t *bytes)
 {
@@ -77,8 +77,9 @@ static int unused_bytes(struct op *op, uint64_t *bytes)
     return rc;
 }
 
-/* Has somebody died, or have we lost something, since the last sweep? Or is there memory that is
- * free, but cut for other sizes? It could be cut anew (SWEEP-P5), which is not tried all the time. */
+/* Has a client died, or has this one lost something, since the last sweep? Or is there memory that
+ * is free, but cut for other sizes? It could be cut again (SWEEP-P5), but this is not tried every
+ * time. */
 static int sweep_is_worth_it(struct op *op, bool *worth)
 {
     struct client *c = op->client;
@@ -107,7 +108,7 @@ int pool_make_room(struct op *op)
     struct sweep_result swept = {0};
 
     if (op->pool->settle)
-        (void)op->pool->settle(op->pool->tables, op); /* if it fails, there are other ways */
+        (void)op->pool->settle(op->pool->tables, op); /* if it fails, try the other ways */
     int rc = relieve_by_epochs(op);
     if (rc != FAR_POOL_FULL)
         return rc;
@@ -121,7 +122,7 @@ int pool_make_room(struct op *op)
         if (!sweeps)
             return rc == FAR_OK ? relieve_by_others(op) : rc;
     }
-    uint64_t lost = c->stock.lost_bytes; /* what is lost from here on, this sweep may miss */
+    uint64_t lost = c->stock.lost_bytes; /* the sweep may miss what is lost from here on */
     rc = pool_sweep(op, &swept);
     if (rc == FAR_CONTENTION)
         return await_sweep(op, &sweeps);

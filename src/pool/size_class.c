@@ -1,9 +1,9 @@
-/* Size classes: how memory is cut. pool.h says which there are. */
+/* Size classes: size_class.h lists them. */
 #include "pool/size_class.h"
 
 #define LINE_CLASSES 8u  /* in steps of 64 bytes                      */
-#define STEPS        4u  /* to each doubling from there on            */
-#define STEP_CLASSES 48u /* classes so far; after that, as written here */
+#define STEPS        4u  /* in each doubling from there on              */
+#define STEP_CLASSES 48u /* classes up to 512 KiB; run_chunks[] has the rest */
 
 /* Chunks of the classes past 512 KiB. */
 static const uint8_t run_chunks[CLASS_COUNT - STEP_CLASSES] = {9,  10, 12, 14, 16, 17, 20, 24,

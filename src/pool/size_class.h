@@ -1,9 +1,9 @@
 /*
  * Size classes: the sizes that objects have.
  *
- * 64-byte steps to 512, four to each doubling up to 512 KiB, then runs of 9, 10, 12, 14, 16, 17, 20,
- * ... 65 chunks: four to each doubling, and one more for a value of 512 KiB, 1, 2 or 4 MiB together
- * with its key.
+ * Steps of 64 bytes up to 512, four steps in each doubling up to 512 KiB, then runs of 9, 10, 12,
+ * 14, 16, 17, 20, ... 65 chunks: four in each doubling, and one more for a value of 512 KiB, 1, 2
+ * or 4 MiB together with its key.
  */
 #ifndef POOL_SIZE_CLASS_H
 #define POOL_SIZE_CLASS_H
@@ -15,8 +15,8 @@
 #define CLASS_COUNT     64
 #define CLASS_SMALL_MAX 32768u /* larger objects have chunks of their own: a run */
 
-#define RUN_CLASS      32u /* the smallest class of which an object is a run */
-#define CHUNK_CLASS    35u /* of which an object is a chunk                  */
+#define RUN_CLASS      32u /* the smallest class whose objects are runs      */
+#define CHUNK_CLASS    35u /* the class whose objects are one whole chunk    */
 #define RUN_CHUNKS_MAX 65ull
 
 uint32_t size_class_bytes(unsigned size_class);
@@ -28,8 +28,8 @@ uint64_t size_class_chunks(unsigned size_class);
  * their chunks. */
 unsigned size_class_for_chunks(uint64_t chunks);
 
-/* Can that be the chunk table's entry of the first of `chunks` chunks, or is it damaged? CHUNK_UNUSED
- * and CHUNK_LARGE_TAIL are legal, too. */
+/* Can this be the chunk table's entry of the first of `chunks` chunks, or is it damaged?
+ * CHUNK_UNUSED and CHUNK_LARGE_TAIL are legal, too. */
 static inline bool chunk_fits(uint64_t entry, uint64_t chunks)
 {
     unsigned kind = chunk_kind(entry), size_class = chunk_class(entry);

@@ -1,16 +1,16 @@
 /*
- * The stock: memory that a client holds. Free objects by node and class, and retired objects that wait
- * for their epoch (limbo). Nothing here touches remote memory.
+ * The stock: memory that a client holds. Free objects by node and class, and retired objects that
+ * wait for their epoch (limbo). Nothing here touches remote memory.
  *
  *   ALLOC-A2  An object is handed out once, unless it came back by pool_free_unpublished(): then
- *       nothing points to it. It has one owner then: a client, or a shared list.
+ *       nothing points to it. From then on it has one owner: a client, or a shared list.
  */
 #include "pool/pool_internal.h"
 
 #include <stdlib.h>
 
-/* Bytes, and objects at least, of a class that a client keeps to itself, if the knob allows; more
- * go to the shared lists. */
+/* What a client keeps of a class: this many bytes, and at least this many objects, if the knob
+ * allows. The rest goes to the shared lists. */
 #define STOCK_MIN   4
 #define STOCK_BYTES (256u << 10)
 
@@ -54,7 +54,7 @@ void pool_free_unpublished(struct client *c, gaddr at, unsigned size_class)
     }
 }
 
-/* An object leaves the stock to be used. */
+/* Reports to the test hook that an object leaves the stock to be used. */
 static void taken(struct client *c, gaddr at, unsigned size_class)
 {
     const struct free_watch *watch = c->pool->knobs.free_watch;
@@ -166,7 +166,7 @@ bool client_reclaim(struct client *c)
 {
     struct limbo *l = &c->stock.limbo;
     bool any = false;
-    /* A few at a time: this is somebody's operation. */
+    /* A few at a time, because an operation waits for this. */
     for (unsigned i = 0; i < 64 && l->count > 0; i++) {
         struct limbo_entry *e = &l->ring[l->head];
         if (e->reuse_at > c->epoch.seen)

@@ -1,41 +1,44 @@
 /*
- * Sweeping: finding the memory that dead clients had in their hands.
+ * Sweeping: finding the memory that dead clients held.
  *
- * An object is reachable from a table, or on a shared free list, or in a client's hands (free,
- * retired, or about to be published), or lost. A client's hands cannot be seen into from outside;
- * so a sweep has all clients empty them. What is then unreachable is free, whoever had it.
+ * An object is reachable from a table, or on a shared free list, or held by a client (free,
+ * retired, or about to be published), or lost. What a client holds locally is invisible to others,
+ * so a sweep first makes every client drop it. What is unreachable then is free, no matter which
+ * client held it.
  *
- *   SWEEP-P1  The sweeper notes how far each node's chunks have been handed out, and announces the
- *       sweep. A client that sees the announcement (its flights read it) lets go of everything it
- *       holds in chunks below that mark, allocates only above it, and leaves the shared lists
- *       alone. What it frees below the mark it forgets: the sweep may have found it already.
+ *   SWEEP-P1  The sweeper notes how far each node's chunks have been handed out (the mark), and
+ *       announces the sweep. A client that sees this (its announcements read the word) drops
+ *       everything it holds in chunks below the mark, allocates only above it, and leaves the
+ *       shared lists alone: it has met the sweep. What it frees below the mark it forgets, because
+ *       the sweep may have found it already.
  *   SWEEP-P2  When every client has certified an epoch later than that of the announcement, every
- *       operation in flight began after its client had met the sweep (EPOCH-E2). From then on no object
- *       below the mark becomes reachable that was not, but by the recovery of a client that died
- *       before it met the sweep; so the sweeper waits until no client is fenced. (One that dies later
- *       had met it.) And a client that has lines to recover itself, because they were left or came
- *       with its slot, does so before it meets the sweep. The lists are emptied, and what the tables
- *       reach is marked. An object that moves meanwhile moves from a subtable to its child, and a
- *       walk that meets the one goes on to the other.
- *   SWEEP-P3  Behind the marking, the version of every table's caches is changed. Another two
- *       epochs later nobody is still reading what was not marked, nor knows it from a cache (as
- *       EPOCH-E3), nor will anybody free it. Only now does the sweeper put what it found on the
- *       shared lists; then the sweep is over. A sweeper whose lease lapsed gives up, before it
- *       empties the lists or frees anything.
+ *       operation in flight began after its client had met the sweep (EPOCH-E2). From then on an
+ *       unreachable object below the mark becomes reachable only by the recovery of a client that
+ *       died before it met the sweep. So the sweeper waits until no client is fenced. (A client
+ *       that dies later had met the sweep.) And a client that has lines to recover itself, because
+ *       they were left or came with its slot, does so before it meets the sweep. Then the lists are
+ *       emptied, and what the tables reach is marked. An object that moves meanwhile moves from a
+ *       subtable to its child, and a walk that meets the subtable goes on to the child.
+ *   SWEEP-P3  After the marking, the version of every table's caches is changed. Another two epochs
+ *       later nobody is still reading what was not marked, nor knows it from a cache (as EPOCH-E3),
+ *       nor will anybody free it. Only now does the sweeper put what it found on the shared lists;
+ *       then the sweep is over. A sweeper whose lease lapsed gives up, before it empties the lists
+ *       or frees anything.
  *   SWEEP-P4  Every unit of an object that is reached is marked, and only what has no such unit is
- *       free: a chunk table that is damaged, and says that a chunk is cut otherwise than it is,
- *       costs memory at most.
- *   SWEEP-P5  A chunk of which nothing is reached is free as a whole, whatever the chunk table says
- *       of it: nobody has a part of it, for all have let go (SWEEP-P1), and nothing below the mark
- *       was handed out since. A run in use has something reached in each of its chunks. So free
- *       chunks in a row are joined to runs, whose entries are written before they are handed on. A
- *       run can be cut for any class (ALLOC-A5).
+ *       free. So a damaged chunk table, which says that a chunk is cut otherwise than it is, costs
+ *       memory at most.
+ *   SWEEP-P5  A chunk in which nothing is reached is free as a whole, whatever the chunk table says
+ *       of it: nobody holds a part of it, because all have dropped it (SWEEP-P1), and nothing below
+ *       the mark was handed out since. A run in use has something reached in each of its chunks. So
+ *       free chunks in a row are joined to runs, whose entries are written before they are handed
+ *       on. A run can be cut for any class (ALLOC-A5).
  *
- * A sweeper that dies leaves its announcement: clients go on as in SWEEP-P1 until somebody finds it dead,
- * which ends the sweep (client_recover()), or the next sweeper takes over, with a mark of its own
- * that everybody meets anew. Memory that was marked as reachable and freed during the sweep, and
- * what a dead sweeper had found, waits for the next one. So do objects above the mark that were on
- * the lists when these were emptied; then the count of deaths says that there is something to find.
+ * A sweeper that dies leaves its announcement. Clients go on as in SWEEP-P1 until one finds the
+ * sweeper dead, which ends the sweep (client_recover()), or until the next sweeper takes over, with
+ * a mark of its own that every client meets again. Memory that was marked as reachable and freed
+ * during the sweep, and what a dead sweeper had found, waits for the next sweep. So do objects
+ * above the mark that were on the lists when these were emptied; then the count of deaths says that
+ * there is something to find.
  */
 #include "pool/marks.h"
 #include "pool/pool_internal.h"
@@ -50,19 +53,20 @@
 struct sweep {
     struct marks marks;
     struct op *op;
-    uint64_t word;        /* what announces this sweep */
-    uint64_t incarnation; /* of the client, which that names: as another it has no part in it */
-    uint64_t deaths;      /* counted before it began: what those had in hand lies below the mark */
-    bool unsure;          /* nobody knows whether the word says so, or will */
-    bool listed, above;   /* something was on the lists; something above the marks was in use */
+    uint64_t word;        /* announces this sweep, and names the sweeper */
+    uint64_t incarnation; /* the sweeper's: if it registers again, the sweep is no longer its own */
+    uint64_t deaths;      /* counted before the sweep: what those clients held is below the mark */
+    bool unsure;          /* the CAS of the word failed: it may take effect later */
+    bool listed, above;   /* the lists had objects; chunks above the marks were in use */
     struct sweep_result result;
 };
 
-/* Lost races for the marks, to what an earlier sweeper left on its way. */
+/* Lost races for the marks, against late verbs of an earlier sweeper. */
 #define MARK_TRIES 8
 
-/* Not by a WRITE: one that failed may land in the middle of the next sweep (FABRIC-F5), and who meets that
- * would keep what lies between the two marks. Marks only grow, so a CAS that comes late finds another. */
+/* Not by a WRITE: one that failed may land in the middle of the next sweep (FABRIC-F5), and a
+ * client that meets that sweep would keep what lies between the two marks. Marks only grow, so a
+ * CAS that lands late finds another mark and fails. */
 static int set_marks(struct sweep *s)
 {
     struct op *op = s->op;
@@ -120,7 +124,8 @@ static int announce(struct sweep *s)
     if (rc != FAR_OK)
         return rc;
     s->word = mine | SWEEP_ANNOUNCED;
-    /* Counted behind it: a client that reads the new count and then the word finds it announced. */
+    /* The count follows the word: a client that reads the new count and then the word finds the
+     * sweep announced. */
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, mine, s->word, word);
     batch_fence(&op->batch);
     batch_faa(&op->batch, NODE0, SWEEPS_DELTA, 1, &word[1]);
@@ -129,8 +134,8 @@ static int announce(struct sweep *s)
     return rc != FAR_OK || word[0] == mine ? rc : FAR_CONTENTION;
 }
 
-/* A sweep that failed must not keep others from theirs, nor from their memory. What was on the
- * lists may be lost now: it is for the next one to find. */
+/* A sweep that failed must not keep others from sweeping, nor from their memory. What was on the
+ * lists may be lost now: the next sweep finds it. */
 static void give_up(struct sweep *s)
 {
     struct op *op = s->op;
@@ -138,14 +143,14 @@ static void give_up(struct sweep *s)
     batch_fence(&op->batch);
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word & ~SWEEP_ANNOUNCED, 0, &op->pool_word[0]);
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word | SWEEP_ANNOUNCED, 0, &op->pool_word[2]);
-    /* If it may still say so, this client becomes another: then the word names nobody, and the next
-     * who sweeps takes over. */
+    /* If the word may still announce this sweep, this client registers again under another name.
+     * Then the word names no living client, and the next sweeper takes over. */
     if (batch_flush(&op->batch) != FAR_OK || s->unsure)
         op->client->attention.lease_lost = true;
 }
 
-/* SWEEP-P3: once its lease has lapsed, a sweeper is registered anew, and others may have taken its sweep
- * over: what it has noted is worth nothing. */
+/* SWEEP-P3: a sweeper whose lease has lapsed is registered again, and others may have taken over
+ * its sweep: what it has noted is worth nothing. */
 static int still_mine(const struct sweep *s)
 {
     return s->op->client->incarnation == s->incarnation
@@ -159,8 +164,8 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
     struct op *op = s->op;
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
-    uint64_t now = op->pool_word[0],
-             until = now + epochs + 1; /* which follows their certificates */
+    uint64_t now = op->pool_word[0];
+    uint64_t until = now + epochs + 1; /* the epoch gets there when all have certified one less */
     for (uint64_t epoch = now + 1; epoch <= until && rc == FAR_OK; epoch++) {
         rc = client_progress(op->client, "waiting for other sessions to take part in a sweep",
                              epoch - now, epochs + 2);
@@ -172,7 +177,8 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
     return rc == FAR_OK ? still_mine(s) : rc;
 }
 
-/* SWEEP-P2: what the journals of dead clients make reachable is so before it is marked. */
+/* SWEEP-P2: what the journals of dead clients make reachable must be reachable before the
+ * marking. */
 static int await_recoveries(const struct sweep *s)
 {
     struct op *op = s->op;
@@ -213,7 +219,8 @@ static int empty_lists_of(struct sweep *s, unsigned node)
     uint64_t *old = heads + CLASS_COUNT;
     for (unsigned i = 0; i < CLASS_COUNT; i++) { /* SWEEP-P2: nobody else touches them */
         listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
-        /* Not by a WRITE: after an error it may land when the lists are in use again (FABRIC-F5). */
+        /* Not by a WRITE: after an error it may land when the lists are in use again
+         * (FABRIC-F5). */
         batch_cas(&op->batch, at, NODE_FREE_OFF + i * 8ull, heads[i], freelist_head(heads[i], 0),
                   &old[i]);
     }
@@ -221,13 +228,13 @@ static int empty_lists_of(struct sweep *s, unsigned node)
     s->above |= s->marks.chunks[node] < most && op->pool_word[0] > s->marks.chunks[node];
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && memcmp(heads, old, CLASS_COUNT * 8) != 0)
-        return FAR_CONTENTION; /* somebody did: then what is on them is not ours to find */
+        return FAR_CONTENTION; /* another client did: what is on them is not ours to find */
     return rc;
 }
 
-/* Within an operation: otherwise another one of this session could find the lease lapsed between the
- * READ and the CAS, and register the client again. The CAS would then be allowed, though the sweep is
- * over and the lists are in use. */
+/* Within an operation: otherwise another one of this session could find the lease lapsed between
+ * the READ and the CAS, and register the client again. The CAS would then be allowed, though the
+ * sweep is over and the lists are in use. */
 static int empty_lists(struct sweep *s)
 {
     int rc = op_begin(s->op, NULL);
@@ -236,14 +243,14 @@ static int empty_lists(struct sweep *s)
     rc = still_mine(s);
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
         rc = empty_lists_of(s, node);
-    /* Objects above a mark may have been on them: they are lost. A page may be of another node than
-     * the list that it is on. */
+    /* Objects above a mark may have been on the lists, and are lost then. (A page may be on another
+     * node than its list, so this is asked of all nodes together.) */
     s->result.spilled = s->listed && s->above;
     op_end(s->op);
     return rc;
 }
 
-/* Takes an object that nothing reaches into our hands; from there it goes to the lists. */
+/* Puts an object that nothing reaches into this client's stock, and from there on the lists. */
 static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsigned size_class)
 {
     struct op *op = s->op;
@@ -265,8 +272,8 @@ static int write_entries(struct op *op, unsigned node, uint64_t chunk, uint64_t 
     return batch_flush(&op->batch);
 }
 
-/* SWEEP-P5: chunks in a row of which nothing is reached become runs: of the length that there was no
- * memory for, as long as they last, else as long as possible. */
+/* SWEEP-P5: chunks in a row in which nothing is reached become runs. They get the length that an
+ * allocation asked for in vain, as long as they last, else they are as long as possible. */
 static int found_extent(struct sweep *s, unsigned node, uint64_t chunk, uint64_t count)
 {
     struct op *op = s->op;
@@ -288,7 +295,7 @@ static int found_extent(struct sweep *s, unsigned node, uint64_t chunk, uint64_t
     return rc;
 }
 
-/* Finds the free objects of a chunk of which something is reached, and which is no run. */
+/* Finds the free objects of a chunk in which something is reached, and which is no run. */
 static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t entry)
 {
     struct op *op = s->op;
@@ -296,7 +303,7 @@ static int found_parts(struct sweep *s, unsigned node, uint64_t chunk, uint64_t 
     int rc = FAR_OK;
 
     if (chunk_kind(entry) != CHUNK_SLAB || !chunk_fits(entry, s->marks.chunks[node] - chunk)) {
-        size_class = 0; /* its owner died before it wrote it down, or it is damaged */
+        size_class = 0; /* the owner died before it wrote the entry, or the entry is damaged */
         op->pool_word[0] = chunk_entry(CHUNK_SLAB, size_class, op->client->slot, 1);
         rc = write_entries(op, node, chunk, 1);
     }
@@ -336,7 +343,7 @@ static int collect_node(struct sweep *s, unsigned node, bool whole)
     return rc;
 }
 
-/* Everything to the lists: others wait for memory, too. */
+/* Gives all free objects to the lists: others wait for memory, too. */
 static int give_all(struct op *op)
 {
     int rc = FAR_OK;
@@ -345,20 +352,21 @@ static int give_all(struct op *op)
     return rc;
 }
 
-/* Within an epoch, so that no other sweep gets past SWEEP-P2 while this one has its findings in hand. */
+/* Within an operation, so that no other sweep gets past SWEEP-P2 while this one holds what it
+ * found. */
 static int collect(struct sweep *s)
 {
     struct client *c = s->op->client;
     int rc = op_begin(s->op, NULL);
     if (rc != FAR_OK)
         return rc;
-    rc = still_mine(s); /* from here on it does not register anew: it is in flight */
+    rc = still_mine(s); /* from here on the client does not register again: an op is in flight */
     if (rc == FAR_OK) {
         c->sweep.mine = s->word;
         c->sweep.met = 0;
     }
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
-        rc = collect_node(s, node, true); /* first: lists of small objects need pages */
+        rc = collect_node(s, node, true); /* first, because lists of small objects need pages */
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
         rc = collect_node(s, node, false);
     if (rc == FAR_OK)
@@ -373,7 +381,8 @@ static int finish(struct sweep *s)
     int rc = still_mine(s);
     if (rc != FAR_OK)
         return rc;
-    /* The count goes down before the next sweep can begin, which would take the same deaths off it. */
+    /* The count goes down before the next sweep can begin; that one would subtract the same
+     * deaths. */
     batch_faa(&op->batch, NODE0, DEATHS_DELTA, s->result.spilled - s->deaths, &op->pool_word[1]);
     batch_fence(&op->batch);
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word, 0, &op->pool_word[0]);
@@ -405,7 +414,7 @@ static int run(struct sweep *s)
         rc = finish(s);
     if (rc != FAR_OK && s->word != 0)
         give_up(s);
-    if (op->client->sweep.mine == s->word) /* else it is that of another operation of the ring */
+    if (op->client->sweep.mine == s->word) /* else it is the sweep of a sibling operation */
         op->client->sweep.mine = 0;
     return rc;
 }

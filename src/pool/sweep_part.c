@@ -1,4 +1,4 @@
-/* A client's part in a sweep that another one, or itself, makes: see SWEEP-P1 in sweep.c. */
+/* A client's part in a sweep, its own or another client's: see SWEEP-P1 in sweep.c. */
 #include "pool/pool_internal.h"
 
 #include <string.h>
@@ -24,7 +24,8 @@ int client_meet_sweep(struct op *op)
 {
     struct client *c = op->client;
     uint64_t old_chunks[FAB_NODES_MAX], announced = c->epoch.announced;
-    batch_read(&op->batch, NODE0, SWEEPS_DELTA, &op->pool_word[1], 8); /* first: at most its own */
+    /* The count first: it does not include sweeps later than the one that the word announces. */
+    batch_read(&op->batch, NODE0, SWEEPS_DELTA, &op->pool_word[1], 8);
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, SWEEP_DELTA, &op->pool_word[0], 8);
     int rc = batch_flush(&op->batch);
@@ -34,9 +35,9 @@ int client_meet_sweep(struct op *op)
     if (sweep & SWEEP_ANNOUNCED) {
         rc = pool_read_marks(op, NODE_SWEEP_OFF, old_chunks);
         if (rc != FAR_OK || !c->attention.sweep_unmet || c->epoch.announced != announced)
-            return rc; /* another operation has met it, or seen a later one */
+            return rc; /* another operation has met this sweep, or seen a later one */
         if (client_has_undone(c))
-            return FAR_OK; /* SWEEP-P2: later; until then it certifies nothing newer */
+            return FAR_OK; /* SWEEP-P2: later. Until then this client certifies nothing newer */
         memcpy(c->sweep.old_chunks, old_chunks, op->pool->nodes * sizeof *old_chunks);
         c->sweep.met = sweep;
         c->sweep.counted = sweeps;

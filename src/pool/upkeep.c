@@ -1,11 +1,11 @@
-/* Upkeep: what a client does between operations, and what is not urgent. */
+/* Upkeep: what a client does between operations because it is not urgent. */
 #include "pool/pool_internal.h"
 
 /* Bytes that a client loses before it reports them. */
 #define LOSS_REPORTED CLASS_SMALL_MAX
 
-/* Counts with the dead's what this client has lost by errors of the fabric, so that whoever needs
- * memory sweeps. Not while one goes on, which would find too little of it. */
+/* Adds one to the count of deaths if this client has lost memory by errors of the fabric, so that a
+ * client that needs memory sweeps. Not during a sweep, which would find too little of it. */
 static int report_loss(struct op *op)
 {
     struct client *c = op->client;
@@ -14,7 +14,7 @@ static int report_loss(struct op *op)
         return FAR_OK;
     batch_faa(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
               op->pool_word);
-    client_loss_reported(c, bytes); /* now: another operation must not report it too */
+    client_loss_reported(c, bytes); /* before the flush: a sibling must not report it too */
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         pool_abandon_bytes(c, bytes);
@@ -31,8 +31,7 @@ int client_upkeep(struct op *op)
         if (rc != FAR_OK)
             return rc;
     }
-    if (c->watch.suspect >= 0 &&
-        !client_recovery_waits(c)) { /* it holds up what waits for its epoch */
+    if (c->watch.suspect >= 0 && !client_recovery_waits(c)) { /* it may hold up the epoch */
         int rc = client_try_recover(op);
         if (rc != FAR_OK)
             return rc;

@@ -39,7 +39,7 @@ int pool_info(struct op *op, struct far_pool_info *info)
     return rc;
 }
 
-/* Adds the ends of chunks that are too short for another object of the chunk's class. */
+/* Adds the bytes at the ends of chunks that are too few for another object of the chunk's class. */
 static int add_ends(struct marks *m, unsigned node, uint64_t *bytes)
 {
     uint64_t *table = NULL;
@@ -84,7 +84,7 @@ int pool_usage(struct op *op, struct far_pool_usage *usage)
     u.metadata = info.bytes_metadata + ends;
     u.live = live.reached_bytes;
     u.free = info.bytes_free + listed + held;
-    /* Of other clients we know what they last told: they may have published some of it since, and
+    /* Of other clients we know what they last announced. They may have published some of it since;
      * then it is counted twice. */
     uint64_t excess = u.metadata + u.live + u.retired + u.free;
     excess = excess > u.total ? excess - u.total : 0;

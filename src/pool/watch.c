@@ -1,6 +1,6 @@
 /*
  * Watching others: reads the registry, and tells clients that are silent from those that are alive.
- * lease.c says what is done about the silent ones.
+ * lease.c handles the silent ones.
  */
 #include "pool/pool_internal.h"
 
@@ -15,8 +15,8 @@ int client_registry(struct op *op, struct client_slot **slots)
     return batch_flush(&op->batch);
 }
 
-/* Is an owner word that of the client whose slot says this? (A slot that is free says 0, and so does an
- * owner word that names nobody.) */
+/* Does the owner word name the live client whose slot has this incarnation? (A free slot has 0, and
+ * so does an owner word that names nobody.) */
 static bool owner_lives(uint64_t incarnation, uint64_t owner_word)
 {
     return incarnation != 0 && !(incarnation & CLIENT_FENCED) &&
@@ -67,9 +67,10 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
         if (s->incarnation == 0 || i == c->slot || !waits)
             continue;
         if (w->incarnation != s->incarnation || w->heartbeat != s->heartbeat) {
-            doubtful |= w->incarnation != s->incarnation; /* else it is alive: it moved */
+            doubtful |=
+                w->incarnation != s->incarnation; /* if only the heartbeat moved, it is alive */
             if (c->watch.suspect == (int)i)
-                c->watch.suspect = -1; /* that was another */
+                c->watch.suspect = -1; /* another client, or it is alive */
             w->incarnation = s->incarnation;
             w->heartbeat = s->heartbeat;
             w->since = now;
