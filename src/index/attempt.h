@@ -1,5 +1,5 @@
 /*
- * Starting over, and pausing, both with a bound.
+ * Starting over, with a bound.
  *
  * An operation that lost a race against another client starts over. After INDEX_ATTEMPTS attempts it
  * returns FAR_CONTENTION:
@@ -31,18 +31,6 @@ static inline bool index_attempt_after_pause(struct op *op, unsigned *attempts)
     if (*attempts >= INDEX_ATTEMPT_PAUSES_FROM)
         batch_pause(&op->batch, op_random(op, (*attempts - 1) * INDEX_ATTEMPT_PAUSE_NS));
     return index_attempt(attempts);
-}
-
-/* Waits for another client: each pause is twice as long as the one before, up to a millisecond. The
- * first one is after *pause_ns = 0. */
-#define INDEX_PAUSE_NS_FIRST 1000
-#define INDEX_PAUSE_NS_MOST  1000000
-static inline void index_pause(struct op *op, uint64_t *pause_ns)
-{
-    *pause_ns = *pause_ns == 0 ? INDEX_PAUSE_NS_FIRST : 2 * *pause_ns;
-    if (*pause_ns > INDEX_PAUSE_NS_MOST)
-        *pause_ns = INDEX_PAUSE_NS_MOST;
-    batch_pause(&op->batch, *pause_ns);
 }
 
 #endif

@@ -1,5 +1,4 @@
 #include "index/lock_wait.h"
-#include "index/attempt.h"
 
 #define LOOKS_PER_INQUIRY 16
 
@@ -25,7 +24,7 @@ int index_lock_wait(struct op *op, struct index_lock_wait *wait, uint64_t owner,
     *state = alive ? INDEX_LOCK_HELD : INDEX_LOCK_ORPHANED;
     if (alive) {
         wait->looks++;
-        index_pause(op, &wait->pause_ns);
+        op_pause(op, &wait->pause_ns);
     }
     return FAR_OK;
 }

@@ -90,19 +90,24 @@ uint64_t op_random(struct op *op, uint64_t bound)
     return rng_below(&op->client->rng, bound);
 }
 
-/* ---- the client ------------------------------------------------------------------------------ */
-
 #define PAUSE_NS_LEAST 1000
 #define PAUSE_NS_MOST  1000000
+
+void op_pause(struct op *op, uint64_t *pause_ns)
+{
+    *pause_ns = *pause_ns == 0 ? PAUSE_NS_LEAST : 2 * *pause_ns;
+    if (*pause_ns > PAUSE_NS_MOST)
+        *pause_ns = PAUSE_NS_MOST;
+    batch_pause(&op->batch, *pause_ns);
+}
+
+/* ---- the client ------------------------------------------------------------------------------ */
 
 bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
 {
     if (b->waited_ns > leases * op->client->lease_ns)
         return false;
-    b->pause_ns = b->pause_ns == 0 ? PAUSE_NS_LEAST : 2 * b->pause_ns;
-    if (b->pause_ns > PAUSE_NS_MOST)
-        b->pause_ns = PAUSE_NS_MOST;
-    batch_pause(&op->batch, b->pause_ns);
+    op_pause(op, &b->pause_ns);
     b->waited_ns += b->pause_ns;
     return true;
 }

@@ -166,6 +166,10 @@ static inline bool op_swapped(const struct op *op, unsigned n)
 /* A random number below `bound`, for back-off and for choices among equals. */
 uint64_t op_random(struct op *op, uint64_t bound);
 
+/* Waits for another client: for a microsecond if *pause_ns is 0, then twice as long each time, up to
+ * a millisecond. */
+void op_pause(struct op *op, uint64_t *pause_ns);
+
 /*
  * Brackets an operation: between the two, nothing that it can reach is reused. `cached` is the
  * cache it works from, NULL for none.

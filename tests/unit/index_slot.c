@@ -1,4 +1,5 @@
-/* Slot words of all widths, the candidates among them, and the budget of blocks read together. */
+/* Slot words of all widths, the candidates among them, the words of a batch, and the budget of blocks
+ * read together. */
 #include "index/blocks.h"
 #include "support/pool_rig.h"
 
@@ -55,6 +56,27 @@ static void candidates_are_the_words_that_agree_under_the_mask(void **state)
     }
 }
 
+static void words_of_a_batch_are_found_by_the_number_of_their_verb(void **state)
+{
+    const uint64_t at = CONTROL_OFF + offsetof(struct pool_control, reserved);
+    struct pool_rig r;
+    (void)state;
+    pool_rig_open(&r, "mem:?size=1m");
+    pool_rig_set(&r, 0, at, 0xab00);
+    unsigned fails = op_mcas(&r.op, NODE0, at, 0xac00, 0xff00, 0x11, 0xff);
+    unsigned swaps = op_mcas(&r.op, NODE0, at, 0xab77, 0xff00, 0xcd22, 0xff);
+    unsigned adds = op_faa(&r.op, NODE0, at, 1), reads = op_read(&r.op, NODE0, at);
+    assert_int_equal(batch_flush(&r.op.batch), FAR_OK);
+    assert_false(op_swapped(&r.op, fails));
+    assert_int_equal(op_result(&r.op, fails), 0xab00);
+    assert_true(op_swapped(&r.op, swaps));
+    assert_int_equal(op_result(&r.op, swaps), 0xab00);
+    assert_int_equal(op_result(&r.op, adds), 0xab22); /* only the bits of the swap mask changed */
+    assert_int_equal(op_result(&r.op, reads), 0xab23);
+    pool_rig_set(&r, 0, at, 0);
+    pool_rig_close(&r);
+}
+
 static void blocks_are_read_within_the_budget_and_the_batch(void **state)
 {
     struct pool_rig r;
@@ -87,6 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slot_says_what_it_was_made_of),
         cmocka_unit_test(candidates_are_the_words_that_agree_under_the_mask),
+        cmocka_unit_test(words_of_a_batch_are_found_by_the_number_of_their_verb),
         cmocka_unit_test(blocks_are_read_within_the_budget_and_the_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

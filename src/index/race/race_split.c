@@ -377,7 +377,7 @@ static bool wait_for_sibling(struct op *op, const struct race_view *view,
     if (!op->batch.on_ring || find_splitting(view, look->entry) == RACE_SPLITTING)
         return false;
     for (unsigned i = 0; i < op->pool->knobs.patience; i++) {
-        index_pause(op, &pause);
+        op_pause(op, &pause);
         if (race_cached_entry(view, key->hash) != look->entry ||
             find_splitting(view, look->entry) == RACE_SPLITTING)
             return true;
