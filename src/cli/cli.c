@@ -112,7 +112,7 @@ static int bad_option(const char *command, int got, char **argv)
     const char *option = argv[optind - 1];
     if (got == ':')
         return cli_misused(command, "option '%s' needs a value", option);
-    if (strncmp(option, "--", 2) == 0 && strchr(option, '=') != NULL && optopt != 0)
+    if (strncmp(option, "--", 2) == 0 && strchr(option, '=') && optopt != 0)
         return cli_misused(command, "option '%s' takes no value", option);
     if (strncmp(option, "--", 2) != 0 && optopt != 0)
         return cli_misused(command, "unknown option '-%c'", optopt);
@@ -334,11 +334,6 @@ static void hold(int number)
         atomic_store(&stopped, true);
 }
 
-void cli_hold_signals(void)
-{
-    catch_signals(hold);
-}
-
 bool cli_stopped(void)
 {
     return atomic_load(&stopped);
@@ -350,7 +345,7 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
     if (!target->pool)
         return missing_option(command, "pool", "URI");
 
-    cli_hold_signals();
+    catch_signals(hold);
     far_pool *opened = NULL;
     int rc = far_pool_open(target->pool, &opened);
     if (rc != FAR_OK)

@@ -101,9 +101,8 @@ int cli_no_memory(const char *command);
  */
 /* For programs that work long: returns the flag. */
 const atomic_bool *cli_stop_on_signals(void);
-/* For programs that soon end anyway. Their exit status shows that they were asked to stop. SIGPIPE
- * does not set this flag. */
-void cli_hold_signals(void);
+/* For programs that soon end anyway: was there a signal since cli_open(), other than SIGPIPE? Their
+ * exit status shows it. */
 bool cli_stopped(void);
 
 #define CLI_DEFAULT_TABLE "default"

@@ -67,18 +67,13 @@ static size_t entry_bytes(size_t key_len, size_t stored)
     return (sizeof(struct entry_head) + key_len + stored + 7) & ~(size_t)7;
 }
 
-size_t index_entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len)
-{
-    return entry_bytes(key_len, out->keys_only ? 0 : value_len);
-}
-
 bool index_entries_add(struct entries_out *out, struct slice key, struct slice value)
 {
     struct entry_head head = {(uint32_t)key.len | (out->keys_only ? ENTRY_KEY_ONLY : 0),
                               (uint32_t)value.len};
     char *to = (char *)out->buf + out->len;
 
-    out->needed = index_entries_bytes(out, key.len, value.len);
+    out->needed = entry_bytes(key.len, out->keys_only ? 0 : value.len);
     if (out->needed > out->cap - out->len)
         return false;
     memcpy(to, &head, sizeof head);

@@ -54,8 +54,6 @@ struct entries_out {
     uint64_t cursor;
     bool more; /* scan: it ended before the range did */
 };
-/* How many bytes an entry takes. */
-size_t index_entries_bytes(const struct entries_out *out, size_t key_len, size_t value_len);
 /* False if it does not fit. */
 bool index_entries_add(struct entries_out *out, struct slice key, struct slice value);
 

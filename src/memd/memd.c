@@ -187,7 +187,8 @@ static bool is_fenced(struct memd_client *c, uint64_t identity)
     return false;
 }
 
-void memd_fence(struct memd *m, uint64_t identity)
+/* Shuts an identity out (NODE-N1). */
+static void fence(struct memd *m, uint64_t identity)
 {
     struct memd_keep *keep = m->region.keep;
 
@@ -239,7 +240,8 @@ static int enter(struct memd_client *c, uint64_t identity)
     return FAR_FENCED;
 }
 
-bool memd_owns(const struct memd_client *c, const struct wire_head *head)
+/* Does the message belong to this connection (WIRE-W1)? */
+static bool owns(const struct memd_client *c, const struct wire_head *head)
 {
     return head->slot == c->slot && head->token == c->token && c->token != 0;
 }
@@ -378,7 +380,7 @@ static bool on_request(struct memd_client *c, const union control *in, union con
         out->answer.status = identify(c, in->client.identity);
         break;
     case WIRE_FENCE:
-        memd_fence(m, in->client.identity);
+        fence(m, in->client.identity);
         break;
     case WIRE_CLAIM:
         out->answer.value = claim(c);
@@ -416,7 +418,7 @@ bool memd_message(struct memd_client *c, const void *message, size_t bytes,
                    rc == FAR_LAYOUT ? far_error_detail() : "not a valid message", answer_bytes);
     } else if (in.head.type == WIRE_HELLO && c->state == MEMD_NEW) {
         goes_on = on_hello(c, &in.hello, &out, answer_bytes);
-    } else if (!memd_owns(c, &in.head)) { /* from another sender, which must not end it */
+    } else if (!owns(c, &in.head)) { /* from another sender, which must not end it */
         count(&c->count.rejected, 1);
     } else if (in.head.type == WIRE_PROOF_IS && c->state == MEMD_CHALLENGED) {
         goes_on = on_proof(c, &in.proof, &out, answer_bytes);
@@ -464,7 +466,7 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
 
     ASSERT((uintptr_t)message % 8 == 0);
     *reply_bytes = 0;
-    if (rc != FAR_OK || c->state != MEMD_WELCOMED || !memd_owns(c, &batch->head)) {
+    if (rc != FAR_OK || c->state != MEMD_WELCOMED || !owns(c, &batch->head)) {
         count(&c->count.rejected, 1);
         return true;
     }

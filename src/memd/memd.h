@@ -7,7 +7,7 @@
  * the messages ask for, in the same way for every transport.
  *
  *   NODE-N1  A batch is executed while its connection is `busy`, and not at all if the connection
- *       was shut before. When memd_fence() returns, the identity is on record, every connection
+ *       was shut before. When a FENCE is answered, the identity is on record, every connection
  *       that has it is shut, and none of those is busy.
  *   NODE-N2  An identity that was fenced is refused while it is on record: for the next
  *       MEMD_FENCED_MAX fences, and across restarts if the region is in a file.
@@ -163,11 +163,5 @@ static inline bool memd_is_batch(const void *message, size_t bytes)
  * no reply. False: end the connection. */
 bool memd_batch(struct memd_client *client, void *message, size_t bytes,
                 void *(*room)(void *arg, size_t bytes), void *arg, size_t *reply_bytes);
-
-/* For one-sided transports: does the message belong to this connection (WIRE-W1)? */
-bool memd_owns(const struct memd_client *client, const struct wire_head *head);
-
-/* Shuts an identity out (NODE-N1). */
-void memd_fence(struct memd *memd, uint64_t identity);
 
 #endif

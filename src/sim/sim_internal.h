@@ -204,8 +204,6 @@ static inline uint64_t mix(uint64_t h, uint64_t x)
 
 /* Zeroes a node for the next run. False when out of memory. */
 bool sim_memory_clean(struct sim *sim, unsigned node, uint64_t bytes);
-/* To be called before memory is written. */
-void sim_memory_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len);
 uint64_t *sim_memory_word(struct sim *sim, unsigned node, uint64_t off);
 
 /* Moves bytes [from, to) of a READ or WRITE. */

@@ -6,7 +6,8 @@
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-void sim_memory_touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len)
+/* To be called before memory is written. */
+static void touch(struct sim *sim, unsigned node, uint64_t off, uint64_t len)
 {
     if (len == 0)
         return;
@@ -61,7 +62,7 @@ uint64_t sim_word(const struct sim *sim, unsigned node, uint64_t off)
 void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint8_t byte)
 {
     ASSERT(node < sim->set.nodes && off + bytes <= sim->set.node_bytes);
-    sim_memory_touch(sim, node, off, bytes);
+    touch(sim, node, off, bytes);
     memset(sim->memory[node] + off, byte, bytes);
 }
 
@@ -85,7 +86,7 @@ void sim_memory_move(struct sim *sim, const struct fab_verb *v, uint64_t from, u
     if (v->kind == FAB_READ) {
         memcpy(near, far, to - from);
     } else {
-        sim_memory_touch(sim, v->node, from, to - from);
+        touch(sim, v->node, from, to - from);
         memcpy(far, near, to - from);
     }
 }
@@ -150,7 +151,7 @@ uint64_t sim_atomic_result(const struct fab_verb *v, uint64_t old)
 void sim_atomic_write(struct sim *sim, const struct fab_verb *v, uint64_t new)
 {
     uint64_t *word = sim_memory_word(sim, v->node, v->off);
-    sim_memory_touch(sim, v->node, v->off, 8);
+    touch(sim, v->node, v->off, 8);
     if (sim->harness_hash)
         sim->memory_hash ^= hash_word(v->node, v->off, *word) ^ hash_word(v->node, v->off, new);
     *word = new;
@@ -182,6 +183,6 @@ void sim_busy_set(struct sim *sim, const struct fab_verb *v)
 void sim_busy_clear(struct sim *sim, const struct fab_verb *v)
 {
     struct busy_word *busy = sim_busy_find(sim, v);
-    ASSERT(busy != NULL);
+    ASSERT(busy);
     *busy = sim->busy[--sim->busy_count];
 }

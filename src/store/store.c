@@ -25,7 +25,7 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
     return FAR_OK;
 }
 
-int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **out)
+static int open_uri(const char *uri, far_pool **out)
 {
     struct fab *fab = NULL;
     if (!uri || !out)
@@ -33,7 +33,7 @@ int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **out)
     int rc = fab_open(uri, &fab);
     if (rc != FAR_OK)
         return rc;
-    rc = store_open(fab, knobs, out);
+    rc = store_open(fab, NULL, out);
     if (rc != FAR_OK)
         fab_close(fab);
     else
@@ -44,7 +44,7 @@ int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **out)
 int far_pool_open(const char *uri, far_pool **out)
 {
     err_begin();
-    return err_end(store_open_uri(uri, NULL, out));
+    return err_end(open_uri(uri, out));
 }
 
 /* In a child of fork() the handle is a copy, and the keeper's thread and the network connections belong

@@ -28,8 +28,6 @@ struct far_pool {
 
 /* Opens a pool on a fabric that the caller made and owns: for tests and the simulator. */
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **pool);
-/* far_pool_open() with knobs. */
-int store_open_uri(const char *uri, const struct knobs *knobs, far_pool **pool);
 
 /* One place of the ring, and the operation in it. */
 struct ring_slot {
