@@ -253,7 +253,7 @@ __attribute__((noinline)) void fiber_resume(struct fiber *f)
 __attribute__((noinline)) void fiber_yield(void)
 {
     struct fiber *f = current;
-    ASSERT(f != NULL);
+    ASSERT(f);
     f->state = FIBER_SUSPENDED;
     suspend(f);
 }

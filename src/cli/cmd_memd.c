@@ -74,8 +74,7 @@ static int serve(struct memd *memd, const struct memd_options *o, const sigset_t
 
     for (unsigned i = 0; i < o->listens && code == CLI_OK; i++) {
         int rc = memd_listen(memd, o->listen[i], (unsigned)o->threads);
-
-        if (rc)
+        if (rc != FAR_OK)
             code = cli_failed("memd", rc, "cannot listen at '%s'", o->listen[i]);
     }
     if (code == CLI_OK)
@@ -90,7 +89,7 @@ static int run(const struct memd_options *o)
 {
     struct memd *memd = calloc(1, sizeof *memd);
     sigset_t signals;
-    int code = CLI_OK, rc;
+    int code = CLI_OK;
 
     if (!memd)
         return cli_failed("memd", FAR_NO_MEMORY, "cannot start");
@@ -100,14 +99,15 @@ static int run(const struct memd_options *o)
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before there are threads */
     memd->region.fd = -1;
-    rc = wire_secret_load(o->secret_file, &memd->secret);
-    if (rc)
+    int rc = wire_secret_load(o->secret_file, &memd->secret);
+    if (rc != FAR_OK)
         code = cli_failed("memd", rc, "cannot use the secret");
     if (code == CLI_OK) {
         rc = memd_region_open(&memd->region, o->size, o->file);
-        if (!rc)
+        if (rc == FAR_OK)
             rc = memd_init(memd);
-        code = rc ? cli_failed("memd", rc, "cannot provide the memory") : serve(memd, o, &signals);
+        code = rc == FAR_OK ? serve(memd, o, &signals)
+                            : cli_failed("memd", rc, "cannot provide the memory");
     }
     memd_region_close(&memd->region);
     free(memd);

@@ -126,7 +126,6 @@ static bool may_write(const struct batch *b)
 static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count, bool writes)
 {
     struct fab_ep *ep = b->ep;
-    int rc;
 
     if (writes && !may_write(b))
         return err_fail(FAR_FENCED, "%s", b->policy->refusal);
@@ -135,7 +134,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
     b->req.verbs = verbs;
     b->req.count = count;
     b->req.done = false;
-    rc = ep->ops->post(ep, &b->req);
+    int rc = ep->ops->post(ep, &b->req);
     if (rc == FAR_OK) {
         while (!b->req.done) { /* by FABRIC-F5 every request completes */
             if (b->on_ring)
@@ -180,7 +179,6 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
 {
     for (unsigned i = 1;; i++) {
         uint64_t old = *(uint64_t *)v->buf, before = v->compare;
-        int rc;
 
         if (old == v->compare || ((old ^ v->compare) & v->compare_mask) != 0)
             return FAR_OK;
@@ -190,7 +188,7 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
         v->flags = 0;
         v->compare = old;
         v->swap = (old & ~v->swap_mask) | (v->swap & v->swap_mask);
-        rc = post_part(b, v, 1);
+        int rc = post_part(b, v, 1);
         if (rc != FAR_OK) {
             v->compare = before; /* the word does not match it: no swap that is known of */
             return rc;
@@ -256,14 +254,12 @@ static int flush_planned(struct batch *b)
 
     plan(b);
     for (unsigned first = 0; first < b->count; first = next) {
-        int rc;
-
         next = first + 1;
         while (next < b->count && !(b->verb[next].flags & STARTS_POST))
             next++;
         if (next == b->count)
             next = board(b, first);
-        rc = post_part(b, &b->verb[first], next - first);
+        int rc = post_part(b, &b->verb[first], next - first);
         note_post(b, first, next, rc);
         for (unsigned i = first; i < next && rc == FAR_OK; i++) {
             if (b->verb[i].flags & EMULATED_MCAS) {
@@ -272,7 +268,7 @@ static int flush_planned(struct batch *b)
                     note_post(b, i, i + 1, rc);
             }
         }
-        if (rc)
+        if (rc != FAR_OK)
             return rc;
     }
     return FAR_OK;

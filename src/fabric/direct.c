@@ -230,7 +230,7 @@ int direct_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *count)
 bool direct_arm_deferred(struct fab_ep *ep, uint64_t *until)
 {
     *until = UINT64_MAX;
-    return ((struct direct_ep *)ep)->first == NULL;
+    return !((struct direct_ep *)ep)->first;
 }
 
 void *direct_buf_alloc(struct fab_ep *ep, size_t bytes)

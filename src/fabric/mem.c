@@ -42,12 +42,11 @@ static int mem_open(struct uri *uri, struct fab **fab)
 {
     struct direct_options o;
     struct direct_fab *mem;
-    int rc;
 
     if (uri->rest[0])
         return err_fail(FAR_BAD_URI, "'%s' follows mem:, where only options are allowed",
                         uri->rest);
-    rc = direct_options(uri, NODE_BYTES_DEFAULT, 1, &o);
+    int rc = direct_options(uri, NODE_BYTES_DEFAULT, 1, &o);
     if (rc != FAR_OK)
         return rc;
     mem = calloc(1, sizeof *mem);

@@ -221,7 +221,6 @@ static void set_nodes(struct shm_fab *s, unsigned nodes, uint64_t size)
 static int adopt(struct shm_fab *s, const struct direct_options *o, const struct node_head *head)
 {
     const char *text = place_text(&s->place);
-    int rc;
 
     s->direct.fab.fresh = head->magic == 0;
     if (head->magic == 0) {
@@ -233,7 +232,7 @@ static int adopt(struct shm_fab *s, const struct direct_options *o, const struct
     }
     if (head->magic != POOL_MAGIC)
         return err_fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool", text);
-    rc = superblock_check(head, 0);
+    int rc = superblock_check(head, 0);
     if (rc != FAR_OK)
         return rc;
     if (head->nodes == 0 || head->nodes > FAB_NODES_MAX || head->size < DIRECT_NODE_BYTES_MIN ||
@@ -295,13 +294,12 @@ static int check_blank(const struct shm_fab *s)
 
     while (off < p->st.st_size) {
         off_t data = lseek(p->fd, off, SEEK_DATA);
-        ssize_t bytes;
 
         if (data < 0 && errno == ENXIO)
             return FAR_OK;
         if (data > off)
             off = data & ~(off_t)63; /* so that no superblock is cut in two */
-        bytes = pread(p->fd, piece, sizeof piece, off);
+        ssize_t bytes = pread(p->fd, piece, sizeof piece, off);
         if (bytes < 0)
             return place_system(p, "read");
         if (bytes == 0)
@@ -344,7 +342,6 @@ static void join_pages(const struct shm_fab *s)
 static int make_file(struct shm_fab *s, bool in_memory)
 {
     const struct place *p = &s->place;
-    int rc;
 
     if (!has_room(s))
         return err_fail(FAR_NO_MEMORY, "there are no %llu bytes left for shm:%s",
@@ -352,7 +349,7 @@ static int make_file(struct shm_fab *s, bool in_memory)
     /* The length first: a creator that dies while memory is reserved leaves a whole file. */
     if (ftruncate(p->fd, (off_t)s->map_bytes) != 0)
         return place_system(p, "set the length of");
-    rc = map(s);
+    int rc = map(s);
     if (rc == FAR_OK && in_memory)
         join_pages(s);
     if (rc == FAR_OK && !mapping_reserve(p->fd, s->map_bytes))
@@ -366,7 +363,6 @@ static int take_file(struct shm_fab *s, const struct direct_options *o)
 {
     struct node_head head;
     struct statfs fs;
-    uint64_t unit;
     int rc = place_head(&s->place, &head);
 
     if (rc == FAR_OK && fstatfs(s->place.fd, &fs) != 0)
@@ -375,7 +371,7 @@ static int take_file(struct shm_fab *s, const struct direct_options *o)
         rc = adopt(s, o, &head);
     if (rc != FAR_OK)
         return rc;
-    unit = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : 1; /* of its length */
+    uint64_t unit = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : 1; /* of its length */
     s->map_bytes = (nodes_bytes(s) + unit - 1) / unit * unit;
     s->map_align = unit > MAPPING_HUGE_BYTES ? unit : MAPPING_HUGE_BYTES;
     if (s->direct.fab.fresh) {
@@ -399,14 +395,13 @@ static int check_device_size(const struct shm_fab *s)
     unsigned long long bytes;
     char path[64];
     FILE *f;
-    int got;
 
     snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(p->st.st_rdev),
              minor(p->st.st_rdev));
     f = fopen(path, "re");
     if (!f)
         return FAR_OK;
-    got = fscanf(f, "%llu", &bytes);
+    int got = fscanf(f, "%llu", &bytes);
     fclose(f);
     if (got == 1 && s->map_bytes > bytes)
         return err_fail(FAR_BAD_URI, "shm:%s has %llu bytes, not %llu", place_text(p), bytes,
@@ -420,13 +415,12 @@ static int check_shared(const struct shm_fab *s)
 {
     uint64_t *mine = (uint64_t *)s->map, last = s->map_bytes / 8 - 1, was;
     uint64_t *other = mapping_make(s->place.fd, s->map_bytes, 0);
-    bool same;
 
     if (!other)
         return place_system(&s->place, "map");
     was = __atomic_load_n(&mine[last], __ATOMIC_SEQ_CST);
     __atomic_store_n(&mine[last], ~was, __ATOMIC_SEQ_CST);
-    same = __atomic_load_n(&other[last], __ATOMIC_SEQ_CST) == ~was;
+    bool same = __atomic_load_n(&other[last], __ATOMIC_SEQ_CST) == ~was;
     __atomic_store_n(&mine[last], was, __ATOMIC_SEQ_CST);
     munmap(other, s->map_bytes);
     return same ? FAR_OK
@@ -440,7 +434,6 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
 {
     struct direct_options o = *options;
     struct node_head head;
-    int rc;
 
     if (o.size == 0)
         return err_fail(FAR_BAD_URI, "shm:%s is a device, and needs size= in the URI",
@@ -448,7 +441,7 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
     o.nodes = o.nodes ? o.nodes : 1;
     set_nodes(s, (unsigned)o.nodes, o.size);
     s->map_bytes = nodes_bytes(s);
-    rc = check_device_size(s);
+    int rc = check_device_size(s);
     if (rc == FAR_OK)
         rc = map(s);
     if (rc != FAR_OK)
@@ -521,11 +514,10 @@ static int shm_open_fabric(struct uri *uri, struct fab **fab)
 {
     struct direct_options o;
     struct shm_fab *s = calloc(1, sizeof *s);
-    int rc;
 
     if (!s)
         return err_fail(FAR_NO_MEMORY, "shm:");
-    rc = place_parse(uri->rest, &s->place);
+    int rc = place_parse(uri->rest, &s->place);
     if (rc == FAR_OK)
         rc = direct_options(uri, 0, 0, &o);
     if (rc != FAR_OK)

@@ -75,12 +75,11 @@ static int check_part(char **at, const char *end, uint64_t size, struct wire_rea
     for (unsigned i = 0; i < part.verbs; i++) {
         size_t left = (size_t)(end - *at);
         struct wire_verb v;
-        int rc;
 
         if (left < VERB_MIN)
             return err_fail(FAR_INVALID, "the batch ends before a verb");
         memcpy(&v, *at, sizeof v);
-        rc = check_verb(&v, left, size);
+        int rc = check_verb(&v, left, size);
         if (rc != FAR_OK)
             return rc;
         *at += wire_verb_bytes(v.kind, v.len);

@@ -73,15 +73,14 @@ static int look(struct memd_region *r, const char *path, uint64_t bytes)
 /* Gives an empty file its length and its memory, and writes its end. */
 static int make_file(struct memd_region *r, uint64_t size, const char *path)
 {
-    int rc;
-
     if (size == 0)
         return err_fail(FAR_NOT_A_POOL, "%s does not hold a node's memory; give a size to make it",
                         path);
     set_size(r, size);
     if (ftruncate(r->fd, (off_t)r->map_bytes) != 0)
         return file_failed(path, "set the length of");
-    rc = mapping_reserve(r->fd, r->map_bytes) ? map(r) : file_failed(path, "reserve the memory of");
+    int rc =
+        mapping_reserve(r->fd, r->map_bytes) ? map(r) : file_failed(path, "reserve the memory of");
     if (rc == FAR_OK)
         rc = start_keep(r);
     if (rc != FAR_OK && ftruncate(r->fd, 0) != 0)
@@ -92,7 +91,6 @@ static int make_file(struct memd_region *r, uint64_t size, const char *path)
 static int open_file(struct memd_region *r, uint64_t size, const char *path)
 {
     struct stat st;
-    int rc;
 
     r->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
     if (r->fd < 0)
@@ -106,7 +104,7 @@ static int open_file(struct memd_region *r, uint64_t size, const char *path)
         return err_fail(FAR_INVALID, "%s is not a file", path);
     if (st.st_size == 0)
         return make_file(r, size, path);
-    rc = look(r, path, (uint64_t)st.st_size);
+    int rc = look(r, path, (uint64_t)st.st_size);
     if (rc == FAR_OK && size != 0 && r->size != (size & ~63ull))
         rc = err_fail(FAR_INVALID, "%s holds a node of %llu bytes, not %llu", path,
                       (unsigned long long)r->size, (unsigned long long)size);

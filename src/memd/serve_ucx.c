@@ -289,10 +289,9 @@ static void arrived(ucp_conn_request_h request, void *arg)
 {
     struct ucx_listener *l = arg;
     struct ucx_thread *t = &l->thread[l->next++ % l->threads];
-    bool taken;
 
     pthread_mutex_lock(&t->lock);
-    taken = t->arrivals < ARRIVALS_MAX;
+    bool taken = t->arrivals < ARRIVALS_MAX;
     if (taken)
         t->arrival[t->arrivals++] = request;
     pthread_mutex_unlock(&t->lock);
@@ -491,8 +490,6 @@ static void ucx_close(struct memd_listener *listener)
 
 static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
 {
-    int rc;
-
     t->listener = l;
     t->wake = -1;
     if (pthread_mutex_init(&t->lock, NULL) != 0)
@@ -504,7 +501,7 @@ static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
     t->scratch = aligned_alloc(64, WIRE_MESSAGE_MAX);
     if (!t->scratch)
         return err_fail(FAR_NO_MEMORY, "a thread's buffer");
-    rc = ucx_worker_open(l->context, receive, t, &t->worker, &t->fd);
+    int rc = ucx_worker_open(l->context, receive, t, &t->worker, &t->fd);
     if (rc != FAR_OK)
         t->worker = NULL;
     return rc;

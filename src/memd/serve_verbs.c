@@ -134,7 +134,6 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
 {
     struct verbs_client *c = id->verbs == l->device ? new_client(l) : NULL;
     unsigned reads = reads_wanted < l->limits.reads_in ? reads_wanted : l->limits.reads_in;
-    int rc;
 
     if (!c || verbs_qp_make(&c->qp, id, l->pd, l->completions, c, SEND_WRS) != FAR_OK) {
         rdma_reject(id, NULL, 0);
@@ -144,7 +143,7 @@ static void welcome(struct verbs_listener *l, struct rdma_cm_id *id, unsigned re
         return;
     }
     id->context = c;
-    rc = expect_message(c);
+    int rc = expect_message(c);
     if (rc == FAR_OK && ibv_req_notify_cq(c->qp.cq, 0) != 0)
         rc = FAR_SYSTEM;
     if (rc == FAR_OK)
@@ -170,7 +169,6 @@ static bool on_message(struct verbs_client *c, uint32_t bytes)
 {
     enum memd_state before = c->client.state;
     size_t answer;
-    bool alive;
 
     c->ending = !memd_message(&c->client, c->in, bytes, c->out, &answer);
     bool granted = before != MEMD_WELCOMED && c->client.state == MEMD_WELCOMED;
@@ -179,7 +177,7 @@ static bool on_message(struct verbs_client *c, uint32_t bytes)
     if (answer == 0)
         c->ending = true; /* this harms no other client: each has its own connection */
     pthread_mutex_lock(&c->lock);
-    alive = answer > 0 && reply(c, granted, answer);
+    bool alive = answer > 0 && reply(c, granted, answer);
     pthread_mutex_unlock(&c->lock);
     return alive;
 }
@@ -243,12 +241,11 @@ static void tidy(struct verbs_listener *l)
 
     for (unsigned i = 0; i < l->clients; i++) {
         struct verbs_client *c = l->client[i];
-        bool shut;
 
         if (!c)
             continue;
         pthread_mutex_lock(&c->lock);
-        shut = !c->qp.ibv;
+        bool shut = !c->qp.ibv;
         pthread_mutex_unlock(&c->lock);
         if (shut || (c->client.state != MEMD_WELCOMED && now > c->since + HANDSHAKE_NS))
             drop(c);
@@ -432,7 +429,6 @@ static int verbs_open(struct memd *memd, struct uri *uri, unsigned threads,
                       struct memd_listener **listener)
 {
     struct verbs_listener *l = calloc(1, sizeof *l);
-    int rc;
 
     (void)threads; /* one is enough for the little there is to do */
     if (!l)
@@ -440,8 +436,9 @@ static int verbs_open(struct memd *memd, struct uri *uri, unsigned threads,
     l->listener.ops = &memd_verbs;
     l->listener.memd = memd;
     l->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    rc = l->wake < 0 ? err_fail(FAR_SYSTEM, "cannot make an event descriptor: %s", strerror(errno))
-                     : begin(l, uri);
+    int rc = l->wake < 0
+                 ? err_fail(FAR_SYSTEM, "cannot make an event descriptor: %s", strerror(errno))
+                 : begin(l, uri);
     if (rc != FAR_OK) {
         verbs_release(l);
         return rc;

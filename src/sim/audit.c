@@ -141,7 +141,7 @@ static bool owns_memory(struct audit *a, const struct client *c)
 
 int sim_audit(struct audit *a, far_pool *pool, far_session *const *sessions, unsigned count)
 {
-    ASSERT(count > 0 && sessions[0] != NULL);
+    ASSERT(count > 0 && sessions[0]);
     unsigned damaged = 0, slot = 0;
     int rc = FAR_OK;
     memset(a, 0, sizeof *a);

@@ -152,7 +152,7 @@ int check_scan(struct check *c, struct check_client *me)
     struct scanning *s = calloc(1, sizeof *s);
     int rc = FAR_OK;
     bool more = true;
-    ASSERT(s != NULL);
+    ASSERT(s);
     c->plan.scans = false; /* once */
     choose_range(c, s);
     while (more && c->result.verdict == CHECK_PASSED) {

@@ -64,7 +64,7 @@ static void freed(const struct free_watch *watch, const struct client *by, gaddr
     uint8_t *units = units_of(map, at, bytes);
     if (!is_registered(map, by))
         return;
-    if (memchr(units, IN_USE, bytes / 64) == NULL) { /* free before: another passes it on */
+    if (!memchr(units, IN_USE, bytes / 64)) { /* free before: another passes it on */
         verify(map, at, bytes);
         return;
     }
@@ -80,7 +80,7 @@ static void taken(const struct free_watch *watch, const struct client *by, gaddr
     uint8_t *units = units_of(map, at, bytes);
     if (!is_registered(map, by))
         return;
-    if (memchr(units, IN_USE, bytes / 64) != NULL)
+    if (memchr(units, IN_USE, bytes / 64))
         mistake(map, gaddr_node(at), gaddr_offset(at), "memory in use was handed out");
     else
         verify(map, at, bytes);
@@ -108,7 +108,7 @@ static void touched(void *arg, unsigned client, uint64_t identity, const struct 
     if (lands_late(map) || (reads && (v->flags & FAB_MAY_BE_FREED)))
         return;
     uint64_t first = v->off / 64, last = (v->off + v->len - 1) / 64;
-    if (memchr(map->free[v->node] + first, FREE, last - first + 1) == NULL ||
+    if (!memchr(map->free[v->node] + first, FREE, last - first + 1) ||
         (reads && may_read(map, identity)))
         return;
     snprintf(what, sizeof what, "client %u %s free memory", client,

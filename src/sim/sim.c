@@ -64,7 +64,7 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
         if (!sim_memory_clean(sim, i, s->node_bytes))
             return err_fail(FAR_NO_MEMORY, "no memory for a simulated node");
 
-    ASSERT(tape != NULL && sim->running == NOBODY);
+    ASSERT(tape && sim->running == NOBODY);
     sim->set = *s;
     sim->tape = tape;
     sim->now = 1000000;

@@ -88,7 +88,7 @@ void sim_client_wait(struct sim_client *c, uint64_t ns)
 void sim_think(struct sim *sim)
 {
     struct sim_client *c = sim_client_running(sim);
-    ASSERT(c != NULL);
+    ASSERT(c);
     if (!c->unwinding)
         sim_client_wait(c, sim_adversary_transit(sim, sim->running));
 }
@@ -96,7 +96,7 @@ void sim_think(struct sim *sim)
 void sim_sleep(struct sim *sim, uint64_t ns)
 {
     struct sim_client *c = sim_client_running(sim);
-    ASSERT(c != NULL);
+    ASSERT(c);
     if (!c->unwinding)
         sim_client_wait(c, ns);
 }

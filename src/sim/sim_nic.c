@@ -390,7 +390,7 @@ static void copy_buffers(struct sim_request *r)
     if (bytes == 0)
         return;
     char *copy = malloc(bytes);
-    ASSERT(copy != NULL);
+    ASSERT(copy);
     r->late_data = copy;
     for (unsigned i = 0; i < r->count; i++) {
         struct fab_verb *v = &r->verb[i].v;

@@ -41,7 +41,7 @@ void sim_queue_push(struct sim *sim, enum event_kind kind, uint64_t at, uint32_t
     if (q->count == q->room) {
         size_t room = q->room ? 2 * q->room : 256;
         struct event *bigger = realloc(q->event, room * sizeof *bigger);
-        ASSERT(bigger != NULL);
+        ASSERT(bigger);
         q->event = bigger;
         q->room = room;
     }

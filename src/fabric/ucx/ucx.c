@@ -83,7 +83,6 @@ static int ask(struct ucx_ep *e, unsigned node, enum wire_type type, uint64_t id
     struct ucx_hub *h = e->hub;
     struct question *q = &h->conn[node].question;
     struct ucx_spin spin = {0};
-    int rc;
 
     ucx_hub_enter(h);
     while (q->awaited) /* by another endpoint, until its deadline at most */
@@ -94,7 +93,7 @@ static int ask(struct ucx_ep *e, unsigned node, enum wire_type type, uint64_t id
     while (q->state != QUESTION_DONE) /* by its deadline at the latest */
         ucx_hub_wait(e, &spin);
     q->awaited = false;
-    rc = q->status;
+    int rc = q->status;
     if (answer)
         *answer = (struct answer){.value = q->value, .counts = q->counts};
     ucx_hub_wake_all(h);
@@ -125,11 +124,10 @@ static void ucx_ep_close(struct fab_ep *ep)
 static int bell_init(pthread_cond_t *bell)
 {
     pthread_condattr_t monotonic;
-    int error;
 
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    error = pthread_cond_init(bell, &monotonic);
+    int error = pthread_cond_init(bell, &monotonic);
     pthread_condattr_destroy(&monotonic);
     return error == 0 ? FAR_OK : err_fail(FAR_SYSTEM, "cannot make a condition variable");
 }
@@ -137,12 +135,11 @@ static int bell_init(pthread_cond_t *bell)
 static int ucx_ep_open(struct fab *fab, struct fab_ep **ep)
 {
     struct ucx_ep *e = calloc(1, sizeof *e);
-    int rc;
 
     if (!e)
         return err_fail(FAR_NO_MEMORY, "an endpoint of ucx:");
     e->ep = (struct fab_ep){.fab = fab, .ops = fab->ops};
-    rc = bell_init(&e->bell);
+    int rc = bell_init(&e->bell);
     if (rc != FAR_OK) {
         free(e);
         return rc;
@@ -181,7 +178,6 @@ static int fence_node(struct ucx_conn *c, uint64_t client)
     struct question *q = &c->question;
     bool ours = q->type == WIRE_FENCE && q->identity == client && q->state != QUESTION_NONE;
     bool unasked = q->state == QUESTION_NONE || q->state == QUESTION_DONE;
-    int rc;
 
     if (q->awaited || (!ours && !unasked)) /* another question is under way */
         return ucx_conn_is_away(c) ? FAR_UNREACHABLE : FAB_PENDING;
@@ -191,7 +187,7 @@ static int fence_node(struct ucx_conn *c, uint64_t client)
         ucx_hub_tend(c->hub, 0);
     if (q->state != QUESTION_DONE)
         return ucx_conn_is_away(c) ? FAR_UNREACHABLE : FAB_PENDING;
-    rc = q->status;
+    int rc = q->status;
     q->state = QUESTION_NONE;
     return rc;
 }
@@ -337,7 +333,6 @@ const struct fab_ops ucx_fabric = {
 static int ucx_open(struct uri *uri, struct fab **fab)
 {
     struct ucx_fab *u = calloc(1, sizeof *u);
-    int rc;
 
     if (!u)
         return err_fail(FAR_NO_MEMORY, "ucx:");
@@ -348,7 +343,7 @@ static int ucx_open(struct uri *uri, struct fab **fab)
     u->fab.ops = &ucx_fabric;
     u->fab.caps = FAB_CAP_MCAS;
     u->fab.order = ORDER_ALL;
-    rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &u->wire, &u->fab);
+    int rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &u->wire, &u->fab);
     if (rc == FAR_OK)
         rc = resolve(u);
     if (rc == FAR_OK)

@@ -149,7 +149,6 @@ int ucx_post(struct fab_ep *ep, struct fab_req *req)
 {
     struct ucx_ep *e = (struct ucx_ep *)ep;
     uint64_t nodes = 0;
-    int rc;
 
     for (unsigned i = 0; i < req->count; i++)
         nodes |= 1ull << req->verbs[i].node;
@@ -159,7 +158,7 @@ int ucx_post(struct fab_ep *ep, struct fab_req *req)
         return FAR_OK;
     }
     ucx_hub_enter(e->hub);
-    rc = queue_request(e, req, nodes);
+    int rc = queue_request(e, req, nodes);
     ucx_hub_exit(e->hub);
     return rc;
 }
@@ -206,11 +205,10 @@ static bool add_part(struct ucx_conn *c, struct message *m, struct leg *leg)
     m->reply_bytes += sizeof(struct wire_result);
     for (; leg->verb < req->count && verbs < WIRE_PART_VERBS; leg->verb++, leg->from = 0) {
         const struct fab_verb *v = &req->verbs[leg->verb];
-        uint32_t len;
 
         if (v->node != c->node)
             continue;
-        len = fits(m, v, leg->from);
+        uint32_t len = fits(m, v, leg->from);
         if (len == 0)
             break;
         wire_put_verb(m->buf + m->bytes, v, leg->from, len);

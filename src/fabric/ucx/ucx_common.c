@@ -54,10 +54,9 @@ int ucx_context_open(const char *name, sa_family_t family, ucp_context_h *contex
                            .mt_workers_shared = 1,
                            .name = name};
     ucp_config_t *config;
-    ucs_status_t status;
 
     be_quiet();
-    status = ucp_config_read(NULL, NULL, &config);
+    ucs_status_t status = ucp_config_read(NULL, NULL, &config);
     if (status != UCS_OK)
         return err_fail(FAR_SYSTEM, "UCX's settings: %s", ucs_status_string(status));
     status = adapt_tcp(config, family);

@@ -90,12 +90,11 @@ static int begin(struct ucx_conn *c)
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = broken, .arg = c},
         .sockaddr = {.addr = (const struct sockaddr *)&node->at, .addrlen = node->at_bytes}};
-    ucs_status_t status;
     int rc = wire_random(c->nonce, sizeof c->nonce);
 
     if (rc != FAR_OK)
         return rc;
-    status = ucp_ep_create(c->hub->worker, &params, &c->ucp);
+    ucs_status_t status = ucp_ep_create(c->hub->worker, &params, &c->ucp);
     if (status != UCS_OK) {
         c->ucp = NULL;
         return ucx_failed(

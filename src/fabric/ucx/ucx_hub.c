@@ -65,14 +65,13 @@ static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, 
 {
     struct ucx_hub *h = arg;
     struct wire_head head;
-    unsigned node;
 
     (void)header;
     if (header_bytes != 0 || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
         wire_check(data, bytes) != FAR_OK)
         return UCS_OK;
     memcpy(&head, data, sizeof head);
-    node = head.seq % CONN_INDEX_MAX;
+    unsigned node = head.seq % CONN_INDEX_MAX;
     if (node < h->fab->fab.nodes)
         ucx_conn_heard(&h->conn[node], data, bytes);
     return UCS_OK;
@@ -260,10 +259,9 @@ bool ucx_hub_arm(struct ucx_ep *e, uint64_t *until)
 {
     struct ucx_hub *h = e->hub;
     uint64_t first = first_deadline(h), latest = clock_ns() + DOZE_MS * 1000000ull;
-    ucs_status_t status;
 
     ucx_hub_rise(e);
-    status = e->landed || is_restless(h) ? UCS_ERR_BUSY : ucp_worker_arm(h->worker);
+    ucs_status_t status = e->landed || is_restless(h) ? UCS_ERR_BUSY : ucp_worker_arm(h->worker);
     if (status == UCS_ERR_BUSY)
         return false;
     if (status != UCS_OK) /* then it can only be polled */
@@ -362,11 +360,10 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
 static unsigned affordable(const struct ucx_fab *u, unsigned most)
 {
     struct rlimit limit;
-    uint64_t hubs;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return most;
-    hubs = limit.rlim_cur / 4 / (HUB_FDS + CONN_FDS * u->fab.nodes);
+    uint64_t hubs = limit.rlim_cur / 4 / (HUB_FDS + CONN_FDS * u->fab.nodes);
     return hubs < most ? (unsigned)hubs : most;
 }
 

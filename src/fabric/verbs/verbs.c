@@ -90,7 +90,6 @@ static int verbs_wait_fds(struct fab_ep *ep, int fds[FAB_WAIT_FDS], unsigned *co
 static void verbs_poll(struct fab_ep *ep, bool wait)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;
-    uint64_t spin_until;
 
     verbs_errands_resume(e);
     if (verbs_ep_drain(e))
@@ -104,7 +103,7 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
             verbs_ep_look_around(e);
         return;
     }
-    spin_until = clock_ns() + SPIN_NS;
+    uint64_t spin_until = clock_ns() + SPIN_NS;
     while (clock_ns() < spin_until) {
         if (verbs_ep_drain(e))
             return;
@@ -336,13 +335,12 @@ static int verbs_open(struct uri *uri, struct fab **fab)
 {
     struct verbs_fab *v = calloc(1, sizeof *v);
     struct fab_ep *opener = NULL;
-    int rc;
 
     if (!v)
         return err_fail(FAR_NO_MEMORY, "verbs:");
     v->fab.ops = &verbs_fabric;
     v->fab.order = ORDER_IB;
-    rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &v->wire, &v->fab);
+    int rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &v->wire, &v->fab);
     for (unsigned i = 0; i < v->fab.nodes && rc == FAR_OK; i++)
         rc = resolve(v, i);
     if (rc == FAR_OK)

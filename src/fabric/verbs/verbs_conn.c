@@ -135,11 +135,10 @@ static int join(struct verbs_conn *c, uint64_t until)
                                     .rnr_retry_count = QUEUE_RETRIES,
                                     .qp_num = c->qp.ibv->qp_num};
     struct rdma_cm_event event;
-    int rc;
 
     if (rdma_connect(c->qp.id, &param) != 0)
         return node_fail(c, FAR_UNREACHABLE, strerror(errno));
-    rc = expect_event(c, c->qp.id, RDMA_CM_EVENT_CONNECT_RESPONSE, until, &event);
+    int rc = expect_event(c, c->qp.id, RDMA_CM_EVENT_CONNECT_RESPONSE, until, &event);
     if (rc != FAR_OK)
         return rc;
     if (!c->qp.ibv) /* closed again meanwhile */
@@ -175,7 +174,6 @@ static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
 {
     const struct arena *arena = &c->ep->arena;
     uint64_t until = clock_ns() + fab_of(c->ep)->wire.timeout_ms * 1000000;
-    int rc;
 
     while (c->qp.ibv && c->wrs_free == 0 && clock_ns() < until)
         verbs_errand_rest(c, until);
@@ -184,7 +182,7 @@ static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
     ASSERT(bytes <= WIRE_CONTROL_MAX && !(c->ep->asking >> c->node & 1));
     memcpy(c->said, question, bytes);
     c->in_bytes = 0;
-    rc = verbs_qp_receive(&c->qp, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));
+    int rc = verbs_qp_receive(&c->qp, c->in, WIRE_CONTROL_MAX, arena_key(arena, c->in));
     if (rc == FAR_OK)
         rc = verbs_qp_send(&c->qp, c->said, bytes, arena_key(arena, c->said));
     if (rc != FAR_OK)
@@ -208,7 +206,6 @@ int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, si
                    const struct wire_head **answer)
 {
     struct wire_head head;
-    int rc;
 
     if (!verbs_errand_here(c)) /* there is one question at a time */
         verbs_errand_await(c, UINT64_MAX);
@@ -216,7 +213,7 @@ int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, si
         return node_fail(c, FAR_UNREACHABLE, "the connection was lost");
     head = wire_head_of(type, c->slot, c->token, ++c->seq);
     memcpy(question, &head, sizeof head);
-    rc = exchange(c, question, bytes);
+    int rc = exchange(c, question, bytes);
     const struct wire_head *got = (const struct wire_head *)c->in;
     if (rc == FAR_OK && wire_check(got, c->in_bytes) != FAR_OK)
         rc = node_fail(c, FAR_UNREACHABLE, far_error_detail());
@@ -290,9 +287,8 @@ static int prove(struct verbs_conn *c, const uint8_t nonce[WIRE_NONCE],
     struct wire_proof proof = {0};
     const struct wire_head *head;
     const char *why;
-    int rc;
 
-    rc = wire_nodes_challenged(&fab_of(c->ep)->wire, challenge, &why);
+    int rc = wire_nodes_challenged(&fab_of(c->ep)->wire, challenge, &why);
     if (rc != FAR_OK)
         return node_fail(c, rc, why);
     memcpy(node_nonce, challenge->nonce, sizeof node_nonce);
@@ -343,15 +339,12 @@ static int identify(struct verbs_conn *c)
 
 static int make_way(struct verbs_conn *c, uint64_t until)
 {
-    struct rdma_cm_id *id;
-    int rc;
-
     if (rdma_create_id(c->ep->cm, &c->way, c, RDMA_PS_TCP) != 0) {
         c->way = NULL;
         return err_fail(FAR_SYSTEM, "cannot make a connection: %s", strerror(errno));
     }
-    rc = find_way(c, c->way, until);
-    id = c->way;
+    int rc = find_way(c, c->way, until);
+    struct rdma_cm_id *id = c->way;
     c->way = NULL;
     if (rc == FAR_OK)
         return make_queue_pair(c, id);
