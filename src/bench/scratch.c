@@ -86,7 +86,7 @@ int scratch_keep_alive(struct scratch *s)
 {
     struct op *op = &s->session->op;
     if (client_heartbeat_due(op->client)) {
-        op->client->epoch.announcement.due = true;
+        client_send_heartbeat(op->client);
         batch_read(&op->batch, gaddr_make(0, 0), 0, op->pool_word, 8);
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)

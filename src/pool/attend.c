@@ -65,8 +65,7 @@ int client_drive_epoch(struct op *op)
         batch_pause(b, 1000);
         return FAR_OK;
     }
-    c->epoch.announcement.due = true;
-    c->epoch.hurried = true;
+    client_hurry_epoch(c);
     batch_read(b, NODE0, CONTROL_OFF, op->pool_word, 8);
     return batch_flush(b);
 }
@@ -87,8 +86,7 @@ int client_park(struct op *op)
     }
     if (!client_has_stray_writes(c)) /* EPOCH-E6: else this only sends a heartbeat */
         c->attention.parked = true;
-    c->epoch.announcement.due = true;
-    c->epoch.validates = NULL; /* EPOCH-E5: all caches are stale when this has landed */
+    client_announce_parked(c);
     batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK) { /* it may land later, when operations are in flight again */

@@ -73,7 +73,7 @@ struct client_stock {
     bool loss_reported;                /* more was lost, and is in the count of deaths   */
     int overfull_node, overfull_class; /* a stock past its limit; class -1: none         */
     bool giving;                       /* an operation passes some of it on              */
-    unsigned wanted;                   /* the class that there was no memory for         */
+    unsigned wanted;                   /* the class that alloc.c had no memory for       */
     uint64_t recut_after;              /* time for the next sweep that only recuts memory */
     uint64_t recut_at;                 /* retired_ever at the last one                   */
 };

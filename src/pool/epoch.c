@@ -210,7 +210,7 @@ void client_renounce(struct op *op)
 {
     struct client *c = op->client;
     if (c->ep->ops->fence && !c->attention.lease_lost) {
-        c->epoch.announcement.withheld = true; /* it would say that we are alive */
+        client_withhold_announcements(c, true);
         op->pool_word[0] = client_slot_renounced(c->incarnation);
         batch_write(&op->batch, NODE0,
                     slot_delta(c->slot) + offsetof(struct client_slot, heartbeat), op->pool_word,
@@ -260,6 +260,33 @@ void client_announce_soon(struct client *c, struct cached *cached)
         return;
     c->epoch.announcement.due = true;
     c->epoch.validates = cached;
+}
+
+void client_send_heartbeat(struct client *c)
+{
+    c->epoch.announcement.due = true;
+}
+
+void client_hurry_epoch(struct client *c)
+{
+    c->epoch.announcement.due = c->epoch.hurried = true;
+}
+
+void client_announce_parked(struct client *c)
+{
+    c->epoch.announcement.due = true;
+    c->epoch.validates = NULL; /* EPOCH-E5: all caches are stale when this has landed */
+}
+
+void client_withhold_announcements(struct client *c, bool withheld)
+{
+    c->epoch.announcement.withheld = withheld;
+}
+
+uint64_t client_certify(struct client *c, uint64_t epoch)
+{
+    c->epoch.seen = c->epoch.validated = c->epoch.certified = epoch;
+    return ++c->epoch.heartbeat;
 }
 
 bool op_in_flight(const struct op *op)

@@ -87,7 +87,7 @@ static int fence_out(struct op *op, uint64_t incarnation, bool wait)
         batch_pause(&op->batch, FENCE_PAUSE_NS);
         /* The time-out may be longer than our lease. */
         if (op->batch.policy->piggyback && client_heartbeat_due(c)) {
-            c->epoch.announcement.due = true;
+            client_send_heartbeat(c);
             batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
             rc = batch_flush(&op->batch);
             if (rc != FAR_OK)
@@ -212,7 +212,8 @@ static void give_up_claim(struct op *op, unsigned slot, uint64_t mine)
     struct client *c = op->client;
     while (client_has_stray_writes(c) && !client_lapsed(c)) {
         batch_pause(&op->batch, c->lease_ns / 16);
-        c->epoch.announcement.due |= client_heartbeat_due(c);
+        if (client_heartbeat_due(c))
+            client_send_heartbeat(c);
         batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
         if (batch_flush(&op->batch) != FAR_OK)
             break;

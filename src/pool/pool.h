@@ -73,6 +73,8 @@ static inline bool client_is_parked(const struct client *c)
 }
 /* Has an eighth of the lease passed since the last heartbeat? */
 bool client_heartbeat_due(const struct client *client);
+/* The next batch carries a heartbeat. */
+void client_send_heartbeat(struct client *client);
 
 /* ---- operations ------------------------------------------------------------------------------ */
 

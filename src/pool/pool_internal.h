@@ -68,6 +68,12 @@ unsigned stock_take_many(struct client *client, unsigned node, unsigned size_cla
                          uint64_t *objects);
 /* How many objects of a class a client may keep. */
 unsigned stock_max(const struct client *client, unsigned size_class);
+/* Notes that a sweep begins that only cuts memory again. */
+void stock_note_recut(struct client *client, uint64_t now);
+/* Is a stock past its limit, and does no other operation give some of it to the shared lists? The
+ * first lets this operation do so, the second ends it. */
+bool stock_begin_giving(struct client *client, unsigned *node, unsigned *size_class);
+void stock_end_giving(struct client *client, unsigned node, unsigned size_class);
 /* Moves objects whose epoch has come to the stock. True if there were any. */
 bool client_reclaim(struct client *client);
 /* Lost bytes were reported, so that others sweep, too. / A sweep has found them. */
@@ -92,6 +98,9 @@ bool client_watch(struct client *client, const struct client_slot *slots, unsign
                   uint64_t epoch, uint64_t asked);
 /* Sets the suspect: a slot, or -1. */
 void client_suspect(struct client *client, int slot);
+/* Is it time for another search for dead clients, because memory is short? Then the next one has to
+ * wait for two leases. */
+bool client_may_reap(struct client *client, uint64_t now);
 /* Forgets what was seen of all clients. */
 void client_watch_again(struct client *client);
 #define WATCH_LEASES(ns) ((ns) + (ns) / 2) /* LEASE-L3 */
@@ -142,6 +151,16 @@ static inline size_t client_words_bytes(const struct pool *pool)
 }
 /* The next batch carries an announcement, which validates the cache (NULL: none). */
 void client_announce_soon(struct client *client, struct cached *cached);
+/* The next batch carries an announcement that drives the epoch, though nothing of ours waits for
+ * it. */
+void client_hurry_epoch(struct client *client);
+/* The next batch carries the announcement of a parked client, which validates no cache. */
+void client_announce_parked(struct client *client);
+/* Withholds announcements: they would say that a client is alive that is not registered. */
+void client_withhold_announcements(struct client *client, bool withheld);
+/* Starts at an epoch that a client which joins has read, and certifies it. Returns its next
+ * heartbeat. */
+uint64_t client_certify(struct client *client, uint64_t epoch);
 void client_forget_caches(struct client *client);
 /* Marks all caches stale. */
 void client_doubt_caches(struct client *client);
@@ -167,6 +186,8 @@ int journal_mark(struct op *op, struct marker *marker, unsigned *damaged, unsign
 
 /* Reads a word of every node that counts chunks. */
 int pool_read_marks(struct op *op, uint64_t delta, uint64_t *words);
+/* A client was announced, and then read the pool's count of sweeps, and the word of the sweep. */
+void client_learn_sweep(struct client *client, uint64_t sweep, uint64_t sweeps);
 /* Meets a sweep that was announced: reads what is being swept, and drops it (SWEEP-P1). */
 int client_meet_sweep(struct op *op);
 

@@ -67,10 +67,10 @@ static bool suspect_one(struct op *op, struct client_slot *slots, bool heir, uin
             break; /* if a node is unreachable, it counts as one with work */
         with_work = c->watch.suspect;
         slots[with_work].incarnation = 0;
-        c->watch.suspect = -1;
+        client_suspect(c, -1);
     }
     if (c->watch.suspect < 0 && heir)
-        c->watch.suspect = with_work;
+        client_suspect(c, with_work);
     return doubtful;
 }
 
@@ -120,10 +120,10 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
     struct client_slot *mine = (struct client_slot *)&op->pool_word[1]; /* [0] is for `sweeps` */
     if (control->epoch > EPOCH_LAST)
         return err_fail(FAR_CORRUPT, "the pool's epoch is damaged");
-    c->epoch.seen = c->epoch.validated = c->epoch.certified = control->epoch;
     /* The heartbeat goes on counting: a watcher must never see an old value again. */
-    *mine = (struct client_slot){
-        .epoch = c->epoch.validated, .heartbeat = ++c->epoch.heartbeat, .pid = (uint64_t)getpid()};
+    *mine = (struct client_slot){.epoch = control->epoch,
+                                 .heartbeat = client_certify(c, control->epoch),
+                                 .pid = (uint64_t)getpid()};
     batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch,
                 offsetof(struct client_slot, journals) - 8);
     /* Read the sweep after the certificate is written: a client that certifies an epoch later than
@@ -179,15 +179,7 @@ static int announce(struct op *op, struct client *c, uint64_t began)
             return rc;
     }
     set_lease(c, began);
-    c->sweep.met = 0;
-    c->attention.sweep_unmet = (control->sweep & SWEEP_ANNOUNCED) != 0;
-    /* EPOCH-E5: there was a sweep. What this client holds may be above its mark, and is lost. (A
-     * client that joins holds nothing.) */
-    if (op->pool_word[0] != c->sweep.counted) {
-        pool_abandon_bytes(c, c->stock.held_bytes + c->stock.retired_bytes);
-        client_drop_all(c);
-    }
-    c->sweep.counted = op->pool_word[0];
+    client_learn_sweep(c, control->sweep, op->pool_word[0]);
     c->attention.parked = c->must_leave_slot = c->unannounced = false;
     return FAR_OK;
 }
@@ -289,7 +281,8 @@ int client_rejoin(struct op *op)
         return FAR_OK;
     if (c->epoch.oldest || c->attention.joining || c->watch.recoveries > 0)
         return err_fail(FAR_FENCED, "this client was silent for longer than its lease");
-    c->attention.joining = c->epoch.announcement.withheld = true;
+    c->attention.joining = true;
+    client_withhold_announcements(c, true);
     const struct batch_policy *before = client_set_policy(op, POLICY_JOINING);
     uint64_t began = client_now(c);
     int rc = c->must_leave_slot ? FAR_FENCED : client_renew(op);
@@ -305,7 +298,7 @@ int client_rejoin(struct op *op)
     if (rc != FAR_OK)
         c->attention.lease_lost = true; /* a join that failed is no registration */
     else
-        c->epoch.announcement.withheld = false;
+        client_withhold_announcements(c, false);
     op->batch.policy = before;
     c->attention.joining = false;
     return rc;

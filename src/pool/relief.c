@@ -37,10 +37,7 @@ static int relieve_by_others(struct op *op)
     if (retired + held - c->stock.retired_bytes - c->stock.held_bytes < CHUNK_BYTES)
         return FAR_POOL_FULL;
     rc = await_epoch(op, c->epoch.seen + 3);
-    if (rc != FAR_OK || now < c->watch.reap_after)
-        return rc;
-    c->watch.reap_after = now + 2 * c->lease_ns;
-    return client_reap_dead(op, &dead);
+    return rc == FAR_OK && client_may_reap(c, now) ? client_reap_dead(op, &dead) : rc;
 }
 
 /* Waits for the end of another client's sweep. *orphaned: that client died before it ended. */
@@ -95,10 +92,8 @@ static int sweep_is_worth_it(struct op *op, bool *worth)
     if (rc == FAR_OK && held < RECUT_BYTES)
         rc = freelist_bytes(op, RECUT_BYTES, &listed);
     *worth = rc == FAR_OK && held + listed >= RECUT_BYTES;
-    if (*worth) {
-        c->stock.recut_after = now + 2 * c->lease_ns;
-        c->stock.recut_at = c->stock.retired_ever;
-    }
+    if (*worth)
+        stock_note_recut(c, now);
     return rc;
 }
 

@@ -133,6 +133,29 @@ uint64_t stock_take_chunks(struct client *c, unsigned node, unsigned size_class,
     return whole;
 }
 
+void stock_note_recut(struct client *c, uint64_t now)
+{
+    c->stock.recut_after = now + 2 * c->lease_ns;
+    c->stock.recut_at = c->stock.retired_ever;
+}
+
+bool stock_begin_giving(struct client *c, unsigned *node, unsigned *size_class)
+{
+    if (c->stock.overfull_class < 0 || c->stock.giving)
+        return false;
+    *node = (unsigned)c->stock.overfull_node;
+    *size_class = (unsigned)c->stock.overfull_class;
+    c->stock.giving = true;
+    return true;
+}
+
+void stock_end_giving(struct client *c, unsigned node, unsigned size_class)
+{
+    c->stock.giving = false;
+    if (c->stock.of[node][size_class].kept <= stock_max(c, size_class) / 2)
+        c->stock.overfull_class = -1;
+}
+
 /* ---- retired objects ------------------------------------------------------------------------- */
 
 static bool limbo_grow(struct limbo *l)

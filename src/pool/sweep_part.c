@@ -20,6 +20,19 @@ int pool_read_marks(struct op *op, uint64_t delta, uint64_t *words)
     return rc;
 }
 
+void client_learn_sweep(struct client *c, uint64_t sweep, uint64_t sweeps)
+{
+    c->sweep.met = 0;
+    c->attention.sweep_unmet = (sweep & SWEEP_ANNOUNCED) != 0;
+    /* EPOCH-E5: there was a sweep. What this client holds may be above its mark, and is lost. (A
+     * client that joins holds nothing.) */
+    if (sweeps != c->sweep.counted) {
+        pool_abandon_bytes(c, c->stock.held_bytes + c->stock.retired_bytes);
+        client_drop_all(c);
+    }
+    c->sweep.counted = sweeps;
+}
+
 int client_meet_sweep(struct op *op)
 {
     struct client *c = op->client;

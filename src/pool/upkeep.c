@@ -36,14 +36,10 @@ int client_upkeep(struct op *op)
         if (rc != FAR_OK)
             return rc;
     }
-    if (c->stock.overfull_class < 0 || c->stock.giving)
+    unsigned node = 0, size_class = 0;
+    if (!stock_begin_giving(c, &node, &size_class))
         return FAR_OK;
-    unsigned node = (unsigned)c->stock.overfull_node,
-             size_class = (unsigned)c->stock.overfull_class;
-    c->stock.giving = true;
     int rc = c->sweep.met ? FAR_OK : client_give(op, node, size_class);
-    c->stock.giving = false;
-    if (c->stock.of[node][size_class].kept <= stock_max(c, size_class) / 2)
-        c->stock.overfull_class = -1;
+    stock_end_giving(c, node, size_class);
     return rc;
 }
