@@ -357,6 +357,7 @@ int client_give(struct op *op, unsigned node, unsigned size_class)
 {
     gaddr page = 0;
     unsigned of = 0;
+    ASSERT(op->batch.count == 0 && node < op->pool->nodes && size_class < CLASS_COUNT);
     int rc = find_page(op, node, size_class, &page, &of);
     if (rc != FAR_OK)
         return rc == FAR_POOL_FULL ? FAR_OK : rc;
@@ -386,6 +387,7 @@ int client_give_all(struct op *op, unsigned node)
 
 int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **out)
 {
+    ASSERT(op->batch.count == 0 && node < op->pool->nodes);
     uint64_t *table = calloc(count + 1, 8);
     int rc = table ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a chunk table");
 

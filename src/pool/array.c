@@ -75,6 +75,7 @@ static bool set_geometry(struct pool_array *a)
 
 static unsigned class_of(const struct pool_array *a, unsigned piece)
 {
+    ASSERT(piece < a->pieces);
     return piece + a->lanes >= a->pieces ? a->last_class : a->piece_class;
 }
 

@@ -32,6 +32,7 @@ static int attend_once(struct op *op)
 int client_attend(struct op *op)
 {
     const struct client *c = op->client;
+    ASSERT(op->batch.count == 0);
     for (unsigned i = 0; i < ATTEND_TURNS; i++) {
         int rc = attend_once(op);
         /* A client with work undone does not meet the sweep, but holds it up (SWEEP-P2). */
@@ -117,6 +118,7 @@ int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)
     struct client *c = op->client;
     struct backoff patience = {0};
 
+    ASSERT(!op_in_flight(op));
     while (c->epoch.seen < epoch) {
         uint64_t seen = c->epoch.seen;
         for (unsigned i = 0; i < 8 && c->epoch.seen < epoch; i++) {

@@ -93,6 +93,7 @@ static int damaged_entry(unsigned id)
 static int read_entries(struct op *op, unsigned first, unsigned count,
                         const struct catalog_entry **entries)
 {
+    ASSERT(op->batch.count == 0 && first + count <= op->pool->places);
     uint32_t bytes = count * (uint32_t)sizeof **entries;
     void *image = op_buffer(op, BUF_POOL, bytes);
     if (!image)

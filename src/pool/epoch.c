@@ -274,6 +274,7 @@ void client_hurry_epoch(struct client *c)
 
 void client_announce_parked(struct client *c)
 {
+    ASSERT(!c->epoch.oldest);
     c->epoch.announcement.due = true;
     c->epoch.validates = NULL; /* EPOCH-E5: all caches are stale when this has landed */
 }
@@ -297,6 +298,7 @@ bool op_in_flight(const struct op *op)
 int op_begin(struct op *op, struct cached *cached)
 {
     struct client *c = op->client;
+    ASSERT(!op_in_flight(op) && op->batch.count == 0 && op->batch.policy);
     uint64_t now = client_now(c);
     if (__builtin_expect(c->attention.any != 0 || now > c->lease_deadline, 0)) {
         int rc = c->attend(op);

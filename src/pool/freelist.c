@@ -45,6 +45,7 @@ static bool bundle_valid(const struct bundle *bundle, gaddr page, unsigned size_
 
 static void head_at(unsigned node, unsigned size_class, gaddr *at, uint64_t *delta)
 {
+    ASSERT(size_class < CLASS_COUNT);
     *at = gaddr_make(node, 0);
     *delta = NODE_FREE_OFF + size_class * 8;
 }
@@ -77,6 +78,7 @@ static void fill_bundle(struct client *c, unsigned node, unsigned size_class, un
     uint64_t room = page_room(of);
     uint64_t count =
         stock_take_many(c, node, size_class, room < most ? room : most, bundle->object);
+    ASSERT(count <= BUNDLE_MAX);
     bundle->next = bundle_next(0, count, of == size_class);
 }
 
@@ -86,6 +88,7 @@ int freelist_give(struct op *op, unsigned node, unsigned size_class, gaddr page,
     gaddr head = 0;
     uint64_t delta = 0;
 
+    ASSERT(op->batch.count == 0 && (of == size_class || of == BUNDLE_CLASS));
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle) {
         pool_free_unpublished(c, page, of);

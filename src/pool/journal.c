@@ -127,6 +127,7 @@ static int walk_step(struct walk *w)
 /* Walks the chains. Each cursor stands at the beginning of one. */
 static int walk(struct walk *w)
 {
+    ASSERT(w->count <= WALK_MANY && w->op->batch.count == 0);
     for (unsigned n = 0; n < LINES_MAX; n++) {
         bool more = false;
         for (unsigned i = 0; i < w->count; i++)
@@ -290,6 +291,7 @@ static bool lines_grow(struct lines *l)
 
 static void set_free(struct lines *l, unsigned i)
 {
+    ASSERT(i < l->room);
     unsigned node = gaddr_node(l->line[i].at);
     l->line[i].state = LINE_FREE;
     l->line[i].next = l->free[node];
@@ -479,6 +481,7 @@ void journal_give(struct op *op, struct journal *j, bool blank)
     struct lines *l = &op->client->lines;
     if (j->place == 0 || j->registration != l->registration)
         return; /* none was taken, or it belongs to an earlier registration */
+    ASSERT(j->place <= l->count && l->line[j->place - 1].state == LINE_TAKEN);
     if (blank || j->stamp == 0) {
         set_free(l, j->place - 1);
     } else { /* JOURNAL-J3 */
@@ -535,6 +538,7 @@ void journal_done(struct op *op, struct journal *j)
     struct journal_image *image = image_of(op, j);
     if (!image)
         return;
+    ASSERT(j->stamp != 0);
     image->line.done = j->stamp;
     batch_write(&op->batch, j->at, offsetof(struct journal_line, done), &image->line.done, 8);
 }
@@ -642,6 +646,7 @@ static int recover_node(struct op *op, unsigned node, unsigned slot)
 /* A node that is unreachable does not hold up the recovery of lines on the others. */
 int journal_recover(struct op *op, unsigned slot)
 {
+    ASSERT(op->recovers && slot < op->pool->clients);
     uint64_t nodes = 0;
     int rc = used_nodes(op, slot, &nodes);
     if (rc != FAR_OK)

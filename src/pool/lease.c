@@ -131,6 +131,7 @@ static bool begin_recovery(struct op *op)
 
 static void end_recovery(struct op *op, bool outer)
 {
+    ASSERT(op->recovers && op->client->watch.recoveries > 0);
     op->client->watch.recoveries -= !outer;
     op->recovers = outer;
 }
@@ -269,6 +270,7 @@ static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
 static int recover(struct op *op, bool wait)
 {
     struct client *c = op->client;
+    ASSERT(op->batch.count == 0 && c->watch.suspect >= 0);
     unsigned slot = (unsigned)c->watch.suspect, lines = 0;
     uint64_t word = c->watch.of[slot].incarnation;
 

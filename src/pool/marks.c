@@ -29,6 +29,7 @@ static void reach(struct marker *marker, gaddr at, unsigned size_class)
 
 bool marks_reached(const struct marks *m, unsigned node, uint64_t offset_in_chunks, uint32_t bytes)
 {
+    ASSERT(node < m->op->pool->nodes && offset_in_chunks + bytes <= m->chunks[node] << CHUNK_SHIFT);
     for (uint64_t unit = offset_in_chunks / 64; unit < (offset_in_chunks + bytes) / 64; unit++)
         if (is_marked(m, node, unit))
             return true;

@@ -82,6 +82,7 @@ static void *op_buffer_grow(struct op *op, enum op_buf which, size_t bytes)
 
 void *op_buffer(struct op *op, enum op_buf which, size_t bytes)
 {
+    ASSERT(which < BUF_COUNT);
     return bytes <= op->buf_bytes[which] ? op->buf[which] : op_buffer_grow(op, which, bytes);
 }
 

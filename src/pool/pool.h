@@ -46,6 +46,7 @@ static inline void client_enter(struct client *c)
 }
 static inline void client_leave(struct client *c)
 {
+    ASSERT(c->inside > 0);
     if (--c->inside == 0)
         atomic_store_explicit(
             &c->turn, atomic_load_explicit(&c->turn, memory_order_relaxed) & ~CLIENT_TURN_WHO,

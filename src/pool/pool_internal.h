@@ -33,6 +33,7 @@ static inline bool client_has_stray_writes(const struct client *c)
 /* Sets the rules for the op's posts. Returns those that it had. */
 static inline const struct batch_policy *client_set_policy(struct op *op, enum client_policy which)
 {
+    ASSERT(which < POLICY_COUNT);
     const struct batch_policy *before = op->batch.policy;
     op->batch.policy = &op->client->posts[which].policy;
     return before;

@@ -148,6 +148,7 @@ static void set_lease(struct client *c, uint64_t posted)
  * before the slot was taken: others may have watched the slot since. */
 static int announce(struct op *op, struct client *c, uint64_t began)
 {
+    ASSERT(op->batch.count == 0 && c->slot < c->pool->clients);
     struct pool_control *control = op_buffer(op, BUF_POOL, sizeof *control);
     int rc = FAR_OK;
 
@@ -247,6 +248,7 @@ int client_join(struct client *c)
     int rc = op_init(&op, c);
     if (rc != FAR_OK)
         return rc;
+    ASSERT(!c->epoch.oldest);
     (void)client_set_policy(&op, POLICY_JOINING); /* it has nothing to announce, and no lease */
     rc = join(&op, c);
     (void)client_set_policy(&op, POLICY_ANNOUNCING);

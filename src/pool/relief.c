@@ -102,6 +102,7 @@ int pool_make_room(struct op *op)
     struct client *c = op->client;
     struct sweep_result swept = {0};
 
+    ASSERT(!op_in_flight(op) && op->batch.count == 0);
     if (op->pool->settle)
         (void)op->pool->settle(op->pool->tables, op); /* if it fails, try the other ways */
     int rc = relieve_by_epochs(op);

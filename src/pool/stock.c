@@ -46,6 +46,7 @@ void pool_free_unpublished(struct client *c, gaddr at, unsigned size_class)
     }
     if (__builtin_expect(c->pool->knobs.free_watch != NULL, 0))
         c->pool->knobs.free_watch->freed(c->pool->knobs.free_watch, c, at, size_class);
+    ASSERT(stock->kept < stock->room);
     stock->keep[stock->kept++] = at;
     c->stock.held_bytes += size_class_bytes(size_class);
     if (stock->kept > stock_max(c, size_class)) {
@@ -75,6 +76,7 @@ bool stock_take_kept(struct client *c, unsigned node, unsigned size_class, gaddr
 
 bool stock_take(struct client *c, unsigned node, unsigned size_class, gaddr *at)
 {
+    ASSERT(node < c->pool->nodes);
     struct stock *stock = &c->stock.of[node][size_class];
     uint32_t bytes = size_class_bytes(size_class);
     if (stock->left > 0 && stock->kept == 0) {
@@ -112,6 +114,7 @@ void stock_keep_rest(struct client *c, unsigned node, unsigned size_class)
 
 void stock_refill(struct client *c, unsigned node, unsigned size_class, gaddr next, uint32_t count)
 {
+    ASSERT(node < c->pool->nodes && gaddr_node(next) == node);
     struct stock *stock = &c->stock.of[node][size_class];
     stock_keep_rest(c, node, size_class);
     stock->next = next;
@@ -151,6 +154,7 @@ bool stock_begin_giving(struct client *c, unsigned *node, unsigned *size_class)
 
 void stock_end_giving(struct client *c, unsigned node, unsigned size_class)
 {
+    ASSERT(c->stock.giving);
     c->stock.giving = false;
     if (c->stock.of[node][size_class].kept <= stock_max(c, size_class) / 2)
         c->stock.overfull_class = -1;
@@ -178,6 +182,7 @@ void pool_retire(struct client *c, gaddr at, unsigned size_class)
         pool_abandon(c, size_class);
         return;
     }
+    ASSERT(l->count < l->room);
     l->ring[(l->head + l->count++) & (l->room - 1)] =
         (struct limbo_entry){.object = at | (uint64_t)size_class << GADDR_BITS,
                              .reuse_at = c->epoch.validated + REUSE_AFTER};

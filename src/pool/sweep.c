@@ -422,6 +422,7 @@ static int run(struct sweep *s)
 int pool_sweep(struct op *op, struct sweep_result *result)
 {
     struct sweep s = {.op = op};
+    ASSERT(!op_in_flight(op) && op->batch.count == 0);
     /* Not while parked: if the client died then, nobody would look for it, and its sweep would stay. */
     int rc = client_attend(op);
     if (rc != FAR_OK)

@@ -36,6 +36,7 @@ void client_learn_sweep(struct client *c, uint64_t sweep, uint64_t sweeps)
 int client_meet_sweep(struct op *op)
 {
     struct client *c = op->client;
+    ASSERT(op->batch.count == 0);
     uint64_t old_chunks[FAB_NODES_MAX], announced = c->epoch.announced;
     /* The count first: it does not include sweeps later than the one that the word announces. */
     batch_read(&op->batch, NODE0, SWEEPS_DELTA, &op->pool_word[1], 8);

@@ -24,6 +24,7 @@ static int report_loss(struct op *op)
 int client_upkeep(struct op *op)
 {
     struct client *c = op->client;
+    ASSERT(op->batch.count == 0);
     if (c->stock.limbo.count > 0)
         client_reclaim(c);
     if (c->stock.lost_bytes > 0) {

@@ -6,6 +6,7 @@
 
 int client_registry(struct op *op, struct client_slot **slots)
 {
+    ASSERT(op->batch.count == 0);
     uint32_t bytes = op->pool->clients * (uint32_t)sizeof **slots;
     struct client_slot *image = op_buffer(op, BUF_POOL, bytes);
     if (!image)
@@ -58,6 +59,7 @@ static bool in_repair(const struct client *c, const struct client_slot *slots, u
 bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch,
                   uint64_t asked)
 {
+    ASSERT(count <= c->pool->clients);
     uint64_t now = client_now(c);
     bool doubtful = false;
     for (unsigned i = 0; i < count; i++) {
@@ -90,6 +92,7 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
 
 void client_suspect(struct client *c, int slot)
 {
+    ASSERT(slot >= -1 && slot < (int)c->pool->clients);
     c->watch.suspect = slot;
 }
 
