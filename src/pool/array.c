@@ -86,10 +86,10 @@ static int shape_array(const struct pool *pool, const struct array_shape *shape,
     *a = (struct pool_array){.count = shape->count, .element = shape->element, .lanes = 1};
     if (shape->count == 0 || shape->element == 0 || shape->element % 8 != 0 ||
         shape->element > ARRAY_ELEMENT_MAX)
-        return err_fail(FAR_INVALID, "no array has %llu elements of %u bytes",
+        return err_fail(FAR_INVALID, "invalid array: %llu elements of %u bytes",
                         (unsigned long long)shape->count, shape->element);
     if ((shape->stripe & (shape->stripe - 1)) != 0 || shape->stripe > limit / shape->element)
-        return err_fail(FAR_INVALID, "%llu elements of %u bytes are no stripe",
+        return err_fail(FAR_INVALID, "invalid stripe: %llu elements of %u bytes",
                         (unsigned long long)shape->stripe, shape->element);
     ASSERT(shape->node < pool->nodes);
     if (shape->stripe != 0 && pool->nodes > 1) {
@@ -105,9 +105,10 @@ static int shape_array(const struct pool *pool, const struct array_shape *shape,
         a->piece_shift = shift;
     else
         a->stripe_shift = shift;
-    return set_geometry(a) ? FAR_OK
-                           : err_fail(FAR_POOL_FULL, "no pool holds %llu elements of %u bytes",
-                                      (unsigned long long)shape->count, shape->element);
+    return set_geometry(a)
+               ? FAR_OK
+               : err_fail(FAR_POOL_FULL, "too large for an array: %llu elements of %u bytes",
+                          (unsigned long long)shape->count, shape->element);
 }
 
 uint64_t pool_array_bytes(const struct pool_array *a)
@@ -210,7 +211,7 @@ int pool_array_alloc(struct op *op, const struct array_shape *shape, struct pool
         return rc;
     a.piece = calloc(a.pieces, sizeof *a.piece);
     if (!a.piece)
-        return err_fail(FAR_NO_MEMORY, "no memory for the places of %u pieces", a.pieces);
+        return err_fail(FAR_NO_MEMORY, "no memory for the addresses of %u pieces", a.pieces);
     rc = FAR_POOL_FULL;
     for (unsigned i = 0; i < (a.lanes > 1 ? 1 : op->pool->nodes) && rc == FAR_POOL_FULL; i++)
         rc = take_pieces(op, &a, (shape->node + i) % op->pool->nodes);
@@ -349,7 +350,7 @@ int pool_array_open(struct op *op, uint64_t ref, struct pool_array *out)
         return err_fail(FAR_CORRUPT, "the descriptor of an array is damaged");
     a.piece = malloc(a.pieces * sizeof *a.piece);
     if (!a.piece)
-        return err_fail(FAR_NO_MEMORY, "no memory for the places of %u pieces", a.pieces);
+        return err_fail(FAR_NO_MEMORY, "no memory for the addresses of %u pieces", a.pieces);
     memcpy(a.piece, h + 1, a.pieces * sizeof *a.piece);
     *out = a;
     return FAR_OK;

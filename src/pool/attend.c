@@ -41,7 +41,7 @@ int client_attend(struct op *op)
             (!client_lapsed(c) && !c->attention.joining && !c->attention.parked && met))
             return rc;
     }
-    return err_fail(FAR_FENCED, "this client's lease lapses faster than it can register");
+    return err_fail(FAR_FENCED, "this client's lease lapses faster than it can register again");
 }
 
 int client_drive_epoch(struct op *op)

@@ -336,7 +336,8 @@ static int choose_place(struct op *op, const struct catalog_entry *entries, unsi
     if (*id < places)
         return FAR_OK;
     if (tentative == places)
-        return err_fail(FAR_CATALOG_FULL, "the pool has room for %u tables", places);
+        return err_fail(FAR_CATALOG_FULL, "the catalog is full: this pool can have %u tables",
+                        places);
     uint64_t was = 0;
     *again = true;
     return cas_word(op, tentative, entries[tentative].word, 0, &was);
@@ -360,7 +361,7 @@ static int kill_others(struct op *op, const struct catalog_entry *entries, unsig
 
 static int exists(const struct table_desc *other)
 {
-    return err_fail(FAR_TABLE_EXISTS, "table '%s' exists already, kept by %s", other->name,
+    return err_fail(FAR_TABLE_EXISTS, "table '%s' already exists (index %s)", other->name,
                     other->index);
 }
 

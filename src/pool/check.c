@@ -49,7 +49,7 @@ static int inspect_sweep(struct op *op, struct pool_findings *f)
     if (rc != FAR_OK || alive)
         return rc;
     f->stranded++;
-    report(f, "stranded: the session in slot %u died while it looked for lost memory",
+    report(f, "stranded: the session in slot %u died while it swept for lost memory",
            (unsigned)(sweep & OWNER_SLOT));
     return FAR_OK;
 }
@@ -85,7 +85,7 @@ static int inspect_chunks(struct op *op, struct pool_findings *f, unsigned node)
         if (chunk_fits(table[at], count - at))
             continue;
         f->violations++;
-        report(f, "damaged: node %u's table does not say what chunk %llu is used for (%llu bytes)",
+        report(f, "damaged: node %u's chunk table has no valid entry for chunk %llu (%llu bytes)",
                node, (unsigned long long)at, CHUNK_BYTES);
     }
     free(table);

@@ -165,7 +165,7 @@ int freelist_take(struct op *op, unsigned node, unsigned size_class)
             continue;
         if (!valid)
             return abandon_bundle(c, size_class_bytes(BUNDLE_CLASS),
-                                  err_fail(FAR_CORRUPT, "a list of free memory is damaged"));
+                                  err_fail(FAR_CORRUPT, "a shared free list is damaged"));
         for (uint64_t n = 0; n < bundle_count(bundle); n++)
             pool_free_unpublished(c, bundle->object[n], size_class);
         pool_free_unpublished(c, page, page_class(bundle, size_class));

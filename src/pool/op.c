@@ -122,5 +122,5 @@ int client_progress(struct client *c, const char *what, uint64_t done, uint64_t 
 {
     if (!c->progress || c->progress(c->progress_arg, what, done, total))
         return FAR_OK;
-    return err_fail(FAR_STOPPED, "%s: stopped", what);
+    return err_fail(FAR_STOPPED, "%s: stopped by the caller", what);
 }

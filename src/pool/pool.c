@@ -83,13 +83,13 @@ static int judge(const struct fab *fab, unsigned node, const struct node_head *h
     if (rc != FAR_OK)
         return rc;
     if (head->pool_id != first->pool_id || head->clients != first->clients)
-        return err_fail(FAR_NOT_A_POOL, "node %u is of another pool than node 0", node);
+        return err_fail(FAR_NOT_A_POOL, "node %u belongs to another pool than node 0", node);
     if (head->nodes != fab->nodes)
-        return err_fail(FAR_NOT_A_POOL, "the pool of node %u has %u nodes, not %u", node,
-                        head->nodes, fab->nodes);
+        return err_fail(FAR_NOT_A_POOL, "node %u belongs to a pool of %u nodes, but %u are given",
+                        node, head->nodes, fab->nodes);
     if (head->node != node)
         return err_fail(FAR_NOT_A_POOL,
-                        "what is given as node %u is node %u of its pool: another order", node,
+                        "the memory given as node %u is node %u of its pool: wrong order", node,
                         head->node);
     /* A valid checksum does not make a geometry valid: it must be what plan_node() makes of this
      * memory. */
@@ -99,7 +99,7 @@ static int judge(const struct fab *fab, unsigned node, const struct node_head *h
     if (head->size > fab->size[node] || head->clients == 0 ||
         plan_node(&as_made, node, head->pool_id, &plan) != FAR_OK ||
         memcmp(&plan, head, sizeof plan) != 0)
-        return err_fail(FAR_CORRUPT, "the superblock of node %u does not fit its memory", node);
+        return err_fail(FAR_CORRUPT, "the superblock of node %u does not match its memory", node);
     return FAR_OK;
 }
 

@@ -69,7 +69,7 @@ int client_reap_dead(struct op *op, unsigned *dead)
     client_watch_again(c);
     for (unsigned turn = 0; turn < 48 + clients; turn++) {
         uint64_t waited = client_now(c) - began, watch = WATCH_LEASES(c->lease_ns);
-        int rc = c->watch.reaped > before ? client_progress(c, "clearing dead sessions away",
+        int rc = c->watch.reaped > before ? client_progress(c, "removing dead sessions",
                                                             c->watch.reaped - before, clients)
                                           : client_progress(c, "watching for silent sessions",
                                                             waited < watch ? waited : watch, watch);

@@ -207,7 +207,7 @@ static int join(struct op *op, struct client *c)
             rc = claim_slot(op, c);
     }
     if (rc == FAR_NO_CLIENT_SLOT)
-        return err_fail(rc, "the pool has %u client slots, and all are taken", c->pool->clients);
+        return err_fail(rc, "all %u client slots of the pool are taken", c->pool->clients);
     if (rc != FAR_OK)
         return rc;
     return announce(op, c, c->taken_at);
@@ -314,7 +314,8 @@ int client_unpark(struct op *op)
     if (!c->attention.parked)
         return FAR_OK;
     if (c->attention.joining)
-        return err_fail(FAR_TIMEOUT, "another operation of this session cannot announce it");
+        return err_fail(FAR_TIMEOUT,
+                        "timed out while another operation of this session announces it");
     c->attention.joining = true;
     const struct batch_policy *before = client_set_policy(op, POLICY_SILENT);
     int rc = announce(op, c, client_now(c));

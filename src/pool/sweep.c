@@ -155,7 +155,7 @@ static int still_mine(const struct sweep *s)
 {
     return s->op->client->incarnation == s->incarnation
                ? FAR_OK
-               : err_fail(FAR_FENCED, "this client's lease lapsed while it swept");
+               : err_fail(FAR_FENCED, "this client's lease lapsed during its sweep");
 }
 
 /* Waits until every client has certified `epochs` more than the epoch is now. */
@@ -173,7 +173,8 @@ static int wait_epochs(const struct sweep *s, unsigned epochs)
             rc = client_await_epoch(op, epoch, 8);
     }
     if (rc == FAR_TIMEOUT)
-        return err_fail(FAR_TIMEOUT, "the epoch does not move: a client neither works nor dies");
+        return err_fail(FAR_TIMEOUT,
+                        "the epoch does not advance: another client is alive but does not go on");
     return rc == FAR_OK ? still_mine(s) : rc;
 }
 
@@ -199,7 +200,7 @@ static int await_recoveries(const struct sweep *s)
         if (rc != FAR_OK)
             return rc;
         if (!client_backoff(op, &patience, 8))
-            return err_fail(FAR_TIMEOUT, "a dead client is not recovered");
+            return err_fail(FAR_TIMEOUT, "timed out waiting for the recovery of a dead client");
     }
 }
 
@@ -388,7 +389,7 @@ static int finish(struct sweep *s)
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word, 0, &op->pool_word[0]);
     rc = batch_flush(&op->batch);
     if (rc == FAR_OK && op->pool_word[0] != s->word)
-        return err_fail(FAR_FENCED, "another client took this one for dead and its sweep over");
+        return err_fail(FAR_FENCED, "another client took over this client's sweep");
     return rc;
 }
 
@@ -428,7 +429,8 @@ int pool_sweep(struct op *op, struct sweep_result *result)
     if (rc != FAR_OK)
         return rc;
     if (client_has_undone(op->client)) /* SWEEP-P2 */
-        return err_fail(FAR_CONTENTION, "work of this client's own is not recovered yet");
+        return err_fail(FAR_CONTENTION,
+                        "this client has unfinished work that is not recovered yet");
     rc = marks_init(&s.marks, op, true);
     if (rc == FAR_OK)
         rc = run(&s);

@@ -106,7 +106,7 @@ int pool_check_room(struct op *op, uint64_t needed)
     if (rc == FAR_OK && needed > there)
         rc = freelist_bytes(op, needed - there, &listed);
     if (rc == FAR_OK && needed > there + listed)
-        rc = err_fail(FAR_POOL_FULL, "room for the expected keys takes %llu bytes, %llu are free",
+        rc = err_fail(FAR_POOL_FULL, "the expected keys need %llu bytes, but only %llu are free",
                       (unsigned long long)needed, (unsigned long long)(there + listed));
     return rc;
 }

@@ -111,7 +111,7 @@ expect_out "3 nodes"
 expect_out "node $three"
 run get --pool "ucx://$one,$three" key
 expect_code 1
-expect_err "has 3 nodes, not 2"
+expect_err "a pool of 3 nodes, but 2 are given"
 end_memd KILL "$two_pid"
 run get --pool "$pool?timeout=2000" key
 expect_code 1

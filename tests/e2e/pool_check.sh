@@ -60,7 +60,7 @@ expect_sum
 run_leased pool check --repair "$uri"
 expect_code 0
 expect_err "watching for silent sessions"
-expect_err "clearing dead sessions away"
+expect_err "removing dead sessions"
 expect_out "2 dead sessions"
 expect_out "$uri: clean"
 run_leased pool check "$uri" --json

@@ -258,7 +258,7 @@ static void damaged_superblocks_are_refused(void **state)
     refused_untouched(changed_pool(no_size, true), "", FAR_CORRUPT, "of 0 bytes");
     refused_untouched(changed_pool(huge_size, true), "", FAR_CORRUPT, "nodes of 9");
     refused_untouched(changed_pool(odd_size, true), "", FAR_CORRUPT, "nodes of 2097160");
-    refused_untouched(changed_pool(another_node, true), "", FAR_NOT_A_POOL, "another order");
+    refused_untouched(changed_pool(another_node, true), "", FAR_NOT_A_POOL, "wrong order");
 }
 
 /* ---- more than there is ---------------------------------------------------------------------- */

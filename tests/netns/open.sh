@@ -19,14 +19,14 @@ refused() {
     err=${err##*\'}
     expect_err "$2"
 }
-refused "ucx://$b,$a" "what is given as node 0 is node 1 of its pool"
-refused "ucx://$a" "the pool of node 0 has 2 nodes, not 1"
-refused "ucx://$a,$b,$new" "the pool of node 0 has 2 nodes, not 3"
-refused "ucx://$a,$a" "what is given as node 1 is node 0 of its pool"
-refused "ucx://$other,$b" "the pool of node 0 has 1 nodes, not 2"
+refused "ucx://$b,$a" "the memory given as node 0 is node 1 of its pool"
+refused "ucx://$a" "node 0 belongs to a pool of 2 nodes, but 1 are given"
+refused "ucx://$a,$b,$new" "node 0 belongs to a pool of 2 nodes, but 3 are given"
+refused "ucx://$a,$a" "the memory given as node 1 is node 0 of its pool"
+refused "ucx://$other,$b" "node 0 belongs to a pool of 1 nodes, but 2 are given"
 refused "ucx://$new,$b" "$new has no pool yet, but $b is part of one"
 refused "ucx://$a,$new" "node 1 holds no Farside pool"
-refused "ucx://$a,$other" "node 1 is of another pool than node 0"
+refused "ucx://$a,$other" "node 1 belongs to another pool than node 0"
 # Nobody listens; nobody is there; it was there.
 refused "ucx://$a,$subnet.2:7001?timeout=1000" "cannot be reached ($subnet.2:7001"
 refused "ucx://$a,$subnet.99:7000?timeout=1000" "($subnet.99:7000"

@@ -315,7 +315,7 @@ static void the_sweep_of_a_dead_client_is_ended(void **state)
     probe_set(&p, 0, PROBE_CONTROL(sweep), 0xdead00010009);
     struct far_pool_check c = check(&r, false, FAR_OK);
     assert_int_equal(c.stranded, 1);
-    expect_reported("stranded: the session in slot 9 died while it looked for lost memory");
+    expect_reported("stranded: the session in slot 9 died while it swept for lost memory");
     c = check(&r, true, FAR_OK);
     assert_int_equal(c.stranded, 0);
     assert_int_equal(c.repaired, 1);
@@ -363,7 +363,7 @@ static void damaged_lists_and_chunk_tables_are_repaired(void **state)
     assert_true(chunks > 2);
     for (uint64_t chunk = 0; chunk < chunks; chunk++) {
         probe_set(&p, 0, head->table_off + chunk * 8, bad[chunk % 5]);
-        expect_repaired(&r, "table does not say what chunk", 1);
+        expect_repaired(&r, "chunk table has no valid entry for chunk", 1);
     }
     for (uint64_t chunk = 0; chunk < chunks; chunk++) { /* legal, but not true */
         probe_set(&p, 0, head->table_off + chunk * 8, chunk_entry(CHUNK_SLAB, chunk % 3, 0, 1));
