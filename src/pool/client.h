@@ -81,11 +81,10 @@ struct client_stock {
 /* sweep_part.c, sweep.c: the sweep under way. The client does not allocate from chunks below
  * old_chunks[node], and leaves what is freed in them to the sweep. */
 struct client_sweep {
-    uint64_t met;   /* the word of the sweep that the client has met; 0: none */
-    uint64_t mine;  /* the word of its own sweep, once that collects: it need not meet it */
-    uint64_t count; /* of its own sweeps: the next one's number */
-    uint64_t
-        counted; /* the pool's count of sweeps when the client last met one, or was announced */
+    uint64_t met;     /* the word of the sweep that the client has met; 0: none */
+    uint64_t mine;    /* the word of its own sweep, once that collects: it need not meet it */
+    uint64_t count;   /* of its own sweeps: the next one's number */
+    uint64_t counted; /* the pool's count of sweeps when it last met one, or was announced */
     uint64_t *old_chunks;
 };
 
@@ -93,14 +92,13 @@ struct client_sweep {
 struct client_watch {
     struct watch {
         uint64_t incarnation, heartbeat, since;
-        bool repairing; /* an operation of this client recovers it */
-    } * of;             /* by slot */
-    int suspect;        /* the slot of a client that was silent for too long; -1: none         */
-    uint64_t
-        recover_after;   /* time for the next attempt, if the last recovery has failed          */
-    unsigned recoveries; /* operations that are recovering something                            */
-    unsigned reaped;     /* clients recovered so far                                            */
-    uint64_t reap_after; /* time for the next search for dead clients, if memory is short       */
+        bool repairing;     /* an operation of this client recovers it */
+    } * of;                 /* by slot */
+    int suspect;            /* the slot of a client that was silent for too long; -1: none      */
+    uint64_t recover_after; /* time for the next attempt, if the last recovery has failed       */
+    unsigned recoveries;    /* operations that are recovering something                         */
+    unsigned reaped;        /* clients recovered so far                                         */
+    uint64_t reap_after;    /* time for the next search for dead clients, if memory is short    */
 };
 
 /* journal.c: the lines of the client's slot. */
