@@ -528,7 +528,7 @@ static void misuse_is_caught(void **state)
     (void)state;
     static const char resumable[] = "f->state == FIBER_READY || f->state == FIBER_SUSPENDED";
     static const char resettable[] = "f->state == FIBER_READY || f->state == FIBER_FINISHED";
-    assert_true(fails_assert(yield_between, NULL, "f != NULL"));
+    assert_true(fails_assert(yield_between, NULL, "broken invariant: f "));
     assert_true(fails_assert(resume_finished, NULL, resumable));
     assert_true(fails_on_a_fiber(resume_current, resumable));
     assert_true(fails_on_a_fiber(destroy_current, "f->state != FIBER_RUNNING"));
