@@ -199,7 +199,8 @@ typedef struct far_session far_session;
  * FAR_NOT_A_POOL   there is no pool, or the memory holds something else, or the nodes are not all
  *                  the nodes of one pool, in its order
  * FAR_LAYOUT       the pool was created by a version of Farside with another memory layout
- * FAR_CORRUPT      the superblock fails its checksum, or the file's length differs from what it says
+ * FAR_CORRUPT      the superblock fails its checksum, or the file's length differs from what it
+ *                  says
  * FAR_POOL_FULL    the memory is too small for a pool
  * FAR_TIMEOUT      another process is creating the pool and does not finish, or a node does not
  *                  answer
@@ -233,10 +234,10 @@ struct far_pool_info {
     unsigned clients;     /* sessions open now, of all processes */
     unsigned clients_max; /* how many may be open at once        */
     unsigned tables;
-    uint64_t bytes_total;     /* all of the nodes' memory                           */
-    uint64_t bytes_metadata;  /* superblocks, catalog, registry, chunk tables       */
-    uint64_t bytes_allocated; /* handed out to sessions in chunks, used or not      */
-    uint64_t bytes_free;      /* never handed out: total - metadata - allocated     */
+    uint64_t bytes_total;     /* all of the nodes' memory                       */
+    uint64_t bytes_metadata;  /* superblocks, catalog, registry, chunk tables   */
+    uint64_t bytes_allocated; /* handed out to sessions in chunks, used or not  */
+    uint64_t bytes_free;      /* never handed out: total - metadata - allocated */
 };
 
 /* Fills info from the pool as it is now. FAR_CORRUPT, FAR_UNREACHABLE. */
@@ -250,9 +251,9 @@ struct far_pool_usage {
     uint64_t live;     /* reachable from the tables                                           */
     uint64_t retired;  /* replaced or deleted; not free until nobody can be reading it        */
     uint64_t free;     /* never handed out, on the shared lists, or held by sessions          */
-    uint64_t unknown;  /* the rest: what dead sessions held, which far_pool_check() with repair
-                          finds; and what other sessions have moved since their last report
-                          (every 128 operations)                                              */
+    /* The rest: what dead sessions held, which far_pool_check() with repair finds; and what other
+     * sessions have moved since their last report (every 128 operations). */
+    uint64_t unknown;
 };
 
 /* Walks the whole pool to fill usage. FAR_CORRUPT, FAR_UNREACHABLE, FAR_NO_MEMORY. */
@@ -260,27 +261,26 @@ FAR_API int far_pool_usage(far_session *session, struct far_pool_usage *usage);
 
 /* What a check found. A finding that was repaired is counted in `repaired` only. */
 struct far_pool_check {
-    unsigned violations;   /* broken links, duplicate keys, damaged structures                   */
-    unsigned stranded;     /* locks and unfinished work of dead sessions                         */
-    unsigned repaired;     /* with repair: violations and stranded work that were fixed          */
-    unsigned dead_clients; /* sessions that were silent for longer than a lease; with repair, they
-                              were removed                                                       */
-    uint64_t leaked_bytes; /* memory that nobody holds: `unknown` of far_pool_usage, if some of it
-                              is certainly lost, because sessions have died since the last repair
-                              or no other session is open                                        */
+    unsigned violations;   /* broken links, duplicate keys, damaged structures              */
+    unsigned stranded;     /* locks and unfinished work of dead sessions                    */
+    unsigned repaired;     /* with repair: violations and stranded work that were fixed     */
+    unsigned dead_clients; /* sessions silent for longer than a lease; with repair, removed */
+    /* Memory that nobody holds: `unknown` of far_pool_usage, if some of it is certainly lost,
+     * because sessions have died since the last repair or no other session is open. */
+    uint64_t leaked_bytes;
     uint64_t repaired_bytes; /* with repair: lost memory that is free again */
 };
 
 /* The counters of a memory node: since its start, over all of its clients. */
 struct far_node_info {
-    char address[264]; /* as in the pool's URI                            */
-    uint64_t bytes;    /* of its memory                                   */
+    char address[264]; /* as in the pool's URI */
+    uint64_t bytes;    /* of its memory        */
     uint64_t uptime_ms;
-    uint64_t clients;  /* open connections                                */
-    uint64_t connects; /* connections that were ever opened               */
-    uint64_t refused;  /* connections without the secret                  */
-    uint64_t batches;  /* messages executed                               */
-    uint64_t requests; /* batches of operations in them                   */
+    uint64_t clients;  /* open connections                  */
+    uint64_t connects; /* connections that were ever opened */
+    uint64_t refused;  /* connections without the secret    */
+    uint64_t batches;  /* messages executed                 */
+    uint64_t requests; /* batches of operations in them     */
     uint64_t verbs, bytes_read, bytes_written;
     uint64_t rejected; /* malformed messages                              */
     uint64_t fences;   /* clients that were declared dead and shut out    */
@@ -295,21 +295,23 @@ FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_i
  * far_pool_check - check a pool, and repair it
  *
  * Walks the superblock, the registry, the catalog, every table and every block, the lists of free
- * memory and the chunk tables, while other sessions work. Each finding is passed to `report` (may be
- * NULL) as a line of text. The time grows with the pool; a silent session adds up to two leases. See
- * far_session_watch().
+ * memory and the chunk tables, while other sessions work. Each finding is passed to `report` (may
+ * be NULL) as a line of text. The time grows with the pool; a silent session adds up to two leases.
+ * See far_session_watch().
  *
  * With repair,
  *   - sessions that were silent for longer than a lease are shut out and their unfinished work is
  *     completed (a session that was only stopped registers again with its next operation);
  *   - a slot whose block cannot be read (an address outside the pool, a wrong checksum) is emptied:
  *     the key was lost before, and can be written again;
- *   - a key in a place where no operation looks for it is moved to the right one, unless it is there;
+ *   - a key in a place where no operation looks for it is moved to the right one, unless it is
+ *     there;
  *   - of a duplicate key, the copy stays that far_get() returns;
  *   - memory that no table reaches and no session holds becomes free.
  * A table whose directory is damaged is not repaired. Then lost memory is not freed either.
  *
- * FAR_OK       no structure is damaged, or all damage was repaired; see also stranded and leaked_bytes
+ * FAR_OK       no structure is damaged, or all damage was repaired; see also stranded and
+ *              leaked_bytes
  * FAR_CORRUPT  something is damaged; `check` is filled
  * FAR_TIMEOUT  a session holds up the repair
  * FAR_STOPPED, FAR_UNREACHABLE, FAR_NO_MEMORY
@@ -323,9 +325,9 @@ FAR_API int far_pool_check(far_session *session, bool repair,
  */
 struct far_session_options {
     unsigned depth; /* operations in flight with far_submit(), at most FAR_DEPTH_MAX; 0 means 32 */
-    uint64_t seed;  /* of the session's random choices; 0 takes one from the clock             */
-    /* How many operations far_submit() accepts beyond depth, at most FAR_BACKLOG_MAX. They wait, and
-     * start in order as results are reaped. */
+    uint64_t seed;  /* of the session's random choices; 0 takes one from the clock               */
+    /* How many operations far_submit() accepts beyond depth, at most FAR_BACKLOG_MAX. They wait,
+     * and start in order as results are reaped. */
     unsigned backlog;
 };
 
@@ -334,8 +336,8 @@ struct far_session_options {
  *
  * options may be NULL.
  *
- * FAR_INVALID         depth over FAR_DEPTH_MAX, backlog over FAR_BACKLOG_MAX, or the pool was opened
- *                     before fork()
+ * FAR_INVALID         depth over FAR_DEPTH_MAX, backlog over FAR_BACKLOG_MAX, or the pool was
+ *                     opened before fork()
  * FAR_NO_CLIENT_SLOT  as many sessions are open as the pool has room for
  * FAR_NO_MEMORY, FAR_UNREACHABLE
  */
@@ -345,10 +347,10 @@ FAR_API int far_session_open(far_pool *pool, const struct far_session_options *o
 /*
  * far_session_watch - set a progress callback for long calls
  *
- * far_pool_check(), far_pool_usage(), far_table_check(), far_table_info() and far_table_drop() of this
- * session call `progress` now and then, with the name of the current step and how much of it is done.
- * Returning false cancels the call: it soon returns FAR_STOPPED, and leaves everything in order.
- * progress may be NULL. A NULL session is ignored.
+ * far_pool_check(), far_pool_usage(), far_table_check(), far_table_info() and far_table_drop() of
+ * this session call `progress` now and then, with the name of the current step and how much of it
+ * is done. Returning false cancels the call: it soon returns FAR_STOPPED, and leaves everything in
+ * order. progress may be NULL. A NULL session is ignored.
  */
 FAR_API void far_session_watch(far_session *session,
                                bool (*progress)(void *arg, const char *what, uint64_t done,
@@ -357,20 +359,20 @@ FAR_API void far_session_watch(far_session *session,
 
 /* Ends the session. First it finishes the operations in flight and in the backlog, and drops their
  * results. Then it waits until nobody can be reading memory that it has freed. That mostly takes no
- * time; half a second if another session was used just now; two leases if another session stands still
- * in an operation; longer only if memory was lost and a sweep has to find it. NULL is ignored.
- * In a child of fork(), closing a session of the parent frees local memory only.
- * A process that ends without closing its sessions, by a signal for instance, leaves them registered.
- * Other sessions take them for dead after their lease, and a sweep finds the memory they held. */
+ * time; half a second if another session was used just now; two leases if another session stands
+ * still in an operation; longer only if memory was lost and a sweep has to find it. NULL is
+ * ignored. In a child of fork(), closing a session of the parent frees local memory only. A process
+ * that ends without closing its sessions, by a signal for instance, leaves them registered. Other
+ * sessions take them for dead after their lease, and a sweep finds the memory they held. */
 FAR_API void far_session_close(far_session *session);
 
 /* ---------------------------------------------------------------------------------------------
  * Tables
  */
 struct far_table_options {
-    uint64_t expected_keys; /* initial room; the table grows beyond it. 0: start small     */
-    uint64_t hash_seed;     /* 0 takes one from the session's random numbers               */
-    const char *tuning;     /* parameters of the index: see below. NULL or "": defaults    */
+    uint64_t expected_keys; /* initial room; the table grows beyond it. 0: start small  */
+    uint64_t hash_seed;     /* 0 takes one from the session's random numbers            */
+    const char *tuning;     /* parameters of the index: see below. NULL or "": defaults */
 };
 
 /*
@@ -382,7 +384,8 @@ struct far_table_options {
  *
  * options->tuning is text such as "groups=85": pairs name=number, joined by '&'. Numbers take the
  * suffixes k, m, g and t, for powers of 1024. A name that is left out has its default. docs/index/
- * and `farside bench --help` list the names of each index; far_table_info() returns a table's tuning.
+ * and `farside bench --help` list the names of each index; far_table_info() returns a table's
+ * tuning.
  *
  * FAR_INVALID       a bad name or option; for a bad tuning, the detail says which part is wrong and
  *                   which names and numbers the index takes
@@ -415,22 +418,23 @@ FAR_API const char *far_table_index(const far_table *table);
 /*
  * far_table_drop - remove a table and everything in it
  *
- * The name is free at once, for another far_table_create(). Then the call waits until no session works
- * on the table any more, and frees its memory. The time grows with the table; another session that was
- * used just now adds half a second, and a dead one up to two leases. See far_session_watch().
+ * The name is free at once, for another far_table_create(). Then the call waits until no session
+ * works on the table any more, and frees its memory. The time grows with the table; another session
+ * that was used just now adds half a second, and a dead one up to two leases. See
+ * far_session_watch().
  *
- * Once the call has returned FAR_OK, every operation of any session on this table returns FAR_NO_TABLE.
- * Operations that run at the same time complete as usual or return FAR_NO_TABLE. The handle stays valid
- * until the pool is closed, for far_table_name() and far_stats(). A new table of the same name has
- * another handle.
+ * Once the call has returned FAR_OK, every operation of any session on this table returns
+ * FAR_NO_TABLE. Operations that run at the same time complete as usual or return FAR_NO_TABLE. The
+ * handle stays valid until the pool is closed, for far_table_name() and far_stats(). A new table of
+ * the same name has another handle.
  *
  * FAR_NO_TABLE  it was dropped before
  * FAR_UNKNOWN   the connection broke: the table may be dropped, now or later
  * FAR_INVALID, FAR_CORRUPT
  * FAR_TIMEOUT, FAR_STOPPED, FAR_FENCED, FAR_UNREACHABLE, FAR_NO_MEMORY
- *               The table may be dropped: call far_table_open() to find out. If it is, its memory is
- *               freed by the next drop in this pool, when memory is short, or by a repair. The same
- *               holds if a session dies in the middle of a drop.
+ *               The table may be dropped: call far_table_open() to find out. If it is, its memory
+ *               is freed by the next drop in this pool, when memory is short, or by a repair. The
+ *               same holds if a session dies in the middle of a drop.
  */
 FAR_API int far_table_drop(far_session *session, far_table *table);
 
@@ -460,9 +464,9 @@ FAR_API const char *far_index_name(unsigned i);
  *   FAR_FENCED       the session stood still for longer than its lease, twice in one operation;
  *                    nothing was done
  *   FAR_UNREACHABLE, FAR_TIMEOUT, FAR_REFUSED, FAR_NODE_LOST
- *                    a memory node cannot be reached, does not answer, refuses the connection, or has
- *                    lost its contents; the detail names it. The operation had no effect: one that may
- *                    have changed something returns FAR_UNKNOWN instead
+ *                    a memory node cannot be reached, does not answer, refuses the connection, or
+ *                    has lost its contents; the detail names it. The operation had no effect: one
+ *                    that may have changed something returns FAR_UNKNOWN instead
  *   FAR_NO_MEMORY    out of local memory
  * and those that change something:
  *   FAR_VALUE_SIZE   value_len is over FAR_VALUE_MAX, or over the index's own limit
@@ -504,17 +508,17 @@ FAR_API int far_delete(far_session *session, far_table *table, const void *key, 
 
 /* What a callback of far_modify() decides. */
 enum far_decision {
-    FAR_KEEP,  /* leave the key as it is                   */
-    FAR_STORE, /* set it to the value of the callback      */
-    FAR_REMOVE /* remove it, if it exists                  */
+    FAR_KEEP,  /* leave the key as it is              */
+    FAR_STORE, /* set it to the value of the callback */
+    FAR_REMOVE /* remove it, if it exists             */
 };
 
 /*
- * The callback gets the old value and decides. If the key does not exist, old is NULL (an empty value is
- * not NULL). With FAR_STORE it sets *value and *value_len. That memory must stay valid until far_modify()
- * returns, or until a submitted operation has been reaped; it may be the old value itself. The callback
- * is called again whenever another session was faster; only what its last call wrote to `arg` counts. It
- * must not call Farside.
+ * The callback gets the old value and decides. If the key does not exist, old is NULL (an empty
+ * value is not NULL). With FAR_STORE it sets *value and *value_len. That memory must stay valid
+ * until far_modify() returns, or until a submitted operation has been reaped; it may be the old
+ * value itself. The callback is called again whenever another session was faster; only what its
+ * last call wrote to `arg` counts. It must not call Farside.
  */
 typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_len,
                                         const void **value, size_t *value_len);
@@ -522,8 +526,8 @@ typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_l
 /*
  * far_modify - read, decide and write, as one atomic operation
  *
- * Use it for compare-and-set, counters, append and the like. It costs as much as far_update(): no lock
- * and no extra round trip.
+ * Use it for compare-and-set, counters, append and the like. It costs as much as far_update(): no
+ * lock and no extra round trip.
  *
  *     static enum far_decision add_one(void *arg, const void *old, size_t len, const void **value,
  *                                      size_t *value_len)
@@ -541,10 +545,10 @@ typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_l
  *     }
  *
  * FAR_OK          the decision of the last call was carried out, which may be to do nothing
- * FAR_INVALID     modify is NULL, returned no decision, or returned NULL as a value that is not empty;
+ * FAR_INVALID     modify is NULL, returned no decision, or returned NULL as a value that is not
+ *                 empty; nothing was done
+ * FAR_VALUE_SIZE  the new value is longer than FAR_VALUE_MAX, or than the index's own limit;
  *                 nothing was done
- * FAR_VALUE_SIZE  the new value is longer than FAR_VALUE_MAX, or than the index's own limit; nothing
- *                 was done
  */
 FAR_API int far_modify(far_session *session, far_table *table, const void *key, size_t key_len,
                        far_modify_fn *modify, void *arg);
@@ -557,8 +561,8 @@ struct far_entry {
     size_t value_len;  /* also with FAR_KEYS_ONLY */
 };
 
-/* Reads the entry at *pos of a buffer with `len` bytes of entries, and moves *pos behind it. Start with
- * *pos = 0. Returns false if no entry is left. */
+/* Reads the entry at *pos of a buffer with `len` bytes of entries, and moves *pos behind it. Start
+ * with *pos = 0. Returns false if no entry is left. */
 FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far_entry *entry);
 
 #define FAR_KEYS_ONLY 1u /* no values */
@@ -577,13 +581,14 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
  * cursor    0 to begin with; set to where the next call continues, and to 0 at the end
  * flags     0 or FAR_KEYS_ONLY
  * buf, cap  where the entries go. If the call fails, the contents of buf are undefined
- * len       set to the number of bytes of entries. It can be 0 before the end: one call reads a bounded
- *           part of the table. With FAR_TOO_SMALL, the number of bytes that the next entry needs
+ * len       set to the number of bytes of entries. It can be 0 before the end: one call reads a
+ *           bounded part of the table. With FAR_TOO_SMALL, the number of bytes that the next entry
+ *           needs
  *
- * A key that is in the table from the first call to the last is returned at least once, perhaps more
- * often, also if the table grows meanwhile. A key that is added or removed meanwhile may be returned or
- * not. Each value was the key's at some instant of its call. Nothing is held between calls: a cursor
- * stays valid as long as the table exists, in any session, and holds up nobody.
+ * A key that is in the table from the first call to the last is returned at least once, perhaps
+ * more often, also if the table grows meanwhile. A key that is added or removed meanwhile may be
+ * returned or not. Each value was the key's at some instant of its call. Nothing is held between
+ * calls: a cursor stays valid as long as the table exists, in any session, and holds up nobody.
  *
  * FAR_INVALID    cursor, buf or len is NULL, a flag does not exist, or the cursor is not from
  *                far_iterate()
@@ -623,21 +628,21 @@ struct far_range {
  * range     `from` may lie in buf, as here: it is read before buf is written. `to` may not
  * buf, cap  where the entries go. If the call fails, the contents of buf are undefined, except that
  *           FAR_TOO_SMALL leaves them unchanged
- * len       set to the number of bytes of entries, for far_entry_next(). With FAR_TOO_SMALL, the number
- *           of bytes that the next entry needs
- * more      set to true if the limit or the end of buf ended the scan, so that the range may have more
- *           keys; then there is at least one entry. Set to false if the scan reached the end of the
- *           range. May be NULL
+ * len       set to the number of bytes of entries, for far_entry_next(). With FAR_TOO_SMALL, the
+ *           number of bytes that the next entry needs
+ * more      set to true if the limit or the end of buf ended the scan, so that the range may have
+ *           more keys; then there is at least one entry. Set to false if the scan reached the end
+ *           of the range. May be NULL
  *
- * Keys come in strictly ascending order, so none comes twice. A key of the range that is in the table
- * throughout the call is returned, unless the scan ended before it. Each entry was in the table, with
- * that value, at some instant of the call, but not all at the same instant: a scan is not a snapshot.
- * Nothing is held between calls. A range whose end is not above its beginning is empty; this is not an
- * error.
+ * Keys come in strictly ascending order, so none comes twice. A key of the range that is in the
+ * table throughout the call is returned, unless the scan ended before it. Each entry was in the
+ * table, with that value, at some instant of the call, but not all at the same instant: a scan is
+ * not a snapshot. Nothing is held between calls. A range whose end is not above its beginning is
+ * empty; this is not an error.
  *
  * FAR_UNSUPPORTED  the table's index does not keep keys in order; the detail names those that do
- * FAR_INVALID      range, buf or len is NULL, a flag does not exist, or from or to is NULL and its length
- *                  is not 0
+ * FAR_INVALID      range, buf or len is NULL, a flag does not exist, or from or to is NULL and its
+ *                  length is not 0
  * FAR_KEY_SIZE     from or to is longer than FAR_KEY_MAX
  * FAR_TOO_SMALL    the next entry does not fit
  */
@@ -688,8 +693,9 @@ struct far_op {
 struct far_result {
     uint64_t user_data;
     int status; /* what the function of the same kind would have returned */
-    size_t len; /* with FAR_OK and FAR_TOO_SMALL; get: the value's length; iterate, scan: bytes of
-                        entries, or of the entry that did not fit */
+    /* With FAR_OK and FAR_TOO_SMALL. Get: the value's length. Iterate, scan: bytes of the entries,
+     * or of the entry that did not fit. */
+    size_t len;
     uint64_t cursor; /* with FAR_OK; iterate: where to continue, 0 at the end */
     unsigned count;  /* with FAR_OK; iterate, scan: number of entries         */
     bool more;       /* with FAR_OK; scan: as far_scan() sets it              */
@@ -709,13 +715,13 @@ FAR_API int far_execute(far_session *session, const struct far_op *op, struct fa
 /*
  * far_submit - start an operation
  *
- * The struct itself may be reused at once; key, value and buf must stay valid until the operation is
- * reaped. It starts at once if fewer than `depth` operations are in flight or wait to be reaped.
- * Otherwise it waits in the backlog, if the session has one, and starts when enough earlier operations
- * have been reaped.
+ * The struct itself may be reused at once; key, value and buf must stay valid until the operation
+ * is reaped. It starts at once if fewer than `depth` operations are in flight or wait to be reaped.
+ * Otherwise it waits in the backlog, if the session has one, and starts when enough earlier
+ * operations have been reaped.
  *
- * FAR_RING_FULL   `depth` operations are in flight or wait to be reaped, and there is no room in the
- *                 backlog: reap first
+ * FAR_RING_FULL   `depth` operations are in flight or wait to be reaped, and there is no room in
+ *                 the backlog: reap first
  * FAR_INVALID     session or op is NULL, the kind does not exist, the table is not in the session's
  *                 pool, or the session was opened before fork()
  * Later errors are in the result's status.
@@ -725,8 +731,8 @@ FAR_API int far_submit(far_session *session, const struct far_op *op);
 /*
  * far_submit_many - start several operations
  *
- * Submits them in order, until one cannot be submitted. *started (may be NULL) is set to the number of
- * operations that were submitted, also if the call fails. Reap those as usual.
+ * Submits them in order, until one cannot be submitted. *started (may be NULL) is set to the number
+ * of operations that were submitted, also if the call fails. Reap those as usual.
  *
  * FAR_RING_FULL   there was no room for all: reap, and submit the rest
  * FAR_INVALID     as far_submit(), for the first that was not submitted
@@ -738,8 +744,8 @@ FAR_API int far_submit_many(far_session *session, const struct far_op *ops, unsi
  * far_reap - collect results
  *
  * Waits until there are min_results results, or until no operation is in flight. Stores at most
- * max_results and returns how many it stored. With min_results 0 it does not wait. Returns 0 if session
- * or results is NULL, or if the session was opened before fork().
+ * max_results and returns how many it stored. With min_results 0 it does not wait. Returns 0 if
+ * session or results is NULL, or if the session was opened before fork().
  */
 FAR_API unsigned far_reap(far_session *session, struct far_result *results, unsigned max_results,
                           unsigned min_results);
@@ -763,16 +769,16 @@ FAR_API unsigned far_reap_within(far_session *session, struct far_result *result
  *     }
  *
  * The descriptor is readable when far_reap() should be called: there are results, or operations can
- * continue. While operations are in flight it becomes readable in every case, also if a node does not
- * answer or a connection is lost and made again, so waiting needs no time-out. far_reap() with
- * min_results 0 continues the operations and sets the descriptor for what comes next; it may return 0.
- * If no operation is in flight and no result is to be reaped, the descriptor is not readable, except
- * for a single wake-up now and then.
+ * continue. While operations are in flight it becomes readable in every case, also if a node does
+ * not answer or a connection is lost and made again, so waiting needs no time-out. far_reap() with
+ * min_results 0 continues the operations and sets the descriptor for what comes next; it may return
+ * 0. If no operation is in flight and no result is to be reaped, the descriptor is not readable,
+ * except for a single wake-up now and then.
  *
- * The descriptor belongs to the session, never changes, and is closed with the session. Wait on it with
- * epoll, poll or select, level-triggered, in any thread. Do not read it. Call far_reap() in the session's
- * thread, like all other functions. Sessions without a descriptor pay nothing for it; with one,
- * far_submit() and far_reap() may enter the kernel. A child of fork() must not use it.
+ * The descriptor belongs to the session, never changes, and is closed with the session. Wait on it
+ * with epoll, poll or select, level-triggered, in any thread. Do not read it. Call far_reap() in
+ * the session's thread, like all other functions. Sessions without a descriptor pay nothing for it;
+ * with one, far_submit() and far_reap() may enter the kernel. A child of fork() must not use it.
  *
  * FAR_INVALID      session or fd is NULL, or the session was opened before fork()
  * FAR_SYSTEM       too many descriptors are open
@@ -785,14 +791,14 @@ FAR_API int far_session_fd(far_session *session, int *fd);
  * far_cancel - take back operations that have not started
  *
  * Takes the operations with that user_data out of the backlog; they never run. Each still gives a
- * result, with FAR_STOPPED; its buffers belong to the caller again once that is reaped. An operation
- * that has started is not stopped: its result comes as usual.
+ * result, with FAR_STOPPED; its buffers belong to the caller again once that is reaped. An
+ * operation that has started is not stopped: its result comes as usual.
  *
  * cancelled    set to the number of operations taken back; may be NULL
  *
  * FAR_STARTED   all operations with that user_data have started, finished, or been cancelled before
- * FAR_INVALID   no operation with that user_data is to be reaped, session is NULL, or the session was
- *               opened before fork()
+ * FAR_INVALID   no operation with that user_data is to be reaped, session is NULL, or the session
+ *               was opened before fork()
  */
 FAR_API int far_cancel(far_session *session, uint64_t user_data, unsigned *cancelled);
 
@@ -803,37 +809,39 @@ FAR_API int far_cancel(far_session *session, uint64_t user_data, unsigned *cance
  * compare indexes.
  */
 struct far_op_stats {
-    uint64_t count;     /* operations finished, whatever their status             */
-    uint64_t not_found; /* of them, FAR_NOT_FOUND                                 */
-    uint64_t exists;    /* of them, FAR_EXISTS                                    */
-    uint64_t errors;    /* of them, any other failure                             */
-    uint64_t rtts;      /* round trips, also those of growth that they caused     */
-    uint64_t verbs;     /* READ, WRITE, CAS, masked CAS and FAA                   */
+    uint64_t count;     /* operations finished, whatever their status         */
+    uint64_t not_found; /* of them, FAR_NOT_FOUND                             */
+    uint64_t exists;    /* of them, FAR_EXISTS                                */
+    uint64_t errors;    /* of them, any other failure                         */
+    uint64_t rtts;      /* round trips, also those of growth that they caused */
+    uint64_t verbs;     /* READ, WRITE, CAS, masked CAS and FAA               */
     uint64_t bytes_read;
     uint64_t bytes_written;
-    uint64_t entries; /* iterate, scan: entries returned                          */
+    uint64_t entries; /* iterate, scan: entries returned */
 };
 
 struct far_stats {
     struct far_op_stats op[FAR_OP_ROOM]; /* by enum far_op_kind */
 };
 
-/* Statistics of this session's operations on one table, since the session was opened. Never fails: all
- * zeros if session or table is NULL or they are of different pools. Does nothing if stats is NULL. */
+/* Statistics of this session's operations on one table, since the session was opened. Never fails:
+ * all zeros if session or table is NULL or they are of different pools. Does nothing if stats is
+ * NULL. */
 FAR_API void far_stats(const far_session *session, const far_table *table, struct far_stats *stats);
 
 /* A table as a whole, as this session sees it. */
 struct far_table_info {
-    uint64_t keys;               /* exact when nobody writes meanwhile                       */
-    uint64_t slots;              /* places for a key in the index                            */
-    uint64_t index_bytes;        /* remote bytes of the live index                           */
-    uint64_t block_bytes;        /* remote bytes of the live keys and values                 */
-    uint64_t client_cache_bytes; /* local bytes of this session's cache of the index         */
-    double load_factor;          /* keys / slots                                             */
-    uint64_t splits;             /* restructurings this session has done                     */
-    double split_load_max;       /* highest and mean load factor of what it split;           */
-    double split_load_mean;      /* 0 if it has split nothing                                */
-    /* The table's tuning, with defaults, as text for far_table_create(); "" if the index has none. */
+    uint64_t keys;               /* exact when nobody writes meanwhile               */
+    uint64_t slots;              /* places for a key in the index                    */
+    uint64_t index_bytes;        /* remote bytes of the live index                   */
+    uint64_t block_bytes;        /* remote bytes of the live keys and values         */
+    uint64_t client_cache_bytes; /* local bytes of this session's cache of the index */
+    double load_factor;          /* keys / slots                                     */
+    uint64_t splits;             /* restructurings this session has done             */
+    double split_load_max;       /* highest and mean load factor of what it split;   */
+    double split_load_mean;      /* 0 if it has split nothing                        */
+    /* The table's tuning, with defaults, as text for far_table_create(); "" if the index has
+     * none. */
     char tuning[FAR_TUNING_MAX + 1];
 };
 
@@ -844,8 +852,8 @@ FAR_API int far_table_info(far_session *session, far_table *table, struct far_ta
 /*
  * far_table_check - check the table's structural invariants
  *
- * Walks the whole table, which nobody should change meanwhile. Each violation is passed to `report` (may
- * be NULL) as one line of text.
+ * Walks the whole table, which nobody should change meanwhile. Each violation is passed to `report`
+ * (may be NULL) as one line of text.
  *
  * FAR_CORRUPT  there are violations
  * FAR_NO_TABLE, FAR_FENCED, FAR_UNREACHABLE, FAR_NO_MEMORY

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-uint64_t clock_ns(void);        /* monotonic nanoseconds                      */
-uint64_t clock_coarse_ns(void); /* the same, cheaper, some milliseconds late  */
-void clock_sleep(uint64_t ns);  /* less if a signal comes                     */
+uint64_t clock_ns(void);        /* monotonic nanoseconds                     */
+uint64_t clock_coarse_ns(void); /* the same, cheaper, some milliseconds late */
+void clock_sleep(uint64_t ns);  /* less if a signal comes                    */
 
 #endif

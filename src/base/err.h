@@ -14,16 +14,16 @@ int err_fail(int status, const char *format, ...) __attribute__((format(printf, 
 #endif
 
 /*
- * far_error_detail() is about the last call that returned a status. Many things may fail within a call
- * that succeeds in the end, so each public function brackets its work: err_begin() forgets the last
- * detail, and err_end() shows what was noted since, if it is about the status that the call returns.
- * Both cost a store or two, which operations can afford.
+ * far_error_detail() is about the last call that returned a status. Many things may fail within a
+ * call that succeeds in the end, so each public function brackets its work: err_begin() forgets the
+ * last detail, and err_end() shows what was noted since, if it is about the status that the call
+ * returns. Both cost a store or two, which operations can afford.
  */
 void err_begin(void);
 int err_end(int status);
 
-/* The same for calls of the ring. An error that one call has noted may end an operation in a later call
- * (a connection broke while another operation was submitted), so errors of the fabric are kept. */
+/* The same for calls of the ring. An error that one call has noted may end an operation in a later
+ * call (its connection broke while another was submitted), so errors of the fabric are kept. */
 void err_begin_ring(void);
 
 /* Copies the detail, which may be empty, and begins again for the next operation of the ring. */

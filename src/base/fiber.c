@@ -8,8 +8,8 @@
  *
  * Only fiber_resume() writes `current`: between its two writes the thread is the same, because
  * the fiber it runs can only come back to it. fiber_yield() touches no thread-local variable after
- * its switch, so a suspended fiber may be resumed by another thread. What reads `current` is never
- * inlined: across a switch, a caller's copy of its address could be that of another thread.
+ * its switch, so a suspended fiber may be resumed by another thread. Functions that read `current`
+ * are never inlined: a caller could keep its address across a switch, into another thread.
  */
 #include "base/fiber.h"
 
@@ -51,10 +51,10 @@ struct transfer jump_fcontext(fcontext_t to, void *data);
 fcontext_t make_fcontext(void *stack_top, size_t bytes, void (*fn)(struct transfer));
 
 enum fiber_state {
-    FIBER_READY,     /* its function has not begun                         */
-    FIBER_RUNNING,   /* on it, or on a fiber that it has resumed           */
-    FIBER_SUSPENDED, /* in fiber_yield()                                   */
-    FIBER_FINISHED   /* its function has returned                          */
+    FIBER_READY,     /* its function has not begun               */
+    FIBER_RUNNING,   /* on it, or on a fiber that it has resumed */
+    FIBER_SUSPENDED, /* in fiber_yield()                         */
+    FIBER_FINISHED   /* its function has returned                */
 };
 
 struct fiber {
@@ -79,8 +79,8 @@ struct fiber {
 static _Thread_local struct fiber *current;
 
 /*
- * Reports to the sanitizers. The side that is left calls to_...() just before a switch, and the side
- * that is reached calls at_...() just after it.
+ * Reports to the sanitizers. The side that is left calls to_...() just before a switch, and the
+ * side that is reached calls at_...() just after it.
  */
 #if defined(FIBER_ASAN)
 
@@ -106,8 +106,8 @@ static inline void at_resumer(struct fiber *f)
     __sanitizer_finish_switch_fiber(f->resumer_fake_stack, NULL, NULL);
 }
 
-/* ASan frees a fake stack only when its fiber says that it leaves for good. A fiber that is destroyed
- * cannot say so, so pretend to switch to it, and to leave it for good. */
+/* ASan frees a fake stack only when its fiber says that it leaves for good. A fiber that is
+ * destroyed cannot say so, so pretend to switch to it, and to leave it for good. */
 static void sanitizer_destroy(struct fiber *f)
 {
     void *own;

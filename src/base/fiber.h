@@ -31,8 +31,8 @@ void fiber_yield(void);
 /* The fiber this code runs on, or NULL on the thread's own stack. */
 struct fiber *fiber_current(void);
 
-/* Does it run, or has it resumed another fiber that does? In a child of fork(): did it run in a thread
- * of the parent? */
+/* Does it run, or has it resumed another fiber that does? In a child of fork(): did it run in a
+ * thread of the parent? */
 bool fiber_running(const struct fiber *f);
 
 bool fiber_finished(const struct fiber *f);

@@ -1,4 +1,4 @@
-/* What each status means to the code that gets it. Ask status_means() instead of listing statuses. */
+/* What each status means to its callers. Ask status_means() instead of listing statuses. */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
@@ -9,8 +9,8 @@
 enum status_meaning {
     /* Not a failure: whether the key is in the table. */
     STATUS_ANSWER = 1,
-    /* What the operation read decided its end. Every batch came back, and none is under way: what it
-     * allocated and did not publish is its own still. */
+    /* The operation ended because of what it read. No batch is under way: what it allocated and did
+     * not publish is still its own. */
     STATUS_SETTLED = 2,
     /* An operation on a key that ends like this changed nothing, and may succeed later. */
     STATUS_NO_EFFECT = 4,
@@ -23,8 +23,8 @@ enum status_meaning {
     STATUS_NOT_POSTED = 32,
     /* The caller asked for something that does not exist or makes no sense. */
     STATUS_MISUSE = 64,
-    /* The pool holds something that it should not. If the client's lease has lapsed, it may have read
-     * memory that was reused, and the pool is in order. */
+    /* The pool holds something that it should not. If the client's lease has lapsed, it may have
+     * read memory that was reused, and the pool is in order. */
     STATUS_DAMAGE = 128
 };
 

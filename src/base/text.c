@@ -81,8 +81,8 @@ const char *text_of_size(uint64_t bytes, char text[TEXT_SIZE_BYTES])
     return text;
 }
 
-/* The length of the character at s in bytes; 0 if it is not UTF-8: cut off, longer than necessary, half
- * of a surrogate pair, or beyond the last code point. */
+/* The length of the character at s in bytes; 0 if it is not UTF-8: cut off, longer than necessary,
+ * half of a surrogate pair, or beyond the last code point. */
 static unsigned utf8_bytes(const unsigned char *s)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

@@ -16,8 +16,8 @@ const char *text_of_size(uint64_t bytes, char text[TEXT_SIZE_BYTES]);
 /* A whole decimal number within [min, max]. False if it is not one. */
 bool text_number(const char *s, uint64_t min, uint64_t max, uint64_t *value);
 
-/* Copies s; each byte that is not part of UTF-8 becomes four characters, "\xHH". False if there was one.
- * `copy` has room for four times the bytes of s, and the NUL. */
+/* Copies s; each byte that is not part of UTF-8 becomes four characters, "\xHH". False if there was
+ * one. `copy` has room for four times the bytes of s, and the NUL. */
 bool text_utf8(const char *s, char *copy);
 
 /* The next character of arbitrary bytes, for people: as it is if it is printable UTF-8, else "\\",
@@ -49,8 +49,8 @@ int uri_parse(const char *text, struct uri *uri);
 /* The option's value, or NULL. Marks it used. */
 const char *uri_option(struct uri *uri, const char *name);
 
-/* An option as a size or a number; `fallback` if it is not given. FAR_BAD_URI: it is not one, or not
- * within [min, max]. */
+/* An option as a size or a number; `fallback` if it is not given. FAR_BAD_URI: it is not one, or
+ * not within [min, max]. */
 int uri_size(struct uri *uri, const char *name, uint64_t fallback, uint64_t min, uint64_t max,
              uint64_t *value);
 int uri_number(struct uri *uri, const char *name, uint64_t fallback, uint64_t min, uint64_t max,

@@ -8,7 +8,7 @@
 
 uint64_t bench_mix(uint64_t n)
 {
-    /* The finalizer of splitmix64. Each step can be undone, so no two inputs give the same result. */
+    /* The finalizer of splitmix64. Each step can be undone, so different inputs stay different. */
     n ^= n >> 30;
     n *= 0xbf58476d1ce4e5b9u;
     n ^= n >> 27;

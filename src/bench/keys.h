@@ -26,7 +26,7 @@ void bench_value_write(uint64_t number, uint64_t version, void *value, size_t si
 void bench_value_increment(void *value, size_t size);
 /* Can these bytes be a value of that key? A value under 8 bytes has only a part of the number. */
 bool bench_value_belongs(uint64_t number, const void *value, size_t size);
-/* Does the value belong to the key? A value under 8 bytes always passes. `expected` is a buffer for a
+/* Does the value belong to the key? Values under 8 bytes always pass. `expected`: room for a
  * key. */
 bool bench_value_fits_key(const void *value, size_t value_size, const void *key, size_t key_size,
                           void *expected);

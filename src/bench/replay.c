@@ -163,8 +163,8 @@ static uint64_t random_line(struct replay_worker *w, unsigned node)
 
 /*
  * What the previous batch read: always zero, but the processor cannot know that before the data is
- * there. In an index, a batch uses the results of the previous one and cannot start earlier. Where a
- * verb is a plain load, a processor without this dependency would run ahead, and the replay would
+ * there. In an index, a batch uses the results of the previous one and cannot start earlier. Where
+ * a verb is a plain load, a processor without this dependency would run ahead, and the replay would
  * reach a throughput that no index can.
  */
 static uint64_t arrived(const struct replay_lane *l)
@@ -176,8 +176,8 @@ static uint64_t arrived(const struct replay_lane *l)
     return seen;
 }
 
-/* All scratch memory is and stays zero, so every CAS from 0 to 0 succeeds and writes, as most do in a
- * real run. */
+/* All scratch memory is and stays zero, so every CAS from 0 to 0 succeeds and writes, as most do in
+ * a real run. */
 static void post_batch(struct replay_worker *w, struct replay_lane *l)
 {
     const struct replay_recorder *s = &w->replay->sample;

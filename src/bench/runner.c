@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tasks drawn at a time: so many that draining the lanes before each draw costs nothing. */
+/* Tasks drawn at a time: enough that draining the lanes before each draw costs nothing. */
 #define DRAW_PER_LANE 256u
 #define DRAW_LANES    16u
 

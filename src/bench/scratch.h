@@ -32,8 +32,8 @@ struct scratch {
 int scratch_open(far_session *session, uint64_t bytes, uint64_t piece_min, struct scratch *scratch);
 void scratch_close(struct scratch *scratch);
 
-/* Keeps the session alive; call it several times in a lease. FAR_FENCED if that was too late: others
- * may have the memory by now. */
+/* Keeps the session alive; call it several times in a lease. FAR_FENCED if that was too late:
+ * others may have the memory by now. */
 int scratch_keep_alive(struct scratch *scratch);
 
 #endif

@@ -76,17 +76,17 @@ bool cli_take_index(const char *command, const char *text, void *arg);
 
 /* Prints, for --help, the tuning names of each index with their ranges and defaults. */
 void cli_print_tuning(void);
-/* Reads a key as it was typed, or from hexadecimal digits. Unless CLI_OK, the message is printed. */
+/* Reads a key as typed, or from hexadecimal digits. Unless CLI_OK, the message is printed. */
 int cli_take_key(const char *command, const char *text, bool hex, unsigned char key[FAR_KEY_MAX],
                  size_t *key_len);
 
 /* Text for JSON, which must be UTF-8: other bytes become "\xHH". NULL when out of memory. */
 struct json_t *cli_json_text(const char *text);
 
-/* Opens the file of --json FILE|-; without a name, *file is NULL. False if it cannot be opened; then
- * the message is printed. */
+/* Opens the file of --json FILE|-; without a name, *file is NULL. False if it cannot be opened;
+ * then the message is printed. */
 bool cli_json_open(const char *command, const char *name, FILE **file);
-/* Writes the object and closes the file. Takes over the reference; NULL stands for out of memory. */
+/* Writes the object and closes the file. Takes over the reference; NULL means out of memory. */
 int cli_json_close(const char *command, const char *name, FILE *file, struct json_t *object);
 /* Prints the object to the standard output; takes over the reference. */
 void cli_json_print(struct json_t *object);
@@ -95,9 +95,9 @@ void cli_json_print(struct json_t *object);
 int cli_no_memory(const char *command);
 
 /*
- * A signal must not end a program that has a session open: the session would look dead, and keep its
- * slot and its memory until others have waited for its lease. So SIGINT, SIGTERM and SIGHUP set a
- * flag the first time, and kill the second time; SIGPIPE always sets the flag, and the write fails.
+ * A signal must not end a program that has a session open: the session would look dead, and keep
+ * its slot and its memory until others have waited for its lease. So SIGINT, SIGTERM and SIGHUP set
+ * a flag the first time, and kill the second time. SIGPIPE only sets it; the write then fails.
  */
 /* For programs that work long: returns the flag. */
 const atomic_bool *cli_stop_on_signals(void);

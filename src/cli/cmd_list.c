@@ -149,8 +149,8 @@ static void print_entries(struct listing *l, struct far_range *rest)
     }
 }
 
-/* Makes room for an entry that did not fit. All in the buffer is printed, but the key after which a
- * scan goes on is still needed. */
+/* Makes room for an entry that did not fit. Everything in the buffer has been printed, but a scan
+ * still needs the last key, after which it continues. */
 static bool grow(struct listing *l, size_t cap)
 {
     char *bigger = realloc(l->buf, cap);

@@ -190,7 +190,7 @@ static int finish_mcas(struct batch *b, struct fab_verb *v)
         v->swap = (old & ~v->swap_mask) | (v->swap & v->swap_mask);
         int rc = post_part(b, v, 1);
         if (rc != FAR_OK) {
-            v->compare = before; /* the word does not match it: no swap that is known of */
+            v->compare = before; /* does not match the word: no swap is known */
             return rc;
         }
     }

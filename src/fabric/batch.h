@@ -10,8 +10,8 @@
  * Builders never fail: the first mistake (an address out of bounds, more verbs than fit) is kept
  * and returned by the flush, and nothing is posted.
  *
- * Builders of atomics return the verb's number in the batch. After the flush batch_swapped() tells
- * of each whether it swapped, and batch_outcome() what became of it if the flush failed.
+ * Builders of atomics return the verb's number in the batch. After the flush batch_swapped() says
+ * whether that verb swapped, and batch_outcome() what became of it if the flush failed.
  *
  * The builders are inline because they are most of what a batch costs on a fabric that completes
  * at once: with the verb's kind known, most of its check folds away.
@@ -93,19 +93,18 @@ struct batch {
     struct fab_ep *ep;
     struct cost *cost;
     struct batch_tap *tap;             /* NULL, mostly                                          */
-    const struct batch_policy *policy; /* NULL: none */
+    const struct batch_policy *policy; /* NULL: none                                            */
     bool on_ring;                      /* waits by yielding to the ring that resumed this fiber */
-    uint64_t wake_at;      /* on_ring: do not resume before, while pausing; 0: not pausing */
-    bool fence_next;       /* a fence stands before the next verb                          */
-    bool plain;            /* goes out in one post as it is: no fence, nothing to emulate  */
-    bool carries;          /* has piggybacked verbs                                        */
-    bool acted;            /* the last flush failed when an earlier post of it with an atomic
-                                  had completed: that one stands */
-    int error;             /* the first mistake that a builder saw                         */
-    unsigned count, limit; /* BATCH_MAX, and more only for piggybacked verbs */
+    uint64_t wake_at; /* on_ring: do not resume before, while pausing; 0: not pausing             */
+    bool fence_next;  /* a fence stands before the next verb                                      */
+    bool plain;       /* goes out in one post as it is: no fence, nothing to emulate              */
+    bool carries;     /* has piggybacked verbs                                                    */
+    bool acted;       /* the last flush failed after an earlier post with an atomic had completed */
+    int error;        /* the first mistake that a builder saw                                     */
+    unsigned count, limit;              /* BATCH_MAX, and more only for piggybacked verbs */
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
-    /* The last flush: verbs below `completed` have come back. Those from doubt_at to doubt_end may or
-     * may not have taken effect (FABRIC-F5). The others were not posted. */
+    /* The last flush: verbs below `completed` have come back. Those from doubt_at to doubt_end may
+     * or may not have taken effect (FABRIC-F5). The others were not posted. */
     unsigned completed, doubt_at, doubt_end;
     bool in_doubt; /* its last post failed and may take effect */
     struct fab_req req;
@@ -182,9 +181,9 @@ static inline unsigned batch_cas(struct batch *b, gaddr at, uint64_t delta, uint
     return batch_number(b, v);
 }
 
-/* The swap happened if *old equals compare under compare_mask. Where the fabric has no masked CAS
- * it is made of CAS, the first of which expects the whole of `compare`: a caller that knows the
- * word passes all of it, not only the bits that must match. */
+/* The swap happened if *old equals compare under compare_mask. Without masked CAS in the fabric it
+ * is made of CAS. The first CAS expects the whole of `compare`, so a caller that knows the word
+ * passes all of it, not only the bits that must match. */
 static inline unsigned batch_mcas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
                                   uint64_t compare_mask, uint64_t swap, uint64_t swap_mask,
                                   uint64_t *old)
@@ -223,8 +222,8 @@ static inline unsigned batch_room(const struct batch *b)
 }
 
 /* Posts all, waits for all; an empty batch costs nothing. On a fiber, other fibers run meanwhile.
- * The batch is empty again afterwards. FAR_FENCED: the policy did not let a post
- * go out; if the batch had several, earlier ones may have been (see `acted`). */
+ * The batch is empty again afterwards. FAR_FENCED: the policy did not let a post go out. If the
+ * batch had several posts, earlier ones may have gone out (see `acted`). */
 int batch_flush(struct batch *b);
 
 /*
@@ -232,13 +231,13 @@ int batch_flush(struct batch *b);
  * is called, and for CAS and MCAS as long as *old is left as it is.
  */
 enum batch_outcome {
-    BATCH_DONE,    /* took effect; CAS and MCAS: swapped              */
-    BATCH_MISSED,  /* CAS and MCAS: found another word, changed nothing */
-    BATCH_NOT,     /* was not posted: has no effect, and will have none */
+    BATCH_DONE,    /* took effect; CAS and MCAS: swapped                               */
+    BATCH_MISSED,  /* CAS and MCAS: found another word, changed nothing                */
+    BATCH_NOT,     /* was not posted: has no effect, and will have none                */
     BATCH_UNKNOWN, /* its post failed: it took effect, or not, or will yet (FABRIC-F5) */
 };
-/* Of a CAS that has come back. A masked one that was emulated is a CAS by now, and its `compare` the
- * whole word that it expected last. One whose turn to be repeated did not come has not swapped. */
+/* Did a CAS that has come back swap? An emulated masked CAS is a CAS by now, and its `compare` is
+ * the whole word that it expected last. If it was not repeated when it should, it did not swap. */
 static inline bool batch_matched(const struct fab_verb *v)
 {
     uint64_t differs = *(const uint64_t *)v->buf ^ v->compare;
@@ -265,8 +264,8 @@ static inline bool batch_swapped(const struct batch *b, unsigned n)
     return batch_outcome(b, n) == BATCH_DONE;
 }
 
-/* Lets time pass: for waiting on another client, never on the path of an operation that has its
- * way. On a fiber, other fibers run meanwhile. */
+/* Lets time pass, to wait for another client. Operations that are not held up never call it. On a
+ * fiber, other fibers run meanwhile. */
 void batch_pause(struct batch *b, uint64_t ns);
 
 static inline uint64_t batch_now(const struct batch *b)

@@ -43,13 +43,15 @@ struct fab_verb {
     uint8_t kind;
     uint8_t flags;
     uint16_t node;
-    uint32_t len;           /* READ, WRITE: a multiple of 8; atomics: 8                          */
-    uint64_t off;           /* a multiple of 8                                                   */
-    void *buf;              /* READ: target; WRITE: source; atomics: receives the old word.
-                               8-byte aligned, in memory from fab_buf_alloc()                    */
-    uint64_t compare, swap; /* CAS, MCAS; FAA adds swap                      */
-    uint64_t compare_mask, swap_mask; /* MCAS: *p == compare under compare_mask, then
-                                         the bits of swap_mask are taken from swap     */
+    uint32_t len; /* READ, WRITE: a multiple of 8; atomics: 8 */
+    uint64_t off; /* a multiple of 8                          */
+    /* READ: target; WRITE: source; atomics: receives the old word. 8-byte aligned, in memory from
+     * fab_buf_alloc(). */
+    void *buf;
+    uint64_t compare, swap; /* CAS, MCAS; FAA adds swap */
+    /* MCAS: if the word equals compare under compare_mask, it takes the bits of swap_mask from
+     * swap. */
+    uint64_t compare_mask, swap_mask;
 };
 
 struct fab_req {
@@ -72,9 +74,9 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
      ORDER(FAB_A, FAB_R))
 
 /* Capabilities. */
-#define FAB_CAP_MCAS      1u /* masked CAS in one verb                                       */
+#define FAB_CAP_MCAS      1u /* masked CAS in one verb                                         */
 #define FAB_CAP_IMMEDIATE 2u /* post() completes before it returns: nothing is ever waited for */
-#define FAB_CAP_LOCAL     4u /* only memory of the process: a child of fork() may close it */
+#define FAB_CAP_LOCAL     4u /* only memory of the process: a child of fork() may close it     */
 
 /* Returned by fence() only. Neither a status nor an error. */
 #define FAB_PENDING 1

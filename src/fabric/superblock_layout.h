@@ -1,9 +1,9 @@
 /*
  * The superblock: the first line of every node of a pool.
  *
- * The rest of a pool's layout is in pool/pool_layout.h. The first line is here because a fabric that
- * finds existing memory must tell from it whether there is a pool, how many nodes it has and how
- * large they are.
+ * The rest of a pool's layout is in pool/pool_layout.h. The first line is here because a fabric
+ * that finds existing memory must learn from it whether there is a pool, how many nodes it has and
+ * how large they are.
  *
  *   SUPERBLOCK-S1  There is a pool if and only if node 0 has the magic. Formatting writes the magic
  *       last: a creator that dies before this write leaves no pool; one that dies after it leaves a
@@ -36,7 +36,7 @@ struct node_head {
     uint32_t chunks_off64; /* byte offset of the first chunk, in 64 bytes */
     uint32_t lease_ms;     /* a client silent for longer counts as dead   */
     uint32_t reserved;
-    uint64_t checksum; /* of the bytes before it                      */
+    uint64_t checksum; /* of the bytes before it */
 };
 _Static_assert(sizeof(struct node_head) == 64, "node_head is one line");
 _Static_assert(offsetof(struct node_head, checksum) == 56, "the checksum covers what is before it");

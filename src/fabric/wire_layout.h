@@ -29,8 +29,8 @@
 #define WIRE_MAGIC   0x57726146u /* "FarW" */
 #define WIRE_VERSION 2u
 
-#define WIRE_MESSAGE_MAX (256u << 10) /* bytes of any message                           */
-#define WIRE_CONTROL_MAX 256u         /* bytes of any message but BATCH and REPLY       */
+#define WIRE_MESSAGE_MAX (256u << 10) /* bytes of any message                            */
+#define WIRE_CONTROL_MAX 256u         /* bytes of any message but BATCH and REPLY        */
 #define WIRE_WINDOW      8u           /* batches of one connection that may be under way */
 #define WIRE_PART_VERBS  128u
 #define WIRE_NONCE       32u
@@ -38,27 +38,27 @@
 #define WIRE_TEXT        120u
 
 enum wire_type {
-    WIRE_HELLO = 1, /* client: a nonce                                                  */
-    WIRE_CHALLENGE, /* node: a nonce, a token, whether a secret is needed               */
-    WIRE_PROOF_IS,  /* client: proof that it knows the secret                           */
-    WIRE_WELCOME,   /* node: proof that it knows the secret, and what memory it has     */
-    WIRE_REFUSED,   /* node: connection refused                                         */
-    WIRE_BATCH,     /* client: verbs to execute                                         */
-    WIRE_REPLY,     /* node: results of a batch                                         */
+    WIRE_HELLO = 1, /* client: a nonce                                                   */
+    WIRE_CHALLENGE, /* node: a nonce, a token, whether a secret is needed                */
+    WIRE_PROOF_IS,  /* client: proof that it knows the secret                            */
+    WIRE_WELCOME,   /* node: proof that it knows the secret, and what memory it has      */
+    WIRE_REFUSED,   /* node: connection refused                                          */
+    WIRE_BATCH,     /* client: verbs to execute                                          */
+    WIRE_REPLY,     /* node: results of a batch                                          */
     WIRE_IDENTIFY,  /* client: the identity of its one-sided verbs; batches carry theirs */
-    WIRE_FENCE,     /* client: request to shut an identity out                          */
-    WIRE_CLAIM,     /* client: request to make the pool if there is none                */
-    WIRE_FORMATTED, /* client: there is a pool                                          */
-    WIRE_STAT,      /* client: request for counters                                     */
-    WIRE_COUNTS,    /* node: counters                                                   */
-    WIRE_ANSWER     /* node: a status, for requests without another answer              */
+    WIRE_FENCE,     /* client: request to shut an identity out                           */
+    WIRE_CLAIM,     /* client: request to make the pool if there is none                 */
+    WIRE_FORMATTED, /* client: there is a pool                                           */
+    WIRE_STAT,      /* client: request for counters                                      */
+    WIRE_COUNTS,    /* node: counters                                                    */
+    WIRE_ANSWER     /* node: a status, for requests without another answer               */
 };
 
 struct wire_head {
     uint32_t magic;
     uint16_t version;
     uint16_t type;
-    uint32_t slot; /* the connection's number at the node; 0 in HELLO             */
+    uint32_t slot; /* the connection's number at the node; 0 in HELLO */
     uint32_t reserved;
     uint64_t seq;   /* the client's number of the question, repeated in the answer */
     uint64_t token; /* 0 in HELLO, then the one of CHALLENGE                       */
@@ -87,8 +87,8 @@ struct wire_proof {
 };
 _Static_assert(sizeof(struct wire_proof) == 64, "part of the protocol");
 
-#define WIRE_FLAG_FORMATTED 1u /* a client has sent FORMATTED                              */
-#define WIRE_FLAG_ONE_SIDED 2u /* address and rkey are valid for one-sided verbs           */
+#define WIRE_FLAG_FORMATTED 1u /* a client has sent FORMATTED                    */
+#define WIRE_FLAG_ONE_SIDED 2u /* address and rkey are valid for one-sided verbs */
 
 struct wire_welcome {
     struct wire_head head;
@@ -136,7 +136,7 @@ _Static_assert(sizeof(struct wire_answer) == 40, "part of the protocol");
     X(bytes_written)                                                                               \
     X(rejected) /* messages that broke the protocol             */                                 \
     X(fences)   /* identities shut out                          */                                 \
-    X(fenced)   /* batches of such identities, not executed     */
+    X(fenced)   /* batches of such identities, not executed */
 struct wire_count_set {
 #define WIRE_X(name) uint64_t name;
     WIRE_COUNTS_X(WIRE_X)
@@ -155,8 +155,8 @@ _Static_assert(sizeof(struct wire_counts) == 136, "part of the protocol");
  * (FAA). */
 struct wire_batch {
     struct wire_head head;
-    uint64_t identity;    /* 0: none                                                     */
-    uint64_t valid_until; /* by the node's clock; not executed later (WIRE-W5)             */
+    uint64_t identity;    /* 0: none                                           */
+    uint64_t valid_until; /* by the node's clock; not executed later (WIRE-W5) */
     uint32_t parts;
     uint32_t reserved;
 };

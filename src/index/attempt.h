@@ -1,8 +1,8 @@
 /*
  * Starting over, with a bound.
  *
- * An operation that lost a race against another client starts over. After INDEX_ATTEMPTS attempts it
- * returns FAR_CONTENTION:
+ * An operation that lost a race against another client starts over. After INDEX_ATTEMPTS attempts
+ * it returns FAR_CONTENTION:
  *
  *     for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts);) {
  *         ... returns when the operation is done ...

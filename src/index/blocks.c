@@ -23,8 +23,8 @@ int index_blocks_read(struct op *op, struct index_blocks *b, bool may_be_freed)
     return read_blocks(op, b, may_be_freed);
 }
 
-/* How much of a slot's block is read: all of it if it is short, or if its value is wanted and may fit;
- * otherwise the beginning, up to the end of a key of this length (BLOCK-B1). */
+/* How much of a slot's block is read: all of it if it is short, or if its value is wanted and may
+ * fit; otherwise the beginning, up to the end of a key of this length (BLOCK-B1). */
 static uint32_t probe_bytes(const struct index_probe *p, uint64_t slot)
 {
     unsigned size_class = pointer_class(slot);

@@ -1,6 +1,6 @@
 /*
- * The blocks that slots name: reading many in one round trip, within a budget of bytes, and looking for
- * a key among them.
+ * The blocks that slots name: reading many in one round trip, within a budget of bytes, and looking
+ * for a key among them.
  *
  *     struct index_blocks blocks;
  *     index_blocks_start(&blocks, op, INDEX_BLOCKS_BYTES);
@@ -29,7 +29,7 @@ struct index_blocks {
     } block[BATCH_MAX];
 };
 
-/* As many as the batch has room for. Verbs that are in it already go out together with the READs. */
+/* Room for as many as fit into the batch. Verbs that it has already go out with the READs. */
 static inline void index_blocks_start(struct index_blocks *b, const struct op *op, size_t budget)
 {
     b->count = 0;
@@ -54,7 +54,7 @@ static inline bool index_blocks_add(struct index_blocks *b, uint64_t slot, uint3
 /* Reads them and flushes. `may_be_freed`: as batch_may_be_freed(). */
 int index_blocks_read(struct op *op, struct index_blocks *blocks, bool may_be_freed);
 
-/* The key that is looked for among the blocks of some slots, and what is wanted of its own block. */
+/* The key that is looked for among the blocks of some slots, and what is wanted of its block. */
 struct index_probe {
     struct slice key;
     struct slot_format format;
@@ -70,9 +70,9 @@ struct index_found {
 int index_probe_blocks(struct op *op, const struct index_probe *probe, const uint64_t *words,
                        uint64_t candidates, struct index_found *found);
 /*
- * Looks for the key in the blocks of words[i], for all bits i of `candidates` (slot_candidates()). Flushes
- * what is in the batch, together with the first of its READs. Of a long block it reads only the
- * beginning, unless the value is wanted and may fit. FAR_CORRUPT: a slot points outside the pool.
+ * Looks for the key in the blocks of words[i], for all bits i of `candidates` (slot_candidates()).
+ * Flushes what is in the batch, together with its first READs. Reads only the beginning of a long
+ * block, unless the value is wanted and may fit. FAR_CORRUPT: a slot points outside the pool.
  */
 static inline int index_probe(struct op *op, const struct index_probe *probe, const uint64_t *words,
                               uint64_t candidates, struct index_found *found)

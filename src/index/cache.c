@@ -191,7 +191,7 @@ static bool is_fresh(const struct index_cache *c, const struct op *op,
 }
 
 /* `stale` says that the version may not have been found unchanged in the epoch that the client has
- * validated (EPOCH-E2). A flight that landed meanwhile may have raised that. */
+ * validated (EPOCH-E2). An announcement that completed meanwhile may have raised that epoch. */
 int index_cache_refresh(struct op *op, const struct index_view *view, struct index_cache *c)
 {
     struct cached *cached = c->cached;

@@ -1,11 +1,11 @@
 /*
  * A session's cache of what an index read from the pool: entries of any size, each with a stamp
  * that says when it was true. It is for indexes that keep thousands of nodes or segments. If one of
- * these is replaced, the entries of the others stay good. RACE needs none: its directory is one array
- * under one version word.
+ * these is replaced, the entries of the others stay good. RACE needs none: its directory is one
+ * array under one version word.
  *
- * An entry is a copy of remote content that names remote objects. Long after such an object was
- * retired its address leads to memory that is another's by then. So an entry is *fresh* for an
+ * An entry is a copy of remote content that names remote objects. Once such an object is retired,
+ * its memory may be reused for something else. So an entry is *fresh* for an
  * operation, which may follow its addresses, or it is *doubted*.
  *
  *   CACHE-K1  An operation stamps what it reads with its own epoch (op->epoch). An entry is fresh
@@ -96,8 +96,8 @@ struct index_cache_stats {
 
 /*
  * Takes `budget` bytes, once, for everything. `entry_bytes` is the size that most entries have.
- * `cached` is the view's version word (CACHE-K2), or NULL if it does not change whenever a cached object
- * is retired: then only CACHE-K1 counts. FAR_INVALID, FAR_NO_MEMORY.
+ * `cached` is the view's version word (CACHE-K2), or NULL if it does not change whenever a cached
+ * object is retired: then only CACHE-K1 counts. FAR_INVALID, FAR_NO_MEMORY.
  */
 int index_cache_new(size_t budget, size_t entry_bytes, struct cached *cached,
                     struct index_cache **cache);
@@ -128,9 +128,9 @@ void index_cache_confirm(struct index_cache *cache, uint64_t key, struct index_c
 /* The entry turned out to be of no use. */
 void index_cache_drop(struct index_cache *cache, uint64_t key);
 
-/* Reads the version word (CACHE-K2): what an index's refresh() does, in a round trip. It also asks whether
- * the view's table is still there: while the table stands, its root may be followed. FAR_NO_TABLE. In
- * tests `view` may be NULL: then the version is no table's. */
+/* Reads the version word (CACHE-K2): what an index's refresh() does, in a round trip. It also asks
+ * whether the view's table is still there: while the table stands, its root may be followed.
+ * FAR_NO_TABLE. In tests `view` may be NULL: then the version is no table's. */
 int index_cache_refresh(struct op *op, const struct index_view *view, struct index_cache *cache);
 
 void index_cache_stats(const struct index_cache *cache, struct index_cache_stats *stats);

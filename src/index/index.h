@@ -1,11 +1,12 @@
 /*
  * Index: one way of keeping keys in a pool. Each index is a const table of functions.
  *
- * Every function runs as part of an op and may wait in batch_flush(). The op's batch is empty on entry
- * and on return. Functions return the statuses of farside.h. All operations are linearizable per key.
+ * Every function runs as part of an op and may wait in batch_flush(). The op's batch is empty on
+ * entry and on return. Functions return statuses of farside.h. Operations are linearizable per key.
  *
- * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h (slot
- * words), blocks.h (reading blocks), cache.h (caches), tuning.h. docs/writing-an-index.md has examples.
+ * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h
+ * (slot words), blocks.h (reading blocks), cache.h (caches), tuning.h. See
+ * docs/writing-an-index.md.
  */
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H
@@ -71,8 +72,8 @@ enum scan_place { SCAN_BELOW, SCAN_WITHIN, SCAN_ABOVE };
 enum scan_place index_scan_place(const struct scan_range *range, struct slice key);
 
 /*
- * A change of a key: what is to be done if it is absent, and if it is present. All changes that users
- * know are cases of this, so an index has one function for them.
+ * A change of a key: what is to be done if it is absent, and if it is present. All changes that
+ * users know are cases of this, so an index has one function for them.
  *
  *   put     CHANGE_STORE, CHANGE_STORE      update  CHANGE_NOTHING, CHANGE_STORE
  *   insert  CHANGE_STORE, CHANGE_NOTHING    delete  CHANGE_NOTHING, CHANGE_REMOVE
@@ -85,8 +86,8 @@ enum change_action { CHANGE_NOTHING, CHANGE_STORE, CHANGE_REMOVE, CHANGE_ASK };
 struct change {
     enum change_action absent, present;
     struct slice value; /* to be stored; if asked, decide() sets it */
-    /* Called at every attempt with the old value; data is NULL if the key is absent. The answer to the
-     * last call counts. Does not return CHANGE_ASK. */
+    /* Called at every attempt with the old value; data is NULL if the key is absent. The answer to
+     * the last call counts. Does not return CHANGE_ASK. */
     enum change_action (*decide)(struct change *change, struct slice old);
 };
 
@@ -125,11 +126,11 @@ struct index_ops {
                   gaddr *root);
     /* Gives back the memory of a table that was created and that nothing points to. */
     int (*discard)(struct op *op, gaddr root);
-    /* A session's view: its caches. Begins with index_view_init(). Like refresh(), it confirms that the
-     * table is there before it uses anything that it has read: see index_confirm(). */
+    /* A session's view: its caches. Begins with index_view_init(). Like refresh(), it confirms that
+     * the table is there before it uses anything that it has read: see index_confirm(). */
     int (*attach)(struct op *op, const struct index_table *table, struct index_view **view);
     void (*detach)(struct index_view *view);
-    /* Reads the cached addresses again, their version first. FAR_NO_TABLE: the table was dropped. */
+    /* Reads the cached addresses again, their version first. FAR_NO_TABLE: it was dropped. */
     int (*refresh)(struct op *op, struct index_view *view);
 
     int (*get)(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
@@ -145,18 +146,18 @@ struct index_ops {
     /* Adds the entries of the range in ascending order: each was there at some instant, and a key
      * that is left out, and is not above the last one added, was absent at some instant. It goes on
      * to the range's end, but may stop once it has an entry, at the latest at the limit or when one
-     * does not fit; then it sets out->more. FAR_TOO_SMALL: not even the first fits. NULL if the index
-     * is not `ordered`. */
+     * does not fit; then it sets out->more. FAR_TOO_SMALL: not even the first fits. NULL if the
+     * index is not `ordered`. */
     int (*scan)(struct op *op, struct index_view *view, const struct scan_range *range,
                 struct entries_out *out);
 
-    /* Tells the marker of every object that the table reaches, while others change it. If it
-     * sweeps, then changes the version of caches: they may know what has been out of reach for
-     * long. */
+    /* Passes every object that the table reaches to the marker, while others change the table. If
+     * the marker sweeps, then changes the version of caches: they may still name objects that have
+     * long been out of reach. */
     int (*mark)(struct op *op, struct index_view *view, struct marker *marker);
-    /* Completes or undoes what an operation was at when its client died, as its journal line says
-     * (index_intend()). One client does this at a time. It may die in the middle, and then another one
-     * does it again. NULL: no need. */
+    /* Completes or undoes what an operation was doing when its client died, as its journal line
+     * says (index_intend()). One client does this at a time. It may die in the middle, and then
+     * another one does it again. NULL: no need. */
     int (*recover)(struct op *op, struct index_view *view, const struct journal_entry *entry);
 
     /* info->tuning is made by tuning_text(), of what remote memory says. */
@@ -209,7 +210,8 @@ int index_inline_value(const struct index_view *view, const void *at, size_t roo
                        struct slice *value);
 /* Hands the value to a get. FAR_TOO_SMALL, with out->len set: the value's bytes are not looked at
  * then, nor if only existence was asked for, so they need not have been read. FAR_FENCED: the lease
- * has lapsed, and nothing was written. The get is tried again, and its key may lie in the buffer. */
+ * has lapsed, and nothing was written. The get is tried again, and its key may lie in the
+ * buffer. */
 static inline int index_deliver(const struct index_view *view, struct slice value,
                                 struct value_out *out)
 {
@@ -242,30 +244,30 @@ void index_view_init(struct index_view *view, const struct index_table *table);
  * Every attach() and refresh() asks whether the table is still there. If a view was not used for a
  * while, its table may have been dropped, and the memory may be in use for something else.
  *
- *   index_confirm(op, view);                            adds READs to the batch
- *   batch_read(..., root, ...); batch_may_be_freed(...);      more, if that saves a round trip
+ *   index_confirm(op, view);                              adds READs to the batch
+ *   batch_read(..., root, ...); batch_may_be_freed(...);  more, if that saves a round trip
  *   rc = batch_flush(...);
- *   rc = index_confirmed(op, view, &version);           before anything that was read is looked at
+ *   rc = index_confirmed(op, view, &version);             before anything that was read is used
  *
- * With FAR_OK, all that the table reaches stays as long as the operation is in flight, and what is read
- * from here on is of that version or a later one. FAR_NO_TABLE: the table was dropped. The operation
- * ends with that.
+ * With FAR_OK, all that the table reaches stays as long as the operation is in flight, and what is
+ * read from here on is of that version or a later one. FAR_NO_TABLE: the table was dropped. The
+ * operation ends with that.
  */
 void index_confirm(struct op *op, const struct index_view *view);
 int index_confirmed(struct op *op, const struct index_view *view, uint64_t *version);
 
-/* Adds the verb that makes all sessions read again what they have cached of the table: something that
- * they may know is about to be retired. Returns its number: op_result() is the old version. */
+/* Adds the verb that makes all sessions read again what they have cached of the table: something
+ * that they may know is about to be retired. Returns its number: op_result() is the old version. */
 static inline unsigned index_bump_version(struct op *op, const struct index_view *view)
 {
     return op_faa(op, view->cached.version_at, view->cached.version_delta, 1);
 }
 
 /*
- * Lets the epoch go on while an operation waits for others. Between the two it must hold no address,
- * and no memory that it has allocated: a sweep that begins meanwhile does not wait for it, and would
- * find that memory (SWEEP-P1). What it knew before is void: index_resume() brings its view up to date, and
- * it starts over.
+ * Lets the epoch go on while an operation waits for others. Between the two it must hold no
+ * address, and no memory that it has allocated: a sweep that begins meanwhile does not wait for it,
+ * and would find that memory (SWEEP-P1). What it knew before is void: index_resume() brings its
+ * view up to date, and it starts over.
  */
 void index_rest(struct op *op);
 int index_resume(struct op *op, struct index_view *view);

@@ -1,11 +1,12 @@
 /*
- * A slot: a word that names a block (pool/pointer.h) and says a part of its key's hash, the fingerprint.
+ * A slot: a word that names a block (pool/pointer.h) and has a fingerprint of its key's hash.
  *
- *     low bits first:   address 40 | size class 6 | generation g | fingerprint f and the index's own
+ *     low bits first:  address 40 | size class 6 | generation g | fingerprint f and the index's own
  *
  * An index chooses the widths, and the place of the fingerprint, in a constant:
  *
- *     #define RACE_SLOT ((struct slot_format){.generation = 6, .fingerprint_at = 54, .fingerprint = 8})
+ *     #define RACE_SLOT                                                                     \
+ *         ((struct slot_format){.generation = 6, .fingerprint_at = 54, .fingerprint = 8})
  *     _Static_assert(POINTER_OWN_AT(6) <= 54, "a pointer fits below the fingerprint");
  *
  * pointer_gaddr(), pointer_class() and pointer_with_class() are the same for slots of all formats.

@@ -1,8 +1,8 @@
 /*
  * Tuning: the numbers of an index's own that a table is made with.
  *
- * Users write them as text, "groups=85&...". An index lists what it knows in a const table; the text
- * becomes an array of numbers, by position in that table.
+ * Users write them as text, "groups=85&...". An index lists what it knows in a const table; the
+ * text becomes an array of numbers, by position in that table.
  */
 #ifndef INDEX_TUNING_H
 #define INDEX_TUNING_H
@@ -21,10 +21,10 @@ struct tuning_param {
 unsigned tuning_count(const struct tuning_param *params);
 
 /*
- * Sets value[i] for every params[i]. The text may be NULL or empty: then all are as usual. Numbers take
- * the suffixes of text_size(). FAR_INVALID, with the index and the offending part in the detail: a
- * name that the index does not know (the detail lists those it does), a name given twice, a part
- * without '=', what is no number or out of range. Then the values are untouched.
+ * Sets value[i] for every params[i]. The text may be NULL or empty: then all are as usual. Numbers
+ * take the suffixes of text_size(). FAR_INVALID, with the index and the offending part in the
+ * detail: a name that the index does not know (the detail lists those it does), a name given twice,
+ * a part without '=', what is no number or out of range. Then the values are untouched.
  */
 int tuning_parse(const char *index, const struct tuning_param *params, const char *text,
                  uint64_t value[TUNING_MAX]);

@@ -96,7 +96,7 @@ enum memd_state { MEMD_NEW, MEMD_CHALLENGED, MEMD_WELCOMED, MEMD_OVER };
 struct memd_client {
     struct memd *memd;
     struct memd_listener *listener;
-    struct memd_client *next, *prev; /* the list of all, under memd->lock */
+    struct memd_client *next, *prev; /* the list of all, under memd->lock   */
     enum memd_state state;           /* used by the transport's thread only */
     uint32_t slot;                   /* its number with the transport       */
     uint64_t token, link;
@@ -107,10 +107,10 @@ struct memd_client {
     struct { /* identities that were not on record when there had been that many fences */
         uint64_t identity, fences;
     } checked[MEMD_CHECKED];
-    _Atomic uint64_t identity; /* changed under memd->lock */
-    _Atomic bool shut;         /* executes nothing until it has another identity       */
+    _Atomic uint64_t identity; /* changed under memd->lock                                        */
+    _Atomic bool shut;         /* executes nothing until it has another identity                  */
     _Atomic bool void_;        /* executes nothing any more: another of the same link replaced it */
-    _Atomic bool busy;         /* a batch is being executed */
+    _Atomic bool busy;         /* a batch is being executed                                       */
     struct wire_count_set count;
 };
 

@@ -33,7 +33,7 @@
 #define IDLE_LOOK_MS    1000 /* while there are connections that have not proved themselves */
 #define CLOSING_LOOK_MS 10
 #define LISTENER_FDS    32u /* file descriptors of a context and a listener, with some to spare */
-#define THREAD_FDS      16u /* of a worker                                                       */
+#define THREAD_FDS      16u /* of a worker                                                      */
 
 struct reply {
     struct ucx_client *client;
@@ -48,9 +48,9 @@ struct ucx_client {
     ucp_ep_h ep;
     unsigned replies; /* being sent */
     uint64_t since;
-    bool over;    /* to be closed                      */
-    bool gently;  /* once it has read our last answer  */
-    bool closing; /* the endpoint is being closed      */
+    bool over;    /* to be closed                     */
+    bool gently;  /* once it has read our last answer */
+    bool closing; /* the endpoint is being closed     */
     bool closed;
     void *close_request; /* meanwhile */
 };
@@ -407,8 +407,8 @@ static void drain(struct ucx_thread *t)
         ucp_worker_progress(t->worker);
         end_clients(t);
     }
-    /* Do not wait for clients that do not answer: their connections end with the worker. UCX must
-     * be told that nothing waits for these requests. */
+    /* Do not wait for clients that do not answer: their connections end with the worker. UCX needs
+     * to know that nothing waits for these requests. */
     for (uint32_t i = 0; i < SLOTS_MAX && t->clients > 0; i++) {
         if (t->client[i] && t->client[i]->close_request)
             ucp_request_free(t->client[i]->close_request);

@@ -93,8 +93,8 @@ static void verbs_shut(struct memd_client *client)
         ibv_destroy_qp(c->qp.ibv);
     c->qp.ibv = NULL;
     pthread_mutex_unlock(&c->lock);
-    (void)!write(c->listener->wake, &one,
-                 sizeof one); /* if it is full, the thread will wake anyway */
+    /* If this fails, the thread is woken already. */
+    (void)!write(c->listener->wake, &one, sizeof one);
 }
 
 static int expect_message(struct verbs_client *c)

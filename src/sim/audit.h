@@ -20,10 +20,10 @@ struct audit {
     struct marker marker;
     far_pool *pool;
     struct op *op;                 /* reads the pool; its client's lease does not matter */
-    uint8_t *place[FAB_NODES_MAX]; /* of each 64-byte unit of a node                 */
-    uint64_t bytes[AUDIT_PLACES];  /* AUDIT_NOWHERE: lost */
-    unsigned wrong;                /* objects in two places, or outside the chunks */
-    char first[160];               /* the first of them */
+    uint8_t *place[FAB_NODES_MAX]; /* of each 64-byte unit of a node                     */
+    uint64_t bytes[AUDIT_PLACES];  /* AUDIT_NOWHERE: lost                                */
+    unsigned wrong;                /* objects in two places, or outside the chunks       */
+    char first[160];               /* the first of them                                  */
 };
 
 /*

@@ -44,7 +44,7 @@ struct check_step {
     uint8_t key;
 };
 struct check_program {
-    unsigned present; /* keys that the table has at first, a bit each      */
+    unsigned present; /* keys that the table has at first, a bit each */
     struct check_step step[CHECK_CLIENTS_MAX][CHECK_STEPS_MAX];
 };
 
@@ -69,34 +69,32 @@ const char *check_verdict_name(enum check_verdict verdict);
 
 /* What a run was like, and what happened in it besides faults. */
 struct check_coverage {
-    uint64_t restructured; /* parts of tables that clients replaced by others                   */
-    uint64_t longest_line; /* of restructurings, each of a part that the one before made        */
-    uint64_t nodes, grown_nodes;   /* of the pool; those that got new parts of tables           */
-    uint64_t tables, ring;         /* how many tables, and operations of a client in flight     */
-    uint64_t opened, closed;       /* sessions, by clients at work                              */
-    uint64_t closed_parked, parks; /* sessions closed while parked; all parkings                */
-    uint64_t attached;             /* tables, by a session's first operation on them            */
-    uint64_t exists, modified;     /* operations of these kinds                                 */
-    uint64_t iterated;             /* tables, completely                                        */
-    uint64_t scanned;              /* ranges of ordered tables, completely                      */
-    uint64_t locks;                /* taken by masked CAS                                       */
-    uint64_t recovered,
-        redone; /* locks of dead clients freed by their journals, and changes made */
-    uint64_t cached_fresh, cached_doubted; /* entries of a cache of addresses that were found   */
-    uint64_t cached_changes;               /* objects replaced that such entries name           */
-    uint64_t dropped, found_gone; /* tables; operations that found theirs dropped              */
+    uint64_t restructured;         /* parts of tables that clients replaced by others            */
+    uint64_t longest_line;         /* of restructurings, each of a part that the one before made */
+    uint64_t nodes, grown_nodes;   /* of the pool; those that got new parts of tables            */
+    uint64_t tables, ring;         /* how many tables, and operations of a client in flight      */
+    uint64_t opened, closed;       /* sessions, by clients at work                               */
+    uint64_t closed_parked, parks; /* sessions closed while parked; all parkings                 */
+    uint64_t attached;             /* tables, by a session's first operation on them             */
+    uint64_t exists, modified;     /* operations of these kinds                                  */
+    uint64_t iterated;             /* tables, completely                                         */
+    uint64_t scanned;              /* ranges of ordered tables, completely                       */
+    uint64_t locks;                /* taken by masked CAS                                        */
+    uint64_t recovered, redone;    /* locks freed by dead clients' journals; changes made        */
+    uint64_t cached_fresh, cached_doubted; /* entries of a cache of addresses that were found */
+    uint64_t cached_changes;               /* objects replaced that such entries name         */
+    uint64_t dropped, found_gone;          /* tables; operations that found theirs dropped    */
     bool growing, mcas_emulated, no_fence;
     bool accounted; /* every byte was accounted for before the sweep */
 };
 
 struct check_result {
     enum check_verdict verdict;
-    char what[512]; /* the failure in words; empty when passed */
-    uint64_t trace; /* hash of the run                         */
+    char what[512]; /* the failure in words; empty when passed                */
+    uint64_t trace; /* hash of the run                                        */
     bool calmed;    /* the adversary was stopped before the clients were done */
     uint64_t operations, gave_up, unknown, lin_steps;
-    uint64_t reused, sweeps,
-        reaped; /* objects used again, sweeps completed, dead clients recovered */
+    uint64_t reused, sweeps, reaped; /* objects, sweeps completed, dead clients recovered */
     struct check_coverage coverage;
     struct sim_counts counts;
 };
@@ -182,9 +180,9 @@ void check_shrink(struct check *c, const struct check_settings *s, uint64_t seed
 
 struct check_exhausted {
     uint64_t programs, runs, states;
-    uint64_t calmed;           /* runs whose retries were cut short                */
-    bool complete;             /* except for those, no bound left anything out     */
-    struct check_result first; /* that did not pass, if any */
+    uint64_t calmed;           /* runs whose retries were cut short            */
+    bool complete;             /* except for those, no bound left anything out */
+    struct check_result first; /* that did not pass, if any                    */
     struct check_program program;
     uint64_t failed, undecided;
     struct sim_counts counts; /* summed */

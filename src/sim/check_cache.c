@@ -28,12 +28,12 @@
 #define LEAVES       3u
 #define CLASS        0u /* of every object, and of small key-value blocks */
 #define SERIAL       ((uint64_t)1 << GADDR_BITS)
-#define NODE_KEY     ((uint64_t)1 << 63) /* of nodes by their addresses   */
-#define SHORT_KEY    ((uint64_t)1 << 62) /* of the last node of a slot    */
+#define NODE_KEY     ((uint64_t)1 << 63) /* of nodes by their addresses              */
+#define SHORT_KEY    ((uint64_t)1 << 62) /* of the last node of a slot               */
 #define EPOCH_TURNS  4u                  /* round trips: an epoch takes two or three */
-#define USES         3u                  /* operations in a row, at most */
-#define LINGER_NS    2000u               /* the shortest pause within an operation, */
-#define LINGER_STEPS 6u                  /* doubled fewer times than this           */
+#define USES         3u                  /* operations in a row, at most             */
+#define LINGER_NS    2000u               /* the shortest pause within an operation,  */
+#define LINGER_STEPS 6u                  /* doubled fewer times than this            */
 
 struct root {
     uint64_t version, slot[SLOTS];

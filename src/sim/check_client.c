@@ -4,8 +4,8 @@
 
 #define ERRORS_MAX  6u /* of the fabric, before a client gives up */
 #define OPEN_TRIES  3u
-#define EPOCH_TURNS 6u    /* round trips: an epoch takes two or three */
-#define IDLE_NS     2000u /* the shortest idle time; it is doubled             */
+#define EPOCH_TURNS 6u    /* round trips: an epoch takes two or three           */
+#define IDLE_NS     2000u /* the shortest idle time; it is doubled              */
 #define IDLE_STEPS  8u    /* fewer times than this, so that others are at work; */
 #define LONG_STEPS  14u   /* seldom, fewer times than this: longer than a lease */
 

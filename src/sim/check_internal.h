@@ -43,26 +43,26 @@ struct plan {
     struct knobs knobs;
     unsigned hash_mask, hash_seed; /* which of those in check_plan.c */
     unsigned granule, nodes, ring;
-    unsigned tables;         /* keys are dealt to them in turn */
-    const char *other_index; /* of the second table            */
-    unsigned cold;           /* additional keys, which clients add to make tables grow        */
-    unsigned latecomers;     /* additional clients, which come when others may be gone        */
-    bool open_in_client;     /* clients open their sessions while others are at work          */
-    bool tight;              /* the pool is so small that its chunks run out                  */
-    bool wraps;              /* counters that wrap around start just before they do           */
-    bool no_fence;           /* clients watch their leases themselves                         */
-    bool no_mcas;            /* batches emulate masked CAS                                    */
-    bool locks;              /* clients take locks, now and then                              */
-    bool upkeep;             /* they reap dead clients and sweep, now and then                */
-    bool drives_epochs;      /* they drive the epochs on                                      */
-    bool parks;              /* they are parked now and then, as if they had been idle        */
-    bool reopens;            /* they are idle, or close their sessions and open others        */
-    bool iterates;           /* a client iterates over a table, once                          */
-    bool scans;              /* a client scans a range of an ordered table, once              */
-    bool drops;              /* clients use a table that they drop and make again             */
-    bool focus;              /* most operations are on one key                                */
-    bool caches;             /* clients use a structure through a cache of addresses          */
-    bool versions;           /* that structure has a version word                             */
+    unsigned tables;         /* keys are dealt to them in turn                         */
+    const char *other_index; /* of the second table                                    */
+    unsigned cold;           /* additional keys, which clients add to make tables grow */
+    unsigned latecomers;     /* additional clients, which come when others may be gone */
+    bool open_in_client;     /* clients open their sessions while others are at work   */
+    bool tight;              /* the pool is so small that its chunks run out           */
+    bool wraps;              /* counters that wrap around start just before they do    */
+    bool no_fence;           /* clients watch their leases themselves                  */
+    bool no_mcas;            /* batches emulate masked CAS                             */
+    bool locks;              /* clients take locks, now and then                       */
+    bool upkeep;             /* they reap dead clients and sweep, now and then         */
+    bool drives_epochs;      /* they drive the epochs on                               */
+    bool parks;              /* they are parked now and then, as if they had been idle */
+    bool reopens;            /* they are idle, or close their sessions and open others */
+    bool iterates;           /* a client iterates over a table, once                   */
+    bool scans;              /* a client scans a range of an ordered table, once       */
+    bool drops;              /* clients use a table that they drop and make again      */
+    bool focus;              /* most operations are on one key                         */
+    bool caches;             /* clients use a structure through a cache of addresses   */
+    bool versions;           /* that structure has a version word                      */
     unsigned weight[LIN_KINDS], weight_sum;
 };
 
@@ -194,9 +194,9 @@ bool check_is_explained(const struct check *c, int status);
 
 /* ---- check_ops.c ----------------------------------------------------------------------------- */
 
-struct pending_op { /* an operation under way */
-    size_t place;   /* in the history                    */
-    uint64_t name;  /* does not depend on other clients  */
+struct pending_op { /* an operation under way           */
+    size_t place;   /* in the history                   */
+    uint64_t name;  /* does not depend on other clients */
     enum lin_kind kind;
     unsigned key;
     char key_bytes[KEY_BYTES_MAX];

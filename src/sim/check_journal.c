@@ -44,8 +44,8 @@ static bool has_cells(struct check *c)
 
 static gaddr cell_at(const struct check *c, unsigned i)
 {
-    return c->journal.cells[i % c->plan.nodes] +
-           i / c->plan.nodes; /* a cell is a line of 64 bytes */
+    /* A cell is a line of 64 bytes. */
+    return c->journal.cells[i % c->plan.nodes] + i / c->plan.nodes;
 }
 
 /* ---- recovery -------------------------------------------------------------------------------- */

@@ -216,8 +216,7 @@ bool check_set_up(struct check *c)
         rc = open_pool(c);
     if (rc == FAR_OK)
         fill(c);
-    far_session_close(
-        c->session); /* an idle session would hold up the epoch until its lease lapses */
+    far_session_close(c->session); /* if idle, it would hold up the epoch until its lease lapses */
     c->session = NULL;
     /* From here on, growth counts as growth while clients are at work. */
     c->growth = (struct growth){.watch = {.grew = on_growth}};

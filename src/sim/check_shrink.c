@@ -94,10 +94,10 @@ static void shrink_settings(struct shrinking *x)
 /* ---- by choices ------------------------------------------------------------------------------ */
 
 struct choices {
-    struct tape tape;       /* the candidate that runs           */
-    struct tape_mark *best; /* what is left, and how much of it   */
+    struct tape tape;       /* the candidate that runs          */
+    struct tape_mark *best; /* what is left, and how much of it */
     size_t count;
-    struct tape_mark *next; /* room for a candidate               */
+    struct tape_mark *next; /* room for a candidate */
 };
 
 static bool run_choices(struct shrinking *x, struct choices *h, const struct tape_mark *marks,

@@ -36,11 +36,11 @@
 struct entry { /* a call or a return in the list */
     uint64_t stamp;
     uint32_t key;
-    uint32_t op;   /* place in the history                   */
-    uint32_t mate; /* a call's return, or NONE if it has none */
+    uint32_t op;   /* place in the history                            */
+    uint32_t mate; /* a call's return, or NONE if it has none         */
     uint32_t twin; /* the call that must be chosen before it, or NONE */
     uint32_t prev, next;
-    uint32_t bit;   /* a call's number within its key          */
+    uint32_t bit;   /* a call's number within its key           */
     uint32_t value; /* what it writes; UNREAD if no get read it */
     bool is_return;
 };
@@ -65,8 +65,8 @@ struct memo {
 struct lin_checker {
     struct entry *entry; /* [0] is the list's head, the rest the key's events by stamp */
     struct choice *stack;
-    uint32_t *call_of; /* an operation's call entry                            */
-    size_t *order;     /* the report's, and                                    */
+    uint32_t *call_of; /* an operation's call entry                              */
+    size_t *order;     /* the report's, and                                      */
     size_t *draft;     /* that of the present key, which may become the report's */
     uint64_t *bits;
     size_t room; /* operations that the arrays above hold */
@@ -331,10 +331,10 @@ static void put_back(struct lin_checker *c, uint32_t call)
 
 struct search {
     const struct lin_history *h;
-    size_t depth;   /* of the stack                          */
+    size_t depth;   /* of the stack                           */
     size_t must;    /* operations that are still to be placed */
-    uint32_t state; /* after those on the stack              */
-    bool reported;  /* the report has an order               */
+    uint32_t state; /* after those on the stack               */
+    bool reported;  /* the report has an order                */
     struct lin_report *report;
 };
 

@@ -32,7 +32,7 @@ enum lin_outcome {
 struct lin_op {
     uint64_t call, ret; /* stamps of one counter: a < b means that a came first */
     uint32_t client, key;
-    uint32_t value; /* put, insert, update, modify: what it writes                             */
+    uint32_t value; /* put, insert, update, modify: what it writes */
     /* get, modify: the value read, or LIN_ABSENT; put: 1; exists: 1 if the key was there, else 0;
      * insert, update, delete: 1 if it did its work, 0 if the key was there (insert) or was not. */
     uint32_t result;

@@ -33,10 +33,11 @@
 
 /* What the fabric promises about the order of verbs. docs/testing.md has the table. */
 enum sim_profile {
-    SIM_SC,      /* verbs are whole and in order; completion is immediate        */
-    SIM_IB,      /* the reliable connection as the specification has it          */
-    SIM_IB_LOOSE /* only WRITE holds back what follows it; a WRITE may be visible
-                    to others only after its completion                          */
+    SIM_SC, /* verbs are whole and in order; completion is immediate */
+    SIM_IB, /* the reliable connection as the specification has it   */
+    /* Only WRITE holds back what follows it; a WRITE may be visible to others only after its
+     * completion. */
+    SIM_IB_LOOSE
 };
 #define SIM_PROFILES 3u
 const char *sim_profile_name(enum sim_profile profile);
@@ -44,17 +45,15 @@ const char *sim_profile_name(enum sim_profile profile);
 /* What the adversary may do. The first four and the last are within the fabric's contract; the
  * others are faults. */
 #define SIM_ADVERSITIES(X)                                                                         \
-    X(DELAY, "delay")     /* verbs and completions take long, sometimes very long          */      \
-    X(REORDER, "reorder") /* verbs in any order that the profile allows                    */      \
-    X(TORN, "torn")       /* READs and WRITEs in pieces, atomics in halves                 */      \
-    X(INTERLEAVE, "interleave") /* other clients between the verbs of a request */                 \
-    X(CRASH, "crash") /* a client never runs again; what it had in flight may be done, half \
-                         done or not done                                                  */      \
-    X(PAUSE, "pause") /* a client pauses, up to longer than any lease; its verbs land        \
-                         during the pause or after it                                      */     \
-    X(ERROR, "error") /* a request ends with FAR_UNKNOWN, done, half done or not done  */          \
-    X(NODE, "node")   /* a memory node cannot be reached any more                      */          \
-    X(DRIFT, "drift") /* clients' clocks differ and run at different rates             */
+    X(DELAY, "delay")           /* verbs and completions take long, sometimes very long      */    \
+    X(REORDER, "reorder")       /* verbs in any order that the profile allows                */    \
+    X(TORN, "torn")             /* READs and WRITEs in pieces, atomics in halves             */    \
+    X(INTERLEAVE, "interleave") /* other clients between the verbs of a request              */    \
+    X(CRASH, "crash")           /* a client never runs again; its verbs are done in any part */    \
+    X(PAUSE, "pause")           /* a client pauses; its verbs land meanwhile or afterwards   */    \
+    X(ERROR, "error")           /* a request ends with FAR_UNKNOWN, done in any part         */    \
+    X(NODE, "node")             /* a memory node cannot be reached any more                  */    \
+    X(DRIFT, "drift")           /* clients' clocks differ and run at different rates */
 
 enum sim_adversity {
 #define SIM_X(name, text) SIM_NUMBER_##name,
@@ -77,29 +76,31 @@ const char *sim_adversity_name(enum sim_adversity which);
 
 struct sim_settings {
     enum sim_profile profile;
-    unsigned adversity; /* SIM_* bits                                                     */
+    unsigned adversity; /* SIM_* bits */
     unsigned clients;
     unsigned nodes;
-    uint64_t node_bytes; /* a multiple of 64                                              */
-    unsigned granule;    /* 8 or 64: bytes that never tear                                */
-    bool by_choice;      /* for enumeration: the tape picks the next event among all that may
-                            happen; otherwise the tape gives delays, and those order them */
-    unsigned faults_max; /* crashes, pauses and errors in one run                         */
-    bool no_fence;       /* as on shared memory: no client can be shut out, and what a client
-                            posted lands while it pauses                                  */
-    bool no_mcas;        /* no masked CAS: batches emulate it                             */
+    uint64_t node_bytes; /* a multiple of 64                      */
+    unsigned granule;    /* 8 or 64: bytes that never tear        */
+    unsigned faults_max; /* crashes, pauses and errors in one run */
+    /* For enumeration: the tape picks the next event among all that may happen. Otherwise the tape
+     * gives delays, and those order the events. */
+    bool by_choice;
+    /* As on shared memory: no client can be shut out, and what a client posted lands while it
+     * pauses. */
+    bool no_fence;
+    bool no_mcas; /* no masked CAS: batches emulate it */
 };
 
 /* What happened in a run. */
 struct sim_counts {
     uint64_t verbs, requests, events;
-    uint64_t direct_verbs; /* posted from outside of any client */
-    uint64_t torn;         /* READs and WRITEs that took more than one event                    */
-    uint64_t halved;       /* atomics whose read and write were separate events                 */
-    uint64_t reordered;    /* verbs that began before an earlier one of their request was done  */
-    uint64_t shut_out;     /* clients that others declared dead                                 */
-    uint64_t late;         /* WRITEs completed before they were visible                         */
-    uint64_t happened[SIM_ADVERSITY_COUNT]; /* crash, pause, error, node: how often             */
+    uint64_t direct_verbs; /* posted from outside of any client                                */
+    uint64_t torn;         /* READs and WRITEs that took more than one event                   */
+    uint64_t halved;       /* atomics whose read and write were separate events                */
+    uint64_t reordered;    /* verbs that began before an earlier one of their request was done */
+    uint64_t shut_out;     /* clients that others declared dead                                */
+    uint64_t late;         /* WRITEs completed before they were visible                        */
+    uint64_t happened[SIM_ADVERSITY_COUNT]; /* crash, pause, error, node: how often */
 };
 
 struct sim;

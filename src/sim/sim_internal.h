@@ -22,11 +22,11 @@
 #define NOBODY UINT32_MAX
 
 enum event_kind {
-    EVENT_START,    /* a client's first step                           */
-    EVENT_WAKE,     /* a client has waited long enough                 */
-    EVENT_VERB,     /* the next piece of a verb                        */
-    EVENT_REQUEST,  /* a whole request (without SIM_INTERLEAVE)        */
-    EVENT_COMPLETE, /* a request's answer reaches its client           */
+    EVENT_START,    /* a client's first step                    */
+    EVENT_WAKE,     /* a client has waited long enough          */
+    EVENT_VERB,     /* the next piece of a verb                 */
+    EVENT_REQUEST,  /* a whole request (without SIM_INTERLEAVE) */
+    EVENT_COMPLETE, /* a request's answer reaches its client    */
 };
 
 struct event {
@@ -45,26 +45,25 @@ struct queue {
 };
 
 enum verb_state {
-    VERB_WAITING,  /* for verbs that must go first     */
-    VERB_DUE,      /* its next event is in the queue   */
-    VERB_DONE,     /* executed whole                   */
+    VERB_WAITING,  /* for verbs that must go first         */
+    VERB_DUE,      /* its next event is in the queue       */
+    VERB_DONE,     /* executed whole                       */
     VERB_CANCELLED /* what is not done of it never will be */
 };
 
 struct sim_verb {
     struct fab_verb v;
-    uint64_t left; /* pieces that are not executed yet, a bit each                       */
+    uint64_t left; /* pieces that are not executed yet, a bit each */
     uint32_t piece_bytes;
-    uint16_t waits; /* how many unfinished verbs must go first                           */
-    uint16_t fence; /* the last fenced verb of its node, up to this one: verbs of the node
-                       before that one go first                                          */
+    uint16_t waits; /* how many unfinished verbs must go first */
+    uint16_t fence; /* the node's last fenced verb so far: those before it go first */
     uint8_t state;
-    bool answered; /* counts as done towards the request's completion                    */
+    bool answered; /* counts as done towards the request's completion */
     bool begun;
     bool torn;
-    bool late;       /* its request has completed, but it is not done: others wait       */
-    bool half;       /* an atomic that has read its word and not written it yet          */
-    uint64_t result; /* what it will write                                               */
+    bool late;       /* its request has completed, but it is not done: others wait */
+    bool half;       /* an atomic that has read its word and not written it yet    */
+    uint64_t result; /* what it will write                                         */
 };
 
 struct sim_request {     /* a request on its way */
@@ -74,7 +73,7 @@ struct sim_request {     /* a request on its way */
     uint64_t identity; /* of its client when it was posted */
     uint16_t count, unanswered, events;
     bool in_use;
-    bool reported; /* its completion is in the queue                        */
+    bool reported; /* its completion is in the queue */
     bool any_executed;
     bool stray;     /* it has failed, but its other verbs may still land */
     uint64_t until; /* only until then                                   */
@@ -99,10 +98,10 @@ struct sim_client {
     void *arg;
     struct sim *sim;
     enum client_state state;
-    bool unwinding; /* what it posts is refused                        */
-    bool completed; /* a request completed since it last polled        */
-    bool stuck;     /* its verbs pause with it                         */
-    bool fenced;    /* shut out: another client declared it dead       */
+    bool unwinding; /* what it posts is refused                  */
+    bool completed; /* a request completed since it last polled  */
+    bool stuck;     /* its verbs pause with it                   */
+    bool fenced;    /* shut out: another client declared it dead */
     uint64_t identity;
     uint32_t in_flight;
     uint32_t requests;
@@ -111,10 +110,10 @@ struct sim_client {
     uint64_t clock_offset;
     int32_t clock_ppm;
     uint64_t local_time;                /* by choice: its clock, which no other client affects */
-    uint32_t late[SIM_NODES_MAX];       /* WRITEs that completed but are not visible yet */
-    uint64_t late_until[SIM_NODES_MAX]; /* when the last of them is due, at least        */
-    uint64_t seen;                      /* by choice: a hash of all answers it has got        */
-    uint64_t gathers;                   /* and of what its requests under way have read       */
+    uint32_t late[SIM_NODES_MAX];       /* WRITEs that completed but are not visible yet       */
+    uint64_t late_until[SIM_NODES_MAX]; /* when the last of them is due, at least              */
+    uint64_t seen;                      /* by choice: a hash of all answers it has got         */
+    uint64_t gathers;                   /* and of what its requests under way have read        */
 };
 
 struct busy_word {
@@ -169,13 +168,13 @@ struct sim {
     uint32_t dirty_count[SIM_NODES_MAX];
 
     /* what the adversary is like in this run */
-    unsigned tail;                               /* how long the longest delays are       */
-    unsigned gap;                                /* nanoseconds between verbs, about      */
+    unsigned tail;                               /* how long the longest delays are        */
+    unsigned gap;                                /* nanoseconds between verbs, about       */
     uint32_t slow;                               /* a client far from all nodes, or NOBODY */
     bool stalls;                                 /* a message takes very long now and then */
-    unsigned slow_by;                            /* how many times slower                 */
-    unsigned tear_in_8;                          /* READs and WRITEs in pieces            */
-    unsigned crash_rate, pause_rate, error_rate; /* of 65536 events */
+    unsigned slow_by;                            /* how many times slower                  */
+    unsigned tear_in_8;                          /* READs and WRITEs in pieces             */
+    unsigned crash_rate, pause_rate, error_rate; /* of 65536 events                        */
     unsigned faults_used;
     uint64_t lose_after; /* requests; UINT64_MAX: never */
     uint64_t lose_for;   /* requests until it is back */
@@ -246,7 +245,7 @@ void sim_adversary_begin(struct sim *sim);
 enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
 enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client);
 uint64_t sim_adversary_transit(struct sim *sim, uint32_t client); /* how long its messages take */
-uint64_t sim_adversary_gap(struct sim *sim); /* between verbs, or pieces of a verb       */
+uint64_t sim_adversary_gap(struct sim *sim); /* between verbs, or pieces of a verb */
 uint64_t sim_adversary_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
 /* Which of a verb's pieces execute in this event; whether an atomic executes in two halves. */
 uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left);

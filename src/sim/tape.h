@@ -47,21 +47,21 @@ struct tape_mark {
 
 struct tape {
     enum { TAPE_FROM_SEED, TAPE_FROM_RECORD, TAPE_FROM_ENUM, TAPE_FROM_BYTES } source;
-    bool recording;     /* keeps the choices in `mark`                                        */
-    bool out_of_memory; /* a recording or an enumeration is incomplete                       */
+    bool recording;     /* keeps the choices in `mark`                 */
+    bool out_of_memory; /* a recording or an enumeration is incomplete */
     struct rng rng;
     const uint8_t *bytes;
     size_t bytes_left;
     struct tape_mark *mark;
-    size_t count, room; /* choices kept                                                      */
-    size_t given;       /* record, enumeration: how many of them were fixed beforehand       */
-    size_t at;          /* the next one                                                      */
+    size_t count, room; /* choices kept                                                */
+    size_t given;       /* record, enumeration: how many of them were fixed beforehand */
+    size_t at;          /* the next one                                                */
     /* enumeration only */
-    size_t depth_max;      /* choices past this many are 0                                   */
-    size_t deviations_max; /* choices other than 0 in one run                                */
-    size_t deviations;     /* so far in this run                                             */
-    bool cut;              /* a bound left some sequence out                                 */
-    bool narrow;           /* do not branch from the rest of this run                        */
+    size_t depth_max;      /* choices past this many are 0            */
+    size_t deviations_max; /* choices other than 0 in one run         */
+    size_t deviations;     /* so far in this run                      */
+    bool cut;              /* a bound left some sequence out          */
+    bool narrow;           /* do not branch from the rest of this run */
 };
 
 void tape_init(struct tape *t);

@@ -2,10 +2,10 @@
  * Completing drops: steps one to three of CAT-4 (pool/catalog.c says why they are enough).
  *
  * First all objects of the table are listed. They are retired only after this client has freed the
- * table's place, when nothing can fail any more. The walk is the one that sweeps mark with, so it finds
- * what a sweep would find. Several paths may lead to one object; it is retired once. The objects of a
- * damaged table are not retired, because a damaged pointer may lead to another table's memory. Its place
- * is freed, and its memory is left to the next sweep.
+ * table's place, when nothing can fail any more. The walk is the one that sweeps mark with, so it
+ * finds what a sweep would find. Several paths may lead to one object; it is retired once. The
+ * objects of a damaged table are not retired, because a damaged pointer may lead to another table's
+ * memory. Its place is freed, and its memory is left to the next sweep.
  */
 #include "store/drop.h"
 

@@ -6,7 +6,7 @@
  * would wait for it until its lease has lapsed. So the keeper looks at all sessions of the process
  * now and then, and parks those that were not used since its last look: nobody waits for a parked
  * session, and the keeper renews its lease. A session that is used again takes itself back
- * (client_enter()), at the price of a compare-and-swap on a word that it shares with the keeper only.
+ * (client_enter()), by a compare-and-swap on a word that it shares with the keeper only.
  *
  * The keeper does not touch a session with operations in flight: if its thread stops, its heartbeat
  * must stop, too.
@@ -130,7 +130,7 @@ static bool proceed(struct lane *lane)
     return true;
 }
 
-/* Continues the sessions that are being parked, and the round. True: some are still being parked. */
+/* Continues to park sessions, and the round. True: some are still being parked. */
 static bool look_around(struct keeper *k)
 {
     bool more = true, busy = false, moved;
@@ -162,8 +162,8 @@ static void sleep_until(struct keeper *k, uint64_t ns)
         pthread_cond_timedwait(&k->bell, &k->lock, &until);
 }
 
-/* A round begins once in a period, whether or not the last one is over. A session whose node does not
- * answer stays in its lane. */
+/* A round begins once in a period, whether or not the last one is over. A session whose node does
+ * not answer stays in its lane. */
 static void *keep(void *arg)
 {
     struct keeper *k = arg;
@@ -246,8 +246,7 @@ void store_keeper_drop(far_session *s)
     struct keeper *k = s->pool->keeper;
     if (!k)
         return;
-    client_enter(
-        &s->client); /* never left: the keeper does not have it and cannot borrow it again */
+    client_enter(&s->client); /* and never leaves it: the keeper cannot borrow it again */
     pthread_mutex_lock(&k->lock);
     struct far_session **at = &k->sessions;
     while (*at && *at != s)

@@ -4,8 +4,8 @@
 
 #include "store/store.h"
 
-/* The keeper takes care of the session until store_keeper_drop(), which waits if the keeper is using the
- * session. FAR_SYSTEM: the thread could not be started. */
+/* The keeper takes care of the session until store_keeper_drop(), which waits if the keeper is
+ * using the session. FAR_SYSTEM: the thread could not be started. */
 int store_keeper_add(far_pool *pool, far_session *session);
 void store_keeper_drop(far_session *session);
 

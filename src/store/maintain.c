@@ -8,8 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* store_view_work() on the table at a place of the catalog, in an operation of its own unless the caller
- * is within one. FAR_NO_TABLE: there is none, or it was dropped and `dropped_too` is false. */
+/* store_view_work() on the table at a place of the catalog, in an operation of its own unless the
+ * caller is within one. FAR_NO_TABLE: there is none, or it was dropped, unless `dropped_too`. */
 static int with_table(far_pool *pool, struct op *op, unsigned id, bool dropped_too,
                       int (*work)(struct op *op, struct index_view *view, void *arg), void *arg)
 {
@@ -205,8 +205,8 @@ static int check_sessions(struct checking *c)
     return rc;
 }
 
-/* A sweep misses memory that others allocate meanwhile. Then it is repeated, but not for ever: they may
- * never stop. */
+/* A sweep misses memory that others allocate meanwhile. Then it is repeated, but not for ever: they
+ * may never stop. */
 #define SWEEPS_MOST 3
 
 /* Finds lost memory. If another session sweeps, waits for it first. */

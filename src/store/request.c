@@ -131,9 +131,9 @@ static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
         return rc;
     ASSERT(op->batch.count == 0);
     rc = dispatch(op, r, view->view, result);
-    /* What a client reads after its lease has lapsed may have been reused. A change that was made was
-     * made in time, because batches that write are not posted later. The same holds for a value that
-     * was delivered. */
+    /* What a client reads after its lease has lapsed may have been reused. A change that was made
+     * was made in time, because batches that write are not posted later. The same holds for a value
+     * that was delivered. */
     bool made = (changes(r->kind) || r->kind == FAR_OP_GET) && rc == FAR_OK;
     if (status_means(
             rc, STATUS_FABRIC)) { /* if it was silent, this is why, and the detail names the node */
@@ -251,8 +251,8 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     return rc;
 }
 
-/* A scan's first key may lie in the buffer that it fills, so it is copied. A function of its own, so that
- * other operations need less stack. */
+/* A scan's first key may lie in the buffer that it fills, so it is copied. A function of its own,
+ * so that other operations need less stack. */
 static __attribute__((noinline)) int run_scan(far_session *s, struct op *op, const struct far_op *r,
                                               struct far_result *result)
 {

@@ -1,17 +1,17 @@
 /*
  * The ring: up to `depth` operations of one thread in flight.
  *
- * On a fabric that never waits, an operation runs to its end within far_submit(). On other fabrics each
- * place of the ring has a fiber: the operation runs until its first flush, far_submit() returns,
- * and far_reap() resumes fibers as their requests complete. Nothing is allocated after the ring's
- * first use.
+ * On a fabric that never waits, an operation runs to its end within far_submit(). On other fabrics
+ * each place of the ring has a fiber: the operation runs until its first flush, far_submit()
+ * returns, and far_reap() resumes fibers as their requests complete. Nothing is allocated after the
+ * ring's first use.
  *
  * A place is idle, running or finished, and its number is in the list of that name.
  *
- * A session may have a backlog: operations that are submitted while no place is idle wait there, and
- * start in order when results are reaped. So while an operation waits, no place is idle. A waiting
- * operation has done nothing yet, so far_cancel() only has to take it out; its result then waits in a
- * list of its own. Waiting and cancelled operations together never exceed the backlog.
+ * A session may have a backlog: operations that are submitted while no place is idle wait there,
+ * and start in order when results are reaped. So while an operation waits, no place is idle. A
+ * waiting operation has done nothing yet, so far_cancel() only has to take it out; its result then
+ * waits in a list of its own. Waiting and cancelled operations together never exceed the backlog.
  */
 #include "store/ring.h"
 
@@ -196,7 +196,7 @@ int far_submit(far_session *s, const struct far_op *r)
     return err_end(FAR_OK);
 }
 
-/* Resumes every fiber that can continue. With `wait`, waits until there is one. True: it resumed some. */
+/* Resumes every fiber that can continue, and with `wait`, waits for one. True: it resumed some. */
 static bool drive(far_session *s, bool wait)
 {
     struct fab_ep *ep = s->client.ep;
@@ -275,8 +275,8 @@ static uint64_t first_wake(const far_session *s)
     return first;
 }
 
-/* Drives operations until all of them wait for the fabric or for time. Makes the descriptor readable
- * when that has come. */
+/* Drives operations until all of them wait for the fabric or for time. Makes the descriptor
+ * readable when that has come. */
 static void arm(far_session *s)
 {
     struct fab_ep *ep = s->client.ep;

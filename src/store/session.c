@@ -71,8 +71,8 @@ int far_session_open(far_pool *pool, const struct far_session_options *options, 
     return err_end(open_session(pool, options, out));
 }
 
-/* In a child of fork(): frees the copy. If another thread of the parent was using the session at that
- * moment, the copy may be half changed, and is not freed. */
+/* In a child of fork(): frees the copy. If another thread of the parent was using the session at
+ * that moment, the copy may be half changed, and is not freed. */
 static void abandon_session(far_session *s)
 {
     uint64_t turn = atomic_load_explicit(&s->client.turn, memory_order_relaxed);

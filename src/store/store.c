@@ -47,9 +47,9 @@ int far_pool_open(const char *uri, far_pool **out)
     return err_end(open_uri(uri, out));
 }
 
-/* In a child of fork() the handle is a copy, and the keeper's thread and the network connections belong
- * to the parent. So only memory is freed. Locks are not touched: a thread of the parent may have held
- * them. */
+/* In a child of fork() the handle is a copy, and the keeper's thread and the network connections
+ * belong to the parent. So only memory is freed. Locks are not touched: a thread of the parent may
+ * have held them. */
 void far_pool_close(far_pool *pool)
 {
     if (!pool)
@@ -102,8 +102,8 @@ int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
         return err_end(err_fail(FAR_UNSUPPORTED, "%s: has no memory nodes", ep->ops->scheme));
     client_enter(&s->client); /* the keeper uses the endpoint, too */
     rc = ep->ops->node_stat(ep, node, info);
-    /* To the keeper, a session that only calls this function looks busy, so this call sends the heartbeat
-     * that the keeper would send. Operations in flight carry heartbeats of their own. */
+    /* To the keeper, a session that only calls this function looks busy, so this call sends the
+     * heartbeat that the keeper would send. Operations in flight carry heartbeats of their own. */
     if (s->client.inside == 1 && client_heartbeat_due(&s->client))
         (void)client_park(&s->op); /* if it fails, the next operation finds out */
     client_leave(&s->client);

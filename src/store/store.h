@@ -19,8 +19,8 @@ struct far_pool {
     struct fab *fab;
     struct pool pool;
     bool owns_fab;
-    unsigned process;      /* that opened it; see process.h */
-    struct keeper *keeper; /* NULL before the first session  */
+    unsigned process;      /* that opened it; see process.h                   */
+    struct keeper *keeper; /* NULL before the first session                   */
     pthread_mutex_t lock;  /* guards the table handles; no operation takes it */
     struct far_table **table;
     unsigned tables, tables_room;

@@ -1,5 +1,5 @@
 /*
- * What only the store's own files use. They stand above each other; a file calls only those before it:
+ * What only the store's own files use. Each calls only those above it in this list:
  *
  *   wait      the descriptor that a ring is waited for with
  *   call      what every public function does first and last
@@ -24,8 +24,8 @@
 /* FAR_INVALID: an argument must not be NULL. */
 int store_null(const char *what);
 
-/* FAR_INVALID with the reason why the session, or the session with the table, cannot be used: NULL, opened
- * by the parent of this process, or of different pools. store_check() asks first. */
+/* FAR_INVALID with the reason why the session, or the session with the table, cannot be used: NULL,
+ * opened by the parent of this process, or of different pools. store_check() asks first. */
 int store_refuse(const struct far_session *s);
 int store_refuse_table(const struct far_session *s, const struct far_table *table);
 static inline int store_check(const struct far_session *s)
@@ -38,8 +38,8 @@ static inline int store_check_table(const struct far_session *s, const struct fa
     return __builtin_expect(good, 1) ? FAR_OK : store_refuse_table(s, table);
 }
 
-/* How most public functions begin: forgets the last detail, and judges the session, its table and one
- * more argument, which must not be NULL. FAR_INVALID. */
+/* How most public functions begin: forgets the last detail, and judges the session, its table and
+ * one more argument, which must not be NULL. FAR_INVALID. */
 int store_begin(const struct far_session *s, bool given, const char *argument);
 int store_begin_table(const struct far_session *s, const struct far_table *table, bool given,
                       const char *argument);
@@ -60,8 +60,8 @@ int store_judge(const struct op *op, int rc);
 /* What the session keeps of the table, made when it first uses it. NULL: no memory. */
 struct table_view *store_view_of(struct far_session *s, const struct far_table *table);
 
-/* Begins work on a table: an epoch, and a view that is valid in it. If it returns FAR_OK, the caller
- * ends it, with the status of the work. */
+/* Begins work on a table: an epoch, and a view that is valid in it. If it returns FAR_OK, the
+ * caller ends it, with the status of the work. */
 int store_view_begin(struct far_session *s, struct op *op, const struct far_table *table,
                      struct table_view **view);
 void store_view_end(struct far_session *s, struct op *op, struct table_view *view, int rc);
@@ -72,8 +72,8 @@ void store_view_forget(struct far_session *s, const struct far_table *table);
 /* Frees all views: the session ends. */
 void store_view_close_all(struct far_session *s);
 
-/* Runs `work` on a table with a temporary view, within an operation. FAR_NO_INDEX: the index is not in
- * this build. FAR_NO_TABLE: the table was dropped, and `dropped_too` is false. */
+/* Runs `work` on a table with a temporary view, within an operation. FAR_NO_INDEX: the index is not
+ * in this build. FAR_NO_TABLE: the table was dropped, and `dropped_too` is false. */
 int store_view_work(struct far_pool *pool, struct op *op, const struct table_desc *desc,
                     bool dropped_too,
                     int (*work)(struct op *op, struct index_view *view, void *arg), void *arg);

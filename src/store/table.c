@@ -55,8 +55,8 @@ static far_table *make_handle(far_pool *pool, const struct index_ops *ops,
     return pool->table[pool->tables++] = table;
 }
 
-/* The only handle of a table in this process, made when it is first needed. It lives until the pool is
- * closed, even if the table is dropped; a new table of the same name has another handle. */
+/* The only handle of a table in this process, made when it is first needed. It lives until the pool
+ * is closed, even if the table is dropped; a new table of the same name has another handle. */
 static int handle_for(far_pool *pool, const struct index_ops *ops, const struct table_desc *desc,
                       far_table **out)
 {

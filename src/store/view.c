@@ -63,8 +63,8 @@ void store_view_forget(far_session *s, const far_table *table)
     release(s, v, FAR_NO_TABLE);
 }
 
-/* Makes the session's view of a table, at the first operation on it. Within an epoch, because the view
- * keeps addresses. */
+/* Makes the session's view of a table, at the first operation on it. Within an epoch, because the
+ * view keeps addresses. */
 static int attach(far_session *s, struct op *op, const far_table *table, struct table_view *view)
 {
     if (!view->view) {
@@ -137,7 +137,7 @@ int store_view_work(far_pool *pool, struct op *op, const struct table_desc *desc
     int rc = INDEX_CALL(table.ops, attach, op, &table, &view);
     if (rc == FAR_OK) {
         rc = work(op, view, arg);
-        client_uncache(op->client, &view->cached); /* a flight may have had it validated */
+        client_uncache(op->client, &view->cached); /* an announcement may have had it validated */
         table.ops->detach(view);
     }
     return rc;

@@ -1,22 +1,22 @@
 /*
- * The descriptor that a program waits on for the ring of a session: an epoll instance that holds a bell
- * (an eventfd), a timer and the fabric's descriptors. To the user's epoll it is one descriptor, readable
- * when far_reap() should be called.
+ * The descriptor that a program waits on for the ring of a session: an epoll instance that holds a
+ * bell (an eventfd), a timer and the fabric's descriptors. To the user's epoll it is one
+ * descriptor, readable when far_reap() should be called.
  *
  * Whenever the session's thread is in no call of Farside,
  *
  *   WAIT-1  if a result can be taken, the bell has been rung;
  *   WAIT-2  if an operation is running, the bell has been rung, or the fabric was armed after the
- *           endpoint was last used, its descriptors count, and the timer runs out at the latest when the
- *           first pause of an operation ends, or when the fabric wants to be polled;
- *   WAIT-3  otherwise the bell has not been rung. The timer may run out, and the fabric's descriptors may
- *           become readable because of the keeper, which uses the endpoint of an idle session, or because
- *           a node closes a connection. The first far_reap() that finds nothing to do turns them off, so
- *           this wakes a server once.
+ *           endpoint was last used, its descriptors count, and the timer runs out at the latest
+ *           when the first pause of an operation ends, or when the fabric wants to be polled;
+ *   WAIT-3  otherwise the bell has not been rung. The timer may run out, and the fabric's
+ *           descriptors may become readable because of the keeper, which uses the endpoint of an
+ *           idle session, or because a node closes a connection. The first far_reap() that finds
+ *           nothing to do turns them off, so this wakes a server once.
  *
- * far_reap() arms the fabric last of all. Any other call that may have used the endpoint while operations
- * were running, or that has added results, rings the bell. So nothing is lost between two calls, and a
- * server that only waits and reaps is woken for every event.
+ * far_reap() arms the fabric last of all. Any other call that may have used the endpoint while
+ * operations were running, or that has added results, rings the bell. So nothing is lost between
+ * two calls, and a server that only waits and reaps is woken for every event.
  */
 #include "store/wait.h"
 
@@ -158,8 +158,8 @@ void store_wait_for_fabric(struct wait *w, uint64_t until)
         store_wait_ring(w);
         return;
     }
-    /* A timer that runs out earlier can stay. That rarely costs a needless wake-up; setting it each time
-     * would cost a system call for each reap. */
+    /* A timer that runs out earlier can stay. That rarely costs a needless wake-up; setting it each
+     * time would cost a system call for each reap. */
     if (until < w->set_to || w->set_to <= now)
         set(w, until, until == OFF ? 0 : until - now);
     be_quiet(w);

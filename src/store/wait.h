@@ -14,8 +14,8 @@ int store_wait_fd(const struct wait *wait);
 
 /* Makes the descriptor readable, until one of the next two is called. */
 void store_wait_ring(struct wait *wait);
-/* The fabric is armed: makes it readable when one of the fabric's descriptors is, or at `until`, by the
- * endpoint's clock. */
+/* The fabric is armed: makes it readable when one of the fabric's descriptors is, or at `until`, by
+ * the endpoint's clock. */
 void store_wait_for_fabric(struct wait *wait, uint64_t until);
 /* Nothing is in flight: it is not readable, unless the fabric or the timer still wakes it. */
 void store_wait_for_nothing(struct wait *wait);

@@ -1,9 +1,9 @@
 /*
  * Measures what batches gain on a network that emulates one-sided verbs. READs of the sizes that a
- * get of RACE has are done in two ways: with one ucp_get for each, as a program that uses UCX directly
- * would do, and through the ucx: fabric, where batches of many operations share messages. Both go over
- * TCP on the loopback interface to a process that serves, with the same number of READs in flight. They
- * take turns, so that other load on the machine affects both.
+ * get of RACE has are done in two ways: with one ucp_get for each, as a program that uses UCX
+ * directly would do, and through the ucx: fabric, where batches of many operations share messages.
+ * Both go over TCP on the loopback interface to a process that serves, with the same number of
+ * READs in flight. They take turns, so that other load on the machine affects both.
  *
  *     ucx_raw [DEPTH [ROUNDS [GETS]]]     operations in flight, rounds, gets of each round
  */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Several processes share the work and the table and end together; if one dies, that is reported. The
-# raw measurement leaves a shared pool as it was.
+# Several processes share the work and the table and end together; if one dies, that is reported.
+# The raw measurement leaves a shared pool as it was.
 . "$(dirname "$0")/expect.bash"
 
 pool="shm:$scratch/pool"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The same seed gives the same operations at the same cost; another seed gives others. The long lease
-# keeps out heartbeats, which go by the clock.
+# The same seed gives the same operations at the same cost; another seed gives others. The long
+# lease keeps out heartbeats, which go by the clock.
 . "$(dirname "$0")/expect.bash"
 
 costs() { # what does not depend on the machine

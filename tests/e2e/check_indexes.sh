@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every index passes 10,000 seeds with all faults, and no history is left undecided. (Fewer seeds in a
-# build with sanitizers, which takes twenty times as long.)
+# Every index passes 10,000 seeds with all faults, and no history is left undecided. (Fewer seeds in
+# a build with sanitizers, which takes twenty times as long.)
 . "$(dirname "$0")/expect.bash"
 
 seeds=10000

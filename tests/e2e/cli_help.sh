@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Help and version go to the standard output and succeed; without arguments, the usage goes to stderr.
+# Help and version go to the standard output and succeed; without arguments, the usage goes to
+# stderr.
 . "$(dirname "$0")/expect.bash"
 
 run --version

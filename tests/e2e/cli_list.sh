@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# list prints every key of a table, scan those of a range in order, whatever bytes they have. Both end
-# cleanly at a signal, or when their reader has left.
+# list prints every key of a table, scan those of a range in order, whatever bytes they have. Both
+# end cleanly at a signal, or when their reader has left.
 . "$(dirname "$0")/expect.bash"
 
 name=e2e-list-$$

@@ -1,12 +1,12 @@
-# For the scripts of this folder: runs the program $FARSIDE and checks what it does. A script ends with
-# the first expectation that fails.
+# For the scripts of this folder: runs the program $FARSIDE and checks what it does. A script ends
+# with the first expectation that fails.
 set -u
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# A sanitizer searches for leaks for seconds at the end of every process, and these scripts start many.
-# A script sets leaks=1 for the calls that are worth it.
+# A sanitizer searches for leaks for seconds at the end of every process, and these scripts start
+# many. A script sets leaks=1 for the calls that are worth it.
 leaks=0
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
 
@@ -21,9 +21,9 @@ run() {
     err=$(tr -d '\0' <"$scratch/err")
 }
 
-# The same, but again if the system stopped the program for longer than its lease, or a memory node for
-# longer than half of that. Then the session was declared dead, or the node did not execute a late batch;
-# in both cases, nothing was done.
+# The same, but again if the system stopped the program for longer than its lease, or a memory node
+# for longer than half of that. Then the session was declared dead, or the node did not execute a
+# late batch; in both cases, nothing was done.
 run_leased() {
     for _ in $(seq 100); do
         run "$@"

@@ -10,8 +10,8 @@ modules="clock err fds fiber hist hmac256 mapping process rng sha256 text
          index race tuning
          store far"
 
-# The global names that a library defines. "A" are the version nodes of a shared library; a name with
-# a dot is a sanitizer's.
+# The global names that a library defines. "A" are the version nodes of a shared library; a name
+# with a dot is a sanitizer's.
 names_in() { # NM-OPTIONS LIBRARY
     "$NM" --defined-only "$@" |
         awk 'NF == 3 && $2 != "A" { sub(/@.*/, "", $3); if ($3 !~ /\./) print $3 }' | sort -u

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Programs outside of this project build and run with what `cmake --install` leaves: with pkg-config,
-# with find_package(farside), with either library, and with any names of their own.
-# CC and CFLAGS are those of the build, NM is its nm.
+# Programs outside of this project build and run with what `cmake --install` leaves: with
+# pkg-config, with find_package(farside), with either library, and with any names of their own. CC
+# and CFLAGS are those of the build, NM is its nm.
 . "$(dirname "$0")/expect.bash"
 
 stage=$scratch/stage

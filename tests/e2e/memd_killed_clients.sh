@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Clients of memory nodes are killed at work: the keys of others stay, the others go on, and what dead
-# clients left behind is found and removed.
+# Clients of memory nodes are killed at work: the keys of others stay, the others go on, and what
+# dead clients left behind is found and removed.
 . "$(dirname "$0")/expect.bash"
 if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
     echo "built without ucx: nothing was tested"

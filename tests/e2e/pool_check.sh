@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# farside pool check reports and repairs what a killed session leaves; scripts can rely on the exit status.
+# farside pool check reports and repairs what a killed session leaves; scripts can rely on the exit
+# status.
 . "$(dirname "$0")/expect.bash"
 
 name=e2e-check-$$

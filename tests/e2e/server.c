@@ -1,12 +1,13 @@
 /*
- * An event loop that drives a ring: a server with one thread that waits, in one epoll_wait(), for its
- * clients' sockets and for Farside.
+ * An event loop that drives a ring: a server with one thread that waits, in one epoll_wait(), for
+ * its clients' sockets and for Farside.
  *
- *   server POOL-URI [PORT]      at the loopback address; prints the port; ends with SIGTERM or SIGINT
+ *   server POOL-URI [PORT]      at the loopback address; prints the port; ends with SIGTERM or
+ *                               SIGINT
  *
- * A client sends lines, "put KEY VALUE", "get KEY" or "del KEY", and gets a line for each. The requests
- * of one client are handled one after another, those of different clients at the same time. When a client
- * disconnects, its request is cancelled, if it has not started.
+ * A client sends lines, "put KEY VALUE", "get KEY" or "del KEY", and gets a line for each. The
+ * requests of one client are handled one after another, those of different clients at the same
+ * time. When a client disconnects, its request is cancelled, if it has not started.
  */
 #include <farside.h>
 
@@ -24,10 +25,10 @@
 #define EVENTS         64
 
 struct client {
-    int fd;      /* -1: disconnected                                            */
-    bool busy;   /* a request is in flight and uses `line` and `value`          */
-    bool asks;   /* the request is a get                                        */
-    size_t have; /* bytes of input                                              */
+    int fd;      /* -1: disconnected                                   */
+    bool busy;   /* a request is in flight and uses `line` and `value` */
+    bool asks;   /* the request is a get                               */
+    size_t have; /* bytes of input                                     */
     char input[LINE_MAX_BYTES], line[LINE_MAX_BYTES], value[LINE_MAX_BYTES];
 };
 
@@ -51,7 +52,7 @@ static void watch(int how, int fd, uint32_t events, void *what)
     }
 }
 
-/* ---- clients ----------------------------------------------------------------------------------- */
+/* ---- clients --------------------------------------------------------------------------------- */
 
 /* The memory of a client stays until its request is done. */
 static void drop(struct client *c)
@@ -152,7 +153,7 @@ static void greet(int listener)
     watch(EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLRDHUP, c);
 }
 
-/* ---- Farside ----------------------------------------------------------------------------------- */
+/* ---- Farside --------------------------------------------------------------------------------- */
 
 static void take_results(void)
 {
@@ -180,7 +181,7 @@ static void take_results(void)
     }
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static int listen_at(const char *port)
 {
@@ -212,7 +213,8 @@ static int signals(void)
 
 int main(int argc, char **argv)
 {
-    /* Each client can have one request in flight. The backlog holds those beyond the ring's depth. */
+    /* Each client can have one request in flight. The backlog holds those beyond the ring's
+     * depth. */
     const struct far_session_options options = {.depth = 32, .backlog = 4096};
     static char for_listener, for_signal, for_ring; /* what an event is about, if not a client */
     far_pool *pool;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The example of an event loop (server.c), on mem: and on a memory node: clients that ask at the same time
-# get their own answers, a client that disconnects disturbs nobody, and the idle server sleeps.
+# The example of an event loop (server.c), on mem: and on a memory node: clients that ask at the
+# same time get their own answers, a client that disconnects disturbs nobody, and the idle server
+# sleeps.
 . "$(dirname "$0")/expect.bash"
 . "$(dirname "$0")/memd.bash"
 

@@ -7,8 +7,8 @@ uri=shm:$name
 pid=
 trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
 
-# The lease is long enough for any machine. A killed session would be reported as dead only much later,
-# but its occupied slot and its lost memory show at once.
+# The lease is long enough for any machine. A killed session would be reported as dead only much
+# later, but its occupied slot and its lost memory show at once.
 new_pool() {
     rm -f "/dev/shm/farside-$name"
     run put --pool "$uri?size=32m&lease=60000" key value

@@ -276,9 +276,9 @@ static void litmus_orders_hold(void **state)
 struct crowd {
     struct fab *fab;
     unsigned self;
-    unsigned count;    /* repetitions          */
+    unsigned count;    /* repetitions           */
     unsigned failures; /* what the thread found */
-    uint64_t *seen;    /* tickets drawn        */
+    uint64_t *seen;    /* tickets drawn         */
 };
 
 /* Runs fn on CROWD threads and returns the failures they found together. */

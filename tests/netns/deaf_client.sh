@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A client that can reach the nodes, but cannot be reached: UCX's nodes connect back to their clients.
-# It fails, while the nodes, with one thread each, go on serving all others.
+# A client that can reach the nodes, but cannot be reached: UCX's nodes connect back to their
+# clients. It fails, while the nodes, with one thread each, go on serving all others.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 pool="ucx://$a,$b?lease=$lease&timeout=5000"

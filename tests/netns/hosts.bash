@@ -1,9 +1,10 @@
-# For the scripts of this folder: hosts a and b, which are memory nodes, and c0, c1 and c2, which are
-# clients; each a network namespace with an address of its own, all joined by veth to one bridge.
+# For the scripts of this folder: hosts a and b, which are memory nodes, and c0, c1 and c2, which
+# are clients; each a network namespace with an address of its own, all joined by veth to one
+# bridge.
 #
 # A script that reads this runs again in namespaces of its own for network, mounts and processes.
-# There, and nowhere else, are all interfaces, addresses and rules, and with its first process, which
-# is the script, everything in them ends: nothing can be left behind, however the script ends.
+# There, and nowhere else, are all interfaces, addresses and rules, and with its first process,
+# which is the script, everything in them ends: nothing can be left behind, however the script ends.
 # Exit status 77: skipped.
 skip() {
     echo "skipped: $1"
@@ -96,7 +97,8 @@ await_nodes() {
     failed "$1 does not reach the nodes"
 }
 
-# Clients of the pool: start_clients POOL [LIMIT_MS], and one of them: start_client N POOL [LIMIT_MS].
+# Clients of the pool: start_clients POOL [LIMIT_MS], and one of them: start_client N POOL
+# [LIMIT_MS].
 start_client() {
     local n=$1 pool=$2
     nsenter --net="$scratch/net/c$n" "$WORKER" work "$pool" "$scratch/ledger" "$n" ${3:+"$3"} \
@@ -150,8 +152,8 @@ judge() {
     cat "$scratch/out"
 }
 
-# What the clients were told since the last look, but for what a busy machine does to them: it may let
-# a client stand still for as long as its lease.
+# What the clients were told since the last look, but for what a busy machine does to them: it may
+# let a client stand still for as long as its lease.
 complaints() {
     last=clients code=0 out=$(cat "$scratch"/c?.out | grep -v '^FAR_FENCED') err=
 }

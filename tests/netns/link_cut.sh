@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The link to a memory node is cut silently, and restored. Operations that need the node fail in time,
-# with its name; others go on; then all of them work again.
+# The link to a memory node is cut silently, and restored. Operations that need the node fail in
+# time, with its name; others go on; then all of them work again.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 timeout=1000
@@ -29,8 +29,8 @@ for cut in b a; do
     none_failed
 done
 
-# Packets are lost for so short a time that TCP bridges it, on a machine that is not too busy. (A link
-# takes longer to come up.)
+# Packets are lost for so short a time that TCP bridges it, on a machine that is not too busy. (A
+# link takes longer to come up.)
 must at b nft add table inet cut
 must at b nft add chain inet cut arriving '{ type filter hook input priority 0; policy drop; }'
 sleep 0.2

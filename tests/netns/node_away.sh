@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One of three memory nodes is away, and a client dies meanwhile, which the others try to shut out.
-# Operations that need only the other two nodes do not become slower. Links are slow, so that round trips
-# are measured and not the machine.
+# Operations that need only the other two nodes do not become slower. Links are slow, so that round
+# trips are measured and not the machine.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 timeout=1000

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A memory node is killed. Operations that need it fail in time, with its name; others go on. When it is
-# back with its contents, all of them work again. Then it comes back without its contents.
+# A memory node is killed. Operations that need it fail in time, with its name; others go on. When
+# it is back with its contents, all of them work again. Then it comes back without its contents.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 timeout=1000

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Opening a pool of several nodes: the error names a node that is away, or one that is not of the pool.
+# Opening a pool of several nodes: the error names a node that is away, or one that is not of the
+# pool.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
 start_node a --size 16m

@@ -9,11 +9,11 @@
  *   worker await LEDGER N COUNT           waits until client N has made that many more operations
  *                                         with success, for a minute at most
  *   worker verify POOL LEDGER             every key holds what its client was told
- *   worker away POOL                      makes a table of its own and takes orders from the standard
- *                                         input: `sort` finds the keys that need a node which is away,
- *                                         `heal` waits until there are none;
- *                                         `measure MS` works for that long on the others, with some of
- *                                         those beside them, and prints the 99th percentile
+ *   worker away POOL                      makes a table of its own and takes orders from the
+ *                                         standard input: `sort` finds the keys that need a node
+ *                                         which is away, `heal` waits until there are none;
+ *                                         `measure MS` works for that long on the others, with some
+ *                                         of those beside them, and prints the 99th percentile
  */
 #include "base/clock.h"
 #include "base/rng.h"

@@ -9,11 +9,11 @@ static const uint64_t ones[WORDS] = {1, 1, 1, 1, 1, 1, 1, 1};
 
 /* What happened over all seeds of a test. */
 static struct {
-    unsigned runs, none, half, all;      /* of a WRITE's words, in memory at the end    */
-    unsigned ok, unknown, unreachable;   /* statuses                                    */
-    unsigned returned;                   /* clients that saw their request end          */
-    uint64_t longest;                    /* nanoseconds that a request took             */
-    uint64_t clock_min, clock_max;       /* nanoseconds of a client's clock in a second */
+    unsigned runs, none, half, all;      /* of a WRITE's words, in memory at the end     */
+    unsigned ok, unknown, unreachable;   /* statuses                                     */
+    unsigned returned;                   /* clients that saw their request end           */
+    uint64_t longest;                    /* nanoseconds that a request took              */
+    uint64_t clock_min, clock_max;       /* nanoseconds of a client's clock in a second  */
     unsigned set_at_error, landed_later; /* words of a WRITE that failed, then and later */
     struct sim_counts counts;
 } saw;

@@ -158,14 +158,14 @@ static void unknown_outcome_may_happen_once_late_or_never(void **state)
     add(LIN_PUT, 1, 1, 1, 2);
     add(LIN_PUT, 2, 0, 3, LIN_NEVER);
     add(LIN_GET, 0, 1, 4, 5);
-    assert_int_equal(judge(), LIN_LINEARIZABLE); /* never so far     */
+    assert_int_equal(judge(), LIN_LINEARIZABLE); /* never so far */
     add(LIN_GET, 0, 2, 6, 7);
-    assert_int_equal(judge(), LIN_LINEARIZABLE); /* late             */
+    assert_int_equal(judge(), LIN_LINEARIZABLE); /* late */
     add(LIN_PUT, 3, 1, 8, 9);
     add(LIN_GET, 0, 3, 10, 11);
     assert_int_equal(judge(), LIN_LINEARIZABLE);
     add(LIN_GET, 0, 2, 12, 13);
-    assert_int_equal(judge(), LIN_NOT_LINEARIZABLE); /* not twice    */
+    assert_int_equal(judge(), LIN_NOT_LINEARIZABLE); /* not twice */
 }
 
 static void unknown_outcome_does_not_happen_before_its_call(void **state)

@@ -1,7 +1,7 @@
 /*
- * A fabric's clock, driven by the test. It stands still until the test moves it, or a client pauses,
- * which moves it at once. So leases lapse when the test says so, on a machine of any speed. For tests
- * with one thread: another would find its lease lapsed whenever this one pauses.
+ * A fabric's clock, driven by the test. It stands still until the test moves it, or a client
+ * pauses, which moves it at once. So leases lapse when the test says so, on a machine of any speed.
+ * For tests with one thread: another would find its lease lapsed whenever this one pauses.
  */
 #ifndef TESTS_DRIVEN_CLOCK_H
 #define TESTS_DRIVEN_CLOCK_H

@@ -93,7 +93,8 @@ static inline bool is_listed(far_session *s, const char *name, unsigned count)
     return l.there;
 }
 
-/* As users open pools: sessions that are not used are parked, and those that close leave nothing behind. */
+/* As users open pools: sessions that are not used are parked, and those that close leave nothing
+ * behind. */
 static inline struct store_rig open_kept(const char *uri)
 {
     struct store_rig r = {.fab = NULL};

@@ -1,12 +1,12 @@
 /*
- * What clients of a table did and got, kept where it outlives them: for tests in which clients, nodes
- * or connections die.
+ * What clients of a table did and got, kept where it outlives them: for tests in which clients,
+ * nodes or connections die.
  *
  * A client has keys of its own. Before it changes one it writes down what it wants (intent), and
  * afterwards what it got (acked). So nothing that was acknowledged is forgotten with the client,
- * and at most one operation of each key is in doubt: its client was killed, or it ended with an error
- * that says that the outcome is unknown. A key without doubt holds what was acknowledged. A key in
- * doubt holds that, or what was wanted.
+ * and at most one operation of each key is in doubt: its client was killed, or it ended with an
+ * error that says that the outcome is unknown. A key without doubt holds what was acknowledged. A
+ * key in doubt holds that, or what was wanted.
  *
  * If several clients change a key, its value can still be checked: it is whole, of that key, and
  * written by a client that meant to.

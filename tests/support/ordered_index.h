@@ -4,9 +4,9 @@
  * ordered_index_add() find it by name, others do not.
  *
  * The whole table is one sorted page, which the root points to. A page is never changed: a change
- * writes a new page and replaces the pointer by CAS, which is its linearization point; the old page is
- * retired. A client that dies leaves at most a page that nothing points to. A scan reads the page again
- * after every few entries, so that, like that of a tree, it is no snapshot.
+ * writes a new page and replaces the pointer by CAS, which is its linearization point; the old page
+ * is retired. A client that dies leaves at most a page that nothing points to. A scan reads the
+ * page again after every few entries, so that, like that of a tree, it is no snapshot.
  */
 #ifndef TESTS_ORDERED_INDEX_H
 #define TESTS_ORDERED_INDEX_H

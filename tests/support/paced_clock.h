@@ -1,8 +1,9 @@
 /*
  * A fabric's clock for tests with several threads: that of the slowest thread. A request takes its
  * thread a microsecond, and a pause as long as it says. The clock shows the time of the thread that
- * has spent the least. So a thread that the system does not run holds the clock up, and is not taken
- * for dead, on a machine of any speed. Sessions that no thread uses any more are, after their lease.
+ * has spent the least. So a thread that the system does not run holds the clock up, and is not
+ * taken for dead, on a machine of any speed. Sessions that no thread uses any more are, after their
+ * lease.
  */
 #ifndef TESTS_PACED_CLOCK_H
 #define TESTS_PACED_CLOCK_H
@@ -19,7 +20,7 @@ struct paced_clock {
     struct fab_ops ops; /* the fabric's own but for its time; first, so that it leads here */
     int (*post)(struct fab_ep *ep, struct fab_req *req);
     uint64_t had[PACED_THREADS]; /* the time each thread has spent; PACED_GONE: it has left */
-    uint64_t last;               /* the time when all had left                                */
+    uint64_t last;               /* the time when all had left                              */
 };
 
 static _Thread_local unsigned paced_self; /* this thread's place; the first one has 0 */
@@ -79,8 +80,8 @@ static inline void paced_clock_set(struct paced_clock *clock, struct fab *fab)
     fab->ops = &clock->ops;
 }
 
-/* A thread is added by one that is there, and leaves by itself. The thread whose place is 0 comes back
- * when all others have left. */
+/* A thread is added by one that is there, and leaves by itself. The thread whose place is 0 comes
+ * back when all others have left. */
 static inline void paced_clock_join(struct paced_clock *clock, unsigned place)
 {
     ASSERT(place < PACED_THREADS);

@@ -1,5 +1,5 @@
-/* Operations that hold lines of a journal, clients that are recovered, and a stand-in for the tables that
- * notes what it is asked to complete. */
+/* Operations that hold lines of a journal, clients that are recovered, and a stand-in for the
+ * tables that notes what it is asked to complete. */
 #ifndef TESTS_RECOVERY_RIG_H
 #define TESTS_RECOVERY_RIG_H
 

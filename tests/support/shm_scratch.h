@@ -22,10 +22,10 @@
 #define SCRATCH_SHM      "/dev/shm" /* where Linux keeps POSIX names */
 
 static struct {
-    char dir[64];    /* of the files                           */
-    char prefix[64]; /* of the names' files                    */
-    int pid;         /* makes the names this program's own     */
-    unsigned count;  /* of names and files handed out          */
+    char dir[64];    /* of the files                       */
+    char prefix[64]; /* of the names' files                */
+    int pid;         /* makes the names this program's own */
+    unsigned count;  /* of names and files handed out      */
     pid_t child[SCRATCH_CHILDREN];
 } scratch;
 

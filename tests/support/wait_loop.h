@@ -1,5 +1,5 @@
-/* A server's loop: it sleeps on the descriptor of a session, by epoll, and reaps when it is readable. It
- * never waits in any other way. What it was woken for is counted. */
+/* A server's loop: it sleeps on the descriptor of a session, by epoll, and reaps when it is
+ * readable. It never waits in any other way. What it was woken for is counted. */
 #ifndef TESTS_WAIT_LOOP_H
 #define TESTS_WAIT_LOOP_H
 
@@ -10,9 +10,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* No machine is so slow that it has nothing to reap for that long. The fabric's own time-outs, which
- * would get a loop that was not woken going again, are shorter: so loops also bound how often they are
- * woken, and tests of single wake-ups look at the descriptor itself. */
+/* No machine is so slow that it has nothing to reap for that long. The fabric's own time-outs,
+ * which would get a loop that was not woken going again, are shorter: so loops also bound how often
+ * they are woken, and tests of single wake-ups look at the descriptor itself. */
 #define WAIT_HANGS_MS 60000
 
 struct wait_loop {
@@ -68,7 +68,8 @@ static inline unsigned wait_loop_rest(struct wait_loop *l, unsigned ms)
     return wakes;
 }
 
-/* Puts keys 0 to count - 1 and gets them again, `depth` at a time. Returns how often it was woken. */
+/* Puts keys 0 to count - 1 and gets them again, `depth` at a time. Returns how often it was
+ * woken. */
 static inline uint64_t wait_loop_work(struct wait_loop *l, far_table *table, unsigned count,
                                       unsigned depth)
 {

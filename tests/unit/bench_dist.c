@@ -1,4 +1,5 @@
-/* The popularity of keys: zipfian follows the formula, uniform is flat, places are a permutation. */
+/* The popularity of keys: zipfian follows the formula, uniform is flat, places are a
+ * permutation. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,7 +54,8 @@ static void zipfian_follows_the_formula(void **state)
         bench_dist_init(&d, BENCH_DIST_ZIPFIAN, 10000, thetas[t]);
         draw(&d, 42, hits);
 
-        /* The first two ranks are exact. The others come from an integral, so bands of them agree. */
+        /* The first two ranks are exact. The others come from an integral, so bands of them
+         * agree. */
         const uint64_t edges[] = {0, 1, 2, 10, 100, 1000, 10000};
         for (unsigned i = 0; i + 1 < sizeof edges / sizeof *edges; i++) {
             double want = expected_share(edges[i], edges[i + 1], 10000, thetas[t]);

@@ -1,6 +1,7 @@
 /*
- * The cache of addresses: what is fresh for which operation (CACHE-K1, CACHE-K2), what operations of one
- * session do to each other's entries (CACHE-K5), and that it never has more bytes than it was given.
+ * The cache of addresses: what is fresh for which operation (CACHE-K1, CACHE-K2), what operations
+ * of one session do to each other's entries (CACHE-K5), and that it never has more bytes than it
+ * was given.
  */
 #include "support/hook.h"
 #include "support/pool_rig.h"
@@ -207,7 +208,7 @@ static void lookups_are_counted(void **state)
     index_cache_free(cache);
 }
 
-/* ---- CACHE-K1 -------------------------------------------------------------------------------------- */
+/* ---- CACHE-K1 -------------------------------------------------------------------------------- */
 
 static void an_entry_is_fresh_in_the_epoch_it_was_read_in(void **state)
 {
@@ -280,7 +281,7 @@ static void an_older_answer_does_not_replace_a_newer_one(void **state)
     index_cache_free(cache);
 }
 
-/* ---- CACHE-K2 -------------------------------------------------------------------------------------- */
+/* ---- CACHE-K2 -------------------------------------------------------------------------------- */
 
 static void a_version_that_is_unchanged_keeps_entries_fresh(void **state)
 {

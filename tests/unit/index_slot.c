@@ -1,5 +1,5 @@
-/* Slot words of all widths, the candidates among them, the words of a batch, and the budget of blocks
- * read together. */
+/* Slot words of all widths, the candidates among them, the words of a batch, and the budget of
+ * blocks read together. */
 #include "index/blocks.h"
 #include "support/pool_rig.h"
 

@@ -119,8 +119,8 @@ static void values_become_text_that_can_be_read_again(void **state)
     assert_memory_equal(again, value, PARAMS * sizeof *value);
 }
 
-/* Of every index that there is: its defaults are in range, its smallest geometry is understood, and its
- * text has room whatever its numbers are. */
+/* Of every index that there is: its defaults are in range, its smallest geometry is understood, and
+ * its text has room whatever its numbers are. */
 static void every_index_has_a_sound_table(void **state)
 {
     const struct index_ops *ops = NULL;

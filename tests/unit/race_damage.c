@@ -1,4 +1,5 @@
-/* Damage to the words of a RACE table, one by one: it is reported, and never taken for something else. */
+/* Damage to the words of a RACE table, one by one: it is reported, and never taken for something
+ * else. */
 #include "support/race_rig.h"
 
 #include <stdarg.h>
@@ -153,8 +154,8 @@ static void every_bit_of_the_root(void **state)
     store_rig_close(&r);
 }
 
-/* A `forward` that no splitter wrote. While nothing is sealed it does not matter; then it leads nowhere, and
- * operations give up instead of going round in circles. */
+/* A `forward` that no splitter wrote. While nothing is sealed it does not matter; then it leads
+ * nowhere, and operations give up instead of going round in circles. */
 static void a_forward_to_nowhere(void **state)
 {
     struct store_rig r;

@@ -1,6 +1,6 @@
 /*
- * What a session may conclude for its own cache from a split: that it is up to date only if nothing in
- * it leads to the parent any more, and never that it should go back.
+ * What a session may conclude for its own cache from a split: that it is up to date only if nothing
+ * in it leads to the parent any more, and never that it should go back.
  */
 #include "support/hook.h"
 #include "support/probe.h"
@@ -133,7 +133,8 @@ static void a_cache_with_an_ancestor_is_not_up_to_date(void **state)
 
 static struct race_view *refreshed;
 
-/* Another operation of the session reads the directory again while this one notes its split there. */
+/* Another operation of the session reads the directory again while this one notes its split
+ * there. */
 static int refreshing_post(struct fab_ep *ep, struct fab_req *req)
 {
     const struct fab_verb *v = &req->verbs[0];

@@ -210,8 +210,8 @@ static void an_empty_subtable_is_split(void **state)
 }
 
 /*
- * A splitter that died after publishing the children, before it updated the directory. Sessions that
- * come later find the old subtable, and follow it; so does the walker.
+ * A splitter that died after publishing the children, before it updated the directory. Sessions
+ * that come later find the old subtable, and follow it; so does the walker.
  */
 static void a_split_that_the_directory_never_heard_of(void **state)
 {
@@ -250,8 +250,9 @@ static void a_split_that_the_directory_never_heard_of(void **state)
     store_rig_close(&r);
 }
 
-/* A journal may name a subtable that was split since, and whose memory is another table's. That one may
- * be writing it just now: a READ finds the old claim and header, and no children yet (FABRIC-F1). */
+/* A journal may name a subtable that was split since, and whose memory is another table's. That one
+ * may be writing it just now: a READ finds the old claim and header, and no children yet
+ * (FABRIC-F1). */
 static struct {
     gaddr at;
     struct race_subtable_head old;

@@ -8,8 +8,8 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* Makes the key's subtable look as if another operation of the session were splitting it: one of the
- * key's places is sealed, and the view says so. */
+/* Makes the key's subtable look as if another operation of the session were splitting it: one of
+ * the key's places is sealed, and the view says so. */
 static void begin_split(struct store_rig *r, uint64_t *key)
 {
     struct race_spot spot;

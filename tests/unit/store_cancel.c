@@ -1,5 +1,5 @@
-/* The backlog of a ring, and cancelling what waits there: on a fabric that never waits and on one that
- * always does. */
+/* The backlog of a ring, and cancelling what waits there: on a fabric that never waits and on one
+ * that always does. */
 #include "support/store_rig.h"
 
 #include <stdarg.h>

@@ -74,8 +74,8 @@ static void a_loop_that_only_sleeps_gets_everything(void **state)
         rig(&r, all[u], &l);
         assert_int_equal(wait_loop_rest(&l, 50), 0);
         uint64_t wakes = wait_loop_work(&l, r.table, 300, 16);
-        /* A wake-up either brings a result or has gone on with operations of the ring for as long as
-         * there was anything to go on with. */
+        /* A wake-up either brings a result or has gone on with operations of the ring for as long
+         * as there was anything to go on with. */
         assert_in_range(wakes, 1, 600);
         assert_int_equal(wait_loop_rest(&l, 50), 0);
         end(&r, &l);
@@ -201,7 +201,7 @@ static void the_backlog_is_driven_too(void **state)
     }
 }
 
-/* ---- a fabric whose wake-ups the test gives ---------------------------------------------------- */
+/* ---- a fabric whose wake-ups the test gives -------------------------------------------------- */
 
 static struct {
     int fd;
@@ -430,10 +430,10 @@ static void a_dead_descriptor_wakes_nobody_twice(void **state)
     end_given(&r, &l);
 }
 
-/* ---- operations that wait for time --------------------------------------------------------------- */
+/* ---- operations that wait for time ----------------------------------------------------------- */
 
-/* The key's subtable looks as if another operation of the session were splitting it: so the put waits,
- * by pausing. */
+/* The key's subtable looks as if another operation of the session were splitting it: so the put
+ * waits, by pausing. */
 static void the_end_of_a_pause_wakes_it(void **state)
 {
     struct knobs knobs = pool_knobs_default;
@@ -471,7 +471,7 @@ static void the_end_of_a_pause_wakes_it(void **state)
     end(&r, &l);
 }
 
-/* ---- the end ------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static unsigned descriptors(void)
 {

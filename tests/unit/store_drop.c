@@ -1,4 +1,5 @@
-/* Dropping tables: names, handles, memory, clients that create and drop the same ones, and many tables. */
+/* Dropping tables: names, handles, memory, clients that create and drop the same ones, and many
+ * tables. */
 #include "support/drop_rig.h"
 #include "support/hook.h"
 
@@ -212,8 +213,8 @@ static void of_creates_and_drops_one_wins_each(void **state)
     close_kept(&r);
 }
 
-/* CAT-1, one interleaving at a time: a rival adds the same name when the first has read the places, when
- * its place is tentative, or when it has killed what was in its way. */
+/* CAT-1, one interleaving at a time: a rival adds the same name when the first has read the places,
+ * when its place is tentative, or when it has killed what was in its way. */
 static struct {
     struct store_rig *rig;
     far_session *rival;

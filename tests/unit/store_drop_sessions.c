@@ -1,5 +1,5 @@
-/* Tables that are dropped while other sessions hold them: at rest, on rings, in threads, in the middle of an
- * operation. */
+/* Tables that are dropped while other sessions hold them: at rest, on rings, in threads, in the
+ * middle of an operation. */
 #include "index/cache.h"
 #include "index/race/race.h"
 #include "support/drop_rig.h"
@@ -34,8 +34,8 @@ static void a_parked_session_finds_out(void **state)
     store_rig_close(&r);
 }
 
-/* CAT-6: another table has the place, and its descriptor is at the same address, of the same generation,
- * with the same name. */
+/* CAT-6: another table has the place, and its descriptor is at the same address, of the same
+ * generation, with the same name. */
 static void a_parked_session_is_not_deceived(void **state)
 {
     struct store_rig r;
@@ -142,8 +142,8 @@ static void a_dropped_table_is_not_attached(void **state)
     store_rig_close(&r);
 }
 
-/* FABRIC-F1: the words of a READ have no order. A session reads the place while another drops the table: the
- * word before, and whatever its batch reads later after the version was changed. */
+/* FABRIC-F1: the words of a READ have no order. A session reads the place while another drops the
+ * table: the word before, and whatever its batch reads later after the version was changed. */
 static struct {
     far_session *dropper;
     far_table *table;
@@ -319,8 +319,8 @@ static void a_session_that_stands_still_delays_the_memory(void **state)
     store_rig_close(&r);
 }
 
-/* A session stands still in the middle of an operation, until it is taken for dead, the table is dropped
- * and its memory used again. What it then reads is no damage. */
+/* A session stands still in the middle of an operation, until it is taken for dead, the table is
+ * dropped and its memory used again. What it then reads is no damage. */
 static struct {
     struct store_rig *rig;
     far_table *other;

@@ -91,8 +91,8 @@ static void a_repair_completes_drops(void **state)
     store_rig_close(&r);
 }
 
-/* Another session completes the drop while this one is at it: before each of its posts in turn. Once
- * the other has the memory, this one does not give it back. */
+/* Another session completes the drop while this one is at it: before each of its posts in turn.
+ * Once the other has the memory, this one does not give it back. */
 static struct {
     far_session *other;
     unsigned id, at, posts;

@@ -1,5 +1,5 @@
-/* What happens when there is no room: errors that are clean, and everything else goes on. Time is the
- * test's own: how long a session waits for memory does not depend on the machine. */
+/* What happens when there is no room: errors that are clean, and everything else goes on. Time is
+ * the test's own: how long a session waits for memory does not depend on the machine. */
 #include "support/puppet.h"
 #include "support/race_groups.h"
 #include "support/race_rig.h"

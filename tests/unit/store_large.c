@@ -39,8 +39,8 @@ static uint64_t read_each(struct store_rig *r, enum far_op_kind kind, struct far
     return (now.bytes_read - before.bytes_read) / (now.count - before.count);
 }
 
-/* Only what tells the key is read, whatever the operation and the length of the key, in no more round
- * trips than a short value takes. */
+/* Only what tells the key is read, whatever the operation and the length of the key, in no more
+ * round trips than a short value takes. */
 static void only_a_get_that_has_room_reads_a_large_value(void **state)
 {
     static const size_t klens[] = {1, 32, 33, 1000, FAR_KEY_MAX};
@@ -165,7 +165,8 @@ static void damage_before_the_value_is_reported_by_all_operations(void **state)
     store_rig_close(&r);
 }
 
-/* A slot that promises a longer block than it leads to must not pass for a value that was not read. */
+/* A slot that promises a longer block than it leads to must not pass for a value that was not
+ * read. */
 static void a_wrong_size_class_delivers_nothing(void **state)
 {
     struct store_rig r;

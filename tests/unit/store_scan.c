@@ -38,7 +38,8 @@ static void close_model(struct model *m)
     store_rig_close(&m->rig);
 }
 
-/* Of few bytes that matter to comparisons, so that keys are prefixes and neighbours of each other. */
+/* Of few bytes that matter to comparisons, so that keys are prefixes and neighbours of each
+ * other. */
 static struct pair random_pair(struct model *m)
 {
     static const uint8_t bytes[] = {0x00, 0x01, 'a', 0x7f, 0x80, 0xff};

@@ -42,8 +42,8 @@ static void a_synchronous_call_drives_its_own_ring(void **state)
     store_rig_close(&r);
 }
 
-/* Every write comes too late, so the operation is fenced, registers again, and is fenced again: then
- * it says so, and nothing was done. */
+/* Every write comes too late, so the operation is fenced, registers again, and is fenced again:
+ * then it says so, and nothing was done. */
 static int post_late(struct fab_ep *ep, struct fab_req *req)
 {
     int rc = hook.real->post(ep, req);

@@ -13,9 +13,8 @@
 
 #include <string.h>
 
-#define CONNECT_TRIES 20u
-#define CONNECT_REST                                                                               \
-    1000000u /* nanoseconds before the second try, twice that before the third, ... */
+#define CONNECT_TRIES  20u
+#define CONNECT_REST   1000000u /* nanoseconds before the second try, doubled each time */
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 

@@ -137,15 +137,15 @@ struct ucx_hub {
         struct block *next;
     } * blocks;
 
-    bool shared;              /* the rest is for shared hubs */
-    struct ucx_hub *next;     /* in fab->shared; under fab->lock, as is users */
-    unsigned users;           /* the number of endpoints                      */
-    pthread_mutex_t lock;     /* for all but next and users, and for requests under way   */
-    struct ucx_ep *driver;    /* its thread makes progress for all waiting endpoints  */
-    bool asleep;              /* the driver sleeps on fd                              */
-    struct ucx_ep *followers; /* endpoints whose threads wait for the driver          */
-    struct ucx_ep *sleepers;  /* endpoints that wait by descriptors                   */
-    bool stirred;             /* progress was made since the worker was last armed    */
+    bool shared;              /* the rest is for shared hubs                            */
+    struct ucx_hub *next;     /* in fab->shared; under fab->lock, as is users           */
+    unsigned users;           /* the number of endpoints                                */
+    pthread_mutex_t lock;     /* for all but next and users, and for requests under way */
+    struct ucx_ep *driver;    /* its thread makes progress for all waiting endpoints    */
+    bool asleep;              /* the driver sleeps on fd                                */
+    struct ucx_ep *followers; /* endpoints whose threads wait for the driver            */
+    struct ucx_ep *sleepers;  /* endpoints that wait by descriptors                     */
+    bool stirred;             /* progress was made since the worker was last armed      */
     struct ucx_conn conn[];
 };
 
@@ -164,9 +164,9 @@ struct ucx_ep {
     struct flight *landed; /* completed requests, for the endpoint's own thread to take */
     pthread_cond_t bell;
     bool following;
-    struct ucx_ep *next, *prev; /* followers */
-    bool sleeping;              /* waits by descriptors */
-    bool rung;                  /* alarm is readable    */
+    struct ucx_ep *next, *prev; /* followers                       */
+    bool sleeping;              /* waits by descriptors            */
+    bool rung;                  /* alarm is readable               */
     int alarm;                  /* an eventfd, if has_alarm is set */
     bool has_alarm;
     struct ucx_ep *next_sleeper;

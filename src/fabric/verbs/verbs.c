@@ -172,7 +172,7 @@ static void verbs_buf_free(struct fab_ep *ep, void *buf, size_t bytes)
     verbs_arena_free(&((struct verbs_ep *)ep)->arena, buf, bytes);
 }
 
-/* A node that cannot be told now learns the identity when the connection is made again. */
+/* A node that cannot be reached now learns the identity when the connection is made again. */
 static void verbs_identify(struct fab_ep *ep, uint64_t identity)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;

@@ -3,8 +3,8 @@
  *
  * Registering memory takes a system call and a place in the device's tables. So slabs of 2 MiB are
  * registered, and buffers of powers of two are cut from them. A longer buffer gets whole slabs and
- * its own registration. The slabs lie in one reserved range of addresses, so the key of a buffer is
- * a shift and a load away. They are registered for local use only: other machines cannot reach
+ * its own registration. The slabs lie in one reserved range of addresses, so a shift and a load
+ * find the key of a buffer. They are registered for local use only: other machines cannot reach
  * them.
  */
 #include "fabric/verbs/verbs_internal.h"

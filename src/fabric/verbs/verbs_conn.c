@@ -266,7 +266,6 @@ int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identi
 static int know(struct verbs_conn *c, const struct wire_welcome *welcome)
 {
     struct verbs_fab *fab = fab_of(c->ep);
-
     const char *why;
 
     if (!(welcome->flags & WIRE_FLAG_ONE_SIDED))

@@ -35,11 +35,11 @@ struct verbs_ep;
 struct arena {
     struct ibv_pd *pd;
     char *base;
-    uint32_t *key;               /* by slab                                                   */
-    struct ibv_mr **mr;          /* by slab; a buffer of several slabs has it at the first   */
-    bool *used;                  /* by slab                                                   */
-    char *cut, *cut_end;         /* the rest of the slab that small buffers are cut from      */
-    void *free_buf[BUF_CLASSES]; /* each begins with a pointer to the next                    */
+    uint32_t *key;               /* by slab                                                */
+    struct ibv_mr **mr;          /* by slab; a buffer of several slabs has it at the first */
+    bool *used;                  /* by slab                                                */
+    char *cut, *cut_end;         /* the rest of the slab that small buffers are cut from   */
+    void *free_buf[BUF_CLASSES]; /* each begins with a pointer to the next                 */
 };
 
 int verbs_arena_open(struct arena *arena);

@@ -18,11 +18,11 @@
 
 /* The limits of a device that matter here. */
 struct verbs_qp_limits {
-    unsigned send_wrs;    /* the longest useful send queue                      */
-    unsigned reads_out;   /* READs and atomics under way, as the requester      */
-    unsigned reads_in;    /* the same, as the responder                         */
-    uint64_t message_max; /* bytes of one READ or WRITE                         */
-    bool atomics_global;  /* atomics are atomic against the processor's, too    */
+    unsigned send_wrs;    /* the longest useful send queue                   */
+    unsigned reads_out;   /* READs and atomics under way, as the requester   */
+    unsigned reads_in;    /* the same, as the responder                      */
+    uint64_t message_max; /* bytes of one READ or WRITE                      */
+    bool atomics_global;  /* atomics are atomic against the processor's, too */
 };
 
 /* FAR_UNSUPPORTED: the device cannot do what the fabric needs. */

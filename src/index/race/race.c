@@ -71,8 +71,8 @@ static int write_directory(struct op *op, uint32_t tag, const struct race_root *
 
 #define DISCARD_ENTRIES 4096u /* of a directory that are read at once */
 
-/* Gives back the memory of a table, or of the part that was built: directory entries that are 0 were
- * not filled. */
+/* Gives back the memory of a table, or of the part that was built: directory entries that are 0
+ * were not filled. */
 static int give_back(struct op *op, gaddr at, const struct race_root *root)
 {
     uint64_t entries = root->directory ? 1ull << root->depth : 0;

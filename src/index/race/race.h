@@ -55,9 +55,9 @@
  *       back.
  *
  * Progress: lock-free, with one exception. Two clients that insert the same absent key at once may
- * kill each other's tentative slots. They back off at random, so one of them gets through soon, but not
- * surely. A waiter looks `patience` times whether the splitter is done, then splits by itself. Every
- * loop is bounded and ends with FAR_CONTENTION.
+ * kill each other's tentative slots. They back off at random, so one of them gets through soon, but
+ * not surely. A waiter looks `patience` times whether the splitter is done, then splits by itself.
+ * Every loop is bounded and ends with FAR_CONTENTION.
  */
 #ifndef RACE_RACE_H
 #define RACE_RACE_H
@@ -72,8 +72,9 @@ extern const struct index_ops race_index;
 enum race_tuning { RACE_TUNING_GROUPS, RACE_TUNING_DEPTH };
 extern const struct tuning_param race_tuning[];
 
-/* How often an operation reads the directory again because its entry led to something else. What it has
- * read cannot be reused while it is in flight (EPOCH-E3), so on a sound table once is enough. */
+/* How often an operation reads the directory again because its entry led to something else. What it
+ * has read cannot be reused while it is in flight (EPOCH-E3), so once is enough if nothing is
+ * damaged. */
 #define RACE_REFRESHES 4
 
 /* Subtables that operations of one session split at the same time, known to the others. */
@@ -87,11 +88,10 @@ struct race_view {
     unsigned dir_bits;
     uint64_t depth_asked; /* of the tuning */
     gaddr root, directory;
-    unsigned depth;     /* the cached directory has 2^depth entries */
-    uint64_t *entries;  /* ... */
-    uint64_t refreshes; /* how often they were read */
-    uint64_t
-        splitting[RACE_SPLITTING]; /* entries that operations of this session split now, or 0 */
+    unsigned depth;                     /* the cached directory has 2^depth entries */
+    uint64_t *entries;                  /* ... */
+    uint64_t refreshes;                 /* how often they were read */
+    uint64_t splitting[RACE_SPLITTING]; /* entries that this session's operations split, or 0 */
     uint64_t splits;
     double split_load_sum, split_load_max;
 };
@@ -139,7 +139,7 @@ static inline uint64_t race_place_offset(const struct race_key *key, unsigned pl
     return key->combined[place / RACE_COMBINED_WORDS] + (place % RACE_COMBINED_WORDS) * 8ull;
 }
 
-/* ---- race_directory.c: hashing, the directory and its cache --------------------------------------- */
+/* ---- race_directory.c: hashing, the directory and its cache ---------------------------------- */
 void race_hash(const struct race_view *view, struct slice bytes, struct race_key *key);
 int race_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void race_detach(struct index_view *view);
@@ -165,8 +165,8 @@ int race_look_start(struct op *op, struct race_view *view, const struct race_key
 int race_look_finish(struct op *op, struct race_view *view, const struct race_key *key,
                      struct race_look *look, bool *again);
 
-/* Looks for the key's committed slot among the places looked at: index_probe() of all slots with its
- * fingerprint, but for those in `known` (places that were judged before and still hold the same
+/* Looks for the key's committed slot among the places looked at: index_probe() of all slots with
+ * its fingerprint, but for those in `known` (places that were judged before and still hold the same
  * word). Reads look->forward of a sealed subtable along. */
 int race_probe(struct op *op, const struct race_key *key, struct race_look *look,
                const struct value_out *out, const uint64_t *known, struct index_found *found);
@@ -194,11 +194,11 @@ int race_complete_split(struct op *op, struct index_view *view, uint32_t suffix,
 
 /* What is wrong with one word of a live subtable. */
 enum race_fault {
-    RACE_HEADER,     /* of a bucket, or of the subtable                                          */
-    RACE_UNREADABLE, /* a slot that leads to no block                                            */
-    RACE_MISPLACED,  /* a slot of a key that no lookup searches for here */
-    RACE_CLASS,      /* a slot that gives its block another size class than it has               */
-    RACE_TWICE       /* a slot of a key that has another, which comes first                      */
+    RACE_HEADER,     /* of a bucket, or of the subtable                            */
+    RACE_UNREADABLE, /* a slot that leads to no block                              */
+    RACE_MISPLACED,  /* a slot of a key that no lookup searches for here           */
+    RACE_CLASS,      /* a slot that gives its block another size class than it has */
+    RACE_TWICE       /* a slot of a key that has another, which comes first        */
 };
 struct race_finding {
     enum race_fault fault;

@@ -9,9 +9,9 @@
  *       bucket;
  *   RACE-W4  no key has two committed slots (RACE-R2).
  *
- * A client that dies in the middle leaves tentative slots, or seals and a claim on a subtable that has
- * no children. They are legal, and the next client that meets them cleans up. A dead client's claim is
- * reported all the same: writers wait for it until they notice.
+ * A client that dies in the middle leaves tentative slots, or seals and a claim on a subtable that
+ * has no children. They are legal, and the next client that meets them cleans up. A dead client's
+ * claim is reported all the same: writers wait for it until they notice.
  */
 #include "index/race/race.h"
 
@@ -27,10 +27,10 @@ struct walk {
     struct index_report *report; /* NULL: no proofs are wanted */
     struct marker *marker;       /* NULL: nothing is to be marked */
     struct far_table_info info;
-    unsigned depth;    /* of the directory when the walk began                */
-    uint64_t *entries; /* ... as it was then, but for what was repaired       */
+    unsigned depth;    /* of the directory when the walk began                   */
+    uint64_t *entries; /* ... as it was then, but for what was repaired          */
     uint64_t *forward; /* of the subtable that an index is the lowest to lead to */
-    uint64_t *image;   /* a subtable's words */
+    uint64_t *image;   /* a subtable's words                                     */
     struct seen {
         struct hash128 key;
         unsigned word, place; /* in the subtable, and in the order of a lookup */
@@ -225,9 +225,8 @@ static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t
     gaddr subtable = race_entry_subtable(entry);
     bool alive = true;
     int rc = client_owner_alive(w->op, claim, &alive);
-    if (rc == FAR_OK && !alive)
-        rc = race_read_forward(w->op, subtable,
-                               forward); /* it may have done it, and left, meanwhile */
+    if (rc == FAR_OK && !alive) /* it may have completed the split, and left, meanwhile */
+        rc = race_read_forward(w->op, subtable, forward);
     if (rc != FAR_OK || alive || *forward != 0)
         return rc;
     index_stranded(w->report,
@@ -331,8 +330,8 @@ static int visit_once(struct walk *w, uint64_t entry, uint64_t index)
                                 index, w->depth);
 }
 
-/* One directory entry. If proofs are wanted, damage to it is a finding, and the walk goes on with the
- * next one. */
+/* One directory entry. If proofs are wanted, damage to it is a finding, and the walk goes on with
+ * the next one. */
 static int visit_entry(struct walk *w, uint64_t i)
 {
     struct race_view *view = w->view;

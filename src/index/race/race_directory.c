@@ -1,9 +1,9 @@
 /*
  * The directory and a session's cache of it.
  *
- * RACE-R8: the directory is advice. The cache learns of a split from the subtable itself (`forward`).
- * The remote directory is read when a session starts, and when the cache has turned out to be useless.
- * The client that splits a subtable notes it in the remote directory.
+ * RACE-R8: the directory is advice. The cache learns of a split from the subtable itself
+ * (`forward`). The remote directory is read when a session starts, and when the cache has turned
+ * out to be useless. The client that splits a subtable notes it in the remote directory.
  */
 #include "index/race/race.h"
 
@@ -205,10 +205,10 @@ static int read_depth(struct op *op, struct race_view *view, unsigned *depth)
 /*
  * Brings the directory from `depth` to one more. The new half is a copy of the old, and must be a
  * true one before any client may look at it. Otherwise what it names may have been retired: just
- * now or, if a client died here, long ago. So it is copied until a look at both halves finds nothing to do.
- * A splitter changes the old half first and the new one behind it, whether or not it is in use yet
- * (redirect()): either we see its change in the old half, or it finds our copy in the new one.
- * An entry is only ever replaced by a deeper one, so no client undoes what another has done.
+ * now or, if a client died here, long ago. So it is copied until a look at both halves finds
+ * nothing to do. A splitter changes the old half first and the new one behind it, whether or not it
+ * is in use yet (redirect()): either we see its change in the old half, or it finds our copy in the
+ * new one. An entry is only ever replaced by a deeper one, so no client undoes another's work.
  */
 static int double_directory(struct op *op, struct race_view *view, unsigned depth)
 {
@@ -276,7 +276,7 @@ static int redirect(struct op *op, struct race_view *view, const struct advice *
     return FAR_OK;
 }
 
-/* Notes the split of an ancestor in the directory: its splitter has not done so yet, or has died. */
+/* Notes the split of an ancestor in the directory: its splitter has not done so, or has died. */
 static int advise_older(struct op *op, struct race_view *view, uint64_t index, unsigned below)
 {
     unsigned n = op_read(op, view->directory, index * 8);

@@ -16,7 +16,7 @@
  *
  *   slot      sealed 1 | tentative 1 | fingerprint 8 | 0 2 | generation 6 | class 6 | gaddr 40
  *             all zero but for `sealed`: empty
- *   header    suffix 32 | tag 24 | depth 8              the same in all buckets of a subtable, constant
+ *   header    suffix 32 | tag 24 | depth 8       the same in all buckets of a subtable, constant
  *   entry     node 8 | depth 8 | 0 20 | 4 KiB page 28
  *   forward   node 8 | child 1 page 28 | child 0 page 28          0: not split
  *   claim     the owner word of the client that splits it, or 0
@@ -97,14 +97,14 @@ static inline unsigned race_subtable_class(unsigned groups)
 _Static_assert(sizeof(struct race_subtable_head) + RACE_GROUPS_DEFAULT * RACE_GROUP_BYTES == 16384,
                "85 groups fill four pages");
 
-/* Of the words behind the head, and of the places of a combined bucket, every eighth is a header. */
+/* Every eighth of the words behind the head, and of a combined bucket's places, is a header. */
 static inline bool race_is_slot(unsigned word)
 {
     return word % RACE_BUCKET_WORDS != 0;
 }
 
-/* The main buckets are numbered, two to a group. An even one is followed by its overflow bucket, an odd
- * one is preceded by it. This is where the combined bucket begins. */
+/* The main buckets are numbered, two to a group. An even one is followed by its overflow bucket, an
+ * odd one is preceded by it. This is where the combined bucket begins. */
 static inline uint32_t race_combined_offset(uint32_t main_bucket)
 {
     return (uint32_t)sizeof(struct race_subtable_head) + main_bucket / 2 * RACE_GROUP_BYTES +

@@ -1,6 +1,6 @@
 /*
- * Splitting a subtable (RACE-R5, RACE-R6, RACE-R7): claim, seal, sort into two children, publish them
- * by one CAS, update the directory.
+ * Splitting a subtable (RACE-R5, RACE-R6, RACE-R7): claim, seal, sort into two children, publish
+ * them by one CAS, update the directory.
  *
  * Everything before the publishing CAS can be done by several clients at once, or left undone by
  * one that dies. Everything after it is advice.
@@ -50,8 +50,8 @@ static void free_children(struct op *op, struct split *s)
         pool_free_unpublished(op->client, s->child[i], s->size_class);
 }
 
-/* Once slots are sealed, others need memory for the split. If we do not split, ours is left to a sweep.
- * Nor is it free if the children may have been published. */
+/* Once slots are sealed, others need memory for the split. If we do not split, ours is left to a
+ * sweep. Nor is it free if the children may have been published. */
 static void abandon_children(struct op *op, struct split *s)
 {
     for (unsigned i = 0; i < 2; i++)
@@ -102,15 +102,15 @@ static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
            gaddr_offset(at) <= op->pool->head[node].size - bytes;
 }
 
-/* If it is not known where a slot belongs, it goes to both children: there, as in the parent, its key
- * is damaged, and not absent. */
+/* If it is not known where a slot belongs, it goes to both children: there, as in the parent, its
+ * key is damaged, and not absent. */
 static void put_in_both(struct split *s, unsigned place)
 {
     s->image[0][place] = s->image[1][place] = s->parent[place] & ~RACE_SLOT_SEALED;
 }
 
-/* Puts a slot into the child that its key belongs to. `bytes` of the block were read. A damaged pointer
- * may lead anywhere, also to memory that changes between two reads. */
+/* Puts a slot into the child that its key belongs to. `bytes` of the block were read. A damaged
+ * pointer may lead anywhere, also to memory that changes between two reads. */
 static void put_in_child(struct race_view *view, struct split *s, unsigned place, const void *image,
                          uint32_t bytes)
 {
@@ -125,8 +125,9 @@ static void put_in_child(struct race_view *view, struct split *s, unsigned place
         put_in_both(s, place);
 }
 
-/* Puts slots into the children, by the hash of the key that each points to. `glances`: their blocks,
- * GLANCE_BYTES of each. No block is read further than its key: it may be the last of the pool. */
+/* Puts slots into the children, by the hash of the key that each points to. `glances`: their
+ * blocks, GLANCE_BYTES of each. No block is read further than its key: it may be the last of the
+ * pool. */
 static int sort_some(struct op *op, struct race_view *view, struct split *s,
                      struct index_blocks *glances)
 {
@@ -212,9 +213,9 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
     journal_give(op, &s->journal, rc == FAR_OK);
     if (rc != FAR_OK)
         return rc;
-    /* If ours is the only change, our cache knows it, with two exceptions. Another operation may have
-     * read the directory meanwhile, perhaps too early. Or the cache has an ancestor whose split was
-     * noted only in the directory: an operation would come to the parent by that. */
+    /* If ours is the only change, our cache knows it, with two exceptions. Another operation may
+     * have read the directory meanwhile, perhaps too early. Or the cache has an ancestor whose
+     * split was noted only in the directory: an operation would come to the parent by that. */
     if (op_result(op, bumped) == cached->version && view->refreshes == s->refreshes &&
         !leads_there(view, key, s->look))
         cached->version++;
@@ -331,8 +332,8 @@ static int claim_and_split(struct op *op, struct race_view *view, const struct r
     rc = allocate(op, &s);
     if (rc != FAR_OK)
         return rc;
-    /* Should this client die, the one that recovers it completes the split: writers wait for that. If
-     * there is no room for a line, they take the split over when they find its claim's owner dead. */
+    /* Should this client die, the one that recovers it completes the split: writers wait for that.
+     * Without room for a line, they take the split over when they find the claim's owner dead. */
     rc = journal_take(op, gaddr_node(look->subtable), &s.journal);
     if (rc != FAR_OK && rc != FAR_POOL_FULL) {
         free_children(op, &s);
@@ -367,9 +368,9 @@ static unsigned find_splitting(const struct race_view *view, uint64_t entry)
     return i;
 }
 
-/* On a ring, another operation of this session may be splitting it. This one waits without a verb until
- * the cache knows the children; the other's work on the directory may take longer. (Off the ring it
- * does not wait: nothing of the ring moves meanwhile.) */
+/* On a ring, another operation of this session may be splitting it. This one waits without a verb
+ * until the cache knows the children; the other's work on the directory may take longer. (Off the
+ * ring it does not wait: nothing of the ring moves meanwhile.) */
 static bool wait_for_sibling(struct op *op, const struct race_view *view,
                              const struct race_key *key, const struct race_look *look)
 {
@@ -435,8 +436,8 @@ static int is_reached(struct op *op, const struct race_view *view, uint64_t suff
     return FAR_OK;
 }
 
-/* A journal may be older than this operation: the subtable that it names may have been split since, and
- * be another's memory by now. What is reached now stays as long as this operation. */
+/* A journal may be older than this operation: the subtable that it names may have been split since,
+ * and be another's memory by now. What is reached now stays as long as this operation. */
 int race_complete_split(struct op *op, struct index_view *base, uint32_t suffix, uint64_t entry)
 {
     struct race_view *view = race_view(base);

@@ -1,13 +1,14 @@
 /*
  * Changing a key. All changes start alike: look for the key, and settle a split that is in the way.
- * The block of a new value is written in the round trip that reads the buckets, if the value is known
- * by then; one that depends on the old value is written in the round trip that publishes it, ahead of
- * the CAS.
+ * The block of a new value is written in the round trip that reads the buckets, if the value is
+ * known by then; one that depends on the old value is written in the round trip that publishes it,
+ * ahead of the CAS.
  */
 #include "index/race/race.h"
 
-/* Two clients that insert one key at once see each other's tentative slots. The one at the higher place
- * gives way this many times, with a pause each. Then it kills the other's slot: that client may be dead. */
+/* Two clients that insert one key at once see each other's tentative slots. The one at the higher
+ * place gives way this many times, with a pause each. Then it kills the other's slot: that client
+ * may be dead. */
 #define GIVE_WAY_TURNS 4
 #define GIVE_WAY_NS    2000
 
@@ -51,8 +52,8 @@ static int write_start(struct op *op, struct race_view *view, struct slice key, 
     return stores_known_value(c) ? prepare_block(op, view, w) : FAR_OK;
 }
 
-/* A block that no committed slot names is given back at once. If the fabric failed, a slot may name it
- * for ever (RACE-R1), and its own WRITE may still be on the way: then no epoch makes it free. */
+/* A block that no committed slot names is given back at once. If the fabric failed, a slot may name
+ * it for ever (RACE-R1), and its own WRITE may still be on the way: then no epoch makes it free. */
 static int write_end(struct op *op, struct write *w, int rc)
 {
     if (w->block.at == 0 || rc == FAR_OK)
@@ -101,7 +102,7 @@ static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t fro
     return rc;
 }
 
-/* Adds the WRITE of a block that is not written yet, ahead of the CAS that publishes it (RACE-R1). */
+/* Adds the WRITE of a block that is not written yet, ahead of the publishing CAS (RACE-R1). */
 static void write_block_first(struct op *op, struct write *w)
 {
     if (w->block.at == 0 || w->written)
@@ -185,8 +186,7 @@ static int second_look(struct op *op, struct write *w, unsigned place, uint64_t 
 
     *clear = false;
     w->look.words = w->words[1];
-    w->look.sealed =
-        false; /* a seal on our slot makes the commit fail; on others it is no matter */
+    w->look.sealed = false; /* a seal on our slot makes the commit fail; others do not matter */
     if (w->words[1][place] != word)
         return FAR_OK; /* killed */
     rc = race_probe(op, &w->key, &w->look, NULL, first, &w->found);
@@ -260,8 +260,8 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
         *again = !swapped;
         return rc;
     }
-    /* Retract. If the CAS fails, another client has done it. If the fabric fails, that is harmless: a
-     * slot that is not committed is invisible. But then the block must not be reused (FABRIC-F5). */
+    /* Retract. If the CAS fails, another client has done it. If the fabric fails, that is harmless:
+     * an uncommitted slot is invisible. But then the block must not be reused (FABRIC-F5). */
     int retracted = cas_slot(op, w, (unsigned)place, tentative, 0, &swapped);
     if (w->gave_way > 0)
         give_way(op);
