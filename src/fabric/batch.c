@@ -203,7 +203,7 @@ static struct batch_piggyback *piggyback_of(const struct batch *b)
     return b->policy ? b->policy->piggyback : NULL;
 }
 
-static bool may_board(const struct batch_piggyback *piggyback)
+static bool may_append(const struct batch_piggyback *piggyback)
 {
     return piggyback->due && !piggyback->aboard && !piggyback->withheld;
 }
@@ -214,18 +214,18 @@ static bool is_due(struct batch_piggyback *piggyback)
         return false;
     if (++piggyback->flushes >= PIGGYBACK_LOOK)
         piggyback->look(piggyback);
-    return may_board(piggyback);
+    return may_append(piggyback);
 }
 
 /* Adds them to a post that starts at `first` and ends the batch, if it has room. If it has none and
  * they are urgent, the post becomes two. Returns where the post ends now. */
-static unsigned board(struct batch *b, unsigned first)
+static unsigned append_piggyback(struct batch *b, unsigned first)
 {
     struct batch_piggyback *piggyback = piggyback_of(b);
     unsigned end = b->count;
     bool fits = end - first + PIGGYBACK_VERBS <= BATCH_MAX;
 
-    if (!piggyback || !may_board(piggyback) || !may_write(b) || (!fits && !piggyback->urgent))
+    if (!piggyback || !may_append(piggyback) || !may_write(b) || (!fits && !piggyback->urgent))
         return end;
     piggyback->due = piggyback->urgent = false;
     piggyback->aboard = b->carries = true;
@@ -258,7 +258,7 @@ static int flush_planned(struct batch *b)
         while (next < b->count && !(b->verb[next].flags & STARTS_POST))
             next++;
         if (next == b->count)
-            next = board(b, first);
+            next = append_piggyback(b, first);
         int rc = post_part(b, &b->verb[first], next - first);
         note_post(b, first, next, rc);
         for (unsigned i = first; i < next && rc == FAR_OK; i++) {
@@ -299,7 +299,7 @@ int batch_flush(struct batch *b)
     bool due = is_due(piggyback);
     if (b->plain && !(due && piggyback->urgent && batch_room(b) < PIGGYBACK_VERBS)) {
         if (due)
-            (void)board(b, 0);
+            (void)append_piggyback(b, 0);
         rc = flush_plain(b);
     } else {
         rc = flush_planned(b);

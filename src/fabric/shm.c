@@ -271,7 +271,7 @@ static int map(struct shm_fab *s)
 #define LOOK_BYTES 16384u
 
 /* Zeroes the superblocks in a piece of the file: a creator that died may have written them. */
-static void blot_heads(const struct shm_fab *s, uint64_t off, char *piece, size_t bytes)
+static void zero_heads(const struct shm_fab *s, uint64_t off, char *piece, size_t bytes)
 {
     for (unsigned i = 0; i < s->direct.fab.nodes; i++) {
         uint64_t head = i * s->direct.fab.size[0];
@@ -304,7 +304,7 @@ static int check_blank(const struct shm_fab *s)
             return place_system(p, "read");
         if (bytes == 0)
             return FAR_OK;
-        blot_heads(s, (uint64_t)off, piece, (size_t)bytes);
+        zero_heads(s, (uint64_t)off, piece, (size_t)bytes);
         if (memcmp(piece, zeros, (size_t)bytes) != 0)
             return err_fail(FAR_NOT_A_POOL, "shm:%s holds something else than a pool",
                             place_text(p));

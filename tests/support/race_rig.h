@@ -26,7 +26,7 @@ static inline void race_rig_find(struct store_rig *r, const void *key, size_t le
     bool again = false;
 
     ASSERT(words);
-    spot->look.astray = 0;
+    spot->look.strayed = 0;
     race_hash(view, (struct slice){key, len}, &spot->key);
     ASSERT(race_look_start(op, view, &spot->key, &spot->look, words) == FAR_OK);
     ASSERT(race_look_finish(op, view, &spot->key, &spot->look, &again) == FAR_OK && !again);

@@ -293,7 +293,7 @@ static int claim(struct fab *fab, uint32_t *value)
 }
 
 /* Connects to every node: all of them have to be there when a pool is opened. */
-static int meet(struct ucx_fab *u)
+static int connect_all(struct ucx_fab *u)
 {
     int rc = ucx_context_open("farside", u->node[0].at.ss_family, &u->context);
 
@@ -347,7 +347,7 @@ static int ucx_open(struct uri *uri, struct fab **fab)
     if (rc == FAR_OK)
         rc = resolve(u);
     if (rc == FAR_OK)
-        rc = meet(u);
+        rc = connect_all(u);
     if (rc == FAR_OK)
         rc = wire_nodes_claim(&u->wire, &u->fab, claim);
     if (rc != FAR_OK) {

@@ -103,7 +103,7 @@ static int begin(struct ucx_conn *c)
 }
 
 /* Sends HELLO on a new connection. */
-static void greet(struct ucx_conn *c)
+static void send_hello(struct ucx_conn *c)
 {
     struct wire_hello hello = {.link = c->link};
     int rc = begin(c);
@@ -134,7 +134,7 @@ void ucx_conn_connect(struct ucx_conn *c)
         return;
     }
     c->deadline = now + ucx_timeout_ns(c->hub->fab); /* for all tries together */
-    greet(c);
+    send_hello(c);
 }
 
 /* On a busy machine UCX sometimes loses a connection while it is being made. */
@@ -168,7 +168,7 @@ void ucx_conn_look(struct ucx_conn *c, uint64_t now)
         ucx_conn_break(
             c, err_fail(FAR_UNREACHABLE, "%s: %s", conn_name(c), ucs_status_string(c->broken)));
     } else if (c->state == CONN_AGAIN && now >= c->again_at && now <= c->deadline) {
-        greet(c);
+        send_hello(c);
     } else if (now > ucx_conn_deadline(c)) {
         ucx_conn_break(c, err_fail(FAR_TIMEOUT, "%s has not answered for %llu ms", conn_name(c),
                                    (unsigned long long)c->hub->fab->wire.timeout_ms));

@@ -263,7 +263,7 @@ int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identi
 /* ---- the hand-shake -------------------------------------------------------------------------- */
 
 /* Checks that it is the memory that this fabric knows. */
-static int know(struct verbs_conn *c, const struct wire_welcome *welcome)
+static int check_memory(struct verbs_conn *c, const struct wire_welcome *welcome)
 {
     struct verbs_fab *fab = fab_of(c->ep);
     const char *why;
@@ -303,7 +303,7 @@ static int prove(struct verbs_conn *c, const uint8_t nonce[WIRE_NONCE],
     wire_prove(secret, WIRE_NODE, nonce, node_nonce, c->link, expected);
     if (!wire_proof_equal(expected, welcome->proof))
         return node_fail(c, FAR_REFUSED, "does not know the secret");
-    return know(c, welcome);
+    return check_memory(c, welcome);
 }
 
 static int greet(struct verbs_conn *c)

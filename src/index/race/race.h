@@ -130,7 +130,7 @@ struct race_look {
     uint64_t *words;  /* RACE_PLACES; every eighth is a bucket header */
     bool sealed;      /* one of the slots is */
     uint64_t forward; /* of the subtable: race_probe() reads it if slots are sealed, else 0 */
-    unsigned astray;  /* looks of this operation that found no part of the table */
+    unsigned strayed; /* looks of this operation that found no part of the table */
 };
 
 /* Where a place of a look is in the subtable. */

@@ -42,7 +42,7 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
         return rc;
     if (race_cached_entry(view, key->hash) == look->entry)
         return err_fail(FAR_CORRUPT, "a bucket's header is not that of its subtable");
-    if (++look->astray > RACE_REFRESHES)
+    if (++look->strayed > RACE_REFRESHES)
         return err_fail(FAR_CORRUPT, "a subtable's children are not part of the table");
     *again = true;
     return FAR_OK;
@@ -81,7 +81,7 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
 {
     struct race_view *view = race_view(base);
     struct race_key key;
-    struct race_look look = {.astray = 0};
+    struct race_look look = {.strayed = 0};
     struct index_found found;
     uint64_t stale = 0;
     uint64_t *words = op_buffer(op, BUF_INDEX, RACE_PLACES * 8);
