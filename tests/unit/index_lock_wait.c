@@ -1,7 +1,7 @@
 /* Waiting for the owner of a lock: how long, and what is found out about the owner. */
 #include "index/lock_wait.h"
 #include "support/store_rig.h"
-#include "support/undead.h"
+#include "support/leaks_allowed.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 #include "support/pool_rig.h"
 #include "support/puppet.h"
 #include "support/store_rig.h"
-#include "support/undead.h"
+#include "support/leaks_allowed.h"
 
 #include "pool/array.h"
 

@@ -6,7 +6,7 @@
 #include "support/audit.h"
 #include "support/puppet.h"
 #include "support/store_rig.h"
-#include "support/undead.h"
+#include "support/leaks_allowed.h"
 
 #include "index/race/race.h"
 

@@ -4,7 +4,7 @@
  */
 #include "support/puppet.h"
 #include "support/sweep_rig.h"
-#include "support/undead.h"
+#include "support/leaks_allowed.h"
 
 #define WORKERS   2
 #define DEPTH     4
