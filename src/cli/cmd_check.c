@@ -5,14 +5,12 @@
 #include "cli/progress.h"
 #include "sim/check.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
 #ifndef MEMD_REGION_LAYOUT_H
 #define MEMD_REGION_LAYOUT_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #define MEMD_KEEP_MAGIC 0x3165646f6e726166ull /* "farnode1" */

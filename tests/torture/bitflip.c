@@ -14,7 +14,6 @@
 
 #include "index/race/race.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <stdarg.h>

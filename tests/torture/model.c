@@ -6,7 +6,6 @@
 #include "support/ordered_index.h"
 #include "support/store_rig.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <stdarg.h>

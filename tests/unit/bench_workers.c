@@ -10,7 +10,6 @@
 #undef fail
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
 
 #include "bench/workload.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define KEYS 1000u

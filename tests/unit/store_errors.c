@@ -4,7 +4,6 @@
 #include "support/store_rig.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <stdarg.h>
 #include <stddef.h>

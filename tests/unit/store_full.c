@@ -4,8 +4,6 @@
 #include "support/race_groups.h"
 #include "support/race_rig.h"
 
-#include <stdlib.h>
-
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

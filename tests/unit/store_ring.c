@@ -3,7 +3,6 @@
 #include "support/race_groups.h"
 #include "support/store_rig.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include <stdarg.h>

@@ -2,8 +2,6 @@
 #include "support/ordered_index.h"
 #include "support/store_rig.h"
 
-#include <stdio.h>
-
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

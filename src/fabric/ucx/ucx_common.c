@@ -4,7 +4,6 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucs/config/global_opts.h>
