@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A memory node: what one command puts, the next one gets. The node reports what it does, ends on a
-# signal, and keeps its contents in a file. Lost contents are told apart from a node that is away.
+# signal, and keeps its contents in a file. Errors distinguish lost contents from a node that is away.
 . "$(dirname "$0")/expect.bash"
 "$FARSIDE" memd --help >/dev/null
 if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then

@@ -92,7 +92,7 @@ static void endless_contention_is_given_up(void **state)
     assert_int_equal(WORD & 0xff, 0x02);
 }
 
-/* As many tries as are made at all, of which the last one wins. */
+/* All tries but the last one lose. */
 static unsigned tries;
 
 static void give_way_at_last(struct recorder *r)

@@ -17,7 +17,7 @@ done
 clients_make 200
 end_client 1 KILL
 end_client 2 KILL
-# The last one is not held up by the dead, nor when they are cleared away meanwhile.
+# Dead clients do not hold up the last one, nor does removing them.
 run_at c1 pool check --repair "$pool"
 expect_code 0
 clients_make 200 0

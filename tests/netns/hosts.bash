@@ -133,7 +133,7 @@ end_client() {
     last="client $1" out=$(tail -5 "$scratch/c$1.out") err=$(<"$scratch/c$1.err")
 }
 
-# All end in order, what they were told is true, and nothing is wrong with the pool.
+# All end in order, every acknowledged change is there, and nothing is wrong with the pool.
 end_clients() {
     for n in 0 1 2; do
         end_client $n TERM
@@ -152,8 +152,8 @@ judge() {
     cat "$scratch/out"
 }
 
-# What the clients were told since the last look, but for what a busy machine does to them: it may
-# let a client stand still for as long as its lease.
+# The errors of the clients since the last call, except FAR_FENCED: a busy machine may let a client
+# stand still for as long as its lease.
 complaints() {
     last=clients code=0 out=$(cat "$scratch"/c?.out | grep -v '^FAR_FENCED') err=
 }

@@ -8,7 +8,7 @@
  *                                         each that does is a line of the standard output
  *   worker await LEDGER N COUNT           waits until client N has made that many more operations
  *                                         with success, for a minute at most
- *   worker verify POOL LEDGER             every key holds what its client was told
+ *   worker verify POOL LEDGER             every key holds what was acknowledged to its client
  *   worker away POOL                      makes a table of its own and takes orders from the
  *                                         standard input: `sort` finds the keys that need a node
  *                                         which is away, `heal` waits until there are none;

@@ -17,7 +17,7 @@
 
 #define MEMD_NODES_MAX 8
 
-/* With so few file descriptors all endpoints of ucx: share one hub. */
+/* With this few file descriptors, all endpoints of ucx: share one hub. */
 #define FEW_DESCRIPTORS 40
 
 /* How many this process may have. Nodes raise theirs again. */

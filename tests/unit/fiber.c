@@ -180,7 +180,7 @@ static void resume_argument(void *arg)
     fiber_resume(arg);
 }
 
-static void a_yield_goes_to_whoever_resumed_last(void **state)
+static void a_yield_goes_to_the_last_resumer(void **state)
 {
     (void)state;
     struct counter c = {.left = 10};
@@ -543,7 +543,7 @@ int main(void)
         cmocka_unit_test(a_fiber_can_be_switched_many_times),
         cmocka_unit_test(many_fibers_take_turns),
         cmocka_unit_test(fibers_resume_fibers),
-        cmocka_unit_test(a_yield_goes_to_whoever_resumed_last),
+        cmocka_unit_test(a_yield_goes_to_the_last_resumer),
         cmocka_unit_test(a_reset_fiber_runs_again_on_the_same_stack),
         cmocka_unit_test(below_the_stack_is_a_guard_page),
         cmocka_unit_test(destroying_in_mid_run_gives_everything_back),

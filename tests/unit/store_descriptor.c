@@ -410,8 +410,8 @@ static void an_idle_session_wakes_nobody_twice(void **state)
     end_given(&r, &l);
 }
 
-/* Nor do descriptors that have come to an end, of which epoll tells whether or not it was asked to:
- * those of a device that is taken away. */
+/* Nor do descriptors that were hung up, as when a device is taken away: epoll reports those whether
+ * or not it was asked to. */
 static void a_dead_descriptor_wakes_nobody_twice(void **state)
 {
     struct store_rig r;

@@ -109,8 +109,8 @@ static void every_buffer_gets_the_right_answer(void **state)
     store_rig_close(&r);
 }
 
-/* Keys of one fingerprint are told apart by their beginnings, those of another length too. */
-static void large_values_behind_one_fingerprint_are_told_apart(void **state)
+/* Keys of one fingerprint are distinguished by their beginnings, also if their lengths differ. */
+static void large_values_behind_one_fingerprint_are_distinguished(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
@@ -193,7 +193,7 @@ int main(void)
         cmocka_unit_test(the_largest_values_come_back_from_shm),
         cmocka_unit_test(only_a_get_that_has_room_reads_a_large_value),
         cmocka_unit_test(every_buffer_gets_the_right_answer),
-        cmocka_unit_test(large_values_behind_one_fingerprint_are_told_apart),
+        cmocka_unit_test(large_values_behind_one_fingerprint_are_distinguished),
         cmocka_unit_test(damage_before_the_value_is_reported_by_all_operations),
         cmocka_unit_test(a_wrong_size_class_delivers_nothing),
     };

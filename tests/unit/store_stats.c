@@ -141,7 +141,7 @@ static void a_stale_cache_costs_little(void **state)
     assert_int_equal(far_session_open(r.pool, NULL, &reader), FAR_OK);
     struct key k = key_of(0);
     assert_int_equal(far_get(reader, r.table, &k, sizeof k, buf, 32, &len), FAR_OK);
-    load(&r, KEYS); /* many splits, none of which the reader hears of */
+    load(&r, KEYS); /* many splits, unknown to the reader */
     for (uint64_t i = 0; i < KEYS; i++) {
         k = key_of(i);
         assert_int_equal(far_get(reader, r.table, &k, sizeof k, buf, 32, &len), FAR_OK);

@@ -1,8 +1,6 @@
 /* Keys and values of all lengths and contents come back as they were put. */
 #include "support/store_rig.h"
 
-#include <stdlib.h>
-
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -180,7 +178,7 @@ static void a_value_changes_its_size(void **state)
 }
 
 /* Big values of keys that all have the same fingerprint: every get reads past the others. */
-static void big_values_behind_one_fingerprint_are_told_apart(void **state)
+static void big_values_behind_one_fingerprint_are_distinguished(void **state)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
@@ -274,7 +272,7 @@ int main(void)
         cmocka_unit_test(every_key_of_one_and_two_bytes_is_found),
         cmocka_unit_test(values_around_every_size_class_come_back),
         cmocka_unit_test(a_value_changes_its_size),
-        cmocka_unit_test(big_values_behind_one_fingerprint_are_told_apart),
+        cmocka_unit_test(big_values_behind_one_fingerprint_are_distinguished),
         cmocka_unit_test(a_key_may_lie_where_its_value_goes),
         cmocka_unit_test(a_get_that_fails_writes_nothing),
     };
