@@ -5,8 +5,8 @@
 
 # Every external name of the library's objects starts with one of these, and says where it belongs.
 modules="clock err fds fiber hist hmac256 mapping process rng sha256 text
-         batch direct fab mem shm ucx uri verbs wire
-         block catalog client freelist journal marks op pool size stock superblock
+         batch direct fab mem shm superblock ucx uri verbs wire
+         block catalog client freelist journal marks op pool size stock
          index race tuning
          store far"
 
