@@ -55,7 +55,6 @@
  */
 #include "pool/pool_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define DESC_BYTES_MAX 192u /* of the longest descriptor: see desc_class_max() */

@@ -136,8 +136,7 @@ static void leave(struct client *c, struct op *op)
     if (client_has_stray_writes(c))
         return; /* EPOCH-E6: stray verbs may still land, and must not hit another client's memory */
     if (left_some)
-        batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
-                  &word[0]);
+        batch_faa(&op->batch, NODE0, DEATHS_DELTA, 1, &word[0]);
     const uint32_t bytes = offsetof(struct client_slot, journals) - 8; /* `journals` stays */
     memset(&word[2], 0, bytes);
     batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &word[2], bytes);

@@ -51,7 +51,6 @@
  */
 #include "pool/pool_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* The words of an announcement. */

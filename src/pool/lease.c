@@ -61,7 +61,7 @@
  * held is lost; the count of deaths says so. */
 static int end_sweep(struct op *op, unsigned slot)
 {
-    const uint64_t delta = CONTROL_OFF + offsetof(struct pool_control, sweep);
+    const uint64_t delta = SWEEP_DELTA;
     batch_read(&op->batch, NODE0, delta, op->pool_word, 8);
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, slot_delta(slot), op->pool_word + 1, 8);
@@ -188,8 +188,7 @@ static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
  * already. */
 static int count_death(struct op *op, unsigned slot)
 {
-    batch_faa(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, deaths), 1,
-              op->pool_word);
+    batch_faa(&op->batch, NODE0, DEATHS_DELTA, 1, op->pool_word);
     int rc = batch_flush(&op->batch);
     return rc == FAR_OK ? end_sweep(op, slot) : rc;
 }

@@ -6,7 +6,10 @@
 #include "pool/pool.h"
 
 /* Where the pool's own words are: gaddr_make(0, 0), and offsets from there. */
-#define NODE0 ((gaddr)0)
+#define NODE0        ((gaddr)0)
+#define SWEEP_DELTA  (CONTROL_OFF + offsetof(struct pool_control, sweep))
+#define SWEEPS_DELTA (CONTROL_OFF + offsetof(struct pool_control, sweeps))
+#define DEATHS_DELTA (CONTROL_OFF + offsetof(struct pool_control, deaths))
 static inline uint64_t slot_delta(unsigned slot)
 {
     return CLIENTS_OFF + slot * sizeof(struct client_slot);

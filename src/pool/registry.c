@@ -130,8 +130,7 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
      * a sweep's announcement must know of the sweep. Read the count of sweeps first: all sweeps
      * that it counts have been announced when the word is read. */
     batch_fence(&op->batch);
-    batch_read(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, sweeps),
-               op->pool_word, 8);
+    batch_read(&op->batch, NODE0, SWEEPS_DELTA, op->pool_word, 8);
     batch_fence(&op->batch);
     batch_read(&op->batch, NODE0, CONTROL_OFF, control, sizeof *control);
     return batch_flush(&op->batch);

@@ -81,8 +81,7 @@ static int sweep_is_worth_it(struct op *op, bool *worth)
 {
     struct client *c = op->client;
     uint64_t now = client_now(c), listed = 0, held = 0;
-    batch_read(&op->batch, gaddr_make(0, 0), CONTROL_OFF + offsetof(struct pool_control, deaths),
-               op->pool_word, 8);
+    batch_read(&op->batch, NODE0, DEATHS_DELTA, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
     *worth = rc == FAR_OK && (op->pool_word[0] != 0 || c->stock.lost_bytes != 0);
     if (rc != FAR_OK || *worth ||

@@ -46,10 +46,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SWEEP_DELTA  (CONTROL_OFF + offsetof(struct pool_control, sweep))
-#define SWEEPS_DELTA (CONTROL_OFF + offsetof(struct pool_control, sweeps))
-#define DEATHS_DELTA (CONTROL_OFF + offsetof(struct pool_control, deaths))
-
 struct sweep {
     struct marks marks;
     struct op *op;

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#define SWEEP_DELTA  (CONTROL_OFF + offsetof(struct pool_control, sweep))
-#define SWEEPS_DELTA (CONTROL_OFF + offsetof(struct pool_control, sweeps))
-
 /* Reads a word of every node. */
 int pool_read_marks(struct op *op, uint64_t delta, uint64_t *words)
 {

@@ -72,4 +72,15 @@ out=$(awk '
     }' "$scratch/calls" | sort)
 [ -z "$out" ] || failed "files that call each other in a ring"
 
-echo "ok"
+# The states of a client (pool/client.h), and who writes them besides client.c, which sets them up.
+last="states" out=""
+while read -r state files; do
+    out+=$(grep -nE -- "->$state\\.[a-z_.]+(\\[[^]]*\\])?(\\.[a-z_]+)* *([-+|]?=[^=]|\\+\\+|--)" \
+               $(find . -name '*.c' ! -path ./pool/client.c $(printf ' ! -path ./pool/%s' $files)))
+done <<'STATES'
+epoch epoch.c registry.c
+stock stock.c alloc.c
+sweep sweep_part.c sweep.c epoch.c
+watch watch.c lease.c
+STATES
+[ -z "$out" ] || failed "states that another file writes"
