@@ -50,7 +50,7 @@ static int inspect_sweep(struct op *op, struct pool_findings *f)
         return rc;
     f->stranded++;
     report(f, "stranded: the session in slot %u died while it swept for lost memory",
-           (unsigned)(sweep & OWNER_SLOT));
+           owner_slot(sweep));
     return FAR_OK;
 }
 

@@ -567,7 +567,7 @@ static bool judge(const struct journal_line *line, unsigned slot, struct journal
         intent->sum != intent_sum(intent, intent->len))
         return false;
     *e = (struct journal_entry){
-        .owner = (intent->incarnation & OWNER_INCARNATION) | slot,
+        .owner = owner_word_make(intent->incarnation, slot),
         .subject = {.place = intent->place, .tag = intent->tag, .what = intent->what},
         .data = intent->data,
         .len = intent->len,

@@ -68,7 +68,7 @@ static int end_sweep(struct op *op, unsigned slot)
     int rc = batch_flush(&op->batch);
     uint64_t sweep = op->pool_word[0];
     /* If the slot is fenced, any client of the slot that had announced a sweep is dead. */
-    if (rc != FAR_OK || sweep == 0 || (sweep & OWNER_SLOT) != slot ||
+    if (rc != FAR_OK || sweep == 0 || owner_slot(sweep) != slot ||
         !(op->pool_word[1] & CLIENT_FENCED))
         return rc;
     batch_cas(&op->batch, NODE0, delta, sweep, 0, op->pool_word);
@@ -172,8 +172,7 @@ static int shut_out(struct op *op, unsigned slot, bool wait, uint64_t *word)
     if (!(*word & CLIENT_FENCED)) {
         *word = 0; /* it left, or came back as another, or was recovered */
     } else if (*word & CLIENT_REPAIRED) {
-        if (c->slot != NO_SLOT &&
-            (*word & (OWNER_INCARNATION | OWNER_SLOT)) == client_owner_word(c))
+        if (c->slot != NO_SLOT && owner_slot(*word) == c->slot && owner_is(*word, c->incarnation))
             alive = c->watch.of[slot].repairing;
         else
             rc = client_owner_alive(op, *word, &alive);

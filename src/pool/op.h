@@ -251,10 +251,7 @@ bool client_lapsed(const struct client *client);
 /* Reports the progress of long work. FAR_STOPPED: the caller wants it to end. */
 int client_progress(struct client *client, const char *what, uint64_t done, uint64_t total);
 
-/* A lock word names its holder, by part of its incarnation and its slot. The top eight bits are the
- * lock's own. */
-#define OWNER_SLOT        0xffffull
-#define OWNER_INCARNATION 0x00ffffffffff0000ull
+/* The owner word of this client (pool_layout.h), for its locks. */
 uint64_t client_owner_word(const struct client *client);
 /* Is the holder that a lock word names still registered, and not fenced? */
 int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive);

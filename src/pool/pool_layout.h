@@ -38,7 +38,7 @@ struct pool_control {
 };
 _Static_assert(sizeof(struct pool_control) == 64, "one line");
 #define SWEEP_ANNOUNCED (1ull << 63)
-#define SWEEP_COUNT     (1ull << 56)
+#define SWEEP_COUNT     (1ull << 56) /* a sweep's number, of 7 bits, counts from here */
 #define CONTROL_OFF     640
 #define CLIENTS_OFF     704
 #define CATALOG_SLOTS   4096u /* places that a catalog has at most: see catalog_places() */
@@ -139,6 +139,25 @@ _Static_assert(sizeof(struct client_slot) == 64, "one line a client");
 static inline uint64_t client_slot_renounced(uint64_t incarnation)
 {
     return incarnation | CLIENT_FENCED;
+}
+
+/*
+ * An owner word names the holder of a lock: bits 0..15 its slot, 16..55 part of its incarnation. The
+ * top eight bits are the lock's own.
+ */
+#define OWNER_INCARNATION 0x00ffffffffff0000ull
+static inline uint64_t owner_word_make(uint64_t incarnation, unsigned slot)
+{
+    return (incarnation & OWNER_INCARNATION) | slot;
+}
+static inline unsigned owner_slot(uint64_t word)
+{
+    return word & 0xffff;
+}
+/* Does it name the client that has this incarnation in its slot? */
+static inline bool owner_is(uint64_t word, uint64_t incarnation)
+{
+    return ((incarnation ^ word) & OWNER_INCARNATION) == 0;
 }
 
 /*

@@ -20,18 +20,17 @@ int client_registry(struct op *op, struct client_slot **slots)
  * so does an owner word that names nobody.) */
 static bool owner_lives(uint64_t incarnation, uint64_t owner_word)
 {
-    return incarnation != 0 && !(incarnation & CLIENT_FENCED) &&
-           ((incarnation ^ owner_word) & OWNER_INCARNATION) == 0;
+    return incarnation != 0 && !(incarnation & CLIENT_FENCED) && owner_is(owner_word, incarnation);
 }
 
 uint64_t client_owner_word(const struct client *c)
 {
-    return (c->incarnation & OWNER_INCARNATION) | c->slot;
+    return owner_word_make(c->incarnation, c->slot);
 }
 
 int client_owner_alive(struct op *op, uint64_t owner_word, bool *alive)
 {
-    unsigned slot = owner_word & OWNER_SLOT;
+    unsigned slot = owner_slot(owner_word);
     if (slot >= op->pool->clients) {
         *alive = false;
         return FAR_OK;
@@ -48,7 +47,7 @@ static bool in_repair(const struct client *c, const struct client_slot *slots, u
                       unsigned slot)
 {
     uint64_t word = slots[slot].incarnation;
-    unsigned by = word & OWNER_SLOT;
+    unsigned by = owner_slot(word);
     if (!(word & CLIENT_FENCED) || !(word & CLIENT_REPAIRED))
         return false;
     if (by == c->slot)

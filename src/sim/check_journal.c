@@ -212,7 +212,7 @@ static bool may_be_held(const struct check *c, uint64_t lock)
 {
     for (unsigned i = 0; i < c->clients; i++) {
         const far_session *s = c->client[i].session;
-        if (s && !sim_crashed(c->sim, i) && s->client.slot == (lock & OWNER_SLOT) &&
+        if (s && !sim_crashed(c->sim, i) && s->client.slot == owner_slot(lock) &&
             client_has_undone(&s->client))
             return true;
     }

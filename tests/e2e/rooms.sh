@@ -1,86 +1,113 @@
 #!/usr/bin/env bash
-# The rooms of the source tree: which folder may include which, and that no files of a folder call
-# each other in a ring. docs/architecture.md has the map.
+# The rooms of the source tree; docs/architecture.md has the map. Includes and calls point downward only,
+# private headers stay in their folder, no files include or call each other in a ring, the pool's files
+# call in the order of pool_internal.h, and a client's states are written by their own files.
 . "$(dirname "$0")/expect.bash"
 
 cd "$SOURCE/src" || exit 1
+code=0
 
-# Each folder, and the folders that its files may include: itself, and what is below it.
-rooms="base: base
-fabric: base fabric
-pool: base fabric pool
-index: base fabric pool index
-store: base fabric pool index store
-memd: base fabric pool memd
-sim: base fabric pool index store sim
-bench: base fabric pool index store bench
-cli: base fabric pool index store memd sim bench cli"
+# Each folder, the folders whose headers it may include, and behind "|" those it may call besides.
+cat >"$scratch/rooms" <<'ROOMS'
+base base
+fabric base fabric
+fabric/ucx base fabric fabric/ucx
+fabric/verbs base fabric fabric/verbs
+pool base fabric pool
+index base fabric pool index
+index/race base fabric pool index index/race
+store base fabric pool index store
+memd base fabric fabric/ucx fabric/verbs memd
+sim base fabric pool index store sim
+bench base fabric store bench | pool index
+cli base index bench sim memd cli | fabric store
+ROOMS
 
-# What a file includes of ours, as "FILE HEADER".
-grep -roE '^#include "[^"]+"' --include='*.[ch]' . | sed -E 's,^\./,,; s,:#include "([^"]+)", \1,' \
-    >"$scratch/includes"
-last="includes" code=0
+# Of pairs of files "FROM TO", prints those that the table does not allow.
+not_allowed() { # includes|calls FILE
+    awk -v calls="$([ "$1" = calls ] && echo 1)" '
+        function folder(path) { sub("/[^/]*$", "", path); return path }
+        FNR == NR {
+            for (i = 2; i <= NF && ($i != "|" || calls); i++) may[$1 " " $i] = 1
+            next
+        }
+        !((folder($1) " " folder($2)) in may)' "$scratch/rooms" "$2"
+}
+
+# Takes files away that need no other, until none can be taken. What is left is a ring.
+rings() { # FILE
+    awk '$1 != $2 { needs[$1 " " $2] = 1 }
+         END {
+             do {
+                 taken = 0
+                 split("", busy)
+                 for (n in needs) { split(n, p, " "); busy[p[1]] = 1 }
+                 for (n in needs) {
+                     split(n, p, " ")
+                     if (!(p[2] in busy)) { delete needs[n]; taken = 1 }
+                 }
+             } while (taken)
+             for (n in needs) print n
+         }' "$1" | sort
+}
+
+expect_none() { # WHAT-IS-WRONG
+    [ -z "$out" ] || failed "$1"
+}
+
+# ---- includes ----
+last=includes
+grep -rE '^ *# *include "' --include='*.[ch]' . | grep -v '"farside\.h"' |
+    sed -E 's,^\./([^:]*): *# *include "([^"]+)".*,\1 \2,' >"$scratch/includes"
 [ "$(wc -l <"$scratch/includes")" -gt 200 ] || failed "hardly any includes"
-out=$(echo "$rooms" | awk '
-    FNR == NR { sub(":", "", $1); for (i = 2; i <= NF; i++) may[$1 " " $i] = 1; next }
-    { split($1, from, "/"); split($2, to, "/")
-      if ($2 ~ /\// && !((from[1] " " to[1]) in may)) print $1 " includes " $2 }' - "$scratch/includes")
-[ -z "$out" ] || failed "includes that point upward"
-
-# An index author meets op.h. What is private to a folder stays there; but the simulator looks into
-# clients, which is its business.
-out=$(awk '$1 ~ /^index\/[a-z]+\// && $2 ~ /^pool\/(pool|client|pool_internal)\.h$/
+# index.c lists the indexes.
+out=$(not_allowed includes "$scratch/includes" | grep -v '^index/index\.c index/[a-z]*/')
+expect_none "includes that point upward"
+out=$(rings "$scratch/includes")
+expect_none "headers that include each other in a ring"
+# An index author meets op.h. The simulator looks into clients, because it audits their memory.
+out=$(awk '$1 ~ /^index\// && $2 ~ /^pool\/(pool|client|pool_internal)\.h$/
            $2 ~ /_internal\.h$/ {
                split($1, from, "/"); split($2, to, "/")
                if (from[1] != to[1] && !(from[1] == "sim" && to[1] == "pool")) print
            }' "$scratch/includes")
-[ -z "$out" ] || failed "headers that are not for this reader"
+expect_none "headers that are not for this reader"
 
-# Which file calls which, by the functions that the objects define and need: "FOLDER FILE FILE".
-objects=$(find "$BUILD"/CMakeFiles/farside_{objects,tools,cli}.dir/src -name '*.c.o' |
+# ---- calls: the functions that objects define and need ----
+last=calls
+find "$BUILD"/CMakeFiles/farside_{objects,tools,cli}.dir/src -name '*.c.o' |
     while read -r object; do
         source=${object##*.dir/src/}
         [ -e "${source%.o}" ] && echo "$object" # else it is left over from an earlier build
-    done)
-last="calls"
-[ "$(wc -w <<<"$objects")" -gt 100 ] || failed "hardly any objects in $BUILD"
-"$NM" -A $objects | sed -E 's,^.*\.dir/src/([^:]*)\.o:,\1 ,' |
+    done >"$scratch/objects"
+[ "$(wc -l <"$scratch/objects")" -gt 100 ] || failed "hardly any objects in $BUILD"
+xargs "$NM" -A <"$scratch/objects" | sed -E 's,^.*\.dir/src/([^:]*)\.o:,\1 ,' |
     awk '$(NF - 1) == "T" { at[$NF] = $1 }
          $(NF - 1) == "U" { needs[$1 " " $NF] = 1 }
          END { for (n in needs) { split(n, p, " "); if (p[2] in at) print p[1], at[p[2]] } }' |
     sort -u >"$scratch/calls"
 [ "$(wc -l <"$scratch/calls")" -gt 300 ] || failed "hardly any calls"
+out=$(not_allowed calls "$scratch/calls")
+expect_none "calls that point upward"
+out=$(rings "$scratch/calls")
+expect_none "files that call each other in a ring"
+out=$(sed -nE 's,^/\* ---- ([a-z_]+\.c)\b.*,pool/\1,p' pool/pool_internal.h |
+    awk 'FNR == NR { order[$1] = ++n; next }
+         ($1 in order) && ($2 in order) && order[$1] < order[$2]' - "$scratch/calls")
+expect_none "calls against the order of pool_internal.h"
 
-out=$(echo "$rooms" | awk '
-    FNR == NR { sub(":", "", $1); for (i = 2; i <= NF; i++) may[$1 " " $i] = 1; next }
-    { split($1, from, "/"); split($2, to, "/")
-      if (!((from[1] " " to[1]) in may)) print $1 " calls " $2 }' - "$scratch/calls")
-[ -z "$out" ] || failed "calls that point upward"
-
-# Takes files away that call no other of their folder, until none can be taken: what is left is a ring.
-out=$(awk '
-    function folder(path) { sub("/[^/]*$", "", path); return path }
-    $1 != $2 && folder($1) == folder($2) { calls[$1 " " $2] = 1 }
-    END {
-        do {
-            taken = 0
-            split("", busy)
-            for (c in calls) { split(c, p, " "); busy[p[1]] = 1 }
-            for (c in calls) { split(c, p, " "); if (!(p[2] in busy)) { delete calls[c]; taken = 1 } }
-        } while (taken)
-        for (c in calls) { split(c, p, " "); print p[1] " calls " p[2] }
-    }' "$scratch/calls" | sort)
-[ -z "$out" ] || failed "files that call each other in a ring"
-
-# The states of a client (pool/client.h), and who writes them besides client.c, which sets them up.
-last="states" out=""
+# ---- states of a client (pool/client.h), and who writes them besides client.c, which sets them up ----
+last=states out=""
 while read -r state files; do
-    out+=$(grep -nE -- "->$state\\.[a-z_.]+(\\[[^]]*\\])?(\\.[a-z_]+)* *([-+|]?=[^=]|\\+\\+|--)" \
-               $(find . -name '*.c' ! -path ./pool/client.c $(printf ' ! -path ./pool/%s' $files)))
+    files=$(find . -path ./sim -prune -o -name '*.c' ! -path ./pool/client.c \
+                $(printf ' ! -path ./pool/%s' $files) -print)
+    write="(->|\\.)$state\\.[a-z_.]+(\\[[^]]*\\])*(\\.[a-z_]+)*"
+    out+=$(grep -nE "(\+\+|--)[a-z>.-]*$write|$write *([-+|&^]?=[^=]|\+\+|--)" $files)
 done <<'STATES'
 epoch epoch.c registry.c
 stock stock.c alloc.c
 sweep sweep_part.c sweep.c epoch.c
 watch watch.c lease.c
+lines journal.c
 STATES
-[ -z "$out" ] || failed "states that another file writes"
+expect_none "states that another file writes"

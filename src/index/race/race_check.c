@@ -232,7 +232,7 @@ static int check_claim(struct walk *w, uint64_t entry, uint64_t suffix, uint64_t
     index_stranded(w->report,
                    "stranded lock: the session in slot %u left a split of the subtable at "
                    "%u:0x%llx undone",
-                   (unsigned)(claim & OWNER_SLOT), gaddr_node(subtable),
+                   owner_slot(claim), gaddr_node(subtable),
                    (unsigned long long)gaddr_offset(subtable));
     if (!w->report->repair)
         return FAR_OK;
