@@ -333,6 +333,14 @@ int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at)
                     size_class_bytes(size_class));
 }
 
+int pool_alloc_aside(struct op *op, unsigned node, unsigned size_class, gaddr *at)
+{
+    unsigned wanted = op->client->stock.wanted;
+    int rc = pool_alloc_on(op, node, size_class, at);
+    op->client->stock.wanted = wanted;
+    return rc;
+}
+
 /* ---- giving to the shared lists -------------------------------------------------------------- */
 
 /* Finds a page for a bundle, of the class *of. FAR_POOL_FULL: there is nothing to give. */

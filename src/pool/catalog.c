@@ -140,9 +140,10 @@ static int read_descs(struct op *op, struct desc_reads *r)
     r->image = op_buffer(op, BUF_POOL_BLOCK, (size_t)DESCS_AT_ONCE * DESC_BYTES_MAX);
     if (!r->image)
         return FAR_NO_MEMORY;
-    for (unsigned i = 0; i < r->count; i++) {
+    for (unsigned i = 0; i < r->count; i++)
         if (catalog_class(r->word[i]) > desc_class_max())
             return damaged_entry(r->id[i]);
+    for (unsigned i = 0; i < r->count; i++) {
         batch_read(&op->batch, catalog_gaddr(r->word[i]), 0, r->image + (size_t)i * DESC_BYTES_MAX,
                    size_class_bytes(catalog_class(r->word[i])));
     }

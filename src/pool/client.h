@@ -18,15 +18,16 @@
  */
 union client_attention {
     struct {
-        bool lease_lost;  /* the client has to register again                     */
-        bool parked;      /* the certificate says NO_EPOCH                        */
-        bool joining;     /* an operation of the ring registers or announces it   */
-        bool sweep_unmet; /* a sweep was announced that the client has not met    */
-        bool inherited;   /* the slot was taken with its last owner's work undone */
-        uint16_t undone;  /* journal lines that were left, to be recovered        */
+        bool lease_lost : 1;  /* the client has to register again                     */
+        bool parked : 1;      /* the certificate says NO_EPOCH                        */
+        bool joining : 1;     /* an operation of the ring registers or announces it   */
+        bool sweep_unmet : 1; /* a sweep was announced that the client has not met    */
+        bool inherited : 1;   /* the slot was taken with its last owner's work undone */
+        uint32_t undone;      /* journal lines that were left, to be recovered        */
     };
     uint64_t any;
 };
+_Static_assert(sizeof(union client_attention) == 8, "`any` sees all of it");
 
 /* epoch.c: what this client knows of the epoch, and has announced. */
 struct client_epoch {

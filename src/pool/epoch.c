@@ -303,6 +303,7 @@ int op_begin(struct op *op, struct cached *cached)
         int rc = c->attend(op);
         if (rc != FAR_OK)
             return rc;
+        now = client_now(c);
     }
     op->epoch = c->epoch.validated;
     op->newer = NULL;

@@ -33,7 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES_MAX 4096u /* in a chain: more than any ring has operations */
+#define LINES_MAX 65536u /* of a chain: a longer one goes in a circle */
 
 enum line_state { LINE_FREE, LINE_TAKEN, LINE_LEFT };
 
@@ -420,7 +420,7 @@ static int make_line(struct op *op, unsigned node)
     if (rc == FAR_OK && l->cut & bit)
         rc = cut_own(op, node);
     if (rc == FAR_OK) /* a WRITE to another node would not be ordered with the lock's CAS */
-        rc = pool_alloc_on(op, node, JOURNAL_CLASS, &at);
+        rc = pool_alloc_aside(op, node, JOURNAL_CLASS, &at);
     if (rc != FAR_OK)
         return rc;
     uint64_t next = l->next[node];

@@ -135,6 +135,8 @@ int freelist_take(struct op *op, unsigned node, unsigned size_class);
 
 /* ---- alloc.c --------------------------------------------------------------------------------- */
 
+/* As pool_alloc_on(), but sweeps do not cut memory for it: operations wait for other sizes. */
+int pool_alloc_aside(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* Makes the chunk table entries of a run. */
 void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client);
 /* Reads what the first `count` chunks of a node are used for. The caller frees the table, also

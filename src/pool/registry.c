@@ -312,6 +312,8 @@ int client_unpark(struct op *op)
     await_joined(op);
     if (!c->attention.parked)
         return FAR_OK;
+    if (c->attention.lease_lost) /* another operation could not register it: it has no slot */
+        return err_fail(FAR_FENCED, "this client was silent for longer than its lease");
     if (c->attention.joining)
         return err_fail(FAR_TIMEOUT,
                         "timed out while another operation of this session announces it");

@@ -287,6 +287,31 @@ static void a_damaged_descriptor_hides_no_other(void **state)
     pool_rig_close(&r);
 }
 
+/* A class that no descriptor has, in a word whose check bits are right. What was to be read before it is
+ * not left in the batch. */
+static void a_damaged_class_leaves_no_verbs_behind(void **state)
+{
+    struct pool_rig r;
+    struct table_desc first = desc_of("first", 1), d;
+    unsigned hash = hash_sum("first", 5, 0) & 0xff, i = 0;
+    char name[16];
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=2m");
+    assert_int_equal(catalog_add(&r.op, &first), FAR_OK);
+    do
+        snprintf(name, sizeof name, "n%u", i++);
+    while ((hash_sum(name, strlen(name), 0) & 0xff) != hash);
+    struct table_desc alike = desc_of(name, 2);
+    assert_int_equal(catalog_add(&r.op, &alike), FAR_OK);
+    uint64_t off = r.pool.catalog_off + alike.id * sizeof(struct catalog_entry);
+    uint64_t word = catalog_with_state(alike.word | 7ull << GADDR_BITS, CATALOG_LIVE);
+    pool_rig_set(&r, 0, off, word);
+    assert_int_equal(catalog_find(&r.op, name, &d), FAR_CORRUPT);
+    assert_int_equal(r.op.batch.count, 0);
+    pool_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +323,7 @@ int main(void)
         cmocka_unit_test(clients_that_add_different_names_all_win),
         cmocka_unit_test(a_damaged_entry_is_corrupt_not_absent),
         cmocka_unit_test(a_damaged_descriptor_hides_no_other),
+        cmocka_unit_test(a_damaged_class_leaves_no_verbs_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

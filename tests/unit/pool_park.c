@@ -354,6 +354,23 @@ static void a_parked_client_is_announced_before_it_sweeps(void **state)
     store_rig_close(&r);
 }
 
+/* While it waited, another operation lost the registration and could not get another. */
+static void a_client_without_a_slot_is_not_announced(void **state)
+{
+    struct store_rig r;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m&" HOUR, NULL, NULL, NULL);
+    struct client *c = &r.session->client;
+    assert_int_equal(client_park(&r.session->op), FAR_OK);
+    unsigned slot = c->slot;
+    c->slot = NO_SLOT;
+    puppet_lose_lease(c);
+    assert_int_equal(client_unpark(&r.session->op), FAR_FENCED);
+    c->slot = slot;
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +385,7 @@ int main(void)
         cmocka_unit_test(a_registry_of_nonsense_is_cleared),
         cmocka_unit_test(sessions_of_live_processes_keep_their_slots),
         cmocka_unit_test(a_parked_client_is_announced_before_it_sweeps),
+        cmocka_unit_test(a_client_without_a_slot_is_not_announced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
