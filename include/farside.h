@@ -453,7 +453,7 @@ FAR_API const char *far_index_name(unsigned i);
 /* ---------------------------------------------------------------------------------------------
  * Operations
  *
- * All of them may return, beside what each lists:
+ * All of them may return, besides what each lists:
  *
  *   FAR_INVALID      session, table or key is NULL, or value is NULL and value_len is not 0; the
  *                    table is not in the session's pool; the session was opened before fork()

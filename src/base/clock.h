@@ -1,4 +1,4 @@
-/* The machine's clock. Code that a simulator may run asks its fabric instead: fab_now(). */
+/* The machine's clock. Code that a simulator may run calls batch_now(), or the endpoint's now(). */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

@@ -1,8 +1,8 @@
 /*
  * Batches: what protocol code fills and flushes. One flush is one round trip.
  *
- *     batch_write(b, block, kv, n);
- *     batch_read(b, bucket, image, sizeof image);
+ *     batch_write(b, block, 0, kv, n);
+ *     batch_read(b, bucket, 0, image, sizeof image);
  *     rc = batch_flush(b);
  *
  * batch_fence() says "what follows must take effect after what precedes"; whether that needs a
@@ -144,7 +144,7 @@ static inline struct fab_verb *batch_add(struct batch *b, enum fab_kind kind, ga
     return v;
 }
 
-/* `delta` is a byte offset from the address; buffers are from fab_buf_alloc(). */
+/* `delta` is a byte offset from the address; buffers are from the endpoint's buf_alloc(). */
 static inline void batch_read(struct batch *b, gaddr at, uint64_t delta, void *buf, uint32_t len)
 {
     batch_add(b, FAB_READ, at, delta, buf, len);
@@ -182,7 +182,7 @@ static inline unsigned batch_cas(struct batch *b, gaddr at, uint64_t delta, uint
 }
 
 /* The swap happened if *old equals compare under compare_mask. Without masked CAS in the fabric it
- * is made of CAS. The first CAS expects the whole of `compare`, so a caller that knows the word
+ * is emulated by CAS. The first CAS expects the whole of `compare`, so a caller that knows the word
  * passes all of it, not only the bits that must match. */
 static inline unsigned batch_mcas(struct batch *b, gaddr at, uint64_t delta, uint64_t compare,
                                   uint64_t compare_mask, uint64_t swap, uint64_t swap_mask,

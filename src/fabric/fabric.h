@@ -46,7 +46,7 @@ struct fab_verb {
     uint32_t len; /* READ, WRITE: a multiple of 8; atomics: 8 */
     uint64_t off; /* a multiple of 8                          */
     /* READ: target; WRITE: source; atomics: receives the old word. 8-byte aligned, in memory from
-     * fab_buf_alloc(). */
+     * the endpoint's buf_alloc(). */
     void *buf;
     uint64_t compare, swap; /* CAS, MCAS; FAA adds swap */
     /* MCAS: if the word equals compare under compare_mask, it takes the bits of swap_mask from

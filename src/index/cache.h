@@ -30,7 +30,7 @@
  *       root this holds because the version was read first; from another entry, because what is
  *       read gets no later version than that. Now let the version have been found unchanged at r.
  *       Then the object is retired at t > r, so G(t) is the operation's epoch or more. The rest is
- *       as in CACHE-K1, whose claim also holds for what is stamped on such a way.
+ *       as in CACHE-K1, whose claim also holds for what is stamped on such a path.
  *   CACHE-K3  Nothing is to be done when a client is parked, lapses or registers again. A stamp
  *       says when something was true, under whatever registration. If memory was reused under an
  *       operation of a client that was fenced, then G was two more than the operation's epoch, and
@@ -103,24 +103,24 @@ int index_cache_new(size_t budget, size_t entry_bytes, struct cached *cached,
                     struct index_cache **cache);
 void index_cache_free(struct index_cache *cache);
 
-/* The stamp of a way from the root to what is read on it: taken when an operation sets out, before
+/* The stamp of a path from the root to what is read on it: taken when an operation sets out, before
  * it reads anything, and again after index_resume(). The operation is in flight. */
 struct index_cache_stamp index_cache_stamp(const struct index_cache *cache, const struct op *op);
 
 /* Keys are the index's: an address, or a hash, if the entry says of what. `*hit` is set unless it
- * is a miss. `*stamp` is that of the way on which the key was found. It goes on through a fresh
+ * is a miss. `*stamp` is that of the path on which the key was found. It goes on through a fresh
  * entry, and so gets that one's version if it is older (CACHE-K2). */
 enum index_cache_state index_cache_find(struct index_cache *cache, const struct op *op,
                                         uint64_t key, struct index_cache_stamp *stamp,
                                         struct index_cache_hit *hit);
 
-/* What was read on a way with that stamp. It replaces what the key had, unless that is newer. The
+/* What was read on a path with that stamp. It replaces what the key had, unless that is newer. The
  * data are the caller's, not a pointer into the cache. False: they are more than an eighth of the
  * budget, and were not taken. */
 bool index_cache_put(struct index_cache *cache, uint64_t key, struct index_cache_stamp stamp,
                      const void *data, size_t bytes);
 
-/* The content that begins with these bytes was found true on a way with that stamp. If the key
+/* The content that begins with these bytes was found true on a path with that stamp. If the key
  * still has it, the entry gets the stamp. */
 void index_cache_confirm(struct index_cache *cache, uint64_t key, struct index_cache_stamp stamp,
                          const void *beginning, size_t bytes);

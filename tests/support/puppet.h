@@ -96,7 +96,7 @@ static inline bool puppet_parked(const struct client *c)
     return c->attention.parked;
 }
 
-/* An operation of it registers it again. */
+/* One of its operations is registering it again. */
 static inline bool puppet_joining(const struct client *c)
 {
     return c->attention.joining;
@@ -188,7 +188,7 @@ static inline void puppet_pass_epochs(struct client *c, unsigned epochs)
     c->epoch.validated = c->epoch.seen;
 }
 
-/* An announcement of it arrives, and comes back with the next epoch. */
+/* One of its announcements arrives, and comes back with the next epoch. */
 static inline void puppet_land(struct client *c)
 {
     c->epoch.announced++;
@@ -236,7 +236,7 @@ static inline void puppet_unmute(struct op *op)
     (void)client_set_policy(op, POLICY_ANNOUNCING);
 }
 
-/* A request of it that writes has just failed: its verbs may arrive for half a lease. */
+/* One of its requests that write has just failed: its verbs may arrive for half a lease. */
 static inline void puppet_strays(struct client *c)
 {
     c->broke_at = client_now(c);

@@ -207,7 +207,7 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
 {
     struct cached *cached = &view->base.cached;
     unsigned bumped = index_bump_version(op, &view->base);
-    batch_fence(&op->batch); /* only then is the work done that the journal speaks of */
+    batch_fence(&op->batch); /* only then is the split that the journal line names complete */
     journal_end(op, &s->journal);
     int rc = batch_flush(&op->batch);
     journal_give(op, &s->journal, rc == FAR_OK);
