@@ -188,6 +188,12 @@ static inline void puppet_pass_epochs(struct client *c, unsigned epochs)
     c->epoch.validated = c->epoch.seen;
 }
 
+/* A client that no pool knows: it has seen `seen`, and its caches were valid at `validated`. */
+static inline struct client puppet_at_epoch(uint64_t validated, uint64_t seen)
+{
+    return (struct client){.epoch = {.validated = validated, .seen = seen}};
+}
+
 /* One of its announcements arrives, and comes back with the next epoch. */
 static inline void puppet_land(struct client *c)
 {

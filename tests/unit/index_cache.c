@@ -239,7 +239,7 @@ static void an_entry_is_fresh_in_the_epoch_it_was_read_in(void **state)
  * entry may have been retired before that. */
 static void a_stamp_is_the_epoch_of_its_operation(void **state)
 {
-    struct client client = {.epoch = {.validated = 8, .seen = 9}};
+    struct client client = puppet_at_epoch(8, 9);
     struct op op = {.client = &client, .epoch = 7};
     struct index_cache *cache = cache_of(BUDGET, 8, NULL);
     (void)state;
