@@ -19,6 +19,7 @@
 #define PROGRAMS_MAX   1000000u
 #define SCHEDULES_MAX  10000000u /* of one program */
 #define NOT_GIVEN      UINT_MAX
+#define ENUMERATED     (0u | SIM_REORDER | SIM_INTERLEAVE | SIM_TORN | SIM_CRASH | SIM_ERROR)
 
 struct config {
     struct check_settings set;
@@ -136,6 +137,18 @@ static bool take_profile(const char *command, const char *given, void *arg)
     return false;
 }
 
+/* Does --exhaustive enumerate all of these faults? */
+static int check_enumerated(unsigned adversity)
+{
+    for (unsigned i = 0; i < SIM_ADVERSITY_COUNT; i++)
+        if (adversity & ~ENUMERATED & 1u << i)
+            return cli_misused("check",
+                               "--exhaustive does not support fault '%s' (available: none, "
+                               "reorder, torn, interleave, crash, error)",
+                               sim_adversity_name((enum sim_adversity)i));
+    return CLI_OK;
+}
+
 /* Fills in what was not given, which depends on --exhaustive. */
 static int fill_defaults(struct config *c)
 {
@@ -153,7 +166,7 @@ static int fill_defaults(struct config *c)
         return cli_misused("check",
                            "too much for --exhaustive: try 2 clients, 1 or 2 keys and a few "
                            "operations");
-    return CLI_OK;
+    return c->exhaustive ? check_enumerated(c->set.adversity) : CLI_OK;
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */

@@ -73,5 +73,7 @@ refuses "invalid --clients '0'" --clients 0
 refuses "invalid --clients '17'" --clients 17
 refuses "--switches needs --exhaustive" --switches 3
 refuses "too much for --exhaustive" --exhaustive --clients 8 --ops 4
+refuses "--exhaustive does not support fault 'pause' (available: none" --exhaustive --faults crash,pause
+refuses "--exhaustive does not support fault 'delay'" --exhaustive --faults all
 refuses "unexpected argument" more
 refuses "unknown option '--bogus'" --bogus
