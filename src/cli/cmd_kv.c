@@ -97,17 +97,21 @@ static bool read_call(struct kv_call *c, const char *command, void (*usage)(void
 
 /* ---- working on a table ---------------------------------------------------------------------- */
 
-/* Creates the table if it does not exist; opens it if another client was faster. */
-static int open_or_create(struct cli_table *t, const struct kv_call *c)
+/* Creates the table if it does not exist; opens it if another client was faster. `*doing` says which
+ * of the two has failed. */
+static int open_or_create(struct cli_table *t, const struct kv_call *c, const char **doing)
 {
     const struct cli_target *target = &c->target;
     struct far_table_options made = {.tuning = c->tuning};
     int rc = far_table_open(t->session, target->table, target->index, &t->table);
+    *doing = "open";
     if (rc == FAR_NO_TABLE) {
         rc = far_table_create(t->session, target->table,
                               target->index ? target->index : DEFAULT_INDEX, &made, &t->table);
-        if (rc != FAR_TABLE_EXISTS)
+        if (rc != FAR_TABLE_EXISTS) {
+            *doing = "create";
             return rc;
+        }
         rc = far_table_open(t->session, target->table, target->index, &t->table);
     }
     if (rc == FAR_OK && c->tuning)
@@ -122,10 +126,11 @@ static int open_table_to_put(const struct kv_call *c, struct cli_table *t)
     int code = cli_open(c->command, &c->target, &t->pool, &t->session);
     if (code != CLI_OK)
         return code;
-    int rc = open_or_create(t, c);
+    const char *doing = NULL;
+    int rc = open_or_create(t, c, &doing);
     if (rc == FAR_OK)
         return CLI_OK;
-    code = cli_failed(c->command, rc, "cannot open the table '%s'", c->target.table);
+    code = cli_failed(c->command, rc, "cannot %s the table '%s'", doing, c->target.table);
     cli_close_table(t);
     return code;
 }

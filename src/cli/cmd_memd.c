@@ -31,6 +31,7 @@ static void usage(void)
           "                      (required; may be repeated). Port 0 takes any free port. Once\n"
           "                      the node is ready, it prints its addresses\n"
           "  --size BYTES        bytes of memory, with k, m, g and t for powers of 1024\n"
+          "                      (required, unless --file holds a node's memory)\n"
           "  --file PATH         keep the memory in this file, across restarts\n"
           "  --threads N         threads for each address (half of the processors, at most 8)\n"
           "  --secret-file PATH  accept only clients that know the secret in this file (without\n"
@@ -74,7 +75,10 @@ static int serve(struct memd *memd, const struct memd_options *o, const sigset_t
 
     for (unsigned i = 0; i < o->listens && code == CLI_OK; i++) {
         int rc = memd_listen(memd, o->listen[i], (unsigned)o->threads);
-        if (rc != FAR_OK)
+        if (rc == FAR_BAD_URI) /* far_strerror() speaks of a pool's */
+            code =
+                cli_misused("memd", "cannot listen at '%s': %s", o->listen[i], far_error_detail());
+        else if (rc != FAR_OK)
             code = cli_failed("memd", rc, "cannot listen at '%s'", o->listen[i]);
     }
     if (code == CLI_OK)

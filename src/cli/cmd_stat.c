@@ -113,7 +113,7 @@ static void print_bytes(const char *what, uint64_t bytes)
 static void print_pool(const char *uri, const struct far_pool_info *p,
                        const struct far_pool_usage *u)
 {
-    printf("pool %s: %u node%s, layout version %u\n", uri, p->nodes, p->nodes == 1 ? "" : "s",
+    printf("pool '%s': %u node%s, layout version %u\n", uri, p->nodes, p->nodes == 1 ? "" : "s",
            p->layout_version);
     print_bytes("memory", u->total);
     print_bytes("metadata", u->metadata);

@@ -55,10 +55,11 @@ static int dispatch(int argc, char **argv)
     for (unsigned i = 0; i < COMMANDS; i++)
         if (strcmp(commands[i].name, name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "farside: unknown command '%s' (available:", name);
-    for (unsigned i = 0; i < COMMANDS; i++)
-        fprintf(stderr, "%s %s", i > 0 ? "," : "", commands[i].name);
-    fputs(")\nTry 'farside --help'.\n", stderr);
+    bool option = name[0] == '-';
+    fprintf(stderr, "farside: unknown %s '%s'", option ? "option" : "command", name);
+    for (unsigned i = 0; i < COMMANDS && !option; i++)
+        fprintf(stderr, "%s %s", i > 0 ? "," : " (available:", commands[i].name);
+    fprintf(stderr, "%s\nTry 'farside --help'.\n", option ? "" : ")");
     return CLI_MISUSED;
 }
 

@@ -41,7 +41,7 @@ done
 run stat --pool "mem:?size=64m&nodes=2&clients=7"
 expect_code 0
 expect_err "$note"
-expect_out "2 nodes"
+expect_out "pool 'mem:?size=64m&nodes=2&clients=7': 2 nodes"
 expect_out "134217728 bytes  (128.0 MiB)"
 expect_out "1 of 7"
 

@@ -12,6 +12,7 @@ refused() { # what it has to say, then the arguments
 }
 
 refused "unknown command 'frobnicate' (available: bench, check, get, put, del, list, scan, pool, stat" frobnicate
+refused "unknown option '--frobnicate'" --frobnicate
 
 # Unknown options, missing values, and values that are not expected.
 for command in bench get put del list scan stat drop; do
@@ -76,4 +77,4 @@ done
 refused "invalid key 'abc': expected two hexadecimal digits" get --pool mem: --hex abc
 refused "expected two hexadecimal digits" get --pool mem: --hex zz
 refused "expected 1 to 4096 bytes" get --pool mem: ''
-refused "no such index in this build" put --pool mem: --index btree key value
+refused "cannot create the table 'default': no such index in this build" put --pool mem: --index btree key value

@@ -38,7 +38,7 @@ expect_err "203.0.113.1:7000: this machine does not have that address"
 # Neither side knows these options.
 run memd --listen "ucx://127.0.0.1:0?rma=1" --size 16m
 expect_code 2
-expect_err "ucx: has no option 'rma'"
+expect_err "cannot listen at 'ucx://127.0.0.1:0?rma=1': ucx: has no option 'rma'"
 run get --pool "ucx://$address?mode=rma" key
 expect_code 2
 expect_err "ucx: has no option 'mode'"
