@@ -30,7 +30,7 @@ static bool reserve(void **array, size_t *max, size_t count, size_t entry)
 
 static void give_up(struct replay_recorder *r)
 {
-    r->status = err_fail(FAR_NO_MEMORY, "the sample of %zu batches", r->batches);
+    r->status = err_fail(FAR_NO_MEMORY, "no memory for the sample of %zu batches", r->batches);
     r->on = false;
 }
 
@@ -70,7 +70,7 @@ int replay_recorder_init(struct replay_recorder *r, uint64_t ops)
     if (!reserve((void **)&r->batch, &r->batches_max, 0, sizeof *r->batch) ||
         !reserve((void **)&r->op, &r->ops_max, 0, sizeof *r->op)) {
         replay_recorder_free(r);
-        return err_fail(FAR_NO_MEMORY, "a recorder");
+        return err_fail(FAR_NO_MEMORY, "no memory for a recorder");
     }
     r->batch[0] = 0;
     r->op[0] = 0;
@@ -278,11 +278,11 @@ static int worker_open(void *arg)
         return rc;
     w->lanes = calloc(depth, sizeof *w->lanes);
     if (!w->lanes)
-        return err_fail(FAR_NO_MEMORY, "%u operations in flight", depth);
+        return err_fail(FAR_NO_MEMORY, "no memory for %u operations in flight", depth);
     for (unsigned i = 0; i < depth; i++) {
         w->lanes[i].buf = w->ep->ops->buf_alloc(w->ep, w->replay->buf_bytes);
         if (!w->lanes[i].buf)
-            return err_fail(FAR_NO_MEMORY, "buffers for %u operations in flight", depth);
+            return err_fail(FAR_NO_MEMORY, "no memory for the buffers of %u operations", depth);
     }
     return FAR_OK;
 }
@@ -470,7 +470,7 @@ int replay_run(const struct replay_load *load, const struct replay_recorder *sam
     } else {
         mine.workers = calloc(mine.count, sizeof *mine.workers);
         if (!mine.workers)
-            rc = err_fail(FAR_NO_MEMORY, "%u threads", mine.count);
+            rc = err_fail(FAR_NO_MEMORY, "no memory for %u threads", mine.count);
     }
     if (rc == FAR_OK)
         rc = replay_with(replay, ops_per_s);

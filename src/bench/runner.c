@@ -276,7 +276,7 @@ static int lanes_alloc(struct worker *w)
     w->tasks_max = DRAW_PER_LANE * (depth > DRAW_LANES ? depth : DRAW_LANES);
     w->tasks = calloc(w->tasks_max, sizeof *w->tasks);
     if (!w->lanes || !w->lane_memory || !w->idle || !w->results || !w->tasks)
-        return err_fail(FAR_NO_MEMORY, "buffers for %u operations", depth);
+        return err_fail(FAR_NO_MEMORY, "no memory for the buffers of %u operations", depth);
 
     for (unsigned i = 0; i < depth; i++) {
         struct lane *l = &w->lanes[i];
@@ -540,7 +540,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
         own = aligned_alloc(_Alignof(struct measurement), measurement_bytes(plan->threads));
     struct measurement *r = target->team ? workers_team_memory(target->team) : own;
     if (!r)
-        return err_fail(FAR_NO_MEMORY, "%u threads", plan->threads);
+        return err_fail(FAR_NO_MEMORY, "no memory for %u threads", plan->threads);
     measurement_init(r, target, plan);
 
     struct watch watch = {

@@ -54,7 +54,8 @@ int scratch_open(far_session *session, uint64_t bytes, uint64_t piece_min, struc
     s.pieces += s.pieces == 0;
     s.piece = calloc((size_t)s.nodes * s.pieces, sizeof *s.piece);
     void *zeros = ep->ops->buf_alloc(ep, CLEAR_BYTES);
-    int rc = s.piece && zeros ? FAR_OK : err_fail(FAR_NO_MEMORY, "buffers for the raw measurement");
+    int rc =
+        s.piece && zeros ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for the raw measurement");
 
     client_enter(&session->client);
     if (rc == FAR_OK)

@@ -332,7 +332,7 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
         return rc;
     suite.run = calloc(1, sizeof *suite.run);
     if (!suite.run) {
-        rc = err_fail(FAR_NO_MEMORY, "the results of a run");
+        rc = err_fail(FAR_NO_MEMORY, "no memory for the results of a run");
     } else if (config->index) {
         rc = run_index(&suite, config->index);
     } else {

@@ -171,7 +171,7 @@ int workers_run(const struct workers_job *job, struct workers_process *process)
     struct workers_meeting own = {.status = FAR_OK}, *m = process ? process->meeting : &own;
     struct thread *threads = calloc(job->count, sizeof *threads);
     if (!threads)
-        return err_fail(FAR_NO_MEMORY, "%u threads", job->count);
+        return err_fail(FAR_NO_MEMORY, "no memory for %u threads", job->count);
     if (!process)
         meeting_init(&own, false);
 
@@ -235,13 +235,13 @@ int workers_team_start(unsigned processes, unsigned threads, size_t bytes, const
     ASSERT(processes > 0 && threads > 0);
     struct workers_team *t = calloc(1, sizeof *t + processes * sizeof *t->pid);
     if (!t)
-        return err_fail(FAR_NO_MEMORY, "%u processes", processes);
+        return err_fail(FAR_NO_MEMORY, "no memory for %u processes", processes);
     *t = (struct workers_team){.threads = threads, .stop = stop, .bytes = HEAD + bytes};
     t->meeting = mmap(NULL, t->bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (t->meeting == MAP_FAILED) {
         free(t);
-        return err_fail(FAR_NO_MEMORY, "%zu bytes for processes to share", bytes);
+        return err_fail(FAR_NO_MEMORY, "no memory for %zu bytes that processes share", bytes);
     }
     meeting_init(t->meeting, true);
     fflush(NULL); /* or each process would write what is buffered again */

@@ -180,7 +180,7 @@ int workload_plan_init(struct workload_plan *plan, const struct workload *w,
     size_t bytes = options->threads * sizeof *p.added;
     p.added = aligned_alloc(_Alignof(struct workload_added), bytes);
     if (!p.added)
-        return err_fail(FAR_NO_MEMORY, "%u threads", options->threads);
+        return err_fail(FAR_NO_MEMORY, "no memory for %u threads", options->threads);
     memset(p.added, 0, bytes);
 
     if (workload_draws(w)) {

@@ -276,7 +276,7 @@ int direct_ep_open(struct fab *fab, struct fab_ep **ep)
     struct direct_ep *d = calloc(1, sizeof *d);
 
     if (!d)
-        return err_fail(FAR_NO_MEMORY, "an endpoint of %s:", fab->ops->scheme);
+        return err_fail(FAR_NO_MEMORY, "no memory for an endpoint of %s:", fab->ops->scheme);
     d->ep.fab = fab;
     d->ep.ops = fab->ops;
     *ep = &d->ep;

@@ -51,7 +51,7 @@ static int mem_open(struct uri *uri, struct fab **fab)
         return rc;
     mem = calloc(1, sizeof *mem);
     if (!mem)
-        return err_fail(FAR_NO_MEMORY, "mem:");
+        return err_fail(FAR_NO_MEMORY, "no memory for the fabric mem:");
     direct_init(mem, &o, &mem_fabric, &mem_deferred);
     mem->fab.fresh = true;
     for (unsigned i = 0; i < o.nodes && rc == FAR_OK; i++)

@@ -177,7 +177,7 @@ static int place_enter(struct place *p, bool create)
         if (p->fd < 0 && errno == ENOENT) {
             if (!create)
                 return err_fail(FAR_NOT_A_POOL,
-                                "shm:%s does not exist; give size= in the URI to make it",
+                                "shm:%s does not exist; give size= in the URI to create it",
                                 place_text(p));
             p->fd = place_open(p, O_RDWR | O_CREAT | O_EXCL);
             if (p->fd < 0 && errno == EEXIST)
@@ -516,7 +516,7 @@ static int shm_open_fabric(struct uri *uri, struct fab **fab)
     struct shm_fab *s = calloc(1, sizeof *s);
 
     if (!s)
-        return err_fail(FAR_NO_MEMORY, "shm:");
+        return err_fail(FAR_NO_MEMORY, "no memory for the fabric shm:");
     int rc = place_parse(uri->rest, &s->place);
     if (rc == FAR_OK)
         rc = direct_options(uri, 0, 0, &o);

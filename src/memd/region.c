@@ -74,8 +74,8 @@ static int look(struct memd_region *r, const char *path, uint64_t bytes)
 static int make_file(struct memd_region *r, uint64_t size, const char *path)
 {
     if (size == 0)
-        return err_fail(FAR_NOT_A_POOL, "%s does not hold a node's memory; give a size to make it",
-                        path);
+        return err_fail(FAR_NOT_A_POOL,
+                        "%s does not hold a node's memory; give a size to create it", path);
     set_size(r, size);
     if (ftruncate(r->fd, (off_t)r->map_bytes) != 0)
         return file_failed(path, "set the length of");

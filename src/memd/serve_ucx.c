@@ -499,7 +499,7 @@ static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
         return err_fail(FAR_SYSTEM, "cannot make an event descriptor: %s", strerror(errno));
     t->scratch = aligned_alloc(64, WIRE_MESSAGE_MAX);
     if (!t->scratch)
-        return err_fail(FAR_NO_MEMORY, "a thread's buffer");
+        return err_fail(FAR_NO_MEMORY, "no memory for a thread's buffer");
     int rc = ucx_worker_open(l->context, receive, t, &t->worker, &t->fd);
     if (rc != FAR_OK)
         t->worker = NULL;
@@ -578,7 +578,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
         return rc;
     l = calloc(1, sizeof *l);
     if (!l)
-        return err_fail(FAR_NO_MEMORY, "a listener");
+        return err_fail(FAR_NO_MEMORY, "no memory for a listener");
     /* Lets a node that is restarted have its port again. UCX reads this from the environment only.
      * It is set when the first listener is made, while there are no other threads. */
     if (!getenv("UCX_TCP_CM_REUSEADDR"))
@@ -586,7 +586,7 @@ static int ucx_open(struct memd *memd, struct uri *uri, unsigned threads,
     l->listener = (struct memd_listener){.ops = &memd_ucx, .memd = memd};
     l->thread = calloc(threads, sizeof *l->thread);
     rc = l->thread ? check_machine(l, &address, threads)
-                   : err_fail(FAR_NO_MEMORY, "%u threads", threads);
+                   : err_fail(FAR_NO_MEMORY, "no memory for %u threads", threads);
     if (rc == FAR_OK)
         rc = ucx_context_open("farside-memd", l->at.ss_family, &l->context);
     if (rc != FAR_OK)

@@ -431,7 +431,7 @@ static int verbs_open(struct memd *memd, struct uri *uri, unsigned threads,
 
     (void)threads; /* one is enough for the little there is to do */
     if (!l)
-        return err_fail(FAR_NO_MEMORY, "a listener");
+        return err_fail(FAR_NO_MEMORY, "no memory for a listener");
     l->listener.ops = &memd_verbs;
     l->listener.memd = memd;
     l->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -8,7 +8,7 @@ trap 'rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
 for place in "$name" "$scratch/pool"; do
     run get --pool "shm:$place" key
     expect_code 1
-    expect_err "give size= in the URI to make it"
+    expect_err "give size= in the URI to create it"
 
     run put --pool "shm:$place?size=32m&nodes=2" --table people key value
     expect_code 0

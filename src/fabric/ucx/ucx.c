@@ -137,7 +137,7 @@ static int ucx_ep_open(struct fab *fab, struct fab_ep **ep)
     struct ucx_ep *e = calloc(1, sizeof *e);
 
     if (!e)
-        return err_fail(FAR_NO_MEMORY, "an endpoint of ucx:");
+        return err_fail(FAR_NO_MEMORY, "no memory for an endpoint of ucx:");
     e->ep = (struct fab_ep){.fab = fab, .ops = fab->ops};
     int rc = bell_init(&e->bell);
     if (rc != FAR_OK) {
@@ -335,7 +335,7 @@ static int ucx_open(struct uri *uri, struct fab **fab)
     struct ucx_fab *u = calloc(1, sizeof *u);
 
     if (!u)
-        return err_fail(FAR_NO_MEMORY, "ucx:");
+        return err_fail(FAR_NO_MEMORY, "no memory for the fabric ucx:");
     if (pthread_mutex_init(&u->lock, NULL) != 0) {
         free(u);
         return err_fail(FAR_SYSTEM, "cannot make a lock");

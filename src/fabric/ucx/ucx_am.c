@@ -127,7 +127,7 @@ static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
     struct flight *f;
 
     if ((h->free_leg_count < legs || !h->free_flights) && !more_flights(h))
-        return err_fail(FAR_NO_MEMORY, "a request of ucx:");
+        return err_fail(FAR_NO_MEMORY, "no memory for a request of ucx:");
     f = h->free_flights;
     h->free_flights = f->next;
     *f = (struct flight){.ep = e, .req = req, .legs = legs};

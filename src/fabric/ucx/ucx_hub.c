@@ -329,7 +329,7 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
         return rc;
     h = calloc(1, sizeof *h + u->fab.nodes * sizeof *h->conn);
     if (!h)
-        return err_fail(FAR_NO_MEMORY, "an endpoint of ucx:");
+        return err_fail(FAR_NO_MEMORY, "no memory for an endpoint of ucx:");
     h->fab = u;
     h->shared = shared;
     /* Questions are numbered from a random start, so that others cannot forge answers. */

@@ -137,7 +137,7 @@ static int verbs_ep_open(struct fab *fab, struct fab_ep **ep)
     int rc = FAR_OK;
 
     if (!e)
-        return err_fail(FAR_NO_MEMORY, "an endpoint of verbs:");
+        return err_fail(FAR_NO_MEMORY, "no memory for an endpoint of verbs:");
     e->ep.fab = fab;
     e->ep.ops = fab->ops;
     for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
@@ -337,7 +337,7 @@ static int verbs_open(struct uri *uri, struct fab **fab)
     struct fab_ep *opener = NULL;
 
     if (!v)
-        return err_fail(FAR_NO_MEMORY, "verbs:");
+        return err_fail(FAR_NO_MEMORY, "no memory for the fabric verbs:");
     v->fab.ops = &verbs_fabric;
     v->fab.order = ORDER_IB;
     int rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &v->wire, &v->fab);

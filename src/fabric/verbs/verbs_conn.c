@@ -124,7 +124,8 @@ static int make_queue_pair(struct verbs_conn *c, struct rdma_cm_id *id)
     c->run_size = c->wrs_free = c->qp.send_wrs;
     c->run_first = c->run_count = 0;
     c->run = calloc(c->run_size, sizeof *c->run);
-    return c->run ? FAR_OK : err_fail(FAR_NO_MEMORY, "a connection to node %u", c->node);
+    return c->run ? FAR_OK
+                  : err_fail(FAR_NO_MEMORY, "no memory for a connection to node %u", c->node);
 }
 
 static int join(struct verbs_conn *c, uint64_t until)

@@ -166,7 +166,8 @@ static int refresh(struct op *op, struct index_view *base)
 const struct tuning_param race_tuning[] = {
     [RACE_TUNING_GROUPS] = {"groups", "bucket groups of a subtable", RACE_GROUPS_MIN,
                             RACE_GROUPS_MAX, RACE_GROUPS_DEFAULT},
-    [RACE_TUNING_DEPTH] = {"depth", "bits of the directory at most, 0: as the pool may need", 0,
+    [RACE_TUNING_DEPTH] = {"depth",
+                           "most bits of the directory; 0 lets the size of the pool decide", 0,
                            RACE_DIR_BITS_MAX, 0},
     {NULL, NULL, 0, 0, 0},
 };
