@@ -1,4 +1,4 @@
-/* Masked CAS made of CAS, on a fabric that has no masked CAS. */
+/* Masked CAS emulated by CAS, on a fabric that has no masked CAS. */
 #include "fabric/recorder.h"
 
 static struct recorder rec;
