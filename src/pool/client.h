@@ -48,6 +48,7 @@ struct client_epoch {
     uint64_t posted_at;       /* when it was posted                                           */
     struct cached *validates; /* the cache whose version it reads                             */
     struct cached *caches;
+    unsigned unmet; /* operations in flight that began before the client had met a sweep */
     struct op *oldest, *newest; /* operations in flight, by age */
 };
 

@@ -62,13 +62,14 @@ enum { F_SLOT = 0, F_CONTROL = 4, F_VERSION = 8, F_CAS = 9, F_INCARNATION = 10, 
 
 /* ---- announcements --------------------------------------------------------------------------- */
 
-/* The client certifies nothing newer while it has not met a sweep that was announced (SWEEP-P1), or
- * while verbs of a request that failed may still land (EPOCH-E6). */
+/* The client certifies nothing newer while it has not met a sweep that was announced (SWEEP-P1), nor
+ * while an operation is in flight that began before it had (SWEEP-P2), nor while verbs of a request
+ * that failed may still land (EPOCH-E6). */
 static uint64_t certificate(const struct client *c)
 {
     if (c->attention.parked) /* EPOCH-E5 */
         return NO_EPOCH;
-    if (c->attention.sweep_unmet || client_has_stray_writes(c))
+    if (c->attention.sweep_unmet || c->epoch.unmet > 0 || client_has_stray_writes(c))
         return c->epoch.certified;
     return c->epoch.oldest && c->epoch.oldest->epoch < c->epoch.validated ? c->epoch.oldest->epoch
                                                                           : c->epoch.validated;
@@ -305,6 +306,8 @@ int op_begin(struct op *op, struct cached *cached)
             return rc;
         now = client_now(c);
     }
+    op->unmet = c->attention.sweep_unmet; /* it has work to recover before it meets the sweep */
+    c->epoch.unmet += op->unmet;
     op->epoch = c->epoch.validated;
     op->newer = NULL;
     op->older = c->epoch.newest;
@@ -333,6 +336,7 @@ void op_end(struct op *op)
         op->newer->older = op->older;
     else
         c->epoch.newest = op->older;
+    c->epoch.unmet -= op->unmet;
     op->older = op->newer = NULL;
 }
 

@@ -115,6 +115,7 @@ struct op {
     void *buf[BUF_COUNT];
     size_t buf_bytes[BUF_COUNT];
     uint64_t epoch; /* while in flight: what the client had validated when it began */
+    bool unmet;     /* it began before its client had met a sweep: SWEEP-P2 */
     bool recovers;  /* completes another client's work, or what its own client left (lease.c) */
     struct op *older, *newer;
 };

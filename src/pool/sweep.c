@@ -16,8 +16,8 @@
  *       unreachable object below the mark becomes reachable only by the recovery of a client that
  *       died before it met the sweep. So the sweeper waits until no client is fenced. (A client
  *       that dies later had met the sweep.) And a client that has lines to recover itself, because
- *       they were left or came with its slot, does so before it meets the sweep. Then the lists are
- *       emptied, and what the tables reach is marked. An object that moves meanwhile moves from a
+ *       they were left or came with its slot, does so before it meets the sweep. It begins operations
+ *       meanwhile, and certifies nothing newer before these have ended. Then the lists are emptied, and what the tables reach is marked. An object that moves meanwhile moves from a
  *       subtable to its child, and a walk that meets the subtable goes on to the child.
  *   SWEEP-P3  After the marking, the version of every table's caches is changed. Another two epochs
  *       later nobody is still reading what was not marked, nor knows it from a cache (as EPOCH-E3),

@@ -122,6 +122,7 @@ static inline bool puppet_has_op_in_flight(const struct client *c)
 static inline void puppet_forget_ops(struct client *c)
 {
     c->epoch.oldest = c->epoch.newest = NULL;
+    c->epoch.unmet = 0;
 }
 
 /* Another thread, the keeper of idle sessions, is using it. */
@@ -318,6 +319,12 @@ static inline bool puppet_recovers(const struct client *c)
 }
 
 /* ---- work that was left ---------------------------------------------------------------------- */
+
+/* It has that many journal lines to recover. */
+static inline void puppet_set_undone(struct client *c, unsigned lines)
+{
+    c->attention.undone = lines;
+}
 
 /* How many lines of its journal were left with something in them. */
 static inline unsigned puppet_undone(const struct client *c)

@@ -163,10 +163,53 @@ static void a_sweep_that_broke_off_does_not_shut_others_out(void **state)
     }
 }
 
+/* It has a journal line to recover, so it goes on, and meets the sweep later. */
+static void an_operation_that_began_before_the_sweep_was_met_holds_it_up(void **state)
+{
+    struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
+    far_session *s = NULL;
+    struct probe p;
+    struct op held;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    assert_int_equal(op_init(&held, &s->client), FAR_OK);
+    probe_set(&p, 0, NODE_SWEEP_OFF, probe_get(&p, 0, NODE_NEXT_CHUNK_OFF));
+    probe_set(&p, 0, PROBE_CONTROL(sweep), client_owner_word(&r.session->client) | SWEEP_ANNOUNCED);
+    uint64_t announced = probe_epoch(&p);
+    for (unsigned i = 0; i < 8; i++) { /* the epoch goes on by one, which the client validates */
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
+        announce(s);
+    }
+    assert_true(puppet_sweep_unmet(&s->client) && puppet_epoch_validated(&s->client) > announced);
+    puppet_set_undone(&s->client, 1);
+    assert_int_equal(op_begin(&held, NULL), FAR_OK);
+    puppet_set_undone(&s->client, 0);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
+        assert_false(puppet_sweep_unmet(&s->client));
+        assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) <= announced);
+    }
+    op_end(&held);
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(client_drive_epoch(&s->op), FAR_OK);
+        assert_int_equal(client_drive_epoch(&r.session->op), FAR_OK);
+    }
+    assert_true(probe_get(&p, 0, PROBE_SLOT(s->client.slot, epoch)) > announced);
+    probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
+    op_free(&held);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_has_not_met_a_sweep_holds_it_up),
+        cmocka_unit_test(an_operation_that_began_before_the_sweep_was_met_holds_it_up),
         cmocka_unit_test(a_sweep_that_nobody_makes_is_taken_over),
         cmocka_unit_test(a_sweep_outdates_caches),
         cmocka_unit_test(a_sweep_that_broke_off_does_not_shut_others_out),
