@@ -16,10 +16,23 @@ must() {
     [ "$code" -eq 0 ] || failed "fails"
 }
 
-must cmake --install "$BUILD" --prefix "$stage"
+# The files below $stage are those of the configured prefix.
+must env DESTDIR="$stage" cmake --install "$BUILD"
 farside_pc=$(find "$stage" -name farside.pc)
-libraries=$(dirname "$(find "$stage" -name libfarside.a)")
-export PKG_CONFIG_PATH=${farside_pc%/*} LD_LIBRARY_PATH=$libraries
+export PKG_CONFIG_PATH=${farside_pc%/*}
+
+# directory VARIABLE FILE: the directory that farside.pc names, which has to contain the file.
+directory() {
+    must pkg-config --variable="$1" farside
+    [ -e "$stage$out/$2" ] || failed "$2 was not installed there"
+}
+directory libdir libfarside.a
+libdir=$stage$out
+directory includedir farside.h
+includedir=$stage$out
+must pkg-config --variable=prefix farside
+prefix=$stage$out
+export LD_LIBRARY_PATH=$libdir
 
 # cc OUTPUT SOURCE... -- what pkg-config is asked for
 compile() {
@@ -29,7 +42,8 @@ compile() {
         sources+=("$1")
         shift
     done
-    libs=$(pkg-config --define-variable=prefix="$stage" --cflags --libs "${@:2}" farside) ||
+    libs=$(pkg-config --define-variable=libdir="$libdir" --cflags --libs "${@:2}" \
+        --define-variable=includedir="$includedir" farside) ||
         failed "pkg-config fails"
     if [ "${2:-}" = --static ]; then # -lfarside takes the shared library if it is there
         libs=${libs/-lfarside/-l:libfarside.a}
@@ -67,8 +81,19 @@ greets "$scratch/own_names" static
 compile "$scratch/own_names_shared" "$here/example.c" "$scratch/names.c" --
 greets "$scratch/own_names_shared" shared
 
-must cmake -S "$here/installed" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$stage" \
-    -DCMAKE_C_COMPILER="$CC" -DCMAKE_C_FLAGS="$CFLAGS" -DEXAMPLE="$here/example.c"
-must cmake --build "$scratch/build"
-greets "$scratch/build/shared" shared
-greets "$scratch/build/static" static
+# by_cmake NAME [OPTION]
+by_cmake() {
+    must cmake -S "$here/installed" -B "$scratch/$1" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_C_COMPILER="$CC" -DCMAKE_C_FLAGS="$CFLAGS" -DEXAMPLE="$here/example.c" "${@:2}"
+    must cmake --build "$scratch/$1"
+}
+by_cmake both
+greets "$scratch/both/shared" shared
+greets "$scratch/both/static" static
+
+# The shared library does not need the development packages of the networks.
+export PKG_CONFIG_LIBDIR=$scratch/empty
+by_cmake shared_only -DSTATIC=OFF
+greets "$scratch/shared_only/shared" shared
+compile "$scratch/without_packages" "$here/example.c" --
+greets "$scratch/without_packages" shared
