@@ -2,8 +2,9 @@
  * A client: a session as the pool knows it. The store has one in each session, and sets only the
  * hooks at the end. All other fields belong to the pool's own files.
  *
- * Each state below is written by the file that its comment names. Other files read it, or call that
- * file.
+ * Each state below belongs to the file that its comment names. Other files read it, or call that
+ * file; client.c sets it up. A few fields are written by a file above it: epoch.high by registry.c,
+ * stock.wanted by alloc.c, sweep.met by epoch.c and sweep.c, watch by lease.c (tests/e2e/rooms.sh).
  */
 #ifndef POOL_CLIENT_H
 #define POOL_CLIENT_H
@@ -146,7 +147,7 @@ struct client {
     struct rng rng;
     uint8_t generation; /* of the next block written */
 
-    /* The registration (registry.c). */
+    /* The registration: registry.c, and those that give it up (epoch.c, lease.c, attend.c). */
     uint64_t lease_deadline; /* by the coarse clock: no writes after this */
     uint64_t lease_ns;
     uint64_t broke_at;       /* when a batch that writes last failed; 0: never */
@@ -162,7 +163,8 @@ struct client {
     unsigned inside;       /* calls of its session that are under way */
     _Atomic uint64_t turn; /* which thread may use the client: see client_enter() */
 
-    /* Does what `attention` says. Set when the client is opened: the only call upward. */
+    /* Does what `attention` says. Set when the client is opened: the pool's only call from a
+     * lower file to a higher one. */
     int (*attend)(struct op *op);
 
     /* Hooks of the store. */

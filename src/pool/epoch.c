@@ -237,7 +237,7 @@ static void post_failed(const struct batch_policy *policy)
 
 void client_epoch_init(struct client *c, uint64_t *words)
 {
-    /* A fabric that shuts clients out needs no lease to do so. */
+    /* Where the fabric shuts clients out, posts need not ask for the lease. */
     bool leased = !c->ep->ops->fence;
     c->epoch.words = words;
     c->epoch.advance_from = NO_EPOCH;

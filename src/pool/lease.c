@@ -9,31 +9,32 @@
  * from the end of the first to the beginning of the second, because the watcher itself may be
  * stopped for any time between a look and its judgement.
  *
- *   LEASE-L1  A client writes nothing once its own lease has passed since it posted the last
- *       heartbeat that it knows to have arrived (batch.c asks before every post that writes).
- *       Fabrics that can shut a client out do so besides.
+ *   LEASE-L1  Where the fabric cannot shut clients out, a client writes nothing once its own lease
+ *       has passed since it posted the last heartbeat that it knows to have arrived (batch.c asks
+ *       before every post that writes). Where it can, it drops a client's verbs once that is
+ *       fenced.
  *
  *   LEASE-L2  A dead client is first fenced: by the fabric where it can, and by a CAS of its slot's
  *       incarnation. Then one client claims the slot, by a CAS that puts its own name there. It
  *       completes or undoes what the slot's journal says, counts the death (the dead client's
- *       memory is for a sweep to find), and frees the slot by another CAS.
- *       If the recovering client dies before that, its name is no living client's, and the next one
- *       claims the slot from it: by then the fabric has shut it out. If it cannot go on, it puts
- *       nobody's name there, after verbs of its own that failed can arrive no more (FABRIC-F5). So
- *       no two clients recover one at the same time. A recovery belongs to a registration: it does
- *       not go on under another name, and the client registers again only after it has ended. A
- *       fenced client's certificate does not count any more, so a recovery may wait for a barrier.
- *       Only a registered client can complete a journal. If every slot is taken and only slots with
+ *       memory is for a sweep to find), and frees the slot by another CAS. If the recovering client
+ *       dies first, the slot names a client that is not alive. The next one claims the slot from
+ *       it, after the fabric has shut it out. If it cannot go on, it waits until its own failed
+ *       verbs can no longer arrive (FABRIC-F5), and then clears its name from the slot. So no two
+ *       clients recover one at the same time. A recovery belongs to a registration: it does not go
+ *       on under another name, and the client registers again only after it has ended. A fenced
+ *       client's certificate does not count any more, so a recovery may wait for a barrier. Only a
+ *       registered client can complete a journal. If every slot is taken and only slots with
  *       unfinished work are silent, a client that wants to register takes such a slot by a CAS from
  *       the fenced word to its own incarnation. If several try, one gets it. It announces itself
  *       and completes the work. If it dies before that, it is a dead client with the same journal.
  *       A client whose lease lapsed in the middle of its own work, and that nobody has fenced, does
  *       the same in its own slot. Its locks name its old incarnation, so others take it for dead.
  *
- *   LEASE-L3  Watching takes WATCH_LEASES leases, so that there is time between the last write that
- *       LEASE-L1 allows and the first reuse. On shared memory this is the only protection: a client
- *       that the system stops between the question and the write, for longer than the margin, can
- *       still do harm.
+ *   LEASE-L3  Watching takes one and a half leases (WATCH_LEASES()), so that there is time between
+ *       the last write that LEASE-L1 allows and the first reuse. On shared memory this is the only
+ *       protection: a client that the system stops between the question and the write, for longer
+ *       than the margin, can still do harm.
  *
  * An idle client is parked (EPOCH-E5), and its process keeps up its heartbeat. Where no process
  * does that, the client falls silent and is fenced like a dead one. It notices at its next
@@ -44,7 +45,7 @@
  *
  *    0.0 s  A posts a heartbeat, takes a lock, and is stopped
  *    0.1    B finds that A's certificate holds the epoch back, and notes A's heartbeat
- *    5.0    A's lease has passed: A would write nothing any more (LEASE-L1)
+ *    5.0    A's lease has passed: on shared memory it writes nothing any more (LEASE-L1)
  *    7.7    B reads the same heartbeat more than 7.5 s (WATCH_LEASES) after 0.1: A is the suspect.
  *           B fences it: by the fabric, then CAS A -> FENCED|A. The epoch no longer waits for A
  *    7.7    B claims the slot: CAS FENCED|A -> FENCED|REPAIRED|B. It recovers the lines of A's
