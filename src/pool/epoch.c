@@ -62,9 +62,9 @@ enum { F_SLOT = 0, F_CONTROL = 4, F_VERSION = 8, F_CAS = 9, F_INCARNATION = 10, 
 
 /* ---- announcements --------------------------------------------------------------------------- */
 
-/* The client certifies nothing newer while it has not met a sweep that was announced (SWEEP-P1), nor
- * while an operation is in flight that began before it had (SWEEP-P2), nor while verbs of a request
- * that failed may still land (EPOCH-E6). */
+/* The client certifies nothing newer while it has not met a sweep that was announced (SWEEP-P1),
+ * nor while an operation is in flight that began before it had (SWEEP-P2), nor while verbs of a
+ * request that failed may still land (EPOCH-E6). */
 static uint64_t certificate(const struct client *c)
 {
     if (c->attention.parked) /* EPOCH-E5 */

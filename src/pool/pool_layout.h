@@ -142,8 +142,8 @@ static inline uint64_t client_slot_renounced(uint64_t incarnation)
 }
 
 /*
- * An owner word names the holder of a lock: bits 0..15 its slot, 16..55 part of its incarnation. The
- * top eight bits are the lock's own.
+ * An owner word names the holder of a lock: bits 0..15 its slot, 16..55 part of its incarnation.
+ * The top eight bits are the lock's own.
  */
 #define OWNER_INCARNATION 0x00ffffffffff0000ull
 static inline uint64_t owner_word_make(uint64_t incarnation, unsigned slot)

@@ -15,10 +15,12 @@
  *       operation in flight began after its client had met the sweep (EPOCH-E2). From then on an
  *       unreachable object below the mark becomes reachable only by the recovery of a client that
  *       died before it met the sweep. So the sweeper waits until no client is fenced. (A client
- *       that dies later had met the sweep.) And a client that has lines to recover itself, because
- *       they were left or came with its slot, does so before it meets the sweep. It begins operations
- *       meanwhile, and certifies nothing newer before these have ended. Then the lists are emptied, and what the tables reach is marked. An object that moves meanwhile moves from a
- *       subtable to its child, and a walk that meets the subtable goes on to the child.
+ *       that dies later had met the sweep.) And a client that has lines to recover itself,
+ *       because they were left or came with its slot, does so before it meets the sweep. It
+ *       begins operations meanwhile, and certifies nothing newer before these have ended. Then
+ *       the lists are emptied, and what the tables reach is marked. An object that moves
+ *       meanwhile moves from a subtable to its child, and a walk that meets the subtable goes on
+ *       to the child.
  *   SWEEP-P3  After the marking, the version of every table's caches is changed. Another two epochs
  *       later nobody is still reading what was not marked, nor knows it from a cache (as EPOCH-E3),
  *       nor will anybody free it. Only now does the sweeper put what it found on the shared lists;
@@ -420,7 +422,8 @@ int pool_sweep(struct op *op, struct sweep_result *result)
 {
     struct sweep s = {.op = op};
     ASSERT(!op_in_flight(op) && op->batch.count == 0);
-    /* Not while parked: if the client died then, nobody would look for it, and its sweep would stay. */
+    /* Not while parked: if the client died then, nobody would look for it, and its sweep would
+     * stay. */
     int rc = client_attend(op);
     if (rc != FAR_OK)
         return rc;
