@@ -262,52 +262,53 @@ static void a_damaged_entry_is_corrupt_not_absent(void **state)
     pool_rig_close(&r);
 }
 
-/* Two names with the same hash are told apart by their descriptors. */
-static void a_damaged_descriptor_hides_no_other(void **state)
+/* Adds "first", and a table whose name has the same hash: only descriptors tell them apart. */
+static void add_two_of_one_hash(struct pool_rig *r, struct table_desc *first,
+                                struct table_desc *alike)
 {
-    struct pool_rig r;
-    struct table_desc first = desc_of("first", 1), d;
     unsigned hash = hash_sum("first", 5, 0) & 0xff, i = 0;
     char name[16];
 
-    (void)state;
-    pool_rig_open(&r, "mem:?size=2m");
-    assert_int_equal(catalog_add(&r.op, &first), FAR_OK);
     do
         snprintf(name, sizeof name, "n%u", i++);
     while ((hash_sum(name, strlen(name), 0) & 0xff) != hash);
-    struct table_desc alike = desc_of(name, 2);
-    assert_int_equal(catalog_add(&r.op, &alike), FAR_OK);
+    *first = desc_of("first", 1);
+    *alike = desc_of(name, 2);
+    assert_int_equal(catalog_add(&r->op, first), FAR_OK);
+    assert_int_equal(catalog_add(&r->op, alike), FAR_OK);
+}
+
+static void a_damaged_descriptor_hides_no_other(void **state)
+{
+    struct pool_rig r;
+    struct table_desc first, alike, d;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=2m");
+    add_two_of_one_hash(&r, &first, &alike);
     uint64_t off = gaddr_offset(first.word & ((1ull << GADDR_BITS) - 1));
     pool_rig_set(&r, 0, off + 24, pool_rig_get(&r, 0, off + 24) ^ 1);
-    assert_int_equal(catalog_find(&r.op, name, &d), FAR_OK);
+    assert_int_equal(catalog_find(&r.op, alike.name, &d), FAR_OK);
     expect_desc(&d, &alike);
     assert_int_equal(catalog_find(&r.op, "first", &d), FAR_CORRUPT);
     assert_int_equal(catalog_add(&r.op, &alike), FAR_TABLE_EXISTS);
     pool_rig_close(&r);
 }
 
-/* A class that no descriptor has, in a word whose check bits are right. What was to be read before it is
- * not left in the batch. */
+/* The second word has a class that no descriptor has, and its check bits are right. The READ of the
+ * first descriptor must not stay in the batch. */
 static void a_damaged_class_leaves_no_verbs_behind(void **state)
 {
     struct pool_rig r;
-    struct table_desc first = desc_of("first", 1), d;
-    unsigned hash = hash_sum("first", 5, 0) & 0xff, i = 0;
-    char name[16];
+    struct table_desc first, alike, d;
 
     (void)state;
     pool_rig_open(&r, "mem:?size=2m");
-    assert_int_equal(catalog_add(&r.op, &first), FAR_OK);
-    do
-        snprintf(name, sizeof name, "n%u", i++);
-    while ((hash_sum(name, strlen(name), 0) & 0xff) != hash);
-    struct table_desc alike = desc_of(name, 2);
-    assert_int_equal(catalog_add(&r.op, &alike), FAR_OK);
+    add_two_of_one_hash(&r, &first, &alike);
     uint64_t off = r.pool.catalog_off + alike.id * sizeof(struct catalog_entry);
     uint64_t word = catalog_with_state(alike.word | 7ull << GADDR_BITS, CATALOG_LIVE);
     pool_rig_set(&r, 0, off, word);
-    assert_int_equal(catalog_find(&r.op, name, &d), FAR_CORRUPT);
+    assert_int_equal(catalog_find(&r.op, alike.name, &d), FAR_CORRUPT);
     assert_int_equal(r.op.batch.count, 0);
     pool_rig_close(&r);
 }
