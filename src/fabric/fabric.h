@@ -61,7 +61,7 @@ struct fab_req {
     int status;           /* valid once done            */
     void *owner;          /* for the poster             */
     struct fab_req *next; /* for the fabric, until done */
-    unsigned parts;       /* likewise                   */
+    unsigned parts;       /* for the fabric, until done */
 };
 
 /* The order that is kept without a fence, by class of the first and of the second verb. */
@@ -152,7 +152,7 @@ struct fab {
     unsigned nodes;
     bool fresh;
     uint64_t clients_wanted; /* from the URI, for a new pool; 0: the default */
-    uint64_t lease_ms;       /* likewise                                     */
+    uint64_t lease_ms;       /* from the URI, for a new pool; 0: the default */
     uint64_t size[FAB_NODES_MAX];
 };
 

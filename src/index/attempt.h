@@ -16,7 +16,7 @@
 
 #define INDEX_ATTEMPTS 2000
 
-/* From this attempt on there are pauses: random, and longer on average with every attempt. */
+/* After this many attempts there are pauses: random, and longer on average each time. */
 #define INDEX_ATTEMPT_PAUSES_FROM 17
 #define INDEX_ATTEMPT_PAUSE_NS    200
 

@@ -23,9 +23,10 @@
  *       v+3 or more. By then every client has certified v+2, so it read v+2 after t. By EPOCH-E2
  *       all of its operations in flight began, and all of its caches were validated, when the
  *       object was unreachable.
- *   EPOCH-E4  Only an object that is known to be unreachable is retired. If the verb that was to
- *       make an object reachable, or unreachable, ended with an error of the fabric, nobody knows
- *       which it is. No epoch helps then, and the object is left to a sweep (pool_abandon()).
+ *   EPOCH-E4  Only an object that is known to be unreachable is retired. Suppose
+ *       that the verb that makes an object reachable, or unreachable, ends with an error of the
+ *       fabric. Then the object may be either. No epoch helps, and it is left to a sweep
+ *       (pool_abandon()).
  *   EPOCH-E5  A client without operations in flight may certify NO_EPOCH (it is parked): nobody
  *       waits for it. It holds no address but in its caches, which are all stale from then on. It
  *       begins its next operation like a client that joins. What it holds is its own unless a sweep

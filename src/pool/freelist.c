@@ -57,7 +57,7 @@ static uint64_t bundle_bytes(const struct bundle *bundle, unsigned size_class)
            bundle_count(bundle) * size_class_bytes(size_class);
 }
 
-/* After an error nobody knows whether the objects are on the list. */
+/* After an error, the objects may be on the list or not: only a sweep can tell. */
 static int abandon_bundle(struct client *c, uint64_t bytes, int rc)
 {
     pool_abandon_bytes(c, bytes);

@@ -28,8 +28,8 @@ struct cached;
 /* Test hooks: values that make rare interleavings frequent. Production leaves them as they are. */
 struct knobs {
     uint64_t hash_mask;       /* bits of the key hash that count: fewer make keys collide     */
-    uint8_t fingerprint_mask; /* likewise for fingerprints                                    */
-    uint8_t generation_mask;  /* likewise for generations of blocks                           */
+    uint8_t fingerprint_mask; /* bits of a fingerprint that count                            */
+    uint8_t generation_mask;  /* bits of a block's generation that count                     */
     unsigned patience;        /* polls of another client's unfinished work before taking over */
     unsigned tick_ops;        /* operations between two announcements of a busy client        */
     unsigned stock_max;       /* objects of a class that a client keeps to itself             */
@@ -58,7 +58,8 @@ struct journal_entry;
 /* Called with every object that can be reached. */
 struct marker {
     void (*mark)(struct marker *marker, gaddr at, unsigned size_class);
-    bool sweeps; /* what it is not called with will be reused: caches must be outdated afterwards */
+    bool sweeps; /* objects that it is not called with will be reused, so the walk then changes the
+                    version of caches */
 };
 
 /* What all threads share. Constant after pool_open(). */
@@ -69,17 +70,17 @@ struct pool {
     struct knobs knobs;
     uint64_t pool_id;
     unsigned nodes;
-    unsigned clients; /* slots in the registry */
-    unsigned places;  /* of the catalog, which begins at */
-    uint64_t catalog_off;
+    unsigned clients;     /* slots in the registry */
+    unsigned places;      /* in the catalog */
+    uint64_t catalog_off; /* where the catalog begins, on node 0 */
     struct node_head head[FAB_NODES_MAX];
 
     /* Set by the layer that knows the tables. recover() completes or undoes what a line of a dead
      * client's journal says. mark() reports every object that the tables reach. */
     int (*recover)(void *arg, struct op *op, const struct journal_entry *entry);
     int (*mark)(void *arg, struct op *op, struct marker *marker);
-    /* Likewise: completes drops of tables that other clients left unfinished. Not within an
-     * operation. */
+    /* settle() completes drops of tables that other clients left unfinished. It is not called
+     * within an operation. */
     int (*settle)(void *arg, struct op *op);
     void *tables;
 };
@@ -167,8 +168,8 @@ static inline bool op_swapped(const struct op *op, unsigned n)
 /* A random number below `bound`, for back-off and for choices among equals. */
 uint64_t op_random(struct op *op, uint64_t bound);
 
-/* Waits for another client: for a microsecond if *pause_ns is 0, then twice as long each time, up to
- * a millisecond. */
+/* Waits for another client: for a microsecond if *pause_ns is 0, then twice as long each time, up
+ * to a millisecond. */
 void op_pause(struct op *op, uint64_t *pause_ns);
 
 /*
@@ -331,11 +332,12 @@ int journal_take(struct op *op, unsigned node, struct journal *journal);
  * `data` is copied; its length is a multiple of 8, up to 88 bytes. */
 void journal_intend(struct op *op, struct journal *journal, const struct journal_subject *subject,
                     const void *data, size_t len);
-/* Likewise, ahead of the first change under the lock: how to repeat the change. Up to 328 bytes. */
+/* Adds a WRITE ahead of the first change under the lock: how to repeat the change. Up to 328
+ * bytes. */
 void journal_redo(struct op *op, struct journal *journal, const void *data, size_t len);
-/* Likewise, behind the last change and ahead of the unlock. */
+/* Adds a WRITE behind the last change and ahead of the unlock: the change is complete. */
 void journal_done(struct op *op, struct journal *journal);
-/* Likewise, behind the unlock: the line is blank. Not in the batch of journal_intend(). */
+/* Adds a WRITE behind the unlock: the line is blank. Not in the batch of journal_intend(). */
 void journal_end(struct op *op, struct journal *journal);
 /* Gives the line back. `blank`: the batch with journal_end() has succeeded. Otherwise the line
  * stays, and this client recovers it later itself. */

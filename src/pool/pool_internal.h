@@ -80,8 +80,9 @@ bool stock_begin_giving(struct client *client, unsigned *node, unsigned *size_cl
 void stock_end_giving(struct client *client, unsigned node, unsigned size_class);
 /* Moves objects whose epoch has come to the stock. True if there were any. */
 bool client_reclaim(struct client *client);
-/* Lost bytes were reported, so that others sweep, too. / A sweep has found them. */
+/* Lost bytes were reported, so that others sweep, too. */
 void client_loss_reported(struct client *client, uint64_t bytes);
+/* A sweep has found them. */
 void client_loss_found(struct client *client, uint64_t bytes);
 /* Drops all free and retired memory: a sweep finds it. */
 void client_drop_all(struct client *client);
