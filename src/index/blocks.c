@@ -23,6 +23,17 @@ int index_blocks_read(struct op *op, struct index_blocks *b, bool may_be_freed)
     return read_blocks(op, b, may_be_freed);
 }
 
+bool index_block_whole(const struct index_block *b, struct slot_format format)
+{
+    const struct block_head *h = b->image;
+    uint32_t bytes = size_class_bytes(pointer_class(b->slot));
+    unsigned generation = slot_generation(format, b->slot);
+    if (b->bytes == bytes)
+        return block_valid(b->image, bytes, generation);
+    return h->klen <= FAR_KEY_MAX && block_judge_head(b->image, bytes, generation,
+                                                      block_key(b->image), h->klen) == BLOCK_MATCH;
+}
+
 /* How much of a slot's block is read: all of it if it is short, or if its value is wanted and may
  * fit; otherwise the beginning, up to the end of a key of this length (BLOCK-B1). */
 static uint32_t probe_bytes(const struct index_probe *p, uint64_t slot)

@@ -54,6 +54,17 @@ static inline bool index_blocks_add(struct index_blocks *b, uint64_t slot, uint3
 /* Reads them and flushes. `may_be_freed`: as batch_may_be_freed(). */
 int index_blocks_read(struct op *op, struct index_blocks *blocks, bool may_be_freed);
 
+/* What is read of a slot's block for its key alone: all of it if it is short, else as much as holds
+ * the longest key. */
+static inline uint32_t index_block_key_bytes(uint64_t slot)
+{
+    uint32_t all = size_class_bytes(pointer_class(slot));
+    uint32_t most = (uint32_t)(block_key_at(true) + FAR_KEY_MAX + 63) & ~63u;
+    return all > most ? most : all;
+}
+/* Is it whole, as far as it was read? */
+bool index_block_whole(const struct index_block *block, struct slot_format format);
+
 /* The key that is looked for among the blocks of some slots, and what is wanted of its block. */
 struct index_probe {
     struct slice key;

@@ -71,12 +71,9 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
     return *again ? race_follow(view, it->entry, it->suffix, forward) : rc;
 }
 
-/* What is read of a block: all of it, or if only keys are wanted, what holds the longest key. */
 static uint32_t wanted_bytes(const struct entries_out *out, uint64_t slot)
 {
-    uint32_t all = size_class_bytes(pointer_class(slot));
-    uint32_t most = (uint32_t)(block_key_at(true) + FAR_KEY_MAX + 63) & ~63u;
-    return out->keys_only && all > most ? most : all;
+    return out->keys_only ? index_block_key_bytes(slot) : size_class_bytes(pointer_class(slot));
 }
 
 /* Collects blocks from it->word on, as many as are worth reading at once: not many more than the
@@ -91,18 +88,6 @@ static void collect(const struct race_view *view, const struct iteration *it,
             !index_blocks_add(blocks, slot, wanted_bytes(out, slot), i))
             return;
     }
-}
-
-/* RACE-I2 */
-static bool whole(const struct index_block *b)
-{
-    const struct block_head *h = b->image;
-    uint32_t bytes = size_class_bytes(pointer_class(b->slot));
-    unsigned generation = slot_generation(RACE_SLOT, b->slot);
-    if (b->bytes == bytes)
-        return block_valid(b->image, bytes, generation);
-    return h->klen <= FAR_KEY_MAX && block_judge_head(b->image, bytes, generation,
-                                                      block_key(b->image), h->klen) == BLOCK_MATCH;
 }
 
 /* Adds entries of the subtable from it->word on. *full: one did not fit. */
@@ -120,7 +105,7 @@ static int add_some(struct op *op, struct race_view *view, struct iteration *it,
         const struct index_block *b = &blocks.block[i];
         const struct block_head *h = b->image;
         it->word = b->place;
-        if (!whole(b))
+        if (!index_block_whole(b, RACE_SLOT)) /* RACE-I2 */
             return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
         rc = index_add_entry(&view->base, out, (struct slice){block_key(h), h->klen},
                              index_block_value(h), full);
