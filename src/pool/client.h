@@ -145,6 +145,7 @@ struct client {
     struct client_watch watch;
     struct lines lines;
     struct rng rng;
+    uint64_t stamps;    /* given so far */
     uint8_t generation; /* of the next block written */
 
     /* The registration: registry.c, and those that give it up (epoch.c, lease.c, attend.c). */

@@ -273,6 +273,14 @@ void client_hurry_epoch(struct client *c)
     c->epoch.announcement.due = c->epoch.hurried = true;
 }
 
+#define STAMP_COUNT_BITS 23
+uint64_t client_stamp(struct client *c)
+{
+    uint64_t count = c->stamps++ & ((1ull << STAMP_COUNT_BITS) - 1);
+    uint64_t mask = (1ull << CLIENT_STAMP_BITS) - 1;
+    return (c->incarnation << STAMP_COUNT_BITS & mask) | count;
+}
+
 void client_announce_parked(struct client *c)
 {
     ASSERT(!c->epoch.oldest);

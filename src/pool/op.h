@@ -233,6 +233,15 @@ int client_barrier(struct op *op, unsigned leases);
  * advances, shuts out clients whose lease has lapsed. */
 int client_drive_epoch(struct op *op);
 
+/* The same without a round trip: the next batch carries an announcement that drives the epoch,
+ * though nothing of this client waits for it. */
+void client_hurry_epoch(struct client *client);
+
+/* A number of CLIENT_STAMP_BITS bits that no other call returns, of this client or of another: not
+ * before this client has asked for eight million more. */
+#define CLIENT_STAMP_BITS 58
+uint64_t client_stamp(struct client *client);
+
 /*
  * Gives up the client's registration: for an operation that holds locks when the outcome of a batch
  * is unknown. Others take the client for dead, and recover its journal. The session's next
