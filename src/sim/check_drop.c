@@ -107,13 +107,24 @@ static int drop(struct check *c, struct check_client *me, struct short_lived *d)
     return rc;
 }
 
-/* Notes the handle that clients use from now on. */
-static void take_up(struct check *c, const struct short_lived *before, far_table *table)
+/* Which short-lived tables have been dropped: one bit each. */
+static unsigned dropped_so_far(const struct check *c)
+{
+    unsigned dropped = 0;
+    for (unsigned i = 0; i < c->short_lived_count; i++)
+        dropped |= (unsigned)c->short_lived[i].dropped << i;
+    return dropped;
+}
+
+/* Notes the handle that clients use from now on. `gone`: those that had been dropped when the call
+ * began that returned it. One that was dropped since may have been found before. */
+static void take_up(struct check *c, const struct short_lived *before, unsigned gone,
+                    far_table *table)
 {
     for (unsigned i = 0; i < c->short_lived_count; i++) {
         if (c->short_lived[i].table != table)
             continue;
-        if (c->short_lived[i].dropped)
+        if (gone >> i & 1)
             check_fail(c, CHECK_BAD_STATUS,
                        "short-lived table %u was dropped, but was opened by its name", i);
         return;
@@ -133,6 +144,7 @@ static int create(struct check *c, struct check_client *me, const struct short_l
     if (c->short_lived_count == SHORT_LIVED_MAX)
         return FAR_OK;
     sim_note(c->sim, "makes a short-lived table again");
+    unsigned gone = dropped_so_far(c);
     int rc = far_table_create(me->session, SHORT_LIVED_NAME, c->set->index, &options, &table);
     if (rc == FAR_TABLE_EXISTS && !sim_unwinding(c->sim))
         rc = far_table_open(me->session, SHORT_LIVED_NAME, c->set->index, &table);
@@ -140,7 +152,7 @@ static int create(struct check *c, struct check_client *me, const struct short_l
         return rc;
     sim_note(c->sim, "   %s", far_errname(rc));
     if (rc == FAR_OK)
-        take_up(c, d, table);
+        take_up(c, d, gone, table);
     else if (rc != FAR_NO_TABLE && !check_is_explained(c, rc))
         check_fail_status(c, CHECK_BAD_STATUS, rc, "creating a short-lived table");
     return rc;
