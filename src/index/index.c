@@ -1,11 +1,12 @@
 #include "index/index.h"
 #include "index/race/race.h"
+#include "index/shard/shard.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct index_ops *const indexes[] = {&race_index};
+static const struct index_ops *const indexes[] = {&race_index, &shard_index};
 
 const struct index_ops *index_at(unsigned i)
 {

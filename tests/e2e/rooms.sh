@@ -16,6 +16,7 @@ fabric/verbs base fabric fabric/verbs
 pool base fabric pool
 index base fabric pool index
 index/race base fabric pool index index/race
+index/shard base fabric pool index index/shard
 store base fabric pool index store
 memd base fabric fabric/ucx fabric/verbs memd
 sim base fabric pool index store sim

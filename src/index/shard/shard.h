@@ -1,0 +1,305 @@
+/*
+ * SHARD: three-level hashing for passive memory, resized lazily, made linearizable.
+ *
+ * After "SHARD: A Scalable and Resize-optimized Hash Index on Disaggregated Memory" (Zha et al.,
+ * PVLDB 19(4), 2025). docs/index/shard.md says what was changed and shows the interleavings that
+ * made it necessary.
+ *
+ * A unit is a bucket with its three levels: slots 0..63, 64..71, 72, and the chain behind that. A
+ * key's levels are all in one unit. The table has a version R, the number of its resizes; the
+ * unit of a hash at version v is hash mod S * 2^v. A resize adds a segment with as many buckets as
+ * there were. Each unit is moved when it is met: half of its keys go to its new child.
+ *
+ * The life of a slot
+ *
+ *        insert          update            delete                 purge
+ *   free --------> entry ------> entry' --------> tombstone -> filler -> free
+ *                    |
+ *                    +--> sealed, by a move --> free, when the child is published
+ *
+ * Linearization points
+ *
+ *   insert, put of a new key   the CAS of the tail (if it rides on a move: that or the publishing
+ *                              CAS, the later one)
+ *   update, put of a known key the CAS of the entry
+ *   delete                     the CAS from the entry to a tombstone
+ *   get, found                 the READ of the entry
+ *   get, not found             an instant between call and return when the key was absent (SHARD-S7)
+ *
+ * Guarantees, each used by those after it
+ *
+ *   SHARD-S1  A block is whole before a word names it, and does not change while one does.
+ *   SHARD-S2  Nothing that others can reach is ever written by WRITE. Words change by CAS only, so
+ *       there are no locks, and nothing to recover: any client may die at any verb.
+ *   SHARD-S3  Inserts of a unit compete for one word, the tail: the lowest free one. Used slots stay
+ *       used, and keep their key, until a purge or a move. So if the CAS of the tail succeeds, no
+ *       key was inserted in the unit since its image was read, and a key has at most one live slot.
+ *   SHARD-S4  A purge makes deleted slots free in three steps, each complete before the next: every
+ *       tombstone below the frontier (the lowest candidate) becomes a filler with a new stamp; every
+ *       candidate above the frontier becomes open with that stamp; then the frontier does. Fillers
+ *       of the stamp are free only while the frontier is open with that stamp, and are used before
+ *       it. So every insert that has read an older frontier fails. A READ may be torn, and show words
+ *       of before and after a purge. So an insert whose frontier is open, or that has none because
+ *       the unit is full, reads twice, and the second image must show the same frontier as the first.
+ *   SHARD-S5  A move from version u to u+1 changes the tail to a plan, and so stops inserts. It seals
+ *       every live entry that goes to the child. All that on one image: then what moves is frozen and
+ *       complete. Then it fills the child by CAS from 0, in the order of the slots, and marks slot 63.
+ *       The last of these CAS publishes the child. All movers fill in the same, and a late CAS fails,
+ *       because no word of a published bucket is ever 0 again in a slot that was filled.
+ *   SHARD-S6  A unit is published once and for all, and its children in the order of their versions.
+ *       The authority for a hash is the newest published unit on its path. It passes from a unit to
+ *       its child with the publishing CAS; what is in the child then is what was frozen.
+ *   SHARD-S7  A miss in the unit of version R, if that is published, is true: a key that was present
+ *       throughout has one slot throughout, which was read. This holds across the levels, too: the
+ *       last slot of a level is used before any slot of the next one, and it says so (`overflow`)
+ *       until nothing is left there.
+ *   SHARD-S8  The barrier. No move to version R begins while an operation is in flight that does not
+ *       know R. The resizer sets R, then changes the version of all caches, then notes when the
+ *       epoch will be such that every operation has validated its cache after that (EPOCH-E3). Until
+ *       then operations that know R work in the old unit, and look whether its child has been
+ *       touched: then the barrier is over.
+ *
+ * Progress: lock-free. Every loop is bounded and ends with FAR_CONTENTION.
+ */
+#ifndef SHARD_SHARD_H
+#define SHARD_SHARD_H
+
+#include "index/attempt.h"
+#include "index/blocks.h"
+#include "index/index.h"
+#include "index/shard/shard_layout.h"
+#include "pool/array.h"
+
+extern const struct index_ops shard_index;
+
+enum shard_tuning {
+    SHARD_TUNING_BUCKETS,
+    SHARD_TUNING_SLOTS,
+    SHARD_TUNING_LOAD,
+    SHARD_TUNING_ALPHA,
+    SHARD_TUNING_SYNC,
+    SHARD_TUNING_COMBINING,
+    SHARD_TUNINGS
+};
+extern const struct tuning_param shard_tuning[];
+
+struct shard_segment {
+    struct pool_array units, tops;
+};
+
+/* A session's view: the geometry, the segments, and what is known of the table's size. */
+struct shard_view {
+    struct index_view base;
+    gaddr root;
+    unsigned start_bits, lanes, level1, level2;
+    unsigned words; /* level1 + level2 */
+    uint64_t tuning[SHARD_TUNINGS];
+
+    unsigned version; /* R */
+    unsigned settled; /* moves to this version may begin: R, or R-1 before the barrier is over */
+    uint64_t barrier; /* the epoch at which they may, or 0 */
+    unsigned opened;  /* segments */
+    struct shard_segment *segment;
+    uint64_t refreshes;
+
+    int64_t unreported;  /* inserts less deletes since the last report */
+    int64_t count;       /* of keys, as last heard */
+    unsigned since;      /* changes since then */
+    unsigned sync_after; /* how many there may be */
+    unsigned waited;     /* operations that found a barrier not over */
+    bool due;            /* it is time to resize */
+    bool resizing;       /* an operation of this session is at it */
+    unsigned season;     /* operations during which units are expected to be behind */
+    unsigned purged;     /* operations during which units are expected to have been purged */
+    uint64_t moves;
+    double move_load_sum, move_load_max;
+};
+
+static inline struct shard_view *shard_view(struct index_view *base)
+{
+    return (struct shard_view *)base; /* base comes first */
+}
+
+/* A key, and what its hash says. */
+struct shard_key {
+    struct slice bytes;
+    uint64_t hash;
+    unsigned lane;
+    uint8_t fingerprint;
+};
+
+/* ---- places ---------------------------------------------------------------------------------- */
+static inline uint64_t shard_buckets(const struct shard_view *view, unsigned version)
+{
+    return 1ull << (view->start_bits + version);
+}
+static inline uint64_t shard_bucket(const struct shard_view *view, uint64_t hash, unsigned version)
+{
+    return hash & (shard_buckets(view, version) - 1);
+}
+/* The version that made the bucket, and so its segment. */
+static inline unsigned shard_birth(const struct shard_view *view, uint64_t bucket)
+{
+    uint64_t above = bucket >> view->start_bits;
+    return above == 0 ? 0 : 64u - (unsigned)__builtin_clzll(above);
+}
+/* The child that the move from version u makes. */
+static inline uint64_t shard_child(const struct shard_view *view, uint64_t bucket, unsigned u)
+{
+    return bucket + shard_buckets(view, u);
+}
+/* The bucket that it was made of. Not for those of segment 0. */
+static inline uint64_t shard_parent(const struct shard_view *view, uint64_t bucket)
+{
+    return bucket - shard_buckets(view, shard_birth(view, bucket) - 1);
+}
+/* Does the move from version u take the hash away? */
+static inline bool shard_goes(const struct shard_view *view, uint64_t hash, unsigned u)
+{
+    return hash >> (view->start_bits + u) & 1;
+}
+/* The sid that an entry has at a version. */
+static inline uint64_t shard_sid(const struct shard_view *view, uint64_t hash, unsigned version)
+{
+    return hash >> (view->start_bits + version / SHARD_SID_BITS * SHARD_SID_BITS) & 15;
+}
+static inline bool shard_entry_goes(uint64_t entry, unsigned u)
+{
+    return entry >> (SHARD_SID_AT + u % SHARD_SID_BITS) & 1;
+}
+static inline uint64_t shard_with_sid(uint64_t entry, uint64_t sid)
+{
+    return (entry & ~SHARD_SID) | sid << SHARD_SID_AT;
+}
+
+/* Where a unit's first word is. */
+gaddr shard_unit_at(const struct shard_view *view, unsigned lane, uint64_t bucket, uint64_t *delta);
+
+/* ---- shard_unit.c: images of units ----------------------------------------------------------- */
+struct shard_unit {
+    unsigned lane;
+    uint64_t bucket;
+    uint64_t *words; /* in BUF_INDEX */
+    unsigned count;  /* of words that were read */
+    unsigned chains;
+    gaddr chain[SHARD_CHAIN_MAX];
+};
+
+/* Where a slot is. */
+gaddr shard_slot_at(const struct shard_view *view, const struct shard_unit *unit, unsigned slot,
+                    uint64_t *delta);
+static inline unsigned shard_cas(struct op *op, const struct shard_view *view,
+                                 const struct shard_unit *unit, unsigned slot, uint64_t from,
+                                 uint64_t to)
+{
+    uint64_t delta;
+    gaddr at = shard_slot_at(view, unit, slot, &delta);
+    return op_cas(op, at, delta, from, to);
+}
+/* Adds the READ of a unit's first `count` words: level 1, or level 1 and 2. */
+void shard_unit_read(struct op *op, const struct shard_view *view, struct shard_unit *unit,
+                     unsigned count);
+/* Adds the READ of the last word of level 1, by which a unit shows whether it is published. Returns
+ * its number. */
+unsigned shard_guard_read(struct op *op, const struct shard_view *view, unsigned lane,
+                          uint64_t bucket);
+/* Reads the levels that are missing: flushes what is in the batch, and again for each chain node.
+ * Each time it also reads, behind the rest, the guard word of the child that the move from version u
+ * makes; it returns the last one in *child. u is SHARD_NO_CHILD: none. */
+#define SHARD_NO_CHILD UINT32_MAX
+int shard_unit_extend(struct op *op, const struct shard_view *view, struct shard_unit *unit,
+                      unsigned u, uint64_t *child);
+/* Is level 3 in the image, if there may be anything? */
+static inline bool shard_unit_whole(const struct shard_view *view, const struct shard_unit *unit)
+{
+    return unit->count > view->words ||
+           (unit->count == view->words && !shard_overflows(unit->words[view->words - 1]));
+}
+/* Is the unit published? At least level 1 is in the image. */
+bool shard_published(const struct shard_view *view, const struct shard_unit *unit);
+
+/* The same of a unit whose guard word has been read: 1, 0, or -1 if it takes a look at level 1. */
+int shard_guard_says(const struct shard_view *view, uint64_t bucket, uint64_t guard);
+/* Looks at level 1 then. If the unit is published, notes it in its guard word. */
+int shard_look_published(struct op *op, const struct shard_view *view, unsigned lane,
+                         uint64_t bucket, bool *published);
+
+/* Where inserts compete in an image of version u. */
+struct shard_tail {
+    unsigned slot;
+    uint64_t word;
+    bool full;         /* there is none: slot and word are the last ones of the unit */
+    bool twice;        /* SHARD-S4: the unit must be read twice */
+    unsigned frontier; /* the lowest candidate, or the last slot if it is full; */
+    uint64_t frontier_word;
+};
+void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tail *tail);
+
+/* Slots that agree with a key under a mask. */
+struct shard_matches {
+    unsigned count;
+    uint64_t word[SHARD_UNIT_MAX];
+    uint16_t slot[SHARD_UNIT_MAX];
+};
+/* Adds those from slot `from` on. */
+void shard_match(const struct shard_unit *unit, unsigned from, uint64_t mask, uint64_t want,
+                 struct shard_matches *matches);
+/* Looks for the key among their blocks. Flushes what is in the batch. found->place is the slot. */
+int shard_probe(struct op *op, struct slice key, const struct shard_matches *matches,
+                const struct value_out *out, struct index_found *found);
+
+/* ---- shard_table.c: hashing, the root, growing ----------------------------------------------- */
+void shard_hash(const struct shard_view *view, struct slice bytes, struct shard_key *key);
+int shard_attach(struct op *op, const struct index_table *table, struct index_view **view);
+void shard_detach(struct index_view *view);
+int shard_refresh(struct op *op, struct shard_view *view);
+/* Makes the arrays of a segment, empty. */
+int shard_make_segment(struct op *op, const struct shard_view *view, unsigned r,
+                       struct shard_segment *segment);
+/* Is the barrier over? */
+void shard_settle(struct op *op, struct shard_view *view);
+/* Adds the verbs that report the session's inserts and read the table's size, if it is time. */
+struct shard_sync {
+    bool aboard;
+    unsigned count, resize;
+    int64_t reported;
+};
+void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync);
+/* Behind the flush. */
+void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc);
+/* Resizes the table if it has come to that. Not being able to is no error of the caller's. */
+void shard_grow(struct op *op, struct shard_view *view);
+
+/* ---- shard_read.c ---------------------------------------------------------------------------- */
+int shard_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+
+/* ---- shard_write.c --------------------------------------------------------------------------- */
+int shard_change(struct op *op, struct index_view *view, struct slice key, struct change *change);
+
+/* ---- shard_move.c ---------------------------------------------------------------------------- */
+
+/* An insert that rides on a move. */
+struct shard_ride {
+    const struct shard_key *key;
+    uint64_t word; /* the entry, without sid; 0: none rides */
+    bool done;     /* it is inserted */
+};
+/* Moves the units on a hash's path until it is at `version`. With FAR_OK it is, or the ride is done.
+ */
+int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t hash,
+               unsigned version, struct shard_ride *ride);
+
+/* Adds a chain node behind the last word of a full unit: with that word and `second`, and free words
+ * of a new stamp. *grown: it was done. */
+int shard_chain(struct op *op, struct shard_view *view, const struct shard_unit *unit,
+                const struct shard_tail *tail, uint64_t stamp, uint64_t second, bool *grown);
+
+/* ---- shard_iterate.c ------------------------------------------------------------------------- */
+int shard_iterate(struct op *op, struct index_view *view, struct entries_out *out);
+
+/* ---- shard_check.c --------------------------------------------------------------------------- */
+int shard_info(struct op *op, struct index_view *view, struct far_table_info *info);
+int shard_check(struct op *op, struct index_view *view, struct index_report *report);
+int shard_mark(struct op *op, struct index_view *view, struct marker *marker);
+
+#endif

@@ -1,0 +1,433 @@
+/*
+ * Walking the whole table: to count what is in it, to mark it, and to prove on a quiet table that
+ *
+ *   SHARD-W1  every entry points to a whole block of its generation and size class (SHARD-S1), whose
+ *       key belongs to this unit, and has the entry's fingerprint and sid;
+ *   SHARD-W2  no key has two live entries (SHARD-S3);
+ *   SHARD-W3  the last slot of a level says so if the levels behind it hold entries (SHARD-S7);
+ *   SHARD-W4  all words are ones that there can be, and chains end.
+ *
+ * Units are visited in the order of their numbers, so a parent comes before its children: what a
+ * move takes along meanwhile is seen in one of the two.
+ */
+#include "index/shard/shard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROVE_LOOKS 3
+
+enum fault { UNREADABLE, MISPLACED, WRONG_BITS, TWICE, HIDDEN, INVALID };
+struct finding {
+    enum fault fault;
+    unsigned slot;
+    uint64_t found, right; /* what is there; of wrong bits, what should be */
+    unsigned first;        /* of a key that is there twice: the slot that comes first */
+};
+
+struct walk {
+    struct op *op;
+    struct shard_view *view;
+    struct index_report *report; /* NULL: no proofs are wanted */
+    struct marker *marker;       /* NULL: nothing is to be marked */
+    struct far_table_info info;
+    struct shard_unit
+        unit;   /* its words are not in one of the operation's buffers: repairs use those */
+    unsigned u; /* its version */
+    struct seen {
+        struct hash128 key;
+        unsigned slot;
+    } seen[SHARD_UNIT_MAX];
+    unsigned seen_count;
+    struct finding finding[2 * SHARD_UNIT_MAX];
+    unsigned finding_count;
+};
+
+/* Is it an entry of the unit, in use? */
+static bool in_use(const struct walk *w, uint64_t word)
+{
+    return shard_live(word) || shard_sealed_by(word, w->u);
+}
+
+/* ---- proofs ---------------------------------------------------------------------------------- */
+
+static int compare_seen(const void *a, const void *b)
+{
+    const struct seen *x = a, *y = b;
+    if (x->key.lo != y->key.lo)
+        return x->key.lo < y->key.lo ? -1 : 1;
+    if (x->key.hi != y->key.hi)
+        return x->key.hi < y->key.hi ? -1 : 1;
+    return x->slot < y->slot ? -1 : x->slot > y->slot;
+}
+
+static struct finding *found(struct walk *w, enum fault fault, unsigned slot)
+{
+    struct finding *f = &w->finding[w->finding_count++];
+    *f = (struct finding){.fault = fault, .slot = slot, .found = w->unit.words[slot]};
+    return f;
+}
+
+/* SHARD-W1 for one entry. */
+static void check_block(struct walk *w, unsigned slot, const void *block)
+{
+    struct shard_view *view = w->view;
+    uint64_t word = w->unit.words[slot];
+    const struct block_head *h = block;
+    struct shard_key key;
+    if (!block_valid(block, size_class_bytes(pointer_class(word)),
+                     slot_generation(SHARD_SLOT, word))) {
+        found(w, UNREADABLE, slot);
+        return;
+    }
+    shard_hash(view, (struct slice){block_key(block), h->klen}, &key);
+    if (shard_bucket(view, key.hash, w->u) != w->unit.bucket || key.lane != w->unit.lane) {
+        found(w, MISPLACED, slot);
+        return;
+    }
+    uint64_t right = word & ~(slot_fingerprint_mask(SHARD_SLOT) | SHARD_SID);
+    right |= (uint64_t)key.fingerprint << SHARD_SLOT.fingerprint_at;
+    right |= shard_sid(view, key.hash, w->u) << SHARD_SID_AT;
+    right = pointer_with_class(right, size_class_for(block_bytes(h->klen, h->vlen)));
+    /* Of a unit that is being moved, some entries have their next sid already. */
+    bool moving = shard_with_sid(right, shard_sid(view, key.hash, w->u + 1)) == word;
+    if (word != right && !moving) {
+        found(w, WRONG_BITS, slot)->right = right;
+        return;
+    }
+    w->seen[w->seen_count++] =
+        (struct seen){hash_key(block_key(block), h->klen, view->base.table->desc.hash_seed), slot};
+}
+
+static int check_entry(struct walk *w, unsigned slot)
+{
+    uint64_t word = w->unit.words[slot];
+    uint32_t bytes = size_class_bytes(pointer_class(word));
+    void *block = op_buffer(w->op, BUF_BLOCK_IN, bytes);
+    if (!block)
+        return FAR_NO_MEMORY;
+    batch_read(&w->op->batch, pointer_gaddr(word), 0, block, bytes);
+    int rc = batch_flush(&w->op->batch);
+    if (rc == FAR_BOUNDS)
+        found(w, UNREADABLE, slot);
+    else if (rc == FAR_OK)
+        check_block(w, slot, block);
+    return rc == FAR_BOUNDS ? FAR_OK : rc;
+}
+
+static int check_words(struct walk *w)
+{
+    struct shard_view *view = w->view;
+    unsigned guard[2] = {view->level1 - 1, view->words - 1};
+    int rc = FAR_OK;
+    w->seen_count = w->finding_count = 0;
+    for (unsigned i = 0; i < w->unit.count && rc == FAR_OK; i++) {
+        uint64_t word = w->unit.words[i];
+        if (!shard_word_valid(word)) /* SHARD-W4 */
+            found(w, INVALID, i);
+        if (!in_use(w, word))
+            continue;
+        for (unsigned j = 0; j < 2; j++) /* SHARD-W3 */
+            if (i > guard[j] && !shard_overflows(w->unit.words[guard[j]]))
+                found(w, HIDDEN, guard[j]);
+        rc = check_entry(w, i);
+    }
+    qsort(w->seen, w->seen_count, sizeof *w->seen, compare_seen);
+    for (unsigned i = 1, first = 0; i < w->seen_count; i++) {
+        if (w->seen[i].key.lo != w->seen[first].key.lo ||
+            w->seen[i].key.hi != w->seen[first].key.hi)
+            first = i;
+        else
+            found(w, TWICE, w->seen[i].slot)->first = w->seen[first].slot; /* SHARD-W2 */
+    }
+    return rc;
+}
+
+/* ---- repairs --------------------------------------------------------------------------------- */
+
+/* Changes a slot, from what was judged to be wrong. If the word has changed, another client has
+ * handled it. */
+static int change_slot(struct walk *w, unsigned slot, uint64_t from, uint64_t to, bool *done)
+{
+    shard_cas(w->op, w->view, &w->unit, slot, from, to);
+    int rc = batch_flush(&w->op->batch);
+    *done = rc == FAR_OK;
+    return rc;
+}
+
+/* A key in a wrong place is inserted, as any session would, and only then deleted here. */
+static int put_in_place(struct walk *w, const struct finding *f, bool *done)
+{
+    uint32_t bytes = size_class_bytes(pointer_class(f->found));
+    void *image = op_buffer(w->op, BUF_BLOCK_IN, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&w->op->batch, pointer_gaddr(f->found), 0, image, bytes);
+    int rc = batch_flush(&w->op->batch);
+    if (rc != FAR_OK || !block_valid(image, bytes, slot_generation(SHARD_SLOT, f->found)))
+        return rc;              /* damaged since it was judged: for the next walk */
+    void *copy = malloc(bytes); /* what is inserted uses the buffer itself */
+    if (!copy)
+        return err_fail(FAR_NO_MEMORY, "no memory for a block");
+    memcpy(copy, image, bytes);
+    const struct block_head *h = copy;
+    struct change insert = {.absent = CHANGE_STORE, .value = {block_value(copy), h->vlen}};
+    rc = shard_change(w->op, &w->view->base, (struct slice){block_key(copy), h->klen}, &insert);
+    free(copy);
+    if (rc == FAR_OK || rc == FAR_EXISTS)
+        return change_slot(w, f->slot, f->found, shard_tombstone(f->found), done);
+    return rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL || rc == FAR_CORRUPT ? FAR_OK : rc;
+}
+
+static int repair(struct walk *w, const struct finding *f, bool *done)
+{
+    *done = false;
+    if (f->fault == HIDDEN)
+        return change_slot(w, f->slot, f->found,
+                           f->found == 0 ? shard_control(SHARD_FREE, 2 * w->u, true)
+                                         : f->found | SHARD_OVERFLOW,
+                           done);
+    if (!shard_live(f->found)) /* a move's, or of no known kind */
+        return FAR_OK;
+    if (f->fault == WRONG_BITS)
+        return change_slot(w, f->slot, f->found, f->right, done);
+    if (f->fault == MISPLACED)
+        return put_in_place(w, f, done);
+    return change_slot(w, f->slot, f->found, shard_tombstone(f->found), done);
+}
+
+static int report_findings(struct walk *w)
+{
+    static const struct {
+        const char *what, *repaired;
+    } text[] = {
+        [UNREADABLE] = {"SHARD-W1: broken link: no whole block",
+                        "  repaired: the entry was deleted; its key cannot be read any more"},
+        [MISPLACED] = {"SHARD-W1: broken link: a key in a place where it is not looked for",
+                       "  repaired: the key is where it belongs"},
+        [WRONG_BITS] = {"SHARD-W1: broken link: an entry that does not fit its block",
+                        "  repaired: the entry was corrected"},
+        [TWICE] = {"SHARD-W2: duplicate: a key that is there twice",
+                   "  repaired: the copy that no lookup finds was removed"},
+        [HIDDEN] = {"SHARD-W3: broken link: a level that readers do not look at has entries",
+                    "  repaired: they look there again"},
+        [INVALID] = {"SHARD-W4: broken link: a word of no known kind", ""},
+    };
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
+        const struct finding *f = &w->finding[i];
+        uint64_t delta;
+        gaddr at = shard_slot_at(w->view, &w->unit, f->slot, &delta);
+        bool done = false;
+        index_violation(w->report, "%s: slot %u:0x%llx to %u:0x%llx", text[f->fault].what,
+                        gaddr_node(at), (unsigned long long)(gaddr_offset(at) + delta),
+                        gaddr_node(pointer_gaddr(f->found)),
+                        (unsigned long long)gaddr_offset(pointer_gaddr(f->found)));
+        if (w->report->repair)
+            rc = repair(w, f, &done);
+        if (done)
+            index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
+    }
+    return rc;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+/* Reads a unit, and ahead of it which of its children are published: that is its version. */
+static int read_unit(struct walk *w)
+{
+    struct shard_view *view = w->view;
+    unsigned birth = shard_birth(view, w->unit.bucket);
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
+        uint64_t guard[SHARD_SEGMENTS];
+        bool again = false, published = true;
+        for (unsigned v = birth; v < view->version; v++)
+            shard_guard_read(w->op, view, w->unit.lane, shard_child(view, w->unit.bucket, v));
+        int rc = batch_flush(&w->op->batch);
+        for (unsigned v = birth; v < view->version; v++)
+            guard[v] = op_result(w->op, v - birth);
+        if (rc != FAR_OK)
+            return rc;
+        for (w->u = birth; w->u < view->version && published; w->u += published) {
+            uint64_t child = shard_child(view, w->unit.bucket, w->u);
+            int says = shard_guard_says(view, child, guard[w->u]);
+            published = says == 1;
+            if (says < 0)
+                rc = shard_look_published(w->op, view, w->unit.lane, child, &published);
+            if (rc != FAR_OK)
+                return rc;
+            again |= says < 0 && published;
+        }
+        if (again)
+            continue;
+        shard_unit_read(w->op, view, &w->unit, view->words);
+        return shard_unit_extend(w->op, view, &w->unit, SHARD_NO_CHILD, NULL);
+    }
+    return FAR_CONTENTION;
+}
+
+/* Counts and marks a unit. */
+static void visit(struct walk *w, bool published)
+{
+    unsigned node = size_class_for(SHARD_NODE_WORDS * 8);
+    for (unsigned i = 0; i < w->unit.count && published; i++) {
+        uint64_t word = w->unit.words[i];
+        if (!in_use(w, word))
+            continue;
+        w->info.keys++;
+        w->info.block_bytes += size_class_bytes(pointer_class(word));
+        if (w->marker)
+            w->marker->mark(w->marker, pointer_gaddr(word), pointer_class(word));
+    }
+    for (unsigned i = 0; i < w->unit.chains; i++) {
+        w->info.index_bytes += size_class_bytes(node);
+        if (w->marker)
+            w->marker->mark(w->marker, w->unit.chain[i], node);
+    }
+    w->info.slots += w->unit.count - w->unit.chains;
+}
+
+/* While others write, an image is of many instants: what is wrong must be wrong at every look. */
+static int prove(struct walk *w)
+{
+    for (unsigned look = 0; look < PROVE_LOOKS; look++) {
+        int rc = look > 0 ? read_unit(w) : FAR_OK;
+        if (rc == FAR_OK)
+            rc = check_words(w);
+        if (rc != FAR_OK || w->finding_count == 0)
+            return rc;
+    }
+    return report_findings(w);
+}
+
+/* One unit. If proofs are wanted, a chain that leads nowhere is a finding, and the walk goes on. */
+static int visit_unit(struct walk *w)
+{
+    int rc = read_unit(w);
+    if (rc == FAR_CORRUPT && w->report) {
+        index_violation(w->report, "SHARD-W4: broken link: %s (bucket %llu)", far_error_detail(),
+                        (unsigned long long)w->unit.bucket);
+        return FAR_OK;
+    }
+    if (rc != FAR_OK)
+        return rc;
+    bool published = shard_published(w->view, &w->unit);
+    visit(w, published);
+    return w->report && published ? prove(w) : FAR_OK;
+}
+
+static int walk(struct walk *w)
+{
+    struct shard_view *view = w->view;
+    int rc = shard_refresh(w->op, view);
+    if (rc != FAR_OK)
+        return rc;
+    struct fab_ep *ep = w->op->batch.ep;
+    uint64_t buckets = shard_buckets(view, view->version), done = 0;
+    char what[FAR_NAME_MAX + 16];
+    snprintf(what, sizeof what, "walking table %s", view->base.table->desc.name);
+    w->unit.words = ep->ops->buf_alloc(ep, SHARD_UNIT_MAX * 8);
+    if (!w->unit.words)
+        return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+    for (uint64_t bucket = 0; bucket < buckets && rc == FAR_OK; bucket++) {
+        for (unsigned lane = 0; lane < view->lanes && rc == FAR_OK; lane++) {
+            w->unit.bucket = bucket;
+            w->unit.lane = lane;
+            rc = visit_unit(w);
+        }
+        if (rc == FAR_OK)
+            rc = client_progress(w->op->client, what, ++done, buckets);
+    }
+    ep->ops->buf_free(ep, w->unit.words, SHARD_UNIT_MAX * 8);
+    for (unsigned r = 0; r <= view->version; r++)
+        w->info.index_bytes +=
+            pool_array_bytes(&view->segment[r].units) + pool_array_bytes(&view->segment[r].tops);
+    w->info.index_bytes += sizeof(struct shard_root);
+    return rc;
+}
+
+static struct walk *start(struct op *op, struct index_view *base)
+{
+    struct walk *w = calloc(1, sizeof *w); /* too large for a fiber's stack */
+    if (!w) {
+        err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+        return NULL;
+    }
+    w->op = op;
+    w->view = shard_view(base);
+    return w;
+}
+
+int shard_info(struct op *op, struct index_view *base, struct far_table_info *info)
+{
+    struct shard_view *view = shard_view(base);
+    struct walk *w = start(op, base);
+    int rc = w ? walk(w) : FAR_NO_MEMORY;
+    if (rc == FAR_OK) {
+        w->info.client_cache_bytes = sizeof *view + view->opened * sizeof *view->segment;
+        for (unsigned r = 0; r < view->opened; r++)
+            w->info.client_cache_bytes +=
+                (view->segment[r].units.pieces + view->segment[r].tops.pieces) * sizeof(gaddr);
+        w->info.load_factor = w->info.slots ? (double)w->info.keys / (double)w->info.slots : 0;
+        w->info.splits = view->moves;
+        w->info.split_load_max = view->move_load_max;
+        w->info.split_load_mean = view->moves ? view->move_load_sum / (double)view->moves : 0;
+        tuning_text(shard_tuning, view->tuning, w->info.tuning);
+        *info = w->info;
+    }
+    free(w);
+    return rc;
+}
+
+int shard_check(struct op *op, struct index_view *base, struct index_report *report)
+{
+    struct walk *w = start(op, base);
+    if (w)
+        w->report = report;
+    int rc = w ? walk(w) : FAR_NO_MEMORY;
+    free(w);
+    return rc;
+}
+
+/* Segments that a resizer has published, but not the version that they belong to, are reached from
+ * the root, too. */
+static int mark_segments(struct op *op, struct shard_view *view, struct marker *marker)
+{
+    struct shard_root *image = op_buffer(op, BUF_BULK, sizeof *image);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, view->root, 0, image, sizeof *image);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    struct shard_root root = *image;
+    marker->mark(marker, view->root, size_class_for(sizeof root));
+    for (unsigned r = 0; r < SHARD_SEGMENTS; r++) {
+        uint64_t ref[2] = {root.segment[r].units, root.segment[r].tops};
+        for (unsigned i = 0; i < 2; i++) {
+            struct pool_array array;
+            if (ref[i] == 0)
+                continue;
+            rc = pool_array_open(op, ref[i], &array);
+            if (rc != FAR_OK)
+                return rc;
+            pool_array_mark(&array, marker);
+            pool_array_close(&array);
+        }
+    }
+    return FAR_OK;
+}
+
+int shard_mark(struct op *op, struct index_view *base, struct marker *marker)
+{
+    struct walk *w = start(op, base);
+    if (!w)
+        return FAR_NO_MEMORY;
+    w->marker = marker;
+    int rc = mark_segments(op, w->view, marker);
+    if (rc == FAR_OK)
+        rc = walk(w);
+    free(w);
+    return rc;
+}

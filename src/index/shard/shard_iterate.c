@@ -1,0 +1,147 @@
+/*
+ * Iterating: the units in an order that growth does not disturb.
+ *
+ * Take the lowest 40 bits of a key's hash, reversed, as its position. A unit of version u holds the
+ * keys of one interval of positions, in each lane. A move cuts the interval in two; the unit keeps
+ * the first half, and what stays there keeps its slots. So a cursor is a lane, a position where an
+ * interval begins, and a slot. All keys before it have been returned.
+ *
+ *   SHARD-I1  What is returned was true when its word was read: the children are looked at behind
+ *       the unit. The first one that is not published says which version the unit had at most, so
+ *       the interval that is taken for done is not too large.
+ */
+#include "index/shard/shard.h"
+
+/* One call reads at most this many units. */
+#define ITERATE_UNITS 32
+
+#define POSITION_BITS 40
+#define SLOT_BITS     10
+_Static_assert(SHARD_UNIT_MAX < 1 << SLOT_BITS, "a cursor has room for every slot");
+
+static uint64_t reverse(uint64_t x)
+{
+    x = (x & 0x5555555555555555u) << 1 | ((x >> 1) & 0x5555555555555555u);
+    x = (x & 0x3333333333333333u) << 2 | ((x >> 2) & 0x3333333333333333u);
+    x = (x & 0x0f0f0f0f0f0f0f0fu) << 4 | ((x >> 4) & 0x0f0f0f0f0f0f0f0fu);
+    return __builtin_bswap64(x) >> (64 - POSITION_BITS);
+}
+
+struct iteration {
+    unsigned lane;
+    uint64_t position;
+    unsigned slot; /* those before it have been returned */
+    struct shard_unit unit;
+    unsigned u; /* the unit's version */
+};
+
+/* Which version has the unit at most, as its children show? */
+static int find_version(struct op *op, struct shard_view *view, struct iteration *it)
+{
+    unsigned birth = shard_birth(view, it->unit.bucket), last = view->version;
+    uint64_t guard[SHARD_SEGMENTS];
+    for (unsigned v = birth; v < last; v++)
+        shard_guard_read(op, view, it->lane, shard_child(view, it->unit.bucket, v));
+    int rc = batch_flush(&op->batch);
+    for (unsigned v = birth; v < last; v++)
+        guard[v] = op_result(op, v - birth);
+    for (it->u = birth; rc == FAR_OK && it->u < last; it->u++) {
+        uint64_t child = shard_child(view, it->unit.bucket, it->u);
+        int says = shard_guard_says(view, child, guard[it->u]);
+        bool published = says == 1;
+        if (says < 0)
+            rc = shard_look_published(op, view, it->lane, child, &published);
+        if (!published)
+            return rc;
+    }
+    return rc;
+}
+
+/* Reads the unit that the position lies in. */
+static int read_unit(struct op *op, struct shard_view *view, struct iteration *it)
+{
+    uint64_t hash = reverse(it->position);
+    it->unit.lane = it->lane;
+    it->unit.bucket = shard_bucket(view, hash, view->version);
+    it->unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
+    if (!it->unit.words)
+        return FAR_NO_MEMORY;
+    for (;;) {
+        shard_unit_read(op, view, &it->unit, view->words);
+        int rc = shard_unit_extend(op, view, &it->unit, SHARD_NO_CHILD, NULL);
+        if (rc == FAR_OK && shard_published(view, &it->unit))
+            return find_version(op, view, it); /* SHARD-I1 */
+        if (rc != FAR_OK)
+            return rc;
+        it->unit.bucket = shard_parent(view, it->unit.bucket);
+    }
+}
+
+/* Adds entries of the unit from it->slot on. *full: one did not fit. */
+static int add_some(struct op *op, struct shard_view *view, struct iteration *it,
+                    struct entries_out *out, bool *full)
+{
+    struct index_blocks blocks;
+    size_t room = out->cap - out->len;
+    index_blocks_start(&blocks, op, room < INDEX_BLOCKS_BYTES ? room : INDEX_BLOCKS_BYTES);
+    for (unsigned i = it->slot; i < it->unit.count; i++) {
+        uint64_t word = it->unit.words[i];
+        uint32_t bytes =
+            out->keys_only ? index_block_key_bytes(word) : size_class_bytes(pointer_class(word));
+        if ((shard_live(word) || shard_sealed_by(word, it->u)) &&
+            !index_blocks_add(&blocks, word, bytes, i))
+            break;
+    }
+    int rc = index_blocks_read(op, &blocks, false);
+    if (rc != FAR_OK)
+        return rc;
+    for (unsigned i = 0; i < blocks.count; i++) {
+        const struct index_block *b = &blocks.block[i];
+        const struct block_head *h = b->image;
+        it->slot = b->place;
+        if (!index_block_whole(b, SHARD_SLOT))
+            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+        rc = index_add_entry(&view->base, out, (struct slice){block_key(h), h->klen},
+                             index_block_value(h), full);
+        if (rc != FAR_OK || *full)
+            return rc;
+    }
+    it->slot = blocks.count > 0 ? it->slot + 1 : it->unit.count;
+    return FAR_OK;
+}
+
+int shard_iterate(struct op *op, struct index_view *base, struct entries_out *out)
+{
+    struct shard_view *view = shard_view(base);
+    uint64_t at = out->cursor == 0 ? 0 : out->cursor - 1;
+    struct iteration it = {.lane = (unsigned)(at >> (POSITION_BITS + SLOT_BITS)),
+                           .position = at >> SLOT_BITS & ((1ull << POSITION_BITS) - 1),
+                           .slot = at & ((1u << SLOT_BITS) - 1)};
+    bool full = false;
+    if (at >> (POSITION_BITS + SLOT_BITS) >= view->lanes || it.slot > SHARD_UNIT_MAX)
+        return err_fail(FAR_INVALID, "the cursor does not belong to this table");
+    for (unsigned turn = 0; turn < ITERATE_UNITS && !full; turn++) {
+        int rc = read_unit(op, view, &it);
+        while (rc == FAR_OK && !full && it.slot < it.unit.count)
+            rc = add_some(op, view, &it, out, &full);
+        if (rc != FAR_OK)
+            return rc;
+        if (full)
+            break;
+        uint64_t size = 1ull << (POSITION_BITS - view->start_bits - it.u);
+        it.slot = 0;
+        it.position = (it.position / size + 1) * size;
+        if (it.position >> POSITION_BITS != 0) {
+            it.position = 0;
+            it.lane++;
+        }
+        if (it.lane == view->lanes) {
+            out->cursor = 0;
+            return FAR_OK;
+        }
+    }
+    if (full && out->count == 0)
+        return FAR_TOO_SMALL;
+    out->cursor = (((uint64_t)it.lane << POSITION_BITS | it.position) << SLOT_BITS | it.slot) + 1;
+    return FAR_OK;
+}

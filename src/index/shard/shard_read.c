@@ -1,0 +1,152 @@
+/*
+ * Looking for a key: level 1 of one unit in one round trip, the block in another.
+ *
+ * If the unit of the table's version is not published yet, the unit that still has the authority is
+ * read, and behind it whether that is still so (SHARD-S6). Then the reader moves it.
+ */
+#include "index/shard/shard.h"
+
+struct read {
+    struct shard_key key;
+    struct shard_unit unit;
+    struct index_found found;
+    struct value_out *out;
+    uint64_t stale;
+};
+
+#define LIVE_MASK ((3ull << SHARD_KIND_AT) | SHARD_SEALED)
+
+static uint64_t wanted(const struct shard_key *key)
+{
+    return (uint64_t)key->fingerprint << SHARD_SLOT.fingerprint_at;
+}
+
+/* Looks among the entries from slot `from` on: those that are live, and those that the move from
+ * version u has sealed (u is SHARD_NO_CHILD: none). They are current as long as its child is not
+ * published. */
+static int probe(struct op *op, struct read *r, unsigned from, unsigned u)
+{
+    struct shard_matches matches;
+    uint64_t mask = LIVE_MASK | slot_fingerprint_mask(SHARD_SLOT);
+    matches.count = 0;
+    shard_match(&r->unit, from, mask, wanted(&r->key), &matches);
+    if (u != SHARD_NO_CHILD)
+        shard_match(&r->unit, from, mask, wanted(&r->key) | shard_seal(u), &matches);
+    return shard_probe(op, r->key.bytes, &matches, r->out, &r->found);
+}
+
+/* Level 1 was read. If the key is not there and the unit overflows, looks at the other levels. *again:
+ * the unit's child has been touched meanwhile. */
+static int look_within(struct op *op, struct shard_view *view, struct read *r, unsigned u,
+                       bool *again)
+{
+    uint64_t child = 0;
+    int rc = probe(op, r, 0, u);
+    if (rc != FAR_OK || r->found.place >= 0 || r->found.stale != 0 ||
+        !shard_overflows(r->unit.words[view->level1 - 1]))
+        return rc;
+    rc = shard_unit_extend(op, view, &r->unit, u, &child);
+    *again = child != 0;
+    return rc == FAR_OK && !*again ? probe(op, r, view->level1, u) : rc;
+}
+
+/*
+ * Looks in the parent of the unit, which is not published. *again: it is now, or the parent is
+ * further behind, and has been moved.
+ */
+static int look_behind(struct op *op, struct shard_view *view, struct read *r, unsigned version,
+                       bool *again)
+{
+    uint64_t child = shard_bucket(view, r->key.hash, version), guard = 0;
+    unsigned u = shard_birth(view, child) - 1;
+    r->unit.bucket = shard_parent(view, child);
+    bool older = u > shard_birth(view, r->unit.bucket);
+    if (older) {
+        unsigned n =
+            shard_guard_read(op, view, r->key.lane, shard_child(view, r->unit.bucket, u - 1));
+        ASSERT(n == 0); /* so its word stays, also if a chain takes more batches */
+        batch_fence(&op->batch);
+    }
+    shard_unit_read(op, view, &r->unit, view->words);
+    int rc = shard_unit_extend(op, view, &r->unit, u, &guard);
+    if (rc != FAR_OK)
+        return rc;
+    bool late =
+        older && shard_guard_says(view, shard_child(view, r->unit.bucket, u - 1), op->word[0]) != 1;
+    if (guard != 0 || late || !shard_published(view, &r->unit)) {
+        *again = true;
+        return shard_move(op, view, r->key.lane, r->key.hash, version, NULL);
+    }
+    /* It is at version u, so an entry that is sealed by the move from u is current. */
+    return probe(op, r, 0, u);
+}
+
+/* *again: the table was changed meanwhile. *behind: the unit has to be moved. */
+static int look(struct op *op, struct shard_view *view, struct read *r, bool *again, bool *behind)
+{
+    shard_settle(op, view);
+    unsigned version = view->settled, n = 0, sibling = 0;
+    bool pending = view->version > version && shard_goes(view, r->key.hash, version);
+    r->unit.bucket = shard_bucket(view, r->key.hash, version);
+    r->unit.lane = r->key.lane;
+    bool older = pending && shard_birth(view, r->unit.bucket) < version;
+    if (older) { /* a unit that is further behind has seals of other moves */
+        uint64_t child = shard_child(view, r->unit.bucket, version - 1);
+        sibling = shard_guard_read(op, view, r->key.lane, child);
+        batch_fence(&op->batch);
+    }
+    shard_unit_read(op, view, &r->unit, view->level1);
+    if (pending) { /* SHARD-S8 */
+        batch_fence(&op->batch);
+        n = shard_guard_read(op, view, r->key.lane, shard_child(view, r->unit.bucket, version));
+    }
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    if (pending && op_result(op, n) != 0) {
+        if (view->settled == version)
+            view->settled = version + 1;
+        *again = true;
+        return FAR_OK;
+    }
+    if (older && shard_guard_says(view, shard_child(view, r->unit.bucket, version - 1),
+                                  op_result(op, sibling)) != 1) {
+        *again = true;
+        return shard_move(op, view, r->key.lane, r->key.hash, version, NULL);
+    }
+    *behind = !shard_published(view, &r->unit);
+    return *behind ? look_behind(op, view, r, version, again)
+                   : look_within(op, view, r, pending ? version : SHARD_NO_CHILD, again);
+}
+
+int shard_get(struct op *op, struct index_view *base, struct slice bytes, struct value_out *out)
+{
+    struct shard_view *view = shard_view(base);
+    struct read r = {.out = out};
+    r.unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
+    if (!r.unit.words)
+        return FAR_NO_MEMORY;
+    shard_hash(view, bytes, &r.key);
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
+        bool again = false, behind = false;
+        int rc = look(op, view, &r, &again, &behind);
+        if (rc != FAR_OK)
+            return rc;
+        if (again)
+            continue;
+        if (r.found.place >= 0)
+            rc = index_deliver(base, index_block_value(r.found.block), out);
+        else
+            rc = FAR_NOT_FOUND;
+        if (r.found.place >= 0 || r.found.stale == 0) {
+            if (behind) /* for those who come next; the answer does not depend on it */
+                shard_move(op, view, r.key.lane, r.key.hash, view->settled, NULL);
+            return rc;
+        }
+        /* SHARD-S1: while an entry names a block, the block is whole. */
+        if (r.found.stale == r.stale)
+            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+        r.stale = r.found.stale;
+    }
+    return FAR_CONTENTION;
+}

@@ -1,0 +1,349 @@
+/*
+ * The table as a whole: hashing, the root and a session's view of it, resizing, and when sessions
+ * report what they have inserted (AFS).
+ *
+ * Segments are never replaced, so a view's list of them only grows.
+ */
+#include "index/shard/shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define REFRESHES 4
+
+/* While a barrier is not over, every so many operations drive the epoch. */
+#define HURRY_EVERY 8u
+
+void shard_hash(const struct shard_view *view, struct slice bytes, struct shard_key *key)
+{
+    const struct knobs *knobs = &view->base.table->pool->knobs;
+    struct hash128 h = hash_key(bytes.data, bytes.len, view->base.table->desc.hash_seed);
+    uint64_t lo = h.lo & knobs->hash_mask;
+    key->bytes = bytes;
+    key->hash = lo;
+    key->fingerprint = (uint8_t)(lo >> 57) & knobs->fingerprint_mask & 0x7f;
+    key->lane = hash_range((uint32_t)((h.hi & knobs->hash_mask) >> 32), view->lanes);
+}
+
+/* ---- the view -------------------------------------------------------------------------------- */
+
+/* Reads the root, and the version before it, of a table that is still there. */
+static int read_root(struct op *op, struct shard_view *view, struct shard_root *root,
+                     uint64_t *version)
+{
+    struct shard_root *image = op_buffer(op, BUF_BULK, sizeof *image);
+    if (!image)
+        return FAR_NO_MEMORY;
+    index_confirm(op, &view->base);
+    unsigned resize = op_read(op, view->root, offsetof(struct shard_root, resize));
+    batch_may_be_freed(&op->batch); /* it may have been dropped */
+    batch_fence(&op->batch);        /* the segments of a version are there before it */
+    batch_read(&op->batch, view->root, 0, image, sizeof *image);
+    batch_may_be_freed(&op->batch);
+    int rc = batch_flush(&op->batch);
+    uint64_t before = op_result(op, resize);
+    if (rc == FAR_OK)
+        rc = index_confirmed(op, &view->base, version);
+    if (rc == FAR_OK) {
+        *root = *image;
+        root->resize = before;
+    }
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
+}
+
+static bool fits(const struct pool_array *array, const struct shard_view *view, unsigned r,
+                 unsigned words)
+{
+    uint64_t buckets = r == 0 ? shard_buckets(view, 0) : shard_buckets(view, r - 1);
+    return array->count == buckets * view->lanes && array->element == words * 8 &&
+           array->lanes == (view->lanes > 1 ? view->lanes : 1);
+}
+
+/* Opens the arrays of one more segment. */
+static int open_segment(struct op *op, struct shard_view *view, const struct shard_root *root)
+{
+    unsigned r = view->opened;
+    struct shard_segment s;
+    int rc = pool_array_open(op, root->segment[r].units, &s.units);
+    if (rc != FAR_OK)
+        return rc;
+    rc = pool_array_open(op, root->segment[r].tops, &s.tops);
+    if (rc == FAR_OK && view->opened > r) { /* another operation was faster */
+        pool_array_close(&s.units);
+        pool_array_close(&s.tops);
+        return FAR_OK;
+    }
+    if (rc == FAR_OK && (!fits(&s.units, view, r, view->words) || !fits(&s.tops, view, r, 1))) {
+        pool_array_close(&s.tops);
+        rc = err_fail(FAR_CORRUPT, "segment %u of table '%s' is damaged", r,
+                      view->base.table->desc.name);
+    }
+    struct shard_segment *grown =
+        rc == FAR_OK ? realloc(view->segment, (r + 1) * sizeof *grown) : NULL;
+    if (rc == FAR_OK && !grown) {
+        pool_array_close(&s.tops);
+        rc = err_fail(FAR_NO_MEMORY, "no memory for a segment");
+    }
+    if (rc != FAR_OK) {
+        pool_array_close(&s.units);
+        return rc;
+    }
+    view->segment = grown;
+    view->segment[r] = s;
+    view->opened = r + 1;
+    return FAR_OK;
+}
+
+static int install(struct op *op, struct shard_view *view, const struct shard_root *root)
+{
+    unsigned version = shard_resize_version(root->resize);
+    if (version >= SHARD_SEGMENTS)
+        return err_fail(FAR_CORRUPT, "the table's version is %u of at most %u", version,
+                        SHARD_SEGMENTS - 1);
+    while (view->opened <= version) {
+        int rc = open_segment(op, view, root);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    if (version < view->version)
+        return FAR_OK; /* another operation has read it since */
+    if (version > view->version) {
+        view->version = version;
+        view->barrier = 0;
+        if (view->settled + 1 < version) /* a resize begins when the barrier before is over */
+            view->settled = version - 1;
+        view->season = 2 * (unsigned)shard_buckets(view, version < 20 ? version : 20);
+    }
+    if (shard_resize_epoch(root->resize) != 0)
+        view->barrier = shard_resize_epoch(root->resize);
+    view->count = (int64_t)root->count;
+    return FAR_OK;
+}
+
+/* As race_refresh(): what is read must not be older than the epoch of any operation that uses the
+ * view. */
+int shard_refresh(struct op *op, struct shard_view *view)
+{
+    for (unsigned attempt = 0; attempt < REFRESHES; attempt++) {
+        struct shard_root root;
+        uint64_t version = 0, refreshes = view->refreshes;
+        struct epoch_view before = client_epoch_view(op->client);
+        int rc = read_root(op, view, &root, &version); /* before what it is the version of */
+        if (rc == FAR_OK)
+            rc = install(op, view, &root);
+        if (rc != FAR_OK)
+            return rc;
+        struct epoch_view now = client_epoch_view(op->client);
+        if (now.newest <= before.validated) { /* EPOCH-E2 */
+            view->refreshes++;
+            view->base.cached.version = version;
+            view->base.cached.stale = now.announced != before.announced;
+            return FAR_OK;
+        }
+        if (view->refreshes != refreshes && !view->base.cached.stale)
+            return FAR_OK; /* another operation has read it since */
+    }
+    return FAR_CONTENTION;
+}
+
+static bool root_valid(const struct shard_root *root, const struct pool *pool)
+{
+    return root->checksum == shard_root_sum(root) && root->start_bits < 40 && root->lanes > 0 &&
+           root->lanes <= pool->nodes && root->level1 >= SHARD_LEVEL1_MIN &&
+           root->level1 <= SHARD_LEVEL1 && root->level2 > 0 && root->level2 <= SHARD_LEVEL1 / 8;
+}
+
+int shard_attach(struct op *op, const struct index_table *table, struct index_view **out)
+{
+    struct shard_root root;
+    uint64_t version = 0;
+    struct shard_view *view = calloc(1, sizeof *view);
+    if (!view)
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
+    index_view_init(&view->base, table);
+    view->root = table->desc.root;
+    int rc = read_root(op, view, &root, &version);
+    if (rc == FAR_OK && !root_valid(&root, table->pool))
+        rc = err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
+    if (rc == FAR_OK) {
+        view->start_bits = root.start_bits;
+        view->lanes = root.lanes;
+        view->level1 = root.level1;
+        view->level2 = root.level2;
+        view->words = root.level1 + root.level2;
+        view->tuning[SHARD_TUNING_BUCKETS] = 1ull << root.start_bits;
+        view->tuning[SHARD_TUNING_SLOTS] = root.level1;
+        view->tuning[SHARD_TUNING_LOAD] = root.load;
+        view->tuning[SHARD_TUNING_ALPHA] = root.alpha;
+        view->tuning[SHARD_TUNING_SYNC] = root.sync;
+        view->tuning[SHARD_TUNING_COMBINING] = root.combining;
+        rc = shard_refresh(op, view);
+    }
+    if (rc != FAR_OK) {
+        shard_detach(&view->base);
+        return rc;
+    }
+    *out = &view->base;
+    return FAR_OK;
+}
+
+void shard_detach(struct index_view *base)
+{
+    struct shard_view *view = shard_view(base);
+    for (unsigned r = 0; r < view->opened; r++) {
+        pool_array_close(&view->segment[r].units);
+        pool_array_close(&view->segment[r].tops);
+    }
+    free(view->segment);
+    free(view);
+}
+
+/* ---- when to report -------------------------------------------------------------------------- */
+
+static int64_t capacity(const struct shard_view *view)
+{
+    return (int64_t)((view->words + 1) * view->lanes * shard_buckets(view, view->version));
+}
+static int64_t threshold(const struct shard_view *view)
+{
+    return (int64_t)((double)capacity(view) * (double)view->tuning[SHARD_TUNING_LOAD] / 100);
+}
+
+/* AFS: the nearer the table is to its next resize, the more often. */
+static unsigned sync_after(const struct shard_view *view)
+{
+    uint64_t fixed = view->tuning[SHARD_TUNING_SYNC];
+    if (fixed != 0)
+        return (unsigned)fixed;
+    double left = (double)(threshold(view) - view->count);
+    double after = left * (double)view->tuning[SHARD_TUNING_ALPHA] / 10000;
+    return after < 1 ? 1 : after > 1e9 ? 1000000000u : (unsigned)after;
+}
+
+void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync)
+{
+    sync->aboard = ++view->since >= view->sync_after;
+    if (!sync->aboard)
+        return;
+    view->since = 0;
+    sync->reported = view->unreported;
+    view->unreported = 0;
+    sync->count =
+        op_faa(op, view->root, offsetof(struct shard_root, count), (uint64_t)sync->reported);
+    sync->resize = op_read(op, view->root, offsetof(struct shard_root, resize));
+}
+
+void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc)
+{
+    if (!sync->aboard || rc != FAR_OK)
+        return;
+    view->count = (int64_t)op_result(op, sync->count) + sync->reported;
+    uint64_t resize = op_result(op, sync->resize);
+    if (shard_resize_version(resize) != view->version ||
+        (view->barrier == 0 && view->version > 0 && shard_resize_epoch(resize) != 0))
+        view->base.cached.stale = true;
+    view->sync_after = sync_after(view);
+    view->due = view->count >= threshold(view) || (view->version > 0 && view->barrier == 0);
+}
+
+/* ---- growing --------------------------------------------------------------------------------- */
+
+void shard_settle(struct op *op, struct shard_view *view)
+{
+    if (view->settled == view->version)
+        return;
+    if (view->barrier != 0 && client_epoch_view(op->client).seen >= view->barrier)
+        view->settled = view->version; /* SHARD-S8 */
+    else if (++view->waited % HURRY_EVERY == 0)
+        client_hurry_epoch(op->client);
+}
+
+int shard_make_segment(struct op *op, const struct shard_view *view, unsigned r,
+                       struct shard_segment *s)
+{
+    uint64_t buckets = r == 0 ? shard_buckets(view, 0) : shard_buckets(view, r - 1);
+    struct array_shape shape = {.count = buckets * view->lanes,
+                                .element = view->words * 8,
+                                .stripe = view->lanes > 1 ? 1 : 0};
+    int rc = pool_array_alloc(op, &shape, &s->units);
+    if (rc != FAR_OK)
+        return rc;
+    rc = pool_array_clear(op, &s->units);
+    shape.element = 8;
+    if (rc == FAR_OK)
+        rc = pool_array_alloc(op, &shape, &s->tops);
+    if (rc == FAR_OK) {
+        rc = pool_array_clear(op, &s->tops);
+        if (rc == FAR_OK)
+            return FAR_OK;
+        pool_array_drop(op, &s->tops, rc);
+        pool_array_close(&s->tops);
+    }
+    pool_array_drop(op, &s->units, rc);
+    pool_array_close(&s->units);
+    return rc;
+}
+
+static int publish_segment(struct op *op, struct shard_view *view, unsigned r)
+{
+    struct shard_segment s;
+    int rc = shard_make_segment(op, view, r, &s);
+    if (rc != FAR_OK)
+        return rc;
+    uint64_t at = offsetof(struct shard_root, segment[r]);
+    unsigned units = op_cas(op, view->root, at, 0, s.units.ref);
+    unsigned tops = op_cas(op, view->root, at + 8, 0, s.tops.ref);
+    rc = batch_flush(&op->batch);
+    enum batch_outcome of[2] = {batch_outcome(&op->batch, units), batch_outcome(&op->batch, tops)};
+    struct pool_array *array[2] = {&s.units, &s.tops};
+    for (unsigned i = 0; i < 2; i++) {
+        if (of[i] == BATCH_UNKNOWN)
+            pool_array_abandon(op->client, array[i]);
+        else if (of[i] != BATCH_DONE)
+            pool_array_drop(op, array[i], FAR_OK);
+        pool_array_close(array[i]);
+    }
+    return rc;
+}
+
+/* SHARD-S8: from here on every cache that is validated is one of this version. */
+static int start_barrier(struct op *op, struct shard_view *view, unsigned version)
+{
+    index_bump_version(op, &view->base);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    uint64_t epoch = client_epoch_view(op->client).validated + 3; /* EPOCH-E3 */
+    op_cas(op, view->root, 0, shard_resize(version, 0), shard_resize(version, epoch));
+    return batch_flush(&op->batch);
+}
+
+static int grow(struct op *op, struct shard_view *view)
+{
+    unsigned version = view->version;
+    uint64_t now = shard_resize(version, view->barrier);
+    int rc = FAR_OK;
+    if (version > 0 && view->barrier == 0) /* its resizer has died, or is not that far */
+        return start_barrier(op, view, version);
+    if (view->settled < version || version + 1 == SHARD_SEGMENTS)
+        return FAR_OK;
+    rc = publish_segment(op, view, version + 1);
+    if (rc != FAR_OK)
+        return rc;
+    unsigned n = op_cas(op, view->root, 0, now, shard_resize(version + 1, 0));
+    rc = batch_flush(&op->batch);
+    return rc == FAR_OK && op_swapped(op, n) ? start_barrier(op, view, version + 1) : rc;
+}
+
+void shard_grow(struct op *op, struct shard_view *view)
+{
+    if (view->resizing || !view->due)
+        return;
+    view->due = false;
+    view->resizing = true;
+    int rc = grow(op, view);
+    view->base.cached.stale = true; /* the next operation reads how it is now */
+    if (rc != FAR_OK)               /* perhaps the pool is full */
+        view->sync_after = (unsigned)(threshold(view) / 16 + 16);
+    view->resizing = false;
+}

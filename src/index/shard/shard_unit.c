@@ -1,0 +1,191 @@
+/* Images of units: reading them, and judging their words. */
+#include "index/shard/shard.h"
+
+gaddr shard_unit_at(const struct shard_view *view, unsigned lane, uint64_t bucket, uint64_t *delta)
+{
+    unsigned r = shard_birth(view, bucket);
+    uint64_t i = r == 0 ? bucket : bucket - shard_buckets(view, r - 1);
+    ASSERT(r < view->opened);
+    return pool_array_at(&view->segment[r].units, i * view->lanes + lane, delta);
+}
+
+static gaddr top_at(const struct shard_view *view, unsigned lane, uint64_t bucket, uint64_t *delta)
+{
+    unsigned r = shard_birth(view, bucket);
+    uint64_t i = r == 0 ? bucket : bucket - shard_buckets(view, r - 1);
+    return pool_array_at(&view->segment[r].tops, i * view->lanes + lane, delta);
+}
+
+gaddr shard_slot_at(const struct shard_view *view, const struct shard_unit *unit, unsigned slot,
+                    uint64_t *delta)
+{
+    if (slot < view->words) {
+        gaddr at = shard_unit_at(view, unit->lane, unit->bucket, delta);
+        *delta += slot * 8ull;
+        return at;
+    }
+    if (slot == view->words)
+        return top_at(view, unit->lane, unit->bucket, delta);
+    slot -= view->words + 1;
+    ASSERT(slot / SHARD_NODE_WORDS < unit->chains);
+    *delta = slot % SHARD_NODE_WORDS * 8ull;
+    return unit->chain[slot / SHARD_NODE_WORDS];
+}
+
+void shard_unit_read(struct op *op, const struct shard_view *view, struct shard_unit *unit,
+                     unsigned count)
+{
+    uint64_t delta;
+    gaddr at = shard_unit_at(view, unit->lane, unit->bucket, &delta);
+    batch_read(&op->batch, at, delta, unit->words, count * 8);
+    unit->count = count;
+    unit->chains = 0;
+}
+
+unsigned shard_guard_read(struct op *op, const struct shard_view *view, unsigned lane,
+                          uint64_t bucket)
+{
+    uint64_t delta;
+    gaddr at = shard_unit_at(view, lane, bucket, &delta);
+    return op_read(op, at, delta + (view->level1 - 1) * 8ull);
+}
+
+int shard_unit_extend(struct op *op, const struct shard_view *view, struct shard_unit *unit,
+                      unsigned u, uint64_t *child)
+{
+    uint64_t delta;
+    unsigned n = 0;
+    if (unit->count < view->words) {
+        gaddr at = shard_unit_at(view, unit->lane, unit->bucket, &delta);
+        batch_read(&op->batch, at, delta + unit->count * 8ull, unit->words + unit->count,
+                   (view->words - unit->count) * 8);
+        unit->count = view->words;
+    }
+    gaddr top = top_at(view, unit->lane, unit->bucket, &delta);
+    batch_read(&op->batch, top, delta, unit->words + unit->count, 8);
+    unit->count++;
+    for (;;) {
+        if (u != SHARD_NO_CHILD) {
+            batch_fence(&op->batch);
+            n = shard_guard_read(op, view, unit->lane, shard_child(view, unit->bucket, u));
+        }
+        int rc = batch_flush(&op->batch);
+        if (rc == FAR_OK && u != SHARD_NO_CHILD)
+            *child = op_result(op, n);
+        if (rc != FAR_OK)
+            return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a chain leads out of the pool") : rc;
+        uint64_t last = unit->words[unit->count - 1];
+        if (!shard_is_link(last))
+            return FAR_OK;
+        if (unit->chains == SHARD_CHAIN_MAX)
+            return err_fail(FAR_CORRUPT, "a chain has no end");
+        gaddr node = unit->chain[unit->chains++] = pointer_gaddr(last);
+        batch_read(&op->batch, node, 0, unit->words + unit->count, SHARD_NODE_WORDS * 8);
+        unit->count += SHARD_NODE_WORDS;
+    }
+}
+
+bool shard_published(const struct shard_view *view, const struct shard_unit *unit)
+{
+    uint64_t guard = unit->words[view->level1 - 1];
+    int says = shard_guard_says(view, unit->bucket, guard);
+    if (says >= 0)
+        return says;
+    for (unsigned i = 0; i < shard_mark_entries(guard) && i < view->level1; i++)
+        if (unit->words[i] == 0)
+            return false;
+    return true;
+}
+
+int shard_guard_says(const struct shard_view *view, uint64_t bucket, uint64_t guard)
+{
+    if (shard_birth(view, bucket) == 0)
+        return 1;
+    if (shard_is(guard, SHARD_MARK) && !(guard & SHARD_MARK_DONE) && shard_mark_entries(guard) > 0)
+        return -1;
+    return guard != 0;
+}
+
+int shard_look_published(struct op *op, const struct shard_view *view, unsigned lane,
+                         uint64_t bucket, bool *published)
+{
+    struct shard_unit unit = {.lane = lane, .bucket = bucket};
+    unsigned guard = view->level1 - 1;
+    unit.words = op_buffer(op, BUF_BULK, view->level1 * 8ull);
+    if (!unit.words)
+        return FAR_NO_MEMORY;
+    shard_unit_read(op, view, &unit, view->level1);
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    *published = shard_published(view, &unit);
+    if (!*published || shard_guard_says(view, bucket, unit.words[guard]) >= 0)
+        return FAR_OK;
+    shard_cas(op, view, &unit, guard, unit.words[guard], unit.words[guard] | SHARD_MARK_DONE);
+    return batch_flush(&op->batch);
+}
+
+/* ---- the tail -------------------------------------------------------------------------------- */
+
+void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tail *tail)
+{
+    const uint64_t *words = unit->words;
+    unsigned slot = 0;
+    while (slot < unit->count && !shard_candidate(words[slot], u))
+        slot++;
+    *tail = (struct shard_tail){.full = slot == unit->count};
+    tail->frontier = tail->slot = tail->full ? slot - 1 : slot;
+    tail->frontier_word = tail->word = words[tail->slot];
+    tail->twice = tail->full || shard_is(tail->word, SHARD_OPEN);
+    if (tail->full || !tail->twice)
+        return;
+    uint64_t filler = shard_control(SHARD_FILLER, shard_number(tail->word), false);
+    for (slot = 0; slot < tail->frontier; slot++) {
+        if (words[slot] == filler) {
+            tail->slot = slot;
+            tail->word = filler;
+            return;
+        }
+    }
+}
+
+void shard_match(const struct shard_unit *unit, unsigned from, uint64_t mask, uint64_t want,
+                 struct shard_matches *matches)
+{
+    for (unsigned base = from; base < unit->count; base += 64) {
+        unsigned count = unit->count - base < 64 ? unit->count - base : 64;
+        uint64_t bits = slot_candidates(unit->words + base, count, mask, want);
+        for (; bits; bits &= bits - 1) {
+            unsigned slot = base + (unsigned)__builtin_ctzll(bits);
+            if (unit->words[slot] == 0)
+                continue;
+            matches->word[matches->count] = unit->words[slot];
+            matches->slot[matches->count++] = (uint16_t)slot;
+        }
+    }
+}
+
+int shard_probe(struct op *op, struct slice key, const struct shard_matches *matches,
+                const struct value_out *out, struct index_found *found)
+{
+    struct index_probe probe = {.key = key, .format = SHARD_SLOT, .out = out};
+    uint64_t stale = 0;
+    unsigned from = 0;
+    for (;;) {
+        unsigned count = matches->count - from < 64 ? matches->count - from : 64;
+        uint64_t all = count == 64 ? UINT64_MAX : (1ull << count) - 1;
+        int rc = index_probe(op, &probe, matches->word + from, all, found);
+        if (rc != FAR_OK)
+            return rc;
+        if (found->place >= 0) {
+            found->place = matches->slot[from + (unsigned)found->place];
+            return FAR_OK;
+        }
+        stale = stale ? stale : found->stale;
+        from += count;
+        if (from == matches->count) {
+            found->stale = stale;
+            return FAR_OK;
+        }
+    }
+}

@@ -1,0 +1,466 @@
+/*
+ * Changing a key. All changes start alike: look for the key, and move its unit if that is behind. The
+ * block of a new value is written in the round trip that reads the unit, if the value is known by
+ * then; one that depends on the old value is written in the round trip that publishes it, ahead of
+ * the CAS.
+ */
+#include "index/shard/shard.h"
+
+/* How often an operation reads the root again because a unit is ahead of what it knows. Once is
+ * enough if nothing is damaged (SHARD-S8). */
+#define STRAYS 4
+
+/* An insert purges a unit when it would have to leave level 1, and this part of level 1 is
+ * deleted. */
+#define PURGE_PART 8
+
+#define HINT_OPS 64u
+
+/* How long an insert waits for others to take note of a resize, if it finds no room otherwise. */
+#define BARRIER_LEASES 2
+
+struct write {
+    struct shard_key key;
+    struct shard_unit unit;
+    unsigned version; /* of the unit */
+    bool pending;     /* the barrier of the next version is not over */
+    struct index_found found;
+    struct change *change;
+    struct block_ref block; /* of the new value; at is 0 while there is none */
+    bool written, done;
+    bool waited; /* for the barrier */
+    uint64_t stale;
+    bool seen; /* an earlier image had this frontier (SHARD-S4) */
+    unsigned seen_slot, strays;
+    uint64_t seen_word;
+};
+
+static bool stores_known_value(const struct change *c)
+{
+    return c->absent == CHANGE_STORE || c->present == CHANGE_STORE;
+}
+
+/* Allocates and encodes the block of the new value, near the key's unit. */
+static int prepare_block(struct op *op, const struct shard_view *view, struct write *w)
+{
+    const struct slice *key = &w->key.bytes, *value = &w->change->value;
+    uint64_t delta;
+    gaddr unit = shard_unit_at(view, w->key.lane, shard_bucket(view, w->key.hash, 0), &delta);
+    w->written = false;
+    return block_prepare(op, gaddr_node(unit), key->data, key->len, value->data, value->len,
+                         &w->block);
+}
+
+/* A block that no entry names is given back at once. If the fabric failed, an entry may name it, or
+ * its own WRITE may still be on the way. */
+static int write_end(struct op *op, struct write *w, int rc)
+{
+    if (w->block.at == 0 || rc == FAR_OK)
+        return rc;
+    if (status_means(rc, STATUS_SETTLED))
+        pool_free_unpublished(op->client, w->block.at, w->block.size_class);
+    else
+        pool_abandon(op->client, w->block.size_class);
+    return rc;
+}
+
+static uint64_t entry_word(const struct shard_view *view, const struct write *w)
+{
+    uint64_t word = slot_make(SHARD_SLOT, &w->block, w->key.fingerprint);
+    return shard_with_sid(word, shard_sid(view, w->key.hash, w->version));
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
+/* A move to the next version has touched the unit: so the barrier is over, or what this session knows
+ * of the table is old. */
+static int strayed(struct op *op, struct shard_view *view, struct write *w)
+{
+    if (w->pending) {
+        if (view->settled == w->version)
+            view->settled = w->version + 1;
+        return FAR_OK;
+    }
+    if (view->settled > w->version)
+        return FAR_OK;
+    if (++w->strays > STRAYS)
+        return err_fail(FAR_CORRUPT, "a bucket is ahead of its table");
+    return shard_refresh(op, view);
+}
+
+/* Does the image show a move to the next version, or damage? */
+static bool ahead(const struct write *w)
+{
+    bool is = false;
+    for (unsigned i = 0; i < w->unit.count; i++) {
+        uint64_t word = w->unit.words[i];
+        is |= shard_sealed_by(word, w->version) | !shard_word_valid(word) |
+              (shard_is(word, SHARD_PLAN) & (shard_plan_version(word) > w->version));
+    }
+    return is;
+}
+
+/* The unit is behind: moves it, with the insert if there is one. */
+static int move(struct op *op, struct shard_view *view, struct write *w)
+{
+    struct shard_ride ride = {.key = &w->key};
+    if (w->change->absent == CHANGE_STORE)
+        ride.word = slot_make(SHARD_SLOT, &w->block, w->key.fingerprint);
+    view->season = HINT_OPS;
+    int rc = shard_move(op, view, w->key.lane, w->key.hash, w->version, &ride);
+    w->done = ride.done;
+    view->unreported += ride.done;
+    return rc;
+}
+
+/* Reads level 1 and 2 of the key's unit. *again: that was not it. */
+static int read_unit(struct op *op, struct shard_view *view, struct write *w, bool *again)
+{
+    unsigned sibling = 0, child = 0;
+    shard_settle(op, view);
+    w->seen &= w->version == view->settled;
+    w->version = view->settled;
+    w->pending = view->version > w->version;
+    w->unit.lane = w->key.lane;
+    uint64_t bucket = w->unit.bucket = shard_bucket(view, w->key.hash, w->version);
+    bool older = shard_birth(view, bucket) < w->version;
+    if (w->block.at != 0 && !w->written)
+        block_write(op, &w->block);
+    if (older) {
+        sibling =
+            shard_guard_read(op, view, w->key.lane, shard_child(view, bucket, w->version - 1));
+        batch_fence(&op->batch);
+    }
+    shard_unit_read(op, view, &w->unit, view->words);
+    if (w->pending) { /* SHARD-S8 */
+        batch_fence(&op->batch);
+        child = shard_guard_read(op, view, w->key.lane, shard_child(view, bucket, w->version));
+    }
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    w->written = true;
+    *again = true;
+    if (w->pending && op_result(op, child) != 0)
+        return strayed(op, view, w);
+    int says = older ? shard_guard_says(view, shard_child(view, bucket, w->version - 1),
+                                        op_result(op, sibling))
+                     : 1;
+    if (says < 0) {
+        bool published = false;
+        rc = shard_look_published(op, view, w->key.lane, shard_child(view, bucket, w->version - 1),
+                                  &published);
+        return rc == FAR_OK && !published ? move(op, view, w) : rc;
+    }
+    if (says == 0 || !shard_published(view, &w->unit))
+        return move(op, view, w);
+    if (ahead(w))
+        return strayed(op, view, w);
+    *again = false;
+    return FAR_OK;
+}
+
+/* Looks for the key among the slots from `from` on. */
+static int probe(struct op *op, struct shard_view *view, struct write *w, unsigned from)
+{
+    struct shard_matches matches;
+    uint64_t mask = (3ull << SHARD_KIND_AT) | SHARD_SEALED;
+    if (!w->pending) /* a move may give the key its next sid while the unit is read */
+        mask |= SHARD_SID;
+    uint64_t want = shard_with_sid((uint64_t)w->key.fingerprint << SHARD_SLOT.fingerprint_at,
+                                   shard_sid(view, w->key.hash, w->version));
+    struct value_out all = {.cap = SIZE_MAX};
+    matches.count = 0;
+    mask |= slot_fingerprint_mask(SHARD_SLOT);
+    shard_match(&w->unit, from, mask, want & mask, &matches);
+    return shard_probe(op, w->key.bytes, &matches, w->change->present == CHANGE_ASK ? &all : NULL,
+                       &w->found);
+}
+
+/* Reads what is missing of the unit. */
+static int extend(struct op *op, struct shard_view *view, struct write *w, bool *again)
+{
+    uint64_t child = 0;
+    int rc =
+        shard_unit_extend(op, view, &w->unit, w->pending ? w->version : SHARD_NO_CHILD, &child);
+    if (rc != FAR_OK)
+        return rc;
+    *again = child != 0 || ahead(w);
+    return *again ? strayed(op, view, w) : FAR_OK;
+}
+
+/* Looks the key up; *again when the whole attempt must be repeated. */
+static int look(struct op *op, struct shard_view *view, struct write *w, bool *again)
+{
+    int rc = read_unit(op, view, w, again);
+    if (rc != FAR_OK || *again)
+        return rc;
+    rc = probe(op, view, w, 0);
+    if (rc == FAR_OK && w->found.place < 0 && w->found.stale == 0 &&
+        !shard_unit_whole(view, &w->unit)) {
+        rc = extend(op, view, w, again);
+        if (rc == FAR_OK && !*again)
+            rc = probe(op, view, w, view->words);
+    }
+    if (rc != FAR_OK || *again || w->found.place >= 0 || w->found.stale == 0)
+        return rc;
+    if (w->found.stale == w->stale) /* SHARD-S1 */
+        return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+    w->stale = w->found.stale;
+    *again = true;
+    return FAR_OK;
+}
+
+/* ---- changing -------------------------------------------------------------------------------- */
+
+/* Adds the WRITE of a block that is not written yet, ahead of the publishing CAS (SHARD-S1). */
+static void write_block_first(struct op *op, struct write *w)
+{
+    if (w->block.at == 0 || w->written)
+        return;
+    block_write(op, &w->block);
+    batch_fence(&op->batch);
+    w->written = true; /* if the flush fails, so does the operation */
+}
+
+/* The CAS that decides the operation, and what goes with it. */
+static int decide(struct op *op, struct shard_view *view, struct write *w, unsigned slot,
+                  uint64_t from, uint64_t to, int grows)
+{
+    struct shard_sync sync;
+    unsigned n = shard_cas(op, view, &w->unit, slot, from, to);
+    shard_sync_board(op, view, &sync);
+    int rc = batch_flush(&op->batch);
+    w->done = op_swapped(op, n);
+    shard_sync_landed(op, view, &sync, rc);
+    if (w->done)
+        view->unreported += grows;
+    return op_decided(op, rc);
+}
+
+/* Replaces the entry that was found by the block, or by a tombstone. */
+static int replace(struct op *op, struct shard_view *view, struct write *w)
+{
+    uint64_t old = w->found.slot;
+    uint64_t new = w->block.at
+                       ? slot_make(SHARD_SLOT, &w->block, w->key.fingerprint) | (old & SHARD_SID)
+                       : shard_tombstone(old);
+    const struct block_head *h = w->found.block;
+    bool fits = size_class_for(block_bytes(h->klen, h->vlen)) == pointer_class(old);
+    write_block_first(op, w);
+    int rc = decide(op, view, w, (unsigned)w->found.place, old, new, w->block.at ? 0 : -1);
+    /* A damaged class must not make the neighbours part of what is reused. */
+    if (w->done && fits)
+        pool_retire(op->client, pointer_gaddr(old), pointer_class(old));
+    else if (w->done || rc == FAR_UNKNOWN)
+        pool_abandon(op->client, pointer_class(old));
+    return rc;
+}
+
+/* May a purge free this slot? The last one of a level must go on saying that the next one is used. */
+static bool purges(const struct shard_view *view, const struct write *w, unsigned frontier,
+                   unsigned slot)
+{
+    return slot < frontier && slot != view->level1 - 1 && slot != view->words - 1 &&
+           shard_purgeable(w->unit.words[slot]);
+}
+
+static int cas_all(struct op *op, struct shard_view *view, struct write *w, unsigned from,
+                   unsigned to,
+                   bool (*wanted)(const struct shard_view *view, const struct write *w,
+                                  unsigned frontier, unsigned slot),
+                   unsigned frontier, enum shard_what what, uint64_t stamp, bool *all)
+{
+    unsigned slot = from;
+    *all = true;
+    while (slot < to) {
+        unsigned count = 0;
+        for (; slot < to && count < BATCH_MAX; slot++) {
+            uint64_t word = w->unit.words[slot];
+            if (!wanted(view, w, frontier, slot))
+                continue;
+            shard_cas(op, view, &w->unit, slot, word,
+                      shard_control(what, stamp, what == SHARD_OPEN && shard_overflows(word)));
+            count++;
+        }
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned n = 0; n < count; n++)
+            *all &= op_swapped(op, n);
+    }
+    return FAR_OK;
+}
+
+static bool above_frontier(const struct shard_view *view, const struct write *w, unsigned frontier,
+                           unsigned slot)
+{
+    (void)view;
+    return slot > frontier && shard_candidate(w->unit.words[slot], w->version);
+}
+
+/* Makes the deleted slots free again (SHARD-S4). The unit is looked at again afterwards. */
+static int purge(struct op *op, struct shard_view *view, struct write *w,
+                 const struct shard_tail *tail)
+{
+    uint64_t stamp = client_stamp(op->client);
+    uint64_t open = shard_control(SHARD_OPEN, stamp, shard_overflows(tail->frontier_word));
+    bool all = false, grown = false;
+    int rc =
+        cas_all(op, view, w, 0, tail->frontier, purges, tail->frontier, SHARD_FILLER, stamp, &all);
+    if (rc == FAR_OK)
+        rc = cas_all(op, view, w, tail->frontier + 1, w->unit.count, above_frontier, tail->frontier,
+                     SHARD_OPEN, stamp, &all);
+    if (rc != FAR_OK || !all)
+        return rc;
+    if (tail->full)
+        return shard_chain(op, view, &w->unit, tail, stamp, open, &grown);
+    unsigned n = shard_cas(op, view, &w->unit, tail->frontier, tail->frontier_word, open);
+    rc = batch_flush(&op->batch);
+    w->seen = op_swapped(op, n);
+    w->seen_slot = tail->frontier;
+    w->seen_word = open;
+    return rc;
+}
+
+static bool worth_purging(const struct shard_view *view, const struct write *w,
+                          const struct shard_tail *tail)
+{
+    unsigned count = 0;
+    if (w->pending || tail->slot < view->level1 - 1 || tail->slot != tail->frontier)
+        return false;
+    for (unsigned i = 0; i < tail->frontier; i++)
+        count += purges(view, w, tail->frontier, i);
+    return count > 0 && count >= view->level1 / PURGE_PART;
+}
+
+/* If nothing is left behind level 1 since the last move, readers need not look there. */
+static void clear_overflow(struct op *op, struct shard_view *view, struct write *w,
+                           const struct shard_tail *tail)
+{
+    unsigned guard = view->level1 - 1;
+    uint64_t word = w->unit.words[guard];
+    if (w->pending || tail->slot >= guard || !shard_overflows(word) ||
+        !shard_candidate(word, w->version) || shard_tagged(word) ||
+        !shard_unit_whole(view, &w->unit))
+        return;
+    for (unsigned i = guard + 1; i < w->unit.count; i++)
+        if (shard_live(w->unit.words[i]))
+            return;
+    shard_cas(op, view, &w->unit, guard, word, shard_control(SHARD_FREE, 2 * w->version, false));
+}
+
+/* Gives back a block that was prepared for an earlier attempt; no entry names it. */
+static void drop_block(struct op *op, struct write *w)
+{
+    if (w->block.at != 0)
+        pool_free_unpublished(op->client, w->block.at, w->block.size_class);
+    w->block.at = 0;
+}
+
+/* The unit is full, and cannot be moved before the barrier is over. Waits for that, at rest. */
+static int wait_for_barrier(struct op *op, struct shard_view *view, struct write *w)
+{
+    drop_block(op, w);
+    index_rest(op);
+    int rc = client_barrier(op, BARRIER_LEASES);
+    int resumed = index_resume(op, &view->base);
+    if (rc == FAR_TIMEOUT)
+        rc = FAR_OK; /* then there will be a chain */
+    w->waited = true;
+    if (resumed != FAR_OK || rc != FAR_OK)
+        return resumed != FAR_OK ? resumed : rc;
+    return stores_known_value(w->change) ? prepare_block(op, view, w) : FAR_OK;
+}
+
+/* Adds the key that the look did not find. */
+static int add(struct op *op, struct shard_view *view, struct write *w)
+{
+    struct shard_tail tail;
+    bool again = false;
+    shard_find_tail(&w->unit, w->version, &tail);
+    if (tail.twice && (!w->seen || w->seen_slot != tail.frontier ||
+                       w->seen_word != tail.frontier_word)) { /* SHARD-S4 */
+        w->seen = true;
+        w->seen_slot = tail.frontier;
+        w->seen_word = tail.frontier_word;
+        return FAR_OK;
+    }
+    if (worth_purging(view, w, &tail)) {
+        if (w->unit.count > view->words)
+            return purge(op, view, w, &tail);
+        int rc = extend(op, view, w, &again);
+        return rc == FAR_OK && !again ? purge(op, view, w, &tail) : rc;
+    }
+    if (tail.full && w->pending && w->unit.chains > 0 && !w->waited)
+        return wait_for_barrier(op, view, w);
+    uint64_t word = entry_word(view, w);
+    if (!tail.full) {
+        write_block_first(op, w);
+        clear_overflow(op, view, w, &tail);
+        return decide(op, view, w, tail.slot, tail.word, word, 1);
+    }
+    write_block_first(op, w);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        rc = shard_chain(op, view, &w->unit, &tail, client_stamp(op->client), word, &w->done);
+    if (w->done)
+        view->unreported++;
+    return op_all_known(rc) ? rc : op_decided(op, rc);
+}
+
+/* Asks what is to be done, now that the old state is known, and prepares it. */
+static int ask(struct op *op, const struct shard_view *view, struct write *w,
+               enum change_action *action)
+{
+    struct slice old = {NULL, 0};
+    if (w->found.place >= 0)
+        old = index_block_value(w->found.block);
+    int rc = index_decide(&view->base, w->change, old, action);
+    if (rc != FAR_OK)
+        return rc;
+    drop_block(op, w);
+    return *action == CHANGE_STORE ? prepare_block(op, view, w) : FAR_OK;
+}
+
+/* The key has been looked for, and nothing is in the way. */
+static int act(struct op *op, struct shard_view *view, struct write *w)
+{
+    bool present = w->found.place >= 0;
+    enum change_action action = present ? w->change->present : w->change->absent;
+    int rc = action == CHANGE_ASK ? ask(op, view, w, &action) : FAR_OK;
+    if (rc != FAR_OK)
+        return rc;
+    if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
+        return present ? FAR_EXISTS : FAR_NOT_FOUND;
+    return present ? replace(op, view, w) : add(op, view, w);
+}
+
+int shard_change(struct op *op, struct index_view *base, struct slice key, struct change *change)
+{
+    struct shard_view *view = shard_view(base);
+    struct write w = {.change = change};
+    int rc = FAR_CONTENTION;
+    w.unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
+    if (!w.unit.words)
+        return FAR_NO_MEMORY;
+    shard_hash(view, key, &w.key);
+    if (stores_known_value(change)) {
+        rc = prepare_block(op, view, &w);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts);) {
+        bool again = false;
+        rc = look(op, view, &w, &again);
+        if (rc == FAR_OK && !again)
+            rc = act(op, view, &w);
+        if (rc != FAR_OK || w.done)
+            break;
+        rc = FAR_CONTENTION;
+    }
+    rc = write_end(op, &w, rc);
+    if (w.done)
+        shard_grow(op, view);
+    return rc;
+}
