@@ -224,6 +224,10 @@ int shard_guard_says(const struct shard_view *view, uint64_t bucket, uint64_t gu
 int shard_look_published(struct op *op, const struct shard_view *view, unsigned lane,
                          uint64_t bucket, bool *published);
 
+/* Reads all of a unit, and which version it had throughout. */
+int shard_unit_look(struct op *op, const struct shard_view *view, struct shard_unit *unit,
+                    unsigned *u);
+
 /* Where inserts compete in an image of version u. */
 struct shard_tail {
     unsigned slot;

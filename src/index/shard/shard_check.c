@@ -234,39 +234,6 @@ static int report_findings(struct walk *w)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-/* Reads a unit, and ahead of it which of its children are published: that is its version. */
-static int read_unit(struct walk *w)
-{
-    struct shard_view *view = w->view;
-    unsigned birth = shard_birth(view, w->unit.bucket);
-    for (unsigned attempts = 0; index_attempt(&attempts);) {
-        uint64_t guard[SHARD_SEGMENTS];
-        bool again = false, published = true;
-        for (unsigned v = birth; v < view->version; v++)
-            shard_guard_read(w->op, view, w->unit.lane, shard_child(view, w->unit.bucket, v));
-        int rc = batch_flush(&w->op->batch);
-        for (unsigned v = birth; v < view->version; v++)
-            guard[v] = op_result(w->op, v - birth);
-        if (rc != FAR_OK)
-            return rc;
-        for (w->u = birth; w->u < view->version && published; w->u += published) {
-            uint64_t child = shard_child(view, w->unit.bucket, w->u);
-            int says = shard_guard_says(view, child, guard[w->u]);
-            published = says == 1;
-            if (says < 0)
-                rc = shard_look_published(w->op, view, w->unit.lane, child, &published);
-            if (rc != FAR_OK)
-                return rc;
-            again |= says < 0 && published;
-        }
-        if (again)
-            continue;
-        shard_unit_read(w->op, view, &w->unit, view->words);
-        return shard_unit_extend(w->op, view, &w->unit, SHARD_NO_CHILD, NULL);
-    }
-    return FAR_CONTENTION;
-}
-
 /* Counts and marks a unit. */
 static void visit(struct walk *w, bool published)
 {
@@ -292,7 +259,7 @@ static void visit(struct walk *w, bool published)
 static int prove(struct walk *w)
 {
     for (unsigned look = 0; look < PROVE_LOOKS; look++) {
-        int rc = look > 0 ? read_unit(w) : FAR_OK;
+        int rc = look > 0 ? shard_unit_look(w->op, w->view, &w->unit, &w->u) : FAR_OK;
         if (rc == FAR_OK)
             rc = check_words(w);
         if (rc != FAR_OK || w->finding_count == 0)
@@ -304,7 +271,7 @@ static int prove(struct walk *w)
 /* One unit. If proofs are wanted, a chain that leads nowhere is a finding, and the walk goes on. */
 static int visit_unit(struct walk *w)
 {
-    int rc = read_unit(w);
+    int rc = shard_unit_look(w->op, w->view, &w->unit, &w->u);
     if (rc == FAR_CORRUPT && w->report) {
         index_violation(w->report, "SHARD-W4: broken link: %s (bucket %llu)", far_error_detail(),
                         (unsigned long long)w->unit.bucket);

@@ -6,9 +6,9 @@
  * the first half, and what stays there keeps its slots. So a cursor is a lane, a position where an
  * interval begins, and a slot. All keys before it have been returned.
  *
- *   SHARD-I1  What is returned was true when its word was read: the children are looked at behind
- *       the unit. The first one that is not published says which version the unit had at most, so
- *       the interval that is taken for done is not too large.
+ *   SHARD-I1  What is returned was true when its word was read: the unit's version is known, because
+ *       its children were looked at before and behind it. So entries that a move has sealed are told
+ *       from those that it has taken away, and the interval that is taken for done is not too large.
  */
 #include "index/shard/shard.h"
 
@@ -35,28 +35,6 @@ struct iteration {
     unsigned u; /* the unit's version */
 };
 
-/* Which version has the unit at most, as its children show? */
-static int find_version(struct op *op, struct shard_view *view, struct iteration *it)
-{
-    unsigned birth = shard_birth(view, it->unit.bucket), last = view->version;
-    uint64_t guard[SHARD_SEGMENTS];
-    for (unsigned v = birth; v < last; v++)
-        shard_guard_read(op, view, it->lane, shard_child(view, it->unit.bucket, v));
-    int rc = batch_flush(&op->batch);
-    for (unsigned v = birth; v < last; v++)
-        guard[v] = op_result(op, v - birth);
-    for (it->u = birth; rc == FAR_OK && it->u < last; it->u++) {
-        uint64_t child = shard_child(view, it->unit.bucket, it->u);
-        int says = shard_guard_says(view, child, guard[it->u]);
-        bool published = says == 1;
-        if (says < 0)
-            rc = shard_look_published(op, view, it->lane, child, &published);
-        if (!published)
-            return rc;
-    }
-    return rc;
-}
-
 /* Reads the unit that the position lies in. */
 static int read_unit(struct op *op, struct shard_view *view, struct iteration *it)
 {
@@ -67,11 +45,8 @@ static int read_unit(struct op *op, struct shard_view *view, struct iteration *i
     if (!it->unit.words)
         return FAR_NO_MEMORY;
     for (;;) {
-        shard_unit_read(op, view, &it->unit, view->words);
-        int rc = shard_unit_extend(op, view, &it->unit, SHARD_NO_CHILD, NULL);
-        if (rc == FAR_OK && shard_published(view, &it->unit))
-            return find_version(op, view, it); /* SHARD-I1 */
-        if (rc != FAR_OK)
+        int rc = shard_unit_look(op, view, &it->unit, &it->u); /* SHARD-I1 */
+        if (rc != FAR_OK || shard_published(view, &it->unit))
             return rc;
         it->unit.bucket = shard_parent(view, it->unit.bucket);
     }

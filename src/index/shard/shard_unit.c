@@ -125,6 +125,62 @@ int shard_look_published(struct op *op, const struct shard_view *view, unsigned 
     return batch_flush(&op->batch);
 }
 
+/* Adds the READs of the guard words of all children. */
+static void read_children(struct op *op, const struct shard_view *view,
+                          const struct shard_unit *unit)
+{
+    for (unsigned v = shard_birth(view, unit->bucket); v < view->version; v++)
+        shard_guard_read(op, view, unit->lane, shard_child(view, unit->bucket, v));
+}
+
+/* Which version do they show, the first of the batch that was flushed? *again: one of them had to be
+ * looked at, and is published now. */
+static int find_version(struct op *op, const struct shard_view *view, const struct shard_unit *unit,
+                        unsigned *u, bool *again)
+{
+    uint64_t guard[SHARD_SEGMENTS];
+    unsigned birth = shard_birth(view, unit->bucket);
+    bool published = true;
+    for (unsigned v = birth; v < view->version; v++)
+        guard[v] = op->word[v - birth];
+    for (*u = birth; *u < view->version && published; *u += published) {
+        uint64_t child = shard_child(view, unit->bucket, *u);
+        int says = shard_guard_says(view, child, guard[*u]);
+        published = says == 1;
+        if (says < 0) {
+            int rc = shard_look_published(op, view, unit->lane, child, &published);
+            if (rc != FAR_OK)
+                return rc;
+            *again |= published;
+        }
+    }
+    return FAR_OK;
+}
+
+int shard_unit_look(struct op *op, const struct shard_view *view, struct shard_unit *unit,
+                    unsigned *u)
+{
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
+        unsigned before = 0;
+        bool again = false;
+        read_children(op, view, unit);
+        batch_fence(&op->batch);
+        shard_unit_read(op, view, unit, view->words);
+        int rc = shard_unit_extend(op, view, unit, SHARD_NO_CHILD, NULL);
+        if (rc == FAR_OK)
+            rc = find_version(op, view, unit, &before, &again);
+        if (rc == FAR_OK && !again) {
+            read_children(op, view, unit);
+            rc = batch_flush(&op->batch);
+        }
+        if (rc == FAR_OK && !again)
+            rc = find_version(op, view, unit, u, &again);
+        if (rc != FAR_OK || (!again && *u == before))
+            return rc;
+    }
+    return FAR_CONTENTION;
+}
+
 /* ---- the tail -------------------------------------------------------------------------------- */
 
 void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tail *tail)
