@@ -186,15 +186,25 @@ static int plan(struct move *m, bool *frozen)
     if (tail.full)
         return shard_chain(m->op, m->view, &m->unit, &tail, client_stamp(m->op->client), word,
                            &m->planned);
-    bool alone = any_tagged(m) || !m->view->tuning[SHARD_TUNING_COMBINING];
+    /* What is sealed with the plan may be of a torn image, and the plan fail. That does no harm if it
+     * is an entry that goes. But tags are needed until the plan is there, and the image may have
+     * entries with their next sid already. */
+    bool alone = renews(m) || any_tagged(m) || !m->view->tuning[SHARD_TUNING_COMBINING];
     int rc = change(m, tail.slot, word);
     unsigned n = m->cas[0], flushes = m->flushes;
-    if (rc == FAR_OK && !alone)
+    m->plan_slot = tail.slot;
+    if (alone && rc == FAR_OK) {
+        rc = flush(m);
+        m->planned = rc == FAR_OK && !m->failed;
+        if (!m->planned)
+            return rc;
+    }
+    if (rc == FAR_OK)
         rc = seal_all(m);
     int flushed = flush(m);
-    m->plan_slot = tail.slot;
-    m->planned = !m->failed || (m->flushes == flushes + 1 && op_swapped(m->op, n));
-    *frozen = !alone && !m->failed;
+    if (!alone)
+        m->planned = !m->failed || (m->flushes == flushes + 1 && op_swapped(m->op, n));
+    *frozen = !m->failed;
     return rc == FAR_OK ? flushed : rc;
 }
 
