@@ -71,8 +71,11 @@ struct bench_run {
     double ops_per_s;
     struct bench_op op[FAR_OP_KINDS];
     struct far_table_info space; /* after the run; splits of this run only */
-    double raw_ops_per_s;        /* 0: not measured */
-    int first_error;             /* of an operation, other than FAR_NOT_FOUND */
+    /* The slowest 100 ms against the median: by operations, and by operations per round trip. 0:
+     * the run was too short to tell. */
+    double slowest_ops, slowest_ops_per_rtt;
+    double raw_ops_per_s; /* 0: not measured */
+    int first_error;      /* of an operation, other than FAR_NOT_FOUND */
     bool interrupted;
 };
 

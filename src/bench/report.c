@@ -140,6 +140,11 @@ void report_run(struct report *r, const struct bench_run *run)
     }
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         print_entries(r, kind_names[k], &run->op[k].stats);
+    if (run->slowest_ops > 0)
+        fprintf(r->out,
+                "  the slowest 100 ms: %.2f of the median by operations, %.2f by operations per "
+                "round trip\n",
+                run->slowest_ops, run->slowest_ops_per_rtt);
     print_wrong(r, run);
     if (run->first_error != FAR_OK)
         fprintf(r->out, "  the first error was %s: %s\n", far_errname(run->first_error),
@@ -286,6 +291,8 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_text(o, "dist", run->draws_keys ? bench_dist_name(run->dist) : NULL);
     bad |= set_real(o, "seconds", run->seconds);
     bad |= set_real(o, "ops_per_s", run->ops_per_s);
+    bad |= set_real(o, "slowest_100ms", run->slowest_ops);
+    bad |= set_real(o, "slowest_100ms_per_rtt", run->slowest_ops_per_rtt);
     bad |= json_object_set_new(o, "per_op", json_per_op(run));
     bad |= json_object_set_new(o, "space", json_space(&run->space));
     bad |=

@@ -34,6 +34,16 @@ struct lane {
     bool right; /* modify: the old value was one of that key */
 };
 
+/* Windows of time, by which the slowest part of a run is found: at most a minute of them. */
+#define WINDOW_NS   100000000ull
+#define WINDOWS_MAX 600u
+#define WINDOWS_MIN 5u
+
+struct window {
+    uint32_t ops;
+    uint64_t rtts; /* of the session when it ended */
+};
+
 struct worker {
     const struct bench_config *config;
     const struct bench_target *target;
@@ -51,9 +61,12 @@ struct worker {
 
     uint64_t tasks_done;
     uint64_t inserted; /* new keys that exist */
-    uint64_t busy;     /* nanoseconds */
-    int first_error;   /* of an operation */
-    int info_status;   /* of far_table_info() at the end */
+    uint64_t busy;     /* nanoseconds, until the tasks of `started` began */
+    uint64_t started;
+    unsigned windows; /* the one that the worker is in */
+    struct window window[WINDOWS_MAX];
+    int first_error; /* of an operation */
+    int info_status; /* of far_table_info() at the end */
     struct far_stats before, after;
     struct far_table_info info;
     uint64_t wrong[FAR_OP_KINDS];
@@ -165,6 +178,22 @@ static bool answer_right(const struct worker *w, const struct lane *l, const str
     }
 }
 
+/* Counts tasks in their window of time. */
+static void count_window(struct worker *w, unsigned tasks, uint64_t now)
+{
+    uint64_t at = (w->busy + now - w->started) / WINDOW_NS;
+    if (at > w->windows && w->windows + 1 < WINDOWS_MAX) {
+        struct far_stats stats;
+        uint64_t rtts = 0;
+        far_stats(w->session, w->target->table, &stats);
+        for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+            rtts += stats.op[k].rtts - w->before.op[k].rtts;
+        while (w->windows < at && w->windows + 1 < WINDOWS_MAX)
+            w->window[w->windows++].rtts = rtts;
+    }
+    w->window[w->windows].ops += tasks;
+}
+
 /* Records a result. True if the task goes on with another operation, which starts now. */
 static bool lane_end(struct worker *w, struct lane *l, const struct far_result *r, uint64_t now)
 {
@@ -187,6 +216,7 @@ static bool lane_end(struct worker *w, struct lane *l, const struct far_result *
     }
     w->inserted += l->task.kind == FAR_OP_INSERT;
     w->tasks_done += iterates ? r->count : 1;
+    count_window(w, iterates ? r->count : 1, now);
     atomic_store_explicit(&w->done, w->tasks_done, memory_order_relaxed);
     return goes_on;
 }
@@ -339,12 +369,12 @@ static void worker_run(void *arg)
     unsigned count;
 
     while (!stopped(w) && (count = workload_source_draw(&w->source, w->tasks, w->tasks_max)) > 0) {
-        uint64_t start = clock_ns();
+        w->started = clock_ns();
         if (w->target->depth == 1)
             work_sync(w, count);
         else
             work_ring(w, count);
-        w->busy += clock_ns() - start;
+        w->busy += clock_ns() - w->started;
     }
 }
 
@@ -402,6 +432,43 @@ void bench_add_splits(struct far_table_info *space, const struct far_table_info 
     space->splits = splits;
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The least of them, as a part of the median. */
+static double least_of_median(double *number, unsigned count)
+{
+    qsort(number, count, sizeof *number, compare_numbers);
+    return number[count / 2] > 0 ? number[0] / number[count / 2] : 0;
+}
+
+/* Finds the slowest window of those that all workers have filled. */
+static void find_slowest(struct bench_run *run, const struct worker *workers, unsigned count)
+{
+    double ops[WINDOWS_MAX], per_rtt[WINDOWS_MAX];
+    unsigned windows = WINDOWS_MAX;
+    for (unsigned i = 0; i < count; i++)
+        if (workers[i].windows < windows)
+            windows = workers[i].windows;
+    if (windows < WINDOWS_MIN)
+        return;
+    for (unsigned n = 0; n < windows; n++) {
+        double rtts = 0;
+        ops[n] = 0;
+        for (unsigned i = 0; i < count; i++) {
+            const struct window *at = &workers[i].window[n];
+            ops[n] += at->ops;
+            rtts += (double)(at->rtts - (n > 0 ? at[-1].rtts : 0));
+        }
+        per_rtt[n] = rtts > 0 ? ops[n] / rtts : 0;
+    }
+    run->slowest_ops = least_of_median(ops, windows);
+    run->slowest_ops_per_rtt = least_of_median(per_rtt, windows);
+}
+
 static int sum_up(struct bench_run *run, const struct worker *workers, unsigned count)
 {
     uint64_t busy = 0;
@@ -425,6 +492,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
         if (rc == FAR_OK)
             rc = w->info_status;
     }
+    find_slowest(run, workers, count);
     run->seconds = (double)busy / 1e9;
     run->ops_per_s = busy > 0 ? (double)run->ops / run->seconds : 0;
     return rc;
