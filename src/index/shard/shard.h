@@ -158,14 +158,25 @@ static inline bool shard_goes(const struct shard_view *view, uint64_t hash, unsi
 {
     return hash >> (view->start_bits + u) & 1;
 }
-/* The sid that an entry has at a version. */
+/*
+ * The sid of an entry: four bits of its hash, of which a move uses one. The move that uses the last
+ * one renews them. Units differ in when this is due (their phase), so that not all are renewed by
+ * one resize.
+ */
+static inline unsigned shard_phase(const struct shard_view *view, uint64_t bucket)
+{
+    return view->start_bits >= 2 ? bucket & 3 : 0;
+}
 static inline uint64_t shard_sid(const struct shard_view *view, uint64_t hash, unsigned version)
 {
-    return hash >> (view->start_bits + version / SHARD_SID_BITS * SHARD_SID_BITS) & 15;
+    unsigned phase = shard_phase(view, hash);
+    return hash >> view->start_bits << phase >>
+               (version + phase) / SHARD_SID_BITS * SHARD_SID_BITS &
+           15;
 }
-static inline bool shard_entry_goes(uint64_t entry, unsigned u)
+static inline bool shard_entry_goes(uint64_t entry, unsigned u, unsigned phase)
 {
-    return entry >> (SHARD_SID_AT + u % SHARD_SID_BITS) & 1;
+    return entry >> (SHARD_SID_AT + (u + phase) % SHARD_SID_BITS) & 1;
 }
 static inline uint64_t shard_with_sid(uint64_t entry, uint64_t sid)
 {
@@ -289,9 +300,10 @@ struct shard_ride {
     bool done;     /* it is inserted */
 };
 /* Moves the units on a hash's path until it is at `version`. With FAR_OK it is, or the ride is done.
- */
+ * `image` is NULL, or an image of the unit of version - 1 that is whole, and had that version before
+ * and behind it. */
 int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t hash,
-               unsigned version, struct shard_ride *ride);
+               unsigned version, struct shard_ride *ride, const struct shard_unit *image);
 
 /* Adds a chain node behind the last word of a full unit: with that word and `second`, and free words
  * of a new stamp. *grown: it was done. */

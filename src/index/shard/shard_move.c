@@ -82,7 +82,7 @@ static int look(struct move *m, uint64_t *before, uint64_t *child)
  * done some have those and some the old ones. So what goes is sealed before, and the plan says so. */
 static bool renews(const struct move *m)
 {
-    return (m->u + 1) % SHARD_SID_BITS == 0;
+    return (m->u + 1 + shard_phase(m->view, m->unit.bucket)) % SHARD_SID_BITS == 0;
 }
 
 /* Is the child that the move from u makes published, by its guard word? */
@@ -149,10 +149,11 @@ static uint64_t freed(const struct move *m, uint64_t word)
  * safe once the plan is there: then no insert is under way. */
 static int seal_all(struct move *m)
 {
+    unsigned phase = shard_phase(m->view, m->unit.bucket);
     for (unsigned i = 0; i < m->unit.count; i++) {
         uint64_t word = m->unit.words[i];
         int rc = FAR_OK;
-        if (shard_live(word) && shard_entry_goes(word, m->u))
+        if (shard_live(word) && shard_entry_goes(word, m->u, phase))
             rc = change(m, i, word | shard_seal(m->u));
         else if (shard_sealed_by(word, m->u + 1) || shard_tagged(word))
             rc = change(m, i, freed(m, word));
@@ -473,11 +474,14 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
 /* ---- moving ---------------------------------------------------------------------------------- */
 
 int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t hash,
-               unsigned version, struct shard_ride *ride)
+               unsigned version, struct shard_ride *ride, const struct shard_unit *image)
 {
     struct move m = {.op = op, .view = view, .unit = {.lane = lane}};
     uint64_t bucket = shard_bucket(view, hash, version);
+    bool looked = image != NULL;
     ASSERT(version > 0 && version <= view->settled);
+    if (image)
+        m.unit = *image;
     m.unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
     if (!m.unit.words)
         return FAR_NO_MEMORY;
@@ -485,7 +489,8 @@ int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t h
              version - 1);
     for (unsigned attempts = 0; index_attempt(&attempts);) {
         bool again = false, done = false, frozen = false;
-        int rc = find(&m, hash, version, &again, &done);
+        int rc = looked ? FAR_OK : find(&m, hash, version, &again, &done);
+        looked = false;
         if (rc != FAR_OK || done)
             return rc;
         if (again)

@@ -75,7 +75,7 @@ static int look_behind(struct op *op, struct shard_view *view, struct read *r, u
         older && shard_guard_says(view, shard_child(view, r->unit.bucket, u - 1), op->word[0]) != 1;
     if (guard != 0 || late || !shard_published(view, &r->unit)) {
         *again = true;
-        return shard_move(op, view, r->key.lane, r->key.hash, version, NULL);
+        return shard_move(op, view, r->key.lane, r->key.hash, version, NULL, NULL);
     }
     /* It is at version u, so an entry that is sealed by the move from u is current. */
     return probe(op, r, 0, u);
@@ -112,7 +112,7 @@ static int look(struct op *op, struct shard_view *view, struct read *r, bool *ag
     if (older && shard_guard_says(view, shard_child(view, r->unit.bucket, version - 1),
                                   op_result(op, sibling)) != 1) {
         *again = true;
-        return shard_move(op, view, r->key.lane, r->key.hash, version, NULL);
+        return shard_move(op, view, r->key.lane, r->key.hash, version, NULL, NULL);
     }
     *behind = !shard_published(view, &r->unit);
     return *behind ? look_behind(op, view, r, version, again)
@@ -140,7 +140,7 @@ int shard_get(struct op *op, struct index_view *base, struct slice bytes, struct
             rc = FAR_NOT_FOUND;
         if (r.found.place >= 0 || r.found.stale == 0) {
             if (behind) /* for those who come next; the answer does not depend on it */
-                shard_move(op, view, r.key.lane, r.key.hash, view->settled, NULL);
+                shard_move(op, view, r.key.lane, r.key.hash, view->settled, NULL, NULL);
             return rc;
         }
         /* SHARD-S1: while an entry names a block, the block is whole. */

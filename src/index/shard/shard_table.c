@@ -112,7 +112,6 @@ static int install(struct op *op, struct shard_view *view, const struct shard_ro
         view->barrier = 0;
         if (view->settled + 1 < version) /* a resize begins when the barrier before is over */
             view->settled = version - 1;
-        view->season = 2 * (unsigned)shard_buckets(view, version < 20 ? version : 20);
     }
     if (shard_resize_epoch(root->resize) != 0)
         view->barrier = shard_resize_epoch(root->resize);

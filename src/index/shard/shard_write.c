@@ -6,6 +6,8 @@
  */
 #include "index/shard/shard.h"
 
+#include <string.h>
+
 /* How often an operation reads the root again because a unit is ahead of what it knows. Once is
  * enough if nothing is damaged (SHARD-S8). */
 #define STRAYS 4
@@ -14,7 +16,8 @@
  * deleted. */
 #define PURGE_PART 8
 
-#define HINT_OPS 64u
+/* After a unit was found behind, this many operations expect others to be. */
+#define SEASON_OPS 16u
 
 /* How long an insert waits for others to take note of a resize, if it finds no room otherwise. */
 #define BARRIER_LEASES 2
@@ -100,60 +103,121 @@ static bool ahead(const struct write *w)
     return is;
 }
 
-/* The unit is behind: moves it, with the insert if there is one. */
-static int move(struct op *op, struct shard_view *view, struct write *w)
+/* The unit is behind: moves it, with the insert if there is one. `image` is as for shard_move(). */
+static int move(struct op *op, struct shard_view *view, struct write *w,
+                const struct shard_unit *image)
 {
     struct shard_ride ride = {.key = &w->key};
     if (w->change->absent == CHANGE_STORE)
         ride.word = slot_make(SHARD_SLOT, &w->block, w->key.fingerprint);
-    view->season = HINT_OPS;
-    int rc = shard_move(op, view, w->key.lane, w->key.hash, w->version, &ride);
+    view->season = SEASON_OPS;
+    int rc = shard_move(op, view, w->key.lane, w->key.hash, w->version, &ride, image);
     w->done = ride.done;
     view->unreported += ride.done;
     return rc;
 }
 
+/* What is read of a unit and around it. */
+struct around {
+    bool older; /* the unit is older than its version: its last child shows whether it is
+                                behind */
+    unsigned sibling, child; /* the READs of that child, and of the next one */
+    bool season;             /* units are expected to be behind: their parents are read, too */
+    struct shard_unit parent;
+    bool earlier;            /* the parent has a child from before */
+    unsigned before, behind; /* the READs of that one, and of the last child behind the unit */
+};
+
+/* Adds the READs of what it takes to move the unit, if it is behind by one version. */
+static void read_parent(struct op *op, struct shard_view *view, struct write *w, struct around *a)
+{
+    unsigned u = w->version - 1;
+    a->parent = w->unit;
+    if (!a->older) {
+        a->parent.bucket = shard_parent(view, w->unit.bucket);
+        a->parent.words = w->unit.words + SHARD_UNIT_MAX;
+    }
+    a->earlier = u > shard_birth(view, a->parent.bucket);
+    if (a->earlier) {
+        a->before =
+            shard_guard_read(op, view, w->key.lane, shard_child(view, a->parent.bucket, u - 1));
+        batch_fence(&op->batch);
+    }
+    if (!a->older) {
+        shard_unit_read(op, view, &a->parent, view->words);
+        batch_fence(&op->batch);
+    }
+}
+
+/* The unit is behind. Was all read that it takes to move it? */
+static const struct shard_unit *image_to_move(const struct shard_view *view, struct write *w,
+                                              struct around *a, uint64_t before, uint64_t behind)
+{
+    unsigned u = w->version - 1;
+    if (!a->season || (a->older && behind != 0))
+        return NULL;
+    if (a->earlier &&
+        shard_guard_says(view, shard_child(view, a->parent.bucket, u - 1), before) != 1)
+        return NULL;
+    if (a->older)
+        a->parent = w->unit;
+    else /* moves work on the first half of the buffer */
+        memcpy(w->unit.words, a->parent.words, view->words * 8ull);
+    a->parent.words = w->unit.words;
+    return shard_unit_whole(view, &a->parent) && shard_published(view, &a->parent) ? &a->parent
+                                                                                   : NULL;
+}
+
 /* Reads level 1 and 2 of the key's unit. *again: that was not it. */
 static int read_unit(struct op *op, struct shard_view *view, struct write *w, bool *again)
 {
-    unsigned sibling = 0, child = 0;
+    struct around a = {0};
     shard_settle(op, view);
     w->seen &= w->version == view->settled;
     w->version = view->settled;
     w->pending = view->version > w->version;
     w->unit.lane = w->key.lane;
     uint64_t bucket = w->unit.bucket = shard_bucket(view, w->key.hash, w->version);
-    bool older = shard_birth(view, bucket) < w->version;
+    a.older = shard_birth(view, bucket) < w->version;
+    a.season = view->season > 0 && w->version > 0 && !w->pending;
+    view->season -= view->season > 0;
     if (w->block.at != 0 && !w->written)
         block_write(op, &w->block);
-    if (older) {
-        sibling =
+    if (a.season)
+        read_parent(op, view, w, &a);
+    if (a.older) {
+        a.sibling =
             shard_guard_read(op, view, w->key.lane, shard_child(view, bucket, w->version - 1));
         batch_fence(&op->batch);
     }
     shard_unit_read(op, view, &w->unit, view->words);
-    if (w->pending) { /* SHARD-S8 */
+    if (w->pending || (a.season && a.older))
         batch_fence(&op->batch);
-        child = shard_guard_read(op, view, w->key.lane, shard_child(view, bucket, w->version));
-    }
+    if (w->pending) /* SHARD-S8 */
+        a.child = shard_guard_read(op, view, w->key.lane, shard_child(view, bucket, w->version));
+    else if (a.season && a.older)
+        a.behind =
+            shard_guard_read(op, view, w->key.lane, shard_child(view, bucket, w->version - 1));
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
     w->written = true;
     *again = true;
-    if (w->pending && op_result(op, child) != 0)
+    if (w->pending && op_result(op, a.child) != 0)
         return strayed(op, view, w);
-    int says = older ? shard_guard_says(view, shard_child(view, bucket, w->version - 1),
-                                        op_result(op, sibling))
-                     : 1;
+    int says = a.older ? shard_guard_says(view, shard_child(view, bucket, w->version - 1),
+                                          op_result(op, a.sibling))
+                       : 1;
     if (says < 0) {
         bool published = false;
         rc = shard_look_published(op, view, w->key.lane, shard_child(view, bucket, w->version - 1),
                                   &published);
-        return rc == FAR_OK && !published ? move(op, view, w) : rc;
+        return rc == FAR_OK && !published ? move(op, view, w, NULL) : rc;
     }
     if (says == 0 || !shard_published(view, &w->unit))
-        return move(op, view, w);
+        return move(op, view, w,
+                    image_to_move(view, w, &a, a.earlier ? op_result(op, a.before) : 0,
+                                  a.older && a.season ? op_result(op, a.behind) : 0));
     if (ahead(w))
         return strayed(op, view, w);
     *again = false;
