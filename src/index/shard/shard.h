@@ -107,10 +107,14 @@ struct shard_view {
     unsigned since;      /* changes since then */
     unsigned sync_after; /* how many there may be */
     unsigned waited;     /* operations that found a barrier not over */
-    bool due;            /* it is time to resize */
-    bool resizing;       /* an operation of this session is at it */
-    unsigned season;     /* operations during which units are expected to be behind */
-    unsigned purged;     /* operations during which units are expected to have been purged */
+    struct {
+        unsigned lane;
+        uint64_t bucket, mark; /* 0: none */
+    } note;                    /* a unit that is published, and whose mark does not say so yet */
+    bool due;                  /* it is time to resize */
+    bool resizing;             /* an operation of this session is at it */
+    unsigned season;           /* operations during which units are expected to be behind */
+    unsigned purged;           /* operations during which units are expected to have been purged */
     uint64_t moves;
     double move_load_sum, move_load_max;
 };
@@ -190,12 +194,22 @@ gaddr shard_unit_at(const struct shard_view *view, unsigned lane, uint64_t bucke
 struct shard_unit {
     unsigned lane;
     uint64_t bucket;
+    gaddr at; /* of its first word: this and a byte offset */
+    uint64_t delta;
     uint64_t *words; /* in BUF_INDEX */
     unsigned count;  /* of words that were read */
     unsigned chains;
     gaddr chain[SHARD_CHAIN_MAX];
 };
 
+/* Says which unit it is. */
+static inline void shard_unit_set(const struct shard_view *view, struct shard_unit *unit,
+                                  unsigned lane, uint64_t bucket)
+{
+    unit->lane = lane;
+    unit->bucket = bucket;
+    unit->at = shard_unit_at(view, lane, bucket, &unit->delta);
+}
 /* Where a slot is. */
 gaddr shard_slot_at(const struct shard_view *view, const struct shard_unit *unit, unsigned slot,
                     uint64_t *delta);
@@ -231,13 +245,16 @@ bool shard_published(const struct shard_view *view, const struct shard_unit *uni
 
 /* The same of a unit whose guard word has been read: 1, 0, or -1 if it takes a look at level 1. */
 int shard_guard_says(const struct shard_view *view, uint64_t bucket, uint64_t guard);
-/* Looks at level 1 then. If the unit is published, notes it in its guard word. */
-int shard_look_published(struct op *op, const struct shard_view *view, unsigned lane,
-                         uint64_t bucket, bool *published);
+/* Looks at level 1 then. */
+int shard_look_published(struct op *op, struct shard_view *view, unsigned lane, uint64_t bucket,
+                         bool *published);
+/* Notes in the mark that the unit is published. This takes no round trip: the CAS goes out with the
+ * session's next change (shard_note_board()). */
+void shard_note(struct shard_view *view, unsigned lane, uint64_t bucket, uint64_t mark);
+void shard_note_board(struct op *op, struct shard_view *view);
 
 /* Reads all of a unit, and which version it had throughout. */
-int shard_unit_look(struct op *op, const struct shard_view *view, struct shard_unit *unit,
-                    unsigned *u);
+int shard_unit_look(struct op *op, struct shard_view *view, struct shard_unit *unit, unsigned *u);
 
 /* Where inserts compete in an image of version u. */
 struct shard_tail {

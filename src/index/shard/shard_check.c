@@ -299,8 +299,7 @@ static int walk(struct walk *w)
         return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
     for (uint64_t bucket = 0; bucket < buckets && rc == FAR_OK; bucket++) {
         for (unsigned lane = 0; lane < view->lanes && rc == FAR_OK; lane++) {
-            w->unit.bucket = bucket;
-            w->unit.lane = lane;
+            shard_unit_set(view, &w->unit, lane, bucket);
             rc = visit_unit(w);
         }
         if (rc == FAR_OK)

@@ -39,8 +39,7 @@ struct iteration {
 static int read_unit(struct op *op, struct shard_view *view, struct iteration *it)
 {
     uint64_t hash = reverse(it->position);
-    it->unit.lane = it->lane;
-    it->unit.bucket = shard_bucket(view, hash, view->version);
+    shard_unit_set(view, &it->unit, it->lane, shard_bucket(view, hash, view->version));
     it->unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
     if (!it->unit.words)
         return FAR_NO_MEMORY;
@@ -48,7 +47,7 @@ static int read_unit(struct op *op, struct shard_view *view, struct iteration *i
         int rc = shard_unit_look(op, view, &it->unit, &it->u); /* SHARD-I1 */
         if (rc != FAR_OK || shard_published(view, &it->unit))
             return rc;
-        it->unit.bucket = shard_parent(view, it->unit.bucket);
+        shard_unit_set(view, &it->unit, it->lane, shard_parent(view, it->unit.bucket));
     }
 }
 

@@ -35,7 +35,7 @@ struct move {
 
 static void start_at(struct move *m, uint64_t bucket, unsigned u)
 {
-    m->unit.bucket = bucket;
+    shard_unit_set(m->view, &m->unit, m->unit.lane, bucket);
     m->u = u;
     m->planned = m->sealed = m->seen = false;
 }
@@ -121,8 +121,10 @@ static int find(struct move *m, uint64_t hash, unsigned version, bool *again, bo
             start_at(m, m->unit.bucket, m->u - 1);
             return FAR_OK;
         }
-        if (shard_guard_says(view, shard_child(view, m->unit.bucket, m->u - 1), before) < 0)
-            return FAR_OK; /* it was not known when the unit was read */
+        if (shard_guard_says(view, shard_child(view, m->unit.bucket, m->u - 1), before) < 0) {
+            shard_note_board(m->op, view); /* it was not known when the unit was read */
+            return batch_flush(&m->op->batch);
+        }
     }
     rc = child_published(m, m->u, guard, &published);
     if (rc != FAR_OK)
@@ -365,8 +367,7 @@ static int fill_beyond(struct move *m, struct shard_unit *child, const uint64_t 
     gaddr node[SHARD_CHAIN_MAX];
     uint64_t top = 0;
     int rc = FAR_OK;
-    uint64_t delta;
-    unsigned home = gaddr_node(shard_unit_at(view, child->lane, child->bucket, &delta));
+    unsigned home = gaddr_node(child->at);
     if (count > second)
         rc = fill_chain(m, home, entry + second, count - second, node, &nodes, &top);
     enum batch_outcome outcome = op_all_known(rc) ? BATCH_NOT : BATCH_UNKNOWN;
@@ -397,10 +398,8 @@ static void count_move(struct move *m, unsigned live, const struct shard_unit *c
     if (load > view->move_load_max)
         view->move_load_max = load;
     if (watch) {
-        uint64_t delta;
-        gaddr from = shard_unit_at(view, m->unit.lane, m->unit.bucket, &delta);
-        gaddr to[2] = {from, shard_unit_at(view, child->lane, child->bucket, &delta)};
-        watch->grew(watch, from, to, 2);
+        gaddr to[2] = {m->unit.at, child->at};
+        watch->grew(watch, m->unit.at, to, 2);
     }
 }
 
@@ -411,11 +410,16 @@ static bool may_ride(const struct move *m, const struct shard_ride *ride, unsign
     if (!ride || ride->word == 0 || m->u + 1 != version ||
         shard_bucket(view, ride->key->hash, m->u) != m->unit.bucket)
         return false;
-    uint64_t fingerprint = slot_fingerprint_mask(SHARD_SLOT);
+    uint64_t mask = slot_fingerprint_mask(SHARD_SLOT) | SHARD_SID, hash = ride->key->hash;
     uint64_t want = (uint64_t)ride->key->fingerprint << SHARD_SLOT.fingerprint_at;
-    for (unsigned i = 0; i < m->unit.count; i++)
-        if (shard_is_entry(m->unit.words[i]) && (m->unit.words[i] & fingerprint) == want)
+    uint64_t now = shard_with_sid(want, shard_sid(view, hash, m->u));
+    uint64_t next = shard_with_sid(want, shard_sid(view, hash, m->u + 1));
+    for (unsigned i = 0; i < m->unit.count; i++) {
+        uint64_t word = m->unit.words[i];
+        if ((shard_live(word) || shard_sealed_by(word, m->u)) &&
+            ((word & mask) == now || (word & mask) == next))
             return false;
+    }
     return true;
 }
 
@@ -423,8 +427,8 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
 {
     struct op *op = m->op;
     struct shard_view *view = m->view;
-    struct shard_unit child = {.lane = m->unit.lane,
-                               .bucket = shard_child(view, m->unit.bucket, m->u)};
+    struct shard_unit child = {.chains = 0};
+    shard_unit_set(view, &child, m->unit.lane, shard_child(view, m->unit.bucket, m->u));
     uint64_t entry[SHARD_UNIT_MAX];
     unsigned count = 0, live = 0, limit = view->level1 - 1;
     bool rides = may_ride(m, ride, version);
@@ -457,6 +461,8 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
         rc = op_decided(op, rc);
         ride->done = rc == FAR_OK && op_swapped(op, n);
     }
+    if (rc == FAR_OK && first > 0)
+        shard_note(view, child.lane, child.bucket, mark);
     if (rc != FAR_OK || !rides || goes)
         return rc;
     /* The key stays: the unit is at the next version now, and the image shows where its tail is. */
@@ -464,8 +470,8 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
     shard_find_tail(&m->unit, m->u + 1, &tail);
     if (tail.twice)
         return FAR_OK;
+    shard_note_board(op, view);
     n = shard_cas(op, view, &m->unit, tail.slot, tail.word, own);
-    shard_cas(op, view, &child, limit, mark, mark | SHARD_MARK_DONE);
     rc = op_decided(op, batch_flush(&op->batch));
     ride->done = rc == FAR_OK && op_swapped(op, n);
     return rc;
@@ -502,7 +508,7 @@ int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t h
         }
         if (rc == FAR_OK && frozen)
             rc = fill(&m, ride, version);
-        if (rc != FAR_OK || (ride && ride->done))
+        if (rc != FAR_OK || (ride && ride->done) || (frozen && m.u + 1 == version))
             return rc;
     }
     return FAR_CONTENTION;

@@ -59,7 +59,7 @@ static int look_behind(struct op *op, struct shard_view *view, struct read *r, u
 {
     uint64_t child = shard_bucket(view, r->key.hash, version), guard = 0;
     unsigned u = shard_birth(view, child) - 1;
-    r->unit.bucket = shard_parent(view, child);
+    shard_unit_set(view, &r->unit, r->key.lane, shard_parent(view, child));
     bool older = u > shard_birth(view, r->unit.bucket);
     if (older) {
         unsigned n =
@@ -87,8 +87,7 @@ static int look(struct op *op, struct shard_view *view, struct read *r, bool *ag
     shard_settle(op, view);
     unsigned version = view->settled, n = 0, sibling = 0;
     bool pending = view->version > version && shard_goes(view, r->key.hash, version);
-    r->unit.bucket = shard_bucket(view, r->key.hash, version);
-    r->unit.lane = r->key.lane;
+    shard_unit_set(view, &r->unit, r->key.lane, shard_bucket(view, r->key.hash, version));
     bool older = pending && shard_birth(view, r->unit.bucket) < version;
     if (older) { /* a unit that is further behind has seals of other moves */
         uint64_t child = shard_child(view, r->unit.bucket, version - 1);

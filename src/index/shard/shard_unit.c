@@ -20,9 +20,8 @@ gaddr shard_slot_at(const struct shard_view *view, const struct shard_unit *unit
                     uint64_t *delta)
 {
     if (slot < view->words) {
-        gaddr at = shard_unit_at(view, unit->lane, unit->bucket, delta);
-        *delta += slot * 8ull;
-        return at;
+        *delta = unit->delta + slot * 8ull;
+        return unit->at;
     }
     if (slot == view->words)
         return top_at(view, unit->lane, unit->bucket, delta);
@@ -35,9 +34,8 @@ gaddr shard_slot_at(const struct shard_view *view, const struct shard_unit *unit
 void shard_unit_read(struct op *op, const struct shard_view *view, struct shard_unit *unit,
                      unsigned count)
 {
-    uint64_t delta;
-    gaddr at = shard_unit_at(view, unit->lane, unit->bucket, &delta);
-    batch_read(&op->batch, at, delta, unit->words, count * 8);
+    (void)view;
+    batch_read(&op->batch, unit->at, unit->delta, unit->words, count * 8);
     unit->count = count;
     unit->chains = 0;
 }
@@ -56,9 +54,8 @@ int shard_unit_extend(struct op *op, const struct shard_view *view, struct shard
     uint64_t delta;
     unsigned n = 0;
     if (unit->count < view->words) {
-        gaddr at = shard_unit_at(view, unit->lane, unit->bucket, &delta);
-        batch_read(&op->batch, at, delta + unit->count * 8ull, unit->words + unit->count,
-                   (view->words - unit->count) * 8);
+        batch_read(&op->batch, unit->at, unit->delta + unit->count * 8ull,
+                   unit->words + unit->count, (view->words - unit->count) * 8);
         unit->count = view->words;
     }
     gaddr top = top_at(view, unit->lane, unit->bucket, &delta);
@@ -106,11 +103,12 @@ int shard_guard_says(const struct shard_view *view, uint64_t bucket, uint64_t gu
     return guard != 0;
 }
 
-int shard_look_published(struct op *op, const struct shard_view *view, unsigned lane,
-                         uint64_t bucket, bool *published)
+int shard_look_published(struct op *op, struct shard_view *view, unsigned lane, uint64_t bucket,
+                         bool *published)
 {
-    struct shard_unit unit = {.lane = lane, .bucket = bucket};
+    struct shard_unit unit;
     unsigned guard = view->level1 - 1;
+    shard_unit_set(view, &unit, lane, bucket);
     unit.words = op_buffer(op, BUF_BULK, view->level1 * 8ull);
     if (!unit.words)
         return FAR_NO_MEMORY;
@@ -119,10 +117,27 @@ int shard_look_published(struct op *op, const struct shard_view *view, unsigned 
     if (rc != FAR_OK)
         return rc;
     *published = shard_published(view, &unit);
-    if (!*published || shard_guard_says(view, bucket, unit.words[guard]) >= 0)
-        return FAR_OK;
-    shard_cas(op, view, &unit, guard, unit.words[guard], unit.words[guard] | SHARD_MARK_DONE);
-    return batch_flush(&op->batch);
+    if (*published && shard_guard_says(view, bucket, unit.words[guard]) < 0)
+        shard_note(view, lane, bucket, unit.words[guard]);
+    return FAR_OK;
+}
+
+void shard_note(struct shard_view *view, unsigned lane, uint64_t bucket, uint64_t mark)
+{
+    view->note.lane = lane;
+    view->note.bucket = bucket;
+    view->note.mark = mark;
+}
+
+void shard_note_board(struct op *op, struct shard_view *view)
+{
+    uint64_t delta, mark = view->note.mark;
+    if (mark == 0)
+        return;
+    gaddr at = shard_unit_at(view, view->note.lane, view->note.bucket, &delta);
+    op_cas(op, at, delta + (view->level1 - 1) * 8ull, mark, mark | SHARD_MARK_DONE);
+    batch_fence(&op->batch);
+    view->note.mark = 0;
 }
 
 /* Adds the READs of the guard words of all children. */
@@ -135,7 +150,7 @@ static void read_children(struct op *op, const struct shard_view *view,
 
 /* Which version do they show, the first of the batch that was flushed? *again: one of them had to be
  * looked at, and is published now. */
-static int find_version(struct op *op, const struct shard_view *view, const struct shard_unit *unit,
+static int find_version(struct op *op, struct shard_view *view, const struct shard_unit *unit,
                         unsigned *u, bool *again)
 {
     uint64_t guard[SHARD_SEGMENTS];
@@ -149,6 +164,10 @@ static int find_version(struct op *op, const struct shard_view *view, const stru
         published = says == 1;
         if (says < 0) {
             int rc = shard_look_published(op, view, unit->lane, child, &published);
+            if (rc == FAR_OK && published) {
+                shard_note_board(op, view);
+                rc = batch_flush(&op->batch);
+            }
             if (rc != FAR_OK)
                 return rc;
             *again |= published;
@@ -157,8 +176,7 @@ static int find_version(struct op *op, const struct shard_view *view, const stru
     return FAR_OK;
 }
 
-int shard_unit_look(struct op *op, const struct shard_view *view, struct shard_unit *unit,
-                    unsigned *u)
+int shard_unit_look(struct op *op, struct shard_view *view, struct shard_unit *unit, unsigned *u)
 {
     for (unsigned attempts = 0; index_attempt(&attempts);) {
         unsigned before = 0;

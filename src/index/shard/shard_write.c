@@ -94,13 +94,17 @@ static int strayed(struct op *op, struct shard_view *view, struct write *w)
 /* Does the image show a move to the next version, or damage? */
 static bool ahead(const struct write *w)
 {
-    bool is = false;
+    uint64_t seal = shard_seal(w->version) >> SHARD_SEAL_AT, sealed = 0, control = 0;
     for (unsigned i = 0; i < w->unit.count; i++) {
-        uint64_t word = w->unit.words[i];
-        is |= shard_sealed_by(word, w->version) | !shard_word_valid(word) |
-              (shard_is(word, SHARD_PLAN) & (shard_plan_version(word) > w->version));
+        sealed |= w->unit.words[i] >> SHARD_SEAL_AT == seal;
+        control |= w->unit.words[i] >> SHARD_KIND_AT == SHARD_CONTROL;
     }
-    return is;
+    for (unsigned i = 0; i < w->unit.count && control && !sealed; i++) {
+        uint64_t word = w->unit.words[i];
+        sealed |= !shard_word_valid(word) ||
+                  (shard_is(word, SHARD_PLAN) && shard_plan_version(word) > w->version);
+    }
+    return sealed;
 }
 
 /* The unit is behind: moves it, with the insert if there is one. `image` is as for shard_move(). */
@@ -134,7 +138,7 @@ static void read_parent(struct op *op, struct shard_view *view, struct write *w,
     unsigned u = w->version - 1;
     a->parent = w->unit;
     if (!a->older) {
-        a->parent.bucket = shard_parent(view, w->unit.bucket);
+        shard_unit_set(view, &a->parent, w->key.lane, shard_parent(view, w->unit.bucket));
         a->parent.words = w->unit.words + SHARD_UNIT_MAX;
     }
     a->earlier = u > shard_birth(view, a->parent.bucket);
@@ -176,11 +180,12 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
     w->seen &= w->version == view->settled;
     w->version = view->settled;
     w->pending = view->version > w->version;
-    w->unit.lane = w->key.lane;
-    uint64_t bucket = w->unit.bucket = shard_bucket(view, w->key.hash, w->version);
+    uint64_t bucket = shard_bucket(view, w->key.hash, w->version);
+    shard_unit_set(view, &w->unit, w->key.lane, bucket);
     a.older = shard_birth(view, bucket) < w->version;
     a.season = view->season > 0 && w->version > 0 && !w->pending;
     view->season -= view->season > 0;
+    shard_note_board(op, view);
     if (w->block.at != 0 && !w->written)
         block_write(op, &w->block);
     if (a.season)
