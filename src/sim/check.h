@@ -32,6 +32,7 @@
 
 struct check_settings {
     const char *index;
+    bool mixed;                  /* the second table of a run may have another index */
     unsigned clients, keys, ops; /* ops: of each client */
     unsigned adversity;
     enum sim_profile profile;
@@ -98,6 +99,9 @@ struct check_result {
     struct check_coverage coverage;
     struct sim_counts counts;
 };
+
+/* The index of the runs of a seed when all indexes share the seeds. */
+const char *check_index_of(uint64_t seed);
 
 struct check; /* a harness, for many runs */
 

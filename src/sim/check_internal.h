@@ -35,6 +35,7 @@
 #define SPLITS_KNOWN    3u
 #define RING_MAX        3u
 #define PARTS_MAX       128u
+#define INDEXES_MAX     8u /* of a build */
 #define SHORT_LIVED_MAX 8u
 
 /* What kind of run it is: chosen for every run, so that rare things are common. Written by
@@ -45,6 +46,7 @@ struct plan {
     unsigned granule, nodes, ring;
     unsigned tables;         /* keys are dealt to them in turn                         */
     const char *other_index; /* of the second table                                    */
+    unsigned other;          /* its number, counted from the first table's index       */
     unsigned cold;           /* additional keys, which clients add to make tables grow */
     unsigned latecomers;     /* additional clients, which come when others may be gone */
     bool open_in_client;     /* clients open their sessions while others are at work   */
@@ -157,7 +159,7 @@ struct check {
     /* After how many cold keys tables of this kind grow: known from a first filling. */
     const char *grown_index;
     unsigned grown_keys;
-    uint8_t grows_at[CHECK_TABLES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][SPLITS_KNOWN];
+    uint8_t grows_at[1 + INDEXES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][SPLITS_KNOWN];
 
     /* check_client.c, once the run is set up */
     struct check_client client[CHECK_CLIENTS_MAX];

@@ -1,6 +1,8 @@
 /* Chooses what kind of run it is. */
 #include "sim/check_internal.h"
 
+#include <string.h>
+
 #define CONCURRENT_MAX 10u /* operations in flight on rings: the checker's time grows with it */
 
 /*
@@ -14,6 +16,31 @@ static const uint64_t hash_masks[HASH_MASKS] = {
     0xffffffffffffffe1, 0x000000ff00000fc1u, 0x0000ffff000001f1u};
 #define HASH_MASKS_NARROW 3u /* the last ones */
 #define HASH_MASKS_NODES  2u
+
+static unsigned count_indexes(void)
+{
+    unsigned count = 0;
+    while (far_index_name(count))
+        count++;
+    ASSERT(count <= INDEXES_MAX);
+    return count;
+}
+
+const char *check_index_of(uint64_t seed)
+{
+    return far_index_name((unsigned)(seed % count_indexes()));
+}
+
+/* The index that many places behind another in the list, which is a ring here. */
+static const char *index_behind(const char *index, unsigned places)
+{
+    unsigned at = 0;
+    if (places == 0) /* it may be one that is not listed */
+        return index;
+    while (far_index_name(at) && strcmp(far_index_name(at), index) != 0)
+        at++;
+    return far_index_name((at + places) % count_indexes());
+}
 
 static void choose_shape(struct check *c)
 {
@@ -31,11 +58,8 @@ static void choose_shape(struct check *c)
     } else if (narrow) {
         p->hash_mask = HASH_MASKS - 1 - p->hash_mask % HASH_MASKS_NARROW;
     }
-    unsigned indexes = 0, other = 0;
-    while (far_index_name(indexes))
-        indexes++;
-    other = tape_choose(t, indexes, TAPE_SETUP);
-    p->other_index = other == 0 ? c->set->index : far_index_name(other);
+    p->other = tape_choose(t, c->set->mixed ? count_indexes() : 1, TAPE_SETUP);
+    p->other_index = index_behind(c->set->index, p->other);
 }
 
 static void choose_pool(struct check *c)

@@ -151,7 +151,8 @@ static int choose_cold_keys(struct check *c)
         memset(c->grows_at, 0, sizeof c->grows_at);
     c->grown_index = c->set->index;
     c->grown_keys = c->set->keys;
-    uint8_t *grows_at = c->grows_at[p->tables - 1][p->nodes - 1][p->hash_mask][p->hash_seed];
+    unsigned kind = p->tables == 1 ? 0 : 1 + p->other;
+    uint8_t *grows_at = c->grows_at[kind][p->nodes - 1][p->hash_mask][p->hash_seed];
     int rc = grows_at[0] == 0 ? learn_growth(c, grows_at) : FAR_OK;
     unsigned below = tape_choose(c->tape, tape_choose(c->tape, 2, TAPE_SETUP) ? 16 : 4, TAPE_SETUP);
     unsigned count = grows_at[tape_choose(c->tape, SPLITS_KNOWN, TAPE_SETUP)];

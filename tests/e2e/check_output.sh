@@ -18,10 +18,22 @@ grep -qE " 0 undecided; " <<<"$out" || failed "does not count what is undecided"
 
 # The same seeds give the same runs.
 first=$(sed 's/; [0-9.]* s$//' <<<"$out")
-run check --index all --seeds 1..30
+run check --index race --seeds 1..30
 [ "$(sed 's/; [0-9.]* s$//' <<<"$out")" = "$first" ] || failed "is a different run"
 
-run check --seeds 7 --clients 2 --keys 1 --ops 5 --faults none --profile sc
+# All indexes share the seeds.
+run check --seeds 1..30
+expect_code 0
+[ "$(tail -n 1 <<<"$out")" = "30 passed, 0 failed" ] || failed "did not run each seed once"
+for index in $(indexes); do
+    expect_out "$index: "
+done
+count=$(indexes | wc -l)
+run check --seeds "1..$((count - 1 > 0 ? count - 1 : 1))" # the seeds of all but the first
+[ "$(grep -c " histories, " <<<"$out")" = $((count - 1 > 0 ? count - 1 : 1)) ] ||
+    failed "shows an index without a seed"
+
+run check --index race --seeds 7 --clients 2 --keys 1 --ops 5 --faults none --profile sc
 expect_code 0
 expect_out "race: 1 histories"
 expect_out "faults: 0 crashes, 0 pauses, 0 errors, 0 nodes lost"
@@ -35,14 +47,16 @@ grep -qE "[1-9][0-9]* reordered, [1-9][0-9]* completed before" <<<"$out" ||
 # Every schedule.
 run check --exhaustive --faults none
 expect_code 0
-expect_out "race: 30 programs"
+for index in $(indexes); do
+    expect_out "$index: 30 programs"
+done
 expect_out "every schedule"
-run check --exhaustive --switches 1
+run check --index race --exhaustive --switches 1
 expect_code 0
 expect_out "not every schedule"
 
 # JSON alone, and in addition to the text.
-run check --seeds 1..3 --json -
+run check --index race --seeds 1..3 --json -
 expect_code 0
 [[ $out == "{"*"}" ]] || failed "is not JSON alone"
 for field in '"index": "race"' '"histories": 3' '"undecided": 0' '"passed": 3' '"failed": 0' \
@@ -64,7 +78,7 @@ refuses() {
     expect_no_out
     expect_err "$1"
 }
-refuses "unknown index 'none' (available: all, race)" --index none
+refuses "unknown index 'none' (available: all, $(indexes | paste -sd, | sed 's/,/, /g'))" --index none
 refuses "invalid --seeds '5..1'" --seeds 5..1
 refuses "invalid --seeds 'x'" --seeds x
 refuses "unknown fault 'rain' (available: all, none, delay" --faults delay,rain

@@ -31,6 +31,11 @@ run_leased() {
     done
 }
 
+# The names of the build's indexes, one on a line.
+indexes() {
+    "$FARSIDE" check --help | sed -n 's/.*--index NAME|all.*(all)://p' | grep -o '[^ ]*'
+}
+
 failed() {
     printf '%s\n  %s\n--- exit status %s, output:\n%s\n--- errors:\n%s\n' \
         "$last" "$1" "$code" "$out" "$err" >&2
