@@ -202,6 +202,8 @@ static inline int scratch_teardown(void **state)
 /* Runs the tests and leaves nothing behind. */
 #define scratch_run(tests)                                                                         \
     (scratch_start(), scratch_finish(cmocka_run_group_tests(tests, NULL, NULL)))
+/* The same on every index: see indexes.h. */
+#define scratch_run_indexes(tests) (scratch_start(), scratch_finish(INDEXES_RUN(tests)))
 
 static inline int scratch_finish(int failures)
 {

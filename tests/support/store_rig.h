@@ -1,8 +1,9 @@
-/* A pool, a session and a table, on a fabric that the test keeps and can look into. */
+/* A pool, a session and a table of index_tested, on a fabric that the test keeps and can look into. */
 #ifndef TESTS_STORE_RIG_H
 #define TESTS_STORE_RIG_H
 
 #include "support/driven_clock.h"
+#include "support/index_tested.h"
 #include "support/puppet.h"
 #include "store/store.h"
 
@@ -47,7 +48,7 @@ static inline void store_rig_start(struct store_rig *r, const struct knobs *knob
         r->fab->lease_ms = 60000;
     ASSERT(store_open(r->fab, knobs, &r->pool) == FAR_OK);
     ASSERT(far_session_open(r->pool, session, &r->session) == FAR_OK);
-    ASSERT(far_table_create(r->session, "t", "race", table, &r->table) == FAR_OK);
+    ASSERT(far_table_create(r->session, "t", index_tested, table, &r->table) == FAR_OK);
 }
 
 static inline void store_rig_open(struct store_rig *r, const char *uri, const struct knobs *knobs,

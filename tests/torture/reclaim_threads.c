@@ -5,8 +5,8 @@
  * the slowest thread (paced_clock.h).
  */
 #include "support/audit.h"
+#include "support/indexes.h"
 #include "support/paced_clock.h"
-#include "support/race_groups.h"
 #include "support/store_rig.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ struct setting {
     const char *uri;
     unsigned threads, sessions, ops; /* sessions of each thread, operations of each session */
     unsigned abandon; /* one session in `abandon` ends like a killed process; 0: none */
-    unsigned groups;
+    bool small;       /* parts of the table */
 };
 
 static struct paced_clock paced;
@@ -171,7 +171,7 @@ static void *work(void *arg)
 static void run(const struct setting *setting)
 {
     static struct worker w[THREADS];
-    struct far_table_options table = {.tuning = RACE_GROUPS(setting->groups)};
+    struct far_table_options table = {.tuning = setting->small ? indexes_smallest() : NULL};
     struct store_rig r;
     struct far_pool_check check;
     struct audit a;
@@ -223,7 +223,7 @@ static void no_byte_is_lost_when_sessions_come_and_go(void **state)
                           .threads = 3,
                           .sessions = 60 / SLOWER,
                           .ops = 10000,
-                          .groups = 2});
+                          .small = true});
 }
 
 static void no_byte_is_lost_when_sessions_die(void **state)
@@ -234,7 +234,7 @@ static void no_byte_is_lost_when_sessions_die(void **state)
                           .sessions = 40 / SLOWER,
                           .ops = 10000,
                           .abandon = 3,
-                          .groups = 2});
+                          .small = true});
 }
 
 static void no_byte_is_lost_on_several_nodes(void **state)
@@ -244,16 +244,16 @@ static void no_byte_is_lost_on_several_nodes(void **state)
                           .threads = 4,
                           .sessions = 24 / SLOWER,
                           .ops = 10000,
-                          .abandon = 5,
-                          .groups = 85});
+                          .abandon = 5});
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    indexes_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_byte_is_lost_when_sessions_come_and_go),
         cmocka_unit_test(no_byte_is_lost_when_sessions_die),
         cmocka_unit_test(no_byte_is_lost_on_several_nodes),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return INDEXES_RUN(tests);
 }

@@ -1,9 +1,11 @@
 /*
- * Threads on one table with few keys and tiny subtables that split all the time. Threads yield
- * before one batch in four, so that they meet between any two round trips even on few cores.
+ * Threads on one table with few keys and tiny parts that are restructured all the time. Threads
+ * yield before one batch in four, so that they meet between any two round trips even on few cores.
+ * With --long they do more than a million operations, also under a sanitizer.
  *
  * Threads do not assert. They count what is wrong, and the test asserts when they have ended.
  */
+#include "support/indexes.h"
 #include "support/store_rig.h"
 
 #include <sched.h>
@@ -76,11 +78,11 @@ static void expect(struct racer *a, int rc, int want, const char *what)
 static void trial_open(struct trial *s, const char *uri, unsigned patience, unsigned rounds)
 {
     struct knobs knobs = pool_knobs_default;
-    struct far_table_options tiny = {.tuning = "groups=2", .hash_seed = 77};
+    struct far_table_options tiny = {.tuning = indexes_smallest(), .hash_seed = 77};
 
     memset(s, 0, sizeof *s);
     knobs.patience = patience;
-    s->rounds = rounds / SLOWER;
+    s->rounds = indexes_long ? 3 * rounds : rounds / SLOWER;
     assert_int_equal(fab_open(uri, &s->fab), FAR_OK);
     assert_int_equal(store_open(s->fab, &knobs, &s->pool), FAR_OK);
     pthread_barrier_init(&s->barrier, NULL, THREADS);
@@ -94,7 +96,8 @@ static void trial_open(struct trial *s, const char *uri, unsigned patience, unsi
         a->tap.posted = yield_sometimes;
         a->session->op.batch.tap = &a->tap;
     }
-    assert_int_equal(far_table_create(s->racer[0].session, "t", "race", &tiny, &s->table), FAR_OK);
+    assert_int_equal(far_table_create(s->racer[0].session, "t", index_tested, &tiny, &s->table),
+                     FAR_OK);
 }
 
 static void trial_run(struct trial *s, void *(*part)(void *))
@@ -511,8 +514,9 @@ static void after_the_churn_keys_are_as_acknowledged(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    indexes_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gets_return_only_what_was_put),
         cmocka_unit_test(rings_return_only_what_was_put),
@@ -520,5 +524,5 @@ int main(void)
         cmocka_unit_test(of_inserts_and_deletes_at_once_one_wins),
         cmocka_unit_test(after_the_churn_keys_are_as_acknowledged),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return INDEXES_RUN(tests);
 }
