@@ -1,7 +1,8 @@
 /*
  * Damaged pools. Every round flips a few bits of a sound pool (superblock, catalog, registry, chunk
- * table, root, directory, subtables, blocks), or overwrites words with others from elsewhere, or
- * cuts a node short. Then it opens the pool and works on it.
+ * table, the table's root, its other objects, blocks), or overwrites words with others from
+ * elsewhere, or cuts a node short. Then it opens the pool and works on it. The objects are those that
+ * the index's mark() reports.
  *
  * Any error and any miss is allowed. A crash is not, nor an operation without end (its round trips
  * are bounded), nor a false answer: a value or a key that was never stored.
@@ -9,10 +10,8 @@
  * A round undoes its changes: the flips are known, and every request is inspected before it is
  * posted for what its verbs may change.
  */
-#include "support/race_groups.h"
+#include "support/indexes.h"
 #include "support/store_rig.h"
-
-#include "index/race/race.h"
 
 #include <stdlib.h>
 
@@ -52,17 +51,16 @@ enum region {
     REGISTRY,
     CHUNK_TABLE,
     ROOT,
-    DIRECTORY,
-    HEADS,
-    BUCKETS,
     BLOCKS,
-    REGIONS
+    OBJECTS, /* all others of the table: a region for each size class, because large ones are few */
+    REGIONS = OBJECTS + CLASS_COUNT
 };
-static const char *const region_names[REGIONS] = {
-    "superblock",  "chunk counter", "free lists", "control", "catalog", "registry",
-    "chunk table", "root",          "directory",  "heads",   "buckets", "blocks"};
-/* A flip in a superblock ends the round at once, so they are rare. */
-static const unsigned region_weights[REGIONS] = {2, 4, 4, 4, 3, 2, 1, 4, 16, 16, 24, 20};
+static const char *const region_names[OBJECTS + 1] = {
+    "superblock", "chunk counter", "free lists", "control", "catalog",
+    "registry",   "chunk table",   "root",       "blocks",  "objects"};
+/* A flip in a superblock ends the round at once, so they are rare. The classes of objects share
+ * theirs. If there are no blocks, then the objects get their part. */
+static const unsigned region_weights[OBJECTS + 1] = {2, 4, 4, 4, 3, 2, 1, 4, 20, 56};
 
 struct ranges {
     struct range *range;
@@ -82,6 +80,7 @@ struct testbed {
     uint8_t *sound[FAB_NODES_MAX];
     struct rng rng;
     struct ranges region[REGIONS];
+    unsigned classes; /* of OBJECTS that the table has */
     struct range dirty[DIRTY_MAX];
     unsigned dirty_count;
     unsigned batches;
@@ -213,8 +212,7 @@ static void restore(struct testbed *g)
 /* ---- what can be damaged
  * ---------------------------------------------------------------------- */
 
-static void add_range(struct testbed *g, enum region which, unsigned node, uint64_t off,
-                      uint64_t len)
+static void add_range(struct testbed *g, unsigned which, unsigned node, uint64_t off, uint64_t len)
 {
     struct ranges *r = &g->region[which];
 
@@ -223,47 +221,74 @@ static void add_range(struct testbed *g, enum region which, unsigned node, uint6
     r->range[r->count++] = (struct range){.node = node, .off = off, .len = len};
 }
 
-static bool all_zero(const uint8_t *bytes, uint64_t len)
+struct mapper {
+    struct marker marker;
+    struct testbed *testbed;
+    gaddr root;
+};
+
+/* How many bytes from the first on have been written, up to the end of a line, and a line more. */
+static uint64_t used_bytes(const uint8_t *image, uint64_t bytes)
 {
-    for (uint64_t i = 0; i < len; i++)
-        if (bytes[i])
-            return false;
-    return true;
+    uint64_t used = bytes;
+
+    while (used > 0 && image[used - 1] == 0)
+        used--;
+    used = (used + 63) / 64 * 64 + 64;
+    return used < bytes ? used : bytes;
 }
 
-/* A chunk of objects of one class. Subtables count as heads and buckets, all others as blocks. */
-static void map_slab(struct testbed *g, unsigned node, uint64_t off, unsigned size_class,
-                     const struct race_view *view)
+static void map_object(struct marker *marker, gaddr at, unsigned size_class)
 {
-    uint32_t bytes = size_class_bytes(size_class);
-    bool subtables = size_class == race_subtable_class(view->groups);
+    struct mapper *m = (struct mapper *)marker;
+    struct testbed *g = m->testbed;
+    uint64_t bytes = size_class_bytes(size_class);
+    const uint8_t *image = g->sound[gaddr_node(at)] + gaddr_offset(at);
+    unsigned generation = ((const struct block_head *)image)->generation;
+    unsigned which = OBJECTS + size_class;
 
-    for (uint64_t at = off; at + bytes <= off + CHUNK_BYTES; at += bytes) {
-        if (all_zero(g->sound[node] + at, bytes))
-            continue;
-        if (subtables) {
-            add_range(g, HEADS, node, at, sizeof(struct race_subtable_head));
-            add_range(g, BUCKETS, node, at + sizeof(struct race_subtable_head),
-                      view->groups * RACE_GROUP_BYTES);
-        } else {
-            add_range(g, BLOCKS, node, at, bytes);
-        }
+    if (at == m->root)
+        which = ROOT;
+    else if (block_valid(image, bytes, generation))
+        which = BLOCKS;
+    if (which != BLOCKS)
+        bytes = used_bytes(image, bytes);
+    if (which < OBJECTS) {
+        add_range(g, which, gaddr_node(at), gaddr_offset(at), bytes);
+        return;
     }
+    /* Half of the hits are in the first lines, where heads are. */
+    add_range(g, which, gaddr_node(at), gaddr_offset(at), 64);
+    if (bytes > 64)
+        add_range(g, which, gaddr_node(at), gaddr_offset(at) + 64, bytes - 64);
+}
+_Static_assert(offsetof(struct mapper, marker) == 0, "the marker comes first");
+
+static void map_table(struct testbed *g, struct store_rig *r)
+{
+    struct index_view *view = store_known(r->session, r->table)->view;
+    struct mapper m = {
+        .marker = {.mark = map_object}, .testbed = g, .root = view->table->desc.root};
+    struct op *op = &r->session->op;
+
+    assert_int_equal(op_begin(op, &view->cached), FAR_OK);
+    assert_int_equal(INDEX_CALL(view->table->ops, mark, op, view, &m.marker), FAR_OK);
+    op_end(op);
+    for (unsigned i = 0; i < CLASS_COUNT; i++)
+        g->classes += g->region[OBJECTS + i].count > 0;
+    assert_true(g->classes > 0);
+    assert_true(g->region[ROOT].count == 1); /* each object is reported, and once */
 }
 
 static void map_pool(struct testbed *g, struct store_rig *r)
 {
-    const struct race_view *view =
-        (const struct race_view *)store_known(r->session, r->table)->view;
     unsigned tables = 1;
 
     add_range(g, CATALOG, 0, r->pool->pool.catalog_off,
               (tables + 1) * sizeof(struct catalog_entry));
     add_range(g, CONTROL, 0, CONTROL_OFF, 4 * 8);
     add_range(g, REGISTRY, 0, CLIENTS_OFF, r->pool->pool.clients * sizeof(struct client_slot));
-    add_range(g, ROOT, gaddr_node(view->root), gaddr_offset(view->root), sizeof(struct race_root));
-    add_range(g, DIRECTORY, gaddr_node(view->directory), gaddr_offset(view->directory),
-              16ull << view->depth); /* and as much again that is not in use yet */
+    map_table(g, r);
     for (unsigned node = 0; node < g->fab->nodes; node++) {
         const struct node_head *head = &r->pool->pool.head[node];
         uint64_t taken = 0;
@@ -273,13 +298,6 @@ static void map_pool(struct testbed *g, struct store_rig *r)
         add_range(g, FREE_LISTS, node, NODE_FREE_OFF, CLASS_COUNT * 8);
         memcpy(&taken, g->sound[node] + NODE_NEXT_CHUNK_OFF, 8);
         add_range(g, CHUNK_TABLE, node, head->table_off, taken * 8);
-        for (uint64_t i = 0; i < taken; i++) {
-            uint64_t entry = 0;
-            memcpy(&entry, g->sound[node] + head->table_off + i * 8, 8);
-            if ((entry & 0xff) == CHUNK_SLAB)
-                map_slab(g, node, head->chunks_off64 * 64ull + (i << CHUNK_SHIFT),
-                         (entry >> 8) & 0xff, view);
-        }
     }
 }
 
@@ -291,15 +309,15 @@ static void no_pause(struct fab_ep *ep, uint64_t ns)
     (void)ns;
 }
 
-static void build(struct testbed *g, struct store_rig *r, unsigned groups)
+static void build(struct testbed *g, struct store_rig *r)
 {
     struct far_session_options session = {.depth = 1, .seed = 1};
-    struct far_table_options table = {.tuning = RACE_GROUPS(groups), .hash_seed = 5};
+    struct far_table_options table = {.tuning = indexes_smallest(), .hash_seed = 5};
     struct far_table_info info;
 
     assert_int_equal(store_open(g->fab, &g->knobs, &r->pool), FAR_OK);
     assert_int_equal(far_session_open(r->pool, &session, &r->session), FAR_OK);
-    assert_int_equal(far_table_create(r->session, "t", "race", &table, &r->table), FAR_OK);
+    assert_int_equal(far_table_create(r->session, "t", index_tested, &table, &r->table), FAR_OK);
     for (uint32_t i = 0; i < KEYS * VERSIONS; i++) {
         uint8_t key[KEY_BYTES], value[VALUE_BYTES];
         uint32_t id = i % KEYS, version = 1 + i / KEYS;
@@ -314,12 +332,12 @@ static void build(struct testbed *g, struct store_rig *r, unsigned groups)
     assert_true(info.splits >= 2);
 }
 
-static void testbed_open(struct testbed *g, const char *uri, unsigned groups)
+static void testbed_open(struct testbed *g, const char *uri)
 {
     struct store_rig r;
 
     memset(g, 0, sizeof *g);
-    rng_seed(&g->rng, groups);
+    rng_seed(&g->rng, strlen(uri));
     g->knobs = pool_knobs_default;
     g->knobs.patience = 2;
     assert_int_equal(fab_open(uri, &g->fab), FAR_OK);
@@ -328,7 +346,7 @@ static void testbed_open(struct testbed *g, const char *uri, unsigned groups)
     g->post = g->ops.post;
     g->ops.post = note_post;
     g->fab->ops = &g->ops;
-    build(g, &r, groups);
+    build(g, &r);
 
     assert_int_equal(g->fab->ops->ep_open(g->fab, &g->ep), FAR_OK);
     assert_non_null(g->line = g->ep->ops->buf_alloc(g->ep, CHUNK_BYTES));
@@ -358,7 +376,7 @@ static void testbed_close(struct testbed *g)
 /* ---- a round --------------------------------------------------------------------------------- */
 
 /* A random word of the region. */
-static struct range pick_word(struct testbed *g, enum region which)
+static struct range pick_word(struct testbed *g, unsigned which)
 {
     const struct ranges *r = &g->region[which];
     const struct range *range = &r->range[rng_below(&g->rng, r->count)];
@@ -367,20 +385,33 @@ static struct range pick_word(struct testbed *g, enum region which)
         .node = range->node, .off = range->off + rng_below(&g->rng, range->len / 8) * 8, .len = 8};
 }
 
-/* Flips a bit, or overwrites a word or a line with a sound one of the same kind, which looks right
- * but is wrong. */
-static void damage_something(struct testbed *g, bool flip)
+/* A region that has something in it. */
+static unsigned pick_region(struct testbed *g)
 {
     unsigned at = (unsigned)rng_below(&g->rng, 100), which = 0;
 
     while (at >= region_weights[which])
         at -= region_weights[which++];
-    struct range to = pick_word(g, (enum region)which);
+    if (which < BLOCKS || (which == BLOCKS && g->region[BLOCKS].count > 0))
+        return which;
+    for (unsigned nth = (unsigned)rng_below(&g->rng, g->classes) + 1, i = 0; nth > 0; i++) {
+        which = OBJECTS + i;
+        nth -= g->region[which].count > 0;
+    }
+    return which;
+}
+
+/* Flips a bit, or overwrites a word or a line with a sound one of the same kind, which looks right
+ * but is wrong. */
+static void damage_something(struct testbed *g, bool flip)
+{
+    unsigned which = pick_region(g);
+    struct range to = pick_word(g, which);
     if (flip) {
         raw_flip(g, to.node, to.off * 8 + rng_below(&g->rng, 64));
     } else {
-        struct range from = pick_word(g, (enum region)which);
-        if (which >= HEADS && rng_below(&g->rng, 4) == 0) {
+        struct range from = pick_word(g, which);
+        if (which >= BLOCKS && rng_below(&g->rng, 4) == 0) {
             from.off &= ~63ull;
             to.off &= ~63ull;
             to.len = 64;
@@ -483,11 +514,11 @@ static void work(struct testbed *g, unsigned round, unsigned cut_node, uint64_t 
     far_pool_close(pool);
 }
 
-static void run_rounds(const char *uri, unsigned groups, unsigned rounds)
+static void run_rounds(const char *uri, unsigned rounds)
 {
     struct testbed *g = &testbed;
 
-    testbed_open(g, uri, groups);
+    testbed_open(g, uri);
     for (unsigned round = 0; round < rounds; round++) {
         unsigned node = (unsigned)rng_below(&g->rng, g->fab->nodes);
         uint64_t whole = g->fab->size[node], cut = rng_below(&g->rng, whole / 64) * 64;
@@ -515,7 +546,9 @@ static void run_rounds(const char *uri, unsigned groups, unsigned rounds)
                   rounds, (unsigned long long)g->opened, (unsigned long long)g->worked,
                   (unsigned long long)g->answers, (unsigned long long)g->errors);
     for (unsigned i = 0; i < REGIONS; i++)
-        print_message("  %-14s %llu hits\n", region_names[i], (unsigned long long)g->hits[i]);
+        if (g->hits[i] > 0)
+            print_message("  %-14s %llu hits\n", region_names[i < OBJECTS ? i : OBJECTS],
+                          (unsigned long long)g->hits[i]);
     assert_true(g->worked > rounds / 2);
     assert_true(g->errors > 0 && g->answers > g->errors);
     testbed_close(g);
@@ -524,20 +557,21 @@ static void run_rounds(const char *uri, unsigned groups, unsigned rounds)
 static void a_damaged_pool_on_two_nodes_gives_no_false_answer(void **state)
 {
     (void)state;
-    run_rounds("mem:?size=2m&nodes=2&clients=8", 2, ROUNDS);
+    run_rounds("mem:?size=2m&nodes=2&clients=8", ROUNDS);
 }
 
 static void a_damaged_pool_on_one_node_gives_no_false_answer(void **state)
 {
     (void)state;
-    run_rounds("mem:?size=4m&clients=8", 3, ROUNDS / 4);
+    run_rounds("mem:?size=4m&clients=8", ROUNDS / 4);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    indexes_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_damaged_pool_on_two_nodes_gives_no_false_answer),
         cmocka_unit_test(a_damaged_pool_on_one_node_gives_no_false_answer),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return INDEXES_RUN(tests);
 }
