@@ -8,17 +8,19 @@
  * Now and then the parent repairs the pool. The pool is smaller than all the memory that killed
  * clients held: without repairs it would be full before the end.
  *
- *   kill9                      the test
+ *   kill9                      the test: every index gets its share of the kills
  *   kill9 --kills N            the same with more kills (`make torture`)
  *   kill9 --recovery N         measures how soon the others reach their speed again
+ *   kill9 --long ...           each index gets all of them, not a share
  *
  * If FARSIDE names the program, `farside pool check` and `farside stat` look at the pool at the
  * end.
  */
 #include "base/clock.h"
 #include "base/rng.h"
-#include "support/shm_scratch.h"
+#include "support/indexes.h"
 #include "support/ledger.h"
+#include "support/shm_scratch.h"
 
 #define WORKERS   4u
 #define RANGE     3000u /* keys of a worker, which uses more and more of them */
@@ -161,8 +163,8 @@ static void change_shared(struct client_of_pool *c, unsigned self, struct rng *r
 static void repair_first(struct client_of_pool *c, struct worker *me)
 {
     struct far_pool_check check;
+    me->repairs++; /* few workers live to its end */
     int rc = far_pool_check(c->session, true, NULL, NULL, &check);
-    me->repairs++;
     if (rc != FAR_OK && rc != FAR_CONTENTION && rc != FAR_FENCED)
         die("a repair", (struct key){0, 0}, rc);
 }
@@ -192,7 +194,8 @@ static void work(void *arg)
 
 /* ---- the parent ------------------------------------------------------------------------------ */
 
-static unsigned kills = RIG_SLOW == 1 ? 80 : 12;
+static unsigned kills_wanted = RIG_SLOW == 1 ? 80 : 12;
+static unsigned kills;      /* the present index's share */
 static unsigned recoveries; /* to be measured */
 
 static void start_worker(unsigned self, uint64_t generation)
@@ -227,14 +230,14 @@ static void say(void *arg, const char *line)
 
 static void make_pool(const char *options)
 {
-    const struct far_table_options small = {.tuning = "groups=2"}; /* many splits */
+    const struct far_table_options small = {.tuning = indexes_smallest()}; /* many splits */
     struct client_of_pool c;
 
     shared = scratch_shared(sizeof *shared);
     strcpy(shared->uri, scratch_uri(scratch_name(false), options));
     assert_int_equal(far_pool_open(shared->uri, &c.pool), FAR_OK);
     assert_int_equal(far_session_open(c.pool, NULL, &c.session), FAR_OK);
-    assert_int_equal(far_table_create(c.session, "t", "race", &small, &c.table), FAR_OK);
+    assert_int_equal(far_table_create(c.session, "t", index_tested, &small, &c.table), FAR_OK);
     leave_pool(&c);
     strchr(shared->uri, '?')[0] = '\0';
 }
@@ -317,6 +320,8 @@ static void what_was_acknowledged_outlives_its_client(void **state)
     struct rng rng;
     (void)state;
     rng_seed(&rng, 9);
+    kills = indexes_share(kills_wanted);
+    unsigned checks = kills < 80 ? kills / 8 + 1 : 10; /* kills between two checks */
     make_pool("?size=128m&nodes=2&clients=64&" LEASE);
     for (unsigned i = 0; i < WORKERS; i++) {
         shared->range = RANGE_LOW;
@@ -329,8 +334,8 @@ static void what_was_acknowledged_outlives_its_client(void **state)
         await_worker(victim);
         usleep((useconds_t)rng_below(&rng, LIFE_US));
         kill_worker(victim);
-        if (i % 10 == 9)
-            check_live(i % 20 == 19);
+        if (i % checks == checks - 1)
+            check_live(i / checks % 2 == 1);
         start_worker(victim, i + 1);
     }
     for (unsigned i = 0; i < WORKERS; i++) {
@@ -408,7 +413,7 @@ static void survivors_soon_reach_their_speed_again(void **state)
     shared->range = RANGE;
     for (unsigned i = 0; i < WORKERS; i++)
         start_worker(i, 0);
-    measure(recoveries);
+    measure(indexes_share(recoveries));
     for (unsigned i = 0; i < WORKERS; i++)
         kill_worker(i);
     munmap(shared, sizeof *shared);
@@ -424,11 +429,12 @@ int main(int argc, char **argv)
         SCRATCH_CASE(what_was_acknowledged_outlives_its_client),
     };
 
-    if (argc == 3 && strcmp(argv[1], "--kills") == 0)
-        kills = (unsigned)atoi(argv[2]);
-    if (argc == 3 && strcmp(argv[1], "--recovery") == 0 && atoi(argv[2]) > 0) {
-        recoveries = (unsigned)atoi(argv[2]);
-        return scratch_run(measured);
+    int at = indexes_arguments(argc, argv);
+    if (argc == at + 2 && strcmp(argv[at], "--kills") == 0)
+        kills_wanted = (unsigned)atoi(argv[at + 1]);
+    if (argc == at + 2 && strcmp(argv[at], "--recovery") == 0 && atoi(argv[at + 1]) > 0) {
+        recoveries = (unsigned)atoi(argv[at + 1]);
+        return scratch_run_indexes(measured);
     }
-    return scratch_run(tests);
+    return scratch_run_indexes(tests);
 }
