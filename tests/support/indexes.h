@@ -1,6 +1,7 @@
 /*
  * For suites that run on every index of the build. INDEXES_RUN(tests) runs them on one index after
- * the other: index_tested is the one whose turn it is.
+ * the other: index_tested is the one whose turn it is. After that it is RACE again, for tests that
+ * need to know how an index works.
  *
  * What takes long is shared: each index gets its part of the work, and the suite takes as long as
  * with one index. An argument changes that:
@@ -90,6 +91,7 @@ static inline int indexes_arguments(int argc, char **argv)
         for (unsigned index_ = 0; far_index_name(index_); index_++)                                \
             if (indexes_turn(index_))                                                              \
                 indexes_failed += cmocka_run_group_tests_name(index_tested, tests, NULL, NULL);    \
+        index_tested = "race";                                                                     \
         indexes_failed;                                                                            \
     })
 

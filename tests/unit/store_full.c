@@ -1,7 +1,7 @@
 /* What happens when there is no room: errors that are clean, and everything else goes on. Time is
  * the test's own: how long a session waits for memory does not depend on the machine. */
 #include "support/puppet.h"
-#include "support/race_groups.h"
+#include "support/indexes.h"
 #include "support/race_rig.h"
 
 #include <stdarg.h>
@@ -72,11 +72,10 @@ static void a_full_pool_keeps_what_it_has(void **state)
 {
     static const char *const uris[] = {"mem:?size=1m", "mem:?size=1m&nodes=3",
                                        "mem:?size=1m&defer=1"};
-    static const unsigned groups[] = {2, 85};
 
     (void)state;
     for (unsigned i = 0; i < 6; i++) {
-        struct far_table_options options = {.tuning = RACE_GROUPS(groups[i % 2])};
+        struct far_table_options options = {.tuning = i % 2 ? NULL : indexes_smallest()};
         struct far_pool_info before, after;
         struct store_rig r;
         store_rig_open_driven(&r, uris[i / 2], NULL, NULL, &options);
@@ -86,7 +85,7 @@ static void a_full_pool_keeps_what_it_has(void **state)
         uint64_t retired = puppet_retired_bytes(&r.session->client);
         for (uint32_t k = keys; k < keys + 1000; k++) { /* trying again does no harm */
             int rc = far_insert(r.session, r.table, &k, sizeof k, &k, sizeof k);
-            if (rc == FAR_OK) { /* in a subtable that has a place left */
+            if (rc == FAR_OK) { /* in a part of the table that has a place left */
                 assert_int_equal(far_delete(r.session, r.table, &k, sizeof k), FAR_OK);
                 retired = puppet_retired_bytes(&r.session->client);
             } else {
@@ -107,7 +106,7 @@ static void a_full_pool_keeps_what_it_has(void **state)
  * left: to follow a split takes none. */
 static void a_stale_session_can_delete_in_a_full_pool(void **state)
 {
-    struct far_table_options options = {.tuning = "groups=2"};
+    struct far_table_options options = {.tuning = indexes_smallest()};
     struct store_rig r;
     far_session *stale = NULL;
     uint32_t first = 0, got = 0;
@@ -227,7 +226,7 @@ static void a_full_pool_that_two_sessions_share(void **state)
         assert_int_equal(far_session_open(r.pool, NULL, &other), FAR_OK);
         assert_int_equal(far_exists(other, r.table, &extra, 4), FAR_NOT_FOUND);
         uint32_t keys = fill(&r, FAR_POOL_FULL), refused = 0;
-        for (; refused < 100; refused++, extra++) { /* a subtable may have a place left */
+        for (; refused < 100; refused++, extra++) { /* a part may have a place left */
             int rc = far_insert(other, r.table, &extra, 4, &extra, 4);
             if (rc != FAR_OK) {
                 assert_int_equal(rc, FAR_POOL_FULL);
@@ -409,20 +408,25 @@ static void a_split_finds_the_node_with_room_for_both_children(void **state)
     store_rig_close(&r);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    indexes_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_pool_keeps_what_it_has),
         cmocka_unit_test(a_stale_session_can_delete_in_a_full_pool),
         cmocka_unit_test(a_large_value_that_does_not_fit_stops_nobody),
         cmocka_unit_test(updates_never_use_memory_up),
-        cmocka_unit_test(deletes_make_room_for_inserts),
         cmocka_unit_test(a_full_pool_that_two_sessions_share),
+    };
+    /* In RACE a new key may take the place of any other, and all of its parts have one size. */
+    const struct CMUnitTest of_race[] = {
+        cmocka_unit_test(deletes_make_room_for_inserts),
         cmocka_unit_test(deletes_make_room_for_other_sizes),
         cmocka_unit_test(a_table_that_does_not_fit_is_not_made),
         cmocka_unit_test(a_table_that_cannot_grow_keeps_what_it_has),
         cmocka_unit_test(a_split_does_not_read_past_the_end_of_the_pool),
         cmocka_unit_test(a_split_finds_the_node_with_room_for_both_children),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = INDEXES_RUN(tests);
+    return failed + cmocka_run_group_tests(of_race, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* Iterating while the table grows between any two round trips of one call. */
 #include "support/hook.h"
-#include "support/race_groups.h"
-#include "support/race_rig.h"
+#include "support/indexes.h"
+#include "support/store_rig.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static int post_behind_growth(struct fab_ep *ep, struct fab_req *req)
 static void keys_that_stay_are_returned_while_the_table_grows_within_calls(void **state)
 {
     (void)state;
-    for (unsigned n = 0; n < 60; n++) {
+    for (unsigned n = 0; n < indexes_share(60); n++) {
         struct store_rig r;
         struct knobs knobs = pool_knobs_default;
         char buf[1200];
@@ -44,7 +44,7 @@ static void keys_that_stay_are_returned_while_the_table_grows_within_calls(void 
             knobs.tick_ops = 1;
         store_rig_open(
             &r, n % 2 ? "mem:?size=64m&nodes=3&lease=3600000" : "mem:?size=64m&lease=3600000",
-            &knobs, NULL, &(struct far_table_options){.tuning = RACE_GROUPS(2 + n % 2)});
+            &knobs, NULL, &(struct far_table_options){.tuning = indexes_smallest()});
         assert_int_equal(far_session_open(r.pool, NULL, &grows.rival), FAR_OK);
         far_session *third = NULL;
         assert_int_equal(far_session_open(r.pool, NULL, &third), FAR_OK);
@@ -78,10 +78,11 @@ static void keys_that_stay_are_returned_while_the_table_grows_within_calls(void 
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    indexes_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_that_stay_are_returned_while_the_table_grows_within_calls),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return INDEXES_RUN(tests);
 }
