@@ -1,4 +1,5 @@
 /* A pool in shared memory outlives its users: closed and opened again, it has its data. */
+#include "support/indexes.h"
 #include "support/shm_scratch.h"
 
 #define KEYS 2000
@@ -17,7 +18,7 @@ static void fill_pool(void *arg)
 
     ASSERT(far_pool_open(arg, &pool) == FAR_OK);
     ASSERT(far_session_open(pool, NULL, &session) == FAR_OK);
-    ASSERT(far_table_create(session, "people", "race", NULL, &table) == FAR_OK);
+    ASSERT(far_table_create(session, "people", index_tested, NULL, &table) == FAR_OK);
     for (unsigned i = 0; i < KEYS; i++) {
         value_of(i, value);
         ASSERT(far_put(session, table, &i, sizeof i, value, strlen(value)) == FAR_OK);
@@ -59,7 +60,7 @@ static void judge_pool(const char *uri, unsigned nodes, unsigned clients_left)
     assert_int_equal(info.nodes, nodes);
     assert_int_equal(info.tables, 1);
     assert_int_equal(info.clients, 1 + clients_left);
-    assert_int_equal(far_table_open(session, "people", "race", &table), FAR_OK);
+    assert_int_equal(far_table_open(session, "people", index_tested, &table), FAR_OK);
     for (unsigned i = 0; i < KEYS; i++) {
         char expected[64], value[64];
         size_t len;
@@ -149,9 +150,10 @@ static void two_handles_in_one_process_see_the_same_pool(void **state)
         assert_int_equal(far_pool_open(uri, &pool[i]), FAR_OK);
         assert_int_equal(far_session_open(pool[i], NULL, &session[i]), FAR_OK);
     }
-    assert_int_equal(far_table_create(session[0], "t", "race", NULL, &table[0]), FAR_OK);
-    assert_int_equal(far_table_create(session[1], "t", "race", NULL, &table[1]), FAR_TABLE_EXISTS);
-    assert_int_equal(far_table_open(session[1], "t", "race", &table[1]), FAR_OK);
+    assert_int_equal(far_table_create(session[0], "t", index_tested, NULL, &table[0]), FAR_OK);
+    assert_int_equal(far_table_create(session[1], "t", index_tested, NULL, &table[1]),
+                     FAR_TABLE_EXISTS);
+    assert_int_equal(far_table_open(session[1], "t", index_tested, &table[1]), FAR_OK);
     assert_int_equal(far_put(session[0], table[0], "key", 3, "value", 5), FAR_OK);
     assert_int_equal(far_get(session[1], table[1], "key", 3, value, sizeof value, &len), FAR_OK);
     assert_int_equal(len, 5);
@@ -195,8 +197,9 @@ static void opening_and_closing_leaves_no_mappings_behind(void **state)
         assert_in_range(mapped(), 0, before + (1 << 20) / page);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    indexes_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
         SCRATCH_CASE(another_process_finds_a_pool_by_name),
         SCRATCH_CASE(another_process_finds_a_pool_by_path),
@@ -206,5 +209,5 @@ int main(void)
         SCRATCH_CASE(opening_and_closing_leaves_no_mappings_behind),
     };
 
-    return scratch_run(tests);
+    return scratch_run_indexes(tests);
 }

@@ -1,21 +1,30 @@
 /* The same seed gives the same run, event for event, whatever ran before. So does its recording. */
 #include "sim/check.h"
 #include "sim/rig.h"
+#include "support/indexes.h"
 
-#define SEEDS (300u / RIG_SLOW)
+#define SEEDS_MAX (300u / RIG_SLOW)
+#define SEEDS     indexes_share(SEEDS_MAX)
 
-static const struct check_settings settings = {.index = "race",
-                                               .clients = 4,
-                                               .keys = 3,
-                                               .ops = 15,
-                                               .adversity = SIM_ALL,
-                                               .profile = SIM_IB_LOOSE};
+static struct check_settings settings = {.mixed = true,
+                                         .clients = 4,
+                                         .keys = 3,
+                                         .ops = 15,
+                                         .adversity = SIM_ALL,
+                                         .profile = SIM_IB_LOOSE};
+
+static int choose_index(void **state)
+{
+    (void)state;
+    settings.index = index_tested;
+    return 0;
+}
 
 static void seeds_repeat_themselves(void **state)
 {
     (void)state;
-    static uint64_t trace[SEEDS];
-    static struct sim_counts counts[SEEDS];
+    static uint64_t trace[SEEDS_MAX];
+    static struct sim_counts counts[SEEDS_MAX];
     struct check *one = check_new(), *other = check_new();
     struct check_result r;
     assert_true(one && other);
@@ -100,13 +109,15 @@ static void bytes_are_a_run(void **state)
     check_free(c);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    indexes_arguments(argc, argv);
+#define CASE(test) cmocka_unit_test_setup(test, choose_index)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seeds_repeat_themselves),
-        cmocka_unit_test(seeds_differ),
-        cmocka_unit_test(a_recording_is_the_run),
-        cmocka_unit_test(bytes_are_a_run),
+        CASE(seeds_repeat_themselves),
+        CASE(seeds_differ),
+        CASE(a_recording_is_the_run),
+        CASE(bytes_are_a_run),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return INDEXES_RUN(tests);
 }
