@@ -78,7 +78,7 @@ refuses() {
     expect_no_out
     expect_err "$1"
 }
-refuses "unknown index 'none' (available: all, $(indexes | paste -sd, | sed 's/,/, /g'))" --index none
+refuses "unknown index 'none' (available: all, $(index_list))" --index none
 refuses "invalid --seeds '5..1'" --seeds 5..1
 refuses "invalid --seeds 'x'" --seeds x
 refuses "unknown fault 'rain' (available: all, none, delay" --faults delay,rain

@@ -56,7 +56,7 @@ refused "invalid --dist 'pareto': expected zipfian, uniform or latest" bench --d
 refused "invalid --theta '1'" bench --theta 1
 refused "invalid --theta 'x'" bench --theta x
 refused "invalid --seed 'x': expected a whole number" bench --seed x
-refused "unknown index 'btree' (available: all, race)" bench --index btree
+refused "unknown index 'btree' (available: all, $(index_list))" bench --index btree
 refused "unknown workload 'z' (available: load, a, b, c, d, e, f, get" bench --workload load,z
 refused "workload 'e' scans ranges of keys, but index race keeps no order" bench --workload e
 refused "workload 'scan' scans" bench --workload load,scan --index race

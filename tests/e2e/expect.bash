@@ -36,6 +36,9 @@ indexes() {
     "$FARSIDE" check --help | sed -n 's/.*--index NAME|all.*(all)://p' | grep -o '[^ ]*'
 }
 
+# The same as messages have them: "race, another".
+index_list() { indexes | paste -sd, | sed 's/,/, /g'; }
+
 failed() {
     printf '%s\n  %s\n--- exit status %s, output:\n%s\n--- errors:\n%s\n' \
         "$last" "$1" "$code" "$out" "$err" >&2

@@ -49,7 +49,7 @@ run stat --pool "$pool" --table again --json
 expect_out '"tuning": "groups=3&depth=0"'
 
 # The benchmark's tables, and their twins.
-run bench --pool "$pool" --tuning groups=2 --keys 500 --ops 100 --workload load --raw --json -
+run bench --index race --pool "$pool" --tuning groups=2 --keys 500 --ops 100 --workload load --raw --json -
 expect_code 0
 expect_out '"tuning": "groups=2&depth=0"'
 for table in bench-race bench-race-twin; do
@@ -57,10 +57,10 @@ for table in bench-race bench-race-twin; do
     expect_code 0
     expect_out "groups=2"
 done
-run bench --tuning groups=2 --keys 500 --ops 100 --workload load
+run bench --index race --tuning groups=2 --keys 500 --ops 100 --workload load
 expect_code 0
 expect_out "tuning: groups=2"
-run bench --keys 500 --ops 100 --workload load --json -
+run bench --index race --keys 500 --ops 100 --workload load --json -
 expect_out '"tuning": "groups=85&depth=0"'
 
 # A bad tuning is refused before anything is created, and the message says what is possible.
@@ -70,13 +70,13 @@ for index in race all; do
     expect_no_out
     expect_err "index race: unknown tuning 'grups' (known: groups=2..340, depth=0..18)"
 done
-run bench --tuning "groups=2&groups=3"
+run bench --index race --tuning "groups=2&groups=3"
 expect_code 2
 expect_err "tuning 'groups' is given twice"
-run bench --tuning groups
+run bench --index race --tuning groups
 expect_code 2
 expect_err "tuning 'groups' has no '='"
-run bench --tuning groups=341
+run bench --index race --tuning groups=341
 expect_code 2
 expect_err "tuning 'groups' takes a number from 2 to 340, not '341'"
 run put --pool "$pool" --tuning groups=x --table none key value

@@ -152,7 +152,8 @@ static void *work(void *arg)
             break;
         }
         bool ok = true;
-        for (unsigned i = 0; i < w->setting->ops && ok; i++) {
+        for (unsigned i = 0;
+             i < (SLOWER == 1 ? w->setting->ops : indexes_share(w->setting->ops)) && ok; i++) {
             unsigned key = (unsigned)rng_below(&w->rng, KEYS);
             uint64_t what = rng_below(&w->rng, 4);
             ok = what == 0   ? read_own(w, s, key)

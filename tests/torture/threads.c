@@ -82,7 +82,7 @@ static void trial_open(struct trial *s, const char *uri, unsigned patience, unsi
 
     memset(s, 0, sizeof *s);
     knobs.patience = patience;
-    s->rounds = indexes_long ? 3 * rounds : rounds / SLOWER;
+    s->rounds = indexes_long ? 3 * rounds : SLOWER == 1 ? rounds : indexes_share(rounds / SLOWER);
     assert_int_equal(fab_open(uri, &s->fab), FAR_OK);
     assert_int_equal(store_open(s->fab, &knobs, &s->pool), FAR_OK);
     pthread_barrier_init(&s->barrier, NULL, THREADS);
