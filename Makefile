@@ -19,7 +19,7 @@ TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio ip
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all run test test-verbs check mutants torture asan tsan clang format format-check tidy \
+.PHONY: all run test test-verbs check check-long mutants torture asan tsan clang format format-check tidy \
         install clean deps tools
 
 all: deps
@@ -71,7 +71,7 @@ format-check: tools
 tidy: all tools
 	@clang-tidy --quiet -p $(BUILD) $(filter src/%.c,$(SOURCES))
 
-# The full check of every index, and the proof that the check notices what it should.
+# The check of all indexes, which share the seeds, and the proof that the check notices what it should.
 CHECK = $(BUILD)/farside check --index all
 check: all
 	@$(CHECK) --seeds 1..10000
@@ -81,6 +81,20 @@ check: all
 	@$(CHECK) --exhaustive --faults reorder,interleave,error
 	@$(CHECK) --exhaustive --clients 3 --faults none --switches 4
 	@$(CHECK) --exhaustive --ops 2 --faults none --switches 4
+
+# What an index must pass before it is done, for each of them: some minutes for each.
+INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/.*--index NAME|all.*(all)://p')
+check-long: check
+	@for index in $(INDEXES); do \
+	    $(BUILD)/farside check --index $$index --seeds 1..10000 && \
+	    $(BUILD)/farside check --index $$index --seeds 1..3000 --profile ib_loose || exit 1; \
+	done
+	@$(BUILD)/tests/sim_indexes --long
+	@FARSIDE=$(BUILD)/farside $(BUILD)/tests/torture_kill9 --long --kills 500
+	@mkdir -p build-tsan
+	@$(CMAKE) -S . -B build-tsan -DSANITIZE=thread >build-tsan.log 2>&1 || { cat build-tsan.log; exit 1; }
+	@cmake --build build-tsan -j $(JOBS) --target torture_threads
+	@TSAN_OPTIONS=die_after_fork=0 build-tsan/tests/torture_threads --long
 
 mutants: deps
 	@tests/sim/mutants/run
