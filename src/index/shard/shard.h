@@ -25,6 +25,7 @@
  *   delete                     the CAS from the entry to a tombstone
  *   get, found                 the READ of the entry
  *   get, not found             an instant between call and return when the key was absent (SHARD-S7)
+ *   update, delete, not found  likewise; insert, exists: as for get, found
  *
  * Guarantees, each used by those after it
  *
@@ -34,13 +35,15 @@
  *   SHARD-S3  Inserts of a unit compete for one word, the tail: the lowest free one. Used slots stay
  *       used, and keep their key, until a purge or a move. So if the CAS of the tail succeeds, no
  *       key was inserted in the unit since its image was read, and a key has at most one live slot.
- *   SHARD-S4  A purge makes deleted slots free in three steps, each complete before the next: every
- *       tombstone below the frontier (the lowest candidate) becomes a filler with a new stamp; every
- *       candidate above the frontier becomes open with that stamp; then the frontier does. Fillers
- *       of the stamp are free only while the frontier is open with that stamp, and are used before
- *       it. So every insert that has read an older frontier fails. A READ may be torn, and show words
- *       of before and after a purge. So an insert whose frontier is open, or that has none because
- *       the unit is full, reads twice, and the second image must show the same frontier as the first.
+ *   SHARD-S4  A purge makes deleted slots free in three steps, each complete before the next. First
+ *       every tombstone below the frontier (the lowest candidate) becomes a filler with a new stamp.
+ *       Then every candidate above the frontier becomes open with that stamp. Then the frontier
+ *       becomes complete. Fillers are free only while the frontier is complete with their stamp, and
+ *       they are used before it. So every insert that has read an older frontier fails, and a
+ *       candidate that is not open shows that no purge was completed. A READ may be torn, and show
+ *       words of before and after a purge. So an insert whose frontier is open or complete, or that
+ *       has none because the unit is full, reads twice, and the second image must show the same
+ *       frontier as the first.
  *   SHARD-S5  A move from version u to u+1 changes the tail to a plan, and so stops inserts. It seals
  *       every live entry that goes to the child. All that on one image: then what moves is frozen and
  *       complete. Then it fills the child by CAS from 0, in the order of the slots, and marks slot 63.
@@ -59,7 +62,9 @@
  *       then operations that know R work in the old unit, and look whether its child has been
  *       touched: then the barrier is over.
  *
- * Progress: lock-free. Every loop is bounded and ends with FAR_CONTENTION.
+ * Progress: lock-free, with one exception: an insert into a unit that is full to the end of a chain
+ * waits until the barrier is over, for two leases at most. Every loop is bounded and ends with
+ * FAR_CONTENTION.
  */
 #ifndef SHARD_SHARD_H
 #define SHARD_SHARD_H
@@ -114,7 +119,6 @@ struct shard_view {
     bool due;                  /* it is time to resize */
     bool resizing;             /* an operation of this session is at it */
     unsigned season;           /* operations during which units are expected to be behind */
-    unsigned purged;           /* operations during which units are expected to have been purged */
     uint64_t moves;
     double move_load_sum, move_load_max;
 };
@@ -295,10 +299,12 @@ struct shard_sync {
     bool aboard;
     unsigned count, resize;
     int64_t reported;
+    int grows; /* by the change that it goes with: 1, 0 or -1 keys */
 };
 void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync);
-/* Behind the flush. */
-void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc);
+/* Behind the flush. `done`: the change was made. */
+void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
+                       bool done);
 /* Resizes the table if it has come to that. Not being able to is no error of the caller's. */
 void shard_grow(struct op *op, struct shard_view *view);
 

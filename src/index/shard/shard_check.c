@@ -40,7 +40,7 @@ struct walk {
         unsigned slot;
     } seen[SHARD_UNIT_MAX];
     unsigned seen_count;
-    struct finding finding[2 * SHARD_UNIT_MAX];
+    struct finding finding[2 * SHARD_UNIT_MAX + 2]; /* a word may be invalid, and one thing more */
     unsigned finding_count;
 };
 
@@ -120,6 +120,7 @@ static int check_words(struct walk *w)
 {
     struct shard_view *view = w->view;
     unsigned guard[2] = {view->level1 - 1, view->words - 1};
+    bool hidden[2] = {false, false};
     int rc = FAR_OK;
     w->seen_count = w->finding_count = 0;
     for (unsigned i = 0; i < w->unit.count && rc == FAR_OK; i++) {
@@ -128,9 +129,12 @@ static int check_words(struct walk *w)
             found(w, INVALID, i);
         if (!in_use(w, word))
             continue;
-        for (unsigned j = 0; j < 2; j++) /* SHARD-W3 */
-            if (i > guard[j] && !shard_overflows(w->unit.words[guard[j]]))
-                found(w, HIDDEN, guard[j]);
+        for (unsigned j = 0; j < 2; j++) { /* SHARD-W3 */
+            if (i <= guard[j] || hidden[j] || shard_overflows(w->unit.words[guard[j]]))
+                continue;
+            hidden[j] = true;
+            found(w, HIDDEN, guard[j]);
+        }
         rc = check_entry(w, i);
     }
     qsort(w->seen, w->seen_count, sizeof *w->seen, compare_seen);
@@ -150,9 +154,9 @@ static int check_words(struct walk *w)
  * handled it. */
 static int change_slot(struct walk *w, unsigned slot, uint64_t from, uint64_t to, bool *done)
 {
-    shard_cas(w->op, w->view, &w->unit, slot, from, to);
+    unsigned n = shard_cas(w->op, w->view, &w->unit, slot, from, to);
     int rc = batch_flush(&w->op->batch);
-    *done = rc == FAR_OK;
+    *done = rc == FAR_OK && op_swapped(w->op, n);
     return rc;
 }
 

@@ -25,6 +25,7 @@
  *     mark       done 1 | entries 7       slot 63 of a new bucket
  *     plan       sealed 1 | version 8     a move to this version has begun
  *     open       stamp                    free, after the purge with this stamp
+ *     complete   stamp                    the same; and its fillers are free
  *     filler     stamp                    was a tombstone; free when the purge is complete
  *   0          free if the bucket is published, else not filled yet
  *
@@ -55,11 +56,19 @@ _Static_assert(POINTER_OWN_AT(3) <= 49, "a pointer fits below the fingerprint");
 #define SHARD_SEALED   (3ull << SHARD_SEAL_AT)
 
 enum shard_kind { SHARD_ENTRY, SHARD_TOMBSTONE, SHARD_LINK, SHARD_CONTROL };
-enum shard_what { SHARD_FREE, SHARD_MARK, SHARD_PLAN, SHARD_OPEN, SHARD_FILLER, SHARD_WHATS };
+enum shard_what {
+    SHARD_FREE,
+    SHARD_MARK,
+    SHARD_PLAN,
+    SHARD_OPEN,
+    SHARD_FILLER,
+    SHARD_COMPLETE,
+    SHARD_WHATS
+};
 
 #define SHARD_WHAT_AT     59
 #define SHARD_OVERFLOW    (1ull << 58)
-#define SHARD_STAMP_BITS  58
+#define SHARD_STAMP_BITS  CLIENT_STAMP_BITS
 #define SHARD_STAMP       ((1ull << SHARD_STAMP_BITS) - 1)
 #define SHARD_MARK_DONE   (1ull << 7)
 #define SHARD_PLAN_SEALED (1ull << 8) /* all that goes is sealed */
@@ -130,7 +139,7 @@ static inline bool shard_overflows(uint64_t word)
 static inline bool shard_candidate(uint64_t word, unsigned u)
 {
     if (word == 0 || shard_is(word, SHARD_FREE) || shard_is(word, SHARD_MARK) ||
-        shard_is(word, SHARD_OPEN))
+        shard_is(word, SHARD_OPEN) || shard_is(word, SHARD_COMPLETE))
         return true;
     if (shard_is(word, SHARD_PLAN))
         return shard_plan_version(word) <= u;
@@ -144,7 +153,8 @@ static inline bool shard_purgeable(uint64_t word)
 }
 static inline bool shard_tagged(uint64_t word)
 {
-    return shard_is(word, SHARD_OPEN) || shard_is(word, SHARD_FILLER);
+    return shard_is(word, SHARD_OPEN) || shard_is(word, SHARD_COMPLETE) ||
+           shard_is(word, SHARD_FILLER);
 }
 static inline bool shard_word_valid(uint64_t word)
 {

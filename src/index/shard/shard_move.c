@@ -28,6 +28,8 @@ struct move {
     bool seen; /* an earlier image had this frontier */
     unsigned seen_slot;
     uint64_t seen_word;
+    uint64_t
+        next[SHARD_UNIT_MAX]; /* of sealed entries: what they are copied as, if sids are renewed */
     unsigned cas[BATCH_MAX], count; /* CAS of the batch that have to succeed */
     unsigned flushes;
     bool failed; /* one of them did not */
@@ -274,8 +276,8 @@ static int refresh_sids(struct move *m, const struct index_blocks *blocks)
         uint64_t word = shard_with_sid(b->slot, shard_sid(m->view, key.hash, m->u + 1));
         if (word == b->slot)
             continue;
-        if (!shard_live(b->slot)) { /* frozen: it is copied like this */
-            m->unit.words[b->place] = word;
+        if (!shard_live(b->slot)) { /* frozen: only its copy gets it */
+            m->next[b->place] = word;
             continue;
         }
         int rc = change(m, b->place, word);
@@ -292,6 +294,7 @@ static int next_sids(struct move *m, bool *refreshed)
     uint64_t plan = m->unit.words[m->plan_slot];
     bool says = plan & SHARD_PLAN_SEALED;
     m->failed = false;
+    memcpy(m->next, m->unit.words, m->unit.count * 8ull);
     if (!says)
         n = shard_cas(m->op, m->view, &m->unit, m->plan_slot, plan, plan | SHARD_PLAN_SEALED);
     while (slot < m->unit.count) {
@@ -434,7 +437,7 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
     bool rides = may_ride(m, ride, version);
     for (unsigned i = 0; i < m->unit.count; i++) {
         if (shard_sealed_by(m->unit.words[i], m->u))
-            entry[count++] = m->unit.words[i] & ~SHARD_SEALED;
+            entry[count++] = (renews(m) ? m->next[i] : m->unit.words[i]) & ~SHARD_SEALED;
         live += shard_live(m->unit.words[i]);
     }
     unsigned first = count < limit ? count : limit;
@@ -482,7 +485,13 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
 int shard_move(struct op *op, struct shard_view *view, unsigned lane, uint64_t hash,
                unsigned version, struct shard_ride *ride, const struct shard_unit *image)
 {
-    struct move m = {.op = op, .view = view, .unit = {.lane = lane}};
+    struct move m;
+    memset(&m, 0, offsetof(struct move, next)); /* the rest is set when it is used */
+    m.op = op;
+    m.view = view;
+    m.unit.lane = lane;
+    m.count = m.flushes = 0;
+    m.failed = false;
     uint64_t bucket = shard_bucket(view, hash, version);
     bool looked = image != NULL;
     ASSERT(version > 0 && version <= view->settled);

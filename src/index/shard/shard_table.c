@@ -145,6 +145,26 @@ int shard_refresh(struct op *op, struct shard_view *view)
     return FAR_CONTENTION;
 }
 
+static int64_t capacity(const struct shard_view *view)
+{
+    return (int64_t)((view->words + 1) * view->lanes * shard_buckets(view, view->version));
+}
+static int64_t threshold(const struct shard_view *view)
+{
+    return (int64_t)((double)capacity(view) * (double)view->tuning[SHARD_TUNING_LOAD] / 100);
+}
+
+/* AFS: the nearer the table is to its next resize, the more often. */
+static unsigned sync_after(const struct shard_view *view)
+{
+    uint64_t fixed = view->tuning[SHARD_TUNING_SYNC];
+    if (fixed != 0)
+        return (unsigned)fixed;
+    double left = (double)(threshold(view) - view->count);
+    double after = left * (double)view->tuning[SHARD_TUNING_ALPHA] / 10000;
+    return after < 1 ? 1 : after > 1e9 ? 1000000000u : (unsigned)after;
+}
+
 static bool root_valid(const struct shard_root *root, const struct pool *pool)
 {
     return root->checksum == shard_root_sum(root) && root->start_bits < 40 && root->lanes > 0 &&
@@ -177,6 +197,11 @@ int shard_attach(struct op *op, const struct index_table *table, struct index_vi
         view->tuning[SHARD_TUNING_SYNC] = root.sync;
         view->tuning[SHARD_TUNING_COMBINING] = root.combining;
         rc = shard_refresh(op, view);
+        /* As if some changes had been made before. Sessions that end before they report once would
+         * not be counted at all otherwise. */
+        view->sync_after = sync_after(view);
+        view->since = (unsigned)op_random(op, view->sync_after);
+        view->unreported = view->since;
     }
     if (rc != FAR_OK) {
         shard_detach(&view->base);
@@ -197,27 +222,7 @@ void shard_detach(struct index_view *base)
     free(view);
 }
 
-/* ---- when to report -------------------------------------------------------------------------- */
-
-static int64_t capacity(const struct shard_view *view)
-{
-    return (int64_t)((view->words + 1) * view->lanes * shard_buckets(view, view->version));
-}
-static int64_t threshold(const struct shard_view *view)
-{
-    return (int64_t)((double)capacity(view) * (double)view->tuning[SHARD_TUNING_LOAD] / 100);
-}
-
-/* AFS: the nearer the table is to its next resize, the more often. */
-static unsigned sync_after(const struct shard_view *view)
-{
-    uint64_t fixed = view->tuning[SHARD_TUNING_SYNC];
-    if (fixed != 0)
-        return (unsigned)fixed;
-    double left = (double)(threshold(view) - view->count);
-    double after = left * (double)view->tuning[SHARD_TUNING_ALPHA] / 10000;
-    return after < 1 ? 1 : after > 1e9 ? 1000000000u : (unsigned)after;
-}
+/* ---- reporting ----------------------------------------------------------------------------- */
 
 void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
@@ -225,15 +230,18 @@ void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync 
     if (!sync->aboard)
         return;
     view->since = 0;
-    sync->reported = view->unreported;
+    sync->reported = view->unreported + sync->grows;
     view->unreported = 0;
     sync->count =
         op_faa(op, view->root, offsetof(struct shard_root, count), (uint64_t)sync->reported);
     sync->resize = op_read(op, view->root, offsetof(struct shard_root, resize));
 }
 
-void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc)
+void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
+                       bool done)
 {
+    if (sync->aboard != done) /* not reported yet, or too early */
+        view->unreported += done ? sync->grows : -sync->grows;
     if (!sync->aboard || rc != FAR_OK)
         return;
     view->count = (int64_t)op_result(op, sync->count) + sync->reported;
@@ -291,6 +299,7 @@ static int publish_segment(struct op *op, struct shard_view *view, unsigned r)
         return rc;
     uint64_t at = offsetof(struct shard_root, segment[r]);
     unsigned units = op_cas(op, view->root, at, 0, s.units.ref);
+    batch_fence(&op->batch); /* who finds the second finds the first */
     unsigned tops = op_cas(op, view->root, at + 8, 0, s.tops.ref);
     rc = batch_flush(&op->batch);
     enum batch_outcome of[2] = {batch_outcome(&op->batch, units), batch_outcome(&op->batch, tops)};
@@ -326,7 +335,13 @@ static int grow(struct op *op, struct shard_view *view)
         return start_barrier(op, view, version);
     if (view->settled < version || version + 1 == SHARD_SEGMENTS)
         return FAR_OK;
-    rc = publish_segment(op, view, version + 1);
+    unsigned resize = op_read(op, view->root, offsetof(struct shard_root, resize));
+    unsigned ref = op_read(op, view->root, offsetof(struct shard_root, segment[version + 1].tops));
+    rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || op_result(op, resize) != now)
+        return rc; /* another client was faster */
+    if (op_result(op, ref) == 0)
+        rc = publish_segment(op, view, version + 1);
     if (rc != FAR_OK)
         return rc;
     unsigned n = op_cas(op, view->root, 0, now, shard_resize(version + 1, 0));

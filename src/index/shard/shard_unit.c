@@ -210,8 +210,9 @@ void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tai
     *tail = (struct shard_tail){.full = slot == unit->count};
     tail->frontier = tail->slot = tail->full ? slot - 1 : slot;
     tail->frontier_word = tail->word = words[tail->slot];
-    tail->twice = tail->full || shard_is(tail->word, SHARD_OPEN);
-    if (tail->full || !tail->twice)
+    bool complete = shard_is(tail->word, SHARD_COMPLETE);
+    tail->twice = tail->full || complete || shard_is(tail->word, SHARD_OPEN);
+    if (tail->full || !complete)
         return;
     uint64_t filler = shard_control(SHARD_FILLER, shard_number(tail->word), false);
     for (slot = 0; slot < tail->frontier; slot++) {

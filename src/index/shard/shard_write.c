@@ -296,14 +296,12 @@ static void write_block_first(struct op *op, struct write *w)
 static int decide(struct op *op, struct shard_view *view, struct write *w, unsigned slot,
                   uint64_t from, uint64_t to, int grows)
 {
-    struct shard_sync sync;
+    struct shard_sync sync = {.grows = grows};
     unsigned n = shard_cas(op, view, &w->unit, slot, from, to);
     shard_sync_board(op, view, &sync);
     int rc = batch_flush(&op->batch);
     w->done = op_swapped(op, n);
-    shard_sync_landed(op, view, &sync, rc);
-    if (w->done)
-        view->unreported += grows;
+    shard_sync_landed(op, view, &sync, rc, w->done);
     return op_decided(op, rc);
 }
 
@@ -373,7 +371,7 @@ static int purge(struct op *op, struct shard_view *view, struct write *w,
                  const struct shard_tail *tail)
 {
     uint64_t stamp = client_stamp(op->client);
-    uint64_t open = shard_control(SHARD_OPEN, stamp, shard_overflows(tail->frontier_word));
+    uint64_t open = shard_control(SHARD_COMPLETE, stamp, shard_overflows(tail->frontier_word));
     bool all = false, grown = false;
     int rc =
         cas_all(op, view, w, 0, tail->frontier, purges, tail->frontier, SHARD_FILLER, stamp, &all);
