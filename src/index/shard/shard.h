@@ -260,6 +260,11 @@ void shard_note_board(struct op *op, struct shard_view *view);
 /* Reads all of a unit, and which version it had throughout. */
 int shard_unit_look(struct op *op, struct shard_view *view, struct shard_unit *unit, unsigned *u);
 
+/* Finds the newest published unit on the path to a bucket, and reads all of it with its version.
+ * *again: the next one on the path has been published meanwhile. */
+int shard_find_authority(struct op *op, struct shard_view *view, unsigned lane, uint64_t bucket,
+                         struct shard_unit *unit, unsigned *u, bool *again);
+
 /* Where inserts compete in an image of version u. */
 struct shard_tail {
     unsigned slot;

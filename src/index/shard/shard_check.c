@@ -242,9 +242,13 @@ static int report_findings(struct walk *w)
 static void visit(struct walk *w, bool published)
 {
     unsigned node = size_class_for(SHARD_NODE_WORDS * 8);
-    for (unsigned i = 0; i < w->unit.count && published; i++) {
+    for (unsigned i = 0; i < w->unit.count; i++) {
         uint64_t word = w->unit.words[i];
-        if (!in_use(w, word))
+        /* A unit that is not published may hold the only word that leads to a block: of an insert
+         * that rode on the move, and whose client has died. */
+        if (!published && w->marker && shard_is_entry(word))
+            w->marker->mark(w->marker, pointer_gaddr(word), pointer_class(word));
+        if (!published || !in_use(w, word))
             continue;
         w->info.keys++;
         w->info.block_bytes += size_class_bytes(pointer_class(word));

@@ -549,7 +549,8 @@ int shard_chain(struct op *op, struct shard_view *view, const struct shard_unit 
     unsigned n = op_cas(op, at, delta, tail->word, shard_link(node));
     rc = batch_flush(&op->batch);
     *grown = op_swapped(op, n);
-    if (batch_outcome(&op->batch, n) == BATCH_UNKNOWN)
+    /* The WRITE may have gone out in a post of its own, and land later (FABRIC-F5). */
+    if (!*grown && !op_all_known(rc))
         pool_abandon(op->client, size_class);
     else if (!*grown)
         pool_free_unpublished(op->client, node, size_class);

@@ -51,9 +51,19 @@ static int look_within(struct op *op, struct shard_view *view, struct read *r, u
 }
 
 /*
- * Looks in the parent of the unit, which is not published. *again: it is now, or the parent is
- * further behind, and has been moved.
+ * Finds the unit on the key's path that has the authority, however far behind it is, and looks there.
+ * *again: it has passed the authority on meanwhile.
  */
+static int look_far_behind(struct op *op, struct shard_view *view, struct read *r, unsigned version,
+                           bool *again)
+{
+    uint64_t bucket = shard_bucket(view, r->key.hash, version);
+    unsigned u = 0;
+    int rc = shard_find_authority(op, view, r->key.lane, bucket, &r->unit, &u, again);
+    return rc == FAR_OK && !*again ? probe(op, r, 0, u) : rc;
+}
+
+/* Looks in the parent of the unit, which is not published. */
 static int look_behind(struct op *op, struct shard_view *view, struct read *r, unsigned version,
                        bool *again)
 {
@@ -62,8 +72,8 @@ static int look_behind(struct op *op, struct shard_view *view, struct read *r, u
     shard_unit_set(view, &r->unit, r->key.lane, shard_parent(view, child));
     bool older = u > shard_birth(view, r->unit.bucket);
     if (older) {
-        unsigned n =
-            shard_guard_read(op, view, r->key.lane, shard_child(view, r->unit.bucket, u - 1));
+        uint64_t before = shard_child(view, r->unit.bucket, u - 1);
+        unsigned n = shard_guard_read(op, view, r->key.lane, before);
         ASSERT(n == 0); /* so its word stays, also if a chain takes more batches */
         batch_fence(&op->batch);
     }
@@ -73,10 +83,8 @@ static int look_behind(struct op *op, struct shard_view *view, struct read *r, u
         return rc;
     bool late =
         older && shard_guard_says(view, shard_child(view, r->unit.bucket, u - 1), op->word[0]) != 1;
-    if (guard != 0 || late || !shard_published(view, &r->unit)) {
-        *again = true;
-        return shard_move(op, view, r->key.lane, r->key.hash, version, NULL, NULL);
-    }
+    if (guard != 0 || late || !shard_published(view, &r->unit))
+        return look_far_behind(op, view, r, version, again);
     /* It is at version u, so an entry that is sealed by the move from u is current. */
     return probe(op, r, 0, u);
 }
@@ -110,8 +118,8 @@ static int look(struct op *op, struct shard_view *view, struct read *r, bool *ag
     }
     if (older && shard_guard_says(view, shard_child(view, r->unit.bucket, version - 1),
                                   op_result(op, sibling)) != 1) {
-        *again = true;
-        return shard_move(op, view, r->key.lane, r->key.hash, version, NULL, NULL);
+        *behind = true;
+        return look_far_behind(op, view, r, version, again);
     }
     *behind = !shard_published(view, &r->unit);
     return *behind ? look_behind(op, view, r, version, again)

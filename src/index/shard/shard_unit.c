@@ -34,8 +34,13 @@ gaddr shard_slot_at(const struct shard_view *view, const struct shard_unit *unit
 void shard_unit_read(struct op *op, const struct shard_view *view, struct shard_unit *unit,
                      unsigned count)
 {
-    (void)view;
-    batch_read(&op->batch, unit->at, unit->delta, unit->words, count * 8);
+    unsigned first = count < view->level1 ? count : view->level1;
+    batch_read(&op->batch, unit->at, unit->delta, unit->words, first * 8);
+    if (count > first) { /* SHARD-S6: what level 1 shows to be published is there in level 2 */
+        batch_fence(&op->batch);
+        batch_read(&op->batch, unit->at, unit->delta + first * 8ull, unit->words + first,
+                   (count - first) * 8);
+    }
     unit->count = count;
     unit->chains = 0;
 }
@@ -53,6 +58,7 @@ int shard_unit_extend(struct op *op, const struct shard_view *view, struct shard
 {
     uint64_t delta;
     unsigned n = 0;
+    batch_fence(&op->batch);
     if (unit->count < view->words) {
         batch_read(&op->batch, unit->at, unit->delta + unit->count * 8ull,
                    unit->words + unit->count, (view->words - unit->count) * 8);
@@ -84,14 +90,17 @@ int shard_unit_extend(struct op *op, const struct shard_view *view, struct shard
 
 bool shard_published(const struct shard_view *view, const struct shard_unit *unit)
 {
-    uint64_t guard = unit->words[view->level1 - 1];
-    int says = shard_guard_says(view, unit->bucket, guard);
-    if (says >= 0)
-        return says;
-    for (unsigned i = 0; i < shard_mark_entries(guard) && i < view->level1; i++)
-        if (unit->words[i] == 0)
-            return false;
-    return true;
+    uint64_t guard = unit->words[view->level1 - 1], zeros = 0;
+    unsigned filled = view->level1 - 1;
+    if (shard_birth(view, unit->bucket) == 0)
+        return true;
+    if (shard_is(guard, SHARD_MARK) && shard_mark_entries(guard) < filled)
+        filled = shard_mark_entries(guard);
+    /* The words of one READ may be of different times. So the mark is not believed, even if it says
+     * that all is there; and if the last slot has been used, all before it have been, too. */
+    for (unsigned i = 0; i < filled; i++)
+        zeros |= unit->words[i] == 0;
+    return guard != 0 && !zeros;
 }
 
 int shard_guard_says(const struct shard_view *view, uint64_t bucket, uint64_t guard)
@@ -142,23 +151,23 @@ void shard_note_board(struct op *op, struct shard_view *view)
 
 /* Adds the READs of the guard words of all children. */
 static void read_children(struct op *op, const struct shard_view *view,
-                          const struct shard_unit *unit)
+                          const struct shard_unit *unit, unsigned version)
 {
-    for (unsigned v = shard_birth(view, unit->bucket); v < view->version; v++)
+    for (unsigned v = shard_birth(view, unit->bucket); v < version; v++)
         shard_guard_read(op, view, unit->lane, shard_child(view, unit->bucket, v));
 }
 
 /* Which version do they show, the first of the batch that was flushed? *again: one of them had to be
  * looked at, and is published now. */
 static int find_version(struct op *op, struct shard_view *view, const struct shard_unit *unit,
-                        unsigned *u, bool *again)
+                        unsigned version, unsigned *u, bool *again)
 {
     uint64_t guard[SHARD_SEGMENTS];
     unsigned birth = shard_birth(view, unit->bucket);
     bool published = true;
-    for (unsigned v = birth; v < view->version; v++)
+    for (unsigned v = birth; v < version; v++)
         guard[v] = op->word[v - birth];
-    for (*u = birth; *u < view->version && published; *u += published) {
+    for (*u = birth; *u < version && published; *u += published) {
         uint64_t child = shard_child(view, unit->bucket, *u);
         int says = shard_guard_says(view, child, guard[*u]);
         published = says == 1;
@@ -179,24 +188,40 @@ static int find_version(struct op *op, struct shard_view *view, const struct sha
 int shard_unit_look(struct op *op, struct shard_view *view, struct shard_unit *unit, unsigned *u)
 {
     for (unsigned attempts = 0; index_attempt(&attempts);) {
-        unsigned before = 0;
+        unsigned before = 0, version = view->version;
         bool again = false;
-        read_children(op, view, unit);
+        read_children(op, view, unit, version);
         batch_fence(&op->batch);
         shard_unit_read(op, view, unit, view->words);
         int rc = shard_unit_extend(op, view, unit, SHARD_NO_CHILD, NULL);
         if (rc == FAR_OK)
-            rc = find_version(op, view, unit, &before, &again);
+            rc = find_version(op, view, unit, version, &before, &again);
         if (rc == FAR_OK && !again) {
-            read_children(op, view, unit);
+            read_children(op, view, unit, version);
             rc = batch_flush(&op->batch);
         }
         if (rc == FAR_OK && !again)
-            rc = find_version(op, view, unit, u, &again);
+            rc = find_version(op, view, unit, version, u, &again);
         if (rc != FAR_OK || (!again && *u == before))
             return rc;
     }
     return FAR_CONTENTION;
+}
+
+int shard_find_authority(struct op *op, struct shard_view *view, unsigned lane, uint64_t bucket,
+                         struct shard_unit *unit, unsigned *u, bool *again)
+{
+    for (unsigned next = view->version;; bucket = shard_parent(view, bucket)) {
+        shard_unit_set(view, unit, lane, bucket);
+        int rc = shard_unit_look(op, view, unit, u);
+        if (rc != FAR_OK)
+            return rc;
+        /* The path goes on from this unit by the move from version `next`. */
+        *again = next < *u;
+        if (*again || shard_published(view, unit))
+            return FAR_OK;
+        next = shard_birth(view, bucket) - 1;
+    }
 }
 
 /* ---- the tail -------------------------------------------------------------------------------- */

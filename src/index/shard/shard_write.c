@@ -91,7 +91,7 @@ static int strayed(struct op *op, struct shard_view *view, struct write *w)
     return shard_refresh(op, view);
 }
 
-/* Does the image show a move to the next version, or damage? */
+/* Does the image show a move to the next version? */
 static bool ahead(const struct write *w)
 {
     uint64_t seal = shard_seal(w->version) >> SHARD_SEAL_AT, sealed = 0, control = 0;
@@ -101,8 +101,7 @@ static bool ahead(const struct write *w)
     }
     for (unsigned i = 0; i < w->unit.count && control && !sealed; i++) {
         uint64_t word = w->unit.words[i];
-        sealed |= !shard_word_valid(word) ||
-                  (shard_is(word, SHARD_PLAN) && shard_plan_version(word) > w->version);
+        sealed |= shard_is(word, SHARD_PLAN) && shard_plan_version(word) > w->version;
     }
     return sealed;
 }
@@ -258,10 +257,32 @@ static int extend(struct op *op, struct shard_view *view, struct write *w, bool 
     return *again ? strayed(op, view, w) : FAR_OK;
 }
 
+/* The pool is full, and the unit cannot be moved. An entry that no move has sealed can be changed
+ * where it is: a child is not published before its entries are sealed. */
+static int look_where_it_is(struct op *op, struct shard_view *view, struct write *w, bool *again)
+{
+    uint64_t bucket = shard_bucket(view, w->key.hash, w->version);
+    *again = false;
+    w->pending = true; /* the unit may be of any version */
+    int rc = shard_find_authority(op, view, w->key.lane, bucket, &w->unit, &w->version, again);
+    if (rc == FAR_OK && !*again)
+        rc = probe(op, view, w, 0);
+    if (rc != FAR_OK || *again || w->found.place >= 0)
+        return rc;
+    bool moving = false;
+    for (unsigned i = 0; i < w->unit.count; i++)
+        moving |= shard_sealed_by(w->unit.words[i], w->version);
+    return moving || w->found.stale != 0 || w->change->absent != CHANGE_NOTHING
+               ? err_fail(FAR_POOL_FULL, "no memory for moving a bucket")
+               : FAR_OK;
+}
+
 /* Looks the key up; *again when the whole attempt must be repeated. */
 static int look(struct op *op, struct shard_view *view, struct write *w, bool *again)
 {
     int rc = read_unit(op, view, w, again);
+    if (rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL)
+        return look_where_it_is(op, view, w, again);
     if (rc != FAR_OK || *again)
         return rc;
     rc = probe(op, view, w, 0);
@@ -372,9 +393,9 @@ static int purge(struct op *op, struct shard_view *view, struct write *w,
 {
     uint64_t stamp = client_stamp(op->client);
     uint64_t open = shard_control(SHARD_COMPLETE, stamp, shard_overflows(tail->frontier_word));
-    bool all = false, grown = false;
-    int rc =
-        cas_all(op, view, w, 0, tail->frontier, purges, tail->frontier, SHARD_FILLER, stamp, &all);
+    bool freed = false, all = false, grown = false;
+    int rc = cas_all(op, view, w, 0, tail->frontier, purges, tail->frontier, SHARD_FILLER, stamp,
+                     &freed);
     if (rc == FAR_OK)
         rc = cas_all(op, view, w, tail->frontier + 1, w->unit.count, above_frontier, tail->frontier,
                      SHARD_OPEN, stamp, &all);
@@ -435,6 +456,8 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
     if (rc == FAR_TIMEOUT)
         rc = FAR_OK; /* then there will be a chain */
     w->waited = true;
+    w->seen = false; /* what it means may have changed */
+    w->stale = 0;
     if (resumed != FAR_OK || rc != FAR_OK)
         return resumed != FAR_OK ? resumed : rc;
     return stores_known_value(w->change) ? prepare_block(op, view, w) : FAR_OK;
