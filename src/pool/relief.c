@@ -40,19 +40,32 @@ static int relieve_by_others(struct op *op)
     return rc == FAR_OK && client_may_reap(c, now) ? client_reap_dead(op, &dead) : rc;
 }
 
-/* Waits for the end of another client's sweep. *orphaned: that client died before it ended. */
+static int read_sweep(struct op *op, uint64_t *word)
+{
+    batch_read(&op->batch, NODE0, SWEEP_DELTA, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    *word = op->pool_word[0];
+    return rc;
+}
+
+/* Waits for the end of another client's sweep. It reads the pool's word: a client that sweeps puts
+ * its name there before it announces the sweep, and may die before that. *orphaned: that client
+ * died before its sweep ended, and this one can take over. */
 static int await_sweep(struct op *op, bool *orphaned)
 {
     struct client *c = op->client;
     struct backoff patience = {0};
     bool alive = true;
+    uint64_t sweep = 0;
     int rc = FAR_OK;
     do {
         rc = client_drive_epoch(op);
-        if (rc == FAR_OK && c->sweep.met)
-            rc = client_owner_alive(op, c->sweep.met, &alive);
+        if (rc == FAR_OK)
+            rc = read_sweep(op, &sweep);
+        if (rc == FAR_OK && sweep != 0 && !client_has_undone(c)) /* SWEEP-P2 */
+            rc = client_owner_alive(op, sweep, &alive);
     } while (rc == FAR_OK && alive && client_backoff(op, &patience, 10) &&
-             (c->sweep.met || c->attention.sweep_unmet));
+             (sweep != 0 || c->sweep.met || c->attention.sweep_unmet));
     *orphaned = rc == FAR_OK && !alive;
     return rc;
 }

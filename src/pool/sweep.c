@@ -37,10 +37,12 @@
  *
  * A sweeper that dies leaves its announcement. Clients go on as in SWEEP-P1 until one finds the
  * sweeper dead, which ends the sweep (client_recover()), or until the next sweeper takes over, with
- * a mark of its own that every client meets again. Memory that was marked as reachable and freed
- * during the sweep, and what a dead sweeper had found, waits for the next sweep. So do objects
- * above the mark that were on the lists when these were emptied; then the count of deaths says that
- * there is something to find.
+ * a mark of its own that every client meets again. A sweeper that dies before it announces its
+ * sweep leaves its word. That only keeps others from sweeping, and a client that needs memory waits
+ * until the sweeper is found dead. Memory that was marked as reachable and freed during the sweep,
+ * and what a dead sweeper had found, waits for the next sweep. So do objects above the mark that
+ * were on the lists when these were emptied; then the count of deaths says that there is something
+ * to find.
  */
 #include "pool/marks.h"
 #include "pool/pool_internal.h"

@@ -86,6 +86,64 @@ static void a_sweep_that_nobody_makes_is_taken_over(void **state)
     store_rig_close(&r);
 }
 
+/* A pool with time that the test drives. Another session takes all memory, and dies in a sweep that
+ * was announced or not. The rig's session has no memory, nor any that waits for its epoch. */
+static struct store_rig rig_of_dead_sweeper(struct probe *p, uint64_t announced)
+{
+    struct far_table_options table = {.tuning = "groups=2"};
+    struct knobs knobs = pool_knobs_default;
+    struct store_rig r;
+    gaddr at = 0;
+
+    knobs.tick_ops = 1;
+    store_rig_open_driven(&r, "mem:?size=2m", &knobs, NULL, &table);
+    probe_open(p, r.fab);
+    far_session *s = store_rig_join(&r);
+    assert_int_equal(op_begin(&s->op, NULL), FAR_OK);
+    while (pool_alloc(&s->op, 0, 0, &at) == FAR_OK) {
+    }
+    op_end(&s->op);
+    probe_set(p, 0, NODE_SWEEP_OFF, probe_get(p, 0, NODE_NEXT_CHUNK_OFF));
+    probe_set(p, 0, PROBE_CONTROL(deaths), 1); /* others died before it: a sweep is worth it */
+    probe_set(p, 0, PROBE_CONTROL(sweep), client_owner_word(&s->client) | announced);
+    store_rig_kill(s);
+    client_drop_all(&r.session->client);
+    return r;
+}
+
+static void expect_swept(struct store_rig *r, struct probe *p)
+{
+    assert_int_equal(put(r, r->session, 1), FAR_OK);
+    assert_true(probe_get(p, 0, PROBE_CONTROL(sweep)) == 0);
+    assert_int_equal(far_table_check(r->session, r->table, NULL, NULL), FAR_OK);
+    probe_close(p);
+    store_rig_close(r);
+}
+
+/* The sweeper died before it announced the sweep, so nobody has met that. A client that needs
+ * memory waits until the sweeper is found dead, and then sweeps. */
+static void a_sweep_that_was_never_announced_is_waited_for(void **state)
+{
+    struct probe p;
+    (void)state;
+    struct store_rig r = rig_of_dead_sweeper(&p, 0);
+    expect_swept(&r, &p);
+}
+
+/* The sweeper's slot is free already. The client that needs memory cannot sweep before its own
+ * failed verbs have arrived and its work is recovered: it waits for that. */
+static void a_client_with_unfinished_work_takes_a_sweep_over_later(void **state)
+{
+    struct probe p;
+    (void)state;
+    struct store_rig r = rig_of_dead_sweeper(&p, SWEEP_ANNOUNCED);
+    unsigned slot = owner_slot(probe_get(&p, 0, PROBE_CONTROL(sweep)));
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), 0);
+    puppet_inherit(&r.session->client);
+    puppet_strays(&r.session->client);
+    expect_swept(&r, &p);
+}
+
 /* SWEEP-P3: if the client that split a subtable died before it changed the caches' version, the
  * subtable is out of the directory, but still in caches. */
 static void a_sweep_outdates_caches(void **state)
@@ -211,6 +269,8 @@ int main(void)
         cmocka_unit_test(a_client_that_has_not_met_a_sweep_holds_it_up),
         cmocka_unit_test(an_operation_that_began_before_the_sweep_was_met_holds_it_up),
         cmocka_unit_test(a_sweep_that_nobody_makes_is_taken_over),
+        cmocka_unit_test(a_sweep_that_was_never_announced_is_waited_for),
+        cmocka_unit_test(a_client_with_unfinished_work_takes_a_sweep_over_later),
         cmocka_unit_test(a_sweep_outdates_caches),
         cmocka_unit_test(a_sweep_that_broke_off_does_not_shut_others_out),
     };
