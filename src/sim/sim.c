@@ -225,13 +225,14 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
     struct sim *sim = sim_of(ep);
     struct sim_request *theirs[FENCED_REQUESTS_MAX];
     size_t count = 0;
+    bool found = false;
     for (unsigned i = 0; i < sim->set.clients; i++) {
         struct sim_client *c = &sim->client[i];
         if (c->identity != identity || c->fenced)
             continue;
         sim_log_line(sim, i, "IS SHUT OUT");
         sim->counts.shut_out++;
-        c->fenced = true;
+        c->fenced = found = true;
     }
     for (size_t n = 0; n < sim->requests; n++) {
         struct sim_request *r = sim->request[n];
@@ -240,6 +241,8 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
         ASSERT(count < FENCED_REQUESTS_MAX);
         theirs[count++] = r;
     }
+    if (!found && count > 0) /* its client has registered again since */
+        sim->counts.shut_out++;
     sim_nic_shut_out(sim, theirs, count);
     return FAR_OK;
 }
