@@ -230,12 +230,14 @@ static int run_index(const struct suite *s, const char *index)
 static int check_tuning(const struct bench_config *c)
 {
     const struct index_ops *ops = NULL;
+    uint64_t value[TUNING_MAX];
     int rc = FAR_OK;
-    for (unsigned i = 0; (ops = index_at(i)) != NULL && rc == FAR_OK; i++) {
-        uint64_t value[TUNING_MAX];
-        if (!c->index || strcmp(c->index, ops->name) == 0)
-            rc = tuning_parse(ops->name, ops->tuning, c->tuning, value);
+    if (c->index) {
+        ops = index_find(c->index);
+        return ops ? tuning_parse(ops->name, ops->tuning, c->tuning, value) : FAR_OK;
     }
+    for (unsigned i = 0; (ops = index_at(i)) != NULL && rc == FAR_OK; i++)
+        rc = tuning_parse(ops->name, ops->tuning, c->tuning, value);
     return rc;
 }
 

@@ -183,6 +183,10 @@ bool cli_take_index(const char *command, const char *text, void *arg)
         found = true;
         *(const char **)arg = name;
     }
+    const struct index_ops *unlisted = found ? NULL : index_find(text);
+    if (unlisted)
+        *(const char **)arg = unlisted->name;
+    found |= unlisted != NULL;
     if (!found)
         cli_misused(command, "unknown index '%s' (available: %s)", text, known);
     return found;

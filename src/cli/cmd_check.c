@@ -545,9 +545,14 @@ static int run(const struct config *c)
     if (!check)
         code = cli_failed("check", FAR_NO_MEMORY, "cannot start");
     catch_signals();
-    for (unsigned i = 0; check && (index = far_index_name(i)) != NULL && !atomic_load(&stop); i++)
-        if (!c->index || strcmp(c->index, index) == 0)
-            run_index(check, &o, index);
+    if (check && c->index)
+        run_index(check, &o, c->index);
+    for (unsigned i = 0; check && !c->index && !atomic_load(&stop); i++) {
+        index = far_index_name(i);
+        if (!index)
+            break;
+        run_index(check, &o, index);
+    }
     if (o.failed > 0 || o.undecided > 0)
         code = CLI_FAILED;
     if (atomic_load(&stop)) {
