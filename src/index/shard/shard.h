@@ -318,6 +318,9 @@ int shard_get(struct op *op, struct index_view *view, struct slice key, struct v
 
 /* ---- shard_write.c --------------------------------------------------------------------------- */
 int shard_change(struct op *op, struct index_view *view, struct slice key, struct change *change);
+/* The same, but it does not rest, as an insert into a full unit does. */
+int shard_change_at_once(struct op *op, struct index_view *view, struct slice key,
+                         struct change *change);
 
 /* ---- shard_move.c ---------------------------------------------------------------------------- */
 

@@ -177,7 +177,8 @@ static int put_in_place(struct walk *w, const struct finding *f, bool *done)
     memcpy(copy, image, bytes);
     const struct block_head *h = copy;
     struct change insert = {.absent = CHANGE_STORE, .value = {block_value(copy), h->vlen}};
-    rc = shard_change(w->op, &w->view->base, (struct slice){block_key(copy), h->klen}, &insert);
+    rc = shard_change_at_once(w->op, &w->view->base, (struct slice){block_key(copy), h->klen},
+                              &insert);
     free(copy);
     if (rc == FAR_OK || rc == FAR_EXISTS)
         return change_slot(w, f->slot, f->found, shard_tombstone(f->found), done);

@@ -42,7 +42,9 @@
 #define SHARD_LEVEL1_MIN 4
 #define SHARD_NODE_WORDS 8u /* of a chain */
 #define SHARD_CHAIN_MAX  32u
-#define SHARD_UNIT_MAX   (SHARD_LEVEL1 + SHARD_LEVEL1 / 8 + 1 + SHARD_CHAIN_MAX * SHARD_NODE_WORDS)
+#define SHARD_CHAIN_FULL                                                                           \
+    28u /* inserts do not make it longer: all of it may have to go to a child */
+#define SHARD_UNIT_MAX (SHARD_LEVEL1 + SHARD_LEVEL1 / 8 + 1 + SHARD_CHAIN_MAX * SHARD_NODE_WORDS)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 #define SHARD_SLOT ((struct slot_format){.generation = 3, .fingerprint_at = 49, .fingerprint = 7})

@@ -530,7 +530,7 @@ int shard_chain(struct op *op, struct shard_view *view, const struct shard_unit 
     uint64_t delta;
     gaddr node = 0, at = shard_slot_at(view, unit, tail->slot, &delta);
     *grown = false;
-    if (unit->chains == SHARD_CHAIN_MAX)
+    if (unit->chains >= (shard_is(second, SHARD_PLAN) ? SHARD_CHAIN_MAX : SHARD_CHAIN_FULL))
         return err_fail(FAR_TABLE_FULL, "a bucket's chain is at its limit");
     int rc = pool_alloc(op, gaddr_node(at), size_class, &node);
     if (rc != FAR_OK)

@@ -31,7 +31,7 @@ struct write {
     struct change *change;
     struct block_ref block; /* of the new value; at is 0 while there is none */
     bool written, done;
-    bool waited; /* for the barrier */
+    bool waited; /* for the barrier, or must not */
     uint64_t stale;
     bool seen; /* an earlier image had this frontier (SHARD-S4) */
     unsigned seen_slot, strays;
@@ -526,10 +526,11 @@ static int act(struct op *op, struct shard_view *view, struct write *w)
     return present ? replace(op, view, w) : add(op, view, w);
 }
 
-int shard_change(struct op *op, struct index_view *base, struct slice key, struct change *change)
+static int change_key(struct op *op, struct index_view *base, struct slice key,
+                      struct change *change, bool may_rest)
 {
     struct shard_view *view = shard_view(base);
-    struct write w = {.change = change};
+    struct write w = {.change = change, .waited = !may_rest};
     int rc = FAR_CONTENTION;
     w.unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
     if (!w.unit.words)
@@ -553,4 +554,15 @@ int shard_change(struct op *op, struct index_view *base, struct slice key, struc
     if (w.done)
         shard_grow(op, view);
     return rc;
+}
+
+int shard_change(struct op *op, struct index_view *view, struct slice key, struct change *change)
+{
+    return change_key(op, view, key, change, true);
+}
+
+int shard_change_at_once(struct op *op, struct index_view *view, struct slice key,
+                         struct change *change)
+{
+    return change_key(op, view, key, change, false);
 }
