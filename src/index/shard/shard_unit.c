@@ -230,7 +230,7 @@ void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tai
 {
     const uint64_t *words = unit->words;
     unsigned slot = 0;
-    while (slot < unit->count && !shard_candidate(words[slot], u))
+    while (slot < unit->count && (shard_live(words[slot]) || !shard_candidate(words[slot], u)))
         slot++;
     *tail = (struct shard_tail){.full = slot == unit->count};
     tail->frontier = tail->slot = tail->full ? slot - 1 : slot;

@@ -94,15 +94,14 @@ static int strayed(struct op *op, struct shard_view *view, struct write *w)
 /* Does the image show a move to the next version? */
 static bool ahead(const struct write *w)
 {
-    uint64_t seal = shard_seal(w->version) >> SHARD_SEAL_AT, sealed = 0, control = 0;
+    uint64_t seal = shard_seal(w->version) >> SHARD_SEAL_AT, sealed = 0, plan = 0;
     for (unsigned i = 0; i < w->unit.count; i++) {
         sealed |= w->unit.words[i] >> SHARD_SEAL_AT == seal;
-        control |= w->unit.words[i] >> SHARD_KIND_AT == SHARD_CONTROL;
+        plan |= shard_is(w->unit.words[i], SHARD_PLAN);
     }
-    for (unsigned i = 0; i < w->unit.count && control && !sealed; i++) {
-        uint64_t word = w->unit.words[i];
-        sealed |= shard_is(word, SHARD_PLAN) && shard_plan_version(word) > w->version;
-    }
+    for (unsigned i = 0; i < w->unit.count && plan && !sealed; i++)
+        sealed |= shard_is(w->unit.words[i], SHARD_PLAN) &&
+                  shard_plan_version(w->unit.words[i]) > w->version;
     return sealed;
 }
 
