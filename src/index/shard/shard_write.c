@@ -121,8 +121,8 @@ static int move(struct op *op, struct shard_view *view, struct write *w,
 
 /* What is read of a unit and around it. */
 struct around {
-    bool older; /* the unit is older than its version: its last child shows whether it is
-                                behind */
+    /* The unit is older than its version: its last child shows whether it is behind. */
+    bool older;
     unsigned sibling, child; /* the READs of that child, and of the next one */
     bool season;             /* units are expected to be behind: their parents are read, too */
     struct shard_unit parent;
@@ -157,6 +157,9 @@ static const struct shard_unit *image_to_move(const struct shard_view *view, str
 {
     unsigned u = w->version - 1;
     if (!a->season || (a->older && behind != 0))
+        return NULL;
+    if (!a->older && /* it is published, and its image torn */
+        shard_guard_says(view, w->unit.bucket, w->unit.words[view->level1 - 1]) == 1)
         return NULL;
     if (a->earlier &&
         shard_guard_says(view, shard_child(view, a->parent.bucket, u - 1), before) != 1)
