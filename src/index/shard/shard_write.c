@@ -12,6 +12,10 @@
  * enough if nothing is damaged (SHARD-S8). */
 #define STRAYS 4
 
+/* How often an operation moves its unit. Mostly once; more often if a READ was torn, or the table was
+ * resized meanwhile. */
+#define MOVES 64
+
 /* An insert purges a unit when it would have to leave level 1, and this part of level 1 is
  * deleted. */
 #define PURGE_PART 8
@@ -34,7 +38,7 @@ struct write {
     bool waited; /* for the barrier, or must not */
     uint64_t stale;
     bool seen; /* an earlier image had this frontier (SHARD-S4) */
-    unsigned seen_slot, strays;
+    unsigned seen_slot, strays, moves;
     uint64_t seen_word;
 };
 
@@ -110,6 +114,8 @@ static int move(struct op *op, struct shard_view *view, struct write *w,
                 const struct shard_unit *image)
 {
     struct shard_ride ride = {.key = &w->key};
+    if (++w->moves > MOVES)
+        return err_fail(FAR_CORRUPT, "a bucket was moved, and is not there");
     if (w->change->absent == CHANGE_STORE)
         ride.word = slot_make(SHARD_SLOT, &w->block, w->key.fingerprint);
     view->season = SEASON_OPS;
