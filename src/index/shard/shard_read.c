@@ -6,6 +6,10 @@
  */
 #include "index/shard/shard.h"
 
+/* How often a look is repeated because the table was changed meanwhile. Its units are moved a few
+ * times only, so more is damage. */
+#define LOOKS 256u
+
 struct read {
     struct shard_key key;
     struct shard_unit unit;
@@ -134,7 +138,7 @@ int shard_get(struct op *op, struct index_view *base, struct slice bytes, struct
     if (!r.unit.words)
         return FAR_NO_MEMORY;
     shard_hash(view, bytes, &r.key);
-    for (unsigned attempts = 0; index_attempt(&attempts);) {
+    for (unsigned attempts = 0; attempts < LOOKS; attempts++) {
         bool again = false, behind = false;
         int rc = look(op, view, &r, &again, &behind);
         if (rc != FAR_OK)
@@ -155,5 +159,5 @@ int shard_get(struct op *op, struct index_view *base, struct slice bytes, struct
             return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
         r.stale = r.found.stale;
     }
-    return FAR_CONTENTION;
+    return err_fail(FAR_CORRUPT, "a bucket was moved, and is not there");
 }
