@@ -25,7 +25,7 @@
  *   delete                     the CAS from the entry to a tombstone
  *   get, found                 the READ of the entry
  *   get, not found             an instant between call and return when the key was absent (SHARD-S7)
- *   update, delete, not found  likewise; insert, exists: as for get, found
+ *   update, delete, not found  as for get, not found;  insert, exists: as for get, found
  *
  * Guarantees, each used by those after it
  *
@@ -167,9 +167,9 @@ static inline bool shard_goes(const struct shard_view *view, uint64_t hash, unsi
     return hash >> (view->start_bits + u) & 1;
 }
 /*
- * The sid of an entry: four bits of its hash, of which a move uses one. The move that uses the last
- * one renews them. Units differ in when this is due (their phase), so that not all are renewed by
- * one resize.
+ * An entry's sid is four bits of its hash. Each move uses one of them. The move that uses the last
+ * one gives the entry the next four. When that happens depends on the unit (its phase), so one
+ * resize does not renew all units.
  */
 static inline unsigned shard_phase(const struct shard_view *view, uint64_t bucket)
 {
@@ -275,6 +275,23 @@ struct shard_tail {
     uint64_t frontier_word;
 };
 void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tail *tail);
+
+/* The frontier of an earlier image. */
+struct shard_seen {
+    bool once;
+    unsigned slot;
+    uint64_t word;
+};
+/* May the tail be used? If the unit must be read twice, the frontier is remembered, and this is true
+ * when the next image shows the same one (SHARD-S4). */
+static inline bool shard_seen_enough(struct shard_seen *seen, const struct shard_tail *tail)
+{
+    if (!tail->twice ||
+        (seen->once && seen->slot == tail->frontier && seen->word == tail->frontier_word))
+        return true;
+    *seen = (struct shard_seen){true, tail->frontier, tail->frontier_word};
+    return false;
+}
 
 /* Slots that agree with a key under a mask. */
 struct shard_matches {

@@ -7,8 +7,8 @@
  * interval begins, and a slot. All keys before it have been returned.
  *
  *   SHARD-I1  What is returned was true when its word was read: the unit's version is known, because
- *       its children were looked at before and behind it. So entries that a move has sealed are told
- *       from those that it has taken away, and the interval that is taken for done is not too large.
+ *       its children were read before it and behind it. The version tells which sealed entries are
+ *       still current and which have moved on, and how large the unit's interval is.
  */
 #include "index/shard/shard.h"
 

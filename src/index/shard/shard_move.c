@@ -20,16 +20,13 @@ struct move {
     struct shard_view *view;
     struct shard_unit unit;
     unsigned u; /* the version that it moves from */
-    uint64_t child;
     /* What is known of the plan since before the unit was read: its slot, that it is there, and that
      * it says that all is sealed. */
     unsigned plan_slot;
     bool planned, sealed;
-    bool seen; /* an earlier image had this frontier */
-    unsigned seen_slot;
-    uint64_t seen_word;
-    uint64_t
-        next[SHARD_UNIT_MAX]; /* of sealed entries: what they are copied as, if sids are renewed */
+    struct shard_seen seen;
+    /* If sids are renewed: what sealed entries are copied as. */
+    uint64_t next[SHARD_UNIT_MAX];
     unsigned cas[BATCH_MAX], count; /* CAS of the batch that have to succeed */
     unsigned flushes;
     bool failed; /* one of them did not */
@@ -39,7 +36,7 @@ static void start_at(struct move *m, uint64_t bucket, unsigned u)
 {
     shard_unit_set(m->view, &m->unit, m->unit.lane, bucket);
     m->u = u;
-    m->planned = m->sealed = m->seen = false;
+    m->planned = m->sealed = m->seen.once = false;
 }
 
 /* Flushes, and looks whether all CAS have succeeded. */
@@ -57,9 +54,11 @@ static int flush(struct move *m)
 static int change(struct move *m, unsigned slot, uint64_t to)
 {
     int rc = batch_room(&m->op->batch) == 0 ? flush(m) : FAR_OK;
+    if (rc != FAR_OK)
+        return rc;
     m->cas[m->count++] = shard_cas(m->op, m->view, &m->unit, slot, m->unit.words[slot], to);
     m->unit.words[slot] = to;
-    return rc;
+    return FAR_OK;
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -180,13 +179,8 @@ static int plan(struct move *m, bool *frozen)
 {
     struct shard_tail tail;
     shard_find_tail(&m->unit, m->u, &tail);
-    if (tail.twice &&
-        (!m->seen || m->seen_slot != tail.frontier || m->seen_word != tail.frontier_word)) {
-        m->seen = true;
-        m->seen_slot = tail.frontier;
-        m->seen_word = tail.frontier_word;
+    if (!shard_seen_enough(&m->seen, &tail))
         return FAR_OK;
-    }
     uint64_t word = shard_control(SHARD_PLAN, m->u + 1, shard_overflows(tail.word));
     if (tail.full)
         return shard_chain(m->op, m->view, &m->unit, &tail, client_stamp(m->op->client), word,
@@ -195,7 +189,7 @@ static int plan(struct move *m, bool *frozen)
      * is an entry that goes. But tags are needed until the plan is there, and the image may have
      * entries with their next sid already. */
     bool alone = renews(m) || any_tagged(m) || !m->view->tuning[SHARD_TUNING_COMBINING];
-    int rc = change(m, tail.slot, word);
+    int rc = change(m, tail.slot, word); /* the first of its batch */
     unsigned n = m->cas[0], flushes = m->flushes;
     m->plan_slot = tail.slot;
     if (alone && rc == FAR_OK) {

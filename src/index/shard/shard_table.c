@@ -11,7 +11,7 @@
 
 #define REFRESHES 4
 
-/* While a barrier is not over, every so many operations drive the epoch. */
+/* Until a barrier is over, one in this many operations drives the epoch. */
 #define HURRY_EVERY 8u
 
 void shard_hash(const struct shard_view *view, struct slice bytes, struct shard_key *key)
@@ -299,7 +299,7 @@ static int publish_segment(struct op *op, struct shard_view *view, unsigned r)
         return rc;
     uint64_t at = offsetof(struct shard_root, segment[r]);
     unsigned units = op_cas(op, view->root, at, 0, s.units.ref);
-    batch_fence(&op->batch); /* who finds the second finds the first */
+    batch_fence(&op->batch); /* if the second is there, so is the first */
     unsigned tops = op_cas(op, view->root, at + 8, 0, s.tops.ref);
     rc = batch_flush(&op->batch);
     enum batch_outcome of[2] = {batch_outcome(&op->batch, units), batch_outcome(&op->batch, tops)};

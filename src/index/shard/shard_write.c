@@ -37,9 +37,8 @@ struct write {
     bool written, done;
     bool waited; /* for the barrier, or must not */
     uint64_t stale;
-    bool seen; /* an earlier image had this frontier (SHARD-S4) */
-    unsigned seen_slot, strays, moves;
-    uint64_t seen_word;
+    struct shard_seen seen;
+    unsigned strays, moves;
 };
 
 static bool stores_known_value(const struct change *c)
@@ -184,7 +183,7 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
 {
     struct around a = {0};
     shard_settle(op, view);
-    w->seen &= w->version == view->settled;
+    w->seen.once &= w->version == view->settled;
     w->version = view->settled;
     w->pending = view->version > w->version;
     uint64_t bucket = shard_bucket(view, w->key.hash, w->version);
@@ -413,9 +412,7 @@ static int purge(struct op *op, struct shard_view *view, struct write *w,
         return shard_chain(op, view, &w->unit, tail, stamp, open, &grown);
     unsigned n = shard_cas(op, view, &w->unit, tail->frontier, tail->frontier_word, open);
     rc = batch_flush(&op->batch);
-    w->seen = op_swapped(op, n);
-    w->seen_slot = tail->frontier;
-    w->seen_word = open;
+    w->seen = (struct shard_seen){op_swapped(op, n), tail->frontier, open};
     return rc;
 }
 
@@ -464,7 +461,7 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
     if (rc == FAR_TIMEOUT)
         rc = FAR_OK; /* then there will be a chain */
     w->waited = true;
-    w->seen = false; /* what it means may have changed */
+    w->seen.once = false; /* what it means may have changed */
     w->stale = 0;
     if (resumed != FAR_OK || rc != FAR_OK)
         return resumed != FAR_OK ? resumed : rc;
@@ -477,13 +474,8 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
     struct shard_tail tail;
     bool again = false;
     shard_find_tail(&w->unit, w->version, &tail);
-    if (tail.twice && (!w->seen || w->seen_slot != tail.frontier ||
-                       w->seen_word != tail.frontier_word)) { /* SHARD-S4 */
-        w->seen = true;
-        w->seen_slot = tail.frontier;
-        w->seen_word = tail.frontier_word;
+    if (!shard_seen_enough(&w->seen, &tail))
         return FAR_OK;
-    }
     if (worth_purging(view, w, &tail)) {
         if (w->unit.count > view->words)
             return purge(op, view, w, &tail);
