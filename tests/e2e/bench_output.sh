@@ -26,6 +26,7 @@ run bench --keys 2k --ops 1k --workload load --json "$scratch/json"
 expect_code 0
 expect_out "2,000 keys of 16 bytes"
 grep -q '"workload": "load"' "$scratch/json" || failed "wrote no JSON"
+grep -q '"slowest_100ms": 0' "$scratch/json" || failed "tells the slowest part of so short a run"
 
 run bench --keys 2k --ops 1k --workload load --json "$scratch/none/json"
 expect_code 1

@@ -37,6 +37,30 @@ static void put(struct store_rig *r, far_session *s, uint64_t key, uint64_t valu
     assert_int_equal(far_put(s, r->table, &key, sizeof key, &value, sizeof value), FAR_OK);
 }
 
+/* ---- stamps ---------------------------------------------------------------------------------- */
+
+static void no_stamp_is_given_twice(void **state)
+{
+    enum { EACH = 200 };
+    struct store_rig r;
+    uint64_t stamp[2 * EACH];
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=4m&" HOUR, NULL, NULL, NULL);
+    far_session *other = store_rig_join(&r);
+    for (unsigned i = 0; i < EACH; i++) {
+        stamp[2 * i] = client_stamp(&r.session->client);
+        stamp[2 * i + 1] = client_stamp(&other->client);
+    }
+    for (unsigned i = 0; i < 2 * EACH; i++) {
+        assert_true(stamp[i] >> CLIENT_STAMP_BITS == 0);
+        for (unsigned j = 0; j < i; j++)
+            assert_true(stamp[i] != stamp[j]);
+    }
+    far_session_close(other);
+    store_rig_close(&r);
+}
+
 /* ---- certificates ---------------------------------------------------------------------------- */
 
 static void a_client_certifies_what_it_has_read(void **state)
@@ -530,6 +554,7 @@ static void a_client_with_stray_writes_certifies_nothing_newer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_stamp_is_given_twice),
         cmocka_unit_test(a_client_certifies_what_it_has_read),
         cmocka_unit_test(readers_leave_the_epoch_alone),
         cmocka_unit_test(an_epoch_is_validated_by_the_next_announcement),
