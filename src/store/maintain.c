@@ -100,7 +100,8 @@ struct checking {
     struct far_pool_check sum;
     bool no_usage;  /* a table is so damaged that it is not known what it reaches */
     bool no_memory; /* and therefore lost memory was not searched for */
-    bool spilled;   /* others allocated new memory during the sweep: that counts as a death */
+    bool swept;     /* it was, and what had been lost before was found */
+    bool spilled;   /* others allocated new memory during the sweep */
 };
 
 static void say(const struct checking *c, const char *format, ...)
@@ -229,6 +230,7 @@ static int sweep_once(struct checking *c)
         c->no_memory = true;
         say(c, "lost memory was not searched for: it is not known what a damaged table holds");
     }
+    c->swept = rc == FAR_OK;
     c->spilled = rc == FAR_OK && swept.spilled;
     return rc == FAR_CORRUPT ? FAR_OK : rc;
 }
@@ -276,7 +278,9 @@ static int usage_of(struct checking *c, struct far_pool_usage *usage)
     return rc == FAR_CORRUPT ? FAR_OK : rc;
 }
 
-/* What other sessions have moved since their last report is unknown as well. */
+/* What other sessions have moved since their last report is unknown as well. After a sweep so is
+ * what they freed while it went on (SWEEP-P1): that waits for the next sweep, and sessions at work
+ * would lose as much again. So it is no leak. */
 static int judge_usage(struct checking *c, const struct far_pool_usage *before, uint64_t deaths)
 {
     struct far_pool_usage now = {0};
@@ -291,13 +295,14 @@ static int judge_usage(struct checking *c, const struct far_pool_usage *before, 
         say(c, "repaired: %llu bytes of lost memory are free again",
             (unsigned long long)c->sum.repaired_bytes);
     }
-    if (now.unknown > 0 && (deaths > 0 || info.clients == 1)) {
+    if (now.unknown > 0 && ((deaths > 0 && !c->swept) || info.clients == 1)) {
         c->sum.leaked_bytes = now.unknown;
         say(c, "leaked: %llu bytes are in no table and held by no session",
             (unsigned long long)now.unknown);
     } else if (now.unknown > 0) {
-        say(c, "note: %llu bytes are moving between sessions that are working",
-            (unsigned long long)now.unknown);
+        say(c, "note: %llu bytes %s", (unsigned long long)now.unknown,
+            c->swept ? "were moved or freed by working sessions during the repair"
+                     : "are moving between sessions that are working");
     }
     return FAR_OK;
 }
@@ -324,7 +329,7 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     if (rc == FAR_OK)
         rc = check_pool(&c, &left);
     if (rc == FAR_OK)
-        rc = judge_usage(&c, &before, left.deaths - (left.deaths > 0 && c.spilled));
+        rc = judge_usage(&c, &before, left.deaths);
     store_leave(s);
     if (rc != FAR_OK)
         return err_end(rc);
