@@ -108,6 +108,8 @@ bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
 {
     if (b->waited_ns > leases * op->client->lease_ns)
         return false;
+    if (b->pause_ns == PAUSE_NS_MOST && op->pool->hurry)
+        op->pool->hurry(op->pool->tables);
     op_pause(op, &b->pause_ns);
     b->waited_ns += b->pause_ns;
     return true;

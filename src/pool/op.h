@@ -82,6 +82,9 @@ struct pool {
     /* settle() completes drops of tables that other clients left unfinished. It is not called
      * within an operation. */
     int (*settle)(void *arg, struct op *op);
+    /* hurry() asks whoever parks idle sessions to do it now, because a client waits for others.
+     * NULL: nobody parks them. */
+    void (*hurry)(void *arg);
     void *tables;
 };
 

@@ -15,6 +15,9 @@
  * own, so that a memory node that does not answer does not delay the heartbeats of other sessions.
  * The keeper's lock is held only to choose sessions: a session that is lent to the keeper cannot be
  * closed before it is returned.
+ *
+ * A session that waits for all others rings (store_keeper_hurry()). Then the keeper looks twice, a
+ * short time apart.
  */
 #include "store/keeper.h"
 
@@ -28,6 +31,9 @@
 
 #define LOOKS_PER_LEASE 16
 #define PERIOD_NS_MOST  250000000ull
+
+/* A session that is not used for this long is idle, when another one waits for it. */
+#define HURRY_NS 2000000ull
 
 /* How many sessions are parked at the same time, and the pause between two looks at them. */
 #define LANES       16
@@ -47,6 +53,8 @@ struct keeper {
     pthread_mutex_t lock; /* of all that follows */
     pthread_cond_t bell;
     bool stop;
+    uint64_t round; /* when the next round begins */
+    unsigned hurry; /* how many rounds are to follow soon */
     struct far_session *sessions;
     struct far_session *next; /* the next one to look at in this round */
 };
@@ -167,16 +175,16 @@ static void sleep_until(struct keeper *k, uint64_t ns)
 static void *keep(void *arg)
 {
     struct keeper *k = arg;
-    uint64_t round = clock_ns() + k->period_ns;
     bool busy = false;
 
     pthread_mutex_lock(&k->lock);
     while (!k->stop) {
         uint64_t soon = clock_ns() + LANE_NS;
-        sleep_until(k, busy && soon < round ? soon : round);
-        if (clock_ns() >= round) {
+        sleep_until(k, busy && soon < k->round ? soon : k->round);
+        if (clock_ns() >= k->round) {
+            k->hurry -= k->hurry > 0;
             k->next = k->sessions;
-            round = clock_ns() + k->period_ns;
+            k->round = clock_ns() + (k->hurry > 0 ? HURRY_NS : k->period_ns);
         }
         pthread_mutex_unlock(&k->lock);
         busy = look_around(k);
@@ -207,6 +215,7 @@ static int keeper_start(far_pool *pool)
     k->period_ns = pool->pool.head[0].lease_ms * 1000000ull / LOOKS_PER_LEASE;
     if (k->period_ns > PERIOD_NS_MOST)
         k->period_ns = PERIOD_NS_MOST;
+    k->round = clock_ns() + k->period_ns;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -255,6 +264,20 @@ void store_keeper_drop(far_session *s)
         *at = s->next_kept;
     if (k->next == s)
         k->next = s->next_kept;
+    pthread_mutex_unlock(&k->lock);
+}
+
+void store_keeper_hurry(far_pool *pool)
+{
+    struct keeper *k = pool->keeper;
+    if (!k)
+        return;
+    pthread_mutex_lock(&k->lock);
+    if (k->hurry == 0) {
+        k->hurry = 2;
+        k->round = clock_ns();
+        pthread_cond_signal(&k->bell);
+    }
     pthread_mutex_unlock(&k->lock);
 }
 

@@ -9,6 +9,9 @@
 int store_keeper_add(far_pool *pool, far_session *session);
 void store_keeper_drop(far_session *session);
 
+/* Parks idle sessions soon: one that waits for others calls this. */
+void store_keeper_hurry(far_pool *pool);
+
 /* Ends the thread. No session may be left. */
 void store_keeper_stop(far_pool *pool);
 

@@ -3,6 +3,7 @@
 #include "store/maintain.h"
 
 #include "store/drop.h"
+#include "store/keeper.h"
 #include "store/store_internal.h"
 
 #include <stdarg.h>
@@ -72,11 +73,17 @@ static int settle(void *arg, struct op *op)
     return store_drop_settle(arg, op);
 }
 
+static void hurry(void *arg)
+{
+    store_keeper_hurry(arg);
+}
+
 void store_maintain_pool(far_pool *pool)
 {
     pool->pool.mark = mark_tables;
     pool->pool.recover = recover;
     pool->pool.settle = settle;
+    pool->pool.hurry = hurry;
     pool->pool.tables = pool;
 }
 
