@@ -63,7 +63,7 @@
 #define RACE_RACE_H
 
 #include "index/attempt.h"
-#include "index/blocks.h"
+#include "index/change.h"
 #include "index/index.h"
 #include "index/race/race_layout.h"
 

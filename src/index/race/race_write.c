@@ -1,8 +1,6 @@
 /*
  * Changing a key. All changes start alike: look for the key, and settle a split that is in the way.
- * The block of a new value is written in the round trip that reads the buckets, if the value is
- * known by then; one that depends on the old value is written in the round trip that publishes it,
- * ahead of the CAS.
+ * index/change.h has the blocks, and when they are written.
  */
 #include "index/race/race.h"
 
@@ -17,28 +15,15 @@ struct write {
     struct race_look look;
     uint64_t *words[2]; /* the look, and the second look of an insert */
     struct index_found found;
-    struct change *change;
-    struct block_ref block; /* of the new value; at is 0 while there is none */
-    bool written;
+    struct index_change change;
     uint64_t stale;
     unsigned gave_way, waited;
 };
 
-static bool stores_known_value(const struct change *c)
+/* Near which node the key's blocks are: that of its subtable. */
+static unsigned near_node(const struct race_view *view, const struct write *w)
 {
-    return c->absent == CHANGE_STORE || c->present == CHANGE_STORE;
-}
-
-/* Allocates and encodes the block of the new value, near the key's subtable. */
-static int prepare_block(struct op *op, const struct race_view *view, struct write *w)
-{
-    const struct slice *key = &w->key.bytes, *value = &w->change->value;
-    uint64_t entry = race_cached_entry(view, w->key.hash);
-    unsigned node = gaddr_node(race_entry_subtable(entry));
-    if (node >= op->pool->nodes)
-        return err_fail(FAR_CORRUPT, "a directory entry names node %u", node);
-    w->written = false;
-    return block_prepare(op, node, key->data, key->len, value->data, value->len, &w->block);
+    return gaddr_node(race_entry_subtable(race_cached_entry(view, w->key.hash)));
 }
 
 static int write_start(struct op *op, struct race_view *view, struct slice key, struct change *c,
@@ -47,22 +32,9 @@ static int write_start(struct op *op, struct race_view *view, struct slice key, 
     uint64_t *words = op_buffer(op, BUF_INDEX, 2 * RACE_PLACES * 8);
     if (!words)
         return FAR_NO_MEMORY;
-    *w = (struct write){.words = {words, words + RACE_PLACES}, .change = c};
+    *w = (struct write){.words = {words, words + RACE_PLACES}, .change = {.key = key, .want = c}};
     race_hash(view, key, &w->key);
-    return stores_known_value(c) ? prepare_block(op, view, w) : FAR_OK;
-}
-
-/* A block that no committed slot names is given back at once. If the fabric failed, a slot may name
- * it for ever (RACE-R1), and its own WRITE may still be on the way: then no epoch makes it free. */
-static int write_end(struct op *op, struct write *w, int rc)
-{
-    if (w->block.at == 0 || rc == FAR_OK)
-        return rc;
-    if (status_means(rc, STATUS_SETTLED))
-        pool_free_unpublished(op->client, w->block.at, w->block.size_class);
-    else
-        pool_abandon(op->client, w->block.size_class);
-    return rc;
+    return index_change_start(op, &w->change, near_node(view, w));
 }
 
 /* Looks the key up; *again when the whole attempt must be repeated. */
@@ -71,19 +43,16 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
     int rc = race_look_start(op, view, &w->key, &w->look, w->words[0]);
     if (rc != FAR_OK)
         return rc;
-    if (w->block.at != 0 && !w->written)
-        block_write(op, &w->block);
+    index_change_write(op, &w->change);
     rc = race_look_finish(op, view, &w->key, &w->look, again);
     if (rc != FAR_OK || *again)
         return rc;
-    w->written = true;
+    w->change.written = true;
     if (w->look.sealed) { /* RACE-R5: only the children may be changed */
         *again = true;
         return race_split_or_wait(op, view, &w->key, &w->look);
     }
-    struct value_out all = {.cap = SIZE_MAX};
-    rc = race_probe(op, &w->key, &w->look, w->change->present == CHANGE_ASK ? &all : NULL, NULL,
-                    &w->found);
+    rc = race_probe(op, &w->key, &w->look, index_change_out(&w->change), NULL, &w->found);
     if (rc != FAR_OK || w->found.place >= 0 || w->found.stale == 0)
         return rc;
     if (w->found.stale == w->stale) /* RACE-R1 */
@@ -102,31 +71,20 @@ static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t fro
     return rc;
 }
 
-/* Adds the WRITE of a block that is not written yet, ahead of the publishing CAS (RACE-R1). */
-static void write_block_first(struct op *op, struct write *w)
+static uint64_t slot_word(const struct write *w)
 {
-    if (w->block.at == 0 || w->written)
-        return;
-    block_write(op, &w->block);
-    batch_fence(&op->batch);
-    w->written = true; /* if the flush fails, so does the operation */
+    return slot_make(RACE_SLOT, &w->change.block, w->key.fingerprint);
 }
 
 /* Replaces the committed slot that was found by the block, or by nothing. */
 static int replace(struct op *op, struct write *w, bool *again)
 {
-    uint64_t old = w->found.slot;
-    uint64_t new = w->block.at ? slot_make(RACE_SLOT, &w->block, w->key.fingerprint) : 0;
-    const struct block_head *h = w->found.block;
-    bool swapped = false,
-         fits = size_class_for(block_bytes(h->klen, h->vlen)) == pointer_class(old);
-    write_block_first(op, w);
-    int rc = op_decided(op, cas_slot(op, w, (unsigned)w->found.place, old, new, &swapped));
-    /* A damaged class must not make the neighbours part of what is reused. */
-    if (swapped && fits)
-        pool_retire(op->client, pointer_gaddr(old), pointer_class(old));
-    else if (swapped || rc == FAR_UNKNOWN)
-        pool_abandon(op->client, pointer_class(old));
+    uint64_t new = w->change.block.at ? slot_word(w) : 0;
+    bool swapped = false;
+    index_change_write_first(op, &w->change); /* RACE-R1 */
+    int rc =
+        op_decided(op, cas_slot(op, w, (unsigned)w->found.place, w->found.slot, new, &swapped));
+    index_change_replaced(op, &w->found, swapped, rc);
     *again = !swapped;
     return rc;
 }
@@ -235,15 +193,14 @@ static int make_room(struct op *op, struct race_view *view, struct write *w)
 static int add(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
     int place = free_place(&w->key, w->words[0]);
-    uint64_t word = slot_make(RACE_SLOT, &w->block, w->key.fingerprint),
-             tentative = word | RACE_SLOT_TENTATIVE;
+    uint64_t word = slot_word(w), tentative = word | RACE_SLOT_TENTATIVE;
     bool clear = false, swapped = false;
 
     *again = true;
     if (place < 0)
         return make_room(op, view, w);
 
-    write_block_first(op, w);
+    index_change_write_first(op, &w->change); /* RACE-R1 */
     unsigned n =
         op_cas(op, w->look.subtable, race_place_offset(&w->key, (unsigned)place), 0, tentative);
     batch_fence(&op->batch); /* RACE-R2: the second look must come after */
@@ -268,39 +225,13 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
     return retracted != FAR_OK ? retracted : rc;
 }
 
-/* Gives back a block that was prepared for an earlier attempt; no slot names it. */
-static void drop_block(struct op *op, struct write *w)
-{
-    if (w->block.at != 0)
-        pool_free_unpublished(op->client, w->block.at, w->block.size_class);
-    w->block.at = 0;
-}
-
-/* Asks what is to be done, now that the old state is known, and prepares it. */
-static int ask(struct op *op, const struct race_view *view, struct write *w,
-               enum change_action *action)
-{
-    struct slice old = {NULL, 0};
-    if (w->found.place >= 0)
-        old = index_block_value(w->found.block);
-    int rc = index_decide(&view->base, w->change, old, action);
-    if (rc != FAR_OK)
-        return rc;
-    drop_block(op, w);
-    return *action == CHANGE_STORE ? prepare_block(op, view, w) : FAR_OK;
-}
-
 /* The key has been looked for, and nothing is in the way. */
 static int act(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
-    bool present = w->found.place >= 0;
-    enum change_action action = present ? w->change->present : w->change->absent;
-    int rc = action == CHANGE_ASK ? ask(op, view, w, &action) : FAR_OK;
+    int rc = index_change_decide(op, &view->base, &w->change, &w->found, near_node(view, w));
     if (rc != FAR_OK)
         return rc;
-    if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
-        return present ? FAR_EXISTS : FAR_NOT_FOUND;
-    return present ? replace(op, w, again) : add(op, view, w, again);
+    return w->found.place >= 0 ? replace(op, w, again) : add(op, view, w, again);
 }
 
 int race_change(struct op *op, struct index_view *base, struct slice key, struct change *change)
@@ -316,7 +247,7 @@ int race_change(struct op *op, struct index_view *base, struct slice key, struct
         if (rc == FAR_OK && !again)
             rc = act(op, view, &w, &again);
         if (rc != FAR_OK || !again)
-            return write_end(op, &w, rc);
+            return index_change_end(op, &w.change, rc);
     }
-    return write_end(op, &w, FAR_CONTENTION);
+    return index_change_end(op, &w.change, FAR_CONTENTION);
 }

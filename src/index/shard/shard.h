@@ -70,7 +70,7 @@
 #define SHARD_SHARD_H
 
 #include "index/attempt.h"
-#include "index/blocks.h"
+#include "index/change.h"
 #include "index/index.h"
 #include "index/shard/shard_layout.h"
 #include "pool/array.h"

@@ -1,8 +1,6 @@
 /*
- * Changing a key. All changes start alike: look for the key, and move its unit if that is behind. The
- * block of a new value is written in the round trip that reads the unit, if the value is known by
- * then; one that depends on the old value is written in the round trip that publishes it, ahead of
- * the CAS.
+ * Changing a key. All changes start alike: look for the key, and move its unit if that is behind.
+ * index/change.h has the blocks, and when they are written.
  */
 #include "index/shard/shard.h"
 
@@ -32,48 +30,29 @@ struct write {
     unsigned version; /* of the unit */
     bool pending;     /* the barrier of the next version is not over */
     struct index_found found;
-    struct change *change;
-    struct block_ref block; /* of the new value; at is 0 while there is none */
-    bool written, done;
+    struct index_change change;
+    bool done;
     bool waited; /* for the barrier, or must not */
     uint64_t stale;
     struct shard_seen seen;
     unsigned strays, moves;
 };
 
-static bool stores_known_value(const struct change *c)
+/* Near which node the key's blocks are: that of its unit. */
+static unsigned near_node(const struct shard_view *view, const struct write *w)
 {
-    return c->absent == CHANGE_STORE || c->present == CHANGE_STORE;
-}
-
-/* Allocates and encodes the block of the new value, near the key's unit. */
-static int prepare_block(struct op *op, const struct shard_view *view, struct write *w)
-{
-    const struct slice *key = &w->key.bytes, *value = &w->change->value;
     uint64_t delta;
-    gaddr unit = shard_unit_at(view, w->key.lane, shard_bucket(view, w->key.hash, 0), &delta);
-    w->written = false;
-    return block_prepare(op, gaddr_node(unit), key->data, key->len, value->data, value->len,
-                         &w->block);
+    return gaddr_node(shard_unit_at(view, w->key.lane, shard_bucket(view, w->key.hash, 0), &delta));
 }
 
-/* A block that no entry names is given back at once. If the fabric failed, an entry may name it, or
- * its own WRITE may still be on the way. */
-static int write_end(struct op *op, struct write *w, int rc)
+static uint64_t slot_word(const struct write *w)
 {
-    if (w->block.at == 0 || rc == FAR_OK)
-        return rc;
-    if (status_means(rc, STATUS_SETTLED))
-        pool_free_unpublished(op->client, w->block.at, w->block.size_class);
-    else
-        pool_abandon(op->client, w->block.size_class);
-    return rc;
+    return slot_make(SHARD_SLOT, &w->change.block, w->key.fingerprint);
 }
 
 static uint64_t entry_word(const struct shard_view *view, const struct write *w)
 {
-    uint64_t word = slot_make(SHARD_SLOT, &w->block, w->key.fingerprint);
-    return shard_with_sid(word, shard_sid(view, w->key.hash, w->version));
+    return shard_with_sid(slot_word(w), shard_sid(view, w->key.hash, w->version));
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -115,8 +94,8 @@ static int move(struct op *op, struct shard_view *view, struct write *w,
     struct shard_ride ride = {.key = &w->key};
     if (++w->moves > MOVES)
         return err_fail(FAR_CORRUPT, "a bucket was moved, and is not there");
-    if (w->change->absent == CHANGE_STORE)
-        ride.word = slot_make(SHARD_SLOT, &w->block, w->key.fingerprint);
+    if (w->change.want->absent == CHANGE_STORE)
+        ride.word = slot_word(w);
     view->season = SEASON_OPS;
     int rc = shard_move(op, view, w->key.lane, w->key.hash, w->version, &ride, image);
     w->done = ride.done;
@@ -192,8 +171,7 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
     a.season = view->season > 0 && w->version > 0 && !w->pending;
     view->season -= view->season > 0;
     shard_note_board(op, view);
-    if (w->block.at != 0 && !w->written)
-        block_write(op, &w->block);
+    index_change_write(op, &w->change);
     if (a.season)
         read_parent(op, view, w, &a);
     if (a.older) {
@@ -212,7 +190,7 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    w->written = true;
+    w->change.written = true;
     *again = true;
     if (w->pending && op_result(op, a.child) != 0)
         return strayed(op, view, w);
@@ -244,12 +222,10 @@ static int probe(struct op *op, struct shard_view *view, struct write *w, unsign
         mask |= SHARD_SID;
     uint64_t want = shard_with_sid((uint64_t)w->key.fingerprint << SHARD_SLOT.fingerprint_at,
                                    shard_sid(view, w->key.hash, w->version));
-    struct value_out all = {.cap = SIZE_MAX};
     matches.count = 0;
     mask |= slot_fingerprint_mask(SHARD_SLOT);
     shard_match(&w->unit, from, mask, want & mask, &matches);
-    return shard_probe(op, w->key.bytes, &matches, w->change->present == CHANGE_ASK ? &all : NULL,
-                       &w->found);
+    return shard_probe(op, w->key.bytes, &matches, index_change_out(&w->change), &w->found);
 }
 
 /* Reads what is missing of the unit. */
@@ -279,7 +255,7 @@ static int look_where_it_is(struct op *op, struct shard_view *view, struct write
     bool moving = false;
     for (unsigned i = 0; i < w->unit.count; i++)
         moving |= shard_sealed_by(w->unit.words[i], w->version);
-    return moving || w->found.stale != 0 || w->change->absent != CHANGE_NOTHING
+    return moving || w->found.stale != 0 || w->change.want->absent != CHANGE_NOTHING
                ? err_fail(FAR_POOL_FULL, "no memory for moving a bucket")
                : FAR_OK;
 }
@@ -310,16 +286,6 @@ static int look(struct op *op, struct shard_view *view, struct write *w, bool *a
 
 /* ---- changing -------------------------------------------------------------------------------- */
 
-/* Adds the WRITE of a block that is not written yet, ahead of the publishing CAS (SHARD-S1). */
-static void write_block_first(struct op *op, struct write *w)
-{
-    if (w->block.at == 0 || w->written)
-        return;
-    block_write(op, &w->block);
-    batch_fence(&op->batch);
-    w->written = true; /* if the flush fails, so does the operation */
-}
-
 /* The CAS that decides the operation, and what goes with it. */
 static int decide(struct op *op, struct shard_view *view, struct write *w, unsigned slot,
                   uint64_t from, uint64_t to, int grows)
@@ -337,18 +303,11 @@ static int decide(struct op *op, struct shard_view *view, struct write *w, unsig
 static int replace(struct op *op, struct shard_view *view, struct write *w)
 {
     uint64_t old = w->found.slot;
-    uint64_t new = w->block.at
-                       ? slot_make(SHARD_SLOT, &w->block, w->key.fingerprint) | (old & SHARD_SID)
-                       : shard_tombstone(old);
-    const struct block_head *h = w->found.block;
-    bool fits = size_class_for(block_bytes(h->klen, h->vlen)) == pointer_class(old);
-    write_block_first(op, w);
-    int rc = decide(op, view, w, (unsigned)w->found.place, old, new, w->block.at ? 0 : -1);
-    /* A damaged class must not make the neighbours part of what is reused. */
-    if (w->done && fits)
-        pool_retire(op->client, pointer_gaddr(old), pointer_class(old));
-    else if (w->done || rc == FAR_UNKNOWN)
-        pool_abandon(op->client, pointer_class(old));
+    bool stores = w->change.block.at != 0;
+    uint64_t new = stores ? slot_word(w) | (old & SHARD_SID) : shard_tombstone(old);
+    index_change_write_first(op, &w->change); /* SHARD-S1 */
+    int rc = decide(op, view, w, (unsigned)w->found.place, old, new, stores ? 0 : -1);
+    index_change_replaced(op, &w->found, w->done, rc);
     return rc;
 }
 
@@ -443,18 +402,10 @@ static void clear_overflow(struct op *op, struct shard_view *view, struct write 
     shard_cas(op, view, &w->unit, guard, word, shard_control(SHARD_FREE, 2 * w->version, false));
 }
 
-/* Gives back a block that was prepared for an earlier attempt; no entry names it. */
-static void drop_block(struct op *op, struct write *w)
-{
-    if (w->block.at != 0)
-        pool_free_unpublished(op->client, w->block.at, w->block.size_class);
-    w->block.at = 0;
-}
-
 /* The unit is full, and cannot be moved before the barrier is over. Waits for that, at rest. */
 static int wait_for_barrier(struct op *op, struct shard_view *view, struct write *w)
 {
-    drop_block(op, w);
+    index_change_drop(op, &w->change);
     index_rest(op);
     int rc = client_barrier(op, BARRIER_LEASES);
     int resumed = index_resume(op, &view->base);
@@ -465,7 +416,7 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
     w->stale = 0;
     if (resumed != FAR_OK || rc != FAR_OK)
         return resumed != FAR_OK ? resumed : rc;
-    return stores_known_value(w->change) ? prepare_block(op, view, w) : FAR_OK;
+    return index_change_start(op, &w->change, near_node(view, w));
 }
 
 /* Adds the key that the look did not find. */
@@ -485,12 +436,11 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
     if (tail.full && w->pending && w->unit.chains > 0 && !w->waited)
         return wait_for_barrier(op, view, w);
     uint64_t word = entry_word(view, w);
+    index_change_write_first(op, &w->change); /* SHARD-S1 */
     if (!tail.full) {
-        write_block_first(op, w);
         clear_overflow(op, view, w, &tail);
         return decide(op, view, w, tail.slot, tail.word, word, 1);
     }
-    write_block_first(op, w);
     int rc = batch_flush(&op->batch);
     if (rc == FAR_OK)
         rc = shard_chain(op, view, &w->unit, &tail, client_stamp(op->client), word, &w->done);
@@ -499,48 +449,28 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
     return op_all_known(rc) ? rc : op_decided(op, rc);
 }
 
-/* Asks what is to be done, now that the old state is known, and prepares it. */
-static int ask(struct op *op, const struct shard_view *view, struct write *w,
-               enum change_action *action)
-{
-    struct slice old = {NULL, 0};
-    if (w->found.place >= 0)
-        old = index_block_value(w->found.block);
-    int rc = index_decide(&view->base, w->change, old, action);
-    if (rc != FAR_OK)
-        return rc;
-    drop_block(op, w);
-    return *action == CHANGE_STORE ? prepare_block(op, view, w) : FAR_OK;
-}
-
 /* The key has been looked for, and nothing is in the way. */
 static int act(struct op *op, struct shard_view *view, struct write *w)
 {
-    bool present = w->found.place >= 0;
-    enum change_action action = present ? w->change->present : w->change->absent;
-    int rc = action == CHANGE_ASK ? ask(op, view, w, &action) : FAR_OK;
+    int rc = index_change_decide(op, &view->base, &w->change, &w->found, near_node(view, w));
     if (rc != FAR_OK)
         return rc;
-    if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
-        return present ? FAR_EXISTS : FAR_NOT_FOUND;
-    return present ? replace(op, view, w) : add(op, view, w);
+    return w->found.place >= 0 ? replace(op, view, w) : add(op, view, w);
 }
 
 static int change_key(struct op *op, struct index_view *base, struct slice key,
                       struct change *change, bool may_rest)
 {
     struct shard_view *view = shard_view(base);
-    struct write w = {.change = change, .waited = !may_rest};
-    int rc = FAR_CONTENTION;
+    struct write w = {.change = {.key = key, .want = change}, .waited = !may_rest};
     w.unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
     if (!w.unit.words)
         return FAR_NO_MEMORY;
     shard_hash(view, key, &w.key);
-    if (stores_known_value(change)) {
-        rc = prepare_block(op, view, &w);
-        if (rc != FAR_OK)
-            return rc;
-    }
+    int rc = index_change_start(op, &w.change, near_node(view, &w));
+    if (rc != FAR_OK)
+        return rc;
+    rc = FAR_CONTENTION;
     for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts);) {
         bool again = false;
         rc = look(op, view, &w, &again);
@@ -550,7 +480,7 @@ static int change_key(struct op *op, struct index_view *base, struct slice key,
             break;
         rc = FAR_CONTENTION;
     }
-    rc = write_end(op, &w, rc);
+    rc = index_change_end(op, &w.change, rc);
     if (w.done)
         shard_grow(op, view);
     return rc;

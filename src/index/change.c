@@ -1,0 +1,80 @@
+#include "index/change.h"
+
+static int prepare(struct op *op, struct index_change *c, unsigned node)
+{
+    const struct slice *key = &c->key, *value = &c->want->value;
+    if (node >= op->pool->nodes)
+        return err_fail(FAR_CORRUPT, "a table leads to node %u", node);
+    c->written = false;
+    return block_prepare(op, node, key->data, key->len, value->data, value->len, &c->block);
+}
+
+int index_change_start(struct op *op, struct index_change *c, unsigned node)
+{
+    bool known = c->want->absent == CHANGE_STORE || c->want->present == CHANGE_STORE;
+    return known ? prepare(op, c, node) : FAR_OK;
+}
+
+const struct value_out *index_change_out(const struct index_change *c)
+{
+    static const struct value_out all = {.cap = SIZE_MAX};
+    return c->want->present == CHANGE_ASK ? &all : NULL;
+}
+
+static int ask(struct op *op, const struct index_view *view, struct index_change *c,
+               const struct index_found *found, unsigned node, enum change_action *action)
+{
+    struct slice old = {NULL, 0};
+    if (found->place >= 0)
+        old = index_block_value(found->block);
+    int rc = index_decide(view, c->want, old, action);
+    if (rc != FAR_OK)
+        return rc;
+    index_change_drop(op, c); /* of an earlier attempt */
+    return *action == CHANGE_STORE ? prepare(op, c, node) : FAR_OK;
+}
+
+int index_change_decide(struct op *op, const struct index_view *view, struct index_change *c,
+                        const struct index_found *found, unsigned node)
+{
+    bool present = found->place >= 0;
+    enum change_action action = present ? c->want->present : c->want->absent;
+    int rc = action == CHANGE_ASK ? ask(op, view, c, found, node, &action) : FAR_OK;
+    if (rc != FAR_OK)
+        return rc;
+    if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
+        return present ? FAR_EXISTS : FAR_NOT_FOUND;
+    return FAR_OK;
+}
+
+void index_change_replaced(struct op *op, const struct index_found *found, bool swapped, int rc)
+{
+    const struct block_head *h = found->block;
+    unsigned size_class = pointer_class(found->slot);
+    /* A damaged class must not make the neighbours part of what is reused. */
+    bool fits = size_class_for(block_bytes(h->klen, h->vlen)) == size_class;
+    if (swapped && fits)
+        pool_retire(op->client, pointer_gaddr(found->slot), size_class);
+    else if (swapped || rc == FAR_UNKNOWN)
+        pool_abandon(op->client, size_class);
+}
+
+void index_change_drop(struct op *op, struct index_change *c)
+{
+    if (c->block.at != 0)
+        pool_free_unpublished(op->client, c->block.at, c->block.size_class);
+    c->block.at = 0;
+}
+
+/* If the fabric failed, a slot may name the block for ever, and its own WRITE may still be on the
+ * way: then no epoch makes it free. */
+int index_change_end(struct op *op, const struct index_change *c, int rc)
+{
+    if (c->block.at == 0 || rc == FAR_OK)
+        return rc;
+    if (status_means(rc, STATUS_SETTLED))
+        pool_free_unpublished(op->client, c->block.at, c->block.size_class);
+    else
+        pool_abandon(op->client, c->block.size_class);
+    return rc;
+}

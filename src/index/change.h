@@ -1,0 +1,71 @@
+/*
+ * A change of a key, as far as it does not depend on where the index keeps its slots: what is to be
+ * done, the block of the new value, and the block of the old one.
+ *
+ *     struct index_change c = {.key = key, .want = change};
+ *     rc = index_change_start(op, &c, node);
+ *     for each attempt:
+ *         index_change_write(op, &c);                       goes out with the look for the key
+ *         rc = batch_flush(...); c.written = true;
+ *         rc = index_change_decide(op, view, &c, &found, node);
+ *         index_change_write_first(op, &c);
+ *         ... the CAS of the slot, to slot_make(..., &c.block, ...), or to nothing ...
+ *         index_change_replaced(op, &found, swapped, rc);   if the key was there
+ *     return index_change_end(op, &c, rc);
+ *
+ * A value that is known from the beginning is written in the round trip that looks for the key; one
+ * that depends on the old value in the round trip that publishes it, ahead of the CAS.
+ */
+#ifndef INDEX_CHANGE_H
+#define INDEX_CHANGE_H
+
+#include "index/blocks.h"
+
+struct index_change {
+    struct slice key;
+    struct change *want;
+    struct block_ref block; /* of the new value; at is 0 while there is none */
+    bool written;           /* the block's WRITE has taken effect, or is ahead of the CAS */
+};
+
+/* Prepares the block near `node`, if the value is known. FAR_CORRUPT: the pool has no such node. */
+int index_change_start(struct op *op, struct index_change *c, unsigned node);
+
+/* Adds the WRITE of the block, if there is one that is not written. The caller notes that it is when
+ * the flush has succeeded. */
+static inline void index_change_write(struct op *op, const struct index_change *c)
+{
+    if (c->block.at != 0 && !c->written)
+        block_write(op, &c->block);
+}
+/* The same ahead of the CAS that publishes the block: behind a fence, the CAS follows. */
+static inline void index_change_write_first(struct op *op, struct index_change *c)
+{
+    if (c->block.at == 0 || c->written)
+        return;
+    block_write(op, &c->block);
+    batch_fence(&op->batch);
+    c->written = true; /* if the flush fails, so does the operation */
+}
+
+/* What a probe needs of the old value: all of it if the user is asked, otherwise nothing. */
+const struct value_out *index_change_out(const struct index_change *c);
+
+/* The key was looked for. Asks the user what is to be done, if `want` says so, and prepares the block
+ * for that. After FAR_OK the slot is to be changed: to the block, or to nothing if there is none.
+ * FAR_EXISTS, FAR_NOT_FOUND: nothing is to be done. */
+int index_change_decide(struct op *op, const struct index_view *view, struct index_change *c,
+                        const struct index_found *found, unsigned node);
+
+/* The CAS of the slot that was found has ended with op_decided(): retires the old block, or gives it
+ * up if it is not known whether the slot still names it. */
+void index_change_replaced(struct op *op, const struct index_found *found, bool swapped, int rc);
+
+/* Gives back a block that no slot names. */
+void index_change_drop(struct op *op, struct index_change *c);
+
+/* The end of the operation: returns rc. If that is an error, no slot names the block, or it is not
+ * known whether one does. */
+int index_change_end(struct op *op, const struct index_change *c, int rc);
+
+#endif
