@@ -107,3 +107,11 @@ int index_probe_blocks(struct op *op, const struct index_probe *p, const uint64_
     } while (!probe_judge_all(p, &blocks, found) && candidates);
     return FAR_OK;
 }
+
+int index_found_stale(const struct index_found *found, uint64_t *stale)
+{
+    if (found->stale == *stale)
+        return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+    *stale = found->stale;
+    return FAR_OK;
+}

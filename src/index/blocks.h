@@ -78,6 +78,11 @@ struct index_found {
     const void *block; /* its image, or the beginning, in BUF_BLOCK_IN until the next read */
     uint64_t stale;    /* 0, or a slot whose block was not whole */
 };
+/* The key was not found, but a stale slot was. FAR_CORRUPT: an earlier look found the same one, which
+ * is in *stale, or 0. A slot that was in use when it was read has a whole block (PTR-1). Otherwise
+ * the operation looks again. */
+int index_found_stale(const struct index_found *found, uint64_t *stale);
+
 int index_probe_blocks(struct op *op, const struct index_probe *probe, const uint64_t *words,
                        uint64_t candidates, struct index_found *found);
 /*

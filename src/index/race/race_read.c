@@ -111,10 +111,9 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
             return index_deliver(base, index_block_value(found.block), out);
         if (found.stale == 0)
             return FAR_NOT_FOUND;
-        /* RACE-R1: while a slot names a block, the block is whole. */
-        if (found.stale == stale)
-            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
-        stale = found.stale;
+        rc = index_found_stale(&found, &stale); /* RACE-R1 */
+        if (rc != FAR_OK)
+            return rc;
     }
     return FAR_CONTENTION;
 }

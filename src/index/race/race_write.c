@@ -55,11 +55,8 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
     rc = race_probe(op, &w->key, &w->look, index_change_out(&w->change), NULL, &w->found);
     if (rc != FAR_OK || w->found.place >= 0 || w->found.stale == 0)
         return rc;
-    if (w->found.stale == w->stale) /* RACE-R1 */
-        return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
-    w->stale = w->found.stale;
     *again = true;
-    return FAR_OK;
+    return index_found_stale(&w->found, &w->stale); /* RACE-R1 */
 }
 
 static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t from, uint64_t to,

@@ -154,10 +154,9 @@ int shard_get(struct op *op, struct index_view *base, struct slice bytes, struct
                 shard_move(op, view, r.key.lane, r.key.hash, view->settled, NULL, NULL);
             return rc;
         }
-        /* SHARD-S1: while an entry names a block, the block is whole. */
-        if (r.found.stale == r.stale)
-            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
-        r.stale = r.found.stale;
+        rc = index_found_stale(&r.found, &r.stale); /* SHARD-S1 */
+        if (rc != FAR_OK)
+            return rc;
     }
     return err_fail(FAR_CORRUPT, "a bucket was moved, and is not there");
 }

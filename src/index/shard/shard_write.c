@@ -277,11 +277,8 @@ static int look(struct op *op, struct shard_view *view, struct write *w, bool *a
     }
     if (rc != FAR_OK || *again || w->found.place >= 0 || w->found.stale == 0)
         return rc;
-    if (w->found.stale == w->stale) /* SHARD-S1 */
-        return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
-    w->stale = w->found.stale;
     *again = true;
-    return FAR_OK;
+    return index_found_stale(&w->found, &w->stale); /* SHARD-S1 */
 }
 
 /* ---- changing -------------------------------------------------------------------------------- */
