@@ -14,6 +14,7 @@
  *   RACE-I2  A block named by such a slot was not retired before this operation began. So it is
  *       whole (EPOCH-E3).
  */
+#include "index/iterate.h"
 #include "index/race/race.h"
 
 /* One call reads at most this many subtables. */
@@ -22,15 +23,6 @@
 /* A cursor: position 32 | word 16, plus one, because 0 means "begin". */
 #define CURSOR_WORD_BITS 16
 #define POSITION_BITS    32
-
-static uint64_t reverse(uint64_t bits)
-{
-    uint32_t x = (uint32_t)bits;
-    x = (x & 0x55555555u) << 1 | ((x >> 1) & 0x55555555u);
-    x = (x & 0x33333333u) << 2 | ((x >> 2) & 0x33333333u);
-    x = (x & 0x0f0f0f0fu) << 4 | ((x >> 4) & 0x0f0f0f0fu);
-    return __builtin_bswap32(x);
-}
 
 struct iteration {
     uint64_t position;
@@ -46,7 +38,7 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
     uint32_t bytes = race_subtable_bytes(view->groups);
     uint64_t sealed = 0, forward = 0;
 
-    it->suffix = reverse(it->position);
+    it->suffix = index_reverse_bits(it->position, POSITION_BITS);
     it->entry = race_cached_entry(view, it->suffix);
     unsigned depth = race_entry_depth(it->entry);
     gaddr subtable = race_entry_subtable(it->entry);
@@ -71,49 +63,21 @@ static int read_subtable(struct op *op, struct race_view *view, struct iteration
     return *again ? race_follow(view, it->entry, it->suffix, forward) : rc;
 }
 
-static uint32_t wanted_bytes(const struct entries_out *out, uint64_t slot)
-{
-    return out->keys_only ? index_block_key_bytes(slot) : size_class_bytes(pointer_class(slot));
-}
-
-/* Collects blocks from it->word on, as many as are worth reading at once: not many more than the
- * buffer has room for. */
-static void collect(const struct race_view *view, const struct iteration *it,
-                    const struct entries_out *out, struct index_blocks *blocks)
-{
-    unsigned end = race_subtable_words(view->groups);
-    for (unsigned i = it->word; i < end; i++) {
-        uint64_t slot = it->image[i];
-        if (race_is_slot(i) && race_slot_committed(slot) &&
-            !index_blocks_add(blocks, slot, wanted_bytes(out, slot), i))
-            return;
-    }
-}
-
 /* Adds entries of the subtable from it->word on. *full: one did not fit. */
 static int add_some(struct op *op, struct race_view *view, struct iteration *it,
                     struct entries_out *out, bool *full)
 {
     struct index_blocks blocks;
-    size_t room = out->cap - out->len;
-    index_blocks_start(&blocks, op, room < INDEX_BLOCKS_BYTES ? room : INDEX_BLOCKS_BYTES);
-    collect(view, it, out, &blocks);
-    int rc = index_blocks_read(op, &blocks, false);
-    if (rc != FAR_OK)
-        return rc;
-    for (unsigned i = 0; i < blocks.count; i++) {
-        const struct index_block *b = &blocks.block[i];
-        const struct block_head *h = b->image;
-        it->word = b->place;
-        if (!index_block_whole(b, RACE_SLOT)) /* RACE-I2 */
-            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
-        rc = index_add_entry(&view->base, out, (struct slice){block_key(h), h->klen},
-                             index_block_value(h), full);
-        if (rc != FAR_OK || *full)
-            return rc;
+    unsigned end = race_subtable_words(view->groups);
+    index_iterate_start(&blocks, op, out);
+    for (; it->word < end; it->word++) {
+        uint64_t slot = it->image[it->word];
+        if (race_is_slot(it->word) && race_slot_committed(slot) &&
+            !index_iterate_slot(&blocks, out, slot, it->word))
+            break;
     }
-    it->word = blocks.count > 0 ? it->word + 1 : race_subtable_words(view->groups);
-    return FAR_OK;
+    /* RACE-I2: the blocks are whole. */
+    return index_iterate_add(op, &view->base, RACE_SLOT, &blocks, out, &it->word, full);
 }
 
 static uint64_t cursor_of(const struct iteration *it)

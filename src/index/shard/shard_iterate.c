@@ -10,6 +10,7 @@
  *       its children were read before it and behind it. The version tells which sealed entries are
  *       still current and which have moved on, and how large the unit's interval is.
  */
+#include "index/iterate.h"
 #include "index/shard/shard.h"
 
 /* One call reads at most this many units. */
@@ -18,14 +19,6 @@
 #define POSITION_BITS 40
 #define SLOT_BITS     10
 _Static_assert(SHARD_UNIT_MAX < 1 << SLOT_BITS, "a cursor has room for every slot");
-
-static uint64_t reverse(uint64_t x)
-{
-    x = (x & 0x5555555555555555u) << 1 | ((x >> 1) & 0x5555555555555555u);
-    x = (x & 0x3333333333333333u) << 2 | ((x >> 2) & 0x3333333333333333u);
-    x = (x & 0x0f0f0f0f0f0f0f0fu) << 4 | ((x >> 4) & 0x0f0f0f0f0f0f0f0fu);
-    return __builtin_bswap64(x) >> (64 - POSITION_BITS);
-}
 
 struct iteration {
     unsigned lane;
@@ -38,7 +31,7 @@ struct iteration {
 /* Reads the unit that the position lies in. */
 static int read_unit(struct op *op, struct shard_view *view, struct iteration *it)
 {
-    uint64_t hash = reverse(it->position);
+    uint64_t hash = index_reverse_bits(it->position, POSITION_BITS);
     shard_unit_set(view, &it->unit, it->lane, shard_bucket(view, hash, view->version));
     it->unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
     if (!it->unit.words)
@@ -56,32 +49,14 @@ static int add_some(struct op *op, struct shard_view *view, struct iteration *it
                     struct entries_out *out, bool *full)
 {
     struct index_blocks blocks;
-    size_t room = out->cap - out->len;
-    index_blocks_start(&blocks, op, room < INDEX_BLOCKS_BYTES ? room : INDEX_BLOCKS_BYTES);
-    for (unsigned i = it->slot; i < it->unit.count; i++) {
-        uint64_t word = it->unit.words[i];
-        uint32_t bytes =
-            out->keys_only ? index_block_key_bytes(word) : size_class_bytes(pointer_class(word));
+    index_iterate_start(&blocks, op, out);
+    for (; it->slot < it->unit.count; it->slot++) {
+        uint64_t word = it->unit.words[it->slot];
         if ((shard_live(word) || shard_sealed_by(word, it->u)) &&
-            !index_blocks_add(&blocks, word, bytes, i))
+            !index_iterate_slot(&blocks, out, word, it->slot))
             break;
     }
-    int rc = index_blocks_read(op, &blocks, false);
-    if (rc != FAR_OK)
-        return rc;
-    for (unsigned i = 0; i < blocks.count; i++) {
-        const struct index_block *b = &blocks.block[i];
-        const struct block_head *h = b->image;
-        it->slot = b->place;
-        if (!index_block_whole(b, SHARD_SLOT))
-            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
-        rc = index_add_entry(&view->base, out, (struct slice){block_key(h), h->klen},
-                             index_block_value(h), full);
-        if (rc != FAR_OK || *full)
-            return rc;
-    }
-    it->slot = blocks.count > 0 ? it->slot + 1 : it->unit.count;
-    return FAR_OK;
+    return index_iterate_add(op, &view->base, SHARD_SLOT, &blocks, out, &it->slot, full);
 }
 
 int shard_iterate(struct op *op, struct index_view *base, struct entries_out *out)
