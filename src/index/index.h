@@ -5,8 +5,8 @@
  * entry and on return. Functions return statuses of farside.h. Operations are linearizable per key.
  *
  * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h
- * (slot words), blocks.h (reading blocks), change.h (changing a key), iterate.h, cache.h (caches),
- * tuning.h. See docs/writing-an-index.md.
+ * (slot words), blocks.h (reading blocks), change.h (changing a key), iterate.h, walk.h,
+ * cache.h (caches), tuning.h. See docs/writing-an-index.md.
  */
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H

@@ -14,12 +14,10 @@
  * claim is reported all the same: writers wait for it until they notice.
  */
 #include "index/race/race.h"
+#include "index/walk.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PROVE_LOOKS 3
 
 struct walk {
     struct op *op;
@@ -27,29 +25,15 @@ struct walk {
     struct index_report *report; /* NULL: no proofs are wanted */
     struct marker *marker;       /* NULL: nothing is to be marked */
     struct far_table_info info;
-    unsigned depth;    /* of the directory when the walk began                   */
-    uint64_t *entries; /* ... as it was then, but for what was repaired          */
-    uint64_t *forward; /* of the subtable that an index is the lowest to lead to */
-    uint64_t *image;   /* a subtable's words                                     */
-    struct seen {
-        struct hash128 key;
-        unsigned word, place; /* in the subtable, and in the order of a lookup */
-    } * seen;                 /* the keys of one subtable */
+    unsigned depth;              /* of the directory when the walk began                   */
+    uint64_t *entries;           /* ... as it was then, but for what was repaired          */
+    uint64_t *forward;           /* of the subtable that an index is the lowest to lead to */
+    uint64_t *image;             /* a subtable's words                                     */
+    struct index_walk_key *seen; /* the keys of one subtable */
     unsigned seen_count;
     struct race_finding *finding; /* what is wrong with it */
     unsigned finding_count;
 };
-
-/* Of one key, the place that lookups come to first goes first. */
-static int compare_seen(const void *a, const void *b)
-{
-    const struct seen *x = a, *y = b;
-    if (x->key.lo != y->key.lo)
-        return x->key.lo < y->key.lo ? -1 : 1;
-    if (x->key.hi != y->key.hi)
-        return x->key.hi < y->key.hi ? -1 : 1;
-    return x->place < y->place ? -1 : x->place > y->place;
-}
 
 static void found(struct walk *w, enum race_fault fault, uint64_t entry, unsigned word)
 {
@@ -67,11 +51,6 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
     const struct block_head *h = block;
     struct race_key key;
 
-    if (!block_valid(block, size_class_bytes(pointer_class(slot)),
-                     slot_generation(RACE_SLOT, slot))) {
-        found(w, RACE_UNREADABLE, entry, word);
-        return;
-    }
     race_hash(w->view, (struct slice){block_key(block), h->klen}, &key);
     bool first = offset - key.combined[0] < RACE_COMBINED_BYTES;
     bool second = offset - key.combined[1] < RACE_COMBINED_BYTES;
@@ -86,26 +65,23 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
         w->finding[w->finding_count - 1].right = pointer_with_class(slot, size_class);
         return;
     }
-    w->seen[w->seen_count++] = (struct seen){
-        hash_key(block_key(block), h->klen, w->view->base.table->desc.hash_seed), word,
-        (unsigned)(first ? offset - key.combined[0]
-                         : RACE_COMBINED_BYTES + offset - key.combined[1])};
+    w->seen[w->seen_count++] =
+        index_walk_key(&w->view->base, block, word,
+                       (unsigned)(first ? offset - key.combined[0]
+                                        : RACE_COMBINED_BYTES + offset - key.combined[1]));
 }
 
 static int check_slot(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word)
 {
-    uint64_t slot = w->image[word];
-    uint32_t bytes = size_class_bytes(pointer_class(slot));
-    void *block = op_buffer(w->op, BUF_BLOCK_IN, bytes);
-    if (!block)
-        return FAR_NO_MEMORY;
-    batch_read(&w->op->batch, pointer_gaddr(slot), 0, block, bytes);
-    int rc = batch_flush(&w->op->batch);
-    if (rc == FAR_BOUNDS)
-        found(w, RACE_UNREADABLE, entry, word);
-    else if (rc == FAR_OK)
+    const void *block = NULL;
+    int rc = index_walk_block(w->op, RACE_SLOT, w->image[word], &block);
+    if (rc != FAR_OK)
+        return rc;
+    if (block)
         check_block(w, entry, suffix, word, block);
-    return rc == FAR_BOUNDS ? FAR_OK : rc;
+    else
+        found(w, RACE_UNREADABLE, entry, word);
+    return FAR_OK;
 }
 
 /* RACE-W2, RACE-W3 and RACE-W4 for one live subtable, whose image has been read. */
@@ -125,16 +101,14 @@ static int check_words(struct walk *w, uint64_t entry, uint64_t suffix)
             rc = check_slot(w, entry, suffix, i);
         }
     }
-    qsort(w->seen, w->seen_count, sizeof *w->seen, compare_seen);
-    for (unsigned i = 1, first = 0; i < w->seen_count; i++) {
-        if (w->seen[i].key.lo != w->seen[first].key.lo ||
-            w->seen[i].key.hi != w->seen[first].key.hi) {
-            first = i;
+    index_walk_match(w->seen, w->seen_count);
+    for (unsigned i = 0; i < w->seen_count; i++) {
+        const struct index_walk_key *key = &w->seen[i];
+        if (key->first == key->slot)
             continue;
-        }
-        found(w, RACE_TWICE, entry, w->seen[i].word);
-        w->finding[w->finding_count - 1].first = w->seen[first].word;
-        w->finding[w->finding_count - 1].first_found = w->image[w->seen[first].word];
+        found(w, RACE_TWICE, entry, key->slot);
+        w->finding[w->finding_count - 1].first = key->first;
+        w->finding[w->finding_count - 1].first_found = w->image[key->first];
     }
     return rc;
 }
@@ -159,18 +133,13 @@ static int report_findings(struct walk *w)
     int rc = FAR_OK;
     for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
         const struct race_finding *f = &w->finding[i];
-        unsigned node = gaddr_node(f->subtable), size_class = pointer_class(f->found);
-        uint64_t at = gaddr_offset(f->subtable) + f->word * 8ull;
+        const char *what = text[f->fault].what;
         bool done = false;
         if (f->fault == RACE_HEADER)
-            index_violation(w->report, "%s at %u:0x%llx", text[f->fault].what, node,
-                            (unsigned long long)at);
+            index_violation(w->report, "%s at %u:0x%llx", what, gaddr_node(f->subtable),
+                            (unsigned long long)(gaddr_offset(f->subtable) + f->word * 8ull));
         else
-            index_violation(w->report, "%s: slot %u:0x%llx to %u:0x%llx, %u bytes",
-                            text[f->fault].what, node, (unsigned long long)at,
-                            gaddr_node(pointer_gaddr(f->found)),
-                            (unsigned long long)gaddr_offset(pointer_gaddr(f->found)),
-                            size_class_bytes(size_class));
+            index_walk_report(w->report, what, f->subtable, f->word * 8ull, f->found);
         if (w->report->repair)
             rc = race_repair(w->op, w->view, f, &done);
         if (done)
@@ -185,12 +154,8 @@ static void visit_live(struct walk *w)
     struct race_view *view = w->view;
     for (unsigned i = RACE_HEAD_WORDS; i < race_subtable_words(view->groups); i++) {
         uint64_t word = w->image[i];
-        if (race_is_slot(i) && race_slot_committed(word)) {
-            w->info.keys++;
-            w->info.block_bytes += size_class_bytes(pointer_class(word));
-            if (w->marker)
-                w->marker->mark(w->marker, pointer_gaddr(word), pointer_class(word));
-        }
+        if (race_is_slot(i) && race_slot_committed(word))
+            index_walk_slot(&w->info, w->marker, word);
     }
     w->info.slots += (uint64_t)view->groups * RACE_GROUP_SLOTS;
     w->info.index_bytes += size_class_bytes(race_subtable_class(view->groups));
@@ -204,11 +169,11 @@ static int read_subtable(struct walk *w, uint64_t entry)
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "RACE-W1: a subtable is outside the pool") : rc;
 }
 
-/* Checks one live subtable. While others write, the image is of many instants, and a key that was
- * deleted and inserted again may be in it twice: what is wrong must be wrong at every look. */
+/* Checks one live subtable. While others write, a key that was deleted and inserted again may be in
+ * the image twice: what is wrong must be wrong at every look. */
 static int prove(struct walk *w, uint64_t entry, uint64_t suffix)
 {
-    for (unsigned look = 0; look < PROVE_LOOKS; look++) {
+    for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
         int rc = look > 0 ? read_subtable(w, entry) : FAR_OK;
         if (rc == FAR_OK)
             rc = check_words(w, entry, suffix);
@@ -389,8 +354,6 @@ static int walk(struct walk *w)
     w->seen = malloc(words * sizeof *w->seen);
     w->finding = malloc(words * sizeof *w->finding);
     uint64_t entries = 1ull << view->depth;
-    char what[FAR_NAME_MAX + 16];
-    snprintf(what, sizeof what, "walking table %s", view->base.table->desc.name);
     w->depth = view->depth;
     w->entries = calloc(2 * entries, sizeof *w->entries);
     if (!w->image || !w->seen || !w->finding || !w->entries) {
@@ -402,7 +365,7 @@ static int walk(struct walk *w)
     for (uint64_t i = 0; i < entries && rc == FAR_OK; i++) {
         rc = visit_entry(w, i);
         if (rc == FAR_OK)
-            rc = client_progress(w->op->client, what, i + 1, entries);
+            rc = index_walk_progress(w->op, &view->base, i + 1, entries);
     }
     if (w->image)
         ep->ops->buf_free(ep, w->image, words * 8);

@@ -16,9 +16,7 @@
  * The blocks of slots that were emptied are for a sweep to find: something else may point to them.
  */
 #include "index/race/race.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "index/walk.h"
 
 /* RACE-Q1. If the word has changed, another client has handled it. */
 static int change(struct op *op, gaddr at, uint64_t delta, uint64_t from, uint64_t to, bool *done)
@@ -38,25 +36,9 @@ static int empty_slot(struct op *op, const struct race_finding *f, bool *done)
 static int put_in_place(struct op *op, struct race_view *view, const struct race_finding *f,
                         bool *done)
 {
-    uint32_t bytes = size_class_bytes(pointer_class(f->found));
-    void *image = op_buffer(op, BUF_BLOCK_IN, bytes), *copy = NULL;
-    if (!image)
-        return FAR_NO_MEMORY;
-    batch_read(&op->batch, pointer_gaddr(f->found), 0, image, bytes);
-    int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK || !block_valid(image, bytes, slot_generation(RACE_SLOT, f->found)))
-        return rc;        /* damaged since it was judged: for the next walk */
-    copy = malloc(bytes); /* what is inserted uses the buffer itself */
-    if (!copy)
-        return err_fail(FAR_NO_MEMORY, "no memory for a block");
-    memcpy(copy, image, bytes);
-    const struct block_head *h = copy;
-    struct change insert = {.absent = CHANGE_STORE, .value = {block_value(copy), h->vlen}};
-    rc = race_change(op, &view->base, (struct slice){block_key(copy), h->klen}, &insert);
-    free(copy);
-    if (rc == FAR_OK || rc == FAR_EXISTS)
-        return empty_slot(op, f, done);
-    return rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL || rc == FAR_CORRUPT ? FAR_OK : rc;
+    bool there = false;
+    int rc = index_walk_insert(op, &view->base, RACE_SLOT, f->found, race_change, &there);
+    return there ? empty_slot(op, f, done) : rc;
 }
 
 /* RACE-Q4 */

@@ -11,12 +11,9 @@
  * move takes along meanwhile is seen in one of the two.
  */
 #include "index/shard/shard.h"
+#include "index/walk.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#define PROVE_LOOKS 3
 
 enum fault { UNREADABLE, MISPLACED, WRONG_BITS, TWICE, HIDDEN, INVALID };
 struct finding {
@@ -35,10 +32,7 @@ struct walk {
     struct shard_unit
         unit;   /* its words are not in one of the operation's buffers: repairs use those */
     unsigned u; /* its version */
-    struct seen {
-        struct hash128 key;
-        unsigned slot;
-    } seen[SHARD_UNIT_MAX];
+    struct index_walk_key seen[SHARD_UNIT_MAX];
     unsigned seen_count;
     struct finding finding[2 * SHARD_UNIT_MAX + 2]; /* a word may be invalid, and one thing more */
     unsigned finding_count;
@@ -51,16 +45,6 @@ static bool in_use(const struct walk *w, uint64_t word)
 }
 
 /* ---- proofs ---------------------------------------------------------------------------------- */
-
-static int compare_seen(const void *a, const void *b)
-{
-    const struct seen *x = a, *y = b;
-    if (x->key.lo != y->key.lo)
-        return x->key.lo < y->key.lo ? -1 : 1;
-    if (x->key.hi != y->key.hi)
-        return x->key.hi < y->key.hi ? -1 : 1;
-    return x->slot < y->slot ? -1 : x->slot > y->slot;
-}
 
 static struct finding *found(struct walk *w, enum fault fault, unsigned slot)
 {
@@ -76,11 +60,6 @@ static void check_block(struct walk *w, unsigned slot, const void *block)
     uint64_t word = w->unit.words[slot];
     const struct block_head *h = block;
     struct shard_key key;
-    if (!block_valid(block, size_class_bytes(pointer_class(word)),
-                     slot_generation(SHARD_SLOT, word))) {
-        found(w, UNREADABLE, slot);
-        return;
-    }
     shard_hash(view, (struct slice){block_key(block), h->klen}, &key);
     if (shard_bucket(view, key.hash, w->u) != w->unit.bucket || key.lane != w->unit.lane) {
         found(w, MISPLACED, slot);
@@ -96,24 +75,20 @@ static void check_block(struct walk *w, unsigned slot, const void *block)
         found(w, WRONG_BITS, slot)->right = right;
         return;
     }
-    w->seen[w->seen_count++] =
-        (struct seen){hash_key(block_key(block), h->klen, view->base.table->desc.hash_seed), slot};
+    w->seen[w->seen_count++] = index_walk_key(&view->base, block, slot, slot);
 }
 
 static int check_entry(struct walk *w, unsigned slot)
 {
-    uint64_t word = w->unit.words[slot];
-    uint32_t bytes = size_class_bytes(pointer_class(word));
-    void *block = op_buffer(w->op, BUF_BLOCK_IN, bytes);
-    if (!block)
-        return FAR_NO_MEMORY;
-    batch_read(&w->op->batch, pointer_gaddr(word), 0, block, bytes);
-    int rc = batch_flush(&w->op->batch);
-    if (rc == FAR_BOUNDS)
-        found(w, UNREADABLE, slot);
-    else if (rc == FAR_OK)
+    const void *block = NULL;
+    int rc = index_walk_block(w->op, SHARD_SLOT, w->unit.words[slot], &block);
+    if (rc != FAR_OK)
+        return rc;
+    if (block)
         check_block(w, slot, block);
-    return rc == FAR_BOUNDS ? FAR_OK : rc;
+    else
+        found(w, UNREADABLE, slot);
+    return FAR_OK;
 }
 
 static int check_words(struct walk *w)
@@ -137,14 +112,10 @@ static int check_words(struct walk *w)
         }
         rc = check_entry(w, i);
     }
-    qsort(w->seen, w->seen_count, sizeof *w->seen, compare_seen);
-    for (unsigned i = 1, first = 0; i < w->seen_count; i++) {
-        if (w->seen[i].key.lo != w->seen[first].key.lo ||
-            w->seen[i].key.hi != w->seen[first].key.hi)
-            first = i;
-        else
-            found(w, TWICE, w->seen[i].slot)->first = w->seen[first].slot; /* SHARD-W2 */
-    }
+    index_walk_match(w->seen, w->seen_count);
+    for (unsigned i = 0; i < w->seen_count; i++)
+        if (w->seen[i].first != w->seen[i].slot) /* SHARD-W2 */
+            found(w, TWICE, w->seen[i].slot)->first = w->seen[i].first;
     return rc;
 }
 
@@ -163,26 +134,10 @@ static int change_slot(struct walk *w, unsigned slot, uint64_t from, uint64_t to
 /* A key in a wrong place is inserted, as any session would, and only then deleted here. */
 static int put_in_place(struct walk *w, const struct finding *f, bool *done)
 {
-    uint32_t bytes = size_class_bytes(pointer_class(f->found));
-    void *image = op_buffer(w->op, BUF_BLOCK_IN, bytes);
-    if (!image)
-        return FAR_NO_MEMORY;
-    batch_read(&w->op->batch, pointer_gaddr(f->found), 0, image, bytes);
-    int rc = batch_flush(&w->op->batch);
-    if (rc != FAR_OK || !block_valid(image, bytes, slot_generation(SHARD_SLOT, f->found)))
-        return rc;              /* damaged since it was judged: for the next walk */
-    void *copy = malloc(bytes); /* what is inserted uses the buffer itself */
-    if (!copy)
-        return err_fail(FAR_NO_MEMORY, "no memory for a block");
-    memcpy(copy, image, bytes);
-    const struct block_head *h = copy;
-    struct change insert = {.absent = CHANGE_STORE, .value = {block_value(copy), h->vlen}};
-    rc = shard_change_at_once(w->op, &w->view->base, (struct slice){block_key(copy), h->klen},
-                              &insert);
-    free(copy);
-    if (rc == FAR_OK || rc == FAR_EXISTS)
-        return change_slot(w, f->slot, f->found, shard_tombstone(f->found), done);
-    return rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL || rc == FAR_CORRUPT ? FAR_OK : rc;
+    bool there = false;
+    int rc = index_walk_insert(w->op, &w->view->base, SHARD_SLOT, f->found, shard_change_at_once,
+                               &there);
+    return there ? change_slot(w, f->slot, f->found, shard_tombstone(f->found), done) : rc;
 }
 
 static int repair(struct walk *w, const struct finding *f, bool *done)
@@ -225,10 +180,7 @@ static int report_findings(struct walk *w)
         uint64_t delta;
         gaddr at = shard_slot_at(w->view, &w->unit, f->slot, &delta);
         bool done = false;
-        index_violation(w->report, "%s: slot %u:0x%llx to %u:0x%llx", text[f->fault].what,
-                        gaddr_node(at), (unsigned long long)(gaddr_offset(at) + delta),
-                        gaddr_node(pointer_gaddr(f->found)),
-                        (unsigned long long)gaddr_offset(pointer_gaddr(f->found)));
+        index_walk_report(w->report, text[f->fault].what, at, delta, f->found);
         if (w->report->repair)
             rc = repair(w, f, &done);
         if (done)
@@ -251,10 +203,7 @@ static void visit(struct walk *w, bool published)
             w->marker->mark(w->marker, pointer_gaddr(word), pointer_class(word));
         if (!published || !in_use(w, word))
             continue;
-        w->info.keys++;
-        w->info.block_bytes += size_class_bytes(pointer_class(word));
-        if (w->marker)
-            w->marker->mark(w->marker, pointer_gaddr(word), pointer_class(word));
+        index_walk_slot(&w->info, w->marker, word);
     }
     for (unsigned i = 0; i < w->unit.chains; i++) {
         w->info.index_bytes += size_class_bytes(node);
@@ -264,10 +213,10 @@ static void visit(struct walk *w, bool published)
     w->info.slots += w->unit.count - w->unit.chains;
 }
 
-/* While others write, an image is of many instants: what is wrong must be wrong at every look. */
+/* What is wrong must be wrong at every look. */
 static int prove(struct walk *w)
 {
-    for (unsigned look = 0; look < PROVE_LOOKS; look++) {
+    for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
         int rc = look > 0 ? shard_unit_look(w->op, w->view, &w->unit, &w->u) : FAR_OK;
         if (rc == FAR_OK)
             rc = check_words(w);
@@ -301,8 +250,6 @@ static int walk(struct walk *w)
         return rc;
     struct fab_ep *ep = w->op->batch.ep;
     uint64_t buckets = shard_buckets(view, view->version), done = 0;
-    char what[FAR_NAME_MAX + 16];
-    snprintf(what, sizeof what, "walking table %s", view->base.table->desc.name);
     w->unit.words = ep->ops->buf_alloc(ep, SHARD_UNIT_MAX * 8);
     if (!w->unit.words)
         return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
@@ -312,7 +259,7 @@ static int walk(struct walk *w)
             rc = visit_unit(w);
         }
         if (rc == FAR_OK)
-            rc = client_progress(w->op->client, what, ++done, buckets);
+            rc = index_walk_progress(w->op, &view->base, ++done, buckets);
     }
     ep->ops->buf_free(ep, w->unit.words, SHARD_UNIT_MAX * 8);
     for (unsigned r = 0; r <= view->version; r++)

@@ -1,0 +1,89 @@
+#include "index/walk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int index_walk_progress(struct op *op, const struct index_view *view, uint64_t done, uint64_t total)
+{
+    char what[FAR_NAME_MAX + 16];
+    snprintf(what, sizeof what, "walking table %s", view->table->desc.name);
+    return client_progress(op->client, what, done, total);
+}
+
+int index_walk_block(struct op *op, struct slot_format format, uint64_t slot, const void **block)
+{
+    uint32_t bytes = size_class_bytes(pointer_class(slot));
+    void *image = op_buffer(op, BUF_BLOCK_IN, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, pointer_gaddr(slot), 0, image, bytes);
+    int rc = batch_flush(&op->batch);
+    bool whole = rc == FAR_OK && block_valid(image, bytes, slot_generation(format, slot));
+    *block = whole ? image : NULL;
+    return rc == FAR_BOUNDS ? FAR_OK : rc;
+}
+
+struct index_walk_key index_walk_key(const struct index_view *view, const void *block,
+                                     unsigned slot, unsigned order)
+{
+    const struct block_head *h = block;
+    return (struct index_walk_key){
+        .hash = hash_key(block_key(block), h->klen, view->table->desc.hash_seed),
+        .slot = slot,
+        .order = order};
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct index_walk_key *x = a, *y = b;
+    if (x->hash.lo != y->hash.lo)
+        return x->hash.lo < y->hash.lo ? -1 : 1;
+    if (x->hash.hi != y->hash.hi)
+        return x->hash.hi < y->hash.hi ? -1 : 1;
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+void index_walk_match(struct index_walk_key *keys, unsigned count)
+{
+    qsort(keys, count, sizeof *keys, compare);
+    for (unsigned i = 0; i < count; i++) {
+        bool same = i > 0 && keys[i].hash.lo == keys[i - 1].hash.lo &&
+                    keys[i].hash.hi == keys[i - 1].hash.hi;
+        keys[i].first = same ? keys[i - 1].first : keys[i].slot;
+    }
+}
+
+void index_walk_report(struct index_report *report, const char *what, gaddr at, uint64_t delta,
+                       uint64_t slot)
+{
+    gaddr block = pointer_gaddr(slot);
+    index_violation(report, "%s: slot %u:0x%llx to %u:0x%llx, %u bytes", what, gaddr_node(at),
+                    (unsigned long long)(gaddr_offset(at) + delta), gaddr_node(block),
+                    (unsigned long long)gaddr_offset(block), size_class_bytes(pointer_class(slot)));
+}
+
+int index_walk_insert(struct op *op, struct index_view *view, struct slot_format format,
+                      uint64_t slot,
+                      int (*change)(struct op *op, struct index_view *view, struct slice key,
+                                    struct change *change),
+                      bool *there)
+{
+    const void *block = NULL;
+    *there = false;
+    int rc = index_walk_block(op, format, slot, &block);
+    if (rc != FAR_OK || !block)
+        return rc; /* damaged since it was judged: for the next walk */
+    uint32_t bytes = size_class_bytes(pointer_class(slot));
+    void *copy = malloc(bytes); /* what is inserted uses the buffer itself */
+    if (!copy)
+        return err_fail(FAR_NO_MEMORY, "no memory for a block");
+    memcpy(copy, block, bytes);
+    const struct block_head *h = copy;
+    struct change insert = {.absent = CHANGE_STORE, .value = index_block_value(copy)};
+    rc = change(op, view, (struct slice){block_key(copy), h->klen}, &insert);
+    free(copy);
+    *there = rc == FAR_OK || rc == FAR_EXISTS;
+    bool stays = rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL || rc == FAR_CORRUPT;
+    return *there || stays ? FAR_OK : rc;
+}

@@ -1,0 +1,54 @@
+/*
+ * Walking a table whose keys are in the blocks of slots: what info(), check() and mark() share.
+ */
+#ifndef INDEX_WALK_H
+#define INDEX_WALK_H
+
+#include "index/blocks.h"
+
+/* While others write, an image is of many instants. So what is wrong with a part of the table must be
+ * wrong at this many looks before it is reported. */
+#define INDEX_WALK_LOOKS 3
+
+/* How far the walk has come. FAR_STOPPED: it is to end. */
+int index_walk_progress(struct op *op, const struct index_view *view, uint64_t done,
+                        uint64_t total);
+
+/* Counts a slot in use, and marks its block if there is a marker. */
+static inline void index_walk_slot(struct far_table_info *info, struct marker *marker,
+                                   uint64_t slot)
+{
+    info->keys++;
+    info->block_bytes += size_class_bytes(pointer_class(slot));
+    if (marker)
+        marker->mark(marker, pointer_gaddr(slot), pointer_class(slot));
+}
+
+/* Reads a slot's block into BUF_BLOCK_IN. *block is NULL if the slot leads to no whole one. */
+int index_walk_block(struct op *op, struct slot_format format, uint64_t slot, const void **block);
+
+/* A key of a part of the table, and its slot. */
+struct index_walk_key {
+    struct hash128 hash;
+    unsigned slot, order; /* the caller's; lookups come to the slots of a key in this order */
+    unsigned first;       /* of the slots of this key */
+};
+struct index_walk_key index_walk_key(const struct index_view *view, const void *block,
+                                     unsigned slot, unsigned order);
+/* Sorts the keys of a part, and sets their `first`: where that is not the slot itself, the key is
+ * there twice. */
+void index_walk_match(struct index_walk_key *keys, unsigned count);
+
+/* Reports what is wrong with the slot at this address. */
+void index_walk_report(struct index_report *report, const char *what, gaddr at, uint64_t delta,
+                       uint64_t slot);
+
+/* Inserts the key of a slot that is in a wrong place, as any session would, by the index's change().
+ * *there: it is where it belongs, and the slot may be emptied. */
+int index_walk_insert(struct op *op, struct index_view *view, struct slot_format format,
+                      uint64_t slot,
+                      int (*change)(struct op *op, struct index_view *view, struct slice key,
+                                    struct change *change),
+                      bool *there);
+
+#endif
