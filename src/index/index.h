@@ -6,7 +6,7 @@
  *
  * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h
  * (slot words), blocks.h (reading blocks), change.h (changing a key), iterate.h, walk.h,
- * cache.h (caches), tuning.h. See docs/writing-an-index.md.
+ * refresh.h, cache.h (caches), tuning.h. See docs/writing-an-index.md.
  */
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H
@@ -28,6 +28,7 @@ struct index_table {
 struct index_view {
     const struct index_table *table;
     struct cached cached; /* remote addresses that the view keeps between operations */
+    uint64_t refreshes;   /* how often they were read again (refresh.h) */
 };
 
 struct slice {

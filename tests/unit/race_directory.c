@@ -140,7 +140,7 @@ static int refreshing_post(struct fab_ep *ep, struct fab_req *req)
     const struct fab_verb *v = &req->verbs[0];
     if (v->kind == FAB_FAA &&
         v->off == refreshed->base.cached.version_at + refreshed->base.cached.version_delta)
-        refreshed->refreshes++;
+        refreshed->base.refreshes++;
     return hook.real->post(ep, req);
 }
 
@@ -153,12 +153,12 @@ static void a_cache_that_was_read_meanwhile_is_not_up_to_date(void **state)
     probe_open(&p, r.fab);
     uint64_t keys = fill(&r, 2), before = 0;
     refreshed = race_rig_view(&r);
-    before = refreshed->refreshes;
+    before = refreshed->base.refreshes;
     hook_on(r.session->client.ep);
     hook.ops.post = refreshing_post;
     split_at(&r, place_of(refreshed, 0), keys);
     hook_off();
-    assert_true(refreshed->refreshes == before + 1);
+    assert_true(refreshed->base.refreshes == before + 1);
     assert_true(refreshed->base.cached.version < remote_version(&p, refreshed));
     probe_close(&p);
     store_rig_close(&r);

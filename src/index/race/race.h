@@ -90,7 +90,6 @@ struct race_view {
     gaddr root, directory;
     unsigned depth;                     /* the cached directory has 2^depth entries */
     uint64_t *entries;                  /* ... */
-    uint64_t refreshes;                 /* how often they were read */
     uint64_t splitting[RACE_SPLITTING]; /* entries that this session's operations split, or 0 */
     uint64_t splits;
     double split_load_sum, split_load_max;

@@ -6,6 +6,7 @@
  * out to be useless. The client that splits a subtable notes it in the remote directory.
  */
 #include "index/race/race.h"
+#include "index/refresh.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +103,7 @@ static int read_directory(struct op *op, struct race_view *view, struct race_roo
 }
 
 /* Makes what was read of the directory the session's cache. */
-static int install(struct race_view *view, const struct race_root *root, uint64_t version,
-                   const uint64_t *image, bool stale)
+static int install(struct race_view *view, const struct race_root *root, const uint64_t *image)
 {
     uint64_t *entries = malloc(sizeof *entries << root->depth);
     if (!entries)
@@ -113,37 +113,28 @@ static int install(struct race_view *view, const struct race_root *root, uint64_
     free(view->entries);
     view->entries = entries;
     view->depth = (unsigned)root->depth;
-    view->refreshes++;
-    view->base.cached.version = version;
-    view->base.cached.stale = stale;
     return FAR_OK;
 }
 
-/*
- * All operations of a ring use one cache, each protected by the epoch in which it began. So the
- * directory must not be older than the epoch of any of them: if one began in a later epoch while
- * this one was reading, what was read may name a subtable that is reused before that one ends.
- * Then it is read again. An operation in flight lets the epoch go on by one only, so the third
- * time is enough.
- */
 int race_refresh(struct op *op, struct race_view *view)
 {
-    for (unsigned attempt = 0; attempt < RACE_REFRESHES; attempt++) {
+    struct index_refresh r = {0};
+    while (index_refresh_again(op, &view->base, &r)) {
         struct race_root root;
-        uint64_t *image = NULL, version = 0, refreshes = view->refreshes;
-        struct epoch_view before = client_epoch_view(op->client);
-        int rc = read_root(op, view, &root, &version); /* before what it is the version of */
+        uint64_t *image = NULL;
+        int rc = read_root(op, view, &root, &r.version);
         if (rc == FAR_OK)
             rc = read_directory(op, view, &root, &image);
         if (rc != FAR_OK)
             return rc;
-        struct epoch_view now = client_epoch_view(op->client);
-        if (now.newest <= before.validated) /* EPOCH-E2 */
-            return install(view, &root, version, image, now.announced != before.announced);
-        if (view->refreshes != refreshes && !view->base.cached.stale)
-            return FAR_OK; /* another operation has read it since */
+        if (!index_refresh_holds(op, &r))
+            continue;
+        rc = install(view, &root, image);
+        if (rc == FAR_OK)
+            index_refresh_end(&view->base, &r);
+        return rc;
     }
-    return FAR_CONTENTION;
+    return r.rc;
 }
 
 int race_attach(struct op *op, const struct index_table *table, struct index_view **out)

@@ -216,7 +216,7 @@ static int retire_parent(struct op *op, struct race_view *view, const struct rac
     /* If ours is the only change, our cache knows it, with two exceptions. Another operation may
      * have read the directory meanwhile, perhaps too early. Or the cache has an ancestor whose
      * split was noted only in the directory: an operation would come to the parent by that. */
-    if (op_result(op, bumped) == cached->version && view->refreshes == s->refreshes &&
+    if (op_result(op, bumped) == cached->version && view->base.refreshes == s->refreshes &&
         !leads_there(view, key, s->look))
         cached->version++;
     pool_retire(op->client, s->look->subtable, s->size_class);
@@ -276,7 +276,7 @@ static int split(struct op *op, struct race_view *view, const struct race_key *k
         return leave_to_other(op, view, key, s, op_result(op, published));
     }
     count_split(view, s);
-    s->refreshes = view->refreshes;
+    s->refreshes = view->base.refreshes;
     rc = race_follow(view, look->entry, key->hash, forward);
     if (rc == FAR_OK)
         rc = race_update_directory(op, view, look->entry, key->hash, forward);

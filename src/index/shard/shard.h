@@ -105,7 +105,6 @@ struct shard_view {
     uint64_t barrier; /* the epoch at which they may, or 0 */
     unsigned opened;  /* segments */
     struct shard_segment *segment;
-    uint64_t refreshes;
 
     int64_t unreported;  /* inserts less deletes since the last report */
     int64_t count;       /* of keys, as last heard */

@@ -4,12 +4,11 @@
  *
  * Segments are never replaced, so a view's list of them only grows.
  */
+#include "index/refresh.h"
 #include "index/shard/shard.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define REFRESHES 4
 
 /* Until a barrier is over, one in this many operations drives the epoch. */
 #define HURRY_EVERY 8u
@@ -119,30 +118,23 @@ static int install(struct op *op, struct shard_view *view, const struct shard_ro
     return FAR_OK;
 }
 
-/* As race_refresh(): what is read must not be older than the epoch of any operation that uses the
- * view. */
+/* Segments are never replaced, so the view may have those of a root that has to be read again. */
 int shard_refresh(struct op *op, struct shard_view *view)
 {
-    for (unsigned attempt = 0; attempt < REFRESHES; attempt++) {
+    struct index_refresh r = {0};
+    while (index_refresh_again(op, &view->base, &r)) {
         struct shard_root root;
-        uint64_t version = 0, refreshes = view->refreshes;
-        struct epoch_view before = client_epoch_view(op->client);
-        int rc = read_root(op, view, &root, &version); /* before what it is the version of */
+        int rc = read_root(op, view, &root, &r.version);
         if (rc == FAR_OK)
             rc = install(op, view, &root);
         if (rc != FAR_OK)
             return rc;
-        struct epoch_view now = client_epoch_view(op->client);
-        if (now.newest <= before.validated) { /* EPOCH-E2 */
-            view->refreshes++;
-            view->base.cached.version = version;
-            view->base.cached.stale = now.announced != before.announced;
+        if (index_refresh_holds(op, &r)) {
+            index_refresh_end(&view->base, &r);
             return FAR_OK;
         }
-        if (view->refreshes != refreshes && !view->base.cached.stale)
-            return FAR_OK; /* another operation has read it since */
     }
-    return FAR_CONTENTION;
+    return r.rc;
 }
 
 static int64_t capacity(const struct shard_view *view)

@@ -1,0 +1,28 @@
+#include "index/refresh.h"
+
+bool index_refresh_again(struct op *op, const struct index_view *view, struct index_refresh *r)
+{
+    if (r->attempts > 0 && view->refreshes != r->refreshes && !view->cached.stale) {
+        r->rc = FAR_OK;
+        return false;
+    }
+    r->rc = FAR_CONTENTION;
+    r->refreshes = view->refreshes;
+    r->before = client_epoch_view(op->client);
+    return r->attempts++ < INDEX_REFRESHES;
+}
+
+bool index_refresh_holds(struct op *op, struct index_refresh *r)
+{
+    struct epoch_view now = client_epoch_view(op->client);
+    /* An announcement that landed meanwhile has not validated what was read. */
+    r->stale = now.announced != r->before.announced;
+    return now.newest <= r->before.validated; /* EPOCH-E2 */
+}
+
+void index_refresh_end(struct index_view *view, const struct index_refresh *r)
+{
+    view->refreshes++;
+    view->cached.version = r->version;
+    view->cached.stale = r->stale;
+}
