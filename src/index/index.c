@@ -192,6 +192,28 @@ void index_repaired(struct index_report *report, unsigned *count, const char *ho
         report->line(report->arg, how);
 }
 
+int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes)
+{
+    void *image = op_buffer(op, BUF_BULK, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, at, 0, image, bytes);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        memcpy(root, image, bytes);
+    return rc;
+}
+
+int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes)
+{
+    void *image = op_buffer(op, BUF_BULK, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    memcpy(image, root, bytes);
+    batch_write(&op->batch, at, 0, image, bytes);
+    return batch_flush(&op->batch);
+}
+
 void index_view_init(struct index_view *view, const struct index_table *table)
 {
     view->table = table;

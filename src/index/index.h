@@ -238,6 +238,10 @@ int index_decide(const struct index_view *view, struct change *change, struct sl
 int index_add_entry(const struct index_view *view, struct entries_out *out, struct slice key,
                     struct slice value, bool *full);
 
+/* Reads and writes a table's root, or what is as small, in a round trip of its own. Uses BUF_BULK. */
+int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes);
+int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes);
+
 /* What all views begin with: the table, and where the version of its caches is. */
 void index_view_init(struct index_view *view, const struct index_table *table);
 

@@ -99,15 +99,9 @@ static int give_back(struct op *op, gaddr at, const struct race_root *root)
 
 static int race_discard(struct op *op, gaddr at)
 {
-    struct race_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
-    if (!image)
-        return FAR_NO_MEMORY;
-    batch_read(&op->batch, at, 0, image, sizeof *image);
-    int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
-        return rc;
-    struct race_root root = *image;
-    return give_back(op, at, &root);
+    struct race_root root;
+    int rc = index_read_root(op, at, &root, sizeof root);
+    return rc == FAR_OK ? give_back(op, at, &root) : rc;
 }
 
 static int race_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
@@ -145,12 +139,7 @@ static int race_create(struct op *op, const struct index_options *options, uint6
         return rc;
     }
     root.checksum = race_root_sum(&root);
-    struct race_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
-    if (image) {
-        *image = root;
-        batch_write(&op->batch, at, 0, image, sizeof *image);
-    }
-    rc = image ? batch_flush(&op->batch) : FAR_NO_MEMORY;
+    rc = index_write_root(op, at, &root, sizeof root);
     if (rc == FAR_OK)
         *out = at;
     else

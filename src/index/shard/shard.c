@@ -12,16 +12,6 @@ static unsigned bits_for(uint64_t n)
     return bits;
 }
 
-static int write_root(struct op *op, gaddr at, const struct shard_root *root)
-{
-    struct shard_root *image = op_buffer(op, BUF_BULK, sizeof *image);
-    if (!image)
-        return FAR_NO_MEMORY;
-    *image = *root;
-    batch_write(&op->batch, at, 0, image, sizeof *image);
-    return batch_flush(&op->batch);
-}
-
 static int shard_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
                         gaddr *out)
 {
@@ -60,7 +50,7 @@ static int shard_create(struct op *op, const struct index_options *options, uint
     }
     root.segment[0] = (struct shard_segment_refs){segment.units.ref, segment.tops.ref};
     root.checksum = shard_root_sum(&root);
-    rc = write_root(op, at, &root);
+    rc = index_write_root(op, at, &root, sizeof root);
     if (rc != FAR_OK) {
         pool_array_drop(op, &segment.units, rc);
         pool_array_drop(op, &segment.tops, rc);
@@ -78,14 +68,11 @@ static int shard_create(struct op *op, const struct index_options *options, uint
 
 static int shard_discard(struct op *op, gaddr at)
 {
-    struct shard_root *image = op_buffer(op, BUF_BULK, sizeof *image);
-    if (!image)
-        return FAR_NO_MEMORY;
-    batch_read(&op->batch, at, 0, image, sizeof *image);
-    int rc = batch_flush(&op->batch);
+    struct shard_root root;
+    int rc = index_read_root(op, at, &root, sizeof root);
     if (rc != FAR_OK)
         return rc;
-    uint64_t ref[2] = {image->segment[0].units, image->segment[0].tops};
+    uint64_t ref[2] = {root.segment[0].units, root.segment[0].tops};
     for (unsigned i = 0; i < 2 && rc == FAR_OK; i++) {
         struct pool_array array;
         rc = pool_array_open(op, ref[i], &array);
@@ -95,7 +82,7 @@ static int shard_discard(struct op *op, gaddr at)
         }
     }
     if (rc == FAR_OK)
-        pool_free_unpublished(op->client, at, size_class_for(sizeof *image));
+        pool_free_unpublished(op->client, at, size_class_for(sizeof root));
     return rc;
 }
 

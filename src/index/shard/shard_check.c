@@ -316,14 +316,10 @@ int shard_check(struct op *op, struct index_view *base, struct index_report *rep
  * the root, too. */
 static int mark_segments(struct op *op, struct shard_view *view, struct marker *marker)
 {
-    struct shard_root *image = op_buffer(op, BUF_BULK, sizeof *image);
-    if (!image)
-        return FAR_NO_MEMORY;
-    batch_read(&op->batch, view->root, 0, image, sizeof *image);
-    int rc = batch_flush(&op->batch);
+    struct shard_root root;
+    int rc = index_read_root(op, view->root, &root, sizeof root);
     if (rc != FAR_OK)
         return rc;
-    struct shard_root root = *image;
     marker->mark(marker, view->root, size_class_for(sizeof root));
     for (unsigned r = 0; r < SHARD_SEGMENTS; r++) {
         uint64_t ref[2] = {root.segment[r].units, root.segment[r].tops};
