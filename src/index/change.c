@@ -1,6 +1,6 @@
 #include "index/change.h"
 
-static int prepare(struct op *op, struct index_change *c, unsigned node)
+int index_change_prepare(struct op *op, struct index_change *c, unsigned node)
 {
     const struct slice *key = &c->key, *value = &c->want->value;
     if (node >= op->pool->nodes)
@@ -9,20 +9,14 @@ static int prepare(struct op *op, struct index_change *c, unsigned node)
     return block_prepare(op, node, key->data, key->len, value->data, value->len, &c->block);
 }
 
-int index_change_start(struct op *op, struct index_change *c, unsigned node)
-{
-    bool known = c->want->absent == CHANGE_STORE || c->want->present == CHANGE_STORE;
-    return known ? prepare(op, c, node) : FAR_OK;
-}
-
 const struct value_out *index_change_out(const struct index_change *c)
 {
     static const struct value_out all = {.cap = SIZE_MAX};
     return c->want->present == CHANGE_ASK ? &all : NULL;
 }
 
-static int ask(struct op *op, const struct index_view *view, struct index_change *c,
-               const struct index_found *found, unsigned node, enum change_action *action)
+int index_change_ask(struct op *op, const struct index_view *view, struct index_change *c,
+                     const struct index_found *found, unsigned node, enum change_action *action)
 {
     struct slice old = {NULL, 0};
     if (found->place >= 0)
@@ -31,20 +25,7 @@ static int ask(struct op *op, const struct index_view *view, struct index_change
     if (rc != FAR_OK)
         return rc;
     index_change_drop(op, c); /* of an earlier attempt */
-    return *action == CHANGE_STORE ? prepare(op, c, node) : FAR_OK;
-}
-
-int index_change_decide(struct op *op, const struct index_view *view, struct index_change *c,
-                        const struct index_found *found, unsigned node)
-{
-    bool present = found->place >= 0;
-    enum change_action action = present ? c->want->present : c->want->absent;
-    int rc = action == CHANGE_ASK ? ask(op, view, c, found, node, &action) : FAR_OK;
-    if (rc != FAR_OK)
-        return rc;
-    if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
-        return present ? FAR_EXISTS : FAR_NOT_FOUND;
-    return FAR_OK;
+    return *action == CHANGE_STORE ? index_change_prepare(op, c, node) : FAR_OK;
 }
 
 void index_change_replaced(struct op *op, const struct index_found *found, bool swapped, int rc)

@@ -3,11 +3,13 @@
  * done, the block of the new value, and the block of the old one.
  *
  *     struct index_change c = {.key = key, .want = change};
- *     rc = index_change_start(op, &c, node);
+ *     rc = index_change_known(&c) ? index_change_prepare(op, &c, node) : FAR_OK;
  *     for each attempt:
  *         index_change_write(op, &c);                       goes out with the look for the key
  *         rc = batch_flush(...); c.written = true;
- *         rc = index_change_decide(op, view, &c, &found, node);
+ *         action = index_change_action(&c, &found);
+ *         rc = action == CHANGE_ASK ? index_change_ask(op, view, &c, &found, node, &action) : FAR_OK;
+ *         rc = index_change_judge(&found, action);
  *         index_change_write_first(op, &c);
  *         ... the CAS of the slot, to slot_make(..., &c.block, ...), or to nothing ...
  *         index_change_replaced(op, &found, swapped, rc);   if the key was there
@@ -28,8 +30,13 @@ struct index_change {
     bool written;           /* the block's WRITE has taken effect, or is ahead of the CAS */
 };
 
-/* Prepares the block near `node`, if the value is known. FAR_CORRUPT: the pool has no such node. */
-int index_change_start(struct op *op, struct index_change *c, unsigned node);
+/* Is the value known from the beginning? Then index_change_prepare() is called first. */
+static inline bool index_change_known(const struct index_change *c)
+{
+    return c->want->absent == CHANGE_STORE || c->want->present == CHANGE_STORE;
+}
+/* Allocates and encodes the block, near `node`. FAR_CORRUPT: the pool has no such node. */
+int index_change_prepare(struct op *op, struct index_change *c, unsigned node);
 
 /* Adds the WRITE of the block, if there is one that is not written. The caller notes that it is when
  * the flush has succeeded. */
@@ -51,11 +58,24 @@ static inline void index_change_write_first(struct op *op, struct index_change *
 /* What a probe needs of the old value: all of it if the user is asked, otherwise nothing. */
 const struct value_out *index_change_out(const struct index_change *c);
 
-/* The key was looked for. Asks the user what is to be done, if `want` says so, and prepares the block
- * for that. After FAR_OK the slot is to be changed: to the block, or to nothing if there is none.
- * FAR_EXISTS, FAR_NOT_FOUND: nothing is to be done. */
-int index_change_decide(struct op *op, const struct index_view *view, struct index_change *c,
-                        const struct index_found *found, unsigned node);
+/* Is the user to be asked, now that the key was looked for? Then index_change_ask() does, and prepares
+ * the block for the answer near `node`. */
+static inline enum change_action index_change_action(const struct index_change *c,
+                                                     const struct index_found *found)
+{
+    return found->place >= 0 ? c->want->present : c->want->absent;
+}
+int index_change_ask(struct op *op, const struct index_view *view, struct index_change *c,
+                     const struct index_found *found, unsigned node, enum change_action *action);
+/* After FAR_OK the slot is to be changed: to the block, or to nothing if there is none. FAR_EXISTS,
+ * FAR_NOT_FOUND: nothing is to be done. */
+static inline int index_change_judge(const struct index_found *found, enum change_action action)
+{
+    bool present = found->place >= 0;
+    if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
+        return present ? FAR_EXISTS : FAR_NOT_FOUND;
+    return FAR_OK;
+}
 
 /* The CAS of the slot that was found has ended with op_decided(): retires the old block, or gives it
  * up if it is not known whether the slot still names it. */

@@ -34,7 +34,8 @@ static int write_start(struct op *op, struct race_view *view, struct slice key, 
         return FAR_NO_MEMORY;
     *w = (struct write){.words = {words, words + RACE_PLACES}, .change = {.key = key, .want = c}};
     race_hash(view, key, &w->key);
-    return index_change_start(op, &w->change, near_node(view, w));
+    return index_change_known(&w->change) ? index_change_prepare(op, &w->change, near_node(view, w))
+                                          : FAR_OK;
 }
 
 /* Looks the key up; *again when the whole attempt must be repeated. */
@@ -225,7 +226,12 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
 /* The key has been looked for, and nothing is in the way. */
 static int act(struct op *op, struct race_view *view, struct write *w, bool *again)
 {
-    int rc = index_change_decide(op, &view->base, &w->change, &w->found, near_node(view, w));
+    enum change_action action = index_change_action(&w->change, &w->found);
+    int rc = FAR_OK;
+    if (action == CHANGE_ASK)
+        rc = index_change_ask(op, &view->base, &w->change, &w->found, near_node(view, w), &action);
+    if (rc == FAR_OK)
+        rc = index_change_judge(&w->found, action);
     if (rc != FAR_OK)
         return rc;
     return w->found.place >= 0 ? replace(op, w, again) : add(op, view, w, again);

@@ -45,6 +45,13 @@ static unsigned near_node(const struct shard_view *view, const struct write *w)
     return gaddr_node(shard_unit_at(view, w->key.lane, shard_bucket(view, w->key.hash, 0), &delta));
 }
 
+/* Prepares the block of a value that is known. */
+static int start(struct op *op, const struct shard_view *view, struct write *w)
+{
+    return index_change_known(&w->change) ? index_change_prepare(op, &w->change, near_node(view, w))
+                                          : FAR_OK;
+}
+
 static uint64_t slot_word(const struct write *w)
 {
     return slot_make(SHARD_SLOT, &w->change.block, w->key.fingerprint);
@@ -413,7 +420,7 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
     w->stale = 0;
     if (resumed != FAR_OK || rc != FAR_OK)
         return resumed != FAR_OK ? resumed : rc;
-    return index_change_start(op, &w->change, near_node(view, w));
+    return start(op, view, w);
 }
 
 /* Adds the key that the look did not find. */
@@ -449,7 +456,12 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
 /* The key has been looked for, and nothing is in the way. */
 static int act(struct op *op, struct shard_view *view, struct write *w)
 {
-    int rc = index_change_decide(op, &view->base, &w->change, &w->found, near_node(view, w));
+    enum change_action action = index_change_action(&w->change, &w->found);
+    int rc = FAR_OK;
+    if (action == CHANGE_ASK)
+        rc = index_change_ask(op, &view->base, &w->change, &w->found, near_node(view, w), &action);
+    if (rc == FAR_OK)
+        rc = index_change_judge(&w->found, action);
     if (rc != FAR_OK)
         return rc;
     return w->found.place >= 0 ? replace(op, view, w) : add(op, view, w);
@@ -464,7 +476,7 @@ static int change_key(struct op *op, struct index_view *base, struct slice key,
     if (!w.unit.words)
         return FAR_NO_MEMORY;
     shard_hash(view, key, &w.key);
-    int rc = index_change_start(op, &w.change, near_node(view, &w));
+    int rc = start(op, view, &w);
     if (rc != FAR_OK)
         return rc;
     rc = FAR_CONTENTION;
