@@ -32,7 +32,8 @@ struct write {
     struct index_found found;
     struct index_change change;
     bool done;
-    bool waited; /* for the barrier, or must not */
+    bool waited;   /* for the barrier, or must not */
+    bool reported; /* because the unit is full */
     uint64_t stale;
     struct shard_seen seen;
     unsigned strays, moves;
@@ -423,6 +424,26 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
     return start(op, view, w);
 }
 
+/* The unit's chain is at its limit. If the clients report too seldom, the table should have grown,
+ * and nobody knows: so this one reports now. */
+static int report(struct op *op, struct shard_view *view, struct write *w)
+{
+    struct shard_sync sync = {.grows = 0};
+    view->since = view->sync_after;
+    shard_sync_board(op, view, &sync);
+    int rc = batch_flush(&op->batch);
+    shard_sync_landed(op, view, &sync, rc, true);
+    w->reported = true;
+    if (rc != FAR_OK)
+        return rc;
+    shard_grow(op, view);
+    if (!view->base.cached.stale || w->waited)
+        return FAR_OK;
+    rc = wait_for_barrier(op, view, w); /* reads again how the table is now */
+    w->waited = false;
+    return rc;
+}
+
 /* Adds the key that the look did not find. */
 static int add(struct op *op, struct shard_view *view, struct write *w)
 {
@@ -439,6 +460,8 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
     }
     if (tail.full && w->pending && w->unit.chains > 0 && !w->waited)
         return wait_for_barrier(op, view, w);
+    if (tail.full && w->unit.chains >= SHARD_CHAIN_FULL && !w->reported)
+        return report(op, view, w);
     uint64_t word = entry_word(view, w);
     index_change_write_first(op, &w->change); /* SHARD-S1 */
     if (!tail.full) {
