@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct index_ops *const indexes[] = {&race_index};
+static const struct index_ops *const indexes[] = {&race_index, &shard_index};
 
-/* Those that are being built: found by their name, and not listed. */
-static const struct index_ops *const unfinished[] = {&shard_index};
+/* Those that are being built: found by their name, and not listed. NULL ends them. */
+static const struct index_ops *const unfinished[] = {NULL};
 
 const struct index_ops *index_at(unsigned i)
 {
@@ -29,7 +29,7 @@ const struct index_ops *index_find(const char *name)
     for (unsigned i = 0; (ops = index_at(i)) != NULL; i++)
         if (strcmp(ops->name, name) == 0)
             break;
-    for (unsigned i = 0; !ops && i < sizeof unfinished / sizeof *unfinished; i++)
+    for (unsigned i = 0; !ops && unfinished[i]; i++)
         if (strcmp(unfinished[i]->name, name) == 0)
             ops = unfinished[i];
     if (!ops && unlisted && strcmp(unlisted->name, name) == 0)
