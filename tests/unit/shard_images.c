@@ -1,0 +1,587 @@
+/* Images of units that are torn or old, and what SHARD does to notice: each test shows a client one,
+ * as docs/fabric.md allows, and asks whether a key was lost or is there twice. */
+#include "support/shard_rig.h"
+
+/* ---- the READ of a unit, with some words of an earlier time -------------------------------- */
+static struct {
+    unsigned nth;      /* which READ of level 1 it is, from 1; 0 when it has happened */
+    unsigned words;    /* the earlier ones, a bit for each slot */
+    uint64_t early[4]; /* what they are */
+    void (*meanwhile)(void);
+} tear;
+
+static void remember(struct rig *g)
+{
+    for (unsigned i = 0; i < 4; i++)
+        tear.early[i] = word_of(g, 0, i);
+}
+
+static int tear_unit(struct fab_ep *ep, struct fab_req *req)
+{
+    struct fab_verb *hit = NULL;
+    for (unsigned i = 0; i < req->count; i++)
+        if (req->verbs[i].kind == FAB_READ && req->verbs[i].off == unit_off(the, 0) &&
+            req->verbs[i].len == 32)
+            hit = &req->verbs[i];
+    hit = hit && tear.nth > 0 && --tear.nth == 0 ? hit : NULL;
+    if (hit && tear.meanwhile)
+        tear.meanwhile();
+    int rc = hook.real->post(ep, req);
+    for (unsigned i = 0; hit && i < 4; i++)
+        if (tear.words & 1u << i)
+            ((uint64_t *)hit->buf)[i] = tear.early[i];
+    return rc;
+}
+
+/* A's READs are hooked from here to tear_end(). */
+static void tear_begin(struct rig *g, unsigned nth, unsigned words, void (*meanwhile)(void))
+{
+    tear.nth = nth;
+    tear.words = words;
+    tear.meanwhile = meanwhile;
+    hook_on(g->a->client.ep);
+    hook.ops.post = tear_unit;
+}
+static void tear_end(void)
+{
+    hook_off();
+    assert_int_equal(tear.nth, 0);
+}
+
+static void set_word(struct rig *g, uint64_t bucket, unsigned slot, uint64_t word)
+{
+    store_rig_set(&g->r, 0, unit_off(g, bucket) + slot * 8, word);
+}
+
+static gaddr top_of(struct rig *g)
+{
+    struct shard_unit unit;
+    uint64_t delta;
+    shard_unit_set(view_of(g, g->b), &unit, 0, 0);
+    gaddr at = shard_slot_at(view_of(g, g->b), &unit, 5, &delta);
+    return at + delta;
+}
+
+static int delete (struct rig *g, far_session *s, uint32_t key)
+{
+    return far_delete(s, g->t, &key, sizeof key);
+}
+
+static uint32_t key[16], extra, from;
+
+static void start(struct rig *g)
+{
+    the = g;
+    from = 0;
+    open_rig(g);
+}
+
+/* Keys of bucket 0 in its first slots. */
+static void fill_slots(struct rig *g, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        key[i] = key_with(g, &from, 7, 0);
+        assert_int_equal(insert(g, g->b, key[i], i), FAR_OK);
+    }
+    assert_true(shard_live(word_of(g, 0, 0)));
+    extra = key_with(g, &from, 7, 4);
+}
+
+static void sound(struct rig *g)
+{
+    assert_int_equal(far_table_check(g->b, g->t, say, NULL), FAR_OK);
+    close_rig(g);
+}
+
+/* ---- SHARD-S4: purges ----------------------------------------------------------------------- */
+
+/* The first slot is purged and used for the key; then the frontier is used. */
+static void purge_and_fill(void)
+{
+    uint32_t next = key_with(the, &from, 7, 0);
+    assert_int_equal(delete (the, the->b, key[0]), FAR_OK);
+    assert_int_equal(insert(the, the->b, extra, 100), FAR_OK);
+    assert_int_equal(insert(the, the->b, next, 101), FAR_OK);
+    assert_true(shard_live(word_of(the, 0, 0)) && shard_live(word_of(the, 0, 3)));
+}
+
+static void a_purge_shows_behind_its_frontier(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 3);
+    remember(&g);
+    tear_begin(&g, 1, 1 << 0, purge_and_fill);
+    int rc = insert(&g, g.a, extra, 5);
+    tear_end();
+    assert_int_equal(rc, FAR_EXISTS);
+    sound(&g);
+}
+
+/* The unit gets a chain, and is full again. */
+static struct batch_tap tap;
+static unsigned stage;
+static void fill_chain(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
+{
+    (void)t;
+    if (stage == 0) {
+        for (unsigned i = 0; i < count; i++)
+            if (verbs[i].kind == FAB_READ && verbs[i].off == unit_off(the, 0))
+                stage = 1;
+        return;
+    }
+    if (stage++ > 1) /* A has read level 1 and 2, and nothing else */
+        return;
+    assert_int_equal(delete (the, the->b, key[0]), FAR_OK);
+    assert_int_equal(insert(the, the->b, extra, 100), FAR_OK);
+    for (unsigned i = 0; i < 7; i++)
+        assert_int_equal(insert(the, the->b, key_with(the, &from, 7, 0), i), FAR_OK);
+}
+
+static void a_unit_that_is_full_is_read_twice(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 6);
+    stage = 0;
+    tap = (struct batch_tap){.posted = fill_chain};
+    g.a->op.batch.tap = &tap;
+    int rc = insert(&g, g.a, extra, 5);
+    g.a->op.batch.tap = NULL;
+    assert_int_equal(rc, FAR_EXISTS);
+    sound(&g);
+}
+
+/* Posts verb by verb, and looks after each for the key that a chain node is to take over. */
+static int one_by_one(struct fab_ep *ep, struct fab_req *req)
+{
+    struct fab_verb *all = req->verbs;
+    unsigned count = req->count;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        uint32_t v;
+        req->verbs = &all[i];
+        req->count = 1;
+        req->done = false;
+        rc = hook.real->post(ep, req);
+        assert_int_equal(get(the, the->b, key[5], &v), FAR_OK);
+    }
+    req->verbs = all;
+    req->count = count;
+    return rc;
+}
+
+static void a_chain_node_is_written_before_it_is_linked(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 6);
+    hook_on(g.a->client.ep);
+    hook.ops.post = one_by_one;
+    int rc = insert(&g, g.a, extra, 5);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_true(shard_is_link(store_rig_get(&g.r, top_of(&g), 0)));
+    sound(&g);
+}
+
+/* ---- SHARD-S5: moves ------------------------------------------------------------------------ */
+
+/* The key that A's image did not show as it is must not be lost. */
+static void expect_there(struct rig *g)
+{
+    uint32_t v = 0;
+    int rc = get(g, g->b, extra, &v);
+    assert_int_equal(rc, FAR_OK);
+    sound(g);
+}
+
+static void a_plan_does_not_miss_what_came_into_a_purged_slot(void **state)
+{
+    struct rig g;
+    uint32_t v, goes;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 3);
+    goes = key_with(&g, &from, 7, 4);
+    assert_int_equal(delete (&g, g.b, key[0]), FAR_OK);
+    assert_int_equal(delete (&g, g.b, key[1]), FAR_OK);
+    assert_int_equal(insert(&g, g.b, goes, 6), FAR_OK);
+    remember(&g);
+    assert_true(shard_is(tear.early[1], SHARD_FILLER) && shard_is(tear.early[3], SHARD_COMPLETE));
+    assert_int_equal(insert(&g, g.b, extra, 7), FAR_OK);
+    assert_int_equal(insert(&g, g.b, key_with(&g, &from, 7, 0), 8), FAR_OK);
+    resize(&g);
+    tear_begin(&g, 2, 1 << 1, NULL); /* the first is the get's own, the second that of its move */
+    assert_int_equal(get(&g, g.a, goes, &v), FAR_OK);
+    tear_end();
+    expect_there(&g);
+}
+
+static void a_move_does_not_rely_on_an_image_of_before_its_plan(void **state)
+{
+    struct rig g;
+    uint32_t v, goes;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    goes = key_with(&g, &from, 7, 4);
+    assert_int_equal(insert(&g, g.b, goes, 6), FAR_OK);
+    remember(&g);
+    assert_int_equal(insert(&g, g.b, extra, 7), FAR_OK);
+    resize(&g);
+    set_word(&g, 0, 3, shard_control(SHARD_PLAN, 1, false)); /* of another mover */
+    tear_begin(&g, 2, 1 << 2, NULL);
+    assert_int_equal(get(&g, g.a, goes, &v), FAR_OK);
+    tear_end();
+    expect_there(&g);
+}
+
+static void a_writer_does_not_use_slots_of_a_move_under_way(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    assert_int_equal(insert(&g, g.b, extra, 6), FAR_OK);
+    resize(&g);
+    set_word(&g, 0, 1, word_of(&g, 0, 1) | shard_seal(0)); /* by another mover */
+    set_word(&g, 0, 2, shard_control(SHARD_PLAN, 1, false));
+    assert_int_equal(insert(&g, g.a, key_with(&g, &from, 7, 0), 7), FAR_OK);
+    expect_there(&g);
+}
+
+static void a_mark_alone_does_not_publish(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    assert_int_equal(insert(&g, g.b, extra, 6), FAR_OK);
+    resize(&g);
+    set_word(&g, 0, 1, word_of(&g, 0, 1) | shard_seal(0)); /* by another mover */
+    set_word(&g, 0, 2, shard_control(SHARD_PLAN, 1, false));
+    set_word(&g, 4, 3, shard_control(SHARD_MARK, 1, false)); /* and before the entry */
+    assert_int_equal(insert(&g, g.a, key_with(&g, &from, 7, 0), 7), FAR_OK);
+    expect_there(&g);
+}
+
+static void a_reader_finds_what_is_sealed(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    assert_int_equal(insert(&g, g.b, extra, 6), FAR_OK);
+    resize(&g);
+    set_word(&g, 0, 1, word_of(&g, 0, 1) | shard_seal(0)); /* by another mover */
+    set_word(&g, 0, 2, shard_control(SHARD_PLAN, 1, false));
+    assert_int_equal(get(&g, g.a, extra, &v), FAR_OK);
+    sound(&g);
+}
+
+/* B moves the unit, and uses the slot of the key that has gone. */
+static void move_and_overwrite(void)
+{
+    uint32_t v;
+    uint64_t word = word_of(the, 0, 1);
+    assert_int_equal(get(the, the->b, extra, &v), FAR_OK);
+    assert_int_equal(insert(the, the->b, key_with(the, &from, 7, 0), 8), FAR_OK);
+    assert_true(shard_live(word_of(the, 0, 1)) && word_of(the, 0, 1) != word);
+}
+
+static void a_reader_does_not_rely_on_an_image_of_after_the_move(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    assert_int_equal(insert(&g, g.b, extra, 6), FAR_OK);
+    resize(&g);
+    tear_begin(&g, 1, 0, move_and_overwrite);
+    int rc = get(&g, g.a, extra, &v);
+    tear_end();
+    assert_int_equal(rc, FAR_OK);
+    sound(&g);
+}
+
+/* Another mover seals what goes, and says so in the plan. */
+static void seal_and_say(void)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t word = word_of(the, 0, i);
+        if (shard_is(word, SHARD_PLAN))
+            set_word(the, 0, i, word | SHARD_PLAN_SEALED);
+        else if (shard_live(word) && shard_entry_goes(word, 3, 0))
+            set_word(the, 0, i, word | shard_seal(3));
+    }
+}
+
+static void a_move_does_not_rely_on_an_image_of_before_the_seals(void **state)
+{
+    struct rig g;
+    uint32_t v, goes;
+    (void)state;
+    start(&g);
+    goes = key_with(&g, &from, 0x3f, 0x20);    /* goes at version 4, which renews the sids */
+    extra = key_with(&g, &from, 0x3ff, 0x220); /* its next sid is the same */
+    assert_int_equal(insert(&g, g.b, goes, 6), FAR_OK);
+    assert_int_equal(insert(&g, g.b, extra, 7), FAR_OK);
+    for (unsigned i = 0; i < 3; i++)
+        resize(&g);
+    assert_int_equal(far_update(g.b, g.t, &extra, 4, &(uint32_t){8}, 4), FAR_OK);
+    resize(&g);
+    remember(&g);
+    set_word(&g, 0, 2, shard_control(SHARD_PLAN, 4, false));
+    tear_begin(&g, 3, 1 << 1, seal_and_say);
+    assert_int_equal(get(&g, g.a, goes, &v), FAR_OK);
+    tear_end();
+    expect_there(&g);
+}
+
+static void seal_say_and_renew(void)
+{
+    uint64_t word = word_of(the, 0, 0);
+    seal_and_say();
+    set_word(the, 0, 0,
+             shard_with_sid(word, shard_sid(view_of(the, the->b), hash_of(the, extra), 4)));
+}
+
+static void a_move_does_not_seal_by_next_sids(void **state)
+{
+    struct rig g;
+    uint32_t v, goes;
+    (void)state;
+    start(&g);
+    extra = key_with(&g, &from, 0x23f, 0x200); /* stays, but the last bit of its next sid is set */
+    goes = key_with(&g, &from, 0x3f, 0x20);
+    assert_int_equal(insert(&g, g.b, extra, 6), FAR_OK);
+    assert_int_equal(insert(&g, g.b, goes, 7), FAR_OK);
+    for (unsigned i = 0; i < 3; i++)
+        resize(&g);
+    assert_int_equal(far_update(g.b, g.t, &extra, 4, &(uint32_t){8}, 4), FAR_OK);
+    resize(&g);
+    set_word(&g, 0, 2, shard_control(SHARD_PLAN, 4, false));
+    remember(&g);
+    tear_begin(&g, 3, 1 << 2, seal_say_and_renew);
+    assert_int_equal(get(&g, g.a, goes, &v), FAR_OK);
+    tear_end();
+    expect_there(&g);
+}
+
+/* ---- SHARD-S8: the root and the barrier ----------------------------------------------------- */
+
+/* Until the caches have been validated, and need not be read again. */
+static void validate(struct rig *g)
+{
+    uint32_t v;
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(get(g, g->a, dummy, &v), FAR_OK);
+        assert_int_equal(get(g, g->b, dummy, &v), FAR_OK);
+    }
+}
+
+/* A knows the new version, but not when the barrier is over. */
+static void hold_back(struct rig *g)
+{
+    struct shard_view *view = view_of(g, g->a);
+    assert_int_equal(view->version, 1);
+    view->settled = 0;
+    view->barrier = 0;
+    store_rig_set(&g->r, view->root, offsetof(struct shard_root, resize), shard_resize(1, 0));
+}
+
+static void a_reader_before_the_barrier_notices_a_move(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    assert_int_equal(insert(&g, g.b, extra, 5), FAR_OK);
+    resize(&g);
+    hold_back(&g);
+    assert_int_equal(far_update(g.b, g.t, &extra, 4, &(uint32_t){6}, 4), FAR_OK);
+    assert_int_equal(get(&g, g.a, extra, &v), FAR_OK);
+    assert_int_equal(v, 6);
+    sound(&g);
+}
+
+static void a_writer_before_the_barrier_notices_a_move(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    resize(&g);
+    hold_back(&g);
+    assert_int_equal(get(&g, g.b, extra, &v), FAR_NOT_FOUND); /* moves the unit: nothing goes */
+    assert_true(shard_is(word_of(&g, 0, 1), SHARD_PLAN));
+    assert_int_equal(insert(&g, g.b, key_with(&g, &from, 7, 0), 5), FAR_OK); /* replaces the plan */
+    assert_int_equal(insert(&g, g.a, extra, 6), FAR_OK);
+    expect_there(&g);
+}
+
+/* B sets the next version. */
+static void set_version(struct rig *g)
+{
+    uint64_t at = offsetof(struct shard_root, count);
+    uint32_t v = 7;
+    store_rig_set(&g->r, view_of(g, g->b)->root, at, 1u << 30);
+    assert_int_equal(far_put(g->b, g->t, &dummy, sizeof dummy, &v, sizeof v), FAR_OK);
+    store_rig_set(&g->r, view_of(g, g->b)->root, at, 0);
+}
+
+/* The second READ of the root, which is for its segments, has those of before a resize. */
+static int tear_root(struct fab_ep *ep, struct fab_req *req)
+{
+    gaddr root = view_of(the, the->b)->root;
+    struct fab_verb *hit = NULL;
+    for (unsigned i = 0; i < req->count; i++)
+        if (req->verbs[i].kind == FAB_READ && req->verbs[i].off == gaddr_offset(root) &&
+            req->verbs[i].len == sizeof(struct shard_root))
+            hit = &req->verbs[i];
+    if (!hit || tear.nth == 0 || --tear.nth > 0)
+        return hook.real->post(ep, req);
+    uint64_t words = sizeof(struct shard_root) / 8,
+             first = offsetof(struct shard_root, segment) / 8;
+    uint64_t early[sizeof(struct shard_root) / 8];
+    unsigned behind = (unsigned)(hit - req->verbs);
+    struct fab_verb *all = req->verbs;
+    unsigned count = req->count;
+    for (uint64_t i = 0; i < words; i++)
+        early[i] = store_rig_get(&the->r, root, i * 8);
+    req->count = behind; /* what goes before it comes before the resize */
+    int rc = hook.real->post(ep, req);
+    set_version(the);
+    req->verbs = hit;
+    req->count = count - behind;
+    req->done = false;
+    rc = rc == FAR_OK ? hook.real->post(ep, req) : rc;
+    req->verbs = all;
+    req->count = count;
+    memcpy((uint64_t *)hit->buf + first, early + first, (words - first) * 8);
+    return rc;
+}
+
+static void a_torn_root_deceives_nobody(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    far_session *c = store_rig_join(&g.r);
+    tear.nth = 2; /* the first is for the geometry */
+    hook_on(c->client.ep);
+    hook.ops.post = tear_root;
+    int rc = get(&g, c, dummy, &v);
+    tear_end();
+    assert_int_equal(rc, FAR_OK);
+    far_session_close(c);
+    sound(&g);
+}
+
+/* B resizes the table, and moves as soon as it may. */
+static void resize_and_move(void)
+{
+    uint32_t v = 7;
+    set_version(the);
+    for (unsigned i = 0; i < 50 && view_of(the, the->b)->settled == 0; i++)
+        assert_int_equal(far_put(the->b, the->t, &dummy, 4, &v, 4), FAR_OK);
+    if (view_of(the, the->b)->settled == 1)
+        move_and_overwrite();
+}
+
+static void no_move_begins_before_all_know_the_version(void **state)
+{
+    (void)state;
+    for (unsigned before = 0; before < 64; before++) { /* the epochs of A and B differ */
+        struct rig g;
+        uint32_t v = 0;
+        start(&g);
+        fill_slots(&g, 1);
+        assert_int_equal(insert(&g, g.b, extra, 5), FAR_OK);
+        for (unsigned i = 0; i < before / 8; i++)
+            assert_int_equal(get(&g, g.b, dummy, &v), FAR_OK);
+        for (unsigned i = 0; i < before % 8; i++)
+            assert_int_equal(get(&g, g.a, dummy, &v), FAR_OK);
+        tear_begin(&g, 1, 0, resize_and_move);
+        int rc = get(&g, g.a, extra, &v);
+        tear_end();
+        assert_int_equal(rc, FAR_OK);
+        sound(&g);
+    }
+}
+
+/* Of a resize, the last request does not get through. */
+static int break_off(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t root = gaddr_offset(view_of(the, the->b)->root);
+    if (stage == 1)
+        stage = 2;
+    else if (stage == 2) {
+        stage = 3;
+        req->done = true;
+        req->status = FAR_UNREACHABLE;
+        return FAR_OK;
+    }
+    for (unsigned i = 0; i < req->count && stage == 0; i++)
+        if (req->verbs[i].kind == FAB_CAS && req->verbs[i].off == root &&
+            shard_resize_version(req->verbs[i].swap) == 1)
+            stage = 1;
+    return hook.real->post(ep, req);
+}
+
+static void a_resize_that_was_broken_off_has_no_barrier_yet(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    assert_int_equal(insert(&g, g.b, extra, 5), FAR_OK);
+    validate(&g);
+    stage = 0;
+    hook_on(g.b->client.ep);
+    hook.ops.post = break_off;
+    set_version(&g);
+    hook_off();
+    assert_int_equal(stage, 3);
+    for (unsigned i = 0; i < 100 && view_of(&g, g.b)->settled == 0; i++) {
+        assert_int_equal(far_put(g.b, g.t, &dummy, 4, &v, 4), FAR_OK);
+        assert_int_equal(get(&g, g.a, dummy, &v), FAR_OK);
+    }
+    assert_int_equal(view_of(&g, g.b)->settled, 1);
+    assert_int_equal(get(&g, g.b, extra, &v), FAR_OK); /* moves it */
+    assert_int_equal(get(&g, g.a, extra, &v), FAR_OK);
+    sound(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_purge_shows_behind_its_frontier),
+        cmocka_unit_test(a_unit_that_is_full_is_read_twice),
+        cmocka_unit_test(a_plan_does_not_miss_what_came_into_a_purged_slot),
+        cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_its_plan),
+        cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_the_seals),
+        cmocka_unit_test(a_writer_does_not_use_slots_of_a_move_under_way),
+        cmocka_unit_test(a_mark_alone_does_not_publish),
+        cmocka_unit_test(a_reader_finds_what_is_sealed),
+        cmocka_unit_test(no_move_begins_before_all_know_the_version),
+        cmocka_unit_test(a_chain_node_is_written_before_it_is_linked),
+        cmocka_unit_test(a_reader_does_not_rely_on_an_image_of_after_the_move),
+        cmocka_unit_test(a_move_does_not_seal_by_next_sids),
+        cmocka_unit_test(a_reader_before_the_barrier_notices_a_move),
+        cmocka_unit_test(a_writer_before_the_barrier_notices_a_move),
+        cmocka_unit_test(a_torn_root_deceives_nobody),
+        cmocka_unit_test(a_resize_that_was_broken_off_has_no_barrier_yet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
