@@ -24,7 +24,6 @@ struct move {
      * it says that all is sealed. */
     unsigned plan_slot;
     bool planned, sealed;
-    struct shard_seen seen;
     /* If sids are renewed: what sealed entries are copied as. */
     uint64_t next[SHARD_UNIT_MAX];
     unsigned cas[BATCH_MAX], count; /* CAS of the batch that have to succeed */
@@ -36,7 +35,7 @@ static void start_at(struct move *m, uint64_t bucket, unsigned u)
 {
     shard_unit_set(m->view, &m->unit, m->unit.lane, bucket);
     m->u = u;
-    m->planned = m->sealed = m->seen.once = false;
+    m->planned = m->sealed = false;
 }
 
 /* Flushes, and looks whether all CAS have succeeded. */
@@ -174,13 +173,13 @@ static bool any_tagged(const struct move *m)
     return false;
 }
 
-/* Puts the plan into the tail's place, and with it all else, if that is possible. */
+/* Puts the plan into the tail's place, and with it all else, if that is possible. One image is enough
+ * for that: all purges of the unit have ended (SHARD-S8). If an insert has used a filler since, then
+ * the CAS that frees it fails, and the unit is looked at again. */
 static int plan(struct move *m, bool *frozen)
 {
     struct shard_tail tail;
     shard_find_tail(&m->unit, m->u, &tail);
-    if (!shard_seen_enough(&m->seen, &tail))
-        return FAR_OK;
     uint64_t word = shard_control(SHARD_PLAN, m->u + 1, shard_overflows(tail.word));
     if (tail.full)
         return shard_chain(m->op, m->view, &m->unit, &tail, client_stamp(m->op->client), word,
