@@ -37,13 +37,14 @@
  *       key was inserted in the unit since its image was read, and a key has at most one live slot.
  *   SHARD-S4  A purge makes deleted slots free in three steps, each complete before the next. First
  *       every tombstone below the frontier (the lowest candidate) becomes a filler with a new stamp.
- *       Then every candidate above the frontier becomes open with that stamp. Then the frontier
- *       becomes complete. Fillers are free only while the frontier is complete with their stamp, and
- *       they are used before it. So every insert that has read an older frontier fails, and a
- *       candidate that is not open shows that no purge was completed. A READ may be torn, and show
- *       words of before and after a purge. So an insert whose frontier is open or complete, or that
- *       has none because the unit is full, reads twice, and the second image must show the same
- *       frontier as the first.
+ *       Then every candidate above the frontier becomes open. Then the frontier becomes complete. A CAS
+ *       of the first two steps fails only if another purge was faster. Then that word has the stamp of
+ *       the other purge, and an open word is as good with any stamp. Fillers are free only while the
+ *       frontier is complete with their stamp, and they are used before it. So every insert that has
+ *       read an older frontier fails, and a candidate that is not open shows that no purge was
+ *       completed. A READ may be torn, and show words of before and after a purge. So an insert whose
+ *       frontier is open or complete, or that has none because the unit is full, reads twice, and the
+ *       second image must show the same frontier as the first.
  *   SHARD-S5  A move from version u to u+1 changes the tail to a plan, and so stops inserts. It seals
  *       every live entry that goes to the child. All that on one image: then what moves is frozen and
  *       complete. Then it fills the child by CAS from 0, in the order of the slots, and marks slot 63.

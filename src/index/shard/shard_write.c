@@ -324,14 +324,14 @@ static bool purges(const struct shard_view *view, const struct write *w, unsigne
            shard_purgeable(w->unit.words[slot]);
 }
 
+/* Some of the CAS may fail, because another purge was faster. */
 static int cas_all(struct op *op, struct shard_view *view, struct write *w, unsigned from,
                    unsigned to,
                    bool (*wanted)(const struct shard_view *view, const struct write *w,
                                   unsigned frontier, unsigned slot),
-                   unsigned frontier, enum shard_what what, uint64_t stamp, bool *all)
+                   unsigned frontier, enum shard_what what, uint64_t stamp)
 {
     unsigned slot = from;
-    *all = true;
     while (slot < to) {
         unsigned count = 0;
         for (; slot < to && count < BATCH_MAX; slot++) {
@@ -345,8 +345,6 @@ static int cas_all(struct op *op, struct shard_view *view, struct write *w, unsi
         int rc = batch_flush(&op->batch);
         if (rc != FAR_OK)
             return rc;
-        for (unsigned n = 0; n < count; n++)
-            *all &= op_swapped(op, n);
     }
     return FAR_OK;
 }
@@ -364,13 +362,12 @@ static int purge(struct op *op, struct shard_view *view, struct write *w,
 {
     uint64_t stamp = client_stamp(op->client);
     uint64_t open = shard_control(SHARD_COMPLETE, stamp, shard_overflows(tail->frontier_word));
-    bool freed = false, all = false, grown = false;
-    int rc = cas_all(op, view, w, 0, tail->frontier, purges, tail->frontier, SHARD_FILLER, stamp,
-                     &freed);
+    bool grown = false;
+    int rc = cas_all(op, view, w, 0, tail->frontier, purges, tail->frontier, SHARD_FILLER, stamp);
     if (rc == FAR_OK)
         rc = cas_all(op, view, w, tail->frontier + 1, w->unit.count, above_frontier, tail->frontier,
-                     SHARD_OPEN, stamp, &all);
-    if (rc != FAR_OK || !all)
+                     SHARD_OPEN, stamp);
+    if (rc != FAR_OK)
         return rc;
     if (tail->full)
         return shard_chain(op, view, &w->unit, tail, stamp, open, &grown);
