@@ -189,7 +189,7 @@ static void the_table_outlives_its_clients(void **state)
     (void)state;
     rng_seed(&rng, 7);
     shared.done = scratch_shared((KILLS + TABLES) * sizeof *shared.done);
-    strcpy(shared.uri, scratch_uri(scratch_name(false), "?size=256m&nodes=2"));
+    strcpy(shared.uri, scratch_uri(scratch_name(false), "?size=256m&nodes=2&lease=2000"));
     join();
     for (uint32_t i = 0; i < KILLS + VICTIMS; i++) {
         if (i >= VICTIMS) {
