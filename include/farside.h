@@ -808,6 +808,7 @@ FAR_API int far_cancel(far_session *session, uint64_t user_data, unsigned *cance
  * Always on. Round trips, verbs and bytes do not depend on the machine, so they can be used to
  * compare indexes.
  */
+#define FAR_RTTS_TOLD 32
 struct far_op_stats {
     uint64_t count;     /* operations finished, whatever their status         */
     uint64_t not_found; /* of them, FAR_NOT_FOUND                             */
@@ -818,6 +819,8 @@ struct far_op_stats {
     uint64_t bytes_read;
     uint64_t bytes_written;
     uint64_t entries; /* iterate, scan: entries returned */
+    /* Operations by the round trips that each took; the last is for those that took more, too. */
+    uint64_t took[FAR_RTTS_TOLD];
 };
 
 struct far_stats {

@@ -225,6 +225,16 @@ static int set_bool(json_t *object, const char *name, bool value)
     return json_object_set_new(object, name, json_boolean(value));
 }
 
+/* Round trips within which this part of the operations was done. */
+static uint64_t quantile_rtts(const struct far_op_stats *s, double part)
+{
+    uint64_t within = s->took[0];
+    unsigned i = 0;
+    while (i + 1 < FAR_RTTS_TOLD && (double)within < part * (double)s->count)
+        within += s->took[++i];
+    return i;
+}
+
 static json_t *json_op(const struct bench_op *op)
 {
     const struct far_op_stats *s = &op->stats;
@@ -232,6 +242,8 @@ static json_t *json_op(const struct bench_op *op)
     int bad = 0;
     bad |= set_count(o, "count", s->count);
     bad |= set_real(o, "rtts", per(s->rtts, s->count));
+    bad |= set_count(o, "rtts_p99", quantile_rtts(s, 0.99));
+    bad |= set_count(o, "rtts_p999", quantile_rtts(s, 0.999));
     bad |= set_real(o, "verbs", per(s->verbs, s->count));
     bad |= set_real(o, "bytes_read", per(s->bytes_read, s->count));
     bad |= set_real(o, "bytes_written", per(s->bytes_written, s->count));

@@ -417,6 +417,8 @@ static void stats_add(struct far_op_stats *sum, const struct far_op_stats *befor
     sum->bytes_read += after->bytes_read - before->bytes_read;
     sum->bytes_written += after->bytes_written - before->bytes_written;
     sum->entries += after->entries - before->entries;
+    for (unsigned i = 0; i < FAR_RTTS_TOLD; i++)
+        sum->took[i] += after->took[i] - before->took[i];
 }
 
 void bench_add_splits(struct far_table_info *space, const struct far_table_info *more)

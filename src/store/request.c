@@ -244,6 +244,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     stats->exists += rc == FAR_EXISTS;
     stats->errors += rc != FAR_OK && !status_means(rc, STATUS_ANSWER);
     stats->rtts += op->cost.rtts;
+    stats->took[op->cost.rtts < FAR_RTTS_TOLD ? op->cost.rtts : FAR_RTTS_TOLD - 1]++;
     stats->verbs += op->cost.verbs;
     stats->bytes_read += op->cost.bytes_read;
     stats->bytes_written += op->cost.bytes_written;

@@ -112,6 +112,8 @@ static void assert_all_done(json_t *all, json_int_t keys, json_int_t ops)
             assert_int_equal(json_integer_value(json_object_get(op, "not_found")),
                              miss ? count : 0);
             assert_true(json_real_value(json_object_get(op, "rtts")) >= 1);
+            json_int_t p99 = json_integer_value(json_object_get(op, "rtts_p99"));
+            assert_in_range(p99, 1, json_integer_value(json_object_get(op, "rtts_p999")));
             assert_true(json_real_value(json_object_get(op, "p99_us")) >=
                         json_real_value(json_object_get(op, "p50_us")));
         }
@@ -158,9 +160,9 @@ static void the_json_has_all_members(void **state)
         "index",      "workload",    "keys",        "ops",    "threads", "depth",
         "dist",       "seconds",     "ops_per_s",   "per_op", "space",   "raw_ops_per_s",
         "efficiency", "first_error", "interrupted", "tuning"};
-    static const char *const op_members[] = {"count",         "rtts",   "verbs",  "bytes_read",
-                                             "bytes_written", "p50_us", "p99_us", "p999_us",
-                                             "not_found",     "errors"};
+    static const char *const op_members[] = {"count",  "rtts",       "rtts_p99",      "rtts_p999",
+                                             "verbs",  "bytes_read", "bytes_written", "p50_us",
+                                             "p99_us", "p999_us",    "not_found",     "errors"};
     static const char *const space_members[] = {
         "keys",        "slots",  "index_bytes",    "block_bytes",    "client_cache_bytes",
         "load_factor", "splits", "split_load_max", "split_load_mean"};

@@ -104,6 +104,12 @@ static void reads_take_two_round_trips_and_changes_three(void **state)
     struct far_op_stats insert = stats_of(&r, FAR_OP_INSERT);
 
     assert_true(get.count == KEYS && get.not_found == 0 && get.errors == 0);
+    uint64_t took = 0, rtts = 0;
+    for (unsigned i = 0; i < FAR_RTTS_TOLD; i++) {
+        took += get.took[i];
+        rtts += i * get.took[i];
+    }
+    assert_true(took == KEYS && rtts == get.rtts); /* none took that many */
     assert_true(per_op(get, get.rtts) >= 2.0 && per_op(get, get.rtts) <= 2.05);
     assert_true(per_op(get, get.verbs) >= 3.0 && per_op(get, get.verbs) <= 3.2);
     assert_true(per_op(get, get.bytes_read) >= 2 * 128 + 64);
