@@ -119,20 +119,37 @@ static void a_purge_shows_behind_its_frontier(void **state)
     sound(&g);
 }
 
-/* The unit gets a chain, and is full again. */
+/* Between A's first READ of level 1 and 2 and what it posts next. */
 static struct batch_tap tap;
 static unsigned stage;
-static void fill_chain(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
+static void (*between)(void);
+static void after_the_read(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
 {
     (void)t;
     if (stage == 0) {
         for (unsigned i = 0; i < count; i++)
             if (verbs[i].kind == FAB_READ && verbs[i].off == unit_off(the, 0))
                 stage = 1;
-        return;
+    } else if (stage++ == 1) {
+        between();
     }
-    if (stage++ > 1) /* A has read level 1 and 2, and nothing else */
-        return;
+}
+
+static int insert_with(struct rig *g, void (*meanwhile)(void))
+{
+    stage = 0;
+    between = meanwhile;
+    tap = (struct batch_tap){.posted = after_the_read};
+    g->a->op.batch.tap = &tap;
+    int rc = insert(g, g->a, extra, 5);
+    g->a->op.batch.tap = NULL;
+    assert_true(stage > 1);
+    return rc;
+}
+
+/* The unit gets a chain, and is full again. */
+static void fill_chain(void)
+{
     assert_int_equal(delete (the, the->b, key[0]), FAR_OK);
     assert_int_equal(insert(the, the->b, extra, 100), FAR_OK);
     for (unsigned i = 0; i < 7; i++)
@@ -145,12 +162,24 @@ static void a_unit_that_is_full_is_read_twice(void **state)
     (void)state;
     start(&g);
     fill_slots(&g, 6);
-    stage = 0;
-    tap = (struct batch_tap){.posted = fill_chain};
-    g.a->op.batch.tap = &tap;
-    int rc = insert(&g, g.a, extra, 5);
-    g.a->op.batch.tap = NULL;
-    assert_int_equal(rc, FAR_EXISTS);
+    assert_int_equal(insert_with(&g, fill_chain), FAR_EXISTS);
+    sound(&g);
+}
+
+/* SHARD-S3. */
+static void delete_and_insert(void)
+{
+    assert_int_equal(delete (the, the->b, key[0]), FAR_OK);
+    assert_int_equal(insert(the, the->b, extra, 100), FAR_OK);
+}
+
+static void a_deleted_slot_is_not_used_at_once(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 2);
+    assert_int_equal(insert_with(&g, delete_and_insert), FAR_EXISTS);
     sound(&g);
 }
 
@@ -567,6 +596,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_purge_shows_behind_its_frontier),
+        cmocka_unit_test(a_deleted_slot_is_not_used_at_once),
         cmocka_unit_test(a_unit_that_is_full_is_read_twice),
         cmocka_unit_test(a_plan_does_not_miss_what_came_into_a_purged_slot),
         cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_its_plan),
