@@ -37,7 +37,7 @@ echo "$answer"
 must ip link set to-c2 up
 order heal
 for host in a b; do
-    must at "$host" tc qdisc add dev eth0 root tbf rate 1mbit burst 4kb latency 10s
+    must at "$host" tc qdisc add dev eth0 root tbf rate 4mbit burst 16kb latency 10s
 done
 order measure 5000
 echo "all there: $answer"

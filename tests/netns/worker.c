@@ -295,15 +295,26 @@ static struct {
     unsigned times, failed;
 } away;
 
+/* The keys take turns with the tables, one of each index. */
+static far_table *away_table(uint32_t key)
+{
+    return at.table[key % at.tables];
+}
+
 static void away_fill(void)
 {
-    const struct far_table_options spread = {.expected_keys = 8192, .tuning = "groups=4"};
-    char value[AWAY_VALUE] = "";
+    const char *index;
+    char value[AWAY_VALUE] = "", name[64];
 
-    must("a table", far_table_create(at.session, "away", "race", &spread, &at.table[0]));
+    for (at.tables = 0; (index = far_index_name(at.tables)) != NULL; at.tables++) {
+        const struct far_table_options spread = {.expected_keys = 8192,
+                                                 .tuning = tuning_smallest(index)};
+        snprintf(name, sizeof name, "away-%s", index);
+        must(index, far_table_create(at.session, name, index, &spread, &at.table[at.tables]));
+    }
     for (uint32_t i = 0; i < AWAY_KEYS; i++) {
         away.key[i] = i;
-        must("a key", far_put(at.session, at.table[0], &i, sizeof i, value, sizeof value));
+        must("a key", far_put(at.session, away_table(i), &i, sizeof i, value, sizeof value));
     }
 }
 
@@ -318,7 +329,7 @@ static void away_sort(void)
         int rc = FAR_FENCED;
 
         for (unsigned n = 0; rc == FAR_FENCED && n < VERIFY_GETS; n++)
-            rc = far_get(at.session, at.table[0], &i, sizeof i, value, sizeof value, NULL);
+            rc = far_get(at.session, away_table(i), &i, sizeof i, value, sizeof value, NULL);
         if (rc == FAR_OK)
             away.key[away.there++] = i;
         else if (for_lack_of_a_node(rc))
@@ -339,7 +350,7 @@ static void away_submit(unsigned i, struct rng *rng)
     const uint32_t *key =
         &away.key[from + rng_below(rng, lost ? AWAY_KEYS - away.there : away.there)];
     struct far_op op = {.kind = rng_below(rng, 2) ? FAR_OP_GET : FAR_OP_UPDATE,
-                        .table = at.table[0],
+                        .table = away_table(*key),
                         .key = key,
                         .key_len = sizeof *key,
                         .value = slot->value,
@@ -422,7 +433,7 @@ static void away_heal(void)
     char value[AWAY_VALUE];
 
     for (uint32_t i = 0; i < AWAY_KEYS;) {
-        int rc = far_get(at.session, at.table[0], &i, sizeof i, value, sizeof value, NULL);
+        int rc = far_get(at.session, away_table(i), &i, sizeof i, value, sizeof value, NULL);
 
         if (rc == FAR_OK)
             i++;
