@@ -269,6 +269,114 @@ static void a_move_does_not_rely_on_an_image_of_before_its_plan(void **state)
     expect_there(&g);
 }
 
+/* B moves the unit, which has been purged. Before B fills the child, A comes. A's image has one word of
+ * before the move, and others as the move has left them. */
+static unsigned early_word;
+static uint64_t child_off;
+static void (*at_the_fill)(void);
+static void before_the_fill(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
+{
+    (void)t;
+    for (unsigned i = 0; i < count && stage == 0; i++) {
+        if (verbs[i].kind != FAB_CAS || verbs[i].off < child_off || verbs[i].off >= child_off + 40)
+            continue;
+        stage = 1;
+        at_the_fill();
+    }
+}
+
+static void meet_the_fill(struct rig *g, uint64_t child, unsigned early, void (*meanwhile)(void))
+{
+    uint32_t v;
+    remember(g);
+    stage = 0;
+    early_word = 1u << early;
+    child_off = unit_off(g, child);
+    at_the_fill = meanwhile;
+    tap = (struct batch_tap){.posted = before_the_fill};
+    g->b->op.batch.tap = &tap;
+    (void)get(g, g->b, key_with(g, &from, 2 * child - 1, child), &v);
+    g->b->op.batch.tap = NULL;
+    assert_int_equal(stage, 1);
+}
+
+/* A does not know yet that the barrier is over. */
+static void insert_while_pending(void)
+{
+    struct client *a = &the->a->client;
+    view_of(the, the->a)->settled = 0;
+    a->epoch.seen = view_of(the, the->b)->barrier - 1;
+    client_withhold_announcements(a, true);
+    tear_begin(the, 1, early_word, NULL);
+    assert_int_equal(insert(the, the->a, extra, 5), FAR_OK);
+    tear_end();
+    client_withhold_announcements(a, false);
+}
+
+/* The plan is in a filler, and A sees the frontier freed. */
+static void an_insert_does_not_use_a_frontier_that_a_move_has_freed(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 3);
+    assert_int_equal(delete (&g, g.b, key[0]), FAR_OK);
+    assert_int_equal(delete (&g, g.b, key[1]), FAR_OK);
+    assert_int_equal(insert(&g, g.b, key_with(&g, &from, 7, 0), 6), FAR_OK);
+    resize(&g);
+    meet_the_fill(&g, 4, 1, insert_while_pending);
+    assert_true(shard_is(tear.early[1], SHARD_FILLER) && shard_is(tear.early[3], SHARD_COMPLETE));
+    expect_there(&g);
+}
+
+/* The plan is in the frontier, and A sees a filler freed that no purge has completed. */
+static void an_insert_does_not_use_a_filler_that_a_move_has_freed(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 3);
+    assert_int_equal(delete (&g, g.b, key[0]), FAR_OK);
+    set_word(&g, 0, 0, shard_control(SHARD_FILLER, 1, false)); /* of a client that died then */
+    resize(&g);
+    meet_the_fill(&g, 4, 3, insert_while_pending);
+    expect_there(&g);
+}
+
+static void move_what_is_moved(void)
+{
+    uint32_t v;
+    tear_begin(the, 2, early_word, NULL); /* the first is the get's own */
+    assert_int_equal(get(the, the->a, key[3], &v), FAR_OK);
+    tear_end();
+}
+
+/* B's plan is in a filler. If A put another one into the frontier, that would not say that B has begun
+ * to renew sids. */
+static void a_plan_is_not_put_into_a_frontier_that_a_move_has_freed(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    extra = key_with(&g, &from, 0x3f | 1 << 9, 1 << 9); /* stays; bit 3 of its next sid is set */
+    assert_int_equal(insert(&g, g.b, extra, 5), FAR_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        key[i] = key_with(&g, &from, 0x3f, 0);
+        assert_int_equal(insert(&g, g.b, key[i], i), FAR_OK);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        resize(&g);
+    assert_int_equal(far_update(g.b, g.t, &extra, 4, &(uint32_t){6}, 4), FAR_OK); /* moves it */
+    assert_int_equal(delete (&g, g.b, key[0]), FAR_OK);
+    assert_int_equal(delete (&g, g.b, key[1]), FAR_OK);
+    key[3] = key_with(&g, &from, 0x3f, 0x20);
+    assert_int_equal(insert(&g, g.b, key[3], 7), FAR_OK);
+    resize(&g);
+    meet_the_fill(&g, 32, 2, move_what_is_moved);
+    assert_true(shard_is(tear.early[2], SHARD_FILLER) && shard_is(tear.early[3], SHARD_COMPLETE));
+    expect_there(&g);
+}
+
 static void a_writer_does_not_use_slots_of_a_move_under_way(void **state)
 {
     struct rig g;
@@ -602,6 +710,9 @@ int main(void)
         cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_its_plan),
         cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_the_seals),
         cmocka_unit_test(a_writer_does_not_use_slots_of_a_move_under_way),
+        cmocka_unit_test(an_insert_does_not_use_a_frontier_that_a_move_has_freed),
+        cmocka_unit_test(an_insert_does_not_use_a_filler_that_a_move_has_freed),
+        cmocka_unit_test(a_plan_is_not_put_into_a_frontier_that_a_move_has_freed),
         cmocka_unit_test(a_mark_alone_does_not_publish),
         cmocka_unit_test(a_reader_finds_what_is_sealed),
         cmocka_unit_test(no_move_begins_before_all_know_the_version),

@@ -49,7 +49,11 @@
  *       every live entry that goes to the child. All that on one image: then what moves is frozen and
  *       complete. Then it fills the child by CAS from 0, in the order of the slots, and marks slot 63.
  *       The last of these CAS publishes the child. All movers fill in the same, and a late CAS fails,
- *       because no word of a published bucket is ever 0 again in a slot that was filled.
+ *       because no word of a published bucket is ever 0 again in a slot that was filled. What a purge
+ *       has left is freed behind the plan, and may lie below it, or be the frontier above a filler
+ *       that the plan is in. A torn image may show such a word, and not the plan: then it has a wrong
+ *       tail. So if the tail was freed by the move from u itself, inserts and movers read twice. The
+ *       second image shows the plan.
  *   SHARD-S6  A unit is published once and for all, and its children in the order of their versions.
  *       The authority for a hash is the newest published unit on its path. It passes from a unit to
  *       its child with the publishing CAS; what is in the child then is what was frozen.
@@ -270,7 +274,8 @@ struct shard_tail {
     unsigned slot;
     uint64_t word;
     bool full;         /* there is none: slot and word are the last ones of the unit */
-    bool twice;        /* SHARD-S4: the unit must be read twice */
+    bool freed;        /* by a move from version u: SHARD-S5 */
+    bool twice;        /* SHARD-S4, SHARD-S5: the unit must be read twice */
     unsigned frontier; /* the lowest candidate, or the last slot if it is full; */
     uint64_t frontier_word;
 };
@@ -283,7 +288,7 @@ struct shard_seen {
     uint64_t word;
 };
 /* May the tail be used? If the unit must be read twice, the frontier is remembered, and this is true
- * when the next image shows the same one (SHARD-S4). */
+ * when the next image shows the same one (SHARD-S4, SHARD-S5). */
 static inline bool shard_seen_enough(struct shard_seen *seen, const struct shard_tail *tail)
 {
     if (!tail->twice ||

@@ -21,7 +21,7 @@
  *   tombstone  1 2 | the entry that was deleted
  *   link       2 2 | 0 16 | class 6 | gaddr 40
  *   control    3 2 | what 3 | overflow 1 | 58 bits
- *     free       stage
+ *     free       stage                    2u+1: the move from version u has freed it
  *     mark       done 1 | entries 7       slot 63 of a new bucket
  *     plan       sealed 1 | version 8     a move to this version has begun
  *     open       stamp                    free, after the purge with this stamp
@@ -133,6 +133,15 @@ static inline bool shard_overflows(uint64_t word)
     if (shard_kind(word) == SHARD_CONTROL && !shard_is(word, SHARD_FILLER))
         return word & SHARD_OVERFLOW;
     return word != 0;
+}
+/* A word that the move from version u frees. */
+static inline uint64_t shard_freed(uint64_t word, unsigned u)
+{
+    return shard_control(SHARD_FREE, 2 * u + 1, shard_overflows(word));
+}
+static inline bool shard_freed_by(uint64_t word, unsigned u)
+{
+    return shard_is(word, SHARD_FREE) && shard_number(word) == 2 * u + 1;
 }
 /*
  * A candidate of version u is a word that an insert may use, when its turn comes: free, or an entry

@@ -24,6 +24,7 @@ struct move {
      * it says that all is sealed. */
     unsigned plan_slot;
     bool planned, sealed;
+    struct shard_seen seen;
     /* If sids are renewed: what sealed entries are copied as. */
     uint64_t next[SHARD_UNIT_MAX];
     unsigned cas[BATCH_MAX], count; /* CAS of the batch that have to succeed */
@@ -35,7 +36,7 @@ static void start_at(struct move *m, uint64_t bucket, unsigned u)
 {
     shard_unit_set(m->view, &m->unit, m->unit.lane, bucket);
     m->u = u;
-    m->planned = m->sealed = false;
+    m->planned = m->sealed = m->seen.once = false;
 }
 
 /* Flushes, and looks whether all CAS have succeeded. */
@@ -142,11 +143,6 @@ static int find(struct move *m, uint64_t hash, unsigned version, bool *again, bo
 
 /* ---- freezing -------------------------------------------------------------------------------- */
 
-static uint64_t freed(const struct move *m, uint64_t word)
-{
-    return shard_control(SHARD_FREE, 2 * m->u + 1, shard_overflows(word));
-}
-
 /* Seals what goes, and frees what the move before has left. Tagged words lose their tag, which is
  * safe once the plan is there: then no insert is under way. */
 static int seal_all(struct move *m)
@@ -158,7 +154,7 @@ static int seal_all(struct move *m)
         if (shard_live(word) && shard_entry_goes(word, m->u, phase))
             rc = change(m, i, word | shard_seal(m->u));
         else if (shard_sealed_by(word, m->u + 1) || shard_tagged(word))
-            rc = change(m, i, freed(m, word));
+            rc = change(m, i, shard_freed(word, m->u));
         if (rc != FAR_OK)
             return rc;
     }
@@ -175,11 +171,14 @@ static bool any_tagged(const struct move *m)
 
 /* Puts the plan into the tail's place, and with it all else, if that is possible. One image is enough
  * for that: all purges of the unit have ended (SHARD-S8). If an insert has used a filler since, then
- * the CAS that frees it fails, and the unit is looked at again. */
+ * the CAS that frees it fails, and the unit is looked at again. But if another mover has freed the
+ * tail, its plan may be there, and the image torn. */
 static int plan(struct move *m, bool *frozen)
 {
     struct shard_tail tail;
     shard_find_tail(&m->unit, m->u, &tail);
+    if (tail.freed && !shard_seen_enough(&m->seen, &tail))
+        return FAR_OK;
     uint64_t word = shard_control(SHARD_PLAN, m->u + 1, shard_overflows(tail.word));
     if (tail.full)
         return shard_chain(m->op, m->view, &m->unit, &tail, client_stamp(m->op->client), word,

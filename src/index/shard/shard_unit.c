@@ -236,7 +236,8 @@ void shard_find_tail(const struct shard_unit *unit, unsigned u, struct shard_tai
     tail->frontier = tail->slot = tail->full ? slot - 1 : slot;
     tail->frontier_word = tail->word = words[tail->slot];
     bool complete = shard_is(tail->word, SHARD_COMPLETE);
-    tail->twice = tail->full || complete || shard_is(tail->word, SHARD_OPEN);
+    tail->freed = !tail->full && shard_freed_by(tail->word, u);
+    tail->twice = tail->full || complete || shard_is(tail->word, SHARD_OPEN) || tail->freed;
     if (tail->full || !complete)
         return;
     uint64_t filler = shard_control(SHARD_FILLER, shard_number(tail->word), false);
