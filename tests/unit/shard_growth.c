@@ -1,11 +1,5 @@
 /* When a table of SHARD grows. */
-#include "support/store_rig.h"
-
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "support/shard_rig.h"
 
 /* Even if no client ever reports of itself how many keys it has added. */
 static void a_full_bucket_makes_its_client_report(void **state)
@@ -28,10 +22,104 @@ static void a_full_bucket_makes_its_client_report(void **state)
     store_rig_close(&r);
 }
 
+/* The same with many operations at once, of which one resizes. */
+static void full_buckets_wait_for_the_operation_that_resizes(void **state)
+{
+    enum { KEYS = 8000, DEPTH = 32 };
+    struct far_table_options options = {.tuning = "buckets=1&slots=8&sync=1000000"};
+    struct far_session_options session = {.depth = DEPTH};
+    static uint32_t keys[KEYS];
+    struct far_result result[DEPTH];
+    struct store_rig r;
+    far_table *table = NULL;
+
+    (void)state;
+    store_rig_open(&r, "mem:?size=64m&defer=1", NULL, &session, NULL);
+    assert_int_equal(far_table_create(r.session, "seldom", "shard", &options, &table), FAR_OK);
+    for (uint32_t started = 0, done = 0; done < KEYS;) {
+        for (; started < KEYS && started < done + DEPTH; started++) {
+            keys[started] = started;
+            struct far_op op = {.kind = FAR_OP_INSERT,
+                                .table = table,
+                                .key = &keys[started],
+                                .key_len = sizeof keys[started],
+                                .value = "",
+                                .user_data = started};
+            assert_int_equal(far_submit(r.session, &op), FAR_OK);
+        }
+        unsigned count = far_reap(r.session, result, DEPTH, 1);
+        for (unsigned i = 0; i < count; i++)
+            if (result[i].status != FAR_OK)
+                fail_msg("key %u: %s", (unsigned)result[i].user_data,
+                         far_errname(result[i].status));
+        done += count;
+    }
+    assert_int_equal(far_table_check(r.session, table, NULL, NULL), FAR_OK);
+    store_rig_close(&r);
+}
+
+/* One bucket is full to the end of its chain. Then the table is resized, and nobody has waited for the
+ * barrier yet. */
+static uint32_t fill_and_resize(struct rig *g)
+{
+    struct far_table_options options = {.tuning = "buckets=2&slots=8&sync=1000000"};
+    uint32_t from = 0, v = 0, other;
+
+    the = g;
+    store_rig_open(&g->r, "mem:?size=64m&lease=60", NULL, NULL, NULL);
+    g->b = g->r.session;
+    assert_int_equal(far_table_create(g->b, "seldom", "shard", &options, &g->t), FAR_OK);
+    assert_int_equal(get(g, g->b, 0, &v), FAR_NOT_FOUND);
+    for (unsigned i = 0; i < 8 + 1 + 1 + SHARD_CHAIN_FULL * 7; i++)
+        assert_int_equal(insert(g, g->b, key_with(g, &from, 1, 0), i), FAR_OK);
+    other = key_with(g, &from, 1, 1);
+    view_of(g, g->b)->since = 1000000;
+    assert_int_equal(insert(g, g->b, other, 0), FAR_OK);
+    assert_int_equal(get(g, g->b, other, &v), FAR_OK);
+    struct shard_view *view = view_of(g, g->b);
+    assert_int_equal(view->version, 1);
+    assert_int_equal(view->settled, 0);
+    return key_with(g, &from, 1, 0);
+}
+
+static void expect_room(struct rig *g, uint32_t key)
+{
+    int rc = insert(g, g->b, key, 0);
+    if (rc != FAR_OK)
+        fail_msg("%s: %s", far_errname(rc), far_error_detail());
+    assert_int_equal(view_of(g, g->b)->settled, 1);
+    assert_int_equal(far_table_check(g->b, g->t, say, NULL), FAR_OK);
+    store_rig_close(&g->r);
+}
+
+static void a_full_bucket_waits_for_all_of_the_barrier(void **state)
+{
+    struct rig g;
+
+    (void)state;
+    uint32_t key = fill_and_resize(&g);
+    expect_room(&g, key);
+}
+
+/* The resizer has died before it noted the epoch. */
+static void a_full_bucket_makes_its_client_begin_the_barrier(void **state)
+{
+    struct rig g;
+
+    (void)state;
+    uint32_t key = fill_and_resize(&g);
+    store_rig_set(&g.r, view_of(&g, g.b)->root, 0, shard_resize(1, 0));
+    view_of(&g, g.b)->barrier = 0;
+    expect_room(&g, key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_bucket_makes_its_client_report),
+        cmocka_unit_test(full_buckets_wait_for_the_operation_that_resizes),
+        cmocka_unit_test(a_full_bucket_waits_for_all_of_the_barrier),
+        cmocka_unit_test(a_full_bucket_makes_its_client_begin_the_barrier),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,7 +68,7 @@
  *       touched: then the barrier is over.
  *
  * Progress: lock-free, with one exception: an insert into a unit that is full to the end of a chain
- * waits until the barrier is over, for two leases at most. Every loop is bounded and ends with
+ * waits until the barrier is over, for a few leases at most. Every loop is bounded and ends with
  * FAR_CONTENTION.
  */
 #ifndef SHARD_SHARD_H

@@ -32,7 +32,8 @@ struct write {
     struct index_found found;
     struct index_change change;
     bool done;
-    bool waited;   /* for the barrier, or must not */
+    bool at_once;  /* it must not wait for the barrier */
+    bool waited;   /* for the barrier */
     bool reported; /* because the unit is full */
     uint64_t stale;
     struct shard_seen seen;
@@ -410,6 +411,9 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
     index_change_drop(op, &w->change);
     index_rest(op);
     int rc = client_barrier(op, BARRIER_LEASES);
+    /* That is two epochs. A barrier that has just begun takes three (SHARD-S8). */
+    if (rc == FAR_OK && client_epoch_view(op->client).seen < view->barrier)
+        rc = client_barrier(op, BARRIER_LEASES);
     int resumed = index_resume(op, &view->base);
     if (rc == FAR_TIMEOUT)
         rc = FAR_OK; /* then there will be a chain */
@@ -434,7 +438,7 @@ static int report(struct op *op, struct shard_view *view, struct write *w)
     if (rc != FAR_OK)
         return rc;
     shard_grow(op, view);
-    if (!view->base.cached.stale || w->waited)
+    if (w->at_once || (!view->base.cached.stale && !view->resizing))
         return FAR_OK;
     rc = wait_for_barrier(op, view, w); /* reads again how the table is now */
     w->waited = false;
@@ -455,7 +459,7 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
         int rc = extend(op, view, w, &again);
         return rc == FAR_OK && !again ? purge(op, view, w, &tail) : rc;
     }
-    if (tail.full && w->pending && w->unit.chains > 0 && !w->waited)
+    if (tail.full && w->pending && w->unit.chains > 0 && !w->waited && !w->at_once)
         return wait_for_barrier(op, view, w);
     if (tail.full && w->unit.chains >= SHARD_CHAIN_FULL && !w->reported)
         return report(op, view, w);
@@ -491,7 +495,7 @@ static int change_key(struct op *op, struct index_view *base, struct slice key,
                       struct change *change, bool may_rest)
 {
     struct shard_view *view = shard_view(base);
-    struct write w = {.change = {.key = key, .want = change}, .waited = !may_rest};
+    struct write w = {.change = {.key = key, .want = change}, .at_once = !may_rest};
     w.unit.words = op_buffer(op, BUF_INDEX, 2 * SHARD_UNIT_MAX * 8);
     if (!w.unit.words)
         return FAR_NO_MEMORY;
