@@ -58,28 +58,36 @@ static void full_buckets_wait_for_the_operation_that_resizes(void **state)
     store_rig_close(&r);
 }
 
-/* One bucket is full to the end of its chain. Then the table is resized, and nobody has waited for the
- * barrier yet. */
-static uint32_t fill_and_resize(struct rig *g)
+/* One bucket is full to the end of its chain. Returns another key of that bucket. */
+static uint32_t fill_bucket(struct rig *g, uint32_t *first)
 {
     struct far_table_options options = {.tuning = "buckets=2&slots=8&sync=1000000"};
-    uint32_t from = 0, v = 0, other;
+    uint32_t from = 0, v = 0;
 
     the = g;
     store_rig_open(&g->r, "mem:?size=64m&lease=60", NULL, NULL, NULL);
     g->b = g->r.session;
     assert_int_equal(far_table_create(g->b, "seldom", "shard", &options, &g->t), FAR_OK);
     assert_int_equal(get(g, g->b, 0, &v), FAR_NOT_FOUND);
-    for (unsigned i = 0; i < 8 + 1 + 1 + SHARD_CHAIN_FULL * 7; i++)
+    *first = key_with(g, &from, 1, 0);
+    assert_int_equal(insert(g, g->b, *first, 0), FAR_OK);
+    for (unsigned i = 1; i < 8 + 1 + 1 + SHARD_CHAIN_FULL * 7; i++)
         assert_int_equal(insert(g, g->b, key_with(g, &from, 1, 0), i), FAR_OK);
-    other = key_with(g, &from, 1, 1);
+    return key_with(g, &from, 1, 0);
+}
+
+/* Then the table is resized, and nobody has waited for the barrier yet. */
+static uint32_t fill_and_resize(struct rig *g)
+{
+    uint32_t first, v, key = fill_bucket(g, &first), from = key, other = key_with(g, &from, 1, 1);
+
     view_of(g, g->b)->since = 1000000;
     assert_int_equal(insert(g, g->b, other, 0), FAR_OK);
     assert_int_equal(get(g, g->b, other, &v), FAR_OK);
     struct shard_view *view = view_of(g, g->b);
     assert_int_equal(view->version, 1);
     assert_int_equal(view->settled, 0);
-    return key_with(g, &from, 1, 0);
+    return key;
 }
 
 static void expect_room(struct rig *g, uint32_t key)
@@ -90,6 +98,17 @@ static void expect_room(struct rig *g, uint32_t key)
     assert_int_equal(view_of(g, g->b)->settled, 1);
     assert_int_equal(far_table_check(g->b, g->t, say, NULL), FAR_OK);
     store_rig_close(&g->r);
+}
+
+static void a_full_bucket_with_deleted_slots_makes_its_client_report(void **state)
+{
+    struct rig g;
+    uint32_t first;
+
+    (void)state;
+    uint32_t key = fill_bucket(&g, &first);
+    assert_int_equal(far_delete(g.b, g.t, &first, sizeof first), FAR_OK);
+    expect_room(&g, key);
 }
 
 static void a_full_bucket_waits_for_all_of_the_barrier(void **state)
@@ -118,6 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_bucket_makes_its_client_report),
         cmocka_unit_test(full_buckets_wait_for_the_operation_that_resizes),
+        cmocka_unit_test(a_full_bucket_with_deleted_slots_makes_its_client_report),
         cmocka_unit_test(a_full_bucket_waits_for_all_of_the_barrier),
         cmocka_unit_test(a_full_bucket_makes_its_client_begin_the_barrier),
     };

@@ -384,6 +384,8 @@ static bool worth_purging(const struct shard_view *view, const struct write *w,
     unsigned count = 0;
     if (w->pending || tail->slot < view->level1 - 1 || tail->slot != tail->frontier)
         return false;
+    if (tail->full && w->unit.chains >= SHARD_CHAIN_FULL)
+        return false; /* it would take one more node */
     for (unsigned i = 0; i < tail->frontier; i++)
         count += purges(view, w, tail->frontier, i);
     return count > 0 && count >= view->level1 / PURGE_PART;
