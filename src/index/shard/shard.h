@@ -112,6 +112,7 @@ struct shard_view {
     struct shard_segment *segment;
 
     int64_t unreported;  /* inserts less deletes since the last report */
+    int64_t assumed;     /* of them, those that it has not made: see shard_attach() */
     int64_t count;       /* of keys, as last heard */
     unsigned since;      /* changes since then */
     unsigned sync_after; /* how many there may be */
@@ -329,6 +330,8 @@ struct shard_sync {
     int grows; /* by the change that it goes with: 1, 0 or -1 keys */
 };
 void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync);
+/* Reports out of turn what this session has really made. */
+void shard_sync_board_now(struct op *op, struct shard_view *view, struct shard_sync *sync);
 /* Behind the flush. `done`: the change was made. */
 void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
                        bool done);

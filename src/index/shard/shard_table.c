@@ -194,7 +194,7 @@ int shard_attach(struct op *op, const struct index_table *table, struct index_vi
          * not be counted at all otherwise. */
         view->sync_after = sync_after(view);
         view->since = (unsigned)op_random(op, view->sync_after);
-        view->unreported = view->since;
+        view->unreported = view->assumed = view->since;
     }
     if (rc != FAR_OK) {
         shard_detach(&view->base);
@@ -219,12 +219,20 @@ void shard_detach(struct index_view *base)
 
 void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
-    sync->aboard = ++view->since >= view->sync_after;
-    if (!sync->aboard)
+    if (++view->since < view->sync_after) {
+        sync->aboard = false;
         return;
+    }
     view->since = 0;
-    sync->reported = view->unreported + sync->grows;
-    view->unreported = 0;
+    view->assumed = 0;
+    shard_sync_board_now(op, view, sync);
+}
+
+void shard_sync_board_now(struct op *op, struct shard_view *view, struct shard_sync *sync)
+{
+    sync->aboard = true;
+    sync->reported = view->unreported - view->assumed + sync->grows;
+    view->unreported = view->assumed;
     sync->count =
         op_faa(op, view->root, offsetof(struct shard_root, count), (uint64_t)sync->reported);
     sync->resize = op_read(op, view->root, offsetof(struct shard_root, resize));

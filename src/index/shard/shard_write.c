@@ -24,6 +24,10 @@
 /* How long an insert waits for others to take note of a resize, if it finds no room otherwise. */
 #define BARRIER_LEASES 2
 
+/* How often it reports that its unit is full. Once is mostly enough; more often if the table has to
+ * be resized several times, or others resize it meanwhile. */
+#define REPORTS 4
+
 struct write {
     struct shard_key key;
     struct shard_unit unit;
@@ -32,9 +36,9 @@ struct write {
     struct index_found found;
     struct index_change change;
     bool done;
-    bool at_once;  /* it must not wait for the barrier */
-    bool waited;   /* for the barrier */
-    bool reported; /* because the unit is full */
+    bool at_once;     /* it must not wait for the barrier */
+    bool waited;      /* for the barrier */
+    unsigned reports; /* because the unit is full */
     uint64_t stale;
     struct shard_seen seen;
     unsigned strays, moves;
@@ -432,15 +436,14 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
 static int report(struct op *op, struct shard_view *view, struct write *w)
 {
     struct shard_sync sync = {.grows = 0};
-    view->since = view->sync_after;
-    shard_sync_board(op, view, &sync);
+    shard_sync_board_now(op, view, &sync);
     int rc = batch_flush(&op->batch);
     shard_sync_landed(op, view, &sync, rc, true);
-    w->reported = true;
+    w->reports++;
     if (rc != FAR_OK)
         return rc;
     shard_grow(op, view);
-    if (w->at_once || (!view->base.cached.stale && !view->resizing))
+    if (w->at_once || (!view->base.cached.stale && !view->resizing && !w->pending))
         return FAR_OK;
     rc = wait_for_barrier(op, view, w); /* reads again how the table is now */
     w->waited = false;
@@ -463,7 +466,7 @@ static int add(struct op *op, struct shard_view *view, struct write *w)
     }
     if (tail.full && w->pending && w->unit.chains > 0 && !w->waited && !w->at_once)
         return wait_for_barrier(op, view, w);
-    if (tail.full && w->unit.chains >= SHARD_CHAIN_FULL && !w->reported)
+    if (tail.full && w->unit.chains >= SHARD_CHAIN_FULL && w->reports < REPORTS)
         return report(op, view, w);
     uint64_t word = entry_word(view, w);
     index_change_write_first(op, &w->change); /* SHARD-S1 */
