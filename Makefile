@@ -81,6 +81,10 @@ check: all
 	@$(CHECK) --exhaustive --faults reorder,interleave,error
 	@$(CHECK) --exhaustive --clients 3 --faults none --switches 4
 	@$(CHECK) --exhaustive --ops 2 --faults none --switches 4
+	@$(CHECK) --exhaustive --grow 1 --clients 1 --switches 1
+	@$(CHECK) --exhaustive --grow 1 --faults none --switches 2
+	@$(CHECK) --exhaustive --grow 2 --clients 1 --faults none --switches 3
+	@$(CHECK) --exhaustive --grow 2 --clients 1 --faults crash --switches 2
 
 # What an index must pass before it is done, for each of them: some minutes for each.
 INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/.*--index NAME|all.*(all)://p')

@@ -66,6 +66,9 @@ static void usage(void)
           "                       reorder,interleave; torn, crash and error can be added)\n"
           "  --switches N         with --exhaustive: only schedules that switch at most N times\n"
           "                       away from the client that ran last\n"
+          "  --grow N             with --exhaustive: fill each table until its next key\n"
+          "                       restructures it for the Nth time, and add a client that puts\n"
+          "                       that key\n"
           "  --fail-fast          stop at the first failure\n"
           "  --no-shrink          do not search for a smaller run that fails the same way\n"
           "  --json FILE|-        also write the results as JSON; with -, print only that\n"
@@ -154,6 +157,8 @@ static int fill_defaults(struct config *c)
 {
     if (!c->exhaustive && c->switches != UINT64_MAX)
         return cli_misused("check", "--switches needs --exhaustive");
+    if (!c->exhaustive && c->set.grow > 0)
+        return cli_misused("check", "--grow needs --exhaustive");
     if (c->set.clients == 0)
         c->set.clients = c->exhaustive ? 2 : 3;
     if (c->set.keys == 0)
@@ -162,7 +167,8 @@ static int fill_defaults(struct config *c)
         c->set.ops = c->exhaustive ? 1 : 25;
     if (c->set.adversity == NOT_GIVEN)
         c->set.adversity = c->exhaustive ? SIM_REORDER | SIM_INTERLEAVE : SIM_ALL;
-    if (c->exhaustive && (c->set.ops > CHECK_STEPS_MAX || check_programs(&c->set) > PROGRAMS_MAX))
+    if (c->exhaustive && (c->set.clients + (c->set.grow > 0) > CHECK_CLIENTS_MAX ||
+                          c->set.ops > CHECK_STEPS_MAX || check_programs(&c->set) > PROGRAMS_MAX))
         return cli_misused("check",
                            "too much for --exhaustive: try 2 clients, 1 or 2 keys and a few "
                            "operations");
@@ -175,7 +181,7 @@ struct tally { /* of one index */
     const char *index;
     uint64_t histories, passed, failed, undecided, operations, gave_up, unknown;
     uint64_t reused, sweeps, reaped;
-    uint64_t programs, calmed;
+    uint64_t programs, grown, calmed;
     bool complete;
     struct sim_counts counts;
     struct check_totals totals;
@@ -328,6 +334,8 @@ static json_t *tally_json(const struct tally *t)
         json_object_set_new(all, "coverage", totals_json(&t->totals));
     if (all && t->programs > 0) {
         json_object_set_new(all, "programs", json_integer((json_int_t)t->programs));
+        json_object_set_new(all, "programs_with_growth", json_integer((json_int_t)t->grown));
+        json_object_set_new(all, "runs_with_growth", json_integer((json_int_t)t->totals.grew));
         json_object_set_new(all, "cut_short", json_integer((json_int_t)t->calmed));
         json_object_set_new(all, "complete", json_boolean(t->complete));
     }
@@ -348,6 +356,10 @@ static void finish_index(struct output *o, struct tally *t)
             printf("  %s; %" PRIu64 " schedules that retried too long were cut short\n",
                    t->complete ? "every schedule" : "not every schedule: a limit was reached",
                    t->calmed);
+        if (o->config->set.grow > 0)
+            printf("  growth: in %" PRIu64 " of %" PRIu64
+                   " programs, in %.0f %% of the histories\n",
+                   t->grown, t->programs, share(t->totals.grew, t->totals.runs));
         if (t->programs == 0)
             print_totals(&t->totals);
         print_counts(t);
@@ -465,6 +477,8 @@ static void print_program(const struct check_settings *s, const struct check_pro
             printf(" %s k%u%s", lin_kind_name((enum lin_kind)p->step[i][j].kind), p->step[i][j].key,
                    j + 1 < s->ops ? "," : "\n");
     }
+    if (s->grow > 0)
+        printf("  c%u: put a key that makes the table grow\n", s->clients);
 }
 
 static void run_exhaustive(struct check *check, struct output *o, struct tally *t,
@@ -476,6 +490,8 @@ static void run_exhaustive(struct check *check, struct output *o, struct tally *
              "farside check: crashed while enumerating schedules\n");
     check_exhaust(check, s, (size_t)o->config->switches, SCHEDULES_MAX, on_program, &e, &x);
     t->programs = x.programs;
+    t->grown = x.grown;
+    t->totals = x.totals;
     t->histories = x.runs;
     t->operations = x.operations;
     t->failed = x.failed;
@@ -586,6 +602,7 @@ int cmd_check(int argc, char **argv)
         {.name = "profile", .take = take_profile, .arg = &c.set.profile},
         {.name = "exhaustive", .flag = &c.exhaustive},
         {.name = "switches", .large = &c.switches, .max = 1000000},
+        {.name = "grow", .number = &c.set.grow, .min = 1, .max = CHECK_GROW_MAX},
         {.name = "fail-fast", .flag = &c.fail_fast},
         {.name = "no-shrink", .flag = &c.no_shrink},
         {.name = "json", .text = &c.json},

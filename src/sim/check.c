@@ -156,15 +156,16 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
 
     if (check_set_up(c)) {
         uint64_t ops = (uint64_t)c->clients * s->ops, calm = ops * CALM_VERBS + CALM_VERBS_BASE;
-        uint64_t faulty = ops * (program        ? PROGRAM_VERBS
-                                 : c->plan.cold ? GROWING_VERBS
-                                                : FAULTY_VERBS);
+        uint64_t faulty = ops * (c->plan.cold ? GROWING_VERBS
+                                 : program    ? PROGRAM_VERBS
+                                              : FAULTY_VERBS);
         calm += check_pool_verbs(c);
         enum sim_end end = sim_run(c->sim, faulty + check_pool_verbs(c) / 8);
         c->result.calmed = end == SIM_LIMIT;
         sim_stop_faults(c->sim);
         if (end == SIM_LIMIT)
             end = sim_run(c->sim, calm);
+        c->result.coverage.grew = c->result.coverage.restructured > 0;
         if (end == SIM_LIMIT)
             check_fail(c, CHECK_NOT_LIVE,
                        "clients are still at work %" PRIu64 " verbs after the faults stopped",

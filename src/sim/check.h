@@ -26,6 +26,7 @@
 #define CHECK_CLIENTS_MAX SIM_CLIENTS_MAX
 #define CHECK_STEPS_MAX   4u /* of one client in a program */
 #define CHECK_TABLES_MAX  2u
+#define CHECK_GROW_MAX    8u
 /* Kinds of operations in programs: without exists, whose steps are a get's, and modify, whose steps
  * are an update's. */
 #define CHECK_PROGRAM_KINDS LIN_EXISTS
@@ -37,6 +38,7 @@ struct check_settings {
     unsigned adversity;
     enum sim_profile profile;
     uint64_t lin_budget; /* steps per key; 0: a million */
+    unsigned grow;       /* programs: the table is about to be restructured for the n-th time */
 };
 
 /* A fixed program instead of a random workload: for enumeration. */
@@ -86,6 +88,7 @@ struct check_coverage {
     uint64_t cached_changes;               /* objects replaced that such entries name         */
     uint64_t dropped, found_gone;          /* tables; operations that found theirs dropped    */
     bool growing, mcas_emulated, no_fence;
+    bool grew;      /* a part was replaced before the inspection */
     bool accounted; /* every byte was accounted for before the sweep */
 };
 
@@ -126,6 +129,7 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
 #define CHECK_TOTALS(X)                                                                            \
     X(runs, "runs", 1)                                                                             \
     X(restructured, "restructurings", one->restructured)                                           \
+    X(grew, "runs_with_growth", one->grew) /* before the inspection */                             \
     X(cascades, "runs_with_cascades",                                                              \
       one->longest_line > 1) /* a restructured part is restructured again */                       \
     X(rings, "runs_with_growth_and_ring",                                                          \
@@ -184,12 +188,14 @@ void check_shrink(struct check *c, const struct check_settings *s, uint64_t seed
 
 struct check_exhausted {
     uint64_t programs, runs, states;
+    uint64_t grown;            /* programs that restructured in some run       */
     uint64_t calmed;           /* runs whose retries were cut short            */
     bool complete;             /* except for those, no bound left anything out */
     struct check_result first; /* that did not pass, if any                    */
     struct check_program program;
     uint64_t failed, undecided;
     struct sim_counts counts; /* summed */
+    struct check_totals totals;
     uint64_t operations;
 };
 
@@ -199,9 +205,10 @@ uint64_t check_programs(const struct check_settings *s);
 /*
  * Runs every program of `ops` operations for each of `clients` on `keys` keys, with each key
  * present or absent at first, under every schedule with at most `deviations` switches (SIZE_MAX:
- * all). Programs that differ only in the order of clients count as one. Stops a program after
- * runs_max runs, and everything when go_on() returns false; then it is not complete. go_on may be
- * NULL.
+ * all). Programs that differ only in the order of clients count as one. With `grow`, the table is
+ * filled until the next key restructures it for the grow-th time, and one client more puts that
+ * key. Stops a program after runs_max runs, and everything when go_on() returns false; then it is
+ * not complete. go_on may be NULL.
  */
 void check_exhaust(struct check *c, const struct check_settings *s, size_t deviations,
                    uint64_t runs_max, bool (*go_on)(void *arg, const struct check_exhausted *x),

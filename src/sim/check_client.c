@@ -188,6 +188,14 @@ static void do_one(struct check *c, struct check_client *me)
     me->errors += check_fabric_failed(check_execute(c, me->session, me->id, kind, key));
 }
 
+/* The client that makes the table of a program grow: by the first cold key that is not there. */
+static void run_grower(struct check *c, struct check_client *me)
+{
+    sim_think(c->sim);
+    if (!sim_unwinding(c->sim))
+        check_execute(c, me->session, me->id, LIN_PUT, c->next_cold);
+}
+
 static void run_in_turn(struct check *c, struct check_client *me)
 {
     for (unsigned i = 0; i < c->set->ops && goes_on(c, me); i++) {
@@ -274,7 +282,9 @@ void check_client_run(void *arg)
         sim_sleep(c->sim, (uint64_t)IDLE_NS << tape_choose(c->tape, LONG_STEPS, TAPE_WORK));
     if (sim_unwinding(c->sim) || (!me->session && !open_session(c, me)))
         return;
-    if (c->plan.ring > 1)
+    if (c->program && me->id >= c->set->clients)
+        run_grower(c, me);
+    else if (c->plan.ring > 1)
         run_on_ring(c, me);
     else
         run_in_turn(c, me);

@@ -31,7 +31,7 @@ static void exhaust_program(struct exhausting *x, const struct check_program *pr
 {
     struct check_exhausted *out = x->out;
     struct check_result r;
-    uint64_t runs = 0;
+    uint64_t runs = 0, grew = out->totals.grew;
     check_forget_states(x->check);
     tape_enumerate(&x->tape, SIZE_MAX, x->deviations);
     do {
@@ -40,6 +40,7 @@ static void exhaust_program(struct exhausting *x, const struct check_program *pr
         out->operations += r.operations;
         out->calmed += r.calmed;
         check_add_counts(&out->counts, &r.counts);
+        check_add_coverage(&out->totals, &r.coverage);
         out->undecided += r.verdict == CHECK_UNDECIDED;
         if (r.verdict != CHECK_PASSED && r.verdict != CHECK_UNDECIDED)
             out->failed++;
@@ -58,6 +59,7 @@ static void exhaust_program(struct exhausting *x, const struct check_program *pr
     } while (tape_next(&x->tape));
     out->complete &= !x->tape.cut && !x->tape.out_of_memory;
     out->programs++;
+    out->grown += out->totals.grew > grew;
     out->runs += runs;
 }
 

@@ -48,6 +48,7 @@ struct plan {
     const char *other_index; /* of the second table                                    */
     unsigned other;          /* its number, counted from the first table's index       */
     unsigned cold;           /* additional keys, which clients add to make tables grow */
+    unsigned growers;        /* additional clients of a program, which add such a key  */
     unsigned latecomers;     /* additional clients, which come when others may be gone */
     bool open_in_client;     /* clients open their sessions while others are at work   */
     bool tight;              /* the pool is so small that its chunks run out           */
@@ -160,6 +161,11 @@ struct check {
     const char *grown_index;
     unsigned grown_keys;
     uint8_t grows_at[1 + INDEXES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][SPLITS_KNOWN];
+    /* The same of the last program's table. */
+    struct {
+        const char *index;
+        unsigned clients, keys, grow, present, cold;
+    } grown_program;
 
     /* check_client.c, once the run is set up */
     struct check_client client[CHECK_CLIENTS_MAX];

@@ -108,8 +108,11 @@ void check_plan(struct check *c)
     *p = (struct plan){
         .knobs = pool_knobs_default, .granule = 8, .nodes = 1, .ring = 1, .tables = 1};
     p->knobs.patience = 3;
-    if (c->program)
+    if (c->program) {
+        p->cold = c->set->grow ? COLD_KEYS_MAX : 0; /* check_setup.c finds out how many it takes */
+        p->growers = c->set->grow > 0;
         return;
+    }
     choose_shape(c);
     p->knobs.hash_mask = hash_masks[p->hash_mask];
     p->knobs.fingerprint_mask = fingerprint_mask[tape_choose(t, 3, TAPE_SETUP)];

@@ -160,43 +160,158 @@ static int choose_cold_keys(struct check *c)
     return rc;
 }
 
-/* Puts the keys that are present when the clients start. */
-static void fill(struct check *c)
-{
-    for (unsigned key = 0; key < c->keys && c->result.verdict == CHECK_PASSED; key++) {
-        bool there = false;
-        if (c->program)
-            there = c->program->present >> key & 1;
-        else if (key < c->set->keys)
-            there = tape_choose(c->tape, 2, TAPE_SETUP);
-        else
-            there = key < c->next_cold;
-        if (there)
-            check_execute(c, c->session, c->clients, LIN_PUT, key);
-    }
-}
+/* ---- clients --------------------------------------------------------------------------------- */
 
 /* An enumeration covers every verb, so a session does beforehand what it does only once. */
 static int warm_up(struct check *c, far_session *session)
 {
     char key[KEY_BYTES_MAX];
-    size_t len = check_key_bytes(c, c->keys, key);
+    size_t len = check_key_bytes(c, c->plan.growers > 0 ? KEYS_MAX : c->keys, key);
     uint8_t value[VALUE_MAX];
     int rc = far_put(session, c->table[0], key, len, value, check_value_bytes(1, value));
     return rc == FAR_OK ? far_delete(session, c->table[0], key, len) : rc;
+}
+
+static int open_client(struct check *c, unsigned i)
+{
+    int rc = FAR_OK;
+    c->client[i] =
+        (struct check_client){.check = c, .id = i, .late = i >= c->set->clients + c->plan.growers};
+    if (!c->plan.open_in_client && !c->client[i].late)
+        rc = check_open_session(c, &c->client[i]);
+    if (rc == FAR_OK && c->client[i].session)
+        sim_identify_client(c->sim, i, c->client[i].session->client.incarnation);
+    if (rc == FAR_OK && c->program)
+        rc = warm_up(c, c->client[i].session);
+    return rc;
+}
+
+static void close_clients(struct check *c)
+{
+    for (unsigned i = 0; i < c->clients; i++) {
+        check_cache_close(&c->client[i]);
+        far_session_close(c->client[i].session);
+        c->client[i].session = NULL;
+    }
+}
+
+/* ---- programs whose table is about to grow --------------------------------------------------- */
+
+/* Every session drives the epoch on, the grower's last. So an index that waits for epochs before it
+ * restructures gets there, and the grower is the first client that may begin. */
+static int pass_epoch(struct check *c)
+{
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < c->clients && rc == FAR_OK; i++)
+        rc = check_drive_epochs(c, &c->client[i].session->op, 1);
+    return rc;
+}
+
+/* Opens the sessions before the table is filled, because warming up could make it grow. The grower's
+ * session fills it: then it knows as much when the run begins as when the growth was learned. */
+static int open_early(struct check *c)
+{
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < c->clients && rc == FAR_OK; i++)
+        rc = open_client(c, i);
+    far_session_close(c->session);
+    c->session = NULL;
+    return rc;
+}
+
+/* The session that fills the table. */
+static far_session *filler(const struct check *c)
+{
+    return c->plan.growers > 0 ? c->client[c->clients - 1].session : c->session;
+}
+
+/* Fills the table of a program as fill() does, and notes after how many cold keys it grew. */
+static int learn_program(struct check *c, unsigned *cold)
+{
+    struct tape *tape = c->tape;
+    struct tape quiet;
+    uint64_t before = 0;
+    tape_init(&quiet);
+    tape_from_record(&quiet, NULL, 0);
+    c->tape = &quiet;
+    int rc = open_pool(c);
+    if (rc == FAR_OK)
+        rc = open_early(c);
+    for (unsigned i = 0; i < c->keys && *cold == 0 && rc == FAR_OK; i++) {
+        char key[KEY_BYTES_MAX];
+        size_t len = check_key_bytes(c, i, key);
+        if (i < c->set->keys && !(c->program->present >> i & 1))
+            continue;
+        before = c->result.coverage.restructured;
+        rc = far_put(filler(c), c->table[0], key, len, "", 0);
+        uint64_t now = c->result.coverage.restructured;
+        if (i >= c->set->keys && now > before && now >= c->set->grow)
+            *cold = i + 1 - c->set->keys;
+        if (rc == FAR_OK)
+            rc = pass_epoch(c);
+    }
+    close_clients(c);
+    close_pool(c);
+    tape_free(&quiet);
+    c->tape = tape;
+    memset(&c->result.coverage, 0, sizeof c->result.coverage);
+    if (rc == FAR_OK && *cold == 0)
+        rc = err_fail(FAR_TABLE_FULL, "%u keys do not restructure the table %u times",
+                      COLD_KEYS_MAX, c->set->grow);
+    return rc;
+}
+
+/* Chooses how many cold keys the table of a program has: one less than make it grow. */
+static int choose_program_keys(struct check *c)
+{
+    const struct check_settings *s = c->set;
+    unsigned present = c->program->present;
+    int rc = FAR_OK;
+    if (c->grown_program.index != s->index || c->grown_program.clients != s->clients ||
+        c->grown_program.keys != s->keys || c->grown_program.grow != s->grow ||
+        c->grown_program.present != present) {
+        unsigned cold = 0;
+        rc = learn_program(c, &cold);
+        c->grown_program.index = rc == FAR_OK ? s->index : NULL;
+        c->grown_program.clients = s->clients;
+        c->grown_program.keys = s->keys;
+        c->grown_program.grow = s->grow;
+        c->grown_program.present = present;
+        c->grown_program.cold = cold;
+    }
+    if (rc != FAR_OK)
+        return rc;
+    c->plan.cold = c->grown_program.cold;
+    c->keys = s->keys + c->plan.cold;
+    c->next_cold = c->keys - 1;
+    return FAR_OK;
+}
+
+/* Puts the keys that are present when the clients start. */
+static void fill(struct check *c)
+{
+    for (unsigned key = 0; key < c->keys && c->result.verdict == CHECK_PASSED; key++) {
+        bool there = false;
+        if (key >= c->set->keys)
+            there = key < c->next_cold;
+        else if (c->program)
+            there = c->program->present >> key & 1;
+        else
+            there = tape_choose(c->tape, 2, TAPE_SETUP);
+        if (there)
+            check_execute(c, filler(c), c->clients, LIN_PUT, key);
+        int rc = there && c->plan.growers > 0 ? pass_epoch(c) : FAR_OK;
+        if (rc != FAR_OK)
+            check_fail_status(c, CHECK_NO_SETUP, rc, "driving the epochs on");
+    }
 }
 
 static int start_clients(struct check *c)
 {
     int rc = FAR_OK;
     for (unsigned i = 0; i < c->clients && rc == FAR_OK; i++) {
-        c->client[i] = (struct check_client){.check = c, .id = i, .late = i >= c->set->clients};
-        if (!c->plan.open_in_client && !c->client[i].late)
-            rc = check_open_session(c, &c->client[i]);
-        if (rc == FAR_OK && c->client[i].session)
-            sim_identify_client(c->sim, i, c->client[i].session->client.incarnation);
-        if (rc == FAR_OK && c->program)
-            rc = warm_up(c, c->client[i].session);
+        if (c->plan.growers == 0)
+            rc = open_client(c, i);
         if (rc == FAR_OK)
             rc = sim_start(c->sim, i, check_client_run, &c->client[i]);
     }
@@ -207,14 +322,16 @@ bool check_set_up(struct check *c)
 {
     int rc = FAR_OK;
     check_plan(c);
-    c->clients = c->set->clients + c->plan.latecomers;
+    c->clients = c->set->clients + c->plan.growers + c->plan.latecomers;
     c->keys = c->set->keys + c->plan.cold;
     c->next_cold = c->set->keys;
     c->lock = (struct lock_account){0};
     if (c->plan.cold > 0)
-        rc = choose_cold_keys(c);
+        rc = c->program ? choose_program_keys(c) : choose_cold_keys(c);
     if (rc == FAR_OK)
         rc = open_pool(c);
+    if (rc == FAR_OK && c->plan.growers > 0)
+        rc = open_early(c);
     if (rc == FAR_OK)
         fill(c);
     far_session_close(c->session); /* if idle, it would hold up the epoch until its lease lapses */
@@ -236,10 +353,6 @@ void check_tear_down(struct check *c)
     if (c->pool)
         c->pool->pool.knobs.free_watch = NULL;
     sim_end(c->sim);
-    for (unsigned i = 0; i < c->clients; i++) {
-        check_cache_close(&c->client[i]);
-        far_session_close(c->client[i].session);
-        c->client[i].session = NULL;
-    }
+    close_clients(c);
     close_pool(c);
 }

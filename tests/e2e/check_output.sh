@@ -54,6 +54,13 @@ expect_out "every schedule"
 run check --index race --exhaustive --switches 1
 expect_code 0
 expect_out "not every schedule"
+run check --exhaustive --grow 1 --clients 1 --faults none --switches 1
+expect_code 0
+for index in $(indexes); do
+    expect_out "$index: 10 programs"
+done
+[ "$(grep -c "growth: in 10 of 10 programs, in 100 % of the histories" <<<"$out")" = "$count" ] ||
+    failed "does not make every table grow"
 
 # JSON alone, and in addition to the text.
 run check --index race --seeds 1..3 --json -
@@ -86,6 +93,7 @@ refuses "invalid --profile 'tso'" --profile tso
 refuses "invalid --clients '0'" --clients 0
 refuses "invalid --clients '17'" --clients 17
 refuses "--switches needs --exhaustive" --switches 3
+refuses "--grow needs --exhaustive" --grow 1
 refuses "too much for --exhaustive" --exhaustive --clients 8 --ops 4
 refuses "--exhaustive does not support fault 'pause' (available: none" --exhaustive --faults crash,pause
 refuses "--exhaustive does not support fault 'delay'" --exhaustive --faults all

@@ -90,6 +90,38 @@ static void schedules_with_few_switches_of_more_operations_pass(void **state)
     exhaust(4, 2, 2, 0, 3);
 }
 
+/* Every program must restructure: else the enumeration would pass because nothing happens. */
+static void expect_growth(unsigned grow, unsigned clients, unsigned keys, unsigned adversity)
+{
+    struct check *c = check_new();
+    struct check_settings s = {.index = index_tested,
+                               .clients = clients,
+                               .keys = keys,
+                               .ops = 1,
+                               .grow = grow,
+                               .adversity = adversity,
+                               .profile = SIM_IB};
+    struct check_exhausted x;
+    assert_non_null(c);
+    check_exhaust(c, &s, 1, UINT64_MAX, NULL, NULL, &x);
+    if (x.first.verdict != CHECK_PASSED)
+        fail_msg("%s: %s", check_verdict_name(x.first.verdict), x.first.what);
+    assert_int_equal(x.programs, check_programs(&s));
+    assert_int_equal(x.grown, x.programs);
+    assert_true(2 * x.totals.grew > x.runs);
+    check_free(c);
+}
+
+static void every_program_with_growth_restructures(void **state)
+{
+    (void)state;
+    expect_growth(1, 2, 1, 0);
+    expect_growth(2, 1, 2, 0);
+    expect_growth(3, 1, 1, 0);
+    expect_growth(1, 1, 1, SIM_CRASH);
+    expect_growth(1, 1, 1, SIM_REORDER | SIM_INTERLEAVE);
+}
+
 int main(int argc, char **argv)
 {
     indexes_arguments(argc, argv);
@@ -99,6 +131,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(it_withstands_crashes),
         cmocka_unit_test(every_schedule_of_two_operations_passes),
         cmocka_unit_test(schedules_with_few_switches_of_more_operations_pass),
+        cmocka_unit_test(every_program_with_growth_restructures),
     };
     return INDEXES_RUN(tests);
 }
