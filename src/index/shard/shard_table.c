@@ -153,7 +153,7 @@ static unsigned sync_after(const struct shard_view *view)
     uint64_t fixed = view->tuning[SHARD_TUNING_SYNC];
     if (fixed != 0)
         return (unsigned)fixed;
-    double left = (double)(threshold(view) - view->count);
+    double left = (double)threshold(view) - (double)view->count; /* which may be damaged */
     double after = left * (double)view->tuning[SHARD_TUNING_ALPHA] / 10000;
     return after < 1 ? 1 : after > 1e9 ? 1000000000u : (unsigned)after;
 }
@@ -245,7 +245,7 @@ void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync
         view->unreported += done ? sync->grows : -sync->grows;
     if (!sync->aboard || rc != FAR_OK)
         return;
-    view->count = (int64_t)op_result(op, sync->count) + sync->reported;
+    view->count = (int64_t)(op_result(op, sync->count) + (uint64_t)sync->reported);
     uint64_t resize = op_result(op, sync->resize);
     if (shard_resize_version(resize) != view->version ||
         (view->barrier == 0 && view->version > 0 && shard_resize_epoch(resize) != 0))
