@@ -85,6 +85,7 @@ static void trial_open(struct trial *s, const char *uri, unsigned patience, unsi
     s->rounds = indexes_long ? 3 * rounds : SLOWER == 1 ? rounds : indexes_share(rounds / SLOWER);
     assert_int_equal(fab_open(uri, &s->fab), FAR_OK);
     assert_int_equal(store_open(s->fab, &knobs, &s->pool), FAR_OK);
+    s->pool->pool.kept = true; /* nobody waits for the sessions of threads that have ended */
     pthread_barrier_init(&s->barrier, NULL, THREADS);
     for (unsigned i = 0; i < THREADS; i++) {
         struct racer *a = &s->racer[i];
