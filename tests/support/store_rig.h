@@ -38,6 +38,7 @@ struct store_rig {
     far_session *session;
     far_table *table;           /* "t" */
     struct driven_clock *clock; /* NULL: the machine's */
+    bool kept;                  /* idle sessions are parked, as in pools of users */
 };
 
 static inline void store_rig_start(struct store_rig *r, const struct knobs *knobs,
@@ -47,6 +48,7 @@ static inline void store_rig_start(struct store_rig *r, const struct knobs *knob
     if (r->fab->lease_ms == 0) /* unless the test says otherwise, no client is taken for dead */
         r->fab->lease_ms = 60000;
     ASSERT(store_open(r->fab, knobs, &r->pool) == FAR_OK);
+    r->pool->pool.kept = r->kept;
     ASSERT(far_session_open(r->pool, session, &r->session) == FAR_OK);
     ASSERT(far_table_create(r->session, "t", index_tested, table, &r->table) == FAR_OK);
 }
@@ -58,6 +60,17 @@ static inline void store_rig_open(struct store_rig *r, const char *uri, const st
     memset(r, 0, sizeof *r);
     ASSERT(fab_open(uri, &r->fab) == FAR_OK);
     store_rig_start(r, knobs, session, table);
+}
+
+/* The same, for tests that have several sessions in one thread and an index that waits for all. */
+static inline void store_rig_open_kept(struct store_rig *r, const char *uri,
+                                       const struct knobs *knobs,
+                                       const struct far_table_options *table)
+{
+    memset(r, 0, sizeof *r);
+    r->kept = true;
+    ASSERT(fab_open(uri, &r->fab) == FAR_OK);
+    store_rig_start(r, knobs, NULL, table);
 }
 
 /* The same, with time that the test drives: see driven_clock.h. */

@@ -68,7 +68,7 @@ static unsigned walk(struct store_rig *r, far_session *s, size_t cap, unsigned f
 static void rig(struct store_rig *r, const char *uri, bool small)
 {
     struct far_table_options options = {.tuning = small ? indexes_smallest() : NULL};
-    store_rig_open(r, uri, NULL, NULL, &options);
+    store_rig_open_kept(r, uri, NULL, &options);
 }
 
 static uint64_t splits_of(struct store_rig *r)
