@@ -82,8 +82,8 @@ struct pool {
     /* settle() completes drops of tables that other clients left unfinished. It is not called
      * within an operation. */
     int (*settle)(void *arg, struct op *op);
-    /* hurry() asks whoever parks idle sessions to do it now, because a client waits for others.
-     * NULL: nobody parks them. */
+    /* A client that waits for others calls hurry(): idle sessions of this process are then parked
+     * soon. NULL: nobody parks them. */
     void (*hurry)(void *arg);
     void *tables;
 };

@@ -22,7 +22,7 @@ static void a_full_bucket_makes_its_client_report(void **state)
     store_rig_close(&r);
 }
 
-/* The same with many operations at once, of which one resizes. */
+/* Many operations are in flight. One of them resizes the table; the others wait for it. */
 static void full_buckets_wait_for_the_operation_that_resizes(void **state)
 {
     enum { KEYS = 8000, DEPTH = 32 };

@@ -36,7 +36,7 @@ struct write {
     struct index_found found;
     struct index_change change;
     bool done;
-    bool at_once;     /* it must not wait for the barrier */
+    bool at_once;     /* it must not wait for the barrier, or did so in vain */
     bool waited;      /* for the barrier */
     unsigned reports; /* because the unit is full */
     uint64_t stale;
@@ -421,8 +421,10 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
     if (rc == FAR_OK && client_epoch_view(op->client).seen < view->barrier)
         rc = client_barrier(op, BARRIER_LEASES);
     int resumed = index_resume(op, &view->base);
-    if (rc == FAR_TIMEOUT)
+    if (rc == FAR_TIMEOUT) {
         rc = FAR_OK; /* then there will be a chain */
+        w->at_once = true;
+    }
     w->waited = true;
     w->seen.once = false; /* what it means may have changed */
     w->stale = 0;
@@ -431,8 +433,8 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
     return start(op, view, w);
 }
 
-/* The unit's chain is at its limit. If the clients report too seldom, the table should have grown,
- * and nobody knows: so this one reports now. */
+/* The unit's chain is at its limit. Perhaps the table should have grown, but too few keys were
+ * reported. So this client reports its own now, and resizes the table if that is enough. */
 static int report(struct op *op, struct shard_view *view, struct write *w)
 {
     struct shard_sync sync = {.grows = 0};
