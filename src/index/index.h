@@ -6,7 +6,7 @@
  *
  * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h
  * (slot words), blocks.h (reading blocks), change.h (changing a key), iterate.h, walk.h,
- * refresh.h, cache.h (caches), tuning.h. See docs/writing-an-index.md.
+ * refresh.h, split_bits.h, cache.h (caches), tuning.h. See docs/writing-an-index.md.
  */
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H

@@ -78,6 +78,7 @@
 #include "index/change.h"
 #include "index/index.h"
 #include "index/shard/shard_layout.h"
+#include "index/split_bits.h"
 #include "pool/array.h"
 
 extern const struct index_ops shard_index;
@@ -171,25 +172,19 @@ static inline bool shard_goes(const struct shard_view *view, uint64_t hash, unsi
 {
     return hash >> (view->start_bits + u) & 1;
 }
-/*
- * An entry's sid is four bits of its hash. Each move uses one of them. The move that uses the last
- * one gives the entry the next four. When that happens depends on the unit (its phase), so one
- * resize does not renew all units.
- */
+/* An entry's sid is its split bits (split_bits.h). A unit is a part of the table, and its version the
+ * part's level. */
 static inline unsigned shard_phase(const struct shard_view *view, uint64_t bucket)
 {
-    return view->start_bits >= 2 ? bucket & 3 : 0;
+    return index_split_phase(view->start_bits, bucket);
 }
 static inline uint64_t shard_sid(const struct shard_view *view, uint64_t hash, unsigned version)
 {
-    unsigned phase = shard_phase(view, hash);
-    return hash >> view->start_bits << phase >>
-               (version + phase) / SHARD_SID_BITS * SHARD_SID_BITS &
-           15;
+    return index_split_bits(view->start_bits, hash, version);
 }
 static inline bool shard_entry_goes(uint64_t entry, unsigned u, unsigned phase)
 {
-    return entry >> (SHARD_SID_AT + (u + phase) % SHARD_SID_BITS) & 1;
+    return index_split_goes(entry >> SHARD_SID_AT, u, phase);
 }
 static inline uint64_t shard_with_sid(uint64_t entry, uint64_t sid)
 {

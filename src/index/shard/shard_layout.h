@@ -50,12 +50,11 @@
 #define SHARD_SLOT ((struct slot_format){.generation = 3, .fingerprint_at = 49, .fingerprint = 7})
 _Static_assert(POINTER_OWN_AT(3) <= 49, "a pointer fits below the fingerprint");
 
-#define SHARD_KIND_AT  62
-#define SHARD_SEAL_AT  60
-#define SHARD_SID_AT   56
-#define SHARD_SID_BITS 4u
-#define SHARD_SID      (15ull << SHARD_SID_AT)
-#define SHARD_SEALED   (3ull << SHARD_SEAL_AT)
+#define SHARD_KIND_AT 62
+#define SHARD_SEAL_AT 60
+#define SHARD_SID_AT  56
+#define SHARD_SID     (15ull << SHARD_SID_AT)
+#define SHARD_SEALED  (3ull << SHARD_SEAL_AT)
 
 enum shard_kind { SHARD_ENTRY, SHARD_TOMBSTONE, SHARD_LINK, SHARD_CONTROL };
 enum shard_what {

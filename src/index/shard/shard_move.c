@@ -8,7 +8,7 @@
  *   fill    CAS the child's words from 0, and its mark: 1
  *
  * An insert rides along: a key that goes, in the last batch; one that stays, in one more. If the sid
- * bits run out with this move (SHARD_SID_BITS), the keys' blocks are read, and every entry gets the
+ * bits run out with this move (split_bits.h), the keys' blocks are read, and every entry gets the
  * next four bits of its hash.
  */
 #include "index/shard/shard.h"
@@ -83,7 +83,7 @@ static int look(struct move *m, uint64_t *before, uint64_t *child)
  * done some have those and some the old ones. So what goes is sealed before, and the plan says so. */
 static bool renews(const struct move *m)
 {
-    return (m->u + 1 + shard_phase(m->view, m->unit.bucket)) % SHARD_SID_BITS == 0;
+    return index_split_renews(m->u, shard_phase(m->view, m->unit.bucket));
 }
 
 /* Is the child that the move from u makes published, by its guard word? */
