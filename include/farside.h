@@ -843,6 +843,8 @@ struct far_table_info {
     uint64_t splits;             /* restructurings this session has done             */
     double split_load_max;       /* highest and mean load factor of what it split;   */
     double split_load_mean;      /* 0 if it has split nothing                        */
+    /* SepHash: bytes of the FPTables of all segments, and of plain ones. 0: the index has none. */
+    uint64_t fptable_bytes, fptable_plain_bytes;
     /* The table's tuning, with defaults, as text for far_table_create(); "" if the index has
      * none. */
     char tuning[FAR_TUNING_MAX + 1];

@@ -1,0 +1,261 @@
+/*
+ * SepHash: a small segment for appending, a large sorted one below it, made linearizable.
+ *
+ * After "SepHash: A Write-Optimized Hash Index On Disaggregated Memory via Separate Segment Structure"
+ * (Min et al., PVLDB 17(5), 2024). docs/index/sephash.md says what was changed and shows the
+ * interleavings that made it necessary.
+ *
+ * A segment has the keys with one suffix of the hash. Its anchor names its CurSegment C, and C names
+ * the pages of its MainSegment M. All changes are appended to C. When C is full, any client makes a new
+ * pair (C', M') of both, or two pairs if M' becomes too large, and changes the anchor's word.
+ *
+ *                     append        merge              split
+ *   anchor A  C0 M0 --------> C0' M0 ------> C1 M1 --> ... ------> fork --> anchor A0  C M
+ *                                                                     \---> anchor A1  C M
+ *
+ * A put appends the word of its block. A delete appends the very word that it deletes: a word that is
+ * in the segment twice says that its key is deleted. The address of a block is not used again while a
+ * segment names it, so no two puts have the same word.
+ *
+ * Linearization points
+ *
+ *   put; insert, update, delete, modify that change    the CAS of the slot
+ *   get; insert, exists; update, delete, not found     an instant between call and return (SEPHASH-H3)
+ *
+ * Guarantees, each used by those after it
+ *
+ *   SEPHASH-H1  Slots fill in order, and each once. A client CASes slot i from 0 only if it has seen
+ *       that the slots below i are filled. So C is a sequence, and a state of C is its length.
+ *   SEPHASH-H2  C is current from the CAS that makes its anchor name it to the CAS that makes it name
+ *       another. The second comes after all slots are filled: the client that does it has seen that.
+ *       So a CAS that fills a slot does so while C is current, and when merging begins, both segments
+ *       are constant. All clients that merge a segment read the same, and one of their CAS succeeds,
+ *       because the anchor's word has a generation. Any of them may die.
+ *   SEPHASH-H3  The slots of C up to the first empty one that a READ has found, together with M, are
+ *       the segment's state at one instant of the operation. Let slot i be found empty, and those
+ *       below it filled. Then there is an instant when exactly those were filled: slot i-1 was
+ *       filled before the READ ended, and slot i is filled after it began. If C was replaced
+ *       before that, the READ finds it full, and its last state held up to that CAS. The operation
+ *       has read the anchor, so it has begun before C was replaced. So a READ of the slots needs no
+ *       second look, nor an order against the READs of the anchor and of M.
+ *   SEPHASH-H4  Exact results. An operation judges the key by such a state with n filled slots, and
+ *       CASes slot n. If that succeeds, the segment was in this state at that time. If it fails, the
+ *       word that was found is all that is new. If that one can be of the key, it looks again.
+ *   SEPHASH-H5  The filter. A client writes the mark of a key ahead of the CAS of its slot, in the same
+ *       batch: a mark that is found 0 says that no slot with the key was filled then. All write the
+ *       same word 1, and nobody clears it: a new C has a new filter.
+ *   SEPHASH-H6  Memory. An operation writes to C, and follows words of C and M, only if it has read the
+ *       anchor that names C. What is retired later is not reused before it ends (EPOCH-E3). C, the
+ *       pages of M and the blocks of words that are covered or deleted are retired by the client
+ *       whose CAS has replaced them, and by no other.
+ *   SEPHASH-H7  Caches are guesses. READs through them go out with the READ of the anchor, and count
+ *       only if its word is the same as when the cache was filled. Then C was current in between,
+ *       because of the generation. Anchors are never freed as long as the table is there. The
+ *       directory is advice, too: an anchor that was split leads to its children for ever, and
+ *       from the first anchors all others are found.
+ *   SEPHASH-H8  A merge takes memory before it gives some back. For deletes in a full pool the root has
+ *       a reserve, as large as the largest segment. Only a merge that lets a key be deleted may use
+ *       it, and no other merge goes on before the reserve is complete.
+ *
+ * Progress: lock-free, except that an operation that finds C full waits a little for the client that has
+ * filled it. Every loop is bounded and ends with FAR_CONTENTION.
+ */
+#ifndef SEPHASH_SEPHASH_H
+#define SEPHASH_SEPHASH_H
+
+#include "index/attempt.h"
+#include "index/change.h"
+#include "index/index.h"
+#include "index/sephash/sephash_layout.h"
+
+extern const struct index_ops sephash_index;
+
+enum sephash_tuning {
+    SEPHASH_TUNING_SLOTS,
+    SEPHASH_TUNING_RATIO,
+    SEPHASH_TUNING_FILTER,
+    SEPHASH_TUNING_POINTS,
+    SEPHASH_TUNING_DEPTH,
+    SEPHASH_TUNINGS
+};
+extern const struct tuning_param sephash_tuning[];
+
+/* What a session knows of a segment. */
+struct sephash_segment {
+    gaddr anchor;
+    uint64_t suffix;
+    uint64_t state; /* of the anchor when the rest was true; 0: nothing is known */
+    uint64_t seen;  /* the epoch of the operation that found this last */
+    uint8_t depth;
+    uint16_t filled; /* this many slots are */
+    uint16_t err, points;
+    uint32_t entries;
+    uint64_t page[SEPHASH_PAGES];
+    unsigned room; /* in table[] */
+    uint16_t table[];
+};
+
+/* A session's view: the sizes, and a directory of what it knows. */
+struct sephash_view {
+    struct index_view base;
+    gaddr root, first;
+    uint64_t tag;
+    struct sephash_shape shape;
+    uint64_t tuning[SEPHASH_TUNINGS];
+    unsigned depth; /* of the directory: 2^depth entries, some of them the same */
+    struct sephash_segment **directory;
+    uint64_t merges, splits;
+    double load_sum, load_max; /* of what was merged or split */
+};
+
+static inline struct sephash_view *sephash_view(struct index_view *base)
+{
+    return (struct sephash_view *)base; /* base comes first */
+}
+
+/* A key, and what its hash says. */
+struct sephash_key {
+    struct slice bytes;
+    uint64_t hash;
+    unsigned fp, fp2;
+    unsigned bucket; /* of the filter */
+};
+void sephash_hash(const struct sephash_view *view, struct slice bytes, struct sephash_key *key);
+/* The tag that the key's entries have in a segment of that depth. */
+static inline uint64_t sephash_key_tag(const struct sephash_view *view,
+                                       const struct sephash_key *key, unsigned depth)
+{
+    unsigned start = view->shape.start;
+    return sephash_tag(key->fp, key->fp2, index_split_bits(start, key->hash, depth - start));
+}
+
+/* ---- sephash_table.c: the FPTable ------------------------------------------------------------ */
+/* Makes the table of a MainSegment: the entries of fp i are those from start[i] on, below start[i + 1].
+ * Returns the number of points. */
+unsigned sephash_table_make(bool plain, const uint32_t start[SEPHASH_FPS + 1], uint16_t *table,
+                            unsigned *err);
+/* The entries *from and up to *to may have the fp, and all others have not. */
+void sephash_table_find(bool plain, const uint16_t *table, unsigned points, unsigned err,
+                        unsigned entries, unsigned fp, unsigned *from, unsigned *to);
+
+/* ---- sephash_directory.c: what a session knows, and the remote directory ------------------------ */
+int sephash_attach(struct op *op, const struct index_table *table, struct index_view **view);
+void sephash_detach(struct index_view *view);
+int sephash_refresh(struct op *op, struct index_view *view);
+
+static inline struct sephash_segment *sephash_segment_of(const struct sephash_view *view,
+                                                         uint64_t hash)
+{
+    return view->directory[sephash_suffix(hash, view->depth)];
+}
+/* Notes what was read of a segment, unless the session knows another one there by now. */
+int sephash_know(struct sephash_view *view, const struct sephash_segment *segment,
+                 const uint16_t *table);
+/* Notes that so many slots are filled. */
+void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
+                         unsigned filled);
+/* Notes that a segment was split, and the children's anchors. */
+int sephash_know_split(struct sephash_view *view, const struct sephash_segment *parent,
+                       const uint64_t child[2]);
+/* Brings the remote directory up to date after a split: `word` is the root's word for it, which this
+ * operation has read, and `image` its entries if it has to be doubled. Errors do not matter. */
+void sephash_advise(struct op *op, struct sephash_view *view, const struct sephash_segment *parent,
+                    const uint64_t child[2], uint64_t word, const uint64_t *image);
+
+/* ---- sephash_look.c: an operation's view of a segment --------------------------------------------- */
+struct sephash_look {
+    struct sephash_segment segment; /* a copy, without the table */
+    unsigned from, to;              /* the entries of the MainSegment that may be of the key */
+    uint64_t tag;                   /* of the key here */
+    bool current; /* this operation has read the anchor, and it names the segment */
+    bool has_slots, has_range;
+    unsigned first;  /* slot that was read */
+    unsigned filled; /* slots up to the first empty one. Those below `first` are not in the image */
+    uint64_t *slots, *range; /* in BUF_INDEX and BUF_BULK */
+    const uint16_t *table;   /* in BUF_INDEX, after sephash_learn() */
+    uint64_t mark;           /* of the filter */
+    uint64_t *candidate;     /* in BUF_BULK: newest first */
+    unsigned in_slots, candidates;
+};
+enum sephash_wanted {
+    SEPHASH_WINDOW = 1, /* the first empty slot */
+    SEPHASH_SLOTS = 2,  /* all slots */
+    SEPHASH_MARK = 4,   /* the mark of the key, unless all slots are read */
+    SEPHASH_RANGE = 8,  /* the entries of the MainSegment */
+};
+/* Reads what is wanted of the key's segment, with what is in the batch. If the session knew another
+ * segment, or none, it takes more round trips. */
+int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_key *key,
+                 unsigned wanted, struct sephash_look *look);
+/* Reads the header and the slots of the CurSegment that the state names, into the look and the cache. */
+int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state,
+                  struct sephash_look *look);
+/* Adds the READ of all slots; the flush is followed by sephash_count_slots(). */
+void sephash_read_slots(struct op *op, const struct sephash_view *view, struct sephash_look *look,
+                        unsigned first);
+void sephash_count_slots(const struct sephash_view *view, struct sephash_look *look);
+/* Adds the READs of some entries of the MainSegment. */
+void sephash_read_main(struct op *op, const struct sephash_view *view,
+                       const struct sephash_segment *segment, unsigned from, unsigned to,
+                       uint64_t *image);
+/* Gathers the entries that may be of the key, and reads their blocks. found->place is among the
+ * candidates; below look->in_slots it is one of the slots. */
+void sephash_gather(const struct sephash_view *view, struct sephash_look *look);
+int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *look,
+                  unsigned from, const struct value_out *out, struct index_found *found);
+/* Is the candidate a delete? */
+bool sephash_deletes(const struct sephash_look *look, unsigned place);
+
+/* ---- sephash_resolve.c: which entries count -------------------------------------------------------- */
+enum sephash_fate {
+    SEPHASH_LIVE,    /* the newest of its key */
+    SEPHASH_COVERED, /* there is a newer one, or a delete: its block is retired by the merge */
+    SEPHASH_GONE,    /* a delete; its block is that of the covered one */
+};
+struct sephash_item {
+    uint64_t word;
+    uint32_t group; /* items of the same group may be of the same key */
+    uint32_t rank;  /* lower: newer */
+    uint32_t bytes; /* of the block that were read */
+    enum sephash_fate fate;
+    const void *image; /* of the block, in BUF_BLOCK_IN; NULL: it was not read, or is not whole */
+};
+/* Sorts the items by group and rank, and decides what each one is. Reads the blocks of those that share
+ * a group. */
+int sephash_resolve(struct op *op, struct sephash_item *items, unsigned count);
+
+/* The state of a whole segment. */
+struct sephash_state {
+    struct sephash_look look; /* current, with the segment's header */
+    uint64_t *main; /* its entries, in BUF_BULK, with room for as many behind them, and for
+                                 the slots */
+    struct sephash_item *items;
+    unsigned count;
+};
+/* Reads it, with what is in the batch. The items are those that had to be compared, and say which entries
+ * do not count; the caller frees them. */
+int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_state *state);
+/* Clears the words that do not count. */
+void sephash_clear_dead(struct sephash_state *state);
+
+/* ---- sephash_merge.c ------------------------------------------------------------------------------ */
+/* The segment's CurSegment is full, and this operation has found its anchor: makes a new one, or two.
+ * `removes`: in order to delete a key (SEPHASH-H8). FAR_OK: it is done, perhaps by another client. */
+int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
+                  bool removes);
+
+/* ---- the rest ---------------------------------------------------------------------------------- */
+int sephash_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
+                   gaddr *root);
+int sephash_discard(struct op *op, gaddr root);
+/* An empty CurSegment, and the image that is written. Returns its bytes. */
+uint32_t sephash_cur_image(const struct sephash_shape *shape, struct sephash_head *head,
+                           const uint16_t *table, void *image);
+int sephash_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+int sephash_change(struct op *op, struct index_view *view, struct slice key, struct change *change);
+int sephash_iterate(struct op *op, struct index_view *view, struct entries_out *out);
+int sephash_mark(struct op *op, struct index_view *view, struct marker *marker);
+int sephash_info(struct op *op, struct index_view *view, struct far_table_info *info);
+int sephash_check(struct op *op, struct index_view *view, struct index_report *report);
+
+#endif

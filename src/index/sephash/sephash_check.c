@@ -1,0 +1,492 @@
+/*
+ * Walking the whole table: to count what is in it, to mark what it reaches, and to prove on a quiet table
+ * that
+ *
+ *   SEPHASH-W1  every anchor that is found from the first ones is of the right depth and suffix, and leads
+ *       to a whole fork or to a whole CurSegment (SEPHASH-H7);
+ *   SEPHASH-W2  every entry that counts points to a whole block of its size class, whose key belongs to
+ *       the segment and has the entry's tag;
+ *   SEPHASH-W3  MainSegments are sorted by fp, and the FPTable says where each fp is;
+ *   SEPHASH-W4  no key is in a MainSegment twice (SEPHASH-H2);
+ *   SEPHASH-W5  the slots behind an empty one are empty (SEPHASH-H1), and the keys of the others are
+ *       marked in the filter (SEPHASH-H5).
+ */
+#include "index/sephash/sephash.h"
+#include "index/walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum fault { UNREADABLE, MISPLACED, WRONG_BITS, TWICE, UNSORTED, BEHIND, UNMARKED };
+
+/* Something wrong with a word of a segment. Slots are numbered behind the entries of the MainSegment. */
+struct finding {
+    enum fault fault;
+    unsigned place;
+    uint64_t word, right;
+};
+
+struct anchor_at {
+    gaddr at;
+    unsigned depth;
+    uint64_t suffix;
+};
+
+struct walk {
+    struct op *op;
+    struct sephash_view *view;
+    struct index_report *report; /* NULL: no proofs are wanted */
+    struct marker *marker;       /* NULL: nothing is to be marked */
+    struct far_table_info info;
+    struct anchor_at stack[2 * SEPHASH_DEPTH_MAX + 2]; /* anchors to be visited */
+    unsigned waiting;
+    uint64_t done; /* of 2^depth_max suffixes */
+    struct sephash_state state;
+    uint64_t *marks; /* of its filter, in BUF_BLOCK_OUT */
+    uint64_t *words; /* a copy of all words of the segment, as they were read */
+    unsigned words_room;
+    struct index_walk_key *seen;
+    unsigned seen_count;
+    struct finding *finding;
+    unsigned finding_count;
+};
+
+static void mark(struct walk *w, gaddr at, unsigned size_class)
+{
+    w->info.index_bytes += size_class_bytes(size_class);
+    if (w->marker)
+        w->marker->mark(w->marker, at, size_class);
+}
+
+static void mark_pointer(struct walk *w, uint64_t pointer)
+{
+    mark(w, pointer_gaddr(pointer), pointer_class(pointer));
+}
+
+/* ---- one segment -------------------------------------------------------------------------------- */
+
+static int no_memory(void)
+{
+    return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+}
+
+static int make_room(struct walk *w, unsigned words)
+{
+    if (words <= w->words_room)
+        return FAR_OK;
+    free(w->words);
+    free(w->seen);
+    free(w->finding);
+    w->words_room = words;
+    w->words = malloc(words * sizeof *w->words);
+    w->seen = malloc(words * sizeof *w->seen);
+    w->finding = malloc(4ull * words * sizeof *w->finding);
+    return w->words && w->seen && w->finding ? FAR_OK : no_memory();
+}
+
+static struct finding *found(struct walk *w, enum fault fault, unsigned place)
+{
+    struct finding *f = &w->finding[w->finding_count++];
+    *f = (struct finding){.fault = fault, .place = place, .word = w->words[place]};
+    return f;
+}
+
+/* SEPHASH-W2 for an entry with its block, and SEPHASH-W5 for a slot. */
+static void check_block(struct walk *w, unsigned place, const void *block)
+{
+    struct sephash_view *view = w->view;
+    const struct sephash_segment *s = &w->state.look.segment;
+    const struct block_head *h = block;
+    struct sephash_key key;
+    sephash_hash(view, (struct slice){block_key(block), h->klen}, &key);
+    uint64_t right = sephash_entry(w->words[place], sephash_key_tag(view, &key, s->depth));
+    right = pointer_with_class(right, size_class_for(block_bytes(h->klen, h->vlen)));
+    if (sephash_suffix(key.hash, s->depth) != s->suffix || key.fp != sephash_fp(w->words[place])) {
+        found(w, MISPLACED, place);
+        return;
+    }
+    if (right != w->words[place])
+        found(w, WRONG_BITS, place)->right = right;
+    if (place < s->entries)
+        w->seen[w->seen_count++] = index_walk_key(&view->base, block, place, place);
+    else if (view->shape.buckets && w->marks[key.bucket] == 0)
+        found(w, UNMARKED, place)->right = key.bucket;
+}
+
+/* Is the entry where the FPTable says that its fp is? */
+static bool in_range(const struct walk *w, unsigned place)
+{
+    const struct sephash_look *l = &w->state.look;
+    const struct sephash_segment *s = &l->segment;
+    unsigned from = 0, to = 0;
+    sephash_table_find(w->view->shape.plain, l->table, s->points, s->err, s->entries,
+                       sephash_fp(w->words[place]), &from, &to);
+    return place >= from && place < to;
+}
+
+/* Does the word count? Those that do not have been cleared. */
+static bool counts(const struct walk *w, unsigned place)
+{
+    unsigned entries = w->state.look.segment.entries;
+    uint64_t word = place < entries ? w->state.main[place] : w->state.look.slots[place - entries];
+    return word != 0;
+}
+
+static int check_words(struct walk *w)
+{
+    const struct sephash_look *l = &w->state.look;
+    unsigned entries = l->segment.entries, all = entries + w->view->shape.slots;
+    int rc = FAR_OK;
+    w->seen_count = w->finding_count = 0;
+    for (unsigned i = 0; i < all && rc == FAR_OK; i++) {
+        const void *block = NULL;
+        if (i >= entries + l->filled && w->words[i] != 0)
+            found(w, BEHIND, i);
+        if (i >= entries + l->filled || !counts(w, i))
+            continue;
+        if (i < entries && !in_range(w, i)) /* SEPHASH-W3 */
+            found(w, UNSORTED, i);
+        rc = index_walk_block(w->op, SEPHASH_SLOT, w->words[i], &block);
+        if (rc == FAR_OK && !block)
+            found(w, UNREADABLE, i);
+        else if (rc == FAR_OK)
+            check_block(w, i, block);
+    }
+    index_walk_match(w->seen, w->seen_count);
+    for (unsigned i = 0; i < w->seen_count; i++)
+        if (w->seen[i].first != w->seen[i].slot) /* SEPHASH-W4 */
+            found(w, TWICE, w->seen[i].slot);
+    return rc;
+}
+
+/* ---- repairs -------------------------------------------------------------------------------------- */
+
+static gaddr word_at(const struct walk *w, unsigned place, uint64_t *delta)
+{
+    const struct sephash_segment *s = &w->state.look.segment;
+    unsigned page = w->view->shape.page;
+    if (place >= s->entries) {
+        *delta = sephash_slot_at(&w->view->shape, place - s->entries);
+        return sephash_target(s->state);
+    }
+    *delta = 8ull * (place % page);
+    return pointer_gaddr(s->page[place / page]);
+}
+
+/* Changes a word, from what was judged to be wrong. A client that merges the segment meanwhile may bring
+ * the old one back: then it is for the next walk. */
+static int change_word(struct walk *w, const struct finding *f, uint64_t to, bool *done)
+{
+    uint64_t delta;
+    gaddr at = word_at(w, f->place, &delta);
+    unsigned n = op_cas(w->op, at, delta, f->word, to);
+    int rc = batch_flush(&w->op->batch);
+    *done = rc == FAR_OK && op_swapped(w->op, n);
+    return rc;
+}
+
+static int repair(struct walk *w, const struct finding *f, bool *done)
+{
+    bool there = false;
+    *done = false;
+    switch (f->fault) {
+    case UNREADABLE:
+    case TWICE:
+        return change_word(w, f, SEPHASH_VOID, done);
+    case WRONG_BITS:
+        return change_word(w, f, f->right, done);
+    case BEHIND:
+        return change_word(w, f, 0, done);
+    case UNMARKED:
+        w->op->word[0] = 1;
+        batch_write(&w->op->batch, sephash_target(w->state.look.segment.state),
+                    sephash_filter_at((unsigned)f->right), &w->op->word[0], 8);
+        *done = true;
+        return batch_flush(&w->op->batch);
+    case MISPLACED:
+    case UNSORTED:
+        break;
+    }
+    /* The key is inserted, as any session would, and only then taken away here. */
+    int rc =
+        index_walk_insert(w->op, &w->view->base, SEPHASH_SLOT, f->word, sephash_change, &there);
+    return there ? change_word(w, f, SEPHASH_VOID, done) : rc;
+}
+
+static int report_findings(struct walk *w)
+{
+    static const struct {
+        const char *what, *repaired;
+    } text[] = {
+        [UNREADABLE] = {"SEPHASH-W2: broken link: no whole block",
+                        "  repaired: the entry was removed; its key cannot be read any more"},
+        [MISPLACED] = {"SEPHASH-W2: broken link: a key in a place where it is not looked for",
+                       "  repaired: the key is where it belongs"},
+        [WRONG_BITS] = {"SEPHASH-W2: broken link: an entry that does not fit its block",
+                        "  repaired: the entry was corrected"},
+        [TWICE] = {"SEPHASH-W4: duplicate: a key that is there twice",
+                   "  repaired: the copy that no lookup finds was removed"},
+        [UNSORTED] = {"SEPHASH-W3: broken link: an entry that is out of order",
+                      "  repaired: the key is where it belongs"},
+        [BEHIND] = {"SEPHASH-W5: broken link: an entry behind an empty slot",
+                    "  repaired: it was removed"},
+        [UNMARKED] = {"SEPHASH-W5: broken link: a key that the filter does not show",
+                      "  repaired: it is marked again"},
+    };
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
+        const struct finding *f = &w->finding[i];
+        uint64_t delta;
+        gaddr at = word_at(w, f->place, &delta);
+        bool done = false;
+        index_walk_report(w->report, text[f->fault].what, at, delta, f->word);
+        if (w->report->repair)
+            rc = repair(w, f, &done);
+        if (done)
+            index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
+    }
+    return rc;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------ */
+
+/* Reads all of a segment, and copies its words. */
+static int read_segment(struct walk *w)
+{
+    struct sephash_look *l = &w->state.look;
+    const struct sephash_shape *shape = &w->view->shape;
+    unsigned entries = l->segment.entries;
+    int rc = make_room(w, entries + shape->slots);
+    w->marks = op_buffer(w->op, BUF_BLOCK_OUT, 8ull * SEPHASH_SLOTS_MAX);
+    if (rc != FAR_OK || !w->marks)
+        return rc == FAR_OK ? FAR_NO_MEMORY : rc;
+    rc = sephash_read_state(w->op, w->view, &w->state);
+    if (rc == FAR_OK && shape->buckets) {
+        batch_read(&w->op->batch, sephash_target(l->segment.state), sephash_filter_at(0), w->marks,
+                   8 * shape->buckets);
+        rc = batch_flush(&w->op->batch);
+    }
+    if (rc == FAR_OK) {
+        memcpy(w->words, w->state.main, entries * sizeof *w->words);
+        memcpy(w->words + entries, l->slots, shape->slots * sizeof *w->words);
+        sephash_clear_dead(&w->state);
+    }
+    free(w->state.items);
+    w->state.items = NULL;
+    return rc;
+}
+
+/* What is wrong must be wrong at every look. */
+static int prove(struct walk *w, const struct anchor_at *a, uint64_t state)
+{
+    for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
+        unsigned n = op_read(w->op, a->at, 0);
+        int rc = look > 0 ? batch_flush(&w->op->batch) : FAR_OK;
+        if (look == 0)
+            (void)batch_flush(&w->op->batch);
+        if (rc == FAR_OK && op_result(w->op, n) != state)
+            return FAR_OK; /* it was merged meanwhile */
+        if (rc == FAR_OK && look > 0)
+            rc = read_segment(w);
+        if (rc == FAR_OK)
+            rc = check_words(w);
+        if (rc != FAR_OK || w->finding_count == 0)
+            return rc;
+    }
+    return report_findings(w);
+}
+
+static int visit_segment(struct walk *w, const struct anchor_at *a, uint64_t state)
+{
+    struct sephash_look *l = &w->state.look;
+    struct sephash_shape *shape = &w->view->shape;
+    *l = (struct sephash_look){
+        .segment = {.anchor = a->at, .depth = (uint8_t)a->depth, .suffix = a->suffix}};
+    int rc = sephash_learn(w->op, w->view, state, l);
+    if (rc == FAR_OK)
+        rc = read_segment(w);
+    if (rc != FAR_OK)
+        return rc;
+    mark(w, sephash_target(state), sephash_cur_class(shape));
+    for (unsigned i = 0; i < sephash_pages(shape, l->segment.entries); i++)
+        mark_pointer(w, l->segment.page[i]);
+    for (unsigned i = 0; i < l->segment.entries + l->filled; i++) {
+        if (counts(w, i))
+            index_walk_slot(&w->info, NULL, w->words[i]);
+        if (w->marker && w->words[i] != SEPHASH_VOID)
+            w->marker->mark(w->marker, pointer_gaddr(w->words[i]), pointer_class(w->words[i]));
+    }
+    w->info.slots += l->segment.entries + shape->slots;
+    w->info.fptable_bytes += 2ull * l->segment.points;
+    w->info.fptable_plain_bytes += 2ull * SEPHASH_FPS;
+    return w->report ? prove(w, a, state) : FAR_OK;
+}
+
+static void push(struct walk *w, gaddr at, unsigned depth, uint64_t suffix)
+{
+    w->stack[w->waiting++] = (struct anchor_at){at, depth, suffix};
+}
+
+static int visit_fork(struct walk *w, const struct anchor_at *a, uint64_t state)
+{
+    struct sephash_fork *fork = op_buffer(w->op, BUF_BLOCK_OUT, sizeof *fork);
+    if (!fork)
+        return FAR_NO_MEMORY;
+    batch_read(&w->op->batch, sephash_target(state), 0, fork, sizeof *fork);
+    int rc = batch_flush(&w->op->batch);
+    if (rc != FAR_OK && rc != FAR_BOUNDS)
+        return rc;
+    if (rc == FAR_BOUNDS || fork->checksum != sephash_fork_sum(fork) ||
+        a->depth >= w->view->shape.depth_max)
+        return err_fail(FAR_CORRUPT, "a fork of table '%s' is damaged",
+                        w->view->base.table->desc.name);
+    mark(w, sephash_target(state), SEPHASH_SMALL_CLASS);
+    push(w, fork->child[1], a->depth + 1, a->suffix | 1ull << a->depth);
+    push(w, fork->child[0], a->depth + 1, a->suffix);
+    return FAR_OK;
+}
+
+/* One anchor. If proofs are wanted, one that leads nowhere is a finding, and the walk goes on. */
+static int visit_anchor(struct walk *w, const struct anchor_at *a)
+{
+    struct sephash_anchor *anchor = (struct sephash_anchor *)w->op->word;
+    batch_read(&w->op->batch, a->at, 0, anchor, sizeof *anchor);
+    int rc = batch_flush(&w->op->batch);
+    uint64_t state = anchor->state;
+    if (rc == FAR_BOUNDS ||
+        (rc == FAR_OK && anchor->id != sephash_id(w->view->tag, a->depth, a->suffix)))
+        rc = err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
+                      w->view->base.table->desc.name);
+    if (rc == FAR_OK) {
+        mark(w, a->at, SEPHASH_SMALL_CLASS);
+        rc = sephash_is_split(state) ? visit_fork(w, a, state) : visit_segment(w, a, state);
+    }
+    if (rc == FAR_CORRUPT && w->report) {
+        index_violation(w->report, "SEPHASH-W1: broken link: %s (depth %u, suffix %llu)",
+                        far_error_detail(), a->depth, (unsigned long long)a->suffix);
+        return FAR_OK;
+    }
+    return rc;
+}
+
+/* All anchors that one of the first ones leads to. */
+static int visit_all(struct walk *w, gaddr first, uint64_t suffix)
+{
+    unsigned most = w->view->shape.depth_max;
+    int rc = FAR_OK;
+    push(w, first, w->view->shape.start, suffix);
+    while (w->waiting > 0 && rc == FAR_OK) {
+        struct anchor_at a = w->stack[--w->waiting];
+        unsigned before = w->waiting;
+        rc = visit_anchor(w, &a);
+        if (w->waiting == before)
+            w->done += 1ull << (most - a.depth);
+        if (rc == FAR_OK)
+            rc = index_walk_progress(w->op, &w->view->base, w->done, 1ull << most);
+    }
+    return rc;
+}
+
+static int walk(struct walk *w)
+{
+    struct sephash_view *view = w->view;
+    struct sephash_root root;
+    unsigned start = view->shape.start;
+    uint64_t count = 1ull << start;
+    int rc = index_read_root(w->op, view->root, &root, sizeof root);
+    if (rc != FAR_OK)
+        return rc;
+    uint64_t *first = op_buffer(w->op, BUF_BULK, 8 * count), *copy = malloc(8 * count);
+    if (!first || !copy) {
+        free(copy);
+        return no_memory();
+    }
+    batch_read(&w->op->batch, view->first, 0, first, (uint32_t)(8 * count));
+    rc = batch_flush(&w->op->batch);
+    memcpy(copy, first, 8 * count);
+    mark(w, view->root, size_class_for(sizeof root));
+    mark(w, view->first, sephash_directory_class(start));
+    mark(w, sephash_deep_at(root.directory),
+         sephash_directory_class(sephash_deep_depth(root.directory)));
+    for (unsigned i = 0; i < SEPHASH_RESERVE; i++)
+        if (root.reserve[i] != 0)
+            mark_pointer(w, root.reserve[i]);
+    for (uint64_t i = 0; i < count && rc == FAR_OK; i++)
+        rc = visit_all(w, copy[i], i);
+    free(copy);
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is damaged") : rc;
+}
+
+static struct walk *start_walk(struct op *op, struct index_view *base)
+{
+    struct walk *w = calloc(1, sizeof *w); /* too large for a fiber's stack */
+    if (!w) {
+        (void)no_memory();
+        return NULL;
+    }
+    w->op = op;
+    w->view = sephash_view(base);
+    return w;
+}
+
+static void end_walk(struct walk *w)
+{
+    if (!w)
+        return;
+    free(w->words);
+    free(w->seen);
+    free(w->finding);
+    free(w);
+}
+
+/* What this session keeps of the table. */
+static uint64_t cache_bytes(const struct sephash_view *view)
+{
+    uint64_t bytes = sizeof *view + (sizeof *view->directory << view->depth);
+    for (uint64_t i = 0; i < 1ull << view->depth; i++) {
+        const struct sephash_segment *s = view->directory[i];
+        if (s->suffix == i)
+            bytes += sizeof *s + s->room * sizeof *s->table;
+    }
+    return bytes;
+}
+
+int sephash_info(struct op *op, struct index_view *base, struct far_table_info *info)
+{
+    struct sephash_view *view = sephash_view(base);
+    uint64_t cached = cache_bytes(view); /* before the walk fills it */
+    struct walk *w = start_walk(op, base);
+    int rc = w ? walk(w) : FAR_NO_MEMORY;
+    if (rc == FAR_OK) {
+        uint64_t grown = view->merges + view->splits;
+        w->info.client_cache_bytes = cached;
+        w->info.load_factor = w->info.slots ? (double)w->info.keys / (double)w->info.slots : 0;
+        w->info.splits = grown;
+        w->info.split_load_max = view->load_max;
+        w->info.split_load_mean = grown ? view->load_sum / (double)grown : 0;
+        tuning_text(sephash_tuning, view->tuning, w->info.tuning);
+        *info = w->info;
+    }
+    end_walk(w);
+    return rc;
+}
+
+int sephash_check(struct op *op, struct index_view *base, struct index_report *report)
+{
+    struct walk *w = start_walk(op, base);
+    if (w)
+        w->report = report;
+    int rc = w ? walk(w) : FAR_NO_MEMORY;
+    end_walk(w);
+    return rc;
+}
+
+int sephash_mark(struct op *op, struct index_view *base, struct marker *marker)
+{
+    struct walk *w = start_walk(op, base);
+    if (w)
+        w->marker = marker;
+    int rc = w ? walk(w) : FAR_NO_MEMORY;
+    end_walk(w);
+    return rc;
+}

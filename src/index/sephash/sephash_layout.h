@@ -1,0 +1,242 @@
+/*
+ * The layout of a SepHash table in remote memory. Words have 8 bytes, low bits first.
+ *
+ *   root ----> first anchors, an array of addresses (constant)
+ *      \-----> directory, 2^depth entries (advice)
+ *
+ *   anchor --> CurSegment -----> pages of the MainSegment
+ *      \         header            entries, sorted by fp
+ *       \        filter
+ *        \       slots
+ *         \      FPTable
+ *          \-> fork, if it was split --> two anchors
+ *
+ *   entry   address 40 | class 6 | fp 8 | fp2 6 | dep 4     in slots and in pages; 0: empty slot
+ *   anchor  state: 0 | generation 23 | CurSegment 40        live
+ *                  1 | 0              | fork 40             split, for good
+ *           id:    suffix 32 | depth 8 | tag 24
+ *
+ * Only these words are ever changed, by CAS: an anchor's state, empty slots, entries of the directory,
+ * the directory's word and the reserve in the root. Words of a filter are set to 1 by WRITE. All else
+ * is written before anything points to it, and constant.
+ */
+#ifndef SEPHASH_LAYOUT_H
+#define SEPHASH_LAYOUT_H
+
+#include "index/slot.h"
+#include "index/split_bits.h"
+
+#define SEPHASH_SLOT                                                                               \
+    ((struct slot_format){                                                                         \
+        .generation = 0, .fingerprint_at = POINTER_OWN_AT(0), .fingerprint = SEPHASH_FP_BITS})
+#define SEPHASH_FP_BITS  8
+#define SEPHASH_FPS      (1u << SEPHASH_FP_BITS)
+#define SEPHASH_FP2_BITS 6
+#define SEPHASH_FP2_AT   (POINTER_OWN_AT(0) + SEPHASH_FP_BITS)
+#define SEPHASH_DEP_AT   (SEPHASH_FP2_AT + SEPHASH_FP2_BITS)
+#define SEPHASH_TAG      (~0ull << POINTER_OWN_AT(0)) /* fp, fp2, dep: all that a word says of its key */
+_Static_assert(SEPHASH_DEP_AT + INDEX_SPLIT_BITS == 64, "an entry is a word");
+
+/* What a repair makes of an entry that leads nowhere: it leads to no block, and the slot stays filled. */
+#define SEPHASH_VOID (1ull << POINTER_CLASS_AT)
+
+static inline unsigned sephash_fp(uint64_t entry)
+{
+    return slot_fingerprint(SEPHASH_SLOT, entry);
+}
+static inline unsigned sephash_fp2(uint64_t entry)
+{
+    return entry >> SEPHASH_FP2_AT & ((1u << SEPHASH_FP2_BITS) - 1);
+}
+static inline unsigned sephash_dep(uint64_t entry)
+{
+    return (unsigned)(entry >> SEPHASH_DEP_AT);
+}
+static inline uint64_t sephash_tag(unsigned fp, unsigned fp2, uint64_t dep)
+{
+    return (uint64_t)fp << POINTER_OWN_AT(0) | (uint64_t)fp2 << SEPHASH_FP2_AT |
+           dep << SEPHASH_DEP_AT;
+}
+static inline uint64_t sephash_entry(uint64_t pointer, uint64_t tag)
+{
+    return (pointer & ~SEPHASH_TAG) | tag;
+}
+
+/* ---- anchors and forks ----------------------------------------------------------------------- */
+struct sephash_anchor {
+    uint64_t state, id;
+};
+struct sephash_fork {
+    uint64_t child[2]; /* addresses of anchors */
+    uint64_t checksum;
+};
+#define SEPHASH_SMALL_CLASS     0 /* of both: an object of 64 bytes */
+#define SEPHASH_GENERATION_BITS 23
+#define SEPHASH_DEPTH_MAX       26u
+
+static inline uint64_t sephash_live(gaddr cur, uint64_t generation)
+{
+    return cur << 24 | (generation & ((1u << SEPHASH_GENERATION_BITS) - 1)) << 1;
+}
+static inline uint64_t sephash_split_to(gaddr fork)
+{
+    return fork << 24 | 1;
+}
+static inline bool sephash_is_split(uint64_t state)
+{
+    return state & 1;
+}
+static inline gaddr sephash_target(uint64_t state) /* the CurSegment, or the fork */
+{
+    return state >> 24;
+}
+static inline uint64_t sephash_generation(uint64_t state)
+{
+    return (state & 0xffffff) >> 1;
+}
+_Static_assert(GADDR_BITS + SEPHASH_GENERATION_BITS + 1 == 64, "a state is a word");
+
+static inline uint64_t sephash_id(uint64_t tag, unsigned depth, uint64_t suffix)
+{
+    return suffix | (uint64_t)depth << 32 | tag << 40;
+}
+static inline uint64_t sephash_tag_of(uint64_t hash_seed)
+{
+    return hash_seed & 0xffffff;
+}
+static inline uint64_t sephash_suffix(uint64_t hash, unsigned depth)
+{
+    return hash & ((1ull << depth) - 1);
+}
+static inline uint64_t sephash_fork_sum(const struct sephash_fork *fork)
+{
+    return hash_sum(fork->child, sizeof fork->child, 0);
+}
+
+/* ---- CurSegments ----------------------------------------------------------------------------- */
+#define SEPHASH_PAGES     8u /* of a MainSegment, at most */
+#define SEPHASH_SLOTS_MIN 4u /* of a CurSegment */
+#define SEPHASH_SLOTS_MAX 512u
+#define SEPHASH_PAGE_MIN  8u /* entries */
+
+struct sephash_head {
+    uint64_t id;
+    uint32_t entries;             /* of the MainSegment */
+    uint16_t err, points;         /* of the FPTable: sephash_table.c */
+    uint64_t checksum;            /* of the header and the FPTable, without this word */
+    uint64_t page[SEPHASH_PAGES]; /* pointers; 0: none */
+    uint64_t unused[5];
+};
+_Static_assert(sizeof(struct sephash_head) == 128, "two lines");
+
+/* What an FPTable has room for: a number for each fp, or record points. The paper's 32 are enough for
+ * large segments; those that were just split take some more. */
+#define SEPHASH_POINTS_MAX 128u
+
+/* The sizes of a table's parts. */
+struct sephash_shape {
+    unsigned slots, buckets; /* of a CurSegment and its filter; no buckets: no filter */
+    unsigned limit;          /* entries of a MainSegment from which on it is split */
+    unsigned page;           /* entries of a page */
+    bool plain;              /* the FPTable has a number for each fp */
+    unsigned start;          /* bits of the hash that the first segments have */
+    unsigned depth_max;
+};
+/* All but the last two. */
+static inline void sephash_shape_set(struct sephash_shape *s, uint64_t slots, uint64_t ratio,
+                                     bool filter, bool points)
+{
+    s->slots = (unsigned)slots;
+    s->buckets = filter ? s->slots : 0;
+    s->limit = (unsigned)(slots * ratio);
+    s->page = (s->limit + 3) / 4 > SEPHASH_PAGE_MIN ? (s->limit + 3) / 4 : SEPHASH_PAGE_MIN;
+    s->plain = !points;
+}
+static inline uint64_t sephash_filter_at(unsigned bucket)
+{
+    return sizeof(struct sephash_head) + 8ull * bucket;
+}
+static inline uint64_t sephash_slot_at(const struct sephash_shape *s, unsigned slot)
+{
+    return sizeof(struct sephash_head) + 8ull * (s->buckets + slot);
+}
+static inline uint64_t sephash_table_at(const struct sephash_shape *s)
+{
+    return sephash_slot_at(s, s->slots);
+}
+static inline unsigned sephash_points_max(const struct sephash_shape *s)
+{
+    return s->plain ? SEPHASH_FPS : SEPHASH_POINTS_MAX;
+}
+static inline unsigned sephash_cur_class(const struct sephash_shape *s)
+{
+    return size_class_for(sephash_table_at(s) + 2ull * sephash_points_max(s));
+}
+static inline unsigned sephash_page_class(unsigned entries)
+{
+    return size_class_for(8ull * entries);
+}
+/* How many pages hold that many entries, and how many of them the i-th one has. */
+static inline unsigned sephash_pages(const struct sephash_shape *s, unsigned entries)
+{
+    return (entries + s->page - 1) / s->page;
+}
+static inline unsigned sephash_page_entries(const struct sephash_shape *s, unsigned entries,
+                                            unsigned i)
+{
+    unsigned before = i * s->page;
+    return entries - before < s->page ? entries - before : s->page;
+}
+static inline unsigned sephash_room(const struct sephash_shape *s)
+{
+    return SEPHASH_PAGES * s->page;
+}
+static inline uint64_t sephash_head_sum(const struct sephash_head *h, const uint16_t *table)
+{
+    uint64_t sum = hash_sum(h, offsetof(struct sephash_head, checksum), h->entries);
+    sum = hash_sum(h->page, sizeof h->page, sum);
+    return hash_sum(table, 2ull * h->points, sum);
+}
+
+/* ---- directory and root ---------------------------------------------------------------------- */
+#define SEPHASH_DIRECTORY_BITS_MAX 19u /* the largest object holds that many */
+
+/* A directory entry, and the root's word for the directory itself: an address and a depth. */
+static inline uint64_t sephash_deep(gaddr at, unsigned depth)
+{
+    return at | (uint64_t)depth << GADDR_BITS;
+}
+static inline unsigned sephash_deep_depth(uint64_t word)
+{
+    return (unsigned)(word >> GADDR_BITS);
+}
+static inline gaddr sephash_deep_at(uint64_t word)
+{
+    return word & GADDR_MASK;
+}
+static inline unsigned sephash_directory_class(unsigned depth)
+{
+    return size_class_for(8ull << depth);
+}
+
+#define SEPHASH_RESERVE (SEPHASH_PAGES + 1) /* pages, and a CurSegment as the last one */
+
+struct sephash_root {
+    uint64_t directory;
+    uint64_t reserve[SEPHASH_RESERVE]; /* pointers to objects for SEPHASH-H8; 0: none */
+    uint64_t unused[6];
+    uint64_t first; /* the array of the first anchors' addresses: 2^start of them */
+    uint32_t start, depth_max;
+    uint32_t slots, ratio, filter, points; /* of the tuning */
+    uint64_t checksum;                     /* of the constant words before it */
+    uint64_t reserved[3];
+};
+_Static_assert(offsetof(struct sephash_root, first) == 128, "two lines before what is constant");
+
+static inline uint64_t sephash_root_sum(const struct sephash_root *root)
+{
+    size_t first = offsetof(struct sephash_root, first);
+    return hash_sum(&root->first, offsetof(struct sephash_root, checksum) - first, 0);
+}
+
+#endif

@@ -1,0 +1,326 @@
+/*
+ * Looking at a segment. The first round trip goes by what the session knows, and reads the anchor with
+ * it. If the anchor names another CurSegment by now, or was split, that is read in further ones
+ * (SEPHASH-H7).
+ */
+#include "index/sephash/sephash.h"
+
+#include <string.h>
+
+/* Slots that a put reads to find the first empty one. */
+#define WINDOW 16u
+
+/* What is known of a segment is not used any more if the session has not met it for so many epochs:
+ * the generation of an anchor's word must not come round meanwhile. */
+#define TRUST_EPOCHS 1024u
+
+/* How often an anchor that was split leads on. */
+#define FORKS (SEPHASH_DEPTH_MAX + 1)
+
+/* BUF_INDEX */
+struct images {
+    struct sephash_anchor anchor;
+    uint64_t mark;
+    struct sephash_fork fork;
+    struct sephash_head head;
+    uint16_t table[SEPHASH_FPS];
+    uint64_t slots[SEPHASH_SLOTS_MAX];
+};
+
+static struct images *images_of(struct op *op)
+{
+    return op_buffer(op, BUF_INDEX, sizeof(struct images));
+}
+
+/* Which entries of the MainSegment may be of the key. */
+static void set_range(const struct sephash_view *view, const struct sephash_key *key,
+                      const uint16_t *table, unsigned wanted, struct sephash_look *l)
+{
+    const struct sephash_segment *s = &l->segment;
+    l->tag = sephash_key_tag(view, key, s->depth);
+    if (wanted & SEPHASH_RANGE)
+        sephash_table_find(view->shape.plain, table, s->points, s->err, s->entries, key->fp,
+                           &l->from, &l->to);
+}
+
+/* Copies what is known: siblings on the ring may change it while this operation waits. */
+static void copy_known(const struct op *op, const struct sephash_view *view,
+                       const struct sephash_key *key, unsigned wanted, struct sephash_look *l)
+{
+    const struct sephash_segment *s = sephash_segment_of(view, key->hash);
+    l->segment = *s;
+    if (op->epoch - s->seen > TRUST_EPOCHS)
+        l->segment.state = 0;
+    set_range(view, key, s->table, wanted, l);
+}
+
+/* ---- READs ------------------------------------------------------------------------------------- */
+
+/* READs go by a guess until the anchor has been read. */
+static void guessed(struct op *op, const struct sephash_look *l)
+{
+    if (!l->current)
+        batch_may_be_freed(&op->batch);
+}
+
+void sephash_read_slots(struct op *op, const struct sephash_view *view, struct sephash_look *l,
+                        unsigned first)
+{
+    unsigned count = view->shape.slots - first;
+    if (first > 0 && count > WINDOW)
+        count = WINDOW;
+    l->slots = ((struct images *)op->buf[BUF_INDEX])->slots;
+    l->first = first;
+    memset(l->slots, 0, view->shape.slots * sizeof *l->slots);
+    if (count == 0)
+        return;
+    batch_read(&op->batch, sephash_target(l->segment.state), sephash_slot_at(&view->shape, first),
+               l->slots + first, 8 * count);
+    guessed(op, l);
+}
+
+void sephash_count_slots(const struct sephash_view *view, struct sephash_look *l)
+{
+    unsigned i = l->first;
+    while (i < view->shape.slots && l->slots[i] != 0)
+        i++;
+    l->filled = i;
+    l->has_slots = l->first == 0;
+}
+
+void sephash_read_main(struct op *op, const struct sephash_view *view,
+                       const struct sephash_segment *s, unsigned from, unsigned to, uint64_t *image)
+{
+    unsigned page = view->shape.page;
+    while (from < to) {
+        unsigned within = from % page, count = to - from;
+        if (count > page - within)
+            count = page - within;
+        batch_read(&op->batch, pointer_gaddr(s->page[from / page]), 8ull * within, image,
+                   8 * count);
+        from += count;
+        image += count;
+    }
+}
+
+static int read_range(struct op *op, const struct sephash_view *view, struct sephash_look *l)
+{
+    unsigned count = l->to - l->from, before = op->batch.count;
+    l->range = op_buffer(op, BUF_BULK, 8ull * (2 * count + view->shape.slots));
+    if (!l->range)
+        return FAR_NO_MEMORY;
+    l->candidate = l->range + count;
+    sephash_read_main(op, view, &l->segment, l->from, l->to, l->range);
+    for (unsigned i = before; i < op->batch.count && !l->current; i++)
+        op->batch.verb[i].flags |= FAB_MAY_BE_FREED;
+    l->has_range = true;
+    return FAR_OK;
+}
+
+/* Adds the READs of what is wanted and not there yet. */
+static int read_wanted(struct op *op, const struct sephash_view *view,
+                       const struct sephash_key *key, unsigned wanted, struct sephash_look *l)
+{
+    struct images *images = op->buf[BUF_INDEX];
+    gaddr cur = sephash_target(l->segment.state);
+    if ((wanted & SEPHASH_SLOTS) && !l->has_slots)
+        sephash_read_slots(op, view, l, 0);
+    else if ((wanted & SEPHASH_WINDOW) && !l->has_slots)
+        sephash_read_slots(op, view, l, l->segment.filled);
+    images->mark = 1;
+    if ((wanted & SEPHASH_MARK) && !l->has_slots) {
+        batch_read(&op->batch, cur, sephash_filter_at(key->bucket), &images->mark, 8);
+        guessed(op, l);
+    }
+    return (wanted & SEPHASH_RANGE) ? read_range(op, view, l) : FAR_OK;
+}
+
+static void take_wanted(struct op *op, const struct sephash_view *view, unsigned wanted,
+                        struct sephash_look *l)
+{
+    if ((wanted & (SEPHASH_SLOTS | SEPHASH_WINDOW)) && !l->has_slots)
+        sephash_count_slots(view, l);
+    l->mark = ((const struct images *)op->buf[BUF_INDEX])->mark;
+}
+
+/* ---- learning ---------------------------------------------------------------------------------- */
+
+static int judge_head(const struct sephash_view *view, const struct sephash_segment *s,
+                      const struct images *m)
+{
+    const struct sephash_head *h = &m->head;
+    unsigned pages = sephash_pages(&view->shape, h->entries);
+    if (h->id != sephash_id(view->tag, s->depth, s->suffix) ||
+        h->points > sephash_points_max(&view->shape) || pages > SEPHASH_PAGES ||
+        h->checksum != sephash_head_sum(h, m->table))
+        return err_fail(FAR_CORRUPT, "a segment of table '%s' is damaged",
+                        view->base.table->desc.name);
+    return FAR_OK;
+}
+
+int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state, struct sephash_look *l)
+{
+    const struct sephash_shape *shape = &view->shape;
+    struct sephash_segment *s = &l->segment;
+    struct images *m = images_of(op);
+    gaddr cur = sephash_target(state);
+    if (!m)
+        return FAR_NO_MEMORY;
+    s->state = state;
+    l->current = true;
+    batch_read(&op->batch, cur, 0, &m->head, sizeof m->head);
+    batch_read(&op->batch, cur, sephash_table_at(shape), m->table, 2 * sephash_points_max(shape));
+    sephash_read_slots(op, view, l, 0);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        rc = judge_head(view, s, m);
+    if (rc != FAR_OK)
+        return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "an anchor leads outside the pool") : rc;
+    sephash_count_slots(view, l);
+    l->table = m->table;
+    s->entries = m->head.entries;
+    s->err = m->head.err;
+    s->points = m->head.points;
+    s->filled = (uint16_t)l->filled;
+    s->seen = op->epoch;
+    memcpy(s->page, m->head.page, sizeof s->page);
+    return sephash_know(view, s, m->table);
+}
+
+/* The segment was split: reads where its children are. */
+static int follow(struct op *op, struct sephash_view *view, uint64_t state,
+                  const struct sephash_segment *s)
+{
+    struct images *m = images_of(op);
+    batch_read(&op->batch, sephash_target(state), 0, &m->fork, sizeof m->fork);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_BOUNDS || (rc == FAR_OK && m->fork.checksum != sephash_fork_sum(&m->fork)))
+        return err_fail(FAR_CORRUPT, "a fork of table '%s' is damaged",
+                        view->base.table->desc.name);
+    return rc == FAR_OK ? sephash_know_split(view, s, m->fork.child) : rc;
+}
+
+/* ---- looking ----------------------------------------------------------------------------------- */
+
+/* One look by what the session knows. *state is what the anchor says. */
+static int look_once(struct op *op, struct sephash_view *view, const struct sephash_key *key,
+                     unsigned wanted, struct sephash_look *l, uint64_t *state)
+{
+    struct images *m = images_of(op);
+    if (!m)
+        return FAR_NO_MEMORY;
+    *l = (struct sephash_look){0};
+    copy_known(op, view, key, wanted, l);
+    batch_read(&op->batch, l->segment.anchor, 0, &m->anchor, sizeof m->anchor);
+    bool guess = l->segment.state != 0;
+    int rc = guess ? read_wanted(op, view, key, wanted, l) : FAR_OK;
+    int flushed = batch_flush(&op->batch);
+    rc = rc == FAR_OK ? flushed : rc;
+    if (rc == FAR_BOUNDS || (rc == FAR_OK && m->anchor.id != sephash_id(view->tag, l->segment.depth,
+                                                                        l->segment.suffix)))
+        return err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
+                        view->base.table->desc.name);
+    *state = m->anchor.state;
+    if (rc != FAR_OK || !guess || *state != l->segment.state)
+        return rc;
+    l->current = true;
+    l->segment.seen = op->epoch;
+    take_wanted(op, view, wanted, l);
+    if (wanted & (SEPHASH_SLOTS | SEPHASH_WINDOW))
+        sephash_know_filled(view, &l->segment, l->filled);
+    return FAR_OK;
+}
+
+/* The session knows the segment by now; reads what else is wanted. */
+static int look_further(struct op *op, struct sephash_view *view, const struct sephash_key *key,
+                        unsigned wanted, struct sephash_look *l)
+{
+    const struct images *m = op->buf[BUF_INDEX];
+    set_range(view, key, m->table, wanted, l);
+    l->mark = 1;
+    if (!(wanted & SEPHASH_RANGE))
+        return FAR_OK;
+    int rc = read_range(op, view, l);
+    int flushed = batch_flush(&op->batch);
+    rc = rc == FAR_OK ? flushed : rc;
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a segment leads outside the pool") : rc;
+}
+
+/* All of a window was filled: reads the slots behind it. */
+static int look_behind_window(struct op *op, struct sephash_view *view, struct sephash_look *l)
+{
+    while (!l->has_slots && l->filled < view->shape.slots && l->filled == l->first + WINDOW) {
+        sephash_read_slots(op, view, l, l->filled);
+        int rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        sephash_count_slots(view, l);
+    }
+    return FAR_OK;
+}
+
+int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_key *key,
+                 unsigned wanted, struct sephash_look *l)
+{
+    for (unsigned forks = 0; forks < FORKS; forks++) {
+        uint64_t state = 0;
+        int rc = look_once(op, view, key, wanted, l, &state);
+        if (rc != FAR_OK)
+            return rc;
+        if (l->current)
+            return (wanted & SEPHASH_WINDOW) ? look_behind_window(op, view, l) : FAR_OK;
+        if (!sephash_is_split(state)) {
+            rc = sephash_learn(op, view, state, l);
+            return rc == FAR_OK ? look_further(op, view, key, wanted, l) : rc;
+        }
+        rc = follow(op, view, state, &l->segment);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return err_fail(FAR_CORRUPT, "forks of table '%s' lead on for ever",
+                    view->base.table->desc.name);
+}
+
+/* ---- candidates -------------------------------------------------------------------------------- */
+
+void sephash_gather(const struct sephash_view *view, struct sephash_look *l)
+{
+    (void)view;
+    l->candidates = 0;
+    for (unsigned i = l->has_slots ? l->filled : 0; i > 0; i--)
+        if ((l->slots[i - 1] & SEPHASH_TAG) == l->tag && l->slots[i - 1] != SEPHASH_VOID)
+            l->candidate[l->candidates++] = l->slots[i - 1];
+    l->in_slots = l->candidates;
+    for (unsigned i = 0; i < l->to - l->from; i++)
+        if ((l->range[i] & SEPHASH_TAG) == l->tag && l->range[i] != SEPHASH_VOID)
+            l->candidate[l->candidates++] = l->range[i];
+}
+
+int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *l,
+                  unsigned from, const struct value_out *out, struct index_found *found)
+{
+    struct index_probe probe = {.key = key->bytes, .format = SEPHASH_SLOT, .out = out};
+    uint64_t stale = 0;
+    for (;;) {
+        unsigned count = l->candidates - from < 64 ? l->candidates - from : 64;
+        uint64_t all = count == 64 ? UINT64_MAX : (1ull << count) - 1;
+        int rc = index_probe(op, &probe, l->candidate + from, all, found);
+        if (rc != FAR_OK)
+            return rc;
+        stale = stale ? stale : found->stale;
+        found->stale = stale;
+        if (found->place >= 0)
+            found->place += (int)from;
+        from += count;
+        if (found->place >= 0 || from == l->candidates)
+            return FAR_OK;
+    }
+}
+
+bool sephash_deletes(const struct sephash_look *l, unsigned place)
+{
+    for (unsigned i = place + 1; i < l->candidates; i++)
+        if (l->candidate[i] == l->candidate[place])
+            return true;
+    return false;
+}

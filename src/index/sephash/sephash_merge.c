@@ -1,0 +1,513 @@
+/*
+ * Merging and splitting (SEPHASH-H2).
+ *
+ *   1  READ the slots, the MainSegment's pages, the root
+ *   2  READ the blocks of entries that agree in all bits of their tags
+ *   3  WRITE new pages and CurSegments (split: anchors and a fork, too); CAS the anchor
+ *   4  split: CAS the entries of the directory, or WRITE a larger one and CAS the root
+ *
+ * If the segment is split, and that uses the last of the entries' split bits, then all blocks are read
+ * between 2 and 3.
+ */
+#include "index/sephash/sephash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROOT_BYTES    offsetof(struct sephash_root, first)
+#define ALLOCATED_MAX (2 * (SEPHASH_PAGES + 2) + 1)
+
+/* One of the segments that are made. */
+struct made {
+    uint64_t *words; /* sorted by fp */
+    uint32_t start[SEPHASH_FPS + 1];
+    struct sephash_head head;
+    unsigned points;
+    uint16_t table[SEPHASH_FPS];
+    gaddr cur, anchor;
+};
+
+struct merge {
+    struct op *op;
+    struct sephash_view *view;
+    struct sephash_state state;
+    bool removes;
+    bool from_reserve; /* pages are of the size that the reserve has */
+    bool splits;
+    unsigned live;            /* entries that remain */
+    struct sephash_root root; /* its first two lines */
+    struct made *made;        /* one or two */
+    struct allocated {
+        gaddr at;
+        unsigned size_class;
+    } allocated[ALLOCATED_MAX];
+    unsigned allocations;
+    gaddr fork;
+    struct new_reserve {
+        unsigned place;
+        uint64_t pointer, number;
+    } reserve[SEPHASH_RESERVE];
+    unsigned reserves;
+};
+
+/* ---- what remains -------------------------------------------------------------------------------- */
+
+/* Is the word one of those that go to the half? */
+static bool goes_to(const struct merge *m, uint64_t word, unsigned half)
+{
+    const struct sephash_segment *s = &m->state.look.segment;
+    unsigned start = m->view->shape.start;
+    return !m->splits || index_split_goes(sephash_dep(word), s->depth - start,
+                                          index_split_phase(start, s->suffix)) == half;
+}
+
+/* Sorts what remains by fp, newer entries first: by counting. */
+static void sort_half(const struct merge *m, struct made *made, unsigned half)
+{
+    const struct sephash_look *l = &m->state.look;
+    uint32_t at[SEPHASH_FPS] = {0};
+    memset(made->start, 0, sizeof made->start);
+    for (unsigned turn = 0; turn < 2; turn++) {
+        for (unsigned i = l->filled + l->segment.entries; i > 0; i--) {
+            bool slot = i > l->segment.entries;
+            uint64_t word = slot ? l->slots[i - 1 - l->segment.entries] : 0;
+            if (!slot) /* forwards, so that entries of an fp keep their order */
+                word = m->state.main[l->segment.entries - i];
+            if (word == 0 || !goes_to(m, word, half))
+                continue;
+            if (turn == 0)
+                made->start[sephash_fp(word) + 1]++;
+            else
+                made->words[at[sephash_fp(word)]++] = word;
+        }
+        for (unsigned fp = 0; fp < SEPHASH_FPS && turn == 0; fp++) {
+            at[fp] = made->start[fp];
+            made->start[fp + 1] += made->start[fp];
+        }
+    }
+}
+
+/* Gives entries their next split bits, which takes their blocks. An entry whose block cannot be read keeps
+ * what it has: no lookup finds it anyway. */
+static int renew(struct merge *m, struct made *made, unsigned depth)
+{
+    unsigned count = made->start[SEPHASH_FPS], start = m->view->shape.start;
+    for (unsigned i = 0; i < count;) {
+        struct index_blocks blocks;
+        index_blocks_start(&blocks, m->op, INDEX_BLOCKS_BYTES);
+        while (i < count &&
+               index_blocks_add(&blocks, made->words[i], index_block_key_bytes(made->words[i]), i))
+            i++;
+        int rc = index_blocks_read(m->op, &blocks, false);
+        if (rc != FAR_OK)
+            return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "an entry points outside the pool")
+                                    : rc;
+        for (unsigned j = 0; j < blocks.count; j++) {
+            const struct index_block *b = &blocks.block[j];
+            const struct block_head *h = b->image;
+            struct sephash_key key;
+            if (!index_block_whole(b, SEPHASH_SLOT))
+                continue;
+            sephash_hash(m->view, (struct slice){block_key(h), h->klen}, &key);
+            made->words[b->place] = sephash_entry(
+                b->slot, sephash_tag(sephash_fp(b->slot), sephash_fp2(b->slot),
+                                     index_split_bits(start, key.hash, depth - start)));
+        }
+    }
+    return FAR_OK;
+}
+
+/* Segments of one depth are split at different sizes, so that not all are split at the same time. */
+static unsigned limit_of(const struct sephash_view *view, const struct sephash_segment *s)
+{
+    uint64_t mixed = (s->suffix + 1) * 0x9e3779b97f4a7c15ull >> 60;
+    return view->shape.limit - (unsigned)(view->shape.limit * mixed / 128);
+}
+
+/* Decides whether the segment is split, and sorts what remains. */
+static int arrange(struct merge *m)
+{
+    struct sephash_view *view = m->view;
+    const struct sephash_segment *s = &m->state.look.segment;
+    unsigned start = view->shape.start;
+    m->live = 0;
+    for (unsigned i = 0; i < m->state.look.filled; i++)
+        m->live += m->state.look.slots[i] != 0;
+    for (unsigned i = 0; i < s->entries; i++)
+        m->live += m->state.main[i] != 0;
+    m->splits = !m->from_reserve && m->live > limit_of(view, s) && s->depth < view->shape.depth_max;
+    if (!m->splits && m->live > sephash_room(&view->shape))
+        return err_fail(FAR_TABLE_FULL, "a segment of table '%s' is full",
+                        view->base.table->desc.name);
+    m->made[0].words = m->state.main + s->entries;
+    sort_half(m, &m->made[0], 0);
+    m->made[1].words = m->made[0].words + m->made[0].start[SEPHASH_FPS];
+    if (!m->splits)
+        return FAR_OK;
+    sort_half(m, &m->made[1], 1);
+    if (!index_split_renews(s->depth - start, index_split_phase(start, s->suffix)))
+        return FAR_OK;
+    int rc = renew(m, &m->made[0], s->depth + 1u);
+    return rc == FAR_OK ? renew(m, &m->made[1], s->depth + 1u) : rc;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+static int allocate(struct merge *m, unsigned size_class, gaddr *at)
+{
+    int rc = pool_alloc(m->op, gaddr_node(m->state.look.segment.anchor), size_class, at);
+    if (rc == FAR_OK)
+        m->allocated[m->allocations++] = (struct allocated){*at, size_class};
+    return rc;
+}
+
+/* A page for so many entries. In a pool that is nearly full there may be none of the right size. */
+static int allocate_page(struct merge *m, unsigned entries, uint64_t *page)
+{
+    unsigned whole = sephash_page_class(m->view->shape.page);
+    unsigned size_class = m->from_reserve ? whole : sephash_page_class(entries);
+    gaddr at = 0;
+    int rc = allocate(m, size_class, &at);
+    if (rc == FAR_POOL_FULL && size_class != whole) {
+        size_class = whole;
+        rc = allocate(m, size_class, &at);
+    }
+    *page = at | (uint64_t)size_class << POINTER_CLASS_AT;
+    return rc;
+}
+
+static int allocate_made(struct merge *m, struct made *made)
+{
+    const struct sephash_shape *shape = &m->view->shape;
+    unsigned entries = made->start[SEPHASH_FPS], err = 0;
+    int rc = FAR_OK;
+    memset(&made->head, 0, sizeof made->head);
+    made->points = sephash_table_make(shape->plain, made->start, made->table, &err);
+    made->head.entries = entries;
+    made->head.err = (uint16_t)err;
+    made->head.points = (uint16_t)made->points;
+    for (unsigned i = 0; i < sephash_pages(shape, entries) && rc == FAR_OK; i++)
+        rc = allocate_page(m, sephash_page_entries(shape, entries, i), &made->head.page[i]);
+    if (rc == FAR_OK)
+        rc = allocate(m, sephash_cur_class(shape), &made->cur);
+    if (rc == FAR_OK && m->splits)
+        rc = allocate(m, SEPHASH_SMALL_CLASS, &made->anchor);
+    return rc;
+}
+
+/* Gives back what was allocated. `rc`: how the work ended. */
+static void give_back(struct merge *m, int rc)
+{
+    for (unsigned i = 0; i < m->allocations; i++) {
+        const struct allocated *a = &m->allocated[i];
+        if (rc == FAR_OK || op_all_known(rc))
+            pool_free_unpublished(m->op->client, a->at, a->size_class);
+        else
+            pool_abandon(m->op->client, a->size_class);
+    }
+    m->allocations = 0;
+}
+
+static int allocate_all(struct merge *m)
+{
+    int rc = allocate_made(m, &m->made[0]);
+    if (rc == FAR_OK && m->splits)
+        rc = allocate_made(m, &m->made[1]);
+    if (rc == FAR_OK && m->splits)
+        rc = allocate(m, SEPHASH_SMALL_CLASS, &m->fork);
+    if (rc != FAR_OK)
+        give_back(m, rc);
+    return rc;
+}
+
+/* ---- the reserve (SEPHASH-H8) ---------------------------------------------------------------------- */
+
+static unsigned reserve_class(const struct sephash_view *view, unsigned place)
+{
+    return place < SEPHASH_PAGES ? sephash_page_class(view->shape.page)
+                                 : sephash_cur_class(&view->shape);
+}
+
+/* Takes all of the reserve: it becomes free memory of this client. */
+static int take_reserve(struct merge *m)
+{
+    struct op *op = m->op;
+    unsigned count = 0, place[SEPHASH_RESERVE], n[SEPHASH_RESERVE];
+    for (unsigned i = 0; i < SEPHASH_RESERVE; i++) {
+        if (m->root.reserve[i] == 0)
+            continue;
+        place[count] = i;
+        n[count++] = op_cas(op, m->view->root, offsetof(struct sephash_root, reserve) + 8 * i,
+                            m->root.reserve[i], 0);
+    }
+    int rc = batch_flush(&op->batch);
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t pointer = m->root.reserve[place[i]];
+        if (rc != FAR_OK)
+            pool_abandon(op->client, pointer_class(pointer));
+        else if (op_swapped(op, n[i]))
+            pool_free_unpublished(op->client, pointer_gaddr(pointer), pointer_class(pointer));
+        m->root.reserve[place[i]] = 0;
+    }
+    return rc;
+}
+
+/* Allocates what is missing in the reserve for a segment of that size. */
+static int fill_reserve(struct merge *m)
+{
+    unsigned entries = m->made[0].start[SEPHASH_FPS];
+    if (m->splits && m->made[1].start[SEPHASH_FPS] > entries)
+        entries = m->made[1].start[SEPHASH_FPS];
+    unsigned pages = sephash_pages(&m->view->shape, entries + m->view->shape.slots);
+    for (unsigned i = 0; i < SEPHASH_RESERVE; i++) {
+        gaddr at = 0;
+        unsigned size_class = reserve_class(m->view, i);
+        if (m->root.reserve[i] != 0 || (i < SEPHASH_PAGES && i >= pages))
+            continue;
+        int rc = pool_alloc(m->op, gaddr_node(m->view->root), size_class, &at);
+        if (rc != FAR_OK)
+            return rc;
+        m->reserve[m->reserves++] = (struct new_reserve){
+            .place = i, .pointer = at | (uint64_t)size_class << POINTER_CLASS_AT};
+    }
+    return FAR_OK;
+}
+
+/* Adds the CAS that put it into the root. */
+static void add_reserve(struct merge *m)
+{
+    for (unsigned i = 0; i < m->reserves; i++)
+        m->reserve[i].number = op_cas(
+            m->op, m->view->root, offsetof(struct sephash_root, reserve) + 8 * m->reserve[i].place,
+            0, m->reserve[i].pointer);
+}
+
+/* Gives back what was not put there. */
+static void end_reserve(struct merge *m, bool posted, int rc)
+{
+    for (unsigned i = 0; i < m->reserves; i++) {
+        uint64_t pointer = m->reserve[i].pointer;
+        if (posted && rc == FAR_OK && op_swapped(m->op, (unsigned)m->reserve[i].number))
+            continue;
+        if (rc == FAR_OK || op_all_known(rc))
+            pool_free_unpublished(m->op->client, pointer_gaddr(pointer), pointer_class(pointer));
+        else
+            pool_abandon(m->op->client, pointer_class(pointer));
+    }
+    m->reserves = 0;
+}
+
+/* Memory for all that is made. */
+static int take_memory(struct merge *m)
+{
+    int rc = allocate_all(m);
+    if (rc == FAR_OK) {
+        rc = fill_reserve(m);
+        if (rc == FAR_OK || (rc == FAR_POOL_FULL && m->removes))
+            return FAR_OK;
+        end_reserve(m, false, rc);
+        give_back(m, rc);
+        return rc;
+    }
+    if (rc != FAR_POOL_FULL || !m->removes)
+        return rc;
+    rc = take_reserve(m);
+    m->from_reserve = true;
+    if (rc == FAR_OK)
+        rc = arrange(m);
+    return rc == FAR_OK ? allocate_all(m) : rc;
+}
+
+/* ---- publishing ------------------------------------------------------------------------------------ */
+
+uint32_t sephash_cur_image(const struct sephash_shape *shape, struct sephash_head *head,
+                           const uint16_t *table, void *image)
+{
+    uint32_t bytes = (uint32_t)sephash_table_at(shape);
+    head->checksum = sephash_head_sum(head, table);
+    memset(image, 0, bytes);
+    memcpy(image, head, sizeof *head);
+    uint32_t points = (2u * head->points + 7) & ~7u;
+    memset((char *)image + bytes, 0, points);
+    memcpy((char *)image + bytes, table, 2ull * head->points);
+    return bytes + points;
+}
+
+/* BUF_INDEX, from here on. */
+struct images {
+    struct sephash_anchor anchor[2];
+    struct sephash_fork fork;
+    uint64_t cur[2]
+                [(sizeof(struct sephash_head) + 2 * 8 * SEPHASH_SLOTS_MAX + 2 * SEPHASH_FPS) / 8];
+};
+
+static void write_made(struct merge *m, struct images *images, unsigned half)
+{
+    const struct sephash_view *view = m->view;
+    const struct sephash_segment *s = &m->state.look.segment;
+    struct made *made = &m->made[half];
+    struct op *op = m->op;
+    unsigned entries = made->start[SEPHASH_FPS], depth = s->depth + (m->splits ? 1u : 0u);
+    uint64_t suffix = s->suffix | (uint64_t)half << s->depth;
+    made->head.id = sephash_id(view->tag, depth, suffix);
+    for (unsigned i = 0; i < sephash_pages(&view->shape, entries); i++)
+        batch_write(&op->batch, pointer_gaddr(made->head.page[i]), 0,
+                    made->words + i * view->shape.page,
+                    8 * sephash_page_entries(&view->shape, entries, i));
+    uint32_t bytes = sephash_cur_image(&view->shape, &made->head, made->table, images->cur[half]);
+    batch_write(&op->batch, made->cur, 0, images->cur[half], bytes);
+    if (!m->splits)
+        return;
+    images->anchor[half] =
+        (struct sephash_anchor){.state = sephash_live(made->cur, 0), .id = made->head.id};
+    batch_write(&op->batch, made->anchor, 0, &images->anchor[half], sizeof images->anchor[half]);
+}
+
+/* What the anchor's word becomes. */
+static uint64_t new_state(const struct merge *m)
+{
+    uint64_t state = m->state.look.segment.state;
+    return m->splits ? sephash_split_to(m->fork)
+                     : sephash_live(m->made[0].cur, sephash_generation(state) + 1);
+}
+
+/* Does the directory have to be doubled for the children? */
+static bool doubles(const struct merge *m)
+{
+    unsigned depth = sephash_deep_depth(m->root.directory);
+    return m->splits && depth <= m->state.look.segment.depth && depth < SEPHASH_DIRECTORY_BITS_MAX;
+}
+
+/* Writes all, and changes the anchor. *swapped: the new segments are the table's. *directory: its entries,
+ * if it has to be doubled. */
+static int publish(struct merge *m, bool *swapped, uint64_t **directory)
+{
+    struct op *op = m->op;
+    const struct sephash_segment *s = &m->state.look.segment;
+    unsigned depth = sephash_deep_depth(m->root.directory);
+    struct images *images = op_buffer(op, BUF_INDEX, sizeof *images);
+    *directory = doubles(m) ? op_buffer(op, BUF_BLOCK_IN, 8ull << depth) : NULL;
+    if (!images)
+        return FAR_NO_MEMORY;
+    write_made(m, images, 0);
+    if (m->splits) {
+        write_made(m, images, 1);
+        images->fork.child[0] = m->made[0].anchor;
+        images->fork.child[1] = m->made[1].anchor;
+        images->fork.checksum = sephash_fork_sum(&images->fork);
+        batch_write(&op->batch, m->fork, 0, &images->fork, sizeof images->fork);
+    }
+    batch_fence(&op->batch);
+    unsigned n = op_cas(op, s->anchor, 0, s->state, new_state(m));
+    add_reserve(m);
+    if (*directory)
+        batch_read(&op->batch, sephash_deep_at(m->root.directory), 0, *directory, 8u << depth);
+    int rc = batch_flush(&op->batch);
+    *swapped = op_swapped(op, n);
+    end_reserve(m, true, rc);
+    return rc;
+}
+
+/* ---- afterwards ------------------------------------------------------------------------------------ */
+
+/* The anchor was changed, or it is not known whether it was: then what would be retired may be lost. */
+static void give_up(struct merge *m, bool changed, uint64_t pointer)
+{
+    if (changed)
+        pool_retire(m->op->client, pointer_gaddr(pointer), pointer_class(pointer));
+    else
+        pool_abandon(m->op->client, pointer_class(pointer));
+}
+
+/* The old segments and the blocks that are not needed any more go back (SEPHASH-H6). */
+static void retire(struct merge *m, bool changed)
+{
+    const struct sephash_segment *s = &m->state.look.segment;
+    for (unsigned i = 0; i < m->state.count; i++)
+        if (m->state.items[i].fate == SEPHASH_COVERED)
+            give_up(m, changed, m->state.items[i].word);
+    for (unsigned i = 0; i < sephash_pages(&m->view->shape, s->entries); i++)
+        give_up(m, changed, s->page[i]);
+    give_up(m, changed,
+            sephash_target(s->state) | (uint64_t)sephash_cur_class(&m->view->shape)
+                                           << POINTER_CLASS_AT);
+}
+
+/* Notes what was made: in the session's directory, and for the simulator. */
+static void note(struct merge *m)
+{
+    struct sephash_view *view = m->view;
+    const struct sephash_segment *s = &m->state.look.segment;
+    const struct growth_watch *watch = m->op->pool->knobs.growth_watch;
+    uint64_t child[2] = {m->made[0].anchor, m->made[1].anchor};
+    double load = (double)m->live / (view->shape.limit + view->shape.slots);
+    view->splits += m->splits;
+    view->merges += !m->splits;
+    view->load_sum += load;
+    view->load_max = load > view->load_max ? load : view->load_max;
+    if (watch)
+        watch->grew(watch, s->anchor, m->splits ? child : &s->anchor, m->splits ? 2 : 1);
+    if (m->splits && sephash_know_split(view, s, child) != FAR_OK)
+        return;
+    for (unsigned i = 0; i < (m->splits ? 2u : 1u); i++) {
+        const struct made *made = &m->made[i];
+        struct sephash_segment next = {
+            .anchor = m->splits ? child[i] : s->anchor,
+            .suffix = s->suffix | (uint64_t)i << s->depth,
+            .state = m->splits ? sephash_live(made->cur, 0) : new_state(m),
+            .seen = m->op->epoch,
+            .depth = (uint8_t)(s->depth + (m->splits ? 1u : 0u)),
+            .err = made->head.err,
+            .points = made->head.points,
+            .entries = made->head.entries,
+        };
+        memcpy(next.page, made->head.page, sizeof next.page);
+        (void)sephash_know(view, &next, made->table); /* otherwise it is read when it is needed */
+    }
+}
+
+static int merge(struct merge *m)
+{
+    uint64_t *directory = NULL;
+    bool swapped = false;
+    batch_read(&m->op->batch, m->view->root, 0, m->op->word, ROOT_BYTES);
+    int rc = sephash_read_state(m->op, m->view, &m->state);
+    memcpy(&m->root, m->op->word, ROOT_BYTES);
+    if (rc != FAR_OK || m->state.look.filled < m->view->shape.slots) /* SEPHASH-H2 */
+        return rc;
+    sephash_clear_dead(&m->state);
+    rc = arrange(m);
+    if (rc == FAR_OK)
+        rc = take_memory(m);
+    if (rc != FAR_OK)
+        return rc;
+    rc = publish(m, &swapped, &directory);
+    if (rc != FAR_OK && !op_all_known(rc))
+        retire(m, false);
+    if (!swapped || rc != FAR_OK) {
+        give_back(m, rc);
+        return rc;
+    }
+    retire(m, true);
+    note(m);
+    if (m->splits) {
+        uint64_t child[2] = {m->made[0].anchor, m->made[1].anchor};
+        sephash_advise(m->op, m->view, &m->state.look.segment, child, m->root.directory, directory);
+    }
+    return FAR_OK;
+}
+
+int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
+                  bool removes)
+{
+    struct made *made = calloc(2, sizeof *made); /* too large for a fiber's stack */
+    struct merge m = {.op = op, .view = view, .removes = removes, .made = made};
+    if (!made)
+        return err_fail(FAR_NO_MEMORY, "no memory for merging a segment");
+    m.state.look.segment = *segment;
+    m.state.look.current = true;
+    int rc = merge(&m);
+    free(m.state.items);
+    free(made);
+    return rc;
+}

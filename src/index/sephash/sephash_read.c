@@ -1,0 +1,72 @@
+/*
+ * Looking for a key: the mark of the filter and the range of the MainSegment in one round trip, the
+ * block in another. If the key is marked, the slots are read together with the block.
+ */
+#include "index/sephash/sephash.h"
+
+/* How often a look is repeated because a block was not whole. */
+#define LOOKS 4u
+
+struct read {
+    struct sephash_key key;
+    struct sephash_look look;
+    struct index_found found;
+    struct value_out *out;
+};
+
+/* Looks among the candidates of both segments. */
+static int probe_all(struct op *op, struct sephash_view *view, struct read *r)
+{
+    sephash_gather(view, &r->look);
+    return sephash_probe(op, &r->key, &r->look, 0, r->out, &r->found);
+}
+
+/* Reads the slots, because the key is marked, together with the blocks of the MainSegment's candidates.
+ * If a slot agrees with the key, all blocks are read, newest first. */
+static int probe_marked(struct op *op, struct sephash_view *view, struct read *r)
+{
+    sephash_read_slots(op, view, &r->look, 0);
+    sephash_gather(view, &r->look);
+    int rc = sephash_probe(op, &r->key, &r->look, 0, r->out, &r->found);
+    if (rc != FAR_OK)
+        return rc;
+    sephash_count_slots(view, &r->look);
+    sephash_know_filled(view, &r->look.segment, r->look.filled);
+    sephash_gather(view, &r->look);
+    return r->look.in_slots > 0 ? sephash_probe(op, &r->key, &r->look, 0, r->out, &r->found)
+                                : FAR_OK;
+}
+
+static int look(struct op *op, struct sephash_view *view, struct read *r)
+{
+    unsigned wanted = SEPHASH_RANGE | (view->shape.buckets ? SEPHASH_MARK : SEPHASH_SLOTS);
+    int rc = sephash_look(op, view, &r->key, wanted, &r->look);
+    if (rc != FAR_OK)
+        return rc;
+    if (r->look.has_slots || r->look.mark == 0) /* SEPHASH-H5 */
+        return probe_all(op, view, r);
+    return probe_marked(op, view, r);
+}
+
+int sephash_get(struct op *op, struct index_view *base, struct slice bytes, struct value_out *out)
+{
+    struct sephash_view *view = sephash_view(base);
+    struct read r = {.out = out};
+    uint64_t stale = 0;
+    sephash_hash(view, bytes, &r.key);
+    for (unsigned attempts = 0; attempts < LOOKS; attempts++) {
+        int rc = look(op, view, &r);
+        if (rc != FAR_OK)
+            return rc;
+        if (r.found.stale != 0) { /* it may be the newest of the key */
+            rc = index_found_stale(&r.found, &stale);
+            if (rc != FAR_OK)
+                return rc;
+            continue;
+        }
+        if (r.found.place < 0 || sephash_deletes(&r.look, (unsigned)r.found.place))
+            return FAR_NOT_FOUND;
+        return index_deliver(base, index_block_value(r.found.block), out);
+    }
+    return FAR_CONTENTION;
+}

@@ -1,0 +1,252 @@
+/*
+ * Which entries of a segment count. The entries of a key agree in their tags, but entries that agree may
+ * be of different keys: then their blocks are read, and their keys are compared.
+ */
+#include "index/sephash/sephash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* READs of one batch: as many as fit, and not many more bytes than this. */
+#define READ_BYTES INDEX_BLOCKS_BYTES
+
+static bool before(const struct sephash_item *a, const struct sephash_item *b)
+{
+    return a->group != b->group ? a->group < b->group : a->rank < b->rank;
+}
+
+/* Shell's sort: without memory of its own. */
+static void sort(struct sephash_item *items, unsigned count)
+{
+    unsigned gap = 1;
+    while (gap < count / 3)
+        gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3) {
+        for (unsigned i = gap; i < count; i++) {
+            struct sephash_item item = items[i];
+            unsigned j = i;
+            for (; j >= gap && before(&item, &items[j - gap]); j -= gap)
+                items[j] = items[j - gap];
+            items[j] = item;
+        }
+    }
+}
+
+static unsigned group_end(const struct sephash_item *items, unsigned count, unsigned i)
+{
+    unsigned end = i + 1;
+    while (end < count && items[end].group == items[i].group)
+        end++;
+    return end;
+}
+
+/* Must the keys of a group be compared? Not if all words are the same. */
+static bool ambiguous(const struct sephash_item *items, unsigned i, unsigned end)
+{
+    for (unsigned j = i + 1; j < end; j++)
+        if (items[j].word != items[i].word)
+            return true;
+    return false;
+}
+
+/* A damaged entry may point outside the pool. */
+static bool inside(const struct op *op, uint64_t word, uint32_t bytes)
+{
+    gaddr at = pointer_gaddr(word);
+    return at != 0 && gaddr_node(at) < op->pool->nodes &&
+           gaddr_offset(at) + bytes <= op->pool->head[gaddr_node(at)].size;
+}
+
+/* Says how much is read of each block, and returns the sum. */
+static size_t plan_reads(const struct op *op, struct sephash_item *items, unsigned count)
+{
+    size_t sum = 0;
+    for (unsigned i = 0, end; i < count; i = end) {
+        end = group_end(items, count, i);
+        bool reads = ambiguous(items, i, end);
+        for (unsigned j = i; j < end; j++) {
+            items[j].fate = SEPHASH_LIVE;
+            items[j].image = NULL;
+            uint32_t bytes = index_block_key_bytes(items[j].word);
+            items[j].bytes = reads && inside(op, items[j].word, bytes) ? bytes : 0;
+            sum += items[j].bytes;
+        }
+    }
+    return sum;
+}
+
+static int flush(struct op *op)
+{
+    int rc = batch_flush(&op->batch);
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a segment leads outside the pool") : rc;
+}
+
+/* Reads the blocks. All images stay, because keys are compared across batches. */
+static int read_blocks(struct op *op, struct sephash_item *items, unsigned count)
+{
+    size_t sum = plan_reads(op, items, count), posted = 0;
+    char *image = sum > 0 ? op_buffer(op, BUF_BLOCK_IN, sum) : NULL;
+    if (sum > 0 && !image)
+        return FAR_NO_MEMORY;
+    for (unsigned i = 0; i < count; i++) {
+        struct sephash_item *item = &items[i];
+        if (item->bytes == 0)
+            continue;
+        if (batch_room(&op->batch) == 0 || (posted > 0 && posted + item->bytes > READ_BYTES)) {
+            int rc = flush(op);
+            if (rc != FAR_OK)
+                return rc;
+            posted = 0;
+        }
+        batch_read(&op->batch, pointer_gaddr(item->word), 0, image, item->bytes);
+        item->image = image;
+        image += item->bytes;
+        posted += item->bytes;
+    }
+    int rc = flush(op);
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        struct index_block block = {
+            .slot = items[i].word, .bytes = items[i].bytes, .image = items[i].image};
+        if (items[i].image && !index_block_whole(&block, SEPHASH_SLOT))
+            items[i].image = NULL;
+    }
+    return rc;
+}
+
+static bool same_key(const struct sephash_item *a, const struct sephash_item *b)
+{
+    if (a->word == b->word)
+        return a->word != SEPHASH_VOID;
+    if (!a->image || !b->image) /* one cannot be read: it may be another key, so both are kept */
+        return false;
+    const struct block_head *x = a->image, *y = b->image;
+    return x->klen == y->klen && memcmp(block_key(x), block_key(y), x->klen) == 0;
+}
+
+/* The item is the newest of its key. Those below it in the group that have its key are covered. If one of
+ * them has the same word, then the item is a delete. */
+static void cover_older(struct sephash_item *items, unsigned i, unsigned end)
+{
+    for (unsigned j = i + 1; j < end; j++) {
+        if (items[j].fate != SEPHASH_LIVE || !same_key(&items[i], &items[j]))
+            continue;
+        items[j].fate = SEPHASH_COVERED;
+        if (items[j].word == items[i].word)
+            items[i].fate = SEPHASH_GONE;
+    }
+}
+
+/* A covered word that is there twice was deleted, too: its block is retired once. */
+static void retire_once(struct sephash_item *items, unsigned i, unsigned end)
+{
+    for (unsigned j = i + 1; j < end; j++)
+        for (unsigned k = i; k < j && items[j].fate == SEPHASH_COVERED; k++)
+            if (items[k].fate == SEPHASH_COVERED && items[k].word == items[j].word)
+                items[j].fate = SEPHASH_GONE;
+}
+
+int sephash_resolve(struct op *op, struct sephash_item *items, unsigned count)
+{
+    sort(items, count);
+    int rc = read_blocks(op, items, count);
+    for (unsigned i = 0, end; i < count && rc == FAR_OK; i = end) {
+        end = group_end(items, count, i);
+        for (unsigned j = i; j < end; j++)
+            if (items[j].fate == SEPHASH_LIVE)
+                cover_older(items, j, end);
+        retire_once(items, i, end);
+    }
+    return rc;
+}
+
+/* ---- a whole segment --------------------------------------------------------------------------- */
+
+#define NONE UINT16_MAX
+
+/* Slots in lists, by fp: entries of the MainSegment are compared with those of their own fp. */
+struct by_fp {
+    uint16_t head[SEPHASH_FPS], next[SEPHASH_SLOTS_MAX];
+};
+
+static void list_slots(const struct sephash_state *state, struct by_fp *lists)
+{
+    memset(lists->head, 0xff, sizeof lists->head);
+    for (unsigned i = 0; i < state->look.filled; i++) {
+        unsigned fp = sephash_fp(state->look.slots[i]);
+        lists->next[i] = lists->head[fp];
+        lists->head[fp] = (uint16_t)i;
+    }
+}
+
+static bool agrees(const struct sephash_state *state, const struct by_fp *lists, uint64_t word)
+{
+    for (unsigned i = lists->head[sephash_fp(word)]; i != NONE; i = lists->next[i])
+        if (((state->look.slots[i] ^ word) & SEPHASH_TAG) == 0)
+            return true;
+    return false;
+}
+
+static void add_item(struct sephash_state *state, uint64_t word, uint32_t rank)
+{
+    state->items[state->count++] = (struct sephash_item){
+        .word = word, .group = (uint32_t)(word >> POINTER_OWN_AT(0)), .rank = rank};
+}
+
+/* Makes items of all slots, and of the entries that agree with one. Below M there is nothing, and no key
+ * is there twice: other entries need no look. */
+static int make_items(struct sephash_state *state)
+{
+    unsigned filled = state->look.filled, entries = state->look.segment.entries, matches = 0;
+    struct by_fp lists;
+    list_slots(state, &lists);
+    for (unsigned i = 0; i < entries; i++)
+        matches += agrees(state, &lists, state->main[i]);
+    state->items = calloc(filled + matches + 1, sizeof *state->items);
+    if (!state->items)
+        return err_fail(FAR_NO_MEMORY, "no memory for merging a segment");
+    state->count = 0;
+    for (unsigned i = 0; i < filled; i++)
+        add_item(state, state->look.slots[i], filled - 1 - i);
+    for (unsigned i = 0; i < entries; i++)
+        if (agrees(state, &lists, state->main[i]))
+            add_item(state, state->main[i], filled + i);
+    return FAR_OK;
+}
+
+void sephash_clear_dead(struct sephash_state *state)
+{
+    unsigned filled = state->look.filled;
+    for (unsigned i = 0; i < state->look.segment.entries; i++)
+        if (state->main[i] == SEPHASH_VOID)
+            state->main[i] = 0;
+    for (unsigned i = 0; i < state->count; i++) {
+        const struct sephash_item *item = &state->items[i];
+        if (item->fate == SEPHASH_LIVE && item->word != SEPHASH_VOID)
+            continue;
+        if (item->rank < filled)
+            state->look.slots[filled - 1 - item->rank] = 0;
+        else
+            state->main[item->rank - filled] = 0;
+    }
+}
+
+int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_state *state)
+{
+    struct sephash_look *l = &state->look;
+    unsigned entries = l->segment.entries;
+    ASSERT(l->current);
+    state->items = NULL;
+    state->main = op_buffer(op, BUF_BULK, 8ull * (2 * entries + view->shape.slots + 1));
+    if (!state->main)
+        (void)batch_flush(&op->batch);
+    if (!state->main)
+        return FAR_NO_MEMORY;
+    sephash_read_slots(op, view, l, 0);
+    sephash_read_main(op, view, &l->segment, 0, entries, state->main);
+    int rc = flush(op);
+    if (rc == FAR_OK) {
+        sephash_count_slots(view, l);
+        rc = make_items(state);
+    }
+    return rc == FAR_OK ? sephash_resolve(op, state->items, state->count) : rc;
+}

@@ -1,0 +1,171 @@
+/*
+ * Changing a key: appending to its CurSegment.
+ *
+ * A put needs to know nothing of the key, so it reads a window of the slots only. All other changes read
+ * all slots and the range of the MainSegment, and judge the key by that (SEPHASH-H4). index/change.h has
+ * the blocks, and when they are written.
+ */
+#include "index/sephash/sephash.h"
+
+/* How often a client looks whether another one has merged a segment, before it does so itself: that
+ * is only faster, because both may. */
+#define MERGE_WAITS 16u
+
+struct write {
+    struct sephash_key key;
+    struct sephash_look look;
+    struct index_found found;
+    struct index_change change;
+    bool blind; /* a put */
+    bool done;
+    unsigned waits; /* for a merge by another client */
+    uint64_t full;  /* the state of the anchor whose CurSegment was full */
+    uint64_t pause_ns;
+    uint64_t stale;
+};
+
+/* ---- a CurSegment that is full ------------------------------------------------------------------ */
+
+/* Another client has filled it, and merges it now if it lives. Waits a little, then does it. */
+static int merge_or_wait(struct op *op, struct sephash_view *view, struct write *w, bool removes)
+{
+    const struct sephash_segment *s = &w->look.segment;
+    if (w->full != s->state) {
+        w->full = s->state;
+        w->waits = 0;
+        w->pause_ns = 0;
+    }
+    if (w->waits < MERGE_WAITS && w->waits++ < op->pool->knobs.patience) {
+        op_pause(op, &w->pause_ns);
+        return FAR_OK;
+    }
+    return sephash_merge(op, view, s, removes);
+}
+
+/* ---- appending ----------------------------------------------------------------------------------- */
+
+/* The mark of the filter goes ahead of the CAS (SEPHASH-H5). */
+static unsigned add_cas(struct op *op, const struct sephash_view *view, const struct write *w,
+                        uint64_t word)
+{
+    gaddr cur = sephash_target(w->look.segment.state);
+    if (view->shape.buckets) {
+        uint64_t *mark = op_next_word(op);
+        *mark = 1;
+        batch_write(&op->batch, cur, sephash_filter_at(w->key.bucket), mark, 8);
+        batch_fence(&op->batch);
+    }
+    return op_cas(op, cur, sephash_slot_at(&view->shape, w->look.filled), 0, word);
+}
+
+/* Appends the word: as long as others are faster, behind theirs. *again: one of theirs may be of the
+ * key, or the CurSegment is full. */
+static int append(struct op *op, struct sephash_view *view, struct write *w, uint64_t word,
+                  bool *again)
+{
+    struct sephash_look *l = &w->look;
+    while (l->filled < view->shape.slots) {
+        unsigned n = add_cas(op, view, w, word);
+        int rc = batch_flush(&op->batch);
+        w->done = op_swapped(op, n);
+        if (rc != FAR_OK || w->done)
+            return op_decided(op, rc);
+        uint64_t found = op_result(op, n);
+        l->filled++;
+        if (!w->blind && (found & SEPHASH_TAG) == l->tag)
+            break;
+    }
+    *again = true;
+    return FAR_OK;
+}
+
+/* This operation has filled the last slot, so it merges. What it was to do is done: it does not matter to
+ * it whether that succeeds. */
+static void after_append(struct op *op, struct sephash_view *view, struct write *w)
+{
+    sephash_know_filled(view, &w->look.segment, w->look.filled + 1);
+    if (w->look.filled + 1 == view->shape.slots)
+        (void)sephash_merge(op, view, &w->look.segment, false);
+}
+
+/* ---- the change ---------------------------------------------------------------------------------- */
+
+static int look(struct op *op, struct sephash_view *view, struct write *w, bool *again)
+{
+    index_change_write(op, &w->change);
+    int rc = sephash_look(op, view, &w->key,
+                          w->blind ? SEPHASH_WINDOW : SEPHASH_SLOTS | SEPHASH_RANGE, &w->look);
+    if (rc != FAR_OK)
+        return rc;
+    w->change.written |= w->change.block.at != 0;
+    w->found = (struct index_found){.place = -1};
+    if (w->blind)
+        return FAR_OK;
+    sephash_gather(view, &w->look);
+    rc = sephash_probe(op, &w->key, &w->look, 0, index_change_out(&w->change), &w->found);
+    if (rc != FAR_OK)
+        return rc;
+    if (w->found.stale != 0) { /* it may be the newest of the key */
+        *again = true;
+        return index_found_stale(&w->found, &w->stale);
+    }
+    if (w->found.place >= 0 && sephash_deletes(&w->look, (unsigned)w->found.place))
+        w->found.place = -1;
+    return FAR_OK;
+}
+
+static unsigned near_node(const struct sephash_view *view, const struct write *w)
+{
+    return gaddr_node(sephash_segment_of(view, w->key.hash)->anchor);
+}
+
+/* Appends what the change is to do with the key, as it was found. */
+static int act(struct op *op, struct sephash_view *view, struct write *w, bool *again)
+{
+    enum change_action action =
+        w->blind ? CHANGE_STORE : index_change_action(&w->change, &w->found);
+    int rc = action == CHANGE_ASK ? index_change_ask(op, &view->base, &w->change, &w->found,
+                                                     near_node(view, w), &action)
+                                  : FAR_OK;
+    if (rc == FAR_OK && !w->blind)
+        rc = index_change_judge(&w->found, action);
+    if (rc != FAR_OK)
+        return rc;
+    bool removes = action == CHANGE_REMOVE;
+    if (w->look.filled == view->shape.slots) {
+        *again = true;
+        return merge_or_wait(op, view, w, removes);
+    }
+    if (removes)
+        return append(op, view, w, w->found.slot, again);
+    index_change_write_first(op, &w->change);
+    return append(op, view, w, sephash_entry(pointer_make(&w->change.block, 0), w->look.tag),
+                  again);
+}
+
+int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
+                   struct change *change)
+{
+    struct sephash_view *view = sephash_view(base);
+    struct write w = {.change = {.want = change}};
+    sephash_hash(view, bytes, &w.key);
+    w.change.key = bytes;
+    w.blind = change->absent == CHANGE_STORE && change->present == CHANGE_STORE;
+    int rc = index_change_known(&w.change)
+                 ? index_change_prepare(op, &w.change, near_node(view, &w))
+                 : FAR_OK;
+    for (unsigned attempts = 0; rc == FAR_OK && index_attempt_after_pause(op, &attempts);) {
+        bool again = false;
+        rc = look(op, view, &w, &again);
+        if (rc == FAR_OK && !again)
+            rc = act(op, view, &w, &again);
+        if (rc != FAR_OK || w.done)
+            break;
+    }
+    if (rc == FAR_OK && !w.done)
+        rc = FAR_CONTENTION;
+    rc = index_change_end(op, &w.change, rc);
+    if (w.done)
+        after_append(op, view, &w);
+    return rc;
+}
