@@ -94,13 +94,13 @@ static int write_segments(struct maker *k)
 static int take_reserve(struct maker *k)
 {
     static const unsigned place[] = {0, SEPHASH_PAGES};
-    const unsigned size_class[] = {sephash_page_class(k->shape.page), sephash_cur_class(&k->shape)};
+    const unsigned size_class[] = {sephash_page_class(&k->shape), sephash_cur_class(&k->shape)};
     int rc = FAR_OK;
     for (unsigned i = 0; i < 2 && rc == FAR_OK; i++) {
         gaddr at = 0;
         rc = pool_alloc(k->op, 0, size_class[i], &at);
         if (rc == FAR_OK)
-            k->root.reserve[place[i]] = at | (uint64_t)size_class[i] << POINTER_CLASS_AT;
+            k->root.reserve[place[i]] = sephash_spare(at, size_class[i]);
     }
     return rc;
 }
@@ -180,6 +180,7 @@ int sephash_create(struct op *op, const struct index_options *options, uint64_t 
     k.root.ratio = (uint32_t)tuning[SEPHASH_TUNING_RATIO];
     k.root.filter = (uint32_t)tuning[SEPHASH_TUNING_FILTER];
     k.root.points = (uint32_t)tuning[SEPHASH_TUNING_POINTS];
+    k.root.depth = (uint32_t)tuning[SEPHASH_TUNING_DEPTH];
     k.root.checksum = sephash_root_sum(&k.root);
     if (rc == FAR_OK) {
         struct sephash_root *image = op_buffer(op, BUF_INDEX, sizeof *image);

@@ -25,7 +25,9 @@
  * Guarantees, each used by those after it
  *
  *   SEPHASH-H1  Slots fill in order, and each once. A client CASes slot i from 0 only if it has seen
- *       that the slots below i are filled. So C is a sequence, and a state of C is its length.
+ *       that the slots below i are filled. So C is a sequence, and a state of C is its length. (In a
+ *       full pool slots may be filled out of order with a word that means nothing, so that the
+ *       segment can be merged.)
  *   SEPHASH-H2  C is current from the CAS that makes its anchor name it to the CAS that makes it name
  *       another. The second comes after all slots are filled: the client that does it has seen that.
  *       So a CAS that fills a slot does so while C is current, and when merging begins, both segments
@@ -54,8 +56,9 @@
  *       directory is advice, too: an anchor that was split leads to its children for ever, and
  *       from the first anchors all others are found.
  *   SEPHASH-H8  A merge takes memory before it gives some back. For deletes in a full pool the root has
- *       a reserve, as large as the largest segment. Only a merge that lets a key be deleted may use
- *       it, and no other merge goes on before the reserve is complete.
+ *       a reserve, as large as the largest segment. Only a merge may use it that gives blocks back,
+ *       or lets a key be deleted, and no other merge goes on before the reserve is complete. A segment
+ *       has as many pages as its next merge needs: so such a merge takes no more than it gives back.
  *
  * Progress: lock-free, except that an operation that finds C full waits a little for the client that has
  * filled it. Every loop is bounded and ends with FAR_CONTENTION.
@@ -105,6 +108,9 @@ struct sephash_view {
     unsigned depth; /* of the directory: 2^depth entries, some of them the same */
     struct sephash_segment **directory;
     uint64_t merges, splits;
+    bool owes;                 /* the reserve may be incomplete */
+    unsigned reserve_pages;    /* that it must have, as far as this session knows */
+    uint64_t compacted;        /* the suffix that sephash_make_room() comes to next */
     double load_sum, load_max; /* of what was merged or split */
 };
 
@@ -218,6 +224,7 @@ struct sephash_item {
     uint32_t rank;  /* lower: newer */
     uint32_t bytes; /* of the block that were read */
     enum sephash_fate fate;
+    bool fits;         /* its class is that of its block, as far as that was read */
     const void *image; /* of the block, in BUF_BLOCK_IN; NULL: it was not read, or is not whole */
 };
 /* Sorts the items by group and rank, and decides what each one is. Reads the blocks of those that share
@@ -238,11 +245,36 @@ int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_
 /* Clears the words that do not count. */
 void sephash_clear_dead(struct sephash_state *state);
 
+/* ---- sephash_reserve.c ------------------------------------------------------------------------- */
+/* Objects for the reserve. */
+struct sephash_spares {
+    unsigned count, place[SEPHASH_RESERVE], number[SEPHASH_RESERVE];
+    uint64_t word[SEPHASH_RESERVE];
+    bool complete;
+};
+/* Takes all of the reserve that the image of the root shows, and clears it there: it becomes free memory
+ * of this client. */
+int sephash_reserve_take(struct op *op, struct sephash_view *view, struct sephash_root *root);
+/* Allocates what is missing for a segment of that many pages. FAR_POOL_FULL: not all. */
+int sephash_reserve_fill(struct op *op, struct sephash_view *view, const struct sephash_root *root,
+                         unsigned pages, struct sephash_spares *spares);
+/* Adds the CAS that put it into the root. */
+void sephash_reserve_add(struct op *op, const struct sephash_view *view,
+                         struct sephash_spares *spares);
+/* After the flush, or without one: gives back what is not there. */
+void sephash_reserve_end(struct op *op, struct sephash_view *view, struct sephash_spares *spares,
+                         bool posted, int rc);
+/* Completes the reserve before a value is stored. FAR_POOL_FULL. */
+int sephash_reserve_restore(struct op *op, struct sephash_view *view);
+
 /* ---- sephash_merge.c ------------------------------------------------------------------------------ */
 /* The segment's CurSegment is full, and this operation has found its anchor: makes a new one, or two.
  * `removes`: in order to delete a key (SEPHASH-H8). FAR_OK: it is done, perhaps by another client. */
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
                   bool removes);
+/* The pool is full: merges the segment of the hash, and some others, before they are full, if that gives
+ * back blocks of old values. */
+void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash);
 
 /* ---- the rest ---------------------------------------------------------------------------------- */
 int sephash_create(struct op *op, const struct index_options *options, uint64_t hash_seed,

@@ -308,7 +308,7 @@ static int visit_segment(struct walk *w, const struct anchor_at *a, uint64_t sta
     if (rc != FAR_OK)
         return rc;
     mark(w, sephash_target(state), sephash_cur_class(shape));
-    for (unsigned i = 0; i < sephash_pages(shape, l->segment.entries); i++)
+    for (unsigned i = 0; i < sephash_pages_held(l->segment.page); i++)
         mark_pointer(w, l->segment.page[i]);
     for (unsigned i = 0; i < l->segment.entries + l->filled; i++) {
         if (counts(w, i))
@@ -394,6 +394,9 @@ static int walk(struct walk *w)
     unsigned start = view->shape.start;
     uint64_t count = 1ull << start;
     int rc = index_read_root(w->op, view->root, &root, sizeof root);
+    if (rc == FAR_OK && sephash_deep_depth(root.directory) > SEPHASH_DIRECTORY_BITS_MAX)
+        rc = err_fail(FAR_CORRUPT, "the directory's depth is %u",
+                      sephash_deep_depth(root.directory));
     if (rc != FAR_OK)
         return rc;
     uint64_t *first = op_buffer(w->op, BUF_BULK, 8 * count), *copy = malloc(8 * count);
@@ -409,7 +412,7 @@ static int walk(struct walk *w)
     mark(w, sephash_deep_at(root.directory),
          sephash_directory_class(sephash_deep_depth(root.directory)));
     for (unsigned i = 0; i < SEPHASH_RESERVE; i++)
-        if (root.reserve[i] != 0)
+        if (root.reserve[i] != 0 && sephash_spare_whole(root.reserve[i]))
             mark_pointer(w, root.reserve[i]);
     for (uint64_t i = 0; i < count && rc == FAR_OK; i++)
         rc = visit_all(w, copy[i], i);

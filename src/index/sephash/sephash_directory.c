@@ -147,7 +147,7 @@ static int judge_root(struct sephash_view *view, const struct sephash_root *root
     view->tuning[SEPHASH_TUNING_RATIO] = root->ratio;
     view->tuning[SEPHASH_TUNING_FILTER] = root->filter;
     view->tuning[SEPHASH_TUNING_POINTS] = root->points;
-    view->tuning[SEPHASH_TUNING_DEPTH] = root->start;
+    view->tuning[SEPHASH_TUNING_DEPTH] = root->depth;
     return FAR_OK;
 }
 
@@ -235,7 +235,8 @@ int sephash_attach(struct op *op, const struct index_table *table, struct index_
 void sephash_detach(struct index_view *base)
 {
     struct sephash_view *view = sephash_view(base);
-    for (uint64_t i = 0; view->directory && i < 1ull << view->depth; i++)
+    /* From above: the lowest entry that leads to a segment is the one with its suffix. */
+    for (uint64_t i = 1ull << view->depth; view->directory && i-- > 0;)
         if (view->directory[i] && view->directory[i]->suffix == i)
             free(view->directory[i]);
     free(view->directory);
@@ -329,6 +330,8 @@ void sephash_advise(struct op *op, struct sephash_view *view, const struct sepha
                     const uint64_t child[2], uint64_t word, const uint64_t *image)
 {
     uint64_t entry[2];
+    if (sephash_deep_depth(word) > SEPHASH_DIRECTORY_BITS_MAX)
+        return; /* it is damaged */
     for (unsigned i = 0; i < 2; i++)
         entry[i] = sephash_deep(child[i], parent->depth + 1u);
     if (sephash_deep_depth(word) > parent->depth)

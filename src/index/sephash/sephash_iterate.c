@@ -40,9 +40,11 @@ struct iteration {
     unsigned end_fp; /* all entries of the fps below it have been read */
     struct sephash_item *items;
     unsigned count;
+    /* Those that count. If an item is alone in its group, then its key was not read, and the last bits of
+     * its place are unknown. */
     struct listed {
-        uint64_t place, word;
-    } * list; /* those that count */
+        uint64_t place, unknown, word;
+    } * list;
     unsigned listed;
 };
 
@@ -100,7 +102,9 @@ static void list_items(const struct sephash_view *view, struct iteration *it)
     for (unsigned i = 0; i < it->count; i++) {
         if (it->items[i].fate != SEPHASH_LIVE)
             continue;
-        struct listed new = {place_of(view, &it->items[i]), it->items[i].word};
+        struct listed new = {.place = place_of(view, &it->items[i]),
+                             .unknown = it->items[i].image ? 0 : (1ull << MORE_BITS) - 1,
+                             .word = it->items[i].word};
         unsigned at = it->listed++;
         for (; at > 0 && it->list[at - 1].place > new.place; at--)
             it->list[at] = it->list[at - 1];
@@ -143,7 +147,7 @@ static int add_listed(struct op *op, struct sephash_view *view, struct iteration
 {
     unsigned next = 0;
     int rc = FAR_OK;
-    while (next < it->listed && it->list[next].place < it->place)
+    while (next < it->listed && (it->list[next].place | it->list[next].unknown) < it->place)
         next++;
     while (rc == FAR_OK && !*full && next < it->listed) {
         struct index_blocks blocks;

@@ -114,8 +114,8 @@ static inline uint64_t sephash_fork_sum(const struct sephash_fork *fork)
 }
 
 /* ---- CurSegments ----------------------------------------------------------------------------- */
-#define SEPHASH_PAGES     8u /* of a MainSegment, at most */
-#define SEPHASH_SLOTS_MIN 4u /* of a CurSegment */
+#define SEPHASH_PAGES     20u /* of a MainSegment, at most */
+#define SEPHASH_SLOTS_MIN 4u  /* of a CurSegment */
 #define SEPHASH_SLOTS_MAX 512u
 #define SEPHASH_PAGE_MIN  8u /* entries */
 
@@ -125,9 +125,9 @@ struct sephash_head {
     uint16_t err, points;         /* of the FPTable: sephash_table.c */
     uint64_t checksum;            /* of the header and the FPTable, without this word */
     uint64_t page[SEPHASH_PAGES]; /* pointers; 0: none */
-    uint64_t unused[5];
+    uint64_t unused;
 };
-_Static_assert(sizeof(struct sephash_head) == 128, "two lines");
+_Static_assert(sizeof(struct sephash_head) == 192, "three lines");
 
 /* What an FPTable has room for: a number for each fp, or record points. The paper's 32 are enough for
  * large segments; those that were just split take some more. */
@@ -142,14 +142,21 @@ struct sephash_shape {
     unsigned start;          /* bits of the hash that the first segments have */
     unsigned depth_max;
 };
-/* All but the last two. */
+static inline unsigned sephash_largest(unsigned a, unsigned b, unsigned c)
+{
+    return a > b ? (a > c ? a : c) : (b > c ? b : c);
+}
+/* All but the last two. Pages are as large as the sixteenth part of a MainSegment, so that little of the
+ * last one is empty, and what one segment gives back serves any other. There is room for what a segment
+ * has when it is split, and for some more. */
 static inline void sephash_shape_set(struct sephash_shape *s, uint64_t slots, uint64_t ratio,
                                      bool filter, bool points)
 {
     s->slots = (unsigned)slots;
     s->buckets = filter ? s->slots : 0;
     s->limit = (unsigned)(slots * ratio);
-    s->page = (s->limit + 3) / 4 > SEPHASH_PAGE_MIN ? (s->limit + 3) / 4 : SEPHASH_PAGE_MIN;
+    s->page = sephash_largest(SEPHASH_PAGE_MIN, (s->limit + 15) / 16,
+                              (s->limit + 3 * s->slots + SEPHASH_PAGES - 1) / SEPHASH_PAGES);
     s->plain = !points;
 }
 static inline uint64_t sephash_filter_at(unsigned bucket)
@@ -172,9 +179,9 @@ static inline unsigned sephash_cur_class(const struct sephash_shape *s)
 {
     return size_class_for(sephash_table_at(s) + 2ull * sephash_points_max(s));
 }
-static inline unsigned sephash_page_class(unsigned entries)
+static inline unsigned sephash_page_class(const struct sephash_shape *s)
 {
-    return size_class_for(8ull * entries);
+    return size_class_for(8ull * s->page);
 }
 /* How many pages hold that many entries, and how many of them the i-th one has. */
 static inline unsigned sephash_pages(const struct sephash_shape *s, unsigned entries)
@@ -186,6 +193,14 @@ static inline unsigned sephash_page_entries(const struct sephash_shape *s, unsig
 {
     unsigned before = i * s->page;
     return entries - before < s->page ? entries - before : s->page;
+}
+/* How many pages a segment has: one more than it needs, perhaps (SEPHASH-H8). */
+static inline unsigned sephash_pages_held(const uint64_t page[SEPHASH_PAGES])
+{
+    unsigned held = 0;
+    while (held < SEPHASH_PAGES && page[held] != 0)
+        held++;
+    return held;
 }
 static inline unsigned sephash_room(const struct sephash_shape *s)
 {
@@ -221,17 +236,31 @@ static inline unsigned sephash_directory_class(unsigned depth)
 
 #define SEPHASH_RESERVE (SEPHASH_PAGES + 1) /* pages, and a CurSegment as the last one */
 
+/* A word of the reserve is a pointer, and a sum of it in the bits above. */
+static inline uint64_t sephash_spare(gaddr at, unsigned size_class)
+{
+    uint64_t pointer = at | (uint64_t)size_class << POINTER_CLASS_AT;
+    return pointer | hash_sum(&pointer, sizeof pointer, 0) << POINTER_OWN_AT(0);
+}
+static inline bool sephash_spare_whole(uint64_t word)
+{
+    return word == sephash_spare(pointer_gaddr(word), pointer_class(word));
+}
+
 struct sephash_root {
     uint64_t directory;
-    uint64_t reserve[SEPHASH_RESERVE]; /* pointers to objects for SEPHASH-H8; 0: none */
-    uint64_t unused[6];
+    uint64_t reserve[SEPHASH_RESERVE]; /* objects for SEPHASH-H8; 0: none */
+    uint64_t unused[2];
     uint64_t first; /* the array of the first anchors' addresses: 2^start of them */
     uint32_t start, depth_max;
-    uint32_t slots, ratio, filter, points; /* of the tuning */
-    uint64_t checksum;                     /* of the constant words before it */
-    uint64_t reserved[3];
+    uint32_t slots, ratio, filter, points, depth; /* of the tuning */
+    uint32_t zero;
+    uint64_t checksum; /* of the constant words before it */
+    uint64_t reserved[2];
 };
-_Static_assert(offsetof(struct sephash_root, first) == 128, "two lines before what is constant");
+_Static_assert(offsetof(struct sephash_root, first) == 192, "three lines before what is constant");
+
+#define SEPHASH_ROOT_CHANGES offsetof(struct sephash_root, first) /* bytes of it that may change */
 
 static inline uint64_t sephash_root_sum(const struct sephash_root *root)
 {

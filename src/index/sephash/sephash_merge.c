@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOT_BYTES    offsetof(struct sephash_root, first)
 #define ALLOCATED_MAX (2 * (SEPHASH_PAGES + 2) + 1)
 
 /* One of the segments that are made. */
@@ -31,11 +30,11 @@ struct merge {
     struct op *op;
     struct sephash_view *view;
     struct sephash_state state;
-    bool removes;
-    bool from_reserve; /* pages are of the size that the reserve has */
+    bool frees; /* it gives blocks back, or is to let a key be deleted */
+    bool from_reserve;
     bool splits;
     unsigned live;            /* entries that remain */
-    struct sephash_root root; /* its first two lines */
+    struct sephash_root root; /* what changes of it */
     struct made *made;        /* one or two */
     struct allocated {
         gaddr at;
@@ -43,11 +42,7 @@ struct merge {
     } allocated[ALLOCATED_MAX];
     unsigned allocations;
     gaddr fork;
-    struct new_reserve {
-        unsigned place;
-        uint64_t pointer, number;
-    } reserve[SEPHASH_RESERVE];
-    unsigned reserves;
+    struct sephash_spares spares;
 };
 
 /* ---- what remains -------------------------------------------------------------------------------- */
@@ -161,15 +156,23 @@ static int allocate(struct merge *m, unsigned size_class, gaddr *at)
     return rc;
 }
 
-/* A page for so many entries. In a pool that is nearly full there may be none of the right size. */
-static int allocate_page(struct merge *m, unsigned entries, uint64_t *page)
+/* A segment gets as many pages as its next merge needs. So if the pool is full by then, that one takes no
+ * more from the reserve than it gives back (SEPHASH-H8). */
+static unsigned pages_for(const struct merge *m, unsigned entries)
 {
-    unsigned whole = sephash_page_class(m->view->shape.page);
-    unsigned size_class = m->from_reserve ? whole : sephash_page_class(entries);
+    unsigned pages = sephash_pages(&m->view->shape, entries + m->view->shape.slots);
+    return m->from_reserve || pages > SEPHASH_PAGES ? sephash_pages(&m->view->shape, entries)
+                                                    : pages;
+}
+
+/* A page. If pages are smaller than CurSegments, there may be memory that is cut for these. */
+static int allocate_page(struct merge *m, uint64_t *page)
+{
+    unsigned size_class = sephash_page_class(&m->view->shape);
     gaddr at = 0;
     int rc = allocate(m, size_class, &at);
-    if (rc == FAR_POOL_FULL && size_class != whole) {
-        size_class = whole;
+    if (rc == FAR_POOL_FULL && size_class < sephash_cur_class(&m->view->shape)) {
+        size_class = sephash_cur_class(&m->view->shape);
         rc = allocate(m, size_class, &at);
     }
     *page = at | (uint64_t)size_class << POINTER_CLASS_AT;
@@ -186,8 +189,8 @@ static int allocate_made(struct merge *m, struct made *made)
     made->head.entries = entries;
     made->head.err = (uint16_t)err;
     made->head.points = (uint16_t)made->points;
-    for (unsigned i = 0; i < sephash_pages(shape, entries) && rc == FAR_OK; i++)
-        rc = allocate_page(m, sephash_page_entries(shape, entries, i), &made->head.page[i]);
+    for (unsigned i = 0; i < pages_for(m, entries) && rc == FAR_OK; i++)
+        rc = allocate_page(m, &made->head.page[i]);
     if (rc == FAR_OK)
         rc = allocate(m, sephash_cur_class(shape), &made->cur);
     if (rc == FAR_OK && m->splits)
@@ -220,102 +223,33 @@ static int allocate_all(struct merge *m)
     return rc;
 }
 
-/* ---- the reserve (SEPHASH-H8) ---------------------------------------------------------------------- */
-
-static unsigned reserve_class(const struct sephash_view *view, unsigned place)
+/* The most pages that a segment has which is made. */
+static unsigned pages_most(const struct merge *m)
 {
-    return place < SEPHASH_PAGES ? sephash_page_class(view->shape.page)
-                                 : sephash_cur_class(&view->shape);
+    unsigned first = m->made[0].start[SEPHASH_FPS], second = m->made[1].start[SEPHASH_FPS];
+    return pages_for(m, m->splits && second > first ? second : first);
 }
 
-/* Takes all of the reserve: it becomes free memory of this client. */
-static int take_reserve(struct merge *m)
-{
-    struct op *op = m->op;
-    unsigned count = 0, place[SEPHASH_RESERVE], n[SEPHASH_RESERVE];
-    for (unsigned i = 0; i < SEPHASH_RESERVE; i++) {
-        if (m->root.reserve[i] == 0)
-            continue;
-        place[count] = i;
-        n[count++] = op_cas(op, m->view->root, offsetof(struct sephash_root, reserve) + 8 * i,
-                            m->root.reserve[i], 0);
-    }
-    int rc = batch_flush(&op->batch);
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t pointer = m->root.reserve[place[i]];
-        if (rc != FAR_OK)
-            pool_abandon(op->client, pointer_class(pointer));
-        else if (op_swapped(op, n[i]))
-            pool_free_unpublished(op->client, pointer_gaddr(pointer), pointer_class(pointer));
-        m->root.reserve[place[i]] = 0;
-    }
-    return rc;
-}
-
-/* Allocates what is missing in the reserve for a segment of that size. */
-static int fill_reserve(struct merge *m)
-{
-    unsigned entries = m->made[0].start[SEPHASH_FPS];
-    if (m->splits && m->made[1].start[SEPHASH_FPS] > entries)
-        entries = m->made[1].start[SEPHASH_FPS];
-    unsigned pages = sephash_pages(&m->view->shape, entries + m->view->shape.slots);
-    for (unsigned i = 0; i < SEPHASH_RESERVE; i++) {
-        gaddr at = 0;
-        unsigned size_class = reserve_class(m->view, i);
-        if (m->root.reserve[i] != 0 || (i < SEPHASH_PAGES && i >= pages))
-            continue;
-        int rc = pool_alloc(m->op, gaddr_node(m->view->root), size_class, &at);
-        if (rc != FAR_OK)
-            return rc;
-        m->reserve[m->reserves++] = (struct new_reserve){
-            .place = i, .pointer = at | (uint64_t)size_class << POINTER_CLASS_AT};
-    }
-    return FAR_OK;
-}
-
-/* Adds the CAS that put it into the root. */
-static void add_reserve(struct merge *m)
-{
-    for (unsigned i = 0; i < m->reserves; i++)
-        m->reserve[i].number = op_cas(
-            m->op, m->view->root, offsetof(struct sephash_root, reserve) + 8 * m->reserve[i].place,
-            0, m->reserve[i].pointer);
-}
-
-/* Gives back what was not put there. */
-static void end_reserve(struct merge *m, bool posted, int rc)
-{
-    for (unsigned i = 0; i < m->reserves; i++) {
-        uint64_t pointer = m->reserve[i].pointer;
-        if (posted && rc == FAR_OK && op_swapped(m->op, (unsigned)m->reserve[i].number))
-            continue;
-        if (rc == FAR_OK || op_all_known(rc))
-            pool_free_unpublished(m->op->client, pointer_gaddr(pointer), pointer_class(pointer));
-        else
-            pool_abandon(m->op->client, pointer_class(pointer));
-    }
-    m->reserves = 0;
-}
-
-/* Memory for all that is made. */
+/* Memory for all that is made, and for what the reserve lacks. */
 static int take_memory(struct merge *m)
 {
     int rc = allocate_all(m);
-    if (rc == FAR_OK) {
-        rc = fill_reserve(m);
-        if (rc == FAR_OK || (rc == FAR_POOL_FULL && m->removes))
-            return FAR_OK;
-        end_reserve(m, false, rc);
-        give_back(m, rc);
-        return rc;
+    if (rc == FAR_POOL_FULL && m->frees) {
+        rc = sephash_reserve_take(m->op, m->view, &m->root);
+        m->from_reserve = true;
+        if (rc == FAR_OK)
+            rc = arrange(m);
+        if (rc == FAR_OK)
+            rc = allocate_all(m);
     }
-    if (rc != FAR_POOL_FULL || !m->removes)
+    if (rc != FAR_OK)
         return rc;
-    rc = take_reserve(m);
-    m->from_reserve = true;
-    if (rc == FAR_OK)
-        rc = arrange(m);
-    return rc == FAR_OK ? allocate_all(m) : rc;
+    rc = sephash_reserve_fill(m->op, m->view, &m->root, pages_most(m), &m->spares);
+    if (rc == FAR_OK || (rc == FAR_POOL_FULL && m->frees))
+        return FAR_OK;
+    sephash_reserve_end(m->op, m->view, &m->spares, false, rc);
+    give_back(m, rc);
+    return rc;
 }
 
 /* ---- publishing ------------------------------------------------------------------------------------ */
@@ -399,12 +333,12 @@ static int publish(struct merge *m, bool *swapped, uint64_t **directory)
     }
     batch_fence(&op->batch);
     unsigned n = op_cas(op, s->anchor, 0, s->state, new_state(m));
-    add_reserve(m);
+    sephash_reserve_add(op, m->view, &m->spares);
     if (*directory)
         batch_read(&op->batch, sephash_deep_at(m->root.directory), 0, *directory, 8u << depth);
     int rc = batch_flush(&op->batch);
     *swapped = op_swapped(op, n);
-    end_reserve(m, true, rc);
+    sephash_reserve_end(op, m->view, &m->spares, true, rc);
     return rc;
 }
 
@@ -425,8 +359,8 @@ static void retire(struct merge *m, bool changed)
     const struct sephash_segment *s = &m->state.look.segment;
     for (unsigned i = 0; i < m->state.count; i++)
         if (m->state.items[i].fate == SEPHASH_COVERED)
-            give_up(m, changed, m->state.items[i].word);
-    for (unsigned i = 0; i < sephash_pages(&m->view->shape, s->entries); i++)
+            give_up(m, changed && m->state.items[i].fits, m->state.items[i].word);
+    for (unsigned i = 0; i < sephash_pages_held(s->page); i++)
         give_up(m, changed, s->page[i]);
     give_up(m, changed,
             sephash_target(s->state) | (uint64_t)sephash_cur_class(&m->view->shape)
@@ -470,11 +404,13 @@ static int merge(struct merge *m)
 {
     uint64_t *directory = NULL;
     bool swapped = false;
-    batch_read(&m->op->batch, m->view->root, 0, m->op->word, ROOT_BYTES);
+    batch_read(&m->op->batch, m->view->root, 0, m->op->word, SEPHASH_ROOT_CHANGES);
     int rc = sephash_read_state(m->op, m->view, &m->state);
-    memcpy(&m->root, m->op->word, ROOT_BYTES);
+    memcpy(&m->root, m->op->word, SEPHASH_ROOT_CHANGES);
     if (rc != FAR_OK || m->state.look.filled < m->view->shape.slots) /* SEPHASH-H2 */
         return rc;
+    for (unsigned i = 0; i < m->state.count; i++)
+        m->frees |= m->state.items[i].fate == SEPHASH_COVERED;
     sephash_clear_dead(&m->state);
     rc = arrange(m);
     if (rc == FAR_OK)
@@ -497,11 +433,54 @@ static int merge(struct merge *m)
     return FAR_OK;
 }
 
+/* ---- a pool that is full ------------------------------------------------------------------------- */
+
+/* Segments that one operation compacts. */
+#define COMPACTED 4u
+
+/* Fills the slots that are empty, so that the segment can be merged. The order of these does not matter
+ * (SEPHASH-H1). */
+static int fill_slots(struct op *op, const struct sephash_view *view, const struct sephash_look *l)
+{
+    int rc = FAR_OK;
+    for (unsigned i = l->filled; i < view->shape.slots && rc == FAR_OK; i++) {
+        op_cas(op, sephash_target(l->segment.state), sephash_slot_at(&view->shape, i), 0,
+               SEPHASH_VOID);
+        if (batch_room(&op->batch) == 0)
+            rc = batch_flush(&op->batch);
+    }
+    return rc == FAR_OK ? batch_flush(&op->batch) : rc;
+}
+
+/* Merges a segment before its time if it has blocks that are not needed any more. */
+static int compact(struct op *op, struct sephash_view *view, uint64_t hash)
+{
+    struct sephash_key key = {.hash = hash};
+    struct sephash_state state = {.count = 0};
+    bool covers = false;
+    int rc = sephash_look(op, view, &key, SEPHASH_SLOTS, &state.look);
+    if (rc == FAR_OK && state.look.filled > 0)
+        rc = sephash_read_state(op, view, &state);
+    for (unsigned i = 0; i < state.count && rc == FAR_OK; i++)
+        covers |= state.items[i].fate == SEPHASH_COVERED;
+    free(state.items);
+    if (rc == FAR_OK && covers)
+        rc = fill_slots(op, view, &state.look);
+    return rc == FAR_OK && covers ? sephash_merge(op, view, &state.look.segment, true) : rc;
+}
+
+void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash)
+{
+    int rc = compact(op, view, hash);
+    for (unsigned i = 1; i < COMPACTED && rc == FAR_OK; i++)
+        rc = compact(op, view, view->compacted++);
+}
+
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
                   bool removes)
 {
     struct made *made = calloc(2, sizeof *made); /* too large for a fiber's stack */
-    struct merge m = {.op = op, .view = view, .removes = removes, .made = made};
+    struct merge m = {.op = op, .view = view, .frees = removes, .made = made};
     if (!made)
         return err_fail(FAR_NO_MEMORY, "no memory for merging a segment");
     m.state.look.segment = *segment;

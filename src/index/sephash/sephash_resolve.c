@@ -81,6 +81,18 @@ static int flush(struct op *op)
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a segment leads outside the pool") : rc;
 }
 
+static void judge_block(struct sephash_item *item)
+{
+    struct index_block block = {.slot = item->word, .bytes = item->bytes, .image = item->image};
+    const struct block_head *h = item->image;
+    item->fits = true;
+    if (h && !index_block_whole(&block, SEPHASH_SLOT))
+        item->image = h = NULL;
+    /* A damaged class must not make the neighbours of a block part of what is reused. */
+    if (h)
+        item->fits = size_class_for(block_bytes(h->klen, h->vlen)) == pointer_class(item->word);
+}
+
 /* Reads the blocks. All images stay, because keys are compared across batches. */
 static int read_blocks(struct op *op, struct sephash_item *items, unsigned count)
 {
@@ -104,12 +116,8 @@ static int read_blocks(struct op *op, struct sephash_item *items, unsigned count
         posted += item->bytes;
     }
     int rc = flush(op);
-    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
-        struct index_block block = {
-            .slot = items[i].word, .bytes = items[i].bytes, .image = items[i].image};
-        if (items[i].image && !index_block_whole(&block, SEPHASH_SLOT))
-            items[i].image = NULL;
-    }
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++)
+        judge_block(&items[i]);
     return rc;
 }
 

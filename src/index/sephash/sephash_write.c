@@ -119,6 +119,16 @@ static unsigned near_node(const struct sephash_view *view, const struct write *w
     return gaddr_node(sephash_segment_of(view, w->key.hash)->anchor);
 }
 
+/* Prepares the block of a value that is known. While the reserve is incomplete, nothing is stored. */
+static int start(struct op *op, struct sephash_view *view, struct write *w)
+{
+    bool removes = w->change.want->present == CHANGE_REMOVE;
+    int rc = view->owes && !removes ? sephash_reserve_restore(op, view) : FAR_OK;
+    return rc == FAR_OK && index_change_known(&w->change)
+               ? index_change_prepare(op, &w->change, near_node(view, w))
+               : rc;
+}
+
 /* Appends what the change is to do with the key, as it was found. */
 static int act(struct op *op, struct sephash_view *view, struct write *w, bool *again)
 {
@@ -151,9 +161,7 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
     sephash_hash(view, bytes, &w.key);
     w.change.key = bytes;
     w.blind = change->absent == CHANGE_STORE && change->present == CHANGE_STORE;
-    int rc = index_change_known(&w.change)
-                 ? index_change_prepare(op, &w.change, near_node(view, &w))
-                 : FAR_OK;
+    int rc = start(op, view, &w);
     for (unsigned attempts = 0; rc == FAR_OK && index_attempt_after_pause(op, &attempts);) {
         bool again = false;
         rc = look(op, view, &w, &again);
@@ -165,6 +173,8 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
     if (rc == FAR_OK && !w.done)
         rc = FAR_CONTENTION;
     rc = index_change_end(op, &w.change, rc);
+    if (rc == FAR_POOL_FULL)
+        sephash_make_room(op, view, w.key.hash);
     if (w.done)
         after_append(op, view, &w);
     return rc;
