@@ -74,6 +74,11 @@ static json_t *json_of_table(far_table *table, const struct far_table_info *t)
                   far_table_index(table), "tuning", t->tuning, "keys", (json_int_t)t->keys, "slots",
                   (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
                   (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
+    if (t->fptable_plain_bytes != 0) {
+        json_object_set_new(all, "fptable_bytes", json_integer((json_int_t)t->fptable_bytes));
+        json_object_set_new(all, "fptable_plain_bytes",
+                            json_integer((json_int_t)t->fptable_plain_bytes));
+    }
     if (!exact) {
         for (size_t i = 0; name[i] != '\0'; i++)
             snprintf(hex + 2 * i, 3, "%02x", (unsigned char)name[i]);
@@ -134,6 +139,9 @@ static void print_table(far_table *table, const struct far_table_info *t)
     printf("  %-12s %15" PRIu64 "  (load factor %.3f)\n", "slots", t->slots, t->load_factor);
     print_bytes("index", t->index_bytes);
     print_bytes("blocks", t->block_bytes);
+    if (t->fptable_plain_bytes != 0)
+        printf("  %-12s %15" PRIu64 " bytes  (plain tables: %" PRIu64 " bytes)\n", "fptables",
+               t->fptable_bytes, t->fptable_plain_bytes);
 }
 
 static void print_node(const struct far_node_info *n)
