@@ -140,7 +140,7 @@ static int check_words(struct walk *w)
     w->seen_count = w->finding_count = 0;
     for (unsigned i = 0; i < all && rc == FAR_OK; i++) {
         const void *block = NULL;
-        if (i >= entries + l->filled && w->words[i] != 0)
+        if (i >= entries + l->filled && w->words[i] != 0 && w->words[i] != SEPHASH_VOID)
             found(w, BEHIND, i);
         if (i >= entries + l->filled || !counts(w, i))
             continue;

@@ -34,6 +34,7 @@ struct merge {
     bool from_reserve;
     bool splits;
     unsigned live;            /* entries that remain */
+    uint64_t *newest;         /* the slots, from the last one on */
     struct sephash_root root; /* what changes of it */
     struct made *made;        /* one or two */
     struct allocated {
@@ -56,30 +57,42 @@ static bool goes_to(const struct merge *m, uint64_t word, unsigned half)
                                           index_split_phase(start, s->suffix)) == half;
 }
 
-/* Sorts what remains by fp, newer entries first: by counting. */
+/* Counts those of the words that go to the half, by fp, or puts them in their places if there is room for
+ * them. Entries of a MainSegment come in runs of one fp. */
+static void deal(const struct merge *m, unsigned half, const uint64_t *words, unsigned count,
+                 uint32_t *by_fp, uint64_t *room)
+{
+    unsigned fp = 0;
+    uint32_t next = by_fp[0];
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t word = words[i];
+        if (word == 0 || !goes_to(m, word, half))
+            continue;
+        if (sephash_fp(word) != fp) {
+            by_fp[fp] = next;
+            fp = sephash_fp(word);
+            next = by_fp[fp];
+        }
+        if (room)
+            room[next] = word;
+        next++;
+    }
+    by_fp[fp] = next;
+}
+
+/* Sorts what remains by fp, newer entries first. */
 static void sort_half(const struct merge *m, struct made *made, unsigned half)
 {
     const struct sephash_look *l = &m->state.look;
-    uint32_t at[SEPHASH_FPS] = {0};
+    uint32_t at[SEPHASH_FPS];
     memset(made->start, 0, sizeof made->start);
-    for (unsigned turn = 0; turn < 2; turn++) {
-        for (unsigned i = l->filled + l->segment.entries; i > 0; i--) {
-            bool slot = i > l->segment.entries;
-            uint64_t word = slot ? l->slots[i - 1 - l->segment.entries] : 0;
-            if (!slot) /* forwards, so that entries of an fp keep their order */
-                word = m->state.main[l->segment.entries - i];
-            if (word == 0 || !goes_to(m, word, half))
-                continue;
-            if (turn == 0)
-                made->start[sephash_fp(word) + 1]++;
-            else
-                made->words[at[sephash_fp(word)]++] = word;
-        }
-        for (unsigned fp = 0; fp < SEPHASH_FPS && turn == 0; fp++) {
-            at[fp] = made->start[fp];
-            made->start[fp + 1] += made->start[fp];
-        }
-    }
+    deal(m, half, m->newest, l->filled, made->start + 1, NULL);
+    deal(m, half, m->state.main, l->segment.entries, made->start + 1, NULL);
+    for (unsigned fp = 0; fp < SEPHASH_FPS; fp++)
+        made->start[fp + 1] += made->start[fp];
+    memcpy(at, made->start, sizeof at);
+    deal(m, half, m->newest, l->filled, at, made->words);
+    deal(m, half, m->state.main, l->segment.entries, at, made->words);
 }
 
 /* Gives entries their next split bits, which takes their blocks. An entry whose block cannot be read keeps
@@ -126,8 +139,10 @@ static int arrange(struct merge *m)
     const struct sephash_segment *s = &m->state.look.segment;
     unsigned start = view->shape.start;
     m->live = 0;
-    for (unsigned i = 0; i < m->state.look.filled; i++)
-        m->live += m->state.look.slots[i] != 0;
+    for (unsigned i = 0, filled = m->state.look.filled; i < filled; i++) {
+        m->newest[i] = m->state.look.slots[filled - 1 - i];
+        m->live += m->newest[i] != 0;
+    }
     for (unsigned i = 0; i < s->entries; i++)
         m->live += m->state.main[i] != 0;
     m->splits = !m->from_reserve && m->live > limit_of(view, s) && s->depth < view->shape.depth_max;
@@ -479,14 +494,19 @@ void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash)
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
                   bool removes)
 {
-    struct made *made = calloc(2, sizeof *made); /* too large for a fiber's stack */
-    struct merge m = {.op = op, .view = view, .frees = removes, .made = made};
-    if (!made)
+    struct room {
+        struct made made[2];
+        uint64_t newest[SEPHASH_SLOTS_MAX];
+    } *room = calloc(1, sizeof *room); /* too large for a fiber's stack */
+    struct merge m = {.op = op, .view = view, .frees = removes};
+    if (!room)
         return err_fail(FAR_NO_MEMORY, "no memory for merging a segment");
+    m.made = room->made;
+    m.newest = room->newest;
     m.state.look.segment = *segment;
     m.state.look.current = true;
     int rc = merge(&m);
     free(m.state.items);
-    free(made);
+    free(room);
     return rc;
 }

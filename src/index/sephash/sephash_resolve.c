@@ -171,23 +171,35 @@ int sephash_resolve(struct op *op, struct sephash_item *items, unsigned count)
 
 #define NONE UINT16_MAX
 
-/* Slots in lists, by fp: entries of the MainSegment are compared with those of their own fp. */
+/* Slots in lists, by fp: entries of the MainSegment are compared with those of their own fp. Most need no
+ * comparison, because none of the slots has their fp and the lowest bits of their fp2. */
+#define SHORT_BITS 12u
 struct by_fp {
     uint16_t head[SEPHASH_FPS], next[SEPHASH_SLOTS_MAX];
+    bool there[1u << SHORT_BITS];
 };
+
+static unsigned short_tag(uint64_t word)
+{
+    return word >> POINTER_OWN_AT(0) & ((1u << SHORT_BITS) - 1);
+}
 
 static void list_slots(const struct sephash_state *state, struct by_fp *lists)
 {
     memset(lists->head, 0xff, sizeof lists->head);
+    memset(lists->there, 0, sizeof lists->there);
     for (unsigned i = 0; i < state->look.filled; i++) {
-        unsigned fp = sephash_fp(state->look.slots[i]);
-        lists->next[i] = lists->head[fp];
-        lists->head[fp] = (uint16_t)i;
+        uint64_t word = state->look.slots[i];
+        lists->next[i] = lists->head[sephash_fp(word)];
+        lists->head[sephash_fp(word)] = (uint16_t)i;
+        lists->there[short_tag(word)] = true;
     }
 }
 
 static bool agrees(const struct sephash_state *state, const struct by_fp *lists, uint64_t word)
 {
+    if (!lists->there[short_tag(word)])
+        return false;
     for (unsigned i = lists->head[sephash_fp(word)]; i != NONE; i = lists->next[i])
         if (((state->look.slots[i] ^ word) & SEPHASH_TAG) == 0)
             return true;
