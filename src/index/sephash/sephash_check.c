@@ -47,8 +47,8 @@ struct walk {
     unsigned words_room;
     struct index_walk_key *seen;
     unsigned seen_count;
-    struct finding *finding;
-    unsigned finding_count;
+    struct finding *finding, *earlier; /* of this look, and of the one before */
+    unsigned finding_count, earlier_count;
 };
 
 static void mark(struct walk *w, gaddr at, unsigned size_class)
@@ -77,11 +77,13 @@ static int make_room(struct walk *w, unsigned words)
     free(w->words);
     free(w->seen);
     free(w->finding);
+    free(w->earlier);
     w->words_room = words;
     w->words = malloc(words * sizeof *w->words);
     w->seen = malloc(words * sizeof *w->seen);
     w->finding = malloc(4ull * words * sizeof *w->finding);
-    return w->words && w->seen && w->finding ? FAR_OK : no_memory();
+    w->earlier = malloc(4ull * words * sizeof *w->earlier);
+    return w->words && w->seen && w->finding && w->earlier ? FAR_OK : no_memory();
 }
 
 static struct finding *found(struct walk *w, enum fault fault, unsigned place)
@@ -276,22 +278,47 @@ static int read_segment(struct walk *w)
     return rc;
 }
 
-/* What is wrong must be wrong at every look. */
+static bool found_earlier(const struct walk *w, const struct finding *f, unsigned *from)
+{
+    for (unsigned i = *from; i < w->earlier_count; i++) {
+        const struct finding *e = &w->earlier[i];
+        if (e->fault != f->fault || e->place != f->place || e->word != f->word)
+            continue;
+        *from = i + 1; /* both are in the same order */
+        return true;
+    }
+    return false;
+}
+
+/* Drops what the look before has not found. A READ of slots that others fill may find one empty and the
+ * next filled. If that one was filled at an earlier look, then it is damage (SEPHASH-H1). */
+static void keep_lasting(struct walk *w)
+{
+    unsigned kept = 0, from = 0;
+    for (unsigned i = 0; i < w->finding_count; i++)
+        if (found_earlier(w, &w->finding[i], &from))
+            w->finding[kept++] = w->finding[i];
+    w->finding_count = kept;
+}
+
+/* What is wrong must be wrong at every look, and in the same way. */
 static int prove(struct walk *w, const struct anchor_at *a, uint64_t state)
 {
     for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
         unsigned n = op_read(w->op, a->at, 0);
-        int rc = look > 0 ? batch_flush(&w->op->batch) : FAR_OK;
-        if (look == 0)
-            (void)batch_flush(&w->op->batch);
+        int rc = batch_flush(&w->op->batch);
         if (rc == FAR_OK && op_result(w->op, n) != state)
             return FAR_OK; /* it was merged meanwhile */
         if (rc == FAR_OK && look > 0)
             rc = read_segment(w);
         if (rc == FAR_OK)
             rc = check_words(w);
+        if (rc == FAR_OK && look > 0)
+            keep_lasting(w);
         if (rc != FAR_OK || w->finding_count == 0)
             return rc;
+        memcpy(w->earlier, w->finding, w->finding_count * sizeof *w->finding);
+        w->earlier_count = w->finding_count;
     }
     return report_findings(w);
 }
@@ -439,6 +466,7 @@ static void end_walk(struct walk *w)
     free(w->words);
     free(w->seen);
     free(w->finding);
+    free(w->earlier);
     free(w);
 }
 
