@@ -112,10 +112,33 @@ static void a_walk_takes_no_torn_read_for_damage(void **state)
     close_rig(&g);
 }
 
+/* ---- more than fits into half of a segment -------------------------------------------------------- */
+static void keys_that_no_split_separates_fill_the_table_cleanly(void **state)
+{
+    struct rig g;
+    uint32_t keys = 0, v = 0;
+    int rc = FAR_OK;
+    struct knobs knobs = pool_knobs_default;
+    (void)state;
+    knobs.hash_mask = 0;
+    open_rig_with(&g, "mem:?size=16m&clients=8", "slots=128&ratio=1&depth=0", knobs);
+    for (; keys < 4000 && rc == FAR_OK; keys += rc == FAR_OK)
+        rc = put_u32(&g, g.b, keys, keys);
+    printf("    %u keys, then %s\n", keys, far_strerror(rc));
+    assert_int_equal(rc, FAR_TABLE_FULL);
+    for (uint32_t k = 0; k < keys; k++) {
+        assert_int_equal(get_u32(&g, g.a, k, &v), FAR_OK);
+        assert_int_equal(v, k);
+    }
+    assert_int_equal(far_table_check(g.b, g.t, say, NULL), FAR_OK);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_walk_takes_no_torn_read_for_damage),
+        cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,6 +132,14 @@ static unsigned limit_of(const struct sephash_view *view, const struct sephash_s
     return view->shape.limit - (unsigned)(view->shape.limit * mixed / 128);
 }
 
+static int fits(const struct merge *m, unsigned entries)
+{
+    return entries <= sephash_room(&m->view->shape)
+               ? FAR_OK
+               : err_fail(FAR_TABLE_FULL, "a segment of table '%s' is full",
+                          m->view->base.table->desc.name);
+}
+
 /* Decides whether the segment is split, and sorts what remains. */
 static int arrange(struct merge *m)
 {
@@ -146,18 +154,20 @@ static int arrange(struct merge *m)
     for (unsigned i = 0; i < s->entries; i++)
         m->live += m->state.main[i] != 0;
     m->splits = !m->from_reserve && m->live > limit_of(view, s) && s->depth < view->shape.depth_max;
-    if (!m->splits && m->live > sephash_room(&view->shape))
-        return err_fail(FAR_TABLE_FULL, "a segment of table '%s' is full",
-                        view->base.table->desc.name);
+    int rc = m->splits ? FAR_OK : fits(m, m->live);
+    if (rc != FAR_OK)
+        return rc;
     m->made[0].words = m->state.main + s->entries;
     sort_half(m, &m->made[0], 0);
     m->made[1].words = m->made[0].words + m->made[0].start[SEPHASH_FPS];
     if (!m->splits)
         return FAR_OK;
     sort_half(m, &m->made[1], 1);
-    if (!index_split_renews(s->depth - start, index_split_phase(start, s->suffix)))
-        return FAR_OK;
-    int rc = renew(m, &m->made[0], s->depth + 1u);
+    for (unsigned i = 0; i < 2 && rc == FAR_OK; i++) /* a split may be very uneven */
+        rc = fits(m, m->made[i].start[SEPHASH_FPS]);
+    if (rc != FAR_OK || !index_split_renews(s->depth - start, index_split_phase(start, s->suffix)))
+        return rc;
+    rc = renew(m, &m->made[0], s->depth + 1u);
     return rc == FAR_OK ? renew(m, &m->made[1], s->depth + 1u) : rc;
 }
 
