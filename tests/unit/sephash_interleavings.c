@@ -48,6 +48,11 @@ static struct sephash_view *view_of(struct rig *g, far_session *s)
 {
     return sephash_view(store_known(s, g->t)->view);
 }
+static void hash_u32(struct rig *g, uint32_t *key, struct sephash_key *k)
+{
+    sephash_hash(view_of(g, g->b), (struct slice){key, sizeof *key}, k);
+}
+
 static void say(void *arg, const char *line)
 {
     (void)arg;
@@ -112,6 +117,119 @@ static void a_walk_takes_no_torn_read_for_damage(void **state)
     close_rig(&g);
 }
 
+/* ---- an iteration while keys that share a group come and go -------------------------------------- */
+
+/* Two keys of the same fp and fp2 in a table of one segment. */
+static void find_group(struct rig *g, uint32_t pair[2])
+{
+    static uint32_t first[SEPHASH_FPS << SEPHASH_FP2_BITS];
+    memset(first, 0, sizeof first);
+    for (uint32_t key = 1000;; key++) {
+        struct sephash_key k;
+        hash_u32(g, &key, &k);
+        unsigned group = k.fp << SEPHASH_FP2_BITS | k.fp2;
+        if (first[group] != 0) {
+            pair[0] = first[group];
+            pair[1] = key;
+            return;
+        }
+        first[group] = key;
+    }
+}
+
+static void merge_all(struct rig *g, uint32_t key)
+{
+    uint64_t before = view_of(g, g->b)->merges;
+    for (uint32_t i = 0; view_of(g, g->b)->merges == before; i++)
+        assert_int_equal(put_u32(g, g->b, key, i), FAR_OK);
+}
+
+static void an_iteration_leaves_no_key_out(void **state)
+{
+    struct rig g;
+    uint32_t pair[2], seen[2] = {0, 0}, deleted = 0;
+    char buf[24]; /* for one entry */
+    size_t len = 0;
+    uint64_t cursor = 0;
+    int rc = FAR_OK;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=64&depth=0");
+    assert_int_equal(put_u32(&g, g.b, 1, 1), FAR_OK);
+    find_group(&g, pair);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(put_u32(&g, g.b, pair[i], 5), FAR_OK);
+    do {
+        struct far_entry e;
+        rc = far_iterate(g.b, g.t, &cursor, 0, buf, sizeof buf, &len);
+        for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &e);)
+            for (unsigned i = 0; i < 2; i++)
+                seen[i] += memcmp(e.key, &pair[i], 4) == 0;
+        /* The first one that was returned is deleted, and nothing remains of it. */
+        for (unsigned i = 0; i < 2 && deleted == 0; i++) {
+            if (seen[i] == 0)
+                continue;
+            deleted = pair[i];
+            assert_int_equal(far_delete(g.b, g.t, &deleted, 4), FAR_OK);
+            merge_all(&g, 1);
+        }
+    } while (rc == FAR_OK && cursor != 0);
+    printf("    returned: %u and %u times\n", seen[0], seen[1]);
+    assert_int_equal(rc, FAR_OK);
+    assert_true(deleted != 0 && seen[0] > 0 && seen[1] > 0);
+    close_rig(&g);
+}
+
+/* Two keys whose hashes have the same 23 highest bits. */
+static void find_tie(uint64_t seed, uint32_t pair[2])
+{
+    enum { BITS = 23 };
+    uint32_t *first = calloc(1u << BITS, sizeof *first);
+    assert_non_null(first);
+    for (pair[1] = 1000;; pair[1]++) {
+        uint64_t high = hash_key(&pair[1], 4, seed).hi >> (64 - BITS);
+        if (first[high] != 0) {
+            pair[0] = first[high];
+            break;
+        }
+        first[high] = pair[1];
+    }
+    free(first);
+}
+
+static void an_iteration_ends_if_keys_have_the_same_place(void **state)
+{
+    struct rig g;
+    struct knobs knobs = pool_knobs_default;
+    uint32_t pair[2];
+    char buf[64];
+    size_t len = 0, cap = 24; /* for one entry */
+    uint64_t cursor = 0;
+    unsigned returned = 0, calls = 0;
+    int rc = FAR_OK;
+    (void)state;
+    knobs.fingerprint_mask = 0;
+    open_rig_with(&g, "mem:?size=4m&clients=8", "slots=4&ratio=64&depth=0", knobs);
+    find_tie(g.t->index.desc.hash_seed, pair);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(put_u32(&g, g.b, pair[i], 5), FAR_OK);
+    do {
+        struct far_entry e;
+        rc = far_iterate(g.b, g.t, &cursor, 0, buf, cap, &len);
+        if (rc == FAR_TOO_SMALL) {
+            assert_true(len > cap && len <= sizeof buf);
+            cap = len;
+            continue;
+        }
+        assert_int_equal(rc, FAR_OK);
+        for (size_t pos = 0; far_entry_next(buf, len, &pos, &e);)
+            returned++;
+    } while (++calls < 100 && (rc != FAR_OK || cursor != 0));
+    printf("    %u returned in %u calls, with %zu bytes\n", returned, calls, cap);
+    assert_true(calls < 100);
+    assert_true(returned >= 2);
+    close_rig(&g);
+}
+
 /* ---- more than fits into half of a segment -------------------------------------------------------- */
 static void keys_that_no_split_separates_fill_the_table_cleanly(void **state)
 {
@@ -138,6 +256,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_walk_takes_no_torn_read_for_damage),
+        cmocka_unit_test(an_iteration_leaves_no_key_out),
+        cmocka_unit_test(an_iteration_ends_if_keys_have_the_same_place),
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

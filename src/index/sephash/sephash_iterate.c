@@ -1,17 +1,19 @@
 /*
  * Iterating: the segments in an order that growth does not disturb, and within a segment by fingerprints.
  *
- * Take the lowest 32 bits of a key's hash, reversed, as its position. A segment holds the keys of one
+ * Take the lowest 26 bits of a key's hash, reversed, as its position. A segment holds the keys of one
  * interval of positions, and a split cuts it in two. Within a segment keys are ordered by fp, fp2, and
- * 17 more bits of the hash. None of this changes when a key is updated, or its segment merged. So a
+ * 23 more bits of the hash. None of this changes when a key is updated, or its segment merged. So a
  * cursor is the position where a segment's interval begins, and such a place: all keys before it have
- * been returned.
+ * been returned. The 23 bits take the key itself. They are known only if its block was read because its
+ * group (fp and fp2) has other entries, and count as 0 otherwise.
  *
  *   SEPHASH-I1  What is returned was true at one instant: a call takes the entries of a segment from one
  *       state of it (SEPHASH-H3).
  *   SEPHASH-I2  A call goes on to the end of what it has read, or to the first entry that does not fit.
  *       If a split has moved the rest of a segment to its second half, whose interval begins later, then
- *       what was returned of that half is returned again: keys may come twice, but none is left out.
+ *       what was returned of that half is returned again: keys may come twice, but none is left out. So
+ *       does a key that is alone in its group by now, if the cursor is in the middle of that group.
  */
 #include "index/iterate.h"
 #include "index/sephash/sephash.h"
@@ -23,8 +25,8 @@
 #define ITERATE_PARTS 8u
 #define PART_ENTRIES  1024u
 
-#define POSITION_BITS 32
-#define MORE_BITS     17
+#define POSITION_BITS 26
+#define MORE_BITS     23
 #define GROUP_BITS    (SEPHASH_FP_BITS + SEPHASH_FP2_BITS)
 #define PLACE_BITS    (GROUP_BITS + MORE_BITS)
 _Static_assert(POSITION_BITS + PLACE_BITS == 63, "a cursor is such a number, plus one");
@@ -40,11 +42,10 @@ struct iteration {
     unsigned end_fp; /* all entries of the fps below it have been read */
     struct sephash_item *items;
     unsigned count;
-    /* Those that count. If an item is alone in its group, then its key was not read, and the last bits of
-     * its place are unknown. */
     struct listed {
-        uint64_t place, unknown, word;
-    } * list;
+        uint64_t place, word;
+        bool alone; /* in its group: only that is known of its place */
+    } * list;       /* those that count */
     unsigned listed;
 };
 
@@ -102,9 +103,8 @@ static void list_items(const struct sephash_view *view, struct iteration *it)
     for (unsigned i = 0; i < it->count; i++) {
         if (it->items[i].fate != SEPHASH_LIVE)
             continue;
-        struct listed new = {.place = place_of(view, &it->items[i]),
-                             .unknown = it->items[i].image ? 0 : (1ull << MORE_BITS) - 1,
-                             .word = it->items[i].word};
+        struct listed new = {place_of(view, &it->items[i]), it->items[i].word,
+                             it->items[i].image == NULL};
         unsigned at = it->listed++;
         for (; at > 0 && it->list[at - 1].place > new.place; at--)
             it->list[at] = it->list[at - 1];
@@ -141,13 +141,19 @@ static int list_part(struct op *op, struct sephash_view *view, struct iteration 
 
 /* ---- adding ---------------------------------------------------------------------------------------- */
 
+/* Has the key been returned? */
+static bool is_before(const struct listed *l, uint64_t place)
+{
+    return l->place < place && !(l->alone && l->place >> MORE_BITS == place >> MORE_BITS);
+}
+
 /* Adds what was listed, from the cursor's place on. *full: an entry did not fit, and the place is its. */
 static int add_listed(struct op *op, struct sephash_view *view, struct iteration *it,
                       struct entries_out *out, bool *full)
 {
     unsigned next = 0;
     int rc = FAR_OK;
-    while (next < it->listed && (it->list[next].place | it->list[next].unknown) < it->place)
+    while (next < it->listed && is_before(&it->list[next], it->place))
         next++;
     while (rc == FAR_OK && !*full && next < it->listed) {
         struct index_blocks blocks;
@@ -178,6 +184,7 @@ int sephash_iterate(struct op *op, struct index_view *base, struct entries_out *
     struct sephash_view *view = sephash_view(base);
     uint64_t at = out->cursor == 0 ? 0 : out->cursor - 1;
     struct iteration it = {.position = at >> PLACE_BITS, .place = at & ((1ull << PLACE_BITS) - 1)};
+    const struct iteration began = it;
     bool full = false;
     if (at >> (POSITION_BITS + PLACE_BITS) != 0)
         return err_fail(FAR_INVALID, "the cursor does not belong to this table");
@@ -196,8 +203,12 @@ int sephash_iterate(struct op *op, struct index_view *base, struct entries_out *
             return FAR_OK;
         }
     }
-    if (full && out->count == 0)
+    /* Keys that have the same place are returned together. */
+    bool stuck = it.position == began.position && it.place == began.place;
+    if (full && (out->count == 0 || stuck)) {
+        out->needed += out->len;
         return FAR_TOO_SMALL;
+    }
     out->cursor = (it.position << PLACE_BITS | it.place) + 1;
     return FAR_OK;
 }
