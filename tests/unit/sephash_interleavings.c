@@ -252,6 +252,91 @@ static void keys_that_no_split_separates_fill_the_table_cleanly(void **state)
     close_rig(&g);
 }
 
+/* ---- deletes in a full pool ------------------------------------------------------------------------ */
+static void deletes_go_on_however_often_the_pool_runs_full(void **state)
+{
+    static const struct {
+        const char *tuning;
+        size_t value;
+    } run[] = {{"slots=4&ratio=1&depth=0", 4},
+               {"slots=4&ratio=1&depth=0", 400},
+               {"slots=32&ratio=16&depth=0", 4},
+               {"slots=32&ratio=16&depth=0", 1000},
+               {"slots=128&ratio=64&depth=2", 16000}};
+    static char value[16384];
+    (void)state;
+    for (unsigned i = 0; i < sizeof run / sizeof *run; i++) {
+        struct rig g;
+        uint32_t put = 0, gone = 0;
+        unsigned refused = 0;
+        open_rig(&g, "mem:?size=2m&clients=8", run[i].tuning);
+        for (unsigned round = 0; round < 300 && refused == 0; round++) {
+            unsigned fails = 0;
+            while (fails < 20) {
+                int rc = far_put(g.b, g.t, &put, 4, value, run[i].value);
+                assert_true(rc == FAR_OK || rc == FAR_POOL_FULL);
+                fails = rc == FAR_OK ? 0 : fails + 1;
+                put++;
+            }
+            for (unsigned n = 0; n < 1 + round % 7 && gone < put;) {
+                int rc = far_delete(g.b, g.t, &gone, 4);
+                refused += rc != FAR_OK && rc != FAR_NOT_FOUND;
+                n += rc == FAR_OK;
+                if (rc != FAR_OK && rc != FAR_NOT_FOUND)
+                    printf("    %s, %zu B: round %u: delete: %s\n", run[i].tuning, run[i].value,
+                           round, far_strerror(rc));
+                gone++;
+            }
+        }
+        assert_int_equal(refused, 0);
+        assert_int_equal(far_table_check(g.b, g.t, say, NULL), FAR_OK);
+        close_rig(&g);
+    }
+}
+
+/* ---- a damaged directory --------------------------------------------------------------------------- */
+static void expect_all(struct rig *g, far_session *s, uint32_t keys)
+{
+    for (uint32_t k = 0, v = 0; k < keys; k++) {
+        assert_int_equal(get_u32(g, s, k, &v), FAR_OK);
+        assert_int_equal(v, k);
+    }
+}
+
+static void the_directory_is_only_advice(void **state)
+{
+    struct rig g;
+    struct far_pool_check result = {0};
+    uint32_t keys = 300;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=1&depth=2");
+    for (uint32_t k = 0; k < keys; k++)
+        assert_int_equal(put_u32(&g, g.b, k, k), FAR_OK);
+    gaddr root = view_of(&g, g.b)->root;
+    uint64_t word = store_rig_get(&g.r, root, 0), depth = sephash_deep_depth(word);
+    gaddr directory = sephash_deep_at(word);
+    for (unsigned bit = 0; bit < 64; bit++) { /* of an entry */
+        uint64_t at = 8 * (bit % (1u << depth)), entry = store_rig_get(&g.r, directory, at);
+        far_session *s = store_rig_join(&g.r);
+        store_rig_set(&g.r, directory, at, entry ^ 1ull << bit);
+        expect_all(&g, s, keys);
+        assert_int_equal(far_table_check(g.b, g.t, NULL, NULL), FAR_CORRUPT);
+        assert_int_equal(far_pool_check(s, true, NULL, NULL, &result), FAR_OK);
+        assert_int_equal(far_table_check(g.b, g.t, NULL, NULL), FAR_OK);
+        far_session_close(s);
+    }
+    for (unsigned bit = 0; bit < 64; bit++) { /* of the word in the root */
+        far_session *s = store_rig_join(&g.r);
+        store_rig_set(&g.r, root, 0, word ^ 1ull << bit);
+        expect_all(&g, s, keys);
+        (void)far_table_check(g.b, g.t, NULL, NULL); /* a smaller directory is none the worse */
+        store_rig_set(&g.r, root, 0, word);
+        far_session_close(s);
+    }
+    assert_int_equal(far_table_check(g.b, g.t, NULL, NULL), FAR_OK);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +344,8 @@ int main(void)
         cmocka_unit_test(an_iteration_leaves_no_key_out),
         cmocka_unit_test(an_iteration_ends_if_keys_have_the_same_place),
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
+        cmocka_unit_test(the_directory_is_only_advice),
+        cmocka_unit_test(deletes_go_on_however_often_the_pool_runs_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

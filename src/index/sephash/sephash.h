@@ -164,6 +164,8 @@ void sephash_know_filled(struct sephash_view *view, const struct sephash_segment
 /* Notes that a segment was split, and the children's anchors. */
 int sephash_know_split(struct sephash_view *view, const struct sephash_segment *parent,
                        const uint64_t child[2]);
+/* What is known leads to no anchor, because the directory was damaged: goes back to the first one. */
+int sephash_restart(struct op *op, struct sephash_view *view, const struct sephash_segment *bad);
 /* Brings the remote directory up to date after a split: `word` is the root's word for it, which this
  * operation has read, and `image` its entries if it has to be doubled. Errors do not matter. */
 void sephash_advise(struct op *op, struct sephash_view *view, const struct sephash_segment *parent,
@@ -175,6 +177,7 @@ struct sephash_look {
     unsigned from, to;              /* the entries of the MainSegment that may be of the key */
     uint64_t tag;                   /* of the key here */
     bool current; /* this operation has read the anchor, and it names the segment */
+    bool misled;  /* what was read is not the anchor */
     bool has_slots, has_range;
     unsigned first;  /* slot that was read */
     unsigned filled; /* slots up to the first empty one. Those below `first` are not in the image */

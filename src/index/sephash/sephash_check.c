@@ -9,7 +9,8 @@
  *   SEPHASH-W3  MainSegments are sorted by fp, and the FPTable says where each fp is;
  *   SEPHASH-W4  no key is in a MainSegment twice (SEPHASH-H2);
  *   SEPHASH-W5  the slots behind an empty one are empty (SEPHASH-H1), and the keys of the others are
- *       marked in the filter (SEPHASH-H5).
+ *       marked in the filter (SEPHASH-H5);
+ *   SEPHASH-W6  every entry of the directory leads to an anchor of its suffix.
  */
 #include "index/sephash/sephash.h"
 #include "index/walk.h"
@@ -40,7 +41,8 @@ struct walk {
     struct far_table_info info;
     struct anchor_at stack[2 * SEPHASH_DEPTH_MAX + 2]; /* anchors to be visited */
     unsigned waiting;
-    uint64_t done; /* of 2^depth_max suffixes */
+    uint64_t done;    /* of 2^depth_max suffixes */
+    unsigned deepest; /* of the anchors that were found */
     struct sephash_state state;
     uint64_t *marks; /* of its filter, in BUF_BLOCK_OUT */
     uint64_t *words; /* a copy of all words of the segment, as they were read */
@@ -386,6 +388,7 @@ static int visit_anchor(struct walk *w, const struct anchor_at *a)
                       w->view->base.table->desc.name);
     if (rc == FAR_OK) {
         mark(w, a->at, SEPHASH_SMALL_CLASS);
+        w->deepest = a->depth > w->deepest ? a->depth : w->deepest;
         rc = sephash_is_split(state) ? visit_fork(w, a, state) : visit_segment(w, a, state);
     }
     if (rc == FAR_CORRUPT && w->report) {
@@ -414,6 +417,58 @@ static int visit_all(struct walk *w, gaddr first, uint64_t suffix)
     return rc;
 }
 
+/* SEPHASH-W6. `first`: the first anchors. */
+static int check_entry(struct walk *w, gaddr directory, uint64_t i, uint64_t entry,
+                       const uint64_t *first)
+{
+    const struct sephash_view *view = w->view;
+    unsigned depth = sephash_deep_depth(entry), start = view->shape.start;
+    unsigned n = op_read(w->op, sephash_deep_at(entry), offsetof(struct sephash_anchor, id));
+    int rc = batch_flush(&w->op->batch);
+    bool good = rc == FAR_OK && depth >= start && depth <= view->shape.depth_max &&
+                op_result(w->op, n) == sephash_id(view->tag, depth, sephash_suffix(i, depth));
+    if (good || (rc != FAR_OK && rc != FAR_BOUNDS))
+        return rc;
+    index_violation(w->report, "SEPHASH-W6: broken link: entry %llu of the directory",
+                    (unsigned long long)i);
+    if (!w->report->repair)
+        return FAR_OK;
+    n = op_cas(w->op, directory, 8 * i, entry,
+               sephash_deep(first[sephash_suffix(i, start)], start));
+    rc = batch_flush(&w->op->batch);
+    if (rc == FAR_OK && op_swapped(w->op, n))
+        index_repaired(w->report, &w->report->violations, "  repaired: it leads to a first anchor");
+    return rc;
+}
+
+static int check_directory(struct walk *w, uint64_t word, const uint64_t *first)
+{
+    unsigned depth = sephash_deep_depth(word);
+    uint64_t *image = malloc(8ull << depth), *in = op_buffer(w->op, BUF_BULK, 8ull << depth);
+    int rc = image && in ? FAR_OK : no_memory();
+    if (rc == FAR_OK) {
+        batch_read(&w->op->batch, sephash_deep_at(word), 0, in, 8u << depth);
+        rc = batch_flush(&w->op->batch);
+    }
+    if (rc == FAR_OK)
+        memcpy(image, in, 8ull << depth);
+    for (uint64_t i = 0; i < 1ull << depth && rc == FAR_OK; i++)
+        rc = check_entry(w, sephash_deep_at(word), i, image[i], first);
+    free(image);
+    return rc;
+}
+
+/* Is it a directory that the root's word names? */
+static bool names_directory(const struct walk *w, uint64_t word)
+{
+    unsigned depth = sephash_deep_depth(word);
+    gaddr at = sephash_deep_at(word);
+    const struct pool *pool = w->op->pool;
+    return depth >= w->view->shape.start && depth <= SEPHASH_DIRECTORY_BITS_MAX && at != 0 &&
+           gaddr_node(at) < pool->nodes &&
+           gaddr_offset(at) + (8ull << depth) <= pool->head[gaddr_node(at)].size;
+}
+
 static int walk(struct walk *w)
 {
     struct sephash_view *view = w->view;
@@ -421,9 +476,6 @@ static int walk(struct walk *w)
     unsigned start = view->shape.start;
     uint64_t count = 1ull << start;
     int rc = index_read_root(w->op, view->root, &root, sizeof root);
-    if (rc == FAR_OK && sephash_deep_depth(root.directory) > SEPHASH_DIRECTORY_BITS_MAX)
-        rc = err_fail(FAR_CORRUPT, "the directory's depth is %u",
-                      sephash_deep_depth(root.directory));
     if (rc != FAR_OK)
         return rc;
     uint64_t *first = op_buffer(w->op, BUF_BULK, 8 * count), *copy = malloc(8 * count);
@@ -436,13 +488,25 @@ static int walk(struct walk *w)
     memcpy(copy, first, 8 * count);
     mark(w, view->root, size_class_for(sizeof root));
     mark(w, view->first, sephash_directory_class(start));
-    mark(w, sephash_deep_at(root.directory),
-         sephash_directory_class(sephash_deep_depth(root.directory)));
+    bool named = names_directory(w, root.directory);
+    if (named)
+        mark(w, sephash_deep_at(root.directory),
+             sephash_directory_class(sephash_deep_depth(root.directory)));
+    else if (w->report)
+        index_violation(w->report, "SEPHASH-W6: broken link: the root names no directory");
+    else if (w->marker && rc == FAR_OK)
+        rc = err_fail(FAR_CORRUPT, "the table's root is damaged");
     for (unsigned i = 0; i < SEPHASH_RESERVE; i++)
         if (root.reserve[i] != 0 && sephash_spare_whole(root.reserve[i]))
             mark_pointer(w, root.reserve[i]);
     for (uint64_t i = 0; i < count && rc == FAR_OK; i++)
         rc = visit_all(w, copy[i], i);
+    /* A directory is doubled for a segment of its depth. If there is none, the word is damaged, and what it
+     * names may be anything. */
+    if (rc == FAR_OK && w->report && named && sephash_deep_depth(root.directory) > w->deepest)
+        index_violation(w->report, "SEPHASH-W6: broken link: the directory is too large");
+    else if (rc == FAR_OK && w->report && named)
+        rc = check_directory(w, root.directory, copy);
     free(copy);
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is damaged") : rc;
 }

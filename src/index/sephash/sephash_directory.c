@@ -169,12 +169,21 @@ static int read_root(struct op *op, struct sephash_view *view, struct sephash_ro
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
 }
 
+/* May this be an anchor's address? */
+static bool inside(const struct sephash_view *view, gaddr at)
+{
+    const struct pool *pool = view->base.table->pool;
+    return at != 0 && gaddr_node(at) < pool->nodes &&
+           gaddr_offset(at) + sizeof(struct sephash_anchor) <= pool->head[gaddr_node(at)].size;
+}
+
 /* Enters the segments of a depth that the directory names. While a split is being noted, some entries
  * of a segment lead to its children and some do not: then the segment itself is entered. */
 static int enter_depth(struct sephash_view *view, const uint64_t *image, unsigned depth)
 {
     for (uint64_t i = 0; i < 1ull << view->depth; i++) {
-        if (view->directory[i] || sephash_deep_depth(image[i]) != depth)
+        if (view->directory[i] || sephash_deep_depth(image[i]) != depth ||
+            !inside(view, sephash_deep_at(image[i])))
             continue;
         struct sephash_segment *s =
             new_segment(sephash_deep_at(image[i]), depth, sephash_suffix(i, depth), ROOM_AT_FIRST);
@@ -207,6 +216,62 @@ static int read_directory(struct op *op, struct sephash_view *view, uint64_t wor
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the directory is outside the pool") : rc;
 }
 
+/* Frees what is known of the segments whose suffixes end like this. Backwards: the last entry of a segment
+ * is that of its suffix. */
+static void forget(struct sephash_view *view, uint64_t suffix, unsigned depth)
+{
+    for (uint64_t i = view->directory ? 1ull << view->depth : 0; i-- > 0;)
+        if (sephash_suffix(i, depth) == suffix && view->directory[i] &&
+            view->directory[i]->suffix == i)
+            free(view->directory[i]);
+}
+
+/* The directory is damaged: fills the session's with the first segments (SEPHASH-H7). */
+static int read_first(struct op *op, struct sephash_view *view)
+{
+    unsigned start = view->shape.start;
+    uint64_t *image = op_buffer(op, BUF_BULK, 8ull << start);
+    forget(view, 0, 0);
+    free(view->directory);
+    view->directory = calloc(1ull << start, sizeof *view->directory);
+    view->depth = start;
+    if (!image || !view->directory)
+        return err_fail(FAR_NO_MEMORY, "no memory for a directory of depth %u", start);
+    batch_read(&op->batch, view->first, 0, image, 8u << start);
+    int rc = batch_flush(&op->batch);
+    for (uint64_t i = 0; i < 1ull << start && rc == FAR_OK; i++) {
+        view->directory[i] = new_segment(image[i], start, i, ROOM_AT_FIRST);
+        rc = view->directory[i] ? FAR_OK : FAR_NO_MEMORY;
+    }
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is damaged") : rc;
+}
+
+int sephash_restart(struct op *op, struct sephash_view *view, const struct sephash_segment *bad)
+{
+    unsigned start = view->shape.start;
+    uint64_t suffix = sephash_suffix(bad->suffix, start);
+    unsigned n = op_read(op, view->first, 8 * suffix);
+    int rc = batch_flush(&op->batch);
+    gaddr at = rc == FAR_OK ? op_result(op, n) : 0;
+    if (rc == FAR_OK) {
+        n = op_read(op, at, offsetof(struct sephash_anchor, id));
+        rc = batch_flush(&op->batch);
+    }
+    /* If the lease has lapsed, both may be anything. */
+    if (rc == FAR_BOUNDS ||
+        (rc == FAR_OK && op_result(op, n) != sephash_id(view->tag, start, suffix)))
+        rc = err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
+                      view->base.table->desc.name);
+    if (rc != FAR_OK || !known(view, bad))
+        return rc;
+    struct sephash_segment *s = new_segment(at, start, suffix, ROOM_AT_FIRST);
+    if (!s)
+        return FAR_NO_MEMORY;
+    forget(view, suffix, start);
+    enter(view, s);
+    return FAR_OK;
+}
+
 int sephash_attach(struct op *op, const struct index_table *table, struct index_view **out)
 {
     struct sephash_root root;
@@ -222,6 +287,8 @@ int sephash_attach(struct op *op, const struct index_table *table, struct index_
         rc = judge_root(view, &root);
     if (rc == FAR_OK)
         rc = read_directory(op, view, root.directory);
+    if (rc == FAR_CORRUPT && view->first != 0)
+        rc = read_first(op, view);
     if (rc == FAR_OK)
         rc = sephash_refresh(op, &view->base);
     if (rc != FAR_OK) {
@@ -235,10 +302,7 @@ int sephash_attach(struct op *op, const struct index_table *table, struct index_
 void sephash_detach(struct index_view *base)
 {
     struct sephash_view *view = sephash_view(base);
-    /* From above: the lowest entry that leads to a segment is the one with its suffix. */
-    for (uint64_t i = 1ull << view->depth; view->directory && i-- > 0;)
-        if (view->directory[i] && view->directory[i]->suffix == i)
-            free(view->directory[i]);
+    forget(view, 0, 0);
     free(view->directory);
     free(view);
 }
@@ -300,8 +364,8 @@ static int double_directory(struct op *op, struct sephash_view *view,
 
 /* Sends the entries of a segment to its children. An entry is only ever replaced by a deeper one. If one
  * leads to an ancestor, then that one's split was not noted: it is replaced as well. */
-static int redirect(struct op *op, const struct sephash_segment *parent, const uint64_t entry[2],
-                    uint64_t word)
+static int redirect(struct op *op, const struct sephash_view *view,
+                    const struct sephash_segment *parent, const uint64_t entry[2], uint64_t word)
 {
     uint64_t step = 1ull << parent->depth, end = 1ull << sephash_deep_depth(word);
     for (uint64_t i = parent->suffix; i < end;) {
@@ -316,7 +380,8 @@ static int redirect(struct op *op, const struct sephash_segment *parent, const u
             return rc;
         memcpy(found, op->word, posted * sizeof *found);
         for (unsigned n = 0; n < posted; n++)
-            if (sephash_deep_depth(found[n]) < parent->depth)
+            if (sephash_deep_depth(found[n]) < parent->depth &&
+                sephash_deep_depth(found[n]) >= view->shape.start) /* else it is no entry */
                 op_cas(op, sephash_deep_at(word), (first + n * step) * 8, found[n],
                        entry[(first + n * step) >> parent->depth & 1]);
         rc = batch_flush(&op->batch);
@@ -335,7 +400,7 @@ void sephash_advise(struct op *op, struct sephash_view *view, const struct sepha
     for (unsigned i = 0; i < 2; i++)
         entry[i] = sephash_deep(child[i], parent->depth + 1u);
     if (sephash_deep_depth(word) > parent->depth)
-        (void)redirect(op, parent, entry, word);
+        (void)redirect(op, view, parent, entry, word);
     else if (image)
         (void)double_directory(op, view, parent, entry, word, image);
 }

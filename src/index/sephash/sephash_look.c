@@ -14,8 +14,8 @@
  * the generation of an anchor's word must not come round meanwhile. */
 #define TRUST_EPOCHS 1024u
 
-/* How often an anchor that was split leads on. */
-#define FORKS (SEPHASH_DEPTH_MAX + 1)
+/* How often an anchor that was split leads on, and once from the beginning. */
+#define FORKS (SEPHASH_DEPTH_MAX + 2)
 
 /* BUF_INDEX */
 struct images {
@@ -216,8 +216,9 @@ static int look_once(struct op *op, struct sephash_view *view, const struct seph
     int rc = guess ? read_wanted(op, view, key, wanted, l) : FAR_OK;
     int flushed = batch_flush(&op->batch);
     rc = rc == FAR_OK ? flushed : rc;
-    if (rc == FAR_BOUNDS || (rc == FAR_OK && m->anchor.id != sephash_id(view->tag, l->segment.depth,
-                                                                        l->segment.suffix)))
+    l->misled =
+        rc == FAR_OK && m->anchor.id != sephash_id(view->tag, l->segment.depth, l->segment.suffix);
+    if (rc == FAR_BOUNDS || l->misled)
         return err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
                         view->base.table->desc.name);
     *state = m->anchor.state;
@@ -262,9 +263,16 @@ static int look_behind_window(struct op *op, struct sephash_view *view, struct s
 int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_key *key,
                  unsigned wanted, struct sephash_look *l)
 {
+    bool restarted = false;
     for (unsigned forks = 0; forks < FORKS; forks++) {
         uint64_t state = 0;
         int rc = look_once(op, view, key, wanted, l, &state);
+        if (l->misled && !restarted && l->segment.state == 0) { /* the directory has misled it */
+            restarted = true;
+            rc = sephash_restart(op, view, &l->segment);
+            if (rc == FAR_OK)
+                continue;
+        }
         if (rc != FAR_OK)
             return rc;
         if (l->current)
