@@ -142,7 +142,7 @@ static int choose_shape(struct maker *k, const struct index_options *options)
                       tuning[SEPHASH_TUNING_FILTER], tuning[SEPHASH_TUNING_POINTS]);
     if (sephash_room(s) > ROOM_MAX)
         return err_fail(FAR_INVALID, "index sephash: slots * ratio must not be more than %u",
-                        ROOM_MAX / 2);
+                        ROOM_MAX / SEPHASH_PAGES * 16);
     for (unsigned i = 0; i < pool->nodes; i++)
         pool_bytes += pool->head[i].size;
     uint64_t least = size_class_bytes(sephash_cur_class(s)) + 4ull * s->limit;
