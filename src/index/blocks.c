@@ -108,6 +108,26 @@ int index_probe_blocks(struct op *op, const struct index_probe *p, const uint64_
     return FAR_OK;
 }
 
+int index_probe_all(struct op *op, const struct index_probe *p, const uint64_t *words,
+                    unsigned count, struct index_found *found)
+{
+    uint64_t stale = 0;
+    for (unsigned from = 0;;) {
+        unsigned some = count - from < 64 ? count - from : 64;
+        uint64_t all = some == 64 ? UINT64_MAX : (1ull << some) - 1;
+        int rc = index_probe(op, p, words + from, all, found);
+        if (rc != FAR_OK)
+            return rc;
+        stale = stale ? stale : found->stale;
+        found->stale = stale;
+        if (found->place >= 0)
+            found->place += (int)from;
+        from += some;
+        if (found->place >= 0 || from == count)
+            return FAR_OK;
+    }
+}
+
 int index_found_stale(const struct index_found *found, uint64_t *stale)
 {
     if (found->stale == *stale)

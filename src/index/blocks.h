@@ -98,4 +98,9 @@ static inline int index_probe(struct op *op, const struct index_probe *probe, co
                       : batch_flush(&op->batch);
 }
 
+/* The same for any number of words, each of them a candidate. found->stale is a stale one that comes before
+ * the key's. */
+int index_probe_all(struct op *op, const struct index_probe *probe, const uint64_t *words,
+                    unsigned count, struct index_found *found);
+
 #endif

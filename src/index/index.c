@@ -231,6 +231,23 @@ int index_confirmed(struct op *op, const struct index_view *view, uint64_t *vers
     return catalog_confirmed(op, &view->table->desc, view->table->dropped_too, version);
 }
 
+int index_read_confirmed(struct op *op, const struct index_view *view, void *root, uint32_t bytes,
+                         uint64_t *version)
+{
+    void *image = op_buffer(op, BUF_BULK, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    index_confirm(op, view);
+    batch_read(&op->batch, view->table->desc.root, 0, image, bytes);
+    batch_may_be_freed(&op->batch); /* it may have been dropped */
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        rc = index_confirmed(op, view, version);
+    if (rc == FAR_OK)
+        memcpy(root, image, bytes);
+    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
+}
+
 void index_rest(struct op *op)
 {
     ASSERT(op->batch.count == 0);

@@ -261,6 +261,10 @@ void index_view_init(struct index_view *view, const struct index_table *table);
 void index_confirm(struct op *op, const struct index_view *view);
 int index_confirmed(struct op *op, const struct index_view *view, uint64_t *version);
 
+/* All of that for the root: reads it, and the version before it. Uses BUF_BULK. FAR_NO_TABLE. */
+int index_read_confirmed(struct op *op, const struct index_view *view, void *root, uint32_t bytes,
+                         uint64_t *version);
+
 /* Adds the verb that makes all sessions read again what they have cached of the table: something
  * that they may know is about to be retired. Returns its number: op_result() is the old version. */
 static inline unsigned index_bump_version(struct op *op, const struct index_view *view)

@@ -57,24 +57,6 @@ int race_follow(struct race_view *view, uint64_t entry, uint64_t hash, uint64_t 
     return FAR_OK;
 }
 
-/* Reads the root, and the version before it, of a table that is still there. */
-static int read_root(struct op *op, struct race_view *view, struct race_root *root,
-                     uint64_t *version)
-{
-    struct race_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
-    if (!image)
-        return FAR_NO_MEMORY;
-    index_confirm(op, &view->base);
-    batch_read(&op->batch, view->root, 0, image, sizeof *image);
-    batch_may_be_freed(&op->batch); /* it may have been dropped */
-    int rc = batch_flush(&op->batch);
-    if (rc == FAR_OK)
-        rc = index_confirmed(op, &view->base, version);
-    if (rc == FAR_OK)
-        *root = *image;
-    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
-}
-
 /* Reads the directory as deep as the root says, and behind it whether the root still says so: an
  * entry is never deeper than the directory was when it was read. */
 static int read_directory(struct op *op, struct race_view *view, struct race_root *root,
@@ -122,7 +104,7 @@ int race_refresh(struct op *op, struct race_view *view)
     while (index_refresh_again(op, &view->base, &r)) {
         struct race_root root;
         uint64_t *image = NULL;
-        int rc = read_root(op, view, &root, &r.version);
+        int rc = index_read_confirmed(op, &view->base, &root, sizeof root, &r.version);
         if (rc == FAR_OK)
             rc = read_directory(op, view, &root, &image);
         if (rc != FAR_OK)
@@ -146,7 +128,7 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
     index_view_init(&view->base, table);
     view->root = table->desc.root;
-    int rc = read_root(op, view, &root, &version);
+    int rc = index_read_confirmed(op, &view->base, &root, sizeof root, &version);
     if (rc == FAR_OK && !race_root_valid(&root))
         rc = err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", table->desc.name);
     if (rc == FAR_OK) {

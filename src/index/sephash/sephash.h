@@ -212,7 +212,7 @@ void sephash_read_main(struct op *op, const struct sephash_view *view,
  * candidates; below look->in_slots it is one of the slots. */
 void sephash_gather(const struct sephash_view *view, struct sephash_look *look);
 int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *look,
-                  unsigned from, const struct value_out *out, struct index_found *found);
+                  const struct value_out *out, struct index_found *found);
 /* Is the candidate a delete? */
 bool sephash_deletes(const struct sephash_look *look, unsigned place);
 

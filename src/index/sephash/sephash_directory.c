@@ -151,24 +151,6 @@ static int judge_root(struct sephash_view *view, const struct sephash_root *root
     return FAR_OK;
 }
 
-/* Reads the root of a table that is still there, and the version before it. */
-static int read_root(struct op *op, struct sephash_view *view, struct sephash_root *root,
-                     uint64_t *version)
-{
-    struct sephash_root *image = op_buffer(op, BUF_INDEX, sizeof *image);
-    if (!image)
-        return FAR_NO_MEMORY;
-    index_confirm(op, &view->base);
-    batch_read(&op->batch, view->root, 0, image, sizeof *image);
-    batch_may_be_freed(&op->batch); /* it may have been dropped */
-    int rc = batch_flush(&op->batch);
-    if (rc == FAR_OK)
-        rc = index_confirmed(op, &view->base, version);
-    if (rc == FAR_OK)
-        *root = *image;
-    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is outside the pool") : rc;
-}
-
 /* May this be an anchor's address? */
 static bool inside(const struct sephash_view *view, gaddr at)
 {
@@ -282,7 +264,7 @@ int sephash_attach(struct op *op, const struct index_table *table, struct index_
     index_view_init(&view->base, table);
     view->root = table->desc.root;
     view->tag = sephash_tag_of(table->desc.hash_seed);
-    int rc = read_root(op, view, &root, &version);
+    int rc = index_read_confirmed(op, &view->base, &root, sizeof root, &version);
     if (rc == FAR_OK)
         rc = judge_root(view, &root);
     if (rc == FAR_OK)
@@ -313,7 +295,7 @@ int sephash_refresh(struct op *op, struct index_view *base)
     struct sephash_root root;
     struct index_refresh r = {0};
     while (index_refresh_again(op, base, &r)) {
-        int rc = read_root(op, sephash_view(base), &root, &r.version);
+        int rc = index_read_confirmed(op, base, &root, sizeof root, &r.version);
         if (rc != FAR_OK)
             return rc;
         if (index_refresh_holds(op, &r)) {

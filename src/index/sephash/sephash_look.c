@@ -305,24 +305,10 @@ void sephash_gather(const struct sephash_view *view, struct sephash_look *l)
 }
 
 int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *l,
-                  unsigned from, const struct value_out *out, struct index_found *found)
+                  const struct value_out *out, struct index_found *found)
 {
     struct index_probe probe = {.key = key->bytes, .format = SEPHASH_SLOT, .out = out};
-    uint64_t stale = 0;
-    for (;;) {
-        unsigned count = l->candidates - from < 64 ? l->candidates - from : 64;
-        uint64_t all = count == 64 ? UINT64_MAX : (1ull << count) - 1;
-        int rc = index_probe(op, &probe, l->candidate + from, all, found);
-        if (rc != FAR_OK)
-            return rc;
-        stale = stale ? stale : found->stale;
-        found->stale = stale;
-        if (found->place >= 0)
-            found->place += (int)from;
-        from += count;
-        if (found->place >= 0 || from == l->candidates)
-            return FAR_OK;
-    }
+    return index_probe_all(op, &probe, l->candidate, l->candidates, found);
 }
 
 bool sephash_deletes(const struct sephash_look *l, unsigned place)

@@ -18,7 +18,7 @@ struct read {
 static int probe_all(struct op *op, struct sephash_view *view, struct read *r)
 {
     sephash_gather(view, &r->look);
-    return sephash_probe(op, &r->key, &r->look, 0, r->out, &r->found);
+    return sephash_probe(op, &r->key, &r->look, r->out, &r->found);
 }
 
 /* Reads the slots, because the key is marked, together with the blocks of the MainSegment's candidates.
@@ -27,14 +27,13 @@ static int probe_marked(struct op *op, struct sephash_view *view, struct read *r
 {
     sephash_read_slots(op, view, &r->look, 0);
     sephash_gather(view, &r->look);
-    int rc = sephash_probe(op, &r->key, &r->look, 0, r->out, &r->found);
+    int rc = sephash_probe(op, &r->key, &r->look, r->out, &r->found);
     if (rc != FAR_OK)
         return rc;
     sephash_count_slots(view, &r->look);
     sephash_know_filled(view, &r->look.segment, r->look.filled);
     sephash_gather(view, &r->look);
-    return r->look.in_slots > 0 ? sephash_probe(op, &r->key, &r->look, 0, r->out, &r->found)
-                                : FAR_OK;
+    return r->look.in_slots > 0 ? sephash_probe(op, &r->key, &r->look, r->out, &r->found) : FAR_OK;
 }
 
 static int look(struct op *op, struct sephash_view *view, struct read *r)

@@ -106,7 +106,7 @@ static int look(struct op *op, struct sephash_view *view, struct write *w, bool 
     if (w->blind)
         return FAR_OK;
     sephash_gather(view, &w->look);
-    rc = sephash_probe(op, &w->key, &w->look, 0, index_change_out(&w->change), &w->found);
+    rc = sephash_probe(op, &w->key, &w->look, index_change_out(&w->change), &w->found);
     if (rc != FAR_OK)
         return rc;
     if (w->found.stale != 0) { /* it may be the newest of the key */

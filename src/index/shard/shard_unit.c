@@ -270,23 +270,8 @@ int shard_probe(struct op *op, struct slice key, const struct shard_matches *mat
                 const struct value_out *out, struct index_found *found)
 {
     struct index_probe probe = {.key = key, .format = SHARD_SLOT, .out = out};
-    uint64_t stale = 0;
-    unsigned from = 0;
-    for (;;) {
-        unsigned count = matches->count - from < 64 ? matches->count - from : 64;
-        uint64_t all = count == 64 ? UINT64_MAX : (1ull << count) - 1;
-        int rc = index_probe(op, &probe, matches->word + from, all, found);
-        if (rc != FAR_OK)
-            return rc;
-        if (found->place >= 0) {
-            found->place = matches->slot[from + (unsigned)found->place];
-            return FAR_OK;
-        }
-        stale = stale ? stale : found->stale;
-        from += count;
-        if (from == matches->count) {
-            found->stale = stale;
-            return FAR_OK;
-        }
-    }
+    int rc = index_probe_all(op, &probe, matches->word, matches->count, found);
+    if (rc == FAR_OK && found->place >= 0)
+        found->place = matches->slot[found->place];
+    return rc;
 }
