@@ -24,8 +24,9 @@
  *   SWEEP-P3  After the marking, the version of every table's caches is changed. Another two epochs
  *       later nobody is still reading what was not marked, nor knows it from a cache (as EPOCH-E3),
  *       nor will anybody free it. Only now does the sweeper put what it found on the shared lists;
- *       then the sweep is over. A sweeper whose lease lapsed gives up, before it empties the lists
- *       or frees anything.
+ *       then the sweep is over. A sweeper whose lease lapsed gives up, before it sets the marks,
+ *       empties the lists or frees anything. It knows by its registration. Once that is another
+ *       than its word names, anybody may take over, even a sibling operation.
  *   SWEEP-P4  Every unit of an object that is reached is marked, and only what has no such unit is
  *       free. So a damaged chunk table, which says that a chunk is cut otherwise than it is, costs
  *       memory at most.
@@ -61,6 +62,17 @@ struct sweep {
     struct sweep_result result;
 };
 
+/* SWEEP-P3: a sweeper whose lease has lapsed is registered again, and others may have taken over
+ * its sweep: what it has noted is worth nothing. (While it is being registered, its slot may have
+ * the new name already.) */
+static int still_mine(const struct sweep *s)
+{
+    const struct client *c = s->op->client;
+    return c->incarnation == s->incarnation && !c->attention.joining
+               ? FAR_OK
+               : err_fail(FAR_FENCED, "this client's lease lapsed during its sweep");
+}
+
 /* Lost races for the marks, against late verbs of an earlier sweeper. */
 #define MARK_TRIES 8
 
@@ -78,6 +90,8 @@ static int set_marks(struct sweep *s)
         for (unsigned i = 0; i < nodes; i++)
             batch_read(&op->batch, gaddr_make(i, 0), NODE_SWEEP_OFF, &seen[i], 8);
         int rc = batch_flush(&op->batch);
+        if (rc == FAR_OK)
+            rc = still_mine(s); /* else these may be the marks of a sweeper that took over */
         if (rc != FAR_OK)
             return rc;
         for (unsigned i = 0; i < nodes; i++)
@@ -98,6 +112,7 @@ static int announce(struct sweep *s)
     uint64_t mine = client_owner_word(op->client) | (op->client->sweep.count++ & 127) * SWEEP_COUNT;
     bool alive = false;
 
+    s->incarnation = op->client->incarnation; /* the one in `mine`: a sibling may change it soon */
     batch_read(&op->batch, NODE0, SWEEP_DELTA, word, 8);
     int rc = batch_flush(&op->batch);
     uint64_t other = word[0];
@@ -115,7 +130,6 @@ static int announce(struct sweep *s)
     s->word = mine;
     if (rc != FAR_OK)
         return rc;
-    s->incarnation = op->client->incarnation;
     s->deaths = word[1];
     rc = pool_read_marks(op, NODE_NEXT_CHUNK_OFF, s->marks.chunks);
     if (rc != FAR_OK)
@@ -147,15 +161,6 @@ static void give_up(struct sweep *s)
      * Then the word names no living client, and the next sweeper takes over. */
     if (batch_flush(&op->batch) != FAR_OK || s->unsure)
         op->client->attention.lease_lost = true;
-}
-
-/* SWEEP-P3: a sweeper whose lease has lapsed is registered again, and others may have taken over
- * its sweep: what it has noted is worth nothing. */
-static int still_mine(const struct sweep *s)
-{
-    return s->op->client->incarnation == s->incarnation
-               ? FAR_OK
-               : err_fail(FAR_FENCED, "this client's lease lapsed during its sweep");
 }
 
 /* Waits until every client has certified `epochs` more than the epoch is now. */

@@ -251,6 +251,133 @@ static void lists_in_use_are_not_emptied(void **state)
     end(&r, &p);
 }
 
+static struct {
+    struct store_rig *rig;
+    struct probe *probe;
+    struct op op;   /* of the sweeper's session, too */
+    uint64_t other; /* the word of another sweeper that takes over; 0: none does */
+    bool half;      /* the slot has the new name, but the client does not know yet */
+    bool met, marked;
+} renewing;
+
+static bool changes_sweep(const struct fab_verb *v)
+{
+    return v->kind == FAB_CAS && v->off == PROBE_CONTROL(sweep);
+}
+
+/* The sweeper's lease lapses, and another operation of its session begins. */
+static void renew(void)
+{
+    struct client *c = &renewing.rig->session->client;
+    uint64_t incarnation = c->incarnation;
+    if (renewing.half) {
+        puppet_set_joining(c, true);
+        return;
+    }
+    puppet_lapse(c);
+    assert_int_equal(op_begin(&renewing.op, NULL), FAR_OK);
+    op_end(&renewing.op);
+    assert_true(c->incarnation != incarnation);
+}
+
+/* The sweeper has put its name into the word. */
+static int post_and_renew(struct fab_ep *ep, struct fab_req *req)
+{
+    if (renewing.met || !changes_sweep(&req->verbs[0]))
+        return hook.real->post(ep, req);
+    renewing.met = true;
+    hook_run(ep, req);
+    renew();
+    return FAR_OK;
+}
+
+#define OTHER_MARK 100 /* more chunks than are in use */
+
+/* The sweeper knows its marks. Before it sets them, another takes over, and sets its own. */
+static int post_and_take_over(struct fab_ep *ep, struct fab_req *req)
+{
+    if (renewing.met || req->verbs[0].kind != FAB_READ || req->verbs[0].off != NODE_NEXT_CHUNK_OFF)
+        return hook.real->post(ep, req);
+    renewing.met = true;
+    hook_run(ep, req);
+    renew();
+    probe_set(renewing.probe, 0, PROBE_CONTROL(sweep), renewing.other);
+    probe_set(renewing.probe, 0, NODE_SWEEP_OFF, OTHER_MARK);
+    return FAR_OK;
+}
+
+static int mark_and_note(void *arg, struct op *op, struct marker *marker)
+{
+    (void)arg, (void)op, (void)marker;
+    renewing.marked = true;
+    return FAR_OK;
+}
+
+/* Sweeps, with that hook. */
+static void sweep_renewed(struct store_rig *r, struct probe *p,
+                          int (*post)(struct fab_ep *ep, struct fab_req *req))
+{
+    struct sweep_result swept;
+
+    renewing.rig = r;
+    renewing.probe = p;
+    renewing.met = renewing.marked = false;
+    assert_int_equal(op_init(&renewing.op, &r->session->client), FAR_OK);
+    int (*mark)(void *arg, struct op *op, struct marker *marker) = r->pool->pool.mark;
+    r->pool->pool.mark = mark_and_note;
+    hook_on(r->session->client.ep);
+    hook.ops.post = post;
+    assert_int_equal(pool_sweep(&r->session->op, &swept), FAR_FENCED);
+    hook_off();
+    r->pool->pool.mark = mark;
+    puppet_set_joining(&r->session->client, false);
+    assert_true(renewing.met && !renewing.marked);
+    op_free(&renewing.op);
+}
+
+/* The word names a client that is gone. So others take over, and the sweeper must not go on. */
+static void a_sweeper_that_got_another_name_gives_up(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    start(&r, &p, URI);
+    renewing = (typeof(renewing)){.other = 0};
+    sweep_renewed(&r, &p, post_and_renew);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
+    end(&r, &p);
+}
+
+/* With a lower mark, clients that meet the other's sweep would keep what it finds. */
+static void set_no_marks(bool half)
+{
+    struct store_rig r;
+    struct probe p;
+
+    start(&r, &p, URI);
+    far_session *s = join(&r);
+    renewing = (typeof(renewing)){.other = client_owner_word(&s->client), .half = half};
+    sweep_renewed(&r, &p, post_and_take_over);
+    assert_true(probe_get(&p, 0, NODE_SWEEP_OFF) == OTHER_MARK);
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == renewing.other);
+    probe_set(&p, 0, PROBE_CONTROL(sweep), 0);
+    far_session_close(s);
+    end(&r, &p);
+}
+
+static void a_sweeper_that_got_another_name_sets_no_marks(void **state)
+{
+    (void)state;
+    set_no_marks(false);
+}
+
+static void a_sweeper_that_is_being_renamed_sets_no_marks(void **state)
+{
+    (void)state;
+    set_no_marks(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +386,9 @@ int main(void)
         cmocka_unit_test(a_sweeper_meets_its_own_sweep),
         cmocka_unit_test(of_two_sweeps_the_older_is_not_met_last),
         cmocka_unit_test(lists_in_use_are_not_emptied),
+        cmocka_unit_test(a_sweeper_that_got_another_name_gives_up),
+        cmocka_unit_test(a_sweeper_that_got_another_name_sets_no_marks),
+        cmocka_unit_test(a_sweeper_that_is_being_renamed_sets_no_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
