@@ -117,6 +117,55 @@ static void a_walk_takes_no_torn_read_for_damage(void **state)
     close_rig(&g);
 }
 
+/* ---- a delete whose READ of the slots is torn ------------------------------------------------------ */
+static uint32_t deleted_key, other_key;
+
+/* The READ of all slots finds the first empty one before the key is deleted there, and the one behind it
+ * after another key was put. */
+static int tear_once(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct sephash_view *view = view_of(the, the->b);
+    int rc = hook.real->post(ep, req);
+    for (unsigned i = 0; i < req->count && tears == 0; i++) {
+        struct fab_verb *v = &req->verbs[i];
+        if (v->kind != FAB_READ || v->len != 8 * view->shape.slots)
+            continue;
+        uint64_t *slot = v->buf;
+        unsigned n = 0;
+        while (slot[n] != 0)
+            n++;
+        tears++;
+        assert_int_equal(far_delete(the->b, the->t, &deleted_key, sizeof deleted_key), FAR_OK);
+        assert_int_equal(put_u32(the, the->b, other_key, 2), FAR_OK);
+        slot[n + 1] = store_rig_get(&the->r, gaddr_make(v->node, v->off & ~63ull),
+                                    (v->off & 63) + 8 * (n + 1));
+        assert_true(slot[n] == 0 && slot[n + 1] != 0);
+    }
+    return rc;
+}
+
+static void a_torn_read_shows_no_state_that_never_was(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    tears = 0;
+    deleted_key = 1;
+    other_key = 2;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=32&ratio=4&depth=0");
+    assert_int_equal(put_u32(&g, g.b, deleted_key, 1), FAR_OK);
+    assert_int_equal(get_u32(&g, g.a, deleted_key, &v), FAR_OK); /* it knows the segment */
+    hook_on(g.a->client.ep);
+    hook.ops.post = tear_once;
+    int rc = far_delete(g.a, g.t, &deleted_key, sizeof deleted_key);
+    hook_off();
+    assert_int_equal(tears, 1);
+    assert_int_equal(rc, FAR_NOT_FOUND); /* b has deleted it */
+    assert_int_equal(get_u32(&g, g.a, deleted_key, &v), FAR_NOT_FOUND);
+    assert_int_equal(far_table_check(g.b, g.t, say, NULL), FAR_OK);
+    close_rig(&g);
+}
+
 /* ---- an iteration while keys that share a group come and go -------------------------------------- */
 
 /* Two keys of the same fp and fp2 in a table of one segment. */
@@ -341,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_walk_takes_no_torn_read_for_damage),
+        cmocka_unit_test(a_torn_read_shows_no_state_that_never_was),
         cmocka_unit_test(an_iteration_leaves_no_key_out),
         cmocka_unit_test(an_iteration_ends_if_keys_have_the_same_place),
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
