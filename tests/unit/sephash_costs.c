@@ -9,8 +9,9 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#define KEYS   (60000u / SLOWER)
-#define MEMORY 16u
+#define KEYS       (60000u / SLOWER)
+#define MEMORY     16u
+#define KEYS_TUNED 12000u
 
 static struct sephash_view *view_of(struct store_rig *r)
 {
@@ -106,7 +107,7 @@ static void operations_keep_their_costs_with_all_tunings(void **state)
     for (unsigned i = 0; i < sizeof tunings / sizeof *tunings; i++) {
         struct store_rig r;
         struct far_table_info info;
-        uint64_t keys = KEYS / 3;
+        uint64_t keys = KEYS_TUNED;
         store_rig_open(&r, "mem:?size=64m", NULL, NULL,
                        &(struct far_table_options){.tuning = tunings[i]});
         assert_true(average(&r, 0, keys, call_put) <= 2.2);

@@ -55,7 +55,8 @@ static struct sephash_segment *known(const struct sephash_view *view,
                                      const struct sephash_segment *like)
 {
     struct sephash_segment *s = sephash_segment_of(view, like->suffix);
-    return s->anchor == like->anchor ? s : NULL;
+    bool same = s->anchor == like->anchor && s->depth == like->depth && s->suffix == like->suffix;
+    return same ? s : NULL; /* a damaged directory may say another depth of an anchor */
 }
 
 int sephash_know(struct sephash_view *view, const struct sephash_segment *segment,

@@ -234,6 +234,7 @@ static void give_back(struct merge *m, int rc)
             pool_abandon(m->op->client, a->size_class);
     }
     m->allocations = 0;
+    sephash_reserve_end(m->op, m->view, &m->spares, false, rc);
 }
 
 static int allocate_all(struct merge *m)
@@ -272,7 +273,6 @@ static int take_memory(struct merge *m)
     rc = sephash_reserve_fill(m->op, m->view, &m->root, pages_most(m), &m->spares);
     if (rc == FAR_OK || (rc == FAR_POOL_FULL && m->frees))
         return FAR_OK;
-    sephash_reserve_end(m->op, m->view, &m->spares, false, rc);
     give_back(m, rc);
     return rc;
 }
