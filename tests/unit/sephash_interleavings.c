@@ -319,7 +319,7 @@ static void deletes_go_on_however_often_the_pool_runs_full(void **state)
         uint32_t put = 0, gone = 0;
         unsigned refused = 0;
         open_rig(&g, "mem:?size=2m&clients=8", run[i].tuning);
-        for (unsigned round = 0; round < 300 && refused == 0; round++) {
+        for (unsigned round = 0; round < 300 / SLOWER && refused == 0; round++) {
             unsigned fails = 0;
             while (fails < 20) {
                 int rc = far_put(g.b, g.t, &put, 4, value, run[i].value);
