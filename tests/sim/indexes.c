@@ -3,13 +3,6 @@
 #include "sim/rig.h"
 #include "support/indexes.h"
 
-/* The simulator has one thread, so the thread sanitizer finds little here, and it is slow. */
-#if defined(__SANITIZE_THREAD__) || RIG_FEATURE(thread_sanitizer)
-#define SLOWEST (RIG_SLOW * 5)
-#else
-#define SLOWEST RIG_SLOW
-#endif
-
 static void run_seeds(struct check_settings s, unsigned seeds)
 {
     struct check *c = check_new();
@@ -18,7 +11,7 @@ static void run_seeds(struct check_settings s, unsigned seeds)
     assert_non_null(c);
     s.index = index_tested;
     s.mixed = true;
-    for (unsigned seed = 1; seed <= indexes_share(seeds / SLOWEST); seed++) {
+    for (unsigned seed = 1; seed <= indexes_share(seeds / RIG_SLOW); seed++) {
         rig_expect_passed(c, &s, seed, &r);
         alone += r.coverage.tables == 1;
         grown += r.coverage.tables == 1 && r.coverage.restructured > 0;
