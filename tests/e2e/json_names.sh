@@ -19,6 +19,16 @@ expect_out 'pcaf\\xe9"'
 run stat --pool "$pool" --table "$odd" --json
 expect_code 0
 expect_out '"name_hex": "636166e9"'
+[ "$(grep -c fptable <<<"$out")" -eq 0 ] || failed "shows FPTables of an index that has none"
+run put --pool "$pool" --table sep --index sephash key value
+expect_code 0
+run stat --pool "$pool" --table sep --json
+expect_code 0
+expect_out '"fptable_bytes": 0'
+expect_out '"fptable_plain_bytes": 2048'
+run stat --pool "$pool" --table sep
+expect_code 0
+expect_out "(plain tables: 2048 bytes)"
 run pool check "$pool" --json
 expect_code 0
 expect_out 'pcaf\\xe9"'
