@@ -238,6 +238,12 @@ int index_decide(const struct index_view *view, struct change *change, struct sl
 int index_add_entry(const struct index_view *view, struct entries_out *out, struct slice key,
                     struct slice value, bool *full);
 
+/* The bits that tell n things apart. */
+static inline unsigned index_bits_for(uint64_t n)
+{
+    return n <= 1 ? 0 : 64u - (unsigned)__builtin_clzll(n - 1);
+}
+
 /* Reads and writes a table's root, or what is as small, in a round trip of its own. Uses BUF_BULK. */
 int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes);
 int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes);

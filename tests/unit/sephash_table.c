@@ -12,7 +12,7 @@
 
 static uint32_t start[SEPHASH_FPS + 1];
 
-/* Makes the starts of so many entries, whose fps `fp` chooses. */
+/* Fills start[] for `entries` entries. `fp` chooses their fps. */
 static void fill(unsigned entries, struct rng *rng, unsigned (*fp)(struct rng *rng))
 {
     memset(start, 0, sizeof start);

@@ -9,14 +9,6 @@
 #define START_PER_NODE     4
 #define DIRECTORY_HEADROOM 1 /* bits beyond what the pool's memory can fill evenly */
 
-static unsigned bits_for(uint64_t n)
-{
-    unsigned bits = 0;
-    while (bits < 63 && 1ull << bits < n)
-        bits++;
-    return bits;
-}
-
 static unsigned smaller(unsigned a, unsigned b)
 {
     return a < b ? a : b;
@@ -113,12 +105,14 @@ static int race_create(struct op *op, const struct index_options *options, uint6
         pool_bytes += op->pool->head[i].size;
 
     struct race_root root = {.groups = groups, .depth_asked = options->tuning[RACE_TUNING_DEPTH]};
-    root.dir_bits = smaller(bits_for(pool_bytes / race_subtable_bytes(groups)) + DIRECTORY_HEADROOM,
-                            RACE_DIR_BITS_MAX);
+    root.dir_bits =
+        smaller(index_bits_for(pool_bytes / race_subtable_bytes(groups)) + DIRECTORY_HEADROOM,
+                RACE_DIR_BITS_MAX);
     if (root.depth_asked > 0)
         root.dir_bits = (uint32_t)root.depth_asked;
-    unsigned for_keys = bits_for(options->expected_keys / (slots * START_LOAD_PERCENT / 100) + 1);
-    unsigned for_nodes = op->pool->nodes > 1 ? bits_for(op->pool->nodes * START_PER_NODE) : 0;
+    unsigned for_keys =
+        index_bits_for(options->expected_keys / (slots * START_LOAD_PERCENT / 100) + 1);
+    unsigned for_nodes = op->pool->nodes > 1 ? index_bits_for(op->pool->nodes * START_PER_NODE) : 0;
     root.depth = smaller(for_keys > for_nodes ? for_keys : for_nodes, root.dir_bits);
 
     uint32_t subtable = size_class_bytes(race_subtable_class(groups));

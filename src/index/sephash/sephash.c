@@ -13,14 +13,6 @@
 /* A MainSegment has at most this many entries: they are counted in 16 bits. */
 #define ROOM_MAX 65535u
 
-static unsigned bits_for(uint64_t n)
-{
-    unsigned bits = 0;
-    while (bits < 63 && 1ull << bits < n)
-        bits++;
-    return bits;
-}
-
 static unsigned smaller(unsigned a, unsigned b)
 {
     return a < b ? a : b;
@@ -146,10 +138,10 @@ static int choose_shape(struct maker *k, const struct index_options *options)
     for (unsigned i = 0; i < pool->nodes; i++)
         pool_bytes += pool->head[i].size;
     uint64_t least = size_class_bytes(sephash_cur_class(s)) + 4ull * s->limit;
-    s->depth_max = smaller(bits_for(pool_bytes / least) + DEPTH_HEADROOM, SEPHASH_DEPTH_MAX);
+    s->depth_max = smaller(index_bits_for(pool_bytes / least) + DEPTH_HEADROOM, SEPHASH_DEPTH_MAX);
     unsigned for_keys =
-        bits_for(options->expected_keys / (s->limit * START_LOAD_PERCENT / 100 + 1) + 1);
-    unsigned for_nodes = pool->nodes > 1 ? bits_for(pool->nodes * START_PER_NODE) : 0;
+        index_bits_for(options->expected_keys / (s->limit * START_LOAD_PERCENT / 100 + 1) + 1);
+    unsigned for_nodes = pool->nodes > 1 ? index_bits_for(pool->nodes * START_PER_NODE) : 0;
     s->start = larger(larger(for_keys, for_nodes), (unsigned)tuning[SEPHASH_TUNING_DEPTH]);
     s->start = smaller(smaller(s->start, s->depth_max), START_BITS_MAX);
     return for_keys > for_nodes ? pool_check_room(k->op, least << s->start) : FAR_OK;

@@ -115,6 +115,13 @@ struct sephash_view {
     double load_sum, load_max; /* of what was merged or split */
 };
 
+/* A damaged word may name what is not in the pool. */
+static inline bool sephash_inside(const struct pool *pool, gaddr at, uint64_t bytes)
+{
+    return at != 0 && gaddr_node(at) < pool->nodes &&
+           gaddr_offset(at) + bytes <= pool->head[gaddr_node(at)].size;
+}
+
 static inline struct sephash_view *sephash_view(struct index_view *base)
 {
     return (struct sephash_view *)base; /* base comes first */
@@ -158,7 +165,7 @@ static inline struct sephash_segment *sephash_segment_of(const struct sephash_vi
 /* Notes what was read of a segment, unless the session knows another one there by now. */
 int sephash_know(struct sephash_view *view, const struct sephash_segment *segment,
                  const uint16_t *table);
-/* Notes that so many slots are filled. */
+/* Notes how many slots are filled. */
 void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled);
 /* Notes that a segment was split, and the children's anchors. */
@@ -178,7 +185,7 @@ struct sephash_look {
     uint64_t tag;                   /* of the key here */
     bool current; /* this operation has read the anchor, and it names the segment */
     bool misled;  /* what was read is not the anchor */
-    bool has_slots, has_range;
+    bool has_slots;
     unsigned first;  /* slot that was read */
     unsigned filled; /* slots up to the first empty one. Those below `first` are not in the image */
     uint64_t *slots, *range; /* in BUF_INDEX and BUF_BULK */
@@ -210,7 +217,7 @@ void sephash_read_main(struct op *op, const struct sephash_view *view,
                        uint64_t *image);
 /* Gathers the entries that may be of the key, and reads their blocks. found->place is among the
  * candidates; below look->in_slots it is one of the slots. */
-void sephash_gather(const struct sephash_view *view, struct sephash_look *look);
+void sephash_gather(struct sephash_look *look);
 int sephash_probe(struct op *op, const struct sephash_key *key, const struct sephash_look *look,
                   const struct value_out *out, struct index_found *found);
 /* Is the candidate a delete? */

@@ -462,11 +462,8 @@ static int check_directory(struct walk *w, uint64_t word, const uint64_t *first)
 static bool names_directory(const struct walk *w, uint64_t word)
 {
     unsigned depth = sephash_deep_depth(word);
-    gaddr at = sephash_deep_at(word);
-    const struct pool *pool = w->op->pool;
-    return depth >= w->view->shape.start && depth <= SEPHASH_DIRECTORY_BITS_MAX && at != 0 &&
-           gaddr_node(at) < pool->nodes &&
-           gaddr_offset(at) + (8ull << depth) <= pool->head[gaddr_node(at)].size;
+    return depth >= w->view->shape.start && depth <= SEPHASH_DIRECTORY_BITS_MAX &&
+           sephash_inside(w->op->pool, sephash_deep_at(word), 8ull << depth);
 }
 
 static int walk(struct walk *w)
@@ -576,6 +573,8 @@ int sephash_check(struct op *op, struct index_view *base, struct index_report *r
     return rc;
 }
 
+/* The version of caches need not change: what a session follows without a look at its anchor, the anchors,
+ * stays reachable (SEPHASH-H7). */
 int sephash_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
     struct walk *w = start_walk(op, base);

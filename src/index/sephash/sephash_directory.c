@@ -152,21 +152,14 @@ static int judge_root(struct sephash_view *view, const struct sephash_root *root
     return FAR_OK;
 }
 
-/* May this be an anchor's address? */
-static bool inside(const struct sephash_view *view, gaddr at)
-{
-    const struct pool *pool = view->base.table->pool;
-    return at != 0 && gaddr_node(at) < pool->nodes &&
-           gaddr_offset(at) + sizeof(struct sephash_anchor) <= pool->head[gaddr_node(at)].size;
-}
-
 /* Enters the segments of a depth that the directory names. While a split is being noted, some entries
  * of a segment lead to its children and some do not: then the segment itself is entered. */
 static int enter_depth(struct sephash_view *view, const uint64_t *image, unsigned depth)
 {
     for (uint64_t i = 0; i < 1ull << view->depth; i++) {
         if (view->directory[i] || sephash_deep_depth(image[i]) != depth ||
-            !inside(view, sephash_deep_at(image[i])))
+            !sephash_inside(view->base.table->pool, sephash_deep_at(image[i]),
+                            sizeof(struct sephash_anchor)))
             continue;
         struct sephash_segment *s =
             new_segment(sephash_deep_at(image[i]), depth, sephash_suffix(i, depth), ROOM_AT_FIRST);

@@ -20,8 +20,8 @@
 
 #include <stdlib.h>
 
-/* One call reads at most this many parts of segments, each of so many entries of the MainSegment at
- * first: more if they all have one fp. */
+/* One call reads at most ITERATE_PARTS parts of segments. A part has PART_ENTRIES entries of the
+ * MainSegment, or more if they all have one fp. */
 #define ITERATE_PARTS 8u
 #define PART_ENTRIES  1024u
 

@@ -10,8 +10,8 @@
 /* Slots that a put reads to find the first empty one. */
 #define WINDOW 16u
 
-/* What is known of a segment is not used any more if the session has not met it for so many epochs:
- * the generation of an anchor's word must not come round meanwhile. */
+/* If the session has not met a segment for more epochs than this, it does not use what it knows of it:
+ * the generation of the anchor's word might have come round meanwhile. */
 #define TRUST_EPOCHS 1024u
 
 /* How often an anchor that was split leads on, and once from the beginning. */
@@ -113,22 +113,21 @@ static int read_range(struct op *op, const struct sephash_view *view, struct sep
     sephash_read_main(op, view, &l->segment, l->from, l->to, l->range);
     for (unsigned i = before; i < op->batch.count && !l->current; i++)
         op->batch.verb[i].flags |= FAB_MAY_BE_FREED;
-    l->has_range = true;
     return FAR_OK;
 }
 
-/* Adds the READs of what is wanted and not there yet. */
+/* Adds the READs of what is wanted. */
 static int read_wanted(struct op *op, const struct sephash_view *view,
                        const struct sephash_key *key, unsigned wanted, struct sephash_look *l)
 {
     struct images *images = op->buf[BUF_INDEX];
     gaddr cur = sephash_target(l->segment.state);
-    if ((wanted & SEPHASH_SLOTS) && !l->has_slots)
+    if (wanted & SEPHASH_SLOTS)
         sephash_read_slots(op, view, l, 0);
-    else if ((wanted & SEPHASH_WINDOW) && !l->has_slots)
+    else if (wanted & SEPHASH_WINDOW)
         sephash_read_slots(op, view, l, l->segment.filled);
     images->mark = 1;
-    if ((wanted & SEPHASH_MARK) && !l->has_slots) {
+    if (wanted & SEPHASH_MARK) {
         batch_read(&op->batch, cur, sephash_filter_at(key->bucket), &images->mark, 8);
         guessed(op, l);
     }
@@ -138,7 +137,7 @@ static int read_wanted(struct op *op, const struct sephash_view *view,
 static void take_wanted(struct op *op, const struct sephash_view *view, unsigned wanted,
                         struct sephash_look *l)
 {
-    if ((wanted & (SEPHASH_SLOTS | SEPHASH_WINDOW)) && !l->has_slots)
+    if (wanted & (SEPHASH_SLOTS | SEPHASH_WINDOW))
         sephash_count_slots(view, l);
     l->mark = ((const struct images *)op->buf[BUF_INDEX])->mark;
 }
@@ -151,7 +150,7 @@ static int judge_head(const struct sephash_view *view, const struct sephash_segm
     const struct sephash_head *h = &m->head;
     unsigned pages = sephash_pages(&view->shape, h->entries);
     if (h->id != sephash_id(view->tag, s->depth, s->suffix) ||
-        h->points > sephash_points_max(&view->shape) || pages > SEPHASH_PAGES ||
+        h->points > sephash_points_max(&view->shape) || pages > sephash_pages_held(h->page) ||
         h->checksum != sephash_head_sum(h, m->table))
         return err_fail(FAR_CORRUPT, "a segment of table '%s' is damaged",
                         view->base.table->desc.name);
@@ -291,9 +290,8 @@ int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_
 
 /* ---- candidates -------------------------------------------------------------------------------- */
 
-void sephash_gather(const struct sephash_view *view, struct sephash_look *l)
+void sephash_gather(struct sephash_look *l)
 {
-    (void)view;
     l->candidates = 0;
     for (unsigned i = l->has_slots ? l->filled : 0; i > 0; i--)
         if ((l->slots[i - 1] & SEPHASH_TAG) == l->tag && l->slots[i - 1] != SEPHASH_VOID)

@@ -15,9 +15,9 @@ struct read {
 };
 
 /* Looks among the candidates of both segments. */
-static int probe_all(struct op *op, struct sephash_view *view, struct read *r)
+static int probe_all(struct op *op, struct read *r)
 {
-    sephash_gather(view, &r->look);
+    sephash_gather(&r->look);
     return sephash_probe(op, &r->key, &r->look, r->out, &r->found);
 }
 
@@ -26,13 +26,13 @@ static int probe_all(struct op *op, struct sephash_view *view, struct read *r)
 static int probe_marked(struct op *op, struct sephash_view *view, struct read *r)
 {
     sephash_read_slots(op, view, &r->look, 0);
-    sephash_gather(view, &r->look);
+    sephash_gather(&r->look);
     int rc = sephash_probe(op, &r->key, &r->look, r->out, &r->found);
     if (rc != FAR_OK)
         return rc;
     sephash_count_slots(view, &r->look);
     sephash_know_filled(view, &r->look.segment, r->look.filled);
-    sephash_gather(view, &r->look);
+    sephash_gather(&r->look);
     return r->look.in_slots > 0 ? sephash_probe(op, &r->key, &r->look, r->out, &r->found) : FAR_OK;
 }
 
@@ -43,7 +43,7 @@ static int look(struct op *op, struct sephash_view *view, struct read *r)
     if (rc != FAR_OK)
         return rc;
     if (r->look.has_slots || r->look.mark == 0) /* SEPHASH-H5 */
-        return probe_all(op, view, r);
+        return probe_all(op, r);
     return probe_marked(op, view, r);
 }
 

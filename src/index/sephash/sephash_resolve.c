@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* READs of one batch: as many as fit, and not many more bytes than this. */
-#define READ_BYTES INDEX_BLOCKS_BYTES
-
 static bool before(const struct sephash_item *a, const struct sephash_item *b)
 {
     return a->group != b->group ? a->group < b->group : a->rank < b->rank;
@@ -49,14 +46,6 @@ static bool ambiguous(const struct sephash_item *items, unsigned i, unsigned end
     return false;
 }
 
-/* A damaged entry may point outside the pool. */
-static bool inside(const struct op *op, uint64_t word, uint32_t bytes)
-{
-    gaddr at = pointer_gaddr(word);
-    return at != 0 && gaddr_node(at) < op->pool->nodes &&
-           gaddr_offset(at) + bytes <= op->pool->head[gaddr_node(at)].size;
-}
-
 /* Says how much is read of each block, and returns the sum. */
 static size_t plan_reads(const struct op *op, struct sephash_item *items, unsigned count)
 {
@@ -68,7 +57,8 @@ static size_t plan_reads(const struct op *op, struct sephash_item *items, unsign
             items[j].fate = SEPHASH_LIVE;
             items[j].image = NULL;
             uint32_t bytes = index_block_key_bytes(items[j].word);
-            items[j].bytes = reads && inside(op, items[j].word, bytes) ? bytes : 0;
+            items[j].bytes =
+                reads && sephash_inside(op->pool, pointer_gaddr(items[j].word), bytes) ? bytes : 0;
             sum += items[j].bytes;
         }
     }
@@ -104,7 +94,8 @@ static int read_blocks(struct op *op, struct sephash_item *items, unsigned count
         struct sephash_item *item = &items[i];
         if (item->bytes == 0)
             continue;
-        if (batch_room(&op->batch) == 0 || (posted > 0 && posted + item->bytes > READ_BYTES)) {
+        if (batch_room(&op->batch) == 0 ||
+            (posted > 0 && posted + item->bytes > INDEX_BLOCKS_BYTES)) {
             int rc = flush(op);
             if (rc != FAR_OK)
                 return rc;
@@ -257,10 +248,10 @@ int sephash_read_state(struct op *op, struct sephash_view *view, struct sephash_
     ASSERT(l->current);
     state->items = NULL;
     state->main = op_buffer(op, BUF_BULK, 8ull * (2 * entries + view->shape.slots + 1));
-    if (!state->main)
-        (void)batch_flush(&op->batch);
-    if (!state->main)
+    if (!state->main) {
+        (void)batch_flush(&op->batch); /* what the caller put there leads nowhere now */
         return FAR_NO_MEMORY;
+    }
     sephash_read_slots(op, view, l, 0);
     sephash_read_main(op, view, &l->segment, 0, entries, state->main);
     int rc = flush(op);

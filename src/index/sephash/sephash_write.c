@@ -105,7 +105,7 @@ static int look(struct op *op, struct sephash_view *view, struct write *w, bool 
     w->found = (struct index_found){.place = -1};
     if (w->blind)
         return FAR_OK;
-    sephash_gather(view, &w->look);
+    sephash_gather(&w->look);
     rc = sephash_probe(op, &w->key, &w->look, index_change_out(&w->change), &w->found);
     if (rc != FAR_OK)
         return rc;

@@ -3,14 +3,7 @@
 
 /* A new table starts with room for the keys expected at this load. */
 #define START_LOAD_PERCENT 75
-
-static unsigned bits_for(uint64_t n)
-{
-    unsigned bits = 0;
-    while (bits < 39 && 1ull << bits < n)
-        bits++;
-    return bits;
-}
+#define START_BITS_MAX     39u /* more than any pool has room for */
 
 static int shard_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
                         gaddr *out)
@@ -26,8 +19,9 @@ static int shard_create(struct op *op, const struct index_options *options, uint
     root.level2 = root.level1 > 8 ? root.level1 / 8 : 1;
     unsigned words = root.level1 + root.level2;
     uint64_t keys = (uint64_t)(words + 1) * START_LOAD_PERCENT / 100 * root.lanes;
-    unsigned asked = bits_for(tuning[SHARD_TUNING_BUCKETS]);
-    unsigned expected = bits_for(options->expected_keys / (keys ? keys : 1) + 1);
+    unsigned asked = index_bits_for(tuning[SHARD_TUNING_BUCKETS]);
+    unsigned expected = index_bits_for(options->expected_keys / (keys ? keys : 1) + 1);
+    expected = expected < START_BITS_MAX ? expected : START_BITS_MAX;
     root.start_bits = expected > asked ? expected : asked;
     struct shard_view view = {.start_bits = root.start_bits,
                               .lanes = root.lanes,
