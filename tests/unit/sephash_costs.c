@@ -30,7 +30,7 @@ static uint64_t put(struct store_rig *r, uint64_t key, struct counts *counts)
     unsigned start = view->shape.start;
     struct sephash_key k;
     sephash_hash(view, (struct slice){&key, sizeof key}, &k);
-    struct sephash_segment *s = sephash_segment_of(view, k.hash);
+    const struct sephash_segment *s = &sephash_known_of(view, k.hash)->segment;
     bool renews = index_split_renews(s->depth - start, index_split_phase(start, s->suffix));
     uint64_t entries = s->entries + view->shape.slots;
     assert_int_equal(far_put(r->session, r->table, &key, sizeof key, &key, sizeof key), FAR_OK);

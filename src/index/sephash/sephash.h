@@ -94,6 +94,10 @@ struct sephash_segment {
     uint16_t err, points;
     uint32_t entries;
     uint64_t page[SEPHASH_PAGES];
+};
+/* The same with its FPTable. */
+struct sephash_known {
+    struct sephash_segment segment;
     unsigned room; /* in table[] */
     uint16_t table[];
 };
@@ -106,7 +110,7 @@ struct sephash_view {
     struct sephash_shape shape;
     uint64_t tuning[SEPHASH_TUNINGS];
     unsigned depth; /* of the directory: 2^depth entries, some of them the same */
-    struct sephash_segment **directory;
+    struct sephash_known **directory;
     uint64_t merges, splits;
     bool owes;                 /* the reserve may be incomplete */
     unsigned reserve_pages;    /* that it must have, as far as this session knows */
@@ -157,8 +161,7 @@ int sephash_attach(struct op *op, const struct index_table *table, struct index_
 void sephash_detach(struct index_view *view);
 int sephash_refresh(struct op *op, struct index_view *view);
 
-static inline struct sephash_segment *sephash_segment_of(const struct sephash_view *view,
-                                                         uint64_t hash)
+static inline struct sephash_known *sephash_known_of(const struct sephash_view *view, uint64_t hash)
 {
     return view->directory[sephash_suffix(hash, view->depth)];
 }
@@ -180,7 +183,7 @@ void sephash_advise(struct op *op, struct sephash_view *view, const struct sepha
 
 /* ---- sephash_look.c: an operation's view of a segment --------------------------------------------- */
 struct sephash_look {
-    struct sephash_segment segment; /* a copy, without the table */
+    struct sephash_segment segment; /* a copy */
     unsigned from, to;              /* the entries of the MainSegment that may be of the key */
     uint64_t tag;                   /* of the key here */
     bool current; /* this operation has read the anchor, and it names the segment */

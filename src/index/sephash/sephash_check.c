@@ -536,9 +536,9 @@ static uint64_t cache_bytes(const struct sephash_view *view)
 {
     uint64_t bytes = sizeof *view + (sizeof *view->directory << view->depth);
     for (uint64_t i = 0; i < 1ull << view->depth; i++) {
-        const struct sephash_segment *s = view->directory[i];
-        if (s->suffix == i)
-            bytes += sizeof *s + s->room * sizeof *s->table;
+        const struct sephash_known *k = view->directory[i];
+        if (k->segment.suffix == i)
+            bytes += sizeof *k + k->room * sizeof *k->table;
     }
     return bytes;
 }

@@ -28,62 +28,63 @@ void sephash_hash(const struct sephash_view *view, struct slice bytes, struct se
 
 /* ---- what is known ----------------------------------------------------------------------------- */
 
-static struct sephash_segment *new_segment(gaddr anchor, unsigned depth, uint64_t suffix,
-                                           unsigned room)
+static struct sephash_known *new_segment(gaddr anchor, unsigned depth, uint64_t suffix,
+                                         unsigned room)
 {
-    struct sephash_segment *s = calloc(1, sizeof *s + room * sizeof *s->table);
-    if (!s) {
+    struct sephash_known *k = calloc(1, sizeof *k + room * sizeof *k->table);
+    if (!k) {
         err_fail(FAR_NO_MEMORY, "no memory for a segment");
         return NULL;
     }
-    s->anchor = anchor;
-    s->depth = (uint8_t)depth;
-    s->suffix = suffix;
-    s->room = room;
-    return s;
+    k->segment.anchor = anchor;
+    k->segment.depth = (uint8_t)depth;
+    k->segment.suffix = suffix;
+    k->room = room;
+    return k;
 }
 
-/* Makes all suffixes of a segment lead to `s`. */
-static void enter(struct sephash_view *view, struct sephash_segment *s)
+/* Makes all suffixes of a segment lead to `k`. */
+static void enter(struct sephash_view *view, struct sephash_known *k)
 {
-    for (uint64_t i = s->suffix; i < 1ull << view->depth; i += 1ull << s->depth)
-        view->directory[i] = s;
+    for (uint64_t i = k->segment.suffix; i < 1ull << view->depth; i += 1ull << k->segment.depth)
+        view->directory[i] = k;
 }
 
 /* What is known in place of `like`, or NULL if the session knows another segment there by now. */
-static struct sephash_segment *known(const struct sephash_view *view,
-                                     const struct sephash_segment *like)
+static struct sephash_known *known(const struct sephash_view *view,
+                                   const struct sephash_segment *like)
 {
-    struct sephash_segment *s = sephash_segment_of(view, like->suffix);
+    struct sephash_known *k = sephash_known_of(view, like->suffix);
+    const struct sephash_segment *s = &k->segment;
     bool same = s->anchor == like->anchor && s->depth == like->depth && s->suffix == like->suffix;
-    return same ? s : NULL; /* a damaged directory may say another depth of an anchor */
+    return same ? k : NULL; /* a damaged directory may say another depth of an anchor */
 }
 
 int sephash_know(struct sephash_view *view, const struct sephash_segment *segment,
                  const uint16_t *table)
 {
-    struct sephash_segment *s = known(view, segment);
-    if (!s)
+    struct sephash_known *k = known(view, segment);
+    if (!k)
         return FAR_OK;
-    if (s->room < segment->points) {
-        struct sephash_segment *more = new_segment(s->anchor, s->depth, s->suffix, segment->points);
+    if (k->room < segment->points) {
+        struct sephash_known *more =
+            new_segment(segment->anchor, segment->depth, segment->suffix, segment->points);
         if (!more)
             return FAR_NO_MEMORY;
         enter(view, more);
-        free(s);
-        s = more;
+        free(k);
+        k = more;
     }
-    unsigned room = s->room;
-    *s = *segment;
-    s->room = room;
-    memcpy(s->table, table, segment->points * sizeof *table);
+    k->segment = *segment;
+    memcpy(k->table, table, segment->points * sizeof *table);
     return FAR_OK;
 }
 
 void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled)
 {
-    struct sephash_segment *s = known(view, segment);
+    struct sephash_known *k = known(view, segment);
+    struct sephash_segment *s = k ? &k->segment : NULL;
     if (!s || s->state != segment->state)
         return;
     if (filled > s->filled)
@@ -97,7 +98,7 @@ static int deepen(struct sephash_view *view, unsigned depth)
 {
     if (depth <= view->depth)
         return FAR_OK;
-    struct sephash_segment **grown = realloc(view->directory, sizeof *grown << depth);
+    struct sephash_known **grown = realloc(view->directory, sizeof *grown << depth);
     if (!grown)
         return err_fail(FAR_NO_MEMORY, "no memory for a directory of depth %u", depth);
     for (; view->depth < depth; view->depth++)
@@ -110,8 +111,8 @@ int sephash_know_split(struct sephash_view *view, const struct sephash_segment *
                        const uint64_t child[2])
 {
     unsigned depth = parent->depth + 1u;
-    struct sephash_segment *s = known(view, parent), *made[2] = {NULL, NULL};
-    if (!s)
+    struct sephash_known *k = known(view, parent), *made[2] = {NULL, NULL};
+    if (!k)
         return FAR_OK;
     if (depth > view->shape.depth_max)
         return err_fail(FAR_CORRUPT, "a segment of depth %u in a table of at most %u", depth,
@@ -128,7 +129,7 @@ int sephash_know_split(struct sephash_view *view, const struct sephash_segment *
     }
     enter(view, made[0]);
     enter(view, made[1]);
-    free(s);
+    free(k);
     return FAR_OK;
 }
 
@@ -161,11 +162,11 @@ static int enter_depth(struct sephash_view *view, const uint64_t *image, unsigne
             !sephash_inside(view->base.table->pool, sephash_deep_at(image[i]),
                             sizeof(struct sephash_anchor)))
             continue;
-        struct sephash_segment *s =
+        struct sephash_known *k =
             new_segment(sephash_deep_at(image[i]), depth, sephash_suffix(i, depth), ROOM_AT_FIRST);
-        if (!s)
+        if (!k)
             return FAR_NO_MEMORY;
-        enter(view, s);
+        enter(view, k);
     }
     return FAR_OK;
 }
@@ -198,7 +199,7 @@ static void forget(struct sephash_view *view, uint64_t suffix, unsigned depth)
 {
     for (uint64_t i = view->directory ? 1ull << view->depth : 0; i-- > 0;)
         if (sephash_suffix(i, depth) == suffix && view->directory[i] &&
-            view->directory[i]->suffix == i)
+            view->directory[i]->segment.suffix == i)
             free(view->directory[i]);
 }
 
@@ -240,11 +241,11 @@ int sephash_restart(struct op *op, struct sephash_view *view, const struct sepha
                       view->base.table->desc.name);
     if (rc != FAR_OK || !known(view, bad))
         return rc;
-    struct sephash_segment *s = new_segment(at, start, suffix, ROOM_AT_FIRST);
-    if (!s)
+    struct sephash_known *k = new_segment(at, start, suffix, ROOM_AT_FIRST);
+    if (!k)
         return FAR_NO_MEMORY;
     forget(view, suffix, start);
-    enter(view, s);
+    enter(view, k);
     return FAR_OK;
 }
 

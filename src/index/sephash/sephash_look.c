@@ -47,11 +47,11 @@ static void set_range(const struct sephash_view *view, const struct sephash_key 
 static void copy_known(const struct op *op, const struct sephash_view *view,
                        const struct sephash_key *key, unsigned wanted, struct sephash_look *l)
 {
-    const struct sephash_segment *s = sephash_segment_of(view, key->hash);
-    l->segment = *s;
-    if (op->epoch - s->seen > TRUST_EPOCHS)
+    const struct sephash_known *k = sephash_known_of(view, key->hash);
+    l->segment = k->segment;
+    if (op->epoch - k->segment.seen > TRUST_EPOCHS)
         l->segment.state = 0;
-    set_range(view, key, s->table, wanted, l);
+    set_range(view, key, k->table, wanted, l);
 }
 
 /* ---- READs ------------------------------------------------------------------------------------- */
