@@ -10,7 +10,7 @@ fi
 
 # Starts a client that works until it is killed, and waits until its two sessions are open.
 start_victim() {
-    "$FARSIDE" bench --pool "$pool" --keys 20k --ops 100m --workload load,a >/dev/null 2>&1 &
+    "$FARSIDE" bench --pool "$pool" --threads 2 --keys 20k --ops 100m --workload load,a >/dev/null 2>&1 &
     victim=$!
     nodes+=("$victim")
     for _ in $(seq 600); do

@@ -44,7 +44,7 @@ expect_no_err
 expect_sum
 
 # A process that was killed, with two sessions.
-"$FARSIDE" bench --pool "$uri" --keys 1k --ops 100m --workload update >/dev/null 2>&1 &
+"$FARSIDE" bench --pool "$uri" --threads 2 --keys 1k --ops 100m --workload update >/dev/null 2>&1 &
 victim=$!
 await_bench
 kill -9 $victim
