@@ -102,15 +102,24 @@ int client_park(struct op *op)
  * before. While it lasts, or while verbs of it may still land (EPOCH-E6), its client certifies no
  * more than g (EPOCH-E2). The epoch gets to g+2 only when all clients have certified g+1.
  */
+int client_epoch_now(struct op *op, uint64_t *epoch)
+{
+    ASSERT(op->batch.count == 0);
+    batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        *epoch = op->pool_word[0];
+    return rc;
+}
+
 int client_barrier(struct op *op, unsigned leases)
 {
     ASSERT(!op_in_flight(op) && op->batch.count == 0);
+    uint64_t epoch = 0;
     int rc = client_attend(op);
-    if (rc != FAR_OK)
-        return rc;
-    batch_read(&op->batch, NODE0, CONTROL_OFF, op->pool_word, 8);
-    rc = batch_flush(&op->batch);
-    return rc == FAR_OK ? client_await_epoch(op, op->pool_word[0] + 2, leases) : rc;
+    if (rc == FAR_OK)
+        rc = client_epoch_now(op, &epoch);
+    return rc == FAR_OK ? client_await_epoch(op, epoch + 2, leases) : rc;
 }
 
 int client_await_epoch(struct op *op, uint64_t epoch, unsigned leases)

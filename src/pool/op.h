@@ -232,6 +232,12 @@ struct epoch_view client_epoch_view(const struct client *client);
  */
 int client_barrier(struct op *op, unsigned leases);
 
+/* Reads the global epoch, by a round trip. Every operation that was in flight when this was called,
+ * of any client, has ended when the epoch has reached *epoch + 2. May be called within an operation
+ * and by recover(). But while an operation of this client lasts that was in flight then, the epoch
+ * does not get so far. The op's batch must be empty. */
+int client_epoch_now(struct op *op, uint64_t *epoch);
+
 /* Drives epochs by round trips of its own, for a client that needs memory now: announces, reads,
  * advances, shuts out clients whose lease has lapsed. */
 int client_drive_epoch(struct op *op);
