@@ -85,6 +85,8 @@ int client_park(struct op *op)
         client_renounce(op);
         return FAR_FENCED;
     }
+    /* JOURNAL-J5. If a node is unreachable, the next heartbeat tries again. */
+    (void)journal_blank_spent(op);
     if (!client_has_stray_writes(c)) /* EPOCH-E6: else this only sends a heartbeat */
         c->attention.parked = true;
     client_announce_parked(c);

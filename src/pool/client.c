@@ -20,8 +20,8 @@
 /* How often it sweeps at most: others may be sweeping, too. */
 #define SETTLE_SWEEPS 3
 
-/* The keeper has the client for one round trip, which ends by the fabric's time-out at the
- * latest. */
+/* The keeper has the client for a round trip, and one more for each node with spent lines. They end
+ * by the fabric's time-out at the latest. */
 void client_await_turn(struct client *c)
 {
     for (;;) {
@@ -133,6 +133,8 @@ static void leave(struct client *c, struct op *op)
     /* Twice: pages for objects on a full node come from other nodes, together with more objects. */
     for (unsigned i = 0; i < 2 * c->pool->nodes; i++)
         left_some |= client_give_all(op, i % c->pool->nodes) != FAR_OK;
+    if (journal_blank_spent(op) != FAR_OK)
+        return; /* JOURNAL-J4 */
     if (client_has_stray_writes(c))
         return; /* EPOCH-E6: stray verbs may still land, and must not hit another client's memory */
     if (left_some)

@@ -111,6 +111,7 @@ struct lines {
         uint32_t next; /* the next free line on its node: its index plus one; 0: none */
         uint32_t walk; /* the last walk that visited it */
         uint8_t state;
+        bool spent; /* it may say something, though no operation needs that any more */
     } * line;
     unsigned count, room;
     unsigned registration; /* how often the client has taken a slot */

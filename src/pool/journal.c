@@ -25,6 +25,15 @@
  *   JOURNAL-J4  One client at a time recovers a dead client's lines, the one that has claimed the
  *       slot (LEASE-L2). It blanks each line after it has recovered it. When the slot is free, all
  *       its lines are blank.
+ *   JOURNAL-J5  Blanking a line behind the unlock may need a fence. So an operation that has
+ *       released its locks may give its line back as it is: the line is spent. The next operation
+ *       overwrites it, and by JOURNAL-J2 the line is then torn, or says only the new intent. If the
+ *       client dies first, a recovery reads a line whose locks were released, and others may hold
+ *       them. So recover() looks whether the locks are held, and whose they are.
+ *       A client blanks its spent lines before it is parked, and before it leaves its slot.
+ *       Meanwhile no operation can take them. If the WRITE may still arrive later, the line is left
+ *       (JOURNAL-J3). If the node is unreachable, the client is parked all the same, and tries again
+ *       with its next heartbeat. But it does not leave its slot before the line is blank.
  *
  * A chain that is damaged is cut there, by the slot's next owner: what follows cannot be read.
  */
@@ -476,19 +485,36 @@ int journal_take(struct op *op, unsigned node, struct journal *j)
     return FAR_OK;
 }
 
-void journal_give(struct op *op, struct journal *j, bool blank)
+/* JOURNAL-J3 */
+static void set_left(struct client *c, unsigned i)
+{
+    c->lines.line[i].state = LINE_LEFT;
+    c->attention.undone++;
+}
+
+static void give_back(struct op *op, struct journal *j, bool left, bool spent)
 {
     struct lines *l = &op->client->lines;
     if (j->place == 0 || j->registration != l->registration)
         return; /* none was taken, or it belongs to an earlier registration */
     ASSERT(j->place <= l->count && l->line[j->place - 1].state == LINE_TAKEN);
-    if (blank || j->stamp == 0) {
+    if (j->stamp != 0) /* else the line is as it was taken */
+        l->line[j->place - 1].spent = spent;
+    if (left && j->stamp != 0)
+        set_left(op->client, j->place - 1);
+    else
         set_free(l, j->place - 1);
-    } else { /* JOURNAL-J3 */
-        l->line[j->place - 1].state = LINE_LEFT;
-        op->client->attention.undone++;
-    }
     j->place = 0;
+}
+
+void journal_give(struct op *op, struct journal *j, bool blank)
+{
+    give_back(op, j, !blank, false);
+}
+
+void journal_spend(struct op *op, struct journal *j)
+{
+    give_back(op, j, false, true);
 }
 
 static struct journal_image *image_of(struct op *op, const struct journal *j)
@@ -554,6 +580,66 @@ void journal_end(struct op *op, struct journal *j)
     struct journal_image *image = image_of(op, j);
     if (image)
         write_blank(op, j->at, image->blank);
+}
+
+/* Takes spent lines on a node off the free list: as many as fit into a batch. */
+static unsigned take_spent(struct lines *l, unsigned node, uint32_t place[BATCH_MAX])
+{
+    unsigned count = 0;
+    for (uint32_t *from = &l->free[node]; *from != 0 && count < BATCH_MAX;) {
+        struct line *line = &l->line[*from - 1];
+        if (!line->spent) {
+            from = &line->next;
+            continue;
+        }
+        line->state = LINE_TAKEN;
+        place[count++] = *from;
+        *from = line->next;
+    }
+    return count;
+}
+
+/* Blanks spent lines that were taken off the free list, and puts them back. */
+static int blank_taken(struct op *op, const uint32_t *place, unsigned count)
+{
+    struct lines *l = &op->client->lines;
+    const unsigned registration = l->registration;
+    struct journal_image *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
+    for (unsigned i = 0; i < count && image; i++)
+        write_blank(op, l->line[place[i] - 1].at, image->blank);
+    int rc = image ? batch_flush(&op->batch) : FAR_NO_MEMORY;
+    if (registration != l->registration)
+        return rc == FAR_OK ? FAR_FENCED : rc;
+    bool may_arrive = image && status_in_doubt(rc);
+    for (unsigned i = 0; i < count; i++) {
+        l->line[place[i] - 1].spent = rc != FAR_OK;
+        if (may_arrive)
+            set_left(op->client, place[i] - 1);
+        else
+            set_free(l, place[i] - 1);
+    }
+    return rc;
+}
+
+/* A batch has lines of one node only, so that a node that is unreachable does not hold up the
+ * others. */
+int journal_blank_spent(struct op *op)
+{
+    struct lines *l = &op->client->lines;
+    const unsigned registration = l->registration;
+    uint32_t place[BATCH_MAX];
+    int rc = FAR_OK;
+    for (unsigned node = 0; node < op->pool->nodes; node++) {
+        int one = FAR_OK;
+        while (one == FAR_OK && registration == l->registration) {
+            unsigned count = take_spent(l, node, place);
+            if (count == 0)
+                break;
+            one = blank_taken(op, place, count);
+        }
+        rc = rc == FAR_OK ? one : rc;
+    }
+    return rc;
 }
 
 /* ---- recovery -------------------------------------------------------------------------------- */
@@ -669,6 +755,7 @@ static int complete_line(struct op *op, unsigned i)
         return rc == FAR_OK ? FAR_FENCED : rc;
     if (rc == FAR_OK) {
         op->client->attention.undone--;
+        l->line[i].spent = false;
         set_free(l, i);
     } else {
         l->line[i].state = LINE_LEFT;

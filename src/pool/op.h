@@ -360,6 +360,10 @@ void journal_end(struct op *op, struct journal *journal);
 /* Gives the line back. `blank`: the batch with journal_end() has succeeded. Otherwise the line
  * stays, and this client recovers it later itself. */
 void journal_give(struct op *op, struct journal *journal, bool blank);
+/* Gives the line back as it is, without journal_end(): the operation has released its locks. The
+ * next one overwrites the line. If the client dies before that, recover() is called for this line
+ * too, so it has to look whether the locks are held (JOURNAL-J5). */
+void journal_spend(struct op *op, struct journal *journal);
 
 /* ---- key-value blocks (block.c) -------------------------------------------------------------- */
 #define BLOCK_GENERATIONS 64 /* as many as fit beside a pointer in an index's slot: pointer.h */

@@ -66,7 +66,8 @@ static inline void client_return(struct client *c, uint64_t turn)
     atomic_store_explicit(&c->turn, turn, memory_order_release);
 }
 /* Parks the client: announces that it has nothing in flight, so that nobody waits for it, and that
- * it is alive. Its next operation announces it again. Costs a round trip. */
+ * it is alive. Its next operation announces it again. Costs a round trip, and one more for each
+ * node on which it has spent lines (JOURNAL-J5). */
 int client_park(struct op *op);
 static inline bool client_is_parked(const struct client *c)
 {

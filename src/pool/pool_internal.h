@@ -180,6 +180,8 @@ struct journal_image {  /* in an op's BUF_JOURNAL */
 int journal_recover(struct op *op, unsigned slot);
 /* Recovers the lines of the own slot that no operation has. */
 int journal_complete(struct op *op);
+/* Blanks the spent lines of the own slot (JOURNAL-J5). */
+int journal_blank_spent(struct op *op);
 /* Forgets the lines: the client has another slot, or none. */
 void journal_forget(struct client *client);
 /* Marks all lines of all slots. Sets *damaged to the number of damaged chains, *slot to the slot of
