@@ -23,17 +23,27 @@
  *       recovers it itself, later, when no verb of the failed batch can arrive any more. It does
  *       not leave its slot before that. If it is idle then, it lets others do it.
  *   JOURNAL-J4  One client at a time recovers a dead client's lines, the one that has claimed the
- *       slot (LEASE-L2). It blanks each line after it has recovered it. When the slot is free, all
- *       its lines are blank.
+ *       slot (LEASE-L2). It blanks each line after it has recovered it. If it repeats a change, it
+ *       may say "done" in the line before it unlocks, so that no other client repeats the change
+ *       after the unlock. When the slot is free, all its lines are blank.
  *   JOURNAL-J5  Blanking a line behind the unlock may need a fence. So an operation that has
  *       released its locks may give its line back as it is: the line is spent. The next operation
  *       overwrites it, and by JOURNAL-J2 the line is then torn, or says only the new intent. If the
  *       client dies first, a recovery reads a line whose locks were released, and others may hold
- *       them. So recover() looks whether the locks are held, and whose they are.
+ *       them. So recover() looks whether the locks are held, and whose they are: journal_visit().
  *       A client blanks its spent lines before it is parked, and before it leaves its slot.
  *       Meanwhile no operation can take them. If the WRITE may still arrive later, the line is left
  *       (JOURNAL-J3). If the node is unreachable, the client is parked all the same, and tries again
  *       with its next heartbeat. But it does not leave its slot before the line is blank.
+ *   JOURNAL-J6  journal_visit() reads lines first, and then the registry. If a slot is free or
+ *       fenced then, every client that wrote what was read of its lines is fenced or has left. A
+ *       client that leaves has no locks. (If the registry were read first, another client could
+ *       take the slot and write a line before the lines are read, and would count as dead.) If the
+ *       slot has a client that is not fenced, the line's writer counts as alive, also if the line
+ *       names another incarnation: the client may have renewed its registration, or have taken the
+ *       slot with the line, and then recovers the line itself (LEASE-L2). A line is missed only if
+ *       it was written after the call began. So if a lock is closed to others before the call, the
+ *       lines of all clients that hold it are visited.
  *
  * A chain that is damaged is cut there, by the slot's next owner: what follows cannot be read.
  */
@@ -72,12 +82,14 @@ static gaddr first_line(const struct pool *pool, unsigned node, unsigned slot)
 
 struct walk {
     struct op *op;
-    /* Called for each line, with its first WALK_BYTES. */
+    /* Called for each line, with its first WALK_BYTES, or all of it. */
     void (*visit)(struct walk *walk, unsigned slot, gaddr at, const struct journal_line *line);
-    unsigned damaged;  /* chains that do not end as they should */
-    unsigned last;     /* the slot of one of them */
-    gaddr broken;      /* its last line before the damage */
-    uint64_t bad_next; /* that line's `next` */
+    bool whole;                /* reads whole lines, and after them the registry */
+    struct client_slot *slots; /* if `whole`: the registry */
+    unsigned damaged;          /* chains that do not end as they should */
+    unsigned last;             /* the slot of one of them */
+    gaddr broken;              /* its last line before the damage */
+    uint64_t bad_next;         /* that line's `next` */
     unsigned count;
     struct cursor {
         unsigned slot;
@@ -99,7 +111,8 @@ static int walk_step(struct walk *w)
 {
     struct op *op = w->op;
     const struct pool *pool = op->pool;
-    char *image = op_buffer(op, BUF_JOURNAL, WALK_MANY * WALK_BYTES);
+    const uint32_t bytes = w->whole ? JOURNAL_BYTES : WALK_BYTES;
+    char *image = op_buffer(op, BUF_JOURNAL, (size_t)WALK_MANY * bytes);
     if (!image)
         return FAR_NO_MEMORY;
     for (unsigned i = 0; i < w->count; i++) {
@@ -112,11 +125,13 @@ static int walk_step(struct walk *w)
         if (c->at >> GADDR_BITS != 0 || !fab_valid(pool->fab, &v))
             break_off(w, c, c->at); /* the others go on */
         else if (c->at != 0)
-            batch_read(&op->batch, c->at, 0, image + (size_t)i * WALK_BYTES, WALK_BYTES);
+            batch_read(&op->batch, c->at, 0, image + (size_t)i * bytes, bytes);
     }
     int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK && w->whole)
+        rc = client_registry(op, &w->slots); /* JOURNAL-J6 */
     for (unsigned i = 0; i < w->count && rc == FAR_OK; i++) {
-        const struct journal_line *line = (const void *)(image + (size_t)i * WALK_BYTES);
+        const struct journal_line *line = (const void *)(image + (size_t)i * bytes);
         struct cursor *c = &w->cursor[i];
         gaddr at = c->at;
         if (at == 0)
@@ -645,7 +660,7 @@ int journal_blank_spent(struct op *op)
 /* ---- recovery -------------------------------------------------------------------------------- */
 
 /* Decodes a line (JOURNAL-J2). False: it says nothing. */
-static bool judge(const struct journal_line *line, unsigned slot, struct journal_entry *e)
+static bool judge(const struct journal_line *line, unsigned slot, gaddr at, struct journal_entry *e)
 {
     const struct journal_intent *intent = &line->intent;
     const struct journal_redo *redo = &line->redo;
@@ -654,6 +669,8 @@ static bool judge(const struct journal_line *line, unsigned slot, struct journal
         return false;
     *e = (struct journal_entry){
         .owner = owner_word_make(intent->incarnation, slot),
+        .at = at,
+        .stamp = intent->stamp,
         .subject = {.place = intent->place, .tag = intent->tag, .what = intent->what},
         .data = intent->data,
         .len = intent->len,
@@ -665,6 +682,14 @@ static bool judge(const struct journal_line *line, unsigned slot, struct journal
         e->redo_len = redo->len;
     }
     return true;
+}
+
+void journal_entry_done(struct op *op, const struct journal_entry *entry)
+{
+    struct journal_image *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
+    ASSERT(image); /* the line was read into it */
+    image->entry_done = entry->stamp;
+    batch_write(&op->batch, entry->at, offsetof(struct journal_line, done), &image->entry_done, 8);
 }
 
 /* Recovers what a line says, and blanks it. */
@@ -682,7 +707,7 @@ static int recover_line(struct op *op, unsigned slot, gaddr at)
     line = image->line; /* a copy: recover() below may use the buffer for journals of its own */
     if (line.intent.stamp == 0)
         return FAR_OK;
-    if (op->pool->recover && judge(&line, slot, &entry))
+    if (op->pool->recover && judge(&line, slot, at, &entry))
         rc = op->pool->recover(op->pool->tables, op, &entry);
     if (rc != FAR_OK)
         return rc;
@@ -786,4 +811,39 @@ int journal_complete(struct op *op)
         rc = rc == FAR_OK ? one : rc;
     }
     return rc;
+}
+
+/* ---- looking at the lines of others ---------------------------------------------------------- */
+
+struct visiting {
+    struct walk walk;
+    void (*visit)(void *arg, const struct journal_entry *entry, bool alive);
+    void *arg;
+};
+
+static void visit_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+{
+    const struct visiting *v = (const struct visiting *)w;
+    uint64_t incarnation = w->slots[slot].incarnation;
+    struct journal_entry entry;
+    if (judge(line, slot, at, &entry)) /* JOURNAL-J6 */
+        v->visit(v->arg, &entry, incarnation != 0 && !(incarnation & CLIENT_FENCED));
+}
+
+int journal_visit(struct op *op, unsigned node,
+                  void (*visit)(void *arg, const struct journal_entry *entry, bool alive),
+                  void *arg)
+{
+    struct visiting v = {
+        .walk = {.op = op, .visit = visit_line, .whole = true}, .visit = visit, .arg = arg};
+    struct walk *w = &v.walk;
+    ASSERT(node < op->pool->nodes);
+    int rc = client_registry(op, &w->slots);
+    for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++) {
+        if (w->slots[slot].journals >> node & 1)
+            w->cursor[w->count++] = (struct cursor){slot, first_line(op->pool, node, slot), 0};
+        if (w->count == WALK_MANY)
+            rc = walk(w);
+    }
+    return rc == FAR_OK ? walk(w) : rc;
 }

@@ -331,6 +331,8 @@ struct journal_subject {
 /* What a line says to the client that recovers it. */
 struct journal_entry {
     uint64_t owner; /* as client_owner_word() of the client that wrote it */
+    gaddr at;       /* where the line is */
+    uint64_t stamp; /* of this use of the line */
     struct journal_subject subject;
     const void *data; /* of the intent */
     size_t len;
@@ -364,6 +366,22 @@ void journal_give(struct op *op, struct journal *journal, bool blank);
  * next one overwrites the line. If the client dies before that, recover() is called for this line
  * too, so it has to look whether the locks are held (JOURNAL-J5). */
 void journal_spend(struct op *op, struct journal *journal);
+
+/* For recover(). Adds a WRITE behind the change that was redone, ahead of the unlock: the line then
+ * says "done". If this client dies, too, the next one need not redo the change. At most once in a
+ * batch. */
+void journal_entry_done(struct op *op, const struct journal_entry *entry);
+
+/*
+ * Calls visit() for each line on the node that says something, of all slots, also for lines that are
+ * spent and for the caller's own. `alive` is false only if the line's writer is fenced or has left
+ * its slot. It may be true a little longer than the writer lives (JOURNAL-J6). A line that is
+ * written during the call may be missed. The entry is valid until visit() returns, and visit() must
+ * not use the op. The op's batch must be empty. May be called by recover().
+ */
+int journal_visit(struct op *op, unsigned node,
+                  void (*visit)(void *arg, const struct journal_entry *entry, bool alive),
+                  void *arg);
 
 /* ---- key-value blocks (block.c) -------------------------------------------------------------- */
 #define BLOCK_GENERATIONS 64 /* as many as fit beside a pointer in an index's slot: pointer.h */

@@ -175,6 +175,7 @@ void client_doubt_caches(struct client *client);
 struct journal_image {  /* in an op's BUF_JOURNAL */
     struct journal_line line;
     uint64_t blank[2];
+    uint64_t entry_done;
 };
 /* Recovers all lines of a dead client's slot, which this client has claimed. */
 int journal_recover(struct op *op, unsigned slot);
