@@ -6,7 +6,8 @@
  *
  * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h
  * (slot words), blocks.h (reading blocks), change.h (changing a key), iterate.h, walk.h,
- * refresh.h, split_bits.h, cache.h (caches), tuning.h. See docs/writing-an-index.md.
+ * refresh.h, split_bits.h, parts.h (tables that grow part by part), cache.h (caches), tuning.h. See
+ * docs/writing-an-index.md.
  */
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H
@@ -242,6 +243,13 @@ int index_add_entry(const struct index_view *view, struct entries_out *out, stru
 static inline unsigned index_bits_for(uint64_t n)
 {
     return n <= 1 ? 0 : 64u - (unsigned)__builtin_clzll(n - 1);
+}
+
+/* Can there be an object of that many bytes? A damaged word may name what is not in the pool. */
+static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t bytes)
+{
+    return at != 0 && gaddr_node(at) < pool->nodes &&
+           gaddr_offset(at) + bytes <= pool->head[gaddr_node(at)].size;
 }
 
 /* Reads and writes a table's root, or what is as small, in a round trip of its own. Uses BUF_BULK. */

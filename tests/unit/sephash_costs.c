@@ -27,11 +27,12 @@ static uint64_t put(struct store_rig *r, uint64_t key, struct counts *counts)
 {
     struct sephash_view *view = view_of(r);
     uint64_t merges = view->merges, splits = view->splits;
-    unsigned start = view->shape.start;
+    unsigned start = view->parts.start;
     struct sephash_key k;
     sephash_hash(view, (struct slice){&key, sizeof key}, &k);
     const struct sephash_segment *s = &sephash_known_of(view, k.hash)->segment;
-    bool renews = index_split_renews(s->depth - start, index_split_phase(start, s->suffix));
+    bool renews =
+        index_split_renews(s->part.depth - start, index_split_phase(start, s->part.suffix));
     uint64_t entries = s->entries + view->shape.slots;
     assert_int_equal(far_put(r->session, r->table, &key, sizeof key, &key, sizeof key), FAR_OK);
     uint64_t rtts = r->session->op.cost.rtts;

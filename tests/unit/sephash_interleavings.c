@@ -362,8 +362,8 @@ static void the_directory_is_only_advice(void **state)
     for (uint32_t k = 0; k < keys; k++)
         assert_int_equal(put_u32(&g, g.b, k, k), FAR_OK);
     gaddr root = view_of(&g, g.b)->root;
-    uint64_t word = store_rig_get(&g.r, root, 0), depth = sephash_deep_depth(word);
-    gaddr directory = sephash_deep_at(word);
+    uint64_t word = store_rig_get(&g.r, root, 0), depth = index_deep_depth(word);
+    gaddr directory = index_deep_at(word);
     for (unsigned bit = 0; bit < 64; bit++) { /* of an entry */
         uint64_t at = 8 * (bit % (1u << depth)), entry = store_rig_get(&g.r, directory, at);
         far_session *s = store_rig_join(&g.r);

@@ -28,7 +28,7 @@ struct maker {
     struct op *op;
     struct sephash_shape shape;
     struct sephash_root root;
-    uint64_t tag;
+    uint64_t hash_seed;
     gaddr at;
     gaddr directory;
     uint64_t *anchor; /* of the first segments, in BUF_BULK */
@@ -39,7 +39,7 @@ struct maker {
 static int write_segment(struct maker *k, uint64_t suffix)
 {
     struct op *op = k->op;
-    struct sephash_head head = {.id = sephash_id(k->tag, k->shape.start, suffix)};
+    struct sephash_head head = {.id = index_anchor_id(k->hash_seed, k->root.start, suffix)};
     uint32_t start[SEPHASH_FPS + 1] = {0};
     uint16_t table[SEPHASH_FPS];
     unsigned err = 0, node = (unsigned)(suffix % op->pool->nodes);
@@ -65,20 +65,20 @@ static int write_segment(struct maker *k, uint64_t suffix)
 static int write_segments(struct maker *k)
 {
     struct op *op = k->op;
-    uint64_t count = 1ull << k->shape.start;
+    uint64_t count = 1ull << k->root.start;
     uint64_t *entries = k->cur + count;
-    int rc = pool_alloc(op, 0, sephash_directory_class(k->shape.start), &k->root.first);
+    int rc = pool_alloc(op, 0, index_directory_class(k->root.start), &k->root.first);
     if (rc == FAR_OK)
-        rc = pool_alloc(op, 0, sephash_directory_class(k->shape.start), &k->directory);
+        rc = pool_alloc(op, 0, index_directory_class(k->root.start), &k->directory);
     for (uint64_t i = 0; i < count && rc == FAR_OK; i++)
         rc = write_segment(k, i);
     if (rc != FAR_OK)
         return rc;
     for (uint64_t i = 0; i < count; i++)
-        entries[i] = sephash_deep(k->anchor[i], k->shape.start);
+        entries[i] = index_deep(k->anchor[i], k->root.start);
     batch_write(&op->batch, k->root.first, 0, k->anchor, (uint32_t)(8 * count));
     batch_write(&op->batch, k->directory, 0, entries, (uint32_t)(8 * count));
-    k->root.directory = sephash_deep(k->directory, k->shape.start);
+    k->root.directory = index_deep(k->directory, k->root.start);
     return batch_flush(&op->batch);
 }
 
@@ -112,8 +112,8 @@ static void free_reserve(struct op *op, const struct sephash_root *root)
 /* It was not finished: gives back what was taken. */
 static void give_back(struct maker *k)
 {
-    unsigned array = sephash_directory_class(k->shape.start);
-    for (uint64_t i = 0; i < 1ull << k->shape.start; i++) {
+    unsigned array = index_directory_class(k->root.start);
+    for (uint64_t i = 0; i < 1ull << k->root.start; i++) {
         free_object(k->op, k->anchor[i], SEPHASH_SMALL_CLASS);
         free_object(k->op, k->cur[i], sephash_cur_class(&k->shape));
     }
@@ -123,7 +123,7 @@ static void give_back(struct maker *k)
     free_object(k->op, k->at, size_class_for(sizeof k->root));
 }
 
-/* Sets the sizes. FAR_INVALID: they do not go together. */
+/* Sets the sizes and depths. FAR_INVALID: they do not go together. */
 static int choose_shape(struct maker *k, const struct index_options *options)
 {
     const uint64_t *tuning = options->tuning;
@@ -138,36 +138,35 @@ static int choose_shape(struct maker *k, const struct index_options *options)
     for (unsigned i = 0; i < pool->nodes; i++)
         pool_bytes += pool->head[i].size;
     uint64_t least = size_class_bytes(sephash_cur_class(s)) + 4ull * s->limit;
-    s->depth_max = smaller(index_bits_for(pool_bytes / least) + DEPTH_HEADROOM, SEPHASH_DEPTH_MAX);
+    k->root.depth_max =
+        smaller(index_bits_for(pool_bytes / least) + DEPTH_HEADROOM, SEPHASH_DEPTH_MAX);
     unsigned for_keys =
         index_bits_for(options->expected_keys / (s->limit * START_LOAD_PERCENT / 100 + 1) + 1);
     unsigned for_nodes = pool->nodes > 1 ? index_bits_for(pool->nodes * START_PER_NODE) : 0;
-    s->start = larger(larger(for_keys, for_nodes), (unsigned)tuning[SEPHASH_TUNING_DEPTH]);
-    s->start = smaller(smaller(s->start, s->depth_max), START_BITS_MAX);
-    return for_keys > for_nodes ? pool_check_room(k->op, least << s->start) : FAR_OK;
+    unsigned start = larger(larger(for_keys, for_nodes), (unsigned)tuning[SEPHASH_TUNING_DEPTH]);
+    k->root.start = smaller(smaller(start, k->root.depth_max), START_BITS_MAX);
+    return for_keys > for_nodes ? pool_check_room(k->op, least << k->root.start) : FAR_OK;
 }
 
 int sephash_create(struct op *op, const struct index_options *options, uint64_t hash_seed,
                    gaddr *out)
 {
-    struct maker k = {.op = op, .tag = sephash_tag_of(hash_seed)};
+    struct maker k = {.op = op, .hash_seed = hash_seed};
     uint64_t before = pool_taken_bytes(op->client);
     const uint64_t *tuning = options->tuning;
     int rc = choose_shape(&k, options);
     if (rc != FAR_OK)
         return rc;
-    k.anchor = op_buffer(op, BUF_BULK, 24ull << k.shape.start);
+    k.anchor = op_buffer(op, BUF_BULK, 24ull << k.root.start);
     if (!k.anchor)
         return FAR_NO_MEMORY;
-    k.cur = k.anchor + (1ull << k.shape.start);
-    memset(k.anchor, 0, 24ull << k.shape.start);
+    k.cur = k.anchor + (1ull << k.root.start);
+    memset(k.anchor, 0, 24ull << k.root.start);
     rc = pool_alloc(op, 0, size_class_for(sizeof k.root), &k.at);
     if (rc == FAR_OK)
         rc = write_segments(&k);
     if (rc == FAR_OK)
         rc = take_reserve(&k);
-    k.root.start = k.shape.start;
-    k.root.depth_max = k.shape.depth_max;
     k.root.slots = (uint32_t)tuning[SEPHASH_TUNING_SLOTS];
     k.root.ratio = (uint32_t)tuning[SEPHASH_TUNING_RATIO];
     k.root.filter = (uint32_t)tuning[SEPHASH_TUNING_FILTER];
@@ -216,9 +215,9 @@ int sephash_discard(struct op *op, gaddr at)
     if (rc != FAR_OK)
         return rc;
     free_reserve(op, &root);
-    pool_free_unpublished(op->client, root.first, sephash_directory_class(root.start));
-    pool_free_unpublished(op->client, sephash_deep_at(root.directory),
-                          sephash_directory_class(root.start));
+    pool_free_unpublished(op->client, root.first, index_directory_class(root.start));
+    pool_free_unpublished(op->client, index_deep_at(root.directory),
+                          index_directory_class(root.start));
     pool_free_unpublished(op->client, at, size_class_for(sizeof root));
     return FAR_OK;
 }

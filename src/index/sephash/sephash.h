@@ -52,9 +52,9 @@
  *       whose CAS has replaced them, and by no other.
  *   SEPHASH-H7  Caches are guesses. READs through them go out with the READ of the anchor, and count
  *       only if its word is the same as when the cache was filled. Then C was current in between,
- *       because of the generation. Anchors are never freed as long as the table is there. The
- *       directory is advice, too: an anchor that was split leads to its children for ever, and
- *       from the first anchors all others are found.
+ *       because of the generation. Anchors are no guesses: they are never freed as long as the
+ *       table is there, and one that was split leads to its children for ever (PARTS-1). The
+ *       directory is advice (PARTS-2).
  *   SEPHASH-H8  A merge takes memory before it gives some back. For deletes in a full pool the root has
  *       a reserve, as large as the largest segment. Only a merge may use it that gives blocks back,
  *       or lets a key be deleted, and no other merge goes on before the reserve is complete. A segment
@@ -69,6 +69,7 @@
 #include "index/attempt.h"
 #include "index/change.h"
 #include "index/index.h"
+#include "index/parts.h"
 #include "index/sephash/sephash_layout.h"
 
 extern const struct index_ops sephash_index;
@@ -85,32 +86,27 @@ extern const struct tuning_param sephash_tuning[];
 
 /* What a session knows of a segment. */
 struct sephash_segment {
-    gaddr anchor;
-    uint64_t suffix;
-    uint64_t state; /* of the anchor when the rest was true; 0: nothing is known */
-    uint64_t seen;  /* the epoch of the operation that found this last */
-    uint8_t depth;
-    uint16_t filled; /* this many slots are */
+    struct index_part part; /* anchor, suffix, depth */
+    uint64_t state;         /* of the anchor when the rest was true; 0: nothing is known */
+    uint64_t seen;          /* the epoch of the operation that found this last */
+    uint16_t filled;        /* this many slots are */
     uint16_t err, points;
     uint32_t entries;
     uint64_t page[SEPHASH_PAGES];
 };
-/* The same with its FPTable. */
+/* The same with its FPTable. The session's directory leads to these. */
 struct sephash_known {
     struct sephash_segment segment;
-    unsigned room; /* in table[] */
     uint16_t table[];
 };
 
 /* A session's view: the sizes, and a directory of what it knows. */
 struct sephash_view {
     struct index_view base;
-    gaddr root, first;
-    uint64_t tag;
+    gaddr root;
     struct sephash_shape shape;
     uint64_t tuning[SEPHASH_TUNINGS];
-    unsigned depth; /* of the directory: 2^depth entries, some of them the same */
-    struct sephash_known **directory;
+    struct index_parts parts;
     uint64_t merges, splits;
     bool owes;                 /* the reserve may be incomplete */
     unsigned reserve_pages;    /* that it must have, as far as this session knows */
@@ -118,13 +114,6 @@ struct sephash_view {
     unsigned refused;          /* changes in a row, because the pool is full */
     double load_sum, load_max; /* of what was merged or split */
 };
-
-/* A damaged word may name what is not in the pool. */
-static inline bool sephash_inside(const struct pool *pool, gaddr at, uint64_t bytes)
-{
-    return at != 0 && gaddr_node(at) < pool->nodes &&
-           gaddr_offset(at) + bytes <= pool->head[gaddr_node(at)].size;
-}
 
 static inline struct sephash_view *sephash_view(struct index_view *base)
 {
@@ -143,7 +132,7 @@ void sephash_hash(const struct sephash_view *view, struct slice bytes, struct se
 static inline uint64_t sephash_key_tag(const struct sephash_view *view,
                                        const struct sephash_key *key, unsigned depth)
 {
-    unsigned start = view->shape.start;
+    unsigned start = view->parts.start;
     return sephash_tag(key->fp, key->fp2, index_split_bits(start, key->hash, depth - start));
 }
 
@@ -156,14 +145,14 @@ unsigned sephash_table_make(bool plain, const uint32_t start[SEPHASH_FPS + 1], u
 void sephash_table_find(bool plain, const uint16_t *table, unsigned points, unsigned err,
                         unsigned entries, unsigned fp, unsigned *from, unsigned *to);
 
-/* ---- sephash_directory.c: what a session knows, and the remote directory ------------------------ */
+/* ---- sephash_view.c: what a session knows ------------------------------------------------------ */
 int sephash_attach(struct op *op, const struct index_table *table, struct index_view **view);
 void sephash_detach(struct index_view *view);
 int sephash_refresh(struct op *op, struct index_view *view);
 
 static inline struct sephash_known *sephash_known_of(const struct sephash_view *view, uint64_t hash)
 {
-    return view->directory[sephash_suffix(hash, view->depth)];
+    return (struct sephash_known *)index_part_of(&view->parts, hash); /* the part comes first */
 }
 /* Notes what was read of a segment, unless the session knows another one there by now. */
 int sephash_know(struct sephash_view *view, const struct sephash_segment *segment,
@@ -171,15 +160,6 @@ int sephash_know(struct sephash_view *view, const struct sephash_segment *segmen
 /* Notes how many slots are filled. */
 void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled);
-/* Notes that a segment was split, and the children's anchors. */
-int sephash_know_split(struct sephash_view *view, const struct sephash_segment *parent,
-                       const uint64_t child[2]);
-/* What is known leads to no anchor, because the directory was damaged: goes back to the first one. */
-int sephash_restart(struct op *op, struct sephash_view *view, const struct sephash_segment *bad);
-/* Brings the remote directory up to date after a split: `word` is the root's word for it, which this
- * operation has read, and `image` its entries if it has to be doubled. Errors do not matter. */
-void sephash_advise(struct op *op, struct sephash_view *view, const struct sephash_segment *parent,
-                    const uint64_t child[2], uint64_t word, const uint64_t *image);
 
 /* ---- sephash_look.c: an operation's view of a segment --------------------------------------------- */
 struct sephash_look {

@@ -3,14 +3,14 @@
  * that
  *
  *   SEPHASH-W1  every anchor that is found from the first ones is of the right depth and suffix, and leads
- *       to a whole fork or to a whole CurSegment (SEPHASH-H7);
+ *       to a whole fork or to a whole CurSegment (PARTS-1);
  *   SEPHASH-W2  every entry that counts points to a whole block of its size class, whose key belongs to
  *       the segment and has the entry's tag;
  *   SEPHASH-W3  MainSegments are sorted by fp, and the FPTable says where each fp is;
  *   SEPHASH-W4  no key is in a MainSegment twice (SEPHASH-H2);
  *   SEPHASH-W5  the slots behind an empty one are empty (SEPHASH-H1), and the keys of the others are
  *       marked in the filter (SEPHASH-H5);
- *   SEPHASH-W6  every entry of the directory leads to an anchor of its suffix.
+ *   SEPHASH-W6  every entry of the directory leads to an anchor of its suffix (PARTS-2).
  */
 #include "index/sephash/sephash.h"
 #include "index/walk.h"
@@ -27,19 +27,13 @@ struct finding {
     uint64_t word, right;
 };
 
-struct anchor_at {
-    gaddr at;
-    unsigned depth;
-    uint64_t suffix;
-};
-
 struct walk {
     struct op *op;
     struct sephash_view *view;
     struct index_report *report; /* NULL: no proofs are wanted */
     struct marker *marker;       /* NULL: nothing is to be marked */
     struct far_table_info info;
-    struct anchor_at stack[2 * SEPHASH_DEPTH_MAX + 2]; /* anchors to be visited */
+    struct index_part stack[2 * SEPHASH_DEPTH_MAX + 2]; /* anchors to be visited */
     unsigned waiting;
     uint64_t done;    /* of 2^depth_max suffixes */
     unsigned deepest; /* of the anchors that were found */
@@ -103,9 +97,10 @@ static void check_block(struct walk *w, unsigned place, const void *block)
     const struct block_head *h = block;
     struct sephash_key key;
     sephash_hash(view, (struct slice){block_key(block), h->klen}, &key);
-    uint64_t right = sephash_entry(w->words[place], sephash_key_tag(view, &key, s->depth));
+    uint64_t right = sephash_entry(w->words[place], sephash_key_tag(view, &key, s->part.depth));
     right = pointer_with_class(right, size_class_for(block_bytes(h->klen, h->vlen)));
-    if (sephash_suffix(key.hash, s->depth) != s->suffix || key.fp != sephash_fp(w->words[place])) {
+    if (index_suffix(key.hash, s->part.depth) != s->part.suffix ||
+        key.fp != sephash_fp(w->words[place])) {
         found(w, MISPLACED, place);
         return;
     }
@@ -304,10 +299,10 @@ static void keep_lasting(struct walk *w)
 }
 
 /* What is wrong must be wrong at every look, and in the same way. */
-static int prove(struct walk *w, const struct anchor_at *a, uint64_t state)
+static int prove(struct walk *w, const struct index_part *a, uint64_t state)
 {
     for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
-        unsigned n = op_read(w->op, a->at, 0);
+        unsigned n = op_read(w->op, a->anchor, 0);
         int rc = batch_flush(&w->op->batch);
         if (rc == FAR_OK && op_result(w->op, n) != state)
             return FAR_OK; /* it was merged meanwhile */
@@ -325,12 +320,11 @@ static int prove(struct walk *w, const struct anchor_at *a, uint64_t state)
     return report_findings(w);
 }
 
-static int visit_segment(struct walk *w, const struct anchor_at *a, uint64_t state)
+static int visit_segment(struct walk *w, const struct index_part *a, uint64_t state)
 {
     struct sephash_look *l = &w->state.look;
     struct sephash_shape *shape = &w->view->shape;
-    *l = (struct sephash_look){
-        .segment = {.anchor = a->at, .depth = (uint8_t)a->depth, .suffix = a->suffix}};
+    *l = (struct sephash_look){.segment = {.part = *a}};
     int rc = sephash_learn(w->op, w->view, state, l);
     if (rc == FAR_OK)
         rc = read_segment(w);
@@ -353,10 +347,11 @@ static int visit_segment(struct walk *w, const struct anchor_at *a, uint64_t sta
 
 static void push(struct walk *w, gaddr at, unsigned depth, uint64_t suffix)
 {
-    w->stack[w->waiting++] = (struct anchor_at){at, depth, suffix};
+    w->stack[w->waiting++] =
+        (struct index_part){.anchor = at, .depth = (uint8_t)depth, .suffix = suffix};
 }
 
-static int visit_fork(struct walk *w, const struct anchor_at *a, uint64_t state)
+static int visit_fork(struct walk *w, const struct index_part *a, uint64_t state)
 {
     struct sephash_fork *fork = op_buffer(w->op, BUF_BLOCK_OUT, sizeof *fork);
     if (!fork)
@@ -366,7 +361,7 @@ static int visit_fork(struct walk *w, const struct anchor_at *a, uint64_t state)
     if (rc != FAR_OK && rc != FAR_BOUNDS)
         return rc;
     if (rc == FAR_BOUNDS || fork->checksum != sephash_fork_sum(fork) ||
-        a->depth >= w->view->shape.depth_max)
+        a->depth >= w->view->parts.depth_max)
         return err_fail(FAR_CORRUPT, "a fork of table '%s' is damaged",
                         w->view->base.table->desc.name);
     mark(w, sephash_target(state), SEPHASH_SMALL_CLASS);
@@ -376,18 +371,17 @@ static int visit_fork(struct walk *w, const struct anchor_at *a, uint64_t state)
 }
 
 /* One anchor. If proofs are wanted, one that leads nowhere is a finding, and the walk goes on. */
-static int visit_anchor(struct walk *w, const struct anchor_at *a)
+static int visit_anchor(struct walk *w, const struct index_part *a)
 {
     struct sephash_anchor *anchor = (struct sephash_anchor *)w->op->word;
-    batch_read(&w->op->batch, a->at, 0, anchor, sizeof *anchor);
+    batch_read(&w->op->batch, a->anchor, 0, anchor, sizeof *anchor);
     int rc = batch_flush(&w->op->batch);
     uint64_t state = anchor->state;
-    if (rc == FAR_BOUNDS ||
-        (rc == FAR_OK && anchor->id != sephash_id(w->view->tag, a->depth, a->suffix)))
+    if (rc == FAR_BOUNDS || (rc == FAR_OK && anchor->id != index_part_id(&w->view->parts, a)))
         rc = err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
                       w->view->base.table->desc.name);
     if (rc == FAR_OK) {
-        mark(w, a->at, SEPHASH_SMALL_CLASS);
+        mark(w, a->anchor, SEPHASH_SMALL_CLASS);
         w->deepest = a->depth > w->deepest ? a->depth : w->deepest;
         rc = sephash_is_split(state) ? visit_fork(w, a, state) : visit_segment(w, a, state);
     }
@@ -402,11 +396,11 @@ static int visit_anchor(struct walk *w, const struct anchor_at *a)
 /* All anchors that one of the first ones leads to. */
 static int visit_all(struct walk *w, gaddr first, uint64_t suffix)
 {
-    unsigned most = w->view->shape.depth_max;
+    unsigned most = w->view->parts.depth_max;
     int rc = FAR_OK;
-    push(w, first, w->view->shape.start, suffix);
+    push(w, first, w->view->parts.start, suffix);
     while (w->waiting > 0 && rc == FAR_OK) {
-        struct anchor_at a = w->stack[--w->waiting];
+        struct index_part a = w->stack[--w->waiting];
         unsigned before = w->waiting;
         rc = visit_anchor(w, &a);
         if (w->waiting == before)
@@ -422,19 +416,19 @@ static int check_entry(struct walk *w, gaddr directory, uint64_t i, uint64_t ent
                        const uint64_t *first)
 {
     const struct sephash_view *view = w->view;
-    unsigned depth = sephash_deep_depth(entry), start = view->shape.start;
-    unsigned n = op_read(w->op, sephash_deep_at(entry), offsetof(struct sephash_anchor, id));
+    unsigned depth = index_deep_depth(entry), start = view->parts.start;
+    unsigned n = op_read(w->op, index_deep_at(entry), offsetof(struct sephash_anchor, id));
     int rc = batch_flush(&w->op->batch);
-    bool good = rc == FAR_OK && depth >= start && depth <= view->shape.depth_max &&
-                op_result(w->op, n) == sephash_id(view->tag, depth, sephash_suffix(i, depth));
+    uint64_t seed = view->base.table->desc.hash_seed;
+    bool good = rc == FAR_OK && depth >= start && depth <= view->parts.depth_max &&
+                op_result(w->op, n) == index_anchor_id(seed, depth, index_suffix(i, depth));
     if (good || (rc != FAR_OK && rc != FAR_BOUNDS))
         return rc;
     index_violation(w->report, "SEPHASH-W6: broken link: entry %llu of the directory",
                     (unsigned long long)i);
     if (!w->report->repair)
         return FAR_OK;
-    n = op_cas(w->op, directory, 8 * i, entry,
-               sephash_deep(first[sephash_suffix(i, start)], start));
+    n = op_cas(w->op, directory, 8 * i, entry, index_deep(first[index_suffix(i, start)], start));
     rc = batch_flush(&w->op->batch);
     if (rc == FAR_OK && op_swapped(w->op, n))
         index_repaired(w->report, &w->report->violations, "  repaired: it leads to a first anchor");
@@ -443,17 +437,17 @@ static int check_entry(struct walk *w, gaddr directory, uint64_t i, uint64_t ent
 
 static int check_directory(struct walk *w, uint64_t word, const uint64_t *first)
 {
-    unsigned depth = sephash_deep_depth(word);
+    unsigned depth = index_deep_depth(word);
     uint64_t *image = malloc(8ull << depth), *in = op_buffer(w->op, BUF_BULK, 8ull << depth);
     int rc = image && in ? FAR_OK : no_memory();
     if (rc == FAR_OK) {
-        batch_read(&w->op->batch, sephash_deep_at(word), 0, in, 8u << depth);
+        batch_read(&w->op->batch, index_deep_at(word), 0, in, 8u << depth);
         rc = batch_flush(&w->op->batch);
     }
     if (rc == FAR_OK)
         memcpy(image, in, 8ull << depth);
     for (uint64_t i = 0; i < 1ull << depth && rc == FAR_OK; i++)
-        rc = check_entry(w, sephash_deep_at(word), i, image[i], first);
+        rc = check_entry(w, index_deep_at(word), i, image[i], first);
     free(image);
     return rc;
 }
@@ -461,16 +455,16 @@ static int check_directory(struct walk *w, uint64_t word, const uint64_t *first)
 /* Is it a directory that the root's word names? */
 static bool names_directory(const struct walk *w, uint64_t word)
 {
-    unsigned depth = sephash_deep_depth(word);
-    return depth >= w->view->shape.start && depth <= SEPHASH_DIRECTORY_BITS_MAX &&
-           sephash_inside(w->op->pool, sephash_deep_at(word), 8ull << depth);
+    unsigned depth = index_deep_depth(word);
+    return depth >= w->view->parts.start && depth <= INDEX_DIRECTORY_BITS_MAX &&
+           index_inside(w->op->pool, index_deep_at(word), 8ull << depth);
 }
 
 static int walk(struct walk *w)
 {
     struct sephash_view *view = w->view;
     struct sephash_root root;
-    unsigned start = view->shape.start;
+    unsigned start = view->parts.start;
     uint64_t count = 1ull << start;
     int rc = index_read_root(w->op, view->root, &root, sizeof root);
     if (rc != FAR_OK)
@@ -480,15 +474,15 @@ static int walk(struct walk *w)
         free(copy);
         return no_memory();
     }
-    batch_read(&w->op->batch, view->first, 0, first, (uint32_t)(8 * count));
+    batch_read(&w->op->batch, view->parts.first, 0, first, (uint32_t)(8 * count));
     rc = batch_flush(&w->op->batch);
     memcpy(copy, first, 8 * count);
     mark(w, view->root, size_class_for(sizeof root));
-    mark(w, view->first, sephash_directory_class(start));
+    mark(w, view->parts.first, index_directory_class(start));
     bool named = names_directory(w, root.directory);
     if (named)
-        mark(w, sephash_deep_at(root.directory),
-             sephash_directory_class(sephash_deep_depth(root.directory)));
+        mark(w, index_deep_at(root.directory),
+             index_directory_class(index_deep_depth(root.directory)));
     else if (w->report)
         index_violation(w->report, "SEPHASH-W6: broken link: the root names no directory");
     else if (w->marker && rc == FAR_OK)
@@ -500,7 +494,7 @@ static int walk(struct walk *w)
         rc = visit_all(w, copy[i], i);
     /* A directory is doubled for a segment of its depth. If there is none, the word is damaged, and what it
      * names may be anything. */
-    if (rc == FAR_OK && w->report && named && sephash_deep_depth(root.directory) > w->deepest)
+    if (rc == FAR_OK && w->report && named && index_deep_depth(root.directory) > w->deepest)
         index_violation(w->report, "SEPHASH-W6: broken link: the directory is too large");
     else if (rc == FAR_OK && w->report && named)
         rc = check_directory(w, root.directory, copy);
@@ -531,22 +525,10 @@ static void end_walk(struct walk *w)
     free(w);
 }
 
-/* What this session keeps of the table. */
-static uint64_t cache_bytes(const struct sephash_view *view)
-{
-    uint64_t bytes = sizeof *view + (sizeof *view->directory << view->depth);
-    for (uint64_t i = 0; i < 1ull << view->depth; i++) {
-        const struct sephash_known *k = view->directory[i];
-        if (k->segment.suffix == i)
-            bytes += sizeof *k + k->room * sizeof *k->table;
-    }
-    return bytes;
-}
-
 int sephash_info(struct op *op, struct index_view *base, struct far_table_info *info)
 {
     struct sephash_view *view = sephash_view(base);
-    uint64_t cached = cache_bytes(view); /* before the walk fills it */
+    uint64_t cached = sizeof *view + index_parts_bytes(&view->parts); /* before the walk fills it */
     struct walk *w = start_walk(op, base);
     int rc = w ? walk(w) : FAR_NO_MEMORY;
     if (rc == FAR_OK) {
@@ -574,7 +556,7 @@ int sephash_check(struct op *op, struct index_view *base, struct index_report *r
 }
 
 /* The version of caches need not change: what a session follows without a look at its anchor, the anchors,
- * stays reachable (SEPHASH-H7). */
+ * stays reachable (PARTS-1). */
 int sephash_mark(struct op *op, struct index_view *base, struct marker *marker)
 {
     struct walk *w = start_walk(op, base);

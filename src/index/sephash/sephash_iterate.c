@@ -170,7 +170,7 @@ static int add_listed(struct op *op, struct sephash_view *view, struct iteration
 /* Goes on behind what was read. False: that was the last segment. */
 static bool advance(struct iteration *it)
 {
-    uint64_t size = 1ull << (POSITION_BITS - it->look.segment.depth);
+    uint64_t size = 1ull << (POSITION_BITS - it->look.segment.part.depth);
     it->place = (uint64_t)it->end_fp << (PLACE_BITS - SEPHASH_FP_BITS);
     if (it->end_fp < SEPHASH_FPS)
         return true;

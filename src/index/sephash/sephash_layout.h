@@ -96,18 +96,6 @@ static inline uint64_t sephash_generation(uint64_t state)
 }
 _Static_assert(GADDR_BITS + SEPHASH_GENERATION_BITS + 1 == 64, "a state is a word");
 
-static inline uint64_t sephash_id(uint64_t tag, unsigned depth, uint64_t suffix)
-{
-    return suffix | (uint64_t)depth << 32 | tag << 40;
-}
-static inline uint64_t sephash_tag_of(uint64_t hash_seed)
-{
-    return hash_seed & 0xffffff;
-}
-static inline uint64_t sephash_suffix(uint64_t hash, unsigned depth)
-{
-    return hash & ((1ull << depth) - 1);
-}
 static inline uint64_t sephash_fork_sum(const struct sephash_fork *fork)
 {
     return hash_sum(fork->child, sizeof fork->child, 0);
@@ -139,14 +127,12 @@ struct sephash_shape {
     unsigned limit;          /* entries of a MainSegment from which on it is split */
     unsigned page;           /* entries of a page */
     bool plain;              /* the FPTable has a number for each fp */
-    unsigned start;          /* bits of the hash that the first segments have */
-    unsigned depth_max;
 };
 static inline unsigned sephash_largest(unsigned a, unsigned b, unsigned c)
 {
     return a > b ? (a > c ? a : c) : (b > c ? b : c);
 }
-/* All but the last two. Pages are as large as the sixteenth part of a MainSegment, so that little of the
+/* Pages are as large as the sixteenth part of a MainSegment, so that little of the
  * last one is empty, and what one segment gives back serves any other. There is room for what a segment
  * has when it is split, and for some more. */
 static inline void sephash_shape_set(struct sephash_shape *s, uint64_t slots, uint64_t ratio,
@@ -213,27 +199,7 @@ static inline uint64_t sephash_head_sum(const struct sephash_head *h, const uint
     return hash_sum(table, 2ull * h->points, sum);
 }
 
-/* ---- directory and root ---------------------------------------------------------------------- */
-#define SEPHASH_DIRECTORY_BITS_MAX 19u /* the largest object holds that many */
-
-/* A directory entry, and the root's word for the directory itself: an address and a depth. */
-static inline uint64_t sephash_deep(gaddr at, unsigned depth)
-{
-    return at | (uint64_t)depth << GADDR_BITS;
-}
-static inline unsigned sephash_deep_depth(uint64_t word)
-{
-    return (unsigned)(word >> GADDR_BITS);
-}
-static inline gaddr sephash_deep_at(uint64_t word)
-{
-    return word & GADDR_MASK;
-}
-static inline unsigned sephash_directory_class(unsigned depth)
-{
-    return size_class_for(8ull << depth);
-}
-
+/* ---- root --------------------------------------------------------------------------------------- */
 #define SEPHASH_RESERVE (SEPHASH_PAGES + 1) /* pages, and a CurSegment as the last one */
 
 /* A word of the reserve is a pointer, and a sum of it in the bits above. */

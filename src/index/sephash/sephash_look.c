@@ -37,7 +37,7 @@ static void set_range(const struct sephash_view *view, const struct sephash_key 
                       const uint16_t *table, unsigned wanted, struct sephash_look *l)
 {
     const struct sephash_segment *s = &l->segment;
-    l->tag = sephash_key_tag(view, key, s->depth);
+    l->tag = sephash_key_tag(view, key, s->part.depth);
     if (wanted & SEPHASH_RANGE)
         sephash_table_find(view->shape.plain, table, s->points, s->err, s->entries, key->fp,
                            &l->from, &l->to);
@@ -149,7 +149,7 @@ static int judge_head(const struct sephash_view *view, const struct sephash_segm
 {
     const struct sephash_head *h = &m->head;
     unsigned pages = sephash_pages(&view->shape, h->entries);
-    if (h->id != sephash_id(view->tag, s->depth, s->suffix) ||
+    if (h->id != index_part_id(&view->parts, &s->part) ||
         h->points > sephash_points_max(&view->shape) || pages > sephash_pages_held(h->page) ||
         h->checksum != sephash_head_sum(h, m->table))
         return err_fail(FAR_CORRUPT, "a segment of table '%s' is damaged",
@@ -196,7 +196,7 @@ static int follow(struct op *op, struct sephash_view *view, uint64_t state,
     if (rc == FAR_BOUNDS || (rc == FAR_OK && m->fork.checksum != sephash_fork_sum(&m->fork)))
         return err_fail(FAR_CORRUPT, "a fork of table '%s' is damaged",
                         view->base.table->desc.name);
-    return rc == FAR_OK ? sephash_know_split(view, s, m->fork.child) : rc;
+    return rc == FAR_OK ? index_parts_know_split(&view->parts, &s->part, m->fork.child) : rc;
 }
 
 /* ---- looking ----------------------------------------------------------------------------------- */
@@ -210,13 +210,12 @@ static int look_once(struct op *op, struct sephash_view *view, const struct seph
         return FAR_NO_MEMORY;
     *l = (struct sephash_look){0};
     copy_known(op, view, key, wanted, l);
-    batch_read(&op->batch, l->segment.anchor, 0, &m->anchor, sizeof m->anchor);
+    batch_read(&op->batch, l->segment.part.anchor, 0, &m->anchor, sizeof m->anchor);
     bool guess = l->segment.state != 0;
     int rc = guess ? read_wanted(op, view, key, wanted, l) : FAR_OK;
     int flushed = batch_flush(&op->batch);
     rc = rc == FAR_OK ? flushed : rc;
-    l->misled =
-        rc == FAR_OK && m->anchor.id != sephash_id(view->tag, l->segment.depth, l->segment.suffix);
+    l->misled = rc == FAR_OK && m->anchor.id != index_part_id(&view->parts, &l->segment.part);
     if (rc == FAR_BOUNDS || l->misled)
         return err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
                         view->base.table->desc.name);
@@ -268,7 +267,7 @@ int sephash_look(struct op *op, struct sephash_view *view, const struct sephash_
         int rc = look_once(op, view, key, wanted, l, &state);
         if (l->misled && !restarted && l->segment.state == 0) { /* the directory has misled it */
             restarted = true;
-            rc = sephash_restart(op, view, &l->segment);
+            rc = index_parts_restart(op, &view->parts, &l->segment.part);
             if (rc == FAR_OK)
                 continue;
         }

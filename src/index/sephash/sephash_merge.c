@@ -52,9 +52,9 @@ struct merge {
 static bool goes_to(const struct merge *m, uint64_t word, unsigned half)
 {
     const struct sephash_segment *s = &m->state.look.segment;
-    unsigned start = m->view->shape.start;
-    return !m->splits || index_split_goes(sephash_dep(word), s->depth - start,
-                                          index_split_phase(start, s->suffix)) == half;
+    unsigned start = m->view->parts.start;
+    return !m->splits || index_split_goes(sephash_dep(word), s->part.depth - start,
+                                          index_split_phase(start, s->part.suffix)) == half;
 }
 
 /* Counts those of the words that go to the half, by fp, or puts them in their places if there is room for
@@ -99,7 +99,7 @@ static void sort_half(const struct merge *m, struct made *made, unsigned half)
  * what it has: no lookup finds it anyway. */
 static int renew(struct merge *m, struct made *made, unsigned depth)
 {
-    unsigned count = made->start[SEPHASH_FPS], start = m->view->shape.start;
+    unsigned count = made->start[SEPHASH_FPS], start = m->view->parts.start;
     for (unsigned i = 0; i < count;) {
         struct index_blocks blocks;
         index_blocks_start(&blocks, m->op, INDEX_BLOCKS_BYTES);
@@ -128,7 +128,7 @@ static int renew(struct merge *m, struct made *made, unsigned depth)
 /* Segments of one depth are split at different sizes, so that not all are split at the same time. */
 static unsigned limit_of(const struct sephash_view *view, const struct sephash_segment *s)
 {
-    uint64_t mixed = (s->suffix + 1) * 0x9e3779b97f4a7c15ull >> 60;
+    uint64_t mixed = (s->part.suffix + 1) * 0x9e3779b97f4a7c15ull >> 60;
     return view->shape.limit - (unsigned)(view->shape.limit * mixed / 128);
 }
 
@@ -145,7 +145,7 @@ static int arrange(struct merge *m)
 {
     struct sephash_view *view = m->view;
     const struct sephash_segment *s = &m->state.look.segment;
-    unsigned start = view->shape.start;
+    unsigned start = view->parts.start;
     m->live = 0;
     for (unsigned i = 0, filled = m->state.look.filled; i < filled; i++) {
         m->newest[i] = m->state.look.slots[filled - 1 - i];
@@ -153,7 +153,8 @@ static int arrange(struct merge *m)
     }
     for (unsigned i = 0; i < s->entries; i++)
         m->live += m->state.main[i] != 0;
-    m->splits = !m->from_reserve && m->live > limit_of(view, s) && s->depth < view->shape.depth_max;
+    m->splits =
+        !m->from_reserve && m->live > limit_of(view, s) && s->part.depth < view->parts.depth_max;
     int rc = m->splits ? FAR_OK : fits(m, m->live);
     if (rc != FAR_OK)
         return rc;
@@ -165,17 +166,18 @@ static int arrange(struct merge *m)
     sort_half(m, &m->made[1], 1);
     for (unsigned i = 0; i < 2 && rc == FAR_OK; i++) /* a split may be very uneven */
         rc = fits(m, m->made[i].start[SEPHASH_FPS]);
-    if (rc != FAR_OK || !index_split_renews(s->depth - start, index_split_phase(start, s->suffix)))
+    if (rc != FAR_OK ||
+        !index_split_renews(s->part.depth - start, index_split_phase(start, s->part.suffix)))
         return rc;
-    rc = renew(m, &m->made[0], s->depth + 1u);
-    return rc == FAR_OK ? renew(m, &m->made[1], s->depth + 1u) : rc;
+    rc = renew(m, &m->made[0], s->part.depth + 1u);
+    return rc == FAR_OK ? renew(m, &m->made[1], s->part.depth + 1u) : rc;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
 static int allocate(struct merge *m, unsigned size_class, gaddr *at)
 {
-    int rc = pool_alloc(m->op, gaddr_node(m->state.look.segment.anchor), size_class, at);
+    int rc = pool_alloc(m->op, gaddr_node(m->state.look.segment.part.anchor), size_class, at);
     if (rc == FAR_OK)
         m->allocated[m->allocations++] = (struct allocated){*at, size_class};
     return rc;
@@ -306,9 +308,9 @@ static void write_made(struct merge *m, struct images *images, unsigned half)
     const struct sephash_segment *s = &m->state.look.segment;
     struct made *made = &m->made[half];
     struct op *op = m->op;
-    unsigned entries = made->start[SEPHASH_FPS], depth = s->depth + (m->splits ? 1u : 0u);
-    uint64_t suffix = s->suffix | (uint64_t)half << s->depth;
-    made->head.id = sephash_id(view->tag, depth, suffix);
+    unsigned entries = made->start[SEPHASH_FPS], depth = s->part.depth + (m->splits ? 1u : 0u);
+    uint64_t suffix = s->part.suffix | (uint64_t)half << s->part.depth;
+    made->head.id = index_anchor_id(view->base.table->desc.hash_seed, depth, suffix);
     for (unsigned i = 0; i < sephash_pages(&view->shape, entries); i++)
         batch_write(&op->batch, pointer_gaddr(made->head.page[i]), 0,
                     made->words + i * view->shape.page,
@@ -333,8 +335,7 @@ static uint64_t new_state(const struct merge *m)
 /* Does the directory have to be doubled for the children? */
 static bool doubles(const struct merge *m)
 {
-    unsigned depth = sephash_deep_depth(m->root.directory);
-    return m->splits && depth <= m->state.look.segment.depth && depth < SEPHASH_DIRECTORY_BITS_MAX;
+    return m->splits && index_parts_doubles(m->root.directory, &m->state.look.segment.part);
 }
 
 /* Writes all, and changes the anchor. *swapped: the new segments are the table's. *directory: its entries,
@@ -343,7 +344,7 @@ static int publish(struct merge *m, bool *swapped, uint64_t **directory)
 {
     struct op *op = m->op;
     const struct sephash_segment *s = &m->state.look.segment;
-    unsigned depth = sephash_deep_depth(m->root.directory);
+    unsigned depth = index_deep_depth(m->root.directory);
     struct images *images = op_buffer(op, BUF_INDEX, sizeof *images);
     *directory = doubles(m) ? op_buffer(op, BUF_BLOCK_IN, 8ull << depth) : NULL;
     if (!images)
@@ -357,10 +358,10 @@ static int publish(struct merge *m, bool *swapped, uint64_t **directory)
         batch_write(&op->batch, m->fork, 0, &images->fork, sizeof images->fork);
     }
     batch_fence(&op->batch);
-    unsigned n = op_cas(op, s->anchor, 0, s->state, new_state(m));
+    unsigned n = op_cas(op, s->part.anchor, 0, s->state, new_state(m));
     sephash_reserve_add(op, m->view, &m->spares);
     if (*directory)
-        batch_read(&op->batch, sephash_deep_at(m->root.directory), 0, *directory, 8u << depth);
+        batch_read(&op->batch, index_deep_at(m->root.directory), 0, *directory, 8u << depth);
     int rc = batch_flush(&op->batch);
     *swapped = op_swapped(op, n);
     sephash_reserve_end(op, m->view, &m->spares, true, rc);
@@ -405,17 +406,17 @@ static void note(struct merge *m)
     view->load_sum += load;
     view->load_max = load > view->load_max ? load : view->load_max;
     if (watch)
-        watch->grew(watch, s->anchor, m->splits ? child : &s->anchor, m->splits ? 2 : 1);
-    if (m->splits && sephash_know_split(view, s, child) != FAR_OK)
+        watch->grew(watch, s->part.anchor, m->splits ? child : &s->part.anchor, m->splits ? 2 : 1);
+    if (m->splits && index_parts_know_split(&view->parts, &s->part, child) != FAR_OK)
         return;
     for (unsigned i = 0; i < (m->splits ? 2u : 1u); i++) {
         const struct made *made = &m->made[i];
         struct sephash_segment next = {
-            .anchor = m->splits ? child[i] : s->anchor,
-            .suffix = s->suffix | (uint64_t)i << s->depth,
+            .part = {.anchor = m->splits ? child[i] : s->part.anchor,
+                     .suffix = s->part.suffix | (uint64_t)i << s->part.depth,
+                     .depth = (uint8_t)(s->part.depth + (m->splits ? 1u : 0u))},
             .state = m->splits ? sephash_live(made->cur, 0) : new_state(m),
             .seen = m->op->epoch,
-            .depth = (uint8_t)(s->depth + (m->splits ? 1u : 0u)),
             .err = made->head.err,
             .points = made->head.points,
             .entries = made->head.entries,
@@ -453,7 +454,8 @@ static int merge(struct merge *m)
     note(m);
     if (m->splits) {
         uint64_t child[2] = {m->made[0].anchor, m->made[1].anchor};
-        sephash_advise(m->op, m->view, &m->state.look.segment, child, m->root.directory, directory);
+        index_parts_advise(m->op, &m->view->parts, &m->state.look.segment.part, child,
+                           m->root.directory, directory);
     }
     return FAR_OK;
 }

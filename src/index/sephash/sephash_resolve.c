@@ -58,7 +58,7 @@ static size_t plan_reads(const struct op *op, struct sephash_item *items, unsign
             items[j].image = NULL;
             uint32_t bytes = index_block_key_bytes(items[j].word);
             items[j].bytes =
-                reads && sephash_inside(op->pool, pointer_gaddr(items[j].word), bytes) ? bytes : 0;
+                reads && index_inside(op->pool, pointer_gaddr(items[j].word), bytes) ? bytes : 0;
             sum += items[j].bytes;
         }
     }

@@ -120,7 +120,7 @@ static int look(struct op *op, struct sephash_view *view, struct write *w, bool 
 
 static unsigned near_node(const struct sephash_view *view, const struct write *w)
 {
-    return gaddr_node(sephash_known_of(view, w->key.hash)->segment.anchor);
+    return gaddr_node(sephash_known_of(view, w->key.hash)->segment.part.anchor);
 }
 
 /* Prepares the block of a value that is known. While the reserve is incomplete, nothing is stored. */

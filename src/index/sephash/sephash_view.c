@@ -1,0 +1,134 @@
+/*
+ * A session's view of a table: its sizes, and what the session knows of the segments.
+ */
+#include "index/refresh.h"
+#include "index/sephash/sephash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define POINTS_AT_FIRST 40u /* what is known of a segment has room for as many */
+
+void sephash_hash(const struct sephash_view *view, struct slice bytes, struct sephash_key *key)
+{
+    const struct knobs *knobs = &view->base.table->pool->knobs;
+    struct hash128 h = hash_key(bytes.data, bytes.len, view->base.table->desc.hash_seed);
+    uint64_t lo = h.lo & knobs->hash_mask, hi = h.hi & knobs->hash_mask;
+
+    key->bytes = bytes;
+    key->hash = lo;
+    key->fp = (lo >> 56) & knobs->fingerprint_mask;
+    key->fp2 = hi & ((1u << SEPHASH_FP2_BITS) - 1) & knobs->fingerprint_mask;
+    key->bucket = hash_range((uint32_t)(hi >> 32), view->shape.buckets);
+}
+
+/* ---- what is known ----------------------------------------------------------------------------- */
+
+static uint32_t known_bytes(unsigned points)
+{
+    return (uint32_t)(sizeof(struct sephash_known) + points * sizeof(uint16_t));
+}
+
+int sephash_know(struct sephash_view *view, const struct sephash_segment *segment,
+                 const uint16_t *table)
+{
+    struct index_part *part = index_part_known(&view->parts, &segment->part);
+    if (!part)
+        return FAR_OK;
+    if (part->bytes < known_bytes(segment->points))
+        part = index_part_grow(&view->parts, part, known_bytes(segment->points));
+    if (!part)
+        return FAR_NO_MEMORY;
+    struct sephash_known *k = (struct sephash_known *)part;
+    uint32_t bytes = part->bytes;
+    k->segment = *segment;
+    k->segment.part.bytes = bytes;
+    memcpy(k->table, table, segment->points * sizeof *table);
+    return FAR_OK;
+}
+
+void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
+                         unsigned filled)
+{
+    struct sephash_segment *s =
+        (struct sephash_segment *)index_part_known(&view->parts, &segment->part);
+    if (!s || s->state != segment->state)
+        return;
+    if (filled > s->filled)
+        s->filled = (uint16_t)filled;
+    if (segment->seen > s->seen)
+        s->seen = segment->seen;
+}
+
+/* ---- attaching ------------------------------------------------------------------------------- */
+
+static int judge_root(struct sephash_view *view, const struct sephash_root *root)
+{
+    if (root->checksum != sephash_root_sum(root))
+        return err_fail(FAR_CORRUPT, "the root of table '%s' is damaged",
+                        view->base.table->desc.name);
+    view->parts = (struct index_parts){
+        .table = view->base.table,
+        .first = root->first,
+        .start = root->start,
+        .depth_max = root->depth_max,
+        .bytes = known_bytes(POINTS_AT_FIRST),
+        .word_at = offsetof(struct sephash_root, directory),
+        .id_at = offsetof(struct sephash_anchor, id),
+    };
+    sephash_shape_set(&view->shape, root->slots, root->ratio, root->filter, root->points);
+    view->tuning[SEPHASH_TUNING_SLOTS] = root->slots;
+    view->tuning[SEPHASH_TUNING_RATIO] = root->ratio;
+    view->tuning[SEPHASH_TUNING_FILTER] = root->filter;
+    view->tuning[SEPHASH_TUNING_POINTS] = root->points;
+    view->tuning[SEPHASH_TUNING_DEPTH] = root->depth;
+    return FAR_OK;
+}
+
+int sephash_attach(struct op *op, const struct index_table *table, struct index_view **out)
+{
+    struct sephash_root root;
+    uint64_t version = 0;
+    struct sephash_view *view = calloc(1, sizeof *view);
+    if (!view)
+        return err_fail(FAR_NO_MEMORY, "no memory for a view");
+    index_view_init(&view->base, table);
+    view->root = table->desc.root;
+    int rc = index_read_confirmed(op, &view->base, &root, sizeof root, &version);
+    if (rc == FAR_OK)
+        rc = judge_root(view, &root);
+    if (rc == FAR_OK)
+        rc = index_parts_attach(op, &view->parts, root.directory);
+    if (rc == FAR_OK)
+        rc = sephash_refresh(op, &view->base);
+    if (rc != FAR_OK) {
+        sephash_detach(&view->base);
+        return rc;
+    }
+    *out = &view->base;
+    return FAR_OK;
+}
+
+void sephash_detach(struct index_view *base)
+{
+    struct sephash_view *view = sephash_view(base);
+    index_parts_detach(&view->parts);
+    free(view);
+}
+
+/* Nothing of what a session knows becomes invalid as long as the table is there (PARTS-1). */
+int sephash_refresh(struct op *op, struct index_view *base)
+{
+    struct sephash_root root;
+    struct index_refresh r = {0};
+    while (index_refresh_again(op, base, &r)) {
+        int rc = index_read_confirmed(op, base, &root, sizeof root, &r.version);
+        if (rc != FAR_OK)
+            return rc;
+        if (index_refresh_holds(op, &r)) {
+            index_refresh_end(base, &r);
+            return FAR_OK;
+        }
+    }
+    return r.rc;
+}
