@@ -138,7 +138,7 @@ static int enter_depth(struct index_parts *parts, const uint64_t *image, unsigne
 {
     for (uint64_t i = 0; i < 1ull << parts->depth; i++) {
         if (parts->entry[i] || index_deep_depth(image[i]) != depth ||
-            !index_inside(parts->table->pool, index_deep_at(image[i]), parts->id_at + 8))
+            !index_inside(parts->table->pool, index_deep_at(image[i]), parts->anchor_bytes))
             continue;
         struct index_part *p =
             new_part(parts, index_deep_at(image[i]), depth, index_suffix(i, depth));

@@ -38,6 +38,7 @@
 
 /* ---- remote words ------------------------------------------------------------------------------ */
 #define INDEX_DIRECTORY_BITS_MAX 19u /* the largest object holds that many */
+#define INDEX_PART_DEPTH_MAX     32u /* bits of a suffix, in an id */
 
 /* A directory entry, and the root's word for the directory itself: an address and a depth. */
 static inline uint64_t index_deep(gaddr at, unsigned depth)
@@ -80,11 +81,12 @@ struct index_part {
 struct index_parts {
     const struct index_table *table;
     gaddr first;               /* the array of the first anchors' addresses */
-    unsigned start, depth_max; /* of the first parts; at most */
-    uint32_t bytes;   /* of what is known of a part at first: zeros behind the index_part */
-    uint32_t word_at; /* in the root: the word for the directory */
-    uint32_t id_at;   /* in an anchor: its id */
-    unsigned depth;   /* there are 2^depth entries, some of them the same */
+    unsigned start, depth_max; /* of the first parts; at most. attach() has judged them */
+    uint32_t bytes;        /* of what is known of a part at first: zeros behind the index_part */
+    uint32_t word_at;      /* in the root: the word for the directory */
+    uint32_t anchor_bytes; /* at most 8 * OP_INDEX_WORDS */
+    uint32_t id_at;        /* in an anchor: its id */
+    unsigned depth;        /* there are 2^depth entries, some of them the same */
     struct index_part **entry;
 };
 

@@ -14,6 +14,15 @@
 int index_walk_progress(struct op *op, const struct index_view *view, uint64_t done,
                         uint64_t total);
 
+/* Counts an object of the table's structure, and marks it if there is a marker. */
+static inline void index_walk_object(struct far_table_info *info, struct marker *marker, gaddr at,
+                                     unsigned size_class)
+{
+    info->index_bytes += size_class_bytes(size_class);
+    if (marker)
+        marker->mark(marker, at, size_class);
+}
+
 /* Counts a slot in use, and marks its block if there is a marker. */
 static inline void index_walk_slot(struct far_table_info *info, struct marker *marker,
                                    uint64_t slot)

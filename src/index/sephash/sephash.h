@@ -72,6 +72,8 @@
 #include "index/parts.h"
 #include "index/sephash/sephash_layout.h"
 
+_Static_assert(SEPHASH_DEPTH_MAX <= INDEX_PART_DEPTH_MAX, "a suffix fits into an id");
+
 extern const struct index_ops sephash_index;
 
 enum sephash_tuning {

@@ -12,8 +12,8 @@
  *       marked in the filter (SEPHASH-H5);
  *   SEPHASH-W6  every entry of the directory leads to an anchor of its suffix (PARTS-2).
  */
+#include "index/parts_walk.h"
 #include "index/sephash/sephash.h"
-#include "index/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +33,7 @@ struct walk {
     struct index_report *report; /* NULL: no proofs are wanted */
     struct marker *marker;       /* NULL: nothing is to be marked */
     struct far_table_info info;
-    struct index_part stack[2 * SEPHASH_DEPTH_MAX + 2]; /* anchors to be visited */
-    unsigned waiting;
-    uint64_t done;    /* of 2^depth_max suffixes */
-    unsigned deepest; /* of the anchors that were found */
+    struct index_parts_walk parts_walk;
     struct sephash_state state;
     uint64_t *marks; /* of its filter, in BUF_BLOCK_OUT */
     uint64_t *words; /* a copy of all words of the segment, as they were read */
@@ -49,9 +46,7 @@ struct walk {
 
 static void mark(struct walk *w, gaddr at, unsigned size_class)
 {
-    w->info.index_bytes += size_class_bytes(size_class);
-    if (w->marker)
-        w->marker->mark(w->marker, at, size_class);
+    index_walk_object(&w->info, w->marker, at, size_class);
 }
 
 static void mark_pointer(struct walk *w, uint64_t pointer)
@@ -345,12 +340,6 @@ static int visit_segment(struct walk *w, const struct index_part *a, uint64_t st
     return w->report ? prove(w, a, state) : FAR_OK;
 }
 
-static void push(struct walk *w, gaddr at, unsigned depth, uint64_t suffix)
-{
-    w->stack[w->waiting++] =
-        (struct index_part){.anchor = at, .depth = (uint8_t)depth, .suffix = suffix};
-}
-
 static int visit_fork(struct walk *w, const struct index_part *a, uint64_t state)
 {
     struct sephash_fork *fork = op_buffer(w->op, BUF_BLOCK_OUT, sizeof *fork);
@@ -360,146 +349,41 @@ static int visit_fork(struct walk *w, const struct index_part *a, uint64_t state
     int rc = batch_flush(&w->op->batch);
     if (rc != FAR_OK && rc != FAR_BOUNDS)
         return rc;
-    if (rc == FAR_BOUNDS || fork->checksum != sephash_fork_sum(fork) ||
-        a->depth >= w->view->parts.depth_max)
+    if (rc == FAR_BOUNDS || fork->checksum != sephash_fork_sum(fork))
         return err_fail(FAR_CORRUPT, "a fork of table '%s' is damaged",
                         w->view->base.table->desc.name);
     mark(w, sephash_target(state), SEPHASH_SMALL_CLASS);
-    push(w, fork->child[1], a->depth + 1, a->suffix | 1ull << a->depth);
-    push(w, fork->child[0], a->depth + 1, a->suffix);
-    return FAR_OK;
+    return index_parts_walk_split(&w->parts_walk, a, fork->child);
 }
 
-/* One anchor. If proofs are wanted, one that leads nowhere is a finding, and the walk goes on. */
-static int visit_anchor(struct walk *w, const struct index_part *a)
+static int visit(void *arg, const struct index_part *a, const void *anchor)
 {
-    struct sephash_anchor *anchor = (struct sephash_anchor *)w->op->word;
-    batch_read(&w->op->batch, a->anchor, 0, anchor, sizeof *anchor);
-    int rc = batch_flush(&w->op->batch);
-    uint64_t state = anchor->state;
-    if (rc == FAR_BOUNDS || (rc == FAR_OK && anchor->id != index_part_id(&w->view->parts, a)))
-        rc = err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
-                      w->view->base.table->desc.name);
-    if (rc == FAR_OK) {
-        mark(w, a->anchor, SEPHASH_SMALL_CLASS);
-        w->deepest = a->depth > w->deepest ? a->depth : w->deepest;
-        rc = sephash_is_split(state) ? visit_fork(w, a, state) : visit_segment(w, a, state);
-    }
-    if (rc == FAR_CORRUPT && w->report) {
-        index_violation(w->report, "SEPHASH-W1: broken link: %s (depth %u, suffix %llu)",
-                        far_error_detail(), a->depth, (unsigned long long)a->suffix);
-        return FAR_OK;
-    }
-    return rc;
-}
-
-/* All anchors that one of the first ones leads to. */
-static int visit_all(struct walk *w, gaddr first, uint64_t suffix)
-{
-    unsigned most = w->view->parts.depth_max;
-    int rc = FAR_OK;
-    push(w, first, w->view->parts.start, suffix);
-    while (w->waiting > 0 && rc == FAR_OK) {
-        struct index_part a = w->stack[--w->waiting];
-        unsigned before = w->waiting;
-        rc = visit_anchor(w, &a);
-        if (w->waiting == before)
-            w->done += 1ull << (most - a.depth);
-        if (rc == FAR_OK)
-            rc = index_walk_progress(w->op, &w->view->base, w->done, 1ull << most);
-    }
-    return rc;
-}
-
-/* SEPHASH-W6. `first`: the first anchors. */
-static int check_entry(struct walk *w, gaddr directory, uint64_t i, uint64_t entry,
-                       const uint64_t *first)
-{
-    const struct sephash_view *view = w->view;
-    unsigned depth = index_deep_depth(entry), start = view->parts.start;
-    unsigned n = op_read(w->op, index_deep_at(entry), offsetof(struct sephash_anchor, id));
-    int rc = batch_flush(&w->op->batch);
-    uint64_t seed = view->base.table->desc.hash_seed;
-    bool good = rc == FAR_OK && depth >= start && depth <= view->parts.depth_max &&
-                op_result(w->op, n) == index_anchor_id(seed, depth, index_suffix(i, depth));
-    if (good || (rc != FAR_OK && rc != FAR_BOUNDS))
-        return rc;
-    index_violation(w->report, "SEPHASH-W6: broken link: entry %llu of the directory",
-                    (unsigned long long)i);
-    if (!w->report->repair)
-        return FAR_OK;
-    n = op_cas(w->op, directory, 8 * i, entry, index_deep(first[index_suffix(i, start)], start));
-    rc = batch_flush(&w->op->batch);
-    if (rc == FAR_OK && op_swapped(w->op, n))
-        index_repaired(w->report, &w->report->violations, "  repaired: it leads to a first anchor");
-    return rc;
-}
-
-static int check_directory(struct walk *w, uint64_t word, const uint64_t *first)
-{
-    unsigned depth = index_deep_depth(word);
-    uint64_t *image = malloc(8ull << depth), *in = op_buffer(w->op, BUF_BULK, 8ull << depth);
-    int rc = image && in ? FAR_OK : no_memory();
-    if (rc == FAR_OK) {
-        batch_read(&w->op->batch, index_deep_at(word), 0, in, 8u << depth);
-        rc = batch_flush(&w->op->batch);
-    }
-    if (rc == FAR_OK)
-        memcpy(image, in, 8ull << depth);
-    for (uint64_t i = 0; i < 1ull << depth && rc == FAR_OK; i++)
-        rc = check_entry(w, index_deep_at(word), i, image[i], first);
-    free(image);
-    return rc;
-}
-
-/* Is it a directory that the root's word names? */
-static bool names_directory(const struct walk *w, uint64_t word)
-{
-    unsigned depth = index_deep_depth(word);
-    return depth >= w->view->parts.start && depth <= INDEX_DIRECTORY_BITS_MAX &&
-           index_inside(w->op->pool, index_deep_at(word), 8ull << depth);
+    uint64_t state = ((const struct sephash_anchor *)anchor)->state;
+    return sephash_is_split(state) ? visit_fork(arg, a, state) : visit_segment(arg, a, state);
 }
 
 static int walk(struct walk *w)
 {
     struct sephash_view *view = w->view;
     struct sephash_root root;
-    unsigned start = view->parts.start;
-    uint64_t count = 1ull << start;
     int rc = index_read_root(w->op, view->root, &root, sizeof root);
     if (rc != FAR_OK)
         return rc;
-    uint64_t *first = op_buffer(w->op, BUF_BULK, 8 * count), *copy = malloc(8 * count);
-    if (!first || !copy) {
-        free(copy);
-        return no_memory();
-    }
-    batch_read(&w->op->batch, view->parts.first, 0, first, (uint32_t)(8 * count));
-    rc = batch_flush(&w->op->batch);
-    memcpy(copy, first, 8 * count);
     mark(w, view->root, size_class_for(sizeof root));
-    mark(w, view->parts.first, index_directory_class(start));
-    bool named = names_directory(w, root.directory);
-    if (named)
-        mark(w, index_deep_at(root.directory),
-             index_directory_class(index_deep_depth(root.directory)));
-    else if (w->report)
-        index_violation(w->report, "SEPHASH-W6: broken link: the root names no directory");
-    else if (w->marker && rc == FAR_OK)
-        rc = err_fail(FAR_CORRUPT, "the table's root is damaged");
     for (unsigned i = 0; i < SEPHASH_RESERVE; i++)
         if (root.reserve[i] != 0 && sephash_spare_whole(root.reserve[i]))
             mark_pointer(w, root.reserve[i]);
-    for (uint64_t i = 0; i < count && rc == FAR_OK; i++)
-        rc = visit_all(w, copy[i], i);
-    /* A directory is doubled for a segment of its depth. If there is none, the word is damaged, and what it
-     * names may be anything. */
-    if (rc == FAR_OK && w->report && named && index_deep_depth(root.directory) > w->deepest)
-        index_violation(w->report, "SEPHASH-W6: broken link: the directory is too large");
-    else if (rc == FAR_OK && w->report && named)
-        rc = check_directory(w, root.directory, copy);
-    free(copy);
-    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "the table's root is damaged") : rc;
+    w->parts_walk = (struct index_parts_walk){.op = w->op,
+                                              .view = &view->base,
+                                              .parts = &view->parts,
+                                              .report = w->report,
+                                              .marker = w->marker,
+                                              .info = &w->info,
+                                              .anchors = "SEPHASH-W1",
+                                              .directory = "SEPHASH-W6",
+                                              .visit = visit,
+                                              .arg = w};
+    return index_parts_walk(&w->parts_walk, root.directory);
 }
 
 static struct walk *start_walk(struct op *op, struct index_view *base)

@@ -74,6 +74,7 @@ static int judge_root(struct sephash_view *view, const struct sephash_root *root
         .depth_max = root->depth_max,
         .bytes = known_bytes(POINTS_AT_FIRST),
         .word_at = offsetof(struct sephash_root, directory),
+        .anchor_bytes = sizeof(struct sephash_anchor),
         .id_at = offsetof(struct sephash_anchor, id),
     };
     sephash_shape_set(&view->shape, root->slots, root->ratio, root->filter, root->points);

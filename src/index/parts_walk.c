@@ -1,0 +1,161 @@
+#include "index/parts_walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- anchors ----------------------------------------------------------------------------------- */
+
+static void push(struct index_parts_walk *w, gaddr anchor, unsigned depth, uint64_t suffix)
+{
+    w->stack[w->waiting++] =
+        (struct index_part){.anchor = anchor, .depth = (uint8_t)depth, .suffix = suffix};
+}
+
+int index_parts_walk_split(struct index_parts_walk *w, const struct index_part *parent,
+                           const uint64_t child[2])
+{
+    if (parent->depth >= w->parts->depth_max)
+        return err_fail(FAR_CORRUPT, "a part of table '%s' is too deep to be split",
+                        w->parts->table->desc.name);
+    push(w, child[1], parent->depth + 1u, parent->suffix | 1ull << parent->depth);
+    push(w, child[0], parent->depth + 1u, parent->suffix);
+    return FAR_OK;
+}
+
+/* One anchor. If proofs are wanted, one that leads nowhere is a finding, and the walk goes on. */
+static int visit_anchor(struct index_parts_walk *w, const struct index_part *part)
+{
+    const struct index_parts *parts = w->parts;
+    batch_read(&w->op->batch, part->anchor, 0, w->op->word, parts->anchor_bytes);
+    int rc = batch_flush(&w->op->batch);
+    if (rc == FAR_BOUNDS ||
+        (rc == FAR_OK && w->op->word[parts->id_at / 8] != index_part_id(parts, part)))
+        rc = err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged", parts->table->desc.name);
+    if (rc == FAR_OK) {
+        index_walk_object(w->info, w->marker, part->anchor, size_class_for(parts->anchor_bytes));
+        w->deepest = part->depth > w->deepest ? part->depth : w->deepest;
+        rc = w->visit(w->arg, part, w->op->word);
+    }
+    if (rc == FAR_CORRUPT && w->report) {
+        index_violation(w->report, "%s: broken link: %s (depth %u, suffix %llu)", w->anchors,
+                        far_error_detail(), part->depth, (unsigned long long)part->suffix);
+        return FAR_OK;
+    }
+    return rc;
+}
+
+/* All anchors that one of the first ones leads to. */
+static int visit_all(struct index_parts_walk *w, gaddr first, uint64_t suffix)
+{
+    unsigned most = w->parts->depth_max;
+    int rc = FAR_OK;
+    push(w, first, w->parts->start, suffix);
+    while (w->waiting > 0 && rc == FAR_OK) {
+        struct index_part part = w->stack[--w->waiting];
+        unsigned before = w->waiting;
+        rc = visit_anchor(w, &part);
+        if (w->waiting == before)
+            w->done += 1ull << (most - part.depth);
+        if (rc == FAR_OK)
+            rc = index_walk_progress(w->op, w->view, w->done, 1ull << most);
+    }
+    return rc;
+}
+
+/* ---- the directory ----------------------------------------------------------------------------- */
+
+/* Is it a directory that the root's word names? */
+static bool names_directory(const struct index_parts_walk *w, uint64_t word)
+{
+    unsigned depth = index_deep_depth(word);
+    return depth >= w->parts->start && depth <= INDEX_DIRECTORY_BITS_MAX &&
+           index_inside(w->op->pool, index_deep_at(word), 8ull << depth);
+}
+
+static int mark_directory(struct index_parts_walk *w, uint64_t word)
+{
+    if (names_directory(w, word))
+        index_walk_object(w->info, w->marker, index_deep_at(word),
+                          index_directory_class(index_deep_depth(word)));
+    else if (w->report)
+        index_violation(w->report, "%s: broken link: the root names no directory", w->directory);
+    else if (w->marker)
+        return err_fail(FAR_CORRUPT, "the root of table '%s' is damaged",
+                        w->parts->table->desc.name);
+    return FAR_OK;
+}
+
+/* `first`: the first anchors. */
+static int check_entry(struct index_parts_walk *w, gaddr directory, uint64_t i, uint64_t entry,
+                       const uint64_t *first)
+{
+    const struct index_parts *parts = w->parts;
+    unsigned depth = index_deep_depth(entry), start = parts->start;
+    unsigned n = op_read(w->op, index_deep_at(entry), parts->id_at);
+    int rc = batch_flush(&w->op->batch);
+    uint64_t seed = parts->table->desc.hash_seed;
+    bool good = rc == FAR_OK && depth >= start && depth <= parts->depth_max &&
+                op_result(w->op, n) == index_anchor_id(seed, depth, index_suffix(i, depth));
+    if (good || (rc != FAR_OK && rc != FAR_BOUNDS))
+        return rc;
+    index_violation(w->report, "%s: broken link: entry %llu of the directory", w->directory,
+                    (unsigned long long)i);
+    if (!w->report->repair)
+        return FAR_OK;
+    n = op_cas(w->op, directory, 8 * i, entry, index_deep(first[index_suffix(i, start)], start));
+    rc = batch_flush(&w->op->batch);
+    if (rc == FAR_OK && op_swapped(w->op, n))
+        index_repaired(w->report, &w->report->violations, "  repaired: it leads to a first anchor");
+    return rc;
+}
+
+/* Reads an array of 2^depth words. The caller frees it. */
+static int read_words(struct op *op, gaddr at, unsigned depth, uint64_t **words)
+{
+    uint64_t *in = op_buffer(op, BUF_BULK, 8ull << depth);
+    *words = malloc(8ull << depth);
+    if (!in || !*words)
+        return err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+    batch_read(&op->batch, at, 0, in, 8u << depth);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        memcpy(*words, in, 8ull << depth);
+    return rc;
+}
+
+static int check_directory(struct index_parts_walk *w, uint64_t word, const uint64_t *first)
+{
+    unsigned depth = index_deep_depth(word);
+    uint64_t *entries = NULL;
+    if (!names_directory(w, word))
+        return FAR_OK; /* that was reported */
+    /* A directory is doubled for a part of its depth. If there is none, the word is damaged, and what it
+     * names may be anything. */
+    if (depth > w->deepest) {
+        index_violation(w->report, "%s: broken link: the directory is too large", w->directory);
+        return FAR_OK;
+    }
+    int rc = read_words(w->op, index_deep_at(word), depth, &entries);
+    for (uint64_t i = 0; rc == FAR_OK && i < 1ull << depth; i++)
+        rc = check_entry(w, index_deep_at(word), i, entries[i], first);
+    free(entries);
+    return rc;
+}
+
+int index_parts_walk(struct index_parts_walk *w, uint64_t word)
+{
+    const struct index_parts *parts = w->parts;
+    uint64_t *first = NULL;
+    int rc = read_words(w->op, parts->first, parts->start, &first);
+    index_walk_object(w->info, w->marker, parts->first, index_directory_class(parts->start));
+    if (rc == FAR_OK)
+        rc = mark_directory(w, word);
+    for (uint64_t i = 0; rc == FAR_OK && i < 1ull << parts->start; i++)
+        rc = visit_all(w, first[i], i);
+    if (rc == FAR_OK && w->report)
+        rc = check_directory(w, word, first);
+    free(first);
+    return rc == FAR_BOUNDS
+               ? err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", parts->table->desc.name)
+               : rc;
+}
