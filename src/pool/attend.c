@@ -53,9 +53,10 @@ int client_drive_epoch(struct op *op)
     if (c->drive_ring && !b->on_ring)
         c->drive_ring(c);
     int rc = client_attend(op); /* a sweep cannot go on before we have met it */
-    if (rc == FAR_OK && c->watch.suspect >= 0 && !client_recovery_waits(c)) {
+    if (rc == FAR_OK && c->watch.suspect >= 0) {
+        unsigned slot = (unsigned)c->watch.suspect;
         rc = client_recover(op);
-        if (rc != FAR_FENCED && client_recovery_waits(c))
+        if (rc != FAR_FENCED && client_recovery_waits(c, slot))
             rc = FAR_OK; /* a node that its journal needs may be unreachable: it waits, we go on */
         if (rc == FAR_OK)
             rc = client_attend(op);

@@ -95,13 +95,13 @@ struct client_sweep {
 struct client_watch {
     struct watch {
         uint64_t incarnation, heartbeat, since;
-        bool repairing;     /* an operation of this client recovers it */
-    } * of;                 /* by slot */
-    int suspect;            /* the slot of a client that was silent for too long; -1: none      */
-    uint64_t recover_after; /* time for the next attempt, if the last recovery has failed       */
-    unsigned recoveries;    /* operations that are recovering something                         */
-    unsigned reaped;        /* clients recovered so far                                         */
-    uint64_t reap_after;    /* time for the next search for dead clients, if memory is short    */
+        bool repairing;         /* an operation of this client recovers it */
+        uint64_t recover_after; /* time for the next attempt, if its recovery has failed */
+    } * of;                     /* by slot */
+    int suspect;         /* the slot of a client that was silent for too long; -1: none      */
+    unsigned recoveries; /* operations that are recovering something                         */
+    unsigned reaped;     /* clients recovered so far                                         */
+    uint64_t reap_after; /* time for the next search for dead clients, if memory is short    */
 };
 
 /* journal.c: the lines of the client's slot. */

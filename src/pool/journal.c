@@ -748,8 +748,10 @@ static int recover_node(struct op *op, unsigned node, unsigned slot)
     int rc = walk_one(&c.walk, node, slot);
     if (rc == FAR_OK)
         rc = c.rc;
-    for (unsigned i = 0; i < c.count && rc == FAR_OK; i++)
-        rc = recover_line(op, slot, c.at[i]);
+    for (unsigned i = 0; i < c.count; i++) { /* one may have to wait for another */
+        int one = recover_line(op, slot, c.at[i]);
+        rc = rc == FAR_OK ? one : rc;
+    }
     free(c.at);
     return rc;
 }
@@ -824,8 +826,12 @@ struct visiting {
 static void visit_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
 {
     const struct visiting *v = (const struct visiting *)w;
+    struct lines *l = &w->op->client->lines;
+    const struct line *mine = slot == w->op->client->slot ? find_line(l, at) : NULL;
     uint64_t incarnation = w->slots[slot].incarnation;
     struct journal_entry entry;
+    if (mine && mine->state == LINE_FREE)
+        return;                        /* spent */
     if (judge(line, slot, at, &entry)) /* JOURNAL-J6 */
         v->visit(v->arg, &entry, incarnation != 0 && !(incarnation & CLIENT_FENCED));
 }

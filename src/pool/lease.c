@@ -287,7 +287,7 @@ static int recover(struct op *op, bool wait)
     if (!registers) {
         rc = recover_claimed(op, slot, word);
         if (rc != FAR_OK)
-            c->watch.recover_after = client_now(c) + c->lease_ns / 4;
+            c->watch.of[slot].recover_after = client_now(c) + c->lease_ns / 4;
         return rc;
     }
     bool known = journal_pending(op, slot, &lines) == FAR_OK;

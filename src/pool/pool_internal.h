@@ -109,11 +109,11 @@ bool client_may_reap(struct client *client, uint64_t now);
 /* Forgets what was seen of all clients. */
 void client_watch_again(struct client *client);
 #define WATCH_LEASES(ns) ((ns) + (ns) / 2) /* LEASE-L3 */
-/* Did an attempt to recover a client fail a moment ago? Then the next one can wait: that client is
- * fenced, so it holds up no epoch. */
-static inline bool client_recovery_waits(const struct client *c)
+/* Did an attempt to recover the client in a slot fail a moment ago? Then the next one can wait: that
+ * client is fenced, so it holds up no epoch. */
+static inline bool client_recovery_waits(const struct client *c, unsigned slot)
 {
-    return client_now(c) < c->watch.recover_after;
+    return client_now(c) < c->watch.of[slot].recover_after;
 }
 
 /* ---- freelist.c: lists of free objects that clients share ------------------------------------ */

@@ -86,8 +86,9 @@ int client_reap_dead(struct op *op, unsigned *dead)
         if (c->watch.suspect >= 0) {
             unsigned reaped = c->watch.reaped;
             rc = client_recover(op);
-            if (rc != FAR_OK)
+            if (rc != FAR_OK && rc != FAR_TIMEOUT)
                 return rc;
+            doubtful |= rc == FAR_TIMEOUT; /* it waits for others: again, a little later */
             if (c->watch.reaped > reaped)
                 continue; /* the others have been silent for as long: no need to wait */
         }

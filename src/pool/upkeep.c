@@ -31,7 +31,7 @@ int client_upkeep(struct op *op)
         if (rc != FAR_OK)
             return rc;
     }
-    if (c->watch.suspect >= 0 && !client_recovery_waits(c)) { /* it may hold up the epoch */
+    if (c->watch.suspect >= 0) { /* it may hold up the epoch */
         int rc = client_try_recover(op);
         if (rc != FAR_OK)
             return rc;

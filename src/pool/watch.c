@@ -75,8 +75,8 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
             w->incarnation = s->incarnation;
             w->heartbeat = s->heartbeat;
             w->since = now;
-        } else if (in_repair(c, slots, count, i)) {
-            doubtful = true;
+        } else if (in_repair(c, slots, count, i) || client_recovery_waits(c, i)) {
+            doubtful = true; /* others may be dead as well, and the recovery may wait for them */
         } else if ((s->incarnation & CLIENT_FENCED) ||
                    s->heartbeat == client_slot_renounced(s->incarnation) ||
                    (asked > w->since && asked - w->since > WATCH_LEASES(c->lease_ns))) {

@@ -310,7 +310,8 @@ static inline uint64_t puppet_watched_since(const struct client *c, const struct
 /* It need not wait any longer before it tries to recover another again. */
 static inline void puppet_recover_now(struct client *c)
 {
-    c->watch.recover_after = 0;
+    for (unsigned i = 0; i < c->pool->clients; i++)
+        c->watch.of[i].recover_after = 0;
 }
 
 static inline bool puppet_recovers(const struct client *c)
