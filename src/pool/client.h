@@ -99,6 +99,7 @@ struct client_watch {
         uint64_t recover_after; /* time for the next attempt, if its recovery has failed */
     } * of;                     /* by slot */
     int suspect;         /* the slot of a client that was silent for too long; -1: none      */
+    unsigned next;       /* the slot to begin with: the recovery of one may wait for another */
     unsigned recoveries; /* operations that are recovering something                         */
     unsigned reaped;     /* clients recovered so far                                         */
     uint64_t reap_after; /* time for the next search for dead clients, if memory is short    */

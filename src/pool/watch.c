@@ -61,7 +61,8 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
     ASSERT(count <= c->pool->clients);
     uint64_t now = client_now(c);
     bool doubtful = false;
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned n = 0; n < count; n++) {
+        unsigned i = (c->watch.next + n) % count;
         const struct client_slot *s = &slots[i];
         struct watch *w = &c->watch.of[i];
         bool waits = epoch == NO_EPOCH || s->epoch < epoch || (s->incarnation & CLIENT_FENCED);
@@ -81,6 +82,7 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
                    s->heartbeat == client_slot_renounced(s->incarnation) ||
                    (asked > w->since && asked - w->since > WATCH_LEASES(c->lease_ns))) {
             c->watch.suspect = (int)i;
+            c->watch.next = i + 1;
             return true;
         } else {
             doubtful = true;
