@@ -98,7 +98,8 @@ int client_bytes(struct op *op, uint64_t *retired, uint64_t *held);
 /* Judges the registry, as read by a request that was posted at `asked`. If a client with a
  * certificate below `epoch` (NO_EPOCH: with any) has been silent for WATCH_LEASES, or is fenced and
  * nobody recovers it, it becomes the suspect. Returns true while it is not known of all such
- * clients whether they are alive. */
+ * clients whether they are alive. The silence of all others counts, too, unless they are parked:
+ * when one of several dead clients is out of the way, the next one need not be watched first. */
 bool client_watch(struct client *client, const struct client_slot *slots, unsigned count,
                   uint64_t epoch, uint64_t asked);
 /* Sets the suspect: a slot, or -1. */

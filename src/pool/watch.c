@@ -66,16 +66,20 @@ bool client_watch(struct client *c, const struct client_slot *slots, unsigned co
         const struct client_slot *s = &slots[i];
         struct watch *w = &c->watch.of[i];
         bool waits = epoch == NO_EPOCH || s->epoch < epoch || (s->incarnation & CLIENT_FENCED);
-        if (s->incarnation == 0 || i == c->slot || !waits)
+        /* Nobody need keep up the heartbeat of a parked client. It is watched when it is back. */
+        bool watched = waits || s->epoch != NO_EPOCH;
+        if (s->incarnation == 0 || i == c->slot || !watched)
             continue;
         if (w->incarnation != s->incarnation || w->heartbeat != s->heartbeat) {
-            doubtful |=
-                w->incarnation != s->incarnation; /* if only the heartbeat moved, it is alive */
+            /* If only the heartbeat moved, it is alive. */
+            doubtful |= waits && w->incarnation != s->incarnation;
             if (c->watch.suspect == (int)i)
                 c->watch.suspect = -1; /* another client, or it is alive */
             w->incarnation = s->incarnation;
             w->heartbeat = s->heartbeat;
             w->since = now;
+        } else if (!waits) {
+            continue; /* the watch has begun, in case that it is in the way later */
         } else if (in_repair(c, slots, count, i) || client_recovery_waits(c, i)) {
             doubtful = true; /* others may be dead as well, and the recovery may wait for them */
         } else if ((s->incarnation & CLIENT_FENCED) ||

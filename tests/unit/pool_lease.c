@@ -548,6 +548,37 @@ static void a_look_at_the_registry_is_as_old_as_its_request(void **state)
     store_rig_close(&r);
 }
 
+/* Of several dead clients, each may be in the way only when the others are not any more. */
+static void a_client_is_watched_before_it_is_in_the_way(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&clients=2&" SHORT, 1000);
+    struct client *c = &r.session->client;
+    far_session *s = store_rig_join(&r);
+    struct client_slot slots[2] = {{.incarnation = 0}}, *its = &slots[s->client.slot];
+    uint64_t since = c->ep->ops->now(c->ep), dead = since + 2 * puppet_lease_ns(c);
+
+    (void)state;
+    *its = (struct client_slot){.incarnation = s->client.incarnation, .heartbeat = 7, .epoch = 10};
+    assert_false(client_watch(c, slots, 2, 10, since));
+    store_rig_pass(&r, 2 * puppet_lease_ns(c));
+    assert_false(client_watch(c, slots, 2, 10, dead));
+    assert_int_equal(puppet_suspected(c), -1);
+    assert_true(client_watch(c, slots, 2, 11, dead));
+    assert_int_equal(puppet_suspected(c), s->client.slot);
+    puppet_suspect_nobody(c);
+
+    /* It was parked, and begins an operation: the first word of its announcement has arrived. */
+    *its = (struct client_slot){
+        .incarnation = s->client.incarnation, .heartbeat = 8, .epoch = NO_EPOCH};
+    assert_false(client_watch(c, slots, 2, 11, dead));
+    store_rig_pass(&r, 2 * puppet_lease_ns(c));
+    its->epoch = 10;
+    assert_false(client_watch(c, slots, 2, 11, dead + 2 * puppet_lease_ns(c)));
+    assert_int_equal(puppet_suspected(c), -1);
+    far_session_close(s);
+    store_rig_close(&r);
+}
+
 /* What an announcement read is judged by when it was posted. */
 static void an_announcement_that_took_long_kills_nobody(void **state)
 {
@@ -682,6 +713,7 @@ int main(void)
         cmocka_unit_test(a_late_recoverer_leaves_the_next_client_alone),
         cmocka_unit_test(a_suspect_that_was_replaced_is_none),
         cmocka_unit_test(a_look_at_the_registry_is_as_old_as_its_request),
+        cmocka_unit_test(a_client_is_watched_before_it_is_in_the_way),
         cmocka_unit_test(an_announcement_that_took_long_kills_nobody),
         cmocka_unit_test(a_heartbeat_does_not_come_again),
         cmocka_unit_test(a_parking_of_unknown_outcome_costs_the_slot),
