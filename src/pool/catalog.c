@@ -32,7 +32,8 @@
  *          whatever it has in flight began after it validated its caches later still. Such an
  *          operation found the cache stale, read the place, and ended with FAR_NO_TABLE. Parked
  *          clients have nothing in flight, and all of their caches are stale (EPOCH-E5); stray
- *          verbs are waited for (EPOCH-E6). So nobody changes the table any more. Third, within one
+ *          verbs are waited for (EPOCH-E6). So nobody changes the table any more, but for the
+ *          recovery of clients that died at work there: what that adds, a sweep finds. Third, within one
  *          operation, a client walks the table, CASes the place from dropped to free, and retires
  *          all that the walk has found. That CAS succeeds for one client only, which alone owns the
  *          memory.

@@ -56,14 +56,15 @@ static int recover_table(struct op *op, struct index_view *view, void *arg)
     return ops->recover && same ? INDEX_CALL(ops, recover, op, view, entry) : FAR_OK;
 }
 
-/* May be called in the middle of another operation, whose buffers are preserved. */
+/* May be called in the middle of another operation, whose buffers are preserved. Dropped tables are recovered,
+ * too: they are walked until they are gone, and a walk may wait for what the dead client holds. */
 static int recover(void *arg, struct op *op, const struct journal_entry *entry)
 {
     struct op_aside aside;
     int rc = op_set_aside(op, &aside);
     if (rc != FAR_OK)
         return rc;
-    rc = with_table(arg, op, entry->subject.place, false, recover_table, (void *)(uintptr_t)entry);
+    rc = with_table(arg, op, entry->subject.place, true, recover_table, (void *)(uintptr_t)entry);
     op_take_back(op, &aside);
     return rc == FAR_NO_TABLE ? FAR_OK : rc; /* then there is nothing left to complete */
 }
