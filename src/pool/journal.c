@@ -38,8 +38,9 @@
  *   JOURNAL-J6  journal_visit() reads lines first, and then the registry. If a slot is free or
  *       fenced then, every client that wrote what was read of its lines is fenced or has left. A
  *       client that leaves has no locks. (If the registry were read first, another client could
- *       take the slot and write a line before the lines are read, and would count as dead.) If the
- *       slot has a client that is not fenced, the line's writer counts as alive, also if the line
+ *       take the slot and write a line before the lines are read, and would count as dead.) It reads
+ *       the registry before the lines, too: what a client wrote that was fenced in between may be
+ *       more than what was read, so it counts as alive. If the slot has a client that is not fenced, the line's writer counts as alive, also if the line
  *       names another incarnation: the client may have renewed its registration, or have taken the
  *       slot with the line, and then recovers the line itself (LEASE-L2). A line is missed only if
  *       it was written after the call began. So if a lock is closed to others before the call, the
@@ -819,9 +820,15 @@ int journal_complete(struct op *op)
 
 struct visiting {
     struct walk walk;
+    const uint64_t *before; /* the incarnations, as they were before lines were read */
     void (*visit)(void *arg, const struct journal_entry *entry, bool alive);
     void *arg;
 };
+
+static bool is_dead(uint64_t incarnation)
+{
+    return incarnation == 0 || incarnation & CLIENT_FENCED;
+}
 
 static void visit_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
 {
@@ -831,9 +838,10 @@ static void visit_line(struct walk *w, unsigned slot, gaddr at, const struct jou
     uint64_t incarnation = w->slots[slot].incarnation;
     struct journal_entry entry;
     if (mine && mine->state == LINE_FREE)
-        return;                        /* spent */
-    if (judge(line, slot, at, &entry)) /* JOURNAL-J6 */
-        v->visit(v->arg, &entry, incarnation != 0 && !(incarnation & CLIENT_FENCED));
+        return;                                                   /* spent */
+    bool dead = is_dead(incarnation) && is_dead(v->before[slot]); /* JOURNAL-J6 */
+    if (judge(line, slot, at, &entry))
+        v->visit(v->arg, &entry, !dead);
 }
 
 int journal_visit(struct op *op, unsigned node,
@@ -843,13 +851,21 @@ int journal_visit(struct op *op, unsigned node,
     struct visiting v = {
         .walk = {.op = op, .visit = visit_line, .whole = true}, .visit = visit, .arg = arg};
     struct walk *w = &v.walk;
+    uint64_t *before = malloc(op->pool->clients * sizeof *before);
     ASSERT(node < op->pool->nodes);
-    int rc = client_registry(op, &w->slots);
+    v.before = before;
+    int rc =
+        before ? client_registry(op, &w->slots) : err_fail(FAR_NO_MEMORY, "no memory for journals");
+    for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++)
+        before[slot] = w->slots[slot].incarnation;
     for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++) {
         if (w->slots[slot].journals >> node & 1)
             w->cursor[w->count++] = (struct cursor){slot, first_line(op->pool, node, slot), 0};
         if (w->count == WALK_MANY)
             rc = walk(w);
     }
-    return rc == FAR_OK ? walk(w) : rc;
+    if (rc == FAR_OK)
+        rc = walk(w);
+    free(before);
+    return rc;
 }

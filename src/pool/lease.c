@@ -146,6 +146,8 @@ int client_complete(struct op *op)
     end_recovery(op, outer);
     if (rc == FAR_OK)
         c->attention.inherited = false;
+    if (rc == FAR_TIMEOUT) /* a line waits for others */
+        c->complete_after = client_now(c) + c->lease_ns / 4;
     return rc;
 }
 

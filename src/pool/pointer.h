@@ -3,7 +3,7 @@
  *
  *     low bits first:   address 40 | size class 6 | generation g | the index's own 18 - g
  *
- * Each index chooses g, from 0 to 6: RACE and CHIME keep 6, SHARD 3, SepHash none. Epochs make a
+ * Each index chooses g, from 0 to 6: RACE, RCuckoo and CHIME keep 6, SHARD 3, SepHash none. Epochs make a
  * pointer safe, not the generation.
  *
  *   PTR-1  Reading. An operation that has itself read a word while its block was in use finds that
