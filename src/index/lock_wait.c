@@ -34,6 +34,12 @@ int index_lock_rest(struct op *op, struct index_view *view, struct index_lock_wa
     index_rest(op);
     if (!client_backoff(op, &wait->rest, INDEX_LOCK_LEASES))
         return FAR_CONTENTION;
+    /* With a long lease, the longer it has lasted, the less often: at last every quarter of a lease. */
+    uint64_t more = wait->rest.waited_ns / (4 * INDEX_LOCK_LEASES);
+    if (more > wait->rest.pause_ns) {
+        batch_pause(&op->batch, more);
+        wait->rest.waited_ns += more;
+    }
     wait->looks = 0;
     int rc = client_drive_epoch(op);
     return rc == FAR_OK ? index_resume(op, view) : rc;

@@ -122,10 +122,12 @@ int index_parts_restart(struct op *op, struct index_parts *parts, const struct i
 
 /* ---- the remote directory, after a split ------------------------------------------------------- */
 /* Does the directory have to be doubled for the children? Then index_parts_advise() needs its entries. */
-static inline bool index_parts_doubles(uint64_t word, const struct index_part *parent)
+static inline bool index_parts_doubles(const struct index_parts *parts, uint64_t word,
+                                       const struct index_part *parent)
 {
     unsigned depth = index_deep_depth(word);
-    return depth <= parent->depth && depth < INDEX_DIRECTORY_BITS_MAX;
+    return depth <= parent->depth && depth < INDEX_DIRECTORY_BITS_MAX &&
+           index_inside(parts->table->pool, index_deep_at(word), 8ull << depth);
 }
 /* Brings the directory up to date: `word` is the root's word for it, which this operation has read, and
  * `image` its entries if it has to be doubled (not in BUF_BULK), or else NULL. Errors do not matter. */

@@ -152,8 +152,13 @@ int index_parts_walk(struct index_parts_walk *w, uint64_t word)
         rc = mark_directory(w, word);
     for (uint64_t i = 0; rc == FAR_OK && i < 1ull << parts->start; i++)
         rc = visit_all(w, first[i], i);
-    if (rc == FAR_OK && w->report)
-        rc = check_directory(w, word, first);
+    if (rc == FAR_OK &&
+        w->report) { /* a visit may have let the epoch go on: which one is it now? */
+        unsigned n = op_read(w->op, parts->table->desc.root, parts->word_at);
+        rc = batch_flush(&w->op->batch);
+        if (rc == FAR_OK)
+            rc = check_directory(w, op_result(w->op, n), first);
+    }
     free(first);
     return rc == FAR_BOUNDS
                ? err_fail(FAR_CORRUPT, "the root of table '%s' is damaged", parts->table->desc.name)

@@ -335,7 +335,8 @@ static uint64_t new_state(const struct merge *m)
 /* Does the directory have to be doubled for the children? */
 static bool doubles(const struct merge *m)
 {
-    return m->splits && index_parts_doubles(m->root.directory, &m->state.look.segment.part);
+    return m->splits &&
+           index_parts_doubles(&m->view->parts, m->root.directory, &m->state.look.segment.part);
 }
 
 /* Writes all, and changes the anchor. *swapped: the new segments are the table's. *directory: its entries,
