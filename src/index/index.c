@@ -1,5 +1,6 @@
 #include "index/index.h"
 #include "index/race/race.h"
+#include "index/rcuckoo/rcuckoo.h"
 #include "index/sephash/sephash.h"
 #include "index/shard/shard.h"
 
@@ -10,7 +11,7 @@
 static const struct index_ops *const indexes[] = {&race_index, &shard_index, &sephash_index};
 
 /* Those that are being built: found by their name, and not listed. NULL ends them. */
-static const struct index_ops *const unfinished[] = {NULL};
+static const struct index_ops *const unfinished[] = {&rcuckoo_index, NULL};
 
 const struct index_ops *index_at(unsigned i)
 {

@@ -89,6 +89,9 @@ struct sim_settings {
      * pauses. */
     bool no_fence;
     bool no_mcas; /* no masked CAS: batches emulate it */
+    /* How many verbs may be posted from outside of any client: a harness that posts more is in an
+     * endless loop. 0: a number that is enough for small tables. */
+    uint64_t direct_verbs_max;
 };
 
 /* What happened in a run. */

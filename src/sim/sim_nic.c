@@ -45,9 +45,10 @@ static void cut_pieces(const struct sim *sim, struct sim_verb *verb)
 
 int sim_nic_post_direct(struct sim *sim, struct fab_req *req)
 {
-    if (sim->counts.direct_verbs > DIRECT_VERBS_MAX)
-        return err_fail(FAR_TIMEOUT, "more than %u verbs were posted with no client at work",
-                        DIRECT_VERBS_MAX);
+    uint64_t most = sim->set.direct_verbs_max ? sim->set.direct_verbs_max : DIRECT_VERBS_MAX;
+    if (sim->counts.direct_verbs > most)
+        return err_fail(FAR_TIMEOUT, "more than %llu verbs were posted with no client at work",
+                        (unsigned long long)most);
     for (unsigned i = 0; i < req->count; i++) {
         const struct fab_verb *v = &req->verbs[i];
         ASSERT(fab_valid(&sim->fab, v));

@@ -17,6 +17,7 @@ pool base fabric pool
 index base fabric pool index
 index/race base fabric pool index index/race
 index/shard base fabric pool index index/shard
+index/rcuckoo base fabric pool index index/rcuckoo
 index/sephash base fabric pool index index/sephash
 store base fabric pool index store
 memd base fabric fabric/ucx fabric/verbs memd

@@ -1,0 +1,217 @@
+/* get: both rows, and the first one's meta word once more, in one round trip. */
+#include "index/rcuckoo/rcuckoo.h"
+
+/* Looks that may go wrong, because a row is being written, before the lock is looked at. */
+#define TORN_LOOKS 8
+
+struct look {
+    struct rcuckoo_key key;
+    struct rcuckoo_sub sub;
+    bool doubtful; /* the last look found something wrong: the anchor is read, too */
+    unsigned torn; /* looks in a row that found a torn row */
+    uint64_t stale;
+    uint64_t *row[2];
+    uint64_t *meta; /* of the rows once more, each where it is in its row */
+    struct rcuckoo_anchor *anchor;
+    struct index_lock_wait wait;
+    bool rested; /* it has waited for a writer, which index_lock_rest() bounds */
+};
+
+/* Adds the READs. Rows that are adjacent are read by one READ (RCUCKOO-C4). */
+static int add_reads(struct op *op, const struct rcuckoo_view *view, struct look *l)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    struct batch *b = &op->batch;
+    uint32_t bytes = rcuckoo_row_bytes(s);
+    const unsigned *row = l->key.row;
+    unsigned low = row[0] < row[1] ? 0 : 1;
+    uint64_t *image = op_buffer(op, BUF_INDEX, 4ull * bytes + sizeof *l->anchor);
+    if (!image)
+        return FAR_NO_MEMORY;
+    bool adjacent = row[!low] - row[low] == 1;
+    l->row[low] = image;
+    l->row[!low] = image + s->row;
+    l->meta = image + 2ull * s->row;
+    l->anchor = (struct rcuckoo_anchor *)(image + 4ull * s->row);
+    uint64_t *again = rcuckoo_meta(s, l->meta) + (low == 0 ? 0 : s->row);
+    if (adjacent) {
+        batch_read(b, l->sub.rows, rcuckoo_row_at(s, row[low]), image, 2 * bytes);
+        batch_may_be_freed(b);
+        batch_fence(b);
+        batch_read(b, l->sub.rows, rcuckoo_row_at(s, row[low]) + bytes - 8,
+                   rcuckoo_meta(s, l->meta), bytes + 8);
+    } else {
+        for (unsigned i = 0; i < 2; i++) {
+            batch_read(b, l->sub.rows, rcuckoo_row_at(s, row[i]), l->row[i], bytes);
+            batch_may_be_freed(b);
+            batch_fence(b);
+        }
+        batch_read(b, l->sub.rows, rcuckoo_row_at(s, row[0]) + bytes - 8, again, 8);
+    }
+    batch_may_be_freed(b);
+    if (l->doubtful) {
+        batch_fence(b); /* RCUCKOO-C11: `forward` behind the rows */
+        batch_read(b, l->sub.part.anchor, 0, l->anchor, sizeof *l->anchor);
+    }
+    return FAR_OK;
+}
+
+/* Are the meta words the same at the second look? */
+static bool unchanged(const struct rcuckoo_view *view, const struct look *l)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    const unsigned *row = l->key.row;
+    unsigned low = row[0] < row[1] ? 0 : 1;
+    const uint64_t *second[2];
+    second[low] = rcuckoo_meta(s, l->meta);
+    second[!low] = second[low] + s->row;
+    bool same = *second[0] == *rcuckoo_meta(s, l->row[0]);
+    if (row[!low] - row[low] == 1)
+        same = same && *second[1] == *rcuckoo_meta(s, l->row[1]);
+    return same;
+}
+
+static bool whole(const struct rcuckoo_view *view, const struct look *l, unsigned i)
+{
+    return rcuckoo_row_whole(&view->shape, rcuckoo_sub_id(view, &l->sub), l->key.row[i], l->row[i]);
+}
+
+/* May the row be judged? RCUCKOO-C1, and for a row that was moved RCUCKOO-C11. */
+static bool counts(const struct rcuckoo_view *view, const struct look *l, unsigned i)
+{
+    bool moved = *rcuckoo_meta(&view->shape, l->row[i]) & RCUCKOO_MOVED;
+    return (!moved || l->doubtful) && whole(view, l, i);
+}
+
+/* The value of the entry in a slot. *again: its block was not whole. */
+static int deliver(struct op *op, struct rcuckoo_view *view, struct look *l, unsigned i,
+                   unsigned candidates, struct value_out *out, bool *found, bool *again)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    uint64_t words[RCUCKOO_SLOTS];
+    struct rcuckoo_entry e;
+    unsigned slot = (unsigned)__builtin_ctz(candidates);
+    int rc = rcuckoo_slot_entry(view, l->row[i], slot, &e);
+    if (rc != FAR_OK)
+        return rc;
+    *found = e.kind != RCUCKOO_KEY_OUT;
+    if (e.kind == RCUCKOO_INLINE)
+        return index_deliver(&view->base, rcuckoo_slot_value(s, l->row[i], slot, e), out);
+    if (out->skip && *found)
+        return FAR_OK;
+    for (slot = 0; slot < RCUCKOO_SLOTS; slot++)
+        words[slot] = rcuckoo_slot_pointer(s, l->row[i], slot);
+    struct index_probe probe = {.key = l->key.bytes, .format = RCUCKOO_POINTER, .out = out};
+    struct index_found block;
+    rc = index_probe(op, &probe, words, candidates, &block);
+    *found = rc == FAR_OK && block.place >= 0;
+    if (*found)
+        return index_deliver(&view->base, index_block_value(block.block), out);
+    if (rc == FAR_OK && block.stale != 0) {
+        *again = true;
+        rc = index_found_stale(&block, &l->stale);
+    }
+    return rc;
+}
+
+/* Judges what was read. *again: it says nothing. */
+static int judge(struct op *op, struct rcuckoo_view *view, struct look *l, struct value_out *out,
+                 bool *again)
+{
+    bool torn = false;
+    for (unsigned i = 0; i < 2; i++) {
+        bool found = false, good = counts(view, l, i);
+        unsigned candidates = good ? rcuckoo_candidates(&view->shape, &l->key, l->row[i]) : 0;
+        int rc = candidates ? deliver(op, view, l, i, candidates, out, &found, again) : FAR_OK;
+        if (found || rc != FAR_OK || *again)
+            return rc; /* RCUCKOO-C3 */
+        torn |= !good;
+    }
+    l->torn = torn ? l->torn + 1 : 0;
+    *again = torn || !unchanged(view, l); /* RCUCKOO-C4 */
+    return *again ? FAR_OK : FAR_NOT_FOUND;
+}
+
+/* A row is torn again and again. Its meta word, its lock, the row, its lock, its meta word: if the lock is free
+ * both times, and the version the same, then the WRITE of that version had ended before the row was read, and
+ * the next one has not begun. So a row that is not whole then is damaged. If the lock is held, its writer may
+ * be dead, and this waits for others, or for itself, to recover it. */
+static int wait_for_writer(struct op *op, struct rcuckoo_view *view, struct look *l)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    struct batch *b = &op->batch;
+    uint32_t bytes = rcuckoo_row_bytes(s);
+    unsigned bad = whole(view, l, 0) ? 1 : 0, row = l->key.row[bad], meta[2], word[2];
+    uint64_t *image = op_buffer(op, BUF_INDEX, bytes), at = rcuckoo_row_at(s, row);
+    uint64_t lock_at = rcuckoo_word_at(rcuckoo_lock_word(s, row));
+    if (!image)
+        return FAR_NO_MEMORY;
+    meta[0] = op_read(op, l->sub.rows, at + bytes - 8);
+    batch_may_be_freed(b);
+    batch_fence(b);
+    word[0] = op_read(op, l->sub.part.anchor, lock_at);
+    batch_fence(b);
+    batch_read(b, l->sub.rows, at, image, bytes);
+    batch_may_be_freed(b);
+    batch_fence(b);
+    word[1] = op_read(op, l->sub.part.anchor, lock_at);
+    batch_fence(b);
+    meta[1] = op_read(op, l->sub.rows, at + bytes - 8);
+    batch_may_be_freed(b);
+    int rc = batch_flush(b);
+    if (rc != FAR_OK)
+        return rc;
+    bool held = (op_result(op, word[0]) | op_result(op, word[1])) & rcuckoo_lock_bit(s, row);
+    bool same = op_result(op, meta[0]) == op_result(op, meta[1]);
+    bool torn = !rcuckoo_row_whole(s, rcuckoo_sub_id(view, &l->sub), row, image);
+    if (torn && !held && same)
+        return err_fail(FAR_CORRUPT, "row %u of a subtable of table '%s' is damaged", row,
+                        view->base.table->desc.name);
+    l->torn = 0;
+    l->rested = torn && held;
+    return l->rested ? index_lock_rest(op, &view->base, &l->wait) : FAR_OK;
+}
+
+/* Something was wrong with the rows. If they were moved, the session learns where to. */
+static int doubt(struct op *op, struct rcuckoo_view *view, struct look *l)
+{
+    bool split = false;
+    int rc = l->doubtful ? rcuckoo_judge_anchor(view, &l->sub, l->anchor) : FAR_OK;
+    if (rc == FAR_OK && l->doubtful)
+        rc = rcuckoo_know(op, view, &l->sub, l->anchor, &split);
+    l->doubtful = !split;
+    if (split)
+        l->torn = 0;
+    if (rc == FAR_OK && l->torn >= TORN_LOOKS)
+        rc = wait_for_writer(op, view, l);
+    return rc;
+}
+
+int rcuckoo_get(struct op *op, struct index_view *base, struct slice key, struct value_out *out)
+{
+    struct rcuckoo_view *view = rcuckoo_view(base);
+    struct look l = {.torn = 0};
+    rcuckoo_key_set(view, key, &l.key);
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
+        bool again = false;
+        int rc = rcuckoo_find(op, view, l.key.hash, &l.sub);
+        if (rc == FAR_OK)
+            rc = add_reads(op, view, &l);
+        if (rc == FAR_OK)
+            rc = batch_flush(&op->batch);
+        if (rc != FAR_OK)
+            return rc;
+        bool split = l.doubtful && l.anchor->forward != 0;
+        if (!split)
+            rc = judge(op, view, &l, out, &again);
+        if (rc != FAR_OK || !(split || again))
+            return rc;
+        rc = doubt(op, view, &l);
+        if (rc != FAR_OK)
+            return rc;
+        if (l.rested)
+            attempts = 0;
+        l.rested = false;
+    }
+    return FAR_CONTENTION;
+}

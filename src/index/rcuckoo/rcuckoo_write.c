@@ -1,0 +1,542 @@
+/*
+ * Changes. One round trip takes the locks and reads the rows, the next one writes and unlocks.
+ *
+ * An operation never waits while it holds a lock. If it needs anything that may take time (a block, a
+ * wider set of locks, a split), it unlocks first, and starts over when it has it.
+ */
+#include "index/rcuckoo/rcuckoo.h"
+
+#define BUSY_LOOKS    16u /* attempts at locks that others hold, before the epoch is let go on */
+#define BUSY_PAUSE_NS 500u
+#define GROUP_ROWS    16u /* rows of a lock that are read together when rows are mostly full */
+#define GROUP_FILL    (6u * 256) /* from that many entries of a row on, in 1/256 */
+/* Attempts to find a path with more locks, before the table counts as full, or is split. */
+#define WIDENINGS         32u
+#define WIDENINGS_GROWING 1u
+
+/* What a modify was asked about, and what the user said. */
+struct asked {
+    bool valid, present;
+    uint8_t tag;
+    uint64_t entry[RCUCKOO_ENTRY_MAX / 8];
+    enum change_action action;
+};
+
+struct write {
+    struct rcuckoo_key key;
+    struct rcuckoo_sub sub;
+    struct index_change change;
+    struct journal line;
+    struct rcuckoo_locks locks;
+    struct rcuckoo_ranges ranges;
+    struct rcuckoo_path guess; /* rows to be locked besides the key's; count 0: none */
+    uint64_t *row[2];          /* the key's, in the ranges */
+    struct index_found found;
+    unsigned in, slot; /* if it was found: in which of the two, and where */
+    struct rcuckoo_entry entry;
+    struct asked asked;
+    unsigned busy, widened, closings;
+    bool fresh;  /* the cache has only rows that this operation has read */
+    bool rested; /* it has waited for others, which index_lock_rest() bounds */
+    struct index_lock_wait wait;
+};
+
+/* ---- locking --------------------------------------------------------------------------------- */
+
+static bool may_insert(const struct write *w)
+{
+    return w->change.want->absent != CHANGE_NOTHING;
+}
+
+static unsigned smaller(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+/* Adds a row, or the group around it that has the same lock, to what is read. */
+static bool add_range(const struct rcuckoo_shape *s, struct write *w, unsigned row, bool groups)
+{
+    struct rcuckoo_ranges *r = &w->ranges;
+    unsigned first = row, end = row + 1;
+    if (groups) {
+        unsigned lock = row / s->lock_rows * s->lock_rows;
+        first = lock + (row - lock) / GROUP_ROWS * GROUP_ROWS;
+        end = smaller(smaller(first + GROUP_ROWS, lock + s->lock_rows), s->rows);
+    }
+    for (unsigned i = 0; i < r->count; i++)
+        if (r->range[i].first == first)
+            return true;
+    if (r->count == RCUCKOO_RANGES)
+        return false;
+    r->range[r->count].first = first;
+    r->range[r->count++].count = end - first;
+    return true;
+}
+
+/* Which locks, and which rows: the key's two, and those of the path that was guessed. A guess that would
+ * take too many is dropped. */
+static void choose_locks(const struct rcuckoo_view *view, struct write *w)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    bool groups = may_insert(w) && (view->fill >= GROUP_FILL || w->guess.count > 0);
+    bool fits = false;
+    while (!fits) {
+        w->locks.count = w->ranges.count = 0;
+        fits = true;
+        for (unsigned i = 0; i < 2; i++) {
+            (void)rcuckoo_locks_add(s, &w->locks, w->key.row[i]);
+            (void)add_range(s, w, w->key.row[i], groups);
+        }
+        for (unsigned i = 0; i < w->guess.count && fits; i++)
+            fits = rcuckoo_locks_add(s, &w->locks, w->guess.row[i]) &&
+                   add_range(s, w, w->guess.row[i], groups);
+        if (!fits)
+            w->guess.count = 0;
+    }
+}
+
+static int add_reads(struct op *op, const struct rcuckoo_shape *s, struct write *w)
+{
+    struct rcuckoo_ranges *r = &w->ranges;
+    size_t rows = 0;
+    for (unsigned i = 0; i < r->count; i++)
+        rows += r->range[i].count;
+    uint64_t *image = op_buffer(op, BUF_INDEX, rows * rcuckoo_row_bytes(s));
+    if (!image)
+        return FAR_NO_MEMORY;
+    for (unsigned i = 0; i < r->count; i++) {
+        r->range[i].image = image;
+        image += (size_t)r->range[i].count * s->row;
+    }
+    return FAR_OK;
+}
+
+/* Gives back the line. It stays as it was written (RCUCKOO-C5): the locks that it names are released. */
+static void give_line(struct op *op, struct write *w)
+{
+    journal_spend(op, &w->line);
+    w->line.place = 0;
+}
+
+/* The outcome of a batch is not known, so the locks may be held. The line stays for a recovery. */
+static void leave_line(struct op *op, struct write *w)
+{
+    journal_give(op, &w->line, false);
+    w->line.place = 0;
+}
+
+/* Releases what is held. */
+static int release(struct op *op, struct write *w)
+{
+    if (w->locks.count == 0)
+        return FAR_OK;
+    rcuckoo_unlock(op, &w->sub, &w->locks);
+    int rc = batch_flush(&op->batch);
+    w->locks.count = 0;
+    if (rc != FAR_OK)
+        leave_line(op, w);
+    return rc;
+}
+
+/* Waits for others, without anything that the epoch would wait for. The line is blank meanwhile: if it named
+ * the locks, the recovery of their dead holder would wait for this client (RCUCKOO-C9). */
+static int rest(struct op *op, struct rcuckoo_view *view, struct write *w)
+{
+    int rc = FAR_OK;
+    if (w->line.place != 0) {
+        journal_end(op, &w->line);
+        rc = batch_flush(&op->batch);
+        journal_give(op, &w->line, rc == FAR_OK);
+        w->line.place = 0;
+    }
+    index_change_drop(op, &w->change);
+    w->asked.valid = false;
+    w->rested = true;
+    return rc == FAR_OK ? index_lock_rest(op, &view->base, &w->wait) : rc;
+}
+
+/* The locks are held by others. */
+static int back_off(struct op *op, struct rcuckoo_view *view, struct write *w)
+{
+    int rc = release(op, w);
+    if (rc != FAR_OK)
+        return rc;
+    if (++w->busy % BUSY_LOOKS == 0)
+        return rest(op, view, w);
+    batch_pause(&op->batch, op_random(op, (uint64_t)BUSY_PAUSE_NS << w->busy % BUSY_LOOKS / 2));
+    return FAR_OK;
+}
+
+/* Takes what the operation needs before it locks: a line on the subtable's node, and a block if the value
+ * is known and too long to be inline. */
+static int prepare(struct op *op, const struct rcuckoo_view *view, struct write *w)
+{
+    unsigned node = gaddr_node(w->sub.part.anchor);
+    int rc = FAR_OK;
+    bool known = index_change_known(&w->change) || w->asked.valid;
+    if (w->line.place != 0 && gaddr_node(w->line.at) != node)
+        give_line(op, w);
+    if (known && w->change.block.at == 0 &&
+        !rcuckoo_fits(&view->shape, &w->key, w->change.want->value.len))
+        rc = index_change_prepare(op, &w->change, node);
+    if (rc == FAR_OK && w->line.place == 0)
+        rc = journal_take(op, node, &w->line);
+    return rc;
+}
+
+/* Locks, and reads the rows. *held: all locks are. */
+static int lock(struct op *op, struct rcuckoo_view *view, struct write *w, bool *held)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    struct rcuckoo_ranges *r = &w->ranges;
+    bool closed = false, rests = false;
+    choose_locks(view, w);
+    int rc = add_reads(op, s, w);
+    if (rc != FAR_OK)
+        return rc;
+    unsigned words = w->locks.count;
+    index_change_write(op, &w->change);
+    rcuckoo_lock(op, view, &w->sub, &w->line, &w->locks);
+    for (unsigned i = 0; i < r->count; i++) {
+        batch_read(&op->batch, w->sub.rows, rcuckoo_row_at(s, r->range[i].first), r->range[i].image,
+                   r->range[i].count * rcuckoo_row_bytes(s));
+        batch_may_be_freed(&op->batch); /* the locks may be those of a subtable that was split */
+    }
+    rc = batch_flush(&op->batch);
+    if (rc != FAR_OK) {
+        leave_line(op, w);
+        return rc;
+    }
+    w->change.written = true;
+    *held = rcuckoo_locked(op, &w->locks, &closed);
+    if (*held && may_insert(w)) {
+        view->lockings++;
+        view->lockings_one += words == 1;
+    }
+    if (*held || !closed)
+        return *held ? FAR_OK : back_off(op, view, w);
+    rc = release(op, w);
+    if (rc == FAR_OK)
+        rc = rcuckoo_wait_open(op, view, &w->sub, &w->wait, &rests);
+    return rc == FAR_OK && rests ? rest(op, view, w) : rc;
+}
+
+/* ---- under the locks ------------------------------------------------------------------------- */
+
+static int row_damaged(const struct rcuckoo_view *view, unsigned row)
+{
+    return err_fail(FAR_CORRUPT, "row %u of a subtable of table '%s' is damaged", row,
+                    view->base.table->desc.name);
+}
+
+/* Under its lock a row is whole. */
+static int judge_rows(struct rcuckoo_view *view, struct write *w)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    for (unsigned i = 0; i < 2; i++) {
+        w->row[i] = rcuckoo_ranges_row(s, &w->ranges, w->key.row[i]);
+        if (!rcuckoo_row_whole(s, rcuckoo_sub_id(view, &w->sub), w->key.row[i], w->row[i]))
+            return row_damaged(view, w->key.row[i]);
+        view->fill += 8 * rcuckoo_row_used(s, w->row[i]);
+        view->fill -= view->fill / 32;
+    }
+    return FAR_OK;
+}
+
+/* Is the key as it was when the user was asked? Then the answer counts. */
+static bool as_asked(const struct rcuckoo_shape *s, const struct write *w)
+{
+    const struct asked *a = &w->asked;
+    bool present = w->found.place >= 0;
+    if (!a->valid || a->present != present)
+        return false;
+    return !present ||
+           (a->tag == rcuckoo_tags(s, w->row[w->in])[w->slot] &&
+            memcmp(a->entry, rcuckoo_slot(s, w->row[w->in], w->slot), 8 * (size_t)s->entry) == 0);
+}
+
+static void found_at(struct write *w, int place)
+{
+    w->found.place = place;
+    if (place >= 0) {
+        w->in = (unsigned)place / RCUCKOO_SLOTS;
+        w->slot = (unsigned)place % RCUCKOO_SLOTS;
+    }
+}
+
+/* Reads the blocks of the candidates, and looks for the key there. */
+static int look_in_blocks(struct op *op, const struct rcuckoo_shape *s, struct write *w,
+                          uint64_t candidates)
+{
+    uint64_t words[2 * RCUCKOO_SLOTS];
+    struct index_probe probe = {
+        .key = w->key.bytes, .format = RCUCKOO_POINTER, .out = index_change_out(&w->change)};
+    for (unsigned i = 0; i < 2 * RCUCKOO_SLOTS; i++)
+        words[i] = rcuckoo_slot_pointer(s, w->row[i / RCUCKOO_SLOTS], i % RCUCKOO_SLOTS);
+    int rc = index_probe(op, &probe, words, candidates, &w->found);
+    if (rc == FAR_OK && w->found.place < 0 && w->found.stale != 0)
+        rc = err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+    found_at(w, w->found.place);
+    return rc;
+}
+
+/* Looks for the key. Blocks are read if the key is in one, or if the user is to be asked about the value. */
+static int look(struct op *op, struct rcuckoo_view *view, struct write *w)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    uint64_t candidates = rcuckoo_candidates(s, &w->key, w->row[0]) |
+                          (uint64_t)rcuckoo_candidates(s, &w->key, w->row[1]) << RCUCKOO_SLOTS;
+    w->found = (struct index_found){.place = -1};
+    if (candidates == 0)
+        return FAR_OK;
+    found_at(w, __builtin_ctzll(candidates));
+    int rc = rcuckoo_slot_entry(view, w->row[w->in], w->slot, &w->entry);
+    bool asks = w->change.want->present == CHANGE_ASK && !as_asked(s, w);
+    if (rc == FAR_OK &&
+        (w->entry.kind == RCUCKOO_KEY_OUT || (asks && w->entry.kind == RCUCKOO_VALUE_OUT)))
+        rc = look_in_blocks(op, s, w, candidates);
+    return rc;
+}
+
+/* Asks the user. If a block is needed for the answer, that is noted (w->asked), and the operation starts
+ * over without locks. */
+static int ask(const struct rcuckoo_view *view, struct op *op, struct write *w,
+               enum change_action *action)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    struct asked *a = &w->asked;
+    struct slice old = {NULL, 0};
+    if (as_asked(s, w)) {
+        *action = a->action;
+        return FAR_OK;
+    }
+    a->present = w->found.place >= 0;
+    if (a->present && w->entry.kind == RCUCKOO_INLINE)
+        old = rcuckoo_slot_value(s, w->row[w->in], w->slot, w->entry);
+    else if (a->present)
+        old = index_block_value(w->found.block);
+    int rc = index_decide(&view->base, w->change.want, old, action);
+    index_change_drop(op, &w->change); /* of an earlier answer */
+    w->change.written = false;
+    a->action = *action;
+    a->valid = rc == FAR_OK && *action == CHANGE_STORE &&
+               !rcuckoo_fits(s, &w->key, w->change.want->value.len);
+    if (a->valid && a->present) {
+        a->tag = rcuckoo_tags(s, w->row[w->in])[w->slot];
+        memcpy(a->entry, rcuckoo_slot(s, w->row[w->in], w->slot), 8 * (size_t)s->entry);
+    }
+    return rc;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* What becomes of the rows of a path, the end first (RCUCKOO-C2). The first row gets the entry, each other
+ * one that of the row before it. Returns the words. */
+static unsigned make_redo(const struct rcuckoo_shape *s, const struct write *w,
+                          const struct rcuckoo_path *path, const uint64_t *entry, unsigned tag,
+                          uint64_t *redo)
+{
+    uint64_t *item = redo;
+    unsigned i = path->count;
+    ASSERT(i > 0 && i <= s->path);
+    do {
+        i--;
+        uint64_t *row = rcuckoo_ranges_row(s, &w->ranges, path->row[i]);
+        unsigned version = (rcuckoo_version(*rcuckoo_meta(s, row)) + 1) & RCUCKOO_VERSION_MASK;
+        const uint64_t *from = entry;
+        unsigned of = tag;
+        if (i > 0) {
+            row = rcuckoo_ranges_row(s, &w->ranges, path->row[i - 1]);
+            from = rcuckoo_slot(s, row, path->slot[i - 1]);
+            of = rcuckoo_tags(s, row)[path->slot[i - 1]];
+        }
+        item[0] = rcuckoo_redo_word(path->row[i], path->slot[i], of, version);
+        memcpy(item + 1, from, 8 * (size_t)s->entry);
+        item += 1 + s->entry;
+    } while (i > 0);
+    return (unsigned)(item - redo);
+}
+
+/* The second round trip. */
+static int write_path(struct op *op, struct rcuckoo_view *view, struct write *w,
+                      const struct rcuckoo_path *path, const uint64_t *entry, unsigned tag)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    uint64_t redo[RCUCKOO_REDO_BYTES / 8];
+    unsigned words = make_redo(s, w, path, entry, tag, redo);
+    journal_redo(op, &w->line, redo, 8 * (size_t)words);
+    for (const uint64_t *item = redo; item < redo + words; item += 1 + s->entry) {
+        unsigned row = rcuckoo_redo_row(item[0]);
+        uint64_t *image = rcuckoo_ranges_row(s, &w->ranges, row);
+        rcuckoo_row_redo(s, rcuckoo_sub_id(view, &w->sub), image, item);
+        batch_fence(&op->batch); /* RCUCKOO-C6, RCUCKOO-C2 */
+        batch_write(&op->batch, w->sub.rows, rcuckoo_row_at(s, row), image, rcuckoo_row_bytes(s));
+    }
+    batch_fence(&op->batch); /* RCUCKOO-C6 */
+    journal_done(op, &w->line);
+    rcuckoo_unlock(op, &w->sub, &w->locks);
+    int rc = batch_flush(&op->batch);
+    w->locks.count = 0;
+    if (rc == FAR_OK)
+        return rc;
+    rc = op_decided(op, rc);
+    leave_line(op, w);
+    return rc;
+}
+
+/* Gives back the block of the entry that was replaced (RCUCKOO-C12). */
+static void drop_old(struct op *op, const struct write *w, uint64_t pointer, int rc)
+{
+    if (w->entry.kind == RCUCKOO_INLINE)
+        return;
+    if (rc == FAR_OK)
+        pool_retire(op->client, pointer_gaddr(pointer), pointer_class(pointer));
+    else if (rc == FAR_UNKNOWN)
+        pool_abandon(op->client, pointer_class(pointer));
+}
+
+/* The key is there: its entry is replaced, or removed. */
+static int replace(struct op *op, struct rcuckoo_view *view, struct write *w, bool remove)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    uint64_t entry[RCUCKOO_ENTRY_MAX / 8] = {0};
+    uint64_t old = rcuckoo_slot_pointer(s, w->row[w->in], w->slot);
+    struct rcuckoo_path path = {1, {w->key.row[w->in]}, {w->slot}};
+    unsigned tag =
+        remove ? RCUCKOO_EMPTY
+               : rcuckoo_encode(s, &w->key, w->change.want->value,
+                                pointer_make(&w->change.block, RCUCKOO_POINTER.generation), entry);
+    int rc = write_path(op, view, w, &path, entry, tag);
+    drop_old(op, w, old, rc);
+    return rc;
+}
+
+/* ---- making room ----------------------------------------------------------------------------- */
+
+/* Do all entries of both rows have the key's hash? Then no split makes room. */
+static bool hopeless(const struct rcuckoo_view *view, const struct write *w)
+{
+    for (unsigned i = 0; i < 2 * RCUCKOO_SLOTS; i++) {
+        uint64_t hash = 0;
+        if (!rcuckoo_slot_hash(view, w->row[i / RCUCKOO_SLOTS], i % RCUCKOO_SLOTS, &hash) ||
+            ((hash ^ w->key.hash) & rcuckoo_hash_mask(view)) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Both rows are full, and no path was found within the rows that are locked. Locks more of them. If that
+ * does not help, the subtable is split, or the table is full. */
+static int make_room(struct op *op, struct rcuckoo_view *view, struct write *w)
+{
+    bool never = hopeless(view, w) || w->sub.part.depth >= view->parts.depth_max;
+    bool grows = view->tuning[RCUCKOO_TUNING_GROWS] != 0, rests = false;
+    int rc = release(op, w);
+    if (rc != FAR_OK)
+        return rc;
+    view->widenings++;
+    if (++w->widened <= (grows ? WIDENINGS_GROWING : WIDENINGS) &&
+        rcuckoo_path_guess(view, &w->sub, &w->key, &w->guess))
+        return FAR_OK;
+    w->guess.count = 0;
+    if (!w->fresh && !grows) { /* by what it has read itself */
+        rcuckoo_cache_forget(view->cache);
+        w->fresh = true;
+        w->widened = 0;
+        return FAR_OK;
+    }
+    if (never || !grows)
+        return err_fail(FAR_TABLE_FULL, "table '%s' has no room for the key",
+                        view->base.table->desc.name);
+    if (w->closings++ == RCUCKOO_CLOSINGS)
+        return FAR_CONTENTION;
+    give_line(op, w);
+    w->widened = 0;
+    rc = rcuckoo_split(op, view, &w->sub, &w->wait, &rests);
+    return rc == FAR_OK && rests ? rest(op, view, w) : rc;
+}
+
+/* The key is not there. */
+static int insert(struct op *op, struct rcuckoo_view *view, struct write *w, bool *again)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    uint64_t entry[RCUCKOO_ENTRY_MAX / 8];
+    struct rcuckoo_path path;
+    if (!rcuckoo_path_find(view, &w->sub, &w->key, &w->ranges, &path)) {
+        *again = true;
+        return make_room(op, view, w);
+    }
+    unsigned tag =
+        rcuckoo_encode(s, &w->key, w->change.want->value,
+                       pointer_make(&w->change.block, RCUCKOO_POINTER.generation), entry);
+    return write_path(op, view, w, &path, entry, tag);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The locks are held. What ends without a change unlocks. */
+static int act(struct op *op, struct rcuckoo_view *view, struct write *w, bool *again)
+{
+    enum change_action action = CHANGE_NOTHING;
+    int rc = judge_rows(view, w);
+    if (rc == FAR_OK)
+        rc = look(op, view, w);
+    if (rc == FAR_OK)
+        action = index_change_action(&w->change, &w->found);
+    if (rc == FAR_OK && action == CHANGE_ASK)
+        rc = ask(view, op, w, &action);
+    if (rc == FAR_OK)
+        rc = index_change_judge(&w->found, action);
+    bool lacks_block = w->asked.valid && w->change.block.at == 0;
+    if (rc == FAR_OK && !lacks_block && w->found.place >= 0)
+        return replace(op, view, w, action == CHANGE_REMOVE);
+    if (rc == FAR_OK && !lacks_block)
+        return insert(op, view, w, again);
+    *again = rc == FAR_OK;
+    int released = release(op, w);
+    return released != FAR_OK && rc == FAR_OK ? released : rc;
+}
+
+static int attempt(struct op *op, struct rcuckoo_view *view, struct write *w, bool *again)
+{
+    bool held = false;
+    *again = false;
+    int rc = rcuckoo_find(op, view, w->key.hash, &w->sub);
+    if (rc == FAR_OK && may_insert(w) && w->guess.count == 0 &&
+        (!rcuckoo_path_guess(view, &w->sub, &w->key, &w->guess) || w->guess.count == 1))
+        w->guess.count = 0; /* there may be room in the key's rows, or nothing is known */
+    if (rc == FAR_OK)
+        rc = prepare(op, view, w);
+    if (rc == FAR_OK)
+        rc = lock(op, view, w, &held);
+    if (rc == FAR_OK && held)
+        return act(op, view, w, again);
+    *again = rc == FAR_OK;
+    return rc;
+}
+
+int rcuckoo_change(struct op *op, struct index_view *base, struct slice key, struct change *change)
+{
+    struct rcuckoo_view *view = rcuckoo_view(base);
+    struct write w;
+    w.change = (struct index_change){.key = key, .want = change};
+    w.line = (struct journal){0};
+    w.guess.count = w.busy = w.widened = w.closings = 0;
+    w.asked.valid = w.fresh = w.rested = false;
+    w.wait = (struct index_lock_wait){0};
+    rcuckoo_key_set(view, key, &w.key);
+    int rc = FAR_CONTENTION;
+    for (unsigned attempts = 0; index_attempt(&attempts);) {
+        bool again = false;
+        rc = attempt(op, view, &w, &again);
+        if (rc != FAR_OK || !again)
+            break;
+        rc = FAR_CONTENTION;
+        if (w.rested)
+            attempts = 0;
+        w.rested = false;
+    }
+    if (w.line.place != 0)
+        give_line(op, &w);
+    return index_change_end(op, &w.change, rc);
+}
