@@ -1,0 +1,233 @@
+/* What RCuckoo's operations cost in round trips, and how full its tables get, with one client: these
+ * numbers do not depend on the machine. */
+#include "index/rcuckoo/rcuckoo.h"
+#include "support/store_rig.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#define KEYS       (60000u / SLOWER)
+#define SUBTABLES  (128u / SLOWER)       /* of the table that is filled */
+#define EXPECTED   (SUBTABLES * 6180ull) /* keys that make as many */
+#define SLOTS      (SUBTABLES * 7280ull)
+#define LONG_BYTES 100u
+#define COSTS_MAX  256u
+
+static struct rcuckoo_view *view_of(struct store_rig *r)
+{
+    return rcuckoo_view(store_known(r->session, r->table)->view);
+}
+
+static void open_table(struct store_rig *r, const char *uri, uint64_t keys, const char *tuning)
+{
+    store_rig_open(
+        r, uri, NULL, NULL,
+        &(struct far_table_options){.expected_keys = keys, .tuning = tuning, .hash_seed = 1});
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+typedef int call(struct store_rig *r, uint64_t key);
+
+static int call_put(struct store_rig *r, uint64_t key)
+{
+    return far_put(r->session, r->table, &key, sizeof key, &key, sizeof key);
+}
+static int call_insert(struct store_rig *r, uint64_t key)
+{
+    return far_insert(r->session, r->table, &key, sizeof key, &key, sizeof key);
+}
+static int call_get(struct store_rig *r, uint64_t key)
+{
+    uint64_t value = 0;
+    size_t len = 0;
+    int rc = far_get(r->session, r->table, &key, sizeof key, &value, sizeof value, &len);
+    assert_true(rc != FAR_OK || (len == sizeof value && (value & ~(1ull << 63)) == key));
+    return rc;
+}
+static int call_update(struct store_rig *r, uint64_t key)
+{
+    uint64_t value = key | 1ull << 63;
+    return far_update(r->session, r->table, &key, sizeof key, &value, sizeof value);
+}
+static int call_delete(struct store_rig *r, uint64_t key)
+{
+    return far_delete(r->session, r->table, &key, sizeof key);
+}
+static enum far_decision flip(void *arg, const void *old, size_t len, const void **value,
+                              size_t *value_len)
+{
+    uint64_t *new = arg;
+    assert_true(old && len == sizeof *new);
+    memcpy(new, old, sizeof *new);
+    *new ^= 1ull << 63;
+    *value = new;
+    *value_len = sizeof *new;
+    return FAR_STORE;
+}
+static int call_modify(struct store_rig *r, uint64_t key)
+{
+    uint64_t value = 0;
+    return far_modify(r->session, r->table, &key, sizeof key, flip, &value);
+}
+
+/* ---- costs ----------------------------------------------------------------------------------- */
+
+/* How many calls took how many round trips. */
+struct costs {
+    uint64_t calls, sum, of[COSTS_MAX];
+};
+
+static void add_cost(struct costs *c, uint64_t rtts)
+{
+    c->calls++;
+    c->sum += rtts;
+    c->of[rtts < COSTS_MAX ? rtts : COSTS_MAX - 1]++;
+}
+
+static double mean(const struct costs *c)
+{
+    return (double)c->sum / (double)c->calls;
+}
+
+static unsigned median(const struct costs *c)
+{
+    uint64_t below = 0;
+    unsigned rtts = 0;
+    while (2 * (below += c->of[rtts]) < c->calls)
+        rtts++;
+    return rtts;
+}
+
+/* Calls it for the keys, and expects this status of all. */
+static struct costs cost(struct store_rig *r, uint64_t from, uint64_t to, call *what, int status)
+{
+    struct costs c = {0};
+    for (uint64_t key = from; key < to; key++) {
+        assert_int_equal(what(r, key), status);
+        add_cost(&c, r->session->op.cost.rtts);
+    }
+    return c;
+}
+
+/* The same, of calls that all take as many round trips. */
+static void expect_cost(struct store_rig *r, uint64_t from, uint64_t to, call *what, int status,
+                        unsigned rtts)
+{
+    struct costs c = cost(r, from, to, what, status);
+    if (c.of[rtts] != c.calls)
+        fail_msg("%llu of %llu calls did not take %u round trips, but %.4f on average",
+                 (unsigned long long)(c.calls - c.of[rtts]), (unsigned long long)c.calls, rtts,
+                 mean(&c));
+}
+
+static void gets_take_one_round_trip_and_changes_two(void **state)
+{
+    struct store_rig r;
+    (void)state;
+    open_table(&r, "mem:?size=64m", KEYS, NULL);
+    struct costs puts = cost(&r, 0, KEYS, call_put, FAR_OK);
+    assert_int_equal(median(&puts), 2);
+    assert_true(mean(&puts) <= 2.01);
+    expect_cost(&r, 0, KEYS, call_get, FAR_OK, 1);
+    expect_cost(&r, KEYS, 2 * KEYS, call_get, FAR_NOT_FOUND, 1);
+    expect_cost(&r, 0, KEYS, call_update, FAR_OK, 2);
+    expect_cost(&r, 0, KEYS, call_modify, FAR_OK, 2);
+    expect_cost(&r, 0, KEYS, call_put, FAR_OK, 2);
+    expect_cost(&r, 0, KEYS / 2, call_delete, FAR_OK, 2);
+    expect_cost(&r, 0, KEYS / 2, call_get, FAR_NOT_FOUND, 1);
+    expect_cost(&r, KEYS / 2, KEYS, call_get, FAR_OK, 1);
+    store_rig_close(&r);
+}
+
+static int call_put_long(struct store_rig *r, uint64_t key)
+{
+    char value[LONG_BYTES];
+    memset(value, (int)(key & 0x7f), sizeof value);
+    return far_put(r->session, r->table, &key, sizeof key, value, sizeof value);
+}
+static int call_get_long(struct store_rig *r, uint64_t key)
+{
+    char value[LONG_BYTES] = {0};
+    size_t len = 0;
+    int rc = far_get(r->session, r->table, &key, sizeof key, value, sizeof value, &len);
+    assert_true(rc != FAR_OK || (len == sizeof value && value[0] == (char)(key & 0x7f)));
+    return rc;
+}
+
+static void values_that_are_not_inline_take_one_round_trip_more(void **state)
+{
+    struct store_rig r;
+    (void)state;
+    open_table(&r, "mem:?size=64m", KEYS, NULL);
+    struct costs puts = cost(&r, 0, KEYS / 2, call_put_long, FAR_OK);
+    assert_int_equal(median(&puts), 2);
+    expect_cost(&r, 0, KEYS / 2, call_get_long, FAR_OK, 2);
+    expect_cost(&r, KEYS, KEYS + KEYS / 2, call_get_long, FAR_NOT_FOUND, 1);
+    store_rig_close(&r);
+}
+
+/* ---- a table that does not grow -------------------------------------------------------------- */
+
+/* Inserts keys from *next on, until so many percent of the slots are taken. */
+static struct costs fill_to(struct store_rig *r, unsigned percent, uint64_t *next)
+{
+    uint64_t to = SLOTS * percent / 100;
+    struct costs c = cost(r, *next, to, call_insert, FAR_OK);
+    *next = to;
+    return c;
+}
+
+/* The table is full. All keys are there, and all calls work, and so do inserts when there is room. */
+static void use_full(struct store_rig *r, uint64_t keys)
+{
+    uint64_t some = keys / 16;
+    expect_cost(r, 0, keys, call_get, FAR_OK, 1);
+    expect_cost(r, keys, keys + some, call_get, FAR_NOT_FOUND, 1);
+    expect_cost(r, 0, some, call_update, FAR_OK, 2);
+    expect_cost(r, 0, some, call_modify, FAR_OK, 2);
+    expect_cost(r, 0, some, call_delete, FAR_OK, 2);
+    (void)cost(r, 0, some, call_insert, FAR_OK);
+    assert_int_equal(far_table_check(r->session, r->table, NULL, NULL), FAR_OK);
+}
+
+static void a_table_can_be_filled_to_95_percent_for_two_round_trips(void **state)
+{
+    struct store_rig r;
+    struct far_table_info info;
+    uint64_t next = 0;
+    int rc = FAR_OK;
+    (void)state;
+    open_table(&r, "mem:?size=64m", EXPECTED, "grows=0");
+    assert_int_equal(far_table_info(r.session, r.table, &info), FAR_OK);
+    assert_int_equal(info.slots, SLOTS);
+    assert_true(16.0 * SLOTS >= 0.85 * (double)info.index_bytes); /* most of it is entries */
+
+    struct costs to90 = fill_to(&r, 90, &next), to95 = fill_to(&r, 95, &next);
+    assert_int_equal(median(&to90), 2);
+    assert_true(mean(&to90) <= 2.1);
+    assert_int_equal(median(&to95), 2);
+    assert_true(mean(&to95) <= 2.4);
+    const struct rcuckoo_view *view = view_of(&r);
+    assert_true((double)view->lockings_one >= 0.98 * (double)view->lockings);
+    while ((rc = call_insert(&r, next)) == FAR_OK)
+        next++; /* ends: the table does not grow */
+    assert_int_equal(rc, FAR_TABLE_FULL);
+    assert_int_equal(call_get(&r, next), FAR_NOT_FOUND);
+    use_full(&r, next);
+    store_rig_close(&r);
+}
+
+int main(void)
+{
+    index_tested = "rcuckoo";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gets_take_one_round_trip_and_changes_two),
+        cmocka_unit_test(values_that_are_not_inline_take_one_round_trip_more),
+        cmocka_unit_test(a_table_can_be_filled_to_95_percent_for_two_round_trips),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

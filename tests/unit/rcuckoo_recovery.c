@@ -1,0 +1,444 @@
+/* Interleavings that once broke RCuckoo: requests stop halfway or are torn, and other sessions come between
+ * two verbs of one, as docs/fabric.md allows. */
+#include "index/rcuckoo/rcuckoo.h"
+#include "support/hook.h"
+#include "support/sweep_rig.h"
+
+#include <stdio.h>
+
+/* All rows of the table have one lock. */
+struct rig {
+    struct store_rig r;
+    far_session *a, *b; /* b is r.session */
+    far_table *t;
+};
+static struct rig *the; /* for hooks and taps */
+
+static void open_rig(struct rig *g, const char *uri)
+{
+    struct far_table_options options = {.tuning = "rows=2&lock_rows=16", .hash_seed = 3};
+    struct knobs knobs = pool_knobs_default;
+    knobs.tick_ops = 1;
+    store_rig_open_driven(&g->r, uri, &knobs, NULL, NULL);
+    g->b = g->r.session;
+    g->a = store_rig_join(&g->r);
+    assert_int_equal(far_table_create(g->b, "s", "rcuckoo", &options, &g->t), FAR_OK);
+    the = g;
+}
+
+static void close_rig(struct rig *g)
+{
+    far_session_close(g->a);
+    store_rig_close(&g->r);
+}
+
+static int put_u32(struct rig *g, far_session *s, uint32_t key, uint32_t value)
+{
+    return far_put(s, g->t, &key, sizeof key, &value, sizeof value);
+}
+static int get_u32(struct rig *g, far_session *s, uint32_t key, uint32_t *value)
+{
+    size_t len = 0;
+    return far_get(s, g->t, &key, sizeof key, value, sizeof *value, &len);
+}
+static struct rcuckoo_view *view_of(struct rig *g, far_session *s)
+{
+    return rcuckoo_view(store_known(s, g->t)->view);
+}
+
+/* The subtable, as session b knows it. */
+static struct rcuckoo_sub sub_of(struct rig *g)
+{
+    uint32_t v;
+    (void)get_u32(g, g->b, 1, &v);
+    return *(struct rcuckoo_sub *)index_part_of(&view_of(g, g->b)->parts, 0);
+}
+static uint64_t lock_word(struct rig *g)
+{
+    return store_rig_get(&g->r, sub_of(g).part.anchor, rcuckoo_word_at(0));
+}
+
+/* The endpoint's functions from now on, with the rig's time: driven_now() finds it behind them. */
+static void hook_at(struct fab_ep *ep)
+{
+    hook_on(ep);
+    hook.clock = the->r.clock->now;
+}
+
+/* ---- sessions that die in the middle ------------------------------------------------------------- */
+
+static unsigned verbs_done; /* of the request that ends with an error, those that happen */
+static bool second;         /* it is the one that writes rows, not the one that locks */
+
+static bool unlocks(const struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count; i++)
+        if (req->verbs[i].kind == FAB_FAA)
+            return true;
+    return false;
+}
+
+static bool has_write(const struct fab_req *req)
+{
+    return req->count > 1 && req->verbs[0].kind == FAB_WRITE;
+}
+
+/* Only the first verbs happen. */
+static int post_some(struct fab_ep *ep, struct fab_req *req, unsigned first, unsigned end)
+{
+    struct fab_verb *all = req->verbs;
+    unsigned count = req->count;
+    req->verbs = all + first;
+    req->count = end - first;
+    int rc = hook.real->post(ep, req);
+    req->verbs = all;
+    req->count = count;
+    return rc;
+}
+
+static int stop_halfway(struct fab_ep *ep, struct fab_req *req)
+{
+    bool journals = has_write(req) && req->verbs[0].off < gaddr_offset(sub_of(the).part.anchor);
+    if (!journals || unlocks(req) != second || verbs_done == 0)
+        return hook.real->post(ep, req);
+    int rc = post_some(ep, req, 0, verbs_done);
+    verbs_done = 0;
+    req->status = FAR_TIMEOUT;
+    return rc;
+}
+
+/* The session's put ends with an error: of the request that locks, or the one that writes, only the first
+ * `done` verbs have happened. */
+static void put_fails(struct rig *g, far_session *s, uint32_t key, bool writes, unsigned done)
+{
+    verbs_done = done;
+    second = writes;
+    hook_at(s->client.ep);
+    hook.ops.post = stop_halfway;
+    assert_int_not_equal(put_u32(g, s, key, key), FAR_OK);
+    hook_off();
+    assert_int_equal(verbs_done, 0);
+}
+
+static int recover(far_session *by, const struct client *dead)
+{
+    puppet_suspect(&by->client, dead->slot, dead->incarnation);
+    return client_recover(&by->op);
+}
+
+/* Goes on with it. It may have ended meanwhile. */
+static int recover_again(far_session *by, const struct client *dead)
+{
+    uint64_t word = store_rig_get(&the->r, NODE0, slot_delta(dead->slot));
+    return word == 0 ? FAR_OK : puppet_recover(&by->op, dead->slot, word);
+}
+
+/* ---- the lock of a redo, released by another recovery ---------------------------------------------- */
+static struct client waiting; /* a dead client whose line names a lock that it perhaps holds */
+static unsigned came;
+
+/* `done` is in the line, and the unlock has not happened yet. */
+static int recover_another_before_unlock(struct fab_ep *ep, struct fab_req *req)
+{
+    unsigned faa = 0;
+    while (faa < req->count && req->verbs[faa].kind != FAB_FAA)
+        faa++;
+    if (faa == req->count || came > 0)
+        return hook.real->post(ep, req);
+    came++;
+    int rc = post_some(ep, req, 0, faa);
+    assert_int_equal(rc, FAR_OK);
+    req->done = false;
+    rc = recover(the->a, &waiting);
+    printf("    the other recovery: %s\n", far_strerror(rc));
+    return post_some(ep, req, faa, req->count);
+}
+
+static void a_redo_unlocks_once(void **state)
+{
+    struct rig g;
+    (void)state;
+    came = 0;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    far_session *x = store_rig_join(&g.r), *y = store_rig_join(&g.r);
+    put_fails(&g, x, 7, false, 1); /* the intent */
+    put_fails(&g, y, 8, true, 2);  /* the redo and the row */
+    assert_int_equal(lock_word(&g), 1);
+    waiting = x->client;
+    struct client dead = y->client;
+    store_rig_kill(x);
+    store_rig_kill(y);
+    hook_at(g.b->client.ep);
+    hook.ops.post = recover_another_before_unlock;
+    int rc = recover(g.b, &dead);
+    hook_off();
+    printf("    recovery: %s, lock word %llx\n", far_strerror(rc),
+           (unsigned long long)lock_word(&g));
+    assert_int_equal(came, 1);
+    assert_int_equal(recover_again(g.a, &waiting), FAR_OK);
+    assert_true(lock_word(&g) == 0);
+    assert_int_equal(put_u32(&g, g.a, 9, 9), FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- a client that dies while its line is judged --------------------------------------------------- */
+static far_session *dying;
+static struct fab_req *its_request;
+static struct batch_tap tap;
+
+/* Its lines have been read, the registry has not: its redo and its row are written, and it is shut out. */
+static void shut_out_behind_the_lines(struct batch_tap *t, const struct fab_verb *verbs,
+                                      unsigned count)
+{
+    static bool read;
+    unsigned lines = 0;
+    (void)t;
+    for (unsigned i = 0; i < count; i++)
+        lines += verbs[i].kind == FAB_READ && verbs[i].len == JOURNAL_BYTES;
+    if (came == 0 && read) {
+        came++;
+        uint64_t delta = slot_delta(dying->client.slot);
+        assert_int_equal(post_some(dying->client.ep, its_request, 0, 2), FAR_OK);
+        store_rig_set(&the->r, NODE0, delta, dying->client.incarnation | CLIENT_FENCED);
+    }
+    read = lines > 1;
+}
+
+static int recover_another_before_writing(struct fab_ep *ep, struct fab_req *req)
+{
+    if (!unlocks(req) || came > 0)
+        return hook.real->post(ep, req);
+    its_request = req;
+    tap = (struct batch_tap){.posted = shut_out_behind_the_lines};
+    the->a->op.batch.tap = &tap;
+    int rc = recover(the->a, &waiting);
+    the->a->op.batch.tap = NULL;
+    printf("    the other recovery: %s\n", far_strerror(rc));
+    req->status = FAR_TIMEOUT;
+    req->done = true;
+    return FAR_OK;
+}
+
+static void a_lock_is_not_released_under_a_redo_that_was_not_seen(void **state)
+{
+    struct rig g;
+    (void)state;
+    came = 0;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    far_session *x = store_rig_join(&g.r);
+    dying = store_rig_join(&g.r);
+    put_fails(&g, x, 7, false, 1); /* the intent */
+    waiting = x->client;
+    store_rig_kill(x);
+    hook_at(dying->client.ep);
+    hook.ops.post = recover_another_before_writing;
+    assert_int_not_equal(put_u32(&g, dying, 8, 8), FAR_OK);
+    hook_off();
+    struct client dead = dying->client;
+    store_rig_kill(dying);
+    assert_int_equal(came, 1);
+    printf("    lock word %llx\n", (unsigned long long)lock_word(&g));
+    assert_true((lock_word(&g) & 1) == 1); /* the redo is not done: its recovery releases it */
+    assert_int_equal(recover_again(g.a, &waiting), FAR_OK);
+    assert_int_equal(recover_again(g.b, &dead), FAR_OK);
+    assert_true(lock_word(&g) == 0);
+    assert_int_equal(put_u32(&g, g.a, 9, 9), FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- a line that was left by a client that goes on ------------------------------------------------- */
+static void drive(struct rig *g, far_session *const *s, unsigned count)
+{
+    uint32_t v;
+    for (unsigned i = 0; i < 12; i++)
+        for (unsigned k = 0; k < count; k++) {
+            client_hurry_epoch(&s[k]->client);
+            (void)get_u32(g, s[k], 1, &v);
+        }
+}
+
+static void a_lock_is_not_released_under_a_redo_that_was_left(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8&lease=1000");
+    const uint64_t ms = 1000000;
+    far_session *x = store_rig_join(&g.r), *c = store_rig_join(&g.r);
+    far_session *all[] = {g.a, g.b, c};
+    put_fails(&g, c, 8, true,
+              2); /* it recovers that itself, when its verbs cannot arrive any more */
+    drive(&g, all, 3);
+    store_rig_pass(&g.r, 300 * ms);
+    drive(&g, all, 3);
+    store_rig_pass(&g.r, 300 * ms);
+    drive(&g, all, 3);
+    assert_int_equal(get_u32(&g, c, 8, &v), FAR_OK);
+    assert_true(lock_word(&g) == 0);
+    put_fails(&g, c, 9, true, 2); /* and again: the next attempt is a lease after the last one */
+    put_fails(&g, x, 7, false, 1);
+    waiting = x->client;
+    store_rig_kill(x);
+    int rc = FAR_TIMEOUT;
+    for (unsigned i = 0; i < 8 && rc == FAR_TIMEOUT; i++) {
+        rc = recover_again(g.a, &waiting);
+        printf("    recovery: %s, lock word %llx, %u undone\n", far_strerror(rc),
+               (unsigned long long)lock_word(&g), puppet_undone(&c->client));
+        store_rig_pass(&g.r, 110 * ms);
+        drive(&g, all, 3);
+    }
+    for (unsigned i = 0; i < 12; i++) {
+        store_rig_pass(&g.r, 110 * ms);
+        drive(&g, all, 3);
+    }
+    printf("    at the end: lock word %llx, %u undone\n", (unsigned long long)lock_word(&g),
+           puppet_undone(&c->client));
+    assert_int_equal(puppet_undone(&c->client), 0);
+    assert_true(lock_word(&g) == 0);
+    assert_int_equal(put_u32(&g, g.a, 10, 10), FAR_OK);
+    far_session_close(c);
+    close_rig(&g);
+}
+
+/* ---- a row that is written again and again --------------------------------------------------------- */
+static uint32_t toggled; /* the key's value: 1 or 2 */
+static unsigned looks;
+
+static void toggle(void)
+{
+    toggled = 3 - toggled;
+    assert_int_equal(put_u32(the, the->b, 8, toggled), FAR_OK);
+}
+
+/* Before the verb, the key gets its other value. Its READ finds all of the row as it was before that, but
+ * the meta word as it is then; or the other way round (FABRIC-F1). */
+static int tear_read(struct fab_ep *ep, struct fab_req *req, unsigned i, bool late)
+{
+    const struct rcuckoo_shape *s = &view_of(the, the->b)->shape;
+    static uint64_t other[4096];
+    uint64_t *image = req->verbs[i].buf;
+    size_t bytes = req->verbs[i].len;
+    int rc = post_some(ep, req, i, i + 1);
+    memcpy(other, image, bytes);
+    toggle();
+    if (rc == FAR_OK)
+        rc = post_some(ep, req, i, i + 1);
+    for (size_t k = 0; k < bytes / 8; k++)
+        if ((k % s->row == s->row - 1) == late)
+            image[k] = other[k];
+    return rc;
+}
+
+/* All READs of rows are torn. Of two that are to find the same, the first is torn by one change, and the
+ * second by the next, which takes it back. */
+static int tear_rows(struct fab_ep *ep, struct fab_req *req)
+{
+    uint32_t row = rcuckoo_row_bytes(&view_of(the, the->b)->shape);
+    unsigned torn = 0;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < req->count && rc == FAR_OK; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        bool hit = v->kind == FAB_READ && (v->len == row || v->len == 2 * row);
+        rc = hit ? tear_read(ep, req, i, torn > 0) : post_some(ep, req, i, i + 1);
+        torn += hit;
+    }
+    looks += torn > 0;
+    return looks > 20 ? hook.real->post(ep, req) : rc;
+}
+
+static void a_row_that_changes_is_not_damaged(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    looks = 0;
+    toggled = 1;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    toggle();
+    (void)get_u32(&g, g.a, 1, &v);
+    hook_at(g.a->client.ep);
+    hook.ops.post = tear_rows;
+    int rc = get_u32(&g, g.a, 8, &v);
+    hook_off();
+    printf("    get: %s, %u looks\n", far_strerror(rc), looks);
+    assert_int_equal(rc, FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- entries that differ only in their lengths ------------------------------------------------------ */
+static void an_entry_of_another_length_is_another_one(void **state)
+{
+    uint64_t tuning[RCUCKOO_TUNINGS] = {2, 8, 8, 230, 1, 1, 1, 1}, rows[2][64] = {0};
+    struct rcuckoo_shape s = {0};
+    (void)state;
+    assert_true(rcuckoo_shape_set(&s, tuning));
+    struct rcuckoo_snapshot snap = {.before = rows[0], .rows = rows[1]};
+    for (unsigned i = 0; i < 2;
+         i++) { /* the key of one zero moves away, that of two takes its slot */
+        struct rcuckoo_entry e = {RCUCKOO_INLINE, 1 + i, 0};
+        rcuckoo_tags(&s, rows[i])[3] = rcuckoo_tag(&s, e);
+        *rcuckoo_meta(&s, rows[i]) = rcuckoo_meta_of(&s, 7, 0, rows[i], i);
+    }
+    assert_non_null(rcuckoo_snapshot_gone(&s, &snap, 0, 3));
+}
+
+/* ---- damage ------------------------------------------------------------------------------------------ */
+static void the_directory_is_only_advice(void **state)
+{
+    struct rig g;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    (void)sub_of(&g);
+    gaddr root = view_of(&g, g.b)->root;
+    store_rig_set(&g.r, root, 0, store_rig_get(&g.r, root, 0) | 1ull << 30); /* outside the pool */
+    for (uint32_t k = 0; k < 40; k++)
+        assert_int_equal(put_u32(&g, g.b, k, k), FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- words that were damaged --------------------------------------------------------------------- */
+
+static void say(void *arg, const char *line)
+{
+    (void)arg;
+    printf("    %s\n", line);
+}
+
+/* RCUCKOO-W7: a lock that nobody holds, R, S and the stamp of a recovery that nobody does. Puts wait for them in
+ * vain; a check finds all of them, and repairs them. */
+static void a_check_opens_what_nobody_will_open(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=8m&lease=100");
+    assert_int_equal(put_u32(&g, g.b, 1, 7), FAR_OK);
+    struct rcuckoo_sub sub = sub_of(&g);
+    store_rig_set(&g.r, sub.part.anchor, rcuckoo_word_at(0), 1 | RCUCKOO_REPAIR | RCUCKOO_CLOSED);
+    store_rig_set(&g.r, sub.part.anchor, offsetof(struct rcuckoo_anchor, repair), 0x12345);
+    assert_int_equal(put_u32(&g, g.b, 1, 8), FAR_CONTENTION);
+    struct far_pool_check found = {0};
+    assert_int_equal(far_pool_check(g.b, true, say, NULL, &found), FAR_OK);
+    assert_true(found.repaired >= 3);
+    assert_int_equal(lock_word(&g), 0);
+    assert_int_equal(store_rig_get(&g.r, sub.part.anchor, offsetof(struct rcuckoo_anchor, repair)),
+                     0);
+    assert_int_equal(put_u32(&g, g.b, 1, 9), FAR_OK);
+    assert_int_equal(get_u32(&g, g.a, 1, &v), FAR_OK);
+    assert_int_equal(v, 9);
+    close_rig(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_check_opens_what_nobody_will_open),
+        cmocka_unit_test(a_redo_unlocks_once),
+        cmocka_unit_test(a_lock_is_not_released_under_a_redo_that_was_not_seen),
+        cmocka_unit_test(a_lock_is_not_released_under_a_redo_that_was_left),
+        cmocka_unit_test(a_row_that_changes_is_not_damaged),
+        cmocka_unit_test(an_entry_of_another_length_is_another_one),
+        cmocka_unit_test(the_directory_is_only_advice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
