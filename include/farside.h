@@ -379,7 +379,7 @@ struct far_table_options {
  * far_table_create - create a table
  *
  * name    1 to FAR_NAME_MAX bytes, no NUL, no control characters
- * index   "race"
+ * index   "race", "shard", "sephash" or "rcuckoo": far_index_name() lists those of this build
  * options may be NULL
  *
  * options->tuning is text such as "groups=85": pairs name=number, joined by '&'. Numbers take the
@@ -526,8 +526,10 @@ typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_l
 /*
  * far_modify - read, decide and write, as one atomic operation
  *
- * Use it for compare-and-set, counters, append and the like. It costs as much as far_update(): no
- * lock and no extra round trip.
+ * Use it for compare-and-set, counters, append and the like. In indexes without locks it costs as
+ * much as far_update(). In `rcuckoo` every change holds a lock of its rows. There the callback is
+ * called while the lock is held, so it should be quick, and a new value that is not kept inline
+ * takes two round trips more.
  *
  *     static enum far_decision add_one(void *arg, const void *old, size_t len, const void **value,
  *                                      size_t *value_len)

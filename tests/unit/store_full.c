@@ -10,7 +10,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#define KEYS_MAX    100000u
+#define KEYS_MAX    400000u
 #define PLACES_LEFT 2000u /* in parts of a full table, at most */
 
 static void key_holds(struct store_rig *r, uint32_t key, uint32_t value)
