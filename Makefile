@@ -47,7 +47,7 @@ test-verbs: all
 
 # Without the tests with several hosts, which are long: ctest --test-dir build-asan -L netns. The thread
 # sanitizer has nothing to find in the simulator and in long tests that have one thread.
-ONE_THREAD = ^sim/|^torture/(bitflip|churn)$$
+ONE_THREAD = ^sim/|^torture/(bitflip|churn|model)$$|^e2e/check_|^unit/(pool_journal$$|race_|rcuckoo_|sephash_|shard_|store_full|store_iterate)
 asan tsan: deps
 	@mkdir -p build-$@
 	@$(CMAKE) -S . -B build-$@ -DSANITIZE=$(if $(filter asan,$@),address,thread) >build-$@.log 2>&1 || \
