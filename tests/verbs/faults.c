@@ -414,6 +414,7 @@ static void a_question_to_a_stopped_node_ends(void **state)
     (void)state;
     rig_set(r, gaddr_make(0, 4096), 0, 1);
     assert_int_equal(kill(node, SIGSTOP), 0);
+    assert_int_equal(waitpid(node, NULL, WUNTRACED), node); /* it does not stop at once */
     assert_int_equal(rig_get(r, gaddr_make(0, 4096), 0), 1);
     shorten(r);
     uint64_t start = clock_ns();
