@@ -216,6 +216,20 @@ int index_parts_restart(struct op *op, struct index_parts *parts, const struct i
     return FAR_OK;
 }
 
+/* ---- a new table ------------------------------------------------------------------------------- */
+
+int index_parts_write_first(struct op *op, unsigned start, const uint64_t *anchor, gaddr first,
+                            gaddr directory, uint64_t *entries, uint64_t *word)
+{
+    uint64_t count = 1ull << start;
+    for (uint64_t i = 0; i < count; i++)
+        entries[i] = index_deep(anchor[i], start);
+    batch_write(&op->batch, first, 0, anchor, (uint32_t)(8 * count));
+    batch_write(&op->batch, directory, 0, entries, (uint32_t)(8 * count));
+    *word = index_deep(directory, start);
+    return batch_flush(&op->batch);
+}
+
 /* ---- the remote directory ---------------------------------------------------------------------- */
 
 /* A split, as the directory is to show it. */

@@ -120,6 +120,13 @@ int index_parts_know_split(struct index_parts *parts, const struct index_part *p
  * first anchor. FAR_CORRUPT: that one is damaged as well. */
 int index_parts_restart(struct op *op, struct index_parts *parts, const struct index_part *bad);
 
+/* ---- a new table ------------------------------------------------------------------------------- */
+/* Writes the directory and the array of the first anchors, in a round trip. `anchor` are their
+ * addresses, 2^start of them, with room for as many words behind `entries`; both are in a buffer of
+ * the operation. *word: the root's. */
+int index_parts_write_first(struct op *op, unsigned start, const uint64_t *anchor, gaddr first,
+                            gaddr directory, uint64_t *entries, uint64_t *word);
+
 /* ---- the remote directory, after a split ------------------------------------------------------- */
 /* Does the directory have to be doubled for the children? Then index_parts_advise() needs its entries. */
 static inline bool index_parts_doubles(const struct index_parts *parts, uint64_t word,

@@ -26,3 +26,20 @@ void index_refresh_end(struct index_view *view, const struct index_refresh *r)
     view->cached.version = r->version;
     view->cached.stale = r->stale;
 }
+
+int index_refresh_root(struct op *op, struct index_view *view, uint32_t bytes)
+{
+    uint64_t root[INDEX_ROOT_MAX / 8];
+    struct index_refresh r = {0};
+    ASSERT(bytes <= sizeof root);
+    while (index_refresh_again(op, view, &r)) {
+        int rc = index_read_confirmed(op, view, root, bytes, &r.version);
+        if (rc != FAR_OK)
+            return rc;
+        if (index_refresh_holds(op, &r)) {
+            index_refresh_end(view, &r);
+            return FAR_OK;
+        }
+    }
+    return r.rc;
+}

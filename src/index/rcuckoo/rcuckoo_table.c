@@ -64,18 +64,7 @@ void rcuckoo_detach(struct index_view *base)
 /* Nothing of what a session knows becomes invalid as long as the table is there (RCUCKOO-C12). */
 int rcuckoo_refresh(struct op *op, struct index_view *base)
 {
-    struct rcuckoo_root root;
-    struct index_refresh r = {0};
-    while (index_refresh_again(op, base, &r)) {
-        int rc = index_read_confirmed(op, base, &root, sizeof root, &r.version);
-        if (rc != FAR_OK)
-            return rc;
-        if (index_refresh_holds(op, &r)) {
-            index_refresh_end(base, &r);
-            return FAR_OK;
-        }
-    }
-    return r.rc;
+    return index_refresh_root(op, base, sizeof(struct rcuckoo_root));
 }
 
 /* ---- subtables ------------------------------------------------------------------------------- */

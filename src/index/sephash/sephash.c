@@ -66,7 +66,6 @@ static int write_segments(struct maker *k)
 {
     struct op *op = k->op;
     uint64_t count = 1ull << k->root.start;
-    uint64_t *entries = k->cur + count;
     int rc = pool_alloc(op, 0, index_directory_class(k->root.start), &k->root.first);
     if (rc == FAR_OK)
         rc = pool_alloc(op, 0, index_directory_class(k->root.start), &k->directory);
@@ -74,12 +73,8 @@ static int write_segments(struct maker *k)
         rc = write_segment(k, i);
     if (rc != FAR_OK)
         return rc;
-    for (uint64_t i = 0; i < count; i++)
-        entries[i] = index_deep(k->anchor[i], k->root.start);
-    batch_write(&op->batch, k->root.first, 0, k->anchor, (uint32_t)(8 * count));
-    batch_write(&op->batch, k->directory, 0, entries, (uint32_t)(8 * count));
-    k->root.directory = index_deep(k->directory, k->root.start);
-    return batch_flush(&op->batch);
+    return index_parts_write_first(op, k->root.start, k->anchor, k->root.first, k->directory,
+                                   k->cur + count, &k->root.directory);
 }
 
 /* What the first merge needs, if the pool is full by then (SEPHASH-H8). */

@@ -120,16 +120,5 @@ void sephash_detach(struct index_view *base)
 /* Nothing of what a session knows becomes invalid as long as the table is there (PARTS-1). */
 int sephash_refresh(struct op *op, struct index_view *base)
 {
-    struct sephash_root root;
-    struct index_refresh r = {0};
-    while (index_refresh_again(op, base, &r)) {
-        int rc = index_read_confirmed(op, base, &root, sizeof root, &r.version);
-        if (rc != FAR_OK)
-            return rc;
-        if (index_refresh_holds(op, &r)) {
-            index_refresh_end(base, &r);
-            return FAR_OK;
-        }
-    }
-    return r.rc;
+    return index_refresh_root(op, base, sizeof(struct sephash_root));
 }
