@@ -40,7 +40,7 @@
  *       65,536 WRITEs of A within one round trip. If A and B are read by one READ, there is no
  *       order between them, and both meta words must be the same.
  *   RCUCKOO-C5  From before a client takes a lock until it has released it, a line of its journal
- *       names the lock. A line is written anew only while its operation holds no lock, so an intent
+ *       names the lock. A line is written again only while its operation holds no lock, so an intent
  *       that is torn names none that is held.
  *   RCUCKOO-C6  The redo is whole before the first row is touched, and `done` is written after the
  *       last row and before the unlock. So a line with a redo that is not done surely holds its
@@ -122,8 +122,8 @@ struct rcuckoo_view {
     struct rcuckoo_cache *cache;
     unsigned fill; /* entries of the rows seen lately, on average, in 1/256 */
     uint64_t splits;
-    double load_sum, load_max;                  /* of what was split */
-    uint64_t lockings, lockings_one, widenings; /* by inserts: all, with one word; tried again */
+    double load_sum, load_max;       /* of what was split */
+    uint64_t lockings, lockings_one; /* by inserts: all, and those that took one word */
 };
 static inline struct rcuckoo_view *rcuckoo_view(struct index_view *base)
 {
@@ -197,6 +197,8 @@ static inline uint64_t rcuckoo_slot_pointer(const struct rcuckoo_shape *s, uint6
     return rcuckoo_slot(s, row, slot)[s->value_at];
 }
 
+/* FAR_CORRUPT. */
+int rcuckoo_row_damaged(const struct rcuckoo_view *view, unsigned row);
 /* An empty row. */
 void rcuckoo_row_init(const struct rcuckoo_shape *s, uint64_t id, unsigned number, uint64_t *row);
 /* Changes one entry as the redo says, and with it version and checksum. */

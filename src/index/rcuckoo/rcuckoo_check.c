@@ -206,8 +206,7 @@ static int visit(void *arg, const struct index_part *part, const void *image)
     if (anchor.forward != 0)
         return visit_children(w, part, anchor.forward);
     if (w->snapshot.bad < w->view->shape.rows && !w->report)
-        return err_fail(FAR_CORRUPT, "row %u of a subtable of table '%s' is damaged",
-                        w->snapshot.bad, w->view->base.table->desc.name);
+        return rcuckoo_row_damaged(w->view, w->snapshot.bad);
     if (w->snapshot.bad == w->view->shape.rows)
         count_rows(w);
     if (w->report)

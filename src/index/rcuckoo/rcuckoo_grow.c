@@ -267,15 +267,12 @@ int rcuckoo_snapshot(struct op *op, struct rcuckoo_view *view, const struct rcuc
     for (unsigned attempts = 0; rc == FAR_OK && !good && !snap->split; attempts++) {
         snap->before = rows;
         snap->rows = rows + (size_t)s->rows * s->row;
-        if (attempts < SNAPSHOT_LOOKS)
-            rc = snapshot_look(op, view, snap, &good);
-        else if (attempts < RCUCKOO_CLOSINGS)
-            rc = snapshot_closed(op, view, snap, &wait, &good);
-        else
+        if (attempts == RCUCKOO_CLOSINGS)
             rc = FAR_CONTENTION;
-        if (rc == FAR_OK && !good && !snap->split && attempts >= SNAPSHOT_LOOKS)
-            rc = snapshot_look(op, view, snap,
-                               &good); /* another client has closed it, or split it */
+        else if (attempts >= SNAPSHOT_LOOKS)
+            rc = snapshot_closed(op, view, snap, &wait, &good);
+        if (rc == FAR_OK && !good) /* or another client has closed it, or split it */
+            rc = snapshot_look(op, view, snap, &good);
     }
     return rc;
 }
@@ -396,14 +393,19 @@ static int publish(struct op *op, struct rcuckoo_view *view, struct split *p, ui
     (void)set_moved(s, p->old, true);
     batch_write(&op->batch, sub->rows, 0, p->old, rcuckoo_rows_bytes(s));
     batch_fence(&op->batch); /* RCUCKOO-C11 */
-    op_cas(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, forward), 0, p->anchor[0]);
+    unsigned n =
+        op_cas(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, forward), 0, p->anchor[0]);
     if (index_parts_doubles(&view->parts, word, &sub->part)) {
         uint64_t *image = op_buffer(op, BUF_INDEX, 8ull << index_deep_depth(word));
         if (image)
             batch_read(&op->batch, index_deep_at(word), 0, image, 8u << index_deep_depth(word));
         *directory = image;
     }
-    return batch_flush(&op->batch);
+    int rc = batch_flush(&op->batch);
+    return rc == FAR_OK && !op_swapped(op, n) /* only the closer sets it */
+               ? err_fail(FAR_CORRUPT, "an anchor of table '%s' is damaged",
+                          view->base.table->desc.name)
+               : rc;
 }
 
 /* The split has been made: tells this session and all others. */
@@ -427,14 +429,13 @@ static void announce(struct op *op, struct rcuckoo_view *view, const struct spli
 /* The subtable is closed. */
 static int split_closed(struct op *op, struct rcuckoo_view *view, struct split *p, bool *published)
 {
-    const struct rcuckoo_shape *s = &view->shape;
     const uint64_t *directory = NULL;
     uint64_t word = 0;
     add_rows(op, view, p->parent, p->old);
     int rc = batch_flush(&op->batch);
-    if (rc == FAR_OK && first_torn(view, p->parent, p->old) < s->rows)
-        rc = err_fail(FAR_CORRUPT, "row %u of a subtable of table '%s' is damaged",
-                      first_torn(view, p->parent, p->old), view->base.table->desc.name);
+    unsigned torn = rc == FAR_OK ? first_torn(view, p->parent, p->old) : 0;
+    if (rc == FAR_OK && torn < view->shape.rows)
+        rc = rcuckoo_row_damaged(view, torn);
     if (rc == FAR_OK)
         rc = divide(view, p);
     if (rc == FAR_OK)

@@ -146,8 +146,7 @@ static int add_subtable(struct op *op, struct rcuckoo_view *view, struct iterati
     if (rc != FAR_OK || it->snapshot.split)
         return rc;
     if (it->snapshot.bad < view->shape.rows)
-        return err_fail(FAR_CORRUPT, "row %u of a subtable of table '%s' is damaged",
-                        it->snapshot.bad, view->base.table->desc.name);
+        return rcuckoo_row_damaged(view, it->snapshot.bad);
     rc = list_items(op, view, it, from);
     while (rc == FAR_OK && !*full && it->next < it->count)
         rc = add_some(op, view, it, out, full);

@@ -262,9 +262,7 @@ struct rcuckoo_root {
     uint64_t first; /* the array of the first anchors' addresses: 2^start of them */
     uint32_t start, depth_max;
     uint32_t tuning[8];
-    uint32_t rows;
     uint32_t modulus[RCUCKOO_MODULI];
-    uint32_t zero;
     uint64_t checksum; /* of the constant words before it */
 };
 #define RCUCKOO_ROOT_CHANGES offsetof(struct rcuckoo_root, first)

@@ -165,8 +165,7 @@ static int wait_for_writer(struct op *op, struct rcuckoo_view *view, struct look
     bool same = op_result(op, meta[0]) == op_result(op, meta[1]);
     bool torn = !rcuckoo_row_whole(s, rcuckoo_sub_id(view, &l->sub), row, image);
     if (torn && !held && same)
-        return err_fail(FAR_CORRUPT, "row %u of a subtable of table '%s' is damaged", row,
-                        view->base.table->desc.name);
+        return rcuckoo_row_damaged(view, row);
     l->torn = 0;
     l->rested = torn && held;
     return l->rested ? index_lock_rest(op, &view->base, &l->wait) : FAR_OK;

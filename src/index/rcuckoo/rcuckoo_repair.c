@@ -30,9 +30,9 @@ struct repair {
     struct rcuckoo_locks locks;
     bool closed;    /* R was set in all words before this recovery */
     bool living;    /* a living client's line names one of the locks */
-    bool again;     /* these lines are read again, */
-    unsigned count; /* so many there were at first, */
-    unsigned same;  /* and so many of them are the same */
+    bool again;     /* the lines are being read again */
+    unsigned count; /* lines of living clients that named a lock at the first look */
+    unsigned same;  /* how many of them have the same stamp at this look */
     struct living line[LIVING_MAX];
     uint64_t held[RCUCKOO_LOCK_WORDS]; /* locks that the line perhaps holds */
     uint64_t kept[RCUCKOO_LOCK_WORDS]; /* those that another line surely holds: RCUCKOO-C10 */
@@ -247,8 +247,8 @@ static int wait_for_epoch(struct repair *r)
     return rc != FAR_OK ? rc : err_fail(FAR_TIMEOUT, "locks may be held by a client that is alive");
 }
 
-/* RCUCKOO-C9: a living client may hold the locks. Looks whether all lines that name them have been written
- * anew. Clients that change the table do that soon. *free: none of them holds a lock. */
+/* RCUCKOO-C9: a living client may hold the locks. Waits a little until all lines that name them have been
+ * written again, as those of clients at work soon are. *free: none of these clients holds a lock. */
 static int await_lines(struct repair *r, bool *free)
 {
     uint64_t pause = LIVING_PAUSE_NS, patience = r->op->pool->knobs.patience;

@@ -218,6 +218,12 @@ struct slice rcuckoo_slot_value(const struct rcuckoo_shape *s, uint64_t *row, un
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+int rcuckoo_row_damaged(const struct rcuckoo_view *view, unsigned row)
+{
+    return err_fail(FAR_CORRUPT, "row %u of a subtable of table '%s' is damaged", row,
+                    view->base.table->desc.name);
+}
+
 void rcuckoo_row_init(const struct rcuckoo_shape *s, uint64_t id, unsigned number, uint64_t *row)
 {
     memset(row, 0, rcuckoo_row_bytes(s));

@@ -95,7 +95,8 @@ static void choose_locks(const struct rcuckoo_view *view, struct write *w)
     }
 }
 
-static int add_reads(struct op *op, const struct rcuckoo_shape *s, struct write *w)
+/* Makes room for what is read. */
+static int place_images(struct op *op, const struct rcuckoo_shape *s, struct write *w)
 {
     struct rcuckoo_ranges *r = &w->ranges;
     size_t rows = 0;
@@ -191,7 +192,7 @@ static int lock(struct op *op, struct rcuckoo_view *view, struct write *w, bool 
     struct rcuckoo_ranges *r = &w->ranges;
     bool closed = false, rests = false;
     choose_locks(view, w);
-    int rc = add_reads(op, s, w);
+    int rc = place_images(op, s, w);
     if (rc != FAR_OK)
         return rc;
     unsigned words = w->locks.count;
@@ -223,12 +224,6 @@ static int lock(struct op *op, struct rcuckoo_view *view, struct write *w, bool 
 
 /* ---- under the locks ------------------------------------------------------------------------- */
 
-static int row_damaged(const struct rcuckoo_view *view, unsigned row)
-{
-    return err_fail(FAR_CORRUPT, "row %u of a subtable of table '%s' is damaged", row,
-                    view->base.table->desc.name);
-}
-
 /* Under its lock a row is whole. */
 static int judge_rows(struct rcuckoo_view *view, struct write *w)
 {
@@ -236,7 +231,7 @@ static int judge_rows(struct rcuckoo_view *view, struct write *w)
     for (unsigned i = 0; i < 2; i++) {
         w->row[i] = rcuckoo_ranges_row(s, &w->ranges, w->key.row[i]);
         if (!rcuckoo_row_whole(s, rcuckoo_sub_id(view, &w->sub), w->key.row[i], w->row[i]))
-            return row_damaged(view, w->key.row[i]);
+            return rcuckoo_row_damaged(view, w->key.row[i]);
         view->fill += 8 * rcuckoo_row_used(s, w->row[i]);
         view->fill -= view->fill / 32;
     }
@@ -434,7 +429,6 @@ static int make_room(struct op *op, struct rcuckoo_view *view, struct write *w)
     int rc = release(op, w);
     if (rc != FAR_OK)
         return rc;
-    view->widenings++;
     if (++w->widened <= (grows ? WIDENINGS_GROWING : WIDENINGS) &&
         rcuckoo_path_guess(view, &w->sub, &w->key, &w->guess))
         return FAR_OK;
