@@ -67,6 +67,11 @@ static int delete (struct rig *g, far_session *s, uint32_t key)
     return far_delete(s, g->t, &key, sizeof key);
 }
 
+static int update(struct rig *g, far_session *s, uint32_t key, uint32_t value)
+{
+    return far_update(s, g->t, &key, sizeof key, &value, sizeof value);
+}
+
 static uint32_t key[16], extra, from;
 
 static void start(struct rig *g)
@@ -119,29 +124,53 @@ static void a_purge_shows_behind_its_frontier(void **state)
     sound(&g);
 }
 
+static void two_looks_must_show_the_same_frontier(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 3);
+    assert_int_equal(delete (&g, g.b, key[0]), FAR_OK);
+    key[0] = key_with(&g, &from, 7, 0);
+    assert_int_equal(insert(&g, g.b, key[0], 6), FAR_OK); /* purges */
+    remember(&g);
+    assert_true(shard_live(tear.early[0]) && shard_is(tear.early[3], SHARD_COMPLETE));
+    tear_begin(&g, 2, 1 << 0, purge_and_fill); /* the first is whole, and shows that frontier */
+    int rc = insert(&g, g.a, extra, 5);
+    tear_end();
+    assert_int_equal(rc, FAR_EXISTS);
+    sound(&g);
+}
+
 /* Between A's first READ of level 1 and 2 and what it posts next. */
 static struct batch_tap tap;
 static unsigned stage;
 static void (*between)(void);
+static bool reads_unit(const struct fab_verb *verbs, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (verbs[i].kind == FAB_READ && verbs[i].off == unit_off(the, 0))
+            return true;
+    return false;
+}
 static void after_the_read(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
 {
     (void)t;
-    if (stage == 0) {
-        for (unsigned i = 0; i < count; i++)
-            if (verbs[i].kind == FAB_READ && verbs[i].off == unit_off(the, 0))
-                stage = 1;
-    } else if (stage++ == 1) {
+    if (stage == 0)
+        stage = reads_unit(verbs, count);
+    else if (stage++ == 1)
         between();
-    }
 }
 
-static int insert_with(struct rig *g, void (*meanwhile)(void))
+static int change_with(struct rig *g,
+                       int (*change)(struct rig *g, far_session *s, uint32_t key, uint32_t value),
+                       void (*meanwhile)(void))
 {
     stage = 0;
     between = meanwhile;
     tap = (struct batch_tap){.posted = after_the_read};
     g->a->op.batch.tap = &tap;
-    int rc = insert(g, g->a, extra, 5);
+    int rc = change(g, g->a, extra, 5);
     g->a->op.batch.tap = NULL;
     assert_true(stage > 1);
     return rc;
@@ -162,7 +191,7 @@ static void a_unit_that_is_full_is_read_twice(void **state)
     (void)state;
     start(&g);
     fill_slots(&g, 6);
-    assert_int_equal(insert_with(&g, fill_chain), FAR_EXISTS);
+    assert_int_equal(change_with(&g, insert, fill_chain), FAR_EXISTS);
     sound(&g);
 }
 
@@ -179,7 +208,7 @@ static void a_deleted_slot_is_not_used_at_once(void **state)
     (void)state;
     start(&g);
     fill_slots(&g, 2);
-    assert_int_equal(insert_with(&g, delete_and_insert), FAR_EXISTS);
+    assert_int_equal(change_with(&g, insert, delete_and_insert), FAR_EXISTS);
     sound(&g);
 }
 
@@ -269,48 +298,60 @@ static void a_move_does_not_rely_on_an_image_of_before_its_plan(void **state)
     expect_there(&g);
 }
 
-/* B moves the unit, which has been purged. Before B fills the child, A comes. A's image has one word of
- * before the move, and others as the move has left them. */
-static unsigned early_word;
-static uint64_t child_off;
-static void (*at_the_fill)(void);
-static void before_the_fill(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
+/* B moves a unit. A comes before B's first CAS of a bucket: the unit itself, or its child. */
+static uint64_t changed_off;
+static void (*before_it)(void);
+static void before_the_change(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
 {
     (void)t;
     for (unsigned i = 0; i < count && stage == 0; i++) {
-        if (verbs[i].kind != FAB_CAS || verbs[i].off < child_off || verbs[i].off >= child_off + 40)
+        if (verbs[i].kind != FAB_CAS || verbs[i].off < changed_off ||
+            verbs[i].off >= changed_off + 40)
             continue;
         stage = 1;
-        at_the_fill();
+        before_it();
     }
 }
 
-static void meet_the_fill(struct rig *g, uint64_t child, unsigned early, void (*meanwhile)(void))
+static void meet_at(struct rig *g, uint64_t bucket, uint32_t got, void (*meanwhile)(void))
 {
     uint32_t v;
-    remember(g);
     stage = 0;
-    early_word = 1u << early;
-    child_off = unit_off(g, child);
-    at_the_fill = meanwhile;
-    tap = (struct batch_tap){.posted = before_the_fill};
+    changed_off = unit_off(g, bucket);
+    before_it = meanwhile;
+    tap = (struct batch_tap){.posted = before_the_change};
     g->b->op.batch.tap = &tap;
-    (void)get(g, g->b, key_with(g, &from, 2 * child - 1, child), &v);
+    (void)get(g, g->b, got, &v);
     g->b->op.batch.tap = NULL;
     assert_int_equal(stage, 1);
 }
 
-/* A does not know yet that the barrier is over. */
+/* The unit has been purged, and is sealed when A comes. A's image has one word of before the move, and
+ * others as the move has left them. */
+static unsigned early_word;
+static void meet_the_fill(struct rig *g, uint64_t child, unsigned early, void (*meanwhile)(void))
+{
+    remember(g);
+    early_word = 1u << early;
+    meet_at(g, child, key_with(g, &from, 2 * child - 1, child), meanwhile);
+}
+
+/* A does not know yet that the barrier is over, until it announces again. */
+static void forget_the_barrier(struct rig *g)
+{
+    struct client *a = &g->a->client;
+    view_of(g, g->a)->settled = 0;
+    a->epoch.seen = view_of(g, g->b)->barrier - 1;
+    client_withhold_announcements(a, true);
+}
+
 static void insert_while_pending(void)
 {
-    struct client *a = &the->a->client;
-    view_of(the, the->a)->settled = 0;
-    a->epoch.seen = view_of(the, the->b)->barrier - 1;
-    client_withhold_announcements(a, true);
+    forget_the_barrier(the);
     tear_begin(the, 1, early_word, NULL);
     assert_int_equal(insert(the, the->a, extra, 5), FAR_OK);
     tear_end();
-    client_withhold_announcements(a, false);
+    client_withhold_announcements(&the->a->client, false);
 }
 
 /* The plan is in a filler, and A sees the frontier freed. */
@@ -377,6 +418,53 @@ static void a_plan_is_not_put_into_a_frontier_that_a_move_has_freed(void **state
     expect_there(&g);
 }
 
+static void update_while_pending(void)
+{
+    forget_the_barrier(the);
+    assert_int_equal(update(the, the->a, extra, 9), FAR_OK);
+    client_withhold_announcements(&the->a->client, false);
+}
+
+/* A updates the key before B's move can seal its entry. */
+static void a_move_takes_no_entry_that_it_could_not_seal(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    assert_int_equal(insert(&g, g.b, extra, 6), FAR_OK);
+    resize(&g);
+    meet_at(&g, 0, extra, update_while_pending);
+    assert_int_equal(get(&g, g.b, extra, &v), FAR_OK);
+    assert_int_equal(v, 9);
+    sound(&g);
+}
+
+/* The entry behind the link, by another mover. */
+static void seal_in_the_chain(void)
+{
+    gaddr node = pointer_gaddr(store_rig_get(&the->r, top_of(the), 0));
+    uint64_t entry = store_rig_get(&the->r, node, 8);
+    assert_true(shard_live(entry));
+    store_rig_set(&the->r, node, 8, entry | shard_seal(0));
+    store_rig_set(&the->r, node, 16, shard_control(SHARD_PLAN, 1, false));
+}
+
+static void a_writer_before_the_barrier_notices_a_move_in_level_3(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 6);
+    assert_int_equal(insert(&g, g.b, extra, 6), FAR_OK);
+    resize(&g);
+    forget_the_barrier(&g);
+    assert_int_equal(change_with(&g, update, seal_in_the_chain), FAR_OK);
+    client_withhold_announcements(&g.a->client, false);
+    expect_there(&g);
+}
+
 static void a_writer_does_not_use_slots_of_a_move_under_way(void **state)
 {
     struct rig g;
@@ -427,7 +515,7 @@ static void move_and_overwrite(void)
     uint32_t v;
     uint64_t word = word_of(the, 0, 1);
     assert_int_equal(get(the, the->b, extra, &v), FAR_OK);
-    assert_int_equal(insert(the, the->b, key_with(the, &from, 7, 0), 8), FAR_OK);
+    assert_int_equal(insert(the, the->b, key_with(the, &from, 15, 0), 8), FAR_OK);
     assert_true(shard_live(word_of(the, 0, 1)) && word_of(the, 0, 1) != word);
 }
 
@@ -624,15 +712,20 @@ static void a_torn_root_deceives_nobody(void **state)
     sound(&g);
 }
 
-/* B resizes the table, and moves as soon as it may. */
-static void resize_and_move(void)
+/* B has set the next version, and moves as soon as it may. */
+static void move_when_settled(unsigned before)
 {
     uint32_t v = 7;
-    set_version(the);
-    for (unsigned i = 0; i < 50 && view_of(the, the->b)->settled == 0; i++)
+    for (unsigned i = 0; i < 50 && view_of(the, the->b)->settled == before; i++)
         assert_int_equal(far_put(the->b, the->t, &dummy, 4, &v, 4), FAR_OK);
-    if (view_of(the, the->b)->settled == 1)
+    if (view_of(the, the->b)->settled > before)
         move_and_overwrite();
+}
+
+static void resize_and_move(void)
+{
+    set_version(the);
+    move_when_settled(0);
 }
 
 static void no_move_begins_before_all_know_the_version(void **state)
@@ -656,6 +749,37 @@ static void no_move_begins_before_all_know_the_version(void **state)
     }
 }
 
+/* The epoch of A's get is newer than the last one that B has validated. */
+static void resize_in_the_epoch_before(void)
+{
+    assert_true(client_epoch_view(&the->a->client).validated >
+                client_epoch_view(&the->b->client).validated);
+    set_version(the);
+    client_withhold_announcements(&the->b->client, false);
+    move_when_settled(0);
+}
+
+static void the_barrier_counts_from_the_newest_epoch(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    assert_int_equal(insert(&g, g.b, extra, 5), FAR_OK);
+    validate(&g);
+    client_withhold_announcements(&g.b->client, true);
+    for (unsigned i = 0; i < 20; i++) {
+        client_hurry_epoch(&g.a->client);
+        assert_int_equal(get(&g, g.a, dummy, &v), FAR_OK);
+    }
+    tear_begin(&g, 1, 0, resize_in_the_epoch_before);
+    int rc = get(&g, g.a, extra, &v);
+    tear_end();
+    assert_int_equal(rc, FAR_OK);
+    sound(&g);
+}
+
 /* Of a resize, the last request does not get through. */
 static int break_off(struct fab_ep *ep, struct fab_req *req)
 {
@@ -669,10 +793,19 @@ static int break_off(struct fab_ep *ep, struct fab_req *req)
         return FAR_OK;
     }
     for (unsigned i = 0; i < req->count && stage == 0; i++)
-        if (req->verbs[i].kind == FAB_CAS && req->verbs[i].off == root &&
-            shard_resize_version(req->verbs[i].swap) == 1)
+        if (req->verbs[i].kind == FAB_CAS && req->verbs[i].off == root)
             stage = 1;
     return hook.real->post(ep, req);
+}
+
+static void set_version_only(void)
+{
+    stage = 0;
+    hook_on(the->b->client.ep);
+    hook.ops.post = break_off;
+    set_version(the);
+    hook_off();
+    assert_int_equal(stage, 3);
 }
 
 static void a_resize_that_was_broken_off_has_no_barrier_yet(void **state)
@@ -684,12 +817,7 @@ static void a_resize_that_was_broken_off_has_no_barrier_yet(void **state)
     fill_slots(&g, 1);
     assert_int_equal(insert(&g, g.b, extra, 5), FAR_OK);
     validate(&g);
-    stage = 0;
-    hook_on(g.b->client.ep);
-    hook.ops.post = break_off;
-    set_version(&g);
-    hook_off();
-    assert_int_equal(stage, 3);
+    set_version_only();
     for (unsigned i = 0; i < 100 && view_of(&g, g.b)->settled == 0; i++) {
         assert_int_equal(far_put(g.b, g.t, &dummy, 4, &v, 4), FAR_OK);
         assert_int_equal(get(&g, g.a, dummy, &v), FAR_OK);
@@ -700,15 +828,49 @@ static void a_resize_that_was_broken_off_has_no_barrier_yet(void **state)
     sound(&g);
 }
 
+/* Before A reads the unit. */
+static void break_off_and_move(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
+{
+    (void)t;
+    if (stage > 0 || !reads_unit(verbs, count))
+        return;
+    set_version_only();
+    move_when_settled(1);
+}
+
+static void the_barrier_of_the_resize_before_does_not_count(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    extra = key_with(&g, &from, 15, 8);
+    assert_int_equal(insert(&g, g.b, extra, 5), FAR_OK);
+    resize(&g);
+    assert_int_equal(update(&g, g.b, extra, 6), FAR_OK); /* moves it to version 1 */
+    validate(&g);
+    stage = 0;
+    tap = (struct batch_tap){.posted = break_off_and_move};
+    g.a->op.batch.tap = &tap;
+    int rc = get(&g, g.a, extra, &v);
+    g.a->op.batch.tap = NULL;
+    assert_int_equal(stage, 3);
+    assert_int_equal(rc, FAR_OK);
+    sound(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_purge_shows_behind_its_frontier),
+        cmocka_unit_test(two_looks_must_show_the_same_frontier),
         cmocka_unit_test(a_deleted_slot_is_not_used_at_once),
         cmocka_unit_test(a_unit_that_is_full_is_read_twice),
         cmocka_unit_test(a_plan_does_not_miss_what_came_into_a_purged_slot),
         cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_its_plan),
         cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_the_seals),
+        cmocka_unit_test(a_move_takes_no_entry_that_it_could_not_seal),
         cmocka_unit_test(a_writer_does_not_use_slots_of_a_move_under_way),
         cmocka_unit_test(an_insert_does_not_use_a_frontier_that_a_move_has_freed),
         cmocka_unit_test(an_insert_does_not_use_a_filler_that_a_move_has_freed),
@@ -716,13 +878,16 @@ int main(void)
         cmocka_unit_test(a_mark_alone_does_not_publish),
         cmocka_unit_test(a_reader_finds_what_is_sealed),
         cmocka_unit_test(no_move_begins_before_all_know_the_version),
+        cmocka_unit_test(the_barrier_counts_from_the_newest_epoch),
         cmocka_unit_test(a_chain_node_is_written_before_it_is_linked),
         cmocka_unit_test(a_reader_does_not_rely_on_an_image_of_after_the_move),
         cmocka_unit_test(a_move_does_not_seal_by_next_sids),
         cmocka_unit_test(a_reader_before_the_barrier_notices_a_move),
         cmocka_unit_test(a_writer_before_the_barrier_notices_a_move),
+        cmocka_unit_test(a_writer_before_the_barrier_notices_a_move_in_level_3),
         cmocka_unit_test(a_torn_root_deceives_nobody),
         cmocka_unit_test(a_resize_that_was_broken_off_has_no_barrier_yet),
+        cmocka_unit_test(the_barrier_of_the_resize_before_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
