@@ -386,11 +386,107 @@ static void the_directory_is_only_advice(void **state)
     close_rig(&g);
 }
 
+/* ---- an append, verb by verb ------------------------------------------------------------------------ */
+static uint32_t the_key;
+static unsigned stage;
+
+static const struct sephash_segment *segment_of(struct rig *g, uint32_t key)
+{
+    struct sephash_key k;
+    hash_u32(g, &key, &k);
+    return &sephash_known_of(view_of(g, g->b), k.hash)->segment;
+}
+
+/* When A's CAS has filled the slot, B finds the key. */
+static int find_behind_the_cas(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t cur = gaddr_offset(sephash_target(segment_of(the, the_key)->state));
+    uint64_t end = cur + sephash_slot_at(&view_of(the, the->b)->shape, 4);
+    struct fab_verb *all = req->verbs;
+    unsigned count = req->count;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        uint32_t v = 0;
+        req->verbs = &all[i];
+        req->count = 1;
+        req->done = false;
+        rc = hook.real->post(ep, req);
+        if (all[i].kind != FAB_CAS || all[i].off < cur || all[i].off >= end)
+            continue;
+        stage++;
+        assert_int_equal(far_insert(the->b, the->t, &the_key, 4, &v, 4), FAR_EXISTS);
+        assert_int_equal(get_u32(the, the->b, the_key, &v), FAR_OK);
+    }
+    req->verbs = all;
+    req->count = count;
+    return rc;
+}
+
+static void a_mark_comes_before_its_slot(void **state)
+{
+    struct rig g;
+    uint32_t v;
+    (void)state;
+    stage = 0;
+    the_key = 2;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=4&depth=0");
+    assert_int_equal(put_u32(&g, g.b, 1, 1), FAR_OK);
+    assert_int_equal(get_u32(&g, g.b, the_key, &v), FAR_NOT_FOUND);
+    hook_on(g.a->client.ep);
+    hook.ops.post = find_behind_the_cas;
+    int rc = put_u32(&g, g.a, the_key, 5);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(stage, 1);
+    close_rig(&g);
+}
+
+/* ---- a merge whose outcome is not known ------------------------------------------------------------- */
+
+/* The CAS of the anchor happens, but its client is not told. */
+static int forget_the_answer(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t anchor = gaddr_offset(segment_of(the, the_key)->part.anchor);
+    int rc = hook.real->post(ep, req);
+    for (unsigned i = 0; i < req->count && stage == 0; i++) {
+        if (req->verbs[i].kind != FAB_CAS || req->verbs[i].off != anchor)
+            continue;
+        stage = 1;
+        req->status = FAR_TIMEOUT;
+    }
+    return rc;
+}
+
+static void what_a_merge_of_unknown_outcome_may_lose_is_reported(void **state)
+{
+    struct rig g;
+    struct audit audit;
+    (void)state;
+    stage = 0;
+    the_key = 1;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=4&depth=0");
+    assert_int_equal(put_u32(&g, g.b, the_key, 1), FAR_OK);
+    merge_all(&g, the_key); /* so there is an old MainSegment, too */
+    hook_on(g.a->client.ep);
+    hook.ops.post = forget_the_answer;
+    for (uint32_t i = 0; i < 8 && stage == 0; i++)
+        assert_int_equal(put_u32(&g, g.a, the_key, i), FAR_OK);
+    hook_off();
+    assert_int_equal(stage, 1);
+    sim_audit(&audit, g.r.pool, (far_session *[]){g.a, g.b}, 2);
+    printf("    %llu bytes are in no place\n", (unsigned long long)audit.bytes[AUDIT_NOWHERE]);
+    assert_true(audit.bytes[AUDIT_NOWHERE] > 0);
+    assert_true(puppet_lost_bytes(&g.a->client) >= audit.bytes[AUDIT_NOWHERE]);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_walk_takes_no_torn_read_for_damage),
         cmocka_unit_test(a_torn_read_shows_no_state_that_never_was),
+        cmocka_unit_test(a_mark_comes_before_its_slot),
+        cmocka_unit_test(what_a_merge_of_unknown_outcome_may_lose_is_reported),
         cmocka_unit_test(an_iteration_leaves_no_key_out),
         cmocka_unit_test(an_iteration_ends_if_keys_have_the_same_place),
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
