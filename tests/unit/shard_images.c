@@ -441,6 +441,25 @@ static void a_move_takes_no_entry_that_it_could_not_seal(void **state)
     sound(&g);
 }
 
+static void insert_at_the_plan(void)
+{
+    forget_the_barrier(the);
+    assert_int_equal(insert(the, the->a, extra, 9), FAR_OK);
+    client_withhold_announcements(&the->a->client, false);
+}
+
+/* A inserts the key where B's move wants its plan to be. */
+static void a_move_does_not_go_on_without_its_plan(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 1);
+    resize(&g);
+    meet_at(&g, 0, key_with(&g, &from, 7, 4), insert_at_the_plan);
+    expect_there(&g);
+}
+
 /* The entry behind the link, by another mover. */
 static void seal_in_the_chain(void)
 {
@@ -801,10 +820,12 @@ static int break_off(struct fab_ep *ep, struct fab_req *req)
 static void set_version_only(void)
 {
     stage = 0;
+    client_withhold_announcements(&the->b->client, true); /* the hook has another clock */
     hook_on(the->b->client.ep);
     hook.ops.post = break_off;
     set_version(the);
     hook_off();
+    client_withhold_announcements(&the->b->client, false);
     assert_int_equal(stage, 3);
 }
 
@@ -871,6 +892,7 @@ int main(void)
         cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_its_plan),
         cmocka_unit_test(a_move_does_not_rely_on_an_image_of_before_the_seals),
         cmocka_unit_test(a_move_takes_no_entry_that_it_could_not_seal),
+        cmocka_unit_test(a_move_does_not_go_on_without_its_plan),
         cmocka_unit_test(a_writer_does_not_use_slots_of_a_move_under_way),
         cmocka_unit_test(an_insert_does_not_use_a_frontier_that_a_move_has_freed),
         cmocka_unit_test(an_insert_does_not_use_a_filler_that_a_move_has_freed),

@@ -291,11 +291,20 @@ static void a_sweep_marks_what_two_moves_have_sealed(void **state)
 }
 
 /* ---- a full pool -------------------------------------------------------------------------- */
+static void fill_pool(struct rig *g)
+{
+    int rc = FAR_OK;
+    for (uint32_t i = 0, fails = 0; fails < 200; i++) {
+        rc = far_put(g->b, g->r.table, &i, 4, "", 0);
+        fails = rc == FAR_OK ? 0 : fails + 1;
+    }
+    printf("    the pool: %s\n", far_strerror(rc));
+}
+
 static void a_full_pool_can_be_read_and_deleted_from(void **state)
 {
     struct rig g;
     uint32_t from = 0, v = 0, key[6];
-    int rc = FAR_OK;
     (void)state;
     the = &g;
     open_rig(&g);
@@ -305,11 +314,7 @@ static void a_full_pool_can_be_read_and_deleted_from(void **state)
     }
     resize(&g);
     resize(&g);
-    for (uint32_t i = 0, fails = 0; fails < 200; i++) {
-        rc = far_put(g.b, g.r.table, &i, 4, "", 0);
-        fails = rc == FAR_OK ? 0 : fails + 1;
-    }
-    printf("    the pool: %s\n", far_strerror(rc));
+    fill_pool(&g);
     int got = get(&g, g.b, key[0], &v), stayed = get(&g, g.b, key[5], &v);
     int deleted = far_delete(g.b, g.t, &key[0], 4);
     printf("    get: %s, %s; delete: %s\n", far_strerror(got), far_strerror(stayed),
@@ -478,6 +483,200 @@ static void a_torn_read_makes_no_false_miss(void **state)
     close_rig(&g);
 }
 
+/* ---- a block that is written when its value is known --------------------------------------- */
+static enum far_decision store_nine(void *arg, const void *old, size_t old_len, const void **value,
+                                    size_t *value_len)
+{
+    static const uint32_t nine = 9;
+    (void)arg;
+    (void)old;
+    (void)old_len;
+    *value = &nine;
+    *value_len = sizeof nine;
+    return FAR_STORE;
+}
+
+/* Posts verb by verb, and looks for the key after each. */
+static int get_after_each(struct fab_ep *ep, struct fab_req *req)
+{
+    struct fab_verb *all = req->verbs;
+    unsigned count = req->count;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        uint32_t v;
+        req->verbs = &all[i];
+        req->count = 1;
+        req->done = false;
+        rc = hook.real->post(ep, req);
+        assert_int_equal(get(the, the->b, stays, &v), FAR_OK);
+    }
+    req->verbs = all;
+    req->count = count;
+    return rc;
+}
+
+static void a_block_is_written_before_a_word_names_it(void **state)
+{
+    struct rig g;
+    uint32_t from = 0, v = 0;
+    (void)state;
+    the = &g;
+    open_rig(&g);
+    stays = key_with(&g, &from, 7, 0);
+    assert_int_equal(insert(&g, g.b, stays, 5), FAR_OK);
+    hook_on(g.a->client.ep);
+    hook.ops.post = get_after_each;
+    int rc = far_modify(g.a, g.t, &stays, sizeof stays, store_nine, NULL);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(get(&g, g.b, stays, &v), FAR_OK);
+    assert_int_equal(v, 9);
+    close_rig(&g);
+}
+
+/* ---- purges that are broken off (SHARD-S4) ------------------------------------------------- */
+static unsigned broken_slot; /* whose CAS does not happen at once */
+
+/* The request with that CAS is delayed, and its client does not learn what becomes of it. */
+static int delay_the_cas(struct fab_ep *ep, struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count && dropped == 0; i++) {
+        if (req->verbs[i].kind != FAB_CAS ||
+            req->verbs[i].off != unit_off(the, 0) + 8 * broken_slot)
+            continue;
+        dropped = 1;
+        late = req->verbs[i];
+        req->done = true;
+        req->status = FAR_TIMEOUT;
+        return FAR_OK;
+    }
+    return hook.real->post(ep, req);
+}
+
+/* Bucket 0 has three keys of level 1, and its last slot is free. Returns that of the first slot. */
+static uint32_t open_three(struct rig *g, uint32_t *from)
+{
+    uint32_t key[3];
+    the = g;
+    dropped = stage = 0;
+    *from = 0;
+    open_rig(g);
+    for (unsigned i = 0; i < 3; i++) {
+        key[i] = key_with(g, from, 7, 0);
+        assert_int_equal(insert(g, g->b, key[i], i), FAR_OK);
+    }
+    goes = key_with(g, from, 7, 4);
+    return key[0];
+}
+
+/* B's insert purges, without the CAS of the slot. */
+static void break_a_purge(uint32_t key, unsigned slot)
+{
+    struct client *b = &the->b->client;
+    dropped = 0;
+    broken_slot = slot;
+    client_withhold_announcements(b, true); /* the hook has another clock */
+    hook_on(b->ep);
+    hook.ops.post = delay_the_cas;
+    assert_int_equal(insert(the, the->b, key, 7), FAR_TIMEOUT);
+    hook_off();
+    client_withhold_announcements(b, false);
+    assert_int_equal(dropped, 1);
+}
+
+/* Two clients insert the same key: B comes before A's CAS of the last slot of level 1. */
+static void (*before_it)(void);
+static void before_the_cas(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
+{
+    (void)t;
+    for (unsigned i = 0; i < count && stage == 0; i++) {
+        if (verbs[i].kind != FAB_CAS || verbs[i].off != unit_off(the, 0) + 24)
+            continue;
+        stage = 1;
+        before_it();
+    }
+}
+
+static void expect_one_of_two(struct rig *g, void (*meanwhile)(void))
+{
+    before_it = meanwhile;
+    tap = (struct batch_tap){.posted = before_the_cas};
+    g->a->op.batch.tap = &tap;
+    int rc = insert(g, g->a, goes, 5);
+    g->a->op.batch.tap = NULL;
+    assert_int_equal(stage, 1);
+    assert_int_equal(rc, FAR_EXISTS);
+    assert_int_equal(far_table_check(g->b, g->t, say, NULL), FAR_OK);
+    close_rig(g);
+}
+
+static uint32_t second, other;
+
+/* A slot is deleted, and a purge makes it a filler, but does not complete the frontier. */
+static void leave_a_filler(void)
+{
+    assert_int_equal(far_delete(the->b, the->t, &second, 4), FAR_OK);
+    break_a_purge(other, 3);
+    assert_true(shard_is(word_of(the, 0, 0), SHARD_FILLER));
+    assert_int_equal(insert(the, the->b, goes, 8), FAR_OK);
+}
+
+static void a_filler_of_a_purge_that_is_not_complete_is_not_free(void **state)
+{
+    struct rig g;
+    uint32_t from, first = open_three(&g, &from);
+    (void)state;
+    second = key_with(&g, &from, 7, 0);
+    other = key_with(&g, &from, 7, 0);
+    assert_int_equal(far_delete(g.b, g.t, &first, 4), FAR_OK);
+    assert_int_equal(insert(&g, g.b, second, 6), FAR_OK); /* by a purge that is complete */
+    assert_true(shard_live(word_of(&g, 0, 0)) && shard_is(word_of(&g, 0, 3), SHARD_COMPLETE));
+    expect_one_of_two(&g, leave_a_filler);
+}
+
+/* The CAS that was delayed happens now. */
+static void land_late(void)
+{
+    assert_true(word_of(the, 0, 0) == late.compare);
+    store_rig_set(&the->r, 0, unit_off(the, 0), late.swap);
+    assert_int_equal(insert(the, the->b, goes, 8), FAR_OK);
+}
+
+/* A knows of a resize, and so it does not purge. */
+static void fillers_are_there_before_the_frontier_is_complete(void **state)
+{
+    struct rig g;
+    uint32_t from, first = open_three(&g, &from), v = 7;
+    uint64_t at = offsetof(struct shard_root, count);
+    (void)state;
+    assert_int_equal(far_delete(g.b, g.t, &first, 4), FAR_OK);
+    break_a_purge(key_with(&g, &from, 7, 0), 0);
+    store_rig_set(&g.r, view_of(&g, g.b)->root, at, 1u << 30);
+    assert_int_equal(far_put(g.b, g.t, &dummy, sizeof dummy, &v, sizeof v), FAR_OK);
+    store_rig_set(&g.r, view_of(&g, g.b)->root, at, 0);
+    for (unsigned i = 0; i < 20 && view_of(&g, g.a)->version == 0; i++)
+        assert_int_equal(get(&g, g.a, dummy, &v), FAR_OK);
+    assert_true(view_of(&g, g.a)->version == 1 && view_of(&g, g.a)->settled == 0);
+    expect_one_of_two(&g, land_late);
+}
+
+/* ---- a move that finds no memory ----------------------------------------------------------- */
+static void a_sealed_key_is_not_absent_because_the_pool_is_full(void **state)
+{
+    struct rig g;
+    uint32_t from, v = 0;
+    (void)state;
+    (void)open_three(&g, &from);
+    for (unsigned i = 0; i < 3; i++) /* all of the unit: the plan takes a chain node */
+        assert_int_equal(insert(&g, g.b, i == 0 ? goes : key_with(&g, &from, 7, 0), i), FAR_OK);
+    resize(&g);
+    store_rig_set(&g.r, 0, unit_off(&g, 0) + 24, word_of(&g, 0, 3) | shard_seal(0));
+    fill_pool(&g);
+    assert_int_equal(far_delete(g.a, g.t, &goes, sizeof goes), FAR_POOL_FULL);
+    assert_int_equal(get(&g, g.a, goes, &v), FAR_OK);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,6 +688,10 @@ int main(void)
         cmocka_unit_test(a_full_pool_can_be_read_and_deleted_from),
         cmocka_unit_test(a_late_write_of_a_chain_node_hits_nothing),
         cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(a_block_is_written_before_a_word_names_it),
+        cmocka_unit_test(a_filler_of_a_purge_that_is_not_complete_is_not_free),
+        cmocka_unit_test(fillers_are_there_before_the_frontier_is_complete),
+        cmocka_unit_test(a_sealed_key_is_not_absent_because_the_pool_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
