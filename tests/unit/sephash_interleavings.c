@@ -480,6 +480,90 @@ static void what_a_merge_of_unknown_outcome_may_lose_is_reported(void **state)
     close_rig(&g);
 }
 
+/* ---- how far a CurSegment was filled that was replaced meanwhile ------------------------------------- */
+static void what_was_counted_in_another_segment_is_forgotten(void **state)
+{
+    struct rig g;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=4&depth=0");
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(put_u32(&g, g.b, 1, i), FAR_OK);
+    struct sephash_segment old = *segment_of(&g, 1);
+    merge_all(&g, 1);
+    assert_true(segment_of(&g, 1)->state != old.state);
+    unsigned filled = segment_of(&g, 1)->filled;
+    sephash_know_filled(view_of(&g, g.b), &old, 3); /* as an operation that ends now */
+    assert_int_equal(segment_of(&g, 1)->filled, filled);
+    assert_int_equal(put_u32(&g, g.b, 1, 5), FAR_OK);
+    assert_int_equal(far_table_check(g.b, g.t, say, NULL), FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- a directory that is doubled ---------------------------------------------------------------------- */
+
+/* A's CAS of the root's word is looked at: B checks the table behind it, or it does not happen, and A
+ * does not know. */
+static bool drops;
+static int at_the_directory(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t word = gaddr_offset(view_of(the, the->b)->root);
+    struct fab_verb *all = req->verbs;
+    unsigned count = req->count;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        bool hit = all[i].kind == FAB_CAS && all[i].off == word && stage == 0;
+        stage += hit;
+        if (hit && drops) {
+            req->done = true;
+            req->status = FAR_TIMEOUT;
+            break;
+        }
+        req->verbs = &all[i];
+        req->count = 1;
+        req->done = false;
+        rc = hook.real->post(ep, req);
+        if (hit)
+            assert_int_equal(far_table_check(the->b, the->t, say, NULL), FAR_OK);
+    }
+    req->verbs = all;
+    req->count = count;
+    return rc;
+}
+
+static void double_the_directory(struct rig *g, bool dropping)
+{
+    stage = 0;
+    drops = dropping;
+    open_rig(g, "mem:?size=4m&clients=8", "slots=4&ratio=1&depth=0");
+    assert_int_equal(put_u32(g, g->b, 0, 0), FAR_OK);
+    hook_on(g->a->client.ep);
+    hook.ops.post = at_the_directory;
+    for (uint32_t i = 1; i < 200 && stage == 0; i++)
+        assert_int_equal(put_u32(g, g->a, i, i), FAR_OK);
+    hook_off();
+    assert_int_equal(stage, 1);
+}
+
+static void a_directory_is_written_before_it_is_published(void **state)
+{
+    struct rig g;
+    (void)state;
+    double_the_directory(&g, false);
+    close_rig(&g);
+}
+
+static void a_directory_that_may_be_in_use_is_not_retired(void **state)
+{
+    struct rig g;
+    struct audit audit;
+    (void)state;
+    double_the_directory(&g, true);
+    sim_audit(&audit, g.r.pool, (far_session *[]){g.a, g.b}, 2);
+    printf("    %u in two places\n", audit.wrong);
+    assert_int_equal(audit.wrong, 0);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +571,9 @@ int main(void)
         cmocka_unit_test(a_torn_read_shows_no_state_that_never_was),
         cmocka_unit_test(a_mark_comes_before_its_slot),
         cmocka_unit_test(what_a_merge_of_unknown_outcome_may_lose_is_reported),
+        cmocka_unit_test(what_was_counted_in_another_segment_is_forgotten),
+        cmocka_unit_test(a_directory_is_written_before_it_is_published),
+        cmocka_unit_test(a_directory_that_may_be_in_use_is_not_retired),
         cmocka_unit_test(an_iteration_leaves_no_key_out),
         cmocka_unit_test(an_iteration_ends_if_keys_have_the_same_place),
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
