@@ -69,30 +69,49 @@ static void losers_of_a_race_lose_no_memory(void **state)
     store_rig_close(&r);
 }
 
+/* No memory is in two places, and what is in none is known to be lost. */
+static void expect_accounted_for(struct store_rig *r)
+{
+    struct audit a;
+    assert_int_equal(sim_audit(&a, r->pool, &r->session, 1), FAR_OK);
+    assert_int_equal(a.wrong, 0);
+    assert_true(a.bytes[AUDIT_NOWHERE] <= puppet_lost_bytes(&r->session->client));
+}
+
 /* One client builds a table, another adds one of the name meanwhile: the first gives all back. */
-static void a_table_that_came_too_late_is_given_back(void **state)
+static void come_too_late(const char *index)
 {
     struct index_options sizes[] = {{.expected_keys = 0}, {.expected_keys = 20000}};
-    const struct index_ops *race = index_find("race");
+    const struct index_ops *ops = index_find(index);
     struct store_rig r;
 
-    (void)state;
     for (unsigned i = 0; i < 2; i++)
-        assert_int_equal(tuning_parse("race", race->tuning, NULL, sizes[i].tuning), FAR_OK);
+        assert_int_equal(tuning_parse(index, ops->tuning, NULL, sizes[i].tuning), FAR_OK);
     store_rig_open(&r, "mem:?size=16m&nodes=2", NULL, NULL, NULL);
     for (unsigned i = 0; i < 2; i++) {
         struct op *op = &r.session->op;
-        struct table_desc desc = {.hash_seed = 7, .name = "t", .index = "race"};
+        struct table_desc desc = {.hash_seed = 7, .name = "t"};
         uint64_t held = puppet_held_bytes(&r.session->client);
+        snprintf(desc.index, sizeof desc.index, "%s", index);
         assert_int_equal(op_begin(op, NULL), FAR_OK);
-        assert_int_equal(race->create(op, &sizes[i], desc.hash_seed, &desc.root), FAR_OK);
+        assert_int_equal(ops->create(op, &sizes[i], desc.hash_seed, &desc.root), FAR_OK);
         assert_int_equal(catalog_add(op, &desc), FAR_TABLE_EXISTS);
-        assert_int_equal(race->discard(op, desc.root), FAR_OK);
+        assert_int_equal(ops->discard(op, desc.root), FAR_OK);
         op_end(op);
         assert_true(puppet_held_bytes(&r.session->client) >= held);
-        expect_nothing_lost(r.pool, r.session);
+        if (strcmp(index, "shard") == 0)
+            expect_accounted_for(&r); /* it leaves arrays that nobody has used to a sweep */
+        else
+            expect_nothing_lost(r.pool, r.session);
     }
     store_rig_close(&r);
+}
+
+static void a_table_that_came_too_late_is_given_back(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; far_index_name(i); i++)
+        come_too_late(far_index_name(i));
 }
 
 /* ---- no room --------------------------------------------------------------------------------- */
