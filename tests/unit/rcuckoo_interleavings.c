@@ -307,6 +307,24 @@ static void a_row_that_was_written_has_another_meta_word(void **state)
     close_rig(&g);
 }
 
+/* A session may read rows by an address where another subtable has its rows now. */
+static void a_row_belongs_to_its_subtable(void **state)
+{
+    struct rig g;
+    uint32_t key = 5;
+    (void)state;
+    open_rig(&g, SMALL);
+    assert_int_equal(put_u32(&g, g.b, key, 1), FAR_OK);
+    struct rcuckoo_sub sub = sub_of(&g, key);
+    unsigned row = key_of(&g, &key).row[side_of(&g, key)];
+    uint64_t id = rcuckoo_sub_id(view_of(&g), &sub), *image = read_row(&g, &sub, row);
+    assert_true(rcuckoo_row_whole(shape_of(&g), id, row, image));
+    for (unsigned half = 0; half < 2; half++)
+        assert_false(
+            rcuckoo_row_whole(shape_of(&g), rcuckoo_child_id(view_of(&g), &sub, half), row, image));
+    close_rig(&g);
+}
+
 /* ---- a modify whose answer needs a block ------------------------------------------------------------- */
 struct counter {
     uint64_t count;
@@ -861,6 +879,7 @@ int main(void)
         cmocka_unit_test(a_miss_in_one_read_is_validated_by_both_rows),
         cmocka_unit_test(a_key_that_is_moved_is_always_there),
         cmocka_unit_test(a_row_that_was_written_has_another_meta_word),
+        cmocka_unit_test(a_row_belongs_to_its_subtable),
         cmocka_unit_test(a_modify_stores_its_last_answer),
         cmocka_unit_test(a_get_waits_for_the_recovery_of_a_dead_writer),
         cmocka_unit_test(a_redo_is_not_repeated_behind_its_unlock),

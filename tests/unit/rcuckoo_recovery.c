@@ -14,9 +14,9 @@ struct rig {
 };
 static struct rig *the; /* for hooks and taps */
 
-static void open_rig(struct rig *g, const char *uri)
+static void open_rig_with(struct rig *g, const char *uri, const char *tuning)
 {
-    struct far_table_options options = {.tuning = "rows=2&lock_rows=16", .hash_seed = 3};
+    struct far_table_options options = {.tuning = tuning, .hash_seed = 3};
     struct knobs knobs = pool_knobs_default;
     knobs.tick_ops = 1;
     store_rig_open_driven(&g->r, uri, &knobs, NULL, NULL);
@@ -24,6 +24,11 @@ static void open_rig(struct rig *g, const char *uri)
     g->a = store_rig_join(&g->r);
     assert_int_equal(far_table_create(g->b, "s", "rcuckoo", &options, &g->t), FAR_OK);
     the = g;
+}
+
+static void open_rig(struct rig *g, const char *uri)
+{
+    open_rig_with(g, uri, "rows=2&lock_rows=16");
 }
 
 static void close_rig(struct rig *g)
@@ -396,6 +401,126 @@ static void the_directory_is_only_advice(void **state)
     close_rig(&g);
 }
 
+/* ---- a path of several rows ----------------------------------------------------------------------- */
+
+/* Of the first request that writes several rows, only the first verbs happen. */
+static int stop_in_a_path(struct fab_ep *ep, struct fab_req *req)
+{
+    unsigned writes = 0;
+    for (unsigned i = 0; i < req->count; i++)
+        writes += req->verbs[i].kind == FAB_WRITE;
+    if (!unlocks(req) || writes < 4 || verbs_done == 0) /* redo and done, and the rows */
+        return hook.real->post(ep, req);
+    int rc = post_some(ep, req, 0, verbs_done);
+    verbs_done = 0;
+    req->status = FAR_TIMEOUT;
+    return rc;
+}
+
+static void a_path_that_was_begun_is_completed(void **state)
+{
+    (void)state;
+    for (unsigned done = 1; done < 3; done++) { /* the redo, and then the first row */
+        struct rig g;
+        uint32_t keys = 0, v = 0;
+        open_rig_with(&g, "mem:?size=8m&lease=100", "rows=16&lock_rows=16&grows=0");
+        assert_int_equal(put_u32(&g, g.b, keys, keys), FAR_OK);
+        verbs_done = done;
+        hook_at(g.a->client.ep);
+        hook.ops.post = stop_in_a_path;
+        while (verbs_done > 0 && keys < 16 * RCUCKOO_SLOTS) {
+            keys++;
+            (void)put_u32(&g, g.a, keys, keys);
+        }
+        hook_off();
+        printf("    put %u has a path\n", keys);
+        assert_int_equal(verbs_done, 0);
+        assert_int_equal(recover(g.b, &g.a->client), FAR_OK);
+        for (uint32_t k = 0; k <= keys; k++) {
+            assert_int_equal(get_u32(&g, g.b, k, &v), FAR_OK);
+            assert_int_equal(v, k);
+        }
+        assert_int_equal(far_table_check(g.b, g.t, NULL, NULL), FAR_OK);
+        close_rig(&g);
+    }
+}
+
+/* ---- requests whose outcome is not known --------------------------------------------------------- */
+static uint64_t unknown_at; /* the offset that the request changes by a CAS */
+
+/* It happens, but its client is not told. */
+static int forget_the_answer(struct fab_ep *ep, struct fab_req *req)
+{
+    bool hit = false;
+    for (unsigned i = 0; i < req->count && came == 0; i++)
+        hit |= req->verbs[i].kind == FAB_CAS && req->verbs[i].off == unknown_at;
+    came += hit;
+    int rc = hook.real->post(ep, req);
+    if (hit)
+        req->status = FAR_TIMEOUT;
+    return rc;
+}
+
+/* A puts keys until it splits the subtable; the CAS of that word of the anchor has an unknown outcome. */
+static void split_fails(struct rig *g, size_t word)
+{
+    int rc = FAR_OK;
+    open_rig(g, "mem:?size=8m&lease=100");
+    assert_int_equal(put_u32(g, g->b, 1, 1), FAR_OK);
+    came = 0;
+    unknown_at = gaddr_offset(sub_of(g).part.anchor) + word;
+    hook_at(g->a->client.ep);
+    hook.ops.post = forget_the_answer;
+    for (uint32_t k = 2; k < 60 && came == 0; k++)
+        rc = put_u32(g, g->a, k, k);
+    hook_off();
+    printf("    put: %s\n", far_strerror(rc));
+    assert_int_equal(came, 1);
+}
+
+static void children_that_may_be_published_are_not_reused(void **state)
+{
+    struct rig g;
+    struct audit audit;
+    (void)state;
+    split_fails(&g, offsetof(struct rcuckoo_anchor, forward));
+    assert_int_equal(sim_audit(&audit, g.r.pool, (far_session *[]){g.b, g.a}, 2), FAR_OK);
+    assert_int_equal(audit.wrong, 0);
+    close_rig(&g);
+}
+
+static void a_session_that_may_have_closed_a_subtable_gives_up_its_slot(void **state)
+{
+    struct rig g;
+    (void)state;
+    split_fails(&g, offsetof(struct rcuckoo_anchor, closer));
+    assert_true(puppet_renounced(&g.a->client));
+    close_rig(&g);
+}
+
+/* The request that writes the row does not happen, so the old block stays in use. */
+static void a_block_that_may_be_in_use_is_not_retired(void **state)
+{
+    struct rig g;
+    struct audit audit;
+    uint32_t key = 1;
+    char value[100] = {0}; /* too long to be inline */
+    (void)state;
+    open_rig(&g, "mem:?size=8m&lease=100");
+    assert_int_equal(far_put(g.a, g.t, &key, sizeof key, value, sizeof value), FAR_OK);
+    assert_int_equal(put_u32(&g, g.b, 2, 2), FAR_OK);
+    verbs_done = 1;
+    second = true;
+    hook_at(g.a->client.ep);
+    hook.ops.post = stop_halfway;
+    assert_int_equal(far_put(g.a, g.t, &key, sizeof key, value, sizeof value), FAR_UNKNOWN);
+    hook_off();
+    assert_int_equal(verbs_done, 0);
+    assert_int_equal(sim_audit(&audit, g.r.pool, (far_session *[]){g.b, g.a}, 2), FAR_OK);
+    assert_int_equal(audit.wrong, 0);
+    close_rig(&g);
+}
+
 /* ---- words that were damaged --------------------------------------------------------------------- */
 
 static void say(void *arg, const char *line)
@@ -434,6 +559,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_check_opens_what_nobody_will_open),
         cmocka_unit_test(a_redo_unlocks_once),
+        cmocka_unit_test(a_path_that_was_begun_is_completed),
+        cmocka_unit_test(children_that_may_be_published_are_not_reused),
+        cmocka_unit_test(a_session_that_may_have_closed_a_subtable_gives_up_its_slot),
+        cmocka_unit_test(a_block_that_may_be_in_use_is_not_retired),
         cmocka_unit_test(a_lock_is_not_released_under_a_redo_that_was_not_seen),
         cmocka_unit_test(a_lock_is_not_released_under_a_redo_that_was_left),
         cmocka_unit_test(a_row_that_changes_is_not_damaged),
