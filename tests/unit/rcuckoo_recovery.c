@@ -401,6 +401,60 @@ static void the_directory_is_only_advice(void **state)
     close_rig(&g);
 }
 
+/* ---- a lock of a living client that a dead one's line names, too ---------------------------------- */
+static bool kept;
+
+/* A holds the lock, and its operation keeps the epoch from going on twice. */
+static int recover_meanwhile(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t before = 0, after = 0;
+    uint32_t v;
+    if (came > 0 || !unlocks(req))
+        return hook.real->post(ep, req);
+    came = 1;
+    assert_int_equal(client_epoch_now(&the->b->op, &before), FAR_OK);
+    (void)recover(the->b, &waiting);
+    for (unsigned i = 0; i < 40; i++) {
+        (void)recover_again(the->b, &waiting);
+        client_hurry_epoch(&the->b->client);
+        (void)get_u32(the, the->b, 1, &v);
+    }
+    assert_int_equal(client_epoch_now(&the->b->op, &after), FAR_OK);
+    printf("    epochs %llu to %llu, lock word %llx\n", (unsigned long long)before,
+           (unsigned long long)after, (unsigned long long)lock_word(the));
+    assert_true(before > 0 && after == before + 1);
+    kept = lock_word(the) & 1;
+    return hook.real->post(ep, req);
+}
+
+static void a_lock_is_not_released_before_two_epochs_have_passed(void **state)
+{
+    struct rig g;
+    uint32_t v;
+    (void)state;
+    came = 0;
+    kept = false;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    far_session *x = store_rig_join(&g.r);
+    assert_int_equal(put_u32(&g, g.b, 1, 1), FAR_OK);
+    put_fails(&g, x, 7, false, 1); /* the intent */
+    waiting = x->client;
+    store_rig_kill(x);
+    for (unsigned i = 0; i < 20; i++) { /* the epoch goes on, and A knows the newest one */
+        if (i < 10)
+            client_hurry_epoch(&g.b->client);
+        assert_int_equal(get_u32(&g, g.a, 1, &v), FAR_OK);
+        assert_int_equal(get_u32(&g, g.b, 1, &v), FAR_OK);
+    }
+    hook_at(g.a->client.ep);
+    hook.ops.post = recover_meanwhile;
+    assert_int_equal(put_u32(&g, g.a, 8, 8), FAR_OK);
+    hook_off();
+    assert_int_equal(came, 1);
+    assert_true(kept);
+    close_rig(&g);
+}
+
 /* ---- a path of several rows ----------------------------------------------------------------------- */
 
 /* Of the first request that writes several rows, only the first verbs happen. */
@@ -559,6 +613,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_check_opens_what_nobody_will_open),
         cmocka_unit_test(a_redo_unlocks_once),
+        cmocka_unit_test(a_lock_is_not_released_before_two_epochs_have_passed),
         cmocka_unit_test(a_path_that_was_begun_is_completed),
         cmocka_unit_test(children_that_may_be_published_are_not_reused),
         cmocka_unit_test(a_session_that_may_have_closed_a_subtable_gives_up_its_slot),
