@@ -651,6 +651,42 @@ static void an_iteration_returns_nothing_of_a_torn_row(void **state)
     iterate_disturbed(TEAR);
 }
 
+#define TORN_VALUE 0x7a11e5u
+
+/* The READ of the row shows the entry with the value of another one that was there before. */
+static int tear_the_value(struct fab_ep *ep, struct fab_req *req)
+{
+    const uint32_t value = TORN_VALUE;
+    int rc = hook.real->post(ep, req);
+    for (unsigned i = 0; i < req->count && tears == 0; i++) {
+        char *hit = req->verbs[i].kind == FAB_READ
+                        ? memmem(req->verbs[i].buf, req->verbs[i].len, &value, sizeof value)
+                        : NULL;
+        if (hit) {
+            memset(hit, 0, sizeof value);
+            tears++;
+        }
+    }
+    return rc;
+}
+
+static void a_get_returns_nothing_of_a_torn_row(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    tears = 0;
+    open_rig(&g, SMALL);
+    assert_int_equal(put_u32(&g, g.b, 5, TORN_VALUE), FAR_OK);
+    hook_on(g.a->client.ep);
+    hook.ops.post = tear_the_value;
+    assert_int_equal(get_u32(&g, g.a, 5, &v), FAR_OK);
+    hook_off();
+    assert_int_equal(tears, 1);
+    assert_int_equal(v, TORN_VALUE);
+    close_rig(&g);
+}
+
 /* ---- damage ---------------------------------------------------------------------------------------- */
 static void a_damaged_row_is_not_written(void **state)
 {
@@ -888,6 +924,7 @@ int main(void)
         cmocka_unit_test(an_iteration_finds_a_key_that_is_moved),
         cmocka_unit_test(an_iteration_finds_a_key_that_is_moved_twice),
         cmocka_unit_test(an_iteration_returns_nothing_of_a_torn_row),
+        cmocka_unit_test(a_get_returns_nothing_of_a_torn_row),
         cmocka_unit_test(a_damaged_row_is_not_written),
         cmocka_unit_test(a_damaged_block_is_not_a_miss),
         cmocka_unit_test(rows_may_share_a_lock),
