@@ -57,8 +57,8 @@ int pool_array_open(struct op *op, uint64_t ref, struct pool_array *array);
 /* Frees what this process knows of it, and nothing else. */
 void pool_array_close(struct pool_array *array);
 
-/* Gives back an array that nothing ever pointed to, after an error `rc`: at once if no WRITE to it
- * can still land, else it is left to a sweep. */
+/* Gives back an array that nothing ever pointed to, after work on it that ended with `rc`: at once
+ * if no WRITE to it can still land, else it is left to a sweep. */
 void pool_array_drop(struct op *op, const struct pool_array *array, int rc);
 /* Gives back an array that was in use (EPOCH-E3). */
 void pool_array_retire(struct client *client, const struct pool_array *array);

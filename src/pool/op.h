@@ -184,11 +184,11 @@ int op_begin(struct op *op, struct cached *cached);
 void op_end(struct op *op);
 bool op_in_flight(const struct op *op);
 
-/* Work that ended with this status has no verbs under way, and still owns what it allocated. (Local
- * memory runs out between batches.) */
+/* Work that ended with this status has no verbs under way. If it has published nothing, then it
+ * still owns what it allocated. (Local memory runs out between batches.) */
 static inline bool op_all_known(int rc)
 {
-    return status_means(rc, STATUS_SETTLED) || rc == FAR_NO_MEMORY;
+    return rc == FAR_OK || status_means(rc, STATUS_SETTLED) || rc == FAR_NO_MEMORY;
 }
 
 /* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown.

@@ -908,6 +908,43 @@ static void the_moved_bits_of_a_dead_closer_are_removed(void **state)
     close_rig(&g);
 }
 
+/* ---- two clients that split ------------------------------------------------------------------------ */
+static uint32_t more;
+
+/* A has allocated the children, and is about to close the subtable: B splits it first. */
+static int split_before_the_closing(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t closer = gaddr_offset(split_sub.part.anchor) + offsetof(struct rcuckoo_anchor, closer);
+    for (unsigned i = 0; i < req->count && looks == 0; i++) {
+        if (req->verbs[i].kind != FAB_CAS || req->verbs[i].off != closer)
+            continue;
+        looks++;
+        while (view_of(the)->splits == 0)
+            assert_int_equal(put_u32(the, the->b, more++, 1), FAR_OK);
+    }
+    return hook.real->post(ep, req);
+}
+
+static void children_that_come_too_late_are_not_lost(void **state)
+{
+    struct rig g;
+    (void)state;
+    looks = 0;
+    more = 1000;
+    open_rig(&g, "rows=4&lock_rows=1&locks=2");
+    assert_int_equal(put_u32(&g, g.b, 0, 0), FAR_OK);
+    split_sub = sub_of(&g, 0);
+    hook_on(g.a->client.ep);
+    hook.ops.post = split_before_the_closing;
+    for (uint32_t key = 1; key < 100 && looks == 0; key++)
+        assert_int_equal(put_u32(&g, g.a, key, key), FAR_OK);
+    hook_off();
+    assert_int_equal(looks, 1);
+    assert_true(puppet_lost_bytes(&g.a->client) == 0);
+    assert_int_equal(far_table_check(g.b, g.t, say, NULL), FAR_OK);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -932,6 +969,7 @@ int main(void)
         cmocka_unit_test(a_get_follows_a_split_at_once),
         cmocka_unit_test(a_subtable_that_was_split_is_not_opened),
         cmocka_unit_test(the_moved_bits_of_a_dead_closer_are_removed),
+        cmocka_unit_test(children_that_come_too_late_are_not_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -881,6 +881,58 @@ static void the_barrier_of_the_resize_before_does_not_count(void **state)
     sound(&g);
 }
 
+/* ---- memory of a client that was too late --------------------------------------------------- */
+
+/* A puts a key. B comes before A's CAS at this place: what A has allocated for it is not lost. */
+static void come_before(struct rig *g, uint64_t off, uint32_t put, void (*meanwhile)(void))
+{
+    uint32_t v = 5;
+    stage = 0;
+    changed_off = off;
+    before_it = meanwhile;
+    tap = (struct batch_tap){.posted = before_the_change};
+    g->a->op.batch.tap = &tap;
+    int rc = far_put(g->a, g->t, &put, sizeof put, &v, sizeof v);
+    g->a->op.batch.tap = NULL;
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(stage, 1);
+    assert_true(puppet_lost_bytes(&g->a->client) == 0);
+    sound(g);
+}
+
+static void make_chain(void)
+{
+    assert_int_equal(insert(the, the->b, key_with(the, &from, 7, 0), 6), FAR_OK);
+    assert_true(shard_is_link(store_rig_get(&the->r, top_of(the), 0)));
+}
+
+static void a_chain_node_that_comes_too_late_is_not_lost(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    fill_slots(&g, 6);
+    come_before(&g, gaddr_offset(top_of(&g)), extra, make_chain);
+}
+
+static void resize_first(void)
+{
+    set_version(the);
+    gaddr root = view_of(the, the->b)->root;
+    assert_true(store_rig_get(&the->r, root, offsetof(struct shard_root, segment[1].tops)) != 0);
+}
+
+static void a_segment_that_comes_too_late_is_not_lost(void **state)
+{
+    struct rig g;
+    (void)state;
+    start(&g);
+    gaddr root = view_of(&g, g.b)->root;
+    store_rig_set(&g.r, root, offsetof(struct shard_root, count), 1u << 30);
+    come_before(&g, gaddr_offset(root) + offsetof(struct shard_root, segment[1]), dummy,
+                resize_first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -910,6 +962,8 @@ int main(void)
         cmocka_unit_test(a_torn_root_deceives_nobody),
         cmocka_unit_test(a_resize_that_was_broken_off_has_no_barrier_yet),
         cmocka_unit_test(the_barrier_of_the_resize_before_does_not_count),
+        cmocka_unit_test(a_chain_node_that_comes_too_late_is_not_lost),
+        cmocka_unit_test(a_segment_that_comes_too_late_is_not_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

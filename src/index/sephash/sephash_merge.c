@@ -230,7 +230,7 @@ static void give_back(struct merge *m, int rc)
 {
     for (unsigned i = 0; i < m->allocations; i++) {
         const struct allocated *a = &m->allocated[i];
-        if (rc == FAR_OK || op_all_known(rc))
+        if (op_all_known(rc))
             pool_free_unpublished(m->op->client, a->at, a->size_class);
         else
             pool_abandon(m->op->client, a->size_class);
@@ -445,7 +445,7 @@ static int merge(struct merge *m)
     if (rc != FAR_OK)
         return rc;
     rc = publish(m, &swapped, &directory);
-    if (rc != FAR_OK && !op_all_known(rc))
+    if (!op_all_known(rc))
         retire(m, false);
     if (!swapped || rc != FAR_OK) {
         give_back(m, rc);

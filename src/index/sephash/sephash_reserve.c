@@ -77,7 +77,7 @@ void sephash_reserve_end(struct op *op, struct sephash_view *view, struct sephas
         uint64_t spare = spares->word[i];
         if (posted && rc == FAR_OK && op_swapped(op, spares->number[i]))
             continue;
-        if (rc == FAR_OK || op_all_known(rc))
+        if (op_all_known(rc))
             pool_free_unpublished(op->client, pointer_gaddr(spare), pointer_class(spare));
         else
             pool_abandon(op->client, pointer_class(spare));
