@@ -543,6 +543,20 @@ static void children_that_may_be_published_are_not_reused(void **state)
     close_rig(&g);
 }
 
+/* Nothing points to the children, and their client does not know that. */
+static void children_of_a_closing_of_unknown_outcome_are_reported_as_lost(void **state)
+{
+    struct rig g;
+    struct audit audit;
+    (void)state;
+    split_fails(&g, offsetof(struct rcuckoo_anchor, closer));
+    assert_int_equal(sim_audit(&audit, g.r.pool, (far_session *[]){g.b, g.a}, 2), FAR_OK);
+    assert_int_equal(audit.wrong, 0);
+    assert_true(audit.bytes[AUDIT_NOWHERE] > 0);
+    assert_true(audit.bytes[AUDIT_NOWHERE] <= puppet_lost_bytes(&g.a->client));
+    close_rig(&g);
+}
+
 static void a_session_that_may_have_closed_a_subtable_gives_up_its_slot(void **state)
 {
     struct rig g;
@@ -616,6 +630,7 @@ int main(void)
         cmocka_unit_test(a_lock_is_not_released_before_two_epochs_have_passed),
         cmocka_unit_test(a_path_that_was_begun_is_completed),
         cmocka_unit_test(children_that_may_be_published_are_not_reused),
+        cmocka_unit_test(children_of_a_closing_of_unknown_outcome_are_reported_as_lost),
         cmocka_unit_test(a_session_that_may_have_closed_a_subtable_gives_up_its_slot),
         cmocka_unit_test(a_block_that_may_be_in_use_is_not_retired),
         cmocka_unit_test(a_lock_is_not_released_under_a_redo_that_was_not_seen),
