@@ -7,7 +7,7 @@
 modules="clock err fds fiber hist hmac256 mapping process rng sha256 text
          batch direct fab mem shm superblock ucx uri verbs wire
          block catalog client freelist journal marks op pool size stock
-         index race rcuckoo sephash shard tuning
+         chime index race rcuckoo sephash shard tuning
          store far"
 
 # The global names that a library defines. "A" are the version nodes of a shared library; a name

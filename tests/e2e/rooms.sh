@@ -16,6 +16,7 @@ fabric/verbs base fabric fabric/verbs
 pool base fabric pool
 index base fabric pool index
 index/race base fabric pool index index/race
+index/chime base fabric pool index index/chime
 index/shard base fabric pool index index/shard
 index/rcuckoo base fabric pool index index/rcuckoo
 index/sephash base fabric pool index index/sephash

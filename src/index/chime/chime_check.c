@@ -1,0 +1,645 @@
+/*
+ * Walking the whole table: to count what is in it, to mark what it reaches, and to prove on a quiet table
+ * that
+ *
+ *   CHIME-W1  every node has the head of a node of its level, and a state only while it is locked;
+ *   CHIME-W2  the groups of a node are whole and have one era, which is also that of `next` (CHIME-C2);
+ *   CHIME-W3  the separators of a level ascend, and a node ends where its sibling begins;
+ *   CHIME-W4  every key or separator is in its node's range, and none is there twice (CHIME-C4);
+ *   CHIME-W5  every key is in the neighbourhood of its home, and has the right K and fingerprint;
+ *   CHIME-W6  `vacancy` says what the groups say, if the lock is free;
+ *   CHIME-W7  every child of an internal node is a node of the level below that has the entry's separator,
+ *       and one child has the separator of the internal node itself. A child is dead only while the node is
+ *       locked (CHIME-C8);
+ *   CHIME-W8  locks are held only by clients that are alive (CHIME-C9);
+ *   CHIME-W9  every block of an entry or a separator is whole.
+ *
+ * A walk visits the nodes of each level from left to right. Their ranges tile the whole key space, so an
+ * entry that is in the tree throughout is visited. If a node dies before the walk has come to it, its
+ * entries are in a node to its left. Then the walk descends again, by the bound that it has covered.
+ *
+ * Levels are walked from the leaves up, so that a dead node that its parent still names is marked. If the
+ * node was alive when its level was walked, it was marked there. If it was dead by then, the parent had
+ * named it before, and still does when it is read later, or never will again (CHIME-C8, CHIME-C10).
+ */
+#include "index/chime/chime.h"
+#include "index/walk.h"
+
+#include <stdlib.h>
+
+#define FINDINGS_MAX  (4 * CHIME_SPAN_MAX)
+#define DAMAGED_MAX   64u /* damaged nodes of a level that the walk passes */
+#define RECOVERIES    4u
+#define LOOK_PAUSE_NS 1000000u
+
+enum fault { STATEFUL, OUTSIDE, TWICE, MISPLACED, VACANCY, NO_CHILD, NO_FIRST, UNREADABLE };
+
+/* Something wrong with a node. `place` is the span if it is not an entry. */
+struct finding {
+    enum fault fault;
+    unsigned place;
+    uint64_t word;
+};
+
+/* A separator, with a copy of its bytes. */
+struct edge {
+    struct chime_bound bound;
+    char bytes[FAR_KEY_MAX];
+};
+
+struct walk {
+    struct op *op;
+    struct chime_view *view;
+    struct index_report *report; /* NULL: no proofs are wanted */
+    struct marker *marker;       /* NULL: nothing is to be marked */
+    struct far_table_info info;
+    struct chime_wait wait;
+    unsigned level, attempts, damaged;
+    bool ended;  /* the level has no more nodes, or they cannot be reached */
+    gaddr at;    /* the node to be visited */
+    gaddr from;  /* the parent or left sibling that led to it; 0: the root did */
+    bool linked; /* the walk came from its left sibling, which says that the node begins at: */
+    struct chime_edge edge;
+    struct edge done;      /* all of the level that is below was visited */
+    struct edge low, high; /* of the node in `node`; `high` only if it has a sibling */
+    uint64_t node[CHIME_HEAD_WORDS + CHIME_GROUP_WORDS * CHIME_GROUPS_MAX];
+    struct finding finding[FINDINGS_MAX]; /* of this look */
+    struct finding earlier[FINDINGS_MAX]; /* of the last one */
+    unsigned finding_count, earlier_count;
+    struct index_walk_key seen[CHIME_SPAN_MAX];
+    unsigned seen_count;
+};
+
+static gaddr sibling(struct walk *w)
+{
+    return chime_next_at(chime_head(w->node)->next);
+}
+
+/* ---- separators and entries ---------------------------------------------------------------------- */
+
+static void copy_edge(struct edge *to, const struct edge *from)
+{
+    to->bound = from->bound;
+    if (from->bound.bytes.data) {
+        memcpy(to->bytes, from->bytes, from->bound.bytes.len);
+        to->bound.bytes.data = to->bytes;
+    }
+}
+
+static int read_edge(struct walk *w, uint64_t k, uint64_t lng, struct edge *edge)
+{
+    struct slice bytes = {NULL, 0};
+    int rc = lng != 0 ? chime_separator(w->op, w->view, lng, &bytes) : FAR_OK;
+    if (rc == FAR_OK && bytes.len > FAR_KEY_MAX)
+        rc = chime_damaged(w->view, w->at);
+    if (rc != FAR_OK)
+        return rc;
+    edge->bound = (struct chime_bound){.k = k};
+    if (lng != 0) {
+        memcpy(edge->bytes, bytes.data, bytes.len);
+        edge->bound.bytes = (struct slice){edge->bytes, bytes.len};
+    }
+    return FAR_OK;
+}
+
+/* An entry, with the key or separator that it stands for. The bytes are good until the next read. */
+struct item {
+    unsigned kind;
+    bool whole; /* it could be read */
+    struct chime_bound bound;
+    uint64_t v, inlined;
+    gaddr child; /* of an internal node */
+};
+
+static int read_item(struct walk *w, unsigned place, struct item *i)
+{
+    const uint64_t *entry = chime_entry(w->node, place);
+    *i = (struct item){
+        .kind = chime_kind_at(w->node, place), .bound = {.k = entry[0]}, .v = entry[1]};
+    i->whole = i->kind == CHIME_INLINE;
+    i->inlined = __builtin_bswap64(entry[0]);
+    i->child = pointer_gaddr(i->v);
+    if (i->kind == CHIME_INLINE && w->level == 0)
+        i->bound.bytes = (struct slice){&i->inlined, 8};
+    if (i->kind != CHIME_BLOCK)
+        return FAR_OK;
+    const void *image = NULL;
+    int rc = index_walk_block(w->op, CHIME_SLOT, i->v, &image);
+    const struct block_head *block = image;
+    if (rc != FAR_OK || !block)
+        return rc;
+    i->whole = w->level == 0 || block->vlen == sizeof i->child;
+    i->bound.bytes = (struct slice){block_key(block), block->klen};
+    if (w->level > 0 && i->whole)
+        memcpy(&i->child, block_value(block), sizeof i->child);
+    return FAR_OK;
+}
+
+/* ---- counting and marking ------------------------------------------------------------------------ */
+
+static int mark_child(struct walk *w, unsigned place)
+{
+    struct item i;
+    int rc = read_item(w, place, &i);
+    if (rc != FAR_OK || !i.whole)
+        return rc == FAR_OK ? chime_damaged(w->view, w->at) : rc;
+    w->marker->mark(w->marker, i.child, chime_node_class(&w->view->shape));
+    if (i.kind == CHIME_BLOCK)
+        w->marker->mark(w->marker, pointer_gaddr(i.v), pointer_class(i.v));
+    return FAR_OK;
+}
+
+/* `fresh`: no part of the node's range was visited before. What was visited is marked again, but not counted
+ * again. */
+static int count_entry(struct walk *w, unsigned place, bool fresh)
+{
+    struct item i;
+    if (!w->marker && !fresh) {
+        int rc = read_item(w, place, &i);
+        if (rc != FAR_OK || !chime_reaches(&i.bound, &w->done.bound))
+            return rc;
+    }
+    if (chime_kind_at(w->node, place) == CHIME_BLOCK)
+        index_walk_slot(&w->info, w->marker, chime_entry(w->node, place)[1]);
+    else
+        w->info.keys++;
+    return FAR_OK;
+}
+
+static int count_node(struct walk *w)
+{
+    const struct chime_shape *s = &w->view->shape;
+    uint64_t lng = chime_head(w->node)->low.lng;
+    bool fresh = chime_reaches(&w->low.bound, &w->done.bound);
+    int rc = FAR_OK;
+    if (w->marker || fresh)
+        index_walk_object(&w->info, w->marker, w->at, chime_node_class(s));
+    if (lng != 0 && (w->marker || fresh))
+        index_walk_object(&w->info, w->marker, pointer_gaddr(lng), pointer_class(lng));
+    if (w->level == 0 && fresh)
+        w->info.slots += s->span;
+    for (unsigned p = 0; p < s->span && rc == FAR_OK; p++) {
+        if (chime_kind_at(w->node, p) == CHIME_EMPTY)
+            continue;
+        if (w->level == 0)
+            rc = count_entry(w, p, fresh);
+        else if (w->marker)
+            rc = mark_child(w, p);
+    }
+    return rc;
+}
+
+/* ---- one look at a node -------------------------------------------------------------------------- */
+
+static void found(struct walk *w, enum fault fault, unsigned place, uint64_t word)
+{
+    if (w->finding_count < FINDINGS_MAX)
+        w->finding[w->finding_count++] = (struct finding){fault, place, word};
+}
+
+/* CHIME-W5 of an entry that could be read. */
+static void check_key(struct walk *w, unsigned place, const struct item *i)
+{
+    const struct chime_shape *s = &w->view->shape;
+    struct chime_key key;
+    chime_key_set(w->view, i->bound.bytes, &key);
+    if (key.bound.k != i->bound.k || ((place - key.home) & (s->span - 1)) >= s->hood ||
+        (i->kind == CHIME_BLOCK && slot_fingerprint(CHIME_SLOT, i->v) != key.fingerprint))
+        found(w, MISPLACED, place, i->v);
+}
+
+/* CHIME-W7 of an entry that could be read. */
+static int check_child(struct walk *w, unsigned place, const struct item *i, bool free)
+{
+    struct chime_head *head = op_buffer(w->op, BUF_INDEX, sizeof *head);
+    if (!head)
+        return FAR_NO_MEMORY;
+    batch_read(&w->op->batch, i->child, 0, head, sizeof *head);
+    int rc = batch_flush(&w->op->batch);
+    if (rc != FAR_OK && rc != FAR_BOUNDS)
+        return rc;
+    if (rc == FAR_BOUNDS || head->sum != chime_head_sum(w->view, i->child, head) ||
+        head->level + 1 != w->level || head->low.k != i->bound.k ||
+        (free && head->lock & CHIME_DEAD) || head->low.lng != (i->kind == CHIME_BLOCK ? i->v : 0))
+        found(w, NO_CHILD, place, i->v);
+    return FAR_OK;
+}
+
+/* CHIME-W4, CHIME-W5, CHIME-W7 and CHIME-W9 of an entry. *first: it has the node's own separator. */
+static int check_entry(struct walk *w, unsigned place, bool free, bool *first)
+{
+    struct item i;
+    int rc = read_item(w, place, &i);
+    if (rc != FAR_OK)
+        return rc;
+    if (!i.whole) {
+        found(w, UNREADABLE, place, i.v);
+        return FAR_OK;
+    }
+    if (!chime_reaches(&i.bound, &w->low.bound) ||
+        (sibling(w) != 0 && chime_reaches(&i.bound, &w->high.bound)))
+        found(w, OUTSIDE, place, i.v);
+    struct slice unique = w->level == 0 ? i.bound.bytes : (struct slice){&i.child, sizeof i.child};
+    w->seen[w->seen_count++] = (struct index_walk_key){
+        .hash = hash_key(unique.data, unique.len, w->view->seed), .slot = place, .order = place};
+    *first |= chime_reaches(&i.bound, &w->low.bound) && chime_reaches(&w->low.bound, &i.bound);
+    if (w->level > 0)
+        return check_child(w, place, &i, free);
+    check_key(w, place, &i);
+    return FAR_OK;
+}
+
+/* `free`: nobody held the lock when the node was read. */
+static int check_entries(struct walk *w, bool free)
+{
+    unsigned span = w->view->shape.span;
+    bool first = false;
+    int rc = FAR_OK;
+    w->seen_count = 0;
+    for (unsigned p = 0; p < span && rc == FAR_OK; p++)
+        if (chime_kind_at(w->node, p) != CHIME_EMPTY)
+            rc = check_entry(w, p, free, &first);
+    if (w->level > 0 && !first)
+        found(w, NO_FIRST, span, chime_head(w->node)->low.k);
+    index_walk_match(w->seen, w->seen_count);
+    for (unsigned i = 0; i < w->seen_count && free; i++)
+        if (w->seen[i].first != w->seen[i].slot)
+            found(w, TWICE, w->seen[i].slot, chime_entry(w->node, w->seen[i].slot)[1]);
+    return rc;
+}
+
+static int check_node(struct walk *w)
+{
+    const struct chime_head *head = chime_head(w->node);
+    const struct chime_shape *s = &w->view->shape;
+    unsigned n = op_read(w->op, w->at, offsetof(struct chime_head, lock));
+    int rc = batch_flush(&w->op->batch);
+    if (rc != FAR_OK)
+        return rc;
+    bool free = head->lock == 0 && op_result(w->op, n) == 0;
+    w->finding_count = 0;
+    if (free && head->state != 0)
+        found(w, STATEFUL, s->span, head->state);
+    if (free && head->vacancy != chime_vacancy(s, w->node))
+        found(w, VACANCY, s->span, head->vacancy);
+    return check_entries(w, free);
+}
+
+/* ---- reports and repairs ------------------------------------------------------------------------- */
+
+/* Writes the vacancy under the lock. */
+static int repair_vacancy(struct walk *w, bool *done)
+{
+    struct chime_held h;
+    struct chime_pen pen;
+    enum chime_verdict verdict = CHIME_GOOD;
+    int rc = chime_hold(w->op, w->view, w->at, w->level, 0, &w->wait, &h, &verdict);
+    if (rc != FAR_OK || h.at == 0)
+        return rc == FAR_CORRUPT ? FAR_OK : rc; /* for the next walk */
+    rc = chime_pen_start(w->op, &pen);
+    if (rc != FAR_OK) {
+        (void)chime_release(w->op, h.at);
+        return rc;
+    }
+    chime_pen_word(w->op, &pen, h.at, offsetof(struct chime_head, vacancy),
+                   chime_vacancy(&w->view->shape, h.node));
+    chime_unlock(w->op, h.at);
+    rc = chime_finish(w->op);
+    *done = rc == FAR_OK;
+    return rc;
+}
+
+static void report_node(struct walk *w, const char *what)
+{
+    index_violation(w->report, "%s: node %u:0x%llx of level %u", what, gaddr_node(w->at),
+                    (unsigned long long)gaddr_offset(w->at), w->level);
+}
+
+static int report_findings(struct walk *w)
+{
+    static const char *const text[] = {
+        [STATEFUL] = "CHIME-W1: a split or merge that nobody is doing",
+        [OUTSIDE] = "CHIME-W4: a key or child outside the range of its node",
+        [TWICE] = "CHIME-W4: a key or child that is there twice",
+        [MISPLACED] = "CHIME-W5: a key in a place where it is not looked for",
+        [VACANCY] = "CHIME-W6: wrong vacancy",
+        [NO_CHILD] = "CHIME-W7: an entry that leads to no child of its separator",
+        [NO_FIRST] = "CHIME-W7: no child for the beginning of the node's range",
+        [UNREADABLE] = "CHIME-W9: an entry without a whole block",
+    };
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
+        const struct finding *f = &w->finding[i];
+        bool done = false;
+        if (f->place < w->view->shape.span)
+            index_violation(w->report, "%s: entry %u of node %u:0x%llx of level %u", text[f->fault],
+                            f->place, gaddr_node(w->at), (unsigned long long)gaddr_offset(w->at),
+                            w->level);
+        else
+            report_node(w, text[f->fault]);
+        if (f->fault == VACANCY && w->report->repair)
+            rc = repair_vacancy(w, &done);
+        if (done)
+            index_repaired(w->report, &w->report->violations, "  repaired: written again");
+    }
+    return rc;
+}
+
+/* ---- locks of dead clients ----------------------------------------------------------------------- */
+
+static int recover(struct walk *w, uint64_t owner)
+{
+    uint64_t lock = owner;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < RECOVERIES && rc == FAR_OK && lock == owner; i++) {
+        rc = chime_recover(w->op, w->view, w->at, owner, &w->wait);
+        if (rc != FAR_OK)
+            break;
+        unsigned n = op_read(w->op, w->at, offsetof(struct chime_head, lock));
+        rc = batch_flush(&w->op->batch);
+        lock = rc == FAR_OK ? op_result(w->op, n) : owner;
+    }
+    if (lock != owner)
+        index_repaired(w->report, &w->report->stranded, "  repaired: recovered and released");
+    return rc == FAR_CORRUPT ? FAR_OK : rc; /* reading the node finds the damage */
+}
+
+/* CHIME-W8. */
+static int check_lock(struct walk *w)
+{
+    struct chime_head *head = op_buffer(w->op, BUF_INDEX, sizeof *head);
+    bool alive = true;
+    if (!head)
+        return FAR_NO_MEMORY;
+    batch_read(&w->op->batch, w->at, 0, head, sizeof *head);
+    int rc = batch_flush(&w->op->batch);
+    if (rc != FAR_OK)
+        return rc == FAR_BOUNDS ? FAR_OK : rc; /* reading the node finds the damage */
+    uint64_t owner = head->lock;
+    if (head->sum != chime_head_sum(w->view, w->at, head) || owner == 0 || owner & CHIME_DEAD)
+        return FAR_OK;
+    rc = client_owner_alive(w->op, owner, &alive);
+    if (rc != FAR_OK || alive)
+        return rc;
+    unsigned n = op_read(w->op, w->at, offsetof(struct chime_head, lock));
+    rc = batch_flush(&w->op->batch);
+    if (rc != FAR_OK || op_result(w->op, n) != owner) /* it was released before its holder left */
+        return rc;
+    index_stranded(w->report,
+                   "CHIME-W8: stranded lock: the session in slot %u holds node %u:0x%llx",
+                   owner_slot(owner), gaddr_node(w->at), (unsigned long long)gaddr_offset(w->at));
+    return w->report->repair ? recover(w, owner) : FAR_OK;
+}
+
+/* ---- visiting a node ----------------------------------------------------------------------------- */
+
+static int read_node(struct walk *w, enum chime_verdict *verdict)
+{
+    const struct chime_head *head = chime_head(w->node);
+    uint32_t bytes = w->view->shape.bytes;
+    uint64_t *image = op_buffer(w->op, BUF_INDEX, bytes);
+    if (!image)
+        return FAR_NO_MEMORY;
+    memset(image, 0, bytes);
+    int rc = chime_read_node(w->op, w->view, w->at, w->level, false, image, &w->wait, verdict);
+    memcpy(w->node, image, bytes);
+    if (rc != FAR_OK || *verdict != CHIME_GOOD)
+        return rc;
+    rc = read_edge(w, head->low.k, head->low.lng, &w->low);
+    if (rc == FAR_OK && sibling(w) != 0)
+        rc = read_edge(w, head->high.k, head->high.lng, &w->high);
+    return rc;
+}
+
+/* Drops what the look before has not found. */
+static void keep_lasting(struct walk *w)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < w->finding_count; i++) {
+        struct finding f = w->finding[i];
+        bool lasts = false;
+        for (unsigned j = 0; j < w->earlier_count && !lasts; j++) {
+            const struct finding *e = &w->earlier[j];
+            lasts = e->fault == f.fault && e->place == f.place && e->word == f.word;
+        }
+        if (lasts)
+            w->finding[kept++] = f;
+    }
+    w->finding_count = kept;
+}
+
+/* What is wrong must be wrong at every look, and in the same way. */
+static int prove(struct walk *w, enum chime_verdict *verdict)
+{
+    for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
+        int rc = FAR_OK;
+        if (look > 0) {
+            batch_pause(&w->op->batch, LOOK_PAUSE_NS);
+            rc = read_node(w, verdict);
+        }
+        if (rc == FAR_OK && *verdict == CHIME_GOOD)
+            rc = check_node(w);
+        if (rc != FAR_OK || *verdict != CHIME_GOOD)
+            return rc;
+        if (look > 0)
+            keep_lasting(w);
+        if (w->finding_count == 0)
+            return FAR_OK;
+        memcpy(w->earlier, w->finding, w->finding_count * sizeof *w->finding);
+        w->earlier_count = w->finding_count;
+    }
+    return report_findings(w);
+}
+
+/* CHIME-W3. Separators never change, so one look is enough. */
+static bool in_order(struct walk *w)
+{
+    const struct chime_head *head = chime_head(w->node);
+    bool ascends = sibling(w) == 0 || !chime_reaches(&w->low.bound, &w->high.bound);
+    bool joins = w->linked ? memcmp(&head->low, &w->edge, sizeof w->edge) == 0
+                           : chime_reaches(&w->done.bound, &w->low.bound);
+    return ascends && joins;
+}
+
+static int visit(struct walk *w, enum chime_verdict *verdict)
+{
+    int rc = w->report ? check_lock(w) : FAR_OK;
+    if (rc == FAR_OK)
+        rc = read_node(w, verdict);
+    if (rc != FAR_OK || *verdict != CHIME_GOOD)
+        return rc;
+    if (in_order(w))
+        return w->report ? prove(w, verdict) : count_node(w);
+    if (!w->report)
+        return chime_damaged(w->view, w->at);
+    report_node(w, "CHIME-W3: separators out of order");
+    w->ended = true;
+    return FAR_OK;
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------ */
+
+static void go_right(struct walk *w)
+{
+    const struct chime_head *head = chime_head(w->node);
+    w->from = w->at;
+    w->at = sibling(w);
+    w->ended = w->at == 0;
+    w->linked = true;
+    w->edge = head->high;
+}
+
+/* A node cannot be read. If its head is whole, the walk goes on to its sibling. */
+static void pass_damage(struct walk *w)
+{
+    const struct chime_head *head = chime_head(w->node);
+    struct chime_name name = chime_head_name(w->at, head);
+    bool is_node = head->sum == chime_head_sum(w->view, w->at, head) && head->level == w->level;
+    if (!is_node || !chime_state_good(head->state, w->at, w->view->seed))
+        report_node(w, "CHIME-W1: damaged head");
+    else if (chime_judge(w->view, w->node, chime_all(&w->view->shape), &name) != CHIME_FITS ||
+             chime_era(*chime_group(w->node, 0)) != chime_next_era(head->next))
+        report_node(w, "CHIME-W2: damaged groups");
+    else
+        report_node(w, "CHIME-W9: a separator without a whole block");
+    w->ended = !is_node || w->damaged++ == DAMAGED_MAX;
+    if (!w->ended)
+        go_right(w);
+}
+
+/* Finds the node that has the end of what was visited. */
+static int find(struct walk *w)
+{
+    w->linked = false;
+    while (index_attempt(&w->attempts)) {
+        struct chime_spot spot = {.lost = true};
+        int rc = chime_rest(w->op, w->view, &w->wait, &w->attempts);
+        if (rc == FAR_OK)
+            rc = chime_descend(w->op, w->view, &w->done.bound, w->level, true, &w->wait, &spot);
+        w->at = spot.name.at;
+        w->from = spot.parent;
+        if (rc != FAR_OK || !spot.lost)
+            return rc;
+    }
+    return FAR_CONTENTION;
+}
+
+/* `gone`: the walk has come to a dead node. Whatever named it is settled first, or the descent may lead to
+ * it again. */
+static int find_again(struct walk *w, bool gone)
+{
+    int rc = gone ? chime_settle(w->op, w->view, w->from, &w->wait) : FAR_OK;
+    if (rc == FAR_OK)
+        rc = find(w);
+    if (rc != FAR_CORRUPT || !w->report)
+        return rc;
+    index_violation(w->report, "CHIME-W7: damage above hides nodes of level %u", w->level);
+    w->ended = true;
+    return FAR_OK;
+}
+
+/* The node was visited. An operation waits for others only so long; that begins again with each node. */
+static void advance(struct walk *w)
+{
+    if (sibling(w) != 0 && !chime_reaches(&w->done.bound, &w->high.bound)) {
+        copy_edge(&w->done, &w->high);
+        w->attempts = 0;
+        w->wait = (struct chime_wait){0};
+    }
+    go_right(w);
+}
+
+static int step(struct walk *w)
+{
+    const uint64_t all = 1ull << 32; /* as if keys were spread evenly */
+    enum chime_verdict verdict = CHIME_GOOD;
+    int rc = visit(w, &verdict);
+    if (rc == FAR_CORRUPT && w->report) {
+        pass_damage(w);
+        return FAR_OK;
+    }
+    if (rc != FAR_OK || w->ended)
+        return rc;
+    if (verdict != CHIME_GOOD)
+        return find_again(w, verdict == CHIME_GONE);
+    advance(w);
+    uint64_t done = w->level > 0 || w->ended ? all : w->done.bound.k >> 32;
+    return index_walk_progress(w->op, &w->view->base, done, all);
+}
+
+/* The tree may grow meanwhile, so the root is read for each level. */
+static int walk(struct walk *w)
+{
+    index_walk_object(&w->info, w->marker, w->view->root,
+                      size_class_for(sizeof(struct chime_root)));
+    for (unsigned level = 0; level < CHIME_LEVELS; level++) {
+        int rc = chime_forget(w->op, w->view, 0);
+        if (rc != FAR_OK || level > chime_top_level(w->view->top))
+            return rc;
+        w->level = level;
+        w->attempts = w->damaged = 0;
+        w->ended = false;
+        w->done.bound = (struct chime_bound){0};
+        rc = find_again(w, false);
+        while (rc == FAR_OK && !w->ended)
+            rc = step(w);
+        if (rc != FAR_OK)
+            return rc;
+    }
+    return FAR_OK;
+}
+
+/* Walks the table. The caller frees what this returns; NULL: there is no memory. */
+static struct walk *run(struct op *op, struct index_view *base, struct index_report *report,
+                        struct marker *marker, int *rc)
+{
+    struct walk *w = calloc(1, sizeof *w); /* too large for a fiber's stack */
+    if (!w) {
+        *rc = err_fail(FAR_NO_MEMORY, "no memory for a walk");
+        return NULL;
+    }
+    w->op = op;
+    w->view = chime_view(base);
+    w->report = report;
+    w->marker = marker;
+    *rc = walk(w);
+    return w;
+}
+
+int chime_info(struct op *op, struct index_view *base, struct far_table_info *info)
+{
+    struct chime_view *view = chime_view(base);
+    uint64_t cached = chime_cached_bytes(view); /* before the walk fills it */
+    int rc = FAR_OK;
+    struct walk *w = run(op, base, NULL, NULL, &rc);
+    if (rc == FAR_OK) {
+        w->info.client_cache_bytes = cached;
+        w->info.load_factor = w->info.slots ? (double)w->info.keys / (double)w->info.slots : 0;
+        w->info.splits = view->splits;
+        w->info.split_load_max = view->load_max;
+        w->info.split_load_mean = view->splits ? view->load_sum / (double)view->splits : 0;
+        tuning_text(chime_tuning, view->tuning, w->info.tuning);
+        *info = w->info;
+    }
+    free(w);
+    return rc;
+}
+
+int chime_check(struct op *op, struct index_view *base, struct index_report *report)
+{
+    int rc = FAR_OK;
+    free(run(op, base, report, NULL, &rc));
+    return rc;
+}
+
+int chime_mark(struct op *op, struct index_view *base, struct marker *marker)
+{
+    int rc = FAR_OK;
+    free(run(op, base, NULL, marker, &rc));
+    if (rc != FAR_OK || !marker->sweeps)
+        return rc;
+    /* The client that took a dead node out of its parent may have failed or died before it changed the
+     * version (CHIME-C10). */
+    index_bump_version(op, base);
+    return batch_flush(&op->batch);
+}

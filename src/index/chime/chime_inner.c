@@ -1,0 +1,217 @@
+/* Internal nodes as sessions cache them: the children in order, and the bytes of long separators. */
+#include "index/chime/chime.h"
+
+#include <stdlib.h>
+
+/* ---- looking into one ---------------------------------------------------------------------------------- */
+
+static const struct chime_long *longs_of(const struct chime_inner *n)
+{
+    return (const struct chime_long *)&n->child[n->count];
+}
+
+static const struct chime_long *long_of(const struct chime_inner *n, unsigned i)
+{
+    return longs_of(n) + __builtin_popcountll(n->longs & ((1ull << i) - 1));
+}
+
+static struct slice long_bytes(const struct chime_inner *n, const struct chime_long *l)
+{
+    return (struct slice){(const char *)n + l->offset, l->len};
+}
+
+gaddr chime_child_at(const struct chime_inner *n, unsigned i)
+{
+    return n->longs >> i & 1 ? long_of(n, i)->at : n->child[i].v;
+}
+
+struct chime_bound chime_child_bound(const struct chime_inner *n, unsigned i)
+{
+    struct chime_bound bound = {.k = n->child[i].k};
+    if (n->longs >> i & 1)
+        bound.bytes = long_bytes(n, long_of(n, i));
+    return bound;
+}
+
+struct chime_edge chime_child_edge(const struct chime_inner *n, unsigned i)
+{
+    struct chime_edge edge = {.k = n->child[i].k};
+    if (n->longs >> i & 1) {
+        edge.lng = n->child[i].v;
+        edge.sum = long_of(n, i)->sum;
+    }
+    return edge;
+}
+
+struct chime_bound chime_inner_high(const struct chime_inner *n)
+{
+    struct chime_bound bound = {.k = n->high.k};
+    if (n->high.lng != 0)
+        bound.bytes = long_bytes(n, longs_of(n) + __builtin_popcountll(n->longs));
+    return bound;
+}
+
+unsigned chime_route(const struct chime_inner *n, const struct chime_bound *key)
+{
+    unsigned low = 0, high = n->count; /* the first child has all that is below the second */
+    while (high - low > 1) {
+        unsigned middle = (low + high) / 2;
+        struct chime_bound bound = chime_child_bound(n, middle);
+        if (chime_reaches(key, &bound))
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* ---- making one ---------------------------------------------------------------------------------------- */
+
+/* A child while its node is being put in order. */
+struct sorting {
+    struct chime_child child;
+    bool is_long;
+    gaddr at;
+    struct slice bytes;
+};
+
+static int by_bound(const void *a, const void *b)
+{
+    const struct sorting *x = a, *y = b;
+    if (x->child.k != y->child.k)
+        return x->child.k < y->child.k ? -1 : 1;
+    if (!x->is_long || !y->is_long)
+        return (int)x->is_long - (int)y->is_long;
+    return index_key_compare(x->bytes, y->bytes);
+}
+
+/* Takes the children out of the image; those with long separators only if `blocks` has their blocks, in the order of
+ * their places. Returns how many there are. */
+static unsigned take_children(const struct chime_shape *s, uint64_t *node,
+                              const struct index_blocks *blocks, struct sorting *list)
+{
+    unsigned count = 0, next = 0;
+    for (unsigned p = 0; p < s->span; p++) {
+        const uint64_t *entry = chime_entry(node, p);
+        unsigned kind = chime_kind_at(node, p);
+        if (kind == CHIME_EMPTY)
+            continue;
+        struct sorting *c = &list[count++];
+        *c = (struct sorting){.child = {entry[0], entry[1]}, .is_long = kind != CHIME_INLINE};
+        c->at = pointer_gaddr(entry[1]);
+        if (c->is_long) {
+            const void *block = blocks->block[next++].image;
+            const struct block_head *h = block;
+            memcpy(&c->at, block_value(block), 8);
+            c->bytes = (struct slice){block_key(block), h->klen};
+        }
+    }
+    return count;
+}
+
+/* Makes the cached form, in view->made. `high`: the bytes of the upper bound, if it is long. */
+static int make_inner(struct chime_view *view, uint64_t *node, struct sorting *list, unsigned count,
+                      struct slice high)
+{
+    const struct chime_head *head = chime_head(node);
+    unsigned longs = 0;
+    size_t text = 0;
+    qsort(list, count, sizeof *list, by_bound);
+    for (unsigned i = 0; i < count; i++) {
+        longs += list[i].is_long;
+        text += list[i].bytes.len;
+    }
+    longs += head->high.lng != 0;
+    size_t at = chime_inner_bytes(count) + longs * sizeof(struct chime_long);
+    struct chime_inner *n = realloc(view->made, at + text + high.len);
+    if (!n)
+        return err_fail(FAR_NO_MEMORY, "no memory for a node");
+    view->made = n;
+    *n = (struct chime_inner){.next = chime_next_at(head->next),
+                              .high = head->high,
+                              .bytes = (uint32_t)(at + text + high.len),
+                              .count = (uint16_t)count,
+                              .level = (uint16_t)head->level};
+    struct chime_long *l = (struct chime_long *)&n->child[count];
+    for (unsigned i = 0; i < count; i++) {
+        n->child[i] = list[i].child;
+        if (!list[i].is_long)
+            continue;
+        n->longs |= 1ull << i;
+        *l++ = (struct chime_long){list[i].at, chime_text_sum(view, list[i].bytes), (uint32_t)at,
+                                   (uint32_t)list[i].bytes.len};
+        memcpy((char *)n + at, list[i].bytes.data, list[i].bytes.len);
+        at += list[i].bytes.len;
+    }
+    if (head->high.lng != 0) {
+        *l = (struct chime_long){0, 0, (uint32_t)at, (uint32_t)high.len};
+        memcpy((char *)n + at, high.data, high.len);
+    }
+    return FAR_OK;
+}
+
+/* Is it the block of a separator, with the address of a node? */
+static bool separator_good(const struct index_block *b)
+{
+    const struct block_head *h = b->image;
+    return index_block_whole(b, CHIME_SLOT) && h->vlen == 8 && h->klen > 0;
+}
+
+/* Reads the blocks of all long separators of the node, and of its upper bound, which comes last. */
+static int read_separators(struct op *op, const struct chime_view *view, uint64_t *node,
+                           struct index_blocks *blocks)
+{
+    const struct chime_shape *s = &view->shape;
+    index_blocks_start(blocks, op, SIZE_MAX);
+    for (unsigned p = 0; p < s->span; p++) {
+        uint64_t v = chime_entry(node, p)[1];
+        if (chime_kind_at(node, p) == CHIME_BLOCK)
+            (void)index_blocks_add(blocks, v, size_class_bytes(pointer_class(v)), p);
+    }
+    uint64_t high = chime_head(node)->high.lng;
+    if (high != 0)
+        (void)index_blocks_add(blocks, high, size_class_bytes(pointer_class(high)), s->span);
+    if (blocks->count == 0)
+        return FAR_OK;
+    int rc = index_blocks_read(op, blocks, false);
+    if (rc == FAR_BOUNDS)
+        rc = err_fail(FAR_CORRUPT, "a separator points outside the pool");
+    for (unsigned i = 0; i < blocks->count && rc == FAR_OK; i++)
+        if (!separator_good(&blocks->block[i]))
+            rc = err_fail(FAR_CORRUPT, "a separator of table '%s' is damaged",
+                          view->base.table->desc.name);
+    return rc;
+}
+
+int chime_children(struct op *op, const struct chime_view *view, uint64_t *node,
+                   gaddr child[CHIME_SPAN_MAX])
+{
+    struct index_blocks blocks;
+    struct sorting list[CHIME_SPAN_MAX];
+    int rc = read_separators(op, view, node, &blocks);
+    if (rc != FAR_OK)
+        return rc;
+    (void)take_children(&view->shape, node, &blocks, list);
+    for (unsigned p = 0, next = 0; p < view->shape.span; p++)
+        child[p] = chime_kind_at(node, p) == CHIME_EMPTY ? 0 : list[next++].at;
+    return FAR_OK;
+}
+
+/* The image is whole: makes the cached form of it. */
+int chime_encode(struct op *op, struct chime_view *view, uint64_t *node)
+{
+    struct index_blocks blocks;
+    struct sorting list[CHIME_SPAN_MAX];
+    struct slice high = {NULL, 0};
+    int rc = read_separators(op, view, node, &blocks);
+    if (rc != FAR_OK)
+        return rc;
+    unsigned count = take_children(&view->shape, node, &blocks, list);
+    if (chime_head(node)->high.lng != 0) {
+        const void *block = blocks.block[blocks.count - 1].image;
+        high = (struct slice){block_key(block), ((const struct block_head *)block)->klen};
+    }
+    return count > 0 ? make_inner(view, node, list, count, high)
+                     : err_fail(FAR_CORRUPT, "a node of table '%s' has no children",
+                                view->base.table->desc.name);
+}
