@@ -47,7 +47,7 @@ test-verbs: all
 
 # Without the tests with several hosts, which are long: ctest --test-dir build-asan -L netns. The thread
 # sanitizer has nothing to find in the simulator and in long tests that have one thread.
-ONE_THREAD = ^sim/|^torture/(bitflip|churn|model)$$|^e2e/check_|^unit/(pool_journal$$|race_|rcuckoo_|sephash_|shard_|store_full|store_iterate)
+ONE_THREAD = ^sim/|^torture/(bitflip|churn|model)$$|^e2e/check_|^unit/(chime_|pool_journal$$|race_|rcuckoo_|sephash_|shard_|store_full|store_iterate)
 asan tsan: deps
 	@mkdir -p build-$@
 	@$(CMAKE) -S . -B build-$@ -DSANITIZE=$(if $(filter asan,$@),address,thread) >build-$@.log 2>&1 || \
@@ -75,7 +75,7 @@ tidy: all tools
 	@clang-tidy --quiet -p $(BUILD) $(filter src/%.c,$(SOURCES))
 
 # The check of all indexes, which share the seeds, and the proof that the check notices what it should.
-# RCuckoo's operations have the most verbs: the schedules that take minutes are left to check-long.
+# RCuckoo and CHIME have the most verbs: schedules of theirs that take minutes are left to check-long.
 CHECK = $(BUILD)/farside check --index all
 ENUMERATE = for set in "--keys 2" "--faults reorder,interleave,crash" "--faults reorder,interleave,error"; do \
 	        $(BUILD)/farside check --index $$index --exhaustive $$set $$limit || exit 1; \
@@ -84,7 +84,7 @@ check: all
 	@$(CHECK) --seeds 1..10000
 	@$(CHECK) --exhaustive
 	@for index in $(INDEXES); do \
-	    limit=; [ $$index != rcuckoo ] || limit="--switches 3"; \
+	    limit=; case $$index in rcuckoo|chime) limit="--switches 3" ;; esac; \
 	    $(ENUMERATE); \
 	done
 	@$(CHECK) --exhaustive --clients 3 --faults none --switches 4
@@ -97,7 +97,7 @@ check: all
 # What an index must pass before it is done, for each of them: some minutes for each.
 INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/.*--index NAME|all.*(all)://p')
 check-long: check
-	@index=rcuckoo; limit=; $(ENUMERATE)
+	@limit=; for index in rcuckoo chime; do $(ENUMERATE); done
 	@for index in $(INDEXES); do \
 	    $(BUILD)/farside check --index $$index --seeds 1..10000 && \
 	    $(BUILD)/farside check --index $$index --seeds 1..3000 --profile ib_loose || exit 1; \

@@ -1,0 +1,637 @@
+/* Rare cases of CHIME that random histories hardly ever meet: several deaths at certain verbs, memory that is used
+ * again at the same address, old caches, shortages. */
+#include "index/chime/chime.h"
+#include "support/hook.h"
+#include "support/sweep_rig.h"
+
+#include <stdio.h>
+
+struct rig {
+    struct store_rig r;
+    far_session *a, *b; /* b is r.session */
+    far_table *t;
+};
+static struct rig *the; /* for hooks */
+
+static void open_rig(struct rig *g, const char *uri, const char *tuning, struct knobs knobs)
+{
+    struct far_table_options options = {.tuning = tuning, .hash_seed = 3};
+    knobs.tick_ops = 1;
+    store_rig_open_driven(&g->r, uri, &knobs, NULL, NULL);
+    g->b = g->r.session;
+    g->a = store_rig_join(&g->r);
+    assert_int_equal(far_table_create(g->b, "s", "chime", &options, &g->t), FAR_OK);
+    the = g;
+}
+
+static void close_rig(struct rig *g)
+{
+    if (g->a)
+        far_session_close(g->a);
+    store_rig_close(&g->r);
+}
+
+static int put_u64(struct rig *g, far_session *s, uint64_t n)
+{
+    uint64_t key = __builtin_bswap64(n);
+    return far_put(s, g->t, &key, sizeof key, &n, sizeof n);
+}
+static int get_u64(struct rig *g, far_session *s, uint64_t n, uint64_t *value)
+{
+    uint64_t key = __builtin_bswap64(n);
+    size_t len = 0;
+    return far_get(s, g->t, &key, sizeof key, value, sizeof *value, &len);
+}
+static int delete_u64(struct rig *g, far_session *s, uint64_t n)
+{
+    uint64_t key = __builtin_bswap64(n);
+    return far_delete(s, g->t, &key, sizeof key);
+}
+static struct chime_view *view_of(struct rig *g, far_session *s)
+{
+    return chime_view(store_known(s, g->t)->view);
+}
+
+/* ---- a full pool ------------------------------------------------------------------------------- */
+
+/* A leaf is split with the last memory of the pool, and its parent has no room for the new one: the keys are there, and
+ * can be read and deleted. */
+static void keys_behind_an_unknown_split_can_be_used_in_a_full_pool(void **state)
+{
+    struct rig g;
+    uint64_t n = 0, value = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    /* 8 full leaves, and a full parent */
+    for (; n < 64; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    unsigned size_class = chime_node_class(&view_of(&g, g.b)->shape);
+    struct op *op = &g.b->op;
+    gaddr at = 0, last = 0;
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    while (pool_alloc(op, 0, size_class, &at) == FAR_OK)
+        last = at;
+    pool_free_unpublished(op->client, last, size_class);
+    op_end(op);
+    int rc = put_u64(&g, g.b, n);
+    assert_int_equal(rc, FAR_OK);
+    rc = get_u64(&g, g.b, n, &value);
+    int deleted = delete_u64(&g, g.b, n);
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(deleted, FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- an old root ------------------------------------------------------------------------------- */
+
+/* A session has seen the tree when it was low. Others make it high. */
+static void a_session_learns_that_the_tree_has_grown(void **state)
+{
+    struct rig g;
+    uint64_t n = 0, value = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=256m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (; n < 20; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    assert_int_equal(get_u64(&g, g.a, 3, &value), FAR_OK);
+    for (; n < 300000; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    assert_int_equal(get_u64(&g, g.a, 20000, &value), FAR_OK);
+    assert_true(g.a->op.cost.rtts < 20);
+    assert_int_equal(get_u64(&g, g.a, n - 1, &value), FAR_OK);
+    assert_int_equal(chime_top_level(view_of(&g, g.a)->top),
+                     chime_top_level(view_of(&g, g.b)->top));
+    close_rig(&g);
+}
+
+/* ---- sessions that die in the middle ------------------------------------------------------------- */
+
+/* Only the first verbs of the request happen, and it ends with an error. */
+static int post_some(struct fab_ep *ep, struct fab_req *req, unsigned end)
+{
+    unsigned count = req->count;
+    req->count = end;
+    int rc = hook.real->post(ep, req);
+    req->count = count;
+    req->status = FAR_TIMEOUT;
+    return rc;
+}
+
+static unsigned stop_after; /* verbs of the request that stops; 0: it was met */
+
+static bool of_groups(const struct fab_verb *v)
+{
+    return v->kind == FAB_WRITE && v->len == view_of(the, the->b)->shape.group_bytes;
+}
+
+/* The request of a merge. */
+static int stop_merge(struct fab_ep *ep, struct fab_req *req)
+{
+    bool merges = req->count >= 12 && req->verbs[0].kind == FAB_WRITE &&
+                  of_groups(&req->verbs[1]) && of_groups(&req->verbs[2]);
+    if (!merges || stop_after == 0)
+        return hook.real->post(ep, req);
+    int rc = post_some(ep, req, stop_after);
+    stop_after = 0;
+    return rc;
+}
+
+static bool completes_merge(const struct fab_req *req)
+{
+    return req->count >= 6 && of_groups(&req->verbs[0]) &&
+           (req->verbs[1].kind == FAB_CAS || of_groups(&req->verbs[1]));
+}
+
+/* The request of a recovery which completes a merge. */
+static int stop_recovery(struct fab_ep *ep, struct fab_req *req)
+{
+    bool recovers = completes_merge(req);
+    if (!recovers || stop_after == 0)
+        return hook.real->post(ep, req);
+    int rc = post_some(ep, req, stop_after);
+    stop_after = 0;
+    return rc;
+}
+
+static void hook_at(far_session *s, int (*post)(struct fab_ep *, struct fab_req *))
+{
+    hook_on(s->client.ep);
+    hook.clock = the->r.clock->now;
+    hook.ops.post = post;
+}
+
+static struct chime_spot spot_of(struct rig *g, far_session *s, uint64_t n)
+{
+    uint64_t key = __builtin_bswap64(n);
+    struct chime_bound bound = chime_key_bound((struct slice){&key, 8});
+    struct chime_wait wait = {0};
+    struct chime_spot spot;
+    assert_int_equal(op_begin(&s->op, NULL), FAR_OK);
+    assert_int_equal(chime_descend(&s->op, view_of(g, s), &bound, 0, true, &wait, &spot), FAR_OK);
+    op_end(&s->op);
+    return spot;
+}
+
+/* 64 keys in 8 leaves. Of leaf 1 and leaf 2 so few are left that the next delete of key 14 merges them. Session a dies in
+ * that merge after some verbs. */
+static void die_in_merge(struct rig *g, unsigned verbs, struct chime_spot *left,
+                         struct chime_spot *right)
+{
+    for (uint64_t n = 0; n < 64; n++)
+        assert_int_equal(put_u64(g, g->b, n), FAR_OK);
+    for (uint64_t n = 16; n < 22; n++)
+        assert_int_equal(delete_u64(g, g->b, n), FAR_OK);
+    for (uint64_t n = 8; n < 14; n++)
+        assert_int_equal(delete_u64(g, g->b, n), FAR_OK);
+    *left = spot_of(g, g->b, 15);
+    *right = spot_of(g, g->b, 22);
+    assert_true(left->name.at != right->name.at && left->parent == right->parent);
+    uint64_t value;
+    assert_int_equal(get_u64(g, g->a, 1, &value), FAR_OK);
+    stop_after = verbs;
+    hook_at(g->a, stop_merge);
+    assert_int_equal(delete_u64(g, g->a, 14), FAR_OK);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    store_rig_kill(g->a);
+    g->a = NULL;
+}
+
+/* A merge was decided, and then its client died. Another one completes it, and dies when the right node is dead, but the
+ * left one still names it. A third one recovers the parent. */
+static void recover_and_die(unsigned verbs)
+{
+    struct rig g;
+    struct chime_spot left, right;
+    uint64_t value = 0, n = 64;
+    const size_t next_at = offsetof(struct chime_head, next),
+                 sum_at = offsetof(struct chime_head, sum);
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    die_in_merge(&g, 4, &left, &right);
+    far_session *c = store_rig_join(&g.r);
+    assert_int_equal(get_u64(&g, c, 1, &value), FAR_OK);
+    stop_after = verbs;
+    hook_at(c, stop_recovery);
+    (void)get_u64(&g, c, 15, &value);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    store_rig_kill(c);
+    uint64_t sum = store_rig_get(&g.r, right.name.at, sum_at);
+    int rc = FAR_OK;
+    for (; n < 20000 && rc == FAR_OK && store_rig_get(&g.r, right.name.at, sum_at) == sum; n++)
+        rc = put_u64(&g, g.b, n);
+    bool named = chime_next_at(store_rig_get(&g.r, left.name.at, next_at)) == right.name.at;
+    bool reused = store_rig_get(&g.r, right.name.at, sum_at) != sum;
+    int first = get_u64(&g, g.b, 15, &value), second = get_u64(&g, g.b, 22, &value);
+    assert_false(reused && named);
+    assert_int_equal(first, FAR_OK);
+    assert_int_equal(second, FAR_OK);
+    assert_int_equal(far_table_check(g.b, g.t, NULL, NULL), FAR_OK);
+    close_rig(&g);
+}
+
+static void a_dead_node_is_not_freed_while_its_sibling_names_it(void **state)
+{
+    (void)state;
+    for (unsigned verbs = 1; verbs <= 7; verbs++)
+        recover_and_die(verbs);
+}
+
+/* ---- a recovery that takes its time ---------------------------------------------------------------- */
+
+static int rc_between;
+static uint64_t rtts_between;
+
+/* While a session has the left node's lock and is about to write, another one wants the right node. */
+static int get_between(struct fab_ep *ep, struct fab_req *req)
+{
+    bool recovers = completes_merge(req);
+    if (recovers && stop_after != 0) {
+        uint64_t value;
+        stop_after = 0;
+        rc_between = get_u64(the, the->b, 22, &value);
+        rtts_between = the->b->op.cost.rtts;
+    }
+    return hook.real->post(ep, req);
+}
+
+static void a_get_rests_while_another_session_recovers(void **state)
+{
+    struct rig g;
+    struct chime_spot left, right;
+    uint64_t value = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    die_in_merge(&g, 5, &left, &right);
+    g.a = store_rig_join(&g.r);
+    assert_int_equal(get_u64(&g, g.a, 1, &value), FAR_OK);
+    stop_after = 1;
+    hook_at(g.a, get_between);
+    uint64_t before = g.r.clock->now;
+    int rc = get_u64(&g, g.a, 15, &value);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(stop_after, 0);
+    assert_true(g.r.clock->now - before >
+                60000ull * 1000000); /* it has waited for leases, not for its attempts */
+    close_rig(&g);
+}
+
+/* ---- no local memory ------------------------------------------------------------------------------- */
+
+static void *no_bulk(struct fab_ep *ep, size_t bytes)
+{
+    return bytes == CHIME_PEN_BYTES ? NULL : hook.real->buf_alloc(ep, bytes);
+}
+
+static void a_split_without_local_memory_releases_its_lock(void **state)
+{
+    struct rig g;
+    uint64_t n = 0, value = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (; n < 8; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    assert_int_equal(get_u64(&g, g.a, 1, &value), FAR_OK);
+    hook_at(g.a, hook.real ? hook.real->post : NULL);
+    hook.ops.post = hook.real->post;
+    hook.ops.buf_alloc = no_bulk;
+    assert_int_equal(put_u64(&g, g.a, n), FAR_NO_MEMORY);
+    hook_off();
+    uint64_t lock = store_rig_get(&g.r, chime_top_at(view_of(&g, g.b)->top), 0);
+    assert_true(lock == 0);
+    close_rig(&g);
+}
+
+/* ---- names ------------------------------------------------------------------------------------- */
+
+#define LONG_VALUE 300u
+
+static size_t text_key(char *key, unsigned n)
+{
+    return (size_t)sprintf(key, "prefix00%02u", n);
+}
+static int put_text(struct rig *g, far_session *s, unsigned n)
+{
+    char key[16];
+    static char value[LONG_VALUE];
+    size_t len = text_key(key, n);
+    return far_put(s, g->t, key, len, value, sizeof value);
+}
+static int get_text(struct rig *g, far_session *s, unsigned n)
+{
+    char key[16];
+    static char value[LONG_VALUE];
+    size_t len = text_key(key, n), got = 0;
+    return far_get(s, g->t, key, len, value, sizeof value, &got);
+}
+static int delete_text(struct rig *g, far_session *s, unsigned n)
+{
+    char key[16];
+    size_t len = text_key(key, n);
+    return far_delete(s, g->t, key, len);
+}
+static struct chime_spot spot_of_text(struct rig *g, far_session *s, unsigned n)
+{
+    char key[16];
+    size_t len = text_key(key, n);
+    struct chime_bound bound = chime_key_bound((struct slice){key, len});
+    struct chime_wait wait = {0};
+    struct chime_spot spot;
+    assert_int_equal(op_begin(&s->op, NULL), FAR_OK);
+    assert_int_equal(chime_descend(&s->op, view_of(g, s), &bound, 0, true, &wait, &spot), FAR_OK);
+    op_end(&s->op);
+    return spot;
+}
+
+/* Takes all memory of the class. Returns whether `wanted` was a part of it. */
+static bool take_all(struct op *op, unsigned size_class, gaddr wanted)
+{
+    bool found = false;
+    gaddr at = 0;
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    while (pool_alloc(op, 0, size_class, &at) == FAR_OK)
+        found |= at == wanted;
+    op_end(op);
+    return found;
+}
+
+/* A leaf with a long separator is merged, and its memory and that of its separator are used for the same again. But the
+ * separator has other bytes. Another session still knows the old ones. */
+static void a_name_tells_long_separators_apart(void **state)
+{
+    struct rig g;
+    struct knobs knobs = pool_knobs_default;
+    (void)state;
+    knobs.generation_mask = 0;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0", knobs);
+    for (unsigned n = 0; n < 32; n++)
+        assert_int_equal(put_text(&g, g.b, n), FAR_OK);
+    struct chime_spot old = spot_of_text(&g, g.b, 16);
+    assert_true(old.name.low.lng != 0);
+    assert_int_equal(get_text(&g, g.a, 16), FAR_OK);
+    for (unsigned n = 16; n < 22; n++)
+        assert_int_equal(delete_text(&g, g.b, n), FAR_OK);
+    for (unsigned n = 8; n < 15; n++)
+        assert_int_equal(delete_text(&g, g.b, n), FAR_OK);
+    assert_true(spot_of_text(&g, g.b, 16).name.at != old.name.at);
+    for (unsigned n = 16; n < 21; n++)
+        assert_int_equal(put_text(&g, g.b, n), FAR_OK);
+    struct op *op = &g.b->op;
+    unsigned node_class = chime_node_class(&view_of(&g, g.b)->shape);
+    unsigned block_class = size_class_for(block_bytes(10, LONG_VALUE));
+    gaddr block = 0;
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    assert_int_equal(pool_alloc(op, 0, block_class, &block), FAR_OK);
+    op_end(op);
+    bool node_found = false, separator_found = false;
+    for (unsigned i = 0; i < 100 && !(node_found && separator_found); i++) {
+        node_found |= take_all(op, node_class, old.name.at);
+        separator_found |=
+            take_all(op, pointer_class(old.name.low.lng), pointer_gaddr(old.name.low.lng));
+        assert_int_equal(get_text(&g, g.a, 1), FAR_OK);
+        assert_int_equal(get_text(&g, g.b, 1), FAR_OK);
+    }
+    assert_true(node_found && separator_found);
+    pool_free_unpublished(op->client, old.name.at, node_class);
+    pool_free_unpublished(op->client, pointer_gaddr(old.name.low.lng),
+                          pointer_class(old.name.low.lng));
+    pool_free_unpublished(op->client, block, block_class);
+    assert_int_equal(put_text(&g, g.b, 21), FAR_OK);
+    assert_int_equal(spot_of_text(&g, g.b, 23).name.at, old.name.at);
+    assert_int_equal(get_text(&g, g.b, 16), FAR_OK);
+    int rc = get_text(&g, g.a, 16);
+    assert_int_equal(rc, FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- what is remembered of a parent -------------------------------------------------------------- */
+
+static gaddr parent_at;
+
+/* The session has entered a leaf into its parent, and waits for the answer. Meanwhile another leaf of that parent is
+ * merged, and an operation on the session's ring finds that the version has changed. */
+static int merge_between(struct fab_ep *ep, struct fab_req *req)
+{
+    int rc = hook.real->post(ep, req);
+    bool enters = req->count >= 4 && req->verbs[0].kind == FAB_WRITE && req->verbs[0].len == 16 &&
+                  req->verbs[0].off > gaddr_offset(parent_at) &&
+                  req->verbs[0].off < gaddr_offset(parent_at) + view_of(the, the->b)->shape.bytes;
+    if (!enters || stop_after == 0)
+        return rc;
+    stop_after = 0;
+    assert_int_equal(delete_u64(the, the->b, 14), FAR_OK);
+    struct cached *cached = &view_of(the, the->a)->base.cached;
+    cached->version = store_rig_get(&the->r, cached->version_at, cached->version_delta);
+    return rc;
+}
+
+static void what_is_remembered_is_as_old_as_it_is(void **state)
+{
+    struct rig g;
+    uint64_t value = 0, n = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (; n < 56; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    for (uint64_t k = 16; k < 22; k++)
+        assert_int_equal(delete_u64(&g, g.b, k), FAR_OK);
+    for (uint64_t k = 8; k < 14; k++)
+        assert_int_equal(delete_u64(&g, g.b, k), FAR_OK);
+    struct chime_spot right = spot_of(&g, g.b, 22);
+    parent_at = right.parent;
+    assert_int_equal(get_u64(&g, g.a, 1, &value), FAR_OK);
+    stop_after = 1;
+    hook_at(g.a, merge_between);
+    assert_int_equal(put_u64(&g, g.a, n++), FAR_OK);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    assert_true(store_rig_get(&g.r, right.name.at, 0) == CHIME_DEAD);
+    for (; n < 100000 && store_rig_get(&g.r, right.name.at, 0) == CHIME_DEAD; n++) {
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+        assert_int_equal(get_u64(&g, g.a, 1, &value), FAR_OK);
+    }
+    for (uint64_t k = 0; k < 8; k++)
+        assert_int_equal(put_u64(&g, g.b, n + k), FAR_OK);
+    int rc = put_u64(&g, g.a, 21);
+    rc = get_u64(&g, g.b, 21, &value);
+    assert_int_equal(rc, FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- two that have died, one on the other ----------------------------------------------------------- */
+
+static gaddr merged_at; /* only the merge of this node stops */
+
+static int stop_merge_of(struct fab_ep *ep, struct fab_req *req)
+{
+    bool merges = req->count >= 12 && req->verbs[0].kind == FAB_WRITE &&
+                  req->verbs[0].off == gaddr_offset(merged_at) + offsetof(struct chime_head, state);
+    if (!merges || stop_after == 0)
+        return hook.real->post(ep, req);
+    int rc = post_some(ep, req, stop_after);
+    stop_after = 0;
+    return rc;
+}
+
+/* Until the dead client is shut out. */
+static void shut_out(struct rig *g, uint64_t owner)
+{
+    uint64_t value;
+    bool alive = true;
+    for (unsigned i = 0; i < 100 && alive; i++) {
+        store_rig_pass(&g->r, 2000ull * 1000000);
+        assert_int_equal(get_u64(g, g->a, 1, &value), FAR_OK);
+        assert_int_equal(get_u64(g, g->b, 1, &value), FAR_OK);
+        assert_int_equal(op_begin(&g->b->op, NULL), FAR_OK);
+        (void)client_drive_epoch(&g->b->op);
+        assert_int_equal(client_owner_alive(&g->b->op, owner, &alive), FAR_OK);
+        op_end(&g->b->op);
+    }
+    assert_false(alive);
+}
+
+static void delete_and_die(struct rig *g, uint64_t n, gaddr right, unsigned verbs)
+{
+    uint64_t value;
+    far_session *s = store_rig_join(&g->r);
+    assert_int_equal(get_u64(g, s, 1, &value), FAR_OK);
+    merged_at = right;
+    stop_after = verbs;
+    hook_at(s, stop_merge_of);
+    assert_int_equal(delete_u64(g, s, n), FAR_OK);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    uint64_t owner = client_owner_word(&s->client);
+    store_rig_kill(s);
+    shut_out(g, owner);
+}
+
+/* A client dies when it has merged two internal nodes, but for the parent. The left one is recovered. Another client dies
+ * when it has merged two of its leaves, but for the left one itself. Then the right one is recovered. */
+static void the_partner_of_a_node_is_recovered_with_its_children(void **state)
+{
+    struct rig g;
+    uint64_t value = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=16", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (uint64_t n = 0; n < 128; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    for (uint64_t n = 111; n >= 73; n--)
+        assert_int_equal(delete_u64(&g, g.b, n), FAR_OK);
+    for (uint64_t n = 127; n >= 114; n--)
+        assert_int_equal(delete_u64(&g, g.b, n), FAR_OK);
+    gaddr left = spot_of(&g, g.b, 72).parent, right = spot_of(&g, g.b, 112).parent;
+    assert_true(left != right);
+    delete_and_die(&g, 113, right, 7);
+    for (uint64_t n = 73; n <= 80; n++) /* the split recovers the left one */
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    assert_true(store_rig_get(&g.r, left, 0) == 0);
+    for (uint64_t n = 80; n >= 78; n--)
+        assert_int_equal(delete_u64(&g, g.b, n), FAR_OK);
+    gaddr leaf = chime_next_at(
+        store_rig_get(&g.r, spot_of(&g, g.b, 76).name.at, offsetof(struct chime_head, next)));
+    delete_and_die(&g, 77, leaf, 4);
+    assert_true(store_rig_get(&g.r, left, 0) != 0 && store_rig_get(&g.r, leaf, 0) != 0);
+    int rc = get_u64(&g, g.a, 112, &value);
+    rc = put_u64(&g, g.a, 112);
+    for (unsigned i = 0; i < 3 && rc != FAR_OK; i++)
+        rc = put_u64(&g, g.a, 112);
+    int got = get_u64(&g, g.b, 112, &value);
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(got, FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- cursors ------------------------------------------------------------------------------------- */
+
+/* A client dies when it has merged two leaves, but for the lock of the right one. The left one is merged and freed, too.
+ * An iteration has come to the right one before. */
+static void an_iteration_passes_a_leaf_whose_merge_nobody_ended(void **state)
+{
+    struct rig g;
+    struct chime_spot left, right;
+    uint64_t value = 0, n = 64;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    die_in_merge(&g, 9, &left, &right);
+    g.a = store_rig_join(&g.r);
+    shut_out(&g, store_rig_get(&g.r, right.name.at, 0));
+    uint64_t range[4] = {22 - 6, 0, 0, 0};
+    uint64_t check = hash_sum(range, sizeof range, view_of(&g, g.b)->seed ^ 0x6368696d65637572ull);
+    uint64_t cursor = right.name.at | (check & 0xfff) << (GADDR_BITS + 12);
+    for (uint64_t k = 0; k < 7; k++)
+        assert_int_equal(delete_u64(&g, g.b, k), FAR_OK);
+    assert_int_equal(put_u64(&g, g.b, 15), FAR_OK); /* the left one is recovered */
+    for (; n < 80; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    assert_int_equal(put_u64(&g, g.b, 6), FAR_OK);
+    assert_int_equal(delete_u64(&g, g.b, 6), FAR_OK); /* merges */
+    int rc = FAR_OK;
+    bool taken = false;
+    for (unsigned i = 0; i < 100 && !taken; i++) {
+        taken = take_all(&g.b->op, chime_node_class(&view_of(&g, g.b)->shape), left.name.at);
+        assert_int_equal(get_u64(&g, g.a, 7, &value), FAR_OK);
+        assert_int_equal(get_u64(&g, g.b, 7, &value), FAR_OK);
+    }
+    assert_true(taken);
+    for (size_t at = 0; at < sizeof(struct chime_head); at += 8) /* it is a block now */
+        store_rig_set(&g.r, left.name.at, at, 0x1111);
+    char buf[4096];
+    size_t len = 0;
+    rc = far_iterate(g.b, g.t, &cursor, 0, buf, sizeof buf, &len);
+    assert_int_equal(rc, FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- damage -------------------------------------------------------------------------------------- */
+
+/* One bit of a leaf's lock is wrong: it looks dead. Its parent is recovered. */
+static void a_leaf_that_only_looks_dead_is_not_freed(void **state)
+{
+    struct rig g;
+    struct chime_spot left, right;
+    uint64_t value = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    die_in_merge(&g, 1, &left, &right);
+    g.a = store_rig_join(&g.r);
+    shut_out(&g, store_rig_get(&g.r, right.name.at, 0));
+    gaddr leaf = spot_of(&g, g.b, 40).name.at;
+    store_rig_set(&g.r, leaf, 0, CHIME_DEAD);
+    (void)put_u64(&g, g.b, 64); /* the split recovers the parent */
+    assert_true(store_rig_get(&g.r, left.parent, 0) == 0);
+    store_rig_set(&g.r, leaf, 0, 0);
+    assert_int_equal(get_u64(&g, g.a, 40, &value), FAR_OK);
+    bool named = false;
+    for (size_t i = 0; i < view_of(&g, g.b)->shape.bytes; i += 8)
+        named |= store_rig_get(&g.r, left.parent, i) == leaf;
+    assert_true(named);
+    close_rig(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_behind_an_unknown_split_can_be_used_in_a_full_pool),
+        cmocka_unit_test(a_session_learns_that_the_tree_has_grown),
+        cmocka_unit_test(a_dead_node_is_not_freed_while_its_sibling_names_it),
+        cmocka_unit_test(a_get_rests_while_another_session_recovers),
+        cmocka_unit_test(a_split_without_local_memory_releases_its_lock),
+        cmocka_unit_test(a_name_tells_long_separators_apart),
+        cmocka_unit_test(what_is_remembered_is_as_old_as_it_is),
+        cmocka_unit_test(the_partner_of_a_node_is_recovered_with_its_children),
+        cmocka_unit_test(an_iteration_passes_a_leaf_whose_merge_nobody_ended),
+        cmocka_unit_test(a_leaf_that_only_looks_dead_is_not_freed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
