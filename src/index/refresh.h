@@ -44,8 +44,8 @@ bool index_refresh_holds(struct op *op, struct index_refresh *r);
 /* The view has it. */
 void index_refresh_end(struct index_view *view, const struct index_refresh *r);
 
-/* All of refresh() for an index of which nothing that a view keeps becomes invalid while the table is
- * there: it reads the version and the root, which has that many bytes. FAR_NO_TABLE. */
+/* All of refresh() for an index whose views keep nothing that becomes invalid while the table is there: it
+ * reads the version and the root, which has that many bytes. FAR_NO_TABLE. */
 #define INDEX_ROOT_MAX 512u
 int index_refresh_root(struct op *op, struct index_view *view, uint32_t bytes);
 

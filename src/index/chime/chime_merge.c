@@ -208,7 +208,7 @@ static int merge_held(struct op *op, struct chime_view *view, struct merge *m, u
     return rc;
 }
 
-/* The neighbours to be merged, of which one has the key; at[PARENT] is 0 if there are none. *few: because the parent has
+/* The neighbours to be merged; one of them has the key. at[PARENT] is 0 if there are none. *few: because the parent has
  * only one child. */
 static int find_pair(struct op *op, struct chime_view *view, const struct chime_bound *key,
                      unsigned level, struct merge *m, bool *few)

@@ -198,7 +198,7 @@ unsigned chime_free_place(const struct chime_shape *s, uint64_t vacancy, unsigne
     return s->span;
 }
 
-/* A search among the places, by the fewest moves: whoever is at a place may go to another one of its neighbourhood. */
+/* A search for a free place, by the fewest moves: an entry may go to any place of its own neighbourhood. */
 struct search {
     uint64_t seen;
     uint8_t queue[CHIME_SPAN_MAX];

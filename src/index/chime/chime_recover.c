@@ -9,7 +9,7 @@
  *   a group is not whole                   an update was writing it. `intent` is its G
  *   M has a child that is dead             a merge was to remove it. It goes
  *
- * Then all groups of M get a new era. Whoever recovers may die as well; the next one finds one of these cases.
+ * Then all groups of M get a new era. A client that recovers may die as well; the next one finds one of these cases.
  */
 #include "index/chime/chime.h"
 

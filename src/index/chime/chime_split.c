@@ -1,6 +1,6 @@
 /*
  * Splits of nodes, and how parents learn of them. The upper half of the entries goes to a new node, in the same places. It
- * is in the tree as soon as its left sibling names it. The parent's entry is a shortcut, and whoever misses it adds it.
+ * is in the tree as soon as its left sibling names it. The parent's entry is a shortcut. A client that misses it adds it.
  */
 #include "index/chime/chime.h"
 
