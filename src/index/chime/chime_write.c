@@ -106,11 +106,11 @@ static int judge(struct op *op, struct chime_view *view, struct write *w)
     struct chime_held *h = &w->held;
     bool led = w->right == 0;
     w->right = 0;
-    int rc = FAR_OK;
-    if (led && chime_judge(view, h->node, h->have, &h->name) == CHIME_FITS)
+    bool fits = led && chime_judge(view, h->node, h->have, &h->name) == CHIME_FITS;
+    if (fits && !h->whole)
         return FAR_OK;
-    rc = h->whole ? chime_judge_held(op, view, h, 0) : chime_read_rest(op, view, h);
-    return rc == FAR_OK ? look_at_range(op, view, w) : rc;
+    int rc = h->whole ? chime_judge_held(op, view, h, 0) : chime_read_rest(op, view, h);
+    return rc == FAR_OK && !fits ? look_at_range(op, view, w) : rc;
 }
 
 /* Locks the leaf and reads what is needed of it. If w->held.at is 0 after FAR_OK, the operation tries again. */
