@@ -123,16 +123,20 @@ static int read_words(struct op *op, gaddr at, unsigned depth, uint64_t **words)
     return rc;
 }
 
-static int check_directory(struct index_parts_walk *w, uint64_t word, const uint64_t *first)
+/* `began`: the root's word when the walk began. */
+static int check_directory(struct index_parts_walk *w, uint64_t began, uint64_t word,
+                           const uint64_t *first)
 {
     unsigned depth = index_deep_depth(word);
     uint64_t *entries = NULL;
     if (!names_directory(w, word))
         return FAR_OK; /* that was reported */
     /* A directory is doubled for a part of its depth. If there is none, the word is damaged, and what it
-     * names may be anything. */
+     * names may be anything. But if the word has changed since, then a part may have been split behind the
+     * walk: the next one looks at that. */
     if (depth > w->deepest) {
-        index_violation(w->report, "%s: broken link: the directory is too large", w->directory);
+        if (word == began)
+            index_violation(w->report, "%s: broken link: the directory is too large", w->directory);
         return FAR_OK;
     }
     int rc = read_words(w->op, index_deep_at(word), depth, &entries);
@@ -157,7 +161,7 @@ int index_parts_walk(struct index_parts_walk *w, uint64_t word)
         unsigned n = op_read(w->op, parts->table->desc.root, parts->word_at);
         rc = batch_flush(&w->op->batch);
         if (rc == FAR_OK)
-            rc = check_directory(w, op_result(w->op, n), first);
+            rc = check_directory(w, word, op_result(w->op, n), first);
     }
     free(first);
     return rc == FAR_BOUNDS

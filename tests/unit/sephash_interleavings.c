@@ -564,6 +564,46 @@ static void a_directory_that_may_be_in_use_is_not_retired(void **state)
     close_rig(&g);
 }
 
+/* ---- a table that grows behind a walk ---------------------------------------------------------------- */
+
+static uint64_t directory_word(struct rig *g)
+{
+    return store_rig_get(&g->r, view_of(g, g->b)->parts.table->desc.root,
+                         offsetof(struct sephash_root, directory));
+}
+
+/* The walk has visited all parts, and asks for the directory. Before that the table grows. */
+static int grow_behind_the_walk(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t at = gaddr_offset(view_of(the, the->b)->parts.table->desc.root) +
+                  offsetof(struct sephash_root, directory);
+    bool asks = req->count > 0 && req->verbs[0].kind == FAB_READ && req->verbs[0].len == 8 &&
+                req->verbs[0].off == at;
+    unsigned depth = index_deep_depth(directory_word(the));
+    while (asks && tears == 0 && index_deep_depth(directory_word(the)) < depth + 2)
+        assert_int_equal(put_u32(the, the->b, next_key++, 0), FAR_OK);
+    tears += asks;
+    return hook.real->post(ep, req);
+}
+
+static void a_walk_does_not_mistake_growth_for_damage(void **state)
+{
+    struct rig g;
+    (void)state;
+    open_rig(&g, "mem:?size=16m&clients=8", "slots=64&ratio=2");
+    for (next_key = 0; next_key < 100; next_key++)
+        assert_int_equal(put_u32(&g, g.b, next_key, 0), FAR_OK);
+    tears = 0;
+    assert_int_equal(far_exists(g.a, g.t, "x", 1), FAR_NOT_FOUND);
+    hook_on(g.a->client.ep);
+    hook.ops.post = grow_behind_the_walk;
+    int rc = far_table_check(g.a, g.t, say, NULL);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(tears, 1);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -578,6 +618,7 @@ int main(void)
         cmocka_unit_test(an_iteration_ends_if_keys_have_the_same_place),
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
         cmocka_unit_test(the_directory_is_only_advice),
+        cmocka_unit_test(a_walk_does_not_mistake_growth_for_damage),
         cmocka_unit_test(deletes_go_on_however_often_the_pool_runs_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
