@@ -76,28 +76,27 @@ tidy: all tools
 
 # The check of all indexes, which share the seeds, and the proof that the check notices what it should.
 # RCuckoo and CHIME have the most verbs: schedules of theirs that take minutes are left to check-long.
-CHECK = $(BUILD)/farside check --index all
-ENUMERATE = for set in "--keys 2" "--faults reorder,interleave,crash" "--faults reorder,interleave,error"; do \
-	        $(BUILD)/farside check --index $$index --exhaustive $$set $$limit || exit 1; \
-	    done
+CHECK_SETS = "--keys 2" "--faults reorder,interleave,crash" "--faults reorder,interleave,error"
+CHECK_EACH = xargs -P $(JOBS) -I{} sh -c \
+	'out=$$($(BUILD)/farside check {} 2>&1); rc=$$?; printf "%s\n" "$$out"; exit $$rc'
 check: all
-	@$(CHECK) --seeds 1..10000
-	@$(CHECK) --exhaustive
-	@for index in $(INDEXES); do \
+	@{ printf -- '--index all %s\n' '--exhaustive --ops 2 --faults none --switches 4' \
+	    '--exhaustive --clients 3 --faults none --switches 4' '--seeds 1..10000' '--exhaustive' \
+	    '--exhaustive --grow 1 --clients 1 --switches 1' \
+	    '--exhaustive --grow 1 --faults none --switches 2' \
+	    '--exhaustive --grow 2 --clients 1 --faults none --switches 3' \
+	    '--exhaustive --grow 2 --clients 1 --faults crash --switches 2'; \
+	for index in $(INDEXES); do \
 	    limit=; case $$index in rcuckoo|chime) limit="--switches 3" ;; esac; \
-	    $(ENUMERATE); \
-	done
-	@$(CHECK) --exhaustive --clients 3 --faults none --switches 4
-	@$(CHECK) --exhaustive --ops 2 --faults none --switches 4
-	@$(CHECK) --exhaustive --grow 1 --clients 1 --switches 1
-	@$(CHECK) --exhaustive --grow 1 --faults none --switches 2
-	@$(CHECK) --exhaustive --grow 2 --clients 1 --faults none --switches 3
-	@$(CHECK) --exhaustive --grow 2 --clients 1 --faults crash --switches 2
+	    for set in $(CHECK_SETS); do echo "--index $$index --exhaustive $$set $$limit"; done; \
+	done; } | $(CHECK_EACH)
 
 # What an index must pass before it is done, for each of them: some minutes for each.
 INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/.*--index NAME|all.*(all)://p')
 check-long: check
-	@limit=; for index in rcuckoo chime; do $(ENUMERATE); done
+	@for index in rcuckoo chime; do \
+	    for set in $(CHECK_SETS); do echo "--index $$index --exhaustive $$set"; done; \
+	done | $(CHECK_EACH)
 	@for index in $(INDEXES); do \
 	    $(BUILD)/farside check --index $$index --seeds 1..10000 && \
 	    $(BUILD)/farside check --index $$index --seeds 1..3000 --profile ib_loose || exit 1; \
