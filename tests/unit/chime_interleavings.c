@@ -653,7 +653,7 @@ static void write_image(struct rig *g, struct image *i)
         store_rig_set(&g->r, i->at, 8 * (uint64_t)w, i->node[w]);
 }
 
-/* An 8-byte key of which no test has another one with this home. */
+/* An 8-byte key with this home. No test uses it otherwise. */
 static uint64_t key_at_home(struct rig *g, unsigned home, unsigned nth)
 {
     for (uint64_t k = 1;; k++) {

@@ -141,7 +141,7 @@ static int met_stale(struct scan *s, uint64_t stale)
     return s->done ? FAR_OK : index_found_stale(&found, &s->stale);
 }
 
-/* A run of which not all blocks can be read at once: reads only the keys, and puts it in order. */
+/* Not all blocks of a run can be read at once: reads only the keys, and puts the run in order. */
 static int order_run(struct op *op, struct scan *s, struct index_blocks *blocks)
 {
     unsigned end = run_end(s, s->taken);
