@@ -379,7 +379,8 @@ struct far_table_options {
  * far_table_create - create a table
  *
  * name    1 to FAR_NAME_MAX bytes, no NUL, no control characters
- * index   "race", "shard", "sephash" or "rcuckoo": far_index_name() lists those of this build
+ * index   "race", "shard", "sephash", "rcuckoo" or "chime", which keeps keys in order:
+ *         far_index_name() lists those of this build
  * options may be NULL
  *
  * options->tuning is text such as "groups=85": pairs name=number, joined by '&'. Numbers take the
@@ -529,7 +530,8 @@ typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_l
  * Use it for compare-and-set, counters, append and the like. In indexes without locks it costs as
  * much as far_update(). In `rcuckoo` every change holds a lock of its rows. There the callback is
  * called while the lock is held, so it should be quick, and a new value that is not kept inline
- * takes two round trips more.
+ * takes two round trips more. In `chime` the callback is called while the key's leaf is locked, at
+ * the cost of an update.
  *
  *     static enum far_decision add_one(void *arg, const void *old, size_t len, const void **value,
  *                                      size_t *value_len)
@@ -613,7 +615,7 @@ struct far_range {
 /*
  * far_scan - the keys of a range in ascending order, some at a time
  *
- * For tables whose index keeps keys in order. To continue, call it again with the last key that it
+ * For tables whose index keeps keys in order: `chime`. To continue, call it again with the last key that it
  * returned and FAR_AFTER:
  *
  *     struct far_range range = {.from = "a", .from_len = 1, .to = "b", .to_len = 1};

@@ -48,7 +48,7 @@ expect_err "cannot open the table 'other': no such table"
 run scan --pool "$uri"
 expect_code 1
 expect_no_out
-expect_err "cannot scan the table 'default': not supported here (table 'default' has index race, which does not keep keys in order; indexes of this build that do: none)"
+expect_err "cannot scan the table 'default': not supported here (table 'default' has index race, which does not keep keys in order; indexes of this build that do: chime)"
 
 # An entry that is longer than the initial buffer.
 head -c 2000000 /dev/zero >"$scratch/big"
