@@ -62,6 +62,7 @@ struct plan {
     bool reopens;            /* they are idle, or close their sessions and open others */
     bool iterates;           /* a client iterates over a table, once                   */
     bool scans;              /* a client scans a range of an ordered table, once       */
+    bool shrinks;            /* ordered tables have many keys, and clients delete most */
     bool drops;              /* clients use a table that they drop and make again      */
     bool focus;              /* most operations are on one key                         */
     bool caches;             /* clients use a structure through a cache of addresses   */

@@ -102,6 +102,7 @@ void check_plan(struct check *c)
     static const uint8_t weights[][LIN_KINDS] = {
         {2, 3, 7, 1, 1, 1, 1}, {2, 3, 5, 2, 2, 1, 2}, {2, 6, 3, 2, 2, 1, 0}, {2, 1, 4, 0, 4, 0, 0},
         {4, 0, 4, 1, 3, 2, 1}, {2, 1, 1, 4, 1, 0, 3}, {4, 2, 2, 2, 2, 2, 2}};
+    static const uint8_t shrinking[LIN_KINDS] = {2, 1, 1, 1, 8, 1, 1};
     const unsigned growing = 3, all = sizeof weights / sizeof *weights;
     struct plan *p = &c->plan;
     struct tape *t = c->tape;
@@ -124,7 +125,8 @@ void check_plan(struct check *c)
     p->focus = tape_chance(t, 1, 2, TAPE_SETUP);
     choose_pool(c);
     unsigned w = tape_choose(t, p->cold ? growing : all, TAPE_SETUP);
+    p->shrinks = p->cold > 0 && !p->tight && check_can_scan(c) && tape_chance(t, 1, 3, TAPE_SETUP);
     for (unsigned i = 0; i < LIN_KINDS; i++)
-        p->weight_sum += p->weight[i] = weights[w][i];
+        p->weight_sum += p->weight[i] = p->shrinks ? shrinking[i] : weights[w][i];
     ASSERT(p->weight_sum > 0 && p->nodes <= NODES_MAX && p->ring <= RING_MAX);
 }

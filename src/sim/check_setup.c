@@ -306,6 +306,14 @@ static void fill(struct check *c)
     }
 }
 
+/* Deletes most of the cold keys, so that what is left is merged soon. */
+static void thin_out(struct check *c)
+{
+    for (unsigned key = c->set->keys; key < c->keys && c->result.verdict == CHECK_PASSED; key++)
+        if (tape_chance(c->tape, 5, 8, TAPE_SETUP))
+            check_execute(c, c->session, c->clients, LIN_DELETE, key);
+}
+
 static int start_clients(struct check *c)
 {
     int rc = FAR_OK;
@@ -332,8 +340,12 @@ bool check_set_up(struct check *c)
         rc = open_pool(c);
     if (rc == FAR_OK && c->plan.growers > 0)
         rc = open_early(c);
+    if (c->plan.shrinks)
+        c->next_cold = c->keys;
     if (rc == FAR_OK)
         fill(c);
+    if (rc == FAR_OK && c->plan.shrinks)
+        thin_out(c);
     far_session_close(c->session); /* if idle, it would hold up the epoch until its lease lapses */
     c->session = NULL;
     /* From here on, growth counts as growth while clients are at work. */
