@@ -1,4 +1,4 @@
-/* CACHE-K1 to CACHE-K5: see cache.h. */
+/* CACHE-K1 to CACHE-K6: see cache.h. */
 #include "index/cache.h"
 #include "index/index.h"
 
@@ -13,6 +13,11 @@
 
 /* The largest entry is an eighth of the budget: one must not drive all others out. */
 #define SHARE_MAX 8u
+
+/* CACHE-K6: the list of retired objects is a hash table. It has a 64th of the budget, and at most
+ * RETIRED_MAX places; an object has PROBES of them. */
+#define RETIRED_MAX 4096u
+#define PROBES      8u
 
 struct entry {
     uint64_t key;
@@ -32,6 +37,9 @@ _Static_assert(sizeof(struct entry) == 32, "an entry's head has four words");
 struct index_cache {
     struct cached *cached;
     uint64_t verified; /* the version was read as it is when the epoch was at least that */
+    /* CACHE-K6: from version `since` to `own` nobody else has changed it */
+    uint64_t since, own, *retired;
+    uint32_t places, retireds; /* places: a power of two */
     uint64_t *ring;
     uint32_t *bucket;
     uint32_t buckets; /* a power of two */
@@ -64,15 +72,22 @@ int index_cache_new(size_t budget, size_t entry_bytes, struct cached *cached,
     uint32_t buckets = 16;
     while (2ull * buckets * (sizeof(struct entry) + entry_bytes) <= budget)
         buckets *= 2;
-    size_t before = sizeof(struct index_cache) + buckets * sizeof(uint32_t);
+    uint32_t places = PROBES;
+    while (places < RETIRED_MAX && 2ull * places * sizeof(uint64_t) <= budget / 64)
+        places *= 2;
+    size_t before =
+        sizeof(struct index_cache) + places * sizeof(uint64_t) + buckets * sizeof(uint32_t);
     if (before + SHARE_MAX * (sizeof(struct entry) + entry_bytes) > budget)
         return err_fail(FAR_INVALID, "a cache of %zu bytes is too small for entries of %zu", budget,
                         entry_bytes);
     struct index_cache *c = malloc(budget);
     if (!c)
         return err_fail(FAR_NO_MEMORY, "no memory for a cache of %zu bytes", budget);
-    *c = (struct index_cache){.cached = cached, .buckets = buckets, .stats = {.budget = budget}};
-    c->bucket = (uint32_t *)(c + 1);
+    *c = (struct index_cache){
+        .cached = cached, .places = places, .buckets = buckets, .stats = {.budget = budget}};
+    c->retired = (uint64_t *)(c + 1);
+    memset(c->retired, 0, places * sizeof *c->retired);
+    c->bucket = (uint32_t *)(c->retired + places);
     c->ring = (uint64_t *)((char *)c + before);
     c->units = (uint32_t)((budget - before) / UNIT);
     memset(c->bucket, 0xff, buckets * sizeof *c->bucket);
@@ -186,8 +201,58 @@ static bool is_fresh(const struct index_cache *c, const struct op *op,
 {
     if (stamp->epoch >= op->epoch) /* CACHE-K1 */
         return true;
-    return c->cached && stamp->version == c->cached->version && /* CACHE-K2 */
-           (!c->cached->stale || c->verified >= op->epoch);
+    if (!c->cached || (c->cached->stale && c->verified < op->epoch))
+        return false;
+    uint64_t version = c->cached->version;
+    return stamp->version == version || /* CACHE-K2 */
+           (c->own == version && stamp->version >= c->since && stamp->version < version);
+}
+
+static void forget_retired(struct index_cache *c, uint64_t version)
+{
+    c->since = c->own = version;
+    if (c->retireds > 0)
+        memset(c->retired, 0, c->places * sizeof *c->retired);
+    c->retireds = 0;
+}
+
+/* The place of an address, or the one where it can be put. NULL: neither. */
+static uint64_t *retired_place(const struct index_cache *c, uint64_t at)
+{
+    uint64_t hash = (at * 0x9e3779b97f4a7c15u) >> 32;
+    for (unsigned i = 0; i < PROBES; i++) {
+        uint64_t *place = &c->retired[(hash + i) & (c->places - 1)];
+        if (*place == at || *place == 0)
+            return place;
+    }
+    return NULL;
+}
+
+void index_cache_changed(struct index_cache *c, uint64_t old, uint64_t retired)
+{
+    if (c->cached->version != old)
+        return; /* others have changed it, too */
+    if (c->own != old)
+        forget_retired(c, old);
+    c->cached->version = ++c->own;
+    uint64_t *place = retired_place(c, retired);
+    if (!place) {
+        forget_retired(c, c->own);
+        return;
+    }
+    *place = retired;
+    c->retireds++;
+}
+
+bool index_cache_retired(struct index_cache *c, uint64_t at)
+{
+    if (c->retireds == 0)
+        return false;
+    const uint64_t *place = retired_place(c, at);
+    if (!place || *place != at)
+        return false;
+    forget_retired(c, c->own);
+    return true;
 }
 
 /* `stale` says that the version may not have been found unchanged in the epoch that the client has

@@ -618,6 +618,76 @@ static void a_leaf_that_only_looks_dead_is_not_freed(void **state)
     close_rig(&g);
 }
 
+/* ---- what a session has retired itself ------------------------------------------------------------ */
+
+static gaddr retired_leaf;
+static unsigned followed; /* READs of it that take it for valid */
+
+static int count_followed(struct fab_ep *ep, struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        followed += v->kind == FAB_READ && !(v->flags & FAB_MAY_BE_FREED) &&
+                    v->node == gaddr_node(retired_leaf) &&
+                    v->off - gaddr_offset(retired_leaf) < view_of(the, the->b)->shape.bytes;
+    }
+    return hook.real->post(ep, req);
+}
+
+/* Session a has cached a node that b splits behind it, and then merges two children of the new half. Its image of the
+ * old half still names the leaf that is dead now (CACHE-K6). */
+static void follow_an_old_image(bool below)
+{
+    static char buf[4096];
+    struct rig g;
+    uint64_t value = 0, from = 0;
+    followed = 0;
+    size_t len = 0;
+    bool more = false;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (uint64_t n = 0; n < 64; n++)
+        assert_int_equal(put_u64(&g, g.b, 16 * n), FAR_OK);
+    assert_int_equal(get_u64(&g, g.a, 16 * 63, &value), FAR_OK);
+    gaddr old = spot_of(&g, g.a, 16 * 63).parent;
+    for (uint64_t n = 1; n < 4; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    uint64_t old_top = view_of(&g, g.a)->top;
+    assert_int_equal(op_begin(&g.a->op, NULL), FAR_OK);
+    assert_int_equal(chime_forget(&g.a->op, view_of(&g, g.a), 0), FAR_OK);
+    op_end(&g.a->op);
+    retired_leaf = spot_of(&g, g.a, 16 * 55).name.at; /* the last but one */
+    assert_true(spot_of(&g, g.a, 16 * 55).parent != old);
+    for (uint64_t n = 55; n >= 40; n--)
+        if (n % 8 != 0)
+            assert_int_equal(delete_u64(&g, g.a, 16 * n), FAR_OK);
+    assert_true(spot_of(&g, g.b, 16 * 48).name.at != retired_leaf);
+    for (unsigned i = 0; i < 32; i++) /* the epoch goes on */
+        assert_int_equal(get_u64(&g, i % 2 ? g.a : g.b, 16 * 63, &value), FAR_OK);
+    hook_at(g.a, count_followed);
+    struct far_range range = {.from = &from, .from_len = 8, .limit = 200};
+    if (below) /* what is above the node is as old */
+        view_of(&g, g.a)->top = old_top;
+    int rc = below ? get_u64(&g, g.a, 16 * 48, &value)
+                   : far_scan(g.a, g.t, &range, buf, sizeof buf, &len, &more);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(followed, 0);
+    close_rig(&g);
+}
+
+static void an_old_image_does_not_lead_a_scan_to_what_its_session_has_retired(void **state)
+{
+    (void)state;
+    follow_an_old_image(false);
+}
+
+static void an_old_image_does_not_lead_down_to_what_its_session_has_retired(void **state)
+{
+    (void)state;
+    follow_an_old_image(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -631,6 +701,8 @@ int main(void)
         cmocka_unit_test(the_partner_of_a_node_is_recovered_with_its_children),
         cmocka_unit_test(an_iteration_passes_a_leaf_whose_merge_nobody_ended),
         cmocka_unit_test(a_leaf_that_only_looks_dead_is_not_freed),
+        cmocka_unit_test(an_old_image_does_not_lead_a_scan_to_what_its_session_has_retired),
+        cmocka_unit_test(an_old_image_does_not_lead_down_to_what_its_session_has_retired),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -329,6 +329,70 @@ static void a_path_has_the_oldest_version_on_it(void **state)
     index_cache_free(cache);
 }
 
+/* CACHE-K6: only what the session has retired itself is in doubt. */
+static void own_changes_of_the_version_leave_entries_fresh(void **state)
+{
+    struct cached cached = {.version = 3};
+    struct op op = {.epoch = 7}, later = {.epoch = 20};
+    struct index_cache *cache = cache_of(BUDGET, 8, &cached);
+    (void)state;
+    cached.version = 2;
+    put(cache, &op, 1, 11);
+    cached.version = 3;
+    put(cache, &op, 2, 22);
+    index_cache_changed(cache, 3, 640);
+    put(cache, &op, 3, 33);
+    index_cache_changed(cache, 4, 1280);
+    assert_int_equal(cached.version, 5);
+    assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_DOUBTED);
+    assert_int_equal(find(cache, &later, 2, NULL), INDEX_CACHE_FRESH);
+    assert_int_equal(find(cache, &later, 3, NULL), INDEX_CACHE_FRESH);
+    assert_false(index_cache_retired(cache, 64));
+    assert_true(index_cache_retired(cache, 640));
+    assert_int_equal(find(cache, &later, 2, NULL), INDEX_CACHE_DOUBTED);
+    assert_int_equal(find(cache, &later, 3, NULL), INDEX_CACHE_DOUBTED);
+    assert_false(index_cache_retired(cache, 640)); /* the list begins anew */
+    index_cache_free(cache);
+}
+
+static void changes_by_others_put_all_entries_in_doubt(void **state)
+{
+    struct cached cached = {.version = 3};
+    struct op op = {.epoch = 7}, later = {.epoch = 20};
+    struct index_cache *cache = cache_of(BUDGET, 8, &cached);
+    (void)state;
+    put(cache, &op, 1, 11);
+    index_cache_changed(cache, 3, 640);
+    index_cache_changed(cache, 5, 1280); /* somebody else has changed it from 4 */
+    assert_int_equal(cached.version, 4);
+    cached.version = 6; /* read again */
+    assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_DOUBTED);
+    index_cache_changed(cache, 6, 1920);
+    assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_DOUBTED);
+    cached.version = 4; /* an older answer that comes late */
+    assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_DOUBTED);
+    index_cache_free(cache);
+}
+
+/* The list has room for some, and no retired object is left out of it while its entries count as fresh. */
+static void the_list_of_retired_objects_is_bounded(void **state)
+{
+    struct cached cached = {.version = 3};
+    struct op op = {.epoch = 7}, later = {.epoch = 20};
+    struct index_cache *cache = cache_of(BUDGET, 8, &cached);
+    unsigned n = 0;
+    (void)state;
+    put(cache, &op, 1, 11);
+    while (n < BUDGET && find(cache, &later, 1, NULL) == INDEX_CACHE_FRESH)
+        index_cache_changed(cache, cached.version, 64 * (uint64_t)++n);
+    assert_true(n > 16 && n < BUDGET / 64);
+    put(cache, &op, 1, 11);
+    index_cache_changed(cache, cached.version, 64);
+    assert_int_equal(find(cache, &later, 1, NULL), INDEX_CACHE_FRESH);
+    assert_true(index_cache_retired(cache, 64));
+    index_cache_free(cache);
+}
+
 static struct client *landing; /* whose flight lands while the version is read */
 
 static int post_and_land(struct fab_ep *ep, struct fab_req *req)
@@ -409,6 +473,9 @@ int main(void)
         cmocka_unit_test(an_older_answer_does_not_replace_a_newer_one),
         cmocka_unit_test(a_version_that_is_unchanged_keeps_entries_fresh),
         cmocka_unit_test(a_path_has_the_oldest_version_on_it),
+        cmocka_unit_test(own_changes_of_the_version_leave_entries_fresh),
+        cmocka_unit_test(changes_by_others_put_all_entries_in_doubt),
+        cmocka_unit_test(the_list_of_retired_objects_is_bounded),
         cmocka_unit_test(a_version_is_read_in_a_round_trip),
         cmocka_unit_test(a_version_counts_from_when_it_was_asked_for),
     };

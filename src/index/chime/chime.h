@@ -301,6 +301,9 @@ void chime_write_entry(struct op *op, const struct chime_view *view, struct chim
                        struct chime_held *h, unsigned place, const struct chime_new *x);
 /* Nothing names the dead node any more: tells all caches, and retires it with its separator (CHIME-C10). */
 int chime_retire(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng);
+/* The same, when the version of caches has just been changed from `version`. */
+void chime_retired(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng,
+                   uint64_t version);
 /* It is not known whether something names a node and its separator. */
 void chime_abandon(struct op *op, const struct chime_shape *s, uint64_t lng);
 /* Is the key below the node's upper bound? May read the separator's block (BUF_BLOCK_IN). */

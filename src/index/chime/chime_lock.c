@@ -112,19 +112,24 @@ void chime_abandon(struct op *op, const struct chime_shape *s, uint64_t lng)
         pool_abandon(op->client, pointer_class(lng));
 }
 
-int chime_retire(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng)
+void chime_retired(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng,
+                   uint64_t version)
 {
-    unsigned size_class = chime_node_class(&view->shape);
-    index_bump_version(op, &view->base);
-    int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK) {
-        chime_abandon(op, &view->shape, lng);
-        return rc;
-    }
-    pool_retire(op->client, dead, size_class);
+    index_cache_changed(view->cache, version, dead);
+    pool_retire(op->client, dead, chime_node_class(&view->shape));
     if (lng != 0)
         pool_retire(op->client, pointer_gaddr(lng), pointer_class(lng));
-    return FAR_OK;
+}
+
+int chime_retire(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng)
+{
+    unsigned n = index_bump_version(op, &view->base);
+    int rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        chime_retired(op, view, dead, lng, op_result(op, n));
+    else
+        chime_abandon(op, &view->shape, lng);
+    return rc;
 }
 
 /* ---- separators ---------------------------------------------------------------------------------------- */

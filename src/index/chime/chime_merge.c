@@ -11,8 +11,9 @@ enum { LEFT, RIGHT, PARENT, NODES };
 struct merge {
     gaddr at[NODES];
     struct chime_held held[NODES];
-    unsigned place;  /* of the right one in the parent */
-    uint64_t *image; /* the left one as it will be */
+    unsigned place;   /* of the right one in the parent */
+    uint64_t version; /* that caches had before */
+    uint64_t *image;  /* the left one as it will be */
 };
 
 /* Releases what is held. */
@@ -147,7 +148,8 @@ static void write_parent(struct op *op, struct chime_view *view, struct merge *m
                    chime_vacancy(&view->shape, p->node));
 }
 
-/* All that is written, in this order (CHIME-C8). */
+/* All that is written, in this order (CHIME-C8). The version of caches changes when nothing names the right node any
+ * more. */
 static int write_merge(struct op *op, struct chime_view *view, struct merge *m)
 {
     gaddr left = m->at[LEFT], right = m->at[RIGHT];
@@ -172,11 +174,14 @@ static int write_merge(struct op *op, struct chime_view *view, struct merge *m)
                    chime_vacancy(&view->shape, m->image));
     chime_then(op, left, m->at[PARENT]);
     write_parent(op, view, m, &pen);
-    batch_fence(&op->batch);
+    chime_then(op, m->at[PARENT], view->base.cached.version_at);
+    unsigned bumped = index_bump_version(op, &view->base);
     op_cas(op, right, lock_at, me, CHIME_DEAD);
     op_cas(op, left, lock_at, me, 0);
     op_cas(op, m->at[PARENT], lock_at, me, 0);
-    return chime_finish(op);
+    rc = chime_finish(op);
+    m->version = op_result(op, bumped);
+    return rc;
 }
 
 /* All are held. *merged: the right one is dead, and nothing names it. */
@@ -228,7 +233,9 @@ static int find_pair(struct op *op, struct chime_view *view, const struct chime_
     i = i + 1 < n->count ? i : i - 1;
     m->at[LEFT] = chime_child_at(n, i);
     m->at[RIGHT] = chime_child_at(n, i + 1);
-    m->at[PARENT] = spot.parent;
+    if (!index_cache_retired(view->cache, m->at[LEFT]) &&
+        !index_cache_retired(view->cache, m->at[RIGHT]))
+        m->at[PARENT] = spot.parent;
     return FAR_OK;
 }
 
@@ -251,7 +258,8 @@ static int shrink(struct op *op, struct chime_view *view, const struct chime_bou
     index_cache_drop(view->cache, m.at[LEFT]);
     index_cache_drop(view->cache, m.at[RIGHT]);
     chime_remember(op, view, m.at[PARENT], m.held[PARENT].stamp, parent);
-    return chime_retire(op, view, m.at[RIGHT], lng);
+    chime_retired(op, view, m.at[RIGHT], lng, m.version);
+    return FAR_OK;
 }
 
 void chime_shrink(struct op *op, struct chime_view *view, const struct chime_bound *key,

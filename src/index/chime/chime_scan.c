@@ -291,6 +291,8 @@ static bool add_leaf(struct op *op, struct chime_view *view, struct scan *s,
     struct chime_name *name = &leaf->name;
     *leaf = (struct leaf){.parent = parent};
     name->at = chime_child_at(n, i);
+    if (index_cache_retired(view->cache, name->at))
+        return false;
     name->low = chime_child_edge(n, i);
     if (i + 1 < n->count) {
         name_next(name, n, i + 1);

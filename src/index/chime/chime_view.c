@@ -98,6 +98,8 @@ int chime_inner_at(struct op *op, struct chime_view *view, gaddr at, unsigned le
     enum index_cache_state state = index_cache_find(view->cache, op, at, &path->stamp, &hit);
     const struct chime_inner *n = state == INDEX_CACHE_MISS ? NULL : hit.data;
     *inner = NULL;
+    if (index_cache_retired(view->cache, at))
+        return FAR_OK;
     if (n && n->level == level && (state == INDEX_CACHE_FRESH || !path->fresh)) {
         path->doubted |= state != INDEX_CACHE_FRESH;
         *inner = n;
@@ -227,6 +229,7 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
             return rc;
     }
     spot->fresh = !path.doubted;
+    *again = index_cache_retired(view->cache, spot->name.at);
     return FAR_OK;
 }
 
