@@ -102,6 +102,7 @@ check-long: check
 	    $(BUILD)/farside check --index $$index --seeds 1..3000 --profile ib_loose || exit 1; \
 	done
 	@$(BUILD)/tests/sim_indexes --long
+	@$(BUILD)/tests/torture_churn --long
 	@FARSIDE=$(BUILD)/farside $(BUILD)/tests/torture_kill9 --long --kills 500
 	@mkdir -p build-tsan
 	@$(CMAKE) -S . -B build-tsan -DSANITIZE=thread >build-tsan.log 2>&1 || { cat build-tsan.log; exit 1; }
