@@ -203,7 +203,7 @@ void cli_print_tuning(void)
         for (unsigned k = 0; k < tuning_count(ops->tuning); k++) {
             const struct tuning_param *p = &ops->tuning[k];
             char least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES], usual[TEXT_SIZE_BYTES];
-            printf("  %-8s%-10s%s, %s to %s (%s)\n", ops->name, p->name, p->meaning,
+            printf("  %-8s%-14s%s, %s to %s (%s)\n", ops->name, p->name, p->meaning,
                    text_of_size(p->least, least), text_of_size(p->most, most),
                    text_of_size(p->usual, usual));
         }
