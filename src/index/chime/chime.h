@@ -38,13 +38,15 @@
  *   CHIME-C5  A miss is true: all groups of the neighbourhood are whole, have one era, and fit the node's
  *       name. Within an era no key moves and the range stands, so a key that was there throughout was in one
  *       entry throughout, and that was read. The name has the separators of the node and of its sibling,
- *       and these never change. The groups of a node that dies are renamed before anything else forgets it.
- *       So it does not matter how old the session's knowledge is by which it came here.
+ *       and these never change. The groups of a node that dies are renamed before anything else forgets it,
+ *       and those of a new one are named after the node to its left names it (CHIME-C7). So it does not matter how old the session's knowledge is by which it came here.
  *   CHIME-C6  Eras. Whatever moves a key or changes the range writes all Gs with a new era. A reader that
  *       sees only the old era finds the key in its old place, one that sees only the new era in the new
  *       place, and one that sees both reads again.
- *   CHIME-C7  Split. The new node is whole before the old one names it, and it is locked and BORN until no
- *       group of the old one names a key of it. The key whose insert caused the split enters after that.
+ *   CHIME-C7  Split. The new node is whole before the old one names it, but its groups get its name only
+ *       after that: if the client dies before, nobody takes the new node for a living one, even if an earlier
+ *       node had the same name. The new node is locked and BORN until no group of the old one names a key of
+ *       it. The key whose insert caused the split enters after that.
  *   CHIME-C8  Merge, to the left. The right node is MERGING before the left one changes, and MERGED only
  *       after the left one has all its entries. The left one stays locked until the right one is dead.
  *   CHIME-C9  Death. A lock names its holder, whose name never comes again, so a CAS from a dead holder's
@@ -366,7 +368,7 @@ int chime_recover(struct op *op, struct chime_view *view, gaddr at, uint64_t own
 /* ---- chime_wait.c: waiting, and whole nodes ---------------------------------------------------- */
 enum chime_verdict {
     CHIME_GOOD,  /* the image is the node at an instant */
-    CHIME_GONE,  /* the node is dead; its head was read */
+    CHIME_GONE,  /* the node is dead, or perhaps was never born; its head was read */
     CHIME_AGAIN, /* the operation starts over */
     CHIME_OTHER  /* there is no node of this level any more: only with may_be_freed */
 };

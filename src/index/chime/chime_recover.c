@@ -2,7 +2,7 @@
  * Recovery of a node whose lock names a dead client. What that client was doing follows from what is in memory:
  *
  *   the state of X names another node M    X was being split off M, or merged into M: M comes first
- *   M's sibling S is BORN of M             M was split. Entries at or above S's separator go
+ *   M's sibling S is BORN of M             M was split. Entries at or above S's separator go; S gets its name
  *   S is MERGING with M                    the merge is undone. The same entries go
  *   S was MERGED into M                    the merge is completed. M ends where S ended
  *   two entries are the same               one was being moved. One of them goes
@@ -264,6 +264,22 @@ static void write_dead_lock(struct repair *r, gaddr at, uint64_t *node)
         op_cas(r->op, at, offsetof(struct chime_head, lock), lock, CHIME_DEAD);
 }
 
+/* M names the node that was split off it: the groups of that one get its name, unless they have it (CHIME-C7). */
+static void write_name(struct repair *r, struct chime_pen *pen)
+{
+    const struct chime_head *head = chime_head(r->si);
+    struct chime_name name = chime_head_name(r->s, head), none = chime_dead_name(r->s, head);
+    struct chime_seal seal = chime_name_seal(r->view, &name);
+    struct chime_seal unborn = chime_name_seal(r->view, &none);
+    for (unsigned g = 0; g < r->view->shape.groups; g++) {
+        uint64_t *words = chime_group(r->si, g);
+        if (chime_group_whole(unborn, g, words))
+            chime_group_seal(seal, g, words);
+    }
+    chime_pen_groups(r->op, pen, &r->view->shape, r->s, r->si);
+    batch_fence(&r->op->batch);
+}
+
 /* A node that was split off, or was not merged after all, is on its own. */
 static void write_alone(struct repair *r, struct chime_pen *pen, gaddr at, uint64_t *node)
 {
@@ -296,6 +312,8 @@ static int write_all(struct repair *r)
                    chime_vacancy(s, r->mi));
     chime_pen_word(r->op, &pen, r->m, offsetof(struct chime_head, intent), 0);
     chime_then(r->op, r->m, r->s);
+    if (stage == CHIME_BORN)
+        write_name(r, &pen);
     if (stage == CHIME_BORN || stage == CHIME_MERGING)
         write_alone(r, &pen, r->s, r->si);
     if (stage == CHIME_MERGED)

@@ -208,9 +208,10 @@ static int prepare(struct op *op, const struct chime_view *view, struct split *p
     return rc;
 }
 
-/* The image of the new node: what is above the cut, and nobody else's to touch. */
+/* The image of the new node: what is above the cut, and nobody else's to touch. Its groups have the name of a dead node
+ * until the old node names it: nothing names it if this client dies before (CHIME-C7). */
 static void make_image(struct op *op, const struct chime_view *view, const struct chime_held *h,
-                       struct split *p, struct chime_held *born)
+                       struct split *p)
 {
     uint64_t upper = places_from(&p->cut, p->cut.at);
     struct chime_head *head = chime_head(p->image);
@@ -227,9 +228,20 @@ static void make_image(struct op *op, const struct chime_view *view, const struc
     head->intent = 0;
     head->low = p->edge;
     head->sum = chime_head_sum(view, p->born, head);
-    *born = (struct chime_held){.at = p->born, .node = p->image};
-    born->name = chime_head_name(p->born, head);
-    chime_renew(view, p->image, &born->name, 0);
+    struct chime_name none = chime_dead_name(p->born, head);
+    chime_renew(view, p->image, &none, 0);
+}
+
+/* The new node's groups get its name, and name x if it has that place. */
+static void name_image(const struct chime_view *view, struct split *p, unsigned place,
+                       const struct chime_new *x)
+{
+    struct chime_name name = chime_head_name(p->born, chime_head(p->image));
+    if (place < view->shape.span) {
+        uint64_t *group = chime_group(p->image, place / CHIME_GROUP);
+        group[0] = chime_with_kind(group[0], place % CHIME_GROUP, x->kind);
+    }
+    chime_renew(view, p->image, &name, 0);
 }
 
 /* The old node without what the new one has. */
@@ -253,11 +265,12 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
 {
     const struct chime_shape *s = &view->shape;
     unsigned era = chime_era(*chime_group(h->node, 0)) + 1;
-    struct chime_held born;
     bool up = false;
     unsigned place = place_of(s, &p->cut, x, chime_head(h->node)->level == 0, &up);
     ASSERT(place < s->span);
-    make_image(op, view, h, p, &born);
+    make_image(op, view, h, p);
+    if (up) /* no group names it yet */
+        memcpy(chime_entry(p->image, place), (uint64_t[]){x->k, x->v}, 16);
     if (p->edge.lng != 0)
         block_write(op, &p->block);
     chime_pen_write(op, pen, p->born, 0, p->image, s->bytes);
@@ -272,8 +285,9 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
     }
     chime_pen_word(op, pen, h->at, VACANCY_AT, chime_vacancy(s, h->node));
     chime_then(op, h->at, p->born);
-    if (up)
-        chime_write_entry(op, view, pen, &born, place, x);
+    name_image(view, p, up ? place : s->span, x);
+    chime_pen_groups(op, pen, s, p->born, p->image);
+    batch_fence(&op->batch);
     chime_pen_word(op, pen, p->born, VACANCY_AT, chime_vacancy(s, p->image));
     chime_pen_word(op, pen, p->born, offsetof(struct chime_head, state), 0);
     chime_unlock(op, p->born);

@@ -82,6 +82,9 @@ int chime_read_node(struct op *op, struct chime_view *view, gaddr at, unsigned l
             return rc == FAR_BOUNDS ? chime_damaged(view, at) : rc;
         uint64_t lock = op_result(op, n);
         *verdict = judge_node(view, at, level, node);
+        if (may_be_freed && *verdict == CHIME_AGAIN &&
+            chime_stage(chime_head(node)->state) == CHIME_BORN)
+            *verdict = CHIME_GONE; /* perhaps its client died before anything named it */
         if (*verdict == CHIME_GOOD || *verdict == CHIME_GONE ||
             (*verdict == CHIME_OTHER && may_be_freed))
             return FAR_OK;
