@@ -591,6 +591,37 @@ static void an_iteration_passes_a_leaf_whose_merge_nobody_ended(void **state)
     close_rig(&g);
 }
 
+/* An iteration has returned one of several keys with the same turn. Its leaf is gone, and another leaf that was in the same
+ * memory since is dead, too. That one had higher keys. */
+static void an_iteration_among_keys_of_one_turn_does_not_trust_a_dead_leaf(void **state)
+{
+    struct rig g;
+    bool found[24] = {false};
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (uint64_t n = 0; n < 24; n++)
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    gaddr leaf = spot_of(&g, g.b, 16).name.at;
+    for (uint64_t n = 18; n < 24; n++)
+        assert_int_equal(delete_u64(&g, g.b, n), FAR_OK);
+    for (uint64_t n = 9; n < 16; n++)
+        assert_int_equal(delete_u64(&g, g.b, n), FAR_OK);
+    assert_true(store_rig_get(&g.r, leaf, 0) == CHIME_DEAD);
+    uint64_t cursor = leaf | 7ull << GADDR_BITS | 1ull << (GADDR_BITS + 9) | 0x123ull << 52;
+    do {
+        char buf[4096];
+        size_t len = 0;
+        struct far_entry entry;
+        assert_int_equal(far_iterate(g.b, g.t, &cursor, 0, buf, sizeof buf, &len), FAR_OK);
+        for (size_t at = 0; far_entry_next(buf, len, &at, &entry);)
+            found[((const unsigned char *)entry.key)[7]] = true;
+    } while (cursor != 0);
+    for (unsigned n = 0; n < 9; n++)
+        assert_true(found[n]);
+    close_rig(&g);
+}
+
 /* ---- damage -------------------------------------------------------------------------------------- */
 
 /* One bit of a leaf's lock is wrong: it looks dead. Its parent is recovered. */
@@ -700,6 +731,7 @@ int main(void)
         cmocka_unit_test(what_is_remembered_is_as_old_as_it_is),
         cmocka_unit_test(the_partner_of_a_node_is_recovered_with_its_children),
         cmocka_unit_test(an_iteration_passes_a_leaf_whose_merge_nobody_ended),
+        cmocka_unit_test(an_iteration_among_keys_of_one_turn_does_not_trust_a_dead_leaf),
         cmocka_unit_test(a_leaf_that_only_looks_dead_is_not_freed),
         cmocka_unit_test(an_old_image_does_not_lead_a_scan_to_what_its_session_has_retired),
         cmocka_unit_test(an_old_image_does_not_lead_down_to_what_its_session_has_retired),

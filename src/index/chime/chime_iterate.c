@@ -12,7 +12,8 @@
  * leaf has taken over its right neighbour meanwhile, keys of that one have had no turn. It is also
  * of the `same` keys. If the check fails, or there is no such leaf any more, the iteration begins
  * again. A dead leaf was merged to the left: its range is found by its separator, and entries of
- * the left neighbour are returned twice.
+ * the left neighbour are returned twice. If `same` is not 0, its range cannot be checked, and the
+ * iteration begins again.
  */
 #include "index/chime/chime_items.h"
 
@@ -374,7 +375,9 @@ static int visit(struct op *op, struct chime_view *view, struct walk *w, struct 
     if (verdict == CHIME_AGAIN)
         return FAR_OK;
     const struct chime_head *head = chime_head(w->node);
-    bool same = w->sure || w->same > 0 || check_head(view, head, w->t) == w->check;
+    bool same = w->sure || check_head(view, head, w->t) == w->check;
+    if (w->same > 0) /* the check is also of keys, which a dead leaf does not have */
+        same = verdict == CHIME_GOOD;
     if (verdict == CHIME_OTHER || !same) {
         find_again(w, (struct chime_bound){0});
         return FAR_OK;
