@@ -409,6 +409,56 @@ static void a_name_tells_long_separators_apart(void **state)
     close_rig(&g);
 }
 
+/* The session remembers this first child of an internal node that was at that address once. */
+static void remember_old(struct rig *g, far_session *s, gaddr at, uint64_t k, gaddr child)
+{
+    uint64_t words[8] = {0};
+    struct index_cache_stamp long_ago = {.epoch = 0, .version = UINT64_MAX};
+    struct chime_inner *n = (struct chime_inner *)words;
+    n->bytes = (uint32_t)chime_inner_bytes(1);
+    n->count = n->level = 1;
+    n->child[0] = (struct chime_child){k, child};
+    index_cache_drop(view_of(g, s)->cache, at);
+    assert_true(index_cache_put(view_of(g, s)->cache, at, long_ago, n, n->bytes));
+}
+
+/* The last leaf of an internal node is split. A session does not know that. And what it knows of the next internal node is
+ * from another one that was there before. That one began where the leaf ends now, with a leaf at the same address. So the
+ * name that the session expects of the leaf is right, but for another key. */
+static void look_beyond_the_end(bool puts)
+{
+    struct rig g;
+    uint64_t value = 0, n = 0;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    do {
+        n += 2;
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    } while (spot_of(&g, g.b, 2).parent == spot_of(&g, g.b, n).parent);
+    struct chime_spot right = spot_of(&g, g.b, n);
+    uint64_t low = right.name.low.k;
+    while (spot_of(&g, g.b, low).parent == right.parent)
+        low = spot_of(&g, g.b, low).name.low.k - 2;
+    struct chime_spot last = spot_of(&g, g.b, low); /* of the left parent */
+    assert_int_equal(get_u64(&g, g.a, low, &value), FAR_OK);
+    assert_int_equal(put_u64(&g, g.b, last.name.low.k + 1), FAR_OK); /* a split */
+    struct chime_spot born = spot_of(&g, g.b, low);
+    assert_true(born.name.at != last.name.at);
+    remember_old(&g, g.a, right.parent, born.name.low.k, born.name.at);
+    if (puts)
+        assert_int_equal(put_u64(&g, g.a, low + 1), FAR_OK);
+    assert_int_equal(get_u64(&g, puts ? g.b : g.a, puts ? low + 1 : low, &value), FAR_OK);
+    assert_int_equal(far_table_check(g.b, g.t, NULL, NULL), FAR_OK);
+    close_rig(&g);
+}
+
+static void a_leaf_ends_where_its_parent_does(void **state)
+{
+    (void)state;
+    look_beyond_the_end(false);
+    look_beyond_the_end(true);
+}
+
 /* ---- what is remembered of a parent -------------------------------------------------------------- */
 
 static gaddr parent_at;
@@ -728,6 +778,7 @@ int main(void)
         cmocka_unit_test(a_get_rests_while_another_session_recovers),
         cmocka_unit_test(a_split_without_local_memory_releases_its_lock),
         cmocka_unit_test(a_name_tells_long_separators_apart),
+        cmocka_unit_test(a_leaf_ends_where_its_parent_does),
         cmocka_unit_test(what_is_remembered_is_as_old_as_it_is),
         cmocka_unit_test(the_partner_of_a_node_is_recovered_with_its_children),
         cmocka_unit_test(an_iteration_passes_a_leaf_whose_merge_nobody_ended),

@@ -39,7 +39,9 @@
  *       name. Within an era no key moves and the range stands, so a key that was there throughout was in one
  *       entry throughout, and that was read. The name has the separators of the node and of its sibling,
  *       and these never change. The groups of a node that dies are renamed before anything else forgets it,
- *       and those of a new one are named after the node to its left names it (CHIME-C7). So it does not matter how old the session's knowledge is by which it came here.
+ *       and those of a new one are named after the node to its left names it (CHIME-C7). The expected name
+ *       has the range in which the parent looked for the key (name_sibling()). So it does not matter how old
+ *       the session's knowledge is by which it came here.
  *   CHIME-C6  Eras. Whatever moves a key or changes the range writes all Gs with a new era. A reader that
  *       sees only the old era finds the key in its old place, one that sees only the new era in the new
  *       place, and one that sees both reads again.

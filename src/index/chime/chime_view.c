@@ -168,9 +168,10 @@ static struct chime_name name_of(const struct chime_inner *n, unsigned i, gaddr 
     return name;
 }
 
-/* Completes the name of the last child of a node by the first child of the next node. It is only compared, so it does not
- * matter how old that is. */
-static int name_sibling(struct op *op, struct chime_view *view, gaddr next,
+/* Completes the name of the last child of a node by the first child of the next node, which begins where the node ends, at
+ * `high`. It is only compared, so it does not matter how old it is. But it must begin there: what is cached may be of
+ * another node that had that address, and then the name has another range than the key was looked for in. */
+static int name_sibling(struct op *op, struct chime_view *view, gaddr next, struct chime_edge high,
                         const struct chime_path *path, struct chime_wait *wait,
                         struct chime_name *name, bool *again)
 {
@@ -182,7 +183,10 @@ static int name_sibling(struct op *op, struct chime_view *view, gaddr next,
         name->next = chime_child_at(n, 0);
         name->high = chime_child_edge(n, 0);
     }
-    *again = n == NULL;
+    bool joins = n && name->high.k == high.k && name->high.sum == high.sum;
+    if (n && !joins)
+        index_cache_drop(view->cache, next);
+    *again = !joins;
     return rc;
 }
 
@@ -218,11 +222,12 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
             continue;
         }
         gaddr next = 0;
+        struct chime_edge end = n->high;
         spot->parent = spot->name.at;
         spot->name = name_of(n, chime_route(n, key), &next);
         at_level--;
         if (at_level == 0 && next != 0)
-            rc = name_sibling(op, view, next, &path, wait, &spot->name, again);
+            rc = name_sibling(op, view, next, end, &path, wait, &spot->name, again);
         if (rc == FAR_OK && *again && !path.doubted && !wait->rests)
             rc = chime_settle(op, view, from, wait);
         if (rc != FAR_OK || *again)
