@@ -409,15 +409,28 @@ static void a_name_tells_long_separators_apart(void **state)
     close_rig(&g);
 }
 
-/* The session remembers this first child of an internal node that was at that address once. */
-static void remember_old(struct rig *g, far_session *s, gaddr at, uint64_t k, gaddr child)
+/* The session remembers this first child of an internal node that was at that address once, and ended there. */
+static void remember_old(struct rig *g, far_session *s, gaddr at, struct chime_child child,
+                         gaddr next, uint64_t high)
 {
-    uint64_t words[8] = {0};
+    uint64_t words[16] = {0};
     struct index_cache_stamp long_ago = {.epoch = 0, .version = UINT64_MAX};
     struct chime_inner *n = (struct chime_inner *)words;
+    assert_true(chime_inner_bytes(1) <= sizeof words);
+    n->next = next;
+    n->high.k = high;
     n->bytes = (uint32_t)chime_inner_bytes(1);
     n->count = n->level = 1;
-    n->child[0] = (struct chime_child){k, child};
+    n->child[0] = child;
+    for (unsigned i = 0; i < 100 && s->op.epoch == 0; i++) { /* so that it is doubted */
+        uint64_t value;
+        assert_int_equal(op_begin(&g->b->op, NULL), FAR_OK);
+        (void)client_drive_epoch(&g->b->op);
+        op_end(&g->b->op);
+        assert_int_equal(get_u64(g, g->b, 2, &value), FAR_OK);
+        assert_int_equal(get_u64(g, s, 2, &value), FAR_OK);
+    }
+    assert_true(s->op.epoch > 0);
     index_cache_drop(view_of(g, s)->cache, at);
     assert_true(index_cache_put(view_of(g, s)->cache, at, long_ago, n, n->bytes));
 }
@@ -444,7 +457,7 @@ static void look_beyond_the_end(bool puts)
     assert_int_equal(put_u64(&g, g.b, last.name.low.k + 1), FAR_OK); /* a split */
     struct chime_spot born = spot_of(&g, g.b, low);
     assert_true(born.name.at != last.name.at);
-    remember_old(&g, g.a, right.parent, born.name.low.k, born.name.at);
+    remember_old(&g, g.a, right.parent, (struct chime_child){born.name.low.k, born.name.at}, 0, 0);
     if (puts)
         assert_int_equal(put_u64(&g, g.a, low + 1), FAR_OK);
     assert_int_equal(get_u64(&g, puts ? g.b : g.a, puts ? low + 1 : low, &value), FAR_OK);
@@ -457,6 +470,48 @@ static void a_leaf_ends_where_its_parent_does(void **state)
     (void)state;
     look_beyond_the_end(false);
     look_beyond_the_end(true);
+}
+
+/* Two internal nodes. A session remembers one of them as another one that was there before, with a higher beginning or a
+ * lower end. It looks for a key. */
+static void look_by_an_old_node(bool end, bool scans)
+{
+    struct rig g;
+    uint64_t value = 0, n = 0, from = 0;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    do {
+        n += 2;
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+    } while (spot_of(&g, g.b, 2).parent == spot_of(&g, g.b, n).parent);
+    struct chime_spot first = spot_of(&g, g.b, 2), last = spot_of(&g, g.b, n);
+    uint64_t wanted = end ? 20 : last.name.low.k - 2;
+    assert_int_equal(spot_of(&g, g.b, wanted).parent, end ? first.parent : last.parent);
+    assert_int_equal(get_u64(&g, g.a, wanted, &value), FAR_OK);
+    assert_int_equal(get_u64(&g, g.a, n, &value), FAR_OK);
+    if (end)
+        remember_old(&g, g.a, first.parent, (struct chime_child){0, first.name.at}, last.parent,
+                     10);
+    else
+        remember_old(&g, g.a, last.parent, (struct chime_child){last.name.low.k, last.name.at}, 0,
+                     0);
+    from = __builtin_bswap64(wanted);
+    struct far_range range = {.from = &from, .from_len = 8, .limit = 1};
+    char buf[64] = {0};
+    size_t len = 0;
+    if (scans)
+        assert_int_equal(far_scan(g.a, g.t, &range, buf, sizeof buf, &len, NULL), FAR_OK);
+    else
+        assert_int_equal(get_u64(&g, g.a, wanted, &value), FAR_OK);
+    assert_true(!scans || memcmp(buf + 8, &from, 8) == 0);
+    close_rig(&g);
+}
+
+static void an_internal_node_begins_where_others_say(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++)
+        look_by_an_old_node(i & 1, i & 2);
 }
 
 /* ---- what is remembered of a parent -------------------------------------------------------------- */
@@ -779,6 +834,7 @@ int main(void)
         cmocka_unit_test(a_split_without_local_memory_releases_its_lock),
         cmocka_unit_test(a_name_tells_long_separators_apart),
         cmocka_unit_test(a_leaf_ends_where_its_parent_does),
+        cmocka_unit_test(an_internal_node_begins_where_others_say),
         cmocka_unit_test(what_is_remembered_is_as_old_as_it_is),
         cmocka_unit_test(the_partner_of_a_node_is_recovered_with_its_children),
         cmocka_unit_test(an_iteration_passes_a_leaf_whose_merge_nobody_ended),

@@ -40,8 +40,8 @@
  *       entry throughout, and that was read. The name has the separators of the node and of its sibling,
  *       and these never change. The groups of a node that dies are renamed before anything else forgets it,
  *       and those of a new one are named after the node to its left names it (CHIME-C7). The expected name
- *       has the range in which the parent looked for the key (name_sibling()). So it does not matter how old
- *       the session's knowledge is by which it came here.
+ *       has the range in which the key was looked for: each node on the way begins where the one before says
+ *       (inner_from()). So it does not matter how old the session's knowledge is by which it came here.
  *   CHIME-C6  Eras. Whatever moves a key or changes the range writes all Gs with a new era. A reader that
  *       sees only the old era finds the key in its old place, one that sees only the new era in the new
  *       place, and one that sees both reads again.

@@ -168,9 +168,25 @@ static struct chime_name name_of(const struct chime_inner *n, unsigned i, gaddr 
     return name;
 }
 
+/* The internal node at this address, which begins at `low`. What is cached may be of another node that had the address
+ * before, and does not have the key: that is forgotten, and *inner is NULL. */
+static int inner_from(struct op *op, struct chime_view *view, gaddr at, unsigned level,
+                      struct chime_edge low, struct chime_path *path, struct chime_wait *wait,
+                      const struct chime_inner **inner)
+{
+    int rc = chime_inner_at(op, view, at, level, path, wait, inner);
+    if (rc != FAR_OK || *inner == NULL)
+        return rc;
+    struct chime_edge first = chime_child_edge(*inner, 0);
+    if (first.k == low.k && first.sum == low.sum)
+        return FAR_OK;
+    *inner = NULL;
+    index_cache_drop(view->cache, at);
+    return path->doubted ? FAR_OK : chime_damaged(view, at);
+}
+
 /* Completes the name of the last child of a node by the first child of the next node, which begins where the node ends, at
- * `high`. It is only compared, so it does not matter how old it is. But it must begin there: what is cached may be of
- * another node that had that address, and then the name has another range than the key was looked for in. */
+ * `high`. It is only compared, so it does not matter how old it is. */
 static int name_sibling(struct op *op, struct chime_view *view, gaddr next, struct chime_edge high,
                         const struct chime_path *path, struct chime_wait *wait,
                         struct chime_name *name, bool *again)
@@ -178,15 +194,12 @@ static int name_sibling(struct op *op, struct chime_view *view, gaddr next, stru
     const struct chime_inner *n = NULL;
     struct chime_path own = *path;
     own.fresh = false;
-    int rc = chime_inner_at(op, view, next, 1, &own, wait, &n);
+    int rc = inner_from(op, view, next, 1, high, &own, wait, &n);
     if (n) {
         name->next = chime_child_at(n, 0);
         name->high = chime_child_edge(n, 0);
     }
-    bool joins = n && name->high.k == high.k && name->high.sum == high.sum;
-    if (n && !joins)
-        index_cache_drop(view->cache, next);
-    *again = !joins;
+    *again = n == NULL;
     return rc;
 }
 
@@ -198,10 +211,11 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
     struct chime_path path = {.stamp = index_cache_stamp(view->cache, op), .fresh = fresh};
     unsigned at_level = chime_top_level(view->top);
     *spot = (struct chime_spot){.name = {.at = chime_top_at(view->top)}, .none = at_level < level};
-    gaddr from = 0; /* what led here */
+    gaddr from = 0;              /* what led here, */
+    struct chime_edge low = {0}; /* and where it says that the node begins */
     for (unsigned moves = 0; at_level > level; moves++) {
         const struct chime_inner *n = NULL;
-        int rc = chime_inner_at(op, view, spot->name.at, at_level, &path, wait, &n);
+        int rc = inner_from(op, view, spot->name.at, at_level, low, &path, wait, &n);
         *again = n == NULL || moves == MOVES_RIGHT;
         if (rc == FAR_OK && n == NULL && !path.doubted && !wait->rests)
             rc = chime_settle(op, view, from, wait);
@@ -213,6 +227,7 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
             high = chime_inner_high(n);
         if (n->next != 0 && chime_reaches(key, &high)) {
             spot->name = (struct chime_name){.at = n->next};
+            low = n->high;
             if (spot->parent == 0 && moves == 0) { /* the tree may be higher by now */
                 rc = read_top(op, view);
                 *again = chime_top_level(view->top) > at_level;
@@ -225,6 +240,7 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
         struct chime_edge end = n->high;
         spot->parent = spot->name.at;
         spot->name = name_of(n, chime_route(n, key), &next);
+        low = spot->name.low;
         at_level--;
         if (at_level == 0 && next != 0)
             rc = name_sibling(op, view, next, end, &path, wait, &spot->name, again);
