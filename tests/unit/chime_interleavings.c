@@ -9,6 +9,7 @@
 
 #define KEYS         64u
 #define STEPS        (3 * KEYS)
+#define HOUR_NS      (3600ull * 1000000000)
 #define REGISTRY_END 0x10000u /* no table is below */
 #define SMALL        "span=8&neighbourhood=4&cache=16&hot=0"
 
@@ -18,8 +19,10 @@ struct rig {
     far_table *t;
     uint64_t value[KEYS]; /* 0: the key is not there */
 };
-static struct rig *the; /* for hooks */
-static bool long_keys;  /* all with the same first 8 bytes */
+static struct rig *the;        /* for hooks */
+static bool long_keys;         /* all with the same first 8 bytes */
+static bool long_lease;        /* nobody is taken for dead by time alone */
+static uint64_t seed_of_a = 2; /* it says on which node a's first new leaf is */
 
 static void open_rig(struct rig *g)
 {
@@ -28,10 +31,12 @@ static void open_rig(struct rig *g)
     struct knobs knobs = pool_knobs_default;
     memset(g, 0, sizeof *g);
     knobs.tick_ops = 1;
-    store_rig_open_driven(&g->r, "mem:?nodes=2&size=4m&clients=8&lease=100", &knobs, &session,
-                          NULL);
+    store_rig_open_driven(&g->r,
+                          long_lease ? "mem:?nodes=2&size=4m&clients=8&" HOUR
+                                     : "mem:?nodes=2&size=4m&clients=8&lease=100",
+                          &knobs, &session, NULL);
     g->b = g->r.session;
-    g->a = join(&g->r, 2, 1);
+    g->a = join(&g->r, seed_of_a, 1);
     g->c = join(&g->r, 3, 1);
     assert_int_equal(far_table_create(g->b, "c", "chime", &options, &g->t), FAR_OK);
     assert_int_equal(far_delete(g->b, g->t, "k", 1), FAR_NOT_FOUND); /* it knows the table */
@@ -180,6 +185,7 @@ static struct {
     unsigned slot;
     uint64_t slot_word;
     unsigned deaths, moves; /* nodes that it has said to be dead; WRITEs of all groups */
+    unsigned locks;         /* attempts to take one */
 } stop;
 
 /* Others see what there is. If they had to wait for the client, they have shut it out. */
@@ -205,6 +211,7 @@ static unsigned count_verbs(const struct fab_req *req)
     for (unsigned i = 0; i < req->count; i++) {
         const struct fab_verb *v = &req->verbs[i];
         stop.deaths += v->kind == FAB_CAS && v->swap == CHIME_DEAD;
+        stop.locks += v->kind == FAB_CAS && v->compare == 0 && v->off >= REGISTRY_END;
         stop.moves += v->kind == FAB_WRITE && v->len == view_of(the, the->b)->shape.group_bytes;
         if (changes_table(v) && stop.verbs++ == stop.at)
             at = i;
@@ -245,7 +252,7 @@ static int stop_in_step(struct rig *g, far_session *s, unsigned at)
 {
     stop.at = at;
     stop.stopped = stop.dead = false;
-    stop.verbs = stop.deaths = stop.moves = 0;
+    stop.verbs = stop.deaths = stop.moves = stop.locks = 0;
     stop.slot = s->client.slot;
     stop.slot_word = store_rig_get(&g->r, NODE0, slot_delta(stop.slot));
     hook_on(s->client.ep);
@@ -344,7 +351,7 @@ static void try_all(unsigned step, bool twice)
 }
 
 /* What a step does beside its change. */
-enum kind { NOTHING, MOVE, SPLIT, MERGE };
+enum kind { NOTHING, MOVE, SPLIT, MERGE, NO_MERGE }; /* NO_MERGE: one that was given up */
 
 static unsigned find_steps(enum kind kind, unsigned found[STEPS])
 {
@@ -357,6 +364,7 @@ static unsigned find_steps(enum kind kind, unsigned found[STEPS])
         enum kind is = stop.deaths > 0                      ? MERGE
                        : view_of(&g, g.a)->splits != splits ? SPLIT
                        : stop.moves > 0                     ? MOVE
+                       : stop.locks > 3                     ? NO_MERGE
                                                             : NOTHING;
         if (is == kind)
             found[count++] = changing;
@@ -618,6 +626,208 @@ static void a_recovery_that_fails_is_left_to_others(void **state)
             while (fail_to_recover(found[i * count / 3], at))
                 at++;
     }
+}
+
+/* ---- a reader that is slow -------------------------------------------------------------------------- */
+static struct {
+    bool upper; /* the upper half of each leaf is read first */
+    bool early; /* it begins to read before the other client dies, not only before the recovery */
+    bool met;
+    unsigned at; /* where that client dies */
+} slow;
+
+/* Posts halves of READs of leaves, one by one. With the later ones, all other verbs. */
+static int post_halves(struct fab_ep *ep, struct fab_req *req, bool upper, bool later)
+{
+    uint32_t bytes = view_of(the, the->b)->shape.group_bytes;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < req->count && rc == FAR_OK; i++) {
+        struct fab_verb *v = &req->verbs[i], whole = *v;
+        bool leaf = v->kind == FAB_READ && v->len == bytes;
+        if (leaf) {
+            v->len = bytes / 2;
+            v->off += upper ? v->len : 0;
+            v->buf = (char *)v->buf + (upper ? v->len : 0);
+        }
+        if (leaf || later)
+            rc = post_part(ep, req, i, 1);
+        *v = whole;
+    }
+    return rc;
+}
+
+/* Others need not wait for the lease of the client that has died: it has given up its name. */
+static void renounce(struct rig *g)
+{
+    uint64_t at = slot_delta(stop.slot),
+             incarnation =
+                 store_rig_get(&g->r, NODE0, at + offsetof(struct client_slot, incarnation));
+    store_rig_set(&g->r, NODE0, at + offsetof(struct client_slot, heartbeat),
+                  client_slot_renounced(incarnation));
+}
+
+/* Half of each leaf is read before others act, and the rest afterwards. */
+static int read_slowly(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    if (slow.met || v->kind != FAB_READ || v->len != view_of(the, the->b)->shape.group_bytes)
+        return hook.real->post(ep, req);
+    slow.met = true;
+    int rc = post_halves(ep, req, slow.upper, false);
+    struct hook mine = hook;
+    if (slow.early)
+        die_in_step(the, &the->a, slow.at);
+    if (!the->a)
+        renounce(the);
+    look(the, the->b);
+    hook = mine;
+    assert_true(the->r.clock->now < hook.clock + HOUR_NS); /* else the reader is dead itself */
+    done_seen = undone = false;                            /* the reader began before */
+    return rc == FAR_OK ? post_halves(ep, req, !slow.upper, true) : rc;
+}
+
+/* The client of a step dies, and is recovered, while another one scans. Returns whether it came there. */
+static bool scan_slowly(unsigned step, unsigned at)
+{
+    struct rig g;
+    prepare(&g, step);
+    slow.met = false;
+    slow.at = at;
+    if (!slow.early)
+        die_in_step(&g, &g.a, at);
+    undone = false;
+    hook_on(g.c->client.ep);
+    hook.clock = g.r.clock->now;
+    hook.ops.post = read_slowly;
+    scan_keys(&g, g.c);
+    hook_off();
+    assert_true(slow.met);
+    close_rig(&g);
+    return stop.stopped;
+}
+
+/* CHIME-C6: a recovery takes an era that no reader has seen. */
+static void a_scan_may_be_slow_during_a_recovery(void **state)
+{
+    unsigned found[STEPS];
+    (void)state;
+    stop.tears = stop.looked = false;
+    long_lease = true;
+    unsigned count = find_steps(MOVE, found);
+    for (unsigned i = 0; i < count && i < 6; i++)
+        for (unsigned way = 0; way < 4; way++) {
+            slow.upper = way & 1;
+            slow.early = way & 2;
+            for (unsigned at = 0; scan_slowly(found[i], at); at++)
+                ;
+        }
+    long_lease = false;
+}
+
+/* ---- unknown outcomes ------------------------------------------------------------------------------ */
+enum unsure { DONE, NOT_DONE, REFUSED };
+static struct {
+    enum unsure how;
+    unsigned at, count; /* this request fails; those that change the table */
+    bool met;
+} unsure;
+
+/* One request ends with an error, and its client lives. */
+static int post_unsure(struct fab_ep *ep, struct fab_req *req)
+{
+    bool changes = false;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < req->count; i++)
+        changes |= req->verbs[i].kind != FAB_READ && req->verbs[i].off >= REGISTRY_END;
+    if (!changes || unsure.count++ != unsure.at)
+        return hook.real->post(ep, req);
+    unsure.met = true;
+    if (unsure.how == REFUSED)
+        return FAR_FENCED;
+    if (unsure.how == DONE)
+        rc = hook.real->post(ep, req);
+    req->done = true;
+    req->status = FAR_TIMEOUT;
+    return rc;
+}
+
+/* While a client waits, the one that has failed does other things. So it does not look dead. */
+static void pause_with_others(struct fab_ep *ep, uint64_t ns)
+{
+    (void)ep;
+    the->r.clock->now += ns;
+    hook.clock = the->r.clock->now;
+    assert_int_equal(far_delete(the->a, the->r.table, "k", 1), FAR_NOT_FOUND);
+}
+
+/* What the client does whose request fails. */
+typedef int unsure_step(struct rig *g);
+static int unsure_change(struct rig *g)
+{
+    char key[16];
+    unsigned number = step_key(changing);
+    size_t len = key_bytes(number, key);
+    uint64_t value = step_value(changing);
+    return value && g->value[number] == 0 ? far_insert(g->a, g->t, key, len, &value, 8)
+                                          : do_step(g, g->a, changing);
+}
+/* The lock is taken, and released. */
+static int unsure_insert(struct rig *g)
+{
+    uint64_t value = 1;
+    char key[16];
+    return far_insert(g->a, g->t, key, key_bytes(step_key(changing - 1), key), &value, 8);
+}
+
+static bool fail_in_step(unsigned step, unsigned at, unsure_step *act)
+{
+    struct rig g;
+    prepare(&g, step);
+    far_session_close(g.c);
+    g.c = NULL;
+    unsure.at = at;
+    unsure.count = 0;
+    unsure.met = false;
+    hook_on(g.a->client.ep);
+    hook.clock = g.r.clock->now;
+    hook.ops.post = post_unsure;
+    int rc = act(&g);
+    hook_off();
+    if (act == unsure_change)
+        done_seen = rc == FAR_OK;
+    undone = rc != FAR_OK && rc != FAR_UNKNOWN;
+    hook_on(g.b->client.ep);
+    hook.clock = g.r.clock->now;
+    hook.ops.pause = pause_with_others;
+    go_on(&g);
+    hook_off();
+    close_rig(&g);
+    return unsure.met;
+}
+
+static void fail_everywhere(unsigned step, unsure_step *act)
+{
+    for (unsigned how = DONE; how <= REFUSED; how++) {
+        unsure.how = (enum unsure)how;
+        for (unsigned at = 0; fail_in_step(step, at, act); at++)
+            ;
+    }
+}
+
+/* CHIME-C9: a client that may hold a lock gives up its name, so that others can recover. */
+static void locks_of_unknown_outcome_do_not_stay(void **state)
+{
+    unsigned found[STEPS];
+    (void)state;
+    seed_of_a = 5; /* on the other node, so that a split takes several requests */
+    for (unsigned kind = NOTHING; kind <= NO_MERGE; kind++) {
+        unsigned count = find_steps(kind, found);
+        unsigned tries = kind == SPLIT ? 4 : 1;
+        for (unsigned i = 0; i < tries; i++)
+            fail_everywhere(found[i * count / tries], unsure_change);
+    }
+    fail_everywhere(KEYS, unsure_insert);
+    seed_of_a = 2;
 }
 
 /* ---- images of a leaf ------------------------------------------------------------------------------ */
@@ -905,6 +1115,8 @@ int main(void)
         cmocka_unit_test(a_dead_node_is_not_entered),
         cmocka_unit_test(a_scan_keeps_its_limit),
         cmocka_unit_test(a_recovery_that_fails_is_left_to_others),
+        cmocka_unit_test(a_scan_may_be_slow_during_a_recovery),
+        cmocka_unit_test(locks_of_unknown_outcome_do_not_stay),
         cmocka_unit_test(a_group_is_bound_to_all_that_it_says),
         cmocka_unit_test(a_torn_entry_is_no_hit),
         cmocka_unit_test(a_value_may_move_into_the_leaf_and_out_of_it),
