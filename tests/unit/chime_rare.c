@@ -824,6 +824,367 @@ static void an_old_image_does_not_lead_down_to_what_its_session_has_retired(void
     follow_an_old_image(true);
 }
 
+/* ---- what a recovery leaves behind ----------------------------------------------------------------- */
+
+static int put_value(struct rig *g, far_session *s, uint64_t n, uint64_t value)
+{
+    uint64_t key = __builtin_bswap64(n);
+    return far_put(s, g->t, &key, sizeof key, &value, sizeof value);
+}
+
+/* A get writes that much only if it recovers something. */
+static int stop_writes(struct fab_ep *ep, struct fab_req *req)
+{
+    if (stop_after == 0 || req->count < 5 || req->verbs[0].kind != FAB_WRITE)
+        return hook.real->post(ep, req);
+    unsigned end = stop_after;
+    stop_after = 0;
+    return post_some(ep, req, end);
+}
+
+/* A merge was decided, and its client died. Another one completes it, and dies after some verbs, or not if that is 0. Then a
+ * key of the right leaf gets another value. A session that still knows the right leaf must not find the old value there. */
+static void read_after_recovery(unsigned verbs)
+{
+    struct rig g;
+    struct chime_spot left, right;
+    uint64_t value = 0;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    die_in_merge(&g, 4, &left, &right);
+    far_session *c = store_rig_join(&g.r), *reader = store_rig_join(&g.r);
+    assert_int_equal(get_u64(&g, reader, 22, &value), FAR_OK);
+    assert_int_equal(get_u64(&g, c, 1, &value), FAR_OK);
+    stop_after = verbs;
+    hook_at(c, stop_writes);
+    (void)get_u64(&g, c, 15, &value);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    store_rig_kill(c);
+    assert_int_equal(put_value(&g, g.b, 22, 1000), FAR_OK);
+    int rc = get_u64(&g, reader, 22, &value);
+    far_session_close(reader);
+    close_rig(&g);
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(value, 1000);
+}
+
+static void nobody_reads_a_node_whose_merge_others_completed(void **state)
+{
+    (void)state;
+    for (unsigned verbs = 0; verbs <= 7; verbs++)
+        read_after_recovery(verbs);
+}
+
+/* The left leaf was recovered, and the right one is dead. The parent, which the dead client holds, still names it. */
+static void leave_dead_child(struct rig *g, struct chime_spot *left, struct chime_spot *right)
+{
+    die_in_merge(g, 4, left, right);
+    assert_int_equal(put_value(g, g->b, 15, 15), FAR_OK);
+    assert_true(store_rig_get(&g->r, right->name.at, 0) == CHIME_DEAD);
+    assert_true(store_rig_get(&g->r, left->parent, 0) != 0);
+}
+
+static void a_dead_child_is_retired(void **state)
+{
+    struct rig g;
+    struct chime_spot left, right;
+    uint64_t value = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    leave_dead_child(&g, &left, &right);
+    uint64_t before = g.b->client.stock.retired_ever;
+    assert_int_equal(get_u64(&g, g.b, 22, &value), FAR_OK);
+    assert_true(store_rig_get(&g.r, left.parent, 0) == 0);
+    uint64_t retired = g.b->client.stock.retired_ever - before;
+    assert_int_equal(retired, size_class_bytes(chime_node_class(&view_of(&g, g.b)->shape)));
+    close_rig(&g);
+}
+
+/* A client wants to enter a leaf that it has split off. Others did so since, and merged it again. The client that merged
+ * died when only the lock of the leaf did not say so. */
+static void a_merged_leaf_is_not_entered(void **state)
+{
+    struct rig g;
+    struct chime_spot left, right;
+    struct chime_wait wait = {0};
+    bool named = false;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    die_in_merge(&g, 9, &left, &right);
+    g.a = store_rig_join(&g.r);
+    shut_out(&g, store_rig_get(&g.r, right.name.at, 0));
+    struct chime_child_ref child = {.at = right.name.at, .k = right.name.low.k};
+    assert_int_equal(op_begin(&g.b->op, NULL), FAR_OK);
+    int rc = chime_enter(&g.b->op, view_of(&g, g.b), &child, &wait);
+    op_end(&g.b->op);
+    assert_int_equal(rc, FAR_OK);
+    assert_true(store_rig_get(&g.r, right.name.at, 0) != CHIME_DEAD);
+    uint64_t image[CHIME_HEAD_WORDS + CHIME_GROUP_WORDS * CHIME_GROUPS_MAX];
+    for (unsigned w = 0; w < view_of(&g, g.b)->shape.bytes / 8; w++)
+        image[w] = store_rig_get(&g.r, left.parent, 8 * (uint64_t)w);
+    for (unsigned p = 0; p < view_of(&g, g.b)->shape.span; p++)
+        named |=
+            chime_kind_at(image, p) != CHIME_EMPTY && chime_entry(image, p)[1] == right.name.at;
+    assert_false(named);
+    close_rig(&g);
+}
+
+/* ---- a leaf that its parent does not know ---------------------------------------------------------- */
+
+/* The parent's lock cannot be taken. */
+static int refuse_parent(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[0];
+    bool locks = v->kind == FAB_CAS && v->off == gaddr_offset(parent_at);
+    stop_after -= locks && stop_after > 0;
+    return locks ? FAR_UNREACHABLE : hook.real->post(ep, req);
+}
+
+static void a_merge_takes_only_neighbours(void **state)
+{
+    struct rig g;
+    uint64_t value = 0;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (uint64_t n = 0; n < 64; n++)
+        assert_int_equal(put_u64(&g, g.b, 2 * n), FAR_OK);
+    assert_int_equal(get_u64(&g, g.a, 0, &value), FAR_OK);
+    parent_at = spot_of(&g, g.b, 16).parent;
+    stop_after = 1;
+    hook_at(g.a, refuse_parent);
+    assert_int_equal(put_u64(&g, g.a, 17), FAR_OK); /* 24 to 30 are in a new leaf */
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    for (uint64_t n = 34; n <= 44; n += 2)
+        assert_int_equal(delete_u64(&g, g.b, n), FAR_OK);
+    assert_int_equal(delete_u64(&g, g.b, 17), FAR_OK);
+    for (uint64_t n = 18; n <= 22; n += 2)
+        assert_int_equal(delete_u64(&g, g.b, n), FAR_OK);
+    for (uint64_t n = 24; n <= 32; n += 2)
+        assert_int_equal(get_u64(&g, g.b, n, &value), FAR_OK);
+    assert_int_equal(far_table_check(g.b, g.t, NULL, NULL), FAR_OK);
+    close_rig(&g);
+}
+
+/* ---- sweeps ---------------------------------------------------------------------------------------- */
+
+/* The client that merged may have died before it changed the version of caches (CHIME-C10). */
+static void a_sweep_outdates_caches(void **state)
+{
+    struct rig g;
+    struct sweep_result swept;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    far_session_close(g.a);
+    g.a = NULL;
+    assert_int_equal(put_u64(&g, g.b, 1), FAR_OK);
+    const struct cached *cached = &view_of(&g, g.b)->base.cached;
+    uint64_t version = store_rig_get(&g.r, cached->version_at, cached->version_delta);
+    assert_int_equal(pool_sweep(&g.b->op, &swept), FAR_OK);
+    assert_true(store_rig_get(&g.r, cached->version_at, cached->version_delta) != version);
+    close_rig(&g);
+}
+
+/* Keys of which the first 8 bytes are the same: two leaves are merged, and the client dies. The left one was recovered. A
+ * sweep finds the dead one and its separator only by the parent. */
+static void a_sweep_spares_a_dead_child(void **state)
+{
+    struct rig g;
+    struct sweep_result swept;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (unsigned n = 0; n < 64; n++)
+        assert_int_equal(put_text(&g, g.b, n), FAR_OK);
+    for (unsigned n = 16; n < 22; n++)
+        assert_int_equal(delete_text(&g, g.b, n), FAR_OK);
+    for (unsigned n = 8; n < 14; n++)
+        assert_int_equal(delete_text(&g, g.b, n), FAR_OK);
+    struct chime_spot right = spot_of_text(&g, g.b, 22);
+    assert_true(right.name.low.lng != 0);
+    assert_int_equal(get_text(&g, g.a, 1), FAR_OK);
+    stop_after = 4;
+    hook_at(g.a, stop_merge);
+    assert_int_equal(delete_text(&g, g.a, 14), FAR_OK);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    store_rig_kill(g.a);
+    g.a = NULL;
+    assert_int_equal(put_text(&g, g.b, 15), FAR_OK);
+    assert_true(store_rig_get(&g.r, right.name.at, 0) == CHIME_DEAD);
+    assert_int_equal(pool_sweep(&g.b->op, &swept), FAR_OK);
+    assert_true(store_rig_get(&g.r, right.parent, 0) != 0);
+    struct op *op = &g.b->op;
+    uint64_t lng = right.name.low.lng;
+    assert_false(take_all(op, chime_node_class(&view_of(&g, g.b)->shape), right.name.at));
+    assert_false(take_all(op, pointer_class(lng), pointer_gaddr(lng)));
+    close_rig(&g);
+}
+
+/* The separator of a leaf that its parent does not know is named only by the leaf, and by its left sibling. */
+static void a_sweep_spares_the_separator_of_an_unknown_leaf(void **state)
+{
+    struct rig g;
+    struct sweep_result swept;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (unsigned n = 0; n < 64; n++)
+        assert_int_equal(put_text(&g, g.b, n), FAR_OK);
+    assert_int_equal(get_text(&g, g.a, 1), FAR_OK);
+    parent_at = spot_of_text(&g, g.b, 63).parent;
+    stop_after = 1;
+    hook_at(g.a, refuse_parent);
+    assert_int_equal(put_text(&g, g.a, 64), FAR_OK);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    far_session_close(g.a);
+    g.a = NULL;
+    uint64_t lng =
+        store_rig_get(&g.r, spot_of_text(&g, g.b, 63).name.at,
+                      offsetof(struct chime_head, high) + offsetof(struct chime_edge, lng));
+    assert_true(lng != 0);
+    assert_int_equal(pool_sweep(&g.b->op, &swept), FAR_OK);
+    assert_false(take_all(&g.b->op, pointer_class(lng), pointer_gaddr(lng)));
+    close_rig(&g);
+}
+
+/* ---- resting --------------------------------------------------------------------------------------- */
+
+static far_session *auditor; /* NULL: it was met */
+static gaddr locked_at;
+
+/* The operation rests: nothing is in its hands that a sweep would not find. Then the lock is free. */
+static void audit_while_resting(struct fab_ep *ep, uint64_t ns)
+{
+    struct audit a;
+    (void)ep;
+    the->r.clock->now += ns;
+    hook.clock = the->r.clock->now;
+    if (op_in_flight(&the->b->op) || !auditor)
+        return;
+    struct op *op = &auditor->op;
+    far_session *sessions[] = {auditor, the->a, the->b};
+    auditor = NULL;
+    expect_sound(&the->r, sessions, 3, &a);
+    assert_int_equal(a.bytes[AUDIT_NOWHERE], 0);
+    op->word[0] = 0;
+    batch_write(&op->batch, locked_at, 0, op->word, 8);
+    assert_int_equal(batch_flush(&op->batch), FAR_OK);
+}
+
+/* A change has written its block, and rests because somebody holds the lock. */
+static void a_change_has_no_block_while_it_rests(void **state)
+{
+    struct rig g;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8&" HOUR, "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    far_session *c = auditor = store_rig_join(&g.r);
+    for (unsigned n = 0; n < 8; n++)
+        assert_int_equal(put_text(&g, g.b, n), FAR_OK);
+    assert_int_equal(get_text(&g, g.a, 1), FAR_OK);
+    assert_int_equal(get_text(&g, c, 1), FAR_OK);
+    locked_at = spot_of_text(&g, g.b, 1).name.at;
+    store_rig_set(&g.r, locked_at, 0, client_owner_word(&g.a->client));
+    hook_at(g.b, g.b->client.ep->ops->post);
+    hook.ops.pause = audit_while_resting;
+    int rc = put_text(&g, g.b, 3);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_null(auditor);
+    far_session_close(c);
+    close_rig(&g);
+}
+
+/* The same, when the leaf is to be entered into its parent, and somebody holds that. */
+static void a_change_has_no_block_while_it_waits_for_a_parent(void **state)
+{
+    struct rig g;
+    struct knobs knobs = pool_knobs_default;
+    (void)state;
+    knobs.patience = 8;
+    open_rig(&g, "mem:?size=1m&clients=8&" HOUR, "span=8&neighbourhood=8&cache=16&hot=0", knobs);
+    far_session *c = auditor = store_rig_join(&g.r);
+    for (unsigned n = 0; n < 56; n++)
+        assert_int_equal(put_text(&g, g.b, n), FAR_OK);
+    assert_int_equal(get_text(&g, g.a, 1), FAR_OK);
+    assert_int_equal(get_text(&g, c, 1), FAR_OK);
+    locked_at = parent_at = spot_of_text(&g, g.b, 55).parent;
+    stop_after = 1;
+    hook_at(g.a, refuse_parent);
+    assert_int_equal(put_text(&g, g.a, 56), FAR_OK);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    store_rig_set(&g.r, locked_at, 0, client_owner_word(&g.a->client));
+    hook_at(g.b, g.b->client.ep->ops->post);
+    hook.ops.pause = audit_while_resting;
+    int rc = put_text(&g, g.b, 57);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_null(auditor);
+    far_session_close(c);
+    close_rig(&g);
+}
+
+/* ---- a scan during a merge ------------------------------------------------------------------------- */
+
+/* The first two leaves are read. Then the third is merged into the second. */
+static int scan_across_merge(struct fab_ep *ep, struct fab_req *req)
+{
+    if (stop_after == 0 || req->count < 4 || req->verbs[0].kind != FAB_READ ||
+        req->verbs[0].len != view_of(the, the->b)->shape.group_bytes)
+        return hook.real->post(ep, req);
+    struct fab_verb *verbs = req->verbs;
+    unsigned count = req->count;
+    stop_after = 0;
+    req->count = 2;
+    int rc = hook.real->post(ep, req);
+    assert_int_equal(delete_text(the, the->b, 14), FAR_OK);
+    req->verbs = verbs + 2;
+    req->count = count - 2;
+    req->done = false;
+    rc = rc == FAR_OK ? hook.real->post(ep, req) : rc;
+    req->verbs = verbs;
+    req->count = count;
+    return rc;
+}
+
+static void a_scan_leaves_out_what_it_has_passed(void **state)
+{
+    struct rig g;
+    static char buf[65536];
+    size_t len = 0, pos = 0;
+    struct far_range range = {0};
+    struct far_entry e, last = {0};
+    bool more = true;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    for (unsigned n = 0; n < 64; n++)
+        assert_int_equal(put_text(&g, g.b, n), FAR_OK);
+    for (unsigned n = 16; n < 22; n++)
+        assert_int_equal(delete_text(&g, g.b, n), FAR_OK);
+    for (unsigned n = 8; n < 14; n++)
+        assert_int_equal(delete_text(&g, g.b, n), FAR_OK);
+    assert_int_equal(get_text(&g, g.a, 1), FAR_OK);
+    gaddr right = spot_of_text(&g, g.b, 22).name.at;
+    stop_after = 1;
+    hook_at(g.a, scan_across_merge);
+    assert_int_equal(far_scan(g.a, g.t, &range, buf, sizeof buf, &len, &more), FAR_OK);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    assert_true(store_rig_get(&g.r, right, 0) == CHIME_DEAD);
+    for (; far_entry_next(buf, len, &pos, &e); last = e)
+        assert_true(!last.key || memcmp(last.key, e.key, 10) < 0);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -842,6 +1203,16 @@ int main(void)
         cmocka_unit_test(a_leaf_that_only_looks_dead_is_not_freed),
         cmocka_unit_test(an_old_image_does_not_lead_a_scan_to_what_its_session_has_retired),
         cmocka_unit_test(an_old_image_does_not_lead_down_to_what_its_session_has_retired),
+        cmocka_unit_test(nobody_reads_a_node_whose_merge_others_completed),
+        cmocka_unit_test(a_dead_child_is_retired),
+        cmocka_unit_test(a_merged_leaf_is_not_entered),
+        cmocka_unit_test(a_merge_takes_only_neighbours),
+        cmocka_unit_test(a_sweep_outdates_caches),
+        cmocka_unit_test(a_sweep_spares_a_dead_child),
+        cmocka_unit_test(a_sweep_spares_the_separator_of_an_unknown_leaf),
+        cmocka_unit_test(a_change_has_no_block_while_it_rests),
+        cmocka_unit_test(a_change_has_no_block_while_it_waits_for_a_parent),
+        cmocka_unit_test(a_scan_leaves_out_what_it_has_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
