@@ -2,6 +2,7 @@
  * between any two of its verbs, or in the middle of a WRITE. There others look at all keys, or the client
  * dies. Other tests direct what a run of the simulator seldom does. */
 #include "index/chime/chime.h"
+#include "support/chime_image.h"
 #include "support/hook.h"
 #include "support/sweep_rig.h"
 
@@ -830,38 +831,56 @@ static void locks_of_unknown_outcome_do_not_stay(void **state)
     seed_of_a = 2;
 }
 
+/* ---- a fabric that answers early ------------------------------------------------------------------- */
+static struct fab_verb late_verbs[BATCH_MAX];
+static unsigned late_count;
+
+/* WRITEs are answered before they can be seen, unless a READ follows them in their request. Others look before that. */
+static int answer_early(struct fab_ep *ep, struct fab_req *req)
+{
+    bool writes = true;
+    for (unsigned i = 0; i < req->count; i++)
+        writes &= req->verbs[i].kind == FAB_WRITE;
+    if (writes && late_count == 0) {
+        memcpy(late_verbs, req->verbs, req->count * sizeof *late_verbs);
+        late_count = req->count;
+        req->done = true;
+        req->status = FAR_OK;
+        return FAR_OK;
+    }
+    int rc = hook.real->post(ep, req);
+    if (late_count > 0) {
+        struct fab_req late = {.verbs = late_verbs, .count = late_count};
+        late_count = 0;
+        look(the, the->b);
+        hook_run(ep, &late);
+    }
+    return rc;
+}
+
+/* What is written on one memory node can be seen before that on another one which names it. */
+static void a_split_waits_until_its_new_node_can_be_seen(void **state)
+{
+    unsigned found[STEPS];
+    (void)state;
+    seed_of_a = 5; /* on the other node */
+    unsigned count = find_steps(SPLIT, found);
+    for (unsigned i = 0; i < count; i++) {
+        struct rig g;
+        prepare(&g, found[i]);
+        hook_on(g.a->client.ep);
+        hook.clock = g.r.clock->now;
+        hook.ops.post = answer_early;
+        int rc = do_step(&g, g.a, changing);
+        hook_off();
+        assert_int_equal(rc, FAR_OK);
+        go_on(&g);
+        close_rig(&g);
+    }
+    seed_of_a = 2;
+}
+
 /* ---- images of a leaf ------------------------------------------------------------------------------ */
-
-/* The leaf, or another node, as it is in memory. */
-struct image {
-    gaddr at;
-    uint64_t node[CHIME_HEAD_WORDS + CHIME_GROUP_WORDS * CHIME_GROUPS_MAX];
-};
-
-static void read_image(struct rig *g, gaddr at, struct image *i)
-{
-    i->at = at;
-    for (unsigned w = 0; w < view_of(g, g->b)->shape.bytes / 8; w++)
-        i->node[w] = store_rig_get(&g->r, at, 8 * (uint64_t)w);
-}
-
-/* The highest node. While there are few keys, it is a leaf. */
-static void read_top(struct rig *g, struct image *i)
-{
-    uint64_t top = store_rig_get(&g->r, view_of(g, g->b)->root, offsetof(struct chime_root, top));
-    read_image(g, chime_top_at(top), i);
-}
-
-/* Writes it back. Its groups are sealed by the name in its head. */
-static void write_image(struct rig *g, struct image *i)
-{
-    const struct chime_view *view = view_of(g, g->b);
-    struct chime_name name = chime_head_name(i->at, chime_head(i->node));
-    for (unsigned group = 0; group < view->shape.groups; group++)
-        chime_group_seal(chime_name_seal(view, &name), group, chime_group(i->node, group));
-    for (unsigned w = 0; w < view->shape.bytes / 8; w++)
-        store_rig_set(&g->r, i->at, 8 * (uint64_t)w, i->node[w]);
-}
 
 /* An 8-byte key with this home. No test uses it otherwise. */
 static uint64_t key_at_home(struct rig *g, unsigned home, unsigned nth)
@@ -892,7 +911,7 @@ static void a_group_is_bound_to_all_that_it_says(void **state)
     open_rig(&g);
     for (unsigned nth = 0; nth < 4; nth++)
         assert_int_equal(put_word(&g, g.b, key_at_home(&g, 0, nth), nth), FAR_OK);
-    read_top(&g, &i);
+    image_read_top(&g.r, view_of(&g, g.b), &i);
     const struct chime_view *view = view_of(&g, g.b);
     struct chime_name name = chime_head_name(i.at, chime_head(i.node));
     uint64_t *words = chime_group(i.node, 0);
@@ -996,44 +1015,36 @@ static void open_tree(struct rig *g, unsigned keys)
     expect_whole(g);
 }
 
-static unsigned used_place(struct image *i, unsigned nth)
-{
-    unsigned place = 0;
-    while (chime_kind_at(i->node, place) == CHIME_EMPTY || nth-- > 0)
-        place++;
-    return place;
-}
-
 static void the_walker_finds_a_wrong_leaf(void **state)
 {
     struct rig g;
     struct image good, bad;
     (void)state;
     open_tree(&g, 4);
-    read_top(&g, &good);
+    image_read_top(&g.r, view_of(&g, g.b), &good);
     bad = good;
     chime_head(bad.node)->state = chime_state(CHIME_BORN, bad.at, bad.at, view_of(&g, g.b)->seed);
-    write_image(&g, &bad);
+    image_write(&g.r, view_of(&g, g.b), &bad);
     expect_violation(&g, "CHIME-W1");
     bad = good;
     chime_head(bad.node)->next += 1ull << GADDR_BITS; /* another era */
-    write_image(&g, &bad);
+    image_write(&g.r, view_of(&g, g.b), &bad);
     expect_violation(&g, "CHIME-W2");
     bad = good;
     chime_head(bad.node)->vacancy ^= 1;
-    write_image(&g, &bad);
+    image_write(&g.r, view_of(&g, g.b), &bad);
     expect_violation(&g, "CHIME-W6");
     bad = good;
-    unsigned from = used_place(&bad, 0), to = 0;
+    unsigned from = image_used(&bad, 0), to = 0;
     while (chime_kind_at(bad.node, to) != CHIME_EMPTY)
         to++;
     memcpy(chime_entry(bad.node, to), chime_entry(bad.node, from), 16);
     *chime_group(bad.node, to / CHIME_GROUP) =
         chime_with_kind(*chime_group(bad.node, to / CHIME_GROUP), to % CHIME_GROUP, CHIME_INLINE);
     chime_head(bad.node)->vacancy &= ~(1ull << to);
-    write_image(&g, &bad);
+    image_write(&g.r, view_of(&g, g.b), &bad);
     expect_violation(&g, "CHIME-W4");
-    write_image(&g, &good);
+    image_write(&g.r, view_of(&g, g.b), &good);
     expect_whole(&g);
     close_rig(&g);
 }
@@ -1045,12 +1056,12 @@ static void the_walker_finds_a_misplaced_key(void **state)
     (void)state;
     open_rig(&g);
     assert_int_equal(put_word(&g, g.b, key_at_home(&g, 0, 0), 1), FAR_OK);
-    read_top(&g, &i);
+    image_read_top(&g.r, view_of(&g, g.b), &i);
     memcpy(chime_entry(i.node, 5), chime_entry(i.node, 0), 16);
     *chime_group(i.node, 0) = chime_with_kind(*chime_group(i.node, 0), 0, CHIME_EMPTY);
     *chime_group(i.node, 1) = chime_with_kind(*chime_group(i.node, 1), 1, CHIME_INLINE);
     chime_head(i.node)->vacancy = chime_vacancy(&view_of(&g, g.b)->shape, i.node);
-    write_image(&g, &i);
+    image_write(&g.r, view_of(&g, g.b), &i);
     expect_violation(&g, "CHIME-W5");
     close_rig(&g);
 }
@@ -1058,7 +1069,7 @@ static void the_walker_finds_a_misplaced_key(void **state)
 /* The child of the tree's highest node in this order of places. */
 static gaddr child_of(struct image *top, unsigned nth)
 {
-    return chime_entry(top->node, used_place(top, nth))[1];
+    return chime_entry(top->node, image_used(top, nth))[1];
 }
 
 static void the_walker_finds_wrong_children(void **state)
@@ -1067,27 +1078,27 @@ static void the_walker_finds_wrong_children(void **state)
     struct image top, bad, leaf;
     (void)state;
     open_tree(&g, 20);
-    read_top(&g, &top);
+    image_read_top(&g.r, view_of(&g, g.b), &top);
     assert_int_equal(chime_head(top.node)->level, 1);
     bad = top;
-    chime_entry(bad.node, used_place(&bad, 1))[0] += 1; /* another separator */
-    write_image(&g, &bad);
+    chime_entry(bad.node, image_used(&bad, 1))[0] += 1; /* another separator */
+    image_write(&g.r, view_of(&g, g.b), &bad);
     expect_violation(&g, "CHIME-W7");
     bad = top;
-    unsigned first = used_place(&bad, 0);
+    unsigned first = image_used(&bad, 0);
     assert_int_equal(chime_entry(bad.node, first)[0], 0);
     *chime_group(bad.node, 0) = chime_with_kind(*chime_group(bad.node, 0), first, CHIME_EMPTY);
     chime_head(bad.node)->vacancy |= 1ull << first;
-    write_image(&g, &bad);
+    image_write(&g.r, view_of(&g, g.b), &bad);
     expect_violation(&g, "CHIME-W7: no child for the beginning");
-    write_image(&g, &top);
-    read_image(&g, child_of(&top, 0), &leaf);
+    image_write(&g.r, view_of(&g, g.b), &top);
+    image_read(&g.r, view_of(&g, g.b), child_of(&top, 0), &leaf);
     bad = leaf;
-    uint64_t *entry = chime_entry(bad.node, used_place(&bad, 0));
+    uint64_t *entry = chime_entry(bad.node, image_used(&bad, 0));
     entry[0] = UINT64_MAX; /* above the leaf's range */
-    write_image(&g, &bad);
+    image_write(&g.r, view_of(&g, g.b), &bad);
     expect_violation(&g, "CHIME-W4: a key or child outside");
-    write_image(&g, &leaf);
+    image_write(&g.r, view_of(&g, g.b), &leaf);
     expect_whole(&g);
     close_rig(&g);
 }
@@ -1117,6 +1128,7 @@ int main(void)
         cmocka_unit_test(a_recovery_that_fails_is_left_to_others),
         cmocka_unit_test(a_scan_may_be_slow_during_a_recovery),
         cmocka_unit_test(locks_of_unknown_outcome_do_not_stay),
+        cmocka_unit_test(a_split_waits_until_its_new_node_can_be_seen),
         cmocka_unit_test(a_group_is_bound_to_all_that_it_says),
         cmocka_unit_test(a_torn_entry_is_no_hit),
         cmocka_unit_test(a_value_may_move_into_the_leaf_and_out_of_it),
