@@ -902,6 +902,47 @@ static void a_dead_child_is_retired(void **state)
     close_rig(&g);
 }
 
+/* Another session learns of the table, and reads the parent, before its recovery writes it. */
+static int learn_between(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t value = 0;
+    bool writes = of_groups(&req->verbs[0]) && stop_after != 0 &&
+                  req->verbs[0].off == gaddr_offset(parent_at) + chime_group_at(0);
+    if (writes) {
+        stop_after = 0;
+        assert_int_equal(get_u64(the, the->a, 1, &value), FAR_OK);
+    }
+    return hook.real->post(ep, req);
+}
+
+/* A recovery takes a dead child out of its parent. Whatever was cached of the parent before that becomes old (CHIME-C10). */
+static void a_recovery_outdates_caches_after_its_change(void **state)
+{
+    struct rig g;
+    struct chime_spot left, right;
+    uint64_t value = 0, n = 64;
+    (void)state;
+    open_rig(&g, "mem:?size=1m&clients=8", "span=8&neighbourhood=8&cache=16&hot=0",
+             pool_knobs_default);
+    leave_dead_child(&g, &left, &right);
+    g.a = store_rig_join(&g.r);
+    parent_at = left.parent;
+    stop_after = 1;
+    hook_at(g.b, learn_between);
+    assert_int_equal(get_u64(&g, g.b, 22, &value), FAR_OK);
+    hook_off();
+    assert_int_equal(stop_after, 0);
+    for (; n < 100000 && store_rig_get(&g.r, right.name.at, 0) == CHIME_DEAD; n++) {
+        assert_int_equal(put_u64(&g, g.b, n), FAR_OK);
+        assert_int_equal(get_u64(&g, g.a, 1, &value), FAR_OK);
+    }
+    for (uint64_t k = 0; k < 8; k++)
+        assert_int_equal(put_u64(&g, g.b, n + k), FAR_OK);
+    assert_int_equal(put_u64(&g, g.a, 21), FAR_OK);
+    assert_int_equal(get_u64(&g, g.b, 21, &value), FAR_OK);
+    close_rig(&g);
+}
+
 /* A client wants to enter a leaf that it has split off. Others did so since, and merged it again. The client that merged
  * died when only the lock of the leaf did not say so. */
 static void a_merged_leaf_is_not_entered(void **state)
@@ -1205,6 +1246,7 @@ int main(void)
         cmocka_unit_test(an_old_image_does_not_lead_down_to_what_its_session_has_retired),
         cmocka_unit_test(nobody_reads_a_node_whose_merge_others_completed),
         cmocka_unit_test(a_dead_child_is_retired),
+        cmocka_unit_test(a_recovery_outdates_caches_after_its_change),
         cmocka_unit_test(a_merged_leaf_is_not_entered),
         cmocka_unit_test(a_merge_takes_only_neighbours),
         cmocka_unit_test(a_sweep_outdates_caches),
