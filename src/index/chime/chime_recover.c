@@ -51,17 +51,21 @@ static int read_image(struct repair *r, gaddr at, uint64_t *node)
 
 /* ---- the lock of M ------------------------------------------------------------------------------------ */
 
-/* Takes M's lock from the word that it has. *held; *free: nobody had it. */
-static int take(struct repair *r, uint64_t word, bool *held, bool *free)
+/* Takes M's lock from the word that it has. */
+static int take(struct repair *r, uint64_t word, bool *held)
 {
     uint64_t me = client_owner_word(r->op->client);
     unsigned n = op_cas(r->op, r->m, offsetof(struct chime_head, lock), word, me);
-    *free = word == 0;
     return chime_locked(r->op, r->m, n, batch_flush(&r->op->batch), held);
 }
 
-/* X's state names M, which somebody else may hold. *held: it is this client's now. */
-static int take_partner(struct repair *r, bool *held, bool *free)
+/* X's state names M, which somebody else may hold. *held: it is this client's now.
+ *
+ * X need not be read again behind that. If M was the dead client's, nobody has changed X, because that takes M's lock. If
+ * M was free, then M is whole, and others may have completed X meanwhile. Then X is used only if it was MERGED, and it is
+ * dead by now. Its groups get the name again that they have. Its memory is not used again as long as this operation is in
+ * flight. */
+static int take_partner(struct repair *r, bool *held)
 {
     bool alive = false;
     int rc = read_image(r, r->m, r->mi);
@@ -79,7 +83,7 @@ static int take_partner(struct repair *r, bool *held, bool *free)
         r->first_owner = lock;
         return FAR_OK;
     }
-    return take(r, lock, held, free);
+    return take(r, lock, held);
 }
 
 /* ---- what M becomes ------------------------------------------------------------------------------------- */
@@ -360,24 +364,9 @@ static int repair(struct repair *r)
     return give_up(r, rc);
 }
 
-/* X's partner is held; looks at X again behind that. */
-static int repair_with(struct repair *r, bool free)
-{
-    int rc = read_image(r, r->x, r->xi);
-    bool same =
-        rc == FAR_OK && chime_head(r->xi)->lock == r->dead && stage_with(r, r->xi) != CHIME_ALONE;
-    if (rc == FAR_OK && !same)
-        r->x = 0;
-    if (!same && free) { /* there is nothing to do */
-        int released = chime_release(r->op, r->m);
-        return rc == FAR_OK ? released : rc;
-    }
-    return rc == FAR_OK ? repair(r) : give_up(r, rc);
-}
-
 static int recover(struct repair *r, gaddr at)
 {
-    bool held = false, free = false;
+    bool held = false;
     int rc = read_image(r, at, r->xi);
     const struct chime_head *head = chime_head(r->xi);
     if (rc != FAR_OK || head->lock != r->dead)
@@ -388,14 +377,14 @@ static int recover(struct repair *r, gaddr at)
         return rc;
     if (head->state == 0) {
         r->m = at;
-        rc = take(r, r->dead, &held, &free);
+        rc = take(r, r->dead, &held);
         return rc == FAR_OK && held ? repair(r) : rc;
     }
     r->x = at;
     r->m = chime_with(head->state);
-    rc = take_partner(r, &held, &free);
+    rc = take_partner(r, &held);
     if (rc != FAR_OK || held)
-        return rc == FAR_OK ? repair_with(r, free) : rc;
+        return rc == FAR_OK ? repair(r) : rc;
     if (!(chime_head(r->mi)->lock & CHIME_DEAD))
         return FAR_OK;
     if (stage_with(r, r->xi) != CHIME_MERGED)
