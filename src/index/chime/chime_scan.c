@@ -256,7 +256,8 @@ static void list_leaf(struct chime_view *view, struct scan *s, unsigned leaf)
 
 /* ---- several leaves, by their names -------------------------------------------------------------- */
 
-/* A parent of leaves, if it is cached. */
+/* A parent of leaves, if it is cached. If the cache is old, it may be a node of another level: then its children do not
+ * follow the leaf before them. */
 static const struct chime_inner *cached(struct op *op, struct chime_view *view, struct scan *s,
                                         gaddr at)
 {
@@ -264,9 +265,8 @@ static const struct chime_inner *cached(struct op *op, struct chime_view *view, 
     enum index_cache_state state = index_cache_find(view->cache, op, at, &s->stamp, &hit);
     if (state == INDEX_CACHE_MISS || (state == INDEX_CACHE_DOUBTED && s->fresh))
         return NULL;
-    const struct chime_inner *n = hit.data;
     s->doubted |= state == INDEX_CACHE_DOUBTED;
-    return n->level == 1 ? n : NULL;
+    return hit.data;
 }
 
 /* Is child i of the node the sibling that the name has? */
