@@ -92,6 +92,7 @@ int chime_read_node(struct op *op, struct chime_view *view, gaddr at, unsigned l
             rc = chime_wait(op, view, at, lock, wait, verdict);
             if (rc != FAR_OK || *verdict == CHIME_AGAIN)
                 return rc;
+            looks.same = 0;
             continue;
         }
         uint64_t hash = hash_sum(node, view->shape.bytes, 0);
