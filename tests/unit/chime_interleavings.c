@@ -367,7 +367,7 @@ static unsigned find_steps(enum kind kind, unsigned found[STEPS])
                        : stop.moves > 0                     ? MOVE
                        : stop.locks > 3                     ? NO_MERGE
                                                             : NOTHING;
-        if (is == kind)
+        if (is == kind || (kind == NOTHING && is == NO_MERGE))
             found[count++] = changing;
     }
     close_rig(&g);
