@@ -167,6 +167,10 @@ static void a_node_without_its_memory_is_refused(void **state)
     }
     assert_int_equal(rc, FAR_NODE_LOST);
     assert_non_null(strstr(far_error_detail(), node[0].address));
+    for (unsigned i = 0; i < 20; i++) { /* nor does it shut anybody out */
+        assert_int_equal(rig_fence(r, 55), FAR_NODE_LOST);
+        clock_sleep(1000000);
+    }
     close_rig(r);
 }
 

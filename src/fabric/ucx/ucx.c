@@ -172,6 +172,14 @@ static uint64_t *fenced_by(struct ucx_ep *e, uint64_t client)
     return &e->fence[e->fences].nodes;
 }
 
+/* A node that has refused the last connection says why: it may have lost its memory. */
+static int away_or_pending(const struct ucx_conn *c)
+{
+    if (!ucx_conn_is_away(c))
+        return FAB_PENDING;
+    return c->refused_last ? c->refused_last : FAR_UNREACHABLE;
+}
+
 /* Within the hub: asks the node to shut the client out, or returns its answer. */
 static int fence_node(struct ucx_conn *c, uint64_t client)
 {
@@ -180,13 +188,13 @@ static int fence_node(struct ucx_conn *c, uint64_t client)
     bool unasked = q->state == QUESTION_NONE || q->state == QUESTION_DONE;
 
     if (q->awaited || (!ours && !unasked)) /* another question is under way */
-        return ucx_conn_is_away(c) ? FAR_UNREACHABLE : FAB_PENDING;
+        return away_or_pending(c);
     if (!ours)
         *q = (struct question){.state = QUESTION_WAITING, .type = WIRE_FENCE, .identity = client};
     if (q->state == QUESTION_WAITING)
         ucx_hub_tend(c->hub, 0);
     if (q->state != QUESTION_DONE)
-        return ucx_conn_is_away(c) ? FAR_UNREACHABLE : FAB_PENDING;
+        return away_or_pending(c);
     int rc = q->status;
     q->state = QUESTION_NONE;
     return rc;
