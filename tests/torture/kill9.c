@@ -105,9 +105,32 @@ static uint64_t look_up(struct client_of_pool *c, struct key key)
     return head.version;
 }
 
+static enum far_decision keep(void *arg, const void *old, size_t len, const void **value,
+                              size_t *value_len)
+{
+    (void)arg;
+    (void)old;
+    (void)len;
+    (void)value;
+    (void)value_len;
+    return FAR_KEEP;
+}
+
+/* A change that was under way may take effect until somebody completes it: a get does not wait for
+ * that, but another change of the key does. */
+static void decide(struct client_of_pool *c, struct key key)
+{
+    int rc = FAR_FENCED;
+    for (unsigned i = 0; rc == FAR_FENCED && i < 1000; i++)
+        rc = far_modify(c->session, c->table, &key, sizeof key, keep, NULL);
+    if (rc != FAR_OK)
+        die("a decision", key, rc);
+}
+
 /* After a kill or an error of unknown outcome, finds out what the key has. */
 static void settle(struct client_of_pool *c, struct cell *cell, struct key key)
 {
+    decide(c, key);
     uint64_t found = look_up(c, key);
     if (!cell_settle(cell, found)) {
         fprintf(stderr,
