@@ -56,7 +56,8 @@ static void merges_take_three_round_trips_and_splits_four(void **state)
     uint64_t key = 0, sum = 0;
     (void)state;
     store_rig_open(&r, "mem:?size=64m", NULL, NULL,
-                   &(struct far_table_options){.tuning = SLOWER == 1 ? NULL : "slots=64&ratio=16"});
+                   &(struct far_table_options){.tuning = SLOWER == 1 ? NULL : "slots=64&ratio=16",
+                                               .hash_seed = 1});
     assert_int_equal(far_put(r.session, r.table, &key, sizeof key, &key, sizeof key), FAR_OK);
     for (key = 1; key < KEYS; key++)
         sum += put(&r, key, &counts);
