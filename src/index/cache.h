@@ -49,7 +49,7 @@
  *       has cached, if nobody else has changed the version since it was last read. Until then the
  *       claim of CACHE-K2 holds for all objects but those that the session has retired itself. The
  *       cache has a list of these, and an address from an entry is followed only if it is not in it.
- *       If it is, or if the list is full, then all entries are doubted, and the list begins anew.
+ *       If it is, or if the list is full, then all entries are doubted, and the list is emptied.
  *
  * A doubted entry is a hint of what to read again. It becomes fresh when an operation finds its
  * content true: by index_cache_confirm() if a part of the content shows that, by index_cache_put()

@@ -1031,8 +1031,8 @@ static void a_sweep_outdates_caches(void **state)
     close_rig(&g);
 }
 
-/* Keys of which the first 8 bytes are the same: two leaves are merged, and the client dies. The left one was recovered. A
- * sweep finds the dead one and its separator only by the parent. */
+/* A client dies while it merges two leaves, whose keys all begin with the same 8 bytes. The left leaf was recovered. A
+ * sweep finds the dead leaf and its separator only by the parent. */
 static void a_sweep_spares_a_dead_child(void **state)
 {
     struct rig g;

@@ -351,7 +351,7 @@ static void own_changes_of_the_version_leave_entries_fresh(void **state)
     assert_true(index_cache_retired(cache, 640));
     assert_int_equal(find(cache, &later, 2, NULL), INDEX_CACHE_DOUBTED);
     assert_int_equal(find(cache, &later, 3, NULL), INDEX_CACHE_DOUBTED);
-    assert_false(index_cache_retired(cache, 640)); /* the list begins anew */
+    assert_false(index_cache_retired(cache, 640)); /* the list is empty */
     index_cache_free(cache);
 }
 

@@ -57,8 +57,8 @@
  *   CHIME-C10 Memory. A node is retired only when it is dead, its left sibling and its parent do not name
  *       it, and the version of caches was changed. A dead node is never entered into a parent: its state is
  *       read behind the parent's lock. Verbs that change memory go only to addresses that the operation has
- *       read itself, or from cached nodes that are fresh (CACHE-K1, CACHE-K2). READs through older ones are
- *       judged by the name (CHIME-C5).
+ *       read itself, or from cached nodes that are fresh (CACHE-K1, CACHE-K2, CACHE-K6). READs through older ones
+ *       are judged by the name (CHIME-C5).
  *
  * Progress: nobody waits for a lock while holding one. Every loop is bounded and ends with FAR_CONTENTION.
  */
