@@ -10,7 +10,6 @@
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +27,21 @@ int cli_misused(const char *command, const char *format, ...)
     return CLI_MISUSED;
 }
 
+/* The exit status that tells scripts what a status means. */
+static int exit_status(int status)
+{
+    switch (status) {
+    case FAR_NOT_FOUND:
+    case FAR_NO_TABLE:
+        return CLI_MISSING;
+    case FAR_EXISTS:
+    case FAR_TABLE_EXISTS:
+        return CLI_EXISTS;
+    default:
+        return status_means(status, STATUS_MISUSE) ? CLI_MISUSED : CLI_FAILED;
+    }
+}
+
 int cli_failed(const char *command, int status, const char *format, ...)
 {
     va_list args;
@@ -38,7 +52,7 @@ int cli_failed(const char *command, int status, const char *format, ...)
     va_end(args);
     fprintf(stderr, ": %s%s%s%s\n", far_strerror(status), *detail ? " (" : "", detail,
             *detail ? ")" : "");
-    return status_means(status, STATUS_MISUSE) ? CLI_MISUSED : CLI_FAILED;
+    return exit_status(status);
 }
 
 static bool text_count(const char *text, uint64_t *value)
@@ -119,51 +133,91 @@ static int bad_option(const char *command, int got, char **argv)
     return cli_misused(command, "unknown option '%s'", option);
 }
 
-static int missing_option(const char *command, const char *name, const char *value)
+/* The pool: the value of --pool, else the first argument if the command takes the pool there, else
+ * the environment's, else the command's default. */
+static int find_pool(const struct cli_syntax *s, const struct cli_option *o, bool given, int argc,
+                     char **argv)
 {
-    return cli_misused(command, "missing option --%s %s", name, value);
+    const char *usual = getenv("FARSIDE_POOL");
+    if (given)
+        return CLI_OK;
+    if (s->pool_arg && optind < argc)
+        *o->text = argv[optind++];
+    else if (usual && *usual)
+        *o->text = usual;
+    if (*o->text)
+        return CLI_OK;
+    return cli_misused(s->command, "missing option --pool URI, and FARSIDE_POOL is not set");
 }
 
 /* Is everything given that must be, and no more? */
 static int check_call(const struct cli_syntax *s, const bool *given, int argc, char **argv)
 {
+    int code = CLI_OK;
+    for (unsigned i = 0; s->options[i].name && code == CLI_OK; i++)
+        if (s->options[i].pool)
+            code = find_pool(s, &s->options[i], given[i], argc, argv);
+    if (code != CLI_OK)
+        return code;
     if (s->arg && optind == argc)
         return cli_misused(s->command, "missing argument %s", s->arg);
     if (argc - optind > s->args_max)
         return cli_misused(s->command, "unexpected argument '%s'", argv[optind + s->args_max]);
     for (unsigned i = 0; s->options[i].name; i++)
         if (s->options[i].needed && !given[i])
-            return missing_option(s->command, s->options[i].name, s->options[i].needed);
+            return cli_misused(s->command, "missing option --%s %s", s->options[i].name,
+                               s->options[i].needed);
     return CLI_OK;
+}
+
+/* What getopt_long() needs to know: the options, and the letters of those that have one. */
+static void list_options(const struct cli_syntax *s, struct option *known, char *letters)
+{
+    unsigned count = 0;
+    for (; s->options[count].name; count++) {
+        const struct cli_option *o = &s->options[count];
+        ASSERT(count < CLI_OPTIONS_MAX && (o->letter == '\0' || o->flag));
+        known[count] = (struct option){
+            .name = o->name,
+            .has_arg = o->flag ? no_argument : required_argument,
+            .val = (int)(FIRST_ID + count),
+        };
+        if (o->letter != '\0')
+            *letters++ = o->letter;
+    }
+    known[count] = (struct option){"help", no_argument, NULL, 'h'};
+}
+
+/* The number of the option that getopt_long() has found. */
+static unsigned option_number(const struct cli_syntax *s, int id)
+{
+    unsigned i = 0;
+    if (id >= (int)FIRST_ID)
+        return (unsigned)id - FIRST_ID;
+    while (s->options[i].letter != id)
+        i++;
+    return i;
 }
 
 bool cli_read(const struct cli_syntax *s, int argc, char **argv, int *code)
 {
-    struct option known[CLI_OPTIONS_MAX + 2] = {{"help", no_argument, NULL, 'h'}};
+    struct option known[CLI_OPTIONS_MAX + 2] = {{.name = NULL}};
+    char letters[CLI_OPTIONS_MAX + 3] = ":h";
     bool given[CLI_OPTIONS_MAX] = {false};
-    unsigned count = 0;
-    for (; s->options[count].name; count++) {
-        ASSERT(count < CLI_OPTIONS_MAX);
-        known[1 + count] = (struct option){
-            .name = s->options[count].name,
-            .has_arg = s->options[count].flag ? no_argument : required_argument,
-            .val = (int)(FIRST_ID + count),
-        };
-    }
     int id = 0;
+    list_options(s, known, letters + 2);
     opterr = 0;
-    while ((id = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
-        unsigned i = (unsigned)id - FIRST_ID;
+    while ((id = getopt_long(argc, argv, letters, known, NULL)) != -1) {
         *code = CLI_OK;
         if (id == 'h')
             s->usage();
         else if (id == '?' || id == ':')
             *code = bad_option(s->command, id, argv);
-        else if (!take_option(s->command, &s->options[i], optarg))
+        else if (!take_option(s->command, &s->options[option_number(s, id)], optarg))
             *code = CLI_MISUSED;
         if (id == 'h' || *code != CLI_OK)
             return false;
-        given[i] = true;
+        given[option_number(s, id)] = true;
     }
     *code = check_call(s, given, argc, argv);
     return *code == CLI_OK;
@@ -301,55 +355,46 @@ void cli_json_print(json_t *object)
     (void)dump(stdout, object); /* main() checks stdout for errors */
 }
 
+static int output_error; /* why the standard output could not be written */
+
+bool cli_output_good(void)
+{
+    if (output_error == 0 && ferror(stdout))
+        output_error = errno;
+    return output_error == 0;
+}
+
+int cli_output_end(void)
+{
+    if (cli_output_good() && fflush(stdout) != 0)
+        output_error = errno;
+    if (output_error == 0)
+        return CLI_OK;
+    if (output_error != EPIPE && output_error != EINTR)
+        fprintf(stderr, "farside: cannot write the output: %s\n", strerror(output_error));
+    return CLI_FAILED;
+}
+
 int cli_no_memory(const char *command)
 {
     fprintf(stderr, "farside %s: out of memory\n", command);
     return CLI_FAILED;
 }
 
-static void catch_signals(void (*handler)(int))
+/* For far_session_watch(): a signal ends calls that walk whole tables. */
+static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
 {
-    static const int once[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    for (unsigned i = 0; i < sizeof once / sizeof *once; i++)
-        sigaction(once[i], &action, NULL);
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGPIPE, &action, NULL);
-}
-
-static atomic_bool stop, stopped;
-
-static void on_signal(int number)
-{
-    (void)number;
-    atomic_store(&stop, true);
-}
-
-const atomic_bool *cli_stop_on_signals(void)
-{
-    catch_signals(on_signal);
-    return &stop;
-}
-
-static void hold(int number)
-{
-    if (number != SIGPIPE) /* the write fails */
-        atomic_store(&stopped, true);
-}
-
-bool cli_stopped(void)
-{
-    return atomic_load(&stopped);
+    (void)arg;
+    (void)what;
+    (void)done;
+    (void)total;
+    return !cli_stopped();
 }
 
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session)
 {
-    if (!target->pool)
-        return missing_option(command, "pool", "URI");
-
-    catch_signals(hold);
+    cli_stop_on_signals();
     far_pool *opened = NULL;
     int rc = far_pool_open(target->pool, &opened);
     if (rc != FAR_OK)
@@ -363,6 +408,7 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
         fprintf(stderr,
                 "farside %s: note: a mem: pool starts empty and is gone when this process ends\n",
                 command);
+    far_session_watch(*session, go_on, NULL);
     *pool = opened;
     return CLI_OK;
 }

@@ -13,7 +13,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_MISUSED = 2 };
+/* Exit statuses; farside(1) lists them. */
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_MISUSED = 2,
+    CLI_MISSING = 3, /* there is no such key or table                       */
+    CLI_EXISTS = 4   /* there is one already, and the command wants to add it */
+};
 
 struct cli_command {
     const char *name;
@@ -36,14 +43,16 @@ int cmd_drop(int argc, char **argv);
 /* Prints to stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
 int cli_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints to stderr what failed and why: the status and its detail. Returns CLI_MISUSED if what the
- * user typed (a URI, an index) is the cause, else CLI_FAILED. */
+/* Prints to stderr what failed and why: the status and its detail. Returns the exit status:
+ * CLI_MISUSED if what the user typed (a URI, an index) is the cause, CLI_MISSING or CLI_EXISTS for
+ * a key or a table, else CLI_FAILED. */
 int cli_failed(const char *command, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* One option of a command, and where its value goes: exactly one of the pointers is set. */
 struct cli_option {
     const char *name; /* without the two hyphens; NULL ends an array of options */
+    char letter;      /* of a flag that also has a short name */
     bool *flag;       /* takes no value */
     const char **text;
     /* A number from min to max: a count, with k, m, g for powers of 1000, or if `bytes`, a size,
@@ -56,7 +65,16 @@ struct cli_option {
     bool (*take)(const char *command, const char *text, void *arg);
     void *arg;
     const char *needed; /* what its value is called, if the option must be given */
+    bool pool;          /* the text is the pool; see CLI_POOL() */
 };
+
+/* --pool URI. Without it, the pool is the one that FARSIDE_POOL names, else what *uri is set to; if
+ * that is NULL, a pool must be given. Every command that takes a pool has this option. */
+#define CLI_POOL(uri)                                                                              \
+    {                                                                                              \
+        .name = "pool", .text = (uri), .pool = true                                                \
+    }
+#define CLI_POOL_HELP   "  --pool URI      the pool (FARSIDE_POOL)\n"
 #define CLI_OPTIONS_MAX 24u
 
 struct cli_syntax {
@@ -65,6 +83,7 @@ struct cli_syntax {
     const struct cli_option *options;
     const char *arg; /* what its first argument is called, if one must be given */
     int args_max;
+    bool pool_arg; /* the pool may be given as an argument, ahead of the others */
 };
 
 /* Reads the options; the arguments are from argv[optind] on. False if there is nothing left to do,
@@ -98,12 +117,25 @@ int cli_no_memory(const char *command);
  * A signal must not end a program that has a session open: the session would look dead, and keep
  * its slot and its memory until others have waited for its lease. So SIGINT, SIGTERM and SIGHUP set
  * a flag the first time, and kill the second time. SIGPIPE only sets it; the write then fails.
+ * Loops look at the flag, sessions are closed, and then cli_end() lets the signal end the program,
+ * so that the shell sees it: the exit status is 128 and the number of the signal.
  */
-/* For programs that work long: returns the flag. */
+/* Begins to catch signals, and returns the flag. cli_open() does it, too. */
 const atomic_bool *cli_stop_on_signals(void);
-/* For programs that soon end anyway: was there a signal since cli_open(), other than SIGPIPE? Their
- * exit status shows it. */
+/* For commands that read or write streams while a session is open: from now on, a signal also ends
+ * a read or write that waits. It fails with EINTR. */
+void cli_interrupt_io(void);
 bool cli_stopped(void);
+/* The same, but not if only the reader of the output has left, of which nobody needs to be told. */
+bool cli_interrupted(void);
+/* If a signal came, ends the program by it. Otherwise returns the code. */
+int cli_end(int code);
+
+/* False if the standard output cannot be written. Remembers why, for main(). */
+bool cli_output_good(void);
+/* Writes what is buffered. Prints a message, unless the reader has left, and returns CLI_FAILED if
+ * not all output could be written. */
+int cli_output_end(void);
 
 #define CLI_DEFAULT_TABLE "default"
 
@@ -112,8 +144,8 @@ struct cli_target {
     const char *pool, *table, *index; /* index: NULL for any */
 };
 
-/* Opens pool and session, and prints a note if the pool is mem:. Unless CLI_OK, the message is
- * printed. */
+/* Opens pool and session, and prints a note if the pool is mem:. A signal stops the session's long
+ * calls. Unless CLI_OK, the message is printed. */
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session);
 

@@ -21,7 +21,8 @@ static void usage(void)
           "Runs workloads on a new table and shows what they cost: round trips first, then verbs,\n"
           "bytes and time.\n"
           "\n"
-          "  --pool URI         the pool in which the table is made (mem:)\n"
+          "  --pool URI         the pool in which the table is made (FARSIDE_POOL, else\n"
+          "                     mem:)\n"
           "  --index NAME|all   the index that keeps the table (all):",
           stdout);
     for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
@@ -179,7 +180,7 @@ int cmd_bench(int argc, char **argv)
     struct bench_config c = bench_defaults;
     const char *json = NULL;
     const struct cli_option options[] = {
-        {.name = "pool", .text = &c.pool},
+        CLI_POOL(&c.pool),
         {.name = "index", .take = cli_take_index, .arg = &c.index},
         {.name = "tuning", .text = &c.tuning},
         {.name = "workload", .take = take_workloads, .arg = &c.workloads},

@@ -7,13 +7,11 @@
 
 static void usage(void)
 {
-    fputs("usage: farside drop --pool URI [OPTION...] TABLE\n"
+    fputs("usage: farside drop [OPTION...] TABLE\n"
           "\n"
           "Removes TABLE with everything in it, and frees its memory. Operations of sessions that\n"
           "still use the table fail.\n"
-          "\n"
-          "  --pool URI      the pool (required)\n"
-          "  --index NAME    drop the table only if this index keeps it\n"
+          "\n" CLI_POOL_HELP "  --index NAME    drop the table only if this index keeps it\n"
           "  -h, --help      show this help\n"
           "\n"
           "Put -- before a TABLE that begins with -.\n",
@@ -24,7 +22,7 @@ int cmd_drop(int argc, char **argv)
 {
     struct cli_target target = {.pool = NULL};
     const struct cli_option options[] = {
-        {.name = "pool", .text = &target.pool, .needed = "URI"},
+        CLI_POOL(&target.pool),
         {.name = "index", .text = &target.index},
         {.name = NULL},
     };

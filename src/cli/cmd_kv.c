@@ -21,9 +21,7 @@ struct kv_call {
 
 static void print_options(bool put)
 {
-    fputs("\n"
-          "  --pool URI      the pool (required)\n"
-          "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
+    fputs("\n" CLI_POOL_HELP "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
           "  --index NAME    the index that keeps the table\n",
           stdout);
     if (put)
@@ -37,17 +35,17 @@ static void print_options(bool put)
 
 static void usage_get(void)
 {
-    fputs("usage: farside get --pool URI [OPTION...] KEY\n"
+    fputs("usage: farside get [OPTION...] KEY\n"
           "\n"
           "Writes the value of KEY to the standard output, without change; on a terminal, a\n"
-          "newline follows. The exit status is 1 if there is no such key.\n",
+          "newline follows. The exit status is 3 if there is no such key.\n",
           stdout);
     print_options(false);
 }
 
 static void usage_put(void)
 {
-    fputs("usage: farside put --pool URI [OPTION...] KEY [VALUE]\n"
+    fputs("usage: farside put [OPTION...] KEY [VALUE]\n"
           "\n"
           "Sets the value of KEY, whether or not the key exists. Without VALUE, or with -, the\n"
           "value is read from the standard input, up to its end. If the table does not exist, it\n"
@@ -59,9 +57,9 @@ static void usage_put(void)
 
 static void usage_del(void)
 {
-    fputs("usage: farside del --pool URI [OPTION...] KEY\n"
+    fputs("usage: farside del [OPTION...] KEY\n"
           "\n"
-          "Deletes KEY and its value. The exit status is 1 if there is no such key.\n",
+          "Deletes KEY and its value. The exit status is 3 if there is no such key.\n",
           stdout);
     print_options(false);
 }
@@ -75,7 +73,7 @@ static bool read_call(struct kv_call *c, const char *command, void (*usage)(void
     *c = (struct kv_call){.command = command, .target = {.table = CLI_DEFAULT_TABLE}};
     const struct cli_option options[] = {
         {.name = "tuning", .text = &c->tuning}, /* put only */
-        {.name = "pool", .text = &c->target.pool, .needed = "URI"},
+        CLI_POOL(&c->target.pool),
         {.name = "table", .text = &c->target.table},
         {.name = "index", .text = &c->target.index},
         {.name = "hex", .flag = &c->hex},

@@ -30,9 +30,7 @@ struct listing {
 
 static void print_options(bool scan)
 {
-    fputs("\n"
-          "  --pool URI      the pool (required)\n"
-          "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
+    fputs("\n" CLI_POOL_HELP "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
           "  --index NAME    the index that keeps the table\n",
           stdout);
     if (scan)
@@ -52,7 +50,7 @@ static void print_options(bool scan)
 static void usage_list(void)
 {
     fputs(
-        "usage: farside list --pool URI [OPTION...]\n"
+        "usage: farside list [OPTION...]\n"
         "\n"
         "Prints all keys of a table with their values, in no particular order. A key that exists\n"
         "all the time is printed at least once; if the table grows meanwhile, perhaps twice.\n",
@@ -62,7 +60,7 @@ static void usage_list(void)
 
 static void usage_scan(void)
 {
-    fputs("usage: farside scan --pool URI [OPTION...]\n"
+    fputs("usage: farside scan [OPTION...]\n"
           "\n"
           "Prints the keys of a range with their values, in ascending order of their bytes. The\n"
           "table's index must keep keys in order; 'farside list' works with any table.\n",
@@ -97,7 +95,7 @@ static bool read_call(struct list_call *c, const char *command, void (*usage)(vo
     const struct cli_option options[] = {
         {.name = "from", .text = &c->from_text}, /* scan only */
         {.name = "to", .text = &c->to_text},     /* scan only */
-        {.name = "pool", .text = &c->target.pool, .needed = "URI"},
+        CLI_POOL(&c->target.pool),
         {.name = "table", .text = &c->target.table},
         {.name = "index", .text = &c->target.index},
         {.name = "keys-only", .flag = &c->keys_only},
@@ -129,7 +127,7 @@ static void print_bytes(const struct list_call *c, const void *bytes, size_t len
 /* Is there more to print, and does anyone want it? */
 static bool goes_on(const struct listing *l)
 {
-    return l->printed < l->call->limit && !cli_stopped() && !ferror(stdout);
+    return l->printed < l->call->limit && !cli_stopped() && cli_output_good();
 }
 
 /* Prints the entries in the buffer. A scan goes on after the last of them. */
@@ -212,9 +210,10 @@ static int print_table(const struct list_call *c, int (*print)(struct listing *l
     int code = cli_open_table(c->command, &c->target, &l.t);
     if (code != CLI_OK)
         return code;
+    cli_interrupt_io();
     l.buf = malloc(l.cap);
     code = l.buf ? print(&l) : cli_no_memory(c->command);
-    if (cli_stopped())
+    if (cli_interrupted())
         fprintf(stderr, "farside %s: interrupted after %" PRIu64 " keys\n", c->command, l.printed);
     free(l.buf);
     cli_close_table(&l.t);

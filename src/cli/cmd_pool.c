@@ -15,12 +15,11 @@ enum { CHECK_CLEAN = CLI_OK, CHECK_PROBLEMS = CLI_FAILED, CHECK_NOT_DONE = 3 };
 static void usage(void)
 {
     fputs(
-        "usage: farside pool check URI [OPTION...]\n"
+        "usage: farside pool check [[--pool] URI] [OPTION...]\n"
         "\n"
         "Walks a whole pool while others work on it, and reports what is wrong: broken links,\n"
         "duplicates, and locks and memory of dead sessions.\n"
-        "\n"
-        "  --repair        repair what is wrong\n"
+        "\n" CLI_POOL_HELP "  --repair        repair what is wrong\n"
         "  --json          print JSON\n"
         "  -h, --help      show this help\n"
         "\n"
@@ -159,16 +158,18 @@ static int check_pool(const char *uri, bool repair, bool json)
 
 static int cmd_pool_check(int argc, char **argv)
 {
+    const char *uri = NULL;
     bool repair = false, json = false;
     const struct cli_option options[] = {
+        CLI_POOL(&uri),
         {.name = "repair", .flag = &repair},
         {.name = "json", .flag = &json},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = COMMAND, .usage = usage, .options = options, .arg = "URI", .args_max = 1};
+        .command = COMMAND, .usage = usage, .options = options, .pool_arg = true};
     int code = CLI_OK;
-    return cli_read(&syntax, argc, argv, &code) ? check_pool(argv[optind], repair, json) : code;
+    return cli_read(&syntax, argc, argv, &code) ? check_pool(uri, repair, json) : code;
 }
 
 int cmd_pool(int argc, char **argv)

@@ -21,13 +21,11 @@ struct table_list {
 static void usage(void)
 {
     fputs(
-        "usage: farside stat [--pool] URI [OPTION...]\n"
+        "usage: farside stat [[--pool] URI] [OPTION...]\n"
         "\n"
         "Shows how the memory of a pool is used, and what its tables hold. Reads every table from\n"
         "end to end.\n"
-        "\n"
-        "  --pool URI      the pool (required)\n"
-        "  --table NAME    show only this table\n"
+        "\n" CLI_POOL_HELP "  --table NAME    show only this table\n"
         "  --json          print JSON\n"
         "  -h, --help      show this help\n",
         stdout);
@@ -235,42 +233,26 @@ static int stat_pool(const struct cli_target *target, far_session *session, bool
     return code;
 }
 
-/* For far_session_watch(): tables may be large, so a signal ends the walk. */
-static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
-{
-    (void)arg;
-    (void)what;
-    (void)done;
-    (void)total;
-    return !cli_stopped();
-}
-
 int cmd_stat(int argc, char **argv)
 {
     struct cli_target target = {.pool = NULL};
     bool json = false;
     const struct cli_option options[] = {
-        {.name = "pool", .text = &target.pool},
+        CLI_POOL(&target.pool),
         {.name = "table", .text = &target.table},
         {.name = "json", .flag = &json},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = "stat", .usage = usage, .options = options, .args_max = 1};
+        .command = "stat", .usage = usage, .options = options, .pool_arg = true};
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
-    if (optind < argc && target.pool)
-        return cli_misused("stat", "unexpected argument '%s'", argv[optind]);
-    if (optind < argc)
-        target.pool = argv[optind];
-
     far_pool *pool = NULL;
     far_session *session = NULL;
     code = cli_open("stat", &target, &pool, &session);
     if (code != CLI_OK)
         return code;
-    far_session_watch(session, go_on, NULL);
     code = stat_pool(&target, session, json);
     far_session_close(session);
     far_pool_close(pool);

@@ -1,7 +1,6 @@
 /* farside: one program with subcommands. */
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,11 +29,15 @@ static void usage(FILE *out)
           out);
     for (unsigned i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-8s%s\n", commands[i].name, commands[i].summary);
-    fputs(
-        "\n"
-        "'farside COMMAND --help' explains each command. A pool is named by a URI. mem: is memory\n"
-        "of this process: it starts empty and is gone when the process ends.\n",
-        out);
+    fputs("\n"
+          "'farside COMMAND --help' explains each command. A pool is named by a URI: with --pool, "
+          "or\n"
+          "in the environment variable FARSIDE_POOL. mem: is memory of this process: it starts\n"
+          "empty and is gone when the process ends.\n"
+          "\n"
+          "The exit status is 1 if the command failed, 2 if it was used wrongly, 3 if there is no\n"
+          "such key or table, and 4 if there is one already.\n",
+          out);
 }
 
 static int dispatch(int argc, char **argv)
@@ -66,12 +69,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int code = dispatch(argc, argv);
-    if (cli_stopped() && code == CLI_OK)
-        code = CLI_FAILED;
     /* Output that could not be written is a failure, too. */
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
-        fprintf(stderr, "farside: cannot write the output: %s\n", strerror(errno));
-        code = CLI_FAILED;
-    }
-    return code;
+    int written = cli_output_end();
+    return cli_end(code == CLI_OK ? written : code);
 }

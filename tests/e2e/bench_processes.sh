@@ -63,7 +63,7 @@ for signal in INT TERM; do
     begin --depth 4
     kill "-$signal" -- "-$pid" # as from a terminal: all of them get it
     finish
-    expect_code 1
+    expect_code $((128 + $(kill -l "$signal")))
     expect_err "interrupted"
 done
 

@@ -33,7 +33,7 @@ expect_code 0
 
 for command in get del; do
     run "$command" --pool mem: key
-    expect_code 1
+    expect_code 3
     expect_no_out
     expect_err "cannot open the table 'default': no such table"
 done
@@ -46,7 +46,7 @@ expect_out "134217728 bytes  (128.0 MiB)"
 expect_out "1 of 7"
 
 run stat --pool mem: --table people
-expect_code 1
+expect_code 3
 expect_err "no such table"
 
 leaks=1

@@ -40,7 +40,7 @@ run list --pool "$uri" --limit 3
 expect_code 0
 [ "$(wc -l <<<"$out")" = 3 ] || failed "prints a wrong number of lines"
 run list --pool "$uri" --table other
-expect_code 1
+expect_code 3
 expect_no_out
 expect_err "cannot open the table 'other': no such table"
 
@@ -84,7 +84,7 @@ done
 kill -INT "$pid" || failed "ended by itself"
 touch "$scratch/read"
 wait "$pid"
-[ $? = 1 ] || failed "SIGINT: the exit status is wrong"
+[ $? = 130 ] || failed "SIGINT: the exit status is wrong"
 pid=
 wait "$reader"
 reader=

@@ -1,6 +1,7 @@
 # For the scripts of this folder: runs the program $FARSIDE and checks what it does. A script ends
 # with the first expectation that fails.
 set -u
+unset FARSIDE_POOL # a script sets it where it is tested
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -36,7 +36,7 @@ expect_code 0
 run del --pool "$pool" key
 expect_code 0
 run get --pool "$pool" key
-expect_code 1
+expect_code 3
 run bench --pool "$pool" --keys 2k --ops 2k --threads 2 --workload load,a
 expect_code 0
 run stat --pool "$pool"

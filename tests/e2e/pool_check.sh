@@ -106,7 +106,7 @@ wait $checking
 code=$?
 last="farside pool check, interrupted"
 out= err=$(<"$scratch/err")
-expect_code 3
+expect_code 130
 expect_err "stopped by the caller"
 kill -9 $victim
 wait $victim 2>/dev/null

@@ -21,7 +21,7 @@ for place in "$name" "$scratch/pool"; do
     run del --pool "shm:$place" --table people key
     expect_code 0
     run get --pool "shm:$place" --table people key
-    expect_code 1
+    expect_code 3
 
     # A command that asks for another size is refused, and the pool stays as it is.
     run put --pool "shm:$place?size=64m" --table people key value
@@ -49,14 +49,14 @@ for place in "$name" "$scratch/pool"; do
     expect_no_out
     expect_no_err
     run drop --pool "shm:$place" people
-    expect_code 1
+    expect_code 3
     expect_err "cannot open the table 'people': no such table"
     run get --pool "shm:$place" --table people 1-1
-    expect_code 1
+    expect_code 3
     run put --pool "shm:$place" --table people key value
     expect_code 0
     run get --pool "shm:$place" --table people 1-1
-    expect_code 1
+    expect_code 3
     expect_err "no such key"
     run pool check "shm:$place"
     expect_code 0

@@ -42,7 +42,7 @@ for signal in TERM INT HUP PIPE; do
     await_session
     kill "-$signal" "$pid" || failed "ended by itself"
     wait "$pid"
-    [ $? = 1 ] || failed "SIG$signal: the exit status is wrong"
+    [ $? = $((128 + $(kill -l $signal))) ] || failed "SIG$signal: the exit status is wrong"
     pid=
     expect_clean "SIG$signal"
 done

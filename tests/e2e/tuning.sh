@@ -83,7 +83,7 @@ run put --pool "$pool" --tuning groups=x --table none key value
 expect_code 2
 expect_err "tuning 'groups' takes a number from 2 to 340, not 'x'"
 run stat --pool "$pool" --table none
-expect_code 1
+expect_code 3
 expect_err "no such table"
 
 # Commands that create no tables refuse it.
