@@ -31,7 +31,11 @@ struct cli_command {
 int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_get(int argc, char **argv);
+int cmd_exists(int argc, char **argv);
 int cmd_put(int argc, char **argv);
+int cmd_insert(int argc, char **argv);
+int cmd_update(int argc, char **argv);
+int cmd_incr(int argc, char **argv);
 int cmd_del(int argc, char **argv);
 int cmd_pool(int argc, char **argv);
 int cmd_stat(int argc, char **argv);

@@ -1,7 +1,8 @@
-/* farside get, put, del: commands on one key, with the same options. */
+/* farside get, exists, put, insert, update, incr, del: commands on one key, with the same options. */
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,29 +10,44 @@
 
 #define DEFAULT_INDEX "race"
 
+struct kv_command {
+    const char *name;
+    void (*usage)(void);
+    bool creates; /* a table that does not exist */
+    int args_max;
+};
+
 struct kv_call {
     const char *command;
     struct cli_target target;
-    const char *tuning; /* of a table that put creates */
+    const char *tuning; /* of a table that is created */
     bool hex;
     const char *key_text, *value_text; /* value_text: NULL if not given */
     unsigned char key[FAR_KEY_MAX];
     size_t key_len;
 };
 
-static void print_options(bool put)
+static void print_options(bool creates)
 {
     fputs("\n" CLI_POOL_HELP "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
           "  --index NAME    the index that keeps the table\n",
           stdout);
-    if (put)
-        fputs("  --tuning TEXT   parameters of a table that put creates (see below)\n", stdout);
+    if (creates)
+        fputs("  --tuning TEXT   parameters of a table that is created (see below)\n", stdout);
     fputs("  --hex           KEY is in hexadecimal, two digits for each byte\n"
           "  -h, --help      show this help\n"
           "\n"
           "Put -- before a KEY that begins with -.\n",
           stdout);
+    if (creates)
+        cli_print_tuning();
 }
+
+#define VALUE_HELP                                                                                 \
+    "Without VALUE, or with -, the value is read from the standard input, up to its end.\n"
+#define CREATE_HELP                                                                                \
+    "If the table does not exist, it is created and kept by the index that --index names\n"        \
+    "(" DEFAULT_INDEX ").\n"
 
 static void usage_get(void)
 {
@@ -43,16 +59,54 @@ static void usage_get(void)
     print_options(false);
 }
 
+static void usage_exists(void)
+{
+    fputs("usage: farside exists [OPTION...] KEY\n"
+          "\n"
+          "Prints nothing. The exit status is 0 if there is such a key, and 3 if there is none.\n",
+          stdout);
+    print_options(false);
+}
+
 static void usage_put(void)
 {
-    fputs("usage: farside put [OPTION...] KEY [VALUE]\n"
+    fputs("usage: farside put [OPTION...] KEY [VALUE|-]\n"
           "\n"
-          "Sets the value of KEY, whether or not the key exists. Without VALUE, or with -, the\n"
-          "value is read from the standard input, up to its end. If the table does not exist, it\n"
-          "is created and kept by the index that --index names (" DEFAULT_INDEX ").\n",
+          "Sets the value of KEY, whether or not the key exists.\n" VALUE_HELP CREATE_HELP,
           stdout);
     print_options(true);
-    cli_print_tuning();
+}
+
+static void usage_insert(void)
+{
+    fputs("usage: farside insert [OPTION...] KEY [VALUE|-]\n"
+          "\n"
+          "Adds KEY with a value. If the key exists, nothing is changed and the exit status is "
+          "4.\n" VALUE_HELP CREATE_HELP,
+          stdout);
+    print_options(true);
+}
+
+static void usage_update(void)
+{
+    fputs("usage: farside update [OPTION...] KEY [VALUE|-]\n"
+          "\n"
+          "Sets the value of KEY. If there is no such key, none is added and the exit status is "
+          "3.\n" VALUE_HELP,
+          stdout);
+    print_options(false);
+}
+
+static void usage_incr(void)
+{
+    fputs(
+        "usage: farside incr [OPTION...] KEY [BY]\n"
+        "\n"
+        "Adds BY (1) to the value of KEY, as one atomic operation, and prints the sum. The value\n"
+        "is a decimal number of 64 bits with a sign; an absent key counts as 0. If it is anything\n"
+        "else, or the sum does not fit, nothing is changed.\n" CREATE_HELP,
+        stdout);
+    print_options(true);
 }
 
 static void usage_del(void)
@@ -64,32 +118,39 @@ static void usage_del(void)
     print_options(false);
 }
 
+static const struct kv_command get_command = {"get", usage_get, false, 1};
+static const struct kv_command exists_command = {"exists", usage_exists, false, 1};
+static const struct kv_command put_command = {"put", usage_put, true, 2};
+static const struct kv_command insert_command = {"insert", usage_insert, true, 2};
+static const struct kv_command update_command = {"update", usage_update, false, 2};
+static const struct kv_command incr_command = {"incr", usage_incr, true, 2};
+static const struct kv_command del_command = {"del", usage_del, false, 1};
+
 /* ---- reading the call ------------------------------------------------------------------------ */
 
-/* Reads the options, the key and the value of a put. False: as cli_read(). */
-static bool read_call(struct kv_call *c, const char *command, void (*usage)(void), int argc,
-                      char **argv, int *code)
+/* Reads the options, the key and the value. False: as cli_read(). */
+static bool read_call(struct kv_call *c, const struct kv_command *command, int argc, char **argv,
+                      int *code)
 {
-    *c = (struct kv_call){.command = command, .target = {.table = CLI_DEFAULT_TABLE}};
+    *c = (struct kv_call){.command = command->name, .target = {.table = CLI_DEFAULT_TABLE}};
     const struct cli_option options[] = {
-        {.name = "tuning", .text = &c->tuning}, /* put only */
+        {.name = "tuning", .text = &c->tuning}, /* only if it creates tables */
         CLI_POOL(&c->target.pool),
         {.name = "table", .text = &c->target.table},
         {.name = "index", .text = &c->target.index},
         {.name = "hex", .flag = &c->hex},
         {.name = NULL},
     };
-    bool put = usage == usage_put;
-    const struct cli_syntax syntax = {.command = command,
-                                      .usage = usage,
-                                      .options = put ? options : options + 1,
+    const struct cli_syntax syntax = {.command = command->name,
+                                      .usage = command->usage,
+                                      .options = command->creates ? options : options + 1,
                                       .arg = "KEY",
-                                      .args_max = put ? 2 : 1};
+                                      .args_max = command->args_max};
     if (!cli_read(&syntax, argc, argv, code))
         return false;
     c->key_text = argv[optind];
     c->value_text = argc - optind > 1 ? argv[optind + 1] : NULL;
-    *code = cli_take_key(command, c->key_text, c->hex, c->key, &c->key_len);
+    *code = cli_take_key(c->command, c->key_text, c->hex, c->key, &c->key_len);
     return *code == CLI_OK;
 }
 
@@ -118,7 +179,7 @@ static int open_or_create(struct cli_table *t, const struct kv_call *c, const ch
     return rc;
 }
 
-static int open_table_to_put(const struct kv_call *c, struct cli_table *t)
+static int open_table_to_add(const struct kv_call *c, struct cli_table *t)
 {
     *t = (struct cli_table){.pool = NULL};
     int code = cli_open(c->command, &c->target, &t->pool, &t->session);
@@ -157,7 +218,7 @@ int cmd_get(int argc, char **argv)
     struct kv_call c;
     struct cli_table t;
     int code = CLI_OK;
-    if (!read_call(&c, "get", usage_get, argc, argv, &code))
+    if (!read_call(&c, &get_command, argc, argv, &code))
         return code;
     code = cli_open_table(c.command, &c.target, &t);
     if (code != CLI_OK)
@@ -185,25 +246,32 @@ static int read_value(const char *command, unsigned char *buf, size_t *len)
     return CLI_OK;
 }
 
-static int put_value(const struct kv_call *c, const void *value, size_t len)
+typedef int store_fn(far_session *session, far_table *table, const void *key, size_t key_len,
+                     const void *value, size_t value_len);
+
+static int store_value(const struct kv_call *c, bool creates, store_fn *store, const void *value,
+                       size_t len)
 {
     struct cli_table t;
-    int code = open_table_to_put(c, &t);
+    int code = creates ? open_table_to_add(c, &t) : cli_open_table(c->command, &c->target, &t);
     if (code != CLI_OK)
         return code;
-    int rc = far_put(t.session, t.table, c->key, c->key_len, value, len);
+    int rc = store(t.session, t.table, c->key, c->key_len, value, len);
+    if (rc != FAR_OK)
+        code = failed_on_key(c, rc);
     cli_close_table(&t);
-    return rc == FAR_OK ? CLI_OK : failed_on_key(c, rc);
+    return code;
 }
 
-int cmd_put(int argc, char **argv)
+/* put, insert, update. The value is read to its end before the pool is opened. */
+static int cmd_store(const struct kv_command *command, store_fn *store, int argc, char **argv)
 {
     struct kv_call c;
     int code = CLI_OK;
-    if (!read_call(&c, "put", usage_put, argc, argv, &code))
+    if (!read_call(&c, command, argc, argv, &code))
         return code;
     if (c.value_text && strcmp(c.value_text, "-") != 0)
-        return put_value(&c, c.value_text, strlen(c.value_text));
+        return store_value(&c, command->creates, store, c.value_text, strlen(c.value_text));
 
     unsigned char *buf = malloc(FAR_VALUE_MAX);
     if (!buf)
@@ -211,22 +279,138 @@ int cmd_put(int argc, char **argv)
     size_t len = 0;
     code = read_value(c.command, buf, &len);
     if (code == CLI_OK)
-        code = put_value(&c, buf, len);
+        code = store_value(&c, command->creates, store, buf, len);
     free(buf);
     return code;
 }
 
-int cmd_del(int argc, char **argv)
+int cmd_put(int argc, char **argv)
+{
+    return cmd_store(&put_command, far_put, argc, argv);
+}
+
+int cmd_insert(int argc, char **argv)
+{
+    return cmd_store(&insert_command, far_insert, argc, argv);
+}
+
+int cmd_update(int argc, char **argv)
+{
+    return cmd_store(&update_command, far_update, argc, argv);
+}
+
+/* exists, del */
+static int cmd_on_key(const struct kv_command *command,
+                      int (*run)(far_session *session, far_table *table, const void *key,
+                                 size_t key_len),
+                      int argc, char **argv)
 {
     struct kv_call c;
     struct cli_table t;
     int code = CLI_OK;
-    if (!read_call(&c, "del", usage_del, argc, argv, &code))
+    if (!read_call(&c, command, argc, argv, &code))
         return code;
     code = cli_open_table(c.command, &c.target, &t);
     if (code != CLI_OK)
         return code;
-    int rc = far_delete(t.session, t.table, c.key, c.key_len);
+    int rc = run(t.session, t.table, c.key, c.key_len);
+    if (rc == FAR_NOT_FOUND && command == &exists_command)
+        code = CLI_MISSING; /* an answer, which needs no message */
+    else if (rc != FAR_OK)
+        code = failed_on_key(&c, rc);
     cli_close_table(&t);
-    return rc == FAR_OK ? CLI_OK : failed_on_key(&c, rc);
+    return code;
+}
+
+int cmd_exists(int argc, char **argv)
+{
+    return cmd_on_key(&exists_command, far_exists, argc, argv);
+}
+
+int cmd_del(int argc, char **argv)
+{
+    return cmd_on_key(&del_command, far_delete, argc, argv);
+}
+
+/* ---- incr ------------------------------------------------------------------------------------ */
+
+#define NUMBER_BYTES 24 /* of a number of 64 bits as text */
+
+struct increment {
+    int64_t by;
+    const char *wrong; /* why nothing was added; NULL: it was */
+    char sum[NUMBER_BYTES];
+};
+
+/* A decimal number with an optional minus, and nothing else. */
+static bool read_number(const char *text, size_t len, int64_t *number)
+{
+    bool minus = len > 0 && text[0] == '-';
+    int64_t n = 0;
+    if (len == (size_t)minus)
+        return false;
+    for (size_t i = minus; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        int digit = minus ? '0' - text[i] : text[i] - '0';
+        if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, digit, &n))
+            return false;
+    }
+    *number = n;
+    return true;
+}
+
+static enum far_decision add(void *arg, const void *old, size_t old_len, const void **value,
+                             size_t *value_len)
+{
+    struct increment *i = arg;
+    int64_t sum = 0;
+    i->wrong = NULL;
+    if (old && !read_number(old, old_len, &sum))
+        i->wrong = "its value is not a decimal number of 64 bits";
+    else if (__builtin_add_overflow(sum, i->by, &sum))
+        i->wrong = "the sum does not fit into 64 bits";
+    if (i->wrong)
+        return FAR_KEEP;
+    *value_len = (size_t)snprintf(i->sum, sizeof i->sum, "%" PRId64, sum);
+    *value = i->sum;
+    return FAR_STORE;
+}
+
+static int increment(const struct kv_call *c, struct increment *i)
+{
+    struct cli_table t;
+    int code = open_table_to_add(c, &t);
+    if (code != CLI_OK)
+        return code;
+    int rc = far_modify(t.session, t.table, c->key, c->key_len, add, i);
+    if (rc != FAR_OK)
+        code = failed_on_key(c, rc);
+    cli_close_table(&t);
+    if (rc != FAR_OK)
+        return code;
+    if (!i->wrong) {
+        puts(i->sum);
+        return CLI_OK;
+    }
+    fprintf(stderr, "farside incr: key '%s' is unchanged: %s\n", c->key_text, i->wrong);
+    return CLI_FAILED;
+}
+
+int cmd_incr(int argc, char **argv)
+{
+    struct kv_call c;
+    struct increment i = {.by = 1};
+    const char *by = argc > 2 ? argv[argc - 1] : "";
+    int code = CLI_OK;
+    /* A negative number at the end is not an option. */
+    bool negative = by[0] == '-' && read_number(by, strlen(by), &i.by);
+    if (!read_call(&c, &incr_command, negative ? argc - 1 : argc, argv, &code))
+        return code;
+    if (negative && c.value_text)
+        return cli_misused(c.command, "unexpected argument '%s'", by);
+    if (c.value_text && !read_number(c.value_text, strlen(c.value_text), &i.by))
+        return cli_misused(c.command, "invalid number '%s': expected a decimal number of 64 bits",
+                           c.value_text);
+    return increment(&c, &i);
 }

@@ -19,7 +19,9 @@ expect_code 2
 expect_no_out
 expect_err "usage: farside COMMAND"
 
-for command in bench check get put del list scan pool stat memd drop; do
+commands=$("$FARSIDE" --help | sed -n "s/^  \([a-z]*\)  .*/\1/p")
+[ -n "$commands" ] || failed "lists no commands"
+for command in $commands; do
     for help in --help -h; do
         run "$command" "$help"
         expect_code 0
@@ -29,7 +31,7 @@ for command in bench check get put del list scan pool stat memd drop; do
 done
 
 # Every option in the help is in the manual.
-for page in bench check get put del list scan pool stat memd drop; do
+for page in $commands; do
     manual=$SOURCE/docs/man/farside-$page.1
     run "$page" --help
     for option in $(grep -oE -- '--[a-z-]+' <<<"$out" | sort -u); do

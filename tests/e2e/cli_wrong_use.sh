@@ -11,11 +11,11 @@ refused() { # what it has to say, then the arguments
     expect_err "$why"
 }
 
-refused "unknown command 'frobnicate' (available: bench, check, get, put, del, list, scan, pool, stat" frobnicate
+refused "unknown command 'frobnicate' (available: bench, check, get, exists, put, insert, update, incr, del, list, scan, pool, stat" frobnicate
 refused "unknown option '--frobnicate'" --frobnicate
 
 # Unknown options, missing values, and values that are not expected.
-for command in bench get put del list scan stat drop; do
+for command in bench get exists put insert update incr del list scan stat drop; do
     refused "unknown option '--frobnicate'" "$command" --frobnicate
     refused "unknown option '-z'" "$command" -z
     refused "option '--pool' needs a value" "$command" --pool
@@ -35,6 +35,13 @@ refused "invalid --limit '0': expected a number from 1" list --pool mem: --limit
 refused "invalid key: expected 1 to 4096 bytes, not 0" scan --pool mem: --from ''
 refused "invalid key 'xy': expected two hexadecimal digits" scan --pool mem: --hex --to xy
 refused "missing argument KEY" get --pool mem:
+refused "unexpected argument 'more'" exists --pool mem: key more
+refused "unexpected argument '3'" incr --pool mem: key 2 3
+refused "unexpected argument '-3'" incr --pool mem: key 2 -3
+for by in x 1.5 '' - 1k 9223372036854775808 ' 1'; do
+    refused "invalid number '$by': expected a decimal number of 64 bits" incr --pool mem: key "$by"
+done
+refused "unknown option '--tuning'" update --pool mem: --tuning groups=2 key value
 refused "missing option --pool URI" get key
 refused "missing option --pool URI" stat
 
@@ -64,7 +71,8 @@ refused "workload 'load' must come first" bench --workload a,load
 refused "workload 'a' has no keys left" bench --keys 10 --ops 10 --workload load,delete,a
 
 # Pools.
-for command in "bench" "stat" "get key" "put key value" "del key" "drop table"; do
+for command in "bench" "stat" "get key" "exists key" "put key value" "insert key value" \
+    "update key value" "incr key" "del key" "drop table"; do
     # shellcheck disable=SC2086 # a command and its arguments
     set -- $command
     refused "no such fabric in this build" "$@" --pool tape:

@@ -2,8 +2,11 @@
 # Every command has a manual page, and mandoc finds no mistakes in them.
 . "$(dirname "$0")/expect.bash"
 
-for page in farside farside-bench farside-check farside-get farside-put farside-del farside-list farside-scan farside-stat farside-memd farside-drop farside-pool; do
-    [ -s "$SOURCE/docs/man/$page.1" ] || { echo "there is no $page.1" >&2; exit 1; }
+commands=$("$FARSIDE" --help | sed -n "s/^  \([a-z]*\)  .*/\1/p")
+[ -n "$commands" ] || failed "lists no commands"
+for command in $commands; do
+    [ -s "$SOURCE/docs/man/farside-$command.1" ] || failed "there is no farside-$command.1"
+    grep -q "^.It Cm $command\$" "$SOURCE/docs/man/farside.1" || failed "$command is not in farside.1"
 done
 [ -s "$SOURCE/docs/man/farside.3" ] || { echo "there is no farside.3" >&2; exit 1; }
 
