@@ -41,6 +41,7 @@ int cmd_pool(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_memd(int argc, char **argv);
 int cmd_list(int argc, char **argv);
+int cmd_keys(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
 int cmd_drop(int argc, char **argv);
 

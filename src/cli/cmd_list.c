@@ -1,4 +1,4 @@
-/* farside list, scan: print a whole table, or a range of its keys. They share most options. */
+/* farside list, keys, scan: print a whole table, or a range of its keys. They share most options. */
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -13,10 +13,11 @@
 struct list_call {
     const char *command;
     struct cli_target target;
-    bool hex, keys_only;
+    bool hex, null, keys_only;
     uint64_t limit; /* UINT64_MAX: none */
-    const char *from_text, *to_text;
-    unsigned char from[FAR_KEY_MAX], to[FAR_KEY_MAX];
+    const char *from_text, *to_text, *prefix_text;
+    unsigned char from[FAR_KEY_MAX], to[FAR_KEY_MAX], prefix[FAR_KEY_MAX];
+    size_t prefix_len;
     struct far_range range; /* scan */
 };
 
@@ -28,7 +29,7 @@ struct listing {
     uint64_t printed;
 };
 
-static void print_options(bool scan)
+static void print_options(bool scan, bool values)
 {
     fputs("\n" CLI_POOL_HELP "  --table NAME    the table (" CLI_DEFAULT_TABLE ")\n"
           "  --index NAME    the index that keeps the table\n",
@@ -37,12 +38,18 @@ static void print_options(bool scan)
         fputs("  --from KEY      the first key, which need not exist (the table's first)\n"
               "  --to KEY        stop before this key (after the table's last)\n",
               stdout);
-    fputs("  --limit N       print at most N keys\n"
-          "  --keys-only     print no values\n"
-          "  --hex           keys and values are in hexadecimal, two digits for each byte\n"
+    fputs("  --prefix KEY    only keys that begin with these bytes\n"
+          "  --limit N       print at most N keys\n",
+          stdout);
+    if (values)
+        fputs("  --keys-only     print no values\n", stdout);
+    fputs("  --hex           bytes are in hexadecimal, two digits for each\n"
+          "  -0, --null      print bytes unchanged, each key and value with a NUL behind it\n"
           "  -h, --help      show this help\n"
-          "\n"
-          "Each line has a key, a tab and the value. What is not printable is escaped: \\\\, \\t,\n"
+          "\n",
+          stdout);
+    fputs(values ? "Each line has a key, a tab and the value. " : "Each line has a key. ", stdout);
+    fputs("What is not printable is escaped: \\\\, \\t,\n"
           "\\n, \\r, and \\xHH for any other byte.\n",
           stdout);
 }
@@ -55,7 +62,17 @@ static void usage_list(void)
         "Prints all keys of a table with their values, in no particular order. A key that exists\n"
         "all the time is printed at least once; if the table grows meanwhile, perhaps twice.\n",
         stdout);
-    print_options(false);
+    print_options(false, true);
+}
+
+static void usage_keys(void)
+{
+    fputs("usage: farside keys [OPTION...]\n"
+          "\n"
+          "Prints all keys of a table, in no particular order. A key that exists all the time is\n"
+          "printed at least once; if the table grows meanwhile, perhaps twice.\n",
+          stdout);
+    print_options(false, false);
 }
 
 static void usage_scan(void)
@@ -65,17 +82,42 @@ static void usage_scan(void)
           "Prints the keys of a range with their values, in ascending order of their bytes. The\n"
           "table's index must keep keys in order; 'farside list' works with any table.\n",
           stdout);
-    print_options(true);
+    print_options(true, true);
 }
 
 /* ---- reading the call ------------------------------------------------------------------------ */
 
-static int take_range(struct list_call *c)
+/* The keys that begin with the prefix are a range: up to the prefix without its last bytes of 0xff,
+ * and with the byte before them one higher. */
+static void take_prefix_range(struct list_call *c)
+{
+    size_t len = c->prefix_len;
+    while (len > 0 && c->prefix[len - 1] == 0xff)
+        len--;
+    c->range.from = c->prefix;
+    c->range.from_len = c->prefix_len;
+    if (len == 0) /* up to the table's last key */
+        return;
+    memcpy(c->to, c->prefix, len);
+    c->to[len - 1]++;
+    c->range.to = c->to;
+    c->range.to_len = len;
+}
+
+static int take_keys(struct list_call *c)
 {
     struct far_range *r = &c->range;
     int code = CLI_OK;
+    if (c->hex && c->null)
+        return cli_misused(c->command, "--hex and --null exclude each other");
+    if (c->prefix_text && (c->from_text || c->to_text))
+        return cli_misused(c->command, "--prefix excludes --from and --to");
     if (c->keys_only)
         r->flags = FAR_KEYS_ONLY;
+    if (c->prefix_text)
+        code = cli_take_key(c->command, c->prefix_text, c->hex, c->prefix, &c->prefix_len);
+    if (code == CLI_OK && c->prefix_text)
+        take_prefix_range(c);
     if (c->from_text) {
         code = cli_take_key(c->command, c->from_text, c->hex, c->from, &r->from_len);
         r->from = c->from;
@@ -87,27 +129,36 @@ static int take_range(struct list_call *c)
     return code;
 }
 
+enum { SCAN_OPTIONS = 2, VALUE_OPTIONS = 1 }; /* those that only some of the commands have */
+
 static bool read_call(struct list_call *c, const char *command, void (*usage)(void), int argc,
                       char **argv, int *code)
 {
-    *c = (struct list_call){
-        .command = command, .target = {.table = CLI_DEFAULT_TABLE}, .limit = UINT64_MAX};
+    unsigned left_out = usage == usage_scan   ? 0
+                        : usage == usage_list ? SCAN_OPTIONS
+                                              : SCAN_OPTIONS + VALUE_OPTIONS;
+    *c = (struct list_call){.command = command,
+                            .target = {.table = CLI_DEFAULT_TABLE},
+                            .keys_only = usage == usage_keys,
+                            .limit = UINT64_MAX};
     const struct cli_option options[] = {
-        {.name = "from", .text = &c->from_text}, /* scan only */
-        {.name = "to", .text = &c->to_text},     /* scan only */
+        {.name = "from", .text = &c->from_text},      /* scan only */
+        {.name = "to", .text = &c->to_text},          /* scan only */
+        {.name = "keys-only", .flag = &c->keys_only}, /* scan and list */
         CLI_POOL(&c->target.pool),
         {.name = "table", .text = &c->target.table},
         {.name = "index", .text = &c->target.index},
-        {.name = "keys-only", .flag = &c->keys_only},
+        {.name = "prefix", .text = &c->prefix_text},
         {.name = "limit", .large = &c->limit, .min = 1, .max = LIMIT_MAX},
         {.name = "hex", .flag = &c->hex},
+        {.name = "null", .letter = '0', .flag = &c->null},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
-        .command = command, .usage = usage, .options = usage == usage_scan ? options : options + 2};
+        .command = command, .usage = usage, .options = options + left_out};
     if (!cli_read(&syntax, argc, argv, code))
         return false;
-    *code = take_range(c);
+    *code = take_keys(c);
     return *code == CLI_OK;
 }
 
@@ -116,7 +167,9 @@ static bool read_call(struct list_call *c, const char *command, void (*usage)(vo
 static void print_bytes(const struct list_call *c, const void *bytes, size_t len)
 {
     char text[TEXT_ESCAPE_BYTES];
-    if (c->hex)
+    if (c->null)
+        fwrite(bytes, 1, len, stdout);
+    else if (c->hex)
         for (size_t i = 0; i < len; i++)
             printf("%02x", ((const unsigned char *)bytes)[i]);
     else
@@ -133,14 +186,18 @@ static bool goes_on(const struct listing *l)
 /* Prints the entries in the buffer. A scan goes on after the last of them. */
 static void print_entries(struct listing *l, struct far_range *rest)
 {
+    const struct list_call *c = l->call;
     struct far_entry e;
-    for (size_t pos = 0; goes_on(l) && far_entry_next(l->buf, l->len, &pos, &e); l->printed++) {
-        print_bytes(l->call, e.key, e.key_len);
-        if (!l->call->keys_only) {
-            fputc('\t', stdout);
-            print_bytes(l->call, e.value, e.value_len);
+    for (size_t pos = 0; goes_on(l) && far_entry_next(l->buf, l->len, &pos, &e);) {
+        if (e.key_len < c->prefix_len || memcmp(e.key, c->prefix, c->prefix_len) != 0)
+            continue;
+        l->printed++;
+        print_bytes(c, e.key, e.key_len);
+        if (!c->keys_only) {
+            fputc(c->null ? '\0' : '\t', stdout);
+            print_bytes(c, e.value, e.value_len);
         }
-        fputc('\n', stdout);
+        fputc(c->null ? '\0' : '\n', stdout);
         rest->from = e.key;
         rest->from_len = e.key_len;
         rest->flags |= FAR_AFTER;
@@ -225,6 +282,13 @@ int cmd_list(int argc, char **argv)
     struct list_call c;
     int code = CLI_OK;
     return read_call(&c, "list", usage_list, argc, argv, &code) ? print_table(&c, print_all) : code;
+}
+
+int cmd_keys(int argc, char **argv)
+{
+    struct list_call c;
+    int code = CLI_OK;
+    return read_call(&c, "keys", usage_keys, argc, argv, &code) ? print_table(&c, print_all) : code;
 }
 
 int cmd_scan(int argc, char **argv)

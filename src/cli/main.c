@@ -15,6 +15,7 @@ static const struct cli_command commands[] = {
     {"incr", "add to a number", cmd_incr},
     {"del", "delete a key", cmd_del},
     {"list", "print all keys of a table and their values", cmd_list},
+    {"keys", "print all keys of a table", cmd_keys},
     {"scan", "print a range of keys in order with their values", cmd_scan},
     {"pool", "check a pool and repair it", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},

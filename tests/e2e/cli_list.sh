@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# list prints every key of a table, scan those of a range in order, whatever bytes they have. Both
+# list and keys print every key of a table, scan those of a range in order, whatever bytes they have. They
 # end cleanly at a signal, or when their reader has left.
 . "$(dirname "$0")/expect.bash"
 
@@ -33,6 +33,24 @@ leaks=0
 run list --pool "$uri" --keys-only
 expect_code 0
 expect_lines '\x00\xff\n' $'gr\303\274n' plain 'tab\tkey'
+run keys --pool "$uri"
+expect_code 0
+expect_lines '\x00\xff\n' $'gr\303\274n' plain 'tab\tkey'
+run keys --pool "$uri" --hex --prefix 00ff
+expect_lines 00ff0a
+run list --pool "$uri" --prefix pla
+expect_lines $'plain\tvalue'
+run keys --pool "$uri" --prefix plainer
+expect_code 0
+expect_no_out
+run keys --pool "$uri" --prefix plain --limit 1
+expect_lines plain
+for null in -0 --null; do
+    "$FARSIDE" keys --pool "$uri" "$null" --prefix tab | cmp - <(printf 'tab\tkey\0') ||
+        failed "$null changes the bytes"
+    "$FARSIDE" list --pool "$uri" "$null" --prefix tab | cmp - <(printf 'tab\tkey\0two\nlines\0') ||
+        failed "$null changes the bytes"
+done
 run list --pool "$uri" --hex
 expect_lines $'00ff0a\t615c62' $'6772c3bc6e\t' $'706c61696e\t76616c7565' \
     $'746162096b6579\t74776f0a6c696e6573'
@@ -112,6 +130,16 @@ run scan "${in[@]}" --keys-only --from ab --to c
 expect_exactly ab b ba
 run scan "${in[@]}" --keys-only --from aa --limit 2
 expect_exactly ab b
+run scan "${in[@]}" --keys-only --prefix a
+expect_exactly a ab
+run scan "${in[@]}" --keys-only --prefix b --limit 1
+expect_exactly b
+for key in ff ff00 ffff feff; do run put "${in[@]}" --hex "$key" v; done
+run scan "${in[@]}" --keys-only --hex --prefix ff
+expect_exactly ff ff00 ffff
+run scan "${in[@]}" --keys-only --hex --prefix feff
+expect_exactly feff
+for key in ff ff00 ffff feff; do run del "${in[@]}" --hex "$key"; done
 run scan "${in[@]}" --hex --from 6162 --to 6261
 expect_exactly $'6162\t766162' $'62\t7662'
 run scan "${in[@]}" --from c --to a

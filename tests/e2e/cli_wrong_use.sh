@@ -11,11 +11,11 @@ refused() { # what it has to say, then the arguments
     expect_err "$why"
 }
 
-refused "unknown command 'frobnicate' (available: bench, check, get, exists, put, insert, update, incr, del, list, scan, pool, stat" frobnicate
+refused "unknown command 'frobnicate' (available: bench, check, get, exists, put, insert, update, incr, del, list, keys, scan, pool, stat" frobnicate
 refused "unknown option '--frobnicate'" --frobnicate
 
 # Unknown options, missing values, and values that are not expected.
-for command in bench get exists put insert update incr del list scan stat drop; do
+for command in bench get exists put insert update incr del list keys scan stat drop; do
     refused "unknown option '--frobnicate'" "$command" --frobnicate
     refused "unknown option '-z'" "$command" -z
     refused "option '--pool' needs a value" "$command" --pool
@@ -31,6 +31,12 @@ refused "unexpected argument" scan --pool mem: key
 refused "missing option --pool URI" list
 refused "missing option --pool URI" scan --from a
 refused "unknown option '--from'" list --pool mem: --from a
+refused "unknown option '--from'" keys --pool mem: --from a
+refused "unknown option '--keys-only'" keys --pool mem: --keys-only
+refused "--hex and --null exclude each other" keys --pool mem: --hex -0
+refused "--prefix excludes --from and --to" scan --pool mem: --prefix a --to b
+refused "invalid key: expected 1 to 4096 bytes, not 0" keys --pool mem: --prefix ''
+refused "unexpected argument 'key'" keys --pool mem: key
 refused "invalid --limit '0': expected a number from 1" list --pool mem: --limit 0
 refused "invalid key: expected 1 to 4096 bytes, not 0" scan --pool mem: --from ''
 refused "invalid key 'xy': expected two hexadecimal digits" scan --pool mem: --hex --to xy
