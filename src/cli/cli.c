@@ -305,6 +305,25 @@ int cli_take_key(const char *command, const char *text, bool hex, unsigned char 
     return CLI_OK;
 }
 
+int cli_subcommand(const char *command, const struct cli_command *subcommands, void (*usage)(void),
+                   int argc, char **argv)
+{
+    char known[128] = "";
+    for (unsigned i = 0; subcommands[i].name; i++) {
+        if (argc > 1 && strcmp(argv[1], subcommands[i].name) == 0)
+            return subcommands[i].run(argc - 1, argv + 1);
+        size_t len = strlen(known);
+        snprintf(known + len, sizeof known - len, "%s%s", i > 0 ? ", " : "", subcommands[i].name);
+    }
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        usage();
+        return CLI_OK;
+    }
+    if (argc > 1)
+        return cli_misused(command, "unknown subcommand '%s' (available: %s)", argv[1], known);
+    return cli_misused(command, "missing subcommand (available: %s)", known);
+}
+
 json_t *cli_json_text(const char *text)
 {
     char *copy = malloc(4 * strlen(text) + 1);
@@ -314,6 +333,18 @@ json_t *cli_json_text(const char *text)
     json_t *string = json_string(copy);
     free(copy);
     return string;
+}
+
+json_t *cli_json_table(const char *name)
+{
+    char copy[4 * FAR_NAME_MAX + 1], hex[2 * FAR_NAME_MAX + 1];
+    bool exact = text_utf8(name, copy);
+    json_t *table = json_pack("{s:s}", "name", copy);
+    for (size_t i = 0; name[i] != '\0'; i++)
+        snprintf(hex + 2 * i, 3, "%02x", (unsigned char)name[i]);
+    if (!exact)
+        json_object_set_new(table, "name_hex", json_string(hex));
+    return table;
 }
 
 static bool is_stdout(const char *name)

@@ -43,7 +43,11 @@ int cmd_memd(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_keys(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
-int cmd_drop(int argc, char **argv);
+int cmd_table(int argc, char **argv);
+
+/* Runs the subcommand that argv[1] names, of an array that a NULL name ends. */
+int cli_subcommand(const char *command, const struct cli_command *subcommands, void (*usage)(void),
+                   int argc, char **argv);
 
 /* Prints to stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
 int cli_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -107,6 +111,9 @@ int cli_take_key(const char *command, const char *text, bool hex, unsigned char 
 /* Text for JSON, which must be UTF-8: other bytes become "\xHH". NULL when out of memory. */
 struct json_t *cli_json_text(const char *text);
 
+/* A new object with the name of a table: "name", and if that is not UTF-8, "name_hex". */
+struct json_t *cli_json_table(const char *name);
+
 /* Opens the file of --json FILE|-; without a name, *file is NULL. False if it cannot be opened;
  * then the message is printed. */
 bool cli_json_open(const char *command, const char *name, FILE **file);
@@ -143,6 +150,7 @@ bool cli_output_good(void);
 int cli_output_end(void);
 
 #define CLI_DEFAULT_TABLE "default"
+#define CLI_DEFAULT_INDEX "race"
 
 /* A pool and a table in it, as users name them. */
 struct cli_target {

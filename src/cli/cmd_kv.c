@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEFAULT_INDEX "race"
-
 struct kv_command {
     const char *name;
     void (*usage)(void);
@@ -47,7 +45,7 @@ static void print_options(bool creates)
     "Without VALUE, or with -, the value is read from the standard input, up to its end.\n"
 #define CREATE_HELP                                                                                \
     "If the table does not exist, it is created and kept by the index that --index names\n"        \
-    "(" DEFAULT_INDEX ").\n"
+    "(" CLI_DEFAULT_INDEX ").\n"
 
 static void usage_get(void)
 {
@@ -166,7 +164,7 @@ static int open_or_create(struct cli_table *t, const struct kv_call *c, const ch
     *doing = "open";
     if (rc == FAR_NO_TABLE) {
         rc = far_table_create(t->session, target->table,
-                              target->index ? target->index : DEFAULT_INDEX, &made, &t->table);
+                              target->index ? target->index : CLI_DEFAULT_INDEX, &made, &t->table);
         if (rc != FAR_TABLE_EXISTS) {
             *doing = "create";
             return rc;

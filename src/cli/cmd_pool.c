@@ -174,13 +174,9 @@ static int cmd_pool_check(int argc, char **argv)
 
 int cmd_pool(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "check") == 0)
-        return cmd_pool_check(argc - 1, argv + 1);
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        usage();
-        return CLI_OK;
-    }
-    if (argc > 1)
-        return cli_misused("pool", "unknown subcommand '%s' (available: check)", argv[1]);
-    return cli_misused("pool", "missing subcommand (available: check)");
+    static const struct cli_command subcommands[] = {
+        {.name = "check", .run = cmd_pool_check},
+        {.name = NULL},
+    };
+    return cli_subcommand("pool", subcommands, usage, argc, argv);
 }

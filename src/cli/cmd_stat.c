@@ -1,22 +1,11 @@
 /* farside stat: shows what a pool and its tables hold. */
-#include "base/text.h"
 #include "cli/cli.h"
+#include "cli/tables.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define TABLES_SHOWN_MAX 4096
-
-struct table_list {
-    const char *only; /* NULL: all */
-    unsigned count;
-    struct table_name {
-        char name[FAR_NAME_MAX + 1];
-    } * item;
-};
 
 static void usage(void)
 {
@@ -33,22 +22,6 @@ static void usage(void)
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
-static int each_table(void *arg, const char *name, const char *index)
-{
-    struct table_list *list = arg;
-    (void)index;
-    if (list->only && strcmp(list->only, name) != 0)
-        return 0;
-    if (list->count == TABLES_SHOWN_MAX)
-        return 0;
-    struct table_name *grown = realloc(list->item, (list->count + 1) * sizeof *grown);
-    if (!grown)
-        return FAR_NO_MEMORY;
-    list->item = grown;
-    snprintf(list->item[list->count++].name, sizeof grown->name, "%s", name);
-    return 0;
-}
-
 static json_t *json_of_pool(const char *uri, const struct far_pool_info *p,
                             const struct far_pool_usage *u)
 {
@@ -64,23 +37,17 @@ static json_t *json_of_pool(const char *uri, const struct far_pool_info *p,
 
 static json_t *json_of_table(far_table *table, const struct far_table_info *t)
 {
-    const char *name = far_table_name(table);
-    char copy[4 * FAR_NAME_MAX + 1], hex[2 * FAR_NAME_MAX + 1];
-    bool exact = text_utf8(name, copy);
-    json_t *all =
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "name", copy, "index",
-                  far_table_index(table), "tuning", t->tuning, "keys", (json_int_t)t->keys, "slots",
-                  (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
-                  (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
+    json_t *all = cli_json_table(far_table_name(table));
+    json_t *rest = json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "index", far_table_index(table),
+                             "tuning", t->tuning, "keys", (json_int_t)t->keys, "slots",
+                             (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
+                             (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
+    json_object_update(all, rest);
+    json_decref(rest);
     if (t->fptable_plain_bytes != 0) {
         json_object_set_new(all, "fptable_bytes", json_integer((json_int_t)t->fptable_bytes));
         json_object_set_new(all, "fptable_plain_bytes",
                             json_integer((json_int_t)t->fptable_plain_bytes));
-    }
-    if (!exact) {
-        for (size_t i = 0; name[i] != '\0'; i++)
-            snprintf(hex + 2 * i, 3, "%02x", (unsigned char)name[i]);
-        json_object_set_new(all, "name_hex", json_string(hex));
     }
     return all;
 }
@@ -194,43 +161,53 @@ static int stat_nodes(far_session *session, unsigned count, json_t *nodes)
     return CLI_OK;
 }
 
+/* Shows all tables, or the one of the target. */
+static int stat_tables(const struct cli_target *target, far_session *session,
+                       const struct table_list *list, json_t *tables)
+{
+    int code = CLI_OK;
+    for (unsigned i = 0; i < list->count; i++) {
+        const char *name = list->item[i].name;
+        if (target->table && strcmp(target->table, name) != 0)
+            continue;
+        int shown = stat_table(session, name, tables);
+        if (code == CLI_OK)
+            code = shown;
+    }
+    return code;
+}
+
 static int stat_pool(const struct cli_target *target, far_session *session, bool json)
 {
     struct far_pool_info info;
     struct far_pool_usage used;
-    struct table_list list = {.only = target->table};
+    struct table_list list = {.count = 0};
     int rc = far_pool_info(session, &info);
     if (rc == FAR_OK)
         rc = far_pool_usage(session, &used);
     if (rc == FAR_OK)
-        rc = far_table_list(session, each_table, &list);
-    if (rc == FAR_OK && target->table && list.count == 0)
+        rc = table_list_read(session, &list);
+    if (rc == FAR_OK && target->table && !table_list_find(&list, target->table))
         rc = FAR_NO_TABLE;
     if (rc != FAR_OK) {
-        free(list.item);
+        table_list_free(&list);
         return cli_failed("stat", rc, "cannot read the %s '%s'", target->table ? "table" : "pool",
                           target->table ? target->table : target->pool);
     }
 
-    int code = CLI_OK;
     json_t *tables = json ? json_array() : NULL, *nodes = json ? json_array() : NULL;
     if (!json)
         print_pool(target->pool, &info, &used);
-    if (!target->table)
-        code = stat_nodes(session, info.nodes, nodes);
-    for (unsigned i = 0; i < list.count; i++) {
-        int shown = stat_table(session, list.item[i].name, tables);
-        if (code == CLI_OK)
-            code = shown;
-    }
+    int code = target->table ? CLI_OK : stat_nodes(session, info.nodes, nodes);
+    int shown = stat_tables(target, session, &list, tables);
     if (json) {
         json_t *all = json_pack("{s:s, s:o, s:o, s:o}", "farside", far_version(), "pool",
                                 json_of_pool(target->pool, &info, &used), "memory_nodes", nodes,
                                 "tables", tables);
         cli_json_print(all);
     }
-    free(list.item);
-    return code;
+    table_list_free(&list);
+    return code == CLI_OK ? shown : code;
 }
 
 int cmd_stat(int argc, char **argv)

@@ -17,10 +17,10 @@ static const struct cli_command commands[] = {
     {"list", "print all keys of a table and their values", cmd_list},
     {"keys", "print all keys of a table", cmd_keys},
     {"scan", "print a range of keys in order with their values", cmd_scan},
+    {"table", "list, create and drop tables", cmd_table},
     {"pool", "check a pool and repair it", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
     {"memd", "run a memory node", cmd_memd},
-    {"drop", "remove a table", cmd_drop},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

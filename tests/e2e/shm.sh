@@ -44,11 +44,11 @@ for place in "$name" "$scratch/pool"; do
     expect_code 0
 
     # A dropped table is gone, and its name can be reused.
-    run drop --pool "shm:$place" --index race people
+    run table drop --pool "shm:$place" --index race people
     expect_code 0
     expect_no_out
     expect_no_err
-    run drop --pool "shm:$place" people
+    run table drop --pool "shm:$place" people
     expect_code 3
     expect_err "cannot open the table 'people': no such table"
     run get --pool "shm:$place" --table people 1-1
