@@ -1,11 +1,13 @@
-/* farside pool: commands on a whole pool. So far, only check. */
+/* farside pool: checks and removes whole pools. */
 #include "cli/cli.h"
 #include "cli/progress.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Scripts must be able to distinguish "something is wrong with the pool" from "unknown". */
 enum { CHECK_CLEAN = CLI_OK, CHECK_PROBLEMS = CLI_FAILED, CHECK_NOT_DONE = 3 };
@@ -16,15 +18,19 @@ static void usage(void)
 {
     fputs(
         "usage: farside pool check [[--pool] URI] [OPTION...]\n"
+        "       farside pool remove [[--pool] URI] [OPTION...]\n"
         "\n"
-        "Walks a whole pool while others work on it, and reports what is wrong: broken links,\n"
-        "duplicates, and locks and memory of dead sessions.\n"
-        "\n" CLI_POOL_HELP "  --repair        repair what is wrong\n"
-        "  --json          print JSON\n"
+        "check walks a whole pool while others work on it, and reports what is wrong: broken\n"
+        "links, duplicates, and locks and memory of dead sessions. remove removes a shm: pool\n"
+        "with everything in it, after asking.\n"
+        "\n" CLI_POOL_HELP "  --repair        check: repair what is wrong\n"
+        "  --json          check: print JSON\n"
+        "  --yes           remove: do not ask\n"
+        "  --force         remove: also a pool that has sessions, or cannot be opened\n"
         "  -h, --help      show this help\n"
         "\n"
-        "The exit status is 0 if nothing is wrong (or all was repaired), 1 if something is, 2 if\n"
-        "the command was used wrongly, and 3 if the pool could not be checked.\n",
+        "The exit status of check is 0 if nothing is wrong (or all was repaired), 1 if something\n"
+        "is, 2 if the command was used wrongly, and 3 if the pool could not be checked.\n",
         stdout);
 }
 
@@ -103,7 +109,7 @@ static void print_summary(const char *uri, bool repair, const struct far_pool_ch
                c->leaked_bytes, repair ? "" : "; try --repair");
 }
 
-/* ---- the command ----------------------------------------------------------------------------- */
+/* ---- check ----------------------------------------------------------------------------------- */
 
 static int cannot_check(int rc, const char *uri)
 {
@@ -172,10 +178,121 @@ static int cmd_pool_check(int argc, char **argv)
     return cli_read(&syntax, argc, argv, &code) ? check_pool(uri, repair, json) : code;
 }
 
+/* ---- remove ---------------------------------------------------------------------------------- */
+
+#define REMOVE "pool remove"
+
+struct removal {
+    const char *uri;
+    bool yes, force;
+    struct far_pool_info info; /* without force: what is removed */
+};
+
+static int refuse_removal(const char *uri, const char *why)
+{
+    fprintf(stderr, "farside " REMOVE ": cannot remove the pool '%s': %s\n", uri, why);
+    return CLI_FAILED;
+}
+
+/* Refuses pools that have no file. */
+static int check_removable(const char *uri)
+{
+    if (strncmp(uri, "mem:", 4) == 0)
+        return refuse_removal(uri, "a mem: pool is gone when its process ends");
+    if (strncmp(uri, "ucx:", 4) == 0 || strncmp(uri, "verbs:", 6) == 0)
+        return refuse_removal(uri, "it is the memory of its nodes: stop each 'farside memd', and "
+                                   "remove the file of its --file");
+    return CLI_OK;
+}
+
+/* What the pool holds. The options of the URI are left out: with a size, opening a pool that does
+ * not exist would create it. */
+static int look(struct removal *r)
+{
+    far_pool *pool = NULL;
+    far_session *session = NULL;
+    char *place = strndup(r->uri, strcspn(r->uri, "?"));
+    if (!place)
+        return cli_no_memory(REMOVE);
+    cli_stop_on_signals();
+    int rc = far_pool_open(place, &pool);
+    if (rc == FAR_OK)
+        rc = far_session_open(pool, NULL, &session);
+    if (rc == FAR_OK)
+        rc = far_pool_info(session, &r->info);
+    free(place);
+    int code = rc == FAR_OK ? CLI_OK : cli_failed(REMOVE, rc, "cannot open the pool '%s'", r->uri);
+    if (code != CLI_OK && (rc == FAR_CORRUPT || rc == FAR_LAYOUT || rc == FAR_NO_CLIENT_SLOT))
+        fprintf(stderr, "With --force it is removed all the same.\n");
+    far_session_close(session);
+    far_pool_close(pool);
+    return code;
+}
+
+/* Is the pool in use? The session that counts is among those that it counts. */
+static int check_unused(const struct removal *r)
+{
+    unsigned others = r->info.clients - 1;
+    if (others == 0)
+        return CLI_OK;
+    fprintf(stderr,
+            "farside " REMOVE ": the pool '%s' has %u other session%s, alive or dead.\n"
+            "'farside pool check --repair' removes dead ones; with --force the pool is removed all "
+            "the same.\n",
+            r->uri, others, plural(others));
+    return CLI_FAILED;
+}
+
+static bool ask(const struct removal *r)
+{
+    char answer[8] = "";
+    fprintf(stderr, "Remove the pool '%s'", r->uri);
+    if (!r->force)
+        fprintf(stderr, " with %u table%s", r->info.tables, plural(r->info.tables));
+    fputs("? [y/N] ", stderr);
+    cli_interrupt_io();
+    return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+static int remove_pool(struct removal *r)
+{
+    int code = check_removable(r->uri);
+    if (code == CLI_OK && !r->force)
+        code = look(r);
+    if (code == CLI_OK && !r->force)
+        code = check_unused(r);
+    if (code != CLI_OK)
+        return code;
+    if (!r->yes && !ask(r))
+        return refuse_removal(r->uri, "the answer was not yes");
+    int rc = far_pool_remove(r->uri);
+    return rc == FAR_OK ? CLI_OK : cli_failed(REMOVE, rc, "cannot remove the pool '%s'", r->uri);
+}
+
+static int cmd_pool_remove(int argc, char **argv)
+{
+    struct removal r = {.uri = NULL};
+    const struct cli_option options[] = {
+        CLI_POOL(&r.uri),
+        {.name = "yes", .flag = &r.yes},
+        {.name = "force", .flag = &r.force},
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {
+        .command = REMOVE, .usage = usage, .options = options, .pool_arg = true};
+    int code = CLI_OK;
+    if (!cli_read(&syntax, argc, argv, &code))
+        return code;
+    if (!r.yes && !isatty(STDIN_FILENO))
+        return cli_misused(REMOVE, "there is no terminal to ask on: give --yes");
+    return remove_pool(&r);
+}
+
 int cmd_pool(int argc, char **argv)
 {
     static const struct cli_command subcommands[] = {
         {.name = "check", .run = cmd_pool_check},
+        {.name = "remove", .run = cmd_pool_remove},
         {.name = NULL},
     };
     return cli_subcommand("pool", subcommands, usage, argc, argv);

@@ -18,7 +18,7 @@ static const struct cli_command commands[] = {
     {"keys", "print all keys of a table", cmd_keys},
     {"scan", "print a range of keys in order with their values", cmd_scan},
     {"table", "list, create and drop tables", cmd_table},
-    {"pool", "check a pool and repair it", cmd_pool},
+    {"pool", "check, repair and remove a pool", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
     {"memd", "run a memory node", cmd_memd},
 };
