@@ -27,6 +27,11 @@ int cli_misused(const char *command, const char *format, ...)
     return CLI_MISUSED;
 }
 
+int cli_no_pool(const char *command)
+{
+    return cli_misused(command, "missing option --pool URI, and FARSIDE_POOL is not set");
+}
+
 /* The exit status that tells scripts what a status means. */
 static int exit_status(int status)
 {
@@ -147,7 +152,7 @@ static int find_pool(const struct cli_syntax *s, const struct cli_option *o, boo
         *o->text = usual;
     if (*o->text)
         return CLI_OK;
-    return cli_misused(s->command, "missing option --pool URI, and FARSIDE_POOL is not set");
+    return cli_no_pool(s->command);
 }
 
 /* Is everything given that must be, and no more? */
@@ -264,6 +269,13 @@ void cli_print_tuning(void)
     }
 }
 
+void cli_print_escaped(FILE *out, const void *bytes, size_t len)
+{
+    char text[TEXT_ESCAPE_BYTES];
+    for (size_t pos = 0; pos < len;)
+        fputs(text_escape(bytes, len, &pos, text), out);
+}
+
 static bool hex_digit(char c, unsigned *digit)
 {
     static const char digits[] = "0123456789abcdef";
@@ -347,7 +359,7 @@ json_t *cli_json_table(const char *name)
     return table;
 }
 
-static bool is_stdout(const char *name)
+bool cli_is_dash(const char *name)
 {
     return strcmp(name, "-") == 0;
 }
@@ -356,7 +368,7 @@ bool cli_json_open(const char *command, const char *name, FILE **file)
 {
     *file = NULL;
     if (name)
-        *file = is_stdout(name) ? stdout : fopen(name, "w");
+        *file = cli_is_dash(name) ? stdout : fopen(name, "w");
     if (!name || *file)
         return true;
     fprintf(stderr, "farside %s: cannot write '%s': %s\n", command, name, strerror(errno));
@@ -376,7 +388,7 @@ int cli_json_close(const char *command, const char *name, FILE *file, json_t *ob
     if (!good)
         fprintf(stderr, "farside %s: cannot write the JSON to '%s': %s\n", command, name,
                 strerror(errno));
-    if (!is_stdout(name))
+    if (!cli_is_dash(name))
         fclose(file);
     return good ? CLI_OK : CLI_FAILED;
 }
@@ -397,6 +409,7 @@ bool cli_output_good(void)
 
 int cli_output_end(void)
 {
+    cli_interrupt_io(true);
     if (cli_output_good() && fflush(stdout) != 0)
         output_error = errno;
     if (output_error == 0)
@@ -460,6 +473,7 @@ int cli_open_table(const char *command, const struct cli_target *target, struct 
 
 void cli_close_table(struct cli_table *t)
 {
+    cli_interrupt_io(false);
     far_session_close(t->session);
     far_pool_close(t->pool);
 }

@@ -44,6 +44,8 @@ int cmd_list(int argc, char **argv);
 int cmd_keys(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
 int cmd_table(int argc, char **argv);
+int cmd_dump(int argc, char **argv);
+int cmd_load(int argc, char **argv);
 
 /* Runs the subcommand that argv[1] names, of an array that a NULL name ends. */
 int cli_subcommand(const char *command, const struct cli_command *subcommands, void (*usage)(void),
@@ -51,6 +53,9 @@ int cli_subcommand(const char *command, const struct cli_command *subcommands, v
 
 /* Prints to stderr what is wrong with the call, and where to read on. Returns CLI_MISUSED. */
 int cli_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Prints that no pool is given. Returns CLI_MISUSED. */
+int cli_no_pool(const char *command);
 
 /* Prints to stderr what failed and why: the status and its detail. Returns the exit status:
  * CLI_MISUSED if what the user typed (a URI, an index) is the cause, CLI_MISSING or CLI_EXISTS for
@@ -102,6 +107,9 @@ bool cli_read(const struct cli_syntax *syntax, int argc, char **argv, int *code)
 /* For --index NAME|all: arg is a const char **, NULL for all. */
 bool cli_take_index(const char *command, const char *text, void *arg);
 
+/* Prints bytes to the stream, with the escapes of text_escape(). */
+void cli_print_escaped(FILE *out, const void *bytes, size_t len);
+
 /* Prints, for --help, the tuning names of each index with their ranges and defaults. */
 void cli_print_tuning(void);
 /* Reads a key as typed, or from hexadecimal digits. Unless CLI_OK, the message is printed. */
@@ -128,20 +136,24 @@ int cli_no_memory(const char *command);
 /*
  * A signal must not end a program that has a session open: the session would look dead, and keep
  * its slot and its memory until others have waited for its lease. So SIGINT, SIGTERM and SIGHUP set
- * a flag the first time, and kill the second time. SIGPIPE only sets it; the write then fails.
- * Loops look at the flag, sessions are closed, and then cli_end() lets the signal end the program,
+ * a flag the first time, and kill the second time. SIGPIPE only sets it; the write then fails, as it
+ * does beyond a limit of the file's size. Loops look at the flag, sessions are closed, and then cli_end() lets the signal end the program,
  * so that the shell sees it: the exit status is 128 and the number of the signal.
  */
 /* Begins to catch signals, and returns the flag. cli_open() does it, too. */
 const atomic_bool *cli_stop_on_signals(void);
-/* For commands that read or write streams while a session is open: from now on, a signal also ends
- * a read or write that waits. It fails with EINTR. */
-void cli_interrupt_io(void);
+/* For commands that read or write streams while a session is open: a signal also ends a read or
+ * write that waits, which fails with EINTR. cli_close_table() ends that, because the library's system
+ * calls should not fail. */
+void cli_interrupt_io(bool interrupt);
 bool cli_stopped(void);
 /* The same, but not if only the reader of the output has left, of which nobody needs to be told. */
 bool cli_interrupted(void);
 /* If a signal came, ends the program by it. Otherwise returns the code. */
 int cli_end(int code);
+
+/* Does "-" stand for the standard input or output? */
+bool cli_is_dash(const char *name);
 
 /* False if the standard output cannot be written. Remembers why, for main(). */
 bool cli_output_good(void);

@@ -1,5 +1,4 @@
 /* farside list, keys, scan: print a whole table, or a range of its keys. They share most options. */
-#include "base/text.h"
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -166,15 +165,13 @@ static bool read_call(struct list_call *c, const char *command, void (*usage)(vo
 
 static void print_bytes(const struct list_call *c, const void *bytes, size_t len)
 {
-    char text[TEXT_ESCAPE_BYTES];
     if (c->null)
         fwrite(bytes, 1, len, stdout);
     else if (c->hex)
         for (size_t i = 0; i < len; i++)
             printf("%02x", ((const unsigned char *)bytes)[i]);
     else
-        for (size_t pos = 0; pos < len;)
-            fputs(text_escape(bytes, len, &pos, text), stdout);
+        cli_print_escaped(stdout, bytes, len);
 }
 
 /* Is there more to print, and does anyone want it? */
@@ -267,7 +264,7 @@ static int print_table(const struct list_call *c, int (*print)(struct listing *l
     int code = cli_open_table(c->command, &c->target, &l.t);
     if (code != CLI_OK)
         return code;
-    cli_interrupt_io();
+    cli_interrupt_io(true);
     l.buf = malloc(l.cap);
     code = l.buf ? print(&l) : cli_no_memory(c->command);
     if (cli_interrupted())

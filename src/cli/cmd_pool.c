@@ -250,7 +250,7 @@ static bool ask(const struct removal *r)
     if (!r->force)
         fprintf(stderr, " with %u table%s", r->info.tables, plural(r->info.tables));
     fputs("? [y/N] ", stderr);
-    cli_interrupt_io();
+    cli_interrupt_io(true);
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 

@@ -1,5 +1,4 @@
 /* farside table: lists, creates and drops tables. */
-#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/tables.h"
 
@@ -46,10 +45,7 @@ struct row {
 
 static void print_row(const struct row *r)
 {
-    char text[TEXT_ESCAPE_BYTES];
-    size_t len = strlen(r->table->name);
-    for (size_t pos = 0; pos < len;)
-        fputs(text_escape(r->table->name, len, &pos, text), stdout);
+    cli_print_escaped(stdout, r->table->name, strlen(r->table->name));
     printf("\t%s", r->table->index);
     if (r->info)
         printf("\t%" PRIu64 "\t%s", r->info->keys, r->info->tuning);

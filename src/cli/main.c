@@ -18,6 +18,8 @@ static const struct cli_command commands[] = {
     {"keys", "print all keys of a table", cmd_keys},
     {"scan", "print a range of keys in order with their values", cmd_scan},
     {"table", "list, create and drop tables", cmd_table},
+    {"dump", "write tables to a file", cmd_dump},
+    {"load", "read tables from a file", cmd_load},
     {"pool", "check, repair and remove a pool", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
     {"memd", "run a memory node", cmd_memd},

@@ -1,4 +1,4 @@
-/* A progress bar on stderr, if that is a terminal. */
+/* Progress on stderr, if that is a terminal: a bar, or counts. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
@@ -10,11 +10,14 @@ struct progress {
     bool line_open; /* the line is not empty */
     uint64_t since; /* when the current work began */
     uint64_t first; /* what was done by then */
+    uint64_t next;  /* when counts are shown again */
     char what[64];  /* the current work */
 };
 
 void progress_init(struct progress *p);
 void progress_show(struct progress *p, const char *what, uint64_t done, uint64_t total);
+/* For work whose end is not known: pairs and bytes so far, and bytes in a second. */
+void progress_count(struct progress *p, const char *what, uint64_t pairs, uint64_t bytes);
 /* Clears the line, so that something else can be printed. */
 void progress_clear(struct progress *p);
 

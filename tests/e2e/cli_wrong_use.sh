@@ -11,11 +11,11 @@ refused() { # what it has to say, then the arguments
     expect_err "$why"
 }
 
-refused "unknown command 'frobnicate' (available: bench, check, get, exists, put, insert, update, incr, del, list, keys, scan, table, pool, stat" frobnicate
+refused "unknown command 'frobnicate' (available: bench, check, get, exists, put, insert, update, incr, del, list, keys, scan, table, dump, load, pool, stat" frobnicate
 refused "unknown option '--frobnicate'" --frobnicate
 
 # Unknown options, missing values, and values that are not expected.
-for command in bench get exists put insert update incr del list keys scan stat; do
+for command in bench get exists put insert update incr del list keys scan stat dump load; do
     refused "unknown option '--frobnicate'" "$command" --frobnicate
     refused "unknown option '-z'" "$command" -z
     refused "option '--pool' needs a value" "$command" --pool
@@ -78,7 +78,8 @@ refused "workload 'a' has no keys left" bench --keys 10 --ops 10 --workload load
 
 # Pools.
 for command in "bench" "stat" "get key" "exists key" "put key value" "insert key value" \
-    "update key value" "incr key" "del key" "table drop table" "table create table" "table list"; do
+    "update key value" "incr key" "del key" "table drop table" "table create table" "table list" \
+    "dump $scratch/none"; do
     # shellcheck disable=SC2086 # a command and its arguments
     set -- $command
     refused "no such fabric in this build" "$@" --pool tape:

@@ -47,6 +47,94 @@ for signal in TERM INT HUP PIPE; do
     expect_clean "SIG$signal"
 done
 
+# Commands that stream: a signal ends them while they wait for a pipe that nobody reads or fills.
+new_pool
+run bench --pool "$uri" --keys 20k --ops 1 --workload load --index race
+expect_code 0
+run dump --pool "$uri" "$scratch/dump"
+expect_code 0
+mkfifo "$scratch/pipe"
+streams() { # starts a command that will wait
+    case $1 in
+    load) head -c 400000 "$scratch/dump" >&3 & # more than the first record
+        feeder=$!
+        "$FARSIDE" load --pool "$uri" --merge - <"$scratch/pipe" >/dev/null 2>"$scratch/err" & ;;
+    dump) "$FARSIDE" dump --pool "$uri" - >"$scratch/pipe" 2>"$scratch/err" & ;;
+    *) "$FARSIDE" "$1" --pool "$uri" --table bench-race --hex >"$scratch/pipe" 2>"$scratch/err" & ;;
+    esac
+    pid=$!
+}
+await_sleep() { # until the command waits in a system call
+    for _ in $(seq 1200); do
+        run stat "$uri" --json
+        grep -q "^State:.S" "/proc/$pid/status" && [[ $out != *'"clients": 1,'* ]] && return 0
+        sleep 0.05
+    done
+    failed "the command does not wait"
+}
+for command in list keys dump load; do
+    for signal in TERM INT HUP; do
+        exec 3<>"$scratch/pipe"
+        feeder=
+        streams "$command"
+        await_sleep
+        sleep 0.2 # so that it waits for the pipe rather than for anything else
+        last="farside $command, SIG$signal"
+        kill "-$signal" "$pid" || failed "ended by itself"
+        wait "$pid"
+        code=$?
+        pid=
+        exec 3>&-
+        [ -z "$feeder" ] || wait "$feeder"
+        err=$(<"$scratch/err")
+        expect_code $((128 + $(kill -l "$signal")))
+        expect_err "interrupted"
+        [ "$command" != load ] || expect_err "With --from "
+        expect_clean "farside $command, SIG$signal"
+    done
+done
+
+# A dump to a file that is interrupted, or just was not, leaves a whole file or none.
+for _ in 1 2 3; do
+    rm -f "$scratch/dump"
+    "$FARSIDE" dump --pool "$uri" "$scratch/dump" >/dev/null 2>&1 &
+    pid=$!
+    until ! kill -0 "$pid" 2>/dev/null || [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$FARSIDE")" ]; do :; done
+    kill -TERM "$pid" 2>/dev/null
+    wait "$pid"
+    pid=
+    [ ! -e "$scratch/dump.partial" ] || failed "left a part of a dump"
+    [ ! -e "$scratch/dump" ] || "$FARSIDE" load --check "$scratch/dump" >/dev/null || failed "left half a dump"
+    expect_clean "farside dump, SIGTERM"
+done
+
+# A reader that has left: no message, and the status that shells give to SIGPIPE.
+for command in "list --table bench-race" "keys --table bench-race" "dump -" "dump --json -"; do
+    last="farside $command | head"
+    # shellcheck disable=SC2086 # a command and its arguments
+    "$FARSIDE" ${command%% *} --pool "$uri" ${command#* } 2>"$scratch/err" | head -c 1 >/dev/null
+    code=${PIPESTATUS[0]}
+    err=$(<"$scratch/err")
+    expect_code 141
+    expect_no_err
+    expect_clean "$last"
+done
+
+# A full disk.
+if [ -e /dev/full ]; then
+    for command in "get key" list keys "list --table bench-race" "dump -" "dump --json -" "dump /dev/full" stat \
+        "table list" "incr number"; do
+        last="farside $command >/dev/full"
+        # shellcheck disable=SC2086
+        err=$(FARSIDE_POOL=$uri "$FARSIDE" $command 2>&1 >/dev/full)
+        code=$?
+        expect_code 1
+        expect_err "cannot write"
+        expect_err "No space left on device"
+        expect_clean "$last"
+    done
+fi
+
 # A reader that leaves after the first line.
 new_pool
 "$FARSIDE" bench --pool "$uri" --keys 1k --ops 10k --workload load,a,b,c,update 2>/dev/null |
