@@ -14,6 +14,7 @@
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
+#include "base/err.h"
 #include "base/hist.h"
 #include "bench/workload.h"
 
@@ -71,12 +72,17 @@ struct bench_run {
     double ops_per_s;
     struct bench_op op[FAR_OP_KINDS];
     struct far_table_info space; /* after the run; splits of this run only */
+    bool space_known;            /* the table could be read */
     /* The slowest 100 ms against the median: by operations, and by operations per round trip. 0:
      * the run was too short to tell. */
     double slowest_ops, slowest_ops_per_rtt;
     double raw_ops_per_s; /* 0: not measured */
     int first_error;      /* of an operation, other than FAR_NOT_FOUND */
-    bool interrupted;
+    bool interrupted;     /* config->stop was set before the last operation */
+    /* The error that ended the run early, because all operations would have failed from then on: a
+     * full pool, a lost node. FAR_OK: none. */
+    int halted_by;
+    char detail[ERR_DETAIL_BYTES]; /* of that error */
 };
 
 /* Adds the splits of `more` to those of `space`. */
@@ -105,7 +111,8 @@ int bench_check(const struct bench_config *config);
  *
  * Opens the pool and creates a table "bench-INDEX" for each index. If the list does not begin with
  * load, the keys are loaded first, without being measured. When config->stop is set, it ends early
- * with FAR_OK.
+ * with FAR_OK. A run that is ended by an error (halted_by) is reported like others. If the pool or
+ * the table was full, the suite goes on with the next index; otherwise it ends there.
  *
  * FAR_INVALID   as bench_check()
  * FAR_SYSTEM    one of several processes has died

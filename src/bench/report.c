@@ -1,5 +1,6 @@
 #include "bench/report.h"
 
+#include "base/status.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -128,6 +129,39 @@ static void print_wrong(struct report *r, const struct bench_run *run)
             fprintf(r->out, "  %" PRIu64 " %s\n", run->op[k].wrong, what[k]);
 }
 
+const char *report_hint(int status)
+{
+    switch (status) {
+    case FAR_POOL_FULL:
+        return "make the pool larger (size=), or use fewer --keys or a smaller --value-size";
+    case FAR_TABLE_FULL:
+        return "use fewer --keys, or another --tuning of the index";
+    case FAR_NODE_LOST:
+        return "the pool is lost: create it again";
+    default:
+        return status_means(status, STATUS_FABRIC)
+                   ? "see whether the memory nodes run and can be reached"
+                   : NULL;
+    }
+}
+
+/* Says why a run did not come to its end. */
+static void print_end(struct report *r, const struct bench_run *run)
+{
+    char done[TEXT_MAX], planned[TEXT_MAX];
+    grouped(run->ops, done);
+    grouped(run->ops_planned, planned);
+    if (run->interrupted)
+        fprintf(r->out, "  interrupted: %s stopped after %s of %s operations\n", run->workload,
+                done, planned);
+    if (run->halted_by == FAR_OK)
+        return;
+    fprintf(r->out, "  %s stopped after %s of %s operations: %s%s%s%s\n", run->workload, done,
+            planned, far_strerror(run->halted_by), *run->detail ? " (" : "", run->detail,
+            *run->detail ? ")" : "");
+    fprintf(r->out, "  hint: %s\n", report_hint(run->halted_by));
+}
+
 void report_run(struct report *r, const struct bench_run *run)
 {
     bool first = true;
@@ -146,18 +180,15 @@ void report_run(struct report *r, const struct bench_run *run)
                 "round trip\n",
                 run->slowest_ops, run->slowest_ops_per_rtt);
     print_wrong(r, run);
-    if (run->first_error != FAR_OK)
+    if (run->first_error != FAR_OK && run->halted_by == FAR_OK)
         fprintf(r->out, "  the first error was %s: %s\n", far_errname(run->first_error),
                 far_strerror(run->first_error));
-    if (run->interrupted) {
-        char done[TEXT_MAX], planned[TEXT_MAX];
-        fprintf(r->out, "  interrupted: %s stopped after %s of %s operations\n", run->workload,
-                grouped(run->ops, done), grouped(run->ops_planned, planned));
-    }
+    print_end(r, run);
     struct far_table_info space = run->space;
     bench_add_splits(&space, &r->space);
-    r->space = space;
-    r->runs++;
+    if (run->space_known)
+        r->space = space;
+    r->runs += run->space_known;
     fflush(r->out);
 }
 
@@ -306,7 +337,8 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_real(o, "slowest_100ms", run->slowest_ops);
     bad |= set_real(o, "slowest_100ms_per_rtt", run->slowest_ops_per_rtt);
     bad |= json_object_set_new(o, "per_op", json_per_op(run));
-    bad |= json_object_set_new(o, "space", json_space(&run->space));
+    bad |=
+        json_object_set_new(o, "space", run->space_known ? json_space(&run->space) : json_null());
     bad |=
         json_object_set_new(o, "raw_ops_per_s", raw ? json_real(run->raw_ops_per_s) : json_null());
     bad |= json_object_set_new(o, "efficiency",
@@ -314,6 +346,9 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_text(o, "first_error",
                     run->first_error != FAR_OK ? far_errname(run->first_error) : NULL);
     bad |= set_bool(o, "interrupted", run->interrupted);
+    bad |= set_count(o, "ops_planned", run->ops_planned);
+    bad |= set_text(o, "stopped_by", run->halted_by != FAR_OK ? far_errname(run->halted_by) : NULL);
+    bad |= set_text(o, "stopped_detail", run->halted_by != FAR_OK ? run->detail : NULL);
     return whole(o, bad);
 }
 

@@ -21,6 +21,8 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *config
 void report_run(struct report *r, const struct bench_run *run);
 /* Prints how the index used memory, if something ran. */
 void report_index(struct report *r, const char *index);
+/* What to do about an error that ends a run, or NULL. */
+const char *report_hint(int status);
 
 /* ---- for programs ------------------------------------------------------------------------------
  *

@@ -9,6 +9,7 @@
 #include "bench/runner.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/status.h"
 #include "bench/keys.h"
 #include "bench/replay.h"
 #include "bench/workers.h"
@@ -49,6 +50,7 @@ struct worker {
     const struct bench_target *target;
     const struct workload_plan *plan;
     unsigned thread;
+    atomic_bool *halt; /* of all workers: set by one that cannot go on */
 
     far_session *session;
     struct workload_source source;
@@ -66,9 +68,12 @@ struct worker {
     unsigned windows; /* the one that the worker is in */
     struct window window[WINDOWS_MAX];
     int first_error; /* of an operation */
+    int halted_by;   /* the error after which this worker set `halt` */
+    char detail[ERR_DETAIL_BYTES];
     int info_status; /* of far_table_info() at the end */
     struct far_stats before, after;
     struct far_table_info info;
+    bool info_known;
     uint64_t wrong[FAR_OP_KINDS];
     struct hist latency[FAR_OP_KINDS];
     _Alignas(64) _Atomic uint64_t done; /* on its own cache line: the leader reads it */
@@ -78,7 +83,23 @@ struct worker {
 
 static bool stopped(const struct worker *w)
 {
-    return w->config->stop && atomic_load_explicit(w->config->stop, memory_order_relaxed);
+    return atomic_load_explicit(w->halt, memory_order_relaxed) ||
+           (w->config->stop && atomic_load_explicit(w->config->stop, memory_order_relaxed));
+}
+
+/* Notes an error of an operation. After some, all that follow would fail like it: then the workers
+ * stop. */
+static void note_error(struct worker *w, int status)
+{
+    bool hopeless =
+        status == FAR_POOL_FULL || status == FAR_TABLE_FULL || status_means(status, STATUS_FABRIC);
+    if (w->first_error == FAR_OK)
+        w->first_error = status;
+    if (!hopeless || w->halted_by != FAR_OK)
+        return;
+    w->halted_by = status;
+    snprintf(w->detail, sizeof w->detail, "%s", far_error_detail());
+    atomic_store(w->halt, true);
 }
 
 /* The bytes that the buffer of an operation must have. */
@@ -200,8 +221,8 @@ static bool lane_end(struct worker *w, struct lane *l, const struct far_result *
     hist_record(&w->latency[l->task.kind], now - l->started);
     if (r->status == FAR_OK)
         w->wrong[l->task.kind] += !answer_right(w, l, r);
-    else if (r->status != FAR_NOT_FOUND && w->first_error == FAR_OK)
-        w->first_error = r->status;
+    else if (r->status != FAR_NOT_FOUND)
+        note_error(w, r->status);
     bool iterates = l->task.kind == FAR_OP_ITERATE, goes_on = false;
     if (l->task.then_update && r->status == FAR_OK) {
         l->task.then_update = false;
@@ -385,9 +406,12 @@ static void worker_close(void *arg)
         if (w->target->recorder)
             replay_recorder_detach(w->target->recorder, w->session);
         far_stats(w->session, w->target->table, &w->after);
-        /* Sessions differ only in the splits they made, so the others need not walk the table. */
-        if (w->thread == 0 || workload_adds(w->plan->workload))
+        /* Sessions differ only in the splits they made, so the others need not walk the table. It
+         * cannot be walked if a node is lost. */
+        if (!status_means(w->halted_by, STATUS_FABRIC) &&
+            (w->thread == 0 || workload_adds(w->plan->workload)))
             w->info_status = far_table_info(w->session, w->target->table, &w->info);
+        w->info_known = w->info.slots > 0;
         far_session_close(w->session);
     }
     free(w->tasks);
@@ -482,11 +506,16 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
             busy = w->busy;
         if (run->first_error == FAR_OK)
             run->first_error = w->first_error;
+        if (run->halted_by == FAR_OK && w->halted_by != FAR_OK) {
+            run->halted_by = w->halted_by;
+            snprintf(run->detail, sizeof run->detail, "%s", w->detail);
+        }
         for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
             run->op[k].wrong += w->wrong[k];
             stats_add(&run->op[k].stats, &w->before.op[k], &w->after.op[k]);
             hist_merge(&run->op[k].latency, &w->latency[k]);
         }
+        run->space_known |= i == 0 && w->info_known;
         if (i == 0)
             run->space = w->info;
         else
@@ -497,7 +526,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
     find_slowest(run, workers, count);
     run->seconds = (double)busy / 1e9;
     run->ops_per_s = busy > 0 ? (double)run->ops / run->seconds : 0;
-    return rc;
+    return run->halted_by == FAR_OK ? rc : FAR_OK; /* what was measured is worth showing */
 }
 
 /* A plan that runs. Processes share it, and what it points to. */
@@ -506,6 +535,7 @@ struct measurement {
     struct workload_plan plan;
     unsigned depth;
     char table[FAR_NAME_MAX + 1];
+    atomic_bool halt;
     unsigned count;
     _Alignas(64) struct worker worker[];
 };
@@ -594,6 +624,7 @@ static void measurement_init(struct measurement *r, const struct bench_target *t
     for (unsigned i = 0; i < r->count; i++) {
         r->worker[i].plan = &r->plan;
         r->worker[i].thread = i;
+        r->worker[i].halt = &r->halt;
         for (unsigned k = 0; k < FAR_OP_KINDS; k++)
             hist_clear(&r->worker[i].latency[k]);
     }
@@ -636,7 +667,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     rc = sum_up(run, r->worker, r->count);
     /* An iteration that failed has fewer operations, too, but was not interrupted. */
     bool failed = workload_iterates(plan->workload) && run->first_error != FAR_OK;
-    run->interrupted = run->ops < run->ops_planned && !failed;
+    run->interrupted = run->ops < run->ops_planned && !failed && run->halted_by == FAR_OK;
     if (observer->progress)
         observer->progress(observer->arg, watch.index, watch.what, plan->ops, plan->ops);
 

@@ -23,6 +23,7 @@ size_t bench_measure_shared_bytes(unsigned workers);
 /*
  * Runs the plan with its threads, those of all processes together, each with a session of its own.
  * Fills `run` except for raw_ops_per_s. Operations that fail are counted; they do not make it fail.
+ * If the pool or the table is full, or a node is lost, the run ends early (run->halted_by).
  * FAR_NO_CLIENT_SLOT, FAR_NO_MEMORY, FAR_SYSTEM, FAR_UNREACHABLE
  */
 int bench_measure(const struct bench_config *config, const struct bench_target *target,

@@ -1,4 +1,5 @@
 #include "base/err.h"
+#include "base/status.h"
 #include "bench/keys.h"
 #include "bench/replay.h"
 #include "bench/runner.h"
@@ -45,6 +46,23 @@ struct suite {
 static bool interrupted(const struct suite *s)
 {
     return s->config->stop && atomic_load(s->config->stop);
+}
+
+/* Was the last run ended by an error? */
+static bool halted(const struct suite *s)
+{
+    return s->run->halted_by != FAR_OK;
+}
+
+/* The error of a run that is not reported. */
+static int failure(const struct suite *s, const char *what)
+{
+    const struct bench_run *r = s->run;
+    if (r->first_error == FAR_OK)
+        return FAR_OK;
+    return err_fail(r->first_error, "%s, after %llu of %llu operations%s%s", what,
+                    (unsigned long long)r->ops, (unsigned long long)r->ops_planned,
+                    *r->detail ? ": " : "", r->detail);
 }
 
 static void subject_close(struct subject *subject)
@@ -141,10 +159,7 @@ static int load_unmeasured(const struct suite *s, struct subject *subject)
 {
     int rc =
         run_plan(s, subject, workload_find("load"), WORKLOAD_LIST_MAX, NULL, "loading", s->run);
-    if (rc == FAR_OK && s->run->first_error != FAR_OK)
-        rc =
-            err_fail(s->run->first_error, "loading %llu keys", (unsigned long long)s->config->keys);
-    return rc;
+    return rc == FAR_OK ? failure(s, "loading the keys") : rc;
 }
 
 /* Replays what was recorded of the workload, without an index. */
@@ -189,13 +204,14 @@ static int run_workload(const struct suite *s, struct subject *subject, struct s
         rc = run_plan(s, twin, w, place, &recorder, "sampling", s->run);
         if (rc != FAR_OK)
             return rc;
-        rc = recorder.status;
+        rc = halted(s) ? failure(s, "recording the verbs for --raw") : recorder.status;
     }
     if (rc == FAR_OK && !interrupted(s)) {
         rc = run_plan(s, subject, w, place, NULL, w->name, s->run);
-        if (rc == FAR_OK && twin && !interrupted(s) && s->run->ops > 0)
+        bool measured = rc == FAR_OK;
+        if (measured && twin && !interrupted(s) && !halted(s) && s->run->ops > 0)
             rc = measure_raw(s, twin, &recorder);
-        if (rc == FAR_OK)
+        if (measured)
             s->observer->run(s->observer->arg, s->run);
     }
     if (twin)
@@ -213,15 +229,15 @@ static int run_list(const struct suite *s, struct subject *subject, struct subje
         if (rc == FAR_OK && twin)
             rc = load_unmeasured(s, twin);
     }
-    for (unsigned i = 0; i < list->count && rc == FAR_OK && !interrupted(s); i++) {
+    for (unsigned i = 0; i < list->count && rc == FAR_OK && !interrupted(s) && !halted(s); i++)
         rc = run_workload(s, subject, twin, list->item[i], i);
-    }
     return rc;
 }
 
 static int run_index(const struct suite *s, const char *index)
 {
     struct subject subject, twin = {.pool = NULL};
+    s->run->halted_by = FAR_OK;
     int rc = subject_open(s->config, index, "", &subject);
     if (rc != FAR_OK)
         return rc;
@@ -352,7 +368,8 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
         const char *name;
         for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++) {
             rc = run_index(&suite, name);
-            if (rc != FAR_OK || interrupted(&suite))
+            if (rc != FAR_OK || interrupted(&suite) ||
+                status_means(suite.run->halted_by, STATUS_FABRIC))
                 break;
         }
     }

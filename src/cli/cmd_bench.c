@@ -166,6 +166,8 @@ static int run(const struct bench_config *c, const char *json)
     int code = o.errors || stopped ? CLI_FAILED : CLI_OK;
     if (rc != FAR_OK)
         code = cli_failed("bench", rc, "the benchmark failed");
+    if (rc != FAR_OK && report_hint(rc))
+        fprintf(stderr, "farside bench: hint: %s\n", report_hint(rc));
     if (file && cli_json_close("bench", json, file, report_json(c, o.runs, stopped)) != CLI_OK &&
         code == CLI_OK)
         code = CLI_FAILED;

@@ -39,11 +39,3 @@ expect_code 0
 expect_out "of raw"
 grep -qE "^race +c +[0-9,]+ +[0-9]+ % get " <<<"$out" || failed "has no efficiency"
 leaks=0
-
-# If the pool is too small for the keys, the errors are counted and reported, and the command fails.
-run bench --pool "mem:?size=1m" --keys 20k --ops 1k --workload load
-expect_code 1
-expect_out "the first error was FAR_POOL_FULL"
-run bench --pool "mem:?size=1m" --keys 20k --ops 1k --workload c
-expect_code 1
-expect_err "the pool has no memory left"
