@@ -424,7 +424,7 @@ static int add_once(struct op *op, const char *name, uint64_t word, unsigned *id
 int catalog_add(struct op *op, struct table_desc *desc)
 {
     struct catalog_desc value = {
-        .root = desc->root, .hash_seed = desc->hash_seed, .serial = rng_next(&op->client->rng)};
+        .root = desc->root, .hash_seed = desc->hash_seed, .serial = client_unique(op->client)};
     struct block_ref block;
     unsigned id = 0;
 

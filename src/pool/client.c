@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Pause between two looks whether the keeper has returned the client. */
 #define TURN_NS 2000
@@ -53,6 +54,13 @@ void client_free_in_child(struct client *c)
     free_client(c);
 }
 
+static uint64_t new_nonce(const struct client *c)
+{
+    uint64_t part[4] = {clock_ns(), (uint64_t)getpid(), (uintptr_t)c};
+    (void)getentropy(&part[3], sizeof part[3]); /* if it fails, the others must do */
+    return hash_sum(part, sizeof part, 0);
+}
+
 int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct client *c)
 {
     memset(c, 0, sizeof *c);
@@ -62,6 +70,7 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     c->stock.overfull_class = -1;
     c->lease_ns = pool->head[0].lease_ms * 1000000ull;
     rng_seed(&c->rng, seed);
+    c->nonce = pool->kept ? new_nonce(c) : 0;
     c->generation = (uint8_t)rng_below(&c->rng, BLOCK_GENERATIONS);
     c->stock.of = calloc(pool->nodes, sizeof *c->stock.of);
     c->watch.of = calloc(pool->clients, sizeof *c->watch.of);

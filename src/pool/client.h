@@ -147,6 +147,7 @@ struct client {
     struct client_watch watch;
     struct lines lines;
     struct rng rng;
+    uint64_t nonce;     /* for client_unique() */
     uint64_t stamps;    /* given so far */
     uint8_t generation; /* of the next block written */
 
@@ -181,5 +182,12 @@ struct client {
     /* NULL, or called when a call has ended while others, of the ring, are under way. */
     void (*endpoint_used)(struct client *client);
 };
+
+/* A number that no other client draws, even one of the same seed: clients and tables are told apart
+ * by such numbers. In the simulator, where the seeds differ, it depends on the seed alone. */
+static inline uint64_t client_unique(struct client *c)
+{
+    return rng_next(&c->rng) ^ c->nonce;
+}
 
 #endif

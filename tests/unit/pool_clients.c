@@ -2,6 +2,8 @@
  */
 #include "support/pool_rig.h"
 
+#include "store/store.h"
+
 #include <pthread.h>
 #include <unistd.h>
 
@@ -192,6 +194,31 @@ static void a_pool_needs_room_for_its_registry(void **state)
     pool_rig_close(&r);
 }
 
+/* The seed is the user's. Two sessions or two tables of the same number would be taken for one: a
+ * memory node that has shut out the one would shut out the other. */
+static void the_same_seed_does_not_give_the_same_name(void **state)
+{
+    struct far_session_options options = {.seed = 7};
+    uint64_t incarnation[3], serial[3];
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        far_pool *pool = NULL;
+        far_session *session = NULL;
+        far_table *table = NULL;
+        assert_int_equal(far_pool_open("mem:?size=2m", &pool), FAR_OK);
+        assert_int_equal(far_session_open(pool, &options, &session), FAR_OK);
+        assert_int_equal(far_table_create(session, "t", "race", NULL, &table), FAR_OK);
+        incarnation[i] = session->client.incarnation;
+        serial[i] = table->index.desc.serial;
+        far_session_close(session);
+        far_pool_close(pool);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(incarnation[i] != incarnation[(i + 1) % 3]);
+        assert_true(serial[i] != serial[(i + 1) % 3]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +228,7 @@ int main(void)
         cmocka_unit_test(many_clients_that_come_at_once_share_what_there_is),
         cmocka_unit_test(info_adds_up),
         cmocka_unit_test(a_pool_needs_room_for_its_registry),
+        cmocka_unit_test(the_same_seed_does_not_give_the_same_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
