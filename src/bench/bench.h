@@ -8,6 +8,7 @@
  *   scratch   memory of a pool for verbs without a meaning
  *   runner    one workload on one table, measured
  *   replay    the same verbs without an index
+ *   tables    names of tables, and dropping them
  *   suite     a list of workloads on every index
  *   report    tables for people, JSON for programs
  */
@@ -39,6 +40,7 @@ struct bench_config {
     double theta;
     uint64_t seed;
     bool raw;
+    bool keep;               /* leave the tables in the pool, named bench-INDEX */
     const atomic_bool *stop; /* ends the measurement when set; may be NULL */
 };
 
@@ -91,6 +93,15 @@ void bench_add_splits(struct far_table_info *space, const struct far_table_info 
 /* Operations that failed or returned something wrong. */
 uint64_t bench_op_errors(const struct bench_op *op);
 
+/* A table that was dropped, or stays in the pool. */
+struct bench_drop {
+    const char *table;
+    bool left_over; /* made by a benchmark that was killed */
+    bool foreign;   /* of another machine: it was not touched, because its benchmark may run */
+    int status;     /* of dropping it */
+    uint64_t bytes; /* that it had taken; 0: unknown */
+};
+
 struct bench_observer {
     void *arg;
     /* A workload runs, or has just ended (done == total). What is not measured, such as loading
@@ -101,6 +112,11 @@ struct bench_observer {
     void (*run)(void *arg, const struct bench_run *run);
     /* After the last run of an index. */
     void (*index_done)(void *arg, const char *index);
+    /* Behind index_done(), for the tables of the index; before the first index_begin(), for what
+     * earlier benchmarks left. May be NULL. */
+    void (*dropped)(void *arg, const struct bench_drop *drop);
+    /* True if the benchmark is to end after this workload. May be NULL. */
+    bool (*enough)(void *arg);
 };
 
 /* Can this configuration run? If not, FAR_INVALID; the detail says why. */
@@ -109,8 +125,9 @@ int bench_check(const struct bench_config *config);
 /*
  * bench_suite - run the configured workloads on the configured indexes
  *
- * Opens the pool and creates a table "bench-INDEX" for each index. If the list does not begin with
- * load, the keys are loaded first, without being measured. When config->stop is set, it ends early
+ * For each index, opens the pool, creates a table, and drops it at the end, whatever the outcome
+ * (see tables.h). Before that, it drops tables of earlier benchmarks that were killed. If the list
+ * of workloads does not begin with load, the keys are loaded first, without being measured. When config->stop is set, it ends early
  * with FAR_OK. A run that is ended by an error (halted_by) is reported like others. If the pool or
  * the table was full, the suite goes on with the next index; otherwise it ends there.
  *

@@ -165,6 +165,9 @@ static void print_end(struct report *r, const struct bench_run *run)
 void report_run(struct report *r, const struct bench_run *run)
 {
     bool first = true;
+    if (r->index && strcmp(r->index, run->index) != 0)
+        fputs("\n", r->out);
+    r->index = run->index;
     for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
         if (run->op[k].stats.count == 0)
             continue;
@@ -207,13 +210,23 @@ void report_index(struct report *r, const char *index)
                 per(s->block_bytes, s->keys));
     fprintf(r->out, ";\n%-7s client cache %s bytes; ", "", grouped(s->client_cache_bytes, cache));
     if (s->splits > 0)
-        fprintf(r->out, "%s split%s, at load factor %.3f on average, %.3f at most\n\n",
+        fprintf(r->out, "%s split%s, at load factor %.3f on average, %.3f at most\n",
                 grouped(s->splits, splits), plural(s->splits), s->split_load_mean,
                 s->split_load_max);
     else
-        fprintf(r->out, "no splits\n\n");
+        fprintf(r->out, "no splits\n");
     r->space = (struct far_table_info){.keys = 0};
     r->runs = 0;
+    fflush(r->out);
+}
+
+void report_dropped(struct report *r, const struct bench_drop *drop)
+{
+    char bytes[TEXT_MAX];
+    fprintf(r->out, "%-7s dropped a table", "");
+    if (drop->bytes > 0)
+        fprintf(r->out, ": %s bytes are free again", grouped(drop->bytes, bytes));
+    fputs("\n", r->out);
     fflush(r->out);
 }
 
@@ -352,7 +365,21 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     return whole(o, bad);
 }
 
-json_t *report_json(const struct bench_config *c, json_t *runs, bool interrupted)
+json_t *report_json_drop(const struct bench_drop *drop)
+{
+    bool dropped = drop->status == FAR_OK && !drop->foreign;
+    json_t *o = json_object();
+    int bad = 0;
+    bad |= set_text(o, "table", drop->table);
+    bad |= set_bool(o, "dropped", dropped);
+    bad |= set_bool(o, "left_over", drop->left_over || drop->foreign);
+    bad |= json_object_set_new(
+        o, "bytes", drop->bytes > 0 ? json_integer((json_int_t)drop->bytes) : json_null());
+    bad |= set_text(o, "error", drop->status != FAR_OK ? far_errname(drop->status) : NULL);
+    return whole(o, bad);
+}
+
+json_t *report_json(const struct bench_config *c, json_t *runs, json_t *drops, bool interrupted)
 {
     json_t *o = json_object();
     int bad = 0;
@@ -364,5 +391,6 @@ json_t *report_json(const struct bench_config *c, json_t *runs, bool interrupted
     bad |= set_count(o, "seed", c->seed);
     bad |= set_bool(o, "interrupted", interrupted);
     bad |= json_object_set(o, "runs", runs);
+    bad |= json_object_set(o, "tables", drops);
     return whole(o, bad);
 }

@@ -3,6 +3,7 @@
 #include "bench/keys.h"
 #include "bench/replay.h"
 #include "bench/runner.h"
+#include "bench/tables.h"
 #include "bench/workers.h"
 #include "store/store.h"
 
@@ -45,7 +46,8 @@ struct suite {
 
 static bool interrupted(const struct suite *s)
 {
-    return s->config->stop && atomic_load(s->config->stop);
+    return (s->config->stop && atomic_load(s->config->stop)) ||
+           (s->observer->enough && s->observer->enough(s->observer->arg));
 }
 
 /* Was the last run ended by an error? */
@@ -65,11 +67,6 @@ static int failure(const struct suite *s, const char *what)
                     *r->detail ? ": " : "", r->detail);
 }
 
-static void subject_close(struct subject *subject)
-{
-    far_pool_close(subject->pool);
-}
-
 /* A session for what is not measured. Seeds must not be 0, which means the clock. */
 static int open_session(const struct bench_config *config, far_pool *pool, far_session **session)
 {
@@ -77,12 +74,33 @@ static int open_session(const struct bench_config *config, far_pool *pool, far_s
     return far_session_open(pool, &options, session);
 }
 
+/* Drops the table if it was created, and closes the pool. */
+static void subject_close(const struct suite *s, struct subject *subject)
+{
+    const struct bench_observer *o = s->observer;
+    far_session *session = NULL;
+    struct err_detail kept; /* of what ended the benchmark */
+    err_keep(&kept);
+    if (subject->table && tables_dropped(s->config)) {
+        int rc = open_session(s->config, subject->pool, &session);
+        if (rc == FAR_OK)
+            tables_drop(session, far_table_name(subject->table), false, o);
+        else if (o->dropped)
+            o->dropped(o->arg,
+                       &(struct bench_drop){.table = far_table_name(subject->table), .status = rc});
+        far_session_close(session);
+    }
+    far_pool_close(subject->pool);
+    err_restore(&kept);
+}
+
+/* Unless FAR_OK, there is nothing to close. */
 static int subject_open(const struct bench_config *config, const char *index, const char *suffix,
                         struct subject *subject)
 {
     struct subject s = {.pool = NULL};
     char name[FAR_NAME_MAX + 1];
-    snprintf(name, sizeof name, "bench-%s%s", index, suffix);
+    tables_name(config, index, suffix, name);
 
     int rc = far_pool_open(config->pool, &s.pool);
     if (rc != FAR_OK)
@@ -95,12 +113,28 @@ static int subject_open(const struct bench_config *config, const char *index, co
         rc = far_table_create(session, name, index, &table, &s.table);
     /* An idle session holds up the epoch until it is parked, which goes by the clock. */
     far_session_close(session);
-    if (rc != FAR_OK) {
-        subject_close(&s);
-        return rc;
-    }
-    *subject = s;
-    return FAR_OK;
+    if (rc != FAR_OK)
+        far_pool_close(s.pool);
+    else
+        *subject = s;
+    return rc;
+}
+
+/* Drops what earlier benchmarks left in the pool. */
+static int drop_left(const struct suite *s)
+{
+    far_pool *pool = NULL;
+    far_session *session = NULL;
+    if (!tables_dropped(s->config))
+        return FAR_OK;
+    int rc = far_pool_open(s->config->pool, &pool);
+    if (rc == FAR_OK)
+        rc = open_session(s->config, pool, &session);
+    if (rc == FAR_OK)
+        rc = tables_drop_left(session, s->observer);
+    far_session_close(session);
+    far_pool_close(pool);
+    return rc;
 }
 
 static int plan_for(const struct suite *s, struct subject *subject, const struct workload *w,
@@ -248,8 +282,8 @@ static int run_index(const struct suite *s, const char *index)
         rc = run_list(s, &subject, s->config->raw ? &twin : NULL);
         s->observer->index_done(s->observer->arg, index);
     }
-    subject_close(&twin);
-    subject_close(&subject);
+    subject_close(s, &twin);
+    subject_close(s, &subject);
     return rc;
 }
 
@@ -348,6 +382,20 @@ static int start_team(const struct bench_config *config, struct workers_team **t
                               (void *)(uintptr_t)config, team);
 }
 
+static int run_indexes(const struct suite *s)
+{
+    const char *name = NULL;
+    int rc = FAR_OK;
+    if (s->config->index)
+        return run_index(s, s->config->index);
+    for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++) {
+        rc = run_index(s, name);
+        if (rc != FAR_OK || interrupted(s) || status_means(s->run->halted_by, STATUS_FABRIC))
+            break;
+    }
+    return rc;
+}
+
 int bench_suite(const struct bench_config *config, const struct bench_observer *observer)
 {
     int rc = bench_check(config);
@@ -360,19 +408,10 @@ int bench_suite(const struct bench_config *config, const struct bench_observer *
     if (rc != FAR_OK)
         return rc;
     suite.run = calloc(1, sizeof *suite.run);
-    if (!suite.run) {
-        rc = err_fail(FAR_NO_MEMORY, "no memory for the results of a run");
-    } else if (config->index) {
-        rc = run_index(&suite, config->index);
-    } else {
-        const char *name;
-        for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++) {
-            rc = run_index(&suite, name);
-            if (rc != FAR_OK || interrupted(&suite) ||
-                status_means(suite.run->halted_by, STATUS_FABRIC))
-                break;
-        }
-    }
+    rc = suite.run ? drop_left(&suite)
+                   : err_fail(FAR_NO_MEMORY, "no memory for the results of a run");
+    if (rc == FAR_OK)
+        rc = run_indexes(&suite);
     free(suite.run);
     workers_team_end(suite.team);
     return rc;

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,8 @@ static void usage(void)
           "  --seed N           seed of all random choices: the same seed gives the same\n"
           "                     operations (1)\n"
           "  --raw              also measure the same verbs without an index\n"
+          "  --keep             leave the tables in the pool, named bench-INDEX; otherwise they\n"
+          "                     are dropped at the end\n"
           "  --json FILE|-      also write the results as JSON; with -, print only that\n"
           "  -h, --help         show this help\n"
           "\n"
@@ -104,9 +107,9 @@ struct output {
     struct report report;
     bool table; /* print the table */
     bool begun; /* its head is printed */
-    json_t *runs;
+    json_t *runs, *drops;
     struct progress progress;
-    bool errors; /* an operation failed */
+    bool errors; /* an operation failed, or a table stays in the pool */
 };
 
 static void on_progress(void *arg, const char *index, const char *what, uint64_t done,
@@ -147,18 +150,61 @@ static void on_index_done(void *arg, const char *index)
         report_index(&o->report, index);
 }
 
+/* Says that a table stays in the pool, why, and how to get rid of it. */
+static void print_left(const struct output *o, const struct bench_drop *drop)
+{
+    if (drop->foreign)
+        fprintf(stderr,
+                "farside bench: note: table '%s' is of a benchmark on another machine, or from "
+                "before this one was restarted\n",
+                drop->table);
+    else
+        cli_failed("bench", drop->status, "cannot drop the table '%s'", drop->table);
+    fprintf(stderr, "farside bench: %s, remove it with: farside drop --pool '%s' %s\n",
+            drop->foreign ? "unless that benchmark runs"
+                          : "the next benchmark on this machine tries again; or",
+            o->config->pool, drop->table);
+}
+
+static void on_dropped(void *arg, const struct bench_drop *drop)
+{
+    struct output *o = arg;
+    progress_clear(&o->progress);
+    json_array_append_new(o->drops, report_json_drop(drop));
+    o->errors |= drop->status != FAR_OK;
+    if (drop->foreign || drop->status != FAR_OK)
+        print_left(o, drop);
+    else if (drop->left_over)
+        fprintf(stderr,
+                "farside bench: note: dropped table '%s', which a benchmark that was killed had "
+                "left: %" PRIu64 " bytes are free again\n",
+                drop->table, drop->bytes);
+    else if (o->table && o->begun)
+        report_dropped(&o->report, drop);
+}
+
+/* Nobody can read the results any more: the disk is full, for one. */
+static bool on_enough(void *arg)
+{
+    const struct output *o = arg;
+    return o->table && !cli_output_good();
+}
+
 static int run(const struct bench_config *c, const char *json)
 {
     FILE *file = NULL;
     if (!cli_json_open("bench", json, &file))
         return CLI_FAILED;
-    struct output o = {.config = c, .table = file != stdout, .runs = json_array()};
+    struct output o = {
+        .config = c, .table = file != stdout, .runs = json_array(), .drops = json_array()};
     struct bench_observer observer = {
         .arg = &o,
         .progress = on_progress,
         .index_begin = on_index_begin,
         .run = on_run,
         .index_done = on_index_done,
+        .dropped = on_dropped,
+        .enough = on_enough,
     };
     progress_init(&o.progress);
     int rc = bench_suite(c, &observer);
@@ -168,12 +214,14 @@ static int run(const struct bench_config *c, const char *json)
         code = cli_failed("bench", rc, "the benchmark failed");
     if (rc != FAR_OK && report_hint(rc))
         fprintf(stderr, "farside bench: hint: %s\n", report_hint(rc));
-    if (file && cli_json_close("bench", json, file, report_json(c, o.runs, stopped)) != CLI_OK &&
+    if (file &&
+        cli_json_close("bench", json, file, report_json(c, o.runs, o.drops, stopped)) != CLI_OK &&
         code == CLI_OK)
         code = CLI_FAILED;
     if (stopped)
         fprintf(stderr, "farside bench: interrupted: the results are incomplete\n");
     json_decref(o.runs);
+    json_decref(o.drops);
     return code;
 }
 
@@ -201,6 +249,7 @@ int cmd_bench(int argc, char **argv)
         {.name = "theta", .take = take_theta, .arg = &c.theta},
         {.name = "seed", .take = take_seed, .arg = &c.seed},
         {.name = "raw", .flag = &c.raw},
+        {.name = "keep", .flag = &c.keep},
         {.name = "json", .text = &json},
         {.name = NULL},
     };

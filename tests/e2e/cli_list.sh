@@ -78,7 +78,7 @@ run list --pool "$uri" --table big --keys-only
 expect_exactly key
 
 # More than one buffer of entries; a reader that leaves; a signal.
-run bench --pool "$uri" --workload load --keys 20k --index race
+run bench --pool "$uri" --workload load --keys 20k --index race --keep
 expect_code 0
 run list --pool "$uri" --table bench-race --hex
 expect_code 0

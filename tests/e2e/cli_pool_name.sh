@@ -33,7 +33,7 @@ for command in stat "pool check"; do
     expect_code 2
     expect_err "unexpected argument '$two'"
 done
-run bench --index race --keys 100 --ops 100 --workload load
+run bench --index race --keys 100 --ops 100 --workload load --keep
 expect_code 0
 run list --table bench-race --keys-only
 expect_code 0

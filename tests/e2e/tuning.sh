@@ -49,7 +49,7 @@ run stat --pool "$pool" --table again --json
 expect_out '"tuning": "groups=3&depth=0"'
 
 # The benchmark's tables, and their twins.
-run bench --index race --pool "$pool" --tuning groups=2 --keys 500 --ops 100 --workload load --raw --json -
+run bench --index race --pool "$pool" --tuning groups=2 --keys 500 --ops 100 --workload load --raw --keep --json -
 expect_code 0
 expect_out '"tuning": "groups=2&depth=0"'
 for table in bench-race bench-race-twin; do

@@ -49,12 +49,14 @@ static json_t *run_suite(const struct bench_config *config, atomic_bool *stop)
     assert_true(c.begun > 0);
     assert_int_equal(c.begun, c.done);
 
-    json_t *all = report_json(config, c.runs, stop != NULL);
+    json_t *drops = json_array();
+    json_t *all = report_json(config, c.runs, drops, stop != NULL);
     assert_non_null(all);
     char *text = json_dumps(all, JSON_INDENT(1));
     assert_non_null(text);
     json_decref(all);
     json_decref(c.runs);
+    json_decref(drops);
     json_error_t error;
     all = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     assert_non_null(all);
