@@ -4,8 +4,10 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const kind_names[FAR_OP_KINDS] = {
     [FAR_OP_GET] = "get",       [FAR_OP_EXISTS] = "exists",   [FAR_OP_PUT] = "put",
@@ -42,51 +44,109 @@ static const char *grouped(uint64_t n, char text[TEXT_MAX])
     return text;
 }
 
+/* A number for a column: with as many of the decimals as fit, and if need be in thousands (k),
+ * millions (M) and so on. */
+static const char *fit(double value, int width, int decimals, char text[TEXT_MAX])
+{
+    static const char units[] = "kMGTPE";
+    const char *unit = units;
+    int len = 0;
+    for (int d = decimals; d >= 0; d--) {
+        len = snprintf(text, TEXT_MAX, "%.*f", d, value);
+        if (len <= width)
+            return text;
+    }
+    for (; *unit && len > width; unit++) {
+        value /= 1000;
+        len = snprintf(text, TEXT_MAX, "%.0f%c", value, *unit);
+    }
+    return text;
+}
+
 static const char *plural(uint64_t n)
 {
     return n == 1 ? "" : "s";
 }
 
-void report_begin(struct report *r, FILE *out, const struct bench_config *c)
+/* Prints a line that begins with `head`. If it would be longer than REPORT_COLUMNS, it goes on in
+ * the next one, behind as many spaces. A word that is longer than a line is cut. */
+static void say(FILE *out, const char *head, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(FILE *out, const char *head, const char *format, ...)
 {
-    char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform";
-    *r = (struct report){.out = out, .config = c};
+    char text[2048];
+    int indent = (int)strlen(head), column = indent;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fputs(head, out);
+    for (const char *at = text; *at; at += strspn(at, " ")) {
+        int word = (int)strcspn(at, " "), space = column > indent;
+        if (space && column + space + word > REPORT_COLUMNS) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+            space = 0;
+        }
+        int room = REPORT_COLUMNS - column - space;
+        int piece = word < room ? word : room;
+        fprintf(out, "%*s%.*s", space, "", piece, at);
+        column += space + piece;
+        at += piece;
+    }
+    fputs("\n", out);
+}
+
+void report_begin(struct report *r, FILE *out, const struct bench_config *c, const char *threads)
+{
+    char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform", processes[64] = "";
+    *r = (struct report){.out = out, .config = c, .several = strchr(threads, ',') != NULL};
 
     if (c->dist != BENCH_DIST_UNIFORM)
         snprintf(dist, sizeof dist, "%s (theta %g)", bench_dist_name(c->dist), c->theta);
-    fprintf(out,
-            "Farside %s on %s, index %s: %s keys of %u bytes, values of %u bytes, %s operations\n",
-            far_version(), c->pool, c->index ? c->index : "all", grouped(c->keys, keys),
-            c->key_size, c->value_size, grouped(c->ops, ops));
-    fprintf(out, "per workload, ");
     if (c->processes > 1)
-        fprintf(out, "%u processes, each of ", c->processes);
-    fprintf(out, "%u thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64 "\n\n",
-            c->threads, plural(c->threads), c->depth, plural(c->depth), dist, c->seed);
-    fprintf(
-        out,
-        "  rtts, verbs, read, written: round trips to far memory, verbs and bytes, on average per "
-        "operation\n"
-        "  p50, p99: microseconds within which half and 99 %% of the operations were done\n");
+        snprintf(processes, sizeof processes, "%u processes, each of ", c->processes);
+    say(out, "", "Farside %s on %s", far_version(), c->pool);
+    say(out, "", "index %s: %s keys of %u bytes, values of %u bytes, %s operations per workload",
+        c->index ? c->index : "all", grouped(c->keys, keys), c->key_size, c->value_size,
+        grouped(c->ops, ops));
+    say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
+        processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth, plural(c->depth), dist,
+        c->seed);
+    fprintf(out,
+            "\n"
+            "  rtts, verbs, read, written: round trips to far memory, verbs and bytes per "
+            "operation, on average\n"
+            "  p50, p99: microseconds within which half and 99 %% of the operations were done\n");
     if (c->tuning)
-        fprintf(out, "  tuning: %s\n", c->tuning);
+        say(out, "  ", "tuning: %s", c->tuning);
     if (c->raw)
         fprintf(out, "  of raw: ops/s as a share of what the same verbs reach without an index\n");
-    fprintf(out, "\n%-7s %-8s %10s%s %-7s %6s %6s %8s %8s %7s %7s %9s  %9s  %6s\n", "index",
-            "workload", "ops/s", c->raw ? " of raw" : "", "op", "rtts", "verbs", "read", "written",
-            "p50", "p99", "count", "not found", "errors");
+    fprintf(out, "\n%-7s %-8s %10s%s %-7s %6s %6s %8s %7s %7s %7s %10s\n", "index", "workload",
+            "ops/s", c->raw ? " of raw" : "", "op", "rtts", "verbs", "read", "written", "p50",
+            "p99", "count");
+}
+
+void report_threads(struct report *r, const struct bench_config *c)
+{
+    r->config = c;
+    if (!r->several)
+        return;
+    fprintf(r->out, "%swith %u thread%s:\n", r->index ? "\n" : "", c->threads, plural(c->threads));
+    r->index = NULL;
 }
 
 /* Index, workload and throughput: only in the first row of a run. */
 static void print_run_columns(struct report *r, const struct bench_run *run, bool first)
 {
     char text[TEXT_MAX] = "";
-    fprintf(r->out, "%-7s %-8s %10s", first ? run->index : "", first ? run->workload : "",
-            first ? grouped((uint64_t)(run->ops_per_s + 0.5), text) : "");
+    if (first && strlen(grouped((uint64_t)(run->ops_per_s + 0.5), text)) > 10)
+        fit(run->ops_per_s, 10, 0, text);
+    fprintf(r->out, "%-7s %-8s %10s", first ? run->index : "", first ? run->workload : "", text);
     if (!r->config->raw)
         return;
     if (first && run->raw_ops_per_s > 0)
-        fprintf(r->out, " %4.0f %%", 100 * run->ops_per_s / run->raw_ops_per_s);
+        fprintf(r->out, " %4s %%", fit(100 * run->ops_per_s / run->raw_ops_per_s, 4, 0, text));
     else
         fprintf(r->out, "%7s", "");
 }
@@ -94,11 +154,15 @@ static void print_run_columns(struct report *r, const struct bench_run *run, boo
 static void print_op_columns(struct report *r, const char *name, const struct bench_op *op)
 {
     const struct far_op_stats *s = &op->stats;
-    fprintf(r->out,
-            " %-7s %6.2f %6.2f %8.1f %8.1f %7.2f %7.2f %9" PRIu64 "  %9" PRIu64 "  %6" PRIu64 "\n",
-            name, per(s->rtts, s->count), per(s->verbs, s->count), per(s->bytes_read, s->count),
-            per(s->bytes_written, s->count), quantile_us(op, 0.5), quantile_us(op, 0.99), s->count,
-            s->not_found, bench_op_errors(op));
+    char text[TEXT_MAX];
+    fprintf(r->out, " %-7s", name);
+    fprintf(r->out, " %6s", fit(per(s->rtts, s->count), 6, 2, text));
+    fprintf(r->out, " %6s", fit(per(s->verbs, s->count), 6, 2, text));
+    fprintf(r->out, " %8s", fit(per(s->bytes_read, s->count), 8, 1, text));
+    fprintf(r->out, " %7s", fit(per(s->bytes_written, s->count), 7, 1, text));
+    fprintf(r->out, " %7s", fit(quantile_us(op, 0.5), 7, 2, text));
+    fprintf(r->out, " %7s", fit(quantile_us(op, 0.99), 7, 2, text));
+    fprintf(r->out, " %10s\n", fit((double)s->count, 10, 0, text));
 }
 
 /* The cost of an entry, for operations that return many. */
@@ -107,16 +171,15 @@ static void print_entries(struct report *r, const char *name, const struct far_o
     char entries[TEXT_MAX], calls[TEXT_MAX];
     if (s->entries == 0)
         return;
-    fprintf(
-        r->out,
-        "  %s: %s entr%s in %s call%s; per entry %.4f round trips, %.2f verbs, %.1f bytes read\n",
-        name, grouped(s->entries, entries), s->entries == 1 ? "y" : "ies", grouped(s->count, calls),
+    say(r->out, "  ",
+        "%s: %s entr%s in %s call%s; per entry %.4f round trips, %.2f verbs, %.1f bytes", name,
+        grouped(s->entries, entries), s->entries == 1 ? "y" : "ies", grouped(s->count, calls),
         plural(s->count), per(s->rtts, s->entries), per(s->verbs, s->entries),
         per(s->bytes_read, s->entries));
 }
 
-/* Operations that succeeded, but returned something wrong. */
-static void print_wrong(struct report *r, const struct bench_run *run)
+/* Operations that did not find their key, failed, or returned something wrong. */
+static void print_failed(struct report *r, const struct bench_run *run)
 {
     static const char *const what[FAR_OP_KINDS] = {
         [FAR_OP_GET] = "gets returned the value of another key",
@@ -124,9 +187,22 @@ static void print_wrong(struct report *r, const struct bench_run *run)
         [FAR_OP_ITERATE] = "calls of an iteration returned wrong entries",
         [FAR_OP_SCAN] = "scans returned wrong entries",
     };
-    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
-        if (run->op[k].wrong > 0 && what[k])
-            fprintf(r->out, "  %" PRIu64 " %s\n", run->op[k].wrong, what[k]);
+    char some[TEXT_MAX], all[TEXT_MAX];
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
+        const struct bench_op *op = &run->op[k];
+        uint64_t errors = bench_op_errors(op);
+        grouped(op->stats.count, all);
+        if (op->stats.not_found > 0)
+            say(r->out, "  ", "%s: %s of %s did not find their key", kind_names[k],
+                grouped(op->stats.not_found, some), all);
+        if (errors > 0)
+            say(r->out, "  ", "%s: %s of %s failed", kind_names[k], grouped(errors, some), all);
+        if (op->wrong > 0 && what[k])
+            say(r->out, "  ", "%s %s", grouped(op->wrong, some), what[k]);
+    }
+    if (run->first_error != FAR_OK && run->halted_by == FAR_OK)
+        say(r->out, "  ", "the first error was %s: %s", far_errname(run->first_error),
+            far_strerror(run->first_error));
 }
 
 const char *report_hint(int status)
@@ -152,14 +228,28 @@ static void print_end(struct report *r, const struct bench_run *run)
     grouped(run->ops, done);
     grouped(run->ops_planned, planned);
     if (run->interrupted)
-        fprintf(r->out, "  interrupted: %s stopped after %s of %s operations\n", run->workload,
-                done, planned);
+        say(r->out, "  ", "interrupted: %s stopped after %s of %s operations", run->workload, done,
+            planned);
     if (run->halted_by == FAR_OK)
         return;
-    fprintf(r->out, "  %s stopped after %s of %s operations: %s%s%s%s\n", run->workload, done,
-            planned, far_strerror(run->halted_by), *run->detail ? " (" : "", run->detail,
-            *run->detail ? ")" : "");
-    fprintf(r->out, "  hint: %s\n", report_hint(run->halted_by));
+    say(r->out, "  ", "%s stopped after %s of %s operations: %s%s%s%s", run->workload, done,
+        planned, far_strerror(run->halted_by), *run->detail ? " (" : "", run->detail,
+        *run->detail ? ")" : "");
+    say(r->out, "  ", "hint: %s", report_hint(run->halted_by));
+}
+
+/* Remembers the run, to compare it with those of other numbers of threads. */
+static void remember(struct report *r, const struct bench_run *run)
+{
+    struct report_seen *grown = realloc(r->seen, (r->seen_count + 1) * sizeof *grown);
+    if (!grown)
+        return; /* then there are fewer hints */
+    r->seen = grown;
+    r->seen[r->seen_count++] = (struct report_seen){.index = run->index,
+                                                    .workload = run->workload,
+                                                    .place = r->place,
+                                                    .threads = r->config->threads,
+                                                    .ops_per_s = run->ops_per_s};
 }
 
 void report_run(struct report *r, const struct bench_run *run)
@@ -178,43 +268,44 @@ void report_run(struct report *r, const struct bench_run *run)
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         print_entries(r, kind_names[k], &run->op[k].stats);
     if (run->slowest_ops > 0)
-        fprintf(r->out,
-                "  the slowest 100 ms: %.2f of the median by operations, %.2f by operations per "
-                "round trip\n",
-                run->slowest_ops, run->slowest_ops_per_rtt);
-    print_wrong(r, run);
-    if (run->first_error != FAR_OK && run->halted_by == FAR_OK)
-        fprintf(r->out, "  the first error was %s: %s\n", far_errname(run->first_error),
-                far_strerror(run->first_error));
+        say(r->out, "  ",
+            "the slowest 100 ms: %.2f of the median by operations, %.2f by operations per round "
+            "trip",
+            run->slowest_ops, run->slowest_ops_per_rtt);
+    print_failed(r, run);
     print_end(r, run);
+    if (r->several && !run->interrupted && run->halted_by == FAR_OK)
+        remember(r, run);
     struct far_table_info space = run->space;
     bench_add_splits(&space, &r->space);
     if (run->space_known)
         r->space = space;
     r->runs += run->space_known;
+    r->place++;
     fflush(r->out);
 }
 
 void report_index(struct report *r, const char *index)
 {
     const struct far_table_info *s = &r->space;
-    char keys[TEXT_MAX], bytes[TEXT_MAX], cache[TEXT_MAX], splits[TEXT_MAX];
+    char number[TEXT_MAX], cache[TEXT_MAX], head[16], per_key[96] = "", splits[96] = "no splits";
 
+    r->place = 0;
     if (r->runs == 0)
         return;
-    fprintf(r->out, "%-7s space: %s key%s at load factor %.3f, %s bytes of index", index,
-            grouped(s->keys, keys), plural(s->keys), s->load_factor,
-            grouped(s->index_bytes, bytes));
     if (s->keys > 0)
-        fprintf(r->out, " (%.1f per key), %.1f of blocks per key", per(s->index_bytes, s->keys),
-                per(s->block_bytes, s->keys));
-    fprintf(r->out, ";\n%-7s client cache %s bytes; ", "", grouped(s->client_cache_bytes, cache));
+        snprintf(per_key, sizeof per_key, "; per key %.1f bytes of index and %.1f of blocks",
+                 per(s->index_bytes, s->keys), per(s->block_bytes, s->keys));
     if (s->splits > 0)
-        fprintf(r->out, "%s split%s, at load factor %.3f on average, %.3f at most\n",
-                grouped(s->splits, splits), plural(s->splits), s->split_load_mean,
-                s->split_load_max);
-    else
-        fprintf(r->out, "no splits\n");
+        snprintf(splits, sizeof splits, "%s split%s at load factor %.3f (highest %.3f)",
+                 grouped(s->splits, number), plural(s->splits), s->split_load_mean,
+                 s->split_load_max);
+    snprintf(head, sizeof head, "%-7s ", index);
+    say(r->out, head, "space: %s key%s at load factor %.3f%s", grouped(s->keys, number),
+        plural(s->keys), s->load_factor, per_key);
+    snprintf(head, sizeof head, "%-7s ", "");
+    say(r->out, head, "index %s bytes, client cache %s bytes; %s", grouped(s->index_bytes, number),
+        grouped(s->client_cache_bytes, cache), splits);
     r->space = (struct far_table_info){.keys = 0};
     r->runs = 0;
     fflush(r->out);
@@ -227,6 +318,68 @@ void report_dropped(struct report *r, const struct bench_drop *drop)
     if (drop->bytes > 0)
         fprintf(r->out, ": %s bytes are free again", grouped(drop->bytes, bytes));
     fputs("\n", r->out);
+    fflush(r->out);
+}
+
+/* The same workload of the same index with one thread. */
+static const struct report_seen *alone(const struct report *r, const struct report_seen *run)
+{
+    for (unsigned i = 0; i < r->seen_count; i++) {
+        const struct report_seen *other = &r->seen[i];
+        if (other->threads == 1 && other->place == run->place &&
+            strcmp(other->index, run->index) == 0)
+            return other;
+    }
+    return NULL;
+}
+
+/* Says if runs with this many threads were slower than with one. */
+static bool compare_threads(struct report *r, unsigned threads)
+{
+    const struct report_seen *worst = NULL;
+    unsigned compared = 0, slower = 0;
+    double least = 1;
+    for (unsigned i = 0; i < r->seen_count; i++) {
+        const struct report_seen *run = &r->seen[i], *one = alone(r, run);
+        if (run->threads != threads || !one || one->ops_per_s <= 0)
+            continue;
+        double ratio = run->ops_per_s / one->ops_per_s;
+        compared++;
+        slower += ratio < 1;
+        if (ratio < least) {
+            least = ratio;
+            worst = run;
+        }
+    }
+    if (worst)
+        say(r->out, "  ",
+            "hint: with %u threads, %u of %u runs were slower than with 1 thread (%s %s: %.2f of "
+            "the operations per second)",
+            threads, slower, compared, worst->index, worst->workload, least);
+    return worst != NULL;
+}
+
+void report_end(struct report *r)
+{
+    bool slower = false;
+    fputs("\n", r->out);
+    if (r->config->depth > 1)
+        say(r->out, "  ",
+            "p50, p99: with %u operations in flight, these times include the time that an "
+            "operation "
+            "waits for others of its own session",
+            r->config->depth);
+    for (unsigned i = 0; i < r->seen_count; i++) /* once for each number of threads */
+        if (r->seen[i].threads > 1 && (i == 0 || r->seen[i].threads != r->seen[i - 1].threads))
+            slower |= compare_threads(r, r->seen[i].threads);
+    if (slower)
+        say(r->out, "  ",
+            "This machine has %ld processors. Threads need one each, and so do memory nodes that "
+            "run here.",
+            sysconf(_SC_NPROCESSORS_ONLN));
+    free(r->seen);
+    r->seen = NULL;
+    r->seen_count = 0;
     fflush(r->out);
 }
 

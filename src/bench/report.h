@@ -7,23 +7,43 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* ---- for people: lines as they come, 120 columns at most ------------------------------------- */
+/* ---- for people: lines as they come ---------------------------------------------------------- */
+
+#define REPORT_COLUMNS 100 /* no line is longer */
+
+/* A run, to be compared with the same one with another number of threads. */
+struct report_seen {
+    const char *index, *workload;
+    unsigned place; /* in the list of workloads */
+    unsigned threads;
+    double ops_per_s;
+};
 
 struct report {
     FILE *out;
     const struct bench_config *config;
     const char *index;           /* of the last run */
+    bool several;                /* numbers of threads, one after the other */
+    unsigned place;              /* of the next run in the list of workloads */
     unsigned runs;               /* of this index so far */
     struct far_table_info space; /* after the last run; splits of all runs */
+    struct report_seen *seen;
+    unsigned seen_count;
 };
 
-/* Prints what will run, what the columns mean, and their heads. */
-void report_begin(struct report *r, FILE *out, const struct bench_config *config);
+/* Prints what will run, what the columns mean, and their heads. `threads`: one number, or several
+ * with commas between them. */
+void report_begin(struct report *r, FILE *out, const struct bench_config *config,
+                  const char *threads);
+/* Begins with config->threads; to be called for each of several numbers. */
+void report_threads(struct report *r, const struct bench_config *config);
 void report_run(struct report *r, const struct bench_run *run);
 /* Prints how the index used memory, if something ran. */
 void report_index(struct report *r, const char *index);
 /* Prints that a table was dropped. */
 void report_dropped(struct report *r, const struct bench_drop *drop);
+/* Prints what to know about the numbers, and whether more threads were slower than one. */
+void report_end(struct report *r);
 /* What to do about an error that ends a run, or NULL. */
 const char *report_hint(int status);
 

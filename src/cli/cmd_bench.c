@@ -1,3 +1,4 @@
+#include "base/status.h"
 #include "base/text.h"
 #include "bench/bench.h"
 #include "bench/keys.h"
@@ -10,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_WORKLOADS "load,a,b,c,d,f"
+#define DEFAULT_WORKLOADS  "load,a,b,c,d,f"
+#define THREADS_LISTED_MAX 16u
+#define THREADS_TEXT_BYTES 128
 
 static void usage(void)
 {
@@ -37,7 +40,8 @@ static void usage(void)
           "  --ops N            operations of each workload (200k)\n"
           "  --processes N      processes that share the table, each with its threads (1); more\n"
           "                     than one needs another pool than mem:\n"
-          "  --threads N        threads, each with a session of its own (1)\n"
+          "  --threads N,...    threads, each with a session of its own (1); with several\n"
+          "                     numbers, everything runs with each of them\n"
           "  --depth N          operations that each thread keeps in flight (1)\n"
           "  --key-size BYTES   bytes of a key, at least 8 (16)\n"
           "  --value-size BYTES bytes of a value (32)\n"
@@ -68,6 +72,43 @@ static bool take_workloads(const char *command, const char *text, void *arg)
         return true;
     cli_misused(command, "%s", far_error_detail());
     return false;
+}
+
+/* --threads N,N,...: the benchmark runs with each of the numbers. */
+struct thread_list {
+    unsigned number[THREADS_LISTED_MAX], count;
+};
+
+static bool take_threads(const char *command, const char *text, void *arg)
+{
+    struct thread_list list = {.count = 0};
+    for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char one[16] = "";
+        uint64_t number = 0;
+        size_t len = strcspn(at, ",");
+        if (len < sizeof one)
+            memcpy(one, at, len);
+        if (!text_number(one, 1, BENCH_THREADS_MAX, &number) || list.count == THREADS_LISTED_MAX) {
+            cli_misused(command,
+                        "invalid --threads '%s': expected a number from 1 to %u, or up to %u such "
+                        "numbers with commas between them",
+                        text, BENCH_THREADS_MAX, THREADS_LISTED_MAX);
+            return false;
+        }
+        list.number[list.count++] = (unsigned)number;
+    }
+    *(struct thread_list *)arg = list;
+    return true;
+}
+
+/* The list as text: "1, 2, 4". */
+static const char *threads_text(const struct thread_list *list, char text[THREADS_TEXT_BYTES])
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < list->count; i++)
+        len += (size_t)snprintf(text + len, THREADS_TEXT_BYTES - len, "%s%u", i > 0 ? ", " : "",
+                                list->number[i]);
+    return text;
 }
 
 static bool take_dist(const char *command, const char *text, void *arg)
@@ -104,11 +145,14 @@ static bool take_seed(const char *command, const char *text, void *arg)
 
 struct output {
     const struct bench_config *config;
+    const struct thread_list *threads;
     struct report report;
     bool table; /* print the table */
     bool begun; /* its head is printed */
+    bool with;  /* the number of threads is printed */
     json_t *runs, *drops;
     struct progress progress;
+    bool lost;   /* a memory node */
     bool errors; /* an operation failed, or a table stays in the pool */
 };
 
@@ -126,9 +170,12 @@ static void on_index_begin(void *arg, const char *index)
 {
     struct output *o = arg;
     (void)index;
+    char text[THREADS_TEXT_BYTES];
     if (o->table && !o->begun)
-        report_begin(&o->report, stdout, o->config);
-    o->begun = true;
+        report_begin(&o->report, stdout, o->config, threads_text(o->threads, text));
+    if (o->table && !o->with)
+        report_threads(&o->report, o->config);
+    o->begun = o->with = true;
 }
 
 static void on_run(void *arg, const struct bench_run *run)
@@ -140,6 +187,7 @@ static void on_run(void *arg, const struct bench_run *run)
     json_array_append_new(o->runs, report_json_run(o->config, run));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         o->errors |= bench_op_errors(&run->op[k]) > 0;
+    o->lost |= status_means(run->halted_by, STATUS_FABRIC);
 }
 
 static void on_index_done(void *arg, const char *index)
@@ -190,15 +238,11 @@ static bool on_enough(void *arg)
     return o->table && !cli_output_good();
 }
 
-static int run(const struct bench_config *c, const char *json)
+/* Runs the suite with each number of threads. */
+static int run_suites(struct bench_config *c, struct output *o)
 {
-    FILE *file = NULL;
-    if (!cli_json_open("bench", json, &file))
-        return CLI_FAILED;
-    struct output o = {
-        .config = c, .table = file != stdout, .runs = json_array(), .drops = json_array()};
     struct bench_observer observer = {
-        .arg = &o,
+        .arg = o,
         .progress = on_progress,
         .index_begin = on_index_begin,
         .run = on_run,
@@ -206,8 +250,31 @@ static int run(const struct bench_config *c, const char *json)
         .dropped = on_dropped,
         .enough = on_enough,
     };
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < o->threads->count && rc == FAR_OK && !o->lost; i++) {
+        if (atomic_load(c->stop) || on_enough(o))
+            break;
+        c->threads = o->threads->number[i];
+        o->with = false;
+        rc = bench_suite(c, &observer);
+    }
+    if (o->table && o->begun)
+        report_end(&o->report);
+    return rc;
+}
+
+static int run(struct bench_config *c, const struct thread_list *threads, const char *json)
+{
+    FILE *file = NULL;
+    if (!cli_json_open("bench", json, &file))
+        return CLI_FAILED;
+    struct output o = {.config = c,
+                       .threads = threads,
+                       .table = file != stdout,
+                       .runs = json_array(),
+                       .drops = json_array()};
     progress_init(&o.progress);
-    int rc = bench_suite(c, &observer);
+    int rc = run_suites(c, &o);
     bool stopped = atomic_load(c->stop);
     int code = o.errors || stopped ? CLI_FAILED : CLI_OK;
     if (rc != FAR_OK)
@@ -228,6 +295,7 @@ static int run(const struct bench_config *c, const char *json)
 int cmd_bench(int argc, char **argv)
 {
     struct bench_config c = bench_defaults;
+    struct thread_list threads = {.number = {1}, .count = 1};
     const char *json = NULL;
     const struct cli_option options[] = {
         CLI_POOL(&c.pool),
@@ -237,7 +305,7 @@ int cmd_bench(int argc, char **argv)
         {.name = "keys", .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
         {.name = "ops", .large = &c.ops, .min = 1, .max = BENCH_COUNT_MAX},
         {.name = "processes", .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
-        {.name = "threads", .number = &c.threads, .min = 1, .max = BENCH_THREADS_MAX},
+        {.name = "threads", .take = take_threads, .arg = &threads},
         {.name = "depth", .number = &c.depth, .min = 1, .max = FAR_DEPTH_MAX},
         {.name = "key-size",
          .number = &c.key_size,
@@ -258,8 +326,13 @@ int cmd_bench(int argc, char **argv)
     workload_parse(DEFAULT_WORKLOADS, &c.workloads);
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
-    if (bench_check(&c) != FAR_OK)
-        return cli_misused("bench", "%s", far_error_detail());
+    if (threads.count > 1 && c.processes > 1)
+        return cli_misused("bench", "--threads takes one number if there are several processes");
+    for (unsigned i = 0; i < threads.count; i++) {
+        c.threads = threads.number[i];
+        if (bench_check(&c) != FAR_OK)
+            return cli_misused("bench", "%s", far_error_detail());
+    }
     c.stop = cli_stop_on_signals();
-    return run(&c, json);
+    return run(&c, &threads, json);
 }

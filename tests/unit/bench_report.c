@@ -1,0 +1,197 @@
+/* The table for people: no line is too long, whatever the numbers are, and it says what to know about
+ * them. */
+#include "bench/report.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is printed between these two calls. */
+struct paper {
+    FILE *out;
+    char *text;
+    size_t len;
+};
+
+static void paper_open(struct paper *p)
+{
+    p->out = open_memstream(&p->text, &p->len);
+    assert_non_null(p->out);
+}
+
+/* Every line fits. */
+static void paper_close(struct paper *p)
+{
+    assert_int_equal(fclose(p->out), 0);
+    for (const char *at = p->text; *at;) {
+        size_t len = strcspn(at, "\n");
+        if (len > REPORT_COLUMNS)
+            fail_msg("%zu columns: %.*s", len, (int)len, at);
+        at += len + (at[len] == '\n');
+    }
+}
+
+static struct bench_run *new_run(const char *index, const char *workload, double ops_per_s)
+{
+    struct bench_run *run = calloc(1, sizeof *run);
+    assert_non_null(run);
+    run->index = index;
+    run->workload = workload;
+    run->ops = run->ops_planned = 1000;
+    run->ops_per_s = ops_per_s;
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        hist_clear(&run->op[k].latency);
+    run->op[FAR_OP_GET].stats.count = 1000;
+    return run;
+}
+
+/* Everything is as large as it can be, and everything has gone wrong. */
+static struct bench_run *new_worst_run(void)
+{
+    struct bench_run *run = new_run("rcuckoo", "iterate", 123456789012.0);
+    run->raw_ops_per_s = 1;
+    run->ops = 999999999;
+    run->ops_planned = BENCH_COUNT_MAX;
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
+        struct bench_op *op = &run->op[k];
+        op->stats = (struct far_op_stats){.count = 12345678901ull,
+                                          .not_found = 12345678901ull,
+                                          .errors = 12345678901ull,
+                                          .rtts = UINT64_MAX,
+                                          .verbs = UINT64_MAX,
+                                          .bytes_read = UINT64_MAX,
+                                          .bytes_written = UINT64_MAX,
+                                          .entries = 123456789012345ull};
+        op->wrong = UINT64_MAX / 2;
+        hist_record(&op->latency, UINT64_MAX / 2);
+    }
+    run->slowest_ops = run->slowest_ops_per_rtt = 123456789.0;
+    run->first_error = run->halted_by = FAR_UNKNOWN;
+    memset(run->detail, 'n', sizeof run->detail - 1);
+    run->interrupted = true;
+    run->space_known = true;
+    run->space = (struct far_table_info){.keys = BENCH_COUNT_MAX,
+                                         .index_bytes = UINT64_MAX,
+                                         .block_bytes = UINT64_MAX,
+                                         .client_cache_bytes = UINT64_MAX,
+                                         .load_factor = 123456.0,
+                                         .splits = UINT64_MAX,
+                                         .split_load_max = 123456.0,
+                                         .split_load_mean = 123456.0};
+    return run;
+}
+
+static void no_line_is_longer_than_100_columns(void **state)
+{
+    (void)state;
+    static char uri[600], tuning[256];
+    memset(uri, 'u', sizeof uri - 1);
+    memset(tuning, 't', sizeof tuning - 1);
+    struct bench_config config = bench_defaults;
+    config.pool = uri;
+    config.tuning = tuning;
+    config.index = "rcuckoo";
+    config.keys = config.ops = BENCH_COUNT_MAX;
+    config.processes = config.threads = BENCH_THREADS_MAX;
+    config.depth = FAR_DEPTH_MAX;
+    config.key_size = FAR_KEY_MAX;
+    config.value_size = FAR_VALUE_MAX;
+    config.theta = 0.1234567;
+    config.seed = INT64_MAX;
+    for (unsigned raw = 0; raw < 2; raw++) {
+        struct paper p;
+        struct report r;
+        struct bench_run *run = new_worst_run();
+        struct bench_drop drop = {.table = "t", .bytes = UINT64_MAX};
+        config.raw = raw > 0;
+        paper_open(&p);
+        report_begin(&r, p.out, &config, "1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008");
+        report_threads(&r, &config);
+        report_run(&r, run);
+        report_index(&r, "rcuckoo");
+        report_dropped(&r, &drop);
+        report_end(&r);
+        paper_close(&p);
+        assert_non_null(strstr(p.text, "stopped after 999,999,999 of 1,000,000,000 operations"));
+        free(p.text);
+        free(run);
+    }
+}
+
+/* What is printed for runs of c with these numbers of threads and speeds. */
+static char *text_of(unsigned depth, const char *threads, const unsigned *count,
+                     const double *speed, unsigned runs)
+{
+    struct paper p;
+    struct report r;
+    struct bench_config config = bench_defaults;
+    config.depth = depth;
+    paper_open(&p);
+    report_begin(&r, p.out, &config, threads);
+    for (unsigned i = 0; i < runs; i++) {
+        struct bench_run *race = new_run("race", "c", speed[i]);
+        struct bench_run *shard = new_run("shard", "c", 1000.0 * count[i]);
+        config.threads = count[i];
+        report_threads(&r, &config);
+        report_run(&r, race);
+        report_index(&r, "race");
+        report_run(&r, shard);
+        report_index(&r, "shard");
+        free(race);
+        free(shard);
+    }
+    report_end(&r);
+    paper_close(&p);
+    return p.text;
+}
+
+static void threads_that_are_slower_than_one_are_pointed_out(void **state)
+{
+    (void)state;
+    char *text = text_of(1, "1, 2, 4", (unsigned[]){1, 2, 4}, (double[]){1000, 1500, 700}, 3);
+    assert_non_null(strstr(text, "with 4 threads:"));
+    assert_non_null(
+        strstr(text, "hint: with 4 threads, 1 of 2 runs were slower than with 1 thread"));
+    assert_non_null(strstr(text, "(race c: 0.70"));
+    assert_null(strstr(text, "hint: with 2 threads"));
+    assert_non_null(strstr(text, "processors"));
+    free(text);
+
+    text = text_of(1, "1, 2", (unsigned[]){1, 2}, (double[]){1000, 1500}, 2);
+    assert_null(strstr(text, "hint"));
+    free(text);
+    /* There is nothing to compare with. */
+    text = text_of(1, "2, 4", (unsigned[]){2, 4}, (double[]){1000, 700}, 2);
+    assert_null(strstr(text, "hint"));
+    free(text);
+    text = text_of(1, "4", (unsigned[]){4}, (double[]){700}, 1);
+    assert_null(strstr(text, "hint"));
+    assert_null(strstr(text, "with 4 threads:"));
+    free(text);
+}
+
+static void latency_at_depth_is_explained(void **state)
+{
+    (void)state;
+    char *text = text_of(1, "1", (unsigned[]){1}, (double[]){1000}, 1);
+    assert_null(strstr(text, "waits for"));
+    free(text);
+    text = text_of(8, "1", (unsigned[]){1}, (double[]){1000}, 1);
+    assert_non_null(strstr(text, "with 8 operations in flight, these times include"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_line_is_longer_than_100_columns),
+        cmocka_unit_test(threads_that_are_slower_than_one_are_pointed_out),
+        cmocka_unit_test(latency_at_depth_is_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
