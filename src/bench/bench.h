@@ -11,6 +11,7 @@
  *   tables    names of tables, and dropping them
  *   suite     a list of workloads on every index
  *   report    tables for people, JSON for programs
+ *   probe     whether memory nodes answer, and how fast
  */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H

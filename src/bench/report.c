@@ -216,7 +216,7 @@ const char *report_hint(int status)
         return "the pool is lost: create it again";
     default:
         return status_means(status, STATUS_FABRIC)
-                   ? "see whether the memory nodes run and can be reached"
+                   ? "see whether the memory nodes run and can be reached: farside doctor URI"
                    : NULL;
     }
 }

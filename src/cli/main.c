@@ -23,6 +23,7 @@ static const struct cli_command commands[] = {
     {"pool", "check, repair and remove a pool", cmd_pool},
     {"stat", "show what a pool and its tables hold", cmd_stat},
     {"memd", "run a memory node", cmd_memd},
+    {"doctor", "find out what is wrong with this machine or a pool", cmd_doctor},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 

@@ -1,0 +1,74 @@
+/* farside doctor: looks at what commonly goes wrong, and says how to fix it. */
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/doctor.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#define COMMAND "doctor"
+
+static void usage(void)
+{
+    fputs(
+        "usage: farside doctor [[--pool] URI] [OPTION...]\n"
+        "\n"
+        "Looks at what commonly goes wrong on this machine, and says how to fix it. With the URI\n"
+        "of a pool, also looks at what its fabric needs, whether its memory nodes answer, and how\n"
+        "long a round trip takes.\n"
+        "\n" CLI_POOL_HELP "  --json          print JSON\n"
+        "  -h, --help      show this help\n"
+        "\n"
+        "The exit status is 1 if there is a problem. Warnings do not count.\n",
+        stdout);
+}
+
+/* Runs the checks, until one of them is interrupted. */
+static void examine(struct doctor *d, const char *uri)
+{
+    static void (*const checks[])(struct doctor * d) = {doctor_machine, doctor_rdma, doctor_ucx,
+                                                        doctor_fabrics};
+    for (unsigned i = 0; i < sizeof checks / sizeof *checks && !cli_stopped(); i++)
+        checks[i](d);
+    if (*uri && !cli_stopped())
+        doctor_pool(d, uri);
+}
+
+static void conclude(const struct doctor *d, const char *uri)
+{
+    unsigned problems = d->count[DOCTOR_PROBLEM], warnings = d->count[DOCTOR_WARNING];
+    if (d->checks)
+        cli_json_print(json_pack("{s:s, s:o, s:i, s:i, s:O}", "farside", far_version(), "uri",
+                                 *uri ? cli_json_text(uri) : json_null(), "problems", (int)problems,
+                                 "warnings", (int)warnings, "checks", d->checks));
+    else
+        printf("\n%u problem%s, %u warning%s\n", problems, problems == 1 ? "" : "s", warnings,
+               warnings == 1 ? "" : "s");
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    const char *uri = "", *root = "";
+    bool json = false;
+    const struct cli_option options[] = {
+        CLI_POOL(&uri),
+        {.name = "json", .flag = &json},
+        {.name = "root", .text = &root}, /* for tests: where the files of the system are */
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {
+        .command = COMMAND, .usage = usage, .options = options, .pool_arg = true};
+    struct uri parsed = {.scheme = ""};
+    int code = CLI_OK;
+    if (!cli_read(&syntax, argc, argv, &code))
+        return code;
+    if (*uri && uri_parse(uri, &parsed) != FAR_OK)
+        return cli_misused(COMMAND, "%s", far_error_detail());
+    cli_stop_on_signals();
+    struct doctor d = {.root = root, .scheme = parsed.scheme, .checks = json ? json_array() : NULL};
+    examine(&d, uri);
+    if (!cli_interrupted())
+        conclude(&d, uri);
+    json_decref(d.checks);
+    return d.count[DOCTOR_PROBLEM] > 0 ? CLI_FAILED : CLI_OK;
+}
