@@ -6,7 +6,7 @@ JOBS    ?= $(shell nproc)
 CMAKE   = cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 
 PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-dev libjansson-dev \
-           libcmocka-dev libucx-dev libibverbs-dev librdmacm-dev
+           libsodium-dev libcmocka-dev libucx-dev libibverbs-dev librdmacm-dev
 TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
 # For hosts that are network namespaces.

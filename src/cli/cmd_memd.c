@@ -114,6 +114,7 @@ static int run(const struct memd_options *o)
                             : cli_failed("memd", rc, "cannot provide the memory");
     }
     memd_region_close(&memd->region);
+    wire_secret_forget(&memd->secret);
     free(memd);
     return code;
 }

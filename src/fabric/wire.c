@@ -1,13 +1,12 @@
 #include "fabric/wire.h"
 
 #include "base/clock.h"
-#include "base/sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define TIMEOUT_MS_DEFAULT 5000
@@ -32,27 +31,9 @@ static int read_secret(const char *path, char *text, size_t *bytes)
     return FAR_OK;
 }
 
-int wire_secret_load(const char *file, struct wire_secret *secret)
+/* Takes over what was read. A newline at its end does not count. */
+static int take_secret(const char *text, size_t bytes, const char *file, struct wire_secret *secret)
 {
-    char text[WIRE_SECRET_MAX + 1];
-    const char *value = NULL;
-    size_t bytes = 0;
-
-    if (!file)
-        file = getenv("FARSIDE_SECRET_FILE");
-    if (!file)
-        value = getenv("FARSIDE_SECRET");
-    if (file) {
-        int rc = read_secret(file, text, &bytes);
-        if (rc != FAR_OK)
-            return rc;
-    } else if (value) {
-        bytes = strnlen(value, sizeof text);
-        memcpy(text, value, bytes);
-    } else {
-        secret->bytes = 0;
-        return FAR_OK;
-    }
     if (bytes > WIRE_SECRET_MAX)
         return err_fail(FAR_INVALID, "the secret has more than %u bytes", WIRE_SECRET_MAX);
     if (bytes > 0 && text[bytes - 1] == '\n')
@@ -65,40 +46,69 @@ int wire_secret_load(const char *file, struct wire_secret *secret)
     return FAR_OK;
 }
 
+int wire_secret_load(const char *file, struct wire_secret *secret)
+{
+    char text[WIRE_SECRET_MAX + 1];
+    const char *value = NULL;
+    size_t bytes = 0;
+    int rc;
+
+    if (!file)
+        file = getenv("FARSIDE_SECRET_FILE");
+    if (!file)
+        value = getenv("FARSIDE_SECRET");
+    if (!file && !value) {
+        secret->bytes = 0;
+        return FAR_OK;
+    }
+    if (!file)
+        return take_secret(value, strnlen(value, sizeof text), NULL, secret);
+    rc = read_secret(file, text, &bytes);
+    if (rc == FAR_OK)
+        rc = take_secret(text, bytes, file, secret);
+    sodium_memzero(text, sizeof text);
+    return rc;
+}
+
+void wire_secret_forget(struct wire_secret *secret)
+{
+    sodium_memzero(secret, sizeof *secret);
+}
+
 void wire_prove(const struct wire_secret *secret, enum wire_role role,
                 const uint8_t client_nonce[WIRE_NONCE], const uint8_t node_nonce[WIRE_NONCE],
                 uint64_t link, uint8_t proof[WIRE_PROOF])
 {
     static const char *const label[] = {"farside client 1", "farside node 1"};
-    struct hmac256 m;
+    crypto_auth_hmacsha256_state mac;
 
+    _Static_assert(WIRE_PROOF == crypto_auth_hmacsha256_BYTES, "a proof is one HMAC");
     if (secret->bytes == 0) {
         memset(proof, 0, WIRE_PROOF);
         return;
     }
-    hmac256_start(&m, secret->key, secret->bytes);
-    hmac256_add(&m, label[role], strlen(label[role]) + 1);
-    hmac256_add(&m, client_nonce, WIRE_NONCE);
-    hmac256_add(&m, node_nonce, WIRE_NONCE);
-    hmac256_add(&m, &link, sizeof link);
-    hmac256_end(&m, proof);
+    /* These return 0, always. */
+    (void)crypto_auth_hmacsha256_init(&mac, secret->key, secret->bytes);
+    (void)crypto_auth_hmacsha256_update(&mac, (const uint8_t *)label[role],
+                                        strlen(label[role]) + 1);
+    (void)crypto_auth_hmacsha256_update(&mac, client_nonce, WIRE_NONCE);
+    (void)crypto_auth_hmacsha256_update(&mac, node_nonce, WIRE_NONCE);
+    (void)crypto_auth_hmacsha256_update(&mac, (const uint8_t *)&link, sizeof link);
+    (void)crypto_auth_hmacsha256_final(&mac, proof);
+    sodium_memzero(&mac, sizeof mac);
 }
 
 bool wire_proof_equal(const uint8_t a[WIRE_PROOF], const uint8_t b[WIRE_PROOF])
 {
-    uint8_t differences = 0;
-
-    for (unsigned i = 0; i < WIRE_PROOF; i++)
-        differences |= a[i] ^ b[i];
-    return differences == 0;
+    return sodium_memcmp(a, b, WIRE_PROOF) == 0;
 }
 
 int wire_random(void *bytes, size_t count)
 {
-    /* getrandom() returns up to 256 bytes completely or fails. */
-    return getrandom(bytes, count, 0) == (ssize_t)count
-               ? FAR_OK
-               : err_fail(FAR_SYSTEM, "cannot get random numbers: %s", strerror(errno));
+    if (sodium_init() < 0) /* threads may call it, any number of times */
+        return err_fail(FAR_SYSTEM, "libsodium does not start");
+    randombytes_buf(bytes, count);
+    return FAR_OK;
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */

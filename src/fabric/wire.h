@@ -16,6 +16,8 @@ struct wire_secret {
 /* Reads the secret from the file; if that is NULL, from the file that FARSIDE_SECRET_FILE names;
  * else it is FARSIDE_SECRET. A newline at the end does not count. FAR_SYSTEM, FAR_INVALID. */
 int wire_secret_load(const char *file, struct wire_secret *secret);
+/* Overwrites it. */
+void wire_secret_forget(struct wire_secret *secret);
 
 enum wire_role { WIRE_CLIENT, WIRE_NODE };
 
@@ -26,7 +28,7 @@ void wire_prove(const struct wire_secret *secret, enum wire_role role,
 /* Compares in constant time. */
 bool wire_proof_equal(const uint8_t a[WIRE_PROOF], const uint8_t b[WIRE_PROOF]);
 
-/* Random bytes for keys and tokens, up to 256. FAR_SYSTEM. */
+/* Random bytes for nonces, tokens and names. FAR_SYSTEM. */
 int wire_random(void *bytes, size_t count);
 
 /* ---- addresses ------------------------------------------------------------------------------- */

@@ -259,6 +259,7 @@ static void ucx_close(struct fab *fab)
     if (u->context)
         ucp_cleanup(u->context);
     pthread_mutex_destroy(&u->lock);
+    wire_secret_forget(&u->wire.secret);
     free(u);
 }
 

@@ -270,7 +270,7 @@ static void verbs_close(struct fab *fab)
     drop_opener(v);
     if (v->pd)
         ibv_dealloc_pd(v->pd);
-    explicit_bzero(&v->wire.secret, sizeof v->wire.secret);
+    wire_secret_forget(&v->wire.secret);
     free(v);
 }
 
