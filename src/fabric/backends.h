@@ -1,4 +1,4 @@
-/* The fabrics that can be built in; fabric.c lists those that are. */
+/* The fabrics that can be built in; open.c lists those that are. */
 #ifndef FABRIC_BACKENDS_H
 #define FABRIC_BACKENDS_H
 

@@ -84,8 +84,10 @@ struct memd_listener {
 /* For open(): sets the listener's address. Its ops must be set. */
 void memd_listening(struct memd_listener *listener, const char *host, unsigned port);
 
-/* The transports of this build, then NULL. */
-extern const struct memd_listener_ops *const memd_transports[];
+/* Opens a listener for the URI (transports.c). FAR_BAD_URI, FAR_NO_FABRIC, FAR_UNSUPPORTED (a
+ * network card executes the atomics of one listener, the processor those of another), or the
+ * transport's own. */
+int memd_listen(struct memd *memd, const char *uri, unsigned threads);
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
@@ -130,9 +132,6 @@ struct memd {
 
 /* The region must be open and the secret set. */
 int memd_init(struct memd *memd);
-/* Opens a listener for the URI. FAR_BAD_URI, FAR_NO_FABRIC, FAR_UNSUPPORTED (a network card
- * executes the atomics of one listener, the processor those of another), or the transport's own. */
-int memd_listen(struct memd *memd, const char *uri, unsigned threads);
 /* Closes all listeners, but not the region. */
 void memd_stop(struct memd *memd);
 /* The sum of all connections' counters. */

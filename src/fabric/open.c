@@ -1,0 +1,59 @@
+/* Fabrics by URI scheme. */
+#include "fabric/backends.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct fab_ops *const fabrics[] = {
+    &mem_fabric,
+    &shm_fabric,
+#ifdef FARSIDE_UCX
+    &ucx_fabric,
+#endif
+#ifdef FARSIDE_VERBS
+    &verbs_fabric,
+#endif
+};
+#define FABRICS (sizeof fabrics / sizeof fabrics[0])
+
+static int find(const char *text, struct uri *uri, const struct fab_ops **fabric)
+{
+    char known[256] = "";
+    size_t used = 0;
+    int rc = uri_parse(text, uri);
+
+    if (rc != FAR_OK)
+        return rc;
+    for (size_t i = 0; i < FABRICS; i++) {
+        if (strcmp(fabrics[i]->scheme, uri->scheme) == 0) {
+            *fabric = fabrics[i];
+            return FAR_OK;
+        }
+    }
+    for (size_t i = 0; i < FABRICS && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s:", i ? ", " : "",
+                                 fabrics[i]->scheme);
+    return err_fail(FAR_NO_FABRIC, "'%s:' is not one of %s", uri->scheme, known);
+}
+
+int fab_open(const char *text, struct fab **fab)
+{
+    const struct fab_ops *fabric;
+    struct uri uri;
+    int rc = find(text, &uri, &fabric);
+
+    return rc == FAR_OK ? fabric->open(&uri, fab) : rc;
+}
+
+int fab_remove(const char *text)
+{
+    const struct fab_ops *fabric;
+    struct uri uri;
+    int rc = find(text, &uri, &fabric);
+
+    if (rc != FAR_OK)
+        return rc;
+    if (!fabric->remove)
+        return err_fail(FAR_UNSUPPORTED, "%s: has nothing to remove", uri.scheme);
+    return fabric->remove(&uri);
+}
