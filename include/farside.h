@@ -194,8 +194,13 @@ typedef struct far_session far_session;
  *             50 to 600000.
  * pool    set to the new handle
  *
+ * The shared library opens a module when a URI names a network: farside-ucx.so, farside-verbs.so.
+ * Until then the process has nothing of UCX or libibverbs in it. The environment variable
+ * FARSIDE_MODULES names a directory where modules are looked for first. The static library contains
+ * the networks.
+ *
  * FAR_BAD_URI      the URI or one of its options is not understood, or does not fit the pool
- * FAR_NO_FABRIC    the URI's scheme is not in this build
+ * FAR_NO_FABRIC    there is no such scheme, or the module of its network cannot be used
  * FAR_NOT_A_POOL   there is no pool, or the memory holds something else, or the nodes are not all
  *                  the nodes of one pool, in its order
  * FAR_LAYOUT       the pool was created by a version of Farside with another memory layout

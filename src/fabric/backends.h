@@ -1,4 +1,4 @@
-/* The fabrics that can be built in; open.c lists those that are. */
+/* All fabrics; open.c lists them. */
 #ifndef FABRIC_BACKENDS_H
 #define FABRIC_BACKENDS_H
 
@@ -6,7 +6,9 @@
 
 extern const struct fab_ops mem_fabric;
 extern const struct fab_ops shm_fabric;
-extern const struct fab_ops ucx_fabric;   /* if built with UCX        */
-extern const struct fab_ops verbs_fabric; /* if built with libibverbs */
+
+/* Networks. `open` is NULL where the network is not linked: then it is in a module. */
+extern const struct fab_ops ucx_fabric;
+extern const struct fab_ops verbs_fabric;
 
 #endif

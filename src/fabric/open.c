@@ -1,20 +1,30 @@
 /* Fabrics by URI scheme. */
 #include "fabric/backends.h"
+#include "fabric/module.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const struct fab_ops *const fabrics[] = {
-    &mem_fabric,
-    &shm_fabric,
-#ifdef FARSIDE_UCX
-    &ucx_fabric,
-#endif
-#ifdef FARSIDE_VERBS
-    &verbs_fabric,
-#endif
+static const struct {
+    const char *scheme;
+    const struct fab_ops *linked;
+} fabrics[] = {
+    {"mem", &mem_fabric},
+    {"shm", &shm_fabric},
+    {"ucx", &ucx_fabric},
+    {"verbs", &verbs_fabric},
 };
 #define FABRICS (sizeof fabrics / sizeof fabrics[0])
+
+static int find_in_module(const char *scheme, const struct fab_ops **fabric)
+{
+    const struct module *module;
+    int rc = module_find(scheme, &module);
+
+    if (rc == FAR_OK)
+        *fabric = module->fabric;
+    return rc;
+}
 
 static int find(const char *text, struct uri *uri, const struct fab_ops **fabric)
 {
@@ -25,14 +35,16 @@ static int find(const char *text, struct uri *uri, const struct fab_ops **fabric
     if (rc != FAR_OK)
         return rc;
     for (size_t i = 0; i < FABRICS; i++) {
-        if (strcmp(fabrics[i]->scheme, uri->scheme) == 0) {
-            *fabric = fabrics[i];
-            return FAR_OK;
-        }
+        if (strcmp(fabrics[i].scheme, uri->scheme) != 0)
+            continue;
+        if (!fabrics[i].linked->open)
+            return find_in_module(uri->scheme, fabric);
+        *fabric = fabrics[i].linked;
+        return FAR_OK;
     }
     for (size_t i = 0; i < FABRICS && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s:", i ? ", " : "",
-                                 fabrics[i]->scheme);
+                                 fabrics[i].scheme);
     return err_fail(FAR_NO_FABRIC, "'%s:' is not one of %s", uri->scheme, known);
 }
 

@@ -1,27 +1,40 @@
-/* The transports of this build, and listening by them. */
+/* Transports by URI scheme, and listening by them. */
 #include "memd/transports.h"
+
+#include "fabric/module.h"
 
 #include <string.h>
 
-static const struct memd_listener_ops *const transports[] = {
-#ifdef FARSIDE_UCX
-    &memd_ucx,
-#endif
-#ifdef FARSIDE_VERBS
-    &memd_verbs,
-#endif
-    NULL,
+static const struct {
+    const char *scheme;
+    const struct memd_listener_ops *linked;
+} transports[] = {
+    {"ucx", &memd_ucx},
+    {"verbs", &memd_verbs},
 };
 
-static int find_transport(const struct uri *uri, const struct memd_listener_ops **ops)
+static int find_in_module(const char *scheme, const struct memd_listener_ops **ops)
 {
-    for (unsigned i = 0; transports[i]; i++) {
-        if (strcmp(transports[i]->scheme, uri->scheme) == 0) {
-            *ops = transports[i];
-            return FAR_OK;
-        }
+    const struct module *module;
+    int rc = module_find(scheme, &module);
+
+    if (rc == FAR_OK)
+        *ops = module->listener;
+    return rc;
+}
+
+static int find(const char *scheme, const struct memd_listener_ops **ops)
+{
+    for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+        if (strcmp(transports[i].scheme, scheme) != 0)
+            continue;
+        if (!transports[i].linked->open)
+            return find_in_module(scheme, ops);
+        *ops = transports[i].linked;
+        return FAR_OK;
     }
-    return err_fail(FAR_NO_FABRIC, "this build cannot listen at '%s:'", uri->scheme);
+    return err_fail(FAR_NO_FABRIC,
+                    "a memory node cannot listen at '%s:', only at ucx: and verbs:", scheme);
 }
 
 int memd_listen(struct memd *m, const char *text, unsigned threads)
@@ -32,7 +45,7 @@ int memd_listen(struct memd *m, const char *text, unsigned threads)
     int rc = uri_parse(text, &uri);
 
     if (rc == FAR_OK)
-        rc = find_transport(&uri, &ops);
+        rc = find(uri.scheme, &ops);
     if (rc != FAR_OK)
         return rc;
     if (m->listeners == MEMD_LISTENERS_MAX)

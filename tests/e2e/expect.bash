@@ -40,6 +40,19 @@ indexes() {
 # The same as messages have them: "race, another".
 index_list() { indexes | paste -sd, | sed 's/,/, /g'; }
 
+# The objects of targets of the build whose names match, one on a line. An object without a source
+# is left over from an earlier build.
+objects_of() { # PATTERN...
+    local pattern object source
+    for pattern in "$@"; do
+        find "$BUILD"/CMakeFiles/$pattern.dir/src -name '*.c.o'
+    done | while read -r object; do
+        source=${object##*.dir/}
+        [ -e "$SOURCE/${source%.o}" ] && echo "$object"
+    done
+}
+library_objects() { objects_of 'farside_*objects' farside_{stateless,wire,loader}; }
+
 failed() {
     printf '%s\n  %s\n--- exit status %s, output:\n%s\n--- errors:\n%s\n' \
         "$last" "$1" "$code" "$out" "$err" >&2

@@ -5,10 +5,10 @@
 
 # Every external name of the library's objects starts with one of these, and says where it belongs.
 modules="clock err fds fiber hist mapping process rng text
-         batch direct fab mem shm superblock ucx uri verbs wire
+         batch direct fab mem module shm superblock ucx uri verbs wire
          block catalog client freelist journal marks op pool size stock
          chime index race rcuckoo sephash shard tuning
-         store far"
+         store far memd"
 
 # The global names that a library defines. "A" are the version nodes of a shared library; a name
 # with a dot is a sanitizer's.
@@ -32,8 +32,16 @@ expect_same libfarside.so "$scratch/declared" "$scratch/shared"
 names_in -g "$BUILD/libfarside.a" >"$scratch/static"
 expect_same libfarside.a "$scratch/declared" "$scratch/static"
 
-last="$NM libfarside_internal.a" code=0
-names_in -g "$BUILD/libfarside_internal.a" >"$scratch/internal"
+# A module exports its entry and nothing else.
+echo farside_module >"$scratch/entry"
+for module in "$BUILD"/farside-*.so; do
+    [ -e "$module" ] || continue # built without networks
+    names_in -D "$module" >"$scratch/module"
+    expect_same "${module##*/}" "$scratch/entry" "$scratch/module"
+done
+
+last="$NM of the library's objects" code=0
+names_in -g $(library_objects) >"$scratch/internal"
 [ "$(wc -l <"$scratch/internal")" -gt 100 ] || failed "hardly any names"
 out=$(grep -Ev "^($(echo $modules | tr ' ' '|'))_" "$scratch/internal")
 [ -z "$out" ] || failed "external names without the prefix of a module"

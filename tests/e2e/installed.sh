@@ -70,7 +70,7 @@ greets "$scratch/by_pkg_config_static" static
 {
     echo '#include <stdlib.h>'
     {
-        "$NM" -g --defined-only "$BUILD/libfarside_internal.a" |
+        "$NM" -g --defined-only $(library_objects) |
             awk 'NF == 3 && $3 !~ /^far_|\./ { print $3 }'
         printf '%s\n' make_fcontext jump_fcontext fail link_down conn_ask class_for leg_done ring_close \
             batch_flush op_begin

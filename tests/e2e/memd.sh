@@ -21,7 +21,7 @@ expect_code 2
 expect_err "has no :port"
 run memd --listen tcp://127.0.0.1:0 --size 16m
 expect_code 2
-expect_err "this build cannot listen at 'tcp:'"
+expect_err "a memory node cannot listen at 'tcp:'"
 
 # One node.
 memd --size 64m

@@ -22,6 +22,7 @@ index/rcuckoo base fabric pool index index/rcuckoo
 index/sephash base fabric pool index index/sephash
 store base fabric pool index store
 memd base fabric fabric/ucx fabric/verbs memd
+module base fabric memd module
 sim base fabric pool index store sim
 bench base fabric store bench | pool index
 cli base index bench sim memd cli | fabric store
@@ -79,11 +80,7 @@ expect_none "headers that are not for this reader"
 
 # ---- calls: the functions that objects define and need ----
 last=calls
-find "$BUILD"/CMakeFiles/farside_{objects,tools,cli}.dir/src -name '*.c.o' |
-    while read -r object; do
-        source=${object##*.dir/src/}
-        [ -e "${source%.o}" ] && echo "$object" # else it is left over from an earlier build
-    done >"$scratch/objects"
+{ library_objects; objects_of farside_{tools,cli}; } >"$scratch/objects"
 [ "$(wc -l <"$scratch/objects")" -gt 100 ] || failed "hardly any objects in $BUILD"
 xargs "$NM" -A <"$scratch/objects" | sed -E 's,^.*\.dir/src/([^:]*)\.o:,\1 ,' |
     awk '$(NF - 1) == "T" { at[$NF] = $1 }

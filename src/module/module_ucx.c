@@ -1,0 +1,7 @@
+/* The module of ucx:, farside-ucx.so. */
+#include "fabric/backends.h"
+#include "memd/transports.h"
+#include "module/entry.h"
+
+const struct module farside_module = {
+    .build = MODULE_BUILD, .host = &module_host, .fabric = &ucx_fabric, .listener = &memd_ucx};
