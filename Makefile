@@ -20,7 +20,7 @@ TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio ip
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all run test test-verbs check check-long mutants torture asan tsan clang format format-check tidy \
-        install clean deps tools
+        install uninstall clean deps tools
 
 all: deps
 	@$(CMAKE) -S . -B $(BUILD) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
@@ -119,6 +119,14 @@ torture: all
 
 install: all
 	@cmake --install $(BUILD)
+
+# Removes the files that the last install from this folder has left, and directories that are ours.
+uninstall:
+	@[ -e $(BUILD)/install_manifest.txt ] || { echo "nothing was installed from $(BUILD)" >&2; exit 1; }
+	@while IFS= read -r file || [ -n "$$file" ]; do \
+	    rm -f "$(DESTDIR)$$file" || exit 1; \
+	    case $${file%/*} in */farside) rmdir "$(DESTDIR)$${file%/*}" 2>/dev/null ;; esac; \
+	done <$(BUILD)/install_manifest.txt; :
 
 clean:
 	@rm -rf build build-asan build-tsan build-clang build*.log

@@ -48,6 +48,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__clang__) && !defined(__cplusplus) /* it warns of bool in C89 */
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wc99-extensions"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -105,12 +110,9 @@ extern "C" {
     X(NODE_LOST, -32, "a memory node came back without its contents")                              \
     X(STARTED, -33, "the operation has already started")
 
-enum far_status {
-    FAR_OK = 0,
-#define FAR_X(name, value, text) FAR_##name = value,
-    FAR_ERRORS(FAR_X)
+#define FAR_X(name, value, text) , FAR_##name = value
+enum far_status { FAR_OK = 0 FAR_ERRORS(FAR_X) };
 #undef FAR_X
-};
 
 /* The text of a status; "unknown status" for any other number. Never NULL. */
 FAR_API const char *far_strerror(int status);
@@ -877,5 +879,7 @@ FAR_API int far_table_check(far_session *session, far_table *table,
 
 #ifdef __cplusplus
 }
+#elif defined(__clang__)
+#pragma clang diagnostic pop
 #endif
 #endif

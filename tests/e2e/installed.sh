@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Programs outside of this project build and run with what `cmake --install` leaves: with
-# pkg-config, with find_package(farside), with either library, and with any names of their own. CC
-# and CFLAGS are those of the build, NM is its nm.
+# pkg-config, with find_package(farside), with either library, in old and new dialects, and with any
+# names of their own. They load a network only if they use it. `make uninstall` removes all files.
+# CC and CFLAGS are those of the build, NM is its nm.
 . "$(dirname "$0")/expect.bash"
+. "$(dirname "$0")/memd.bash"
 
 stage=$scratch/stage
 here=$SOURCE/tests/e2e
@@ -91,9 +93,64 @@ by_cmake both
 greets "$scratch/both/shared" shared
 greets "$scratch/both/static" static
 
+# The header, in dialects of C and C++.
+dialect() { # COMPILER LANGUAGE STANDARD
+    must "$1" -x "$2" -std="$3" -pedantic -Wall -Wextra -Werror -I"$includedir" \
+        -fsyntax-only - <<<'#include <farside.h>'
+}
+for standard in c89 c99 c11 c17; do
+    dialect "$CC" c "$standard"
+done
+if command -v c++ >/dev/null; then
+    for standard in c++11 c++20; do
+        dialect c++ c++ "$standard"
+    done
+else
+    echo "no c++ here: the header was not compiled as C++"
+fi
+
+# An embedder's program under the thread sanitizer, with a library that is not compiled for it.
+if [ -z "$CFLAGS" ]; then
+    CFLAGS=-fsanitize=thread
+    compile "$scratch/threads" "$here/installed/threads.c" -- # no settings of UCX are needed
+    CFLAGS=
+    must env -u UCX_MEM_EVENTS "$scratch/threads"
+    expect_out done
+    expect_no_err
+fi
+
+# Which libraries a program loads. A sanitizer has a handler of its own, so only others show that
+# nobody else changes it.
+compile "$scratch/networks" "$here/installed/networks.c" --
+must "$scratch/networks" mem:?size=16m "shm:$scratch/pool?size=16m"
+expect_out "/pool?size=16m: hello world"
+expect_out "has /libfarside.so"
+expect_out "SIGSEGV: as before"
+[[ ! $out =~ has\ /(farside-|libuc|libib|libsodium) ]] || failed "loads a network"
+if [ -e "$libdir/farside/farside-ucx.so" ]; then
+    FARSIDE=$prefix/bin/farside
+    memd --size 16m
+    must "$scratch/networks" "ucx://$address"
+    expect_out "ucx://$address: hello world"
+    expect_out "has /farside-ucx.so"
+    expect_out "has /libucp.so"
+    [[ $out != *farside-verbs* ]] || failed "loads the wrong network, too"
+
+    compile "$scratch/networks_static" "$here/installed/networks.c" -- --static
+    memd --size 16m
+    must "$scratch/networks_static" "ucx://$address"
+    expect_out "ucx://$address: hello world"
+    [[ $out != */farside-* ]] || failed "opens a module, although it is linked with the network"
+fi
+
 # The shared library does not need the development packages of the networks.
 export PKG_CONFIG_LIBDIR=$scratch/empty
 by_cmake shared_only -DSTATIC=OFF
 greets "$scratch/shared_only/shared" shared
 compile "$scratch/without_packages" "$here/example.c" --
 greets "$scratch/without_packages" shared
+
+# Only directories are left.
+must make -C "$SOURCE" uninstall BUILD="$BUILD" DESTDIR="$stage"
+out=$(find "$stage" ! -type d -o -name farside)
+[ -z "$out" ] || failed "leaves something behind"
