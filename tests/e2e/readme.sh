@@ -14,7 +14,7 @@ elsewhere='^(make|cc|find_package|target_link_libraries)\b' # .ci/run, installed
 # The indented lines of a page, without comments and with continued lines joined. Drawings are no
 # commands.
 commands() { # PAGE
-    sed -n '/^## The layers/,/^## /d; /^```/,/^```/d; s/^    \([^ ].*\)/\1/p' "$1" |
+    sed -n '/^## The layers/,/^## /d; /^```/,/^```/d; s/^    //p' "$1" |
         sed -e ':a; /\\$/ { N; s/\\\n *//; ba }' -e 's/  *# .*//'
 }
 
@@ -40,8 +40,9 @@ for page in README.md docs/figures.md; do
         while IFS= read -r line <&3; do
             echo "\$ $line"
             eval "$line" || exit 1
+            [[ $line == kill* ]] && wait
             if [[ $line == *'&' ]]; then # ready when it can be connected to
-                at=$(grep -o '[0-9.]*:[0-9]*' <<<"$line" | head -n 1)
+                at=$(grep -oE '[0-9.]+:[0-9]+' <<<"$line" | head -n 1)
                 for _ in $(seq 600); do
                     (exec 4<>"/dev/tcp/${at/://}") 2>/dev/null && break
                     sleep 0.05
