@@ -3,12 +3,17 @@
 BUILD   ?= build
 PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc)
-CMAKE   = cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+CMAKE   = cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DQUIET=ON
+
+# configure FOLDER [OPTION...]
+configure = mkdir -p $(1) && { $(CMAKE) -S . -B $(1) $(2) >$(1).log 2>&1 || { cat $(1).log; exit 1; }; }
 
 PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-dev libjansson-dev \
            libsodium-dev libcmocka-dev libucx-dev libibverbs-dev librdmacm-dev
 TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
+# For the header in C++.
+TEST_PACKAGES = g++
 # For hosts that are network namespaces.
 TEST_NETNS   = iproute2 nftables
 # A virtual machine with an RDMA device, and what goes into it besides our own.
@@ -19,29 +24,44 @@ TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio ip
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all run test test-verbs check check-long mutants torture asan tsan clang format format-check tidy \
-        install uninstall clean deps tools
+.PHONY: all built tests configured run test test-verbs check check-long mutants torture asan tsan clang \
+        format format-check tidy install uninstall clean deps tools
 
-all: deps
-	@$(CMAKE) -S . -B $(BUILD) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+all: built
+	@echo "built in $(BUILD):"
+	@sed 's/^/  /' $(BUILD)/summary.txt
+
+# The library, its modules and the program.
+built: configured
+	@echo "building in $(BUILD)"
 	@cmake --build $(BUILD) -j $(JOBS)
+
+tests: configured
+	@scripts/install-packages $(TEST_PACKAGES)
+	@echo "building in $(BUILD), with tests"
+	@cmake --build $(BUILD) -j $(JOBS) --target all tests
+
+configured: deps
+	@$(call configure,$(BUILD))
 
 # What the build needs, through apt-get where it is missing; no network when nothing is.
 deps:
 	@scripts/install-packages $(PACKAGES)
-	@mkdir -p $(BUILD)
 
 tools:
 	@scripts/install-packages $(TOOLS)
 
-run: all
+# Builds only the program, which opens no module for mem:, to show something soon.
+run: configured
+	@echo "building in $(BUILD)"
+	@cmake --build $(BUILD) -j $(JOBS) --target farside_cli
 	@$(BUILD)/farside bench --pool mem: --index all --workload load,a,b,c,d,f --keys 200k --ops 200k
 
-test: all
+test: tests
 	@scripts/install-packages $(TEST_NETNS)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
-test-verbs: all
+test-verbs: tests
 	@scripts/install-packages $(TEST_VERBS)
 	@tests/verbs/run $(BUILD)
 
@@ -49,19 +69,16 @@ test-verbs: all
 # sanitizer has nothing to find in the simulator and in long tests that have one thread.
 ONE_THREAD = ^sim/|^torture/(bitflip|churn|model)$$|^e2e/check_|^unit/(chime_|pool_journal$$|race_|rcuckoo_|sephash_|shard_|store_full|store_iterate)
 asan tsan: deps
-	@mkdir -p build-$@
-	@$(CMAKE) -S . -B build-$@ -DSANITIZE=$(if $(filter asan,$@),address,thread) >build-$@.log 2>&1 || \
-	    { cat build-$@.log; exit 1; }
-	@cmake --build build-$@ -j $(JOBS)
+	@scripts/install-packages $(TEST_PACKAGES)
+	@$(call configure,build-$@,-DSANITIZE=$(if $(filter asan,$@),address,thread))
+	@cmake --build build-$@ -j $(JOBS) --target all tests
 	@ctest --test-dir build-$@ --output-on-failure -j $(JOBS) -LE netns \
 	    $(if $(filter tsan,$@),-E '$(ONE_THREAD)')
 
 # The other compiler: everything must build without a warning.
 clang: deps tools
-	@mkdir -p build-clang
-	@$(CMAKE) -S . -B build-clang -DCMAKE_C_COMPILER=clang >build-clang.log 2>&1 || \
-	    { cat build-clang.log; exit 1; }
-	@cmake --build build-clang -j $(JOBS)
+	@$(call configure,build-clang,-DCMAKE_C_COMPILER=clang)
+	@cmake --build build-clang -j $(JOBS) --target all tests
 
 SOURCES = $(shell git ls-files '*.c' '*.h')
 
@@ -71,7 +88,7 @@ format: tools
 format-check: tools
 	@clang-format --dry-run --Werror $(SOURCES)
 
-tidy: all tools
+tidy: built tools
 	@clang-tidy --quiet -p $(BUILD) $(filter src/%.c,$(SOURCES))
 
 # The check of all indexes, which share the seeds, and the proof that the check notices what it should.
@@ -79,7 +96,7 @@ tidy: all tools
 CHECK_SETS = "--keys 2" "--faults reorder,interleave,crash" "--faults reorder,interleave,error"
 CHECK_EACH = xargs -P $(JOBS) -I{} sh -c \
 	'out=$$($(BUILD)/farside check {} 2>&1); rc=$$?; printf "%s\n" "$$out"; exit $$rc'
-check: all
+check: built
 	@{ printf -- '--index all %s\n' '--exhaustive --ops 2 --faults none --switches 4' \
 	    '--exhaustive --clients 3 --faults none --switches 4' '--seeds 1..10000' '--exhaustive' \
 	    '--exhaustive --grow 1 --clients 1 --switches 1' \
@@ -93,7 +110,7 @@ check: all
 
 # What an index must pass before it is done, for each of them: some minutes for each.
 INDEXES = $(shell $(BUILD)/farside check --help | sed -n 's/.*--index NAME|all.*(all)://p')
-check-long: check
+check-long: check tests
 	@for index in rcuckoo chime; do \
 	    for set in $(CHECK_SETS); do echo "--index $$index --exhaustive $$set"; done; \
 	done | $(CHECK_EACH)
@@ -104,8 +121,7 @@ check-long: check
 	@$(BUILD)/tests/sim_indexes --long
 	@$(BUILD)/tests/torture_churn --long
 	@FARSIDE=$(BUILD)/farside $(BUILD)/tests/torture_kill9 --long --kills 500
-	@mkdir -p build-tsan
-	@$(CMAKE) -S . -B build-tsan -DSANITIZE=thread >build-tsan.log 2>&1 || { cat build-tsan.log; exit 1; }
+	@$(call configure,build-tsan,-DSANITIZE=thread)
 	@cmake --build build-tsan -j $(JOBS) --target torture_threads
 	@TSAN_OPTIONS=die_after_fork=0 build-tsan/tests/torture_threads --long
 
@@ -113,11 +129,11 @@ mutants: deps
 	@tests/sim/mutants/run
 
 # Processes killed by the hundred while others work, and how soon those are at their speed again.
-torture: all
+torture: tests
 	@FARSIDE=$(BUILD)/farside $(BUILD)/tests/torture_kill9 --kills 1000
 	@$(BUILD)/tests/torture_kill9 --recovery 20
 
-install: all
+install: built
 	@cmake --install $(BUILD)
 
 # Removes the files that the last install from this folder has left, and directories that are ours.
