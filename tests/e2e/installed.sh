@@ -34,6 +34,8 @@ directory includedir farside.h
 includedir=$stage$out
 must pkg-config --variable=prefix farside
 prefix=$stage$out
+[ -s "$prefix/share/bash-completion/completions/farside" ] || failed "completion was not installed"
+[ -s "$prefix/share/man/man1/farside-load.1" ] || failed "a manual page was not installed"
 export LD_LIBRARY_PATH=$libdir
 
 # cc OUTPUT SOURCE... -- what pkg-config is asked for
