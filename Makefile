@@ -123,7 +123,7 @@ check-long: check tests
 	@FARSIDE=$(BUILD)/farside $(BUILD)/tests/torture_kill9 --long --kills 500
 	@$(call configure,build-tsan,-DSANITIZE=thread)
 	@cmake --build build-tsan -j $(JOBS) --target torture_threads
-	@TSAN_OPTIONS=die_after_fork=0 build-tsan/tests/torture_threads --long
+	@UCX_MEM_EVENTS=n TSAN_OPTIONS=die_after_fork=0 build-tsan/tests/torture_threads --long
 
 mutants: deps
 	@tests/sim/mutants/run
