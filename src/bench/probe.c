@@ -79,6 +79,23 @@ int probe_run(const char *uri, const atomic_bool *stop, struct probe *probe)
     return err_end(rc);
 }
 
+static void count_dead(void *arg, unsigned slot, const struct client_slot *s)
+{
+    (void)slot;
+    (void)s;
+    ++*(unsigned *)arg;
+}
+
+int probe_dead(far_session *session, unsigned *dead)
+{
+    *dead = 0;
+    err_begin();
+    client_enter(&session->client);
+    int rc = client_find_silent(&session->op, count_dead, dead);
+    client_leave(&session->client);
+    return err_end(rc);
+}
+
 uint64_t probe_lease_ms(const far_session *session)
 {
     return session->client.lease_ns / 1000000;

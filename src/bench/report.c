@@ -132,8 +132,8 @@ void report_threads(struct report *r, const struct bench_config *c)
     r->config = c;
     if (!r->several)
         return;
-    fprintf(r->out, "%swith %u thread%s:\n", r->index ? "\n" : "", c->threads, plural(c->threads));
-    r->index = NULL;
+    fprintf(r->out, "%swith %u thread%s:\n", *r->index ? "\n" : "", c->threads, plural(c->threads));
+    r->index[0] = '\0';
 }
 
 /* Index, workload and throughput: only in the first row of a run. */
@@ -245,19 +245,20 @@ static void remember(struct report *r, const struct bench_run *run)
     if (!grown)
         return; /* then there are fewer hints */
     r->seen = grown;
-    r->seen[r->seen_count++] = (struct report_seen){.index = run->index,
-                                                    .workload = run->workload,
-                                                    .place = r->place,
-                                                    .threads = r->config->threads,
-                                                    .ops_per_s = run->ops_per_s};
+    struct report_seen *seen = &r->seen[r->seen_count++];
+    *seen = (struct report_seen){.workload = run->workload,
+                                 .place = r->place,
+                                 .threads = r->config->threads,
+                                 .ops_per_s = run->ops_per_s};
+    snprintf(seen->index, sizeof seen->index, "%s", run->index);
 }
 
 void report_run(struct report *r, const struct bench_run *run)
 {
     bool first = true;
-    if (r->index && strcmp(r->index, run->index) != 0)
+    if (*r->index && strcmp(r->index, run->index) != 0)
         fputs("\n", r->out);
-    r->index = run->index;
+    snprintf(r->index, sizeof r->index, "%s", run->index); /* it is gone with its table */
     for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
         if (run->op[k].stats.count == 0)
             continue;

@@ -10,10 +10,12 @@
 /* ---- for people: lines as they come ---------------------------------------------------------- */
 
 #define REPORT_COLUMNS 100 /* no line is longer */
+#define REPORT_INDEX   32  /* bytes of the name of an index */
 
 /* A run, to be compared with the same one with another number of threads. */
 struct report_seen {
-    const char *index, *workload;
+    char index[REPORT_INDEX];
+    const char *workload;
     unsigned place; /* in the list of workloads */
     unsigned threads;
     double ops_per_s;
@@ -22,7 +24,7 @@ struct report_seen {
 struct report {
     FILE *out;
     const struct bench_config *config;
-    const char *index;           /* of the last run */
+    char index[REPORT_INDEX];    /* of the last run; "" if there is none */
     bool several;                /* numbers of threads, one after the other */
     unsigned place;              /* of the next run in the list of workloads */
     unsigned runs;               /* of this index so far */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define NO_POOL_YET   "there is none yet: the first command creates it"
+#define LEASE_WAITED  10000u   /* ms; dead sessions are not looked for if it is longer */
 #define SLOW_NS       1000000u /* a round trip that is worth a warning */
 #define SLOW_PER_MILL 10u      /* of the lease */
 
@@ -101,6 +102,40 @@ static bool check_nodes(struct doctor *d, const char *uri, uint64_t *longest)
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
+static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    (void)arg;
+    (void)what;
+    (void)done;
+    (void)total;
+    return !cli_stopped();
+}
+
+/* Sessions that have died keep their slot and their memory until others take notice. To find them
+ * takes a lease and a half. */
+static void check_sessions(struct doctor *d, far_session *session, const struct far_pool_info *info)
+{
+    bool crowded = info->clients * 10ull >= info->clients_max * 9ull;
+    bool look = info->clients > 1 && probe_lease_ms(session) <= LEASE_WAITED;
+    unsigned dead = 0;
+    far_session_watch(session, go_on, NULL);
+    int rc = look ? probe_dead(session, &dead) : FAR_OK;
+    far_session_watch(session, NULL, NULL);
+    if (rc != FAR_OK && rc != FAR_STOPPED)
+        report_error(d, "sessions", rc, far_error_detail());
+    if (dead > 0)
+        doctor_report(d, DOCTOR_WARNING, "sessions",
+                      "free what they hold: farside pool check URI --repair",
+                      "%u of %u are open, with this one; %u of them %s silent: killed or stopped",
+                      info->clients, info->clients_max, dead, dead == 1 ? "is" : "are");
+    else
+        doctor_report(d, crowded ? DOCTOR_WARNING : DOCTOR_OK, "sessions",
+                      crowded ? "close some; a pool that is created with clients=N has room for "
+                                "more"
+                              : NULL,
+                      "%u of %u are open, with this one", info->clients, info->clients_max);
+}
+
 static void check_room(struct doctor *d, far_session *session)
 {
     struct far_pool_info info;
@@ -115,10 +150,7 @@ static void check_room(struct doctor *d, far_session *session)
                   full ? "see what is free again or in use: farside stat URI" : NULL,
                   "%s, of which %s were never used", doctor_bytes(info.bytes_total, total),
                   doctor_bytes(info.bytes_free, left));
-    bool crowded = info.clients * 10ull >= info.clients_max * 9ull;
-    doctor_report(d, crowded ? DOCTOR_WARNING : DOCTOR_OK, "sessions",
-                  crowded ? "find sessions that have died: farside pool check URI" : NULL,
-                  "%u of %u are open, with this one", info.clients, info.clients_max);
+    check_sessions(d, session, &info);
     doctor_report(d, DOCTOR_OK, "tables", NULL, "%u; layout version %u", info.tables,
                   info.layout_version);
 }

@@ -252,6 +252,26 @@ expect_code 0
 examine "$tiny"
 says warning sessions "1 of 1 are open"
 
+# A session that was killed.
+pool=shm:$scratch/killed
+run put --pool "$pool?size=16m&lease=500" key value
+"$FARSIDE" bench --pool "$pool" --index race --keys 1k --ops 1g --workload load,c >"$scratch/bench" 2>&1 &
+pid=$!
+for _ in $(seq 600); do # until its workload runs, and a session is open
+    run stat "$pool" --json
+    grep -q "^race *load" "$scratch/bench" && [[ $out != *'"clients": 1,'* ]] && break
+    sleep 0.05
+done
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+examine "$pool"
+expect_code 0
+says warning sessions "1 of them is silent"
+advises "free what they hold: farside pool check URI --repair"
+run pool check "$pool" --repair
+examine "$pool"
+says ok sessions "1 of"
+
 # ---- memory nodes ----
 if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
     echo "built without ucx: no node was examined"

@@ -38,7 +38,7 @@ static void on_run(void *arg, const struct bench_run *run)
     free(c->text);
     FILE *out = open_memstream(&c->text, &c->text_bytes);
     assert_non_null(out);
-    report_begin(&report, out, c->config);
+    report_begin(&report, out, c->config, "1");
     report_run(&report, run);
     fclose(out);
 }
