@@ -51,11 +51,11 @@ deps:
 tools:
 	@scripts/install-packages $(TOOLS)
 
-# Builds only the program, which opens no module for mem:, to show something soon.
+# Builds only what the benchmark needs, to show something soon.
 run: configured
 	@echo "building in $(BUILD)"
-	@cmake --build $(BUILD) -j $(JOBS) --target farside_cli
-	@$(BUILD)/farside bench --pool mem: --index all --workload load,a,b,c,d,f --keys 200k --ops 200k
+	@cmake --build $(BUILD) -j $(JOBS) --target farside_quick
+	@$(BUILD)/farside-bench --pool mem: --index all --workload load,a,b,c,d,f --keys 200k --ops 200k
 
 test: tests
 	@scripts/install-packages $(TEST_NETNS)

@@ -26,6 +26,7 @@ module base fabric memd module
 sim base fabric pool index store sim
 bench base fabric store bench | pool index
 cli base index bench sim memd cli | fabric store
+quick cli
 ROOMS
 
 # Of pairs of files "FROM TO", prints those that the table does not allow.
@@ -80,7 +81,7 @@ expect_none "headers that are not for this reader"
 
 # ---- calls: the functions that objects define and need ----
 last=calls
-{ library_objects; objects_of farside_{tools,cli}; } >"$scratch/objects"
+{ library_objects; objects_of farside_{bench,tools,cli}; } >"$scratch/objects"
 [ "$(wc -l <"$scratch/objects")" -gt 100 ] || failed "hardly any objects in $BUILD"
 xargs "$NM" -A <"$scratch/objects" | sed -E 's,^.*\.dir/src/([^:]*)\.o:,\1 ,' |
     awk '$(NF - 1) == "T" { at[$NF] = $1 }
