@@ -208,7 +208,7 @@ static void print_left(const struct output *o, const struct bench_drop *drop)
                 drop->table);
     else
         cli_failed("bench", drop->status, "cannot drop the table '%s'", drop->table);
-    fprintf(stderr, "farside bench: %s, remove it with: farside drop --pool '%s' %s\n",
+    fprintf(stderr, "farside bench: %s, remove it with: farside table drop --pool '%s' %s\n",
             drop->foreign ? "unless that benchmark runs"
                           : "the next benchmark on this machine tries again; or",
             o->config->pool, drop->table);

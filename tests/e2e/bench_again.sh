@@ -113,7 +113,7 @@ run put --pool "$pool" --table farside-bench-mine key value
 run bench --pool "$pool" --index race $small
 expect_code 0
 expect_err "'$foreign' is of a benchmark on another machine"
-expect_err "farside drop --pool '$pool' $foreign"
+expect_err "farside table drop --pool '$pool' $foreign"
 [[ $err != *farside-bench-mine* ]] || failed "takes another table for one of its own"
 tables 3
 
