@@ -419,6 +419,11 @@ int cli_output_end(void)
     return CLI_FAILED;
 }
 
+const char *cli_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 int cli_no_memory(const char *command)
 {
     fprintf(stderr, "farside %s: out of memory\n", command);

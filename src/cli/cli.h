@@ -131,6 +131,9 @@ int cli_json_close(const char *command, const char *name, FILE *file, struct jso
 /* Prints the object to the standard output; takes over the reference. */
 void cli_json_print(struct json_t *object);
 
+/* "s", or "" for one. */
+const char *cli_plural(uint64_t count);
+
 /* Prints that memory ran out. Returns CLI_FAILED. */
 int cli_no_memory(const char *command);
 

@@ -198,6 +198,8 @@ static int write_table(struct dumping *d, const char *name)
     int rc = far_table_open(d->t.session, name, NULL, &d->t.table);
     if (rc == FAR_OK)
         rc = far_table_info(d->t.session, d->t.table, &info);
+    if (rc == FAR_NO_TABLE && d->call->count == 0) /* dropped since the tables were listed */
+        return CLI_OK;
     if (rc != FAR_OK)
         return cli_failed(COMMAND, rc, "cannot read the table '%s'", name);
     snprintf(table.name, sizeof table.name, "%s", name);
@@ -237,8 +239,7 @@ static int write_dump(struct dumping *d, const struct table_list *all)
                 "farside " COMMAND ": interrupted after %" PRIu64 " pairs: '%s' is not %s\n",
                 d->writer.totals.pairs, d->out.name, d->out.partial ? "written" : "complete");
     if (code == CLI_OK && d->out.file != stdout)
-        printf("%" PRIu64 " tables, %" PRIu64 " pairs, %" PRIu64 " bytes in keys and values\n",
-               d->writer.totals.tables, d->writer.totals.pairs, d->writer.totals.bytes);
+        dump_print_totals(stdout, &d->writer.totals);
     dump_writer_free(&d->writer);
     close_output(&d->out);
     return code;

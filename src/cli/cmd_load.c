@@ -284,12 +284,9 @@ static int check_chosen(struct loading *l, int code)
 static void report(const struct loading *l, int code)
 {
     FILE *out = code == CLI_OK || code == CLI_MISSING ? stdout : stderr;
-    const struct dump_totals *t = &l->reader.totals;
     if (l->call->check) {
         if (code == CLI_OK)
-            printf("%s: %" PRIu64 " tables, %" PRIu64 " pairs, %" PRIu64
-                   " bytes in keys and values\n",
-                   l->call->name, t->tables, t->pairs, t->bytes);
+            dump_print_totals(stdout, &l->reader.totals);
         return;
     }
     if (cli_interrupted())
@@ -297,8 +294,7 @@ static void report(const struct loading *l, int code)
     for (unsigned i = 0; i < l->tables; i++) {
         fputs(out == stderr ? "loaded before: " : "", out);
         cli_print_escaped(out, l->table[i].name, strlen(l->table[i].name));
-        fprintf(out, ": %" PRIu64 " pair%s\n", l->table[i].pairs,
-                l->table[i].pairs == 1 ? "" : "s");
+        fprintf(out, ": %" PRIu64 " pair%s\n", l->table[i].pairs, cli_plural(l->table[i].pairs));
     }
     if (out == stderr && l->next > 0)
         fprintf(stderr, "With --from %" PRIu64 " a load goes on there.\n", l->next);

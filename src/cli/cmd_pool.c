@@ -88,24 +88,19 @@ static void print_json(const char *uri, bool repair, const struct far_pool_check
     cli_json_print(all);
 }
 
-static const char *plural(unsigned count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static void print_summary(const char *uri, bool repair, const struct far_pool_check *c)
 {
     unsigned dead = repair ? 0 : c->dead_clients;
     if (repair && (c->repaired > 0 || c->dead_clients > 0 || c->repaired_bytes > 0))
         printf("%s: repaired %u finding%s, %u dead session%s, %" PRIu64 " bytes\n", uri,
-               c->repaired, plural(c->repaired), c->dead_clients, plural(c->dead_clients),
+               c->repaired, cli_plural(c->repaired), c->dead_clients, cli_plural(c->dead_clients),
                c->repaired_bytes);
     if (is_clean(c, repair))
         printf("%s: clean\n", uri);
     else
         printf("%s: %u damaged, %u lock%s stranded, %u session%s dead, %" PRIu64
                " bytes leaked%s\n",
-               uri, c->violations, c->stranded, plural(c->stranded), dead, plural(dead),
+               uri, c->violations, c->stranded, cli_plural(c->stranded), dead, cli_plural(dead),
                c->leaked_bytes, repair ? "" : "; try --repair");
 }
 
@@ -239,7 +234,7 @@ static int check_unused(const struct removal *r)
             "farside " REMOVE ": the pool '%s' has %u other session%s, alive or dead.\n"
             "'farside pool check --repair' removes dead ones; with --force the pool is removed all "
             "the same.\n",
-            r->uri, others, plural(others));
+            r->uri, others, cli_plural(others));
     return CLI_FAILED;
 }
 
@@ -248,7 +243,7 @@ static bool ask(const struct removal *r)
     char answer[8] = "";
     fprintf(stderr, "Remove the pool '%s'", r->uri);
     if (!r->force)
-        fprintf(stderr, " with %u table%s", r->info.tables, plural(r->info.tables));
+        fprintf(stderr, " with %u table%s", r->info.tables, cli_plural(r->info.tables));
     fputs("? [y/N] ", stderr);
     cli_interrupt_io(true);
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');

@@ -1,5 +1,6 @@
 #include "cli/dump_block.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 bool dump_block_reserve(struct dump_block *b, size_t cap)
@@ -46,6 +47,13 @@ void dump_block_free(struct dump_block *b)
 {
     free(b->bytes);
     *b = (struct dump_block){.bytes = NULL};
+}
+
+void dump_print_totals(FILE *out, const struct dump_totals *t)
+{
+    fprintf(out, "%" PRIu64 " table%s, %" PRIu64 " pair%s, %" PRIu64 " byte%s in keys and values\n",
+            t->tables, t->tables == 1 ? "" : "s", t->pairs, t->pairs == 1 ? "" : "s", t->bytes,
+            t->bytes == 1 ? "" : "s");
 }
 
 bool dump_pair_next(const unsigned char *bytes, size_t len, size_t *pos, struct dump_pair *pair)

@@ -5,6 +5,7 @@
 #include "cli/dump_layout.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 struct dump_table {
     char name[FAR_NAME_MAX + 1];
@@ -30,6 +31,9 @@ bool dump_block_reserve(struct dump_block *block, size_t cap);
 bool dump_block_add(struct dump_block *block, const struct dump_pair *pair);
 void dump_block_clear(struct dump_block *block);
 void dump_block_free(struct dump_block *block);
+
+/* "2 tables, 7 pairs, 123 bytes in keys and values" */
+void dump_print_totals(FILE *out, const struct dump_totals *totals);
 
 /* The pair at *pos of `len` bytes; moves *pos behind it. False if there is none, or if what is there
  * is not a pair: *pos is less than `len` then. */

@@ -65,6 +65,16 @@ for json in "" --json; do
 done
 leaks=0
 
+# On a terminal, progress is shown.
+if script -qec true /dev/null >/dev/null 2>&1; then
+    for command in "dump '$scratch/shown'" "load --check '$scratch/dump'"; do
+        last="farside $command, on a terminal"
+        out=$(script -qec "'$FARSIDE' $command" /dev/null </dev/null 2>&1)
+        expect_out " pairs, "
+        expect_out " MiB"
+    done
+fi
+
 # JSON lines are for people.
 run dump --json --table odd -
 expect_code 0
