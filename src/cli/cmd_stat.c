@@ -83,7 +83,7 @@ static void print_bytes(const char *what, uint64_t bytes)
 static void print_pool(const char *uri, const struct far_pool_info *p,
                        const struct far_pool_usage *u)
 {
-    printf("pool '%s': %u node%s, layout version %u\n", uri, p->nodes, p->nodes == 1 ? "" : "s",
+    printf("pool '%s': %u node%s, layout version %u\n", uri, p->nodes, cli_plural(p->nodes),
            p->layout_version);
     print_bytes("memory", u->total);
     print_bytes("metadata", u->metadata);
@@ -225,13 +225,12 @@ int cmd_stat(int argc, char **argv)
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
-    far_pool *pool = NULL;
-    far_session *session = NULL;
-    code = cli_open("stat", &target, &pool, &session);
+    struct cli_table t = {.pool = NULL};
+    code = cli_open("stat", &target, &t.pool, &t.session);
     if (code != CLI_OK)
         return code;
-    code = stat_pool(&target, session, json);
-    far_session_close(session);
-    far_pool_close(pool);
+    cli_interrupt_io(true);
+    code = stat_pool(&target, t.session, json);
+    cli_close_table(&t);
     return code;
 }

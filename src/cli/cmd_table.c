@@ -105,24 +105,23 @@ static int cmd_table_list(int argc, char **argv)
     };
     const struct cli_syntax syntax = {.command = "table list", .usage = usage, .options = options};
     struct table_list tables = {.count = 0};
-    far_pool *pool = NULL;
-    far_session *session = NULL;
+    struct cli_table t = {.pool = NULL};
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
-    code = cli_open(syntax.command, &target, &pool, &session);
+    code = cli_open(syntax.command, &target, &t.pool, &t.session);
     if (code != CLI_OK)
         return code;
+    cli_interrupt_io(true);
     json_t *rows = json ? json_array() : NULL;
-    int rc = table_list_read(session, &tables);
-    code = rc == FAR_OK ? list_tables(session, &tables, count, rows)
+    int rc = table_list_read(t.session, &tables);
+    code = rc == FAR_OK ? list_tables(t.session, &tables, count, rows)
                         : cli_failed(syntax.command, rc, "cannot list the tables");
     if (rc == FAR_OK && json && !cli_stopped())
         cli_json_print(json_pack("{s:s, s:O}", "farside", far_version(), "tables", rows));
     json_decref(rows);
     table_list_free(&tables);
-    far_session_close(session);
-    far_pool_close(pool);
+    cli_close_table(&t);
     return code;
 }
 
