@@ -24,7 +24,7 @@ contents() { # URI: all tables with their index and tuning, and all pairs
 
 run stat --pool "$FARSIDE_POOL?size=64m"
 for index in $(indexes); do
-    run bench --index "$index" --keys 300 --ops 1 --workload load
+    run bench --keep --index "$index" --keys 300 --ops 1 --workload load
     expect_code 0
 done
 run put --table odd --tuning groups=3 --hex 00ff0a 'a\b'
@@ -138,7 +138,7 @@ run table list --pool "$copy" --count
 
 # A dump of many records, damaged in the middle and cut off.
 run table drop bench-race
-run bench --index race --keys 20k --ops 1 --workload load --value-size 100
+run bench --keep --index race --keys 20k --ops 1 --workload load --value-size 100
 expect_code 0
 run dump --table bench-race "$scratch/dump"
 expect_code 0

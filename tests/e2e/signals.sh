@@ -49,7 +49,7 @@ done
 
 # Commands that stream: a signal ends them while they wait for a pipe that nobody reads or fills.
 new_pool
-run bench --pool "$uri" --keys 20k --ops 1 --workload load --index race
+run bench --keep --pool "$uri" --keys 20k --ops 1 --workload load --index race
 expect_code 0
 run dump --pool "$uri" "$scratch/dump"
 expect_code 0
