@@ -5,7 +5,7 @@
 
 pool=shm:$scratch/pool
 small="--keys 1k --ops 1k --workload load,a"
-run put --pool "$pool?size=32m&lease=500" --table bench-race key value
+run put --pool "$pool?size=32m&lease=3000" --table bench-race key value
 expect_code 0
 
 tables() { # how many there must be
@@ -103,6 +103,8 @@ run bench --pool "$pool" --index race $small --json "$scratch/json"
 expect_code 0
 expect_err "which a benchmark that was killed had left"
 [ "$(grep -c '"left_over": true' "$scratch/json")" -eq 1 ] || failed "does not say so in the JSON"
+run pool check "$pool" --repair # its session is found, when its lease has passed
+expect_code 0
 expect_as_before
 
 # A table of another machine is named, and left alone. So is one that only looks a bit like it.
