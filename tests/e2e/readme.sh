@@ -7,7 +7,7 @@
 source=$(cd "$(dirname "$0")/../.." && pwd)
 name=readme-$$
 port=$((2000 + $$ % 1000)) # without the last digit
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
+trap 'rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
 
 elsewhere='^(make|cc|find_package|target_link_libraries)\b' # .ci/run, installed.sh
 
@@ -35,6 +35,7 @@ for page in README.md docs/figures.md; do
 
     (
         cd "$scratch" || exit 1
+        trap 'kill $(jobs -p) 2>/dev/null' EXIT # nodes, if a command fails
         unset FARSIDE_POOL
         set -m
         while IFS= read -r line <&3; do
