@@ -1,11 +1,24 @@
 #include "cli/dump_write.h"
 #include "cli/dump_json.h"
 
+#include <unistd.h>
+
+/* Records are long, and need no buffer. If a signal ends the wait for a pipe, this ends, too. */
+static bool put(FILE *file, const void *bytes, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        ssize_t n = write(fileno(file), (const char *)bytes + done, len - done);
+        if (n < 0)
+            return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
 bool dump_begin(struct dump_writer *w, FILE *file, bool json)
 {
     *w = (struct dump_writer){.file = file, .json = json, .sum = dump_first_sum()};
-    return json ? dump_json_begin(file)
-                : fwrite(DUMP_MAGIC, 1, DUMP_MAGIC_BYTES, file) == DUMP_MAGIC_BYTES;
+    return json ? dump_json_begin(file) : put(file, DUMP_MAGIC, DUMP_MAGIC_BYTES);
 }
 
 static bool write_record(struct dump_writer *w, enum dump_kind kind, unsigned count,
@@ -18,8 +31,7 @@ static bool write_record(struct dump_writer *w, enum dump_kind kind, unsigned co
                              .payload = dump_payload_sum(payload, len)};
     head.head_sum = dump_head_sum(&head, w->sum);
     w->sum = head.head_sum;
-    return fwrite(&head, 1, sizeof head, w->file) == sizeof head &&
-           fwrite(payload, 1, len, w->file) == len;
+    return put(w->file, &head, sizeof head) && put(w->file, payload, len);
 }
 
 static bool flush_block(struct dump_writer *w)
