@@ -139,9 +139,12 @@ static void leave(struct client *c, struct op *op)
 {
     uint64_t *word = op->pool_word;
     bool left_some = c->stock.limbo.count > 0 || c->stock.lost_bytes > 0 || c->sweep.met != 0;
-    /* Twice: pages for objects on a full node come from other nodes, together with more objects. */
+    /* This may take longer than the lease, so it sends heartbeats. Twice: pages for objects on a
+     * full node come from other nodes, together with more objects. */
+    (void)client_set_policy(op, POLICY_ANNOUNCING);
     for (unsigned i = 0; i < 2 * c->pool->nodes; i++)
         left_some |= client_give_all(op, i % c->pool->nodes) != FAR_OK;
+    (void)client_set_policy(op, POLICY_SILENT);
     if (journal_blank_spent(op) != FAR_OK)
         return; /* JOURNAL-J4 */
     if (client_has_stray_writes(c))
