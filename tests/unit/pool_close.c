@@ -324,6 +324,51 @@ static void a_sweep_that_is_refused_leaves_another_alone(void **state)
     store_rig_close(&r);
 }
 
+static struct driven_clock *slow;
+
+static uint64_t slow_now(struct fab_ep *ep)
+{
+    (void)ep;
+    return slow->now;
+}
+
+/* Posts that take an eighth of a lease each. */
+static int slow_post(struct fab_ep *ep, struct fab_req *req)
+{
+    slow->now += 125000000;
+    return hook.real->post(ep, req);
+}
+
+/* LEASE-L1: its memory is not given back any more once its lease has lapsed. */
+static void a_client_keeps_its_lease_while_it_gives_back_much_memory(void **state)
+{
+    struct store_rig r;
+    far_session *s = NULL;
+    struct probe p;
+
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=4m&lease=1000", NULL, NULL, NULL);
+    probe_open(&p, r.fab);
+    assert_int_equal(far_session_open(r.pool, NULL, &s), FAR_OK);
+    for (unsigned i = 0; i < 3 * BUNDLE_CLASS; i++) {
+        gaddr at = 0;
+        assert_int_equal(pool_alloc(&s->op, 0, i, &at), FAR_OK);
+        pool_free_unpublished(&s->client, at, i);
+    }
+    unsigned slot = s->client.slot;
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) != 0);
+    slow = r.clock;
+    uint64_t before = slow->now;
+    hook_on(s->client.ep);
+    hook.ops.post = slow_post;
+    hook.ops.now = hook.ops.coarse = slow_now;
+    far_session_close(s);
+    assert_true(slow->now > before + 2000000000);
+    assert_true(probe_get(&p, 0, PROBE_SLOT(slot, incarnation)) == 0);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 static unsigned recovered;
 
 static int count_recovery(void *arg, struct op *op, const struct journal_entry *entry)
@@ -467,6 +512,7 @@ int main(void)
         cmocka_unit_test(a_sweep_that_is_refused_leaves_another_alone),
         cmocka_unit_test(a_recovery_leaves_the_slots_next_client_alone),
         cmocka_unit_test(a_lease_that_lapses_while_a_session_comes_back_is_noticed),
+        cmocka_unit_test(a_client_keeps_its_lease_while_it_gives_back_much_memory),
         cmocka_unit_test(the_keeper_lets_go_of_a_session_before_its_memory_is_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
