@@ -368,6 +368,7 @@ static void end_clients(struct ucx_thread *t)
         if (c->over && (!c->closing || (c->gently && now - c->since > HANDSHAKE_NS))) {
             client_close(c, !c->gently);
             c->gently = false;
+            (void)ucx_forget_events(t->worker);
         }
         if (c->closed && c->replies == 0)
             client_free(t, i);
@@ -400,6 +401,7 @@ static void drain(struct ucx_thread *t)
         if (t->client[i] && !t->client[i]->over) {
             client_over(t->client[i]);
             client_close(t->client[i], false);
+            (void)ucx_forget_events(t->worker);
         }
     }
     while (t->clients > 0 && clock_ns() - start < 2 * DRAIN_NS) {

@@ -103,6 +103,11 @@ int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void 
     return FAR_OK;
 }
 
+bool ucx_forget_events(ucp_worker_h worker)
+{
+    return ucp_worker_progress(worker) != 0;
+}
+
 ucs_status_ptr_t ucx_send(ucp_ep_h ep, const void *message, size_t bytes, unsigned flags,
                           ucp_send_nbx_callback_t done, void *arg)
 {

@@ -25,6 +25,15 @@ int ucx_failed(int rc);
 /* A worker for one thread at a time. Its events make *fd readable, which stays the worker's. */
 int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void *arg,
                     ucp_worker_h *worker, int *fd);
+/*
+ * Call this right after closing an endpoint. Returns whether the worker had something to do.
+ *
+ * UCX keeps a list of sockets that had events while the worker was busy, and looks through it with
+ * the worker's next progress. A socket that is closed stays in the list. If another worker of the
+ * process gets a socket with that number first, UCX ends the process by an assertion. A worker may
+ * sleep for long, so it does not leave such a list behind.
+ */
+bool ucx_forget_events(ucp_worker_h worker);
 
 /* Sends a message, with further UCP_AM_SEND_FLAG_* in `flags`. Returns what ucp_am_send_nbx()
  * does. */

@@ -47,8 +47,11 @@ static void close_ucp(struct ucx_conn *c)
     ucp_ep_h ucp = c->ucp;
 
     c->ucp = NULL;
-    if (ucp)
-        (void)ucp_ep_close_nbx(ucp, &param);
+    if (!ucp)
+        return;
+    (void)ucp_ep_close_nbx(ucp, &param);
+    if (ucx_forget_events(c->hub->worker))
+        c->hub->stirred = true;
 }
 
 static void fail_waiting(struct ucx_conn *c, int status)
