@@ -4,6 +4,7 @@
  *   keys      key numbers to bytes
  *   dist      which key next
  *   workload  which operation next
+ *   mix       workloads that the user defines
  *   workers   threads of one process or several that start and stop together
  *   scratch   memory of a pool for verbs without a meaning
  *   runner    one workload on one table, measured

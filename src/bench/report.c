@@ -27,7 +27,8 @@ static double quantile_us(const struct bench_op *op, double q)
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-#define TEXT_MAX 32
+#define TEXT_MAX         32
+#define WORKLOAD_COLUMNS 8
 
 /* 1234567 as 1,234,567 */
 static const char *grouped(uint64_t n, char text[TEXT_MAX])
@@ -122,9 +123,9 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
         say(out, "  ", "tuning: %s", c->tuning);
     if (c->raw)
         fprintf(out, "  of raw: ops/s as a share of what the same verbs reach without an index\n");
-    fprintf(out, "\n%-7s %-8s %10s%s %-7s %6s %6s %8s %7s %7s %7s %10s\n", "index", "workload",
-            "ops/s", c->raw ? " of raw" : "", "op", "rtts", "verbs", "read", "written", "p50",
-            "p99", "count");
+    fprintf(out, "\n%-7s %-*s %10s%s %-7s %6s %6s %8s %7s %7s %7s %10s\n", "index",
+            WORKLOAD_COLUMNS, "workload", "ops/s", c->raw ? " of raw" : "", "op", "rtts", "verbs",
+            "read", "written", "p50", "p99", "count");
 }
 
 void report_threads(struct report *r, const struct bench_config *c)
@@ -136,13 +137,18 @@ void report_threads(struct report *r, const struct bench_config *c)
     r->index[0] = '\0';
 }
 
-/* Index, workload and throughput: only in the first row of a run. */
+/* Index, workload and throughput: only in the first row of a run. A workload whose name is longer
+ * than its column has a line of its own before that. */
 static void print_run_columns(struct report *r, const struct bench_run *run, bool first)
 {
     char text[TEXT_MAX] = "";
+    bool named = first && strlen(run->workload) <= WORKLOAD_COLUMNS;
     if (first && strlen(grouped((uint64_t)(run->ops_per_s + 0.5), text)) > 10)
         fit(run->ops_per_s, 10, 0, text);
-    fprintf(r->out, "%-7s %-8s %10s", first ? run->index : "", first ? run->workload : "", text);
+    if (first && !named)
+        fprintf(r->out, "%-7s %.*s\n", run->index, REPORT_COLUMNS - 8, run->workload);
+    fprintf(r->out, "%-7s %-*s %10s", named ? run->index : "", WORKLOAD_COLUMNS,
+            named ? run->workload : "", text);
     if (!r->config->raw)
         return;
     if (first && run->raw_ops_per_s > 0)

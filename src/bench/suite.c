@@ -258,13 +258,13 @@ static int run_list(const struct suite *s, struct subject *subject, struct subje
     const struct workload_list *list = &s->config->workloads;
     int rc = FAR_OK;
 
-    if (!workload_is_load(list->item[0])) {
+    if (!workload_is_load(&list->item[0])) {
         rc = load_unmeasured(s, subject);
         if (rc == FAR_OK && twin)
             rc = load_unmeasured(s, twin);
     }
     for (unsigned i = 0; i < list->count && rc == FAR_OK && !interrupted(s) && !halted(s); i++)
-        rc = run_workload(s, subject, twin, list->item[i], i);
+        rc = run_workload(s, subject, twin, &list->item[i], i);
     return rc;
 }
 
@@ -318,8 +318,8 @@ static int check_index(const struct bench_config *c, const char *index)
 {
     const struct index_ops *ops = index_find(index);
     for (unsigned i = 0; ops && i < c->workloads.count; i++)
-        if (workload_scans(c->workloads.item[i]) && !ops->ordered)
-            return refuse_scan(c->workloads.item[i], index);
+        if (workload_scans(&c->workloads.item[i]) && !ops->ordered)
+            return refuse_scan(&c->workloads.item[i], index);
     return FAR_OK;
 }
 

@@ -2,7 +2,8 @@
  * Workloads: which operations in which proportion, and the order they come in.
  *
  * The keys of a table under test are the numbers [first, next). New keys get numbers from next on;
- * deletes take keys from first on. A plan is one workload, ready to run on such a span of keys with
+ * deletes take keys from first on. Other operations draw keys that the same run does not delete, so
+ * they find them. A plan is one workload, ready to run on such a span of keys with
  * a given number of threads; each thread draws its tasks from a source. The keys that a thread adds
  * and deletes are fixed in advance, and the proportions are exact, so the same seed gives the same
  * operations, whichever thread is faster.
@@ -17,40 +18,44 @@
 
 #include <stdatomic.h>
 
+/* In this order, tasks are dealt to the threads; see workload_source_init(). Inserts come first:
+ * workload_task_number() relies on that. */
 enum workload_task_kind {
-    WORKLOAD_GET,
-    WORKLOAD_MISS, /* get of a key that does not exist */
-    WORKLOAD_PUT,  /* put of a key that exists */
-    WORKLOAD_ADD,  /* put of a new key */
     WORKLOAD_INSERT,
-    WORKLOAD_UPDATE,
     WORKLOAD_DELETE, /* another key each time */
-    WORKLOAD_RMW,    /* a get, then an update of the same key */
-    WORKLOAD_MODIFY, /* of a key that exists */
-    WORKLOAD_SCAN,   /* of up to WORKLOAD_SCAN_MAX entries */
-    WORKLOAD_ITERATE /* the whole table, in as many calls as needed */
+    WORKLOAD_UPDATE,
+    WORKLOAD_RMW,     /* a get, then an update of the same key */
+    WORKLOAD_PUT,     /* put of a key that exists */
+    WORKLOAD_MODIFY,  /* of a key that exists */
+    WORKLOAD_MISS,    /* get of a key that does not exist */
+    WORKLOAD_SCAN,    /* of up to WORKLOAD_SCAN_MAX entries */
+    WORKLOAD_ADD,     /* put of a new key; alone in its workload */
+    WORKLOAD_ITERATE, /* the whole table, in as many calls as needed; alone in its workload */
+    WORKLOAD_GET,
+    WORKLOAD_TASK_KINDS
 };
-#define WORKLOAD_SCAN_MAX 100u
+#define WORKLOAD_SCAN_MAX   100u
+#define WORKLOAD_NAME_BYTES 96
 
 struct workload {
-    const char *name;
-    const char *summary;
-    enum workload_task_kind mostly, sometimes;
-    unsigned percent; /* of the tasks are `sometimes` */
-    bool latest;      /* by default, the keys added last are popular */
+    char name[WORKLOAD_NAME_BYTES];
+    const char *summary;                  /* NULL: a mix that the user has defined */
+    uint8_t percent[WORKLOAD_TASK_KINDS]; /* of the tasks are of this kind; 100 together */
+    bool latest;                          /* by default, the keys added last are popular */
 };
 
-/* All workloads; NULL after the last. */
+/* All workloads that have a name of their own; NULL after the last. */
 const struct workload *workload_at(unsigned i);
 const struct workload *workload_find(const char *name);
 
 #define WORKLOAD_LIST_MAX 32
 struct workload_list {
     unsigned count;
-    const struct workload *item[WORKLOAD_LIST_MAX];
+    struct workload item[WORKLOAD_LIST_MAX];
 };
 
-/* Parses "load,a,b". FAR_INVALID; the detail says what is wrong. */
+/* Parses "load,a,insert=30+get=70": names, and mixes (see mix.h). FAR_INVALID; the detail says what
+ * is wrong. */
 int workload_parse(const char *text, struct workload_list *list);
 
 struct workload_span {
@@ -75,6 +80,7 @@ struct workload_plan {
     const struct workload *workload;
     struct workload_span keys; /* before the run */
     uint64_t ops;
+    uint64_t count[WORKLOAD_TASK_KINDS]; /* tasks of each kind, of all threads together */
     unsigned threads;
     uint64_t seed;
     struct bench_dist dist;
@@ -115,9 +121,9 @@ struct workload_source {
     const struct workload_plan *plan;
     unsigned thread;
     struct rng rng;
-    uint64_t left;           /* tasks still to come */
-    uint64_t sometimes_left; /* of those, of the rarer kind */
-    uint64_t added, deleted; /* keys of its share used so far */
+    uint64_t left;                         /* tasks still to come */
+    uint64_t left_of[WORKLOAD_TASK_KINDS]; /* of those, of each kind */
+    uint64_t added, deleted;               /* keys of its share used so far */
 };
 
 void workload_source_init(struct workload_source *s, const struct workload_plan *plan,

@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "bench/bench.h"
 #include "bench/keys.h"
+#include "bench/mix.h"
 #include "bench/report.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
@@ -14,6 +15,18 @@
 #define DEFAULT_WORKLOADS  "load,a,b,c,d,f"
 #define THREADS_LISTED_MAX 16u
 #define THREADS_TEXT_BYTES 128
+
+/* Says, for --help, how a mix is written. */
+static void print_mixes(void)
+{
+    const char *operation = NULL;
+    fputs("A mix is written with its percentages, which sum to 100: insert=30+get=70. Its\n"
+          "operations:",
+          stdout);
+    for (unsigned i = 0; (operation = mix_operation_at(i)) != NULL; i++)
+        printf(" %s", operation);
+    fputs(" (rmw is a get followed by an update)\n", stdout);
+}
 
 static void usage(void)
 {
@@ -33,7 +46,7 @@ static void usage(void)
         printf(" %s", index);
     fputs("\n"
           "  --tuning TEXT      parameters of the table, which its index must know (see below)\n"
-          "  --workload LIST    the workloads to run, in this order on one table\n"
+          "  --workload LIST    the workloads and mixes to run, in this order on one table\n"
           "                     (" DEFAULT_WORKLOADS "); if load is not the first, the keys are\n"
           "                     loaded before without being measured\n"
           "  --keys N           keys to load (200k)\n"
@@ -61,6 +74,7 @@ static void usage(void)
           stdout);
     for (unsigned i = 0; (w = workload_at(i)) != NULL; i++)
         printf("  %-8s%s\n", w->name, w->summary);
+    print_mixes();
     cli_print_tuning();
 }
 

@@ -71,6 +71,10 @@ refused "invalid --theta 'x'" bench --theta x
 refused "invalid --seed 'x': expected a whole number" bench --seed x
 refused "unknown index 'btree' (available: all, $(index_list))" bench --index btree
 refused "unknown workload 'z' (available: load, a, b, c, d, e, f, get" bench --workload load,z
+refused "mix 'get=70+insert=20': the percentages sum to 90, not to 100" bench --workload load,get=70+insert=20
+refused "mix 'grow=100': unknown operation 'grow' (available: get, miss" bench --workload grow=100
+refused "workload 'delete=50+get=50' deletes 10 keys" bench --keys 10 --ops 20 --workload delete=50+get=50
+refused "workload 'scan=10+get=90' scans ranges of keys" bench --index race --workload scan=10+get=90
 refused "workload 'e' scans ranges of keys, but index race keeps no order" bench --workload e
 refused "workload 'scan' scans" bench --workload load,scan --index race
 refused "workload 'load' must come first" bench --workload a,load

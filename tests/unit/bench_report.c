@@ -103,12 +103,15 @@ static void no_line_is_longer_than_100_columns(void **state)
     config.value_size = FAR_VALUE_MAX;
     config.theta = 0.1234567;
     config.seed = INT64_MAX;
-    for (unsigned raw = 0; raw < 2; raw++) {
+    static char mix[WORKLOAD_NAME_BYTES];
+    memset(mix, 'm', sizeof mix - 1);
+    for (unsigned i = 0; i < 4; i++) {
         struct paper p;
         struct report r;
         struct bench_run *run = new_worst_run();
         struct bench_drop drop = {.table = "t", .bytes = UINT64_MAX};
-        config.raw = raw > 0;
+        config.raw = i % 2 > 0;
+        run->workload = i < 2 ? run->workload : mix;
         paper_open(&p);
         report_begin(&r, p.out, &config, "1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008");
         report_threads(&r, &config);
@@ -121,6 +124,22 @@ static void no_line_is_longer_than_100_columns(void **state)
         free(p.text);
         free(run);
     }
+}
+
+static void a_long_name_of_a_workload_has_its_own_line(void **state)
+{
+    (void)state;
+    struct paper p;
+    struct report r;
+    struct bench_config config = bench_defaults;
+    struct bench_run *run = new_run("race", "insert=30+get=70", 1000);
+    paper_open(&p);
+    report_begin(&r, p.out, &config, "1");
+    report_run(&r, run);
+    paper_close(&p);
+    assert_non_null(strstr(p.text, "\nrace    insert=30+get=70\n                      1,000 get "));
+    free(p.text);
+    free(run);
 }
 
 /* What is printed for runs of c with these numbers of threads and speeds. */
@@ -190,6 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_line_is_longer_than_100_columns),
+        cmocka_unit_test(a_long_name_of_a_workload_has_its_own_line),
         cmocka_unit_test(threads_that_are_slower_than_one_are_pointed_out),
         cmocka_unit_test(latency_at_depth_is_explained),
     };

@@ -155,6 +155,30 @@ static void all_workloads_are_right_with_threads_and_a_full_ring(void **state)
     json_decref(all);
 }
 
+/* Every operation of a mix finds its key, however many threads insert and delete meanwhile. */
+static void a_mix_finds_its_keys_while_others_are_deleted(void **state)
+{
+    (void)state;
+    static const char mix[] = "insert=10+delete=20+update=20+modify=10+rmw=10+miss=5+get=25";
+    struct bench_config config = small(mix);
+    config.threads = 3;
+    for (config.depth = 1; config.depth <= 8; config.depth += 7) {
+        json_t *all = run_suite(&config, NULL);
+        json_t *run = find_run(all, mix), *per_op = json_object_get(run, "per_op"), *op;
+        const char *kind;
+        json_object_foreach(per_op, kind, op)
+        {
+            uint64_t missed = strcmp(kind, "get") == 0 ? 100 : 0; /* 5 % of 2000 */
+            assert_int_equal(json_integer_value(json_object_get(op, "errors")), 0);
+            assert_int_equal(json_integer_value(json_object_get(op, "not_found")), missed);
+        }
+        assert_int_equal(json_object_size(per_op), 5);
+        json_t *space = json_object_get(run, "space");
+        assert_int_equal(json_integer_value(json_object_get(space, "keys")), 3000 + 200 - 400);
+        json_decref(all);
+    }
+}
+
 static void the_json_has_all_members(void **state)
 {
     (void)state;
@@ -299,6 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_workloads_are_right_with_one_thread_at_depth_1),
         cmocka_unit_test(all_workloads_are_right_with_threads_and_a_full_ring),
+        cmocka_unit_test(a_mix_finds_its_keys_while_others_are_deleted),
         cmocka_unit_test(the_json_has_all_members),
         cmocka_unit_test(the_same_seed_costs_the_same),
         cmocka_unit_test(a_list_without_load_finds_its_keys),

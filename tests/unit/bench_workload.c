@@ -19,9 +19,10 @@ static void lists_are_read_in_order(void **state)
     struct workload_list list;
     assert_int_equal(workload_parse("load,a,miss,a", &list), FAR_OK);
     assert_int_equal(list.count, 4);
-    assert_string_equal(list.item[0]->name, "load");
-    assert_string_equal(list.item[2]->name, "miss");
-    assert_ptr_equal(list.item[1], list.item[3]);
+    assert_string_equal(list.item[0].name, "load");
+    assert_string_equal(list.item[2].name, "miss");
+    assert_string_equal(list.item[3].name, "a");
+    assert_memory_equal(list.item[3].percent, workload_find("a")->percent, WORKLOAD_TASK_KINDS);
 }
 
 static void refuse(const char *text, const char *why)
@@ -37,14 +38,51 @@ static void bad_lists_are_refused_with_the_reason(void **state)
     (void)state;
     refuse("load,x",
            "unknown workload 'x' (available: load, a, b, c, d, e, f, get, miss, put, update, "
-           "insert, delete, modify, iterate, scan)");
+           "insert, delete, modify, iterate, scan, and mixes such as insert=30+get=70)");
     refuse("", "unknown workload ''");
     refuse("a,", "unknown workload ''");
     refuse("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
            "unknown");
+    refuse("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+           "aaaaaaaaa",
+           "is longer than 95 characters");
     refuse("a,load", "must come first");
     refuse("a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a",
            "too many workloads");
+}
+
+static void mixes_stand_between_other_workloads(void **state)
+{
+    (void)state;
+    struct workload_list list;
+    assert_int_equal(workload_parse("load,insert=30+get=70,c,scan=100", &list), FAR_OK);
+    assert_int_equal(list.count, 4);
+    assert_string_equal(list.item[1].name, "insert=30+get=70");
+    assert_int_equal(list.item[1].percent[WORKLOAD_INSERT], 30);
+    assert_int_equal(list.item[1].percent[WORKLOAD_GET], 70);
+    assert_true(workload_adds(&list.item[1]) && workload_draws(&list.item[1]));
+    assert_false(workload_scans(&list.item[1]));
+    assert_true(workload_scans(&list.item[3]));
+}
+
+static void bad_mixes_are_refused_with_the_reason(void **state)
+{
+    (void)state;
+    refuse("load,get=70+insert=20",
+           "mix 'get=70+insert=20': the percentages sum to 90, not to 100");
+    refuse("get=100+insert=100", "sum to 200");
+    refuse("grow=50+get=50",
+           "mix 'grow=50+get=50': unknown operation 'grow' (available: get, miss, "
+           "put, update, insert, delete, modify, rmw, scan)");
+    refuse("load=100", "unknown operation 'load'");
+    refuse("iterate=100", "unknown operation 'iterate'");
+    refuse("get=0+put=100", "the percentage of get must be a whole number from 1 to 100, not '0'");
+    refuse("get=12.5+put=87.5", "not '12.5'");
+    refuse("get=+put=100", "not ''");
+    refuse("get=50+put", "'put' has no percentage; expected OPERATION=PERCENT");
+    refuse("get=50+get=50", "has two percentages of get");
+    refuse("get=100+", "'' has no percentage");
+    refuse("=100", "unknown operation ''");
 }
 
 static void a_list_that_runs_out_of_keys_is_refused(void **state)
@@ -57,6 +95,14 @@ static void a_list_that_runs_out_of_keys_is_refused(void **state)
     assert_non_null(strstr(far_error_detail(), "'a'"));
     assert_int_equal(workload_parse("delete,miss,insert,a", &list), FAR_OK);
     assert_int_equal(workload_check(&list, 100, 1000), FAR_OK);
+    assert_int_equal(workload_parse("delete=50+get=50", &list), FAR_OK);
+    assert_int_equal(workload_check(&list, 100, 198), FAR_OK);
+    assert_int_equal(workload_check(&list, 100, 200), FAR_INVALID);
+    assert_non_null(
+        strstr(far_error_detail(), "deletes 100 keys and needs 101, but there are 100"));
+    assert_int_equal(workload_parse("delete=50+insert=50", &list), FAR_OK);
+    assert_int_equal(workload_check(&list, 100, 200), FAR_OK);
+    assert_int_equal(workload_check(&list, 100, 202), FAR_INVALID);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */
@@ -74,7 +120,9 @@ static struct workload_plan plan_of(const char *name, struct workload_span keys,
         .dist = dist,
         .theta = 0.99,
     };
-    assert_int_equal(workload_plan_init(&plan, workload_find(name), &options, NULL), FAR_OK);
+    static struct workload_list list; /* the plan points to its workload */
+    assert_int_equal(workload_parse(name, &list), FAR_OK);
+    assert_int_equal(workload_plan_init(&plan, &list.item[0], &options, NULL), FAR_OK);
     return plan;
 }
 
@@ -180,6 +228,55 @@ static void proportions_are_exact(void **state)
             workload_plan_free(&plan);
         }
     }
+}
+
+/* Of a mix of everything: each kind has its share to within one task, deletes and inserts use each
+ * of their keys once, and no other task meets a key that is deleted. */
+static void a_mix_has_the_share_of_every_kind(void **state)
+{
+    (void)state;
+    static const struct workload_span keys = {10, KEYS};
+    static const unsigned ops[] = {1, 7, 99, 1000, 1003};
+    struct tally t;
+    for (unsigned i = 0; i < sizeof ops / sizeof *ops; i++) {
+        for (unsigned threads = 1; threads <= 7; threads++) {
+            struct workload_plan plan =
+                plan_of("insert=13+delete=17+update=10+modify=10+miss=9+scan=11+get=30", keys,
+                        ops[i], threads, BENCH_DIST_UNIFORM);
+            uint64_t inserts = plan.count[WORKLOAD_INSERT], deletes = plan.count[WORKLOAD_DELETE];
+            draw_all(&plan, &t);
+            assert_int_equal(t.total, ops[i]);
+            for (unsigned k = 0; k < WORKLOAD_TASK_KINDS; k++)
+                assert_true(plan.count[k] * 100 < ops[i] * plan.workload->percent[k] + 100 &&
+                            plan.count[k] * 100 + 100 > ops[i] * plan.workload->percent[k]);
+            assert_int_equal(t.kinds[FAR_OP_INSERT], inserts);
+            assert_int_equal(t.kinds[FAR_OP_DELETE], deletes);
+            assert_int_equal(t.kinds[FAR_OP_GET],
+                             plan.count[WORKLOAD_GET] + plan.count[WORKLOAD_MISS]);
+            for (uint64_t key = 10; key < 10 + deletes; key++)
+                assert_int_equal(t.touched[key], 1);
+            for (uint64_t key = KEYS; key < 2 * KEYS; key++)
+                assert_int_equal(t.touched[key], key < KEYS + inserts);
+            assert_int_equal(workload_plan_leaves(&plan).first, 10 + deletes);
+            assert_int_equal(workload_plan_leaves(&plan).next, KEYS + inserts);
+            workload_plan_free(&plan);
+        }
+    }
+}
+
+/* However many kinds there are, no thread has two tasks more than another. */
+static void the_tasks_of_a_mix_are_spread_evenly(void **state)
+{
+    (void)state;
+    struct workload_plan plan =
+        plan_of("insert=13+delete=17+update=10+modify=10+miss=9+scan=11+get=30",
+                (struct workload_span){0, KEYS}, 1003, 7, BENCH_DIST_UNIFORM);
+    for (unsigned thread = 0; thread < 7; thread++) {
+        struct workload_source source;
+        workload_source_init(&source, &plan, thread);
+        assert_in_range(source.left, 143, 144);
+    }
+    workload_plan_free(&plan);
 }
 
 static void the_popular_key_is_the_same_for_all_threads(void **state)
@@ -315,10 +412,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_are_read_in_order),
         cmocka_unit_test(bad_lists_are_refused_with_the_reason),
+        cmocka_unit_test(mixes_stand_between_other_workloads),
+        cmocka_unit_test(bad_mixes_are_refused_with_the_reason),
         cmocka_unit_test(a_list_that_runs_out_of_keys_is_refused),
         cmocka_unit_test(load_puts_every_key_once),
         cmocka_unit_test(insert_and_delete_use_each_key_once),
         cmocka_unit_test(proportions_are_exact),
+        cmocka_unit_test(a_mix_has_the_share_of_every_kind),
+        cmocka_unit_test(the_tasks_of_a_mix_are_spread_evenly),
         cmocka_unit_test(the_popular_key_is_the_same_for_all_threads),
         cmocka_unit_test(misses_draw_no_existing_key),
         cmocka_unit_test(the_seed_decides_which_tasks_are_drawn),
