@@ -1,11 +1,17 @@
 /*
  * Which key next: how popularity is spread over n keys.
  *
- *   zipfian   rank r is drawn in proportion to 1 / (r + 1)^theta, by the method of Gray et al.,
- *             "Quickly generating billion-record synthetic databases" (SIGMOD 1994), which YCSB
- *             uses too; a permutation scatters the ranks over the keys
+ *   zipfian   rank r is drawn in proportion to 1 / (r + 1)^theta; a permutation scatters the ranks
+ *             over the keys
  *   uniform   all keys are equally popular
  *   latest    zipfian, rank 0 being the key added last
+ *
+ * There are two methods to draw a rank. Up to theta = BENCH_GRAY_THETA_MAX, it is that of Gray et
+ * al., "Quickly generating billion-record synthetic databases" (SIGMOD 1994), which YCSB uses too.
+ * It is exact for the first two ranks and approximates the others by an integral. It divides by
+ * 1 - theta, so it loses precision near 1. Above, it is rejection-inversion by Hoermann and
+ * Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions" (ACM
+ * TOMACS 6(3), 1996), which is exact for every theta > 0.
  */
 #ifndef BENCH_DIST_H
 #define BENCH_DIST_H
@@ -15,22 +21,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define BENCH_GRAY_THETA_MAX 0.999
+
 enum bench_dist_kind { BENCH_DIST_ZIPFIAN, BENCH_DIST_UNIFORM, BENCH_DIST_LATEST };
 
 struct bench_dist {
     enum bench_dist_kind kind;
     uint64_t n;
     uint64_t step; /* of the permutation: coprime to n */
-    double theta, zeta, eta, second;
+    double theta;
+    double zeta, eta, second; /* of Gray's method */
+    double low, high, near;   /* of rejection-inversion */
 };
 
 const char *bench_dist_name(enum bench_dist_kind kind);
 bool bench_dist_parse(const char *name, enum bench_dist_kind *kind);
 
 /*
- * n > 0; theta is in (0, 1), and uniform does not use it. The first zipfian call takes time in
- * proportion to n. A new struct must be zeroed; one that was initialized before keeps its sum, and
- * only the keys added since then take time.
+ * n > 0; theta is finite and > 0, and uniform does not use it. With Gray's method, the first call
+ * takes time in proportion to n. A new struct must be zeroed; one that was initialized before keeps
+ * its sum, and only the keys added since then take time.
  */
 void bench_dist_init(struct bench_dist *d, enum bench_dist_kind kind, uint64_t n, double theta);
 

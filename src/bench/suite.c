@@ -7,6 +7,7 @@
 #include "bench/workers.h"
 #include "store/store.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -351,8 +352,8 @@ int bench_check(const struct bench_config *c)
     if (c->key_size < BENCH_KEY_MIN || c->key_size > FAR_KEY_MAX || c->value_size > FAR_VALUE_MAX)
         return err_fail(FAR_INVALID, "key size %u or value size %u is out of range", c->key_size,
                         c->value_size);
-    if (!(c->theta > 0 && c->theta < 1))
-        return err_fail(FAR_INVALID, "theta must be between 0 and 1, not %g", c->theta);
+    if (!(c->theta > 0 && isfinite(c->theta)))
+        return err_fail(FAR_INVALID, "theta must be greater than 0, not %g", c->theta);
     int rc = check_tuning(c);
     if (rc == FAR_OK)
         rc = check_indexes(c);

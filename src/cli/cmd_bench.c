@@ -8,6 +8,7 @@
 #include "cli/progress.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static void usage(void)
           "  --value-size BYTES bytes of a value (32)\n"
           "  --dist NAME        how popular keys are: zipfian, uniform or latest (zipfian, but\n"
           "                     latest in workload d)\n"
-          "  --theta T          skew of zipfian and latest, between 0 and 1 (0.99)\n"
+          "  --theta T          skew of zipfian and latest, greater than 0 (0.99)\n"
           "  --seed N           seed of all random choices: the same seed gives the same\n"
           "                     operations (1)\n"
           "  --raw              also measure the same verbs without an index\n"
@@ -138,12 +139,11 @@ static bool take_theta(const char *command, const char *text, void *arg)
 {
     char *end;
     double theta = strtod(text, &end);
-    bool good = end != text && *end == '\0' && theta > 0 && theta < 1;
+    bool good = end != text && *end == '\0' && theta > 0 && isfinite(theta);
     if (good)
         *(double *)arg = theta;
     else
-        cli_misused(command,
-                    "invalid --theta '%s': expected a number between 0 and 1, both excluded", text);
+        cli_misused(command, "invalid --theta '%s': expected a number greater than 0", text);
     return good;
 }
 

@@ -66,7 +66,9 @@ refused "invalid --depth '2000': expected a number from 1 to 1024" bench --depth
 refused "invalid --key-size '4': expected a size from 8 to 4k bytes" bench --key-size 4
 refused "invalid --value-size '5m': expected a size from 0 to 4m bytes" bench --value-size 5m
 refused "invalid --dist 'pareto': expected zipfian, uniform or latest" bench --dist pareto
-refused "invalid --theta '1'" bench --theta 1
+refused "invalid --theta '0': expected a number greater than 0" bench --theta 0
+refused "invalid --theta 'inf'" bench --theta inf
+refused "invalid --theta 'nan'" bench --theta nan
 refused "invalid --theta 'x'" bench --theta x
 refused "invalid --seed 'x': expected a whole number" bench --seed x
 refused "unknown index 'btree' (available: all, $(index_list))" bench --index btree

@@ -66,6 +66,72 @@ static void zipfian_follows_the_formula(void **state)
     }
 }
 
+/* Five standard deviations of the number of hits, as a share. */
+static double tolerance(double share)
+{
+    return 5 * sqrt(share * (1 - share) / DRAWS);
+}
+
+/* Near 1 and above, all ranks are drawn with exactly their probability. */
+static void zipfian_is_exact_for_any_large_theta(void **state)
+{
+    (void)state;
+    static const double thetas[] = {0.9995, 1, 1.0000001, 1.2, 2, 7};
+    static const uint64_t sizes[] = {1, 2, 3, 10, 1000};
+    static const uint64_t edges[] = {0, 1, 2, 3, 5, 10, 30, 100, 300, 1000};
+    for (unsigned t = 0; t < sizeof thetas / sizeof *thetas; t++) {
+        for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            struct bench_dist d = {.n = 0};
+            unsigned hits[1000] = {0};
+            bench_dist_init(&d, BENCH_DIST_ZIPFIAN, sizes[s], thetas[t]);
+            draw(&d, 7, hits);
+            for (unsigned i = 0; i + 1 < sizeof edges / sizeof *edges; i++) {
+                double want = expected_share(edges[i], edges[i + 1], sizes[s], thetas[t]);
+                double got = share_of(hits, edges[i], edges[i + 1]);
+                if (fabs(got - want) > tolerance(want) + 1e-9)
+                    fail_msg("theta %g, %d keys, ranks %d to %d: %g instead of %g", thetas[t],
+                             (int)sizes[s], (int)edges[i], (int)edges[i + 1], got, want);
+            }
+        }
+    }
+}
+
+static void an_extreme_theta_draws_the_first_rank_only(void **state)
+{
+    (void)state;
+    static const double thetas[] = {1000, 1e10, 1e308};
+    for (unsigned t = 0; t < sizeof thetas / sizeof *thetas; t++) {
+        struct bench_dist d = {.n = 0};
+        struct rng rng;
+        bench_dist_init(&d, BENCH_DIST_ZIPFIAN, 1000000000, thetas[t]);
+        rng_seed(&rng, 1);
+        for (unsigned i = 0; i < 10000; i++)
+            assert_int_equal(bench_dist_rank(&d, &rng), 0);
+    }
+}
+
+/* A billion keys at theta 1: the first rank has a share of 1 / H(10^9), H(n) being the harmonic
+ * number, log n + 0.5772 + 1 / 2n. */
+static void many_keys_need_no_sum_above_one(void **state)
+{
+    (void)state;
+    struct bench_dist d = {.n = 0};
+    struct rng rng;
+    const double n = 1e9, want = 1 / (log(n) + 0.57721566490153286 + 0.5 / n);
+    unsigned first = 0, lower_half = 0;
+    bench_dist_init(&d, BENCH_DIST_ZIPFIAN, (uint64_t)n, 1);
+    rng_seed(&rng, 3);
+    for (unsigned i = 0; i < DRAWS; i++) {
+        uint64_t rank = bench_dist_rank(&d, &rng);
+        assert_true(rank < d.n);
+        first += rank == 0;
+        lower_half += rank >= d.n / 2;
+    }
+    double half = log(2) * want;
+    assert_true(fabs((double)first / DRAWS - want) < tolerance(want));
+    assert_true(fabs((double)lower_half / DRAWS - half) < tolerance(half));
+}
+
 static void uniform_draws_all_keys_equally_often(void **state)
 {
     (void)state;
@@ -85,7 +151,7 @@ static void every_rank_is_drawn_even_of_one_to_five_keys(void **state)
             struct bench_dist d = {.n = 0};
             struct rng rng;
             unsigned hits[5] = {0};
-            bench_dist_init(&d, kind, n, 0.99);
+            bench_dist_init(&d, kind, n, n % 2 == 0 ? 0.99 : 1.1);
             rng_seed(&rng, n);
             for (unsigned i = 0; i < 10000; i++) {
                 uint64_t rank = bench_dist_rank(&d, &rng);
@@ -129,6 +195,9 @@ static void a_sum_that_is_continued_equals_a_new_one(void **state)
     bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3500, 0.7);
     bench_dist_init(&fresh, BENCH_DIST_ZIPFIAN, 3500, 0.7);
     assert_true(fabs(carried.zeta - fresh.zeta) < 1e-9);
+    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3000, 1.5); /* needs no sum */
+    bench_dist_init(&carried, BENCH_DIST_ZIPFIAN, 3500, 0.7);
+    assert_true(fabs(carried.zeta - fresh.zeta) < 1e-9);
 
     struct rng a, b;
     rng_seed(&a, 1);
@@ -152,6 +221,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zipfian_follows_the_formula),
+        cmocka_unit_test(zipfian_is_exact_for_any_large_theta),
+        cmocka_unit_test(an_extreme_theta_draws_the_first_rank_only),
+        cmocka_unit_test(many_keys_need_no_sum_above_one),
         cmocka_unit_test(uniform_draws_all_keys_equally_often),
         cmocka_unit_test(every_rank_is_drawn_even_of_one_to_five_keys),
         cmocka_unit_test(places_are_a_permutation),

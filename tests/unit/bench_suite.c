@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -282,7 +283,9 @@ static void configurations_that_cannot_run_are_refused(void **state)
     (void)state;
     struct bench_observer observer = {.arg = NULL};
     struct bench_config config = small("load");
-    config.theta = 1;
+    config.theta = 0;
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    config.theta = INFINITY;
     assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
     config = small("load");
     config.key_size = 7;
