@@ -19,6 +19,7 @@
 
 #include "base/err.h"
 #include "base/hist.h"
+#include "bench/keys.h"
 #include "bench/workload.h"
 
 #include "farside.h"
@@ -36,7 +37,7 @@ struct bench_config {
     uint64_t keys, ops;
     unsigned processes, threads; /* threads of each process; if > 1 processes, this one leads */
     unsigned depth;
-    unsigned key_size, value_size;
+    struct bench_sizes sizes;
     bool dist_given; /* else zipfian, or latest if the workload prefers that */
     enum bench_dist_kind dist;
     double theta;

@@ -5,6 +5,8 @@
 
 #define NUMBER_BYTES  sizeof(uint64_t)
 #define VERSION_BYTES sizeof(uint64_t)
+_Static_assert(NUMBER_BYTES + VERSION_BYTES == BENCH_VALUE_VARIED_MIN,
+               "the size of a value follows from its number and its version");
 
 uint64_t bench_mix(uint64_t n)
 {
@@ -14,6 +16,23 @@ uint64_t bench_mix(uint64_t n)
     n ^= n >> 27;
     n *= 0x94d049bb133111ebu;
     return n ^ (n >> 31);
+}
+
+/* A size in the range that looks random, but follows from the seed. */
+static size_t size_in(struct bench_range range, uint64_t seed)
+{
+    uint64_t sizes = (uint64_t)range.max - range.min + 1;
+    return range.min + (size_t)(((bench_mix(seed) >> 32) * sizes) >> 32);
+}
+
+size_t bench_key_size(const struct bench_sizes *sizes, uint64_t number)
+{
+    return size_in(sizes->key, number ^ 0x2545f4914f6cdd1du);
+}
+
+size_t bench_value_size(const struct bench_sizes *sizes, uint64_t number, uint64_t version)
+{
+    return size_in(sizes->value, bench_mix(number) + version);
 }
 
 void bench_key_write(uint64_t number, void *key, size_t size)
@@ -44,28 +63,52 @@ void bench_value_write(uint64_t number, uint64_t version, void *value, size_t si
     memcpy(value, &number, size < NUMBER_BYTES ? size : NUMBER_BYTES);
 }
 
-bool bench_value_belongs(uint64_t number, const void *value, size_t size)
-{
-    return memcmp(value, &number, size < NUMBER_BYTES ? size : NUMBER_BYTES) == 0;
-}
-
-void bench_value_increment(void *value, size_t size)
+static uint64_t version_of(const void *value)
 {
     uint64_t version;
-    if (size < NUMBER_BYTES + VERSION_BYTES)
-        return;
-    memcpy(&version, (char *)value + NUMBER_BYTES, VERSION_BYTES);
-    version++;
-    memcpy((char *)value + NUMBER_BYTES, &version, VERSION_BYTES);
+    memcpy(&version, (const char *)value + NUMBER_BYTES, VERSION_BYTES);
+    return version;
 }
 
-bool bench_value_fits_key(const void *value, size_t value_size, const void *key, size_t key_size,
-                          void *expected)
+/* Has the value the size that its version says? */
+static bool size_right(const struct bench_sizes *sizes, uint64_t number, const void *value,
+                       size_t size)
+{
+    if (sizes->value.min == sizes->value.max)
+        return size == sizes->value.min;
+    return size >= NUMBER_BYTES + VERSION_BYTES &&
+           size == bench_value_size(sizes, number, version_of(value));
+}
+
+bool bench_value_right(const struct bench_sizes *sizes, uint64_t number, const void *value,
+                       size_t size)
+{
+    return size_right(sizes, number, value, size) &&
+           memcmp(value, &number, size < NUMBER_BYTES ? size : NUMBER_BYTES) == 0;
+}
+
+size_t bench_value_next(const struct bench_sizes *sizes, uint64_t number, const void *old,
+                        size_t old_size, void *value)
+{
+    uint64_t version = old_size >= NUMBER_BYTES + VERSION_BYTES ? version_of(old) + 1 : 0;
+    size_t size = bench_value_size(sizes, number, version);
+    memcpy(value, old, old_size < size ? old_size : size);
+    bench_value_write(number, version, value, size);
+    return size;
+}
+
+bool bench_entry_right(const struct bench_sizes *sizes, const struct far_entry *e, void *expected)
 {
     uint64_t number;
-    if (value_size < NUMBER_BYTES)
-        return true;
-    memcpy(&number, value, NUMBER_BYTES);
-    bench_key_write(number, expected, key_size);
-    return memcmp(key, expected, key_size) == 0;
+    if (sizes->value.max < NUMBER_BYTES)
+        return e->value_len == sizes->value.max && e->key_len >= sizes->key.min &&
+               e->key_len <= sizes->key.max;
+    if (e->value_len < NUMBER_BYTES)
+        return false;
+    memcpy(&number, e->value, NUMBER_BYTES);
+    if (!size_right(sizes, number, e->value, e->value_len) ||
+        e->key_len != bench_key_size(sizes, number))
+        return false;
+    bench_key_write(number, expected, e->key_len);
+    return memcmp(e->key, expected, e->key_len) == 0;
 }

@@ -98,9 +98,20 @@ static void say(FILE *out, const char *head, const char *format, ...)
     fputs("\n", out);
 }
 
+/* "16", or "16 to 64". */
+static const char *range_text(struct bench_range range, char text[TEXT_MAX])
+{
+    if (range.min == range.max)
+        snprintf(text, TEXT_MAX, "%u", range.min);
+    else
+        snprintf(text, TEXT_MAX, "%u to %u", range.min, range.max);
+    return text;
+}
+
 void report_begin(struct report *r, FILE *out, const struct bench_config *c, const char *threads)
 {
     char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform", processes[64] = "";
+    char key[TEXT_MAX], value[TEXT_MAX];
     *r = (struct report){.out = out, .config = c, .several = strchr(threads, ',') != NULL};
 
     if (c->dist != BENCH_DIST_UNIFORM)
@@ -108,9 +119,9 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
     if (c->processes > 1)
         snprintf(processes, sizeof processes, "%u processes, each of ", c->processes);
     say(out, "", "Farside %s on %s", far_version(), c->pool);
-    say(out, "", "index %s: %s keys of %u bytes, values of %u bytes, %s operations per workload",
-        c->index ? c->index : "all", grouped(c->keys, keys), c->key_size, c->value_size,
-        grouped(c->ops, ops));
+    say(out, "", "index %s: %s keys of %s bytes, values of %s bytes, %s operations per workload",
+        c->index ? c->index : "all", grouped(c->keys, keys), range_text(c->sizes.key, key),
+        range_text(c->sizes.value, value), grouped(c->ops, ops));
     say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
         processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth, plural(c->depth), dist,
         c->seed);
@@ -545,8 +556,10 @@ json_t *report_json(const struct bench_config *c, json_t *runs, json_t *drops, b
     int bad = 0;
     bad |= set_text(o, "farside", far_version());
     bad |= set_text(o, "pool", c->pool);
-    bad |= set_count(o, "key_size", c->key_size);
-    bad |= set_count(o, "value_size", c->value_size);
+    bad |= set_count(o, "key_size", c->sizes.key.min);
+    bad |= set_count(o, "key_size_max", c->sizes.key.max);
+    bad |= set_count(o, "value_size", c->sizes.value.min);
+    bad |= set_count(o, "value_size_max", c->sizes.value.max);
     bad |= set_real(o, "theta", c->theta);
     bad |= set_count(o, "seed", c->seed);
     bad |= set_bool(o, "interrupted", interrupted);

@@ -30,8 +30,9 @@ struct lane {
     uint64_t number;
     uint64_t started;
     uint64_t cursor; /* of an iteration */
+    const struct bench_sizes *sizes;
     unsigned char *key, *value, *buf, *expected;
-    size_t value_size;
+    size_t key_size;
     bool right; /* modify: the old value was one of that key */
 };
 
@@ -105,12 +106,13 @@ static void note_error(struct worker *w, int status)
 /* The bytes that the buffer of an operation must have. */
 static size_t buf_bytes(const struct bench_config *c, const struct workload *w)
 {
-    size_t entry = 16 + (size_t)c->key_size + c->value_size; /* 16: the lengths, and some more */
+    size_t key = c->sizes.key.max, value = c->sizes.value.max;
+    size_t entry = 16 + key + value; /* 16: the lengths, and some more */
     if (workload_scans(w))
         return WORKLOAD_SCAN_MAX * entry;
     if (workload_iterates(w))
         return entry > ITERATE_BYTES ? entry : ITERATE_BYTES;
-    return c->value_size;
+    return value;
 }
 
 static void lane_begin(struct worker *w, struct lane *l, const struct workload_task *task,
@@ -120,20 +122,19 @@ static void lane_begin(struct worker *w, struct lane *l, const struct workload_t
     l->number = workload_task_number(w->plan, task);
     l->started = now;
     l->cursor = 0;
-    bench_key_write(l->number, l->key, w->config->key_size);
+    l->key_size = bench_key_size(l->sizes, l->number);
+    bench_key_write(l->number, l->key, l->key_size);
 }
 
 static enum far_decision count_one(void *arg, const void *old, size_t old_len, const void **value,
                                    size_t *value_len)
 {
     struct lane *l = arg;
-    l->right = old && old_len == l->value_size && bench_value_belongs(l->number, old, old_len);
+    l->right = old && bench_value_right(l->sizes, l->number, old, old_len);
     if (!l->right)
         return FAR_KEEP;
-    memcpy(l->value, old, old_len);
-    bench_value_increment(l->value, old_len);
     *value = l->value;
-    *value_len = old_len;
+    *value_len = bench_value_next(l->sizes, l->number, old, old_len, l->value);
     return FAR_STORE;
 }
 
@@ -143,57 +144,61 @@ static struct far_op lane_op(struct worker *w, struct lane *l)
         .kind = l->task.kind,
         .table = w->target->table,
         .key = l->key,
-        .key_len = w->config->key_size,
+        .key_len = l->key_size,
         .user_data = (uint64_t)(l - w->lanes),
     };
     if (op.kind == FAR_OP_GET || op.kind == FAR_OP_SCAN || op.kind == FAR_OP_ITERATE) {
         op.buf = l->buf;
         op.cap =
-            op.kind == FAR_OP_GET ? w->config->value_size : buf_bytes(w->config, w->plan->workload);
+            op.kind == FAR_OP_GET ? l->sizes->value.max : buf_bytes(w->config, w->plan->workload);
         op.limit = l->task.limit;
         op.cursor = l->cursor;
     } else if (op.kind == FAR_OP_MODIFY) {
         op.modify = count_one;
         op.modify_arg = l;
     } else if (op.kind != FAR_OP_DELETE) {
-        bench_value_write(l->number, w->tasks_done, l->value, w->config->value_size);
         op.value = l->value;
-        op.value_len = w->config->value_size;
+        op.value_len = bench_value_size(l->sizes, l->number, w->tasks_done);
+        bench_value_write(l->number, w->tasks_done, l->value, op.value_len);
     }
     return op;
 }
 
-/* Are these entries of the table, the right number of them, and in order if it is a scan? */
-static bool entries_right(const struct worker *w, const struct lane *l, const struct far_result *r)
+/* Does the entry of a scan come after the key before it, or is it the first? That is the key of the
+ * task, which exists. The first bytes of any two keys differ. */
+static bool entry_in_order(const struct lane *l, const struct far_entry *e, const void *before)
 {
-    const struct bench_config *c = w->config;
+    if (before)
+        return memcmp(e->key, before, BENCH_KEY_MIN) > 0;
+    return e->key_len == l->key_size && memcmp(e->key, l->key, e->key_len) == 0;
+}
+
+/* Are these entries of the table, the right number of them, and in order if it is a scan? */
+static bool entries_right(const struct lane *l, const struct far_result *r)
+{
     bool scan = l->task.kind == FAR_OP_SCAN;
     const void *before = NULL;
     unsigned count = 0;
     struct far_entry e;
     for (size_t pos = 0; far_entry_next(l->buf, r->len, &pos, &e); count++) {
-        if (e.key_len != c->key_size || e.value_len != c->value_size ||
-            !bench_value_fits_key(e.value, e.value_len, e.key, e.key_len, l->expected))
-            return false;
-        /* A scan begins with a key that exists. */
-        int order = memcmp(e.key, before ? before : l->key, e.key_len);
-        if (scan && (before ? order <= 0 : order != 0))
+        if (!bench_entry_right(l->sizes, &e, l->expected) ||
+            (scan && !entry_in_order(l, &e, before)))
             return false;
         before = e.key;
     }
     return count == r->count && (!scan || (count > 0 && count <= l->task.limit));
 }
 
-static bool answer_right(const struct worker *w, const struct lane *l, const struct far_result *r)
+static bool answer_right(const struct lane *l, const struct far_result *r)
 {
     switch (l->task.kind) {
     case FAR_OP_GET:
-        return r->len == w->config->value_size && bench_value_belongs(l->number, l->buf, r->len);
+        return bench_value_right(l->sizes, l->number, l->buf, r->len);
     case FAR_OP_MODIFY:
         return l->right;
     case FAR_OP_SCAN:
     case FAR_OP_ITERATE:
-        return entries_right(w, l, r);
+        return entries_right(l, r);
     default:
         return true;
     }
@@ -220,7 +225,7 @@ static bool lane_end(struct worker *w, struct lane *l, const struct far_result *
 {
     hist_record(&w->latency[l->task.kind], now - l->started);
     if (r->status == FAR_OK)
-        w->wrong[l->task.kind] += !answer_right(w, l, r);
+        w->wrong[l->task.kind] += !answer_right(l, r);
     else if (r->status != FAR_NOT_FOUND)
         note_error(w, r->status);
     bool iterates = l->task.kind == FAR_OP_ITERATE, goes_on = false;
@@ -316,7 +321,7 @@ static void work_ring(struct worker *w, unsigned count)
 
 static int lanes_alloc(struct worker *w)
 {
-    size_t key = w->config->key_size, value = w->config->value_size;
+    size_t key = w->config->sizes.key.max, value = w->config->sizes.value.max;
     size_t bytes = 2 * key + value + buf_bytes(w->config, w->plan->workload);
     unsigned depth = w->target->depth;
 
@@ -331,9 +336,9 @@ static int lanes_alloc(struct worker *w)
 
     for (unsigned i = 0; i < depth; i++) {
         struct lane *l = &w->lanes[i];
+        l->sizes = &w->config->sizes;
         l->key = w->lane_memory + i * bytes;
         l->value = l->key + key;
-        l->value_size = value;
         l->expected = l->value + value;
         l->buf = l->expected + key;
         bench_value_init(l->value, value);

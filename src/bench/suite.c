@@ -23,8 +23,7 @@ const struct bench_config bench_defaults = {
     .processes = 1,
     .threads = 1,
     .depth = 1,
-    .key_size = 16,
-    .value_size = 32,
+    .sizes = {.key = {16, 16}, .value = {32, 32}},
     .dist = BENCH_DIST_ZIPFIAN,
     .theta = 0.99,
     .seed = 1,
@@ -332,6 +331,22 @@ static int check_indexes(const struct bench_config *c)
     return rc;
 }
 
+static int check_sizes(const struct bench_sizes *s)
+{
+    if (s->key.min > s->key.max || s->value.min > s->value.max)
+        return err_fail(FAR_INVALID, "a range of sizes must not end before it begins");
+    if (s->key.min < BENCH_KEY_MIN || s->key.max > FAR_KEY_MAX)
+        return err_fail(FAR_INVALID, "keys must have %u to %u bytes", BENCH_KEY_MIN, FAR_KEY_MAX);
+    if (s->value.max > FAR_VALUE_MAX)
+        return err_fail(FAR_INVALID, "values must not have more than %u bytes", FAR_VALUE_MAX);
+    if (s->value.min < s->value.max && s->value.min < BENCH_VALUE_VARIED_MIN)
+        return err_fail(FAR_INVALID,
+                        "values of different sizes must have at least %u bytes, by which their "
+                        "sizes are checked, not %u",
+                        BENCH_VALUE_VARIED_MIN, s->value.min);
+    return FAR_OK;
+}
+
 int bench_check(const struct bench_config *c)
 {
     if (c->keys == 0 || c->ops == 0 || c->processes == 0 || c->threads == 0 || c->depth == 0 ||
@@ -349,12 +364,11 @@ int bench_check(const struct bench_config *c)
     if (c->processes > 1 && strncmp(c->pool, "mem:", 4) == 0)
         return err_fail(FAR_INVALID, "mem: is memory of one process; for several use shm:, ucx: or "
                                      "verbs:");
-    if (c->key_size < BENCH_KEY_MIN || c->key_size > FAR_KEY_MAX || c->value_size > FAR_VALUE_MAX)
-        return err_fail(FAR_INVALID, "key size %u or value size %u is out of range", c->key_size,
-                        c->value_size);
     if (!(c->theta > 0 && isfinite(c->theta)))
         return err_fail(FAR_INVALID, "theta must be greater than 0, not %g", c->theta);
-    int rc = check_tuning(c);
+    int rc = check_sizes(&c->sizes);
+    if (rc == FAR_OK)
+        rc = check_tuning(c);
     if (rc == FAR_OK)
         rc = check_indexes(c);
     return rc == FAR_OK ? workload_check(&c->workloads, c->keys, c->ops) : rc;

@@ -57,8 +57,10 @@ static void usage(void)
           "  --threads N,...    threads, each with a session of its own (1); with several\n"
           "                     numbers, everything runs with each of them\n"
           "  --depth N          operations that each thread keeps in flight (1)\n"
-          "  --key-size BYTES   bytes of a key, at least 8 (16)\n"
-          "  --value-size BYTES bytes of a value (32)\n"
+          "  --key-size BYTES   bytes of a key, at least 8 (16); MIN-MAX varies them from key\n"
+          "                     to key\n"
+          "  --value-size BYTES bytes of a value (32); MIN-MAX, with MIN at least 16, varies\n"
+          "                     them from write to write\n"
           "  --dist NAME        how popular keys are: zipfian, uniform or latest (zipfian, but\n"
           "                     latest in workload d)\n"
           "  --theta T          skew of zipfian and latest, greater than 0 (0.99)\n"
@@ -124,6 +126,33 @@ static const char *threads_text(const struct thread_list *list, char text[THREAD
         len += (size_t)snprintf(text + len, THREADS_TEXT_BYTES - len, "%s%u", i > 0 ? ", " : "",
                                 list->number[i]);
     return text;
+}
+
+/* --key-size and --value-size: BYTES, or MIN-MAX. */
+struct size_option {
+    const char *name;
+    unsigned min, max;
+    struct bench_range *range;
+};
+
+static bool take_sizes(const char *command, const char *text, void *arg)
+{
+    const struct size_option *o = arg;
+    char first[TEXT_SIZE_BYTES] = "", least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
+    size_t len = strcspn(text, "-");
+    uint64_t min = 0, max = 0;
+    if (len < sizeof first)
+        memcpy(first, text, len);
+    bool good = text_size(first, &min) && text_size(text[len] ? text + len + 1 : first, &max) &&
+                min >= o->min && min <= max && max <= o->max;
+    if (good)
+        *o->range = (struct bench_range){(unsigned)min, (unsigned)max};
+    else
+        cli_misused(command,
+                    "invalid --%s '%s': expected a size from %s to %s bytes, or a range of sizes "
+                    "such as 16-64 (k and m stand for powers of 1024)",
+                    o->name, text, text_of_size(o->min, least), text_of_size(o->max, most));
+    return good;
 }
 
 static bool take_dist(const char *command, const char *text, void *arg)
@@ -311,6 +340,8 @@ int cmd_bench(int argc, char **argv)
     struct bench_config c = bench_defaults;
     struct thread_list threads = {.number = {1}, .count = 1};
     const char *json = NULL;
+    struct size_option key_size = {"key-size", BENCH_KEY_MIN, FAR_KEY_MAX, &c.sizes.key};
+    struct size_option value_size = {"value-size", 0, FAR_VALUE_MAX, &c.sizes.value};
     const struct cli_option options[] = {
         CLI_POOL(&c.pool),
         {.name = "index", .take = cli_take_index, .arg = &c.index},
@@ -321,12 +352,8 @@ int cmd_bench(int argc, char **argv)
         {.name = "processes", .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
         {.name = "threads", .take = take_threads, .arg = &threads},
         {.name = "depth", .number = &c.depth, .min = 1, .max = FAR_DEPTH_MAX},
-        {.name = "key-size",
-         .number = &c.key_size,
-         .min = BENCH_KEY_MIN,
-         .max = FAR_KEY_MAX,
-         .bytes = true},
-        {.name = "value-size", .number = &c.value_size, .max = FAR_VALUE_MAX, .bytes = true},
+        {.name = "key-size", .take = take_sizes, .arg = &key_size},
+        {.name = "value-size", .take = take_sizes, .arg = &value_size},
         {.name = "dist", .take = take_dist, .arg = &c},
         {.name = "theta", .take = take_theta, .arg = &c.theta},
         {.name = "seed", .take = take_seed, .arg = &c.seed},

@@ -11,6 +11,10 @@ for workload in load a b c d f; do
 done
 grep -qE "^race +space: 2,050 keys at load factor 0\.[0-9]+" <<<"$out" || failed "has no space"
 
+run bench --keys 2k --ops 1k --key-size 8-40 --value-size 16-1k --workload load,insert=20+modify=30+get=50
+expect_code 0
+expect_out "2,000 keys of 8 to 40 bytes, values of 16 to 1024 bytes"
+
 # With -, only JSON; with a file, both.
 run bench --keys 2k --ops 1k --workload load,miss --json -
 expect_code 0

@@ -65,6 +65,13 @@ refused "invalid --threads '0'" bench --threads 0
 refused "invalid --depth '2000': expected a number from 1 to 1024" bench --depth 2000
 refused "invalid --key-size '4': expected a size from 8 to 4k bytes" bench --key-size 4
 refused "invalid --value-size '5m': expected a size from 0 to 4m bytes" bench --value-size 5m
+refused "invalid --key-size '8-': expected a size" bench --key-size 8-
+refused "invalid --key-size '-8'" bench --key-size=-8
+refused "invalid --key-size '16-8'" bench --key-size 16-8
+refused "invalid --key-size '8-16-32'" bench --key-size 8-16-32
+refused "invalid --value-size '16-5m'" bench --value-size 16-5m
+refused "values of different sizes must have at least 16 bytes, by which their sizes are checked, not 8" \
+    bench --value-size 8-64
 refused "invalid --dist 'pareto': expected zipfian, uniform or latest" bench --dist pareto
 refused "invalid --theta '0': expected a number greater than 0" bench --theta 0
 refused "invalid --theta 'inf'" bench --theta inf

@@ -1,5 +1,4 @@
 /* Workloads whose operations return many entries, or modify a value. */
-#include "bench/keys.h"
 #include "bench/report.h"
 #include "support/ordered_index.h"
 
@@ -197,33 +196,18 @@ static void iterating_takes_few_round_trips_for_an_entry(void **state)
     done(&c);
 }
 
-static void an_increment_changes_only_the_version(void **state)
+/* Entries of different sizes are checked, too, and their order. */
+static void scans_return_keys_and_values_of_all_sizes(void **state)
 {
-    unsigned char value[32];
-    uint64_t version = 0;
     (void)state;
-    bench_value_init(value, sizeof value);
-    bench_value_write(7, 41, value, sizeof value);
-    bench_value_increment(value, sizeof value);
-    memcpy(&version, value + 8, 8);
-    assert_int_equal(version, 42);
-    assert_true(bench_value_belongs(7, value, sizeof value));
-    memset(value, 'x', sizeof value);
-    bench_value_increment(value, 15); /* has no version */
-    for (unsigned i = 0; i < sizeof value; i++)
-        assert_int_equal(value[i], 'x');
-}
-
-static void entries_are_checked_by_their_values(void **state)
-{
-    unsigned char value[16], key[40], expected[40];
-    (void)state;
-    bench_value_write(5, 1, value, sizeof value);
-    bench_key_write(5, key, sizeof key);
-    assert_true(bench_value_fits_key(value, sizeof value, key, sizeof key, expected));
-    key[39] ^= 1;
-    assert_false(bench_value_fits_key(value, sizeof value, key, sizeof key, expected));
-    assert_true(bench_value_fits_key(value, 7, key, sizeof key, expected));
+    struct bench_config config = config_of(ORDERED_NAME, "e,scan,modify,iterate,scan");
+    struct collected c;
+    config.sizes = (struct bench_sizes){.key = {8, 64}, .value = {16, 500}};
+    run(&config, &c);
+    for (unsigned i = 0; i < c.runs; i++)
+        assert_right(&c.run[i]);
+    assert_true(c.run[4].op[FAR_OP_SCAN].stats.entries > 200);
+    done(&c);
 }
 
 int main(void)
@@ -234,8 +218,7 @@ int main(void)
         cmocka_unit_test(scans_are_refused_on_hash_tables),
         cmocka_unit_test(modifying_costs_what_updating_costs),
         cmocka_unit_test(iterating_takes_few_round_trips_for_an_entry),
-        cmocka_unit_test(an_increment_changes_only_the_version),
-        cmocka_unit_test(entries_are_checked_by_their_values),
+        cmocka_unit_test(scans_return_keys_and_values_of_all_sizes),
     };
     ordered_index_add();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,8 +99,8 @@ static void no_line_is_longer_than_100_columns(void **state)
     config.keys = config.ops = BENCH_COUNT_MAX;
     config.processes = config.threads = BENCH_THREADS_MAX;
     config.depth = FAR_DEPTH_MAX;
-    config.key_size = FAR_KEY_MAX;
-    config.value_size = FAR_VALUE_MAX;
+    config.sizes.key = (struct bench_range){FAR_KEY_MAX - 1, FAR_KEY_MAX};
+    config.sizes.value = (struct bench_range){FAR_VALUE_MAX - 1, FAR_VALUE_MAX};
     config.theta = 0.1234567;
     config.seed = INT64_MAX;
     static char mix[WORKLOAD_NAME_BYTES];

@@ -180,6 +180,28 @@ static void a_mix_finds_its_keys_while_others_are_deleted(void **state)
     }
 }
 
+/* All indexes return keys and values of the right sizes, which differ. */
+static void sizes_that_vary_are_right_on_every_index(void **state)
+{
+    (void)state;
+    struct bench_config config = small(ALL ",modify,iterate");
+    config.index = NULL;
+    config.keys = 1000;
+    config.ops = 500;
+    config.sizes = (struct bench_sizes){.key = {8, 40}, .value = {16, 300}};
+    for (config.depth = 1; config.depth <= 8; config.depth += 7) {
+        json_t *all = run_suite(&config, NULL), *run, *op;
+        const char *kind;
+        size_t i;
+        assert_int_equal(json_integer_value(json_object_get(all, "key_size")), 8);
+        assert_int_equal(json_integer_value(json_object_get(all, "value_size_max")), 300);
+        json_array_foreach(json_object_get(all, "runs"), i, run)
+            json_object_foreach(json_object_get(run, "per_op"), kind, op)
+                assert_int_equal(json_integer_value(json_object_get(op, "errors")), 0);
+        json_decref(all);
+    }
+}
+
 static void the_json_has_all_members(void **state)
 {
     (void)state;
@@ -288,7 +310,17 @@ static void configurations_that_cannot_run_are_refused(void **state)
     config.theta = INFINITY;
     assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
     config = small("load");
-    config.key_size = 7;
+    config.sizes.key.min = 7;
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    config = small("load");
+    config.sizes.key = (struct bench_range){20, 19};
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    config = small("load");
+    config.sizes.value = (struct bench_range){15, 16};
+    assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
+    assert_non_null(strstr(far_error_detail(), "at least 16 bytes"));
+    config = small("load");
+    config.sizes.value.max = FAR_VALUE_MAX + 1;
     assert_int_equal(bench_suite(&config, &observer), FAR_INVALID);
     config = small("load");
     config.tuning = "groups=1";
@@ -327,6 +359,7 @@ int main(void)
         cmocka_unit_test(all_workloads_are_right_with_one_thread_at_depth_1),
         cmocka_unit_test(all_workloads_are_right_with_threads_and_a_full_ring),
         cmocka_unit_test(a_mix_finds_its_keys_while_others_are_deleted),
+        cmocka_unit_test(sizes_that_vary_are_right_on_every_index),
         cmocka_unit_test(the_json_has_all_members),
         cmocka_unit_test(the_same_seed_costs_the_same),
         cmocka_unit_test(a_list_without_load_finds_its_keys),
