@@ -38,6 +38,10 @@ static const struct workload workloads[] = {
      {[WORKLOAD_ITERATE] = 100},
      false},
     {"scan", "scan of 1 to 100 entries; for ordered indexes", {[WORKLOAD_SCAN] = 100}, false},
+    {"zippydb",
+     "86 % get, 14 % put of keys that exist, as ZippyDB in db_bench without its seeks",
+     {[WORKLOAD_GET] = 86, [WORKLOAD_PUT] = 14},
+     false},
 };
 
 const struct workload *workload_at(unsigned i)

@@ -38,7 +38,7 @@ static void bad_lists_are_refused_with_the_reason(void **state)
     (void)state;
     refuse("load,x",
            "unknown workload 'x' (available: load, a, b, c, d, e, f, get, miss, put, update, "
-           "insert, delete, modify, iterate, scan, and mixes such as insert=30+get=70)");
+           "insert, delete, modify, iterate, scan, zippydb, and mixes such as insert=30+get=70)");
     refuse("", "unknown workload ''");
     refuse("a,", "unknown workload ''");
     refuse("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
@@ -279,6 +279,19 @@ static void the_tasks_of_a_mix_are_spread_evenly(void **state)
     workload_plan_free(&plan);
 }
 
+static void zippydb_gets_and_puts_keys_that_exist(void **state)
+{
+    (void)state;
+    struct tally t;
+    struct workload_plan plan =
+        plan_of("zippydb", (struct workload_span){0, KEYS}, 10000, 3, BENCH_DIST_ZIPFIAN);
+    draw_all(&plan, &t);
+    assert_int_equal(t.kinds[FAR_OP_GET], 8600);
+    assert_int_equal(t.kinds[FAR_OP_PUT], 1400);
+    assert_int_equal(workload_plan_leaves(&plan).next, KEYS);
+    workload_plan_free(&plan);
+}
+
 static void the_popular_key_is_the_same_for_all_threads(void **state)
 {
     (void)state;
@@ -420,6 +433,7 @@ int main(void)
         cmocka_unit_test(proportions_are_exact),
         cmocka_unit_test(a_mix_has_the_share_of_every_kind),
         cmocka_unit_test(the_tasks_of_a_mix_are_spread_evenly),
+        cmocka_unit_test(zippydb_gets_and_puts_keys_that_exist),
         cmocka_unit_test(the_popular_key_is_the_same_for_all_threads),
         cmocka_unit_test(misses_draw_no_existing_key),
         cmocka_unit_test(the_seed_decides_which_tasks_are_drawn),
