@@ -43,6 +43,8 @@ struct bench_config {
     double theta;
     uint64_t seed;
     bool raw;
+    bool timeline;           /* report the windows of a run one by one */
+    uint64_t window_ns;      /* length of a window, > 0 */
     bool keep;               /* leave the tables in the pool, named bench-INDEX */
     const atomic_bool *stop; /* ends the measurement when set; may be NULL */
 };
@@ -66,6 +68,13 @@ struct bench_op {
     struct hist latency;       /* nanoseconds */
 };
 
+/* What all threads together did in a window of time, each by its own clock, which does not run while
+ * it draws tasks. */
+struct bench_window {
+    uint64_t ops, rtts;
+};
+#define BENCH_WINDOWS_MAX 6000u /* ten minutes of 100 ms each; the last has all that follows */
+
 /* One workload on one table, measured. */
 struct bench_run {
     const char *index, *workload;
@@ -78,7 +87,9 @@ struct bench_run {
     struct bench_op op[FAR_OP_KINDS];
     struct far_table_info space; /* after the run; splits of this run only */
     bool space_known;            /* the table could be read */
-    /* The slowest 100 ms against the median: by operations, and by operations per round trip. 0:
+    unsigned windows;            /* that are complete; one more has the rest of the run */
+    struct bench_window window[BENCH_WINDOWS_MAX];
+    /* The slowest window against the median: by operations, and by operations per round trip. 0:
      * the run was too short to tell. */
     double slowest_ops, slowest_ops_per_rtt;
     double raw_ops_per_s; /* 0: not measured */

@@ -20,6 +20,11 @@ static double per(uint64_t sum, uint64_t count)
     return count > 0 ? (double)sum / (double)count : 0;
 }
 
+static double window_ms(const struct bench_config *c)
+{
+    return (double)c->window_ns / 1e6;
+}
+
 static double quantile_us(const struct bench_op *op, double q)
 {
     return (double)hist_quantile(&op->latency, q) / 1e3;
@@ -195,6 +200,22 @@ static void print_entries(struct report *r, const char *name, const struct far_o
         per(s->bytes_read, s->entries));
 }
 
+static void print_timeline(struct report *r, const struct bench_run *run)
+{
+    double seconds = window_ms(r->config) / 1e3;
+    char speed[TEXT_MAX], rtts[TEXT_MAX];
+    say(r->out, "  ", "time line of %s, in windows of %g ms%s", run->workload, window_ms(r->config),
+        run->windows > 0 ? ":" : ": it took less than one");
+    for (unsigned n = 0; n < run->windows; n++) {
+        const struct bench_window *w = &run->window[n];
+        fprintf(r->out, "  %10.2f s %15s ops/s %8s rtts\n", (n + 1) * seconds,
+                grouped((uint64_t)((double)w->ops / seconds + 0.5), speed),
+                fit(per(w->rtts, w->ops), 8, 2, rtts));
+    }
+    if (run->windows + 1 == BENCH_WINDOWS_MAX)
+        say(r->out, "  ", "the time line ends here, after %u windows", run->windows);
+}
+
 /* Operations that did not find their key, failed, or returned something wrong. */
 static void print_failed(struct report *r, const struct bench_run *run)
 {
@@ -287,9 +308,11 @@ void report_run(struct report *r, const struct bench_run *run)
         print_entries(r, kind_names[k], &run->op[k].stats);
     if (run->slowest_ops > 0)
         say(r->out, "  ",
-            "the slowest 100 ms: %.2f of the median by operations, %.2f by operations per round "
+            "the slowest %g ms: %.2f of the median by operations, %.2f by operations per round "
             "trip",
-            run->slowest_ops, run->slowest_ops_per_rtt);
+            window_ms(r->config), run->slowest_ops, run->slowest_ops_per_rtt);
+    if (r->config->timeline)
+        print_timeline(r, run);
     print_failed(r, run);
     print_end(r, run);
     if (r->several && !run->interrupted && run->halted_by == FAR_OK)
@@ -502,6 +525,22 @@ static json_t *json_space(const struct far_table_info *s)
     return whole(o, bad);
 }
 
+static json_t *json_timeline(const struct bench_config *c, const struct bench_run *run)
+{
+    double seconds = window_ms(c) / 1e3;
+    json_t *all = json_array();
+    int bad = 0;
+    for (unsigned n = 0; n < run->windows; n++) {
+        const struct bench_window *w = &run->window[n];
+        json_t *o = json_object();
+        bad |= set_real(o, "seconds", (n + 1) * seconds);
+        bad |= set_real(o, "ops_per_s", (double)w->ops / seconds);
+        bad |= set_real(o, "rtts", per(w->rtts, w->ops));
+        bad |= json_array_append_new(all, o);
+    }
+    return whole(all, bad);
+}
+
 json_t *report_json_run(const struct bench_config *c, const struct bench_run *run)
 {
     bool raw = run->raw_ops_per_s > 0;
@@ -518,8 +557,10 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_text(o, "dist", run->draws_keys ? bench_dist_name(run->dist) : NULL);
     bad |= set_real(o, "seconds", run->seconds);
     bad |= set_real(o, "ops_per_s", run->ops_per_s);
-    bad |= set_real(o, "slowest_100ms", run->slowest_ops);
-    bad |= set_real(o, "slowest_100ms_per_rtt", run->slowest_ops_per_rtt);
+    bad |= set_real(o, "window_ms", window_ms(c));
+    bad |= set_real(o, "slowest_window", run->slowest_ops);
+    bad |= set_real(o, "slowest_window_per_rtt", run->slowest_ops_per_rtt);
+    bad |= json_object_set_new(o, "timeline", c->timeline ? json_timeline(c, run) : json_null());
     bad |= json_object_set_new(o, "per_op", json_per_op(run));
     bad |=
         json_object_set_new(o, "space", run->space_known ? json_space(&run->space) : json_null());

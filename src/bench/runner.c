@@ -36,11 +36,9 @@ struct lane {
     bool right; /* modify: the old value was one of that key */
 };
 
-/* Windows of time, by which the slowest part of a run is found: at most a minute of them. */
-#define WINDOW_NS   100000000ull
-#define WINDOWS_MAX 600u
-#define WINDOWS_MIN 5u
+#define WINDOWS_MIN 5u /* to tell the slowest from the others */
 
+/* What one worker did in a window of time. */
 struct window {
     uint32_t ops;
     uint64_t rtts; /* of the session when it ended */
@@ -67,7 +65,7 @@ struct worker {
     uint64_t busy;     /* nanoseconds, until the tasks of `started` began */
     uint64_t started;
     unsigned windows; /* the one that the worker is in */
-    struct window window[WINDOWS_MAX];
+    struct window window[BENCH_WINDOWS_MAX];
     int first_error; /* of an operation */
     int halted_by;   /* the error after which this worker set `halt` */
     char detail[ERR_DETAIL_BYTES];
@@ -204,17 +202,23 @@ static bool answer_right(const struct lane *l, const struct far_result *r)
     }
 }
 
+static uint64_t rtts_between(const struct far_stats *before, const struct far_stats *after)
+{
+    uint64_t rtts = 0;
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        rtts += after->op[k].rtts - before->op[k].rtts;
+    return rtts;
+}
+
 /* Counts tasks in their window of time. */
 static void count_window(struct worker *w, unsigned tasks, uint64_t now)
 {
-    uint64_t at = (w->busy + now - w->started) / WINDOW_NS;
-    if (at > w->windows && w->windows + 1 < WINDOWS_MAX) {
+    uint64_t at = (w->busy + now - w->started) / w->config->window_ns;
+    if (at > w->windows && w->windows + 1 < BENCH_WINDOWS_MAX) {
         struct far_stats stats;
-        uint64_t rtts = 0;
         far_stats(w->session, w->target->table, &stats);
-        for (unsigned k = 0; k < FAR_OP_KINDS; k++)
-            rtts += stats.op[k].rtts - w->before.op[k].rtts;
-        while (w->windows < at && w->windows + 1 < WINDOWS_MAX)
+        uint64_t rtts = rtts_between(&w->before, &stats);
+        while (w->windows < at && w->windows + 1 < BENCH_WINDOWS_MAX)
             w->window[w->windows++].rtts = rtts;
     }
     w->window[w->windows].ops += tasks;
@@ -411,6 +415,7 @@ static void worker_close(void *arg)
         if (w->target->recorder)
             replay_recorder_detach(w->target->recorder, w->session);
         far_stats(w->session, w->target->table, &w->after);
+        w->window[w->windows].rtts = rtts_between(&w->before, &w->after);
         /* Sessions differ only in the splits they made, so the others need not walk the table. It
          * cannot be walked if a node is lost. */
         if (!status_means(w->halted_by, STATUS_FABRIC) &&
@@ -476,28 +481,39 @@ static double least_of_median(double *number, unsigned count)
     return number[count / 2] > 0 ? number[0] / number[count / 2] : 0;
 }
 
-/* Finds the slowest window of those that all workers have filled. */
-static void find_slowest(struct bench_run *run, const struct worker *workers, unsigned count)
+/* Finds the slowest of the first windows, which all workers have filled. */
+static void find_slowest(struct bench_run *run, unsigned windows)
 {
-    double ops[WINDOWS_MAX], per_rtt[WINDOWS_MAX];
-    unsigned windows = WINDOWS_MAX;
-    for (unsigned i = 0; i < count; i++)
-        if (workers[i].windows < windows)
-            windows = workers[i].windows;
+    double number[BENCH_WINDOWS_MAX];
     if (windows < WINDOWS_MIN)
         return;
+    for (unsigned n = 0; n < windows; n++)
+        number[n] = (double)run->window[n].ops;
+    run->slowest_ops = least_of_median(number, windows);
     for (unsigned n = 0; n < windows; n++) {
-        double rtts = 0;
-        ops[n] = 0;
-        for (unsigned i = 0; i < count; i++) {
-            const struct window *at = &workers[i].window[n];
-            ops[n] += at->ops;
-            rtts += (double)(at->rtts - (n > 0 ? at[-1].rtts : 0));
-        }
-        per_rtt[n] = rtts > 0 ? ops[n] / rtts : 0;
+        const struct bench_window *at = &run->window[n];
+        number[n] = at->rtts > 0 ? (double)at->ops / (double)at->rtts : 0;
     }
-    run->slowest_ops = least_of_median(ops, windows);
-    run->slowest_ops_per_rtt = least_of_median(per_rtt, windows);
+    run->slowest_ops_per_rtt = least_of_median(number, windows);
+}
+
+static void sum_windows(struct bench_run *run, const struct worker *workers, unsigned count)
+{
+    unsigned filled_by_all = BENCH_WINDOWS_MAX;
+    for (unsigned i = 0; i < count; i++) {
+        const struct worker *w = &workers[i];
+        uint64_t before = 0;
+        for (unsigned n = 0; n <= w->windows; n++) {
+            run->window[n].ops += w->window[n].ops;
+            run->window[n].rtts += w->window[n].rtts - before;
+            before = w->window[n].rtts;
+        }
+        if (w->windows > run->windows)
+            run->windows = w->windows;
+        if (w->windows < filled_by_all)
+            filled_by_all = w->windows;
+    }
+    find_slowest(run, filled_by_all);
 }
 
 static int sum_up(struct bench_run *run, const struct worker *workers, unsigned count)
@@ -528,7 +544,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
         if (rc == FAR_OK)
             rc = w->info_status;
     }
-    find_slowest(run, workers, count);
+    sum_windows(run, workers, count);
     run->seconds = (double)busy / 1e9;
     run->ops_per_s = busy > 0 ? (double)run->ops / run->seconds : 0;
     return run->halted_by == FAR_OK ? rc : FAR_OK; /* what was measured is worth showing */
@@ -639,7 +655,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
                   const struct workload_plan *plan, const struct bench_observer *observer,
                   struct bench_run *run)
 {
-    ASSERT(plan->threads <= BENCH_THREADS_MAX);
+    ASSERT(plan->threads <= BENCH_THREADS_MAX && config->window_ns > 0);
     ASSERT(!target->recorder || (plan->threads == 1 && target->depth == 1 && !target->team));
     void *own = NULL;
     if (!target->team)

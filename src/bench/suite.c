@@ -27,6 +27,7 @@ const struct bench_config bench_defaults = {
     .dist = BENCH_DIST_ZIPFIAN,
     .theta = 0.99,
     .seed = 1,
+    .window_ns = 100000000,
 };
 
 /* A table under test: the measured one, or its twin for the recorder. */

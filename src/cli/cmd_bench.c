@@ -67,6 +67,7 @@ static void usage(void)
           "  --seed N           seed of all random choices: the same seed gives the same\n"
           "                     operations (1)\n"
           "  --raw              also measure the same verbs without an index\n"
+          "  --timeline         also show the operations per second of every 100 ms\n"
           "  --keep             leave the tables in the pool, named bench-INDEX; otherwise they\n"
           "                     are dropped at the end\n"
           "  --json FILE|-      also write the results as JSON; with -, print only that\n"
@@ -358,6 +359,7 @@ int cmd_bench(int argc, char **argv)
         {.name = "theta", .take = take_theta, .arg = &c.theta},
         {.name = "seed", .take = take_seed, .arg = &c.seed},
         {.name = "raw", .flag = &c.raw},
+        {.name = "timeline", .flag = &c.timeline},
         {.name = "keep", .flag = &c.keep},
         {.name = "json", .text = &json},
         {.name = NULL},

@@ -28,7 +28,16 @@ run bench --keys 2k --ops 1k --workload load --json "$scratch/json"
 expect_code 0
 expect_out "2,000 keys of 16 bytes"
 grep -q '"workload": "load"' "$scratch/json" || failed "wrote no JSON"
-grep -q '"slowest_100ms": 0' "$scratch/json" || failed "tells the slowest part of so short a run"
+grep -q '"slowest_window": 0' "$scratch/json" || failed "tells the slowest part of so short a run"
+
+grep -q '"timeline": null' "$scratch/json" || failed "has a time line that nobody asked for"
+
+# A time line; how long it is depends on the machine.
+run bench --keys 2k --ops 1k --workload load,c --timeline --json "$scratch/json"
+expect_code 0
+expect_out "time line of load, in windows of 100 ms"
+expect_out "time line of c, in windows of 100 ms"
+grep -q '"timeline": \[' "$scratch/json" || failed "wrote no time line"
 
 run bench --keys 2k --ops 1k --workload load --json "$scratch/none/json"
 expect_code 1

@@ -70,6 +70,9 @@ static struct bench_run *new_worst_run(void)
         op->wrong = UINT64_MAX / 2;
         hist_record(&op->latency, UINT64_MAX / 2);
     }
+    run->windows = BENCH_WINDOWS_MAX - 1;
+    for (unsigned i = 0; i < BENCH_WINDOWS_MAX; i++)
+        run->window[i] = (struct bench_window){.ops = UINT64_MAX / 1000, .rtts = UINT64_MAX};
     run->slowest_ops = run->slowest_ops_per_rtt = 123456789.0;
     run->first_error = run->halted_by = FAR_UNKNOWN;
     memset(run->detail, 'n', sizeof run->detail - 1);
@@ -103,6 +106,7 @@ static void no_line_is_longer_than_100_columns(void **state)
     config.sizes.value = (struct bench_range){FAR_VALUE_MAX - 1, FAR_VALUE_MAX};
     config.theta = 0.1234567;
     config.seed = INT64_MAX;
+    config.timeline = true;
     static char mix[WORKLOAD_NAME_BYTES];
     memset(mix, 'm', sizeof mix - 1);
     for (unsigned i = 0; i < 4; i++) {
@@ -139,6 +143,47 @@ static void a_long_name_of_a_workload_has_its_own_line(void **state)
     paper_close(&p);
     assert_non_null(strstr(p.text, "\nrace    insert=30+get=70\n                      1,000 get "));
     free(p.text);
+    free(run);
+}
+
+static void a_time_line_has_a_line_for_each_window(void **state)
+{
+    (void)state;
+    struct paper p;
+    struct report r;
+    struct bench_config config = bench_defaults;
+    struct bench_run *run = new_run("race", "load", 1000);
+    config.timeline = true;
+    config.window_ns = 10000000;
+    run->windows = 2;
+    run->window[0] = (struct bench_window){.ops = 12345, .rtts = 24690};
+    run->window[1] = (struct bench_window){.ops = 0, .rtts = 7};
+    run->window[2] = (struct bench_window){.ops = 99, .rtts = 99}; /* not complete */
+    paper_open(&p);
+    report_begin(&r, p.out, &config, "1");
+    report_run(&r, run);
+    run->windows = 0;
+    report_run(&r, run);
+    run->windows = BENCH_WINDOWS_MAX - 1;
+    report_run(&r, run);
+    paper_close(&p);
+    assert_non_null(strstr(p.text, "  time line of load, in windows of 10 ms:\n"
+                                   "        0.01 s       1,234,500 ops/s     2.00 rtts\n"
+                                   "        0.02 s               0 ops/s     0.00 rtts\n"
+                                   "race "));
+    assert_non_null(strstr(p.text, "in windows of 10 ms: it took less than one\n"));
+    assert_non_null(strstr(p.text, "the time line ends here, after 5999 windows\n"));
+    free(p.text);
+
+    run->windows = 2;
+    json_t *json = report_json_run(&config, run), *line = json_object_get(json, "timeline");
+    assert_int_equal(json_array_size(line), 2);
+    json_t *first = json_array_get(line, 0);
+    assert_true(json_real_value(json_object_get(first, "ops_per_s")) == 1234500);
+    assert_true(json_real_value(json_object_get(first, "seconds")) == 0.01);
+    assert_true(json_real_value(json_object_get(first, "rtts")) == 2);
+    assert_true(json_real_value(json_object_get(json, "window_ms")) == 10);
+    json_decref(json);
     free(run);
 }
 
@@ -210,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_line_is_longer_than_100_columns),
         cmocka_unit_test(a_long_name_of_a_workload_has_its_own_line),
+        cmocka_unit_test(a_time_line_has_a_line_for_each_window),
         cmocka_unit_test(threads_that_are_slower_than_one_are_pointed_out),
         cmocka_unit_test(latency_at_depth_is_explained),
     };

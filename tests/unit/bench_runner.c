@@ -108,6 +108,34 @@ static void an_insert_that_finds_its_key_is_an_error(void **state)
     table_close(&t);
 }
 
+/* However long a window is, the windows together have all operations and all their round trips. */
+static void windows_have_all_that_was_done(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {1, 1000, 50000, 1ull << 60};
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        struct bench_config config = small_config();
+        struct bench_table t = table_open();
+        uint64_t ops = 0, rtts = 0;
+        config.window_ns = lengths[i];
+        config.keys = 10000; /* more than there are windows */
+        struct bench_run *run = measure(&config, &t, "load", (struct workload_span){0, 0}, NULL);
+        for (unsigned n = 0; n <= run->windows; n++) {
+            ops += run->window[n].ops;
+            rtts += run->window[n].rtts;
+        }
+        assert_true(run->windows < BENCH_WINDOWS_MAX);
+        assert_int_equal(ops, config.keys);
+        assert_int_equal(rtts, run->op[FAR_OP_PUT].stats.rtts);
+        if (lengths[i] == 1)
+            assert_int_equal(run->windows, BENCH_WINDOWS_MAX - 1);
+        if (lengths[i] == 1ull << 60)
+            assert_int_equal(run->windows, 0);
+        free(run);
+        table_close(&t);
+    }
+}
+
 static void the_recorder_sees_what_is_counted(void **state)
 {
     (void)state;
@@ -205,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_value_is_noticed),
         cmocka_unit_test(an_insert_that_finds_its_key_is_an_error),
+        cmocka_unit_test(windows_have_all_that_was_done),
         cmocka_unit_test(the_recorder_sees_what_is_counted),
         cmocka_unit_test(a_replay_leaves_tables_and_memory_as_they_were),
         cmocka_unit_test(an_empty_sample_cannot_be_replayed),

@@ -205,10 +205,26 @@ static void sizes_that_vary_are_right_on_every_index(void **state)
 static void the_json_has_all_members(void **state)
 {
     (void)state;
-    static const char *const run_members[] = {
-        "index",      "workload",    "keys",        "ops",    "threads", "depth",
-        "dist",       "seconds",     "ops_per_s",   "per_op", "space",   "raw_ops_per_s",
-        "efficiency", "first_error", "interrupted", "tuning"};
+    static const char *const run_members[] = {"index",
+                                              "workload",
+                                              "keys",
+                                              "ops",
+                                              "threads",
+                                              "depth",
+                                              "dist",
+                                              "seconds",
+                                              "ops_per_s",
+                                              "per_op",
+                                              "space",
+                                              "raw_ops_per_s",
+                                              "efficiency",
+                                              "first_error",
+                                              "interrupted",
+                                              "tuning",
+                                              "window_ms",
+                                              "slowest_window",
+                                              "slowest_window_per_rtt",
+                                              "timeline"};
     static const char *const op_members[] = {"count",  "rtts",       "rtts_p99",      "rtts_p999",
                                              "verbs",  "bytes_read", "bytes_written", "p50_us",
                                              "p99_us", "p999_us",    "not_found",     "errors"};
