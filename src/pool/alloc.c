@@ -21,6 +21,9 @@
  */
 #include "pool/pool_internal.h"
 
+/* How often an operation looks whether another one has fetched memory for it. */
+#define FETCH_LOOK_NS 500
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -278,6 +281,30 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     return FAR_OK;
 }
 
+/* Fetches objects: from the shared list, else from a new chunk. */
+static int fetch(struct op *op, unsigned node, unsigned size_class)
+{
+    struct client *c = op->client;
+    struct stock *stock = &c->stock.of[node][size_class];
+    stock->filling = true;
+    int rc = c->sweep.met ? FAR_POOL_FULL : freelist_take(op, node, size_class);
+    if (rc == FAR_POOL_FULL || rc == FAR_CONTENTION)
+        rc = refill(op, node, size_class);
+    stock->filling = false;
+    return rc;
+}
+
+/* If another operation of this client fetches objects of the class, waits until it has. Else each
+ * operation on the ring would take a chunk. False: nobody does. */
+static bool await_fetch(struct op *op, unsigned node, unsigned size_class)
+{
+    const struct stock *stock = &op->client->stock.of[node][size_class];
+    bool waited = stock->filling;
+    while (stock->filling)
+        batch_pause(&op->batch, FETCH_LOOK_NS);
+    return waited;
+}
+
 /* Takes an object from one node, trying the cheapest source first. */
 static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *at)
 {
@@ -287,9 +314,9 @@ static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *a
         if (stock_take(c, node, size_class, at) ||
             (client_reclaim(c) && stock_take(c, node, size_class, at)))
             return FAR_OK;
-        int rc = c->sweep.met ? FAR_POOL_FULL : freelist_take(op, node, size_class);
-        if (rc == FAR_POOL_FULL || rc == FAR_CONTENTION)
-            rc = refill(op, node, size_class);
+        if (await_fetch(op, node, size_class))
+            continue;
+        int rc = fetch(op, node, size_class);
         /* Also if the node is full: another operation of this client may have got the last
          * chunk. */
         if (rc == FAR_POOL_FULL && stock_take(c, node, size_class, at))

@@ -60,6 +60,7 @@ struct client_stock {
         gaddr next; /* the next never-used object of the current chunk */
         uint32_t left;
         unsigned kept, room; /* reusable ones */
+        bool filling;        /* an operation fetches more; others on the ring wait for it */
         gaddr *keep;
     } (*of)[CLASS_COUNT];
     /* Retired objects, oldest first, each with the epoch at which it may be reused. */
