@@ -1,12 +1,24 @@
 #include "index/change.h"
 
+static bool is_put(const struct change *want)
+{
+    return want->present == CHANGE_STORE && want->absent == CHANGE_STORE;
+}
+
+static bool is_update(const struct change *want)
+{
+    return want->present == CHANGE_STORE && want->absent == CHANGE_NOTHING;
+}
+
 int index_change_prepare(struct op *op, struct index_change *c, unsigned node)
 {
     const struct slice *key = &c->key, *value = &c->want->value;
     if (node >= op->pool->nodes)
         return err_fail(FAR_CORRUPT, "a table leads to node %u", node);
     c->written = false;
-    return block_prepare(op, node, key->data, key->len, value->data, value->len, &c->block);
+    unsigned written_by = is_put(c->want) ? BLOCK_PUT : is_update(c->want) ? BLOCK_UPDATE : 0;
+    return block_prepare(op, node, key->data, key->len, value->data, value->len, written_by,
+                         &c->block);
 }
 
 const struct value_out *index_change_out(const struct index_change *c)
@@ -38,6 +50,18 @@ void index_change_replaced(struct op *op, const struct index_found *found, bool 
         pool_retire(op->client, pointer_gaddr(found->slot), size_class);
     else if (swapped || rc == FAR_UNKNOWN)
         pool_abandon(op->client, size_class);
+}
+
+bool index_change_may_lose(const struct index_change *c)
+{
+    return is_put(c->want) || is_update(c->want);
+}
+
+bool index_change_overwritten(const struct index_change *c, const void *winner)
+{
+    unsigned written_by = ((const struct block_head *)winner)->flags & (BLOCK_UPDATE | BLOCK_PUT);
+    return (is_put(c->want) && written_by != 0) ||
+           (is_update(c->want) && written_by == BLOCK_UPDATE);
 }
 
 void index_change_drop(struct op *op, struct index_change *c)

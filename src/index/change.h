@@ -81,6 +81,22 @@ static inline int index_change_judge(const struct index_found *found, enum chang
  * up if it is not known whether the slot still names it. */
 void index_change_replaced(struct op *op, const struct index_found *found, bool swapped, int rc);
 
+/*
+ * CHANGE-C1: a change that has lost its slot to another may be done all the same.
+ *
+ * The CAS of a change failed, because another change has put the block `winner`, of the same key,
+ * into the slot since this one looked at it. If neither of the two depends on the value before,
+ * this change can count as done right before the other: then the other has overwritten its value,
+ * and nobody has seen it. So it need not try again, and the changes of a popular key do not keep
+ * each other from ending. An update needs a key that is there, and there it was if the winner is an
+ * update, too. The winner of a put may be an update or a put. A block that far_modify() or
+ * far_insert() has written is no such winner: that call has seen what was there before, and a
+ * change in between would make that wrong.
+ */
+bool index_change_overwritten(const struct index_change *c, const void *winner);
+/* Can it be true? Else the winner's block need not be read. */
+bool index_change_may_lose(const struct index_change *c);
+
 /* Gives back a block that no slot names. */
 void index_change_drop(struct op *op, struct index_change *c);
 

@@ -42,8 +42,13 @@ static uint64_t value_sum_of(const struct block_head *h)
     return hash_sum(block_value(h), h->vlen, CHECKSUM_SEED);
 }
 
+static unsigned length_flag(size_t bytes)
+{
+    return bytes > BLOCK_SHORT_MAX ? BLOCK_LONG : 0;
+}
+
 int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, const void *value,
-                  size_t vlen, struct block_ref *block)
+                  size_t vlen, unsigned written_by, struct block_ref *block)
 {
     size_t bytes = block_bytes(klen, vlen), padded = (bytes + 63) & ~(size_t)63;
     unsigned size_class = size_class_for(bytes);
@@ -63,7 +68,7 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
     *h = (struct block_head){.vlen = (uint32_t)vlen,
                              .klen = (uint16_t)klen,
                              .generation = generation,
-                             .flags = bytes > BLOCK_SHORT_MAX ? BLOCK_LONG : 0};
+                             .flags = (uint8_t)(written_by | length_flag(bytes))};
     memcpy(image + bytes - vlen - klen, key, klen);
     if (vlen > 0)
         memcpy(image + bytes - vlen, value, vlen);
@@ -87,7 +92,7 @@ static bool head_fits(const struct block_head *h, size_t bytes, unsigned generat
     size_t needed = block_bytes(h->klen, h->vlen);
     unsigned compared = 0xff & ~(generation >> 8);
     return ((h->generation ^ generation) & compared) == 0 && h->klen > 0 && needed <= bytes &&
-           h->flags == (needed > BLOCK_SHORT_MAX ? BLOCK_LONG : 0);
+           (h->flags & ~(BLOCK_UPDATE | BLOCK_PUT)) == length_flag(needed);
 }
 
 bool block_valid(const void *image, size_t bytes, unsigned generation)

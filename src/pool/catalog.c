@@ -429,7 +429,7 @@ int catalog_add(struct op *op, struct table_desc *desc)
     unsigned id = 0;
 
     memcpy(value.index, desc->index, sizeof value.index);
-    int rc = block_prepare(op, 0, desc->name, strlen(desc->name), &value, sizeof value, &block);
+    int rc = block_prepare(op, 0, desc->name, strlen(desc->name), &value, sizeof value, 0, &block);
     if (rc != FAR_OK)
         return rc;
     uint64_t word =

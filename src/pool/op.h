@@ -414,9 +414,10 @@ struct block_ref { /* a block that is allocated and encoded, but not pointed to 
     uint32_t bytes; /* to be written: a multiple of 64      */
 };
 
-/* Allocates near `node` and encodes. FAR_POOL_FULL, FAR_NO_MEMORY. */
+/* Allocates near `node` and encodes. `written_by` is BLOCK_UPDATE, BLOCK_PUT or 0. FAR_POOL_FULL,
+ * FAR_NO_MEMORY. */
 int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, const void *value,
-                  size_t vlen, struct block_ref *block);
+                  size_t vlen, unsigned written_by, struct block_ref *block);
 static inline void block_write(struct op *op, const struct block_ref *block)
 {
     batch_write(&op->batch, block->at, 0, block->image, block->bytes);

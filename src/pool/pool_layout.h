@@ -299,6 +299,9 @@ static inline unsigned catalog_places(uint64_t node_bytes)
 #define BLOCK_SHORT_MAX 4096u
 #define BLOCK_EXPIRES   1u /* flags */
 #define BLOCK_LONG      2u
+/* Which function wrote the value, without looking at the one before. Other blocks have neither. */
+#define BLOCK_UPDATE 4u /* far_update(): the key was there */
+#define BLOCK_PUT    8u /* far_put(): the key was there or not */
 struct block_head {
     uint64_t checksum;
     uint32_t vlen;

@@ -31,7 +31,7 @@ static void twice_open(struct twice *t, const char *value)
     struct block_ref block;
     size_t len = strlen(value);
     store_rig_open(&t->r, "mem:?size=4m", NULL, NULL, NULL);
-    assert_int_equal(block_prepare(&t->r.session->op, 0, "key", 3, value, len, &block), FAR_OK);
+    assert_int_equal(block_prepare(&t->r.session->op, 0, "key", 3, value, len, 0, &block), FAR_OK);
     assert_true(block_valid(block.image, size_class_bytes(block.size_class), block.generation));
     t->from[0] = index_block_value(block.image);
     memcpy(t->inline_words, value, len);

@@ -21,7 +21,7 @@ static struct made make(struct pool_rig *r, const void *key, size_t klen, const 
 {
     struct made m = {.bytes = block_bytes(klen, vlen)};
 
-    assert_int_equal(block_prepare(&r->op, 0, key, klen, value, vlen, &m.ref), FAR_OK);
+    assert_int_equal(block_prepare(&r->op, 0, key, klen, value, vlen, 0, &m.ref), FAR_OK);
     uint32_t whole = size_class_bytes(m.ref.size_class);
     assert_true(m.ref.bytes >= m.bytes && m.ref.bytes <= whole && m.ref.bytes % 64 == 0);
     assert_non_null(m.image = calloc(1, whole));
@@ -334,7 +334,7 @@ static void a_full_pool_is_an_error_of_prepare(void **state)
     pool_rig_open(&r, "mem:?size=8m");
     for (unsigned i = 0; i < 100 && rc == FAR_OK; i++) {
         block.at = 42;
-        rc = block_prepare(&r.op, 0, "key", 3, value, sizeof value, &block);
+        rc = block_prepare(&r.op, 0, "key", 3, value, sizeof value, 0, &block);
     }
     assert_int_equal(rc, FAR_POOL_FULL);
     assert_true(block.at == 42);

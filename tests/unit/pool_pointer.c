@@ -68,7 +68,7 @@ static void only_the_pointers_bits_are_compared(void **state)
     pool_rig_open(&r, "mem:?size=8m");
     for (unsigned l = 0; l < 2; l++) {
         struct block_ref block;
-        assert_int_equal(block_prepare(&r.op, 0, "key", 3, value, lengths[l], &block), FAR_OK);
+        assert_int_equal(block_prepare(&r.op, 0, "key", 3, value, lengths[l], 0, &block), FAR_OK);
         uint32_t bytes = size_class_bytes(block.size_class);
         for (unsigned bits = 0; bits <= 6; bits++) {
             for (unsigned other = 0; other < BLOCK_GENERATIONS; other++) {
@@ -91,7 +91,7 @@ static void only_the_pointers_bits_are_compared(void **state)
     }
     /* Bits that no generation has are compared nevertheless. */
     struct block_ref block;
-    assert_int_equal(block_prepare(&r.op, 0, "key", 3, value, 5, &block), FAR_OK);
+    assert_int_equal(block_prepare(&r.op, 0, "key", 3, value, 5, 0, &block), FAR_OK);
     ((struct block_head *)block.image)->generation |= 64;
     assert_false(block_valid(block.image, 64, BLOCK_ANY_GENERATION));
     pool_rig_close(&r);

@@ -200,7 +200,7 @@ static int prepare(struct op *op, const struct chime_view *view, struct split *p
     if (rc != FAR_OK || !bytes->data)
         return rc;
     uint64_t value = p->born;
-    rc = block_prepare(op, gaddr_node(p->born), bytes->data, bytes->len, &value, 8, &p->block);
+    rc = block_prepare(op, gaddr_node(p->born), bytes->data, bytes->len, &value, 8, 0, &p->block);
     if (rc == FAR_OK)
         p->edge.lng = slot_make(CHIME_SLOT, &p->block, 0);
     else

@@ -17,6 +17,7 @@ struct write {
     struct index_found found;
     struct index_change change;
     uint64_t stale;
+    uint64_t met; /* what the last CAS found in its slot */
     unsigned gave_way, waited;
 };
 
@@ -66,12 +67,29 @@ static int cas_slot(struct op *op, struct write *w, unsigned place, uint64_t fro
     unsigned n = op_cas(op, w->look.subtable, race_place_offset(&w->key, place), from, to);
     int rc = batch_flush(&op->batch);
     *swapped = op_swapped(op, n);
+    w->met = op_result(op, n);
     return rc;
 }
 
 static uint64_t slot_word(const struct write *w)
 {
     return slot_make(RACE_SLOT, &w->change.block, w->key.fingerprint);
+}
+
+/* The CAS of the slot that was found has met another block. CHANGE-C1: is this change done? */
+static int lose(struct op *op, struct write *w, bool *again)
+{
+    unsigned place = (unsigned)w->found.place;
+    struct index_probe probe = {.key = w->key.bytes, .format = RACE_SLOT};
+    if (!race_slot_committed(w->met) || (w->met & RACE_SLOT_SEALED))
+        return FAR_OK;
+    w->words[0][place] = w->met;
+    int rc = index_probe(op, &probe, w->words[0], 1ull << place, &w->found);
+    if (rc != FAR_OK || w->found.place < 0 || !index_change_overwritten(&w->change, w->found.block))
+        return rc;
+    index_change_drop(op, &w->change);
+    *again = false;
+    return FAR_OK;
 }
 
 /* Replaces the committed slot that was found by the block, or by nothing. */
@@ -84,7 +102,7 @@ static int replace(struct op *op, struct write *w, bool *again)
         op_decided(op, cas_slot(op, w, (unsigned)w->found.place, w->found.slot, new, &swapped));
     index_change_replaced(op, &w->found, swapped, rc);
     *again = !swapped;
-    return rc;
+    return rc == FAR_OK && !swapped && index_change_may_lose(&w->change) ? lose(op, w, again) : rc;
 }
 
 /* The place for a new key: in the emptier of its combined buckets, main before overflow. */
