@@ -30,7 +30,7 @@
 #define ARM_TRIES 16
 
 /* An operation that waits for time to pass must not hold up those that wait for the fabric. */
-#define PAUSE_NS_PENDING 10000
+#define PAUSE_NS_PENDING 1000
 
 static void run_slot(void *arg)
 {
@@ -216,7 +216,7 @@ static bool drive(far_session *s, bool wait)
                     n++;
                     continue;
                 }
-            } else if (!b->req.done) {
+            } else if (b->wants > 0 ? !batch_may_post(b) : !b->req.done) {
                 pending = true;
                 n++;
                 continue;
