@@ -123,9 +123,27 @@ static bool may_write(const struct batch *b)
     return !policy || !policy->may_write || policy->may_write(policy);
 }
 
+/* On a ring, waits while the endpoint has as many verbs under way as its NIC bears. Elsewhere nothing
+ * else is under way. */
+static void await_turn(struct batch *b, unsigned count)
+{
+    struct fab_ep *ep = b->ep;
+
+    if (ep->fab->outstanding == 0 || !b->on_ring)
+        return;
+    b->wants = count;
+    b->ticket = ep->ticket_next++;
+    while (!batch_may_post(b))
+        fiber_yield();
+    ep->ticket_served++;
+    b->wants = 0;
+}
+
 static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count, bool writes)
 {
     struct fab_ep *ep = b->ep;
+
+    await_turn(b, count);
 
     if (writes && !may_write(b))
         return err_fail(FAR_FENCED, "%s", b->policy->refusal);
@@ -134,6 +152,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
     b->req.verbs = verbs;
     b->req.count = count;
     b->req.done = false;
+    ep->under_way += count;
     int rc = ep->ops->post(ep, &b->req);
     if (rc == FAR_OK) {
         while (!b->req.done) { /* by FABRIC-F5 every request completes */
@@ -145,6 +164,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
         rc = b->req.status;
         b->in_doubt = status_in_doubt(rc);
     }
+    ep->under_way -= count;
     if (status_in_doubt(rc) && writes && b->policy)
         b->policy->failed(b->policy);
     return rc;

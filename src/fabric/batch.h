@@ -96,6 +96,8 @@ struct batch {
     const struct batch_policy *policy; /* NULL: none                                            */
     bool on_ring;                      /* waits by yielding to the ring that resumed this fiber */
     uint64_t wake_at; /* on_ring: do not resume before, while pausing; 0: not pausing             */
+    unsigned wants;   /* on_ring: verbs that it will post when others have completed; 0: none     */
+    unsigned ticket;  /* and when it is its turn                                                  */
     bool fence_next;  /* a fence stands before the next verb                                      */
     bool plain;       /* goes out in one post as it is: no fence, nothing to emulate              */
     bool carries;     /* has piggybacked verbs                                                    */
@@ -110,6 +112,15 @@ struct batch {
     struct fab_req req;
     struct fab_verb verb[BATCH_MAX + PIGGYBACK_VERBS + 1]; /* one to spare, for what does not fit */
 };
+
+/* A batch that `wants` to post: may it? A request that is larger than the endpoint's share goes
+ * alone. */
+static inline bool batch_may_post(const struct batch *b)
+{
+    const struct fab_ep *ep = b->ep;
+    return b->ticket == ep->ticket_served &&
+           (ep->under_way == 0 || ep->under_way + b->wants <= fab_share(ep->fab));
+}
 
 void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost);
 

@@ -154,12 +154,30 @@ struct fab {
     uint64_t clients_wanted; /* from the URI, for a new pool; 0: the default */
     uint64_t lease_ms;       /* from the URI, for a new pool; 0: the default */
     uint64_t size[FAB_NODES_MAX];
+    /* How many verbs under way the NIC bears before it gets slower, from all endpoints together, and
+     * how many endpoints share it (by atomic accesses). 0: any number. */
+    unsigned outstanding, sharers;
 };
 
 struct fab_ep {
     struct fab *fab;
     const struct fab_ops *ops; /* fab->ops, without a second load */
+    /* Kept by batches. Requests that wait for others to complete take tickets, and are posted in
+     * that order. */
+    unsigned under_way; /* verbs */
+    unsigned ticket_next, ticket_served;
 };
+
+/* The verbs that an endpoint should have under way at most: its share, but some in any case. */
+#define FAB_SHARE_LEAST 4u
+static inline unsigned fab_share(const struct fab *fab)
+{
+    unsigned sharers = __atomic_load_n(&fab->sharers, __ATOMIC_RELAXED);
+    if (fab->outstanding == 0 || sharers == 0)
+        return UINT32_MAX;
+    unsigned share = fab->outstanding / sharers;
+    return share > FAB_SHARE_LEAST ? share : FAB_SHARE_LEAST;
+}
 
 /* Opens the fabric that the URI's scheme names. FAR_BAD_URI, FAR_NO_FABRIC, or the fabric's own. */
 int fab_open(const char *uri, struct fab **fab);

@@ -47,6 +47,7 @@ static int open_session(far_pool *pool, const struct far_session_options *option
     rc = pool->pool.kept ? store_keeper_add(pool, s) : FAR_OK;
     if (rc != FAR_OK)
         goto free_op;
+    __atomic_fetch_add(&pool->fab->sharers, 1, __ATOMIC_RELAXED);
     *out = s;
     return FAR_OK;
 
@@ -100,6 +101,7 @@ void far_session_close(far_session *s)
     }
     struct err_detail kept;
     err_keep(&kept);
+    __atomic_fetch_sub(&s->pool->fab->sharers, 1, __ATOMIC_RELAXED);
     store_keeper_drop(s);
     s->client.endpoint_used = NULL;
     store_wait_close(s->wait);
