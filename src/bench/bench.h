@@ -133,6 +133,10 @@ struct bench_observer {
     bool (*enough)(void *arg);
 };
 
+/* A modelled pool (sim:) says in its URI how many clients there are: sets threads and depth to that.
+ * FAR_BAD_URI; FAR_INVALID: threads, depth or processes were given, too. */
+int bench_take_shape(struct bench_config *config);
+
 /* Can this configuration run? If not, FAR_INVALID; the detail says why. */
 int bench_check(const struct bench_config *config);
 

@@ -13,6 +13,7 @@
 #include "bench/keys.h"
 #include "bench/replay.h"
 #include "bench/workers.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,11 @@ struct worker {
     _Alignas(64) _Atomic uint64_t done; /* on its own cache line: the leader reads it */
 };
 
+static uint64_t now_ns(const struct worker *w)
+{
+    return w->target->model ? model_now(w->target->model) : clock_ns();
+}
+
 /* ---- one operation --------------------------------------------------------------------------- */
 
 static bool stopped(const struct worker *w)
@@ -120,6 +126,8 @@ static void lane_begin(struct worker *w, struct lane *l, const struct workload_t
     l->number = workload_task_number(w->plan, task);
     l->started = now;
     l->cursor = 0;
+    if (w->target->model)
+        model_operation(w->target->model);
     l->key_size = bench_key_size(l->sizes, l->number);
     bench_key_write(l->number, l->key, l->key_size);
 }
@@ -262,7 +270,7 @@ static void publish_inserted(struct worker *w)
 static void work_sync(struct worker *w, unsigned count)
 {
     struct lane *l = &w->lanes[0];
-    uint64_t now = clock_ns();
+    uint64_t now = now_ns(w);
 
     for (unsigned i = 0; i < count && !stopped(w); i++) {
         bool more = true, first = true;
@@ -275,7 +283,7 @@ static void work_sync(struct worker *w, unsigned count)
                 replay_recorder_next(w->target->recorder);
             first = false;
             (void)far_execute(w->session, &op, &result);
-            now = clock_ns();
+            now = now_ns(w);
             more = lane_end(w, l, &result, now);
         }
         if (l->task.kind == FAR_OP_INSERT)
@@ -300,13 +308,13 @@ static void work_ring(struct worker *w, unsigned count)
     for (;;) {
         while (next < count && w->idle_count > 0 && !stopped(w)) {
             struct lane *l = &w->lanes[w->idle[--w->idle_count]];
-            lane_begin(w, l, &w->tasks[next++], clock_ns());
+            lane_begin(w, l, &w->tasks[next++], now_ns(w));
             submit(w, l);
         }
         unsigned n = far_reap(w->session, w->results, depth, 1);
         if (n == 0) /* nothing is in flight: all done, or stopped */
             break;
-        uint64_t now = clock_ns();
+        uint64_t now = now_ns(w);
         for (unsigned i = 0; i < n; i++) {
             const struct far_result *r = &w->results[i];
             ASSERT(r->user_data < depth);
@@ -399,12 +407,12 @@ static void worker_run(void *arg)
     unsigned count;
 
     while (!stopped(w) && (count = workload_source_draw(&w->source, w->tasks, w->tasks_max)) > 0) {
-        w->started = clock_ns();
+        w->started = now_ns(w);
         if (w->target->depth == 1)
             work_sync(w, count);
         else
             work_ring(w, count);
-        w->busy += clock_ns() - w->started;
+        w->busy += now_ns(w) - w->started;
     }
 }
 
@@ -606,7 +614,7 @@ static int run_workers(struct worker *workers, unsigned count, const struct benc
         workers[i].config = config;
         workers[i].target = target;
     }
-    return workers_run(&job, process);
+    return target->model ? workers_run_modelled(&job, target->model) : workers_run(&job, process);
 }
 
 int bench_measure_serve(const struct bench_config *config, struct workers_process *process,

@@ -14,7 +14,8 @@ struct bench_target {
     unsigned depth;
     struct replay_recorder *recorder; /* records the verbs; then one thread, depth 1; may be NULL */
     struct workers_team *team;        /* whose processes run it; NULL: threads of this one */
-    const char *what;                 /* name of the work, for the observer's progress */
+    struct fab *model; /* whose clients run it, in virtual time; NULL: real threads */
+    const char *what;  /* name of the work, for the observer's progress */
 };
 
 /* The bytes that bench_measure() needs of a team's memory. */

@@ -5,6 +5,7 @@
 #include "bench/runner.h"
 #include "bench/tables.h"
 #include "bench/workers.h"
+#include "model/model.h"
 #include "store/store.h"
 
 #include <math.h>
@@ -15,6 +16,8 @@
 /* A run that adds no keys does the same from beginning to end, so a part of it is a good sample;
  * one operation at a time would take long on a network. */
 #define SAMPLED_OPS 16384u
+
+#define MODEL_WINDOW_NS 10000000 /* virtual time: much happens in it */
 
 const struct bench_config bench_defaults = {
     .pool = "mem:",
@@ -33,6 +36,7 @@ const struct bench_config bench_defaults = {
 /* A table under test: the measured one, or its twin for the recorder. */
 struct subject {
     far_pool *pool;
+    struct fab *model; /* NULL: real time */
     far_table *table;
     struct workload_span keys;
     struct bench_dist dist; /* keeps its sums from run to run */
@@ -95,6 +99,19 @@ static void subject_close(const struct suite *s, struct subject *subject)
     err_restore(&kept);
 }
 
+static int open_model(const char *uri, far_pool **pool, struct fab **model)
+{
+    int rc = model_open(uri, model);
+    if (rc != FAR_OK)
+        return rc;
+    rc = store_open(*model, NULL, pool);
+    if (rc == FAR_OK)
+        (*pool)->owns_fab = true;
+    else
+        fab_close(*model);
+    return rc;
+}
+
 /* Unless FAR_OK, there is nothing to close. */
 static int subject_open(const struct bench_config *config, const char *index, const char *suffix,
                         struct subject *subject)
@@ -103,7 +120,8 @@ static int subject_open(const struct bench_config *config, const char *index, co
     char name[FAR_NAME_MAX + 1];
     tables_name(config, index, suffix, name);
 
-    int rc = far_pool_open(config->pool, &s.pool);
+    int rc = model_named(config->pool) ? open_model(config->pool, &s.pool, &s.model)
+                                       : far_pool_open(config->pool, &s.pool);
     if (rc != FAR_OK)
         return rc;
     far_session *session = NULL;
@@ -166,7 +184,10 @@ static int run_plan(const struct suite *s, struct subject *subject, const struct
         ops = SAMPLED_OPS;
 
     struct workload_plan plan;
-    int rc = plan_for(s, subject, w, place, ops, recorder ? 1 : bench_worker_count(c), &plan);
+    /* What is not measured takes no virtual time: one thread does it from outside of the model. */
+    bool outside = subject->model && what != w->name;
+    bool alone = recorder || outside;
+    int rc = plan_for(s, subject, w, place, ops, alone ? 1 : bench_worker_count(c), &plan);
     if (rc != FAR_OK)
         return rc;
     if (recorder)
@@ -175,9 +196,10 @@ static int run_plan(const struct suite *s, struct subject *subject, const struct
         struct bench_target target = {
             .pool = subject->pool,
             .table = subject->table,
-            .depth = recorder ? 1 : c->depth,
+            .depth = alone ? 1 : c->depth,
             .recorder = recorder,
             .team = recorder ? NULL : s->team,
+            .model = outside ? NULL : subject->model,
             .what = what,
         };
         rc = bench_measure(c, &target, &plan, s->observer, run);
@@ -348,6 +370,24 @@ static int check_sizes(const struct bench_sizes *s)
     return FAR_OK;
 }
 
+int bench_take_shape(struct bench_config *c)
+{
+    struct model_shape shape;
+    if (!model_named(c->pool))
+        return FAR_OK;
+    int rc = model_shape(c->pool, &shape);
+    if (rc != FAR_OK)
+        return rc;
+    if (c->processes > 1 || c->threads > 1 || c->depth > 1)
+        return err_fail(FAR_INVALID,
+                        "the clients of " MODEL_SCHEME
+                        ": are in its URI (machines=, threads=, depth=), not in options");
+    c->threads = shape.machines * shape.threads;
+    c->depth = shape.depth;
+    c->window_ns = MODEL_WINDOW_NS;
+    return FAR_OK;
+}
+
 int bench_check(const struct bench_config *c)
 {
     if (c->keys == 0 || c->ops == 0 || c->processes == 0 || c->threads == 0 || c->depth == 0 ||
@@ -365,6 +405,9 @@ int bench_check(const struct bench_config *c)
     if (c->processes > 1 && strncmp(c->pool, "mem:", 4) == 0)
         return err_fail(FAR_INVALID, "mem: is memory of one process; for several use shm:, ucx: or "
                                      "verbs:");
+    if (c->raw && model_named(c->pool))
+        return err_fail(FAR_INVALID,
+                        "verbs without an index are not measured on " MODEL_SCHEME ":");
     if (!(c->theta > 0 && isfinite(c->theta)))
         return err_fail(FAR_INVALID, "theta must be greater than 0, not %g", c->theta);
     int rc = check_sizes(&c->sizes);

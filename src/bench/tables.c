@@ -1,4 +1,5 @@
 #include "bench/tables.h"
+#include "model/model.h"
 #include "base/hash.h"
 
 #include <errno.h>
@@ -61,7 +62,7 @@ static bool process_lives(const struct owner *o)
 
 bool tables_dropped(const struct bench_config *config)
 {
-    return !config->keep && strncmp(config->pool, "mem:", 4) != 0;
+    return !config->keep && strncmp(config->pool, "mem:", 4) != 0 && !model_named(config->pool);
 }
 
 void tables_name(const struct bench_config *config, const char *index, const char *suffix,

@@ -6,6 +6,7 @@
  */
 #include "bench/workers.h"
 #include "base/err.h"
+#include "model/model.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -200,6 +201,57 @@ int workers_run(const struct workers_job *job, struct workers_process *process)
         pthread_join(threads[i].id, NULL);
     free(threads);
     return result(m);
+}
+
+/* ---- clients of a model ---------------------------------------------------------------------- */
+
+struct modelled {
+    const struct workers_job *job;
+    void *worker;
+    int status;
+};
+
+static void modelled_open(void *arg)
+{
+    struct modelled *m = arg;
+    m->status = m->job->open(m->worker);
+}
+
+static void modelled_run(void *arg)
+{
+    const struct modelled *m = arg;
+    m->job->run(m->worker);
+}
+
+static void modelled_close(void *arg)
+{
+    const struct modelled *m = arg;
+    m->job->close(m->worker);
+}
+
+int workers_run_modelled(const struct workers_job *job, struct fab *model)
+{
+    struct modelled *all = calloc(job->count, sizeof *all);
+    if (!all)
+        return err_fail(FAR_NO_MEMORY, "no memory for %u clients", job->count);
+    for (unsigned i = 0; i < job->count; i++)
+        all[i] = (struct modelled){.job = job, .worker = (char *)job->first + i * job->size};
+    int rc = model_run(model, modelled_open, all, sizeof *all, job->tick, job->arg);
+    int started = rc;
+    for (unsigned i = 0; i < job->count && rc == FAR_OK; i++)
+        rc = all[i].status;
+    struct err_detail kept;
+    err_keep(&kept);
+    if (rc == FAR_OK)
+        rc = model_run(model, modelled_run, all, sizeof *all, job->tick, job->arg);
+    if (started == FAR_OK) {
+        int closed = model_run(model, modelled_close, all, sizeof *all, job->tick, job->arg);
+        ASSERT(closed == FAR_OK); /* the clients have their stacks */
+    }
+    if (rc != FAR_OK)
+        err_restore(&kept);
+    free(all);
+    return rc;
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct fab;
 struct workers_team;
 
 struct workers_job {
@@ -52,6 +53,9 @@ struct workers_process {
  * started, FAR_NO_MEMORY, or FAR_OK.
  */
 int workers_run(const struct workers_job *job, struct workers_process *process);
+
+/* The same, with a client of a modelled pool for each worker, in virtual time. */
+int workers_run_modelled(const struct workers_job *job, struct fab *model);
 
 /*
  * Starts `processes` processes for `threads` workers each. Every process calls work(arg, process)

@@ -373,8 +373,9 @@ int cmd_bench(int argc, char **argv)
         return cli_misused("bench", "--threads takes one number if there are several processes");
     for (unsigned i = 0; i < threads.count; i++) {
         c.threads = threads.number[i];
-        if (bench_check(&c) != FAR_OK)
+        if (bench_take_shape(&c) != FAR_OK || bench_check(&c) != FAR_OK)
             return cli_misused("bench", "%s", far_error_detail());
+        threads.number[i] = c.threads;
     }
     c.stop = cli_stop_on_signals();
     return run(&c, &threads, json);

@@ -1,0 +1,62 @@
+/*
+ * A modelled network in virtual time: many clients, on several machines, against memory nodes.
+ *
+ * The pool `sim:?nic=cx6&machines=4&threads=24&depth=8` is memory of this process behind NICs that
+ * do not exist. Clients are fibers of one thread. They run the real store and the real indexes.
+ * Only time is modelled: each post takes client CPU, a doorbell and a place in the NICs' queues, and
+ * what it reads or changes is read or changed when it gets to the memory node. So a run is the same
+ * each time, and takes as long as its events take to compute, whatever the network.
+ *
+ * nic.h has the parameters and where each comes from. docs/model.md says what is modelled and how
+ * far it is from measurements.
+ */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "fabric/fabric.h"
+
+#define MODEL_SCHEME       "sim"
+#define MODEL_MACHINES_MAX 64u
+#define MODEL_CLIENTS_MAX  1024u /* of all machines together */
+#define MODEL_NODES_MAX    16u
+
+/* Does the URI name a modelled pool? */
+bool model_named(const char *uri);
+
+/* Opens what the URI names: new memory, with the time at 0. FAR_BAD_URI, FAR_NO_MEMORY. */
+int model_open(const char *uri, struct fab **fab);
+
+/* What the URI says of the clients. */
+struct model_shape {
+    unsigned machines, threads; /* threads of each machine: each is one client */
+    unsigned depth;
+    uint64_t lease_ms;
+};
+int model_shape(const char *uri, struct model_shape *shape);
+
+/*
+ * Runs fn(worker) once for each client, all from the same moment on, until every one has returned
+ * or was killed. `first` is an array of as many workers as there are clients, of `size` bytes each.
+ * Posts from outside of a client execute at once and take no time. `tick` is called now and then;
+ * it may be NULL. FAR_NO_MEMORY: nothing was run.
+ */
+int model_run(struct fab *fab, void (*fn)(void *worker), void *first, size_t size,
+              void (*tick)(void *arg), void *arg);
+
+/* ---- within a client ------------------------------------------------------------------------- */
+
+/* The client's time; outside of a client, the time when the last one ended. */
+uint64_t model_now(const struct fab *fab);
+
+/* Charges the client's CPU for an operation that begins. */
+void model_operation(struct fab *fab);
+
+/* ---- looking at a run ------------------------------------------------------------------------ */
+
+struct model_counts {
+    uint64_t events, verbs;
+    uint64_t outstanding_max; /* of one machine's NIC */
+};
+const struct model_counts *model_counts(const struct fab *fab);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * Clients: fibers that run until they wait for something.
+ *
+ * A client runs at one moment of virtual time, but its CPU is busy for some time afterwards. Its
+ * clock says until when. What it posts leaves when its clock says so, and it does not go on before
+ * then.
+ */
+#include "model/model_internal.h"
+
+#define STACK_BYTES (256u * 1024u)
+
+static void run_client(void *arg)
+{
+    struct client *c = arg;
+    c->fn(c->worker);
+}
+
+int model_client_start(struct client *c, void (*fn)(void *worker), void *worker)
+{
+    c->fn = fn;
+    c->worker = worker;
+    if (c->fiber)
+        fiber_reset(c->fiber, run_client, c);
+    else
+        c->fiber = fiber_create(STACK_BYTES, run_client, c);
+    return c->fiber ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a modelled client's stack");
+}
+
+void model_client_resume(struct client *c)
+{
+    struct model *m = c->model;
+    ASSERT(!m->running && c->state != CLIENT_FINISHED);
+    c->woken = false;
+    c->state = CLIENT_RUNNING;
+    if (c->clock < m->now)
+        c->clock = m->now;
+    m->running = c;
+    fiber_resume(c->fiber);
+    m->running = NULL;
+    if (fiber_finished(c->fiber)) {
+        c->state = CLIENT_FINISHED;
+        m->alive--;
+    }
+}
+
+void model_client_completed(struct client *c)
+{
+    c->completed = true;
+    if (c->state != CLIENT_POLLING || c->woken)
+        return;
+    if (c->clock <= c->model->now) {
+        model_client_resume(c);
+    } else {
+        c->woken = true;
+        model_queue_push(&c->model->queue, EVENT_CLIENT, c->clock, c);
+    }
+}
+
+/* Operations on a session's ring run on fibers of their own. They wait by yielding to the client's
+ * fiber, which is the one that gets here. */
+static void give_way(struct client *c, enum client_state state)
+{
+    ASSERT(fiber_current() == c->fiber);
+    c->state = state;
+    fiber_yield();
+    ASSERT(c->model->running == c);
+}
+
+void model_client_poll(struct client *c)
+{
+    if (!c->completed && c->in_flight > 0)
+        give_way(c, CLIENT_POLLING);
+    c->completed = false;
+    c->clock += c->owed;
+    c->owed = 0;
+}
+
+void model_client_pause(struct client *c, uint64_t ps)
+{
+    c->clock += ps;
+    model_queue_push(&c->model->queue, EVENT_CLIENT, c->clock, c);
+    give_way(c, CLIENT_PAUSING);
+}

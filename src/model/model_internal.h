@@ -1,0 +1,146 @@
+/*
+ * What the files of the model share. Each calls only those above it in this list:
+ *
+ *   nic.c           parameters
+ *   model_queue.c   events by time
+ *   model_client.c  clients: fibers with a clock of their own
+ *   model_verb.c    the life of a verb, from the doorbell to the completion
+ *   model.c         opening and running, and the fabric's functions
+ */
+#ifndef MODEL_MODEL_INTERNAL_H
+#define MODEL_MODEL_INTERNAL_H
+
+#include "base/fiber.h"
+#include "model/model.h"
+#include "model/nic.h"
+
+enum event_kind {
+    EVENT_CLIENT,   /* a client goes on                                */
+    EVENT_SEND,     /* a verb is in the queue of its connection        */
+    EVENT_ARRIVE,   /* it reaches the memory node                      */
+    EVENT_EXECUTE,  /* it takes effect                                 */
+    EVENT_COMPLETE, /* its completion is in the client's memory        */
+};
+
+struct event {
+    uint64_t at;  /* picoseconds */
+    uint32_t seq; /* breaks ties: first in, first out */
+    uint32_t kind;
+    void *subject; /* a client, or a flight */
+};
+
+struct queue {
+    struct event *event; /* a heap by (at, seq) */
+    size_t count, room;
+    uint32_t seq;
+};
+
+/* A verb under way. */
+struct flight {
+    const struct fab_verb *verb;
+    struct fab_req *req;
+    struct pair *pair;
+    struct flight *next; /* in the connection's queue, or in the list of free ones */
+    bool rings;          /* the first behind its doorbell */
+    bool fetched;        /* the NIC has to fetch the verb from the client's memory */
+};
+
+/* A connection: a queue pair of a client and a memory node. */
+struct pair {
+    struct client *client;
+    struct node *node;
+    struct flight *first, *last; /* verbs that the NIC has not sent yet */
+    unsigned posted;             /* verbs that have not completed */
+    unsigned answers;            /* READs and atomics that were sent and have not completed */
+    uint64_t arrived, executed;  /* when the last verb sent does: a connection keeps the order */
+    bool used;
+};
+
+enum client_state { CLIENT_IDLE, CLIENT_RUNNING, CLIENT_POLLING, CLIENT_PAUSING, CLIENT_FINISHED };
+
+struct client {
+    struct model *model;
+    struct machine *machine;
+    struct fiber *fiber;
+    void (*fn)(void *worker);
+    void *worker;
+    enum client_state state;
+    uint64_t clock;            /* when its CPU has done what it has to do so far */
+    uint64_t owed;             /* CPU for completions, when it polls the next time */
+    bool completed;            /* a request completed since it last polled */
+    bool woken;                /* the event that lets it go on is in the queue */
+    unsigned in_flight;        /* requests */
+    struct doorbell *doorbell; /* NULL: the client has its own */
+    struct pair pair[MODEL_NODES_MAX];
+};
+
+struct doorbell {
+    uint64_t free; /* when it is */
+    unsigned threads;
+};
+
+/* A machine with clients, and its NIC. Times are when something is free. */
+struct machine {
+    uint64_t message, send, receive;
+    struct doorbell doorbell[NIC_DOORBELLS];
+    unsigned outstanding; /* verbs that its NIC has sent */
+    unsigned pairs;       /* connections in use */
+};
+
+/* Atomics on the same word go one after the other. Words that share an entry do, too. */
+#define BUSY_WORDS 65536u
+
+/* A memory node, and its NIC. */
+struct node {
+    unsigned number;
+    uint64_t message, send, receive, pcie;
+    uint64_t *busy; /* BUSY_WORDS: when the word is free */
+};
+
+struct model {
+    struct fab fab;
+    struct fab *memory; /* what clients see of the nodes' memory: mem: */
+    struct fab_ep *memory_ep;
+    const struct nic *nic;
+    struct model_shape shape;
+    bool shared_doorbells;
+    unsigned clients;
+    uint64_t now; /* of the event at hand */
+    struct client *running;
+    unsigned alive; /* clients that have not returned */
+    struct queue queue;
+    struct flight *idle; /* flights */
+    struct model_counts counts;
+    struct client *client;
+    struct machine machine[MODEL_MACHINES_MAX];
+    struct node node[MODEL_NODES_MAX];
+};
+
+/* ---- model_queue.c --------------------------------------------------------------------------- */
+
+void model_queue_push(struct queue *q, enum event_kind kind, uint64_t at, void *subject);
+/* Takes the earliest event; false when there is none. */
+bool model_queue_pop(struct queue *q, struct event *e);
+
+/* ---- model_client.c -------------------------------------------------------------------------- */
+
+/* FAR_NO_MEMORY */
+int model_client_start(struct client *c, void (*fn)(void *worker), void *worker);
+/* Runs the client until it waits. */
+void model_client_resume(struct client *c);
+/* A request of the client has completed. */
+void model_client_completed(struct client *c);
+/* The running client waits: for a completion; for some time. */
+void model_client_poll(struct client *c);
+void model_client_pause(struct client *c, uint64_t ps);
+
+/* ---- model_verb.c ---------------------------------------------------------------------------- */
+
+/* FAR_NO_MEMORY: nothing was posted. */
+int model_verb_post(struct client *c, struct fab_req *req);
+void model_verb_send(struct model *m, struct flight *f);
+void model_verb_arrive(struct model *m, struct flight *f);
+void model_verb_execute(struct model *m, struct flight *f);
+void model_verb_complete(struct model *m, struct flight *f);
+
+#endif
