@@ -74,18 +74,9 @@ static const char *plural(uint64_t n)
     return n == 1 ? "" : "s";
 }
 
-/* Prints a line that begins with `head`. If it would be longer than REPORT_COLUMNS, it goes on in
- * the next one, behind as many spaces. A word that is longer than a line is cut. */
-static void say(FILE *out, const char *head, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void say(FILE *out, const char *head, const char *format, ...)
+void report_wrap(FILE *out, const char *head, const char *text)
 {
-    char text[2048];
     int indent = (int)strlen(head), column = indent;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     fputs(head, out);
     for (const char *at = text; *at; at += strspn(at, " ")) {
         int word = (int)strcspn(at, " "), space = column > indent;
@@ -111,6 +102,19 @@ static const char *range_text(struct bench_range range, char text[TEXT_MAX])
     else
         snprintf(text, TEXT_MAX, "%u to %u", range.min, range.max);
     return text;
+}
+
+/* The same with a format. */
+static void say(FILE *out, const char *head, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(FILE *out, const char *head, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    report_wrap(out, head, text);
 }
 
 void report_begin(struct report *r, FILE *out, const struct bench_config *c, const char *threads)
@@ -522,6 +526,10 @@ static json_t *json_space(const struct far_table_info *s)
     bad |= set_count(o, "splits", s->splits);
     bad |= set_real(o, "split_load_max", s->split_load_max);
     bad |= set_real(o, "split_load_mean", s->split_load_mean);
+    if (s->fptable_plain_bytes != 0) {
+        bad |= set_count(o, "fptable_bytes", s->fptable_bytes);
+        bad |= set_count(o, "fptable_plain_bytes", s->fptable_plain_bytes);
+    }
     return whole(o, bad);
 }
 

@@ -46,6 +46,9 @@ void report_index(struct report *r, const char *index);
 void report_dropped(struct report *r, const struct bench_drop *drop);
 /* Prints what to know about the numbers, and whether more threads were slower than one. */
 void report_end(struct report *r);
+/* Prints a line that begins with `head`. If it would be longer than REPORT_COLUMNS, it goes on in
+ * the next one, behind as many spaces. A word that is longer than a line is cut. */
+void report_wrap(FILE *out, const char *head, const char *text);
 /* What to do about an error that ends a run, or NULL. */
 const char *report_hint(int status);
 
