@@ -6,6 +6,7 @@
 
 static const struct cli_command commands[] = {
     {"bench", "measure workloads on an index", cmd_bench},
+    {"reproduce", "repeat experiments of the papers", cmd_reproduce},
     {"check", "test an index in a simulator with faults", cmd_check},
     {"get", "print the value of a key", cmd_get},
     {"exists", "say by the exit status whether a key exists", cmd_exists},
@@ -36,7 +37,7 @@ static void usage(FILE *out)
           "\n",
           out);
     for (unsigned i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-8s%s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-11s%s\n", commands[i].name, commands[i].summary);
     fputs("\n"
           "'farside COMMAND --help' explains each command. A pool is named by a URI: with --pool, "
           "or\n"

@@ -41,6 +41,8 @@ commands=$("$FARSIDE" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
     done
     complete_words farside get --index ''
     expect_words $(indexes)
+    complete_words farside reproduce ''
+    expect_words $("$FARSIDE" reproduce --list | sed -n 's/^\([a-z-]*\): .*/\1/p') all
     complete_words farside bench --index ''
     expect_words $(indexes) all
 }

@@ -25,7 +25,8 @@ memd base fabric fabric/ucx fabric/verbs memd
 module base fabric memd module
 sim base fabric pool index store sim
 bench base fabric store bench | pool index
-cli base index bench sim memd cli | fabric store
+reproduce base bench reproduce | store
+cli base index bench reproduce sim memd cli | fabric store
 quick cli
 ROOMS
 

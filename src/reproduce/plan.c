@@ -1,0 +1,74 @@
+#include "reproduce/plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEYS       1000000u
+#define QUICK_KEYS 100000u
+
+static const struct {
+    const char *name, *title;
+} indexes[] = {
+    {"race", "RACE"},       {"sephash", "SepHash"}, {"shard", "SHARD"},
+    {"rcuckoo", "RCuckoo"}, {"chime", "CHIME"},
+};
+#define INDEXES (sizeof indexes / sizeof *indexes)
+
+const char *plan_index(unsigned i)
+{
+    return i < INDEXES ? indexes[i].name : NULL;
+}
+
+const char *plan_title(const char *index)
+{
+    for (unsigned i = 0; i < INDEXES; i++)
+        if (strcmp(indexes[i].name, index) == 0)
+            return indexes[i].title;
+    return index;
+}
+
+uint64_t plan_keys(const struct plan *p)
+{
+    return p->quick ? QUICK_KEYS : KEYS;
+}
+
+struct plan_cell *plan_add(struct plan *p, const char *index, const char *name, ...)
+{
+    ASSERT(p->count < PLAN_CELLS_MAX);
+    struct plan_cell *cell = &p->cell[p->count];
+    *cell = (struct plan_cell){
+        .index = index,
+        .workloads = "load",
+        .keys = plan_keys(p),
+        .ops = plan_keys(p),
+        .key_size = bench_defaults.sizes.key.max,
+        .value_size = bench_defaults.sizes.value.max,
+        .theta = bench_defaults.theta,
+        .network = {.machines = 1, .threads = 1, .depth = 1, .nodes = 1},
+    };
+    va_list args;
+    va_start(args, name);
+    int len = vsnprintf(cell->name, sizeof cell->name, name, args);
+    va_end(args);
+    ASSERT(len > 0 && len < PLAN_NAME_BYTES && !plan_find(p, cell->name));
+    p->count++;
+    return cell;
+}
+
+void plan_tune(struct plan_cell *cell, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(cell->tuning, sizeof cell->tuning, format, args);
+    va_end(args);
+    ASSERT(len < PLAN_TUNING_BYTES);
+}
+
+const struct plan_cell *plan_find(const struct plan *p, const char *name)
+{
+    for (unsigned i = 0; i < p->count; i++)
+        if (strcmp(p->cell[i].name, name) == 0)
+            return &p->cell[i];
+    return NULL;
+}

@@ -1,0 +1,63 @@
+/*
+ * What an experiment measures: cells, each of them one configuration of the benchmark on one table.
+ */
+#ifndef REPRODUCE_PLAN_H
+#define REPRODUCE_PLAN_H
+
+#include "bench/bench.h"
+
+#define PLAN_CELLS_MAX    192u
+#define PLAN_NAME_BYTES   48
+#define PLAN_TUNING_BYTES 96
+
+/* The clients and the network between them and the memory nodes. */
+struct plan_network {
+    const char *nic; /* of the model: "cx5" or "cx6". NULL: mem:, with one client */
+    unsigned machines, threads, depth; /* threads of a machine, operations in flight of a thread */
+    unsigned nodes;
+};
+
+struct plan_cell {
+    char name[PLAN_NAME_BYTES]; /* unique in its experiment; also the name of its result file */
+    const char *index;
+    char tuning[PLAN_TUNING_BYTES]; /* "": the defaults */
+    const char *workloads;          /* for workload_parse(); they run on one table */
+    uint64_t keys, ops;
+    unsigned key_size, value_size;
+    bool uniform;    /* all workloads draw keys uniformly; else as farside bench does */
+    double theta;    /* of zipfian */
+    bool until_full; /* the table is to become full: FAR_TABLE_FULL is the expected end */
+    struct plan_network network;
+};
+
+struct plan {
+    bool quick;
+    unsigned count;
+    struct plan_cell cell[PLAN_CELLS_MAX];
+};
+
+/* Adds a cell for the index, with the defaults of farside bench. It is changed by the caller. */
+struct plan_cell *plan_add(struct plan *p, const char *index, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The keys of most cells: a million, or a tenth of that with --quick. */
+uint64_t plan_keys(const struct plan *p);
+
+void plan_tune(struct plan_cell *cell, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* All clients. */
+static inline unsigned plan_clients(const struct plan_network *n)
+{
+    return n->machines * n->threads;
+}
+
+/* The cell of that name, or NULL. */
+const struct plan_cell *plan_find(const struct plan *p, const char *name);
+
+/* The indexes in the order of the tables: NULL after the last. */
+const char *plan_index(unsigned i);
+/* An index as its paper writes it: "SepHash". */
+const char *plan_title(const char *index);
+
+#endif

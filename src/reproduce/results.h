@@ -1,0 +1,34 @@
+/*
+ * What the cells of one experiment have measured.
+ *
+ * The functions return NAN if the cell, the workload or the number is not there, so that what is
+ * computed from such a number is not a number either. Cells are named by a format like printf's.
+ */
+#ifndef REPRODUCE_RESULTS_H
+#define REPRODUCE_RESULTS_H
+
+#include "reproduce/plan.h"
+
+#include <jansson.h>
+
+struct results {
+    const struct plan *plan;
+    json_t *runs[PLAN_CELLS_MAX]; /* of each cell of the plan, as cell_measure() returns them */
+};
+
+/* Operations per second of a workload. */
+double results_rate(const struct results *r, const char *workload, const char *cell, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same of the run at a place in the cell's list of workloads. */
+double results_rate_at(const struct results *r, unsigned place, const char *cell, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A member of "per_op": results_op(r, "a", "update", "rtts", ...). */
+double results_op(const struct results *r, const char *workload, const char *op, const char *member,
+                  const char *cell, ...) __attribute__((format(printf, 5, 6)));
+/* A member of "space" after the workload. */
+double results_space(const struct results *r, const char *workload, const char *member,
+                     const char *cell, ...) __attribute__((format(printf, 4, 5)));
+
+void results_free(struct results *r);
+
+#endif

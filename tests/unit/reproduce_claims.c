@@ -1,0 +1,207 @@
+/* Claims: verdicts by our numbers, and what all experiments must have. */
+#include "bench/report.h"
+#include "reproduce/cell.h"
+#include "reproduce/reproduce.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void a_positive_margin_holds(void **state)
+{
+    (void)state;
+    struct claim_finding f;
+    claim_decide(&f, 0.1, "%d", 1);
+    assert_int_equal(f.verdict, CLAIM_HOLDS);
+    assert_string_equal(f.why, "1");
+    claim_decide(&f, -0.1, "%d", 2);
+    assert_int_equal(f.verdict, CLAIM_FAILS);
+    claim_decide(&f, 0, "%d", 3);
+    assert_int_equal(f.verdict, CLAIM_FAILS);
+}
+
+static void nothing_is_told_without_a_number(void **state)
+{
+    (void)state;
+    struct claim_finding f;
+    claim_decide(&f, NAN, "%f", NAN);
+    assert_int_equal(f.verdict, CLAIM_OPEN);
+    assert_null(strstr(f.why, "nan"));
+    claim_open(&f, "there is no switch");
+    assert_int_equal(f.verdict, CLAIM_OPEN);
+    assert_string_equal(f.why, "there is no switch");
+}
+
+static void the_least_margin_counts(void **state)
+{
+    (void)state;
+    assert_true(CLAIM_ALL(3.0, 1.0, 2.0) == 1.0);
+    assert_true(isnan(CLAIM_ALL(3.0, NAN, -2.0)));
+    assert_true(isnan(CLAIM_ALL(NAN, 1.0)));
+}
+
+static void rising_numbers_may_fall_by_the_slack(void **state)
+{
+    (void)state;
+    const double up[] = {1, 2, 3}, dip[] = {1, 2, 1.95}, gap[] = {1, NAN, 3};
+    assert_true(claim_rising(3, up, 0) > 0);
+    assert_true(claim_rising(3, dip, 0) < 0);
+    assert_true(claim_rising(3, dip, 0.05) > 0);
+    assert_true(isnan(claim_rising(3, gap, 0)));
+}
+
+/* ---- an experiment with numbers that a test has made up --------------------------------------- */
+
+/* Sets the round trips of every operation of one index. */
+static void set_rtts(struct reproduction *r, const char *index, double get, double insert,
+                     double update)
+{
+    const struct plan_cell *cell = plan_find(&r->plan, index);
+    assert_non_null(cell);
+    json_t *runs = json_pack(
+        "[{s:s, s:{s:{s:f}}}, {s:s, s:{s:{s:f}}}, {s:s, s:{s:{s:f}}}, {s:s, s:{s:{s:f}}}]",
+        "workload", "get", "per_op", "get", "rtts", get, "workload", "insert", "per_op", "insert",
+        "rtts", insert, "workload", "update", "per_op", "update", "rtts", update, "workload",
+        "delete", "per_op", "delete", "rtts", update);
+    assert_non_null(runs);
+    r->results.runs[cell - r->plan.cell] = runs;
+}
+
+static enum claim_verdict verdict(const struct reproduction *r, const char *name)
+{
+    for (const struct claim *c = r->experiment->claims; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return claim_judge(c, &r->results).verdict;
+    fail_msg("there is no claim %s", name);
+    return CLAIM_OPEN;
+}
+
+/* With the paper's own numbers, the paper's claims hold. */
+static void the_papers_numbers_satisfy_the_paper(void **state)
+{
+    (void)state;
+    struct reproduction *r = reproduce_new(&experiment_rtts, true);
+    assert_non_null(r);
+    assert_int_equal(verdict(r, "SHARD-C1"), CLAIM_OPEN);
+    set_rtts(r, "race", 2.03, 12.79, 3.03);
+    set_rtts(r, "sephash", 2.20, 11.56, 3.20);
+    assert_int_equal(verdict(r, "SHARD-C1"), CLAIM_OPEN);
+    set_rtts(r, "shard", 1.00, 2.59, 2.00);
+    for (const char *const *name = (const char *const[]){"SHARD-C1", "SHARD-C2", "SHARD-C3",
+                                                         "SHARD-C4", "SHARD-C5", NULL};
+         *name; name++)
+        assert_int_equal(verdict(r, *name), CLAIM_HOLDS);
+    assert_int_equal(verdict(r, "RACE-C1"), CLAIM_FAILS); /* 12.79 is not 3 */
+    assert_int_equal(verdict(r, "CHIME-C1"), CLAIM_OPEN);
+    reproduce_free(r);
+}
+
+static void a_number_is_found_by_cell_and_workload(void **state)
+{
+    (void)state;
+    struct reproduction *r = reproduce_new(&experiment_rtts, false);
+    assert_non_null(r);
+    set_rtts(r, "shard", 1.5, 2.5, 3.5);
+    assert_true(results_op(&r->results, "get", "get", "rtts", "%s", "shard") == 1.5);
+    assert_true(results_op(&r->results, "update", "update", "rtts", "sh%s", "ard") == 3.5);
+    assert_true(isnan(results_op(&r->results, "get", "get", "verbs", "shard")));
+    assert_true(isnan(results_op(&r->results, "miss", "get", "rtts", "shard")));
+    assert_true(isnan(results_op(&r->results, "get", "get", "rtts", "nobody")));
+    assert_true(isnan(results_op(&r->results, "get", "get", "rtts", "race")));
+    assert_true(isnan(results_rate(&r->results, "get", "shard")));
+    assert_true(isnan(results_rate_at(&r->results, 9, "shard")));
+    assert_true(isnan(results_space(&r->results, "get", "keys", "shard")));
+    reproduce_free(r);
+}
+
+/* ---- all experiments -------------------------------------------------------------------------- */
+
+/* The benchmark accepts every cell, as far as that can be told without the pool. */
+static void check_cells(const struct plan *plan)
+{
+    char uri[CELL_URI_BYTES];
+    struct bench_config config;
+    assert_true(plan->count > 0);
+    for (unsigned i = 0; i < plan->count; i++) {
+        const struct plan_cell *cell = &plan->cell[i];
+        assert_null(strpbrk(cell->name, "/ ."));
+        assert_int_equal(cell_config(cell, "mem:", uri, &config), FAR_OK);
+        if (bench_check(&config) != FAR_OK)
+            fail_msg("%s: %s", cell->name, far_error_detail());
+    }
+}
+
+static void every_cell_is_accepted(void **state)
+{
+    (void)state;
+    const struct experiment *e = NULL;
+    for (unsigned i = 0; (e = experiment_at(i)) != NULL; i++) {
+        for (int quick = 0; quick <= 1; quick++) {
+            struct reproduction *r = reproduce_new(e, quick);
+            assert_non_null(r);
+            check_cells(&r->plan);
+            reproduce_free(r);
+        }
+    }
+}
+
+/* Without any result, tables are empty but fit, and no claim is decided. */
+static void nothing_measured_is_printed_as_such(void **state)
+{
+    (void)state;
+    const struct experiment *e = NULL;
+    for (unsigned i = 0; (e = experiment_at(i)) != NULL; i++) {
+        struct reproduction *r = reproduce_new(e, false);
+        assert_non_null(r);
+        char *text = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&text, &size);
+        assert_non_null(out);
+        reproduce_print(r, out);
+        assert_int_equal(fclose(out), 0);
+        for (const char *at = text; *at; at += strcspn(at, "\n") + 1)
+            assert_true(strcspn(at, "\n") <= REPORT_COLUMNS);
+        assert_null(strstr(text, "holds: "));
+        assert_null(strstr(text, "hold: "));
+        assert_null(strstr(text, "nan"));
+        assert_non_null(strstr(text, "cannot be told here"));
+        free(text);
+        reproduce_free(r);
+    }
+}
+
+static void no_claim_is_made_twice(void **state)
+{
+    (void)state;
+    const struct experiment *e = NULL;
+    const char *seen[512];
+    unsigned count = 0;
+    for (unsigned i = 0; (e = experiment_at(i)) != NULL; i++)
+        for (const struct claim *c = e->claims; c->name; c++) {
+            for (unsigned k = 0; k < count; k++)
+                assert_string_not_equal(seen[k], c->name);
+            seen[count++] = c->name;
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_positive_margin_holds),
+        cmocka_unit_test(nothing_is_told_without_a_number),
+        cmocka_unit_test(the_least_margin_counts),
+        cmocka_unit_test(rising_numbers_may_fall_by_the_slack),
+        cmocka_unit_test(the_papers_numbers_satisfy_the_paper),
+        cmocka_unit_test(a_number_is_found_by_cell_and_workload),
+        cmocka_unit_test(every_cell_is_accepted),
+        cmocka_unit_test(nothing_measured_is_printed_as_such),
+        cmocka_unit_test(no_claim_is_made_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
