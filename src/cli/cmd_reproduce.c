@@ -51,10 +51,10 @@ static int print_list(void)
 struct session {
     struct reproduce_options options;
     struct experiment_list list;
-    const char *names; /* the list as typed */
-    unsigned cells;    /* of all experiments */
-    unsigned done;     /* cells of experiments that are finished */
-    unsigned outdated;
+    const char *names;           /* the list as typed */
+    unsigned cells;              /* of all experiments */
+    unsigned done;               /* cells of experiments that are finished */
+    unsigned outdated, failures; /* cells, as in struct reproduction */
     const struct reproduction *current;
     struct progress progress;
     bool table; /* print tables */
@@ -77,8 +77,11 @@ static void print_resume(const struct session *s, const char *why)
 {
     fprintf(stderr,
             "farside reproduce: %s; what is finished is in '%s'. To continue: farside reproduce %s "
-            "--resume%s --out '%s'\n",
+            "--resume%s --out '%s'",
             why, s->options.dir, s->names, s->options.quick ? " --quick" : "", s->options.dir);
+    if (s->options.setting.testbed)
+        fprintf(stderr, " --testbed '%s'", s->options.setting.testbed);
+    fputs("\n", stderr);
 }
 
 static int report_failure(const struct session *s, const struct reproduction *r, int rc)
@@ -115,6 +118,7 @@ static int run_experiment(struct session *s, const struct experiment *e)
         code = cli_no_memory("reproduce");
     s->done += r->plan.count;
     s->outdated += r->outdated;
+    s->failures += r->failures;
     reproduce_free(r);
     return code;
 }
@@ -143,6 +147,11 @@ static int run_experiments(struct session *s)
         code = run_experiment(s, s->list.item[i]);
         if (s->table && !cli_output_good()) /* main() says so */
             code = CLI_FAILED;
+    }
+    if (s->failures > 0) {
+        fprintf(stderr, "farside reproduce: %u measurement%s failed; --resume tries %s again\n",
+                s->failures, cli_plural(s->failures), s->failures == 1 ? "it" : "them");
+        code = CLI_FAILED;
     }
     if (s->outdated > 0)
         fprintf(stderr,

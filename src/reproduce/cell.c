@@ -14,8 +14,7 @@ struct measuring {
     const struct bench_config *config;
     json_t *runs;
     bool no_memory;
-    int error; /* the first of an operation that is not expected */
-    char detail[ERR_DETAIL_BYTES];
+    char failure[ERR_DETAIL_BYTES]; /* the first that is not expected */
 };
 
 const char *cell_uri(const struct plan_cell *cell, const char *testbed, char uri[CELL_URI_BYTES])
@@ -60,18 +59,21 @@ static void on_index(void *arg, const char *index)
     (void)index;
 }
 
-/* Notes errors that would make the numbers worthless. */
+/* Notes errors that make the numbers worthless. */
 static void note_errors(struct measuring *m, const struct bench_run *run)
 {
-    uint64_t errors = 0;
+    uint64_t errors = 0, wrong = 0;
     bool full = m->cell->until_full && run->halted_by == FAR_TABLE_FULL;
-    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
         errors += bench_op_errors(&run->op[k]);
-    if (errors == 0 || full || m->error != FAR_OK)
+        wrong += run->op[k].wrong;
+    }
+    if (errors == 0 || (full && wrong == 0) || *m->failure)
         return;
-    m->error = run->first_error != FAR_OK ? run->first_error : FAR_INVALID;
-    snprintf(m->detail, sizeof m->detail, "%llu operations of workload %s failed%s%.150s",
-             (unsigned long long)errors, run->workload, *run->detail ? ": " : "", run->detail);
+    snprintf(m->failure, sizeof m->failure, "workload %s: %llu operations failed (%s%s%.120s)",
+             run->workload, (unsigned long long)errors,
+             wrong > 0 ? "wrong answers" : far_strerror(run->first_error), *run->detail ? ": " : "",
+             run->detail);
 }
 
 static void on_run(void *arg, const struct bench_run *run)
@@ -107,10 +109,18 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
     return rc;
 }
 
-int cell_measure(const struct plan_cell *cell, const struct cell_setting *setting, json_t **runs)
+/* Errors of operations on the cell's own table. */
+static bool of_this_cell(int status)
+{
+    return status == FAR_TABLE_FULL || status == FAR_POOL_FULL || status == FAR_CONTENTION;
+}
+
+int cell_measure(const struct plan_cell *cell, const struct cell_setting *setting,
+                 struct cell_outcome *outcome)
 {
     char uri[CELL_URI_BYTES];
     struct bench_config config;
+    *outcome = (struct cell_outcome){.runs = NULL};
     int rc = cell_config(cell, setting->testbed, uri, &config);
     if (rc != FAR_OK)
         return rc;
@@ -125,15 +135,18 @@ int cell_measure(const struct plan_cell *cell, const struct cell_setting *settin
         .index_done = on_index,
     };
     rc = bench_suite(&config, &observer);
+    if (of_this_cell(rc)) {
+        snprintf(m.failure, sizeof m.failure, "%s", far_error_detail());
+        rc = FAR_OK;
+    }
     if (rc == FAR_OK && setting->stop && atomic_load(setting->stop))
         rc = FAR_STOPPED;
-    if (rc == FAR_OK && m.error != FAR_OK)
-        rc = err_fail(m.error, "%s", m.detail);
     if (rc == FAR_OK && (m.no_memory || !m.runs))
         rc = err_fail(FAR_NO_MEMORY, "no memory for the results");
     if (rc == FAR_OK)
-        *runs = m.runs;
-    else
-        json_decref(m.runs);
+        snprintf(outcome->failure, sizeof outcome->failure, "%s", m.failure);
+    if (rc == FAR_OK && !*m.failure)
+        outcome->runs = json_incref(m.runs);
+    json_decref(m.runs);
     return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef REPRODUCE_CELL_H
 #define REPRODUCE_CELL_H
 
+#include "base/err.h"
 #include "reproduce/plan.h"
 
 #include <jansson.h>
@@ -29,15 +30,22 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
  * out of memory. */
 json_t *cell_configuration(const struct plan_cell *cell, const char *testbed);
 
+struct cell_outcome {
+    json_t
+        *runs; /* a new array with the runs, as `farside bench --json` has them; NULL: it failed */
+    char failure[ERR_DETAIL_BYTES];
+};
+
 /*
  * cell_measure - run the cell
  *
- * runs   set to a new array with the runs, as `farside bench --json` has them
+ * If operations fail or return something wrong, which does not concern other cells, the outcome
+ * says so.
  *
  * FAR_STOPPED  setting->stop was set; nothing was measured
- * FAR_INVALID  operations failed or returned something wrong; the detail says which
- * or an error of bench_suite().
+ * or an error of bench_suite() that other cells would have, too.
  */
-int cell_measure(const struct plan_cell *cell, const struct cell_setting *setting, json_t **runs);
+int cell_measure(const struct plan_cell *cell, const struct cell_setting *setting,
+                 struct cell_outcome *outcome);
 
 #endif

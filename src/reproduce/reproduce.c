@@ -28,6 +28,27 @@ void reproduce_free(struct reproduction *r)
 
 /* ---- measuring -------------------------------------------------------------------------------- */
 
+/* Measures cell i and keeps its result. */
+static int measure(struct reproduction *r, const struct reproduce_options *o, unsigned i,
+                   const struct archive_key *key)
+{
+    struct cell_outcome outcome;
+    r->failed = &r->plan.cell[i];
+    int rc = cell_measure(r->failed, &o->setting, &outcome);
+    if (rc == FAR_OK && outcome.runs)
+        rc = archive_save(key, outcome.runs);
+    if (rc != FAR_OK) {
+        json_decref(outcome.runs);
+        return rc;
+    }
+    r->results.runs[i] = outcome.runs;
+    snprintf(r->failure[i], sizeof r->failure[i], "%s", outcome.failure);
+    r->failures += !outcome.runs;
+    r->measured++;
+    r->failed = NULL;
+    return FAR_OK;
+}
+
 /* Sets the results of cell i: those that are kept, or new ones. */
 static int run_cell(struct reproduction *r, const struct reproduce_options *o, unsigned i)
 {
@@ -44,15 +65,8 @@ static int run_cell(struct reproduction *r, const struct reproduce_options *o, u
     int rc = FAR_OK;
     r->reused += state == ARCHIVE_FOUND;
     r->outdated += state == ARCHIVE_OTHER;
-    if (state != ARCHIVE_FOUND) {
-        r->failed = cell;
-        rc = cell_measure(cell, &o->setting, &r->results.runs[i]);
-        if (rc == FAR_OK)
-            rc = archive_save(&key, r->results.runs[i]);
-        r->measured += rc == FAR_OK;
-    }
-    if (rc == FAR_OK)
-        r->failed = NULL;
+    if (state != ARCHIVE_FOUND)
+        rc = measure(r, o, i, &key);
     json_decref(key.configuration);
     return rc;
 }
@@ -81,6 +95,20 @@ static void print_claims(const struct reproduction *r, FILE *out)
     }
 }
 
+static void print_failures(const struct reproduction *r, FILE *out)
+{
+    char text[ERR_DETAIL_BYTES + PLAN_NAME_BYTES + 8];
+    if (r->failures > 0)
+        fputs("Not measured, because operations failed:\n", out);
+    for (unsigned i = 0; i < r->plan.count; i++)
+        if (*r->failure[i]) {
+            snprintf(text, sizeof text, "%s: %s", r->plan.cell[i].name, r->failure[i]);
+            report_wrap(out, "  ", text);
+        }
+    if (r->failures > 0)
+        fputs("\n", out);
+}
+
 void reproduce_print(const struct reproduction *r, FILE *out)
 {
     const struct experiment *e = r->experiment;
@@ -96,6 +124,7 @@ void reproduce_print(const struct reproduction *r, FILE *out)
         report_wrap(out, i == 0 ? "   differs: - " : "            - ", e->differs[i]);
     fputs("\n", out);
     e->show(&r->results, out);
+    print_failures(r, out);
     fputs("What the papers claim, and what these results say:\n", out);
     print_claims(r, out);
     fputs("\n", out);
@@ -110,9 +139,9 @@ static json_t *json_cells(const struct reproduction *r, const struct reproduce_o
     int bad = cells ? 0 : -1;
     for (unsigned i = 0; i < r->plan.count; i++)
         bad |= json_array_append_new(
-            cells, json_pack("{s:s, s:o, s:O}", "name", r->plan.cell[i].name, "configuration",
-                             cell_configuration(&r->plan.cell[i], o->setting.testbed), "runs",
-                             r->results.runs[i]));
+            cells, json_pack("{s:s, s:o, s:s, s:O?}", "name", r->plan.cell[i].name, "configuration",
+                             cell_configuration(&r->plan.cell[i], o->setting.testbed), "failure",
+                             r->failure[i], "runs", r->results.runs[i]));
     if (bad == 0)
         return cells;
     json_decref(cells);

@@ -31,8 +31,10 @@ struct reproduction {
     struct results results;
     unsigned measured, reused; /* cells so far */
     unsigned outdated;         /* results of another configuration or version, measured again */
-    /* If an error has ended it: the cell. */
-    const struct plan_cell *failed;
+    const struct plan_cell *failed; /* if an error has ended it: the cell */
+    /* Cells of which operations failed, and why: they have no results. */
+    unsigned failures;
+    char failure[PLAN_CELLS_MAX][ERR_DETAIL_BYTES];
 };
 
 /* Plans the experiment. NULL when out of memory. */
@@ -40,7 +42,8 @@ struct reproduction *reproduce_new(const struct experiment *e, bool quick);
 void reproduce_free(struct reproduction *r);
 
 /* Measures all cells, and keeps each result as soon as it is there. FAR_STOPPED: setting.stop was
- * set. Any other error is one of a cell, which `failed` names, or of the directory. */
+ * set. Any other error is one of a cell, which `failed` names, or of the directory. If operations
+ * fail, the cell is noted in `failure`, and the next one is measured. */
 int reproduce_run(struct reproduction *r, const struct reproduce_options *options);
 
 /* Prints what was run, the results, and the claims. */
