@@ -42,5 +42,14 @@ int experiment_parse(const char *text, struct experiment_list *list);
 extern const struct experiment experiment_rtts;
 extern const struct experiment experiment_space;
 extern const struct experiment experiment_load_factor;
+extern const struct experiment experiment_ycsb;
+extern const struct experiment experiment_insert;
+extern const struct experiment experiment_resize;
+extern const struct experiment experiment_skew;
+extern const struct experiment experiment_value_size;
+extern const struct experiment experiment_coroutines;
+extern const struct experiment experiment_alpha;
+extern const struct experiment experiment_locks;
+extern const struct experiment experiment_factors;
 
 #endif

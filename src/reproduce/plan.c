@@ -7,6 +7,10 @@
 #define KEYS       1000000u
 #define QUICK_KEYS 100000u
 
+/* Each client's cache is empty at the beginning of a workload, so it needs some to fill it. */
+#define OPS_OF_CLIENT       5000u
+#define QUICK_OPS_OF_CLIENT 500u
+
 static const struct {
     const char *name, *title;
 } indexes[] = {
@@ -63,6 +67,13 @@ void plan_tune(struct plan_cell *cell, const char *format, ...)
     int len = vsnprintf(cell->tuning, sizeof cell->tuning, format, args);
     va_end(args);
     ASSERT(len < PLAN_TUNING_BYTES);
+}
+
+void plan_busy(const struct plan *p, struct plan_cell *cell)
+{
+    uint64_t ops =
+        (uint64_t)plan_clients(&cell->network) * (p->quick ? QUICK_OPS_OF_CLIENT : OPS_OF_CLIENT);
+    cell->ops = ops > cell->keys ? ops : cell->keys;
 }
 
 const struct plan_cell *plan_find(const struct plan *p, const char *name)

@@ -52,6 +52,16 @@ static inline unsigned plan_clients(const struct plan_network *n)
     return n->machines * n->threads;
 }
 
+/* Enough operations that every client has many. To be called when the network is set. */
+void plan_busy(const struct plan *p, struct plan_cell *cell);
+
+/* What a figure varies. */
+#define PLAN_AXIS_MAX 8u
+struct plan_axis {
+    unsigned count;
+    unsigned value[PLAN_AXIS_MAX];
+};
+
 /* The cell of that name, or NULL. */
 const struct plan_cell *plan_find(const struct plan *p, const char *name);
 

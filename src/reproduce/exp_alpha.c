@@ -1,0 +1,117 @@
+/* How often SHARD's clients report what they have inserted. */
+#include "reproduce/experiment.h"
+#include "reproduce/sheet.h"
+#include "reproduce/testbed.h"
+
+static const unsigned alphas[] = {1, 10, 100, 1000, 10000, 100000}; /* in 1/10000 */
+#define ALPHAS (sizeof alphas / sizeof *alphas)
+
+static void plan(struct plan *p)
+{
+    for (unsigned i = 0; i < ALPHAS; i++) {
+        struct plan_cell *cell = plan_add(p, "shard", "alpha-%u", alphas[i]);
+        plan_tune(cell, "alpha=%u", alphas[i]);
+        cell->keys *= 2;
+        cell->until_full = true; /* chains are limited, so it must not be delayed for too long */
+        cell->key_size = cell->value_size = 8;
+        cell->network = testbed_shard(36);
+    }
+}
+
+static double rate(const struct results *r, unsigned alpha)
+{
+    return results_rate(r, "load", "alpha-%u", alpha) / 1e6;
+}
+
+static double cost(const struct results *r, unsigned alpha, const char *member)
+{
+    return results_op(r, "load", "put", member, "alpha-%u", alpha);
+}
+
+/* The load factor at which buckets were moved, in percent. */
+static double moved_at(const struct results *r, unsigned alpha)
+{
+    return 100 * results_space(r, "load", "split_load_mean", "alpha-%u", alpha);
+}
+
+static void show(const struct results *r, FILE *out)
+{
+    struct sheet s;
+    sheet_init(&s);
+    sheet_row(&s);
+    sheet_text(&s, "alpha");
+    sheet_text(&s, "M inserts/s");
+    sheet_text(&s, "round trips");
+    sheet_text(&s, "verbs");
+    sheet_text(&s, "buckets moved at %%");
+    sheet_text(&s, "keys");
+    for (unsigned i = 0; i < ALPHAS; i++) {
+        sheet_row(&s);
+        sheet_text(&s, "%g", alphas[i] / 10000.0);
+        sheet_number(&s, rate(r, alphas[i]), 2);
+        sheet_number(&s, cost(r, alphas[i], "rtts"), 3);
+        sheet_number(&s, cost(r, alphas[i], "verbs"), 2);
+        sheet_number(&s, moved_at(r, alphas[i]), 1);
+        sheet_number(&s, results_space(r, "load", "keys", "alpha-%u", alphas[i]), 0);
+    }
+    sheet_print(
+        &s, out,
+        "SHARD, inserts into an empty table by 108 clients (SHARD Fig. 18; its text: most at "
+        "0.1):");
+}
+
+static void shard_c20(const struct results *r, struct claim_finding *f)
+{
+    double best = rate(r, 1000), margin[ALPHAS];
+    for (unsigned i = 0; i < ALPHAS; i++)
+        margin[i] = alphas[i] == 1000 ? 1 : best - rate(r, alphas[i]);
+    claim_decide(f, claim_least(ALPHAS, margin), "%.2f at 0.0001, %.2f at 0.1, %.2f at 10",
+                 rate(r, 1), best, rate(r, 100000));
+}
+
+static void shard_c21(const struct results *r, struct claim_finding *f)
+{
+    double often = cost(r, 1, "rtts"), normal = cost(r, 1000, "rtts");
+    double late = moved_at(r, 100000), in_time = moved_at(r, 1000);
+    claim_decide(
+        f, CLAIM_ALL(often - normal - 0.005, late - in_time),
+        "%.3f round trips at 0.0001, %.3f at 0.1; buckets are moved at %.1f %% with 0.1, at "
+        "%.1f %% with 10",
+        often, normal, in_time, late);
+}
+
+static const struct claim claims[] = {
+    {"SHARD-C20", "SHARD 4.7", "inserts are fastest at alpha = 0.1", shard_c20,
+     "The best alpha depends on the size of the table and on the number of clients. A report of "
+     "Farside's SHARD travels with other verbs of the insert, so a small alpha costs little."},
+    {"SHARD-C21", "SHARD 4.7",
+     "a small alpha costs round trips for reports; a large one delays resizing, so that more keys "
+     "go "
+     "to levels 2 and 3 (here: the load factor at which buckets are moved)",
+     shard_c21,
+     "A report of Farside's SHARD travels with other verbs of the insert: it costs verbs, but no "
+     "round trip."},
+    {.name = NULL},
+};
+
+static const char *const differs[] = {
+    "2 * 10^6 keys or fewer instead of about 10^9; the interval between reports grows with the "
+    "table",
+    "how many keys are in which level is not counted",
+    "chains behind level 3 are limited: if the table is resized too late, an insert fails, and the "
+    "run ends with fewer keys",
+    NULL,
+};
+
+const struct experiment experiment_alpha = {
+    .name = "alpha",
+    .summary = "how often SHARD's clients report what they have inserted",
+    .sources = "SHARD Fig. 18",
+    .setup =
+        "the model: ConnectX-5, 108 clients on 3 machines, 3 memory nodes; keys and values of 8 "
+        "bytes",
+    .differs = differs,
+    .plan = plan,
+    .show = show,
+    .claims = claims,
+};
