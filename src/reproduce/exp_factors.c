@@ -47,7 +47,7 @@ static void plan_chime(struct plan *p)
     static const unsigned clients[] = {320, 640};
     for (unsigned i = 0; i < COUNT(chime); i++) {
         struct plan_cell *cell = add(p, "chime", &chime[i]);
-        cell->workloads = "load,c";
+        cell->workloads = "insert,c";
         cell->key_size = cell->value_size = 8;
         cell->network = testbed_chime(320);
         plan_busy(p, cell);
@@ -68,19 +68,19 @@ static void plan(struct plan *p)
 {
     for (unsigned i = 0; i < COUNT(shard); i++) {
         struct plan_cell *cell = add(p, "shard", &shard[i]);
-        cell->workloads = "load,get";
+        cell->workloads = "insert,get";
         cell->key_size = cell->value_size = 8;
         cell->uniform = true;
         cell->network = testbed_shard(36);
     }
     for (unsigned i = 0; i < COUNT(sephash); i++) {
         struct plan_cell *cell = add(p, "sephash", &sephash[i]);
-        cell->workloads = "load,get";
+        cell->workloads = "insert,get";
         cell->uniform = true;
         cell->network = testbed_sephash(128);
     }
     struct plan_cell *race = plan_add(p, "race", "race");
-    race->workloads = "load,get";
+    race->workloads = "insert,get";
     race->uniform = true;
     race->network = testbed_sephash(128);
     plan_chime(p);
@@ -96,7 +96,7 @@ static double rate(const struct results *r, const char *workload, const char *ce
 static double cost(const struct results *r, const char *workload, const char *member,
                    const char *cell)
 {
-    return results_op(r, workload, strcmp(workload, "load") == 0 ? "put" : "get", member, "%s",
+    return results_op(r, workload, strcmp(workload, "insert") == 0 ? "insert" : "get", member, "%s",
                       cell);
 }
 
@@ -119,7 +119,7 @@ static void show_variants(const struct results *r, FILE *out, const char *title,
         sheet_row(&s);
         sheet_text(&s, "%s", variants[i].title);
         for (unsigned gets = 0; gets <= 1; gets++) {
-            const char *workload = gets ? get : "load";
+            const char *workload = gets ? get : "insert";
             sheet_number(&s, rate(r, workload, cell), 2);
             sheet_number(&s, cost(r, workload, "rtts", cell), 2);
             sheet_number(&s, cost(r, workload, "verbs", cell), 2);
@@ -181,15 +181,15 @@ NO_SWITCH(chime_c22, "metadata are not replicated here; a leaf's range is in its
 
 static void shard_c24(const struct results *r, struct claim_finding *f)
 {
-    double gain = rate(r, "load", "shard") / rate(r, "load", "shard-sync-1");
+    double gain = rate(r, "insert", "shard") / rate(r, "insert", "shard-sync-1");
     claim_decide(f, gain - 1.05, "%.2f times (here: 1.05 at least)", gain);
 }
 
 static void shard_c25(const struct results *r, struct claim_finding *f)
 {
-    double gain = rate(r, "load", "shard") / rate(r, "load", "shard-not-combining"),
-           trips =
-               cost(r, "load", "rtts", "shard-not-combining") - cost(r, "load", "rtts", "shard");
+    double gain = rate(r, "insert", "shard") / rate(r, "insert", "shard-not-combining"),
+           trips = cost(r, "insert", "rtts", "shard-not-combining") -
+                   cost(r, "insert", "rtts", "shard");
     claim_decide(f, CLAIM_ALL(trips, 1.5 - gain, gain - 0.98),
                  "inserts take %.2f round trips less, and are %.2f times as fast in total", trips,
                  gain);
@@ -197,7 +197,7 @@ static void shard_c25(const struct results *r, struct claim_finding *f)
 
 static void sephash_c26(const struct results *r, struct claim_finding *f)
 {
-    double gain = rate(r, "load", "sephash") / rate(r, "load", "race");
+    double gain = rate(r, "insert", "sephash") / rate(r, "insert", "race");
     claim_decide(f, gain - 1, "%.2f times", gain);
 }
 
@@ -214,14 +214,14 @@ static void sephash_c28(const struct results *r, struct claim_finding *f)
 static void chime_c17(const struct results *r, struct claim_finding *f)
 {
     double gets = rate(r, "c", "chime-hopscotch") / rate(r, "c", "chime-whole"),
-           inserts = rate(r, "load", "chime-hopscotch") / rate(r, "load", "chime-whole");
+           inserts = rate(r, "insert", "chime-hopscotch") / rate(r, "insert", "chime-whole");
     claim_decide(f, CLAIM_ALL(gets - 1.05, 1.1 - inserts), "%.2f times in C, %.2f times in LOAD",
                  gets, inserts);
 }
 
 static void chime_c18(const struct results *r, struct claim_finding *f)
 {
-    double gain = rate(r, "load", "chime-vacancy") / rate(r, "load", "chime-hopscotch");
+    double gain = rate(r, "insert", "chime-vacancy") / rate(r, "insert", "chime-hopscotch");
     claim_decide(f, gain - 1.05, "%.2f times (here: 1.05 at least)", gain);
 }
 

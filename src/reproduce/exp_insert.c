@@ -5,8 +5,7 @@
 
 #include <math.h>
 
-static const struct plan_axis clients[2] = {{8, {1, 2, 4, 8, 16, 32, 64, 128}},
-                                            {4, {1, 16, 64, 128}}};
+static const struct plan_axis clients[2] = {{8, {1, 2, 4, 8, 16, 32, 64, 128}}, {3, {1, 64, 128}}};
 static const struct plan_axis race_clients[2] = {{5, {1, 16, 32, 64, 128}}, {2, {1, 128}}};
 
 static void plan(struct plan *p)
@@ -14,9 +13,11 @@ static void plan(struct plan *p)
     const struct plan_axis *axis = &clients[p->quick], *race = &race_clients[p->quick];
     const char *index = NULL;
     for (unsigned i = 0; (index = plan_index(i)) != NULL; i++)
-        for (unsigned c = 0; c < axis->count; c++)
-            plan_add(p, index, "%s-%u", index, axis->value[c])->network =
-                testbed_sephash(axis->value[c]);
+        for (unsigned c = 0; c < axis->count; c++) {
+            struct plan_cell *cell = plan_add(p, index, "%s-%u", index, axis->value[c]);
+            cell->workloads = "insert";
+            cell->network = testbed_sephash(axis->value[c]);
+        }
     for (unsigned c = 0; c < race->count; c++) {
         struct plan_cell *cell = plan_add(p, "race", "loaded-%u", race->value[c]);
         cell->workloads = "get,update,delete,insert";
@@ -27,13 +28,13 @@ static void plan(struct plan *p)
 
 static double rate(const struct results *r, const char *index, unsigned count)
 {
-    return results_rate(r, "load", "%s-%u", index, count) / 1e6;
+    return results_rate(r, "insert", "%s-%u", index, count) / 1e6;
 }
 
 static double latency(const struct results *r, const char *index, unsigned count,
                       const char *quantile)
 {
-    return results_op(r, "load", "put", quantile, "%s-%u", index, count);
+    return results_op(r, "insert", "insert", quantile, "%s-%u", index, count);
 }
 
 /* ---- tables ----------------------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ static void show_rates(const struct results *r, struct sheet *s, FILE *out)
     }
     sheet_print(
         s, out,
-        "Inserts into an empty table, millions a second (SepHash Fig. 12; its text: SepHash "
+        "Inserts that double a table, millions a second (SepHash Fig. 12; its text: SepHash "
         "has 1.4 to 4.2 times of the others, RACE among them):");
 }
 
@@ -208,7 +209,9 @@ static const struct claim claims[] = {
 };
 
 static const char *const differs[] = {
-    "10^6 keys or fewer, instead of 10^8",
+    "10^6 keys or fewer are loaded, and as many inserted; SepHash's paper inserts 10^8 into an "
+    "empty "
+    "table. With so few keys, most of that would be the contention of all clients for a tiny table",
     "a client has one operation in flight; the papers took the best of 1 to 4 coroutines (SepHash) "
     "or do not say (RACE)",
     "SepHash's paper does not say which percentile its tail is",

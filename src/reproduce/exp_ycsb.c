@@ -13,7 +13,7 @@
 static const char *const shard_workloads[] = {"a", "b", "c", "d", "f"};
 static const char *const sephash_workloads[] = {"a", "b", "c", "d"};
 static const char *const rcuckoo_workloads[] = {"a", "b", "c"};
-static const char *const chime_workloads[] = {"load", "a", "b", "c", "d"};
+static const char *const chime_workloads[] = {"insert", "a", "b", "c", "d"};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* By plan.quick: the papers' clients, some of them. */
@@ -69,7 +69,7 @@ static void plan_others(struct plan *p)
     }
     for (unsigned i = 0; i < chime->count; i++) {
         struct plan_cell *cell = plan_add(p, "chime", "chime-%u", chime->value[i]);
-        cell->workloads = "load,a,b,c,d";
+        cell->workloads = "insert,a,b,c,d";
         cell->key_size = cell->value_size = 8;
         cell->network = testbed_chime(chime->value[i]);
         plan_busy(p, cell);
@@ -342,10 +342,10 @@ static void rcuckoo_c8(const struct results *r, struct claim_finding *f)
 
 static void chime_c11(const struct results *r, struct claim_finding *f)
 {
-    double load = results_op(r, "load", "put", "p99_us", "chime-640"),
+    double load = results_op(r, "insert", "insert", "p99_us", "chime-640"),
            insert = results_op(r, "d", "insert", "p99_us", "chime-640");
-    claim_decide(f, load - insert, "99 %% of the inserts within %.1f us in LOAD, %.1f us in D",
-                 load, insert);
+    claim_decide(f, load - insert,
+                 "99 %% of the inserts within %.1f us of inserts only, %.1f us in D", load, insert);
 }
 
 static void chime_c12(const struct results *r, struct claim_finding *f)
@@ -407,6 +407,7 @@ static const char *const differs[] = {
     "B has 5 % updates everywhere; SHARD's paper took 10 %",
     "every client has a cache of its own, which is empty when a workload begins; CHIME's clients "
     "of a machine share one, and combine requests for the same key",
+    "CHIME's LOAD is inserts into a table with 10^6 keys or fewer, which is not empty",
     "RCuckoo's keys and values have 8 bytes; the paper's have 4",
     NULL,
 };
