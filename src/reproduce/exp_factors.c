@@ -50,7 +50,7 @@ static void plan_chime(struct plan *p)
         cell->workloads = "insert,c";
         cell->key_size = cell->value_size = 8;
         cell->network = testbed_chime(320);
-        plan_busy(p, cell);
+        cell->ops = cell->keys / 2;
     }
     for (unsigned i = 0; i < COUNT(clients); i++)
         for (unsigned hot = 0; hot <= 1; hot++) {
@@ -190,7 +190,7 @@ static void shard_c25(const struct results *r, struct claim_finding *f)
     double gain = rate(r, "insert", "shard") / rate(r, "insert", "shard-not-combining"),
            trips = cost(r, "insert", "rtts", "shard-not-combining") -
                    cost(r, "insert", "rtts", "shard");
-    claim_decide(f, CLAIM_ALL(trips, 1.5 - gain, gain - 0.98),
+    claim_decide(f, CLAIM_ALL(trips - 0.005, 1.5 - gain, gain - 0.98),
                  "inserts take %.2f round trips less, and are %.2f times as fast in total", trips,
                  gain);
 }
@@ -256,7 +256,9 @@ static const struct claim claims[] = {
      sephash_c25, NULL},
     {"SEPHASH-C26", "SepHash 5.5.1",
      "with all techniques, SepHash inserts 3.3 times as fast as RACE with 128 clients", sephash_c26,
-     NULL},
+     "All clients append to the CurSegments of their keys. With few keys there are few segments, "
+     "and "
+     "many clients for each."},
     {"SEPHASH-C27", "SepHash 5.5.2", "FPTables make searches 22 times as fast", sephash_c27, NULL},
     {"SEPHASH-C28", "SepHash 5.5.2",
      "the filter keeps most searches from reading the CurSegment, and makes them twice as fast",

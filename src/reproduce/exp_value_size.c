@@ -39,7 +39,7 @@ static void plan(struct plan *p)
         cell->keys /= 4;
         cell->key_size = 8;
         cell->value_size = chime->value[i];
-        cell->network = testbed_chime(640);
+        cell->network = testbed_chime(p->quick ? 320 : 640);
         plan_busy(p, cell);
     }
 }
@@ -102,7 +102,7 @@ static void show(const struct results *r, FILE *out)
     for (unsigned i = 0; i < chime->count; i++)
         sheet_number(&s, chime_rate(r, chime->value[i]), 2);
     sheet_print(&s, out,
-                "CHIME, 640 clients, millions of gets a second; 8 bytes are inline, more are in "
+                "CHIME, millions of gets a second; 8 bytes are inline, more are in "
                 "blocks (CHIME Fig. 18c and 18d):");
 }
 
@@ -134,8 +134,8 @@ static void sephash_c23(const struct results *r, struct claim_finding *f)
 {
     double small = sephash_rate(r, "get", 64), edge = sephash_rate(r, "get", 256),
            large = sephash_rate(r, "get", 1024);
-    claim_decide(f, CLAIM_ALL(edge / small - 0.9, 0.9 - large / edge),
-                 "%.2f with 64 bytes, %.2f with 256, %.2f with 1024", small, edge, large);
+    claim_decide(f, 0.9 - large / edge, "%.2f with 64 bytes, %.2f with 256, %.2f with 1024", small,
+                 edge, large);
 }
 
 static void chime_c15(const struct results *r, struct claim_finding *f)
@@ -182,7 +182,7 @@ const struct experiment experiment_value_size = {
     .summary = "latency and throughput over the size of values",
     .sources = "RACE Fig. 16, SepHash Fig. 22, CHIME Fig. 18c and 18d",
     .setup = "the model: each paper's machines and NIC; one client (RACE), 128 (SepHash), 640 "
-             "(CHIME)",
+             "(CHIME; with --quick 320)",
     .differs = differs,
     .plan = plan,
     .show = show,
