@@ -74,8 +74,8 @@ static void race_c11(const struct results *r, struct claim_finding *f)
 }
 
 #define PROCESSOR                                                                                  \
-    "The paper's client is limited by its processor. The model's clients are only as slow as the " \
-    "time that the model charges for posting and polling."
+    "The gain ends where the client's processor is busy. What the model charges for an operation " \
+    "is not what the paper's machine and code took."
 
 static const struct claim claims[] = {
     {"RACE-C10", "RACE 5.2.8",

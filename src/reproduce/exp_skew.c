@@ -16,7 +16,7 @@ static void plan(struct plan *p)
             cell->workloads = "a";
             cell->theta = axis->value[c] / 100.0;
             cell->key_size = cell->value_size = 8;
-            cell->network = testbed_chime(p->quick ? 320 : 640);
+            cell->network = testbed_chime(p->quick ? 160 : 640);
             plan_busy(p, cell);
         }
 }
@@ -72,7 +72,7 @@ const struct experiment experiment_skew = {
     .name = "skew",
     .summary = "throughput over the skew of keys",
     .sources = "CHIME Fig. 18a",
-    .setup = "the model: ConnectX-6, 640 clients (with --quick 320) on 10 machines, one memory "
+    .setup = "the model: ConnectX-6, 640 clients (with --quick 160) on 10 machines, one memory "
              "node; YCSB A with keys and values of 8 bytes",
     .differs = differs,
     .plan = plan,

@@ -109,6 +109,37 @@ static void print_failures(const struct reproduction *r, FILE *out)
         fputs("\n", out);
 }
 
+/* Names a run that stood still. */
+static void print_stall(FILE *out, const struct plan_cell *cell, const json_t *run)
+{
+    char text[PLAN_NAME_BYTES + 128];
+    snprintf(text, sizeof text, "%s: %.2f s for %lld operations of workload %s", cell->name,
+             json_number_value(json_object_get(run, "seconds")),
+             (long long)json_integer_value(json_object_get(run, "ops")),
+             json_string_value(json_object_get(run, "workload")));
+    report_wrap(out, "  ", text);
+}
+
+/* Says which runs have no throughput, and why. */
+static void print_stalls(const struct reproduction *r, FILE *out)
+{
+    bool any = false;
+    for (unsigned i = 0; i < r->plan.count; i++)
+        for (size_t k = 0; k < json_array_size(r->results.runs[i]); k++) {
+            const json_t *run = json_array_get(r->results.runs[i], k);
+            if (!results_stalled(&r->plan.cell[i], run))
+                continue;
+            if (!any)
+                report_wrap(out, "",
+                            "Without a throughput, because clients stood still for far longer than "
+                            "99 % of the operations took:");
+            any = true;
+            print_stall(out, &r->plan.cell[i], run);
+        }
+    if (any)
+        fputs("\n", out);
+}
+
 void reproduce_print(const struct reproduction *r, FILE *out)
 {
     const struct experiment *e = r->experiment;
@@ -125,6 +156,7 @@ void reproduce_print(const struct reproduction *r, FILE *out)
     fputs("\n", out);
     e->show(&r->results, out);
     print_failures(r, out);
+    print_stalls(r, out);
     fputs("What the papers claim, and what these results say:\n", out);
     print_claims(r, out);
     fputs("\n", out);

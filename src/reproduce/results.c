@@ -30,22 +30,42 @@ static double number(const json_t *object, const char *member)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+bool results_stalled(const struct plan_cell *cell, const json_t *run)
+{
+    const char *op;
+    json_t *cost;
+    double needed = 0; /* seconds */
+    json_object_foreach(json_object_get(run, "per_op"), op, cost) needed +=
+        number(cost, "count") * number(cost, "p99_us") / 1e6;
+    double lanes = (double)plan_clients(&cell->network) * cell->network.depth;
+    return needed > 0 && number(run, "seconds") * lanes > RESULTS_STALL * needed;
+}
+
+/* Operations per second of a run of the cell whose runs these are. */
+static double rate_of(const struct results *r, const json_t *runs, const json_t *run)
+{
+    for (unsigned i = 0; i < r->plan->count; i++)
+        if (runs && r->runs[i] == runs && results_stalled(&r->plan->cell[i], run))
+            return NAN;
+    return number(run, "ops_per_s");
+}
+
 double results_rate(const struct results *r, const char *workload, const char *cell, ...)
 {
     va_list args;
     va_start(args, cell);
-    double value = number(run_of(runs_of(r, cell, args), workload), "ops_per_s");
+    const json_t *runs = runs_of(r, cell, args);
     va_end(args);
-    return value;
+    return rate_of(r, runs, run_of(runs, workload));
 }
 
 double results_rate_at(const struct results *r, unsigned place, const char *cell, ...)
 {
     va_list args;
     va_start(args, cell);
-    double value = number(json_array_get(runs_of(r, cell, args), place), "ops_per_s");
+    const json_t *runs = runs_of(r, cell, args);
     va_end(args);
-    return value;
+    return rate_of(r, runs, json_array_get(runs, place));
 }
 
 double results_op(const struct results *r, const char *workload, const char *op, const char *member,

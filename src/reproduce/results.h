@@ -16,7 +16,16 @@ struct results {
     json_t *runs[PLAN_CELLS_MAX]; /* of each cell of the plan, as cell_measure() returns them */
 };
 
-/* Operations per second of a workload. */
+/*
+ * Did the clients stand still for most of a run, for reasons that do not show in 99 % of its
+ * operations? All clients together then had more than RESULTS_STALL times the time that the
+ * operations need at their 99th percentiles. Without stalls, also under contention, it is about
+ * once that time. Such a run says nothing about throughput.
+ */
+#define RESULTS_STALL 5.0
+bool results_stalled(const struct plan_cell *cell, const json_t *run);
+
+/* Operations per second of a workload; NAN if it stood still. */
 double results_rate(const struct results *r, const char *workload, const char *cell, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same of the run at a place in the cell's list of workloads. */

@@ -120,6 +120,29 @@ static void a_number_is_found_by_cell_and_workload(void **state)
     reproduce_free(r);
 }
 
+/* A run of one client: 1000 operations, of which 99 % took 10 us. */
+static json_t *new_run(double seconds)
+{
+    json_t *run =
+        json_pack("{s:s, s:f, s:f, s:{s:{s:i, s:f}}}", "workload", "get", "seconds", seconds,
+                  "ops_per_s", 1000 / seconds, "per_op", "get", "count", 1000, "p99_us", 10.0);
+    assert_non_null(run);
+    return run;
+}
+
+static void a_run_that_stood_still_has_no_throughput(void **state)
+{
+    (void)state;
+    struct reproduction *r = reproduce_new(&experiment_rtts, true);
+    assert_non_null(r);
+    const struct plan_cell *cell = plan_find(&r->plan, "race");
+    r->results.runs[cell - r->plan.cell] = json_pack("[o, o]", new_run(0.01), new_run(7.5));
+    assert_true(results_rate(&r->results, "get", "race") > 0);
+    assert_true(results_rate_at(&r->results, 0, "race") > 0);
+    assert_true(isnan(results_rate_at(&r->results, 1, "race")));
+    reproduce_free(r);
+}
+
 /* ---- all experiments -------------------------------------------------------------------------- */
 
 /* The benchmark accepts every cell, as far as that can be told without the pool. */
@@ -199,6 +222,7 @@ int main(void)
         cmocka_unit_test(rising_numbers_may_fall_by_the_slack),
         cmocka_unit_test(the_papers_numbers_satisfy_the_paper),
         cmocka_unit_test(a_number_is_found_by_cell_and_workload),
+        cmocka_unit_test(a_run_that_stood_still_has_no_throughput),
         cmocka_unit_test(every_cell_is_accepted),
         cmocka_unit_test(nothing_measured_is_printed_as_such),
         cmocka_unit_test(no_claim_is_made_twice),
