@@ -105,6 +105,8 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
     }
     int rc = workload_parse(cell->workloads, &c.workloads);
     if (rc == FAR_OK)
+        rc = bench_take_shape(&c);
+    if (rc == FAR_OK)
         *config = c;
     return rc;
 }
