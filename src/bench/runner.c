@@ -14,6 +14,7 @@
 #include "bench/replay.h"
 #include "bench/workers.h"
 #include "model/model.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -414,6 +415,8 @@ static void worker_run(void *arg)
             work_ring(w, count);
         w->busy += now_ns(w) - w->started;
     }
+    if (w->target->model) /* there is no keeper that does this for idle sessions */
+        (void)client_park(&w->session->op);
 }
 
 static void worker_close(void *arg)
@@ -569,7 +572,7 @@ struct measurement {
     _Alignas(64) struct worker worker[];
 };
 
-struct watch {
+struct onlooker {
     const struct bench_observer *observer;
     const char *index, *what;
     const struct measurement *run;
@@ -577,7 +580,7 @@ struct watch {
 
 static void report_progress(void *arg)
 {
-    const struct watch *watch = arg;
+    const struct onlooker *watch = arg;
     uint64_t done = 0;
     for (unsigned i = 0; i < watch->run->count; i++)
         done += atomic_load_explicit(&watch->run->worker[i].done, memory_order_relaxed);
@@ -597,7 +600,7 @@ size_t bench_measure_shared_bytes(unsigned workers)
 
 /* Runs the workers of one process, with its own handles of the pool and the table. */
 static int run_workers(struct worker *workers, unsigned count, const struct bench_config *config,
-                       const struct bench_target *target, struct watch *watch,
+                       const struct bench_target *target, struct onlooker *watch,
                        struct workers_process *process)
 {
     struct workers_job job = {
@@ -673,7 +676,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
         return err_fail(FAR_NO_MEMORY, "no memory for %u threads", plan->threads);
     measurement_init(r, target, plan);
 
-    struct watch watch = {
+    struct onlooker watch = {
         .observer = observer,
         .index = far_table_index(target->table),
         .what = target->what,
