@@ -42,6 +42,7 @@ struct bench_config {
     enum bench_dist_kind dist;
     double theta;
     uint64_t seed;
+    unsigned deaths; /* of clients, in a second of virtual time */
     bool raw;
     bool timeline;           /* report the windows of a run one by one */
     uint64_t window_ns;      /* length of a window, > 0 */
@@ -93,6 +94,7 @@ struct bench_run {
      * the run was too short to tell. */
     double slowest_ops, slowest_ops_per_rtt;
     double raw_ops_per_s; /* 0: not measured */
+    uint64_t deaths;      /* of clients, and operations that ended with them are not in ops */
     int first_error;      /* of an operation, other than FAR_NOT_FOUND */
     bool interrupted;     /* config->stop was set before the last operation */
     /* The error that ended the run early, because all operations would have failed from then on: a

@@ -57,6 +57,7 @@ struct worker {
     struct workload_source source;
     struct workload_task *tasks;
     unsigned tasks_max;
+    unsigned drawn, next; /* of the tasks: how many there are, and the first that was not begun */
     struct lane *lanes;
     unsigned char *lane_memory;
     unsigned *idle, idle_count;
@@ -72,6 +73,8 @@ struct worker {
     int halted_by;   /* the error after which this worker set `halt` */
     char detail[ERR_DETAIL_BYTES];
     int info_status; /* of far_table_info() at the end */
+    unsigned lives;
+    struct far_stats of_dead; /* what its sessions did that died */
     struct far_stats before, after;
     struct far_table_info info;
     bool info_known;
@@ -268,15 +271,15 @@ static void publish_inserted(struct worker *w)
 
 /* ---- depth 1: synchronous calls -------------------------------------------------------------- */
 
-static void work_sync(struct worker *w, unsigned count)
+static void work_sync(struct worker *w)
 {
     struct lane *l = &w->lanes[0];
     uint64_t now = now_ns(w);
 
-    for (unsigned i = 0; i < count && !stopped(w); i++) {
+    while (w->next < w->drawn && !stopped(w)) {
         bool more = true, first = true;
         /* The end of one operation is the start of the next: one look at the clock serves both. */
-        lane_begin(w, l, &w->tasks[i], now);
+        lane_begin(w, l, &w->tasks[w->next++], now);
         while (more) {
             struct far_op op = lane_op(w, l);
             struct far_result result = {.status = FAR_OK};
@@ -301,15 +304,14 @@ static void submit(struct worker *w, struct lane *l)
     ASSERT(rc == FAR_OK); /* warm_up() made the ring, and it is as deep as there are lanes */
 }
 
-static void work_ring(struct worker *w, unsigned count)
+static void work_ring(struct worker *w)
 {
     unsigned depth = w->target->depth;
-    unsigned next = 0;
 
     for (;;) {
-        while (next < count && w->idle_count > 0 && !stopped(w)) {
+        while (w->next < w->drawn && w->idle_count > 0 && !stopped(w)) {
             struct lane *l = &w->lanes[w->idle[--w->idle_count]];
-            lane_begin(w, l, &w->tasks[next++], now_ns(w));
+            lane_begin(w, l, &w->tasks[w->next++], now_ns(w));
             submit(w, l);
         }
         unsigned n = far_reap(w->session, w->results, depth, 1);
@@ -378,41 +380,83 @@ static int warm_up(struct worker *w)
     return result.status == FAR_NOT_FOUND ? FAR_OK : result.status;
 }
 
+static void stats_add(struct far_op_stats *sum, const struct far_op_stats *before,
+                      const struct far_op_stats *after)
+{
+    sum->count += after->count - before->count;
+    sum->not_found += after->not_found - before->not_found;
+    sum->exists += after->exists - before->exists;
+    sum->errors += after->errors - before->errors;
+    sum->rtts += after->rtts - before->rtts;
+    sum->verbs += after->verbs - before->verbs;
+    sum->bytes_read += after->bytes_read - before->bytes_read;
+    sum->bytes_written += after->bytes_written - before->bytes_written;
+    sum->entries += after->entries - before->entries;
+    for (unsigned i = 0; i < FAR_RTTS_TOLD; i++)
+        sum->took[i] += after->took[i] - before->took[i];
+}
+
+static int open_session(struct worker *w)
+{
+    struct far_session_options options = {
+        .depth = w->target->depth,
+        .seed = bench_mix(w->plan->seed + w->thread + ((uint64_t)w->lives << 32)) | 1,
+    };
+    int rc = far_session_open(w->target->pool, &options, &w->session);
+    if (rc == FAR_OK)
+        rc = warm_up(w);
+    if (rc == FAR_OK)
+        far_stats(w->session, w->target->table, &w->before);
+    return rc;
+}
+
 static int worker_open(void *arg)
 {
     struct worker *w = arg;
-    struct far_session_options options = {
-        .depth = w->target->depth,
-        .seed = bench_mix(w->plan->seed + w->thread) | 1,
-    };
-
     workload_source_init(&w->source, w->plan, w->thread);
     int rc = lanes_alloc(w);
     if (rc == FAR_OK)
-        rc = far_session_open(w->target->pool, &options, &w->session);
-    if (rc != FAR_OK)
-        return rc;
-
-    rc = warm_up(w);
-    if (rc != FAR_OK)
-        return rc;
-    far_stats(w->session, w->target->table, &w->before);
-    if (w->target->recorder)
+        rc = open_session(w);
+    if (rc == FAR_OK && w->target->recorder)
         replay_recorder_attach(w->target->recorder, w->session);
-    return FAR_OK;
+    return rc;
+}
+
+/* The modelled client has died and is there again. What it had begun is lost, and its session is
+ * left as it is: nobody closes the session of a client that has died. */
+static void live_again(struct worker *w)
+{
+    struct far_stats last;
+    far_stats(w->session, w->target->table, &last);
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        stats_add(&w->of_dead.op[k], &w->before.op[k], &last.op[k]);
+    __atomic_fetch_sub(&w->target->model->sharers, 1, __ATOMIC_RELAXED);
+    w->before = last;
+    w->idle_count = 0;
+    for (unsigned i = 0; i < w->target->depth; i++)
+        w->idle[w->idle_count++] = i;
+    int rc = open_session(w);
+    if (rc != FAR_OK)
+        note_error(w, rc);
 }
 
 static void worker_run(void *arg)
 {
     struct worker *w = arg;
-    unsigned count;
-
-    while (!stopped(w) && (count = workload_source_draw(&w->source, w->tasks, w->tasks_max)) > 0) {
-        w->started = now_ns(w);
+    if (w->lives++ > 0)
+        live_again(w);
+    while (!stopped(w)) {
+        if (w->next == w->drawn) {
+            w->drawn = workload_source_draw(&w->source, w->tasks, w->tasks_max);
+            w->next = 0;
+            w->started = now_ns(w);
+        }
+        if (w->drawn == 0)
+            break;
         if (w->target->depth == 1)
-            work_sync(w, count);
+            work_sync(w);
         else
-            work_ring(w, count);
+            work_ring(w);
         w->busy += now_ns(w) - w->started;
     }
     if (w->target->model) /* there is no keeper that does this for idle sessions */
@@ -448,22 +492,6 @@ uint64_t bench_op_errors(const struct bench_op *op)
 {
     /* Inserts are of new keys, so "exists" is an error. */
     return op->stats.errors + op->stats.exists + op->wrong;
-}
-
-static void stats_add(struct far_op_stats *sum, const struct far_op_stats *before,
-                      const struct far_op_stats *after)
-{
-    sum->count += after->count - before->count;
-    sum->not_found += after->not_found - before->not_found;
-    sum->exists += after->exists - before->exists;
-    sum->errors += after->errors - before->errors;
-    sum->rtts += after->rtts - before->rtts;
-    sum->verbs += after->verbs - before->verbs;
-    sum->bytes_read += after->bytes_read - before->bytes_read;
-    sum->bytes_written += after->bytes_written - before->bytes_written;
-    sum->entries += after->entries - before->entries;
-    for (unsigned i = 0; i < FAR_RTTS_TOLD; i++)
-        sum->took[i] += after->took[i] - before->took[i];
 }
 
 void bench_add_splits(struct far_table_info *space, const struct far_table_info *more)
@@ -534,6 +562,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
     for (unsigned i = 0; i < count; i++) {
         const struct worker *w = &workers[i];
         run->ops += w->tasks_done;
+        run->deaths += w->lives > 0 ? w->lives - 1 : 0;
         if (w->busy > busy)
             busy = w->busy;
         if (run->first_error == FAR_OK)
@@ -545,6 +574,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
         for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
             run->op[k].wrong += w->wrong[k];
             stats_add(&run->op[k].stats, &w->before.op[k], &w->after.op[k]);
+            stats_add(&run->op[k].stats, &(struct far_op_stats){0}, &w->of_dead.op[k]);
             hist_merge(&run->op[k].latency, &w->latency[k]);
         }
         run->space_known |= i == 0 && w->info_known;
@@ -588,6 +618,13 @@ static void report_progress(void *arg)
                               watch->run->plan.ops);
 }
 
+static void let_die(void *arg)
+{
+    const struct onlooker *watch = arg;
+    const struct worker *w = &watch->run->worker[0];
+    model_let_die(w->target->model, w->config->deaths, w->config->seed);
+}
+
 static size_t measurement_bytes(unsigned workers)
 {
     return sizeof(struct measurement) + workers * sizeof(struct worker);
@@ -607,6 +644,7 @@ static int run_workers(struct worker *workers, unsigned count, const struct benc
         .open = worker_open,
         .run = worker_run,
         .close = worker_close,
+        .begin = target->model ? let_die : NULL,
         .tick = watch && watch->observer->progress ? report_progress : NULL,
         .arg = watch,
         .first = workers,

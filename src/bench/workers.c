@@ -242,6 +242,8 @@ int workers_run_modelled(const struct workers_job *job, struct fab *model)
         rc = all[i].status;
     struct err_detail kept;
     err_keep(&kept);
+    if (rc == FAR_OK && job->begin)
+        job->begin(job->arg);
     if (rc == FAR_OK)
         rc = model_run(model, modelled_run, all, sizeof *all, job->tick, job->arg);
     if (started == FAR_OK) {

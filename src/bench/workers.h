@@ -24,6 +24,8 @@ struct workers_job {
     /* Gets a worker ready. If this fails for one of them, none runs. */
     int (*open)(void *worker);
     void (*run)(void *worker);
+    /* Called with `arg` before modelled workers run; may be NULL. */
+    void (*begin)(void *arg);
     /* Called when all have run, with nothing else going on; also if open failed. */
     void (*close)(void *worker);
     /* Called by the waiting thread at least ten times a second; may be NULL. */

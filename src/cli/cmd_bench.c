@@ -358,6 +358,7 @@ int cmd_bench(int argc, char **argv)
         {.name = "dist", .take = take_dist, .arg = &c},
         {.name = "theta", .take = take_theta, .arg = &c.theta},
         {.name = "seed", .take = take_seed, .arg = &c.seed},
+        {.name = "deaths", .number = &c.deaths, .max = 1000000},
         {.name = "raw", .flag = &c.raw},
         {.name = "timeline", .flag = &c.timeline},
         {.name = "keep", .flag = &c.keep},

@@ -10,7 +10,10 @@
 #define NODE_BYTES_DEFAULT (4ull << 30)
 #define NODE_BYTES_MAX     (1ull << 40)
 #define POLL_PS            100000u /* between two polls of a client that does not wait */
+#define POOL_CLIENTS_MAX   65536u
+#define LEASE_MS_MAX       3600000u
 #define PS_PER_NS          1000u
+#define PS_PER_S           1000000000000ull
 #define TICK_EVENTS        100000u
 
 static const struct fab_ops model_ops;
@@ -95,7 +98,9 @@ static int read_options(const char *text, struct options *o)
     if (rc == FAR_OK)
         rc = uri_number(&uri, "outstanding", o->nic->outstanding, 0, UINT32_MAX, &o->outstanding);
     if (rc == FAR_OK)
-        rc = fab_pool_options(&uri, &o->clients, &o->shape.lease_ms);
+        rc = uri_number(&uri, "clients", 0, 1, POOL_CLIENTS_MAX, &o->clients);
+    if (rc == FAR_OK) /* nothing holds up a modelled client, so a short lease is safe */
+        rc = uri_number(&uri, "lease", 0, 1, LEASE_MS_MAX, &o->shape.lease_ms);
     if (rc == FAR_OK)
         rc = uri_finish(&uri);
     /* Every client has a session, and there are some more for what is not measured. */
@@ -199,11 +204,31 @@ int model_open(const char *uri, struct fab **fab)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* The next death, on average after 1/rate of a second. */
+static void await_death(struct model *m)
+{
+    if (m->deaths_per_s > 0)
+        (void)model_queue_push(&m->queue, EVENT_DEATH,
+                               m->now + rng_below(&m->rng, 2 * PS_PER_S / m->deaths_per_s), NULL);
+}
+
+static void one_dies(struct model *m)
+{
+    struct client *c = &m->client[rng_below(&m->rng, m->clients)];
+    if (m->alive == 0)
+        return;
+    if (c->state != CLIENT_FINISHED && model_client_replace(c) == FAR_OK)
+        m->counts.deaths++;
+    await_death(m);
+}
+
 static void handle(struct model *m, const struct event *e)
 {
+    struct client *c = e->subject;
     switch ((enum event_kind)e->kind) {
     case EVENT_CLIENT:
-        model_client_resume(e->subject);
+        if (c->event == e->seq)
+            model_client_resume(c);
         break;
     case EVENT_SEND:
         model_verb_send(m, e->subject);
@@ -216,6 +241,9 @@ static void handle(struct model *m, const struct event *e)
         break;
     case EVENT_COMPLETE:
         model_verb_complete(m, e->subject);
+        break;
+    case EVENT_DEATH:
+        one_dies(m);
         break;
     }
 }
@@ -236,20 +264,29 @@ int model_run(struct fab *fab, void (*fn)(void *worker), void *first, size_t siz
         struct client *c = &m->client[i];
         c->state = CLIENT_PAUSING;
         c->clock = m->now;
-        model_queue_push(&m->queue, EVENT_CLIENT, m->now, c);
+        model_client_wake(c);
     }
     m->alive = m->clients;
+    await_death(m);
     while (model_queue_pop(&m->queue, &e)) {
         m->now = e.at;
         if (++m->counts.events % TICK_EVENTS == 0 && tick)
             tick(arg);
         handle(m, &e);
     }
+    m->deaths_per_s = 0;
     ASSERT(m->alive == 0); /* every client that waits has an event in the queue */
     for (unsigned i = 0; i < m->clients; i++)
         if (m->client[i].clock > m->now)
             m->now = m->client[i].clock;
     return FAR_OK;
+}
+
+void model_let_die(struct fab *fab, unsigned rate, uint64_t seed)
+{
+    struct model *m = model_of(fab);
+    m->deaths_per_s = rate;
+    rng_seed(&m->rng, seed);
 }
 
 uint64_t model_now(const struct fab *fab)

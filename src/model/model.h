@@ -43,6 +43,13 @@ int model_shape(const char *uri, struct model_shape *shape);
 int model_run(struct fab *fab, void (*fn)(void *worker), void *first, size_t size,
               void (*tick)(void *arg), void *arg);
 
+/*
+ * During the next model_run(), clients die: `rate` of them in a second, at random times, wherever
+ * they are. What a client has posted lands; its fiber, and all it holds, is abandoned. In its place
+ * another one runs fn(worker) from the beginning, with the same worker. rate 0: none die.
+ */
+void model_let_die(struct fab *fab, unsigned rate, uint64_t seed);
+
 /* ---- within a client ------------------------------------------------------------------------- */
 
 /* The client's time; outside of a client, the time when the last one ended. */
@@ -56,6 +63,7 @@ void model_operation(struct fab *fab);
 struct model_counts {
     uint64_t events, verbs;
     uint64_t outstanding_max; /* of one machine's NIC */
+    uint64_t deaths;
 };
 const struct model_counts *model_counts(const struct fab *fab);
 

@@ -26,6 +26,11 @@ int model_client_start(struct client *c, void (*fn)(void *worker), void *worker)
     return c->fiber ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a modelled client's stack");
 }
 
+void model_client_wake(struct client *c)
+{
+    c->event = model_queue_push(&c->model->queue, EVENT_CLIENT, c->clock, c);
+}
+
 void model_client_resume(struct client *c)
 {
     struct model *m = c->model;
@@ -43,6 +48,25 @@ void model_client_resume(struct client *c)
     }
 }
 
+/* Events of the one that died are ignored: those of its verbs by `life`, and the one that would let
+ * it go on because there is a new one. */
+int model_client_replace(struct client *c)
+{
+    struct fiber *fiber = fiber_create(STACK_BYTES, run_client, c);
+    if (!fiber)
+        return FAR_NO_MEMORY;
+    fiber_destroy(c->fiber);
+    c->fiber = fiber;
+    c->life++;
+    c->in_flight = 0;
+    c->owed = 0;
+    c->completed = c->woken = false;
+    c->state = CLIENT_PAUSING;
+    c->clock = c->model->now;
+    model_client_wake(c);
+    return FAR_OK;
+}
+
 void model_client_completed(struct client *c)
 {
     c->completed = true;
@@ -52,7 +76,7 @@ void model_client_completed(struct client *c)
         model_client_resume(c);
     } else {
         c->woken = true;
-        model_queue_push(&c->model->queue, EVENT_CLIENT, c->clock, c);
+        model_client_wake(c);
     }
 }
 
@@ -78,6 +102,6 @@ void model_client_poll(struct client *c)
 void model_client_pause(struct client *c, uint64_t ps)
 {
     c->clock += ps;
-    model_queue_push(&c->model->queue, EVENT_CLIENT, c->clock, c);
+    model_client_wake(c);
     give_way(c, CLIENT_PAUSING);
 }

@@ -11,6 +11,7 @@
 #define MODEL_MODEL_INTERNAL_H
 
 #include "base/fiber.h"
+#include "base/rng.h"
 #include "model/model.h"
 #include "model/nic.h"
 
@@ -20,6 +21,7 @@ enum event_kind {
     EVENT_ARRIVE,   /* it reaches the memory node                      */
     EVENT_EXECUTE,  /* it takes effect                                 */
     EVENT_COMPLETE, /* its completion is in the client's memory        */
+    EVENT_DEATH,    /* a client dies                                   */
 };
 
 struct event {
@@ -41,6 +43,7 @@ struct flight {
     struct fab_req *req;
     struct pair *pair;
     struct flight *next; /* in the connection's queue, or in the list of free ones */
+    unsigned life;       /* of the client that posted it */
     bool rings;          /* the first behind its doorbell */
     bool fetched;        /* the NIC has to fetch the verb from the client's memory */
 };
@@ -65,10 +68,12 @@ struct client {
     void (*fn)(void *worker);
     void *worker;
     enum client_state state;
+    unsigned life;             /* counts the clients that were in this place */
     uint64_t clock;            /* when its CPU has done what it has to do so far */
     uint64_t owed;             /* CPU for completions, when it polls the next time */
     bool completed;            /* a request completed since it last polled */
     bool woken;                /* the event that lets it go on is in the queue */
+    uint32_t event;            /* the number of that event: others are of clients that died */
     unsigned in_flight;        /* requests */
     struct doorbell *doorbell; /* NULL: the client has its own */
     struct pair pair[MODEL_NODES_MAX];
@@ -107,7 +112,9 @@ struct model {
     unsigned clients;
     uint64_t now; /* of the event at hand */
     struct client *running;
-    unsigned alive; /* clients that have not returned */
+    unsigned alive;        /* clients that have not returned */
+    unsigned deaths_per_s; /* in this run */
+    struct rng rng;        /* of deaths */
     struct queue queue;
     struct flight *idle; /* flights */
     struct model_counts counts;
@@ -118,7 +125,8 @@ struct model {
 
 /* ---- model_queue.c --------------------------------------------------------------------------- */
 
-void model_queue_push(struct queue *q, enum event_kind kind, uint64_t at, void *subject);
+/* Returns the event's number. */
+uint32_t model_queue_push(struct queue *q, enum event_kind kind, uint64_t at, void *subject);
 /* Takes the earliest event; false when there is none. */
 bool model_queue_pop(struct queue *q, struct event *e);
 
@@ -128,6 +136,10 @@ bool model_queue_pop(struct queue *q, struct event *e);
 int model_client_start(struct client *c, void (*fn)(void *worker), void *worker);
 /* Runs the client until it waits. */
 void model_client_resume(struct client *c);
+/* Lets it go on when its clock says so. */
+void model_client_wake(struct client *c);
+/* The client never runs again; another one takes its place, and begins now. FAR_NO_MEMORY: it lives. */
+int model_client_replace(struct client *c);
 /* A request of the client has completed. */
 void model_client_completed(struct client *c);
 /* The running client waits: for a completion; for some time. */

@@ -34,7 +34,7 @@ static void sift_down(struct event *heap, size_t count)
     heap[i] = e;
 }
 
-void model_queue_push(struct queue *q, enum event_kind kind, uint64_t at, void *subject)
+uint32_t model_queue_push(struct queue *q, enum event_kind kind, uint64_t at, void *subject)
 {
     if (q->count == q->room) {
         size_t room = q->room ? 2 * q->room : 4096;
@@ -46,6 +46,7 @@ void model_queue_push(struct queue *q, enum event_kind kind, uint64_t at, void *
     q->event[q->count] =
         (struct event){.at = at, .seq = q->seq++, .kind = kind, .subject = subject};
     sift_up(q->event, q->count++);
+    return q->seq - 1;
 }
 
 bool model_queue_pop(struct queue *q, struct event *e)

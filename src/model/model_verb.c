@@ -87,7 +87,7 @@ int model_verb_post(struct client *c, struct fab_req *req)
             return err_fail(FAR_NO_MEMORY, "no memory for a modelled verb");
         }
         const struct fab_verb *v = &req->verbs[i];
-        *f = (struct flight){.verb = v, .req = req, .pair = &c->pair[v->node]};
+        *f = (struct flight){.verb = v, .req = req, .pair = &c->pair[v->node], .life = c->life};
         *last = f;
         last = &f->next;
         f->rings = of_node[v->node]++ == 0;
@@ -236,14 +236,15 @@ void model_verb_complete(struct model *m, struct flight *f)
     struct client *c = p->client;
     struct fab_req *req = f->req;
 
-    if (f->rings)
+    bool lives = f->life == c->life;
+    if (f->rings && lives)
         c->owed += m->nic->completion + m->nic->crowd_completion * crowd(m);
     c->machine->outstanding--;
     p->posted--;
     p->answers -= has_answer(f->verb);
     flight_release(m, f);
     send_all(m, p);
-    if (--req->parts > 0)
+    if (--req->parts > 0 || !lives)
         return;
     req->status = FAR_OK;
     req->done = true;
