@@ -28,6 +28,10 @@ const char *cell_uri(const struct plan_cell *cell, const char *testbed, char uri
         snprintf(uri, CELL_URI_BYTES,
                  "sim:?nic=%s&machines=%u&threads=%u&depth=%u&nodes=%u&size=" MODEL_NODE_SIZE,
                  n->nic, n->machines, n->threads, n->depth, n->nodes);
+    if (n->lease_ms > 0 && !testbed) { /* clients that died keep their places for some leases */
+        size_t used = strlen(uri);
+        snprintf(uri + used, CELL_URI_BYTES - used, "&lease=%u&clients=4096", n->lease_ms);
+    }
     return uri;
 }
 
@@ -35,13 +39,13 @@ json_t *cell_configuration(const struct plan_cell *cell, const char *testbed)
 {
     const struct plan_network *n = &cell->network;
     char uri[CELL_URI_BYTES];
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:f, s:i, s:i, s:i, s:i}",
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:f, s:i, s:i, s:i, s:i, s:i}",
                      "pool", cell_uri(cell, testbed, uri), "index", cell->index, "tuning",
                      cell->tuning, "workloads", cell->workloads, "keys", (json_int_t)cell->keys,
                      "ops", (json_int_t)cell->ops, "key_size", (int)cell->key_size, "value_size",
                      (int)cell->value_size, "uniform", cell->uniform, "theta", cell->theta, "seed",
                      (int)bench_defaults.seed, "machines", (int)n->machines, "threads",
-                     (int)n->threads, "depth", (int)n->depth);
+                     (int)n->threads, "depth", (int)n->depth, "deaths", (int)n->deaths);
 }
 
 static void on_progress(void *arg, const char *index, const char *what, uint64_t done,
@@ -99,6 +103,7 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
     if (cell->uniform)
         c.dist = BENCH_DIST_UNIFORM;
     c.theta = cell->theta;
+    c.deaths = testbed ? 0 : cell->network.deaths;
     if (cell->network.nic && testbed) { /* the model has its clients in the URI */
         c.threads = plan_clients(&cell->network);
         c.depth = cell->network.depth;

@@ -50,6 +50,7 @@ extern const struct experiment experiment_value_size;
 extern const struct experiment experiment_coroutines;
 extern const struct experiment experiment_alpha;
 extern const struct experiment experiment_locks;
+extern const struct experiment experiment_failures;
 extern const struct experiment experiment_factors;
 
 #endif

@@ -15,6 +15,8 @@ struct plan_network {
     const char *nic; /* of the model: "cx5" or "cx6". NULL: mem:, with one client */
     unsigned machines, threads, depth; /* threads of a machine, operations in flight of a thread */
     unsigned nodes;
+    unsigned deaths;   /* of clients in a second, on the model only */
+    unsigned lease_ms; /* 0: the default */
 };
 
 struct plan_cell {

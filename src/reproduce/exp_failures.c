@@ -1,0 +1,94 @@
+/* Clients that die while others work. */
+#include "reproduce/experiment.h"
+#include "reproduce/sheet.h"
+#include "reproduce/testbed.h"
+
+#define CLIENTS  64u
+#define LEASE_MS 3u
+
+static const struct plan_axis deaths[2] = {{4, {0, 100, 500, 2000}}, {2, {0, 500}}};
+
+static void plan(struct plan *p)
+{
+    const struct plan_axis *a = &deaths[p->quick];
+    for (unsigned n = 0; plan_index(n); n++)
+        for (unsigned i = 0; i < a->count; i++) {
+            struct plan_cell *cell =
+                plan_add(p, plan_index(n), "%s-%u", plan_index(n), a->value[i]);
+            cell->workloads = "a";
+            cell->keys = plan_keys(p);
+            cell->ops = (p->quick ? 3 : 4) * plan_keys(p);
+            cell->key_size = cell->value_size = 8;
+            cell->uniform = true;
+            cell->network = testbed_rcuckoo(CLIENTS);
+            cell->network.deaths = a->value[i];
+            cell->network.lease_ms = LEASE_MS;
+        }
+}
+
+static double rate(const struct results *r, const char *index, unsigned n)
+{
+    return results_rate(r, "a", "%s-%u", index, n) / 1e6;
+}
+
+static void show(const struct results *r, FILE *out)
+{
+    const struct plan_axis *a = &deaths[r->plan->quick];
+    struct sheet s;
+    sheet_init(&s);
+    sheet_row(&s);
+    sheet_text(&s, "deaths/s:");
+    for (unsigned i = 0; i < a->count; i++)
+        sheet_text(&s, "%u", a->value[i]);
+    for (unsigned n = 0; plan_index(n); n++) {
+        sheet_row(&s);
+        sheet_text(&s, "%s", plan_title(plan_index(n)));
+        for (unsigned i = 0; i < a->count; i++)
+            sheet_number(&s, rate(r, plan_index(n), a->value[i]), 2);
+    }
+    sheet_print(&s, out,
+                "YCSB A, uniform, millions of operations a second (RCuckoo Fig. 8a, a plot; its "
+                "text: throughput stays high up to about 500 deaths a second):");
+}
+
+static void rcuckoo_c20(const struct results *r, struct claim_finding *f)
+{
+    double none = rate(r, "rcuckoo", 0), many = rate(r, "rcuckoo", 500);
+    claim_decide(f, many - 0.7 * none, "%.2f without deaths, %.2f with 500 a second", none, many);
+}
+
+static void rcuckoo_c21(const struct results *r, struct claim_finding *f)
+{
+    (void)r;
+    claim_open(f, "only locks of the default size are measured");
+}
+
+static const struct claim claims[] = {
+    {"RCUCKOO-C20", "RCuckoo 5.4",
+     "throughput stays high up to 500 deaths a second (here: at least 0.7 of that without)",
+     rcuckoo_c20, NULL},
+    {"RCUCKOO-C21", "RCuckoo 5.4", "beyond that, fewer rows of a lock lose less", rcuckoo_c21,
+     NULL},
+    {.name = NULL},
+};
+
+static const char *const differs[] = {
+    "a client that dies is gone with all it holds, and another one connects; in the paper, an "
+    "insert "
+    "is cut short, and its client goes on",
+    "a client counts as dead after a lease of 3 ms; the paper waits for 100 ms, but detects the "
+    "lock that is held, not the client",
+    "updates and gets of keys that are there, without inserts",
+    NULL,
+};
+
+const struct experiment experiment_failures = {
+    .name = "failures",
+    .summary = "throughput while clients die",
+    .sources = "RCuckoo Fig. 8a",
+    .setup = "the model: ConnectX-5, 64 clients on 8 machines; keys and values of 8 bytes",
+    .differs = differs,
+    .plan = plan,
+    .show = show,
+    .claims = claims,
+};
