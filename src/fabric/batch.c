@@ -335,6 +335,9 @@ int batch_flush(struct batch *b)
 
 void batch_pause(struct batch *b, uint64_t ns)
 {
+    struct batch_piggyback *piggyback = piggyback_of(b);
+    if (piggyback) /* much time may have passed when the next flush comes */
+        piggyback->flushes = PIGGYBACK_LOOK;
     if (!b->on_ring) {
         b->ep->ops->pause(b->ep, ns);
         return;
