@@ -168,6 +168,9 @@ struct fab_ep {
     unsigned ticket_next, ticket_served;
 };
 
+/* What a NIC bears: a ConnectX-6 has its best rate with about as many (docs/model.md). */
+#define FAB_OUTSTANDING 768u
+
 /* The verbs that an endpoint should have under way at most: its share, but some in any case. */
 #define FAB_SHARE_LEAST 4u
 static inline unsigned fab_share(const struct fab *fab)

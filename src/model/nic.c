@@ -52,7 +52,7 @@ static const struct nic nics[] = {
         .cache_miss = {[FAB_R] = NIC_NS(0.0085), [FAB_W] = NIC_NS(0.02), [FAB_A] = NIC_NS(0.0085)},
         .cache_most = {[FAB_R] = NIC_NS(100), [FAB_W] = NIC_NS(5.1), [FAB_A] = NIC_NS(100)},
         .cache_pair = 5,
-        .outstanding = 768,
+        .outstanding = FAB_OUTSTANDING,
         .in_flight = 16, /* what NICs usually say */
     },
     {
@@ -82,7 +82,7 @@ static const struct nic nics[] = {
         .cache_miss = {[FAB_R] = NIC_NS(0.017), [FAB_W] = NIC_NS(0.04), [FAB_A] = NIC_NS(0.017)},
         .cache_most = {[FAB_R] = NIC_NS(200), [FAB_W] = NIC_NS(10.2), [FAB_A] = NIC_NS(200)},
         .cache_pair = 5,
-        .outstanding = 768,
+        .outstanding = FAB_OUTSTANDING,
         .in_flight = 16,
     },
 };

@@ -340,6 +340,7 @@ static int verbs_open(struct uri *uri, struct fab **fab)
         return err_fail(FAR_NO_MEMORY, "no memory for the fabric verbs:");
     v->fab.ops = &verbs_fabric;
     v->fab.order = ORDER_IB;
+    v->fab.outstanding = FAB_OUTSTANDING;
     int rc = wire_nodes_read(uri, TIMEOUT_MS_MIN, TIMEOUT_MS_MAX, &v->wire, &v->fab);
     for (unsigned i = 0; i < v->fab.nodes && rc == FAR_OK; i++)
         rc = resolve(v, i);
