@@ -18,14 +18,22 @@
  *       out or given away. Nothing in it is reachable meanwhile, so it does no harm if only some of
  *       the entries are new: a sweep goes by what is reachable (SWEEP-P5), and if the owner dies,
  *       it finds all of the run. Only sweeps join pieces again.
+ *   ALLOC-A6  If operations on a ring find no object of a class, one of them fetches some and the
+ *       others wait for it. Else each would take a chunk. Waiting only saves memory: after a few
+ *       fetches an operation gets its own.
  */
 #include "pool/pool_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* How often an operation looks whether another one has fetched memory for it. */
 #define FETCH_LOOK_NS 500
 
-#include <stdlib.h>
-#include <string.h>
+/* An operation tries to get an object this many times. It waits for other operations' fetches at
+ * most in the first of them: a fetch may bring only one object, for one of those that wait. */
+#define TAKE_TRIES  64
+#define FETCH_WAITS 8
 
 /* Lost races for several chunks in a row; each is another client's success. */
 #define RUN_TRIES 1024
@@ -286,23 +294,27 @@ static int fetch(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
     struct stock *stock = &c->stock.of[node][size_class];
-    stock->filling = true;
+    stock->fetching++;
     int rc = c->sweep.met ? FAR_POOL_FULL : freelist_take(op, node, size_class);
     if (rc == FAR_POOL_FULL || rc == FAR_CONTENTION)
         rc = refill(op, node, size_class);
-    stock->filling = false;
+    stock->fetching--;
+    stock->fetched++;
     return rc;
 }
 
-/* If another operation of this client fetches objects of the class, waits until it has. Else each
- * operation on the ring would take a chunk. False: nobody does. */
+/* ALLOC-A6: if another operation of this client fetches objects of the class, waits until a fetch
+ * has ended. False: this one must fetch. A call that is not on the ring does not wait: the ring
+ * stands still meanwhile. */
 static bool await_fetch(struct op *op, unsigned node, unsigned size_class)
 {
     const struct stock *stock = &op->client->stock.of[node][size_class];
-    bool waited = stock->filling;
-    while (stock->filling)
+    unsigned before = stock->fetched;
+    if (stock->fetching == 0 || !op->batch.on_ring)
+        return false;
+    while (stock->fetched == before) /* by FABRIC-F5 every fetch ends */
         batch_pause(&op->batch, FETCH_LOOK_NS);
-    return waited;
+    return true;
 }
 
 /* Takes an object from one node, trying the cheapest source first. */
@@ -310,11 +322,11 @@ static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *a
 {
     struct client *c = op->client;
     /* Another operation of this client may use up a refill while this one waits for it. */
-    for (unsigned attempt = 0; attempt < 64; attempt++) {
+    for (unsigned attempt = 0; attempt < TAKE_TRIES; attempt++) {
         if (stock_take(c, node, size_class, at) ||
             (client_reclaim(c) && stock_take(c, node, size_class, at)))
             return FAR_OK;
-        if (await_fetch(op, node, size_class))
+        if (attempt < FETCH_WAITS && await_fetch(op, node, size_class))
             continue;
         int rc = fetch(op, node, size_class);
         /* Also if the node is full: another operation of this client may have got the last

@@ -60,7 +60,8 @@ struct client_stock {
         gaddr next; /* the next never-used object of the current chunk */
         uint32_t left;
         unsigned kept, room; /* reusable ones */
-        bool filling;        /* an operation fetches more; others on the ring wait for it */
+        unsigned fetching;   /* operations that fetch more; others on the ring wait for one */
+        unsigned fetched;    /* fetches that have ended */
         gaddr *keep;
     } (*of)[CLASS_COUNT];
     /* Retired objects, oldest first, each with the epoch at which it may be reused. */

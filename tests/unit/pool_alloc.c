@@ -322,11 +322,13 @@ static void an_object_that_does_not_divide_a_chunk_stays_within_it(void **state)
 
 /* ---- operations of one client at the same time ----------------------------------------------- */
 
-#define FIBERS 8
+#define FIBERS      8
+#define FIBERS_MANY 80 /* more than the times that an operation tries to get an object */
 
 struct asker {
     struct op op;
     struct fiber *fiber;
+    unsigned size_class;
     int rc;
     gaddr at;
 };
@@ -334,62 +336,120 @@ struct asker {
 static void ask(void *arg)
 {
     struct asker *a = arg;
-    a->rc = pool_alloc(&a->op, 0, 0, &a->at);
+    a->rc = pool_alloc(&a->op, 0, a->size_class, &a->at);
 }
 
-/* Fibers that all want an object of 64 bytes when there is none: each asks for a chunk before any
- * of them has got one. */
-static void ask_at_once(struct pool_rig *r, struct asker *a)
+/* An operation on a ring, which asks and then waits for the fabric. */
+static void start_asking(struct pool_rig *r, struct asker *a, unsigned size_class)
 {
-    unsigned left = FIBERS;
+    *a = (struct asker){.size_class = size_class, .rc = 1};
+    assert_int_equal(op_init(&a->op, &r->client), FAR_OK);
+    a->op.batch.on_ring = true;
+    assert_non_null(a->fiber = fiber_create(64 * 1024, ask, a));
+    fiber_resume(a->fiber);
+    assert_false(fiber_finished(a->fiber));
+}
 
-    for (unsigned i = 0; i < FIBERS; i++) {
-        a[i] = (struct asker){.rc = 1};
-        assert_int_equal(op_init(&a[i].op, &r->client), FAR_OK);
-        a[i].op.batch.on_ring = true;
-        assert_non_null(a[i].fiber = fiber_create(64 * 1024, ask, &a[i]));
-        fiber_resume(a[i].fiber);
-        assert_false(fiber_finished(a[i].fiber));
-    }
+/* Resumes them until all have their answers. Those that wait for each other pause in between. */
+static void drive_askers(struct pool_rig *r, struct asker *a, unsigned count)
+{
+    unsigned left = count;
     for (unsigned turn = 0; left > 0; turn++) {
-        assert_true(turn < 1000);
+        assert_true(turn < 10000);
         r->ep->ops->poll(r->ep, true);
-        for (unsigned i = 0; i < FIBERS; i++) {
-            if (fiber_finished(a[i].fiber) || !a[i].op.batch.req.done)
+        r->ep->ops->pause(r->ep, 1000);
+        for (unsigned i = 0; i < count; i++) {
+            const struct batch *b = &a[i].op.batch;
+            if (fiber_finished(a[i].fiber) || (b->wake_at == 0 && !b->req.done))
                 continue;
             fiber_resume(a[i].fiber);
             left -= fiber_finished(a[i].fiber);
         }
     }
-    for (unsigned i = 0; i < FIBERS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         fiber_destroy(a[i].fiber);
         op_free(&a[i].op);
     }
 }
 
-static void chunks_that_were_fetched_at_once_are_all_used(void **state)
+/* Fibers that all want an object of the class when there is none. */
+static void ask_at_once(struct pool_rig *r, struct asker *a, unsigned count, unsigned size_class)
+{
+    for (unsigned i = 0; i < count; i++)
+        start_asking(r, &a[i], size_class);
+    drive_askers(r, a, count);
+}
+
+/* Each has got an object of its own. */
+static void expect_answers(struct pool_rig *r, const struct asker *a, unsigned count)
+{
+    struct coverage c;
+    coverage_open(&c, &r->pool);
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(a[i].rc, FAR_OK);
+        coverage_add(&c, &r->pool, a[i].at, a[i].size_class);
+    }
+    coverage_close(&c, &r->pool);
+}
+
+/* ALLOC-A6 */
+static void operations_that_find_no_memory_fetch_one_chunk(void **state)
 {
     static struct asker a[FIBERS];
     struct pool_rig r;
-    struct coverage c;
 
     (void)state;
     pool_rig_open(&r, "mem:?size=8m&defer=1");
-    coverage_open(&c, &r.pool);
-    ask_at_once(&r, a);
-    for (unsigned i = 0; i < FIBERS; i++) {
-        assert_int_equal(a[i].rc, FAR_OK);
-        coverage_add(&c, &r.pool, a[i].at, 0);
-    }
-    assert_true(pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF) == FIBERS);
-    uint64_t verbs = r.op.cost.verbs;
-    for (unsigned i = 0; i < FIBERS * (CHUNK_BYTES / 64 - 1); i++) {
+    ask_at_once(&r, a, FIBERS, 0);
+    expect_answers(&r, a, FIBERS);
+    assert_true(pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF) == 1);
+    pool_rig_close(&r);
+}
+
+/* A fetch that brings one object serves one of those that wait. The others do not wait for ever. */
+static void operations_that_wait_for_fetches_get_memory_in_the_end(void **state)
+{
+    static struct asker a[FIBERS_MANY];
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m&defer=1");
+    ask_at_once(&r, a, FIBERS_MANY, CHUNK_CLASS);
+    expect_answers(&r, a, FIBERS_MANY);
+    pool_rig_close(&r);
+}
+
+static void operations_that_wait_for_a_fetch_that_fails_fail_too(void **state)
+{
+    static struct asker a[FIBERS];
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=2m&defer=1");
+    for (unsigned i = 0; i < r.pool.head[0].chunks; i++) {
         gaddr at = 0;
-        assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_OK);
-        coverage_add(&c, &r.pool, at, 0);
+        assert_int_equal(pool_alloc(&r.op, 0, CHUNK_CLASS, &at), FAR_OK);
     }
-    assert_true(r.op.cost.verbs == verbs);
-    coverage_close(&c, &r.pool);
+    ask_at_once(&r, a, FIBERS, 0);
+    for (unsigned i = 0; i < FIBERS; i++)
+        assert_int_equal(a[i].rc, FAR_POOL_FULL);
+    pool_rig_close(&r);
+}
+
+/* Nothing resumes the operation on the ring before the call has ended. */
+static void a_call_does_not_wait_for_a_fetch_on_the_ring(void **state)
+{
+    static struct asker a;
+    struct pool_rig r;
+    gaddr at = 0;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m&defer=1");
+    start_asking(&r, &a, 0);
+    assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_OK);
+    drive_askers(&r, &a, 1);
+    assert_int_equal(a.rc, FAR_OK);
+    assert_true(a.at != at);
     pool_rig_close(&r);
 }
 
@@ -397,21 +457,15 @@ static void the_last_chunk_serves_all_who_asked_for_it(void **state)
 {
     static struct asker a[FIBERS];
     struct pool_rig r;
-    struct coverage c;
 
     (void)state;
     pool_rig_open(&r, "mem:?size=2m&defer=1");
-    coverage_open(&c, &r.pool);
     for (unsigned i = 0; i < r.pool.head[0].chunks - 1; i++) {
         gaddr at = 0;
         assert_int_equal(pool_alloc(&r.op, 0, size_class_for(CHUNK_BYTES), &at), FAR_OK);
     }
-    ask_at_once(&r, a);
-    for (unsigned i = 0; i < FIBERS; i++) {
-        assert_int_equal(a[i].rc, FAR_OK);
-        coverage_add(&c, &r.pool, a[i].at, 0);
-    }
-    coverage_close(&c, &r.pool);
+    ask_at_once(&r, a, FIBERS, 0);
+    expect_answers(&r, a, FIBERS);
     pool_rig_close(&r);
 }
 
@@ -557,7 +611,10 @@ int main(void)
         cmocka_unit_test(a_full_node_sends_to_the_others),
         cmocka_unit_test(a_smaller_request_fits_after_a_large_one_failed),
         cmocka_unit_test(an_object_that_does_not_divide_a_chunk_stays_within_it),
-        cmocka_unit_test(chunks_that_were_fetched_at_once_are_all_used),
+        cmocka_unit_test(operations_that_find_no_memory_fetch_one_chunk),
+        cmocka_unit_test(operations_that_wait_for_fetches_get_memory_in_the_end),
+        cmocka_unit_test(operations_that_wait_for_a_fetch_that_fails_fail_too),
+        cmocka_unit_test(a_call_does_not_wait_for_a_fetch_on_the_ring),
         cmocka_unit_test(the_last_chunk_serves_all_who_asked_for_it),
         cmocka_unit_test(what_was_given_back_is_used_first),
         cmocka_unit_test(what_was_retired_is_used_again_in_time),

@@ -523,7 +523,7 @@ static uint64_t allocated_after(unsigned depth, uint64_t keys, uint64_t expected
     return info.bytes_allocated;
 }
 
-/* Fibers that find a chunk used up each fetch a new one; all of those must be used in the end. */
+/* Fibers that find a chunk used up wait for one of them to fetch the next (ALLOC-A6). */
 static void a_deep_ring_takes_no_more_memory_than_a_shallow_one(void **state)
 {
     const uint64_t keys = 20000 / SLOWER;
