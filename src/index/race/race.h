@@ -18,6 +18,7 @@
  *
  *   insert, put of a new key   the CAS from tentative to committed
  *   update, put of a known key the CAS from committed(block) to committed(block')
+ *   the same, if it has lost   right before that of the change that has won (CHANGE-C1)
  *   delete                     the CAS from committed to empty
  *   get, found                 the READ of the committed slot (of a sealed one: see RACE-R5)
  *   get, not found             an instant between call and return when the key was absent (RACE-R4)

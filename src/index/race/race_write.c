@@ -76,12 +76,13 @@ static uint64_t slot_word(const struct write *w)
     return slot_make(RACE_SLOT, &w->change.block, w->key.fingerprint);
 }
 
-/* The CAS of the slot that was found has met another block. CHANGE-C1: is this change done? */
+/* The CAS of the slot that was found has met another word. CHANGE-C1: is this change done? Not if the
+ * word names the same block: then it was only sealed (RACE-R5) or repaired (RACE-Q5). */
 static int lose(struct op *op, struct write *w, bool *again)
 {
     unsigned place = (unsigned)w->found.place;
     struct index_probe probe = {.key = w->key.bytes, .format = RACE_SLOT};
-    if (!race_slot_committed(w->met) || (w->met & RACE_SLOT_SEALED))
+    if (!race_slot_committed(w->met) || pointer_gaddr(w->met) == pointer_gaddr(w->found.slot))
         return FAR_OK;
     w->words[0][place] = w->met;
     int rc = index_probe(op, &probe, w->words[0], 1ull << place, &w->found);
