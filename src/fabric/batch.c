@@ -123,8 +123,8 @@ static bool may_write(const struct batch *b)
     return !policy || !policy->may_write || policy->may_write(policy);
 }
 
-/* On a ring, waits while the endpoint has as many verbs under way as its NIC bears. Elsewhere nothing
- * else is under way. */
+/* On a ring, waits while the endpoint has as many verbs under way as its NIC bears. A call that is not
+ * on the ring does not wait: nothing drives the ring meanwhile. */
 static void await_turn(struct batch *b, unsigned count)
 {
     struct fab_ep *ep = b->ep;

@@ -114,7 +114,7 @@ struct batch {
 };
 
 /* A batch that `wants` to post: may it? A request that is larger than the endpoint's share goes
- * alone. */
+ * alone (SHARE-1, SHARE-2). */
 static inline bool batch_may_post(const struct batch *b)
 {
     const struct fab_ep *ep = b->ep;
