@@ -16,17 +16,23 @@ struct made {
 };
 
 /* Encodes a block and keeps a copy of its image, padded to its class as a reader would get it. */
-static struct made make(struct pool_rig *r, const void *key, size_t klen, const void *value,
-                        size_t vlen)
+static struct made make_by(struct pool_rig *r, const void *key, size_t klen, const void *value,
+                           size_t vlen, unsigned written_by)
 {
     struct made m = {.bytes = block_bytes(klen, vlen)};
 
-    assert_int_equal(block_prepare(&r->op, 0, key, klen, value, vlen, 0, &m.ref), FAR_OK);
+    assert_int_equal(block_prepare(&r->op, 0, key, klen, value, vlen, written_by, &m.ref), FAR_OK);
     uint32_t whole = size_class_bytes(m.ref.size_class);
     assert_true(m.ref.bytes >= m.bytes && m.ref.bytes <= whole && m.ref.bytes % 64 == 0);
     assert_non_null(m.image = calloc(1, whole));
     memcpy(m.image, m.ref.image, m.ref.bytes);
     return m;
+}
+
+static struct made make(struct pool_rig *r, const void *key, size_t klen, const void *value,
+                        size_t vlen)
+{
+    return make_by(r, key, klen, value, vlen, 0);
 }
 
 static enum block_verdict judge(const struct made *m, const void *key, size_t klen)
@@ -61,6 +67,32 @@ static void what_was_encoded_is_found(void **state)
             assert_memory_equal(block_key(m.image), key, klens[k]);
             assert_memory_equal(block_value(m.image), value, vlens[v]);
             assert_int_equal(m.ref.size_class, size_class_for(block_bytes(klens[k], vlens[v])));
+            free(m.image);
+        }
+    }
+    pool_rig_close(&r);
+}
+
+/* The checksum covers the flags, and is right here: each block was encoded with them. */
+static void only_known_flags_are_accepted(void **state)
+{
+    static uint8_t value[2 * BLOCK_SHORT_MAX];
+    static const size_t vlens[] = {5, sizeof value};
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=64m");
+    for (unsigned v = 0; v < 2; v++) {
+        unsigned length = v == 0 ? 0 : BLOCK_LONG;
+        for (unsigned flags = 0; flags < 256; flags++) {
+            struct made m = make_by(&r, "key", 3, value, vlens[v], flags);
+            uint32_t bytes = size_class_bytes(m.ref.size_class);
+            unsigned others = (flags | length) & ~(BLOCK_UPDATE | BLOCK_PUT);
+            bool known = others == length;
+            assert_int_equal(((struct block_head *)m.image)->flags, flags | length);
+            assert_int_equal(judge(&m, "key", 3), known ? BLOCK_MATCH : BLOCK_STALE);
+            assert_int_equal(block_judge_head(m.image, bytes, m.ref.generation, "key", 3),
+                             known && length ? BLOCK_MATCH : BLOCK_STALE);
             free(m.image);
         }
     }
@@ -345,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_encoded_is_found),
+        cmocka_unit_test(only_known_flags_are_accepted),
         cmocka_unit_test(keys_are_compared_whole),
         cmocka_unit_test(an_all_zero_key_without_a_value_is_found),
         cmocka_unit_test(empty_memory_is_no_block),
