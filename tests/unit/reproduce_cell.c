@@ -113,8 +113,8 @@ static void the_model_gets_its_clients_by_its_uri(void **state)
     assert_string_equal(cell_uri(cell, NULL, uri),
                         "sim:?nic=cx5&machines=3&threads=36&depth=4&nodes=3&size=4g");
     assert_int_equal(cell_config(cell, NULL, uri, &config), FAR_OK);
-    assert_int_equal(config.threads, 1);
-    assert_int_equal(config.depth, 1);
+    assert_int_equal(config.threads, 108);
+    assert_int_equal(config.depth, 4);
     assert_int_equal(cell_config(cell, "shm:bed", uri, &config), FAR_OK);
     assert_string_equal(config.pool, "shm:bed");
     assert_int_equal(config.threads, 108);
