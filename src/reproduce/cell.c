@@ -1,12 +1,14 @@
 #include "reproduce/cell.h"
 
 #include "base/err.h"
+#include "bench/bare.h"
 #include "bench/report.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MODEL_NODE_SIZE "4g" /* of each node, like mem: */
+#define MODEL_NODE_SIZE "4g"  /* of each node, like mem: */
+#define VERBS_NODE_SIZE "64m" /* verbs at random places touch all of it, which takes real time */
 
 struct measuring {
     const struct plan_cell *cell;
@@ -17,17 +19,24 @@ struct measuring {
     char failure[ERR_DETAIL_BYTES]; /* the first that is not expected */
 };
 
+static bool on_testbed(const struct plan_cell *cell, const char *testbed)
+{
+    return testbed && cell->network.nic && !cell->network.model_only;
+}
+
 const char *cell_uri(const struct plan_cell *cell, const char *testbed, char uri[CELL_URI_BYTES])
 {
     const struct plan_network *n = &cell->network;
     if (!n->nic)
         snprintf(uri, CELL_URI_BYTES, "mem:");
-    else if (testbed)
+    else if (on_testbed(cell, testbed))
         snprintf(uri, CELL_URI_BYTES, "%s", testbed);
     else
         snprintf(uri, CELL_URI_BYTES,
-                 "sim:?nic=%s&machines=%u&threads=%u&depth=%u&nodes=%u&size=" MODEL_NODE_SIZE,
-                 n->nic, n->machines, n->threads, n->depth, n->nodes);
+                 "sim:?nic=%s&machines=%u&threads=%u&depth=%u&nodes=%u&size=%s%s", n->nic,
+                 n->machines, n->threads, n->depth, n->nodes,
+                 cell->verbs.kind ? VERBS_NODE_SIZE : MODEL_NODE_SIZE,
+                 n->untuned ? "&doorbells=shared&outstanding=0" : "");
     if (n->lease_ms > 0 && !testbed) { /* clients that died keep their places for some leases */
         size_t used = strlen(uri);
         snprintf(uri + used, CELL_URI_BYTES - used, "&lease=%u&clients=4096", n->lease_ms);
@@ -35,10 +44,24 @@ const char *cell_uri(const struct plan_cell *cell, const char *testbed, char uri
     return uri;
 }
 
+static json_t *verbs_configuration(const struct plan_cell *cell)
+{
+    const struct plan_verbs *v = &cell->verbs;
+    char uri[CELL_URI_BYTES];
+    json_t *outstanding = json_array();
+    for (unsigned i = 0; i < v->outstanding.count; i++)
+        json_array_append_new(outstanding, json_integer(v->outstanding.value[i]));
+    return json_pack("{s:s, s:s, s:i, s:i, s:o}", "pool", cell_uri(cell, NULL, uri), "verbs",
+                     v->kind, "bytes", (int)v->bytes, "rounds", (int)v->rounds, "outstanding",
+                     outstanding);
+}
+
 json_t *cell_configuration(const struct plan_cell *cell, const char *testbed)
 {
     const struct plan_network *n = &cell->network;
     char uri[CELL_URI_BYTES];
+    if (cell->verbs.kind)
+        return verbs_configuration(cell);
     return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:f, s:i, s:i, s:i, s:i, s:i}",
                      "pool", cell_uri(cell, testbed, uri), "index", cell->index, "tuning",
                      cell->tuning, "workloads", cell->workloads, "keys", (json_int_t)cell->keys,
@@ -103,8 +126,8 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
     if (cell->uniform)
         c.dist = BENCH_DIST_UNIFORM;
     c.theta = cell->theta;
-    c.deaths = testbed ? 0 : cell->network.deaths;
-    if (cell->network.nic && testbed) { /* the model has its clients in the URI */
+    c.deaths = on_testbed(cell, testbed) ? 0 : cell->network.deaths;
+    if (on_testbed(cell, testbed)) { /* the model has its clients in the URI */
         c.threads = plan_clients(&cell->network);
         c.depth = cell->network.depth;
     }
@@ -122,12 +145,41 @@ static bool of_this_cell(int status)
     return status == FAR_TABLE_FULL || status == FAR_POOL_FULL || status == FAR_CONTENTION;
 }
 
-int cell_measure(const struct plan_cell *cell, const struct cell_setting *setting,
-                 struct cell_outcome *outcome)
+static bool stopped(const struct cell_setting *setting)
+{
+    return setting->stop && atomic_load(setting->stop);
+}
+
+/* One run for each number of outstanding verbs. */
+static int measure_verbs(const struct plan_cell *cell, const struct cell_setting *setting,
+                         json_t *runs)
+{
+    const struct plan_verbs *v = &cell->verbs;
+    enum fab_kind kind = strcmp(v->kind, "read") == 0 ? FAB_READ : FAB_WRITE;
+    char uri[CELL_URI_BYTES];
+    cell_uri(cell, NULL, uri);
+    for (unsigned i = 0; i < v->outstanding.count; i++) {
+        double rate = 0;
+        if (stopped(setting))
+            return FAR_STOPPED;
+        int rc = bare_rate(uri, kind, v->outstanding.value[i], v->bytes, v->rounds, &rate);
+        if (rc != FAR_OK)
+            return rc;
+        json_t *run = json_pack("{s:s, s:i, s:f}", "workload", v->kind, "outstanding",
+                                (int)v->outstanding.value[i], "ops_per_s", rate * 1e6);
+        if (json_array_append_new(runs, run) != 0)
+            return err_fail(FAR_NO_MEMORY, "no memory for the results");
+        if (setting->progress)
+            setting->progress(setting->arg, cell, v->kind, i + 1, v->outstanding.count);
+    }
+    return FAR_OK;
+}
+
+static int measure_index(const struct plan_cell *cell, const struct cell_setting *setting,
+                         struct cell_outcome *outcome)
 {
     char uri[CELL_URI_BYTES];
     struct bench_config config;
-    *outcome = (struct cell_outcome){.runs = NULL};
     int rc = cell_config(cell, setting->testbed, uri, &config);
     if (rc != FAR_OK)
         return rc;
@@ -146,7 +198,7 @@ int cell_measure(const struct plan_cell *cell, const struct cell_setting *settin
         snprintf(m.failure, sizeof m.failure, "%s", far_error_detail());
         rc = FAR_OK;
     }
-    if (rc == FAR_OK && setting->stop && atomic_load(setting->stop))
+    if (rc == FAR_OK && stopped(setting))
         rc = FAR_STOPPED;
     if (rc == FAR_OK && (m.no_memory || !m.runs))
         rc = err_fail(FAR_NO_MEMORY, "no memory for the results");
@@ -155,5 +207,19 @@ int cell_measure(const struct plan_cell *cell, const struct cell_setting *settin
     if (rc == FAR_OK && !*m.failure)
         outcome->runs = json_incref(m.runs);
     json_decref(m.runs);
+    return rc;
+}
+
+int cell_measure(const struct plan_cell *cell, const struct cell_setting *setting,
+                 struct cell_outcome *outcome)
+{
+    *outcome = (struct cell_outcome){.runs = NULL};
+    if (!cell->verbs.kind)
+        return measure_index(cell, setting, outcome);
+    json_t *runs = json_array();
+    int rc = measure_verbs(cell, setting, runs);
+    if (rc == FAR_OK)
+        outcome->runs = json_incref(runs);
+    json_decref(runs);
     return rc;
 }

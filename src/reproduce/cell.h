@@ -31,8 +31,8 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
 json_t *cell_configuration(const struct plan_cell *cell, const char *testbed);
 
 struct cell_outcome {
-    json_t
-        *runs; /* a new array with the runs, as `farside bench --json` has them; NULL: it failed */
+    json_t *runs; /* a new array with the runs, as `farside bench --json` has them, or those of
+                * verbs with workload, outstanding and ops_per_s; NULL: it failed */
     char failure[ERR_DETAIL_BYTES];
 };
 
@@ -43,7 +43,7 @@ struct cell_outcome {
  * says so.
  *
  * FAR_STOPPED  setting->stop was set; nothing was measured
- * or an error of bench_suite() that other cells would have, too.
+ * or an error of bench_suite() or bare_rate() that other cells would have, too.
  */
 int cell_measure(const struct plan_cell *cell, const struct cell_setting *setting,
                  struct cell_outcome *outcome);

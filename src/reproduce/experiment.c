@@ -8,7 +8,7 @@ static const struct experiment *const experiments[] = {
     &experiment_rtts,       &experiment_space,  &experiment_load_factor, &experiment_ycsb,
     &experiment_insert,     &experiment_resize, &experiment_skew,        &experiment_value_size,
     &experiment_coroutines, &experiment_alpha,  &experiment_locks,       &experiment_failures,
-    &experiment_factors,
+    &experiment_factors,    &experiment_nic,
 };
 #define EXPERIMENTS (sizeof experiments / sizeof *experiments)
 _Static_assert(EXPERIMENTS <= EXPERIMENTS_MAX, "a list can have all experiments");

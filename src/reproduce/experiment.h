@@ -52,5 +52,6 @@ extern const struct experiment experiment_alpha;
 extern const struct experiment experiment_locks;
 extern const struct experiment experiment_failures;
 extern const struct experiment experiment_factors;
+extern const struct experiment experiment_nic;
 
 #endif

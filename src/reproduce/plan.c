@@ -11,6 +11,9 @@
 #define OPS_OF_CLIENT       5000u
 #define QUICK_OPS_OF_CLIENT 500u
 
+/* The model is deterministic, and each client's first rounds are like its last ones. */
+#define VERB_ROUNDS 40u
+
 static const struct {
     const char *name, *title;
 } indexes[] = {
@@ -37,7 +40,7 @@ uint64_t plan_keys(const struct plan *p)
     return p->quick ? QUICK_KEYS : KEYS;
 }
 
-struct plan_cell *plan_add(struct plan *p, const char *index, const char *name, ...)
+static struct plan_cell *add(struct plan *p, const char *index, const char *name, va_list args)
 {
     ASSERT(p->count < PLAN_CELLS_MAX);
     struct plan_cell *cell = &p->cell[p->count];
@@ -51,12 +54,29 @@ struct plan_cell *plan_add(struct plan *p, const char *index, const char *name, 
         .theta = bench_defaults.theta,
         .network = {.machines = 1, .threads = 1, .depth = 1, .nodes = 1},
     };
-    va_list args;
-    va_start(args, name);
     int len = vsnprintf(cell->name, sizeof cell->name, name, args);
-    va_end(args);
     ASSERT(len > 0 && len < PLAN_NAME_BYTES && !plan_find(p, cell->name));
     p->count++;
+    return cell;
+}
+
+struct plan_cell *plan_add(struct plan *p, const char *index, const char *name, ...)
+{
+    va_list args;
+    va_start(args, name);
+    struct plan_cell *cell = add(p, index, name, args);
+    va_end(args);
+    return cell;
+}
+
+struct plan_cell *plan_add_verbs(struct plan *p, const char *kind, const char *name, ...)
+{
+    va_list args;
+    va_start(args, name);
+    struct plan_cell *cell = add(p, NULL, name, args);
+    va_end(args);
+    cell->verbs = (struct plan_verbs){.kind = kind, .bytes = 8, .rounds = VERB_ROUNDS};
+    cell->network.model_only = true;
     return cell;
 }
 

@@ -1,5 +1,6 @@
 /*
- * What an experiment measures: cells, each of them one configuration of the benchmark on one table.
+ * What an experiment measures: cells, each of them one configuration of the benchmark on one table, or verbs
+ * without a table.
  */
 #ifndef REPRODUCE_PLAN_H
 #define REPRODUCE_PLAN_H
@@ -17,11 +18,27 @@ struct plan_network {
     unsigned nodes;
     unsigned deaths;   /* of clients in a second, on the model only */
     unsigned lease_ms; /* 0: the default */
+    bool untuned;      /* of the model: the driver's default doorbells, and no limit of verbs */
+    bool model_only; /* the cell is about the model, so it runs there also if there is a testbed */
+};
+
+/* What a figure varies. */
+#define PLAN_AXIS_MAX 8u
+struct plan_axis {
+    unsigned count;
+    unsigned value[PLAN_AXIS_MAX];
+};
+
+/* Verbs without an index, on the model: see bench/bare.h. */
+struct plan_verbs {
+    const char *kind; /* "read" or "write"; NULL: the cell measures an index */
+    unsigned bytes, rounds;
+    struct plan_axis outstanding; /* verbs of each client: a run for each number */
 };
 
 struct plan_cell {
-    char name[PLAN_NAME_BYTES]; /* unique in its experiment; also the name of its result file */
-    const char *index;
+    char name[PLAN_NAME_BYTES];     /* unique in its experiment; also the name of its result file */
+    const char *index;              /* NULL: verbs without an index */
     char tuning[PLAN_TUNING_BYTES]; /* "": the defaults */
     const char *workloads;          /* for workload_parse(); they run on one table */
     uint64_t keys, ops;
@@ -30,6 +47,7 @@ struct plan_cell {
     double theta;    /* of zipfian */
     bool until_full; /* the table is to become full: FAR_TABLE_FULL is the expected end */
     struct plan_network network;
+    struct plan_verbs verbs;
 };
 
 struct plan {
@@ -40,6 +58,10 @@ struct plan {
 
 /* Adds a cell for the index, with the defaults of farside bench. It is changed by the caller. */
 struct plan_cell *plan_add(struct plan *p, const char *index, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Adds a cell for READs or WRITEs of 8 bytes on the model. */
+struct plan_cell *plan_add_verbs(struct plan *p, const char *kind, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The keys of most cells: a million, or a tenth of that with --quick. */
@@ -56,13 +78,6 @@ static inline unsigned plan_clients(const struct plan_network *n)
 
 /* Enough operations that every client has many. To be called when the network is set. */
 void plan_busy(const struct plan *p, struct plan_cell *cell);
-
-/* What a figure varies. */
-#define PLAN_AXIS_MAX 8u
-struct plan_axis {
-    unsigned count;
-    unsigned value[PLAN_AXIS_MAX];
-};
 
 /* The cell of that name, or NULL. */
 const struct plan_cell *plan_find(const struct plan *p, const char *name);

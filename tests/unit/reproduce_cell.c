@@ -165,6 +165,70 @@ static void the_configuration_has_everything(void **state)
     json_decref(configuration);
 }
 
+static struct plan_cell *new_verbs_cell(void)
+{
+    plan_of_test = (struct plan){.quick = true};
+    struct plan_cell *cell = plan_add_verbs(&plan_of_test, "read", "test");
+    cell->network.nic = "cx6";
+    cell->verbs.rounds = 3;
+    cell->verbs.outstanding = (struct plan_axis){2, {1, 4}};
+    return cell;
+}
+
+static void verbs_have_a_run_for_each_number_outstanding(void **state)
+{
+    (void)state;
+    struct cell_outcome outcome;
+    assert_int_equal(
+        cell_measure(new_verbs_cell(), &(struct cell_setting){.testbed = "nonsense:"}, &outcome),
+        FAR_OK);
+    assert_int_equal(json_array_size(outcome.runs), 2);
+    double rate[2];
+    for (unsigned i = 0; i < 2; i++) {
+        const json_t *run = json_array_get(outcome.runs, i);
+        assert_string_equal(json_string_value(json_object_get(run, "workload")), "read");
+        assert_int_equal(json_integer_value(json_object_get(run, "outstanding")), i ? 4 : 1);
+        rate[i] = json_number_value(json_object_get(run, "ops_per_s"));
+    }
+    assert_true(0 < rate[0] && rate[0] < rate[1]);
+    json_decref(outcome.runs);
+}
+
+static void verbs_can_be_stopped(void **state)
+{
+    (void)state;
+    atomic_bool stop = true;
+    struct cell_outcome outcome;
+    assert_int_equal(
+        cell_measure(new_verbs_cell(), &(struct cell_setting){.stop = &stop}, &outcome),
+        FAR_STOPPED);
+    assert_null(outcome.runs);
+}
+
+static void the_configuration_of_verbs_has_everything(void **state)
+{
+    (void)state;
+    struct plan_cell *cell = new_verbs_cell(), other[6];
+    unsigned count = sizeof other / sizeof *other;
+    for (unsigned i = 0; i < count; i++)
+        other[i] = *cell;
+    other[0].verbs.kind = "write";
+    other[1].verbs.bytes++;
+    other[2].verbs.rounds++;
+    other[3].verbs.outstanding.count--;
+    other[4].network.threads++;
+    other[5].network.untuned = true;
+    json_t *configuration = cell_configuration(cell, NULL);
+    assert_non_null(configuration);
+    for (unsigned i = 0; i < count; i++) {
+        json_t *changed = cell_configuration(&other[i], NULL);
+        assert_non_null(changed);
+        assert_false(json_equal(configuration, changed));
+        json_decref(changed);
+    }
+    json_decref(configuration);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +241,9 @@ int main(void)
         cmocka_unit_test(the_model_gets_its_clients_by_its_uri),
         cmocka_unit_test(testbeds_have_the_papers_machines),
         cmocka_unit_test(the_configuration_has_everything),
+        cmocka_unit_test(verbs_have_a_run_for_each_number_outstanding),
+        cmocka_unit_test(verbs_can_be_stopped),
+        cmocka_unit_test(the_configuration_of_verbs_has_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
