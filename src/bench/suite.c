@@ -406,8 +406,8 @@ int bench_check(const struct bench_config *c)
         return err_fail(FAR_INVALID, "mem: is memory of one process; for several use shm:, ucx: or "
                                      "verbs:");
     if (c->raw && model_named(c->pool))
-        return err_fail(FAR_INVALID,
-                        "verbs without an index are not measured on " MODEL_SCHEME ":");
+        return err_fail(FAR_INVALID, "--raw measures real time, which " MODEL_SCHEME
+                                     ": does not have: leave it out, or use another pool");
     if (!(c->theta > 0 && isfinite(c->theta)))
         return err_fail(FAR_INVALID, "theta must be greater than 0, not %g", c->theta);
     int rc = check_sizes(&c->sizes);

@@ -73,6 +73,10 @@ static void usage(void)
           "  --json FILE|-      also write the results as JSON; with -, print only that\n"
           "  -h, --help         show this help\n"
           "\n"
+          "The pool sim:?nic=cx6&machines=N&threads=N&depth=N is a modelled network in virtual\n"
+          "time: its URI has the clients, instead of --processes, --threads and --depth; see\n"
+          "farside-bench(1).\n"
+          "\n"
           "Counts take k, m and g (powers of 1000), sizes take k and m (powers of 1024). The\n"
           "workloads:\n",
           stdout);

@@ -70,7 +70,8 @@ static int read_shape(struct uri *uri, struct options *o)
     if (rc == FAR_OK)
         rc = uri_number(uri, "depth", 1, 1, FAR_DEPTH_MAX, &depth);
     if (rc == FAR_OK && machines * threads > MODEL_CLIENTS_MAX)
-        rc = err_fail(FAR_BAD_URI, "%llu machines with %llu threads each are more than %u clients",
+        rc = err_fail(FAR_BAD_URI,
+                      "machines=%llu with threads=%llu each are more than %u clients: take fewer",
                       (unsigned long long)machines, (unsigned long long)threads, MODEL_CLIENTS_MAX);
     o->shape.machines = (unsigned)machines;
     o->shape.threads = (unsigned)threads;

@@ -24,7 +24,8 @@ store base fabric pool index store
 memd base fabric fabric/ucx fabric/verbs memd
 module base fabric memd module
 sim base fabric pool index store sim
-bench base fabric store bench | pool index
+model base fabric model
+bench base fabric store model bench | pool index
 reproduce base bench reproduce | store
 cli base index bench reproduce sim memd cli | fabric store
 quick cli

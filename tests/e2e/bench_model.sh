@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# A modelled network (sim:): a benchmark on it is the same twice, wrong options are refused, and other commands
+# do not have it.
+. "$(dirname "$0")/expect.bash"
+
+refused() { # what it has to say, then the arguments of bench
+    local why=$1
+    shift
+    run bench "$@"
+    expect_code 2
+    expect_no_out
+    expect_err "$why"
+}
+
+# ---- the same twice ----
+measure() {
+    run bench --pool 'sim:?nic=cx6&machines=2&threads=3&depth=4&nodes=2&size=64m&doorbells=shared&lease=9000&clients=40&outstanding=64' \
+        --index race --keys 1k --ops 2k --workload c,a
+    expect_code 0
+    expect_no_err
+}
+measure
+expect_out "6 threads with 4 operations in flight"
+first=$out
+measure
+[ "$out" = "$first" ] || failed "is not the same as the first time"
+
+# ---- wrong options ----
+refused "nic=x is not one of cx6, cx5" --pool 'sim:?nic=x'
+refused "option 'threads' takes a number from 1 to 1024, not '0'" --pool 'sim:?threads=0'
+refused "option 'machines' takes a number from 1 to 64, not '65'" --pool 'sim:?machines=65'
+refused "option 'depth' takes a number from 1 to" --pool 'sim:?depth=0'
+refused "option 'nodes' takes a number from 1 to 16, not '17'" --pool 'sim:?nodes=17'
+refused "option 'outstanding' takes a number from 0 to" --pool 'sim:?outstanding=x'
+refused "machines=64 with threads=64 each are more than 1024 clients: take fewer" --pool 'sim:?machines=64&threads=64'
+refused "doorbells=x is neither own nor shared" --pool 'sim:?doorbells=x'
+refused "sim: has no option 'foo'" --pool 'sim:?foo=1'
+refused "'x' follows sim:, where only options are allowed" --pool sim:x
+for option in '--threads 2' '--threads 1,2' '--depth 4' '--processes 2'; do
+    # shellcheck disable=SC2086 # an option and its value
+    refused "the clients of sim: are in its URI (machines=, threads=, depth=), not in options" --pool sim: $option
+done
+refused "--raw measures real time, which sim: does not have: leave it out, or use another pool" --pool sim: --raw
+
+# ---- other commands ----
+for command in 'get key' 'put key value' 'list' 'stat' 'pool check'; do
+    # shellcheck disable=SC2086 # a command and its arguments
+    run $command --pool 'sim:?threads=4'
+    expect_code 2
+    expect_no_out
+    expect_err "sim: is a modelled network, which only farside bench and farside reproduce have"
+done
+exit 0
