@@ -88,11 +88,13 @@ void index_change_replaced(struct op *op, const struct index_found *found, bool 
  * into the slot since this one looked at it. The winner must be another block than the one that was
  * found: the word of that one may change, too, when it is sealed or repaired, and then nobody has
  * won. If neither of the two changes depends on the value before, this one can count as done right
- * before the other: then the other has overwritten its value, and nobody has seen it. So it need not try again, and the changes of a popular key do not keep
- * each other from ending. An update needs a key that is there, and there it was if the winner is an
- * update, too. The winner of a put may be an update or a put. A block that far_modify() or
- * far_insert() has written is no such winner: that call has seen what was there before, and a
- * change in between would make that wrong.
+ * before the other: then the other has overwritten its value, and nobody has seen it. So it need
+ * not try again, and the changes of a popular key do not keep each other from ending.
+ *
+ * An update needs a key that is there, and there it was if the winner is an update, too. The winner
+ * of a put may be an update or a put. A block that far_modify() or far_insert() has written is no
+ * such winner: that call has seen what was there before, and a change in between would make that
+ * wrong.
  */
 bool index_change_overwritten(const struct index_change *c, const void *winner);
 /* Can it be true? Else the winner's block need not be read. */
