@@ -379,7 +379,7 @@ int chime_change(struct op *op, struct index_view *base, struct slice key, struc
     w.stale = 0;
     chime_key_set(view, key, &w.key);
     int rc = FAR_CONTENTION;
-    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts);) {
+    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts, attempts);) {
         bool again = false;
         rc = attempt(op, view, &w, &again);
         if (w.wait.rests)

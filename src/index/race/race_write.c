@@ -19,6 +19,7 @@ struct write {
     uint64_t stale;
     uint64_t met; /* what the last CAS found in its slot */
     unsigned gave_way, waited;
+    unsigned lost; /* CASes that met another word than was expected */
 };
 
 /* Near which node the key's blocks are: that of its subtable. */
@@ -103,6 +104,7 @@ static int replace(struct op *op, struct write *w, bool *again)
         op_decided(op, cas_slot(op, w, (unsigned)w->found.place, w->found.slot, new, &swapped));
     index_change_replaced(op, &w->found, swapped, rc);
     *again = !swapped;
+    w->lost += !swapped;
     return rc == FAR_OK && !swapped && index_change_may_lose(&w->change) ? lose(op, w, again) : rc;
 }
 
@@ -263,7 +265,7 @@ int race_change(struct op *op, struct index_view *base, struct slice key, struct
     int rc = write_start(op, view, key, change, &w);
     if (rc != FAR_OK)
         return rc;
-    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts);) {
+    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts, w.lost);) {
         bool again = false;
         rc = write_look(op, view, &w, &again);
         if (rc == FAR_OK && !again)

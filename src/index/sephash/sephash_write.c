@@ -166,7 +166,8 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
     w.change.key = bytes;
     w.blind = change->absent == CHANGE_STORE && change->present == CHANGE_STORE;
     int rc = start(op, view, &w);
-    for (unsigned attempts = 0; rc == FAR_OK && index_attempt_after_pause(op, &attempts);) {
+    for (unsigned attempts = 0;
+         rc == FAR_OK && index_attempt_after_pause(op, &attempts, attempts);) {
         bool again = false;
         rc = look(op, view, &w, &again);
         if (rc == FAR_OK && !again)

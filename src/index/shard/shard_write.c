@@ -511,7 +511,7 @@ static int change_key(struct op *op, struct index_view *base, struct slice key,
     if (rc != FAR_OK)
         return rc;
     rc = FAR_CONTENTION;
-    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts);) {
+    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts, attempts);) {
         bool again = false;
         rc = look(op, view, &w, &again);
         if (rc == FAR_OK && !again)
