@@ -7,6 +7,8 @@
  */
 #include "model/model_internal.h"
 
+#include <stdlib.h>
+
 #define STACK_BYTES (256u * 1024u)
 
 static void run_client(void *arg)
@@ -48,14 +50,44 @@ void model_client_resume(struct client *c)
     }
 }
 
+/* Frees the fiber of the client that dies, now or when its last request has completed. False when
+ * out of memory. */
+static bool leave_remains(struct client *c)
+{
+    if (c->in_flight == 0) {
+        fiber_destroy(c->fiber);
+        return true;
+    }
+    struct remains *r = malloc(sizeof *r);
+    if (!r)
+        return false;
+    *r = (struct remains){c->remains, c->fiber, c->life, c->in_flight};
+    c->remains = r;
+    return true;
+}
+
+void model_client_drop(struct client *c, unsigned life)
+{
+    struct remains **at = &c->remains;
+    while ((*at)->life != life)
+        at = &(*at)->next;
+    struct remains *r = *at;
+    if (--r->in_flight > 0)
+        return;
+    *at = r->next;
+    fiber_destroy(r->fiber);
+    free(r);
+}
+
 /* Events of the one that died are ignored: those of its verbs by `life`, and the one that would let
  * it go on because there is a new one. */
 int model_client_replace(struct client *c)
 {
     struct fiber *fiber = fiber_create(STACK_BYTES, run_client, c);
-    if (!fiber)
+    if (!fiber || !leave_remains(c)) {
+        fiber_destroy(fiber);
         return FAR_NO_MEMORY;
-    fiber_destroy(c->fiber);
+    }
     c->fiber = fiber;
     c->life++;
     c->in_flight = 0;

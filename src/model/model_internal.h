@@ -59,6 +59,14 @@ struct pair {
     bool used;
 };
 
+/* A client that died while requests of it were under way. They and their buffers may be on its
+ * stack, so that is kept until the last one has completed. */
+struct remains {
+    struct remains *next;
+    struct fiber *fiber;
+    unsigned life, in_flight;
+};
+
 enum client_state { CLIENT_IDLE, CLIENT_RUNNING, CLIENT_POLLING, CLIENT_PAUSING, CLIENT_FINISHED };
 
 struct client {
@@ -75,6 +83,7 @@ struct client {
     bool woken;                /* the event that lets it go on is in the queue */
     uint32_t event;            /* the number of that event: others are of clients that died */
     unsigned in_flight;        /* requests */
+    struct remains *remains;   /* of those that were in this place before */
     struct doorbell *doorbell; /* NULL: the client has its own */
     struct pair pair[MODEL_NODES_MAX];
 };
@@ -142,6 +151,8 @@ void model_client_wake(struct client *c);
 int model_client_replace(struct client *c);
 /* A request of the client has completed. */
 void model_client_completed(struct client *c);
+/* A request of one that died in this place has completed. */
+void model_client_drop(struct client *c, unsigned life);
 /* The running client waits: for a completion; for some time. */
 void model_client_poll(struct client *c);
 void model_client_pause(struct client *c, uint64_t ps);

@@ -236,7 +236,8 @@ void model_verb_complete(struct model *m, struct flight *f)
     struct client *c = p->client;
     struct fab_req *req = f->req;
 
-    bool lives = f->life == c->life;
+    unsigned life = f->life;
+    bool lives = life == c->life;
     if (f->rings && lives)
         c->owed += m->nic->completion + m->nic->crowd_completion * crowd(m);
     c->machine->outstanding--;
@@ -244,8 +245,12 @@ void model_verb_complete(struct model *m, struct flight *f)
     p->answers -= has_answer(f->verb);
     flight_release(m, f);
     send_all(m, p);
-    if (--req->parts > 0 || !lives)
+    if (--req->parts > 0)
         return;
+    if (!lives) {
+        model_client_drop(c, life);
+        return;
+    }
     req->status = FAR_OK;
     req->done = true;
     c->in_flight--;
