@@ -254,6 +254,9 @@ const char *report_hint(int status)
         return "make the pool larger (size=), or use fewer --keys or a smaller --value-size";
     case FAR_TABLE_FULL:
         return "use fewer --keys, or another --tuning of the index";
+    case FAR_NO_CLIENT_SLOT:
+        return "make room for more clients (clients=); those that died keep their places for some "
+               "leases";
     case FAR_NODE_LOST:
         return "the pool is lost: create it again";
     default:
@@ -277,7 +280,8 @@ static void print_end(struct report *r, const struct bench_run *run)
     say(r->out, "  ", "%s stopped after %s of %s operations: %s%s%s%s", run->workload, done,
         planned, far_strerror(run->halted_by), *run->detail ? " (" : "", run->detail,
         *run->detail ? ")" : "");
-    say(r->out, "  ", "hint: %s", report_hint(run->halted_by));
+    if (report_hint(run->halted_by))
+        say(r->out, "  ", "hint: %s", report_hint(run->halted_by));
 }
 
 /* Remembers the run, to compare it with those of other numbers of threads. */

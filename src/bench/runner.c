@@ -96,6 +96,16 @@ static bool stopped(const struct worker *w)
            (w->config->stop && atomic_load_explicit(w->config->stop, memory_order_relaxed));
 }
 
+/* Stops all workers because of an error. */
+static void halt(struct worker *w, int status)
+{
+    if (w->halted_by != FAR_OK)
+        return;
+    w->halted_by = status;
+    snprintf(w->detail, sizeof w->detail, "%s", far_error_detail());
+    atomic_store(w->halt, true);
+}
+
 /* Notes an error of an operation. After some, all that follow would fail like it: then the workers
  * stop. */
 static void note_error(struct worker *w, int status)
@@ -104,11 +114,8 @@ static void note_error(struct worker *w, int status)
         status == FAR_POOL_FULL || status == FAR_TABLE_FULL || status_means(status, STATUS_FABRIC);
     if (w->first_error == FAR_OK)
         w->first_error = status;
-    if (!hopeless || w->halted_by != FAR_OK)
-        return;
-    w->halted_by = status;
-    snprintf(w->detail, sizeof w->detail, "%s", far_error_detail());
-    atomic_store(w->halt, true);
+    if (hopeless)
+        halt(w, status);
 }
 
 /* The bytes that the buffer of an operation must have. */
@@ -222,6 +229,13 @@ static uint64_t rtts_between(const struct far_stats *before, const struct far_st
     return rtts;
 }
 
+/* The round trips of all sessions of the worker, of which the last has these statistics. */
+static uint64_t rtts_so_far(const struct worker *w, const struct far_stats *stats)
+{
+    static const struct far_stats none;
+    return rtts_between(&none, &w->of_dead) + rtts_between(&w->before, stats);
+}
+
 /* Counts tasks in their window of time. */
 static void count_window(struct worker *w, unsigned tasks, uint64_t now)
 {
@@ -229,7 +243,7 @@ static void count_window(struct worker *w, unsigned tasks, uint64_t now)
     if (at > w->windows && w->windows + 1 < BENCH_WINDOWS_MAX) {
         struct far_stats stats;
         far_stats(w->session, w->target->table, &stats);
-        uint64_t rtts = rtts_between(&w->before, &stats);
+        uint64_t rtts = rtts_so_far(w, &stats);
         while (w->windows < at && w->windows + 1 < BENCH_WINDOWS_MAX)
             w->window[w->windows++].rtts = rtts;
     }
@@ -422,22 +436,30 @@ static int worker_open(void *arg)
     return rc;
 }
 
-/* The modelled client has died and is there again. What it had begun is lost, and its session is
- * left as it is: nobody closes the session of a client that has died. */
-static void live_again(struct worker *w)
+/* Adds up what the session of a client that died has done. The session is left as it is: nobody
+ * closes the session of a client that has died. */
+static void leave_session(struct worker *w)
 {
     struct far_stats last;
     far_stats(w->session, w->target->table, &last);
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         stats_add(&w->of_dead.op[k], &w->before.op[k], &last.op[k]);
     __atomic_fetch_sub(&w->target->model->sharers, 1, __ATOMIC_RELAXED);
-    w->before = last;
+    w->before = (struct far_stats){0};
+    w->session = NULL;
+}
+
+/* The modelled client has died and is there again. What it had begun is lost. */
+static void live_again(struct worker *w)
+{
+    if (w->session) /* else it died while it opened one */
+        leave_session(w);
     w->idle_count = 0;
     for (unsigned i = 0; i < w->target->depth; i++)
         w->idle[w->idle_count++] = i;
     int rc = open_session(w);
     if (rc != FAR_OK)
-        note_error(w, rc);
+        halt(w, rc);
 }
 
 static void worker_run(void *arg)
@@ -459,7 +481,7 @@ static void worker_run(void *arg)
             work_ring(w);
         w->busy += now_ns(w) - w->started;
     }
-    if (w->target->model) /* there is no keeper that does this for idle sessions */
+    if (w->target->model && w->session) /* there is no keeper that does this for idle sessions */
         (void)client_park(&w->session->op);
 }
 
@@ -470,7 +492,6 @@ static void worker_close(void *arg)
         if (w->target->recorder)
             replay_recorder_detach(w->target->recorder, w->session);
         far_stats(w->session, w->target->table, &w->after);
-        w->window[w->windows].rtts = rtts_between(&w->before, &w->after);
         /* Sessions differ only in the splits they made, so the others need not walk the table. It
          * cannot be walked if a node is lost. */
         if (!status_means(w->halted_by, STATUS_FABRIC) &&
@@ -479,6 +500,7 @@ static void worker_close(void *arg)
         w->info_known = w->info.slots > 0;
         far_session_close(w->session);
     }
+    w->window[w->windows].rtts = rtts_so_far(w, &w->after);
     free(w->tasks);
     free(w->results);
     free(w->idle);
@@ -735,9 +757,9 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     run->dist = plan->dist.kind;
     run->ops_planned = plan->ops;
     rc = sum_up(run, r->worker, r->count);
-    /* An iteration that failed has fewer operations, too, but was not interrupted. */
-    bool failed = workload_iterates(plan->workload) && run->first_error != FAR_OK;
-    run->interrupted = run->ops < run->ops_planned && !failed && run->halted_by == FAR_OK;
+    /* A run has fewer operations also if an iteration failed, or if clients died. */
+    run->interrupted = run->ops < run->ops_planned && run->halted_by == FAR_OK && config->stop &&
+                       atomic_load(config->stop);
     if (observer->progress)
         observer->progress(observer->arg, watch.index, watch.what, plan->ops, plan->ops);
 

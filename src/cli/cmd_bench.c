@@ -235,6 +235,7 @@ static void on_run(void *arg, const struct bench_run *run)
     json_array_append_new(o->runs, report_json_run(o->config, run));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         o->errors |= bench_op_errors(&run->op[k]) > 0;
+    o->errors |= run->halted_by != FAR_OK;
     o->lost |= status_means(run->halted_by, STATUS_FABRIC);
 }
 
