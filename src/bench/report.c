@@ -220,6 +220,14 @@ static void print_timeline(struct report *r, const struct bench_run *run)
         say(r->out, "  ", "the time line ends here, after %u windows", run->windows);
 }
 
+static void print_deaths(struct report *r, const struct bench_run *run)
+{
+    char deaths[TEXT_MAX];
+    if (r->config->deaths > 0)
+        say(r->out, "  ", "%s client%s died; a new client took the place of each",
+            grouped(run->deaths, deaths), plural(run->deaths));
+}
+
 /* Operations that did not find their key, failed, or returned something wrong. */
 static void print_failed(struct report *r, const struct bench_run *run)
 {
@@ -321,6 +329,7 @@ void report_run(struct report *r, const struct bench_run *run)
             window_ms(r->config), run->slowest_ops, run->slowest_ops_per_rtt);
     if (r->config->timeline)
         print_timeline(r, run);
+    print_deaths(r, run);
     print_failed(r, run);
     print_end(r, run);
     if (r->several && !run->interrupted && run->halted_by == FAR_OK)
@@ -580,6 +589,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
         json_object_set_new(o, "raw_ops_per_s", raw ? json_real(run->raw_ops_per_s) : json_null());
     bad |= json_object_set_new(o, "efficiency",
                                raw ? json_real(run->ops_per_s / run->raw_ops_per_s) : json_null());
+    bad |= set_count(o, "deaths", run->deaths);
     bad |= set_text(o, "first_error",
                     run->first_error != FAR_OK ? far_errname(run->first_error) : NULL);
     bad |= set_bool(o, "interrupted", run->interrupted);

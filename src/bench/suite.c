@@ -408,6 +408,10 @@ int bench_check(const struct bench_config *c)
     if (c->raw && model_named(c->pool))
         return err_fail(FAR_INVALID, "--raw measures real time, which " MODEL_SCHEME
                                      ": does not have: leave it out, or use another pool");
+    if (c->deaths > 0 && !model_named(c->pool))
+        return err_fail(FAR_INVALID,
+                        "--deaths needs clients that are modelled: use it with --pool " MODEL_SCHEME
+                        ":, or leave it out");
     if (!(c->theta > 0 && isfinite(c->theta)))
         return err_fail(FAR_INVALID, "theta must be greater than 0, not %g", c->theta);
     int rc = check_sizes(&c->sizes);

@@ -66,6 +66,8 @@ static void usage(void)
           "  --theta T          skew of zipfian and latest, greater than 0 (0.99)\n"
           "  --seed N           seed of all random choices: the same seed gives the same\n"
           "                     operations (1)\n"
+          "  --deaths N         clients that die in a second of virtual time (0); a new client\n"
+          "                     takes the place of each; only with sim:\n"
           "  --raw              also measure the same verbs without an index\n"
           "  --timeline         also show the operations per second of every 100 ms\n"
           "  --keep             leave the tables in the pool, named bench-INDEX; otherwise they\n"

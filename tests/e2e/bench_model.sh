@@ -42,6 +42,28 @@ for option in '--threads 2' '--threads 1,2' '--depth 4' '--processes 2'; do
 done
 refused "--raw measures real time, which sim: does not have: leave it out, or use another pool" --pool sim: --raw
 
+# ---- clients that die ----
+refused "--deaths needs clients that are modelled: use it with --pool sim:, or leave it out" --pool mem: --deaths 5
+refused "invalid --deaths 'x'" --pool sim: --deaths x
+dying() { # clients that die in a second
+    run bench --pool 'sim:?threads=8&size=64m&lease=3&clients=400' --index race --keys 1k --ops 40k --workload a \
+        --json "$scratch/json" --deaths "$1"
+    expect_code 0
+    expect_no_err
+}
+dying 2000
+deaths=$(sed -n 's/.* "deaths": \([0-9]*\),.*/\1/p' "$scratch/json")
+[ "${deaths:-0}" -gt 1 ] || failed "has no deaths in the JSON"
+expect_out "  $deaths clients died; a new client took the place of each"
+[[ $out != *interrupted* ]] || failed "takes the operations of clients that died for an interruption"
+run bench --pool 'sim:?threads=8&size=64m&lease=3&clients=12' --index race --keys 1k --ops 40k --workload a --deaths 5000
+expect_code 1
+expect_out "the pool has no room for another client"
+expect_out "hint: make room for more clients (clients=)"
+dying 0
+grep -q '"deaths": 0,' "$scratch/json" || failed "has deaths that nobody asked for"
+[[ $out != *died* ]] || failed "speaks of deaths that nobody asked for"
+
 # ---- other commands ----
 for command in 'get key' 'put key value' 'list' 'stat' 'pool check'; do
     # shellcheck disable=SC2086 # a command and its arguments
