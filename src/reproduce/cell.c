@@ -62,13 +62,19 @@ json_t *cell_configuration(const struct plan_cell *cell, const char *testbed)
     char uri[CELL_URI_BYTES];
     if (cell->verbs.kind)
         return verbs_configuration(cell);
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:f, s:i, s:i, s:i, s:i, s:i}",
-                     "pool", cell_uri(cell, testbed, uri), "index", cell->index, "tuning",
-                     cell->tuning, "workloads", cell->workloads, "keys", (json_int_t)cell->keys,
-                     "ops", (json_int_t)cell->ops, "key_size", (int)cell->key_size, "value_size",
-                     (int)cell->value_size, "uniform", cell->uniform, "theta", cell->theta, "seed",
-                     (int)bench_defaults.seed, "machines", (int)n->machines, "threads",
-                     (int)n->threads, "depth", (int)n->depth, "deaths", (int)n->deaths);
+    json_t *all = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:b, s:f, s:i, s:i, s:i, s:i, s:i}", "pool",
+        cell_uri(cell, testbed, uri), "index", cell->index, "tuning", cell->tuning, "workloads",
+        cell->workloads, "keys", (json_int_t)cell->keys, "ops", (json_int_t)cell->ops, "key_size",
+        (int)cell->key_size, "value_size", (int)cell->value_size, "uniform", cell->uniform, "theta",
+        cell->theta, "seed", (int)bench_defaults.seed, "machines", (int)n->machines, "threads",
+        (int)n->threads, "depth", (int)n->depth, "deaths", (int)n->deaths);
+    if (cell->window_us > 0 &&
+        json_object_set_new(all, "window_us", json_integer(cell->window_us)) != 0) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
 }
 
 static void on_progress(void *arg, const char *index, const char *what, uint64_t done,
@@ -134,6 +140,10 @@ int cell_config(const struct plan_cell *cell, const char *testbed, char uri[CELL
     int rc = workload_parse(cell->workloads, &c.workloads);
     if (rc == FAR_OK)
         rc = bench_take_shape(&c);
+    if (cell->window_us > 0) {
+        c.timeline = true;
+        c.window_ns = cell->window_us * UINT64_C(1000);
+    }
     if (rc == FAR_OK)
         *config = c;
     return rc;

@@ -12,7 +12,6 @@ struct variant {
 
 static const struct variant shard[] = {
     {"shard", "SHARD", ""},
-    {"shard-not-combining", "without combining", "combining=0"},
     {"shard-sync-1", "reports after each change", "sync=1"},
     {"shard-sync-10000", "after 10000 changes", "sync=10000"},
 };
@@ -185,16 +184,6 @@ static void shard_c24(const struct results *r, struct claim_finding *f)
     claim_decide(f, gain - 1.05, "%.2f times (here: 1.05 at least)", gain);
 }
 
-static void shard_c25(const struct results *r, struct claim_finding *f)
-{
-    double gain = rate(r, "insert", "shard") / rate(r, "insert", "shard-not-combining"),
-           trips = cost(r, "insert", "rtts", "shard-not-combining") -
-                   cost(r, "insert", "rtts", "shard");
-    claim_decide(f, CLAIM_ALL(trips - 0.005, 1.5 - gain, gain - 0.98),
-                 "inserts take %.2f round trips less, and are %.2f times as fast in total", trips,
-                 gain);
-}
-
 static void sephash_c26(const struct results *r, struct claim_finding *f)
 {
     double gain = rate(r, "insert", "sephash") / rate(r, "insert", "race");
@@ -249,9 +238,6 @@ static const struct claim claims[] = {
      "adapting the frequency of reports gives 4.1 times in inserts, against a report with each",
      shard_c24,
      "A report travels with other verbs of the insert here: it costs verbs, but no round trip."},
-    {"SHARD-C25", "SHARD 4.6",
-     "RDMA-combining saves round trips of a resize, and hardly changes the throughput in total",
-     shard_c25, NULL},
     {"SEPHASH-C25", "SepHash 5.5.1", "depth bits in the entries double the throughput of inserts",
      sephash_c25, NULL},
     {"SEPHASH-C26", "SepHash 5.5.1",

@@ -43,9 +43,10 @@ struct plan_cell {
     const char *workloads;          /* for workload_parse(); they run on one table */
     uint64_t keys, ops;
     unsigned key_size, value_size;
-    bool uniform;    /* all workloads draw keys uniformly; else as farside bench does */
-    double theta;    /* of zipfian */
-    bool until_full; /* the table is to become full: FAR_TABLE_FULL is the expected end */
+    bool uniform;       /* all workloads draw keys uniformly; else as farside bench does */
+    double theta;       /* of zipfian */
+    unsigned window_us; /* > 0: keep the throughput of windows of this length, in virtual time */
+    bool until_full;    /* the table is to become full: FAR_TABLE_FULL is the expected end */
     struct plan_network network;
     struct plan_verbs verbs;
 };

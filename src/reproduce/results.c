@@ -68,6 +68,22 @@ double results_rate_at(const struct results *r, unsigned place, const char *cell
     return rate_of(r, runs, json_array_get(runs, place));
 }
 
+unsigned results_timeline(const struct results *r, const char *workload, double *rates,
+                          unsigned room, const char *cell, ...)
+{
+    va_list args;
+    va_start(args, cell);
+    const json_t *run = run_of(runs_of(r, cell, args), workload);
+    va_end(args);
+    const json_t *line = json_object_get(run, "timeline");
+    unsigned count = (unsigned)json_array_size(line);
+    if (count > room)
+        count = room;
+    for (unsigned i = 0; i < count; i++)
+        rates[i] = number(json_array_get(line, i), "ops_per_s");
+    return count;
+}
+
 double results_op(const struct results *r, const char *workload, const char *op, const char *member,
                   const char *cell, ...)
 {

@@ -31,6 +31,11 @@ double results_rate(const struct results *r, const char *workload, const char *c
 /* The same of the run at a place in the cell's list of workloads. */
 double results_rate_at(const struct results *r, unsigned place, const char *cell, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same of each window of a run, one after the other: sets up to `room` of them, and returns how
+ * many. 0 if the cell has none. */
+unsigned results_timeline(const struct results *r, const char *workload, double *rates,
+                          unsigned room, const char *cell, ...)
+    __attribute__((format(printf, 5, 6)));
 /* A member of "per_op": results_op(r, "a", "update", "rtts", ...). */
 double results_op(const struct results *r, const char *workload, const char *op, const char *member,
                   const char *cell, ...) __attribute__((format(printf, 5, 6)));

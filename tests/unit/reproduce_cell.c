@@ -45,6 +45,28 @@ static void a_cell_is_measured(void **state)
     json_decref(outcome.runs);
 }
 
+static void windows_of_time_are_kept_on_demand(void **state)
+{
+    (void)state;
+    struct plan_cell *cell = new_cell("race");
+    cell->workloads = "insert";
+    cell->network = testbed_race(2);
+    json_t *plain = cell_configuration(cell, NULL);
+    cell->window_us = 100;
+    json_t *windows = cell_configuration(cell, NULL);
+    assert_false(json_equal(plain, windows));
+    json_decref(plain);
+    json_decref(windows);
+
+    struct cell_outcome outcome;
+    assert_int_equal(cell_measure(cell, &(struct cell_setting){.testbed = NULL}, &outcome), FAR_OK);
+    const json_t *run = json_array_get(outcome.runs, 0);
+    /* 250 inserts of each client take milliseconds, all of them whole windows but the last. */
+    assert_true(json_array_size(json_object_get(run, "timeline")) > 10);
+    assert_true(json_real_value(json_object_get(run, "window_ms")) == 0.1);
+    json_decref(outcome.runs);
+}
+
 static void a_full_table_is_a_failure_of_the_cell(void **state)
 {
     (void)state;
@@ -233,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cell_is_measured),
+        cmocka_unit_test(windows_of_time_are_kept_on_demand),
         cmocka_unit_test(a_full_table_is_a_failure_of_the_cell),
         cmocka_unit_test(a_full_table_is_a_failure_before_the_first_workload),
         cmocka_unit_test(a_table_that_is_to_be_full_is_measured),

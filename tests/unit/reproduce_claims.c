@@ -116,6 +116,8 @@ static void a_number_is_found_by_cell_and_workload(void **state)
     assert_true(isnan(results_op(&r->results, "get", "get", "rtts", "race")));
     assert_true(isnan(results_rate(&r->results, "get", "shard")));
     assert_true(isnan(results_rate_at(&r->results, 9, "shard")));
+    double rates[1];
+    assert_int_equal(results_timeline(&r->results, "get", rates, 1, "shard"), 0);
     assert_true(isnan(results_space(&r->results, "get", "keys", "shard")));
     reproduce_free(r);
 }
