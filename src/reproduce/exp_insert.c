@@ -140,8 +140,8 @@ static void sephash_c15(const struct results *r, struct claim_finding *f)
 static void sephash_c16(const struct results *r, struct claim_finding *f)
 {
     double race = latency(r, "race", 1, "p50_us"), sephash = latency(r, "sephash", 1, "p50_us");
-    claim_decide(f, 0.8 - sephash / race, "%.1f us of %.1f us: %.0f %%", sephash, race,
-                 100 * sephash / race);
+    claim_decide(f, 0.25 - fabs(sephash / race / 0.58 - 1), "%.1f us of %.1f us: %.0f %%", sephash,
+                 race, 100 * sephash / race);
 }
 
 static void sephash_c17(const struct results *r, struct claim_finding *f)
@@ -198,8 +198,12 @@ static const struct claim claims[] = {
      "128)",
      sephash_c15, SPLITS},
     {"SEPHASH-C16", "SepHash 5.2.1",
-     "one client's median insert takes 58 % of RACE's time: 4.3 of 7.4 us (here: at most 80)",
-     sephash_c16, NULL},
+     "one client's median insert takes 58 % of RACE's time: 4.3 of 7.4 us (here: within a quarter "
+     "of that, 44 to 73 %)",
+     sephash_c16,
+     "SepHash's insert waits for two round trips, RACE's for three: two thirds, if nothing else "
+     "took "
+     "time. In the model an operation also takes CPU of the client, as much in both."},
     {"SEPHASH-C17", "SepHash 5.2.1",
      "with many clients SepHash's median insert takes slightly longer than RACE's", sephash_c17,
      NULL},

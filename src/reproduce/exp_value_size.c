@@ -123,19 +123,20 @@ static void race_c9(const struct results *r, struct claim_finding *f)
         small[0], small[1], small[2], small[3], large[0], large[1], large[2], large[3]);
 }
 
+#define HARDLY 0.9 /* a throughput that hardly falls keeps this part */
+
 static void sephash_c22(const struct results *r, struct claim_finding *f)
 {
     double share = sephash_rate(r, "insert", 1024) / sephash_rate(r, "insert", 64);
-    claim_decide(f, share - 0.8,
-                 "with 1024 bytes, %.2f of the inserts with 64 (here: 0.8 at least)", share);
+    claim_decide(f, share - HARDLY, "with 1024 bytes, %.2f of the inserts with 64", share);
 }
 
 static void sephash_c23(const struct results *r, struct claim_finding *f)
 {
     double small = sephash_rate(r, "get", 64), edge = sephash_rate(r, "get", 256),
            large = sephash_rate(r, "get", 1024);
-    claim_decide(f, 0.9 - large / edge, "%.2f with 64 bytes, %.2f with 256, %.2f with 1024", small,
-                 edge, large);
+    claim_decide(f, CLAIM_ALL(edge / small - HARDLY, edge - large),
+                 "%.2f with 64 bytes, %.2f with 256, %.2f with 1024", small, edge, large);
 }
 
 static void chime_c15(const struct results *r, struct claim_finding *f)
@@ -156,10 +157,17 @@ static const struct claim claims[] = {
      "latencies grow with the size of a pair, only slightly up to 512 bytes (here: by at most 15 "
      "%)",
      race_c9, "A delete here reads only the beginning of a large block."},
-    {"SEPHASH-C22", "SepHash 5.6.3", "the throughput of inserts hardly depends on the size",
-     sephash_c22, NULL},
-    {"SEPHASH-C23", "SepHash 5.6.3", "the throughput of searches falls beyond 256 bytes",
-     sephash_c23, NULL},
+    {"SEPHASH-C22", "SepHash 5.6.3",
+     "the throughput of inserts hardly depends on the size (here: 0.9 of it stay)", sephash_c22,
+     NULL},
+    {"SEPHASH-C23", "SepHash 5.6.3",
+     "the throughput of searches falls if a pair has more than 256 bytes, the size of a PCIe "
+     "packet "
+     "(here: up to 256 bytes, 0.9 of it stay)",
+     sephash_c23,
+     "A search also reads about 900 bytes of the index, so 128 clients saturate the memory node's "
+     "link with small pairs, too, and each byte more costs throughput. The model's PCIe takes time "
+     "for each packet, but 256 bytes are no edge where latency rises sharply."},
     {"CHIME-C15", "CHIME 5.4",
      "with inline values of 512 bytes, gets are 9.4 times slower than "
      "with 8",
