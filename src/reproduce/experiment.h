@@ -44,6 +44,8 @@ extern const struct experiment experiment_space;
 extern const struct experiment experiment_load_factor;
 extern const struct experiment experiment_ycsb;
 extern const struct experiment experiment_insert;
+extern const struct experiment experiment_mixes;
+extern const struct experiment experiment_fill;
 extern const struct experiment experiment_resize;
 extern const struct experiment experiment_skew;
 extern const struct experiment experiment_value_size;
