@@ -74,6 +74,13 @@ run reproduce rtts --quick --force
 expect_code 0
 [ -z "$(find reproduction ! -newermt 2002-01-01 -name '*.json')" ] || failed "did not measure everything again"
 
+# ---- the model against measurements ----
+run reproduce nic --quick --out nic
+expect_code 0
+expect_no_err
+expect_out "== nic: "
+expect_out "MODEL-C1 (the grids)"
+
 # ---- a signal ----
 # A script's background jobs ignore SIGINT unless it has job control.
 set -m
