@@ -69,9 +69,10 @@ static void shard_c20(const struct results *r, struct claim_finding *f)
 {
     double best = rate(r, 1000), margin[ALPHAS];
     for (unsigned i = 0; i < ALPHAS; i++)
-        margin[i] = alphas[i] == 1000 ? 1 : best - rate(r, alphas[i]);
-    claim_decide(f, claim_least(ALPHAS, margin), "%.2f at 0.0001, %.2f at 0.1, %.2f at 10",
-                 rate(r, 1), best, rate(r, 100000));
+        margin[i] = alphas[i] == 1000 ? 1 : best - 1.01 * rate(r, alphas[i]);
+    claim_decide(f, claim_least(ALPHAS, margin),
+                 "%.2f at 0.0001, %.2f at 0.1, %.2f at 1, %.2f at 10", rate(r, 1), best,
+                 rate(r, 10000), rate(r, 100000));
 }
 
 /* An insert fails if its buckets of levels 1 and 2 and its chain in level 3 are full. So if a large
@@ -88,7 +89,7 @@ static void shard_c21(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"SHARD-C20", "SHARD 4.7", "inserts are fastest at alpha = 0.1", shard_c20,
+    {"SHARD-C20", "SHARD 4.7", "inserts are fastest at alpha = 0.1 (here: by 1 % at least)", shard_c20,
      "The best alpha depends on the size of the table and on the number of clients. A report of "
      "Farside's SHARD travels with other verbs of the insert, so a small alpha costs little."},
     {"SHARD-C21", "SHARD 4.7",
