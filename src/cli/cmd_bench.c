@@ -69,7 +69,7 @@ static void usage(void)
           "  --deaths N         clients that die in a second of virtual time (0); a new client\n"
           "                     takes the place of each; only with sim:\n"
           "  --raw              also measure the same verbs without an index\n"
-          "  --timeline         also show the operations per second of every 100 ms\n"
+          "  --timeline         also show the operations per second of every 100 ms (sim: 10 ms)\n"
           "  --keep             leave the tables in the pool, named bench-INDEX; otherwise they\n"
           "                     are dropped at the end\n"
           "  --json FILE|-      also write the results as JSON; with -, print only that\n"
