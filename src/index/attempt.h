@@ -46,7 +46,7 @@ static inline bool index_attempt_after_pause(struct op *op, unsigned *attempts, 
         unsigned doublings = pauses - 1;
         if (doublings > INDEX_ATTEMPT_DOUBLINGS)
             doublings = INDEX_ATTEMPT_DOUBLINGS;
-        batch_pause(&op->batch, op_random(op, (uint64_t)INDEX_ATTEMPT_PAUSE_NS << doublings));
+        op_pause_below(op, (uint64_t)INDEX_ATTEMPT_PAUSE_NS << doublings);
     }
     return index_attempt(attempts);
 }

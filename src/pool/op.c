@@ -94,12 +94,25 @@ uint64_t op_random(struct op *op, uint64_t bound)
 #define PAUSE_NS_LEAST 1000
 #define PAUSE_NS_MOST  1000000
 
+/* The longest pause, if it must not exceed `most`. */
+static uint64_t pause_most(const struct op *op, uint64_t most)
+{
+    uint64_t heartbeat = op->client->lease_ns / 8;
+    return most < heartbeat ? most : heartbeat;
+}
+
 void op_pause(struct op *op, uint64_t *pause_ns)
 {
+    uint64_t most = pause_most(op, PAUSE_NS_MOST);
     *pause_ns = *pause_ns == 0 ? PAUSE_NS_LEAST : 2 * *pause_ns;
-    if (*pause_ns > PAUSE_NS_MOST)
-        *pause_ns = PAUSE_NS_MOST;
+    if (*pause_ns > most)
+        *pause_ns = most;
     batch_pause(&op->batch, *pause_ns);
+}
+
+void op_pause_below(struct op *op, uint64_t bound)
+{
+    batch_pause(&op->batch, op_random(op, pause_most(op, bound)));
 }
 
 /* ---- the client ------------------------------------------------------------------------------ */
@@ -108,7 +121,7 @@ bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
 {
     if (b->waited_ns > leases * op->client->lease_ns)
         return false;
-    if (b->pause_ns == PAUSE_NS_MOST && op->pool->hurry)
+    if (b->pause_ns == pause_most(op, PAUSE_NS_MOST) && op->pool->hurry)
         op->pool->hurry(op->pool->tables);
     op_pause(op, &b->pause_ns);
     b->waited_ns += b->pause_ns;

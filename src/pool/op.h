@@ -174,6 +174,9 @@ uint64_t op_random(struct op *op, uint64_t bound);
 /* Waits for another client: for a microsecond if *pause_ns is 0, then twice as long each time, up
  * to a millisecond. */
 void op_pause(struct op *op, uint64_t *pause_ns);
+/* Waits for a random time below `bound`. */
+void op_pause_below(struct op *op, uint64_t bound);
+/* Neither is longer than an eighth of the lease: the batch that follows brings the next heartbeat. */
 
 /*
  * Brackets an operation: between the two, nothing that it can reach is reused. `cached` is the

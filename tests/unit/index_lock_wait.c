@@ -1,4 +1,5 @@
 /* Waiting for the owner of a lock: how long, and what is found out about the owner. */
+#include "index/attempt.h"
 #include "index/lock_wait.h"
 #include "support/store_rig.h"
 #include "support/leaks_allowed.h"
@@ -129,6 +130,30 @@ static void a_live_owner_is_not_waited_for_without_end(void **state)
     end();
 }
 
+/* A lease this short is possible in the model of a network only. */
+static void no_pause_outlasts_a_heartbeat(void **state)
+{
+    struct index_lock_wait wait = {0};
+    enum index_lock_state found;
+    unsigned attempts = 0;
+    (void)state;
+    begin(200);
+    struct op *op = &r.session->op;
+    uint64_t lease = 3000000, kept = op->client->lease_ns;
+    op->client->lease_ns = lease;
+    for (unsigned i = 0; i < 100; i++) {
+        uint64_t before = r.clock->now;
+        assert_true(index_attempt_after_pause(op, &attempts, attempts));
+        assert_true(r.clock->now - before <= lease / 8);
+        before = r.clock->now;
+        assert_int_equal(index_lock_wait(op, &wait, client_owner_word(&owner->client), &found),
+                         FAR_OK);
+        assert_true(r.clock->now - before <= lease / 8);
+    }
+    op->client->lease_ns = kept;
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +162,7 @@ int main(void)
         cmocka_unit_test(the_lock_of_a_client_that_has_left_is_orphaned),
         cmocka_unit_test(a_client_that_died_is_shut_out_by_those_that_wait_for_it),
         cmocka_unit_test(a_live_owner_is_not_waited_for_without_end),
+        cmocka_unit_test(no_pause_outlasts_a_heartbeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
