@@ -1,6 +1,7 @@
 #include "index/lock_wait.h"
 
 #define LOOKS_PER_INQUIRY 16
+#define LOOKS_OF_LEASE    4 /* looks go on for a quarter of the lease at most */
 
 int index_lock_wait(struct op *op, struct index_lock_wait *wait, uint64_t owner,
                     enum index_lock_state *state)
@@ -11,9 +12,11 @@ int index_lock_wait(struct op *op, struct index_lock_wait *wait, uint64_t owner,
         wait->owner = owner;
         wait->pause_ns = 0;
         wait->looks = 0;
+        wait->waited_ns = 0;
     }
     *state = INDEX_LOCK_OVERDUE;
-    if (wait->looks >= op->pool->knobs.patience)
+    if (wait->looks >= op->pool->knobs.patience ||
+        wait->waited_ns >= client_lease_ns(op->client) / LOOKS_OF_LEASE)
         return FAR_OK;
     bool rested = wait->rest.waited_ns > 0;
     if (wait->looks % LOOKS_PER_INQUIRY == 0 && (wait->looks > 0 || rested)) {
@@ -25,6 +28,7 @@ int index_lock_wait(struct op *op, struct index_lock_wait *wait, uint64_t owner,
     if (alive) {
         wait->looks++;
         op_pause(op, &wait->pause_ns);
+        wait->waited_ns += wait->pause_ns;
     }
     return FAR_OK;
 }
@@ -41,6 +45,7 @@ int index_lock_rest(struct op *op, struct index_view *view, struct index_lock_wa
         wait->rest.waited_ns += more;
     }
     wait->looks = 0;
+    wait->waited_ns = 0;
     int rc = client_drive_epoch(op);
     return rc == FAR_OK ? index_resume(op, view) : rc;
 }

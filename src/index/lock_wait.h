@@ -18,7 +18,8 @@
  *   INDEX_LOCK_ORPHANED  The owner is dead and shut out: none of its verbs can take effect any
  *                        more. A lock that recover() releases is free soon; another is taken over
  *                        by CAS from the owner's word, and what the owner left undone is completed.
- *   INDEX_LOCK_OVERDUE   The owner has been given `patience` looks, and counts as alive. If several
+ *   INDEX_LOCK_OVERDUE   The owner has been given `patience` looks or a quarter of a lease, and counts
+ *                        as alive. (Its lease is not watched before the first rest.) If several
  *                        clients may do the work at once, do it now (RACE-R6). If only the owner
  *                        may, call index_lock_rest() and start over.
  */
@@ -29,8 +30,8 @@
 
 /* All zero at first. One for all waits of an operation. */
 struct index_lock_wait {
-    uint64_t owner; /* the one waited for: with another one, patience starts again */
-    uint64_t pause_ns;
+    uint64_t owner;               /* the one waited for: with another one, patience starts again */
+    uint64_t pause_ns, waited_ns; /* waited_ns: for this owner, since the last rest */
     unsigned looks;
     struct backoff rest;
 };

@@ -128,6 +128,11 @@ bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
     return true;
 }
 
+uint64_t client_lease_ns(const struct client *c)
+{
+    return c->lease_ns;
+}
+
 bool client_lapsed(const struct client *c)
 {
     return c->attention.lease_lost || client_now(c) > c->lease_deadline;

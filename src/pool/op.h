@@ -268,6 +268,9 @@ struct backoff {
 };
 bool client_backoff(struct op *op, struct backoff *backoff, unsigned leases);
 
+/* How long a client may be silent before it counts as dead. */
+uint64_t client_lease_ns(const struct client *client);
+
 /* Has the lease lapsed, or was the client fenced? What was read since may be anything. */
 bool client_lapsed(const struct client *client);
 

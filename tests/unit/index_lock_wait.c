@@ -19,7 +19,7 @@ static void begin(unsigned patience)
     struct knobs knobs = pool_knobs_default;
     uint64_t key = 1;
     knobs.patience = patience;
-    store_rig_open_driven(&r, "mem:?size=4m&clients=8&lease=100", &knobs, NULL, NULL);
+    store_rig_open_driven(&r, "mem:?size=4m&clients=8&lease=200", &knobs, NULL, NULL);
     assert_int_equal(far_session_open(r.pool, NULL, &owner), FAR_OK);
     assert_int_equal(far_put(owner, r.table, &key, 8, &key, 8), FAR_OK);
     assert_int_equal(far_put(r.session, r.table, &key, 8, &key, 8), FAR_OK);
@@ -58,6 +58,19 @@ static void an_owner_that_lives_is_given_patience(void **state)
     assert_true(r.session->op.cost.verbs - verbs >= 2); /* it was asked for after 16 and 32 looks */
     assert_true(r.clock->now - before == 1023 * 1000ull + 30 * 1000000ull);
     assert_int_equal(wait_for(&wait, word, &found), 0);
+    end();
+}
+
+static void an_owner_is_given_a_quarter_of_its_lease_at_most(void **state)
+{
+    struct index_lock_wait wait = {0};
+    enum index_lock_state found;
+    (void)state;
+    begin(1000);
+    uint64_t before = r.clock->now;
+    wait_for(&wait, client_owner_word(&owner->client), &found);
+    assert_int_equal(found, INDEX_LOCK_OVERDUE);
+    assert_in_range(r.clock->now - before, 50000000, 51000000);
     end();
 }
 
@@ -158,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_owner_that_lives_is_given_patience),
+        cmocka_unit_test(an_owner_is_given_a_quarter_of_its_lease_at_most),
         cmocka_unit_test(another_owner_is_given_patience_again),
         cmocka_unit_test(the_lock_of_a_client_that_has_left_is_orphaned),
         cmocka_unit_test(a_client_that_died_is_shut_out_by_those_that_wait_for_it),
