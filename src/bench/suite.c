@@ -106,7 +106,7 @@ static int open_model(const char *uri, far_pool **pool, struct fab **model)
         return rc;
     rc = store_open(*model, NULL, pool);
     if (rc == FAR_OK)
-        (*pool)->owns_fab = true;
+        (*pool)->owns_fab = (*pool)->pool.evicts = true;
     else
         fab_close(*model);
     return rc;

@@ -64,8 +64,8 @@ struct marker {
 
 /* What all threads share. Constant after pool_open(). */
 struct pool {
-    bool kept; /* opened by a user: idle sessions are parked, and clients that died idle are looked
-                  for when all slots are taken */
+    bool kept;   /* opened by a user: idle sessions are parked, and as with `evicts` */
+    bool evicts; /* clients that died idle are looked for when all slots are taken */
     struct fab *fab;
     struct knobs knobs;
     uint64_t pool_id;

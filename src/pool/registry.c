@@ -11,6 +11,8 @@
 
 #include <unistd.h>
 
+#define EVICTIONS 8 /* how often a client that registers frees slots, while others are faster */
+
 /* Takes the lowest free slot. That keeps short the part of the registry that all clients read. */
 static int claim_slot(struct op *op, struct client *c)
 {
@@ -114,6 +116,20 @@ static int evict_dead(struct op *op, struct client *c)
     return cleared > 0 ? FAR_OK : FAR_NO_CLIENT_SLOT;
 }
 
+/* Frees slots of dead clients, and takes one. Other clients that register may be faster: then it
+ * looks for dead clients again. */
+static int claim_evicted(struct op *op, struct client *c)
+{
+    int rc = FAR_NO_CLIENT_SLOT;
+    for (unsigned turn = 0; rc == FAR_NO_CLIENT_SLOT && turn < EVICTIONS; turn++) {
+        rc = evict_dead(op, c);
+        if (rc != FAR_OK || c->slot != NO_SLOT)
+            return rc;
+        rc = claim_slot(op, c);
+    }
+    return rc;
+}
+
 /* Certifies the epoch that was read, and reads it again. */
 static int certify(struct op *op, struct client *c, struct pool_control *control)
 {
@@ -200,11 +216,8 @@ static int join(struct op *op, struct client *c)
     c->attention.inherited = false;
     journal_forget(c);
     int rc = claim_slot(op, c);
-    if (rc == FAR_NO_CLIENT_SLOT && c->pool->kept) {
-        rc = evict_dead(op, c);
-        if (rc == FAR_OK && c->slot == NO_SLOT)
-            rc = claim_slot(op, c);
-    }
+    if (rc == FAR_NO_CLIENT_SLOT && (c->pool->kept || c->pool->evicts))
+        rc = claim_evicted(op, c);
     if (rc == FAR_NO_CLIENT_SLOT)
         return err_fail(rc, "all %u client slots of the pool are taken", c->pool->clients);
     if (rc != FAR_OK)

@@ -25,6 +25,16 @@ first=$out
 measure
 [ "$out" = "$first" ] || failed "is not the same as the first time"
 
+# ---- clients that die ----
+# More die than there are slots: those of dead clients are found and used again.
+for clients in 40 20; do
+    run bench --pool "sim:?nic=cx5&machines=2&threads=8&size=256m&lease=3&clients=$clients" --deaths 2000 \
+        --index chime --keys 5k --ops 60k --key-size 8 --value-size 8 --workload a --dist uniform
+    expect_code 0
+    expect_no_err
+    [[ $out != *stopped* && $out != *error* ]] || failed "does not come to its end"
+done
+
 # ---- wrong options ----
 refused "nic=x is not one of cx6, cx5" --pool 'sim:?nic=x'
 refused "option 'threads' takes a number from 1 to 1024, not '0'" --pool 'sim:?threads=0'
