@@ -35,6 +35,14 @@ for clients in 40 20; do
     [[ $out != *stopped* && $out != *error* ]] || failed "does not come to its end"
 done
 
+# ---- many clients that fill an empty table ----
+# They split the same few parts of it at first. None may wait for long, or give up.
+run bench --pool 'sim:?nic=cx6&machines=4&threads=8' --index all --workload load --keys 50k
+expect_code 0
+while read -r index rate; do
+    [ "${rate//,/}" -gt 500000 ] || failed "$index loads only $rate keys in a second"
+done < <(awk '$2 == "load" { print $1, $3 }' <<<"$out")
+
 # ---- wrong options ----
 refused "nic=x is not one of cx6, cx5" --pool 'sim:?nic=x'
 refused "option 'threads' takes a number from 1 to 1024, not '0'" --pool 'sim:?threads=0'

@@ -4,6 +4,8 @@
  */
 #include "index/chime/chime.h"
 
+#define MOVES 8u /* to the right, between two looks at the parent */
+
 struct write {
     struct chime_key key;
     struct chime_spot spot;
@@ -60,8 +62,9 @@ static int look_at_range(struct op *op, struct chime_view *view, struct write *w
     let_go(op, w);
     if (rc != FAR_OK)
         return rc;
-    /* At first the parent is read again. If it still does not know the sibling, a split was not completed. */
-    if (w->stale++ == 0)
+    /* At first the parent is read again. If it still does not know the sibling, a split was not completed. After
+     * some moves to the right the parent is read once more: it may know much better by then. */
+    if (w->stale++ % MOVES == 0)
         return chime_forget(op, view, w->spot.parent);
     w->right = next.at;
     return chime_enter(op, view, &next, &w->wait);
@@ -379,7 +382,8 @@ int chime_change(struct op *op, struct index_view *base, struct slice key, struc
     w.stale = 0;
     chime_key_set(view, key, &w.key);
     int rc = FAR_CONTENTION;
-    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts, attempts);) {
+    unsigned lost = 0; /* attempts, other than moves to the right */
+    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts, lost);) {
         bool again = false;
         rc = attempt(op, view, &w, &again);
         if (w.wait.rests)
@@ -388,6 +392,7 @@ int chime_change(struct op *op, struct index_view *base, struct slice key, struc
             rc = chime_rest(op, view, &w.wait, &attempts);
         if (rc != FAR_OK || !again)
             break;
+        lost = attempts == 0 ? 0 : lost + (w.right == 0);
         rc = FAR_CONTENTION;
     }
     return index_change_end(op, &w.change, rc);
