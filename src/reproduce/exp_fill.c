@@ -171,7 +171,9 @@ static void show(const struct results *r, FILE *out)
 static void rcuckoo_c11(const struct results *r, struct claim_finding *f)
 {
     double low = insert_rate(r, LOW), high = insert_rate(r, HIGH);
-    claim_decide(f, low - high, "%.2f nearly empty, %.2f at 90 %%", low, high);
+    claim_decide(
+        f, CLAIM_ALL(low - 0.75 * 11.5, 1.25 * 11.5 - low, high - 0.75 * 4.5, 1.25 * 4.5 - high),
+        "%.2f nearly empty, %.2f at 90 %%", low, high);
 }
 
 static void rcuckoo_c12(const struct results *r, struct claim_finding *f)
@@ -212,7 +214,8 @@ static void rcuckoo_c15(const struct results *r, struct claim_finding *f)
 static const struct claim claims[] = {
     {"RCUCKOO-C11", "RCuckoo 5.3",
      "320 clients insert 11.5 million a second into a nearly empty table, 4.5 at 90 %", rcuckoo_c11,
-     NULL},
+     "An insert has more than eight verbs here. The modelled ConnectX-5 takes half as many verbs a "
+     "second as a ConnectX-6, and that bounds inserts into a nearly empty table."},
     {"RCUCKOO-C12", "RCuckoo 5.3",
      "as the table fills, the bytes of an operation at most double, and its messages grow at most "
      "1.5 times",
