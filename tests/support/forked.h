@@ -4,6 +4,7 @@
 
 #include "store/store.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,11 +65,41 @@ static inline void forked_use(far_pool *pool, far_session *s, far_table *t)
     ASSERT(!session && !table && fd == -1);
 }
 
+static inline bool forked_thread_sleeps(const char *thread)
+{
+    char path[300], line[300] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
+    FILE *f = fopen(path, "re");
+    const char *name_end = f && fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
+    if (f)
+        fclose(f);
+    return !name_end || name_end[2] == 'S'; /* or it has ended */
+}
+
+/* A child inherits the locks of the address sanitizer's allocator as they are. So if another thread
+ * were in it, the child would wait for ever. Gives up if a thread works all the time. */
+static inline void forked_await_sleep(void)
+{
+    bool asleep = false;
+    for (unsigned i = 0; i < 50 && !asleep; i++) {
+        DIR *threads = opendir("/proc/self/task");
+        ASSERT(threads);
+        asleep = true;
+        for (struct dirent *t = readdir(threads); t; t = readdir(threads))
+            asleep = asleep && (t->d_name[0] == '.' || atoi(t->d_name) == getpid() ||
+                                forked_thread_sleeps(t->d_name));
+        closedir(threads);
+        if (!asleep)
+            usleep(1000);
+    }
+}
+
 /* Runs `child` in a child, and expects that it returns. */
 static inline void forked(void (*child)(void *arg), void *arg)
 {
     int status = 0;
     fflush(NULL);
+    forked_await_sleep();
     pid_t pid = fork();
     ASSERT(pid >= 0);
     if (pid == 0) {
