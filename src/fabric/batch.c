@@ -343,7 +343,8 @@ void batch_pause(struct batch *b, uint64_t ns)
         return;
     }
     b->wake_at = batch_now(b) + ns;
-    while (batch_now(b) < b->wake_at)
+    do /* once in any case: if it takes longer to read the clock, others would never run */
         fiber_yield();
+    while (batch_now(b) < b->wake_at);
     b->wake_at = 0;
 }

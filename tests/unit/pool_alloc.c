@@ -1,4 +1,5 @@
 /* Allocation: size classes, chunks and their table, full nodes, objects that come back. */
+#include "support/hook.h"
 #include "support/pool_rig.h"
 #include "support/puppet.h"
 
@@ -406,6 +407,35 @@ static void operations_that_find_no_memory_fetch_one_chunk(void **state)
     pool_rig_close(&r);
 }
 
+/* A clock that takes longer to read than any pause here. It stops after many looks, so that who never
+ * yields fails the test instead of hanging it. */
+#define SLOW_LOOKS 1000u
+static unsigned slow_looks;
+
+static uint64_t slow_now(struct fab_ep *ep)
+{
+    (void)ep;
+    slow_looks += slow_looks < SLOW_LOOKS;
+    return slow_looks * 1000000ull;
+}
+
+static void an_operation_that_pauses_lets_others_run_if_the_clock_is_slow(void **state)
+{
+    static struct asker a[FIBERS];
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m&defer=1");
+    slow_looks = 0;
+    hook_on(r.ep);
+    hook.ops.now = slow_now;
+    ask_at_once(&r, a, FIBERS, 0);
+    expect_answers(&r, a, FIBERS);
+    assert_true(slow_looks < SLOW_LOOKS);
+    hook_off();
+    pool_rig_close(&r);
+}
+
 /* A fetch that brings one object serves one of those that wait. The others do not wait for ever. */
 static void operations_that_wait_for_fetches_get_memory_in_the_end(void **state)
 {
@@ -612,6 +642,7 @@ int main(void)
         cmocka_unit_test(a_smaller_request_fits_after_a_large_one_failed),
         cmocka_unit_test(an_object_that_does_not_divide_a_chunk_stays_within_it),
         cmocka_unit_test(operations_that_find_no_memory_fetch_one_chunk),
+        cmocka_unit_test(an_operation_that_pauses_lets_others_run_if_the_clock_is_slow),
         cmocka_unit_test(operations_that_wait_for_fetches_get_memory_in_the_end),
         cmocka_unit_test(operations_that_wait_for_a_fetch_that_fails_fail_too),
         cmocka_unit_test(a_call_does_not_wait_for_a_fetch_on_the_ring),
