@@ -7,6 +7,8 @@
  *   mix       workloads that the user defines
  *   workers   threads of one process or several that start and stop together
  *   scratch   memory of a pool for verbs without a meaning
+ *   lane      one operation in flight
+ *   worker    a thread that executes tasks
  *   runner    one workload on one table, measured
  *   replay    the same verbs without an index
  *   tables    names of tables, and dropping them

@@ -1,0 +1,244 @@
+/* A worker's life: it opens a session, draws tasks, and executes them. */
+#include "bench/worker.h"
+#include "base/err.h"
+#include "base/status.h"
+#include "bench/keys.h"
+#include "bench/replay.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+/* Tasks drawn at a time: enough that draining the lanes before each draw costs nothing. */
+#define DRAW_PER_LANE 256u
+#define DRAW_LANES    16u
+
+/* Call with nothing in flight: then all keys that were added exist, and others may draw them. */
+static void publish_inserted(struct worker *w)
+{
+    atomic_store_explicit(&w->plan->added[w->thread].count, w->inserted, memory_order_release);
+}
+
+/* ---- depth 1: synchronous calls -------------------------------------------------------------- */
+
+static void work_sync(struct worker *w)
+{
+    struct lane *l = &w->lanes[0];
+    uint64_t now = worker_now(w);
+
+    while (w->next < w->drawn && !worker_stopped(w)) {
+        bool more = true, first = true;
+        /* The end of one operation is the start of the next: one look at the clock serves both. */
+        lane_begin(w, l, &w->tasks[w->next++], now);
+        while (more) {
+            struct far_op op = lane_op(w, l);
+            struct far_result result = {.status = FAR_OK};
+            if (w->target->recorder && (first || op.kind == FAR_OP_ITERATE))
+                replay_recorder_next(w->target->recorder);
+            first = false;
+            (void)far_execute(w->session, &op, &result);
+            now = worker_now(w);
+            more = lane_end(w, l, &result, now);
+        }
+        if (l->task.kind == FAR_OP_INSERT)
+            publish_inserted(w);
+    }
+}
+
+/* ---- deeper: the ring ------------------------------------------------------------------------ */
+
+static void submit(struct worker *w, struct lane *l)
+{
+    struct far_op op = lane_op(w, l);
+    int rc = far_submit(w->session, &op);
+    ASSERT(rc == FAR_OK); /* warm_up() made the ring, and it is as deep as there are lanes */
+}
+
+static void work_ring(struct worker *w)
+{
+    unsigned depth = w->target->depth;
+
+    for (;;) {
+        while (w->next < w->drawn && w->idle_count > 0 && !worker_stopped(w)) {
+            struct lane *l = &w->lanes[w->idle[--w->idle_count]];
+            lane_begin(w, l, &w->tasks[w->next++], worker_now(w));
+            submit(w, l);
+        }
+        unsigned n = far_reap(w->session, w->results, depth, 1);
+        if (n == 0) /* nothing is in flight: all done, or stopped */
+            break;
+        uint64_t now = worker_now(w);
+        for (unsigned i = 0; i < n; i++) {
+            const struct far_result *r = &w->results[i];
+            ASSERT(r->user_data < depth);
+            struct lane *l = &w->lanes[r->user_data];
+            if (lane_end(w, l, r, now))
+                submit(w, l);
+            else
+                w->idle[w->idle_count++] = (unsigned)r->user_data;
+        }
+    }
+    ASSERT(w->idle_count == depth);
+    publish_inserted(w);
+}
+
+/* ---- a worker's life ------------------------------------------------------------------------- */
+
+static int lanes_alloc(struct worker *w)
+{
+    size_t key = w->config->sizes.key.max, value = w->config->sizes.value.max;
+    size_t bytes = 2 * key + value + lane_buf_bytes(w->config, w->plan->workload);
+    unsigned depth = w->target->depth;
+
+    w->lanes = calloc(depth, sizeof *w->lanes);
+    w->lane_memory = malloc(depth * bytes);
+    w->idle = calloc(depth, sizeof *w->idle);
+    w->results = calloc(depth, sizeof *w->results);
+    w->tasks_max = DRAW_PER_LANE * (depth > DRAW_LANES ? depth : DRAW_LANES);
+    w->tasks = calloc(w->tasks_max, sizeof *w->tasks);
+    if (!w->lanes || !w->lane_memory || !w->idle || !w->results || !w->tasks)
+        return err_fail(FAR_NO_MEMORY, "no memory for the buffers of %u operations", depth);
+
+    for (unsigned i = 0; i < depth; i++) {
+        struct lane *l = &w->lanes[i];
+        l->sizes = &w->config->sizes;
+        l->key = w->lane_memory + i * bytes;
+        l->value = l->key + key;
+        l->expected = l->value + value;
+        l->buf = l->expected + key;
+        bench_value_init(l->value, value);
+        w->idle[w->idle_count++] = i;
+    }
+    return FAR_OK;
+}
+
+/* The first operation of a session makes its ring and fills its caches; neither is measured. */
+static int warm_up(struct worker *w)
+{
+    struct far_result result;
+    struct far_op op = {.kind = FAR_OP_EXISTS, .table = w->target->table, .key = "", .key_len = 1};
+
+    if (w->target->depth == 1) {
+        (void)far_execute(w->session, &op, &result);
+    } else {
+        int rc = far_submit(w->session, &op);
+        if (rc != FAR_OK)
+            return rc;
+        unsigned n = far_reap(w->session, &result, 1, 1);
+        ASSERT(n == 1);
+    }
+    return result.status == FAR_NOT_FOUND ? FAR_OK : result.status;
+}
+
+void worker_stats_add(struct far_op_stats *sum, const struct far_op_stats *before,
+                      const struct far_op_stats *after)
+{
+    sum->count += after->count - before->count;
+    sum->not_found += after->not_found - before->not_found;
+    sum->exists += after->exists - before->exists;
+    sum->errors += after->errors - before->errors;
+    sum->rtts += after->rtts - before->rtts;
+    sum->verbs += after->verbs - before->verbs;
+    sum->bytes_read += after->bytes_read - before->bytes_read;
+    sum->bytes_written += after->bytes_written - before->bytes_written;
+    sum->entries += after->entries - before->entries;
+    for (unsigned i = 0; i < FAR_RTTS_TOLD; i++)
+        sum->took[i] += after->took[i] - before->took[i];
+}
+
+static int open_session(struct worker *w)
+{
+    struct far_session_options options = {
+        .depth = w->target->depth,
+        .seed = bench_mix(w->plan->seed + w->thread + ((uint64_t)w->lives << 32)) | 1,
+    };
+    int rc = far_session_open(w->target->pool, &options, &w->session);
+    if (rc == FAR_OK)
+        rc = warm_up(w);
+    if (rc == FAR_OK)
+        far_stats(w->session, w->target->table, &w->before);
+    return rc;
+}
+
+int worker_open(void *arg)
+{
+    struct worker *w = arg;
+    workload_source_init(&w->source, w->plan, w->thread);
+    int rc = lanes_alloc(w);
+    if (rc == FAR_OK)
+        rc = open_session(w);
+    if (rc == FAR_OK && w->target->recorder)
+        replay_recorder_attach(w->target->recorder, w->session);
+    return rc;
+}
+
+/* Adds up what the session of a client that died has done. The session is left as it is: nobody
+ * closes the session of a client that has died. */
+static void leave_session(struct worker *w)
+{
+    struct far_stats last;
+    far_stats(w->session, w->target->table, &last);
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        worker_stats_add(&w->of_dead.op[k], &w->before.op[k], &last.op[k]);
+    __atomic_fetch_sub(&w->target->model->sharers, 1, __ATOMIC_RELAXED);
+    w->before = (struct far_stats){0};
+    w->session = NULL;
+}
+
+/* The modelled client has died and is there again. What it had begun is lost. */
+static void live_again(struct worker *w)
+{
+    if (w->session) /* else it died while it opened one */
+        leave_session(w);
+    w->idle_count = 0;
+    for (unsigned i = 0; i < w->target->depth; i++)
+        w->idle[w->idle_count++] = i;
+    int rc = open_session(w);
+    if (rc != FAR_OK)
+        lane_halt(w, rc);
+}
+
+void worker_run(void *arg)
+{
+    struct worker *w = arg;
+    if (w->lives++ > 0)
+        live_again(w);
+    while (!worker_stopped(w)) {
+        if (w->next == w->drawn) {
+            w->drawn = workload_source_draw(&w->source, w->tasks, w->tasks_max);
+            w->next = 0;
+            w->started = worker_now(w);
+        }
+        if (w->drawn == 0)
+            break;
+        if (w->target->depth == 1)
+            work_sync(w);
+        else
+            work_ring(w);
+        w->busy += worker_now(w) - w->started;
+    }
+    if (w->target->model && w->session) /* there is no keeper that does this for idle sessions */
+        (void)client_park(&w->session->op);
+}
+
+void worker_close(void *arg)
+{
+    struct worker *w = arg;
+    if (w->session) {
+        if (w->target->recorder)
+            replay_recorder_detach(w->target->recorder, w->session);
+        far_stats(w->session, w->target->table, &w->after);
+        /* Sessions differ only in the splits they made, so the others need not walk the table. It
+         * cannot be walked if a node is lost. */
+        if (!status_means(w->halted_by, STATUS_FABRIC) &&
+            (w->thread == 0 || workload_adds(w->plan->workload)))
+            w->info_status = far_table_info(w->session, w->target->table, &w->info);
+        w->info_known = w->info.slots > 0;
+        far_session_close(w->session);
+    }
+    w->window[w->windows].rtts = lane_rtts_so_far(w, &w->after);
+    free(w->tasks);
+    free(w->results);
+    free(w->idle);
+    free(w->lane_memory);
+    free(w->lanes);
+}
