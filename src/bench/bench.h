@@ -7,6 +7,7 @@
  *   mix       workloads that the user defines
  *   workers   threads of one process or several that start and stop together
  *   scratch   memory of a pool for verbs without a meaning
+ *   pace      when operations are due at a fixed rate
  *   lane      one operation in flight
  *   worker    a thread that executes tasks
  *   runner    one workload on one table, measured
@@ -43,6 +44,7 @@ struct bench_config {
     bool dist_given; /* else zipfian, or latest if the workload prefers that */
     enum bench_dist_kind dist;
     double theta;
+    uint64_t rate; /* operations per second, of all threads together; 0: as fast as possible */
     uint64_t seed;
     unsigned deaths; /* of clients, in a second of virtual time */
     bool raw;
@@ -78,6 +80,15 @@ struct bench_window {
 };
 #define BENCH_WINDOWS_MAX 6000u /* ten minutes of 100 ms each; the last has all that follows */
 
+/* How well a run kept to a fixed rate: the worst of its threads. */
+struct bench_pace {
+    uint64_t rate; /* operations per second that were asked for; 0: as many as possible */
+    /* Nanoseconds between the time at which an operation was due and its begin: the longest, and
+     * that of the last operation. */
+    uint64_t late_max, late_last;
+    bool fell_behind; /* late_last is more than a hundredth of the time that was planned */
+};
+
 /* One workload on one table, measured. */
 struct bench_run {
     const char *index, *workload;
@@ -87,6 +98,7 @@ struct bench_run {
     uint64_t ops_planned, ops;
     double seconds; /* of the slowest thread, without drawing tasks */
     double ops_per_s;
+    struct bench_pace pace;
     struct bench_op op[FAR_OP_KINDS];
     struct far_table_info space; /* after the run; splits of this run only */
     bool space_known;            /* the table could be read */

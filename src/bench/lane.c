@@ -40,11 +40,11 @@ size_t lane_buf_bytes(const struct bench_config *c, const struct workload *w)
     return value;
 }
 
-void lane_begin(struct worker *w, struct lane *l, const struct workload_task *task, uint64_t now)
+void lane_begin(struct worker *w, struct lane *l, const struct workload_task *task, uint64_t since)
 {
     l->task = *task;
     l->number = workload_task_number(w->plan, task);
-    l->started = now;
+    l->started = since;
     l->cursor = 0;
     if (w->target->model)
         model_operation(w->target->model);

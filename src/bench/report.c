@@ -120,7 +120,7 @@ static void say(FILE *out, const char *head, const char *format, ...)
 void report_begin(struct report *r, FILE *out, const struct bench_config *c, const char *threads)
 {
     char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform", processes[64] = "";
-    char key[TEXT_MAX], value[TEXT_MAX];
+    char key[TEXT_MAX], value[TEXT_MAX], rate[TEXT_MAX];
     *r = (struct report){.out = out, .config = c, .several = strchr(threads, ',') != NULL};
 
     if (c->dist != BENCH_DIST_UNIFORM)
@@ -134,11 +134,17 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
     say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
         processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth, plural(c->depth), dist,
         c->seed);
+    if (c->rate > 0)
+        say(out, "", "at a fixed rate of %s operation%s per second%s", grouped(c->rate, rate),
+            plural(c->rate),
+            c->processes * c->threads > 1 || r->several ? ", of all threads together" : "");
     fprintf(out,
             "\n"
             "  rtts, verbs, read, written: round trips to far memory, verbs and bytes per "
             "operation, on average\n"
             "  p50, p99: microseconds within which half and 99 %% of the operations were done\n");
+    if (c->rate > 0)
+        fprintf(out, "            counted from the time at which an operation was due\n");
     if (c->tuning)
         say(out, "  ", "tuning: %s", c->tuning);
     if (c->raw)
@@ -202,6 +208,24 @@ static void print_entries(struct report *r, const char *name, const struct far_o
         grouped(s->entries, entries), s->entries == 1 ? "y" : "ies", grouped(s->count, calls),
         plural(s->count), per(s->rtts, s->entries), per(s->verbs, s->entries),
         per(s->bytes_read, s->entries));
+}
+
+/* How well the run kept to its rate. */
+static void print_pace(struct report *r, const struct bench_run *run)
+{
+    const struct bench_pace *p = &run->pace;
+    char asked[TEXT_MAX], reached[TEXT_MAX];
+    if (p->rate == 0)
+        return;
+    grouped(p->rate, asked);
+    grouped((uint64_t)(run->ops_per_s + 0.5), reached);
+    say(r->out, "  ", "rate: %s of %s ops/s; operations began up to %.1f us after they were due",
+        reached, asked, (double)p->late_max / 1e3);
+    if (p->fell_behind)
+        say(r->out, "  ",
+            "it fell behind: the last operation began %.3f ms after it was due, so the latencies "
+            "depend on --ops; use a lower --rate, or more --threads or --depth",
+            (double)p->late_last / 1e6);
 }
 
 static void print_timeline(struct report *r, const struct bench_run *run)
@@ -322,6 +346,7 @@ void report_run(struct report *r, const struct bench_run *run)
     }
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         print_entries(r, kind_names[k], &run->op[k].stats);
+    print_pace(r, run);
     if (run->slowest_ops > 0)
         say(r->out, "  ",
             "the slowest %g ms: %.2f of the median by operations, %.2f by operations per round "
@@ -562,6 +587,17 @@ static json_t *json_timeline(const struct bench_config *c, const struct bench_ru
     return whole(all, bad);
 }
 
+static json_t *json_pace(const struct bench_pace *p)
+{
+    json_t *o = json_object();
+    int bad = 0;
+    bad |= set_count(o, "rate", p->rate);
+    bad |= set_real(o, "late_max_us", (double)p->late_max / 1e3);
+    bad |= set_real(o, "late_last_us", (double)p->late_last / 1e3);
+    bad |= set_bool(o, "fell_behind", p->fell_behind);
+    return whole(o, bad);
+}
+
 json_t *report_json_run(const struct bench_config *c, const struct bench_run *run)
 {
     bool raw = run->raw_ops_per_s > 0;
@@ -578,6 +614,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_text(o, "dist", run->draws_keys ? bench_dist_name(run->dist) : NULL);
     bad |= set_real(o, "seconds", run->seconds);
     bad |= set_real(o, "ops_per_s", run->ops_per_s);
+    bad |= json_object_set_new(o, "pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null());
     bad |= set_real(o, "window_ms", window_ms(c));
     bad |= set_real(o, "slowest_window", run->slowest_ops);
     bad |= set_real(o, "slowest_window_per_rtt", run->slowest_ops_per_rtt);

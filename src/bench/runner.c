@@ -79,6 +79,20 @@ static void sum_windows(struct bench_run *run, const struct worker *workers, uns
     find_slowest(run, filled_by_all);
 }
 
+#define BEHIND_PART 100 /* of the planned time */
+
+static void sum_pace(struct bench_run *run, const struct worker *workers, unsigned count)
+{
+    struct bench_pace *sum = &run->pace;
+    sum->rate = workers[0].pace.rate;
+    for (unsigned i = 0; i < count && sum->rate > 0; i++) {
+        const struct pace *p = &workers[i].pace;
+        sum->late_max = p->late_max > sum->late_max ? p->late_max : sum->late_max;
+        sum->late_last = p->late > sum->late_last ? p->late : sum->late_last;
+        sum->fell_behind |= p->late > (pace_due(p) - p->start) / BEHIND_PART;
+    }
+}
+
 static int sum_up(struct bench_run *run, const struct worker *workers, unsigned count)
 {
     uint64_t busy = 0;
@@ -110,6 +124,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
             rc = w->info_status;
     }
     sum_windows(run, workers, count);
+    sum_pace(run, workers, count);
     run->seconds = (double)busy / 1e9;
     run->ops_per_s = busy > 0 ? (double)run->ops / run->seconds : 0;
     return run->halted_by == FAR_OK ? rc : FAR_OK; /* what was measured is worth showing */

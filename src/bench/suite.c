@@ -1,6 +1,7 @@
 #include "base/err.h"
 #include "base/status.h"
 #include "bench/keys.h"
+#include "bench/pace.h"
 #include "bench/replay.h"
 #include "bench/runner.h"
 #include "bench/tables.h"
@@ -165,6 +166,7 @@ static int plan_for(const struct suite *s, struct subject *subject, const struct
         .load = c->keys,
         .ops = ops,
         .threads = threads,
+        .rate = c->rate,
         .seed = bench_mix(c->seed ^ bench_mix(place + 1)),
         .dist = w->latest && !c->dist_given ? BENCH_DIST_LATEST : c->dist,
         .theta = c->theta,
@@ -412,6 +414,12 @@ int bench_check(const struct bench_config *c)
         return err_fail(FAR_INVALID,
                         "--deaths needs clients that are modelled: use it with --pool " MODEL_SCHEME
                         ":, or leave it out");
+    if (c->raw && c->rate > 0)
+        return err_fail(FAR_INVALID, "--raw compares throughputs, but --rate sets it: leave one of "
+                                     "them out");
+    if (c->rate > PACE_RATE_MAX)
+        return err_fail(FAR_INVALID, "a rate of at most %u operations per second is possible",
+                        PACE_RATE_MAX);
     if (!(c->theta > 0 && isfinite(c->theta)))
         return err_fail(FAR_INVALID, "theta must be greater than 0, not %g", c->theta);
     int rc = check_sizes(&c->sizes);

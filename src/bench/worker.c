@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/status.h"
 #include "bench/keys.h"
+#include "bench/probe.h"
 #include "bench/replay.h"
 #include "store/store.h"
 
@@ -11,11 +12,60 @@
 /* Tasks drawn at a time: enough that draining the lanes before each draw costs nothing. */
 #define DRAW_PER_LANE 256u
 #define DRAW_LANES    16u
+#define DRAW_PACED    32u /* at a fixed rate: within some microseconds */
+
+#define SPIN_NS  100000u   /* more than it usually takes a thread to wake up */
+#define SLEEP_NS 50000000u /* at a time: then it looks whether the run was stopped */
 
 /* Call with nothing in flight: then all keys that were added exist, and others may draw them. */
 static void publish_inserted(struct worker *w)
 {
     atomic_store_explicit(&w->plan->added[w->thread].count, w->inserted, memory_order_release);
+}
+
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+/* Is there a task to begin? At a fixed rate, this draws some more if none is left. */
+static bool has_task(struct worker *w)
+{
+    if (w->next == w->drawn && pace_on(&w->pace)) {
+        w->drawn = workload_source_draw(&w->source, w->tasks, DRAW_PACED);
+        w->next = 0;
+    }
+    return w->next < w->drawn && !worker_stopped(w);
+}
+
+/* Lets virtual time pass. A modelled client has no keeper, so it has to park its session itself if
+ * it is idle for long. */
+static void wait_in_model(struct worker *w, uint64_t ns)
+{
+    uint64_t most = probe_lease_ms(w->session) * 1000000 / 8;
+    const struct client *c = &w->session->client;
+    model_wait(w->target->model, ns < most ? ns : most);
+    if (ns >= most && (!client_is_parked(c) || client_heartbeat_due(c)))
+        (void)client_park(&w->session->op); /* if it fails, the next operation finds out */
+}
+
+/* Waits until the next operation is due. A thread that sleeps wakes up late,
+ * so it spins for the last part. */
+static void await_due(struct worker *w)
+{
+    uint64_t due = pace_due(&w->pace);
+    for (uint64_t now = worker_now(w); now < due && !worker_stopped(w); now = worker_now(w)) {
+        uint64_t left = due - now;
+        if (w->target->model)
+            wait_in_model(w, left);
+        else if (left > SPIN_NS)
+            clock_sleep(left - SPIN_NS < SLEEP_NS ? left - SPIN_NS : SLEEP_NS);
+    }
+}
+
+/* Waits until a task may begin, with nothing in flight. False: there is none. */
+static bool await_task(struct worker *w)
+{
+    if (has_task(w) && pace_on(&w->pace))
+        await_due(w);
+    return has_task(w);
 }
 
 /* ---- depth 1: synchronous calls -------------------------------------------------------------- */
@@ -25,10 +75,11 @@ static void work_sync(struct worker *w)
     struct lane *l = &w->lanes[0];
     uint64_t now = worker_now(w);
 
-    while (w->next < w->drawn && !worker_stopped(w)) {
+    while (await_task(w)) {
         bool more = true, first = true;
         /* The end of one operation is the start of the next: one look at the clock serves both. */
-        lane_begin(w, l, &w->tasks[w->next++], now);
+        uint64_t since = pace_on(&w->pace) ? pace_take(&w->pace, worker_now(w)) : now;
+        lane_begin(w, l, &w->tasks[w->next++], since);
         while (more) {
             struct far_op op = lane_op(w, l);
             struct far_result result = {.status = FAR_OK};
@@ -53,32 +104,46 @@ static void submit(struct worker *w, struct lane *l)
     ASSERT(rc == FAR_OK); /* warm_up() made the ring, and it is as deep as there are lanes */
 }
 
+/* Begins as many tasks as there are idle lanes and, at a fixed rate, as are due. */
+static void fill_lanes(struct worker *w)
+{
+    while (w->idle_count > 0 && has_task(w)) {
+        uint64_t now = worker_now(w);
+        if (pace_on(&w->pace) && now < pace_due(&w->pace))
+            break;
+        struct lane *l = &w->lanes[w->idle[--w->idle_count]];
+        lane_begin(w, l, &w->tasks[w->next++], pace_on(&w->pace) ? pace_take(&w->pace, now) : now);
+        submit(w, l);
+    }
+}
+
+/* Ends the operations that are done. Waits for one of them, unless a task may be due before that. */
+static void end_some(struct worker *w)
+{
+    unsigned depth = w->target->depth;
+    bool paced = pace_on(&w->pace) && w->idle_count > 0 && has_task(w);
+    unsigned n = far_reap(w->session, w->results, depth, paced ? 0 : 1);
+    uint64_t now = worker_now(w);
+    for (unsigned i = 0; i < n; i++) {
+        const struct far_result *r = &w->results[i];
+        ASSERT(r->user_data < depth);
+        struct lane *l = &w->lanes[r->user_data];
+        if (lane_end(w, l, r, now))
+            submit(w, l);
+        else
+            w->idle[w->idle_count++] = (unsigned)r->user_data;
+    }
+}
+
 static void work_ring(struct worker *w)
 {
     unsigned depth = w->target->depth;
-
-    for (;;) {
-        while (w->next < w->drawn && w->idle_count > 0 && !worker_stopped(w)) {
-            struct lane *l = &w->lanes[w->idle[--w->idle_count]];
-            lane_begin(w, l, &w->tasks[w->next++], worker_now(w));
-            submit(w, l);
-        }
-        unsigned n = far_reap(w->session, w->results, depth, 1);
-        if (n == 0) /* nothing is in flight: all done, or stopped */
-            break;
-        uint64_t now = worker_now(w);
-        for (unsigned i = 0; i < n; i++) {
-            const struct far_result *r = &w->results[i];
-            ASSERT(r->user_data < depth);
-            struct lane *l = &w->lanes[r->user_data];
-            if (lane_end(w, l, r, now))
-                submit(w, l);
-            else
-                w->idle[w->idle_count++] = (unsigned)r->user_data;
-        }
+    while (w->idle_count < depth || await_task(w)) {
+        fill_lanes(w);
+        end_some(w);
+        if (w->idle_count == depth)
+            publish_inserted(w);
     }
-    ASSERT(w->idle_count == depth);
-    publish_inserted(w);
 }
 
 /* ---- a worker's life ------------------------------------------------------------------------- */
@@ -197,24 +262,30 @@ static void live_again(struct worker *w)
         lane_halt(w, rc);
 }
 
+/* Draws tasks, with nothing in flight; then the clock runs. */
+static void draw(struct worker *w)
+{
+    w->drawn = workload_source_draw(&w->source, w->tasks, w->tasks_max);
+    w->next = 0;
+    w->started = worker_now(w);
+}
+
 void worker_run(void *arg)
 {
     struct worker *w = arg;
-    if (w->lives++ > 0)
+    if (w->lives++ > 0) {
         live_again(w);
-    while (!worker_stopped(w)) {
-        if (w->next == w->drawn) {
-            w->drawn = workload_source_draw(&w->source, w->tasks, w->tasks_max);
-            w->next = 0;
-            w->started = worker_now(w);
-        }
-        if (w->drawn == 0)
-            break;
+    } else {
+        draw(w);
+        pace_begin(&w->pace, w->plan->rate, w->plan->threads, w->thread, w->started);
+    }
+    while (w->drawn > 0 && !worker_stopped(w)) {
         if (w->target->depth == 1)
             work_sync(w);
         else
             work_ring(w);
         w->busy += worker_now(w) - w->started;
+        draw(w);
     }
     if (w->target->model && w->session) /* there is no keeper that does this for idle sessions */
         (void)client_park(&w->session->op);

@@ -4,7 +4,8 @@
  * A lane is one operation in flight with its buffers. At depth 1, a worker has one lane and calls
  * the synchronous functions; at larger depths, it keeps its lanes filled through the ring. A worker
  * draws a few thousand tasks at a time, with nothing in flight and the clock stopped, so the time
- * for drawing keys is not measured.
+ * for drawing keys is not measured. At a fixed rate (see pace.h) it draws a few at a time while the
+ * clock runs, because the schedule does not wait for it.
  *
  * Each of these files calls only those above it:
  *
@@ -16,6 +17,7 @@
 #define BENCH_WORKER_H
 
 #include "base/clock.h"
+#include "bench/pace.h"
 #include "bench/runner.h"
 #include "model/model.h"
 
@@ -53,6 +55,7 @@ struct worker {
     unsigned *idle, idle_count;
     struct far_result *results;
 
+    struct pace pace;
     uint64_t tasks_done;
     uint64_t inserted; /* new keys that exist */
     uint64_t busy;     /* nanoseconds, until the tasks of `started` began */
@@ -94,7 +97,8 @@ void lane_note_error(struct worker *w, int status);
 void lane_halt(struct worker *w, int status);
 /* The bytes that the buffer of an operation must have. */
 size_t lane_buf_bytes(const struct bench_config *c, const struct workload *w);
-void lane_begin(struct worker *w, struct lane *l, const struct workload_task *task, uint64_t now);
+/* A task begins. `since`: its latency counts from then. */
+void lane_begin(struct worker *w, struct lane *l, const struct workload_task *task, uint64_t since);
 /* The operation that the lane's task is at. */
 struct far_op lane_op(struct worker *w, struct lane *l);
 /* Records a result. True if the task goes on with another operation, which starts now. */

@@ -78,6 +78,11 @@ bool workload_iterates(const struct workload *w)
     return w->percent[WORKLOAD_ITERATE] > 0;
 }
 
+bool workload_takes_ops(const struct workload *w)
+{
+    return !workload_is_load(w) && !workload_iterates(w);
+}
+
 bool workload_draws(const struct workload *w)
 {
     return w->percent[WORKLOAD_GET] > 0 || w->percent[WORKLOAD_PUT] > 0 ||
@@ -231,6 +236,7 @@ int workload_plan_init(struct workload_plan *plan, const struct workload *w,
         .keys = options->keys,
         .ops = ops_of(w, options->keys, options->load, options->ops),
         .threads = options->threads,
+        .rate = workload_takes_ops(w) ? options->rate : 0,
         .seed = options->seed,
     };
     count_kinds(w, workload_iterates(w) ? p.threads : p.ops, p.count);

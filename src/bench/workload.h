@@ -76,12 +76,17 @@ bool workload_scans(const struct workload *w);
 /* Does each thread have one task, the whole table? Then every entry counts as an operation. */
 bool workload_iterates(const struct workload *w);
 
+/* Does --ops say how many operations it has? The load puts every key, and an iteration gets every
+ * entry. */
+bool workload_takes_ops(const struct workload *w);
+
 struct workload_plan {
     const struct workload *workload;
     struct workload_span keys; /* before the run */
     uint64_t ops;
     uint64_t count[WORKLOAD_TASK_KINDS]; /* tasks of each kind, of all threads together */
     unsigned threads;
+    uint64_t rate; /* operations per second, of all threads together; 0: as fast as possible */
     uint64_t seed;
     struct bench_dist dist;
     /* For each thread, on its own cache line: how many of its new keys surely exist. */
@@ -94,6 +99,7 @@ struct workload_plan_options {
     struct workload_span keys;
     uint64_t load; /* keys that the load adds */
     uint64_t ops;
+    uint64_t rate;
     unsigned threads;
     uint64_t seed;
     enum bench_dist_kind dist;

@@ -3,6 +3,7 @@
 #include "bench/bench.h"
 #include "bench/keys.h"
 #include "bench/mix.h"
+#include "bench/pace.h"
 #include "bench/report.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
@@ -57,6 +58,9 @@ static void usage(void)
           "  --threads N,...    threads, each with a session of its own (1); with several\n"
           "                     numbers, everything runs with each of them\n"
           "  --depth N          operations that each thread keeps in flight (1)\n"
+          "  --rate N           operations per second, of all threads together: each is due at a\n"
+          "                     fixed time, and its latency counts from then (as fast as\n"
+          "                     possible); load and iterate have no rate\n"
           "  --key-size BYTES   bytes of a key, at least 8 (16); MIN-MAX varies them from key\n"
           "                     to key\n"
           "  --value-size BYTES bytes of a value (32); MIN-MAX, with MIN at least 16, varies\n"
@@ -360,6 +364,7 @@ int cmd_bench(int argc, char **argv)
         {.name = "processes", .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
         {.name = "threads", .take = take_threads, .arg = &threads},
         {.name = "depth", .number = &c.depth, .min = 1, .max = FAR_DEPTH_MAX},
+        {.name = "rate", .large = &c.rate, .min = 1, .max = PACE_RATE_MAX},
         {.name = "key-size", .take = take_sizes, .arg = &key_size},
         {.name = "value-size", .take = take_sizes, .arg = &value_size},
         {.name = "dist", .take = take_dist, .arg = &c},

@@ -296,6 +296,15 @@ uint64_t model_now(const struct fab *fab)
     return (m->running ? m->running->clock : m->now) / PS_PER_NS;
 }
 
+void model_wait(struct fab *fab, uint64_t ns)
+{
+    struct model *m = model_of(fab);
+    if (m->running)
+        model_client_pause(m->running, ns * PS_PER_NS);
+    else
+        m->now += ns * PS_PER_NS;
+}
+
 void model_operation(struct fab *fab)
 {
     struct model *m = model_of(fab);
@@ -362,11 +371,7 @@ static uint64_t model_clock(struct fab_ep *ep)
 
 static void model_pause(struct fab_ep *ep, uint64_t ns)
 {
-    struct model *m = model_of(ep->fab);
-    if (m->running)
-        model_client_pause(m->running, ns * PS_PER_NS);
-    else
-        m->now += ns * PS_PER_NS;
+    model_wait(ep->fab, ns);
 }
 
 static const struct fab_ops model_ops = {

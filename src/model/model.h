@@ -55,6 +55,9 @@ void model_let_die(struct fab *fab, unsigned rate, uint64_t seed);
 /* The client's time; outside of a client, the time when the last one ended. */
 uint64_t model_now(const struct fab *fab);
 
+/* Lets time pass; outside of a client, for all. */
+void model_wait(struct fab *fab, uint64_t ns);
+
 /* Charges the client's CPU for an operation that begins. */
 void model_operation(struct fab *fab);
 

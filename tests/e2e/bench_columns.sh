@@ -23,6 +23,10 @@ expect_out "1, 2 threads with 8 operations in flight"
 expect_out "with 2 threads:"
 expect_out "p50, p99: with 8 operations in flight, these times include"
 
+run bench --keys 2k --ops 2k --workload load,b --rate 1g --threads 2 --depth 2
+expect_code 0
+fits
+
 run bench --index chime --keys 2k --ops 2k --workload load,e,scan
 expect_code 0
 fits

@@ -43,6 +43,20 @@ while read -r index rate; do
     [ "${rate//,/}" -gt 500000 ] || failed "$index loads only $rate keys in a second"
 done < <(awk '$2 == "load" { print $1, $3 }' <<<"$out")
 
+# ---- a fixed rate, in virtual time ----
+run bench --pool 'sim:?threads=2&depth=4&size=64m' --index race --keys 1k --ops 4k --workload load,c,iterate \
+    --rate 200k --json "$scratch/json"
+expect_code 0
+expect_out "at a fixed rate of 200,000 operations per second, of all threads together"
+[ "$(grep -cE "^  rate: (199,9|200,0)[0-9]+ of 200,000 ops/s; operations began up to" <<<"$out")" -eq 1 ] ||
+    failed "does not keep to a rate, or has one for load or iterate"
+[[ $out != *"fell behind"* ]] || failed "fell behind at a low rate"
+[ "$(grep -c '"pace": null' "$scratch/json")" -eq 2 ] || failed "has a pace without a rate"
+grep -q '"fell_behind": false' "$scratch/json" || failed "has no pace in its JSON"
+run bench --pool 'sim:?size=64m' --index race --keys 1k --ops 4k --workload c --rate 10m
+expect_code 0
+expect_out "it fell behind: the last operation began"
+
 # ---- wrong options ----
 refused "nic=x is not one of cx6, cx5" --pool 'sim:?nic=x'
 refused "option 'threads' takes a number from 1 to 1024, not '0'" --pool 'sim:?threads=0'

@@ -50,3 +50,17 @@ expect_code 0
 expect_out "of raw"
 grep -qE "^race +c +[0-9,]+ +[0-9]+ % get " <<<"$out" || failed "has no efficiency"
 leaks=0
+
+# A fixed rate.
+run bench --keys 2k --ops 1k --workload a --rate 1m --index race
+expect_code 0
+expect_out "counted from the time at which an operation was due"
+expect_out "of 1,000,000 ops/s; operations began up to"
+run bench --rate 1k --raw
+expect_code 2
+expect_err "--raw compares throughputs, but --rate sets it"
+for rate in 0 x 2g; do
+    run bench --rate "$rate"
+    expect_code 2
+    expect_err "--rate"
+done
