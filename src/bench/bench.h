@@ -38,6 +38,7 @@ struct bench_config {
     const char *tuning; /* NULL: the defaults */
     struct workload_list workloads;
     uint64_t keys, ops;
+    uint64_t warmup;             /* operations before those that are measured */
     unsigned processes, threads; /* threads of each process; if > 1 processes, this one leads */
     unsigned depth;
     struct bench_sizes sizes;
@@ -96,7 +97,8 @@ struct bench_run {
     enum bench_dist_kind dist;
     /* A get followed by an update is one operation; in an iteration, each entry is one. */
     uint64_t ops_planned, ops;
-    double seconds; /* of the slowest thread, without drawing tasks */
+    uint64_t warmup; /* operations before these, which are in no other figure but the splits */
+    double seconds;  /* of the slowest thread, without drawing tasks */
     double ops_per_s;
     struct bench_pace pace;
     struct bench_op op[FAR_OP_KINDS];

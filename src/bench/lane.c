@@ -180,6 +180,6 @@ bool lane_end(struct worker *w, struct lane *l, const struct far_result *r, uint
     w->inserted += l->task.kind == FAR_OP_INSERT;
     w->tasks_done += iterates ? r->count : 1;
     count_window(w, iterates ? r->count : 1, now);
-    atomic_store_explicit(&w->done, w->tasks_done, memory_order_relaxed);
+    atomic_store_explicit(&w->done, w->warmed + w->tasks_done, memory_order_relaxed);
     return goes_on;
 }

@@ -120,7 +120,7 @@ static void say(FILE *out, const char *head, const char *format, ...)
 void report_begin(struct report *r, FILE *out, const struct bench_config *c, const char *threads)
 {
     char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform", processes[64] = "";
-    char key[TEXT_MAX], value[TEXT_MAX], rate[TEXT_MAX];
+    char key[TEXT_MAX], value[TEXT_MAX], rate[TEXT_MAX], warmup[TEXT_MAX];
     *r = (struct report){.out = out, .config = c, .several = strchr(threads, ',') != NULL};
 
     if (c->dist != BENCH_DIST_UNIFORM)
@@ -134,6 +134,9 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
     say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
         processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth, plural(c->depth), dist,
         c->seed);
+    if (c->warmup > 0)
+        say(out, "", "%s operation%s before each workload, to warm up", grouped(c->warmup, warmup),
+            plural(c->warmup));
     if (c->rate > 0)
         say(out, "", "at a fixed rate of %s operation%s per second%s", grouped(c->rate, rate),
             plural(c->rate),
@@ -607,6 +610,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_text(o, "tuning", run->space.tuning);
     bad |= set_text(o, "workload", run->workload);
     bad |= set_count(o, "keys", c->keys);
+    bad |= set_count(o, "warmup", run->warmup);
     bad |= set_count(o, "ops", run->ops);
     bad |= set_count(o, "processes", c->processes);
     bad |= set_count(o, "threads", c->threads);

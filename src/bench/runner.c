@@ -100,6 +100,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
     for (unsigned i = 0; i < count; i++) {
         const struct worker *w = &workers[i];
         run->ops += w->tasks_done;
+        run->warmup += w->warmed;
         run->deaths += w->lives > 0 ? w->lives - 1 : 0;
         if (w->busy > busy)
             busy = w->busy;
@@ -181,6 +182,7 @@ static int run_workers(struct worker *workers, unsigned count, const struct benc
 {
     struct workers_job job = {
         .open = worker_open,
+        .warm = worker_warm,
         .run = worker_run,
         .close = worker_close,
         .begin = target->model ? let_die : NULL,
@@ -272,7 +274,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
     run->workload = plan->workload->name;
     run->draws_keys = workload_draws(plan->workload);
     run->dist = plan->dist.kind;
-    run->ops_planned = plan->ops;
+    run->ops_planned = plan->ops - plan->warm;
     rc = sum_up(run, r->worker, r->count);
     /* A run has fewer operations also if an iteration failed, or if clients died. */
     run->interrupted = run->ops < run->ops_planned && run->halted_by == FAR_OK && config->stop &&

@@ -158,13 +158,15 @@ static int drop_left(const struct suite *s)
 }
 
 static int plan_for(const struct suite *s, struct subject *subject, const struct workload *w,
-                    unsigned place, uint64_t ops, unsigned threads, struct workload_plan *plan)
+                    unsigned place, bool recorded, unsigned threads, struct workload_plan *plan)
 {
     const struct bench_config *c = s->config;
+    bool part = recorded && !workload_adds(w) && c->ops > SAMPLED_OPS;
     struct workload_plan_options options = {
         .keys = subject->keys,
         .load = c->keys,
-        .ops = ops,
+        .ops = part ? SAMPLED_OPS : c->ops,
+        .warm = recorded ? 0 : c->warmup,
         .threads = threads,
         .rate = c->rate,
         .seed = bench_mix(c->seed ^ bench_mix(place + 1)),
@@ -181,15 +183,12 @@ static int run_plan(const struct suite *s, struct subject *subject, const struct
                     struct bench_run *run)
 {
     const struct bench_config *c = s->config;
-    uint64_t ops = c->ops;
-    if (recorder && !workload_adds(w) && ops > SAMPLED_OPS)
-        ops = SAMPLED_OPS;
-
     struct workload_plan plan;
     /* What is not measured takes no virtual time: one thread does it from outside of the model. */
     bool outside = subject->model && what != w->name;
     bool alone = recorder || outside;
-    int rc = plan_for(s, subject, w, place, ops, alone ? 1 : bench_worker_count(c), &plan);
+    int rc =
+        plan_for(s, subject, w, place, recorder != NULL, alone ? 1 : bench_worker_count(c), &plan);
     if (rc != FAR_OK)
         return rc;
     if (recorder)
@@ -397,7 +396,8 @@ int bench_check(const struct bench_config *c)
         return err_fail(FAR_INVALID,
                         "keys, operations, processes, threads, depth and workloads must not be "
                         "0");
-    if (c->keys > BENCH_COUNT_MAX || c->ops > BENCH_COUNT_MAX || c->depth > FAR_DEPTH_MAX)
+    if (c->keys > BENCH_COUNT_MAX || c->ops > BENCH_COUNT_MAX || c->warmup > BENCH_COUNT_MAX ||
+        c->depth > FAR_DEPTH_MAX)
         return err_fail(FAR_INVALID,
                         "at most %u keys and operations and a depth of %u are possible",
                         BENCH_COUNT_MAX, FAR_DEPTH_MAX);
@@ -427,7 +427,7 @@ int bench_check(const struct bench_config *c)
         rc = check_tuning(c);
     if (rc == FAR_OK)
         rc = check_indexes(c);
-    return rc == FAR_OK ? workload_check(&c->workloads, c->keys, c->ops) : rc;
+    return rc == FAR_OK ? workload_check(&c->workloads, c->keys, c->ops + c->warmup) : rc;
 }
 
 /* What a process of the team does for each order. Nothing stays open in between. */

@@ -8,6 +8,7 @@
 #include "store/store.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Tasks drawn at a time: enough that draining the lanes before each draw costs nothing. */
 #define DRAW_PER_LANE 256u
@@ -101,7 +102,8 @@ static void submit(struct worker *w, struct lane *l)
 {
     struct far_op op = lane_op(w, l);
     int rc = far_submit(w->session, &op);
-    ASSERT(rc == FAR_OK); /* warm_up() made the ring, and it is as deep as there are lanes */
+    ASSERT(rc ==
+           FAR_OK); /* first_operation() made the ring, and it is as deep as there are lanes */
 }
 
 /* Begins as many tasks as there are idle lanes and, at a fixed rate, as are due. */
@@ -177,7 +179,7 @@ static int lanes_alloc(struct worker *w)
 }
 
 /* The first operation of a session makes its ring and fills its caches; neither is measured. */
-static int warm_up(struct worker *w)
+static int first_operation(struct worker *w)
 {
     struct far_result result;
     struct far_op op = {.kind = FAR_OP_EXISTS, .table = w->target->table, .key = "", .key_len = 1};
@@ -218,7 +220,7 @@ static int open_session(struct worker *w)
     };
     int rc = far_session_open(w->target->pool, &options, &w->session);
     if (rc == FAR_OK)
-        rc = warm_up(w);
+        rc = first_operation(w);
     if (rc == FAR_OK)
         far_stats(w->session, w->target->table, &w->before);
     return rc;
@@ -262,12 +264,48 @@ static void live_again(struct worker *w)
         lane_halt(w, rc);
 }
 
-/* Draws tasks, with nothing in flight; then the clock runs. */
-static void draw(struct worker *w)
+/* Draws up to `max` tasks, with nothing in flight; then the clock runs. */
+static void draw(struct worker *w, uint64_t max)
 {
-    w->drawn = workload_source_draw(&w->source, w->tasks, w->tasks_max);
+    w->drawn = workload_source_draw(&w->source, w->tasks,
+                                    max < w->tasks_max ? (unsigned)max : w->tasks_max);
     w->next = 0;
     w->started = worker_now(w);
+}
+
+static void work(struct worker *w)
+{
+    if (w->target->depth == 1)
+        work_sync(w);
+    else
+        work_ring(w);
+    w->busy += worker_now(w) - w->started;
+}
+
+/* Forgets what was measured so far, but not that something failed. */
+static void forget(struct worker *w)
+{
+    w->warmed = w->tasks_done;
+    w->tasks_done = w->busy = 0;
+    w->windows = 0;
+    memset(w->window, 0, sizeof w->window);
+    memset(w->wrong, 0, sizeof w->wrong);
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        hist_clear(&w->latency[k]);
+    far_stats(w->session, w->target->table, &w->before);
+}
+
+void worker_warm(void *arg)
+{
+    struct worker *w = arg;
+    uint64_t left = w->source.warm;
+    if (left == 0)
+        return;
+    for (draw(w, left); w->drawn > 0 && !worker_stopped(w); draw(w, left)) {
+        left -= w->drawn;
+        work(w);
+    }
+    forget(w);
 }
 
 void worker_run(void *arg)
@@ -276,17 +314,11 @@ void worker_run(void *arg)
     if (w->lives++ > 0) {
         live_again(w);
     } else {
-        draw(w);
+        draw(w, w->tasks_max);
         pace_begin(&w->pace, w->plan->rate, w->plan->threads, w->thread, w->started);
     }
-    while (w->drawn > 0 && !worker_stopped(w)) {
-        if (w->target->depth == 1)
-            work_sync(w);
-        else
-            work_ring(w);
-        w->busy += worker_now(w) - w->started;
-        draw(w);
-    }
+    for (; w->drawn > 0 && !worker_stopped(w); draw(w, w->tasks_max))
+        work(w);
     if (w->target->model && w->session) /* there is no keeper that does this for idle sessions */
         (void)client_park(&w->session->op);
 }

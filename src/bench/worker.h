@@ -56,6 +56,7 @@ struct worker {
     struct far_result *results;
 
     struct pace pace;
+    uint64_t warmed; /* tasks done before measuring */
     uint64_t tasks_done;
     uint64_t inserted; /* new keys that exist */
     uint64_t busy;     /* nanoseconds, until the tasks of `started` began */
@@ -109,6 +110,8 @@ uint64_t lane_rtts_so_far(const struct worker *w, const struct far_stats *stats)
 /* ---- worker.c: what a job calls with a struct worker ----------------------------------------- */
 
 int worker_open(void *worker);
+/* Does the tasks that are not measured. */
+void worker_warm(void *worker);
 void worker_run(void *worker);
 void worker_close(void *worker);
 /* Adds what happened between two looks at the same statistics. */

@@ -1,7 +1,7 @@
 /*
- * All workers, of one process or of several, come to the same meeting. Each says three times that
- * it has arrived: when it is ready, when it has run, and (one for each process of a team) when all
- * is closed. The leader waits for all of them, then lets them go on. The meeting consists of
+ * All workers, of one process or of several, come to the same meeting. Each says four times that
+ * it has arrived: when it is ready, when it is warm, when it has run, and (one for each process of a
+ * team) when all is closed. The leader waits for all of them, then lets them go on. The meeting consists of
  * semaphores and atomics, so a process that is killed leaves nothing locked.
  */
 #include "bench/workers.h"
@@ -27,7 +27,7 @@
 struct workers_meeting {
     sem_t arrived;
     sem_t begin; /* one for each process */
-    sem_t run, close;
+    sem_t warm, run, close;
     atomic_bool stop, end;
     _Atomic int status; /* of the first that failed */
     char detail[256];
@@ -48,7 +48,7 @@ struct workers_team {
 
 static void meeting_init(struct workers_meeting *m, bool shared)
 {
-    sem_t *const all[] = {&m->arrived, &m->begin, &m->run, &m->close};
+    sem_t *const all[] = {&m->arrived, &m->begin, &m->warm, &m->run, &m->close};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         sem_init(all[i], shared, 0);
 }
@@ -84,7 +84,8 @@ static void arrive(struct workers_meeting *m, unsigned count, int status, sem_t 
 /* Takes the part of workers that could not be started. */
 static void stand_in(struct workers_meeting *m, unsigned count, int status)
 {
-    arrive(m, count, status, &m->run);
+    arrive(m, count, status, &m->warm);
+    arrive(m, count, FAR_OK, &m->run);
     arrive(m, count, FAR_OK, &m->close);
 }
 
@@ -128,17 +129,17 @@ static int gather(struct workers_meeting *m, unsigned count, struct workers_team
     return rc;
 }
 
-/* Leads `count` workers through being ready and having run. */
+/* Leads `count` workers through being ready, being warm and having run. */
 static int lead(struct workers_meeting *m, unsigned count, struct workers_team *t,
                 void (*tick)(void *arg), void *arg)
 {
-    int rc = gather(m, count, t, tick, arg);
-    if (rc != FAR_OK)
-        return rc;
-    post(&m->run, count);
-    rc = gather(m, count, t, tick, arg);
-    if (rc == FAR_OK)
-        post(&m->close, count);
+    sem_t *const next[] = {&m->warm, &m->run, &m->close};
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < sizeof next / sizeof *next && rc == FAR_OK; i++) {
+        rc = gather(m, count, t, tick, arg);
+        if (rc == FAR_OK)
+            post(next[i], count);
+    }
     return rc;
 }
 
@@ -159,7 +160,10 @@ struct thread {
 static void *thread_main(void *arg)
 {
     struct thread *t = arg;
-    arrive(t->meeting, 1, t->job->open(t->worker), &t->meeting->run);
+    arrive(t->meeting, 1, t->job->open(t->worker), &t->meeting->warm);
+    if (t->meeting->status == FAR_OK && t->job->warm)
+        t->job->warm(t->worker);
+    arrive(t->meeting, 1, FAR_OK, &t->meeting->run);
     if (t->meeting->status == FAR_OK)
         t->job->run(t->worker);
     arrive(t->meeting, 1, FAR_OK, &t->meeting->close);
@@ -217,6 +221,12 @@ static void modelled_open(void *arg)
     m->status = m->job->open(m->worker);
 }
 
+static void modelled_warm(void *arg)
+{
+    const struct modelled *m = arg;
+    m->job->warm(m->worker);
+}
+
 static void modelled_run(void *arg)
 {
     const struct modelled *m = arg;
@@ -242,6 +252,8 @@ int workers_run_modelled(const struct workers_job *job, struct fab *model)
         rc = all[i].status;
     struct err_detail kept;
     err_keep(&kept);
+    if (rc == FAR_OK && job->warm)
+        rc = model_run(model, modelled_warm, all, sizeof *all, job->tick, job->arg);
     if (rc == FAR_OK && job->begin)
         job->begin(job->arg);
     if (rc == FAR_OK)

@@ -23,6 +23,8 @@ struct workers_team;
 struct workers_job {
     /* Gets a worker ready. If this fails for one of them, none runs. */
     int (*open)(void *worker);
+    /* Called before run, and returns before any of them runs; may be NULL. */
+    void (*warm)(void *worker);
     void (*run)(void *worker);
     /* Called with `arg` before modelled workers run; may be NULL. */
     void (*begin)(void *arg);

@@ -231,14 +231,17 @@ int workload_plan_init(struct workload_plan *plan, const struct workload *w,
                        const struct workload_plan_options *options, struct bench_dist *dist)
 {
     ASSERT(options->threads > 0);
+    uint64_t warm = workload_takes_ops(w) ? options->warm : 0;
     struct workload_plan p = {
         .workload = w,
         .keys = options->keys,
-        .ops = ops_of(w, options->keys, options->load, options->ops),
+        .ops = ops_of(w, options->keys, options->load, options->ops + warm),
         .threads = options->threads,
         .rate = workload_takes_ops(w) ? options->rate : 0,
         .seed = options->seed,
     };
+    if (warm > 0 && p.ops > options->ops) /* deletes end when no key is left */
+        p.warm = p.ops - options->ops;
     count_kinds(w, workload_iterates(w) ? p.threads : p.ops, p.count);
     if (workload_iterates(w))
         p.ops = (p.keys.next - p.keys.first) * p.threads;
@@ -290,6 +293,7 @@ void workload_source_init(struct workload_source *s, const struct workload_plan 
         s->left_of[k] = share(dealt, plan->threads, thread) - before;
         s->left += s->left_of[k];
     }
+    s->warm = share(plan->warm, plan->threads, thread);
     rng_seed(&s->rng, plan->seed ^ bench_mix(thread + 1));
 }
 

@@ -84,6 +84,7 @@ struct workload_plan {
     const struct workload *workload;
     struct workload_span keys; /* before the run */
     uint64_t ops;
+    uint64_t warm;                       /* of the operations: the first, which are not measured */
     uint64_t count[WORKLOAD_TASK_KINDS]; /* tasks of each kind, of all threads together */
     unsigned threads;
     uint64_t rate; /* operations per second, of all threads together; 0: as fast as possible */
@@ -99,7 +100,8 @@ struct workload_plan_options {
     struct workload_span keys;
     uint64_t load; /* keys that the load adds */
     uint64_t ops;
-    uint64_t rate;
+    uint64_t warm; /* operations before these, if --ops holds for the workload */
+    uint64_t rate; /* likewise */
     unsigned threads;
     uint64_t seed;
     enum bench_dist_kind dist;
@@ -127,6 +129,7 @@ struct workload_source {
     const struct workload_plan *plan;
     unsigned thread;
     struct rng rng;
+    uint64_t warm;                         /* tasks that come first and are not measured */
     uint64_t left;                         /* tasks still to come */
     uint64_t left_of[WORKLOAD_TASK_KINDS]; /* of those, of each kind */
     uint64_t added, deleted;               /* keys of its share used so far */

@@ -53,6 +53,8 @@ static void usage(void)
           "                     loaded before without being measured\n"
           "  --keys N           keys to load (200k)\n"
           "  --ops N            operations of each workload (200k)\n"
+          "  --warmup N         operations before these, which are not measured (0); load and\n"
+          "                     iterate have none\n"
           "  --processes N      processes that share the table, each with its threads (1); more\n"
           "                     than one needs another pool than mem:\n"
           "  --threads N,...    threads, each with a session of its own (1); with several\n"
@@ -361,6 +363,7 @@ int cmd_bench(int argc, char **argv)
         {.name = "workload", .take = take_workloads, .arg = &c.workloads},
         {.name = "keys", .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
         {.name = "ops", .large = &c.ops, .min = 1, .max = BENCH_COUNT_MAX},
+        {.name = "warmup", .large = &c.warmup, .max = BENCH_COUNT_MAX},
         {.name = "processes", .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
         {.name = "threads", .take = take_threads, .arg = &threads},
         {.name = "depth", .number = &c.depth, .min = 1, .max = FAR_DEPTH_MAX},

@@ -64,3 +64,11 @@ for rate in 0 x 2g; do
     expect_code 2
     expect_err "--rate"
 done
+
+# Warming up.
+run bench --keys 2k --ops 1k --warmup 500 --workload load,insert,delete --index race --json "$scratch/json"
+expect_code 0
+expect_out "500 operations before each workload, to warm up"
+expect_out "space: 2,000 keys" # 1,500 new ones, and as many deleted
+[ "$(grep -c '"warmup": 500' "$scratch/json")" -eq 2 ] || failed "did not warm up"
+[ "$(grep -c '"ops": 1000,' "$scratch/json")" -eq 2 ] || failed "measured the operations to warm up"

@@ -156,6 +156,66 @@ static void all_workloads_are_right_with_threads_and_a_full_ring(void **state)
     json_decref(all);
 }
 
+/* Operations to warm up change the table, but are in no figure. */
+static void operations_to_warm_up_are_not_measured(void **state)
+{
+    (void)state;
+    struct bench_config config = small("load,insert,a,delete,iterate");
+    config.threads = 3;
+    config.warmup = 700;
+    for (config.depth = 1; config.depth <= 8; config.depth += 7) {
+        json_t *all = run_suite(&config, NULL);
+        json_t *insert = find_run(all, "insert"), *a = find_run(all, "a");
+        json_t *iterate = find_run(all, "iterate");
+        assert_int_equal(json_integer_value(json_object_get(find_run(all, "load"), "warmup")), 0);
+        assert_int_equal(json_integer_value(json_object_get(iterate, "warmup")), 0);
+        assert_int_equal(json_integer_value(json_object_get(insert, "warmup")), 700);
+        assert_int_equal(json_integer_value(json_object_get(insert, "ops")), 2000);
+        assert_int_equal(json_integer_value(json_object_get(insert, "ops_planned")), 2000);
+        assert_true(json_is_false(json_object_get(insert, "interrupted")));
+        assert_int_equal(count_of(insert, "insert", "count"), 2000);
+        assert_int_equal(count_of(insert, "insert", "errors"), 0);
+        assert_int_equal(count_of(a, "get", "count") + count_of(a, "update", "count"), 2000);
+        json_t *space = json_object_get(insert, "space");
+        assert_int_equal(json_integer_value(json_object_get(space, "keys")), 3000 + 2700);
+        space = json_object_get(find_run(all, "delete"), "space");
+        assert_int_equal(json_integer_value(json_object_get(space, "keys")), 3000);
+        json_decref(all);
+    }
+}
+
+/* A pure delete ends with the last key: then the measured operations come first. */
+static void deletes_warm_up_with_keys_that_are_left_over(void **state)
+{
+    (void)state;
+    struct bench_config config = small("load,delete");
+    config.warmup = 5000;
+    json_t *all = run_suite(&config, NULL);
+    assert_int_equal(json_integer_value(json_object_get(find_run(all, "delete"), "warmup")), 1000);
+    assert_int_equal(count_of(find_run(all, "delete"), "delete", "count"), 2000);
+    json_decref(all);
+    config.ops = 4000; /* more than there are keys */
+    all = run_suite(&config, NULL);
+    assert_int_equal(json_integer_value(json_object_get(find_run(all, "delete"), "warmup")), 0);
+    assert_int_equal(count_of(find_run(all, "delete"), "delete", "count"), 3000);
+    json_decref(all);
+}
+
+/* All operations are done, and right, however late they are. */
+static void all_workloads_are_right_at_a_fixed_rate(void **state)
+{
+    (void)state;
+    struct bench_config config = small(ALL);
+    config.threads = 3;
+    config.rate = 100000000;
+    config.pool = "mem:?size=256m&defer=1";
+    for (config.depth = 1; config.depth <= 8; config.depth += 7) {
+        json_t *all = run_suite(&config, NULL);
+        assert_all_done(all, 3000, 2000);
+        json_decref(all);
+    }
+}
+
 /* Every operation of a mix finds its key, however many threads insert and delete meanwhile. */
 static void a_mix_finds_its_keys_while_others_are_deleted(void **state)
 {
@@ -374,6 +434,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_workloads_are_right_with_one_thread_at_depth_1),
         cmocka_unit_test(all_workloads_are_right_with_threads_and_a_full_ring),
+        cmocka_unit_test(operations_to_warm_up_are_not_measured),
+        cmocka_unit_test(deletes_warm_up_with_keys_that_are_left_over),
+        cmocka_unit_test(all_workloads_are_right_at_a_fixed_rate),
         cmocka_unit_test(a_mix_finds_its_keys_while_others_are_deleted),
         cmocka_unit_test(sizes_that_vary_are_right_on_every_index),
         cmocka_unit_test(the_json_has_all_members),

@@ -20,7 +20,7 @@
 struct shared {
     unsigned fails_early, fails_to_open, dies, dies_running; /* which process; PROCESSES: none */
     bool waits_for_stop;
-    _Atomic unsigned opened, running, ran, closed;
+    _Atomic unsigned opened, warm, running, ran, closed;
 };
 
 struct member {
@@ -36,11 +36,20 @@ static int member_open(void *arg)
     return fails ? err_fail(FAR_TABLE_FULL, "no room in here") : FAR_OK;
 }
 
+static void member_warm(void *arg)
+{
+    struct member *m = arg;
+    /* All have opened before the first goes on. */
+    if (atomic_load(&m->shared->opened) != PROCESSES * THREADS)
+        _exit(9);
+    atomic_fetch_add(&m->shared->warm, 1);
+}
+
 static void member_run(void *arg)
 {
     struct member *m = arg;
-    /* All have opened before the first runs. */
-    if (atomic_load(&m->shared->opened) != PROCESSES * THREADS)
+    /* All are warm before the first runs. */
+    if (atomic_load(&m->shared->warm) != PROCESSES * THREADS)
         _exit(9);
     atomic_fetch_add(&m->shared->running, 1);
     if (m->process && m->process->number == m->shared->dies_running)
@@ -59,6 +68,7 @@ static void member_close(void *arg)
 static struct workers_job job_of(struct member *members, unsigned count)
 {
     return (struct workers_job){.open = member_open,
+                                .warm = member_warm,
                                 .run = member_run,
                                 .close = member_close,
                                 .first = members,
