@@ -8,12 +8,14 @@
  *   workers   threads of one process or several that start and stop together
  *   scratch   memory of a pool for verbs without a meaning
  *   pace      when operations are due at a fixed rate
+ *   sums      figures of several workers or runs, added up
  *   lane      one operation in flight
  *   worker    a thread that executes tasks
  *   runner    one workload on one table, measured
  *   replay    the same verbs without an index
  *   tables    names of tables, and dropping them
  *   suite     a list of workloads on every index
+ *   summary   the runs of a workload that was repeated
  *   report    tables for people, JSON for programs
  *   probe     whether memory nodes answer, and how fast
  */
@@ -31,6 +33,7 @@
 
 #define BENCH_COUNT_MAX   1000000000u /* keys, and operations of a workload */
 #define BENCH_THREADS_MAX 1024u       /* of all processes together */
+#define BENCH_REPEAT_MAX  1000u
 
 struct bench_config {
     const char *pool;
@@ -45,7 +48,8 @@ struct bench_config {
     bool dist_given; /* else zipfian, or latest if the workload prefers that */
     enum bench_dist_kind dist;
     double theta;
-    uint64_t rate; /* operations per second, of all threads together; 0: as fast as possible */
+    uint64_t rate;   /* operations per second, of all threads together; 0: as fast as possible */
+    unsigned repeat; /* how often each workload runs */
     uint64_t seed;
     unsigned deaths; /* of clients, in a second of virtual time */
     bool raw;
@@ -93,6 +97,8 @@ struct bench_pace {
 /* One workload on one table, measured. */
 struct bench_run {
     const char *index, *workload;
+    unsigned place;  /* in the list of workloads */
+    unsigned repeat; /* how often this workload ran on this index before */
     bool draws_keys; /* by dist; other workloads take them in turn */
     enum bench_dist_kind dist;
     /* A get followed by an update is one operation; in an iteration, each entry is one. */
@@ -119,6 +125,10 @@ struct bench_run {
     char detail[ERR_DETAIL_BYTES]; /* of that error */
 };
 
+/* Adds what happened between two looks at the same statistics. */
+void bench_stats_add(struct far_op_stats *sum, const struct far_op_stats *before,
+                     const struct far_op_stats *after);
+
 /* Adds the splits of `more` to those of `space`. */
 void bench_add_splits(struct far_table_info *space, const struct far_table_info *more);
 
@@ -144,7 +154,8 @@ struct bench_observer {
     void (*run)(void *arg, const struct bench_run *run);
     /* After the last run of an index. */
     void (*index_done)(void *arg, const char *index);
-    /* Behind index_done(), for the tables of the index; before the first index_begin(), for what
+    /* Behind index_done(), for the tables of the index, and between two repeats that each have
+     * tables of their own; before the first index_begin(), for what
      * earlier benchmarks left. May be NULL. */
     void (*dropped)(void *arg, const struct bench_drop *drop);
     /* True if the benchmark is to end after this workload. May be NULL. */
@@ -163,8 +174,14 @@ int bench_check(const struct bench_config *config);
  *
  * For each index, opens the pool, creates a table, and drops it at the end, whatever the outcome
  * (see tables.h). Before that, it drops tables of earlier benchmarks that were killed. If the list
- * of workloads does not begin with load, the keys are loaded first, without being measured. When config->stop is set, it ends early
- * with FAR_OK. A run that is ended by an error (halted_by) is reported like others. If the pool or
+ * of workloads does not begin with load, the keys are loaded first, without being measured. When
+ * config->stop is set, it ends early with FAR_OK.
+ *
+ * With config->repeat, the list runs from its beginning to its end as often as that, each time with
+ * the same operations. If one of the workloads adds or deletes keys, each repeat has a new table,
+ * otherwise all have the same one. So every run of a workload begins with the same keys.
+ *
+ * A run that is ended by an error (halted_by) is reported like others. If the pool or
  * the table was full, the suite goes on with the next index; otherwise it ends there.
  *
  * FAR_INVALID   as bench_check()

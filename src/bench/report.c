@@ -33,6 +33,7 @@ static double quantile_us(const struct bench_op *op, double q)
 /* ---- for people ------------------------------------------------------------------------------ */
 
 #define TEXT_MAX         32
+#define RANGE_MAX        (2 * TEXT_MAX + 8)
 #define WORKLOAD_COLUMNS 8
 
 /* 1234567 as 1,234,567 */
@@ -141,6 +142,11 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
         say(out, "", "at a fixed rate of %s operation%s per second%s", grouped(c->rate, rate),
             plural(c->rate),
             c->processes * c->threads > 1 || r->several ? ", of all threads together" : "");
+    if (c->repeat > 1)
+        say(out, "",
+            "each workload runs %u times: ops/s is the median, the other columns are of all runs "
+            "together",
+            c->repeat);
     fprintf(out,
             "\n"
             "  rtts, verbs, read, written: round trips to far memory, verbs and bytes per "
@@ -235,7 +241,8 @@ static void print_timeline(struct report *r, const struct bench_run *run)
 {
     double seconds = window_ms(r->config) / 1e3;
     char speed[TEXT_MAX], rtts[TEXT_MAX];
-    say(r->out, "  ", "time line of %s, in windows of %g ms%s", run->workload, window_ms(r->config),
+    say(r->out, "  ", "time line of %s%s, in windows of %g ms%s",
+        r->config->repeat > 1 ? "the first run of " : "", run->workload, window_ms(r->config),
         run->windows > 0 ? ":" : ": it took less than one");
     for (unsigned n = 0; n < run->windows; n++) {
         const struct bench_window *w = &run->window[n];
@@ -368,6 +375,34 @@ void report_run(struct report *r, const struct bench_run *run)
         r->space = space;
     r->runs += run->space_known;
     r->place++;
+    fflush(r->out);
+}
+
+/* "1.20 to 2.31 us" of a latency. */
+static const char *latency_range(const struct summary *s, unsigned figure, char text[RANGE_MAX])
+{
+    struct summary_spread spread = summary_spread(s, figure);
+    char least[TEXT_MAX], most[TEXT_MAX];
+    snprintf(text, RANGE_MAX, "%s to %s", fit(spread.least / 1e3, 7, 2, least),
+             fit(spread.most / 1e3, 7, 2, most));
+    return text;
+}
+
+void report_summary(struct report *r, const struct summary *s)
+{
+    struct summary_spread speed = summary_spread(s, SUMMARY_OPS_PER_S);
+    char least[TEXT_MAX], most[TEXT_MAX], p50[RANGE_MAX], p99[RANGE_MAX];
+    report_run(r, s->sums);
+    if (s->runs == 0)
+        return;
+    say(r->out, "  ", "%u run%s: %s to %s ops/s, %+.1f %% to %+.1f %% of the median", s->runs,
+        plural(s->runs), grouped((uint64_t)(speed.least + 0.5), least),
+        grouped((uint64_t)(speed.most + 0.5), most), 100 * (speed.least / speed.median - 1),
+        100 * (speed.most / speed.median - 1));
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        if (s->count[k] > 0)
+            say(r->out, "    ", "%s: p50 %s us, p99 %s us", kind_names[k],
+                latency_range(s, SUMMARY_P50 + k, p50), latency_range(s, SUMMARY_P99 + k, p99));
     fflush(r->out);
 }
 
@@ -609,6 +644,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_text(o, "index", run->index);
     bad |= set_text(o, "tuning", run->space.tuning);
     bad |= set_text(o, "workload", run->workload);
+    bad |= set_count(o, "repeat", run->repeat + 1);
     bad |= set_count(o, "keys", c->keys);
     bad |= set_count(o, "warmup", run->warmup);
     bad |= set_count(o, "ops", run->ops);
@@ -640,6 +676,54 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     return whole(o, bad);
 }
 
+static json_t *json_spread(const struct summary *s, unsigned figure, double unit)
+{
+    struct summary_spread spread = summary_spread(s, figure);
+    json_t *o = json_object();
+    int bad = 0;
+    bad |= set_real(o, "median", spread.median / unit);
+    bad |= set_real(o, "least", spread.least / unit);
+    bad |= set_real(o, "most", spread.most / unit);
+    return whole(o, bad);
+}
+
+static json_t *json_latencies(const struct summary *s, unsigned kind)
+{
+    json_t *o = json_object();
+    int bad = 0;
+    bad |= json_object_set_new(o, "p50_us", json_spread(s, SUMMARY_P50 + kind, 1e3));
+    bad |= json_object_set_new(o, "p99_us", json_spread(s, SUMMARY_P99 + kind, 1e3));
+    bad |= json_object_set_new(o, "p999_us", json_spread(s, SUMMARY_P999 + kind, 1e3));
+    return whole(o, bad);
+}
+
+static json_t *json_summary(const struct summary *s)
+{
+    json_t *o = json_object(), *per_op = json_object();
+    int bad = 0;
+    bad |= set_text(o, "index", s->index);
+    bad |= set_text(o, "workload", s->workload);
+    bad |= set_count(o, "threads", s->threads);
+    bad |= set_count(o, "runs", s->runs);
+    bad |= json_object_set_new(o, "ops_per_s", json_spread(s, SUMMARY_OPS_PER_S, 1));
+    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
+        if (s->count[k] > 0)
+            bad |= json_object_set_new(per_op, kind_names[k], json_latencies(s, k));
+    bad |= json_object_set_new(o, "per_op", per_op);
+    return whole(o, bad);
+}
+
+/* Of all workloads of which a run came to its end. */
+static json_t *json_summaries(const struct summary_list *list)
+{
+    json_t *all = json_array();
+    int bad = 0;
+    for (unsigned i = 0; i < list->count; i++)
+        if (list->item[i]->runs > 0)
+            bad |= json_array_append_new(all, json_summary(list->item[i]));
+    return whole(all, bad);
+}
+
 json_t *report_json_drop(const struct bench_drop *drop)
 {
     bool dropped = drop->status == FAR_OK && !drop->foreign;
@@ -654,7 +738,8 @@ json_t *report_json_drop(const struct bench_drop *drop)
     return whole(o, bad);
 }
 
-json_t *report_json(const struct bench_config *c, json_t *runs, json_t *drops, bool interrupted)
+json_t *report_json(const struct bench_config *c, json_t *runs,
+                    const struct summary_list *summaries, json_t *drops, bool interrupted)
 {
     json_t *o = json_object();
     int bad = 0;
@@ -668,6 +753,7 @@ json_t *report_json(const struct bench_config *c, json_t *runs, json_t *drops, b
     bad |= set_count(o, "seed", c->seed);
     bad |= set_bool(o, "interrupted", interrupted);
     bad |= json_object_set(o, "runs", runs);
+    bad |= json_object_set_new(o, "summary", json_summaries(summaries));
     bad |= json_object_set(o, "tables", drops);
     return whole(o, bad);
 }

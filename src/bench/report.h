@@ -3,6 +3,7 @@
 #define BENCH_REPORT_H
 
 #include "bench/bench.h"
+#include "bench/summary.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -40,6 +41,8 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *config
 /* Begins with config->threads; to be called for each of several numbers. */
 void report_threads(struct report *r, const struct bench_config *config);
 void report_run(struct report *r, const struct bench_run *run);
+/* Prints the runs of a repeated workload in the place of one run, and how far they were apart. */
+void report_summary(struct report *r, const struct summary *summary);
 /* Prints how the index used memory, if something ran. */
 void report_index(struct report *r, const char *index);
 /* Prints that a table was dropped. */
@@ -56,8 +59,8 @@ const char *report_hint(int status);
  *
  * New references, NULL when out of memory. docs/man/farside-bench.1 describes the members.
  */
-json_t *report_json(const struct bench_config *config, json_t *runs, json_t *drops,
-                    bool interrupted);
+json_t *report_json(const struct bench_config *config, json_t *runs,
+                    const struct summary_list *summaries, json_t *drops, bool interrupted);
 json_t *report_json_drop(const struct bench_drop *drop);
 json_t *report_json_run(const struct bench_config *config, const struct bench_run *run);
 

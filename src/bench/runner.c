@@ -12,25 +12,6 @@
 
 #define WINDOWS_MIN 5u /* to tell the slowest from the others */
 
-uint64_t bench_op_errors(const struct bench_op *op)
-{
-    /* Inserts are of new keys, so "exists" is an error. */
-    return op->stats.errors + op->stats.exists + op->wrong;
-}
-
-void bench_add_splits(struct far_table_info *space, const struct far_table_info *more)
-{
-    uint64_t splits = space->splits + more->splits;
-    if (splits == 0)
-        return;
-    space->split_load_mean = (space->split_load_mean * (double)space->splits +
-                              more->split_load_mean * (double)more->splits) /
-                             (double)splits;
-    if (more->split_load_max > space->split_load_max)
-        space->split_load_max = more->split_load_max;
-    space->splits = splits;
-}
-
 static int compare_numbers(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -112,8 +93,8 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
         }
         for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
             run->op[k].wrong += w->wrong[k];
-            worker_stats_add(&run->op[k].stats, &w->before.op[k], &w->after.op[k]);
-            worker_stats_add(&run->op[k].stats, &(struct far_op_stats){0}, &w->of_dead.op[k]);
+            bench_stats_add(&run->op[k].stats, &w->before.op[k], &w->after.op[k]);
+            bench_stats_add(&run->op[k].stats, &(struct far_op_stats){0}, &w->of_dead.op[k]);
             hist_merge(&run->op[k].latency, &w->latency[k]);
         }
         run->space_known |= i == 0 && w->info_known;

@@ -30,6 +30,7 @@ const struct bench_config bench_defaults = {
     .sizes = {.key = {16, 16}, .value = {32, 32}},
     .dist = BENCH_DIST_ZIPFIAN,
     .theta = 0.99,
+    .repeat = 1,
     .seed = 1,
     .window_ns = 100000000,
 };
@@ -41,6 +42,11 @@ struct subject {
     far_table *table;
     struct workload_span keys;
     struct bench_dist dist; /* keeps its sums from run to run */
+};
+
+struct subjects {
+    struct subject measured, twin; /* without --raw, there is no twin */
+    bool empty;                    /* nothing was loaded yet */
 };
 
 struct suite {
@@ -80,14 +86,14 @@ static int open_session(const struct bench_config *config, far_pool *pool, far_s
     return far_session_open(pool, &options, session);
 }
 
-/* Drops the table if it was created, and closes the pool. */
-static void subject_close(const struct suite *s, struct subject *subject)
+/* Drops the table if it was created and is not to be kept, and closes the pool. */
+static void subject_close(const struct suite *s, struct subject *subject, bool drop)
 {
     const struct bench_observer *o = s->observer;
     far_session *session = NULL;
     struct err_detail kept; /* of what ended the benchmark */
     err_keep(&kept);
-    if (subject->table && tables_dropped(s->config)) {
+    if (subject->table && drop) {
         int rc = open_session(s->config, subject->pool, &session);
         if (rc == FAR_OK)
             tables_drop(session, far_table_name(subject->table), false, o);
@@ -252,62 +258,105 @@ static int measure_raw(const struct suite *s, const struct subject *twin,
 
 /* Runs one workload of the list. With a twin, it is recorded there first, so that the measurements
  * with and without an index follow right after one another. */
-static int run_workload(const struct suite *s, struct subject *subject, struct subject *twin,
-                        const struct workload *w, unsigned place)
+static int run_workload(const struct suite *s, struct subjects *on, unsigned place, unsigned repeat)
 {
+    const struct workload *w = &s->config->workloads.item[place];
     struct replay_recorder recorder;
+    bool raw = s->config->raw;
     int rc = FAR_OK;
 
-    if (twin) {
-        rc = run_plan(s, twin, w, place, &recorder, "sampling", s->run);
+    if (raw) {
+        rc = run_plan(s, &on->twin, w, place, &recorder, "sampling", s->run);
         if (rc != FAR_OK)
             return rc;
         rc = halted(s) ? failure(s, "recording the verbs for --raw") : recorder.status;
     }
     if (rc == FAR_OK && !interrupted(s)) {
-        rc = run_plan(s, subject, w, place, NULL, w->name, s->run);
+        rc = run_plan(s, &on->measured, w, place, NULL, w->name, s->run);
         bool measured = rc == FAR_OK;
-        if (measured && twin && !interrupted(s) && !halted(s) && s->run->ops > 0)
-            rc = measure_raw(s, twin, &recorder);
+        s->run->place = place;
+        s->run->repeat = repeat;
+        if (measured && raw && !interrupted(s) && !halted(s) && s->run->ops > 0)
+            rc = measure_raw(s, &on->twin, &recorder);
         if (measured)
             s->observer->run(s->observer->arg, s->run);
     }
-    if (twin)
+    if (raw)
         replay_recorder_free(&recorder);
     return rc;
 }
 
-static int run_list(const struct suite *s, struct subject *subject, struct subject *twin)
+static int run_list(const struct suite *s, struct subjects *on, unsigned repeat)
 {
     const struct workload_list *list = &s->config->workloads;
     int rc = FAR_OK;
 
-    if (!workload_is_load(&list->item[0])) {
-        rc = load_unmeasured(s, subject);
-        if (rc == FAR_OK && twin)
-            rc = load_unmeasured(s, twin);
+    if (on->empty && !workload_is_load(&list->item[0])) {
+        rc = load_unmeasured(s, &on->measured);
+        if (rc == FAR_OK && s->config->raw)
+            rc = load_unmeasured(s, &on->twin);
     }
+    on->empty = false;
     for (unsigned i = 0; i < list->count && rc == FAR_OK && !interrupted(s) && !halted(s); i++)
-        rc = run_workload(s, subject, twin, &list->item[i], i);
+        rc = run_workload(s, on, i, repeat);
+    return rc;
+}
+
+static void subjects_close(const struct suite *s, struct subjects *on, bool drop)
+{
+    subject_close(s, &on->twin, drop);
+    subject_close(s, &on->measured, drop);
+    *on = (struct subjects){.empty = true};
+}
+
+/* Unless FAR_OK, there is nothing to close. */
+static int subjects_open(const struct suite *s, const char *index, struct subjects *on)
+{
+    *on = (struct subjects){.empty = true};
+    int rc = subject_open(s->config, index, "", &on->measured);
+    if (rc == FAR_OK && s->config->raw)
+        rc = subject_open(s->config, index, "-twin", &on->twin);
+    if (rc != FAR_OK)
+        subjects_close(s, on, tables_dropped(s->config));
+    return rc;
+}
+
+/* Do all runs find the same keys, whatever ran before? */
+static bool keeps_keys(const struct workload_list *list)
+{
+    bool kept = true;
+    for (unsigned i = 0; i < list->count; i++)
+        kept &= !workload_adds(&list->item[i]) && !workload_deletes(&list->item[i]);
+    return kept;
+}
+
+static int run_repeats(const struct suite *s, const char *index, struct subjects *on)
+{
+    int rc = run_list(s, on, 0);
+    for (unsigned i = 1; i < s->config->repeat; i++) {
+        if (rc != FAR_OK || interrupted(s) || halted(s))
+            return rc;
+        if (!keeps_keys(&s->config->workloads)) {
+            subjects_close(s, on, tables_last(s->config));
+            rc = subjects_open(s, index, on);
+        }
+        if (rc == FAR_OK)
+            rc = run_list(s, on, i);
+    }
     return rc;
 }
 
 static int run_index(const struct suite *s, const char *index)
 {
-    struct subject subject, twin = {.pool = NULL};
+    struct subjects on;
     s->run->halted_by = FAR_OK;
-    int rc = subject_open(s->config, index, "", &subject);
+    int rc = subjects_open(s, index, &on);
     if (rc != FAR_OK)
         return rc;
-    if (s->config->raw)
-        rc = subject_open(s->config, index, "-twin", &twin);
-    if (rc == FAR_OK) {
-        s->observer->index_begin(s->observer->arg, index);
-        rc = run_list(s, &subject, s->config->raw ? &twin : NULL);
-        s->observer->index_done(s->observer->arg, index);
-    }
-    subject_close(s, &twin);
-    subject_close(s, &subject);
+    s->observer->index_begin(s->observer->arg, index);
+    rc = run_repeats(s, index, &on);
+    s->observer->index_done(s->observer->arg, index);
+    subjects_close(s, &on, tables_dropped(s->config));
     return rc;
 }
 
@@ -392,10 +441,10 @@ int bench_take_shape(struct bench_config *c)
 int bench_check(const struct bench_config *c)
 {
     if (c->keys == 0 || c->ops == 0 || c->processes == 0 || c->threads == 0 || c->depth == 0 ||
-        c->workloads.count == 0)
+        c->repeat == 0 || c->workloads.count == 0)
         return err_fail(FAR_INVALID,
-                        "keys, operations, processes, threads, depth and workloads must not be "
-                        "0");
+                        "keys, operations, processes, threads, depth, repeats and workloads must "
+                        "not be 0");
     if (c->keys > BENCH_COUNT_MAX || c->ops > BENCH_COUNT_MAX || c->warmup > BENCH_COUNT_MAX ||
         c->depth > FAR_DEPTH_MAX)
         return err_fail(FAR_INVALID,

@@ -60,9 +60,14 @@ static bool process_lives(const struct owner *o)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
+bool tables_last(const struct bench_config *config)
+{
+    return strncmp(config->pool, "mem:", 4) != 0 && !model_named(config->pool);
+}
+
 bool tables_dropped(const struct bench_config *config)
 {
-    return !config->keep && strncmp(config->pool, "mem:", 4) != 0 && !model_named(config->pool);
+    return !config->keep && tables_last(config);
 }
 
 void tables_name(const struct bench_config *config, const char *index, const char *suffix,

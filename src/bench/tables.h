@@ -17,6 +17,9 @@
 
 #define TABLES_PREFIX "farside-bench-"
 
+/* Does the pool outlast the benchmark? */
+bool tables_last(const struct bench_config *config);
+
 /* Does the benchmark drop its tables? Not if they are to be kept, or the pool ends with it. */
 bool tables_dropped(const struct bench_config *config);
 

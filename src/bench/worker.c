@@ -196,22 +196,6 @@ static int first_operation(struct worker *w)
     return result.status == FAR_NOT_FOUND ? FAR_OK : result.status;
 }
 
-void worker_stats_add(struct far_op_stats *sum, const struct far_op_stats *before,
-                      const struct far_op_stats *after)
-{
-    sum->count += after->count - before->count;
-    sum->not_found += after->not_found - before->not_found;
-    sum->exists += after->exists - before->exists;
-    sum->errors += after->errors - before->errors;
-    sum->rtts += after->rtts - before->rtts;
-    sum->verbs += after->verbs - before->verbs;
-    sum->bytes_read += after->bytes_read - before->bytes_read;
-    sum->bytes_written += after->bytes_written - before->bytes_written;
-    sum->entries += after->entries - before->entries;
-    for (unsigned i = 0; i < FAR_RTTS_TOLD; i++)
-        sum->took[i] += after->took[i] - before->took[i];
-}
-
 static int open_session(struct worker *w)
 {
     struct far_session_options options = {
@@ -245,7 +229,7 @@ static void leave_session(struct worker *w)
     struct far_stats last;
     far_stats(w->session, w->target->table, &last);
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
-        worker_stats_add(&w->of_dead.op[k], &w->before.op[k], &last.op[k]);
+        bench_stats_add(&w->of_dead.op[k], &w->before.op[k], &last.op[k]);
     __atomic_fetch_sub(&w->target->model->sharers, 1, __ATOMIC_RELAXED);
     w->before = (struct far_stats){0};
     w->session = NULL;

@@ -114,8 +114,5 @@ int worker_open(void *worker);
 void worker_warm(void *worker);
 void worker_run(void *worker);
 void worker_close(void *worker);
-/* Adds what happened between two looks at the same statistics. */
-void worker_stats_add(struct far_op_stats *sum, const struct far_op_stats *before,
-                      const struct far_op_stats *after);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * All workers, of one process or of several, come to the same meeting. Each says four times that
- * it has arrived: when it is ready, when it is warm, when it has run, and (one for each process of a
- * team) when all is closed. The leader waits for all of them, then lets them go on. The meeting consists of
- * semaphores and atomics, so a process that is killed leaves nothing locked.
+ * All workers, of one process or of several, come to the same meeting. Each says four times that it
+ * has arrived: when it is ready, when it is warm, when it has run, and (one for each process of a
+ * team) when all is closed. The leader waits for all of them, then lets them go on. The meeting
+ * consists of semaphores and atomics, so a process that is killed leaves nothing locked.
  */
 #include "bench/workers.h"
 #include "base/err.h"

@@ -68,6 +68,11 @@ bool workload_adds(const struct workload *w)
     return workload_is_load(w) || w->percent[WORKLOAD_INSERT] > 0;
 }
 
+bool workload_deletes(const struct workload *w)
+{
+    return w->percent[WORKLOAD_DELETE] > 0;
+}
+
 bool workload_scans(const struct workload *w)
 {
     return w->percent[WORKLOAD_SCAN] > 0;

@@ -69,6 +69,7 @@ int workload_check(const struct workload_list *list, uint64_t keys, uint64_t ops
 /* The first workload: adds all keys to an empty table. */
 bool workload_is_load(const struct workload *w);
 bool workload_adds(const struct workload *w);
+bool workload_deletes(const struct workload *w);
 /* Does it draw keys by popularity? */
 bool workload_draws(const struct workload *w);
 /* Does it need an index that keeps keys in order? */

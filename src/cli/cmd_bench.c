@@ -5,6 +5,7 @@
 #include "bench/mix.h"
 #include "bench/pace.h"
 #include "bench/report.h"
+#include "bench/summary.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 
@@ -55,6 +56,8 @@ static void usage(void)
           "  --ops N            operations of each workload (200k)\n"
           "  --warmup N         operations before these, which are not measured (0); load and\n"
           "                     iterate have none\n"
+          "  --repeat N         run each workload this often, and show the median and the spread\n"
+          "                     (1); if one adds or deletes keys, each time on a new table\n"
           "  --processes N      processes that share the table, each with its threads (1); more\n"
           "                     than one needs another pool than mem:\n"
           "  --threads N,...    threads, each with a session of its own (1); with several\n"
@@ -203,10 +206,12 @@ struct output {
     const struct bench_config *config;
     const struct thread_list *threads;
     struct report report;
-    bool table; /* print the table */
-    bool begun; /* its head is printed */
-    bool with;  /* the number of threads is printed */
+    bool table;     /* print the table */
+    bool begun;     /* its head is printed */
+    bool with;      /* the number of threads is printed */
+    bool measuring; /* an index */
     json_t *runs, *drops;
+    struct summary_list summaries;
     struct progress progress;
     bool lost;   /* a memory node */
     bool errors; /* an operation failed, or a table stays in the pool */
@@ -231,15 +236,19 @@ static void on_index_begin(void *arg, const char *index)
         report_begin(&o->report, stdout, o->config, threads_text(o->threads, text));
     if (o->table && !o->with)
         report_threads(&o->report, o->config);
-    o->begun = o->with = true;
+    o->begun = o->with = o->measuring = true;
 }
 
 static void on_run(void *arg, const struct bench_run *run)
 {
     struct output *o = arg;
     progress_clear(&o->progress);
-    if (o->table)
+    if (o->table && o->config->repeat == 1)
         report_run(&o->report, run);
+    if (summary_add(&o->summaries, o->config->threads, run) != FAR_OK) {
+        cli_failed("bench", FAR_NO_MEMORY, "cannot sum up the runs");
+        o->errors = true;
+    }
     json_array_append_new(o->runs, report_json_run(o->config, run));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         o->errors |= bench_op_errors(&run->op[k]) > 0;
@@ -247,10 +256,23 @@ static void on_run(void *arg, const struct bench_run *run)
     o->lost |= status_means(run->halted_by, STATUS_FABRIC);
 }
 
+/* Prints the workloads that ran several times. */
+static void print_summaries(struct output *o)
+{
+    for (unsigned i = 0; i < o->summaries.count; i++) {
+        struct summary *s = o->summaries.item[i];
+        if (s->sums && o->table && o->config->repeat > 1)
+            report_summary(&o->report, s);
+        summary_forget_sums(s);
+    }
+}
+
 static void on_index_done(void *arg, const char *index)
 {
     struct output *o = arg;
     progress_clear(&o->progress);
+    o->measuring = false;
+    print_summaries(o);
     if (o->table)
         report_index(&o->report, index);
 }
@@ -284,7 +306,7 @@ static void on_dropped(void *arg, const struct bench_drop *drop)
                 "farside bench: note: dropped table '%s', which a benchmark that was killed had "
                 "left: %" PRIu64 " bytes are free again\n",
                 drop->table, drop->bytes);
-    else if (o->table && o->begun)
+    else if (o->table && o->begun && !o->measuring)
         report_dropped(&o->report, drop);
 }
 
@@ -339,13 +361,15 @@ static int run(struct bench_config *c, const struct thread_list *threads, const 
     if (rc != FAR_OK && report_hint(rc))
         fprintf(stderr, "farside bench: hint: %s\n", report_hint(rc));
     if (file &&
-        cli_json_close("bench", json, file, report_json(c, o.runs, o.drops, stopped)) != CLI_OK &&
+        cli_json_close("bench", json, file,
+                       report_json(c, o.runs, &o.summaries, o.drops, stopped)) != CLI_OK &&
         code == CLI_OK)
         code = CLI_FAILED;
     if (stopped)
         fprintf(stderr, "farside bench: interrupted: the results are incomplete\n");
     json_decref(o.runs);
     json_decref(o.drops);
+    summary_list_free(&o.summaries);
     return code;
 }
 
@@ -364,6 +388,7 @@ int cmd_bench(int argc, char **argv)
         {.name = "keys", .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
         {.name = "ops", .large = &c.ops, .min = 1, .max = BENCH_COUNT_MAX},
         {.name = "warmup", .large = &c.warmup, .max = BENCH_COUNT_MAX},
+        {.name = "repeat", .number = &c.repeat, .min = 1, .max = BENCH_REPEAT_MAX},
         {.name = "processes", .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
         {.name = "threads", .take = take_threads, .arg = &threads},
         {.name = "depth", .number = &c.depth, .min = 1, .max = FAR_DEPTH_MAX},

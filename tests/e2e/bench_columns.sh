@@ -27,6 +27,11 @@ run bench --keys 2k --ops 2k --workload load,b --rate 1g --threads 2 --depth 2
 expect_code 0
 fits
 
+run bench --keys 4k --ops 2k --workload load,f,delete,iterate --rate 1g --warmup 1k \
+    --repeat 2 --threads 1,2 --timeline
+expect_code 0
+fits
+
 run bench --index chime --keys 2k --ops 2k --workload load,e,scan
 expect_code 0
 fits
@@ -44,7 +49,8 @@ fits
 run bench --keys 500 --ops 500 --index race --workload load,c --threads 1,2,3 --json "$scratch/json"
 expect_code 0
 for threads in 1 2 3; do
-    [ "$(grep -c "\"threads\": $threads" "$scratch/json")" -eq 2 ] || failed "lacks runs"
+    # Two runs, and two summaries.
+    [ "$(grep -c "\"threads\": $threads" "$scratch/json")" -eq 4 ] || failed "lacks runs"
 done
 for list in "" 0 1, ,1 1,x 1,1025 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
     run bench --threads "$list"

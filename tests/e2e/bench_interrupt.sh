@@ -35,7 +35,7 @@ for signal in INT TERM; do
         grep -qE "^race +space: 1,000 keys" <<<"$out" || failed "does not show the space"
         grep -qE "^race +b " <<<"$out" && failed "went on with the next workload"
         grep -q '"interrupted": true' "$scratch/json" || failed "does not say so in the JSON"
-        [ "$(grep -c '"workload"' "$scratch/json")" -eq "$runs" ] || failed "wrote a wrong number of runs"
+        [ "$(grep -c '"ops_planned"' "$scratch/json")" -eq "$runs" ] || failed "wrote a wrong number of runs"
     done
 done
 exit 0

@@ -72,3 +72,26 @@ expect_out "500 operations before each workload, to warm up"
 expect_out "space: 2,000 keys" # 1,500 new ones, and as many deleted
 [ "$(grep -c '"warmup": 500' "$scratch/json")" -eq 2 ] || failed "did not warm up"
 [ "$(grep -c '"ops": 1000,' "$scratch/json")" -eq 2 ] || failed "measured the operations to warm up"
+
+# Repeated runs: one row for all of them, with the spread.
+run bench --keys 2k --ops 1k --repeat 3 --workload load,a --index race --json "$scratch/json"
+expect_code 0
+expect_out "each workload runs 3 times: ops/s is the median"
+[ "$(grep -cE "^race +(load|a) " <<<"$out")" -eq 2 ] || failed "has other rows than one for each workload"
+[ "$(grep -cE "^  3 runs: [0-9,]+ to [0-9,]+ ops/s, " <<<"$out")" -eq 2 ] || failed "has no spread"
+grep -qE "^    update: p50 [0-9.]+ to [0-9.]+ us, p99 [0-9.]+ to [0-9.]+ us" <<<"$out" || failed "has no spread"
+expect_out "space: 2,000 keys"
+[ "$(grep -c '"repeat": 3' "$scratch/json")" -eq 2 ] || failed "wrote no third run"
+[ "$(grep -c '"runs": 3' "$scratch/json")" -eq 2 ] || failed "wrote no summary"
+
+# In a pool that lasts, all tables are dropped, or all but the last.
+run bench --pool "shm:$scratch/pool?size=256m" --keys 2k --ops 1k --repeat 3 --workload load,insert --index race
+expect_code 0
+[ "$(grep -c "dropped a table" <<<"$out")" -eq 1 ] || failed "says more than once that it dropped the table"
+run bench --pool "shm:$scratch/pool" --keys 2k --ops 1k --repeat 3 --workload load,insert --index race --keep
+expect_code 0
+run table list --pool "shm:$scratch/pool"
+[ "$out" = "bench-race	race" ] || failed "did not leave exactly the last table"
+run bench --repeat 0
+expect_code 2
+expect_err "--repeat"

@@ -16,6 +16,7 @@
 struct collected {
     const struct bench_config *config;
     json_t *runs;
+    struct summary_list summaries;
     unsigned begun, done;
     atomic_bool *stop; /* set it after the first run */
 };
@@ -30,6 +31,7 @@ static void on_run(void *arg, const struct bench_run *run)
 {
     struct collected *c = arg;
     assert_int_equal(json_array_append_new(c->runs, report_json_run(c->config, run)), 0);
+    assert_int_equal(summary_add(&c->summaries, c->config->threads, run), FAR_OK);
     if (c->stop != NULL)
         atomic_store(c->stop, true);
 }
@@ -51,13 +53,14 @@ static json_t *run_suite(const struct bench_config *config, atomic_bool *stop)
     assert_int_equal(c.begun, c.done);
 
     json_t *drops = json_array();
-    json_t *all = report_json(config, c.runs, drops, stop != NULL);
+    json_t *all = report_json(config, c.runs, &c.summaries, drops, stop != NULL);
     assert_non_null(all);
     char *text = json_dumps(all, JSON_INDENT(1));
     assert_non_null(text);
     json_decref(all);
     json_decref(c.runs);
     json_decref(drops);
+    summary_list_free(&c.summaries);
     json_error_t error;
     all = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     assert_non_null(all);
@@ -214,6 +217,63 @@ static void all_workloads_are_right_at_a_fixed_rate(void **state)
         assert_all_done(all, 3000, 2000);
         json_decref(all);
     }
+}
+
+/* Every repeat begins with the same keys and does the same, so it costs the same. */
+static void repeats_are_comparable(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {"load,insert,delete,d,get", "a,get,modify,iterate"};
+    for (unsigned l = 0; l < 2; l++) {
+        struct bench_config config = small(lists[l]);
+        config.pool = "mem:?size=256m&lease=3600000"; /* no heartbeats */
+        config.repeat = 3;
+        config.warmup = 100;
+        unsigned count = config.workloads.count;
+        json_t *all = run_suite(&config, NULL), *runs = json_object_get(all, "runs");
+        assert_int_equal(json_array_size(runs), 3 * count);
+        for (unsigned i = 0; i < 3 * count; i++) {
+            json_t *run = json_array_get(runs, i), *first = json_array_get(runs, i % count);
+            json_t *space = json_object_get(run, "space"),
+                   *before = json_object_get(first, "space");
+            assert_string_equal(json_string_value(json_object_get(run, "workload")),
+                                config.workloads.item[i % count].name);
+            assert_int_equal(json_integer_value(json_object_get(run, "repeat")), i / count + 1);
+            assert_true(json_is_null(json_object_get(run, "first_error")));
+            assert_true(
+                json_equal(json_object_get(space, "keys"), json_object_get(before, "keys")));
+            assert_int_equal(count_of(run, "get", "count"), count_of(first, "get", "count"));
+        }
+        json_t *summary = json_object_get(all, "summary");
+        assert_int_equal(json_array_size(summary), count);
+        for (unsigned i = 0; i < count; i++) {
+            json_t *one = json_array_get(summary, i), *speed = json_object_get(one, "ops_per_s");
+            assert_int_equal(json_integer_value(json_object_get(one, "runs")), 3);
+            assert_true(json_real_value(json_object_get(speed, "least")) <=
+                        json_real_value(json_object_get(speed, "median")));
+            assert_true(json_real_value(json_object_get(speed, "median")) <=
+                        json_real_value(json_object_get(speed, "most")));
+        }
+        json_decref(all);
+    }
+}
+
+/* In virtual time, runs on new tables do not differ at all. */
+static void repeats_in_virtual_time_are_the_same(void **state)
+{
+    (void)state;
+    struct bench_config config = small("load,a,insert");
+    config.pool = "sim:?size=64m&threads=2&depth=2";
+    config.repeat = 2;
+    assert_int_equal(bench_take_shape(&config), FAR_OK);
+    json_t *all = run_suite(&config, NULL), *runs = json_object_get(all, "runs");
+    for (unsigned i = 0; i < 3; i++) {
+        json_t *one = json_array_get(runs, i), *other = json_array_get(runs, i + 3);
+        assert_int_equal(json_object_del(one, "repeat"), 0);
+        assert_int_equal(json_object_del(other, "repeat"), 0);
+        assert_true(json_equal(one, other));
+    }
+    json_decref(all);
 }
 
 /* Every operation of a mix finds its key, however many threads insert and delete meanwhile. */
@@ -437,6 +497,8 @@ int main(void)
         cmocka_unit_test(operations_to_warm_up_are_not_measured),
         cmocka_unit_test(deletes_warm_up_with_keys_that_are_left_over),
         cmocka_unit_test(all_workloads_are_right_at_a_fixed_rate),
+        cmocka_unit_test(repeats_are_comparable),
+        cmocka_unit_test(repeats_in_virtual_time_are_the_same),
         cmocka_unit_test(a_mix_finds_its_keys_while_others_are_deleted),
         cmocka_unit_test(sizes_that_vary_are_right_on_every_index),
         cmocka_unit_test(the_json_has_all_members),
