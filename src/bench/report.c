@@ -1,7 +1,7 @@
-#include "bench/report.h"
+/* The results of a benchmark for people: a table. */
+#include "bench/report_internal.h"
 
 #include "base/status.h"
-#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -9,28 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const kind_names[FAR_OP_KINDS] = {
+const char *const report_kind_names[FAR_OP_KINDS] = {
     [FAR_OP_GET] = "get",       [FAR_OP_EXISTS] = "exists",   [FAR_OP_PUT] = "put",
     [FAR_OP_INSERT] = "insert", [FAR_OP_UPDATE] = "update",   [FAR_OP_DELETE] = "delete",
     [FAR_OP_MODIFY] = "modify", [FAR_OP_ITERATE] = "iterate", [FAR_OP_SCAN] = "scan",
 };
-
-static double per(uint64_t sum, uint64_t count)
-{
-    return count > 0 ? (double)sum / (double)count : 0;
-}
-
-static double window_ms(const struct bench_config *c)
-{
-    return (double)c->window_ns / 1e6;
-}
-
-static double quantile_us(const struct bench_op *op, double q)
-{
-    return (double)hist_quantile(&op->latency, q) / 1e3;
-}
-
-/* ---- for people ------------------------------------------------------------------------------ */
 
 #define TEXT_MAX         32
 #define RANGE_MAX        (2 * TEXT_MAX + 8)
@@ -197,12 +180,12 @@ static void print_op_columns(struct report *r, const char *name, const struct be
     const struct far_op_stats *s = &op->stats;
     char text[TEXT_MAX];
     fprintf(r->out, " %-7s", name);
-    fprintf(r->out, " %6s", fit(per(s->rtts, s->count), 6, 2, text));
-    fprintf(r->out, " %6s", fit(per(s->verbs, s->count), 6, 2, text));
-    fprintf(r->out, " %8s", fit(per(s->bytes_read, s->count), 8, 1, text));
-    fprintf(r->out, " %7s", fit(per(s->bytes_written, s->count), 7, 1, text));
-    fprintf(r->out, " %7s", fit(quantile_us(op, 0.5), 7, 2, text));
-    fprintf(r->out, " %7s", fit(quantile_us(op, 0.99), 7, 2, text));
+    fprintf(r->out, " %6s", fit(report_per(s->rtts, s->count), 6, 2, text));
+    fprintf(r->out, " %6s", fit(report_per(s->verbs, s->count), 6, 2, text));
+    fprintf(r->out, " %8s", fit(report_per(s->bytes_read, s->count), 8, 1, text));
+    fprintf(r->out, " %7s", fit(report_per(s->bytes_written, s->count), 7, 1, text));
+    fprintf(r->out, " %7s", fit(report_quantile_us(op, 0.5), 7, 2, text));
+    fprintf(r->out, " %7s", fit(report_quantile_us(op, 0.99), 7, 2, text));
     fprintf(r->out, " %10s\n", fit((double)s->count, 10, 0, text));
 }
 
@@ -215,8 +198,8 @@ static void print_entries(struct report *r, const char *name, const struct far_o
     say(r->out, "  ",
         "%s: %s entr%s in %s call%s; per entry %.4f round trips, %.2f verbs, %.1f bytes", name,
         grouped(s->entries, entries), s->entries == 1 ? "y" : "ies", grouped(s->count, calls),
-        plural(s->count), per(s->rtts, s->entries), per(s->verbs, s->entries),
-        per(s->bytes_read, s->entries));
+        plural(s->count), report_per(s->rtts, s->entries), report_per(s->verbs, s->entries),
+        report_per(s->bytes_read, s->entries));
 }
 
 /* How well the run kept to its rate. */
@@ -239,16 +222,16 @@ static void print_pace(struct report *r, const struct bench_run *run)
 
 static void print_timeline(struct report *r, const struct bench_run *run)
 {
-    double seconds = window_ms(r->config) / 1e3;
+    double seconds = report_window_ms(r->config) / 1e3;
     char speed[TEXT_MAX], rtts[TEXT_MAX];
     say(r->out, "  ", "time line of %s%s, in windows of %g ms%s",
-        r->config->repeat > 1 ? "the first run of " : "", run->workload, window_ms(r->config),
-        run->windows > 0 ? ":" : ": it took less than one");
+        r->config->repeat > 1 ? "the first run of " : "", run->workload,
+        report_window_ms(r->config), run->windows > 0 ? ":" : ": it took less than one");
     for (unsigned n = 0; n < run->windows; n++) {
         const struct bench_window *w = &run->window[n];
         fprintf(r->out, "  %10.2f s %15s ops/s %8s rtts\n", (n + 1) * seconds,
                 grouped((uint64_t)((double)w->ops / seconds + 0.5), speed),
-                fit(per(w->rtts, w->ops), 8, 2, rtts));
+                fit(report_per(w->rtts, w->ops), 8, 2, rtts));
     }
     if (run->windows + 1 == BENCH_WINDOWS_MAX)
         say(r->out, "  ", "the time line ends here, after %u windows", run->windows);
@@ -277,10 +260,11 @@ static void print_failed(struct report *r, const struct bench_run *run)
         uint64_t errors = bench_op_errors(op);
         grouped(op->stats.count, all);
         if (op->stats.not_found > 0)
-            say(r->out, "  ", "%s: %s of %s did not find their key", kind_names[k],
+            say(r->out, "  ", "%s: %s of %s did not find their key", report_kind_names[k],
                 grouped(op->stats.not_found, some), all);
         if (errors > 0)
-            say(r->out, "  ", "%s: %s of %s failed", kind_names[k], grouped(errors, some), all);
+            say(r->out, "  ", "%s: %s of %s failed", report_kind_names[k], grouped(errors, some),
+                all);
         if (op->wrong > 0 && what[k])
             say(r->out, "  ", "%s %s", grouped(op->wrong, some), what[k]);
     }
@@ -351,17 +335,17 @@ void report_run(struct report *r, const struct bench_run *run)
         if (run->op[k].stats.count == 0)
             continue;
         print_run_columns(r, run, first);
-        print_op_columns(r, kind_names[k], &run->op[k]);
+        print_op_columns(r, report_kind_names[k], &run->op[k]);
         first = false;
     }
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
-        print_entries(r, kind_names[k], &run->op[k].stats);
+        print_entries(r, report_kind_names[k], &run->op[k].stats);
     print_pace(r, run);
     if (run->slowest_ops > 0)
         say(r->out, "  ",
             "the slowest %g ms: %.2f of the median by operations, %.2f by operations per round "
             "trip",
-            window_ms(r->config), run->slowest_ops, run->slowest_ops_per_rtt);
+            report_window_ms(r->config), run->slowest_ops, run->slowest_ops_per_rtt);
     if (r->config->timeline)
         print_timeline(r, run);
     print_deaths(r, run);
@@ -401,7 +385,7 @@ void report_summary(struct report *r, const struct summary *s)
         100 * (speed.most / speed.median - 1));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         if (s->count[k] > 0)
-            say(r->out, "    ", "%s: p50 %s us, p99 %s us", kind_names[k],
+            say(r->out, "    ", "%s: p50 %s us, p99 %s us", report_kind_names[k],
                 latency_range(s, SUMMARY_P50 + k, p50), latency_range(s, SUMMARY_P99 + k, p99));
     fflush(r->out);
 }
@@ -416,7 +400,7 @@ void report_index(struct report *r, const char *index)
         return;
     if (s->keys > 0)
         snprintf(per_key, sizeof per_key, "; per key %.1f bytes of index and %.1f of blocks",
-                 per(s->index_bytes, s->keys), per(s->block_bytes, s->keys));
+                 report_per(s->index_bytes, s->keys), report_per(s->block_bytes, s->keys));
     if (s->splits > 0)
         snprintf(splits, sizeof splits, "%s split%s at load factor %.3f (highest %.3f)",
                  grouped(s->splits, number), plural(s->splits), s->split_load_mean,
@@ -502,258 +486,4 @@ void report_end(struct report *r)
     r->seen = NULL;
     r->seen_count = 0;
     fflush(r->out);
-}
-
-/* ---- for programs ---------------------------------------------------------------------------- */
-
-/* Returns the object, or NULL if one of its members could not be set. */
-static json_t *whole(json_t *object, int bad)
-{
-    if (bad == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static int set_count(json_t *object, const char *name, uint64_t count)
-{
-    return json_object_set_new(object, name, json_integer((json_int_t)count));
-}
-
-static int set_real(json_t *object, const char *name, double value)
-{
-    return json_object_set_new(object, name, json_real(value));
-}
-
-/* Bytes that are not UTF-8 become "\xHH"; only the URI of a pool can have some. */
-static int set_text(json_t *object, const char *name, const char *text)
-{
-    char *copy = text ? malloc(4 * strlen(text) + 1) : NULL;
-    if (text && !copy)
-        return -1;
-    if (text)
-        text_utf8(text, copy);
-    int rc = json_object_set_new(object, name, text ? json_string(copy) : json_null());
-    free(copy);
-    return rc;
-}
-
-static int set_bool(json_t *object, const char *name, bool value)
-{
-    return json_object_set_new(object, name, json_boolean(value));
-}
-
-/* Round trips within which this part of the operations was done. */
-static uint64_t quantile_rtts(const struct far_op_stats *s, double part)
-{
-    uint64_t within = s->took[0];
-    unsigned i = 0;
-    while (i + 1 < FAR_RTTS_TOLD && (double)within < part * (double)s->count)
-        within += s->took[++i];
-    return i;
-}
-
-static json_t *json_op(const struct bench_op *op)
-{
-    const struct far_op_stats *s = &op->stats;
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_count(o, "count", s->count);
-    bad |= set_real(o, "rtts", per(s->rtts, s->count));
-    bad |= set_count(o, "rtts_p99", quantile_rtts(s, 0.99));
-    bad |= set_count(o, "rtts_p999", quantile_rtts(s, 0.999));
-    bad |= set_real(o, "verbs", per(s->verbs, s->count));
-    bad |= set_real(o, "bytes_read", per(s->bytes_read, s->count));
-    bad |= set_real(o, "bytes_written", per(s->bytes_written, s->count));
-    bad |= set_real(o, "p50_us", quantile_us(op, 0.5));
-    bad |= set_real(o, "p99_us", quantile_us(op, 0.99));
-    bad |= set_real(o, "p999_us", quantile_us(op, 0.999));
-    if (s->entries > 0) {
-        bad |= set_count(o, "entries", s->entries);
-        bad |= set_real(o, "rtts_per_entry", per(s->rtts, s->entries));
-        bad |= set_real(o, "verbs_per_entry", per(s->verbs, s->entries));
-        bad |= set_real(o, "bytes_read_per_entry", per(s->bytes_read, s->entries));
-    }
-    bad |= set_count(o, "not_found", s->not_found);
-    bad |= set_count(o, "errors", bench_op_errors(op));
-    return whole(o, bad);
-}
-
-static json_t *json_per_op(const struct bench_run *run)
-{
-    json_t *o = json_object();
-    int bad = 0;
-    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
-        if (run->op[k].stats.count > 0)
-            bad |= json_object_set_new(o, kind_names[k], json_op(&run->op[k]));
-    return whole(o, bad);
-}
-
-static json_t *json_space(const struct far_table_info *s)
-{
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_count(o, "keys", s->keys);
-    bad |= set_count(o, "slots", s->slots);
-    bad |= set_count(o, "index_bytes", s->index_bytes);
-    bad |= set_count(o, "block_bytes", s->block_bytes);
-    bad |= set_count(o, "client_cache_bytes", s->client_cache_bytes);
-    bad |= set_real(o, "load_factor", s->load_factor);
-    bad |= set_count(o, "splits", s->splits);
-    bad |= set_real(o, "split_load_max", s->split_load_max);
-    bad |= set_real(o, "split_load_mean", s->split_load_mean);
-    if (s->fptable_plain_bytes != 0) {
-        bad |= set_count(o, "fptable_bytes", s->fptable_bytes);
-        bad |= set_count(o, "fptable_plain_bytes", s->fptable_plain_bytes);
-    }
-    return whole(o, bad);
-}
-
-static json_t *json_timeline(const struct bench_config *c, const struct bench_run *run)
-{
-    double seconds = window_ms(c) / 1e3;
-    json_t *all = json_array();
-    int bad = 0;
-    for (unsigned n = 0; n < run->windows; n++) {
-        const struct bench_window *w = &run->window[n];
-        json_t *o = json_object();
-        bad |= set_real(o, "seconds", (n + 1) * seconds);
-        bad |= set_real(o, "ops_per_s", (double)w->ops / seconds);
-        bad |= set_real(o, "rtts", per(w->rtts, w->ops));
-        bad |= json_array_append_new(all, o);
-    }
-    return whole(all, bad);
-}
-
-static json_t *json_pace(const struct bench_pace *p)
-{
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_count(o, "rate", p->rate);
-    bad |= set_real(o, "late_max_us", (double)p->late_max / 1e3);
-    bad |= set_real(o, "late_last_us", (double)p->late_last / 1e3);
-    bad |= set_bool(o, "fell_behind", p->fell_behind);
-    return whole(o, bad);
-}
-
-json_t *report_json_run(const struct bench_config *c, const struct bench_run *run)
-{
-    bool raw = run->raw_ops_per_s > 0;
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_text(o, "index", run->index);
-    bad |= set_text(o, "tuning", run->space.tuning);
-    bad |= set_text(o, "workload", run->workload);
-    bad |= set_count(o, "repeat", run->repeat + 1);
-    bad |= set_count(o, "keys", c->keys);
-    bad |= set_count(o, "warmup", run->warmup);
-    bad |= set_count(o, "ops", run->ops);
-    bad |= set_count(o, "processes", c->processes);
-    bad |= set_count(o, "threads", c->threads);
-    bad |= set_count(o, "depth", c->depth);
-    bad |= set_text(o, "dist", run->draws_keys ? bench_dist_name(run->dist) : NULL);
-    bad |= set_real(o, "seconds", run->seconds);
-    bad |= set_real(o, "ops_per_s", run->ops_per_s);
-    bad |= json_object_set_new(o, "pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null());
-    bad |= set_real(o, "window_ms", window_ms(c));
-    bad |= set_real(o, "slowest_window", run->slowest_ops);
-    bad |= set_real(o, "slowest_window_per_rtt", run->slowest_ops_per_rtt);
-    bad |= json_object_set_new(o, "timeline", c->timeline ? json_timeline(c, run) : json_null());
-    bad |= json_object_set_new(o, "per_op", json_per_op(run));
-    bad |=
-        json_object_set_new(o, "space", run->space_known ? json_space(&run->space) : json_null());
-    bad |=
-        json_object_set_new(o, "raw_ops_per_s", raw ? json_real(run->raw_ops_per_s) : json_null());
-    bad |= json_object_set_new(o, "efficiency",
-                               raw ? json_real(run->ops_per_s / run->raw_ops_per_s) : json_null());
-    bad |= set_count(o, "deaths", run->deaths);
-    bad |= set_text(o, "first_error",
-                    run->first_error != FAR_OK ? far_errname(run->first_error) : NULL);
-    bad |= set_bool(o, "interrupted", run->interrupted);
-    bad |= set_count(o, "ops_planned", run->ops_planned);
-    bad |= set_text(o, "stopped_by", run->halted_by != FAR_OK ? far_errname(run->halted_by) : NULL);
-    bad |= set_text(o, "stopped_detail", run->halted_by != FAR_OK ? run->detail : NULL);
-    return whole(o, bad);
-}
-
-static json_t *json_spread(const struct summary *s, unsigned figure, double unit)
-{
-    struct summary_spread spread = summary_spread(s, figure);
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_real(o, "median", spread.median / unit);
-    bad |= set_real(o, "least", spread.least / unit);
-    bad |= set_real(o, "most", spread.most / unit);
-    return whole(o, bad);
-}
-
-static json_t *json_latencies(const struct summary *s, unsigned kind)
-{
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= json_object_set_new(o, "p50_us", json_spread(s, SUMMARY_P50 + kind, 1e3));
-    bad |= json_object_set_new(o, "p99_us", json_spread(s, SUMMARY_P99 + kind, 1e3));
-    bad |= json_object_set_new(o, "p999_us", json_spread(s, SUMMARY_P999 + kind, 1e3));
-    return whole(o, bad);
-}
-
-static json_t *json_summary(const struct summary *s)
-{
-    json_t *o = json_object(), *per_op = json_object();
-    int bad = 0;
-    bad |= set_text(o, "index", s->index);
-    bad |= set_text(o, "workload", s->workload);
-    bad |= set_count(o, "threads", s->threads);
-    bad |= set_count(o, "runs", s->runs);
-    bad |= json_object_set_new(o, "ops_per_s", json_spread(s, SUMMARY_OPS_PER_S, 1));
-    for (unsigned k = 0; k < FAR_OP_KINDS; k++)
-        if (s->count[k] > 0)
-            bad |= json_object_set_new(per_op, kind_names[k], json_latencies(s, k));
-    bad |= json_object_set_new(o, "per_op", per_op);
-    return whole(o, bad);
-}
-
-/* Of all workloads of which a run came to its end. */
-static json_t *json_summaries(const struct summary_list *list)
-{
-    json_t *all = json_array();
-    int bad = 0;
-    for (unsigned i = 0; i < list->count; i++)
-        if (list->item[i]->runs > 0)
-            bad |= json_array_append_new(all, json_summary(list->item[i]));
-    return whole(all, bad);
-}
-
-json_t *report_json_drop(const struct bench_drop *drop)
-{
-    bool dropped = drop->status == FAR_OK && !drop->foreign;
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_text(o, "table", drop->table);
-    bad |= set_bool(o, "dropped", dropped);
-    bad |= set_bool(o, "left_over", drop->left_over || drop->foreign);
-    bad |= json_object_set_new(
-        o, "bytes", drop->bytes > 0 ? json_integer((json_int_t)drop->bytes) : json_null());
-    bad |= set_text(o, "error", drop->status != FAR_OK ? far_errname(drop->status) : NULL);
-    return whole(o, bad);
-}
-
-json_t *report_json(const struct bench_config *c, json_t *runs,
-                    const struct summary_list *summaries, json_t *drops, bool interrupted)
-{
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_text(o, "farside", far_version());
-    bad |= set_text(o, "pool", c->pool);
-    bad |= set_count(o, "key_size", c->sizes.key.min);
-    bad |= set_count(o, "key_size_max", c->sizes.key.max);
-    bad |= set_count(o, "value_size", c->sizes.value.min);
-    bad |= set_count(o, "value_size_max", c->sizes.value.max);
-    bad |= set_real(o, "theta", c->theta);
-    bad |= set_count(o, "seed", c->seed);
-    bad |= set_bool(o, "interrupted", interrupted);
-    bad |= json_object_set(o, "runs", runs);
-    bad |= json_object_set_new(o, "summary", json_summaries(summaries));
-    bad |= json_object_set(o, "tables", drops);
-    return whole(o, bad);
 }
