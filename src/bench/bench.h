@@ -7,6 +7,7 @@
  *   mix       workloads that the user defines
  *   workers   threads of one process or several that start and stop together
  *   scratch   memory of a pool for verbs without a meaning
+ *   counters  what a thread costs its processor
  *   pace      when operations are due at a fixed rate
  *   sums      figures of several workers or runs, added up
  *   lane      one operation in flight
@@ -24,6 +25,7 @@
 
 #include "base/err.h"
 #include "base/hist.h"
+#include "bench/counters.h"
 #include "bench/keys.h"
 #include "bench/workload.h"
 
@@ -53,6 +55,7 @@ struct bench_config {
     uint64_t seed;
     unsigned deaths; /* of clients, in a second of virtual time */
     bool raw;
+    bool counters;           /* count cycles, cache misses and so on */
     bool timeline;           /* report the windows of a run one by one */
     uint64_t window_ns;      /* length of a window, > 0 */
     bool keep;               /* leave the tables in the pool, named bench-INDEX */
@@ -107,6 +110,7 @@ struct bench_run {
     double seconds;  /* of the slowest thread, without drawing tasks */
     double ops_per_s;
     struct bench_pace pace;
+    struct counters_sum counters; /* of all threads, while operations run */
     struct bench_op op[FAR_OP_KINDS];
     struct far_table_info space; /* after the run; splits of this run only */
     bool space_known;            /* the table could be read */

@@ -220,6 +220,32 @@ static void print_pace(struct report *r, const struct bench_run *run)
             (double)p->late_last / 1e6);
 }
 
+/* What an operation cost the processor. If something is not known, why not, once. */
+static void print_counters(struct report *r, const struct bench_run *run)
+{
+    static const char *const names[COUNTERS_KINDS] = {"cycles", "instructions", "cache misses"};
+    const struct counters_sum *c = &run->counters;
+    char text[256] = "", missing[64] = "";
+    if (!c->on)
+        return;
+    for (unsigned k = 0; k < COUNTERS_KINDS; k++) {
+        size_t used = strlen(text), lost = strlen(missing);
+        if (c->known[k])
+            snprintf(text + used, sizeof text - used, "%.*f %s, ",
+                     k == COUNTERS_CACHE_MISSES ? 2 : 0, report_per(c->count[k], run->ops),
+                     names[k]);
+        else
+            snprintf(missing + lost, sizeof missing - lost, "%s%s", lost ? ", " : "", names[k]);
+    }
+    say(r->out, "  ", "per operation: %s%.2g context switches%s", text,
+        report_per(c->switches, run->ops), c->user_only ? "; without what the kernel does" : "");
+    if (!*missing || r->refusal_told)
+        return;
+    r->refusal_told = true;
+    say(r->out, "  ", "not counted: %s (%s); hint: %s", missing, strerror(c->error),
+        counters_hint(c->error, counters_paranoid()));
+}
+
 static void print_timeline(struct report *r, const struct bench_run *run)
 {
     double seconds = report_window_ms(r->config) / 1e3;
@@ -341,6 +367,7 @@ void report_run(struct report *r, const struct bench_run *run)
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         print_entries(r, report_kind_names[k], &run->op[k].stats);
     print_pace(r, run);
+    print_counters(r, run);
     if (run->slowest_ops > 0)
         say(r->out, "  ",
             "the slowest %g ms: %.2f of the median by operations, %.2f by operations per round "

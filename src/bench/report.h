@@ -26,6 +26,7 @@ struct report {
     FILE *out;
     const struct bench_config *config;
     char index[REPORT_INDEX];    /* of the last run; "" if there is none */
+    bool refusal_told;           /* why counters are missing */
     bool several;                /* numbers of threads, one after the other */
     unsigned place;              /* of the next run in the list of workloads */
     unsigned runs;               /* of this index so far */

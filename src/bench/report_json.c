@@ -125,6 +125,28 @@ static json_t *json_timeline(const struct bench_config *c, const struct bench_ru
     return whole(all, bad);
 }
 
+static const char *const counter_names[COUNTERS_KINDS] = {
+    [COUNTERS_CYCLES] = "cycles",
+    [COUNTERS_INSTRUCTIONS] = "instructions",
+    [COUNTERS_CACHE_MISSES] = "cache_misses",
+};
+
+/* Per operation. */
+static json_t *json_counters(const struct bench_run *run)
+{
+    const struct counters_sum *c = &run->counters;
+    json_t *o = json_object();
+    int bad = 0;
+    for (unsigned k = 0; k < COUNTERS_KINDS; k++)
+        bad |= json_object_set_new(o, counter_names[k],
+                                   c->known[k] ? json_real(report_per(c->count[k], run->ops))
+                                               : json_null());
+    bad |= set_real(o, "context_switches", report_per(c->switches, run->ops));
+    bad |= set_bool(o, "user_only", c->user_only);
+    bad |= set_text(o, "error", c->error ? strerror(c->error) : NULL);
+    return whole(o, bad);
+}
+
 static json_t *json_pace(const struct bench_pace *p)
 {
     json_t *o = json_object();
@@ -155,6 +177,7 @@ json_t *report_json_run(const struct bench_config *c, const struct bench_run *ru
     bad |= set_real(o, "seconds", run->seconds);
     bad |= set_real(o, "ops_per_s", run->ops_per_s);
     bad |= json_object_set_new(o, "pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null());
+    bad |= json_object_set_new(o, "counters", run->counters.on ? json_counters(run) : json_null());
     bad |= set_real(o, "window_ms", report_window_ms(c));
     bad |= set_real(o, "slowest_window", run->slowest_ops);
     bad |= set_real(o, "slowest_window_per_rtt", run->slowest_ops_per_rtt);

@@ -82,6 +82,7 @@ static int sum_up(struct bench_run *run, const struct worker *workers, unsigned 
         const struct worker *w = &workers[i];
         run->ops += w->tasks_done;
         run->warmup += w->warmed;
+        counters_add(&run->counters, &w->counters.sum);
         run->deaths += w->lives > 0 ? w->lives - 1 : 0;
         if (w->busy > busy)
             busy = w->busy;

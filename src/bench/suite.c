@@ -463,6 +463,9 @@ int bench_check(const struct bench_config *c)
         return err_fail(FAR_INVALID,
                         "--deaths needs clients that are modelled: use it with --pool " MODEL_SCHEME
                         ":, or leave it out");
+    if (c->counters && model_named(c->pool))
+        return err_fail(FAR_INVALID, "--counters is about real threads, which " MODEL_SCHEME
+                                     ": does not have: leave it out, or use another pool");
     if (c->raw && c->rate > 0)
         return err_fail(FAR_INVALID, "--raw compares throughputs, but --rate sets it: leave one of "
                                      "them out");

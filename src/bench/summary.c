@@ -93,6 +93,7 @@ static void add_sums(struct bench_run *sum, const struct bench_run *run)
     sum->slowest_ops = worse(sum->slowest_ops, run->slowest_ops);
     sum->slowest_ops_per_rtt = worse(sum->slowest_ops_per_rtt, run->slowest_ops_per_rtt);
     add_pace(&sum->pace, &run->pace);
+    counters_add(&sum->counters, &run->counters);
     add_end(sum, run);
 }
 

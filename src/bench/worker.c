@@ -214,6 +214,8 @@ int worker_open(void *arg)
 {
     struct worker *w = arg;
     workload_source_init(&w->source, w->plan, w->thread);
+    if (w->config->counters)
+        counters_open(&w->counters, counters_events);
     int rc = lanes_alloc(w);
     if (rc == FAR_OK)
         rc = open_session(w);
@@ -259,11 +261,13 @@ static void draw(struct worker *w, uint64_t max)
 
 static void work(struct worker *w)
 {
+    counters_resume(&w->counters);
     if (w->target->depth == 1)
         work_sync(w);
     else
         work_ring(w);
     w->busy += worker_now(w) - w->started;
+    counters_pause(&w->counters);
 }
 
 /* Forgets what was measured so far, but not that something failed. */
@@ -273,6 +277,7 @@ static void forget(struct worker *w)
     w->tasks_done = w->busy = 0;
     w->windows = 0;
     memset(w->window, 0, sizeof w->window);
+    counters_reset(&w->counters);
     memset(w->wrong, 0, sizeof w->wrong);
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         hist_clear(&w->latency[k]);
@@ -323,6 +328,7 @@ void worker_close(void *arg)
         far_session_close(w->session);
     }
     w->window[w->windows].rtts = lane_rtts_so_far(w, &w->after);
+    counters_close(&w->counters);
     free(w->tasks);
     free(w->results);
     free(w->idle);

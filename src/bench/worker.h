@@ -56,6 +56,7 @@ struct worker {
     struct far_result *results;
 
     struct pace pace;
+    struct counters counters;
     uint64_t warmed; /* tasks done before measuring */
     uint64_t tasks_done;
     uint64_t inserted; /* new keys that exist */

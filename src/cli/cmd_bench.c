@@ -78,6 +78,8 @@ static void usage(void)
           "  --deaths N         clients that die in a second of virtual time (0); a new client\n"
           "                     takes the place of each; only with sim:\n"
           "  --raw              also measure the same verbs without an index\n"
+          "  --counters         also show the cycles, instructions, cache misses and context\n"
+          "                     switches of an operation, as far as the kernel counts them\n"
           "  --timeline         also show the operations per second of every 100 ms (sim: 10 ms)\n"
           "  --keep             leave the tables in the pool, named bench-INDEX; otherwise they\n"
           "                     are dropped at the end\n"
@@ -400,6 +402,7 @@ int cmd_bench(int argc, char **argv)
         {.name = "seed", .take = take_seed, .arg = &c.seed},
         {.name = "deaths", .number = &c.deaths, .max = 1000000},
         {.name = "raw", .flag = &c.raw},
+        {.name = "counters", .flag = &c.counters},
         {.name = "timeline", .flag = &c.timeline},
         {.name = "keep", .flag = &c.keep},
         {.name = "json", .text = &json},

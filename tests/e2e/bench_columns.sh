@@ -28,7 +28,7 @@ expect_code 0
 fits
 
 run bench --keys 4k --ops 2k --workload load,f,delete,iterate --rate 1g --warmup 1k \
-    --repeat 2 --threads 1,2 --timeline
+    --repeat 2 --threads 1,2 --timeline --counters
 expect_code 0
 fits
 

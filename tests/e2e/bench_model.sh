@@ -72,6 +72,8 @@ for option in '--threads 2' '--threads 1,2' '--depth 4' '--processes 2'; do
     # shellcheck disable=SC2086 # an option and its value
     refused "the clients of sim: are in its URI (machines=, threads=, depth=), not in options" --pool sim: $option
 done
+refused "--counters is about real threads, which sim: does not have: leave it out, or use another pool" --pool sim: \
+    --counters
 refused "--raw measures real time, which sim: does not have: leave it out, or use another pool" --pool sim: --raw
 
 # ---- clients that die ----

@@ -95,3 +95,16 @@ run table list --pool "shm:$scratch/pool"
 run bench --repeat 0
 expect_code 2
 expect_err "--repeat"
+
+# Counters: context switches are always known; of the others, either the figures or the reason.
+run bench --keys 2k --ops 1k --workload load,c --counters --index race --json "$scratch/json"
+expect_code 0
+[ "$(grep -cE "^  per operation: .*context switches" <<<"$out")" -eq 2 ] || failed "has no counters"
+if grep -q '"cycles": null' "$scratch/json"; then
+    [ "$(grep -c "not counted: " <<<"$out")" -eq 1 ] || failed "does not say once why not"
+    grep -q '"error": "' "$scratch/json" || failed "does not say why not in its JSON"
+else
+    expect_out "cycles, "
+fi
+run bench --keys 2k --ops 1k --workload load --index race --json -
+expect_out '"counters": null'
