@@ -1,5 +1,6 @@
 /* The table for people: no line is too long, whatever the numbers are, and it says what to know about
  * them. */
+#include "bench/pace.h"
 #include "bench/report.h"
 
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +76,14 @@ static struct bench_run *new_worst_run(void)
     for (unsigned i = 0; i < BENCH_WINDOWS_MAX; i++)
         run->window[i] = (struct bench_window){.ops = UINT64_MAX / 1000, .rtts = UINT64_MAX};
     run->slowest_ops = run->slowest_ops_per_rtt = 123456789.0;
+    run->pace = (struct bench_pace){
+        .rate = UINT64_MAX, .late_max = UINT64_MAX, .late_last = UINT64_MAX, .fell_behind = true};
+    run->counters = (struct counters_sum){.on = true,
+                                          .known = {true, true, false},
+                                          .user_only = true,
+                                          .error = EOPNOTSUPP,
+                                          .count = {UINT64_MAX, UINT64_MAX},
+                                          .switches = UINT64_MAX};
     run->first_error = run->halted_by = FAR_UNKNOWN;
     memset(run->detail, 'n', sizeof run->detail - 1);
     run->interrupted = true;
@@ -99,7 +109,9 @@ static void no_line_is_longer_than_100_columns(void **state)
     config.pool = uri;
     config.tuning = tuning;
     config.index = "rcuckoo";
-    config.keys = config.ops = BENCH_COUNT_MAX;
+    config.keys = config.ops = config.warmup = BENCH_COUNT_MAX;
+    config.rate = PACE_RATE_MAX;
+    config.repeat = BENCH_REPEAT_MAX;
     config.processes = config.threads = BENCH_THREADS_MAX;
     config.depth = FAR_DEPTH_MAX;
     config.sizes.key = (struct bench_range){FAR_KEY_MAX - 1, FAR_KEY_MAX};
@@ -120,6 +132,14 @@ static void no_line_is_longer_than_100_columns(void **state)
         report_begin(&r, p.out, &config, "1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008");
         report_threads(&r, &config);
         report_run(&r, run);
+        struct summary_list list = {.count = 0};
+        run->interrupted = false; /* else it would not count */
+        run->halted_by = FAR_OK;
+        assert_int_equal(summary_add(&list, BENCH_THREADS_MAX, run), FAR_OK);
+        run->ops_per_s = 0.001;
+        assert_int_equal(summary_add(&list, BENCH_THREADS_MAX, run), FAR_OK);
+        report_summary(&r, list.item[0]);
+        summary_list_free(&list);
         report_index(&r, "rcuckoo");
         report_dropped(&r, &drop);
         report_end(&r);
@@ -128,6 +148,68 @@ static void no_line_is_longer_than_100_columns(void **state)
         free(p.text);
         free(run);
     }
+}
+
+/* Figures that the kernel gives are shown each time; the reason why it does not, once. */
+static void counters_are_shown_or_the_reason_is(void **state)
+{
+    (void)state;
+    struct paper p;
+    struct report r;
+    struct bench_config config = bench_defaults;
+    struct bench_run *run = new_run("race", "c", 1000);
+    run->ops = 1000;
+    run->counters = (struct counters_sum){
+        .on = true, .known = {true, true, true}, .count = {1234000, 2345000, 1500}, .switches = 3};
+    paper_open(&p);
+    report_begin(&r, p.out, &config, "1");
+    report_run(&r, run);
+    run->counters.known[COUNTERS_CYCLES] = run->counters.known[COUNTERS_CACHE_MISSES] = false;
+    run->counters.user_only = true;
+    run->counters.error = ENOENT;
+    report_run(&r, run);
+    report_run(&r, run);
+    report_end(&r);
+    paper_close(&p);
+    assert_non_null(strstr(p.text, "  per operation: 1234 cycles, 2345 instructions, 1.50 cache "
+                                   "misses, 0.003 context switches\n"));
+    assert_non_null(strstr(p.text, "  per operation: 2345 instructions, 0.003 context switches; "
+                                   "without what the kernel does\n"));
+    const char *why = strstr(p.text, "  not counted: cycles, cache misses (No such file");
+    assert_non_null(why);
+    assert_null(strstr(why + 10, "not counted"));
+    free(p.text);
+    free(run);
+}
+
+/* The row has the median; the lines below it have the spread. */
+static void repeated_runs_have_one_row_and_a_spread(void **state)
+{
+    (void)state;
+    static const double speed[] = {900, 1000, 1500};
+    struct paper p;
+    struct report r;
+    struct bench_config config = bench_defaults;
+    struct summary_list list = {.count = 0};
+    config.repeat = 3;
+    for (unsigned i = 0; i < 3; i++) {
+        struct bench_run *run = new_run("race", "c", speed[i]);
+        hist_clear(&run->op[FAR_OP_GET].latency);
+        hist_record(&run->op[FAR_OP_GET].latency, 1000 * (i + 1));
+        assert_int_equal(summary_add(&list, 1, run), FAR_OK);
+        free(run);
+    }
+    paper_open(&p);
+    report_begin(&r, p.out, &config, "1");
+    report_summary(&r, list.item[0]);
+    report_end(&r);
+    paper_close(&p);
+    assert_non_null(strstr(p.text, "race    c             1,000 get "));
+    assert_non_null(
+        strstr(p.text, "  3 runs: 900 to 1,500 ops/s, -10.0 % to +50.0 % of the median\n"));
+    assert_non_null(strstr(p.text, "    get: p50 1.00 to 3.00 us, p99 1.00 to 3.00 us\n"));
+    summary_list_free(&list);
+    free(p.text);
 }
 
 static void a_long_name_of_a_workload_has_its_own_line(void **state)
@@ -254,6 +336,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_line_is_longer_than_100_columns),
+        cmocka_unit_test(counters_are_shown_or_the_reason_is),
+        cmocka_unit_test(repeated_runs_have_one_row_and_a_spread),
         cmocka_unit_test(a_long_name_of_a_workload_has_its_own_line),
         cmocka_unit_test(a_time_line_has_a_line_for_each_window),
         cmocka_unit_test(threads_that_are_slower_than_one_are_pointed_out),
