@@ -59,31 +59,30 @@ static bool own_folder(char folder[PATH_MAX], bool *is_program)
     return slash != NULL;
 }
 
-static int load(struct network *n, const char *path)
+static int load(const char *name, const char *path, const void **entry)
 {
     /* Threads and fibers may be running its code until the process ends, so it is never closed. */
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const struct module *module;
+    const char *build;
 
     if (!handle)
-        return err_fail(FAR_NO_FABRIC, "cannot open the module of %s: %s", n->scheme, dlerror());
-    module = dlsym(handle, "farside_module");
-    if (!module)
+        return err_fail(FAR_NO_FABRIC, "cannot open the module of %s: %s", name, dlerror());
+    build = dlsym(handle, "farside_module");
+    if (!build)
         return err_fail(FAR_NO_FABRIC, "%s is not a module of Farside", path);
-    if (strncmp(module->build, MODULE_BUILD, sizeof module->build) != 0)
+    if (strncmp(build, MODULE_BUILD, MODULE_BUILD_BYTES) != 0)
         return err_fail(FAR_NO_FABRIC, "%s is of another build of Farside: %.*s, not %s", path,
-                        (int)sizeof module->build, module->build, MODULE_BUILD);
-    *module->host = &host;
-    n->module = module;
+                        MODULE_BUILD_BYTES, build, MODULE_BUILD);
+    *entry = build;
     return FAR_OK;
 }
 
 /* Is the module in that folder? If not, the folder is added to the list of those tried. */
-static bool is_in(const char *folder, const struct network *n, char path[PATH_MAX],
+static bool is_in(const char *folder, const char *name, char path[PATH_MAX],
                   char tried[TRIED_BYTES])
 {
     size_t used = strlen(tried);
-    int bytes = snprintf(path, PATH_MAX, "%s/farside-%s.so", folder, n->scheme);
+    int bytes = snprintf(path, PATH_MAX, "%s/farside-%s.so", folder, name);
 
     if (bytes > 0 && bytes < PATH_MAX && access(path, F_OK) == 0)
         return true;
@@ -93,24 +92,35 @@ static bool is_in(const char *folder, const struct network *n, char path[PATH_MA
 
 /* Next to the code that asks, as in the build folder; where it lies if all that is installed was
  * moved together; where it was installed. */
-static int find(struct network *n)
+int module_open(const char *name, const char *needs, const void **entry)
 {
     const char *set = secure_getenv("FARSIDE_MODULES");
     char own[PATH_MAX], moved[PATH_MAX + 64], path[PATH_MAX], tried[TRIED_BYTES] = "";
     bool is_program = false;
 
-    if (set && set[0] && is_in(set, n, path, tried))
-        return load(n, path);
+    if (set && set[0] && is_in(set, name, path, tried))
+        return load(name, path, entry);
     if (own_folder(own, &is_program)) {
         snprintf(moved, sizeof moved, "%s/%s", own, is_program ? MODULE_FROM_BIN : "farside");
-        if (is_in(own, n, path, tried) || is_in(moved, n, path, tried))
-            return load(n, path);
+        if (is_in(own, name, path, tried) || is_in(moved, name, path, tried))
+            return load(name, path, entry);
     }
-    if (is_in(MODULE_DIR, n, path, tried))
-        return load(n, path);
+    if (is_in(MODULE_DIR, name, path, tried))
+        return load(name, path, entry);
     return err_fail(FAR_NO_FABRIC,
-                    "no farside-%s.so, which is built where %s is installed, in any of: %s",
-                    n->scheme, n->needs, tried);
+                    "no farside-%s.so, which is built where %s is installed, in any of: %s", name,
+                    needs, tried);
+}
+
+static int open_network(struct network *n)
+{
+    const void *entry = NULL;
+    int rc = module_open(n->scheme, n->needs, &entry);
+    if (rc != FAR_OK)
+        return rc;
+    n->module = entry;
+    *n->module->host = &host;
+    return FAR_OK;
 }
 
 int module_find(const char *scheme, const struct module **module)
@@ -124,7 +134,7 @@ int module_find(const char *scheme, const struct module **module)
             continue;
         pthread_mutex_lock(&lock);
         if (!n->module)
-            rc = find(n);
+            rc = open_network(n);
         *module = n->module;
         pthread_mutex_unlock(&lock);
         return rc;

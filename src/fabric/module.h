@@ -45,8 +45,9 @@ struct module_host {
 };
 
 /* The only name that a module exports is `farside_module`, one of these. */
+#define MODULE_BUILD_BYTES 64
 struct module {
-    char build[64]; /* comes first in every version */
+    char build[MODULE_BUILD_BYTES]; /* comes first in every version */
     const struct module_host **host;
     const struct fab_ops *fabric;
     const struct memd_listener_ops *listener;
@@ -55,5 +56,9 @@ struct module {
 /* Opens the module of a network, once; any thread may call it. FAR_NO_FABRIC: there is none, or it
  * does not open, or it is of another build, or module.c is not linked; the detail says which. */
 int module_find(const char *scheme, const struct module **module);
+
+/* Opens farside-NAME.so, of a network or of something else that needs a library, and sets *entry to
+ * its `farside_module`. `needs`: the packages with which it is built. FAR_NO_FABRIC, as above. */
+int module_open(const char *name, const char *needs, const void **entry);
 
 #endif

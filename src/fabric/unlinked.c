@@ -11,3 +11,10 @@ __attribute__((weak)) int module_find(const char *scheme, const struct module **
     (void)module;
     return err_fail(FAR_NO_FABRIC, "this program is linked without %s:", scheme);
 }
+
+__attribute__((weak)) int module_open(const char *name, const char *needs, const void **entry)
+{
+    (void)needs;
+    (void)entry;
+    return err_fail(FAR_NO_FABRIC, "this program cannot open farside-%s.so", name);
+}
