@@ -26,8 +26,10 @@ module base fabric memd module
 sim base fabric pool index store sim
 model base fabric model
 bench base fabric store model bench | pool index
+compare base fabric bench compare | store
+compare/modules compare
 reproduce base bench reproduce | store
-cli base index bench reproduce sim memd cli | fabric store
+cli base index bench compare reproduce sim memd cli | fabric store
 quick cli
 ROOMS
 
