@@ -12,8 +12,10 @@ PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-de
            libsodium-dev libcmocka-dev libucx-dev libibverbs-dev librdmacm-dev
 TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
-# For the header in C++.
-TEST_PACKAGES = g++
+# For the header in C++, and rivals of farside bench --compare that are libraries.
+TEST_PACKAGES = g++ liblmdb-dev libcuckoo-dev
+# Rivals that are servers. They are not installed for the tests, because they would start as services.
+RIVALS = redis-server memcached
 # For hosts that are network namespaces.
 TEST_NETNS   = iproute2 nftables
 # A virtual machine with an RDMA device, and what goes into it besides our own.
@@ -25,7 +27,7 @@ TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio ip
 MAKEFLAGS += --no-print-directory
 
 .PHONY: all built tests configured run test test-verbs check check-long mutants torture asan tsan clang \
-        format format-check tidy install uninstall clean deps tools
+        format format-check tidy install uninstall clean deps tools rivals test-packages
 
 all: built
 	@echo "built in $(BUILD):"
@@ -36,8 +38,7 @@ built: configured
 	@echo "building in $(BUILD)"
 	@cmake --build $(BUILD) -j $(JOBS)
 
-tests: configured
-	@scripts/install-packages $(TEST_PACKAGES)
+tests: test-packages configured
 	@echo "building in $(BUILD), with tests"
 	@cmake --build $(BUILD) -j $(JOBS) --target all tests
 
@@ -50,6 +51,14 @@ deps:
 
 tools:
 	@scripts/install-packages $(TOOLS)
+
+# Before the build is configured: what is not there is left out.
+test-packages: deps
+	@scripts/install-packages $(TEST_PACKAGES)
+
+# All that farside bench --compare can be compared with. On most systems the servers start as services.
+rivals: test-packages
+	@scripts/install-packages $(RIVALS)
 
 # Builds only what the benchmark needs, to show something soon.
 run: configured
@@ -68,8 +77,7 @@ test-verbs: tests
 # Without the tests with several hosts, which are long: ctest --test-dir build-asan -L netns. The thread
 # sanitizer has nothing to find in the simulator and in long tests that have one thread.
 ONE_THREAD = ^sim/|^torture/(bitflip|churn|model)$$|^e2e/check_|^unit/(chime_|pool_journal$$|race_|rcuckoo_|sephash_|shard_|store_full|store_iterate)
-asan tsan: deps
-	@scripts/install-packages $(TEST_PACKAGES)
+asan tsan: test-packages
 	@$(call configure,build-$@,-DSANITIZE=$(if $(filter asan,$@),address,thread))
 	@cmake --build build-$@ -j $(JOBS) --target all tests
 	@ctest --test-dir build-$@ --output-on-failure -j $(JOBS) -LE netns \
