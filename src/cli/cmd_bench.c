@@ -6,8 +6,10 @@
 #include "bench/pace.h"
 #include "bench/report.h"
 #include "bench/summary.h"
+#include "cli/bench_compare.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "compare/compare.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -18,6 +20,8 @@
 #define DEFAULT_WORKLOADS  "load,a,b,c,d,f"
 #define THREADS_LISTED_MAX 16u
 #define THREADS_TEXT_BYTES 128
+
+static const char index_not_given[] = "";
 
 /* Says, for --help, how a mix is written. */
 static void print_mixes(void)
@@ -83,6 +87,11 @@ static void usage(void)
           "  --timeline         also show the operations per second of every 100 ms (sim: 10 ms)\n"
           "  --keep             leave the tables in the pool, named bench-INDEX; otherwise they\n"
           "                     are dropped at the end\n"
+          "  --compare LIST     compare one index (race) with other stores, where they are\n"
+          "                     installed: lmdb, cuckoo, redis, memcached, or all; the pools are\n"
+          "                     its own, and the workloads " COMPARE_WORKLOADS " by default; see\n"
+          "                     farside-bench(1)\n"
+          "  --rounds N         rounds of --compare, in which all stores take turns (5)\n"
           "  --json FILE|-      also write the results as JSON; with -, print only that\n"
           "  -h, --help         show this help\n"
           "\n"
@@ -375,11 +384,43 @@ static int run(struct bench_config *c, const struct thread_list *threads, const 
     return code;
 }
 
+/* --compare: with another default of some options. */
+static int compare(struct bench_config *c, const struct thread_list *threads, const char *list,
+                   unsigned rounds, const char *json)
+{
+    const char *pool = getenv("FARSIDE_POOL");
+    if (strcmp(c->pool, bench_defaults.pool) != 0 && (!pool || strcmp(c->pool, pool) != 0))
+        return cli_misused("bench", "--compare makes pools of its own, without --pool");
+    if (threads->count > 1)
+        return cli_misused("bench", "--compare takes one number of --threads");
+    c->threads = threads->number[0];
+    if (c->index == index_not_given)
+        c->index = CLI_DEFAULT_INDEX;
+    if (c->workloads.count == 0)
+        workload_parse(COMPARE_WORKLOADS, &c->workloads);
+    c->stop = cli_stop_on_signals();
+    return bench_compare(c, list, rounds, json);
+}
+
+/* Sets what was not given. */
+static void take_defaults(struct bench_config *c)
+{
+    if (c->index == index_not_given)
+        c->index = NULL;
+    if (c->keys == 0)
+        c->keys = bench_defaults.keys;
+    if (c->ops == 0)
+        c->ops = bench_defaults.ops;
+    if (c->workloads.count == 0)
+        workload_parse(DEFAULT_WORKLOADS, &c->workloads);
+}
+
 int cmd_bench(int argc, char **argv)
 {
     struct bench_config c = bench_defaults;
     struct thread_list threads = {.number = {1}, .count = 1};
-    const char *json = NULL;
+    const char *json = NULL, *list = NULL;
+    unsigned rounds = 0;
     struct size_option key_size = {"key-size", BENCH_KEY_MIN, FAR_KEY_MAX, &c.sizes.key};
     struct size_option value_size = {"value-size", 0, FAR_VALUE_MAX, &c.sizes.value};
     const struct cli_option options[] = {
@@ -405,14 +446,22 @@ int cmd_bench(int argc, char **argv)
         {.name = "counters", .flag = &c.counters},
         {.name = "timeline", .flag = &c.timeline},
         {.name = "keep", .flag = &c.keep},
+        {.name = "compare", .text = &list},
+        {.name = "rounds", .number = &rounds, .min = 1, .max = COMPARE_ROUNDS_MAX},
         {.name = "json", .text = &json},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {.command = "bench", .usage = usage, .options = options};
     int code = CLI_OK;
-    workload_parse(DEFAULT_WORKLOADS, &c.workloads);
+    c.index = index_not_given;
+    c.keys = c.ops = 0;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
+    if (list)
+        return compare(&c, &threads, list, rounds > 0 ? rounds : COMPARE_ROUNDS_DEFAULT, json);
+    if (rounds > 0)
+        return cli_misused("bench", "--rounds is for --compare");
+    take_defaults(&c);
     if (threads.count > 1 && c.processes > 1)
         return cli_misused("bench", "--threads takes one number if there are several processes");
     for (unsigned i = 0; i < threads.count; i++) {

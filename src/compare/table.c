@@ -1,0 +1,188 @@
+#include "compare/table.h"
+#include "bench/report.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#define TEXT_MAX 32
+
+static const char *const group_names[STORE_GROUPS] = {"embedded", "networked"};
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static void say(FILE *out, const char *head, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(FILE *out, const char *head, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    report_wrap(out, head, text);
+}
+
+/* 1234567 as 1,234,567 */
+static const char *grouped(double number, char text[TEXT_MAX])
+{
+    char digits[TEXT_MAX];
+    int len = snprintf(digits, sizeof digits, "%.0f", number);
+    char *at = text;
+    for (int i = 0; i < len && at < text + TEXT_MAX - 2; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            *at++ = ',';
+        *at++ = digits[i];
+    }
+    *at = '\0';
+    return text;
+}
+
+/* "16", or "16 to 64". */
+static const char *range_text(struct bench_range range, char text[TEXT_MAX])
+{
+    if (range.min == range.max)
+        snprintf(text, TEXT_MAX, "%u", range.min);
+    else
+        snprintf(text, TEXT_MAX, "%u to %u", range.min, range.max);
+    return text;
+}
+
+static void print_group(const struct compare *c, enum store_group group, FILE *out)
+{
+    const struct bench_config *b = c->config.bench;
+    char keys[TEXT_MAX], ops[TEXT_MAX], head[TEXT_MAX];
+    if (!compare_own(c, group))
+        return;
+    say(out, "",
+        "%s: %s keys, %s operations of each workload, %u thread%s, each with up to %u in flight",
+        group_names[group], grouped((double)c->setup[group].keys, keys),
+        grouped((double)c->ops[group], ops), b->threads, b->threads == 1 ? "" : "s", b->depth);
+    for (unsigned i = 0; i < c->stores; i++) {
+        const struct compare_store *s = &c->store[i];
+        snprintf(head, sizeof head, "  %s: ", s->name);
+        if (s->group == group && s->ops)
+            report_wrap(out, head, s->text);
+    }
+}
+
+void table_setup(const struct compare *c, FILE *out)
+{
+    const struct bench_config *b = c->config.bench;
+    char key[TEXT_MAX], value[TEXT_MAX], head[TEXT_MAX], dist[TEXT_MAX] = "uniform";
+    if (b->dist != BENCH_DIST_UNIFORM)
+        snprintf(dist, sizeof dist, "%s (theta %g)", bench_dist_name(b->dist), b->theta);
+    say(out, "",
+        "Farside %s compared: keys of %s bytes, values of %s bytes, drawn %s, seed %" PRIu64
+        ", %u round%s",
+        far_version(), range_text(b->sizes.key, key), range_text(b->sizes.value, value), dist,
+        b->seed, c->config.rounds, c->config.rounds == 1 ? "" : "s");
+    say(out, "",
+        "All stores get the same operations; every write is a put. None keeps data across a crash. "
+        "In "
+        "each round, every store is made, loaded and measured by itself, one after the other; each "
+        "round begins with another one. Keys and values are prepared, and answers checked, outside "
+        "of the measured time.");
+    for (unsigned group = 0; group < STORE_GROUPS; group++)
+        print_group(c, group, out);
+    for (unsigned i = 0; i < c->stores; i++) {
+        snprintf(head, sizeof head, "left out: %s: ", c->store[i].name);
+        if (!c->store[i].ops)
+            report_wrap(out, head, c->store[i].text);
+    }
+}
+
+static void print_row(const struct compare *c, const struct compare_store *s, unsigned workload,
+                      bool first, FILE *out)
+{
+    const char *name = first ? c->config.bench->workloads.item[workload].name : "";
+    struct compare_spread ops = compare_ops(c, s, workload);
+    char median[TEXT_MAX], min[TEXT_MAX], max[TEXT_MAX];
+    if (strlen(name) > 8) {
+        fprintf(out, "%.*s\n", REPORT_COLUMNS, name);
+        name = "";
+    }
+    fprintf(out, "%-8s %-13s %13s %13s %13s", name, s->name, grouped(ops.median, median),
+            grouped(ops.min, min), grouped(ops.max, max));
+    if (s != compare_own(c, s->group)) {
+        struct compare_spread ratio = compare_ratio(c, s, workload);
+        fprintf(out, " %11.2f %8.2f %8.2f", ratio.median, ratio.min, ratio.max);
+    }
+    fputs("\n", out);
+}
+
+void table_results(const struct compare *c, FILE *out)
+{
+    fprintf(
+        out,
+        "\n"
+        "  ops/s: the median of %u round%s, and the slowest and the fastest round\n"
+        "  Farside/it: Farside's ops/s as a multiple of the store's in the same round, likewise;\n"
+        "  above 1, Farside is faster\n",
+        c->rounds, c->rounds == 1 ? "" : "s");
+    for (unsigned group = 0; group < STORE_GROUPS; group++) {
+        if (!compare_own(c, group))
+            continue;
+        fprintf(out, "\n%s\n%-8s %-13s %13s %13s %13s %11s %8s %8s\n", group_names[group],
+                "workload", "store", "ops/s", "slowest", "fastest", "Farside/it", "least", "most");
+        for (unsigned w = 0; w < c->config.bench->workloads.count; w++) {
+            bool first = true;
+            for (unsigned i = 0; i < c->stores; i++) {
+                if (c->store[i].group != group || !c->store[i].ops)
+                    continue;
+                print_row(c, &c->store[i], w, first, out);
+                first = false;
+            }
+        }
+    }
+}
+
+/* ---- for programs ---------------------------------------------------------------------------- */
+
+static json_t *json_spread(struct compare_spread s)
+{
+    return json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max);
+}
+
+static json_t *json_workload(const struct compare *c, const struct compare_store *s, unsigned w)
+{
+    bool own = s == compare_own(c, s->group);
+    json_t *rounds = json_array();
+    for (unsigned i = 0; i < c->rounds; i++)
+        json_array_append_new(rounds, json_real(s->ops_per_s[w][i]));
+    return json_pack("{s:s, s:o, s:o, s:o}", "workload", c->config.bench->workloads.item[w].name,
+                     "rounds", rounds, "ops_per_s", json_spread(compare_ops(c, s, w)),
+                     "farside_ratio", own ? json_null() : json_spread(compare_ratio(c, s, w)));
+}
+
+static json_t *json_store(const struct compare *c, const struct compare_store *s)
+{
+    json_t *results = json_array();
+    for (unsigned w = 0; w < c->config.bench->workloads.count && c->rounds > 0; w++)
+        json_array_append_new(results, json_workload(c, s, w));
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "store", s->name, "group",
+                     group_names[s->group], "setup", s->text, "keys",
+                     (json_int_t)c->setup[s->group].keys, "ops", (json_int_t)c->ops[s->group],
+                     "results", results);
+}
+
+json_t *table_json(const struct compare *c, bool interrupted)
+{
+    const struct bench_config *b = c->config.bench;
+    json_t *stores = json_array(), *left_out = json_array();
+    for (unsigned i = 0; i < c->stores; i++) {
+        const struct compare_store *s = &c->store[i];
+        if (s->ops)
+            json_array_append_new(stores, json_store(c, s));
+        else
+            json_array_append_new(left_out,
+                                  json_pack("{s:s, s:s}", "store", s->name, "reason", s->text));
+    }
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:f, s:I, s:i, s:b, s:o, s:o}",
+                     "farside", far_version(), "index", b->index, "threads", (int)b->threads,
+                     "depth", (int)b->depth, "key_size", (int)b->sizes.key.min, "key_size_max",
+                     (int)b->sizes.key.max, "value_size", (int)b->sizes.value.min, "value_size_max",
+                     (int)b->sizes.value.max, "dist", bench_dist_name(b->dist), "theta", b->theta,
+                     "seed", (json_int_t)b->seed, "rounds", (int)c->rounds, "interrupted",
+                     (int)interrupted, "stores", stores, "left_out", left_out);
+}
