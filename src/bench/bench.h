@@ -18,6 +18,7 @@
  *   suite     a list of workloads on every index
  *   summary   the runs of a workload that was repeated
  *   report    tables for people, JSON for programs
+ *   machine   on what it ran
  *   probe     whether memory nodes answer, and how fast
  */
 #ifndef BENCH_BENCH_H

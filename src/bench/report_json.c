@@ -2,6 +2,7 @@
 #include "bench/report_internal.h"
 
 #include "base/text.h"
+#include "bench/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,19 @@ static uint64_t quantile_rtts(const struct far_op_stats *s, double part)
     return i;
 }
 
+/* Pairs of a part of the operations and the microseconds within which it was done. */
+static json_t *json_latency(const struct bench_op *op)
+{
+    static const double parts[] = {0,   0.01, 0.05, 0.1,  0.2,  0.3,   0.4,   0.5,    0.6, 0.7,
+                                   0.8, 0.9,  0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1};
+    json_t *all = json_array();
+    int bad = 0;
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++)
+        bad |= json_array_append_new(
+            all, json_pack("[f, f]", parts[i], report_quantile_us(op, parts[i])));
+    return whole(all, bad);
+}
+
 static json_t *json_op(const struct bench_op *op)
 {
     const struct far_op_stats *s = &op->stats;
@@ -68,6 +82,7 @@ static json_t *json_op(const struct bench_op *op)
     bad |= set_real(o, "p50_us", report_quantile_us(op, 0.5));
     bad |= set_real(o, "p99_us", report_quantile_us(op, 0.99));
     bad |= set_real(o, "p999_us", report_quantile_us(op, 0.999));
+    bad |= json_object_set_new(o, "latency_us", json_latency(op));
     if (s->entries > 0) {
         bad |= set_count(o, "entries", s->entries);
         bad |= set_real(o, "rtts_per_entry", report_per(s->rtts, s->entries));
@@ -264,9 +279,12 @@ json_t *report_json_drop(const struct bench_drop *drop)
 json_t *report_json(const struct bench_config *c, json_t *runs,
                     const struct summary_list *summaries, json_t *drops, bool interrupted)
 {
+    char time[MACHINE_TIME_BYTES];
     json_t *o = json_object();
     int bad = 0;
     bad |= set_text(o, "farside", far_version());
+    bad |= set_text(o, "time", machine_time(time));
+    bad |= json_object_set_new(o, "machine", machine_json());
     bad |= set_text(o, "pool", c->pool);
     bad |= set_count(o, "key_size", c->sizes.key.min);
     bad |= set_count(o, "key_size_max", c->sizes.key.max);

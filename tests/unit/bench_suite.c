@@ -345,9 +345,9 @@ static void the_json_has_all_members(void **state)
                                               "slowest_window",
                                               "slowest_window_per_rtt",
                                               "timeline"};
-    static const char *const op_members[] = {"count",  "rtts",       "rtts_p99",      "rtts_p999",
-                                             "verbs",  "bytes_read", "bytes_written", "p50_us",
-                                             "p99_us", "p999_us",    "not_found",     "errors"};
+    static const char *const op_members[] = {
+        "count",  "rtts",   "rtts_p99", "rtts_p999", "verbs",  "bytes_read", "bytes_written",
+        "p50_us", "p99_us", "p999_us",  "not_found", "errors", "latency_us"};
     static const char *const space_members[] = {
         "keys",        "slots",  "index_bytes",    "block_bytes",    "client_cache_bytes",
         "load_factor", "splits", "split_load_max", "split_load_mean"};
@@ -368,6 +368,33 @@ static void the_json_has_all_members(void **state)
     assert_true(json_is_null(json_object_get(run, "efficiency")));
     assert_int_equal(json_integer_value(json_object_get(space, "keys")), 3000);
     assert_true(json_real_value(json_object_get(op, "bytes_written")) >= 64);
+    assert_true(
+        json_integer_value(json_object_get(json_object_get(all, "machine"), "processors")) >= 1);
+    assert_int_equal(strlen(json_string_value(json_object_get(all, "time"))),
+                     strlen("2026-01-31T12:00:00Z"));
+    json_decref(all);
+}
+
+/* Both members of the pairs rise. The same percentiles are also members of their own. */
+static void the_latencies_are_a_distribution(void **state)
+{
+    (void)state;
+    struct bench_config config = small("load");
+    json_t *all = run_suite(&config, NULL);
+    json_t *op = json_object_get(json_object_get(find_run(all, "load"), "per_op"), "put");
+    json_t *pairs = json_object_get(op, "latency_us");
+    double part = -1, us = 0;
+    for (size_t i = 0; i < json_array_size(pairs); i++) {
+        const json_t *pair = json_array_get(pairs, i);
+        double next = json_real_value(json_array_get(pair, 0));
+        assert_true(next > part);
+        assert_true(json_real_value(json_array_get(pair, 1)) >= us);
+        part = next;
+        us = json_real_value(json_array_get(pair, 1));
+        if (part == 0.99)
+            assert_true(us == json_real_value(json_object_get(op, "p99_us")));
+    }
+    assert_true(part == 1);
     json_decref(all);
 }
 
@@ -502,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_mix_finds_its_keys_while_others_are_deleted),
         cmocka_unit_test(sizes_that_vary_are_right_on_every_index),
         cmocka_unit_test(the_json_has_all_members),
+        cmocka_unit_test(the_latencies_are_a_distribution),
         cmocka_unit_test(the_same_seed_costs_the_same),
         cmocka_unit_test(a_list_without_load_finds_its_keys),
         cmocka_unit_test(raw_measures_an_efficiency),
