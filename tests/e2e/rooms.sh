@@ -29,7 +29,8 @@ bench base fabric store model bench | pool index
 compare base fabric bench compare | store
 compare/modules compare
 reproduce base bench reproduce | store
-cli base index bench compare reproduce sim memd cli | fabric store
+report base report
+cli base index bench compare report reproduce sim memd cli | fabric store
 quick cli
 ROOMS
 
