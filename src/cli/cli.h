@@ -91,7 +91,7 @@ struct cli_option {
         .name = "pool", .text = (uri), .pool = true                                                \
     }
 #define CLI_POOL_HELP   "  --pool URI      the pool (FARSIDE_POOL)\n"
-#define CLI_OPTIONS_MAX 24u
+#define CLI_OPTIONS_MAX 32u
 
 struct cli_syntax {
     const char *command;

@@ -8,6 +8,7 @@
 #include "bench/summary.h"
 #include "cli/bench_compare.h"
 #include "cli/cli.h"
+#include "cli/pages.h"
 #include "cli/progress.h"
 #include "compare/compare.h"
 
@@ -93,6 +94,10 @@ static void usage(void)
           "                     farside-bench(1)\n"
           "  --rounds N         rounds of --compare, in which all stores take turns (5)\n"
           "  --json FILE|-      also write the results as JSON; with -, print only that\n"
+          "  --report FILE      also write a page with charts, for a browser: one HTML file that\n"
+          "                     needs nothing else\n"
+          "  --csv FILE         also write the results for spreadsheets: a row for each run and\n"
+          "                     kind of operation\n"
           "  -h, --help         show this help\n"
           "\n"
           "The pool sim:?nic=cx6&machines=N&threads=N&depth=N is a modelled network in virtual\n"
@@ -221,6 +226,7 @@ struct output {
     bool begun;     /* its head is printed */
     bool with;      /* the number of threads is printed */
     bool measuring; /* an index */
+    bool timeline;  /* the JSON has the windows of a run, for --report */
     json_t *runs, *drops;
     struct summary_list summaries;
     struct progress progress;
@@ -260,7 +266,9 @@ static void on_run(void *arg, const struct bench_run *run)
         cli_failed("bench", FAR_NO_MEMORY, "cannot sum up the runs");
         o->errors = true;
     }
-    json_array_append_new(o->runs, report_json_run(o->config, run));
+    struct bench_config config = *o->config;
+    config.timeline |= o->timeline;
+    json_array_append_new(o->runs, report_json_run(&config, run));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         o->errors |= bench_op_errors(&run->op[k]) > 0;
     o->errors |= run->halted_by != FAR_OK;
@@ -353,14 +361,39 @@ static int run_suites(struct bench_config *c, struct output *o)
     return rc;
 }
 
-static int run(struct bench_config *c, const struct thread_list *threads, const char *json)
+/* Files to write besides the table; NULL: not wanted. */
+struct files {
+    const char *json, *report, *csv;
+};
+
+/* Writes --report and --csv, if something was measured. */
+static int write_pages(struct pages *pages, const struct bench_config *c, const struct output *o,
+                       bool stopped)
+{
+    json_t *all = json_array();
+    if (json_array_size(o->runs) > 0 &&
+        json_array_append_new(all, report_json(c, o->runs, &o->summaries, o->drops, stopped)) !=
+            0) {
+        json_decref(all);
+        all = NULL;
+    }
+    return pages_close(pages, all);
+}
+
+static int run(struct bench_config *c, const struct thread_list *threads, const struct files *files)
 {
     FILE *file = NULL;
-    if (!cli_json_open("bench", json, &file))
+    struct pages pages;
+    if (!pages_open(&pages, "bench", files->report, files->csv))
         return CLI_FAILED;
+    if (!cli_json_open("bench", files->json, &file)) {
+        pages_close(&pages, json_array());
+        return CLI_FAILED;
+    }
     struct output o = {.config = c,
                        .threads = threads,
                        .table = file != stdout,
+                       .timeline = files->report != NULL,
                        .runs = json_array(),
                        .drops = json_array()};
     progress_init(&o.progress);
@@ -372,9 +405,11 @@ static int run(struct bench_config *c, const struct thread_list *threads, const 
     if (rc != FAR_OK && report_hint(rc))
         fprintf(stderr, "farside bench: hint: %s\n", report_hint(rc));
     if (file &&
-        cli_json_close("bench", json, file,
+        cli_json_close("bench", files->json, file,
                        report_json(c, o.runs, &o.summaries, o.drops, stopped)) != CLI_OK &&
         code == CLI_OK)
+        code = CLI_FAILED;
+    if (write_pages(&pages, c, &o, stopped) != CLI_OK && code == CLI_OK)
         code = CLI_FAILED;
     if (stopped)
         fprintf(stderr, "farside bench: interrupted: the results are incomplete\n");
@@ -386,20 +421,22 @@ static int run(struct bench_config *c, const struct thread_list *threads, const 
 
 /* --compare: with another default of some options. */
 static int compare(struct bench_config *c, const struct thread_list *threads, const char *list,
-                   unsigned rounds, const char *json)
+                   unsigned rounds, const struct files *files)
 {
     const char *pool = getenv("FARSIDE_POOL");
     if (strcmp(c->pool, bench_defaults.pool) != 0 && (!pool || strcmp(c->pool, pool) != 0))
         return cli_misused("bench", "--compare makes pools of its own, without --pool");
     if (threads->count > 1)
         return cli_misused("bench", "--compare takes one number of --threads");
+    if (files->report || files->csv)
+        return cli_misused("bench", "--compare has a table and --json, but no --report and --csv");
     c->threads = threads->number[0];
     if (c->index == index_not_given)
         c->index = CLI_DEFAULT_INDEX;
     if (c->workloads.count == 0)
         workload_parse(COMPARE_WORKLOADS, &c->workloads);
     c->stop = cli_stop_on_signals();
-    return bench_compare(c, list, rounds, json);
+    return bench_compare(c, list, rounds, files->json);
 }
 
 /* Sets what was not given. */
@@ -419,7 +456,8 @@ int cmd_bench(int argc, char **argv)
 {
     struct bench_config c = bench_defaults;
     struct thread_list threads = {.number = {1}, .count = 1};
-    const char *json = NULL, *list = NULL;
+    struct files files = {.json = NULL};
+    const char *list = NULL;
     unsigned rounds = 0;
     struct size_option key_size = {"key-size", BENCH_KEY_MIN, FAR_KEY_MAX, &c.sizes.key};
     struct size_option value_size = {"value-size", 0, FAR_VALUE_MAX, &c.sizes.value};
@@ -448,7 +486,9 @@ int cmd_bench(int argc, char **argv)
         {.name = "keep", .flag = &c.keep},
         {.name = "compare", .text = &list},
         {.name = "rounds", .number = &rounds, .min = 1, .max = COMPARE_ROUNDS_MAX},
-        {.name = "json", .text = &json},
+        {.name = "json", .text = &files.json},
+        {.name = "report", .text = &files.report},
+        {.name = "csv", .text = &files.csv},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {.command = "bench", .usage = usage, .options = options};
@@ -458,7 +498,7 @@ int cmd_bench(int argc, char **argv)
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
     if (list)
-        return compare(&c, &threads, list, rounds > 0 ? rounds : COMPARE_ROUNDS_DEFAULT, json);
+        return compare(&c, &threads, list, rounds > 0 ? rounds : COMPARE_ROUNDS_DEFAULT, &files);
     if (rounds > 0)
         return cli_misused("bench", "--rounds is for --compare");
     take_defaults(&c);
@@ -471,5 +511,5 @@ int cmd_bench(int argc, char **argv)
         threads.number[i] = c.threads;
     }
     c.stop = cli_stop_on_signals();
-    return run(&c, &threads, json);
+    return run(&c, &threads, &files);
 }
