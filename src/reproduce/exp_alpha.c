@@ -39,7 +39,7 @@ static double inserted(const struct results *r, unsigned alpha)
     return results_space(r, "insert", "keys", "alpha-%u", alpha);
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);

@@ -28,7 +28,7 @@ static double rate(const struct results *r, const char *op, unsigned depth)
     return results_rate(r, op, "depth-%u", depth) / 1e6;
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &depths[r->plan->quick];
     struct sheet s;

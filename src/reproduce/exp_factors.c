@@ -100,7 +100,7 @@ static double cost(const struct results *r, const char *workload, const char *me
 }
 
 /* Rows for variants: throughput, round trips and bytes of inserts and gets. */
-static void show_variants(const struct results *r, FILE *out, const char *title,
+static void show_variants(const struct results *r, struct sheet_sink *out, const char *title,
                           const struct variant *variants, unsigned count, const char *get)
 {
     struct sheet s;
@@ -128,7 +128,7 @@ static void show_variants(const struct results *r, FILE *out, const char *title,
     sheet_print(&s, out, title);
 }
 
-static void show_hot(const struct results *r, FILE *out)
+static void show_hot(const struct results *r, struct sheet_sink *out)
 {
     static const char *const cells[] = {"chime-cold-320", "chime-hot-320", "chime-cold-640",
                                         "chime-hot-640"};
@@ -149,7 +149,7 @@ static void show_hot(const struct results *r, FILE *out)
                 "500 clients):");
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     static const struct variant race[] = {{"race", "RACE", ""}};
     show_variants(r, out, "SHARD, 108 clients (SHARD Fig. 17):", shard, COUNT(shard), "get");

@@ -31,7 +31,7 @@ static double rate(const struct results *r, const char *index, unsigned n)
     return results_rate(r, "a", "%s-%u", index, n) / 1e6;
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     const struct plan_axis *a = &deaths[r->plan->quick];
     struct sheet s;

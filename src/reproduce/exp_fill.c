@@ -102,7 +102,7 @@ static double entry_rate(const struct results *r, const char *workload, unsigned
     return results_rate(r, workload, "entry-%u", size) / 1e6;
 }
 
-static void show_fills(const struct results *r, struct sheet *s, FILE *out)
+static void show_fills(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *fill = &fills[r->plan->quick];
     sheet_row(s);
@@ -127,7 +127,7 @@ static void show_fills(const struct results *r, struct sheet *s, FILE *out)
                 "an operation, half gets and half inserts (RCuckoo Fig. 7):");
 }
 
-static void show_inline(const struct results *r, struct sheet *s, FILE *out)
+static void show_inline(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     sheet_row(s);
     sheet_text(s, "values of 8 bytes");
@@ -144,7 +144,7 @@ static void show_inline(const struct results *r, struct sheet *s, FILE *out)
                 "inline 1.21 times in B, 1.37 in A):");
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     const struct plan_axis *value = &values[r->plan->quick];
     struct sheet s;

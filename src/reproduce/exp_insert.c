@@ -47,7 +47,7 @@ static void head(struct sheet *s, const char *first, const struct plan_axis *axi
         sheet_text(s, "%u", axis->value[c]);
 }
 
-static void show_rates(const struct results *r, struct sheet *s, FILE *out)
+static void show_rates(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &clients[r->plan->quick];
     const char *index = NULL;
@@ -64,7 +64,7 @@ static void show_rates(const struct results *r, struct sheet *s, FILE *out)
         "has 1.4 to 4.2 times of the others, RACE among them):");
 }
 
-static void show_latencies(const struct results *r, struct sheet *s, FILE *out)
+static void show_latencies(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &clients[r->plan->quick];
     const char *index = NULL;
@@ -84,7 +84,7 @@ static void show_latencies(const struct results *r, struct sheet *s, FILE *out)
     }
 }
 
-static void show_race(const struct results *r, struct sheet *s, FILE *out)
+static void show_race(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     static const char *const ops[] = {"insert", "get", "delete", "update"};
     const struct plan_axis *axis = &race_clients[r->plan->quick];
@@ -100,7 +100,7 @@ static void show_race(const struct results *r, struct sheet *s, FILE *out)
                 "ratios to other indexes only):");
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);

@@ -56,7 +56,7 @@ static double cache(const struct results *r, const char *what, unsigned number)
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
-static void show_race(const struct results *r, struct sheet *s, FILE *out)
+static void show_race(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     sheet_row(s);
     sheet_text(s, "places in a subtable");
@@ -76,7 +76,7 @@ static void show_race(const struct results *r, struct sheet *s, FILE *out)
                 "12; the paper does not give the size of its subtables):");
 }
 
-static void show_rcuckoo(const struct results *r, struct sheet *s, FILE *out)
+static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     sheet_row(s);
     sheet_text(s, "f");
@@ -91,7 +91,7 @@ static void show_rcuckoo(const struct results *r, struct sheet *s, FILE *out)
     sheet_print(s, out, "RCuckoo: fill of " FIXED_ROWS " rows at the first failure (Fig. 4b):");
 }
 
-static void show_chime(const struct results *r, struct sheet *s, FILE *out)
+static void show_chime(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     sheet_row(s);
     sheet_text(s, "span");
@@ -119,7 +119,7 @@ static void show_chime(const struct results *r, struct sheet *s, FILE *out)
     sheet_print(s, out, "CHIME: load factor of leaves that are split (Fig. 19a, 19b):");
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);

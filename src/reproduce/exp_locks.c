@@ -65,8 +65,8 @@ static double fill(const struct results *r, unsigned rows, unsigned locks)
     return 100 * results_space(r, "load", "load_factor", "rows-%u-locks-%u", rows, locks);
 }
 
-static void show_grid(const struct results *r, FILE *out, const char *title, const char *member,
-                      int decimals)
+static void show_grid(const struct results *r, struct sheet_sink *out, const char *title,
+                      const char *member, int decimals)
 {
     const struct plan_axis *rows = &lock_rows[r->plan->quick],
                            *locks = &locks_of_word[r->plan->quick];
@@ -74,6 +74,7 @@ static void show_grid(const struct results *r, FILE *out, const char *title, con
     sheet_init(&s);
     sheet_row(&s);
     sheet_text(&s, "locks of a word");
+    s.lines = true;
     for (unsigned i = 0; i < rows->count; i++)
         sheet_text(&s, "%u row%s", rows->value[i], rows->value[i] == 1 ? "" : "s");
     for (unsigned l = 0; l < locks->count; l++) {
@@ -88,7 +89,7 @@ static void show_grid(const struct results *r, FILE *out, const char *title, con
     sheet_print(&s, out, title);
 }
 
-static void show_late(const struct results *r, FILE *out)
+static void show_late(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);
@@ -107,7 +108,7 @@ static void show_late(const struct results *r, FILE *out)
                 "plot), with locks of 16 rows:");
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     show_grid(r, out,
               "Round trips of an insert, 99th percentile, by the rows of a lock (RCuckoo Fig. 5, a "

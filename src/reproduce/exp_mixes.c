@@ -38,7 +38,7 @@ static double rate(const struct results *r, const char *index, const struct mix 
     return results_rate(r, mix->workload, "%s-%u", index, mix->percent) / 1e6;
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);

@@ -156,7 +156,7 @@ static void heads(struct sheet *s, const char *second, const char *left, const c
     }
 }
 
-static void show_grid(const struct results *r, FILE *out)
+static void show_grid(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);
@@ -174,11 +174,12 @@ static void show_grid(const struct results *r, FILE *out)
                 "measured (SMART Fig. 4), model, and the model's error; millions a second:");
 }
 
-static void show_doorbells(const struct results *r, unsigned verb, FILE *out)
+static void show_doorbells(const struct results *r, unsigned verb, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);
     heads(&s, NULL, "own", "shared");
+    s.lines = true;
     for (unsigned t = 0; t < MEASURED_THREADS; t++) {
         sheet_row(&s);
         sheet_text(&s, "%u", measured_threads[t]);
@@ -201,7 +202,7 @@ static void error_row(struct sheet *s, const char *name, const struct measured_e
     sheet_number(s, 100 * measured_worst(e), 1);
 }
 
-static void show_errors(const struct results *r, FILE *out)
+static void show_errors(const struct results *r, struct sheet_sink *out)
 {
     static const char *const grids[] = {"READ, grid", "WRITE, grid"};
     static const char *const curves[][MEASURED_DOORBELLS] = {
@@ -231,7 +232,7 @@ static void show_errors(const struct results *r, FILE *out)
     sheet_print(&s, out, "The model's errors, in percent:");
 }
 
-static void show_race(const struct results *r, unsigned workload, FILE *out)
+static void show_race(const struct results *r, unsigned workload, struct sheet_sink *out)
 {
     static const char *const titles[] = {
         [MEASURED_C] =
@@ -243,6 +244,7 @@ static void show_race(const struct results *r, unsigned workload, FILE *out)
     struct sheet s;
     sheet_init(&s);
     heads(&s, NULL, "published", "SMART");
+    s.lines = true;
     for (unsigned t = 0; t < MEASURED_THREADS; t++) {
         if (left_out(r->plan, measured_threads[t]) || isnan(measured_race[workload][0][t]))
             continue;
@@ -256,7 +258,7 @@ static void show_race(const struct results *r, unsigned workload, FILE *out)
     sheet_print(&s, out, titles[workload]);
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     show_grid(r, out);
     for (unsigned verb = 0; verb < MEASURED_VERBS; verb++)

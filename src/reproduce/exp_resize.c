@@ -139,13 +139,14 @@ static void show_paces(const struct results *r, struct sheet *s)
     }
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     unsigned most = most_windows(r), windows = most / ROWS + 1; /* windows of a row */
     double row_ms = windows * r->plan->cell[0].window_us / 1e3;
     sheet_init(&s);
     head(&s);
+    s.lines = true;
     for (unsigned row = 0; row < most / windows; row++) {
         sheet_row(&s);
         sheet_number(&s, (row + 1) * row_ms, 0);

@@ -52,7 +52,7 @@ static double rtts(const struct results *r, const char *index, const char *op)
     return results_op(r, op, op, "rtts", "%s", index);
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     static const struct {
         const char *member;

@@ -26,7 +26,7 @@ static double rate(const struct results *r, const char *index, unsigned theta)
     return results_rate(r, "a", "%s-%u", index, theta) / 1e6;
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &skews[r->plan->quick];
     const char *index = NULL;

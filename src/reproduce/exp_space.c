@@ -64,7 +64,7 @@ static const struct paper {
     {"chime", NAN, NAN, NAN, NAN, NAN},
 };
 
-static void show_indexes(const struct results *r, struct sheet *s, FILE *out)
+static void show_indexes(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     sheet_row(s);
     sheet_text(s, "index");
@@ -103,7 +103,7 @@ static double fptable(const struct results *r, unsigned ratio, const char *membe
     return results_space(r, "load", member, "sephash-ratio-%u", ratio);
 }
 
-static void show_fptables(const struct results *r, struct sheet *s, FILE *out)
+static void show_fptables(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     /* SepHash, Table 3: megabytes. */
     static const double plain[RATIOS] = {9, 18, 36, 73}, points[RATIOS] = {2.68, 5.36, 10.8, 22};
@@ -136,7 +136,7 @@ static double chime_cache(const struct results *r, unsigned part)
     return space(r, "chime-8", part, "client_cache_bytes") / space(r, "chime-8", part, "keys");
 }
 
-static void show_chime(const struct results *r, struct sheet *s, FILE *out)
+static void show_chime(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     sheet_row(s);
     sheet_text(s, "keys");
@@ -155,7 +155,7 @@ static void show_chime(const struct results *r, struct sheet *s, FILE *out)
     sheet_print(s, out, "CHIME's cache of internal nodes, without the hotspot buffer (Fig. 14):");
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);

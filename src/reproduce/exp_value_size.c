@@ -72,7 +72,7 @@ static void head(struct sheet *s, const char *first, const struct plan_axis *axi
         sheet_text(s, "%u", axis->value[i]);
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     const struct plan_axis *race = &pairs[r->plan->quick],
                            *sephash = &sephash_pairs[r->plan->quick],

@@ -105,7 +105,7 @@ static double rate_with(const struct results *r, unsigned clients, const char *i
     return results_rate(r, w, "clients-%u-%s", clients, index) / 1e6;
 }
 
-static void show_shard(const struct results *r, struct sheet *s, FILE *out)
+static void show_shard(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const char *index = NULL;
     sheet_row(s);
@@ -126,7 +126,7 @@ static void show_shard(const struct results *r, struct sheet *s, FILE *out)
         "(SHARD Fig. 12; its text: SHARD reaches 14.5 with uniform keys):");
 }
 
-static void show_clients(const struct results *r, struct sheet *s, FILE *out)
+static void show_clients(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &sephash_clients[r->plan->quick];
     const char *index = NULL;
@@ -150,7 +150,7 @@ static void show_clients(const struct results *r, struct sheet *s, FILE *out)
         "Fig. 17; its text has no numbers):");
 }
 
-static void show_rcuckoo(const struct results *r, struct sheet *s, FILE *out)
+static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &rcuckoo_clients[r->plan->quick];
     sheet_row(s);
@@ -170,7 +170,7 @@ static void show_rcuckoo(const struct results *r, struct sheet *s, FILE *out)
         "no numbers):");
 }
 
-static void show_chime(const struct results *r, struct sheet *s, FILE *out)
+static void show_chime(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &chime_clients[r->plan->quick];
     sheet_row(s);
@@ -193,7 +193,7 @@ static void show_chime(const struct results *r, struct sheet *s, FILE *out)
         "ratios to other indexes only):");
 }
 
-static void show_threads(const struct results *r, struct sheet *s, FILE *out)
+static void show_threads(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &shard_threads[r->plan->quick];
     sheet_row(s);
@@ -208,7 +208,7 @@ static void show_threads(const struct results *r, struct sheet *s, FILE *out)
                 "Millions of gets a second, one in flight of each thread (SHARD Fig. 13a):");
 }
 
-static void show(const struct results *r, FILE *out)
+static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);

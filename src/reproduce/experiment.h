@@ -8,8 +8,7 @@
 #define REPRODUCE_EXPERIMENT_H
 
 #include "reproduce/claim.h"
-
-#include <stdio.h>
+#include "reproduce/sheet.h"
 
 struct experiment {
     const char *name, *summary;
@@ -17,7 +16,7 @@ struct experiment {
     const char *setup;          /* what we run */
     const char *const *differs; /* from what the papers ran; NULL ends it */
     void (*plan)(struct plan *p);
-    void (*show)(const struct results *r, FILE *out);
+    void (*show)(const struct results *r, struct sheet_sink *out);
     const struct claim *claims;
 };
 

@@ -154,7 +154,8 @@ void reproduce_print(const struct reproduction *r, FILE *out)
     for (unsigned i = 0; e->differs[i]; i++)
         report_wrap(out, i == 0 ? "   differs: - " : "            - ", e->differs[i]);
     fputs("\n", out);
-    e->show(&r->results, out);
+    struct sheet_sink sink = {.text = out};
+    e->show(&r->results, &sink);
     print_failures(r, out);
     print_stalls(r, out);
     fputs("What the papers claim, and what these results say:\n", out);
@@ -186,10 +187,10 @@ static json_t *json_claims(const struct reproduction *r)
     int bad = claims ? 0 : -1;
     for (const struct claim *c = r->experiment->claims; c->name; c++) {
         struct claim_finding f = claim_judge(c, &r->results);
-        bad |= json_array_append_new(claims,
-                                     json_pack("{s:s, s:s, s:s, s:s, s:s}", "name", c->name,
-                                               "source", c->source, "claim", c->text, "verdict",
-                                               claim_verdict_text(f.verdict), "found", f.why));
+        bad |= json_array_append_new(
+            claims, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s?}", "name", c->name, "source",
+                              c->source, "claim", c->text, "verdict", claim_verdict_text(f.verdict),
+                              "found", f.why, "reason", c->reason));
     }
     if (bad == 0)
         return claims;
@@ -197,10 +198,35 @@ static json_t *json_claims(const struct reproduction *r)
     return NULL;
 }
 
+/* The tables that are printed for people. */
+static json_t *json_tables(const struct reproduction *r)
+{
+    struct sheet_sink sink = {.json = json_array()};
+    if (sink.json)
+        r->experiment->show(&r->results, &sink);
+    if (!sink.failed)
+        return sink.json;
+    json_decref(sink.json);
+    return NULL;
+}
+
+static json_t *json_differs(const struct experiment *e)
+{
+    json_t *differs = json_array();
+    int bad = differs ? 0 : -1;
+    for (unsigned i = 0; e->differs[i]; i++)
+        bad |= json_array_append_new(differs, json_string(e->differs[i]));
+    if (bad == 0)
+        return differs;
+    json_decref(differs);
+    return NULL;
+}
+
 json_t *reproduce_json(const struct reproduction *r, const struct reproduce_options *o)
 {
     const struct experiment *e = r->experiment;
-    return json_pack("{s:s, s:s, s:s, s:b, s:o, s:o}", "name", e->name, "summary", e->summary,
-                     "after", e->sources, "quick", r->plan.quick, "claims", json_claims(r), "cells",
-                     json_cells(r, o));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:b, s:o, s:o, s:o}", "name", e->name, "summary",
+                     e->summary, "after", e->sources, "here", e->setup, "differs", json_differs(e),
+                     "quick", r->plan.quick, "claims", json_claims(r), "tables", json_tables(r),
+                     "cells", json_cells(r, o));
 }

@@ -1,8 +1,13 @@
-/* Tables of numbers for people. The first row has the heads of the columns; the first column is
- * aligned left, the others right. */
+/*
+ * Tables of numbers. The first row has the heads of the columns; the first column is aligned left, the
+ * others right. If the first head ends with a colon ("clients:"), it says what the numbers in the
+ * other heads are: the columns are points of an axis, and each row is a line over it.
+ */
 #ifndef REPRODUCE_SHEET_H
 #define REPRODUCE_SHEET_H
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 #define SHEET_COLUMNS_MAX 14u
@@ -12,7 +17,16 @@
 struct sheet {
     unsigned rows, columns; /* columns of the row that is being filled */
     unsigned left;          /* columns that are aligned left; at least the first */
+    bool lines;             /* the rows are points of an axis, and each column is a line over it */
     char text[SHEET_ROWS_MAX][SHEET_COLUMNS_MAX][SHEET_TEXT_BYTES];
+    double number[SHEET_ROWS_MAX][SHEET_COLUMNS_MAX]; /* NAN: the field has only a text */
+};
+
+/* Where tables go: to people, as text, or to programs, as objects in an array. The other is NULL. */
+struct sheet_sink {
+    FILE *text;
+    json_t *json;
+    bool failed; /* memory ran out; to be looked at after the last table */
 };
 
 /* Begins an empty table. */
@@ -23,7 +37,7 @@ void sheet_row(struct sheet *s);
 void sheet_text(struct sheet *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with a number; "-" if it is not one. */
 void sheet_number(struct sheet *s, double number, int decimals);
-/* Prints the table behind a title, and begins an empty one. */
-void sheet_print(struct sheet *s, FILE *out, const char *title);
+/* Puts out the table behind a title, and begins an empty one. */
+void sheet_print(struct sheet *s, struct sheet_sink *out, const char *title);
 
 #endif
