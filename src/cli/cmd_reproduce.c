@@ -1,6 +1,8 @@
 #include "base/status.h"
+#include "bench/machine.h"
 #include "bench/report.h"
 #include "cli/cli.h"
+#include "cli/pages.h"
 #include "cli/progress.h"
 #include "reproduce/archive.h"
 #include "reproduce/reproduce.h"
@@ -30,6 +32,10 @@ static void usage(void)
         "  --testbed URI   measure throughput and latency on this pool, not on the model; the\n"
         "                  clients are threads of this process\n"
         "  --json FILE|-   also write results and claims as JSON; with -, print only that\n"
+        "  --report FILE   also write a page with charts, for a browser: one HTML file that needs\n"
+        "                  nothing else\n"
+        "  --csv FILE      also write the runs for spreadsheets: a row for each run and kind of\n"
+        "                  operation\n"
         "  -h, --help      show this help\n"
         "\n"
         "The experiments:\n",
@@ -161,22 +167,53 @@ static int run_experiments(struct session *s)
     return code;
 }
 
-static int run(struct session *s, const char *json)
+/* Files to write besides the tables; NULL: not wanted. */
+struct files {
+    const char *json, *report, *csv;
+};
+
+/* All that is finished. A new reference; NULL when out of memory. */
+static json_t *session_json(const struct session *s, bool complete)
+{
+    char time[MACHINE_TIME_BYTES];
+    return json_pack("{s:s, s:s, s:o, s:b, s:b, s:O}", "farside", far_version(), "time",
+                     machine_time(time), "machine", machine_json(), "quick", s->options.quick,
+                     "complete", complete, "experiments", s->experiments);
+}
+
+/* Writes --report and --csv, if an experiment is finished. */
+static int write_pages(const struct session *s, struct pages *pages, bool complete)
+{
+    json_t *all = json_array();
+    if (json_array_size(s->experiments) > 0 &&
+        json_array_append_new(all, session_json(s, complete)) != 0) {
+        json_decref(all);
+        all = NULL;
+    }
+    return pages_close(pages, all);
+}
+
+static int run(struct session *s, const struct files *files)
 {
     FILE *file = NULL;
-    if (!cli_json_open("reproduce", json, &file))
+    struct pages pages;
+    if (!pages_open(&pages, "reproduce", files->report, files->csv))
         return CLI_FAILED;
+    if (!cli_json_open("reproduce", files->json, &file)) {
+        pages_close(&pages, json_array());
+        return CLI_FAILED;
+    }
     s->table = file != stdout;
     s->experiments = json_array();
     progress_init(&s->progress);
     int code = run_experiments(s);
-    json_t *all =
-        json_pack("{s:s, s:b, s:b, s:O}", "farside", far_version(), "quick", s->options.quick,
-                  "complete", code == CLI_OK, "experiments", s->experiments);
-    if (file && cli_json_close("reproduce", json, file, all) != CLI_OK && code == CLI_OK)
+    bool complete = code == CLI_OK;
+    if (file &&
+        cli_json_close("reproduce", files->json, file, session_json(s, complete)) != CLI_OK &&
+        complete)
         code = CLI_FAILED;
-    if (!file)
-        json_decref(all);
+    if (write_pages(s, &pages, complete) != CLI_OK && code == CLI_OK)
+        code = CLI_FAILED;
     json_decref(s->experiments);
     return code;
 }
@@ -199,7 +236,7 @@ int cmd_reproduce(int argc, char **argv)
 {
     struct session s = {.options = {.dir = DEFAULT_DIR}};
     bool list = false, force = false;
-    const char *json = NULL;
+    struct files files = {.json = NULL};
     char names[EXPERIMENT_NAMES_BYTES];
     const struct cli_option options[] = {
         {.name = "list", .flag = &list},
@@ -208,7 +245,9 @@ int cmd_reproduce(int argc, char **argv)
         {.name = "resume", .flag = &s.options.resume},
         {.name = "force", .flag = &force},
         {.name = "testbed", .text = &s.options.setting.testbed},
-        {.name = "json", .text = &json},
+        {.name = "json", .text = &files.json},
+        {.name = "report", .text = &files.report},
+        {.name = "csv", .text = &files.csv},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {
@@ -233,5 +272,5 @@ int cmd_reproduce(int argc, char **argv)
     s.options.setting.stop = cli_stop_on_signals();
     s.options.setting.progress = on_progress;
     s.options.setting.arg = &s;
-    return run(&s, json);
+    return run(&s, &files);
 }
