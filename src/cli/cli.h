@@ -31,6 +31,7 @@ struct cli_command {
 int cmd_bench(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_reproduce(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_get(int argc, char **argv);
 int cmd_exists(int argc, char **argv);

@@ -7,6 +7,7 @@
 static const struct cli_command commands[] = {
     {"bench", "measure workloads on an index", cmd_bench},
     {"reproduce", "repeat experiments of the papers", cmd_reproduce},
+    {"report", "make a page with charts of results", cmd_report},
     {"check", "test an index in a simulator with faults", cmd_check},
     {"get", "print the value of a key", cmd_get},
     {"exists", "say by the exit status whether a key exists", cmd_exists},

@@ -11,7 +11,7 @@ refused() { # what it has to say, then the arguments
     expect_err "$why"
 }
 
-refused "unknown command 'frobnicate' (available: bench, reproduce, check, get, exists, put, insert, update, incr, del, list, keys, scan, table, dump, load, pool, stat" frobnicate
+refused "unknown command 'frobnicate' (available: bench, reproduce, report, check, get, exists, put, insert, update, incr, del, list, keys, scan, table, dump, load, pool, stat" frobnicate
 refused "unknown option '--frobnicate'" --frobnicate
 
 # Unknown options, missing values, and values that are not expected.

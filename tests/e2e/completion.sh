@@ -79,6 +79,8 @@ complete_words farside load "$scratch/ba"
 expect_words "$scratch/backup"
 complete_words farside dump "$scratch/ba"
 expect_words "$scratch/backup"
+complete_words farside report "$scratch/ba"
+expect_words "$scratch/backup"
 
 # A pool that does not exist gives no answer, and no message.
 err=$(FARSIDE_POOL=shm:$scratch/none complete_words "$FARSIDE" get --table '' 2>&1)

@@ -1,0 +1,77 @@
+#include "cli/cli.h"
+#include "cli/pages.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#define FILES_MAX 64
+
+static void usage(void)
+{
+    fputs(
+        "usage: farside report [--report FILE] [--csv FILE] RESULTS...\n"
+        "\n"
+        "Makes one page with charts of results that bench and reproduce have written with --json.\n"
+        "\n"
+        "  --report FILE   the page, for a browser: one HTML file that needs nothing else\n"
+        "  --csv FILE      the results for spreadsheets: a row for each run and kind of operation\n"
+        "  -h, --help      show this help\n",
+        stdout);
+}
+
+/* Adds the results of a file to the array. Unless CLI_OK, the message is printed. */
+static int add_results(json_t *results, const char *name)
+{
+    json_error_t error;
+    json_t *one = json_load_file(name, JSON_REJECT_DUPLICATES, &error);
+    if (!one) {
+        fprintf(stderr, "farside report: cannot read '%s': %s\n", name, error.text);
+        return CLI_FAILED;
+    }
+    if (!json_is_array(json_object_get(one, "runs")) &&
+        !json_is_array(json_object_get(one, "experiments"))) {
+        fprintf(stderr,
+                "farside report: '%s' has no results: expected a file that bench or reproduce has "
+                "written with --json\n",
+                name);
+        json_decref(one);
+        return CLI_FAILED;
+    }
+    return json_array_append_new(results, one) == 0 ? CLI_OK : cli_no_memory("report");
+}
+
+static int draw(const char *report, const char *csv, int count, char **names)
+{
+    struct pages pages;
+    json_t *results = json_array();
+    int code = results ? CLI_OK : cli_no_memory("report");
+    for (int i = 0; i < count && code == CLI_OK; i++)
+        code = add_results(results, names[i]);
+    if (code == CLI_OK && !pages_open(&pages, "report", report, csv))
+        code = CLI_FAILED;
+    if (code == CLI_OK)
+        return pages_close(&pages, results);
+    json_decref(results);
+    return code;
+}
+
+int cmd_report(int argc, char **argv)
+{
+    const char *report = NULL, *csv = NULL;
+    const struct cli_option options[] = {
+        {.name = "report", .text = &report},
+        {.name = "csv", .text = &csv},
+        {.name = NULL},
+    };
+    const struct cli_syntax syntax = {.command = "report",
+                                      .usage = usage,
+                                      .options = options,
+                                      .arg = "RESULTS",
+                                      .args_max = FILES_MAX};
+    int code = CLI_OK;
+    if (!cli_read(&syntax, argc, argv, &code))
+        return code;
+    if (!report && !csv)
+        return cli_misused("report", "nothing to write: give --report FILE, --csv FILE or both");
+    return draw(report, csv, argc - optind, argv + optind);
+}
