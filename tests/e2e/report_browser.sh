@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Pages of --report in a browser: the numbers are those of the JSON, no labels overlap, the console stays
+# empty, and a phone shows all of it. The pictures are left in $PICTURES, if that is set.
+. "$(dirname "$0")/expect.bash"
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+command -v python3 >/dev/null || skip "there is no python3"
+chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
+    skip "there is no Chromium (Debian's package chromium)"
+
+# NAME: checks NAME.html against NAME.json
+check() {
+    last="the page of: $last"
+    mkdir -p "${PICTURES:-$scratch}/$1"
+    out=$(python3 "$(dirname "$0")/report_check.py" "$scratch/$1.html" "$scratch/$1.json" "$chromium" \
+        "${PICTURES:-$scratch}/$1" 2>"$scratch/err")
+    code=$? err=$(<"$scratch/err")
+    expect_code 0
+    for picture in {390,1280}-{light,dark}.png; do
+        [ -s "${PICTURES:-$scratch}/$1/$picture" ] || failed "has no picture $picture"
+    done
+}
+
+# Several numbers of clients, a workload with a long name, one with thousands of round trips.
+run bench --keys 2k --ops 2k --threads 1,2,3 --workload load,a,insert=25+modify=25+get=50,iterate \
+    --report "$scratch/threads.html" --json "$scratch/threads.json"
+expect_code 0
+check threads
+expect_out "charts, "
+
+# Time lines: the model's windows are short, and its time does not depend on the machine.
+run bench --pool 'sim:?nic=cx6&machines=1&threads=2' --keys 4k --ops 8k --workload load,a,c \
+    --report "$scratch/model.html" --json "$scratch/model.json"
+expect_code 0
+grep -q "Time lines" "$scratch/model.html" || failed "has no time lines"
+check model
+
+# An experiment.
+run reproduce rtts --quick --out "$scratch/results" --report "$scratch/rtts.html" --json "$scratch/rtts.json"
+expect_code 0
+check rtts
+exit 0
