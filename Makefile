@@ -16,6 +16,8 @@ TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 TEST_PACKAGES = g++ liblmdb-dev libcuckoo-dev
 # Rivals that are servers. They are not installed for the tests, because they would start as services.
 RIVALS = redis-server memcached
+# For pages in a browser.
+TEST_BROWSER = chromium python3
 # For hosts that are network namespaces.
 TEST_NETNS   = iproute2 nftables
 # A virtual machine with an RDMA device, and what goes into it besides our own.
@@ -26,7 +28,7 @@ TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio ip
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all built tests configured run test test-verbs check check-long mutants torture asan tsan clang \
+.PHONY: all built tests configured run report test test-verbs check check-long mutants torture asan tsan clang \
         format format-check tidy install uninstall clean deps tools rivals test-packages
 
 all: built
@@ -66,8 +68,25 @@ run: configured
 	@cmake --build $(BUILD) -j $(JOBS) --target farside_quick
 	@$(BUILD)/farside-bench --pool mem: --index all --workload load,a,b,c,d,f --keys 200k --ops 200k
 
+# A page with all indexes, in memory and on a modelled network, and with the papers' experiments that
+# are measured already. EXPERIMENTS=all measures all of them first, which takes many minutes. If an
+# operation fails, the page says so.
+REPORT      = $(BUILD)/report
+MODEL       = sim:?nic=cx6&machines=2&threads=8
+EXPERIMENTS = $(shell ls $(REPORT)/reproduction 2>/dev/null | paste -sd,)
+report: built
+	@mkdir -p $(REPORT) && rm -f $(REPORT)/*.json
+	-@$(BUILD)/farside bench --pool mem: --threads 1,2 --timeline --json $(REPORT)/mem.json
+	-@$(BUILD)/farside bench --pool '$(MODEL)' --keys 50k --ops 100k --timeline \
+	    --json $(REPORT)/model.json
+	-@$(if $(EXPERIMENTS),$(BUILD)/farside reproduce $(EXPERIMENTS) --quick --resume \
+	    --out $(REPORT)/reproduction --json $(REPORT)/reproduction.json)
+	@$(BUILD)/farside report --report $(REPORT).html --csv $(REPORT).csv $(REPORT)/mem.json \
+	    $(REPORT)/model.json $(if $(EXPERIMENTS),$(REPORT)/reproduction.json)
+	@echo "the report is in $(REPORT).html, its numbers are in $(REPORT).csv"
+
 test: tests
-	@scripts/install-packages $(TEST_NETNS)
+	@scripts/install-packages $(TEST_NETNS) $(TEST_BROWSER)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 test-verbs: tests
