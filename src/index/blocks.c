@@ -65,25 +65,31 @@ static enum block_verdict probe_judge(const struct index_probe *p, const struct 
     return verdict;
 }
 
+bool index_probe_judge(const struct index_probe *p, const struct index_block *b,
+                       struct index_found *found)
+{
+    switch (probe_judge(p, b)) {
+    case BLOCK_MATCH:
+        found->place = (int)b->place;
+        found->slot = b->slot;
+        found->block = b->image;
+        return true;
+    case BLOCK_STALE:
+        found->stale = b->slot;
+        break;
+    case BLOCK_OTHER:
+        break;
+    }
+    return false;
+}
+
 /* Is one of these the key's? */
 static bool probe_judge_all(const struct index_probe *p, const struct index_blocks *blocks,
                             struct index_found *found)
 {
-    for (unsigned i = 0; i < blocks->count; i++) {
-        const struct index_block *b = &blocks->block[i];
-        switch (probe_judge(p, b)) {
-        case BLOCK_MATCH:
-            found->place = (int)b->place;
-            found->slot = b->slot;
-            found->block = b->image;
+    for (unsigned i = 0; i < blocks->count; i++)
+        if (index_probe_judge(p, &blocks->block[i], found))
             return true;
-        case BLOCK_STALE:
-            found->stale = b->slot;
-            break;
-        case BLOCK_OTHER:
-            break;
-        }
-    }
     return false;
 }
 

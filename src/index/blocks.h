@@ -83,6 +83,10 @@ struct index_found {
  * the operation looks again. */
 int index_found_stale(const struct index_found *found, uint64_t *stale);
 
+/* Is a block that was read the key's? Otherwise notes whether it is stale. */
+bool index_probe_judge(const struct index_probe *probe, const struct index_block *block,
+                       struct index_found *found);
+
 int index_probe_blocks(struct op *op, const struct index_probe *probe, const uint64_t *words,
                        uint64_t candidates, struct index_found *found);
 /*

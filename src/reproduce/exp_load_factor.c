@@ -18,7 +18,7 @@ static const unsigned neighbourhoods[] = {2, 4, 8, 16};
 static void plan(struct plan *p)
 {
     for (unsigned i = 0; i < COUNT(groups); i++)
-        plan_tune(plan_add(p, "race", "race-groups-%u", groups[i]), "groups=%u", groups[i]);
+        plan_tune(plan_add(p, "race", "race-groups-%u", groups[i]), "groups=%u&hot=0", groups[i]);
     for (unsigned i = 0; i < COUNT(localities); i++) {
         struct plan_cell *cell = plan_add(p, "rcuckoo", "rcuckoo-f-%u", localities[i]);
         plan_tune(cell, "grows=0&rows=" FIXED_ROWS "&f=%u", localities[i]);

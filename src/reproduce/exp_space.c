@@ -20,7 +20,7 @@ static void plan(struct plan *p)
             cell->workloads = "load,get";
             cell->uniform = true;
             if (strcmp(index, "race") == 0)
-                plan_tune(cell, "depth=12");
+                plan_tune(cell, "depth=12&hot=0");
         }
     for (unsigned i = 0; i < RATIOS; i++)
         plan_tune(plan_add(p, "sephash", "sephash-ratio-%u", ratios[i]), "ratio=%u", ratios[i]);

@@ -27,12 +27,12 @@ run put --pool "$pool" --table usual key value
 expect_code 0
 run stat --pool "$pool" --table small
 expect_code 0
-grep -qE '^  tuning +groups=3&depth=0$' <<<"$out" || failed "does not show the tuning"
+grep -qE '^  tuning +groups=3&depth=0&hot=1024$' <<<"$out" || failed "does not show the tuning"
 grep -qE '^  slots +63 ' <<<"$out" || failed "has other slots than 3 groups"
 run stat --pool "$pool" --json
 expect_code 0
-expect_out '"tuning": "groups=3&depth=0"'
-expect_out '"tuning": "groups=85&depth=0"'
+expect_out '"tuning": "groups=3&depth=0&hot=1024"'
+expect_out '"tuning": "groups=85&depth=0&hot=1024"'
 
 # For a table that exists it has no effect, and a note says so.
 run put --pool "$pool" --tuning "groups=4" --table small key value
@@ -46,12 +46,12 @@ shown=$(sed -nE 's/^  tuning +//p' <<<"$out")
 run put --pool "$pool" --tuning "$shown" --table again key value
 expect_code 0
 run stat --pool "$pool" --table again --json
-expect_out '"tuning": "groups=3&depth=0"'
+expect_out '"tuning": "groups=3&depth=0&hot=1024"'
 
 # The benchmark's tables, and their twins.
 run bench --index race --pool "$pool" --tuning groups=2 --keys 500 --ops 100 --workload load --raw --keep --json -
 expect_code 0
-expect_out '"tuning": "groups=2&depth=0"'
+expect_out '"tuning": "groups=2&depth=0&hot=1024"'
 for table in bench-race bench-race-twin; do
     run stat --pool "$pool" --table "$table"
     expect_code 0
@@ -61,14 +61,14 @@ run bench --index race --tuning groups=2 --keys 500 --ops 100 --workload load
 expect_code 0
 expect_out "tuning: groups=2"
 run bench --index race --keys 500 --ops 100 --workload load --json -
-expect_out '"tuning": "groups=85&depth=0"'
+expect_out '"tuning": "groups=85&depth=0&hot=1024"'
 
 # A bad tuning is refused before anything is created, and the message says what is possible.
 for index in race all; do
     run bench --pool "$pool?size=1" --index "$index" --tuning grups=2
     expect_code 2
     expect_no_out
-    expect_err "index race: unknown tuning 'grups' (known: groups=2..340, depth=0..18)"
+    expect_err "index race: unknown tuning 'grups' (known: groups=2..340, depth=0..18, hot=0..4m)"
 done
 run bench --index race --tuning "groups=2&groups=3"
 expect_code 2

@@ -177,11 +177,12 @@ static void get_twice(void *arg)
 {
     struct reader *r = arg;
     far_session *session = NULL;
+    struct far_table_options options = {.tuning = "hot=0"};
     far_table *table = NULL;
     char value[8];
     size_t len = 0;
     assert_int_equal(far_session_open(r->pool, NULL, &session), FAR_OK);
-    assert_int_equal(far_table_create(session, "table", "race", NULL, &table), FAR_OK);
+    assert_int_equal(far_table_create(session, "table", "race", &options, &table), FAR_OK);
     assert_int_equal(far_put(session, table, "key", 3, "value", 5), FAR_OK);
     for (unsigned i = 0; i < 2; i++) { /* the first fills the cache */
         uint64_t from = model_now(r->fab);

@@ -35,8 +35,9 @@ static struct store_rig rig(const char *uri, unsigned tick_ops)
 {
     struct knobs knobs = pool_knobs_default;
     struct store_rig r;
+    struct far_table_options table = {.tuning = "hot=0"}; /* operations take all their batches */
     knobs.tick_ops = tick_ops;
-    store_rig_open_driven(&r, uri, &knobs, NULL, NULL);
+    store_rig_open_driven(&r, uri, &knobs, NULL, &table);
     return r;
 }
 

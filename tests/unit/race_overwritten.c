@@ -89,7 +89,7 @@ static uint32_t value_now(far_session *s)
  * its value. */
 static void open_duel(void)
 {
-    struct far_table_options options = {.tuning = "groups=2", .hash_seed = 3};
+    struct far_table_options options = {.tuning = "groups=2&hot=0", .hash_seed = 3};
     duel = (struct duel){.act = NULL};
     store_rig_open(&duel.r, "mem:?size=8m", NULL, NULL, &options);
     duel.other = store_rig_join(&duel.r);

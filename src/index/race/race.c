@@ -104,7 +104,9 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     for (unsigned i = 0; i < op->pool->nodes; i++)
         pool_bytes += op->pool->head[i].size;
 
-    struct race_root root = {.groups = groups, .depth_asked = options->tuning[RACE_TUNING_DEPTH]};
+    struct race_root root = {.groups = groups,
+                             .depth_asked = options->tuning[RACE_TUNING_DEPTH],
+                             .hot = options->tuning[RACE_TUNING_HOT]};
     root.dir_bits =
         smaller(index_bits_for(pool_bytes / race_subtable_bytes(groups)) + DIRECTORY_HEADROOM,
                 RACE_DIR_BITS_MAX);
@@ -152,13 +154,15 @@ const struct tuning_param race_tuning[] = {
     [RACE_TUNING_DEPTH] = {"depth",
                            "most bits of the directory; 0 lets the size of the pool decide", 0,
                            RACE_DIR_BITS_MAX, 0},
+    [RACE_TUNING_HOT] = {"hot", "KiB for where hot keys are, which take a round trip less; 0: none",
+                         0, RACE_HOT_MAX, RACE_HOT_DEFAULT},
     {NULL, NULL, 0, 0, 0},
 };
 
 const struct index_ops race_index = {
     .name = "race",
     .tuning = race_tuning,
-    .smallest = "groups=2",
+    .smallest = "groups=2&hot=1",
     .create = race_create,
     .discard = race_discard,
     .attach = race_attach,

@@ -65,12 +65,13 @@
 
 #include "index/attempt.h"
 #include "index/change.h"
+#include "index/hints.h"
 #include "index/index.h"
 #include "index/race/race_layout.h"
 
 extern const struct index_ops race_index;
 
-enum race_tuning { RACE_TUNING_GROUPS, RACE_TUNING_DEPTH };
+enum race_tuning { RACE_TUNING_GROUPS, RACE_TUNING_DEPTH, RACE_TUNING_HOT };
 extern const struct tuning_param race_tuning[];
 
 /* How often an operation reads the directory again because its entry led to something else. What it
@@ -87,11 +88,12 @@ struct race_view {
     uint32_t tag; /* of the bucket headers: tells tables apart */
     unsigned groups;
     unsigned dir_bits;
-    uint64_t depth_asked; /* of the tuning */
+    uint64_t depth_asked, hot; /* of the tuning */
     gaddr root, directory;
     unsigned depth;                     /* the cached directory has 2^depth entries */
     uint64_t *entries;                  /* ... */
     uint64_t splitting[RACE_SPLITTING]; /* entries that this session's operations split, or 0 */
+    struct index_hints hints;
     uint64_t splits;
     double split_load_sum, split_load_max;
 };
@@ -122,7 +124,8 @@ struct race_key {
 };
 
 /* Where it was looked for: one subtable, with both combined buckets as they were read. */
-#define RACE_PLACES (2 * RACE_COMBINED_WORDS)
+#define RACE_PLACES      (2 * RACE_COMBINED_WORDS)
+#define RACE_SLOT_PLACES 0xfefefefeu /* as bits: every eighth is a header */
 struct race_look {
     uint64_t entry; /* the cached directory entry that was followed */
     gaddr subtable;
@@ -131,6 +134,8 @@ struct race_look {
     bool sealed;      /* one of the slots is */
     uint64_t forward; /* of the subtable: race_probe() reads it if slots are sealed, else 0 */
     unsigned strayed; /* looks of this operation that found no part of the table */
+    /* The block of a hint, read behind the words. Its slot is 0: none was. */
+    struct index_block ahead;
 };
 
 /* Where a place of a look is in the subtable. */
@@ -160,6 +165,11 @@ int race_read_forward(struct op *op, gaddr subtable, uint64_t *forward);
  * BUF_INDEX. */
 int race_look_start(struct op *op, struct race_view *view, const struct race_key *key,
                     struct race_look *look, uint64_t *words);
+/* Adds the READ of the block where the key was last, if that is known. */
+void race_look_ahead(struct op *op, const struct race_view *view, const struct race_key *key,
+                     struct race_look *look);
+/* The key has that slot, or none if it is 0. */
+void race_look_note(struct race_view *view, const struct race_key *key, uint64_t slot);
 /* Judges what was read. FAR_CORRUPT when it is no part of the table even after a refresh;
  * *again is set when the look must be started over. */
 int race_look_finish(struct op *op, struct race_view *view, const struct race_key *key,
@@ -167,7 +177,7 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
 
 /* Looks for the key's committed slot among the places looked at: index_probe() of all slots with
  * its fingerprint, but for those in `known` (places that were judged before and still hold the same
- * word). Reads look->forward of a sealed subtable along. */
+ * word; NULL: none). A block that was read ahead is not read again. Reads look->forward of a sealed subtable along. */
 int race_probe(struct op *op, const struct race_key *key, struct race_look *look,
                const struct value_out *out, const uint64_t *known, struct index_found *found);
 int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);

@@ -128,7 +128,7 @@ static int report_findings(struct walk *w)
         [RACE_CLASS] = {"RACE-W3: broken link: a slot that gives a block another size than it has",
                         "  repaired: the size was corrected"},
         [RACE_TWICE] = {"RACE-W4: duplicate: a key that is there twice",
-                        "  repaired: the copy that no lookup finds was removed"},
+                        "  repaired: the copy that others do not find was removed"},
     };
     int rc = FAR_OK;
     for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
@@ -383,14 +383,16 @@ int race_info(struct op *op, struct index_view *base, struct far_table_info *inf
     int rc = walk(&w);
     if (rc != FAR_OK)
         return rc;
-    w.info.client_cache_bytes = sizeof *view + (sizeof *view->entries << view->depth);
+    w.info.client_cache_bytes =
+        sizeof *view + (sizeof *view->entries << view->depth) + index_hints_bytes(&view->hints);
     w.info.load_factor = w.info.slots ? (double)w.info.keys / (double)w.info.slots : 0;
     w.info.splits = view->splits;
     w.info.split_load_max = view->split_load_max;
     w.info.split_load_mean = view->splits ? view->split_load_sum / (double)view->splits : 0;
     tuning_text(race_tuning,
-                (const uint64_t[]){
-                    [RACE_TUNING_GROUPS] = view->groups, [RACE_TUNING_DEPTH] = view->depth_asked},
+                (const uint64_t[]){[RACE_TUNING_GROUPS] = view->groups,
+                                   [RACE_TUNING_DEPTH] = view->depth_asked,
+                                   [RACE_TUNING_HOT] = view->hot},
                 w.info.tuning);
     *info = w.info;
     return FAR_OK;

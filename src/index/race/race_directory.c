@@ -136,7 +136,9 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
         view->groups = root.groups;
         view->dir_bits = root.dir_bits;
         view->depth_asked = root.depth_asked;
+        view->hot = root.hot;
         view->directory = root.directory;
+        index_hints_open(&view->hints, view->hot * 1024);
         rc = race_refresh(op, view);
     }
     if (rc != FAR_OK) {
@@ -149,6 +151,7 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
 
 void race_detach(struct index_view *base)
 {
+    index_hints_close(&race_view(base)->hints);
     free(race_view(base)->entries);
     free(base);
 }

@@ -41,6 +41,8 @@
 #define RACE_HEAD_WORDS 8 /* of a subtable, before its groups */
 
 #define RACE_GROUPS_DEFAULT 85
+#define RACE_HOT_DEFAULT    1024 /* KiB: 131,072 keys */
+#define RACE_HOT_MAX        (4u << 20)
 #define RACE_GROUPS_MIN     2
 #define RACE_GROUPS_MAX     340
 #define RACE_DIR_BITS_MAX   18
@@ -179,7 +181,8 @@ struct race_root {
     uint32_t dir_bits;
     uint64_t directory;   /* gaddr */
     uint64_t depth_asked; /* of the tuning: 0 or dir_bits */
-    uint64_t reserved[4];
+    uint64_t hot;         /* of the tuning */
+    uint64_t reserved[3];
     uint64_t checksum; /* of the second line before it */
 };
 _Static_assert(sizeof(struct race_root) == 128, "two lines");
@@ -192,7 +195,8 @@ static inline uint64_t race_root_sum(const struct race_root *root)
 static inline bool race_root_valid(const struct race_root *root)
 {
     return root->checksum == race_root_sum(root) && root->groups >= RACE_GROUPS_MIN &&
-           root->groups <= RACE_GROUPS_MAX && root->dir_bits <= RACE_DIR_BITS_MAX;
+           root->groups <= RACE_GROUPS_MAX && root->dir_bits <= RACE_DIR_BITS_MAX &&
+           root->hot <= RACE_HOT_MAX;
 }
 
 #endif

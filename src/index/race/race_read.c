@@ -1,4 +1,5 @@
-/* Looking for a key: two combined buckets in one round trip, the candidate's block in another. */
+/* Looking for a key: two combined buckets in one round trip, the candidate's block in another, or in
+ * the same one if there is a hint of it. */
 #include "index/race/race.h"
 
 int race_look_start(struct op *op, struct race_view *view, const struct race_key *key,
@@ -9,12 +10,26 @@ int race_look_start(struct op *op, struct race_view *view, const struct race_key
     look->depth = race_entry_depth(look->entry);
     look->words = words;
     look->sealed = false;
+    look->ahead.slot = 0;
     if (look->entry == 0 || look->depth > view->dir_bits)
         return err_fail(FAR_CORRUPT, "a directory entry is damaged");
     for (unsigned i = 0; i < 2; i++)
         batch_read(&op->batch, look->subtable, key->combined[i], words + i * RACE_COMBINED_WORDS,
                    RACE_COMBINED_BYTES);
     return FAR_OK;
+}
+
+void race_look_ahead(struct op *op, const struct race_view *view, const struct race_key *key,
+                     struct race_look *look)
+{
+    index_hint_read(op, &view->hints, RACE_SLOT, key->hash, key->fingerprint, &look->ahead);
+}
+
+void race_look_note(struct race_view *view, const struct race_key *key, uint64_t slot)
+{
+    /* Without the seal, as it will be in the child. So no hint is equal to a slot that was sealed
+     * when it was read: by RACE-R5, such a slot may not be in use any more. */
+    index_hint_note(&view->hints, RACE_SLOT, key->hash, key->fingerprint, slot & ~RACE_SLOT_SEALED);
 }
 
 int race_look_finish(struct op *op, struct race_view *view, const struct race_key *key,
@@ -54,7 +69,7 @@ static uint64_t candidates(const uint64_t *words, uint8_t fingerprint)
     uint64_t bits =
         slot_candidates(words, RACE_PLACES, RACE_SLOT_TENTATIVE | slot_fingerprint_mask(RACE_SLOT),
                         (uint64_t)fingerprint << RACE_SLOT.fingerprint_at);
-    return bits & 0xfefefefeu; /* every eighth is a header */
+    return bits & RACE_SLOT_PLACES;
 }
 
 int race_probe(struct op *op, const struct race_key *key, struct race_look *look,
@@ -62,9 +77,15 @@ int race_probe(struct op *op, const struct race_key *key, struct race_look *look
 {
     struct index_probe probe = {
         .key = key->bytes, .format = RACE_SLOT, .out = out, .may_be_freed = look->sealed};
-    uint64_t left = candidates(look->words, key->fingerprint);
     unsigned forward = 0;
+    uint64_t judged = 0;
 
+    look->forward = 0;
+    /* Not in a second look, whose words were read after the block (HINT-H1). */
+    if (!known && look->ahead.slot != 0 &&
+        index_hint_holds(&probe, &look->ahead, look->words, RACE_SLOT_PLACES, found, &judged))
+        return FAR_OK;
+    uint64_t left = candidates(look->words, key->fingerprint) & ~judged;
     for (uint64_t bits = left; bits; bits &= bits - 1) {
         unsigned i = (unsigned)__builtin_ctzll(bits);
         if (race_slot_empty(look->words[i]) || (known && known[i] == look->words[i]))
@@ -92,8 +113,10 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
     for (unsigned attempts = 0; index_attempt(&attempts);) {
         bool again = false;
         int rc = race_look_start(op, view, &key, &look, words);
-        if (rc == FAR_OK)
-            rc = race_look_finish(op, view, &key, &look, &again);
+        if (rc != FAR_OK)
+            return rc;
+        race_look_ahead(op, view, &key, &look);
+        rc = race_look_finish(op, view, &key, &look, &again);
         if (rc != FAR_OK)
             return rc;
         if (again)
@@ -107,10 +130,14 @@ int race_get(struct op *op, struct index_view *base, struct slice bytes, struct 
                 return rc;
             continue;
         }
-        if (found.place >= 0)
+        if (found.place >= 0) {
+            race_look_note(view, &key, found.slot);
             return index_deliver(base, index_block_value(found.block), out);
-        if (found.stale == 0)
+        }
+        if (found.stale == 0) {
+            race_look_note(view, &key, 0);
             return FAR_NOT_FOUND;
+        }
         rc = index_found_stale(&found, &stale); /* RACE-R1 */
         if (rc != FAR_OK)
             return rc;

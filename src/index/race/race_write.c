@@ -47,6 +47,7 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
     if (rc != FAR_OK)
         return rc;
     index_change_write(op, &w->change);
+    race_look_ahead(op, view, &w->key, &w->look);
     rc = race_look_finish(op, view, &w->key, &w->look, again);
     if (rc != FAR_OK || *again)
         return rc;
@@ -270,6 +271,8 @@ int race_change(struct op *op, struct index_view *base, struct slice key, struct
         rc = write_look(op, view, &w, &again);
         if (rc == FAR_OK && !again)
             rc = act(op, view, &w, &again);
+        if (rc == FAR_OK && !again)
+            race_look_note(view, &w.key, w.change.block.at ? slot_word(&w) : 0);
         if (rc != FAR_OK || !again)
             return index_change_end(op, &w.change, rc);
     }
