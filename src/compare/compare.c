@@ -286,6 +286,7 @@ static int run_workload(struct turn *t, const struct workload *w, unsigned place
         .keys = t->keys,
         .load = setup->keys,
         .ops = t->c->ops[t->s->group],
+        .warm = b->warmup,
         .threads = setup->threads,
         .seed = bench_mix(b->seed ^ bench_mix(place + 1)),
         .dist = b->dist,

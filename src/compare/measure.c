@@ -22,7 +22,7 @@ struct worker {
     struct rival_op *ops;
     unsigned char *memory; /* of keys and values */
     uint64_t busy;         /* nanoseconds */
-    uint64_t done;
+    uint64_t done, warmed; /* operations; and those of them that were not measured */
     int status;
     char detail[ERR_DETAIL_BYTES];
 };
@@ -95,10 +95,11 @@ static int check(const struct worker *w, unsigned i)
     return FAR_OK;
 }
 
-/* Runs the next operations. False at the end. */
-static bool run_some(struct worker *w)
+/* Runs the next operations, at most so many. False at the end. */
+static bool run_some(struct worker *w, uint64_t most)
 {
-    unsigned n = workload_source_draw(&w->source, w->tasks, w->max);
+    unsigned n =
+        workload_source_draw(&w->source, w->tasks, most < w->max ? (unsigned)most : w->max);
     if (n == 0)
         return false;
     for (unsigned i = 0; i < n; i++)
@@ -112,14 +113,33 @@ static bool run_some(struct worker *w)
     return true;
 }
 
-static void worker_run(void *arg)
+static bool goes_on(const struct worker *w)
 {
-    struct worker *w = arg;
-    const atomic_bool *stop = w->m->stop;
-    while (w->status == FAR_OK && !(stop && atomic_load(stop)) && run_some(w)) {
+    return w->status == FAR_OK && !(w->m->stop && atomic_load(w->m->stop));
+}
+
+/* Runs until so many operations are done, or there are no more. */
+static void run_until(struct worker *w, uint64_t done)
+{
+    while (goes_on(w) && w->done < done && run_some(w, done - w->done)) {
     }
     if (w->status != FAR_OK)
         snprintf(w->detail, sizeof w->detail, "%s", far_error_detail());
+}
+
+static void worker_warm(void *arg)
+{
+    struct worker *w = arg;
+    run_until(w, w->source.warm);
+    w->warmed = w->done;
+    w->busy = 0;
+}
+
+static void worker_run(void *arg)
+{
+    struct worker *w = arg;
+    if (goes_on(w)) /* else the detail is known */
+        run_until(w, UINT64_MAX);
 }
 
 static void worker_close(void *arg)
@@ -140,7 +160,7 @@ static int sum_up(const struct worker *workers, unsigned count, double *ops_per_
         const struct worker *w = &workers[i];
         if (w->status != FAR_OK)
             return err_fail(w->status, "%s", w->detail);
-        done += w->done;
+        done += w->done - w->warmed;
         busy = w->busy > busy ? w->busy : busy;
     }
     *ops_per_s = busy > 0 ? (double)done * 1e9 / (double)busy : 0;
@@ -156,6 +176,7 @@ int measure_run(const struct measure *m, double *ops_per_s)
     for (unsigned i = 0; i < count; i++)
         workers[i] = (struct worker){.m = m, .thread = i};
     struct workers_job job = {.open = worker_open,
+                              .warm = worker_warm,
                               .run = worker_run,
                               .close = worker_close,
                               .first = workers,

@@ -83,6 +83,9 @@ void table_setup(const struct compare *c, FILE *out)
         "each round, every store is made, loaded and measured by itself, one after the other; each "
         "round begins with another one. Keys and values are prepared, and answers checked, outside "
         "of the measured time.");
+    if (b->warmup > 0)
+        say(out, "", "%" PRIu64 " operation%s before each workload but load, to warm up", b->warmup,
+            b->warmup == 1 ? "" : "s");
     for (unsigned group = 0; group < STORE_GROUPS; group++)
         print_group(c, group, out);
     for (unsigned i = 0; i < c->stores; i++) {

@@ -30,6 +30,9 @@ expect_rows() { # STORE...
 if has_module lmdb; then
     run bench --compare lmdb "${small[@]}" --depth 8
     expect_rows lmdb lmdb-batch
+    run bench --compare lmdb "${small[@]}" --depth 8 --warmup 100
+    expect_rows lmdb lmdb-batch
+    expect_out "100 operations before each workload but load, to warm up"
     run bench --compare lmdb "${small[@]}" --key-size 600
     expect_code 1
     expect_err "LMDB has keys of up to 511 bytes"
