@@ -31,6 +31,7 @@ static const struct column of_run[] = {
     {"index", "index"},
     {"tuning", "tuning"},
     {"workload", "workload"},
+    {"repeat", "repeat"},
     {"dist", "dist"},
     {"processes", "processes"},
     {"threads", "threads"},

@@ -49,19 +49,48 @@ static void put_rates(const struct bench_view *v)
     html_table_end(v->out);
 }
 
+/* A table with the slowest and the fastest repeat of each workload. */
+static void put_spread(const struct bench_view *v)
+{
+    const struct runs *r = v->runs;
+    html_table_begin(v->out, "Operations per second of the slowest and the fastest repeat", true);
+    html_table_head(v->out, "index");
+    html_table_head(v->out, "repeat");
+    for (unsigned l = 0; l < r->labels; l++)
+        html_table_head(v->out, r->label[l].text);
+    for (unsigned i = 0; i < v->indexes; i++)
+        for (unsigned fastest = 0; fastest < 2; fastest++) {
+            html_table_row(v->out);
+            html_table_text(v->out, html_index_title(r->index[i]));
+            html_table_text(v->out, fastest ? "fastest" : "slowest");
+            for (unsigned l = 0; l < r->labels; l++) {
+                const struct runs_run *run =
+                    runs_pick(r, l, r->index[i], v->clients, fastest ? RUNS_FASTEST : RUNS_SLOWEST);
+                html_table_number(v->out, r->root, "%s/ops_per_s", run ? run->path : "none");
+            }
+        }
+    html_table_end(v->out);
+}
+
 static void show_rates(const struct bench_view *v)
 {
-    char note[160];
-    snprintf(note, sizeof note,
-             "Operations per second of %u client%s; more is better. Each workload has its own "
-             "scale.",
-             v->clients, v->clients == 1 ? "" : "s");
+    char note[240];
+    snprintf(
+        note, sizeof note,
+        "Operations per second of %u client%s; more is better. Each workload has its own "
+        "scale.%s",
+        v->clients, v->clients == 1 ? "" : "s",
+        v->runs->repeated
+            ? " Of the repeats of a workload, all charts show the one with the median throughput."
+            : "");
     part_section(v->out, "Throughput", note);
     part_panels(v->out);
     for (unsigned l = 0; l < v->runs->labels; l++)
         draw_rate(v, l);
     part_panels_end(v->out);
     put_rates(v);
+    if (v->runs->repeated)
+        put_spread(v);
     part_section_end(v->out);
 }
 

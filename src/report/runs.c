@@ -11,13 +11,21 @@ static unsigned clients_of(const json_t *run)
     return clients >= 1 && clients <= UINT_MAX ? (unsigned)clients : 1;
 }
 
-/* How many runs before this one have the same workload, index and clients. */
+/* Results that are older have no such number. */
+static unsigned repeat_of(const json_t *run)
+{
+    double repeat = lookup_number(run, "repeat");
+    return repeat >= 1 && repeat <= UINT_MAX ? (unsigned)repeat : 1;
+}
+
+/* How many runs of the same repeat before this one have the same workload, index and clients. */
 static unsigned earlier(const struct runs *r, const char *workload, const struct runs_run *run)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < r->count; i++)
         count += strcmp(lookup_text(r->run[i].json, "workload"), workload) == 0 &&
-                 strcmp(r->run[i].index, run->index) == 0 && r->run[i].clients == run->clients;
+                 strcmp(r->run[i].index, run->index) == 0 && r->run[i].clients == run->clients &&
+                 r->run[i].repeat == run->repeat;
     return count;
 }
 
@@ -79,8 +87,10 @@ static void add(struct runs *r, const char *path, unsigned number, const json_t 
 {
     char text[RUNS_LABEL_BYTES];
     const char *workload = lookup_text(json, "workload");
-    struct runs_run run = {
-        .json = json, .index = lookup_text(json, "index"), .clients = clients_of(json)};
+    struct runs_run run = {.json = json,
+                           .index = lookup_text(json, "index"),
+                           .clients = clients_of(json),
+                           .repeat = repeat_of(json)};
     unsigned again = earlier(r, workload, &run);
     snprintf(run.path, sizeof run.path, "%s/%u", path, number);
     if (again == 0)
@@ -90,6 +100,7 @@ static void add(struct runs *r, const char *path, unsigned number, const json_t 
     run.label = label_for(r, text, json);
     note_index(r, run.index);
     note_clients(r, run.clients);
+    r->repeated |= run.repeat > 1;
     r->run[r->count++] = run;
 }
 
@@ -122,14 +133,44 @@ void runs_free(struct runs *r)
     *r = (struct runs){.root = NULL};
 }
 
+static bool is_of(const struct runs_run *run, unsigned label, const char *index, unsigned clients)
+{
+    return run->label == label && run->clients == clients && strcmp(run->index, index) == 0;
+}
+
+/* Is `a` slower than `b`, or the earlier one of two that are as fast? */
+static bool comes_before(const struct runs_run *a, const struct runs_run *b)
+{
+    double x = lookup_number(a->json, "ops_per_s"), y = lookup_number(b->json, "ops_per_s");
+    return x < y || (x == y && a < b);
+}
+
+const struct runs_run *runs_pick(const struct runs *r, unsigned label, const char *index,
+                                 unsigned clients, enum runs_which which)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < r->count; i++)
+        count += is_of(&r->run[i], label, index, clients);
+    unsigned place = which == RUNS_SLOWEST   ? 0
+                     : which == RUNS_FASTEST ? count - 1
+                                             : (count - 1) / 2;
+    for (unsigned i = 0; i < r->count; i++) {
+        const struct runs_run *run = &r->run[i];
+        unsigned before = 0;
+        if (!is_of(run, label, index, clients))
+            continue;
+        for (unsigned k = 0; k < r->count; k++)
+            before += is_of(&r->run[k], label, index, clients) && comes_before(&r->run[k], run);
+        if (before == place)
+            return run;
+    }
+    return NULL;
+}
+
 const struct runs_run *runs_find(const struct runs *r, unsigned label, const char *index,
                                  unsigned clients)
 {
-    for (unsigned i = 0; i < r->count; i++)
-        if (r->run[i].label == label && r->run[i].clients == clients &&
-            strcmp(r->run[i].index, index) == 0)
-            return &r->run[i];
-    return NULL;
+    return runs_pick(r, label, index, clients, RUNS_MEDIAN);
 }
 
 unsigned runs_ops(const struct runs *r, unsigned label, const char *op[RUNS_OPS_MAX])

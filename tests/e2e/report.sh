@@ -109,4 +109,18 @@ echo '{"farside": "1"}' >other.json
 run report --report both.html other.json
 expect_code 1
 expect_err "'other.json' has no results: expected a file that bench or reproduce has written with --json"
+
+# ---- repeats ----
+# The page shows the median of them, and the slowest and the fastest; the table has each of them.
+run bench --index race --keys 500 --ops 500 --workload c,a,c --repeat 3 --report page.html --csv table.csv
+expect_code 0
+[ "$(cut -d, -f 5 table.csv | sort | uniq -c | awk '{print $2 ":" $1}' | paste -sd' ')" = \
+    "1:4 2:4 3:4 repeat:1" ] || failed "does not number the repeats"
+grep -q 'c (no. 2)' page.html || failed "does not tell two workloads of one name apart"
+if grep -q 'c (no. 3)' page.html; then failed "takes a repeat for another workload"; fi
+grep -q 'the slowest and the fastest repeat' page.html || failed "does not show the spread"
+rates=$(awk -F, '$4 == "a" {printf "%.0f\n", $13}' table.csv | sort -nu | sed ':a;s/\B[0-9]\{3\}\>/,&/;ta')
+[ "$(wc -l <<<"$rates")" -eq 3 ] || failed "does not have three runs of a"
+grep -q ">RACE: $(sed -n 2p <<<"$rates") operations per second<" page.html || failed "does not show the median"
+if grep -q "$(sed -n 1p <<<"$rates") operations" page.html; then failed "shows the slowest repeat in a chart"; fi
 exit 0

@@ -24,8 +24,8 @@ check() {
     done
 }
 
-# Several numbers of clients, a workload with a long name, one with thousands of round trips.
-run bench --keys 2k --ops 2k --threads 1,2,3 --workload load,a,insert=25+modify=25+get=50,iterate \
+# Several numbers of clients, repeats, a workload with a long name, one with thousands of round trips.
+run bench --keys 2k --ops 2k --threads 1,2,3 --repeat 2 --workload load,a,insert=25+modify=25+get=50,iterate \
     --report "$scratch/threads.html" --json "$scratch/threads.json"
 expect_code 0
 check threads
