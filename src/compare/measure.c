@@ -95,7 +95,7 @@ static int check(const struct worker *w, unsigned i)
     return FAR_OK;
 }
 
-/* Runs the next operations, at most so many. False at the end. */
+/* Runs the next operations, `most` at most. False at the end. */
 static bool run_some(struct worker *w, uint64_t most)
 {
     unsigned n =
@@ -118,7 +118,7 @@ static bool goes_on(const struct worker *w)
     return w->status == FAR_OK && !(w->m->stop && atomic_load(w->m->stop));
 }
 
-/* Runs until so many operations are done, or there are no more. */
+/* Runs until `done` operations are done, or there are no more. */
 static void run_until(struct worker *w, uint64_t done)
 {
     while (goes_on(w) && w->done < done && run_some(w, done - w->done)) {

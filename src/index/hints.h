@@ -27,7 +27,7 @@ struct index_hints {
     unsigned next;                      /* the way that gives way, if all are taken */
 };
 
-/* Takes so many bytes for hints. Without memory there are none. */
+/* Takes `bytes` of memory for hints. If there is none, there are no hints. */
 void index_hints_open(struct index_hints *hints, uint64_t bytes);
 void index_hints_close(struct index_hints *hints);
 static inline uint64_t index_hints_bytes(const struct index_hints *hints)
