@@ -251,7 +251,7 @@ static json_t *json_summary(const struct summary *s)
     return whole(o, bad);
 }
 
-/* Of all workloads of which a run came to its end. */
+/* Of all workloads that have a run which came to its end. */
 static json_t *json_summaries(const struct summary_list *list)
 {
     json_t *all = json_array();

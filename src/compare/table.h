@@ -9,7 +9,7 @@
 
 /* Prints how the stores are set up, and which ones are left out. */
 void table_setup(const struct compare *c, FILE *out);
-/* Prints the rounds that are complete, of which there is at least one. No line has more than 100
+/* Prints the complete rounds. There must be one at least. No line has more than 100
  * columns. */
 void table_results(const struct compare *c, FILE *out);
 
