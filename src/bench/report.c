@@ -1,10 +1,10 @@
 /* The results of a benchmark for people: a table. */
 #include "bench/report_internal.h"
+#include "bench/text.h"
 
 #include "base/status.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,24 +15,8 @@ const char *const report_kind_names[FAR_OP_KINDS] = {
     [FAR_OP_MODIFY] = "modify", [FAR_OP_ITERATE] = "iterate", [FAR_OP_SCAN] = "scan",
 };
 
-#define TEXT_MAX         32
 #define RANGE_MAX        (2 * TEXT_MAX + 8)
 #define WORKLOAD_COLUMNS 8
-
-/* 1234567 as 1,234,567 */
-static const char *grouped(uint64_t n, char text[TEXT_MAX])
-{
-    char digits[TEXT_MAX];
-    int len = snprintf(digits, sizeof digits, "%" PRIu64, n);
-    char *at = text;
-    for (int i = 0; i < len; i++) {
-        if (i > 0 && (len - i) % 3 == 0)
-            *at++ = ',';
-        *at++ = digits[i];
-    }
-    *at = '\0';
-    return text;
-}
 
 /* A number for a column: with as many of the decimals as fit, and if need be in thousands (k),
  * millions (M) and so on. */
@@ -58,49 +42,6 @@ static const char *plural(uint64_t n)
     return n == 1 ? "" : "s";
 }
 
-void report_wrap(FILE *out, const char *head, const char *text)
-{
-    int indent = (int)strlen(head), column = indent;
-    fputs(head, out);
-    for (const char *at = text; *at; at += strspn(at, " ")) {
-        int word = (int)strcspn(at, " "), space = column > indent;
-        if (space && column + space + word > REPORT_COLUMNS) {
-            fprintf(out, "\n%*s", indent, "");
-            column = indent;
-            space = 0;
-        }
-        int room = REPORT_COLUMNS - column - space;
-        int piece = word < room ? word : room;
-        fprintf(out, "%*s%.*s", space, "", piece, at);
-        column += space + piece;
-        at += piece;
-    }
-    fputs("\n", out);
-}
-
-/* "16", or "16 to 64". */
-static const char *range_text(struct bench_range range, char text[TEXT_MAX])
-{
-    if (range.min == range.max)
-        snprintf(text, TEXT_MAX, "%u", range.min);
-    else
-        snprintf(text, TEXT_MAX, "%u to %u", range.min, range.max);
-    return text;
-}
-
-/* The same with a format. */
-static void say(FILE *out, const char *head, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void say(FILE *out, const char *head, const char *format, ...)
-{
-    char text[2048];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    report_wrap(out, head, text);
-}
-
 void report_begin(struct report *r, FILE *out, const struct bench_config *c, const char *threads)
 {
     char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform", processes[64] = "";
@@ -111,22 +52,24 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
         snprintf(dist, sizeof dist, "%s (theta %g)", bench_dist_name(c->dist), c->theta);
     if (c->processes > 1)
         snprintf(processes, sizeof processes, "%u processes, each of ", c->processes);
-    say(out, "", "Farside %s on %s", far_version(), c->pool);
-    say(out, "", "index %s: %s keys of %s bytes, values of %s bytes, %s operations per workload",
-        c->index ? c->index : "all", grouped(c->keys, keys), range_text(c->sizes.key, key),
-        range_text(c->sizes.value, value), grouped(c->ops, ops));
-    say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
-        processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth, plural(c->depth), dist,
-        c->seed);
+    text_say(out, "", "Farside %s on %s", far_version(), c->pool);
+    text_say(
+        out, "", "index %s: %s keys of %s bytes, values of %s bytes, %s operations per workload",
+        c->index ? c->index : "all", text_grouped(c->keys, keys), text_range(c->sizes.key, key),
+        text_range(c->sizes.value, value), text_grouped(c->ops, ops));
+    text_say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
+             processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth, plural(c->depth),
+             dist, c->seed);
     if (c->warmup > 0)
-        say(out, "", "%s operation%s before each workload, to warm up", grouped(c->warmup, warmup),
-            plural(c->warmup));
+        text_say(out, "", "%s operation%s before each workload, to warm up",
+                 text_grouped(c->warmup, warmup), plural(c->warmup));
     if (c->rate > 0)
-        say(out, "", "at a fixed rate of %s operation%s per second%s", grouped(c->rate, rate),
-            plural(c->rate),
-            c->processes * c->threads > 1 || r->several ? ", of all threads together" : "");
+        text_say(out, "", "at a fixed rate of %s operation%s per second%s",
+                 text_grouped(c->rate, rate), plural(c->rate),
+                 c->processes * c->threads > 1 || r->several ? ", of all threads together" : "");
     if (c->repeat > 1)
-        say(out, "",
+        text_say(
+            out, "",
             "each workload runs %u times: ops/s is the median, the other columns are of all runs "
             "together",
             c->repeat);
@@ -138,7 +81,7 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
     if (c->rate > 0)
         fprintf(out, "            counted from the time at which an operation was due\n");
     if (c->tuning)
-        say(out, "  ", "tuning: %s", c->tuning);
+        text_say(out, "  ", "tuning: %s", c->tuning);
     if (c->raw)
         fprintf(out, "  of raw: ops/s as a share of what the same verbs reach without an index\n");
     fprintf(out, "\n%-7s %-*s %10s%s %-7s %6s %6s %8s %7s %7s %7s %10s\n", "index",
@@ -161,10 +104,10 @@ static void print_run_columns(struct report *r, const struct bench_run *run, boo
 {
     char text[TEXT_MAX] = "";
     bool named = first && strlen(run->workload) <= WORKLOAD_COLUMNS;
-    if (first && strlen(grouped((uint64_t)(run->ops_per_s + 0.5), text)) > 10)
+    if (first && strlen(text_grouped((uint64_t)(run->ops_per_s + 0.5), text)) > 10)
         fit(run->ops_per_s, 10, 0, text);
     if (first && !named)
-        fprintf(r->out, "%-7s %.*s\n", run->index, REPORT_COLUMNS - 8, run->workload);
+        fprintf(r->out, "%-7s %.*s\n", run->index, TEXT_COLUMNS - 8, run->workload);
     fprintf(r->out, "%-7s %-*s %10s", named ? run->index : "", WORKLOAD_COLUMNS,
             named ? run->workload : "", text);
     if (!r->config->raw)
@@ -195,11 +138,11 @@ static void print_entries(struct report *r, const char *name, const struct far_o
     char entries[TEXT_MAX], calls[TEXT_MAX];
     if (s->entries == 0)
         return;
-    say(r->out, "  ",
-        "%s: %s entr%s in %s call%s; per entry %.4f round trips, %.2f verbs, %.1f bytes", name,
-        grouped(s->entries, entries), s->entries == 1 ? "y" : "ies", grouped(s->count, calls),
-        plural(s->count), report_per(s->rtts, s->entries), report_per(s->verbs, s->entries),
-        report_per(s->bytes_read, s->entries));
+    text_say(r->out, "  ",
+             "%s: %s entr%s in %s call%s; per entry %.4f round trips, %.2f verbs, %.1f bytes", name,
+             text_grouped(s->entries, entries), s->entries == 1 ? "y" : "ies",
+             text_grouped(s->count, calls), plural(s->count), report_per(s->rtts, s->entries),
+             report_per(s->verbs, s->entries), report_per(s->bytes_read, s->entries));
 }
 
 /* How well the run kept to its rate. */
@@ -209,12 +152,14 @@ static void print_pace(struct report *r, const struct bench_run *run)
     char asked[TEXT_MAX], reached[TEXT_MAX];
     if (p->rate == 0)
         return;
-    grouped(p->rate, asked);
-    grouped((uint64_t)(run->ops_per_s + 0.5), reached);
-    say(r->out, "  ", "rate: %s of %s ops/s; operations began up to %.1f us after they were due",
-        reached, asked, (double)p->late_max / 1e3);
+    text_grouped(p->rate, asked);
+    text_grouped((uint64_t)(run->ops_per_s + 0.5), reached);
+    text_say(r->out, "  ",
+             "rate: %s of %s ops/s; operations began up to %.1f us after they were due", reached,
+             asked, (double)p->late_max / 1e3);
     if (p->fell_behind)
-        say(r->out, "  ",
+        text_say(
+            r->out, "  ",
             "it fell behind: the last operation began %.3f ms after it was due, so the latencies "
             "depend on --ops; use a lower --rate, or more --threads or --depth",
             (double)p->late_last / 1e6);
@@ -237,38 +182,39 @@ static void print_counters(struct report *r, const struct bench_run *run)
         else
             snprintf(missing + lost, sizeof missing - lost, "%s%s", lost ? ", " : "", names[k]);
     }
-    say(r->out, "  ", "per operation: %s%.2g context switches%s", text,
-        report_per(c->switches, run->ops), c->user_only ? "; without what the kernel does" : "");
+    text_say(r->out, "  ", "per operation: %s%.2g context switches%s", text,
+             report_per(c->switches, run->ops),
+             c->user_only ? "; without what the kernel does" : "");
     if (!*missing || r->refusal_told)
         return;
     r->refusal_told = true;
-    say(r->out, "  ", "not counted: %s (%s); hint: %s", missing, strerror(c->error),
-        counters_hint(c->error, counters_paranoid()));
+    text_say(r->out, "  ", "not counted: %s (%s); hint: %s", missing, strerror(c->error),
+             counters_hint(c->error, counters_paranoid()));
 }
 
 static void print_timeline(struct report *r, const struct bench_run *run)
 {
     double seconds = report_window_ms(r->config) / 1e3;
     char speed[TEXT_MAX], rtts[TEXT_MAX];
-    say(r->out, "  ", "time line of %s%s, in windows of %g ms%s",
-        r->config->repeat > 1 ? "the first run of " : "", run->workload,
-        report_window_ms(r->config), run->windows > 0 ? ":" : ": it took less than one");
+    text_say(r->out, "  ", "time line of %s%s, in windows of %g ms%s",
+             r->config->repeat > 1 ? "the first run of " : "", run->workload,
+             report_window_ms(r->config), run->windows > 0 ? ":" : ": it took less than one");
     for (unsigned n = 0; n < run->windows; n++) {
         const struct bench_window *w = &run->window[n];
         fprintf(r->out, "  %10.2f s %15s ops/s %8s rtts\n", (n + 1) * seconds,
-                grouped((uint64_t)((double)w->ops / seconds + 0.5), speed),
+                text_grouped((uint64_t)((double)w->ops / seconds + 0.5), speed),
                 fit(report_per(w->rtts, w->ops), 8, 2, rtts));
     }
     if (run->windows + 1 == BENCH_WINDOWS_MAX)
-        say(r->out, "  ", "the time line ends here, after %u windows", run->windows);
+        text_say(r->out, "  ", "the time line ends here, after %u windows", run->windows);
 }
 
 static void print_deaths(struct report *r, const struct bench_run *run)
 {
     char deaths[TEXT_MAX];
     if (r->config->deaths > 0)
-        say(r->out, "  ", "%s client%s died; a new client took the place of each",
-            grouped(run->deaths, deaths), plural(run->deaths));
+        text_say(r->out, "  ", "%s client%s died; a new client took the place of each",
+                 text_grouped(run->deaths, deaths), plural(run->deaths));
 }
 
 /* Operations that did not find their key, failed, or returned something wrong. */
@@ -284,19 +230,19 @@ static void print_failed(struct report *r, const struct bench_run *run)
     for (unsigned k = 0; k < FAR_OP_KINDS; k++) {
         const struct bench_op *op = &run->op[k];
         uint64_t errors = bench_op_errors(op);
-        grouped(op->stats.count, all);
+        text_grouped(op->stats.count, all);
         if (op->stats.not_found > 0)
-            say(r->out, "  ", "%s: %s of %s did not find their key", report_kind_names[k],
-                grouped(op->stats.not_found, some), all);
+            text_say(r->out, "  ", "%s: %s of %s did not find their key", report_kind_names[k],
+                     text_grouped(op->stats.not_found, some), all);
         if (errors > 0)
-            say(r->out, "  ", "%s: %s of %s failed", report_kind_names[k], grouped(errors, some),
-                all);
+            text_say(r->out, "  ", "%s: %s of %s failed", report_kind_names[k],
+                     text_grouped(errors, some), all);
         if (op->wrong > 0 && what[k])
-            say(r->out, "  ", "%s %s", grouped(op->wrong, some), what[k]);
+            text_say(r->out, "  ", "%s %s", text_grouped(op->wrong, some), what[k]);
     }
     if (run->first_error != FAR_OK && run->halted_by == FAR_OK)
-        say(r->out, "  ", "the first error was %s: %s", far_errname(run->first_error),
-            far_strerror(run->first_error));
+        text_say(r->out, "  ", "the first error was %s: %s", far_errname(run->first_error),
+                 far_strerror(run->first_error));
 }
 
 const char *report_hint(int status)
@@ -322,18 +268,18 @@ const char *report_hint(int status)
 static void print_end(struct report *r, const struct bench_run *run)
 {
     char done[TEXT_MAX], planned[TEXT_MAX];
-    grouped(run->ops, done);
-    grouped(run->ops_planned, planned);
+    text_grouped(run->ops, done);
+    text_grouped(run->ops_planned, planned);
     if (run->interrupted)
-        say(r->out, "  ", "interrupted: %s stopped after %s of %s operations", run->workload, done,
-            planned);
+        text_say(r->out, "  ", "interrupted: %s stopped after %s of %s operations", run->workload,
+                 done, planned);
     if (run->halted_by == FAR_OK)
         return;
-    say(r->out, "  ", "%s stopped after %s of %s operations: %s%s%s%s", run->workload, done,
-        planned, far_strerror(run->halted_by), *run->detail ? " (" : "", run->detail,
-        *run->detail ? ")" : "");
+    text_say(r->out, "  ", "%s stopped after %s of %s operations: %s%s%s%s", run->workload, done,
+             planned, far_strerror(run->halted_by), *run->detail ? " (" : "", run->detail,
+             *run->detail ? ")" : "");
     if (report_hint(run->halted_by))
-        say(r->out, "  ", "hint: %s", report_hint(run->halted_by));
+        text_say(r->out, "  ", "hint: %s", report_hint(run->halted_by));
 }
 
 /* Remembers the run, to compare it with those of other numbers of threads. */
@@ -369,7 +315,8 @@ void report_run(struct report *r, const struct bench_run *run)
     print_pace(r, run);
     print_counters(r, run);
     if (run->slowest_ops > 0)
-        say(r->out, "  ",
+        text_say(
+            r->out, "  ",
             "the slowest %g ms: %.2f of the median by operations, %.2f by operations per round "
             "trip",
             report_window_ms(r->config), run->slowest_ops, run->slowest_ops_per_rtt);
@@ -406,14 +353,15 @@ void report_summary(struct report *r, const struct summary *s)
     report_run(r, s->sums);
     if (s->runs == 0)
         return;
-    say(r->out, "  ", "%u run%s: %s to %s ops/s, %+.1f %% to %+.1f %% of the median", s->runs,
-        plural(s->runs), grouped((uint64_t)(speed.least + 0.5), least),
-        grouped((uint64_t)(speed.most + 0.5), most), 100 * (speed.least / speed.median - 1),
-        100 * (speed.most / speed.median - 1));
+    text_say(r->out, "  ", "%u run%s: %s to %s ops/s, %+.1f %% to %+.1f %% of the median", s->runs,
+             plural(s->runs), text_grouped((uint64_t)(speed.least + 0.5), least),
+             text_grouped((uint64_t)(speed.most + 0.5), most),
+             100 * (speed.least / speed.median - 1), 100 * (speed.most / speed.median - 1));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         if (s->count[k] > 0)
-            say(r->out, "    ", "%s: p50 %s us, p99 %s us", report_kind_names[k],
-                latency_range(s, SUMMARY_P50 + k, p50), latency_range(s, SUMMARY_P99 + k, p99));
+            text_say(r->out, "    ", "%s: p50 %s us, p99 %s us", report_kind_names[k],
+                     latency_range(s, SUMMARY_P50 + k, p50),
+                     latency_range(s, SUMMARY_P99 + k, p99));
     fflush(r->out);
 }
 
@@ -430,14 +378,15 @@ void report_index(struct report *r, const char *index)
                  report_per(s->index_bytes, s->keys), report_per(s->block_bytes, s->keys));
     if (s->splits > 0)
         snprintf(splits, sizeof splits, "%s split%s at load factor %.3f (highest %.3f)",
-                 grouped(s->splits, number), plural(s->splits), s->split_load_mean,
+                 text_grouped(s->splits, number), plural(s->splits), s->split_load_mean,
                  s->split_load_max);
     snprintf(head, sizeof head, "%-7s ", index);
-    say(r->out, head, "space: %s key%s at load factor %.3f%s", grouped(s->keys, number),
-        plural(s->keys), s->load_factor, per_key);
+    text_say(r->out, head, "space: %s key%s at load factor %.3f%s", text_grouped(s->keys, number),
+             plural(s->keys), s->load_factor, per_key);
     snprintf(head, sizeof head, "%-7s ", "");
-    say(r->out, head, "index %s bytes, client cache %s bytes; %s", grouped(s->index_bytes, number),
-        grouped(s->client_cache_bytes, cache), splits);
+    text_say(r->out, head, "index %s bytes, client cache %s bytes; %s",
+             text_grouped(s->index_bytes, number), text_grouped(s->client_cache_bytes, cache),
+             splits);
     r->space = (struct far_table_info){.keys = 0};
     r->runs = 0;
     fflush(r->out);
@@ -448,7 +397,7 @@ void report_dropped(struct report *r, const struct bench_drop *drop)
     char bytes[TEXT_MAX];
     fprintf(r->out, "%-7s dropped a table", "");
     if (drop->bytes > 0)
-        fprintf(r->out, ": %s bytes are free again", grouped(drop->bytes, bytes));
+        fprintf(r->out, ": %s bytes are free again", text_grouped(drop->bytes, bytes));
     fputs("\n", r->out);
     fflush(r->out);
 }
@@ -484,7 +433,8 @@ static bool compare_threads(struct report *r, unsigned threads)
         }
     }
     if (worst)
-        say(r->out, "  ",
+        text_say(
+            r->out, "  ",
             "hint: with %u threads, %u of %u runs were slower than with 1 thread (%s %s: %.2f of "
             "the operations per second)",
             threads, slower, compared, worst->index, worst->workload, least);
@@ -496,16 +446,17 @@ void report_end(struct report *r)
     bool slower = false;
     fputs("\n", r->out);
     if (r->config->depth > 1)
-        say(r->out, "  ",
-            "p50, p99: with %u operations in flight, these times include the time that an "
-            "operation "
-            "waits for others of its own session",
-            r->config->depth);
+        text_say(r->out, "  ",
+                 "p50, p99: with %u operations in flight, these times include the time that an "
+                 "operation "
+                 "waits for others of its own session",
+                 r->config->depth);
     for (unsigned i = 0; i < r->seen_count; i++) /* once for each number of threads */
         if (r->seen[i].threads > 1 && (i == 0 || r->seen[i].threads != r->seen[i - 1].threads))
             slower |= compare_threads(r, r->seen[i].threads);
     if (slower)
-        say(r->out, "  ",
+        text_say(
+            r->out, "  ",
             "This machine has %ld processors. Threads need one each, and so do memory nodes that "
             "run here.",
             sysconf(_SC_NPROCESSORS_ONLN));

@@ -10,8 +10,7 @@
 
 /* ---- for people: lines as they come ---------------------------------------------------------- */
 
-#define REPORT_COLUMNS 100 /* no line is longer */
-#define REPORT_INDEX   32  /* bytes of the name of an index */
+#define REPORT_INDEX 32 /* bytes of the name of an index */
 
 /* A run, to be compared with the same one with another number of threads. */
 struct report_seen {
@@ -50,9 +49,6 @@ void report_index(struct report *r, const char *index);
 void report_dropped(struct report *r, const struct bench_drop *drop);
 /* Prints what to know about the numbers, and whether more threads were slower than one. */
 void report_end(struct report *r);
-/* Prints a line that begins with `head`. If it would be longer than REPORT_COLUMNS, it goes on in
- * the next one, behind as many spaces. A word that is longer than a line is cut. */
-void report_wrap(FILE *out, const char *head, const char *text);
 /* What to do about an error that ends a run, or NULL. */
 const char *report_hint(int status);
 

@@ -1,6 +1,6 @@
 #include "base/status.h"
 #include "bench/machine.h"
-#include "bench/report.h"
+#include "bench/text.h"
 #include "cli/cli.h"
 #include "cli/pages.h"
 #include "cli/progress.h"
@@ -49,7 +49,7 @@ static int print_list(void)
     const struct experiment *e = NULL;
     for (unsigned i = 0; (e = experiment_at(i)) != NULL; i++) {
         printf("%s: %s\n", e->name, e->summary);
-        report_wrap(stdout, "    ", e->sources);
+        text_wrap(stdout, "    ", e->sources);
     }
     return CLI_OK;
 }

@@ -1,52 +1,12 @@
 #include "compare/table.h"
-#include "bench/report.h"
+#include "bench/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <string.h>
-
-#define TEXT_MAX 32
 
 static const char *const group_names[STORE_GROUPS] = {"embedded", "networked"};
 
 /* ---- for people ------------------------------------------------------------------------------ */
-
-static void say(FILE *out, const char *head, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void say(FILE *out, const char *head, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    report_wrap(out, head, text);
-}
-
-/* 1234567 as 1,234,567 */
-static const char *grouped(double number, char text[TEXT_MAX])
-{
-    char digits[TEXT_MAX];
-    int len = snprintf(digits, sizeof digits, "%.0f", number);
-    char *at = text;
-    for (int i = 0; i < len && at < text + TEXT_MAX - 2; i++) {
-        if (i > 0 && (len - i) % 3 == 0)
-            *at++ = ',';
-        *at++ = digits[i];
-    }
-    *at = '\0';
-    return text;
-}
-
-/* "16", or "16 to 64". */
-static const char *range_text(struct bench_range range, char text[TEXT_MAX])
-{
-    if (range.min == range.max)
-        snprintf(text, TEXT_MAX, "%u", range.min);
-    else
-        snprintf(text, TEXT_MAX, "%u to %u", range.min, range.max);
-    return text;
-}
 
 static void print_group(const struct compare *c, enum store_group group, FILE *out)
 {
@@ -54,15 +14,16 @@ static void print_group(const struct compare *c, enum store_group group, FILE *o
     char keys[TEXT_MAX], ops[TEXT_MAX], head[TEXT_MAX];
     if (!compare_own(c, group))
         return;
-    say(out, "",
+    text_say(
+        out, "",
         "%s: %s keys, %s operations of each workload, %u thread%s, each with up to %u in flight",
-        group_names[group], grouped((double)c->setup[group].keys, keys),
-        grouped((double)c->ops[group], ops), b->threads, b->threads == 1 ? "" : "s", b->depth);
+        group_names[group], text_grouped(c->setup[group].keys, keys),
+        text_grouped(c->ops[group], ops), b->threads, b->threads == 1 ? "" : "s", b->depth);
     for (unsigned i = 0; i < c->stores; i++) {
         const struct compare_store *s = &c->store[i];
         snprintf(head, sizeof head, "  %s: ", s->name);
         if (s->group == group && s->ops)
-            report_wrap(out, head, s->text);
+            text_wrap(out, head, s->text);
     }
 }
 
@@ -72,26 +33,27 @@ void table_setup(const struct compare *c, FILE *out)
     char key[TEXT_MAX], value[TEXT_MAX], head[TEXT_MAX], dist[TEXT_MAX] = "uniform";
     if (b->dist != BENCH_DIST_UNIFORM)
         snprintf(dist, sizeof dist, "%s (theta %g)", bench_dist_name(b->dist), b->theta);
-    say(out, "",
-        "Farside %s compared: keys of %s bytes, values of %s bytes, drawn %s, seed %" PRIu64
-        ", %u round%s",
-        far_version(), range_text(b->sizes.key, key), range_text(b->sizes.value, value), dist,
-        b->seed, c->config.rounds, c->config.rounds == 1 ? "" : "s");
-    say(out, "",
+    text_say(out, "",
+             "Farside %s compared: keys of %s bytes, values of %s bytes, drawn %s, seed %" PRIu64
+             ", %u round%s",
+             far_version(), text_range(b->sizes.key, key), text_range(b->sizes.value, value), dist,
+             b->seed, c->config.rounds, c->config.rounds == 1 ? "" : "s");
+    text_say(
+        out, "",
         "All stores get the same operations; every write is a put. None keeps data across a crash. "
         "In "
         "each round, every store is made, loaded and measured by itself, one after the other; each "
         "round begins with another one. Keys and values are prepared, and answers checked, outside "
         "of the measured time.");
     if (b->warmup > 0)
-        say(out, "", "%" PRIu64 " operation%s before each workload but load, to warm up", b->warmup,
-            b->warmup == 1 ? "" : "s");
+        text_say(out, "", "%" PRIu64 " operation%s before each workload but load, to warm up",
+                 b->warmup, b->warmup == 1 ? "" : "s");
     for (unsigned group = 0; group < STORE_GROUPS; group++)
         print_group(c, group, out);
     for (unsigned i = 0; i < c->stores; i++) {
         snprintf(head, sizeof head, "left out: %s: ", c->store[i].name);
         if (!c->store[i].ops)
-            report_wrap(out, head, c->store[i].text);
+            text_wrap(out, head, c->store[i].text);
     }
 }
 
@@ -102,11 +64,13 @@ static void print_row(const struct compare *c, const struct compare_store *s, un
     struct compare_spread ops = compare_ops(c, s, workload);
     char median[TEXT_MAX], min[TEXT_MAX], max[TEXT_MAX];
     if (strlen(name) > 8) {
-        fprintf(out, "%.*s\n", REPORT_COLUMNS, name);
+        fprintf(out, "%.*s\n", TEXT_COLUMNS, name);
         name = "";
     }
-    fprintf(out, "%-8s %-13s %13s %13s %13s", name, s->name, grouped(ops.median, median),
-            grouped(ops.min, min), grouped(ops.max, max));
+    fprintf(out, "%-8s %-13s %13s %13s %13s", name, s->name,
+            text_grouped((uint64_t)(0.5 + ops.median), median),
+            text_grouped((uint64_t)(0.5 + ops.min), min),
+            text_grouped((uint64_t)(0.5 + ops.max), max));
     if (s != compare_own(c, s->group)) {
         struct compare_spread ratio = compare_ratio(c, s, workload);
         fprintf(out, " %11.2f %8.2f %8.2f", ratio.median, ratio.min, ratio.max);

@@ -1,7 +1,7 @@
 #include "reproduce/reproduce.h"
 
 #include "base/err.h"
-#include "bench/report.h"
+#include "bench/text.h"
 #include "reproduce/archive.h"
 
 #include <stdlib.h>
@@ -87,11 +87,11 @@ static void print_claims(const struct reproduction *r, FILE *out)
     for (const struct claim *c = r->experiment->claims; c->name; c++) {
         struct claim_finding f = claim_judge(c, &r->results);
         snprintf(text, sizeof text, "%s (%s): %s", c->name, c->source, c->text);
-        report_wrap(out, "  ", text);
+        text_wrap(out, "  ", text);
         snprintf(text, sizeof text, "%s: %s", claim_verdict_text(f.verdict), f.why);
-        report_wrap(out, "    -> ", text);
+        text_wrap(out, "    -> ", text);
         if (f.verdict == CLAIM_FAILS && c->reason)
-            report_wrap(out, "       ", c->reason);
+            text_wrap(out, "       ", c->reason);
     }
 }
 
@@ -103,7 +103,7 @@ static void print_failures(const struct reproduction *r, FILE *out)
     for (unsigned i = 0; i < r->plan.count; i++)
         if (*r->failure[i]) {
             snprintf(text, sizeof text, "%s: %s", r->plan.cell[i].name, r->failure[i]);
-            report_wrap(out, "  ", text);
+            text_wrap(out, "  ", text);
         }
     if (r->failures > 0)
         fputs("\n", out);
@@ -117,7 +117,7 @@ static void print_stall(FILE *out, const struct plan_cell *cell, const json_t *r
              json_number_value(json_object_get(run, "seconds")),
              (long long)json_integer_value(json_object_get(run, "ops")),
              json_string_value(json_object_get(run, "workload")));
-    report_wrap(out, "  ", text);
+    text_wrap(out, "  ", text);
 }
 
 /* Says which runs have no throughput, and why. */
@@ -130,9 +130,9 @@ static void print_stalls(const struct reproduction *r, FILE *out)
             if (!results_stalled(&r->plan.cell[i], run))
                 continue;
             if (!any)
-                report_wrap(out, "",
-                            "Without a throughput, because clients stood still for far longer than "
-                            "99 % of the operations took:");
+                text_wrap(out, "",
+                          "Without a throughput, because clients stood still for far longer than "
+                          "99 % of the operations took:");
             any = true;
             print_stall(out, &r->plan.cell[i], run);
         }
@@ -145,14 +145,14 @@ void reproduce_print(const struct reproduction *r, FILE *out)
     const struct experiment *e = r->experiment;
     char text[256];
     snprintf(text, sizeof text, "%s: %s", e->name, e->summary);
-    report_wrap(out, "== ", text);
-    report_wrap(out, "   after:   ", e->sources);
-    report_wrap(out, "   here:    ", e->setup);
+    text_wrap(out, "== ", text);
+    text_wrap(out, "   after:   ", e->sources);
+    text_wrap(out, "   here:    ", e->setup);
     if (r->plan.quick)
-        report_wrap(out, "   quick:   ",
-                    "fewer keys, operations and points (--quick): the numbers are rougher");
+        text_wrap(out, "   quick:   ",
+                  "fewer keys, operations and points (--quick): the numbers are rougher");
     for (unsigned i = 0; e->differs[i]; i++)
-        report_wrap(out, i == 0 ? "   differs: - " : "            - ", e->differs[i]);
+        text_wrap(out, i == 0 ? "   differs: - " : "            - ", e->differs[i]);
     fputs("\n", out);
     struct sheet_sink sink = {.text = out};
     e->show(&r->results, &sink);

@@ -1,7 +1,7 @@
 #include "reproduce/sheet.h"
 
 #include "base/err.h"
-#include "bench/report.h"
+#include "bench/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -70,8 +70,8 @@ static void print_text(const struct sheet *s, FILE *out, const char *title)
         }
     for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++)
         total += width[c] > 0 ? width[c] + 2 : 0;
-    ASSERT(total <= REPORT_COLUMNS);
-    report_wrap(out, "", title);
+    ASSERT(total <= TEXT_COLUMNS);
+    text_wrap(out, "", title);
     for (unsigned r = 0; r < s->rows; r++)
         print_row(s, out, r, width);
     fputs("\n", out);

@@ -2,6 +2,7 @@
  * them. */
 #include "bench/pace.h"
 #include "bench/report.h"
+#include "bench/text.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,7 @@ static void paper_close(struct paper *p)
     assert_int_equal(fclose(p->out), 0);
     for (const char *at = p->text; *at;) {
         size_t len = strcspn(at, "\n");
-        if (len > REPORT_COLUMNS)
+        if (len > TEXT_COLUMNS)
             fail_msg("%zu columns: %.*s", len, (int)len, at);
         at += len + (at[len] == '\n');
     }

@@ -1,5 +1,5 @@
 /* Medians, ratios within rounds, and a table that fits its columns. */
-#include "bench/report.h"
+#include "bench/text.h"
 #include "compare/table.h"
 
 #include <stdarg.h>
@@ -89,7 +89,7 @@ static void every_line_fits(void **state)
     char *text = printed(c);
     for (const char *at = text; *at;) {
         size_t len = strcspn(at, "\n");
-        if (len > REPORT_COLUMNS)
+        if (len > TEXT_COLUMNS)
             fail_msg("%zu columns: %.*s", len, (int)len, at);
         at += len + (at[len] == '\n');
     }

@@ -1,5 +1,5 @@
 /* Claims: verdicts by our numbers, and what all experiments must have. */
-#include "bench/report.h"
+#include "bench/text.h"
 #include "reproduce/cell.h"
 #include "reproduce/reproduce.h"
 
@@ -191,7 +191,7 @@ static void nothing_measured_is_printed_as_such(void **state)
         reproduce_print(r, out);
         assert_int_equal(fclose(out), 0);
         for (const char *at = text; *at; at += strcspn(at, "\n") + 1)
-            assert_true(strcspn(at, "\n") <= REPORT_COLUMNS);
+            assert_true(strcspn(at, "\n") <= TEXT_COLUMNS);
         assert_null(strstr(text, "holds: "));
         assert_null(strstr(text, "hold: "));
         assert_null(strstr(text, "nan"));
