@@ -141,6 +141,8 @@ static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
         h->free_legs = leg->next;
         *leg = (struct leg){.flight = f, .identity = e->identity};
         queue_leg(c, leg);
+        if (++c->posted >= SENT_AT_ONCE && c->state == CONN_UP)
+            ucx_conn_send(c);
     }
     return FAR_OK;
 }
@@ -325,6 +327,7 @@ void ucx_conn_send(struct ucx_conn *c)
 {
     struct message *m;
 
+    c->posted = 0;
     while (c->first && c->broken == UCS_OK && (m = free_message(c)) != NULL) {
         message_fill(c, m);
         m->seq = next_seq(c);

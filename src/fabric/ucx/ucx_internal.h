@@ -24,6 +24,7 @@
 #include <pthread.h>
 
 #define CONN_MESSAGES  4u    /* under way on one connection; later requests share the next one */
+#define SENT_AT_ONCE   64u   /* post() sends this many queued requests itself */
 #define MESSAGE_VERBS  4096u /* in one message */
 #define MESSAGE_PARTS  1024u
 #define UCX_FENCES     4u
@@ -118,6 +119,7 @@ struct ucx_conn {
     uint8_t nonce[WIRE_NONCE], expected[WIRE_PROOF];
     char out[WIRE_CONTROL_MAX]; /* the message of the hand-shake that is being sent */
     struct leg *first, *last;   /* the queue of legs */
+    unsigned posted;            /* legs that were queued since the last attempt to send them */
     struct question question;
     char asked[WIRE_CONTROL_MAX];
     unsigned under_way;
