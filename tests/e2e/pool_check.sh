@@ -97,9 +97,13 @@ await_bench 1
 kill -STOP $victim
 "$FARSIDE" pool check "$uri" >/dev/null 2>"$scratch/err" &
 checking=$!
-for _ in $(seq 1200); do # until it handles the signal; then it watches for a lease and a half
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$checking/status")
-    ((16#${caught:-0} & 2)) && break
+# Until the program handles the signal; then it watches for a lease and a half. Before it is the
+# program it is a copy of this shell, which handles signals too.
+for _ in $(seq 1200); do
+    if [ "/proc/$checking/exe" -ef "$FARSIDE" ]; then
+        caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$checking/status")
+        ((16#${caught:-0} & 2)) && break
+    fi
     sleep 0.05
 done
 kill -INT $checking 2>/dev/null
