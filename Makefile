@@ -94,8 +94,8 @@ test-verbs: tests
 	@tests/verbs/run $(BUILD)
 
 # Without the tests with several hosts, which are long: ctest --test-dir build-asan -L netns. The thread
-# sanitizer has nothing to find in the simulator and in long tests that have one thread.
-ONE_THREAD = ^sim/|^torture/(bitflip|churn|model)$$|^e2e/check_|^unit/(chime_|pool_journal$$|race_|rcuckoo_|sephash_|shard_|store_full|store_iterate)
+# sanitizer has nothing to find in the simulator, in the model, and in long tests that have one thread.
+ONE_THREAD = ^sim/|^torture/(bitflip|churn|model)$$|^e2e/(check_|bench_model|reproduce|report_browser)|^unit/(chime_|model|pool_(buffers|journal|runs|sweep_steps)$$|race_|rcuckoo_|sephash_|shard_|store_full|store_iterate)
 asan tsan: test-packages
 	@$(call configure,build-$@,-DSANITIZE=$(if $(filter asan,$@),address,thread))
 	@cmake --build build-$@ -j $(JOBS) --target all tests
