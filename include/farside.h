@@ -535,10 +535,10 @@ typedef enum far_decision far_modify_fn(void *arg, const void *old, size_t old_l
  * far_modify - read, decide and write, as one atomic operation
  *
  * Use it for compare-and-set, counters, append and the like. In indexes without locks it costs as
- * much as far_update(). In `rcuckoo` every change holds a lock of its rows. There the callback is
- * called while the lock is held, so it should be quick, and a new value that is not kept inline
- * takes two round trips more. In `chime` the callback is called while the key's leaf is locked, at
- * the cost of an update.
+ * much as far_update() of a key that the session has not written before. In `rcuckoo` every change
+ * holds a lock of its rows. There the callback is called while the lock is held, so it should be
+ * quick, and a new value that is not kept inline takes two round trips more. In `chime` the callback
+ * is called while the key's leaf is locked, at the cost of an update.
  *
  *     static enum far_decision add_one(void *arg, const void *old, size_t len, const void **value,
  *                                      size_t *value_len)

@@ -45,7 +45,7 @@ void index_change_replaced(struct op *op, const struct index_found *found, bool 
     const struct block_head *h = found->block;
     unsigned size_class = pointer_class(found->slot);
     /* A damaged class must not make the neighbours part of what is reused. */
-    bool fits = size_class_for(block_bytes(h->klen, h->vlen)) == size_class;
+    bool fits = !h || size_class_for(block_bytes(h->klen, h->vlen)) == size_class;
     if (swapped && fits)
         pool_retire(op->client, pointer_gaddr(found->slot), size_class);
     else if (swapped || rc == FAR_UNKNOWN)

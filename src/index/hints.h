@@ -1,12 +1,12 @@
 /*
- * Hints: the slots that keys had when this session saw them last.
+ * Hints: where keys were when this session saw them last, and what their slots were.
  *
- * An operation that has a hint reads the block it names along with the buckets. If one of the slots it
- * has read is still the same word, it has the block already, and saves a round trip. Otherwise the
- * hint has cost a READ and says nothing (PTR-4).
+ * An operation on a key that it has a hint of reads only the line that has the slot, and the slot's
+ * block behind it, in one round trip. If the slot is still the same word, it has all it needs.
+ * Otherwise the key may have been updated there, or it is looked for as if there was no hint (PTR-4).
  *
- *   HINT-H1  The block is read behind the slots (batch_fence(), on the same node). A slot that is in
- *       use and names it when the slots are read keeps it from being reused until the operation ends
+ *   HINT-H1  The block is read behind the slot (batch_fence(), on the same node). A slot that is in
+ *       use and names it when the slot is read keeps it from being reused until the operation ends
  *       (EPOCH-E3), so what is read of it afterwards is what the slot stands for. The other way
  *       round, the READ may return what was there before: an old value of the key, if its memory was
  *       given to a new one in between.
@@ -16,39 +16,44 @@
 
 #include "index/blocks.h"
 
-/* Sets of slots, each a cache line. Two keys of one set with the same fingerprint take turns. */
-#define INDEX_HINT_WAYS 8u
+/* Sets of hints, each a cache line. Two keys of one set that look alike take turns. */
+#define INDEX_HINT_WAYS 7u
+struct index_hint_set {
+    uint64_t slot[INDEX_HINT_WAYS]; /* 0: free */
+    uint8_t place[INDEX_HINT_WAYS]; /* and in the upper bits, some of the key's hash */
+    uint8_t next;                   /* the way that gives way, if all are taken */
+};
+/* There are few sets at first, and twice as many whenever hints have given way often. */
 struct index_hints {
-    struct index_hint_set {
-        uint64_t slot[INDEX_HINT_WAYS]; /* 0: free */
-    } * set;                            /* by a part of the key's hash; NULL: no hints */
-    void *memory;                       /* of the sets */
-    unsigned bits;                      /* there are 2^bits sets */
-    unsigned next;                      /* the way that gives way, if all are taken */
+    struct index_hint_set *set; /* by a part of the key's hash; NULL: no hints */
+    void *memory;               /* of the sets */
+    unsigned bits, bits_max;    /* there are 2^bits sets, and memory for 2^bits_max */
+    unsigned displaced;         /* hints that were overwritten since the last growth */
 };
 
-/* Takes `bytes` of memory for hints. If there is none, there are no hints. */
+/* A slot, and its place: a number by which the index finds it again. */
+#define INDEX_HINT_PLACES 32u
+struct index_hint {
+    uint64_t slot; /* 0: there is none */
+    unsigned place;
+};
+
+/* Takes up to `bytes` of memory for hints. If there is none, there are no hints. */
 void index_hints_open(struct index_hints *hints, uint64_t bytes);
 void index_hints_close(struct index_hints *hints);
+/* How much is in use. */
 static inline uint64_t index_hints_bytes(const struct index_hints *hints)
 {
     return hints->set ? sizeof *hints->set << hints->bits : 0;
 }
 
-/* A key of this hash and fingerprint was seen: it has this slot, which is in use. 0: it has none. Long
- * blocks are not worth reading in vain, so their slots are not kept. */
-void index_hint_note(struct index_hints *hints, struct slot_format format, uint64_t hash,
-                     uint64_t fingerprint, uint64_t slot);
+/* What is known of a key with this hash and fingerprint: it may be of another key. */
+struct index_hint index_hint_of(const struct index_hints *hints, struct slot_format format,
+                                uint64_t hash, uint64_t fingerprint);
 
-/* Adds the READ of the block that the key's hint names to the batch, which has the READs of its slots.
- * It does not if there is no hint, or if anything in the batch goes to another node: then it would
- * take a round trip of its own. block->slot is 0 if it did not. */
-void index_hint_read(struct op *op, const struct index_hints *hints, struct slot_format format,
-                     uint64_t hash, uint64_t fingerprint, struct index_block *block);
-/* After the flush: is the block of the hint the key's, and its slot one of the words at `places` (by
- * bits)? If the slot is there and the block whole, *judged has the bit of its place. */
-bool index_hint_holds(const struct index_probe *probe, struct index_block *block,
-                      const uint64_t *words, uint64_t places, struct index_found *found,
-                      uint64_t *judged);
+/* A key of this hash and fingerprint was seen: it has this slot, which is in use. Slot 0: it has none.
+ * Long blocks are not worth reading in vain, so their slots are not kept. */
+void index_hint_note(struct index_hints *hints, struct slot_format format, uint64_t hash,
+                     uint64_t fingerprint, struct index_hint hint);
 
 #endif

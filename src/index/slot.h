@@ -6,8 +6,8 @@
  * An index chooses the widths, and the place of the fingerprint, in a constant:
  *
  *     #define RACE_SLOT                                                                     \
- *         ((struct slot_format){.generation = 6, .fingerprint_at = 54, .fingerprint = 8})
- *     _Static_assert(POINTER_OWN_AT(6) <= 54, "a pointer fits below the fingerprint");
+ *         ((struct slot_format){.generation = 8, .fingerprint_at = 54, .fingerprint = 8})
+ *     _Static_assert(POINTER_OWN_AT(8) <= 54, "a pointer fits below the fingerprint");
  *
  * pointer_gaddr(), pointer_class() and pointer_with_class() are the same for slots of all formats.
  */

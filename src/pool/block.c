@@ -47,6 +47,14 @@ static unsigned length_flag(size_t bytes)
     return bytes > BLOCK_SHORT_MAX ? BLOCK_LONG : 0;
 }
 
+/* PTR-5: at one address, blocks of different epochs differ. So do most blocks at different addresses, so
+ * that a damaged pointer is recognized. */
+static uint8_t generation_of(const struct op *op, gaddr at)
+{
+    uint64_t mixed = at * 0x9e3779b97f4a7c15ull >> 56;
+    return (op->epoch + mixed) & op->pool->knobs.generation_mask;
+}
+
 int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, const void *value,
                   size_t vlen, unsigned written_by, struct block_ref *block)
 {
@@ -62,8 +70,7 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
     if (rc != FAR_OK)
         return rc;
 
-    uint8_t generation = op->client->generation & op->pool->knobs.generation_mask;
-    op->client->generation = (op->client->generation + 1) % BLOCK_GENERATIONS;
+    uint8_t generation = generation_of(op, at);
     struct block_head *h = (struct block_head *)image;
     *h = (struct block_head){.vlen = (uint32_t)vlen,
                              .klen = (uint16_t)klen,

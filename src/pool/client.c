@@ -71,7 +71,6 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     c->lease_ns = pool->head[0].lease_ms * 1000000ull;
     rng_seed(&c->rng, seed);
     c->nonce = pool->kept ? new_nonce(c) : 0;
-    c->generation = (uint8_t)rng_below(&c->rng, BLOCK_GENERATIONS);
     c->stock.of = calloc(pool->nodes, sizeof *c->stock.of);
     c->watch.of = calloc(pool->clients, sizeof *c->watch.of);
     c->sweep.old_chunks = calloc(pool->nodes, sizeof *c->sweep.old_chunks);

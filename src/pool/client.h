@@ -149,9 +149,8 @@ struct client {
     struct client_watch watch;
     struct lines lines;
     struct rng rng;
-    uint64_t nonce;     /* for client_unique() */
-    uint64_t stamps;    /* given so far */
-    uint8_t generation; /* of the next block written */
+    uint64_t nonce;  /* for client_unique() */
+    uint64_t stamps; /* given so far */
 
     /* The registration: registry.c, and those that give it up (epoch.c, lease.c, attend.c). */
     uint64_t lease_deadline; /* by the coarse clock: no writes after this */

@@ -390,12 +390,6 @@ int journal_visit(struct op *op, unsigned node,
                   void *arg);
 
 /* ---- key-value blocks (block.c) -------------------------------------------------------------- */
-#define BLOCK_GENERATIONS 64 /* as many as fit beside a pointer in an index's slot: pointer.h */
-
-/* A pointer may have only some bits of the generation, or none. The bits that it lacks are set
- * above the number, and are not compared. */
-#define BLOCK_ANY_GENERATION ((BLOCK_GENERATIONS - 1u) << 8)
-
 /* Bytes before the key. */
 static inline size_t block_key_at(bool is_long)
 {

@@ -3,8 +3,9 @@
  *
  *     low bits first:   address 40 | size class 6 | generation g | the index's own 18 - g
  *
- * Each index chooses g, from 0 to 6: RACE, RCuckoo and CHIME keep 6, SHARD 3, SepHash none. Epochs make a
- * pointer safe, not the generation.
+ * Each index chooses g, from 0 to 8: RACE keeps 8, RCuckoo and CHIME 6, SHARD 3, SepHash none. Epochs make
+ * a pointer safe. The generation is the op->epoch of the operation that wrote the block, plus a number
+ * that depends on the address, modulo 2^g.
  *
  *   PTR-1  Reading. An operation that has itself read a word while its block was in use finds that
  *          block whole until the operation ends: the block was written before a word named it, it
@@ -29,10 +30,17 @@
  *          batch_fence(), READ the block with batch_may_be_freed(). If the slot still has the word,
  *          then PTR-1 holds from there on, and the entry is of this operation's epoch. To change
  *          the slot it has to wait for that.
+ *   PTR-5  Remembering what one has written. An operation with op->epoch e writes a block, and puts
+ *          its word into a slot. The word means no other block in operations of this client with
+ *          op->epoch f, if e <= f and f - e < 2^g - 1. For another block at this address is written
+ *          when the epoch is e+2 or more, as above (what a sweep collects waits as long), by an
+ *          operation whose op->epoch is e+1 or more (EPOCH-E1). To have the same generation, that
+ *          must be e + 2^g or more. But while an operation with epoch f lasts, the epoch is at most
+ *          f+1, so there is no such block yet.
  *
- * The generation recognizes, with a chance of 1 - 2^-g, a pointer that is damaged or was followed
+ * Besides, the generation recognizes, with a chance of 1 - 2^-g, a pointer that is damaged or was followed
  * too late, where key and checksum alone would not: if the address holds another block of the same
- * key. No proof relies on it, and the simulator also runs with blocks that all have the same
+ * key. No proof but PTR-5 relies on it, and the simulator also runs with blocks that all have the same
  * generation.
  *
  * The checksum recognizes a torn or foreign image, and the comparison of the whole key another key
@@ -74,9 +82,15 @@ static inline uint64_t pointer_with_class(uint64_t word, unsigned size_class)
 /* The generation for block_judge(), which compares only the bits that the pointer has. */
 static inline unsigned pointer_generation(uint64_t word, unsigned generation_bits)
 {
-    unsigned mask = (1u << generation_bits) - 1;
-    return ((unsigned)(word >> POINTER_GENERATION_AT) & mask) |
-           (BLOCK_ANY_GENERATION & ~(mask << 8));
+    return block_generation(word >> POINTER_GENERATION_AT, generation_bits);
+}
+/* PTR-5: does the word of a block that an operation of epoch `written` has written still mean that block,
+ * in this operation? */
+static inline bool pointer_still_means(const struct op *op, uint64_t written,
+                                       unsigned generation_bits)
+{
+    uint64_t last = op->pool->knobs.generation_mask & ((1u << generation_bits) - 1);
+    return op->epoch == written || op->epoch - written < last;
 }
 
 #endif

@@ -200,6 +200,16 @@ static inline uint64_t journal_off(uint64_t clients)
 }
 _Static_assert(CLIENTS_OFF % 64 == 0, "lines have addresses");
 
+/* The generation that a word promises of its block, which has only that many bits of it. The bits that
+ * it lacks are set above the number, and are not compared. */
+#define BLOCK_GENERATIONS    256
+#define BLOCK_ANY_GENERATION ((BLOCK_GENERATIONS - 1u) << 8)
+static inline unsigned block_generation(uint64_t generation, unsigned bits)
+{
+    unsigned mask = (1u << bits) - 1;
+    return ((unsigned)generation & mask) | (BLOCK_ANY_GENERATION & ~(mask << 8));
+}
+
 /*
  * A place of the catalog. The word is 0 (free), or says where the descriptor of a table is:
  *   bits 0..39 gaddr, 40..42 size class, 45..50 generation, 51..58 hash of the name, 59..60 state,
@@ -236,12 +246,12 @@ static inline bool catalog_damaged(uint64_t word)
     return word != 0 && (catalog_state(word) == CATALOG_FREE || catalog_seal(word) != word);
 }
 
-/* The word of a tentative table. The generation has 6 bits, the hash of the name 8. */
+/* The word of a tentative table. Of the generation it has 6 bits. The hash of the name has 8. */
 static inline uint64_t catalog_word(gaddr at, unsigned size_class, unsigned generation,
                                     unsigned hash)
 {
-    uint64_t word =
-        at | (uint64_t)size_class << GADDR_BITS | (uint64_t)generation << 45 | (uint64_t)hash << 51;
+    uint64_t word = at | (uint64_t)size_class << GADDR_BITS | (uint64_t)(generation & 0x3f) << 45 |
+                    (uint64_t)hash << 51;
     return catalog_with_state(word, CATALOG_TENTATIVE);
 }
 static inline gaddr catalog_gaddr(uint64_t word)
@@ -254,7 +264,7 @@ static inline unsigned catalog_class(uint64_t word)
 }
 static inline unsigned catalog_generation(uint64_t word)
 {
-    return word >> 45 & 0x3f;
+    return block_generation(word >> 45, 6);
 }
 static inline unsigned catalog_hash(uint64_t word)
 {

@@ -96,7 +96,7 @@ static void choose_pool(struct check *c)
 void check_plan(struct check *c)
 {
     static const uint8_t fingerprint_mask[] = {0xff, 0x00, 0x01};
-    static const uint8_t generation_mask[] = {0xff, 0x00, 0x07};
+    static const uint8_t generation_mask[] = {0xff, 0x00, 0x03};
     /* get, put, insert, update, delete, exists, modify. Tables that are to grow have one of the
      * first three. */
     static const uint8_t weights[][LIN_KINDS] = {

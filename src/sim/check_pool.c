@@ -20,7 +20,6 @@ void check_wrap_lists(struct check *c)
 
 void check_wrap_client(far_session *session)
 {
-    session->client.generation = BLOCK_GENERATIONS - 2;
     session->client.sweep.count = 126;
 }
 

@@ -30,15 +30,15 @@ expect_code 0
 expect_exactly $'caf\\xe9\trace' $'ordered\tchime' $'people\trace' $'small\trace'
 run table list --count
 expect_code 0
-grep -q $'^people\trace\t1\tgroups=85&depth=0&hot=1024$' <<<"$out" || failed "does not count"
-grep -q $'^small\trace\t0\tgroups=3&depth=0&hot=1024$' <<<"$out" || failed "does not show the tuning"
+grep -q $'^people\trace\t1\tgroups=85&depth=0&hot=4096$' <<<"$out" || failed "does not count"
+grep -q $'^small\trace\t0\tgroups=3&depth=0&hot=4096$' <<<"$out" || failed "does not show the tuning"
 run table list --json --count
 expect_code 0
 expect_out '"name": "caf\\xe9"'
 expect_out '"name_hex": "636166e9"'
 expect_out '"index": "chime"'
 expect_out '"keys": 1'
-expect_out '"tuning": "groups=3&depth=0&hot=1024"'
+expect_out '"tuning": "groups=3&depth=0&hot=4096"'
 leaks=0
 run table list --json
 [[ $out != *tuning* ]] || failed "reads every table"

@@ -79,7 +79,7 @@ fi
 run dump --json --table odd -
 expect_code 0
 expect_out '{"farside_dump":1}'
-expect_out '{"table":"odd","index":"race","tuning":"groups=3&depth=0&hot=1024"}'
+expect_out '{"table":"odd","index":"race","tuning":"groups=3&depth=0&hot=4096"}'
 expect_out '{"key64":"AP8K","value":"a\\b"}'
 expect_out '{"end":true,"tables":1,"pairs":4}'
 new_copy
@@ -122,8 +122,8 @@ run table create --pool "$copy" --tuning groups=5 mine
 run load --pool "$copy" --table odd=mine "$scratch/dump"
 expect_code 0
 run table list --pool "$copy" --count
-expect_out $'mine\trace\t4\tgroups=5&depth=0&hot=1024'
-expect_out $'small\trace\t4\tgroups=2&depth=0&hot=1024'
+expect_out $'mine\trace\t4\tgroups=5&depth=0&hot=4096'
+expect_out $'small\trace\t4\tgroups=2&depth=0&hot=4096'
 before=$out
 run load --pool "$copy" --table odd=new --index btree "$scratch/dump"
 expect_code 2

@@ -27,12 +27,12 @@ run put --pool "$pool" --table usual key value
 expect_code 0
 run stat --pool "$pool" --table small
 expect_code 0
-grep -qE '^  tuning +groups=3&depth=0&hot=1024$' <<<"$out" || failed "does not show the tuning"
+grep -qE '^  tuning +groups=3&depth=0&hot=4096$' <<<"$out" || failed "does not show the tuning"
 grep -qE '^  slots +63 ' <<<"$out" || failed "has other slots than 3 groups"
 run stat --pool "$pool" --json
 expect_code 0
-expect_out '"tuning": "groups=3&depth=0&hot=1024"'
-expect_out '"tuning": "groups=85&depth=0&hot=1024"'
+expect_out '"tuning": "groups=3&depth=0&hot=4096"'
+expect_out '"tuning": "groups=85&depth=0&hot=4096"'
 
 # For a table that exists it has no effect, and a note says so.
 run put --pool "$pool" --tuning "groups=4" --table small key value
@@ -46,12 +46,12 @@ shown=$(sed -nE 's/^  tuning +//p' <<<"$out")
 run put --pool "$pool" --tuning "$shown" --table again key value
 expect_code 0
 run stat --pool "$pool" --table again --json
-expect_out '"tuning": "groups=3&depth=0&hot=1024"'
+expect_out '"tuning": "groups=3&depth=0&hot=4096"'
 
 # The benchmark's tables, and their twins.
 run bench --index race --pool "$pool" --tuning groups=2 --keys 500 --ops 100 --workload load --raw --keep --json -
 expect_code 0
-expect_out '"tuning": "groups=2&depth=0&hot=1024"'
+expect_out '"tuning": "groups=2&depth=0&hot=4096"'
 for table in bench-race bench-race-twin; do
     run stat --pool "$pool" --table "$table"
     expect_code 0
@@ -61,7 +61,7 @@ run bench --index race --tuning groups=2 --keys 500 --ops 100 --workload load
 expect_code 0
 expect_out "tuning: groups=2"
 run bench --index race --keys 500 --ops 100 --workload load --json -
-expect_out '"tuning": "groups=85&depth=0&hot=1024"'
+expect_out '"tuning": "groups=85&depth=0&hot=4096"'
 
 # A bad tuning is refused before anything is created, and the message says what is possible.
 for index in race all; do

@@ -20,15 +20,18 @@ struct rig {
     far_table *t;
     uint64_t value[KEYS]; /* 0: the key is not there */
 };
-static struct rig *the;        /* for hooks */
-static bool long_keys;         /* all with the same first 8 bytes */
-static bool long_lease;        /* nobody is taken for dead by time alone */
-static uint64_t seed_of_a = 2; /* it says on which node a's first new leaf is */
+static struct rig *the; /* for hooks */
+static bool long_keys;  /* all with the same first 8 bytes */
+static bool long_lease; /* nobody is taken for dead by time alone */
+/* Seeds of sessions say on which nodes their new leaves are. */
+#define SEED_OF_A       614
+#define SEED_OTHER_NODE 404
+static uint64_t seed_of_a = SEED_OF_A;
 
 static void open_rig(struct rig *g)
 {
     struct far_table_options options = {.tuning = SMALL, .hash_seed = 3};
-    struct far_session_options session = {.seed = 1}; /* it says on which node a new leaf is */
+    struct far_session_options session = {.seed = 3};
     struct knobs knobs = pool_knobs_default;
     memset(g, 0, sizeof *g);
     knobs.tick_ops = 1;
@@ -38,7 +41,7 @@ static void open_rig(struct rig *g)
                           &knobs, &session, NULL);
     g->b = g->r.session;
     g->a = join(&g->r, seed_of_a, 1);
-    g->c = join(&g->r, 3, 1);
+    g->c = join(&g->r, 20, 1);
     assert_int_equal(far_table_create(g->b, "c", "chime", &options, &g->t), FAR_OK);
     assert_int_equal(far_delete(g->b, g->t, "k", 1), FAR_NOT_FOUND); /* it knows the table */
     the = g;
@@ -820,7 +823,7 @@ static void locks_of_unknown_outcome_do_not_stay(void **state)
 {
     unsigned found[STEPS];
     (void)state;
-    seed_of_a = 5; /* on the other node, so that a split takes several requests */
+    seed_of_a = SEED_OTHER_NODE; /* a split takes several requests */
     for (unsigned kind = NOTHING; kind <= NO_MERGE; kind++) {
         unsigned count = find_steps(kind, found);
         unsigned tries = kind == SPLIT ? 4 : 1;
@@ -828,7 +831,7 @@ static void locks_of_unknown_outcome_do_not_stay(void **state)
             fail_everywhere(found[i * count / tries], unsure_change);
     }
     fail_everywhere(KEYS, unsure_insert);
-    seed_of_a = 2;
+    seed_of_a = SEED_OF_A;
 }
 
 /* ---- a fabric that answers early ------------------------------------------------------------------- */
@@ -863,7 +866,7 @@ static void a_split_waits_until_its_new_node_can_be_seen(void **state)
 {
     unsigned found[STEPS];
     (void)state;
-    seed_of_a = 5; /* on the other node */
+    seed_of_a = SEED_OTHER_NODE;
     unsigned count = find_steps(SPLIT, found);
     for (unsigned i = 0; i < count; i++) {
         struct rig g;
@@ -877,7 +880,7 @@ static void a_split_waits_until_its_new_node_can_be_seen(void **state)
         go_on(&g);
         close_rig(&g);
     }
-    seed_of_a = 2;
+    seed_of_a = SEED_OF_A;
 }
 
 /* ---- images of a leaf ------------------------------------------------------------------------------ */

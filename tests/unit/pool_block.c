@@ -171,21 +171,37 @@ static void another_generation_is_stale(void **state)
     pool_rig_close(&r);
 }
 
-static void generations_follow_each_other_and_wrap(void **state)
+/* A block again, at the same address, in the epoch of the operation. */
+static void remake(struct pool_rig *r, struct made *m, const void *value, size_t vlen)
+{
+    gaddr at = m->ref.at;
+    pool_free_unpublished(r->op.client, at, m->ref.size_class);
+    free(m->image);
+    *m = make(r, "key", 3, value, vlen);
+    assert_true(m->ref.at == at);
+}
+
+static void generations_follow_the_epochs_and_wrap(void **state)
 {
     struct pool_rig r;
-    uint8_t last = 0;
+    unsigned alike = 0;
 
     (void)state;
     pool_rig_open(&r, "mem:?size=8m");
+    struct made m = make(&r, "key", 3, "value", 5);
     for (unsigned i = 0; i < 3 * BLOCK_GENERATIONS; i++) {
-        struct made m = make(&r, "key", 3, "value", 5);
-        assert_true(m.ref.generation < BLOCK_GENERATIONS);
-        if (i > 0)
-            assert_int_equal(m.ref.generation, (last + 1) % BLOCK_GENERATIONS);
-        last = m.ref.generation;
-        free(m.image);
+        unsigned last = m.ref.generation;
+        r.op.epoch++;
+        remake(&r, &m, "value", 5);
+        assert_int_equal(m.ref.generation, (last + 1) % BLOCK_GENERATIONS);
     }
+    for (unsigned i = 0; i < BLOCK_GENERATIONS; i++) { /* in one epoch, by address */
+        struct made other = make(&r, "key", 3, "value", 5);
+        alike += other.ref.generation == m.ref.generation;
+        free(other.image);
+    }
+    assert_true(alike < 4);
+    free(m.image);
     pool_rig_close(&r);
 }
 
@@ -327,10 +343,11 @@ static void a_torn_image_is_stale(void **state)
     for (unsigned round = 0; round < BLOCK_GENERATIONS; round++) {
         struct made m[2];
         m[0] = make(&r, "key", 3, value[0], sizeof value[0]);
-        /* The second has the first's generation at the end of a round of them all. */
-        for (unsigned i = 0; i < (round % 2 ? BLOCK_GENERATIONS - 1 : round); i++)
-            free(make(&r, "key", 3, value[0], sizeof value[0]).image);
         m[1] = make(&r, "key", 3, value[1], sizeof value[1]);
+        /* The second has the first's generation in half of the rounds. */
+        r.op.epoch +=
+            (uint8_t)(m[0].ref.generation - m[1].ref.generation + (round % 2 ? 0 : round));
+        remake(&r, &m[1], value[1], sizeof value[1]);
         size_t words = (m[0].bytes + 7) / 8;
         for (size_t i = 0; i < words; i++) {
             uint64_t kept = m[0].image[i];
@@ -382,7 +399,7 @@ int main(void)
         cmocka_unit_test(an_all_zero_key_without_a_value_is_found),
         cmocka_unit_test(empty_memory_is_no_block),
         cmocka_unit_test(another_generation_is_stale),
-        cmocka_unit_test(generations_follow_each_other_and_wrap),
+        cmocka_unit_test(generations_follow_the_epochs_and_wrap),
         cmocka_unit_test(lengths_past_the_image_are_stale),
         cmocka_unit_test(every_single_flipped_bit_is_noticed),
         cmocka_unit_test(the_head_of_a_long_block_tells_its_key),

@@ -32,17 +32,17 @@ static void a_table_is_made_as_its_tuning_says(void **state)
     static const struct {
         const char *tuning, *shown;
         unsigned groups;
-    } cases[] = {{NULL, "groups=85&depth=0&hot=1024", 85},
-                 {"", "groups=85&depth=0&hot=1024", 85},
-                 {"groups=2", "groups=2&depth=0&hot=1024", 2},
-                 {"depth=9&groups=340", "groups=340&depth=9&hot=1024", 340},
-                 {"groups=0.25k", "groups=256&depth=0&hot=1024", 256}};
+    } cases[] = {{NULL, "groups=85&depth=0&hot=4096", 85},
+                 {"", "groups=85&depth=0&hot=4096", 85},
+                 {"groups=2", "groups=2&depth=0&hot=4096", 2},
+                 {"depth=9&groups=340", "groups=340&depth=9&hot=4096", 340},
+                 {"groups=0.25k", "groups=256&depth=0&hot=4096", 256}};
     struct store_rig r;
 
     (void)state;
     store_rig_open(&r, "mem:?size=16m", NULL, NULL, NULL);
     assert_string_equal(info_of(r.session, r.table).tuning,
-                        "groups=85&depth=0&hot=1024"); /* without options */
+                        "groups=85&depth=0&hot=4096"); /* without options */
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         char name[8];
         snprintf(name, sizeof name, "t%u", i);
@@ -111,12 +111,12 @@ static void others_see_it_too(void **state)
     assert_int_equal(store_open(r.fab, NULL, &pool), FAR_OK); /* as another process would */
     assert_int_equal(far_session_open(pool, NULL, &session), FAR_OK);
     assert_int_equal(far_table_open(session, "t", NULL, &table), FAR_OK);
-    assert_string_equal(info_of(session, table).tuning, "groups=3&depth=0&hot=1024");
+    assert_string_equal(info_of(session, table).tuning, "groups=3&depth=0&hot=4096");
     for (uint32_t key = 0; key < 1000; key++) /* it splits, and that changes nothing */
         assert_int_equal(far_put(session, table, &key, sizeof key, "", 0), FAR_OK);
     assert_true(info_of(session, table).splits > 0);
-    assert_string_equal(info_of(session, table).tuning, "groups=3&depth=0&hot=1024");
-    assert_string_equal(info_of(r.session, r.table).tuning, "groups=3&depth=0&hot=1024");
+    assert_string_equal(info_of(session, table).tuning, "groups=3&depth=0&hot=4096");
+    assert_string_equal(info_of(r.session, r.table).tuning, "groups=3&depth=0&hot=4096");
     far_session_close(session);
     far_pool_close(pool);
     store_rig_close(&r);

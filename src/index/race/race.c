@@ -154,8 +154,9 @@ const struct tuning_param race_tuning[] = {
     [RACE_TUNING_DEPTH] = {"depth",
                            "most bits of the directory; 0 lets the size of the pool decide", 0,
                            RACE_DIR_BITS_MAX, 0},
-    [RACE_TUNING_HOT] = {"hot", "KiB for where hot keys are, which take a round trip less; 0: none",
-                         0, RACE_HOT_MAX, RACE_HOT_DEFAULT},
+    [RACE_TUNING_HOT] =
+        {"hot", "KiB for where hot keys are, which take one or two round trips less; 0: none", 0,
+         RACE_HOT_MAX, RACE_HOT_DEFAULT},
     {NULL, NULL, 0, 0, 0},
 };
 

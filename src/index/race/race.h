@@ -44,8 +44,9 @@
  *       is sealed into two new subtables, each word to the same place, then publishes both by one
  *       CAS of `forward` from 0. Until that CAS the old subtable is authoritative, after it the new
  *       ones are. A sealed slot never changes again: so a reader that meets one reads `forward`,
- *       and if that is still 0, what it saw was true when it saw it. Writers wait for `forward`, or
- *       do the split themselves.
+ *       and if that is still 0, what it saw was true when it saw it. Writers that meet one wait for
+ *       `forward`, or do the split themselves. A slot that is not sealed yet may still be changed:
+ *       the splitter copies what it has sealed.
  *   RACE-R6  Any number of clients may split one subtable at once: sealing is idempotent, what is
  *       sealed is the same for all, and one CAS of `forward` wins. The claim only saves double
  *       work. A splitter that dies leaves nothing that another cannot do again.
@@ -65,8 +66,8 @@
 
 #include "index/attempt.h"
 #include "index/change.h"
-#include "index/hints.h"
 #include "index/index.h"
+#include "index/own.h"
 #include "index/race/race_layout.h"
 
 extern const struct index_ops race_index;
@@ -94,6 +95,7 @@ struct race_view {
     uint64_t *entries;                  /* ... */
     uint64_t splitting[RACE_SPLITTING]; /* entries that this session's operations split, or 0 */
     struct index_hints hints;
+    struct index_owns owns;
     uint64_t splits;
     double split_load_sum, split_load_max;
 };
@@ -123,7 +125,8 @@ struct race_key {
     uint32_t combined[2]; /* byte offsets of its combined buckets within a subtable */
 };
 
-/* Where it was looked for: one subtable, with both combined buckets as they were read. */
+/* Where it was looked for: one subtable, with both combined buckets as they were read; or only with one
+ * bucket, by race_peek(). */
 #define RACE_PLACES      (2 * RACE_COMBINED_WORDS)
 #define RACE_SLOT_PLACES 0xfefefefeu /* as bits: every eighth is a header */
 struct race_look {
@@ -134,8 +137,6 @@ struct race_look {
     bool sealed;      /* one of the slots is */
     uint64_t forward; /* of the subtable: race_probe() reads it if slots are sealed, else 0 */
     unsigned strayed; /* looks of this operation that found no part of the table */
-    /* The block of a hint, read behind the words. Its slot is 0: none was. */
-    struct index_block ahead;
 };
 
 /* Where a place of a look is in the subtable. */
@@ -161,15 +162,13 @@ int race_read_forward(struct op *op, gaddr subtable, uint64_t *forward);
 
 /* ---- race_read.c ----------------------------------------------------------------------------- */
 
+/* Where the cached directory leads: the beginning of any look. */
+int race_find_subtable(const struct race_view *view, const struct race_key *key,
+                       struct race_look *look, uint64_t *words);
 /* Starts a look: adds the READs of both combined buckets to the batch. `words` must be in
  * BUF_INDEX. */
 int race_look_start(struct op *op, struct race_view *view, const struct race_key *key,
                     struct race_look *look, uint64_t *words);
-/* Adds the READ of the block where the key was last, if that is known. */
-void race_look_ahead(struct op *op, const struct race_view *view, const struct race_key *key,
-                     struct race_look *look);
-/* The key has that slot, or none if it is 0. */
-void race_look_note(struct race_view *view, const struct race_key *key, uint64_t slot);
 /* Judges what was read. FAR_CORRUPT when it is no part of the table even after a refresh;
  * *again is set when the look must be started over. */
 int race_look_finish(struct op *op, struct race_view *view, const struct race_key *key,
@@ -177,10 +176,26 @@ int race_look_finish(struct op *op, struct race_view *view, const struct race_ke
 
 /* Looks for the key's committed slot among the places looked at: index_probe() of all slots with
  * its fingerprint, but for those in `known` (places that were judged before and still hold the same
- * word; NULL: none). A block that was read ahead is not read again. Reads look->forward of a sealed subtable along. */
+ * word; NULL: none). Reads look->forward of a sealed subtable along. */
 int race_probe(struct op *op, const struct race_key *key, struct race_look *look,
                const struct value_out *out, const uint64_t *known, struct index_found *found);
 int race_get(struct op *op, struct index_view *view, struct slice key, struct value_out *out);
+
+/* What this session knows of the key (index/hints.h). */
+struct index_hint race_hint(const struct race_view *view, const struct race_key *key);
+/* The key has that slot at that place of a look, or none if the slot is 0. */
+void race_hint_note(struct race_view *view, const struct race_key *key, uint64_t slot,
+                    unsigned place);
+/*
+ * Looks for the key only where the hint says, in one round trip (HINT-H1), or in two if its slot was
+ * changed. A change's block is written along. A change does not find it beside a slot that is sealed:
+ * if changes did not wait, the splitter might never get hold of a popular slot. found->place is -1 if the key was not found there, or if
+ * the hint is of no use: then it may be anywhere. `words` must be in BUF_INDEX.
+ */
+int race_peek(struct op *op, struct race_view *view, const struct race_key *key,
+              const struct index_hint *hint, const struct value_out *out,
+              struct index_change *change, struct race_look *look, uint64_t *words,
+              struct index_found *found);
 
 /* ---- race_iterate.c -------------------------------------------------------------------------- */
 int race_iterate(struct op *op, struct index_view *view, struct entries_out *out);

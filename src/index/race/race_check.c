@@ -383,8 +383,8 @@ int race_info(struct op *op, struct index_view *base, struct far_table_info *inf
     int rc = walk(&w);
     if (rc != FAR_OK)
         return rc;
-    w.info.client_cache_bytes =
-        sizeof *view + (sizeof *view->entries << view->depth) + index_hints_bytes(&view->hints);
+    w.info.client_cache_bytes = sizeof *view + (sizeof *view->entries << view->depth) +
+                                index_hints_bytes(&view->hints) + index_owns_bytes(&view->owns);
     w.info.load_factor = w.info.slots ? (double)w.info.keys / (double)w.info.slots : 0;
     w.info.splits = view->splits;
     w.info.split_load_max = view->split_load_max;

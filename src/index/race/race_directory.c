@@ -139,6 +139,8 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
         view->hot = root.hot;
         view->directory = root.directory;
         index_hints_open(&view->hints, view->hot * 1024);
+        if (!(op->pool->fab->caps & FAB_CAP_IMMEDIATE)) /* else a look is no round trip */
+            index_owns_open(&view->owns, RACE_SLOT, view->hot * 1024);
         rc = race_refresh(op, view);
     }
     if (rc != FAR_OK) {
@@ -152,6 +154,7 @@ int race_attach(struct op *op, const struct index_table *table, struct index_vie
 void race_detach(struct index_view *base)
 {
     index_hints_close(&race_view(base)->hints);
+    index_owns_close(&race_view(base)->owns);
     free(race_view(base)->entries);
     free(base);
 }

@@ -14,7 +14,7 @@
  *   bucket: header + 7 slots, 8 bytes each. A key has two main buckets, in different groups. Each
  *   is read together with the overflow bucket beside it (a combined bucket: 128 bytes).
  *
- *   slot      sealed 1 | tentative 1 | fingerprint 8 | 0 2 | generation 6 | class 6 | gaddr 40
+ *   slot      sealed 1 | tentative 1 | fingerprint 8 | generation 8 | class 6 | gaddr 40
  *             all zero but for `sealed`: empty
  *   header    suffix 32 | tag 24 | depth 8       the same in all buckets of a subtable, constant
  *   entry     node 8 | depth 8 | 0 20 | 4 KiB page 28
@@ -41,7 +41,7 @@
 #define RACE_HEAD_WORDS 8 /* of a subtable, before its groups */
 
 #define RACE_GROUPS_DEFAULT 85
-#define RACE_HOT_DEFAULT    1024 /* KiB: 131,072 keys */
+#define RACE_HOT_DEFAULT    4096 /* KiB: 458,752 keys */
 #define RACE_HOT_MAX        (4u << 20)
 #define RACE_GROUPS_MIN     2
 #define RACE_GROUPS_MAX     340
@@ -52,8 +52,8 @@
 #define RACE_SLOT_SEALED    (1ull << 63)
 #define RACE_SLOT_TENTATIVE (1ull << 62)
 
-#define RACE_SLOT ((struct slot_format){.generation = 6, .fingerprint_at = 54, .fingerprint = 8})
-_Static_assert(POINTER_OWN_AT(6) <= 54, "a pointer fits below the fingerprint");
+#define RACE_SLOT ((struct slot_format){.generation = 8, .fingerprint_at = 54, .fingerprint = 8})
+_Static_assert(POINTER_OWN_AT(8) <= 54, "a pointer fits below the fingerprint");
 
 static inline bool race_slot_empty(uint64_t slot)
 {

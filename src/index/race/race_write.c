@@ -1,5 +1,7 @@
 /*
- * Changing a key. All changes start alike: look for the key, and settle a split that is in the way.
+ * Changing a key. If the session has written it before, its slot may be changed at once. All other
+ * changes start alike: look for the key, first where a hint says, and settle a split that is in the
+ * way.
  * index/change.h has the blocks, and when they are written.
  */
 #include "index/race/race.h"
@@ -18,6 +20,7 @@ struct write {
     struct index_change change;
     uint64_t stale;
     uint64_t met; /* what the last CAS found in its slot */
+    uint64_t now; /* the key's slot as this operation knows it; 0: it has none */
     unsigned gave_way, waited;
     unsigned lost; /* CASes that met another word than was expected */
 };
@@ -47,7 +50,6 @@ static int write_look(struct op *op, struct race_view *view, struct write *w, bo
     if (rc != FAR_OK)
         return rc;
     index_change_write(op, &w->change);
-    race_look_ahead(op, view, &w->key, &w->look);
     rc = race_look_finish(op, view, &w->key, &w->look, again);
     if (rc != FAR_OK || *again)
         return rc;
@@ -91,12 +93,13 @@ static int lose(struct op *op, struct write *w, bool *again)
     if (rc != FAR_OK || w->found.place < 0 || !index_change_overwritten(&w->change, w->found.block))
         return rc;
     index_change_drop(op, &w->change);
+    w->now = w->found.slot;
     *again = false;
     return FAR_OK;
 }
 
-/* Replaces the committed slot that was found by the block, or by nothing. */
-static int replace(struct op *op, struct write *w, bool *again)
+/* Replaces the committed slot that was found, or that is known, by the block or by nothing. */
+static int swap_slot(struct op *op, struct write *w, bool *again)
 {
     uint64_t new = w->change.block.at ? slot_word(w) : 0;
     bool swapped = false;
@@ -106,7 +109,15 @@ static int replace(struct op *op, struct write *w, bool *again)
     index_change_replaced(op, &w->found, swapped, rc);
     *again = !swapped;
     w->lost += !swapped;
-    return rc == FAR_OK && !swapped && index_change_may_lose(&w->change) ? lose(op, w, again) : rc;
+    w->now = new;
+    return rc;
+}
+
+/* The same after a look. A change that has lost may count as done (CHANGE-C1). */
+static int replace(struct op *op, struct write *w, bool *again)
+{
+    int rc = swap_slot(op, w, again);
+    return rc == FAR_OK && *again && index_change_may_lose(&w->change) ? lose(op, w, again) : rc;
 }
 
 /* The place for a new key: in the emptier of its combined buckets, main before overflow. */
@@ -235,6 +246,8 @@ static int add(struct op *op, struct race_view *view, struct write *w, bool *aga
     if (rc == FAR_OK && clear) {
         rc = op_decided(op, cas_slot(op, w, (unsigned)place, tentative, word, &swapped));
         *again = !swapped;
+        w->now = word;
+        w->found.place = place;
         return rc;
     }
     /* Retract. If the CAS fails, another client has done it. If the fabric fails, that is harmless:
@@ -250,6 +263,7 @@ static int act(struct op *op, struct race_view *view, struct write *w, bool *aga
 {
     enum change_action action = index_change_action(&w->change, &w->found);
     int rc = FAR_OK;
+    w->now = w->found.place >= 0 ? w->found.slot : 0;
     if (action == CHANGE_ASK)
         rc = index_change_ask(op, &view->base, &w->change, &w->found, near_node(view, w), &action);
     if (rc == FAR_OK)
@@ -259,6 +273,54 @@ static int act(struct op *op, struct race_view *view, struct write *w, bool *aga
     return w->found.place >= 0 ? replace(op, w, again) : add(op, view, w, again);
 }
 
+/* HINT-H2: changes the slot that this session has written before, without a look. *again if that was
+ * not possible. */
+static int act_at_once(struct op *op, struct race_view *view, struct write *w, bool *again)
+{
+    enum change_action action = w->change.want->present;
+    if (action != CHANGE_STORE && action != CHANGE_REMOVE)
+        return FAR_OK;
+    struct index_hint own = index_own_of(&view->owns, op, w->key.hash, w->key.bytes);
+    if (own.slot == 0)
+        return FAR_OK;
+    w->found = (struct index_found){.place = (int)own.place, .slot = own.slot};
+    int rc = race_find_subtable(view, &w->key, &w->look, w->words[0]);
+    if (rc == FAR_OK)
+        rc = swap_slot(op, w, again);
+    if (rc == FAR_BOUNDS) { /* the directory may have news: nothing was posted */
+        w->change.written = false;
+        return FAR_OK;
+    }
+    if (rc != FAR_OK || !*again)
+        return rc;
+    w->lost = 0; /* the word that it met may be old: no reason to pause */
+    index_own_lost(&view->owns, w->key.hash, w->key.bytes);
+    if (race_slot_committed(w->met) && slot_fingerprint(RACE_SLOT, w->met) == w->key.fingerprint)
+        race_hint_note(view, &w->key, w->met, own.place);
+    return FAR_OK;
+}
+
+/* The same for the place that a hint names. *again if the key was not found there. */
+static int act_on_hint(struct op *op, struct race_view *view, struct write *w, bool *again)
+{
+    struct index_hint hint = race_hint(view, &w->key);
+    if (hint.slot == 0)
+        return FAR_OK;
+    int rc = race_peek(op, view, &w->key, &hint, index_change_out(&w->change), &w->change, &w->look,
+                       w->words[0], &w->found);
+    return rc == FAR_OK && w->found.place >= 0 ? act(op, view, w, again) : rc;
+}
+
+/* Remembers where the key is now. */
+static void note(struct op *op, struct race_view *view, const struct write *w, int rc)
+{
+    struct index_hint now = {.slot = w->now, .place = w->now ? (unsigned)w->found.place : 0};
+    race_hint_note(view, &w->key, now.slot, now.place);
+    if (w->now != 0 && (rc != FAR_OK || w->change.block.at == 0))
+        return; /* the block is another's */
+    index_own_note(&view->owns, op, w->key.hash, w->key.bytes, w->found.slot, now);
+}
+
 int race_change(struct op *op, struct index_view *base, struct slice key, struct change *change)
 {
     struct race_view *view = race_view(base);
@@ -266,15 +328,20 @@ int race_change(struct op *op, struct index_view *base, struct slice key, struct
     int rc = write_start(op, view, key, change, &w);
     if (rc != FAR_OK)
         return rc;
-    for (unsigned attempts = 0; index_attempt_after_pause(op, &attempts, w.lost);) {
-        bool again = false;
+    bool again = true;
+    rc = act_at_once(op, view, &w, &again);
+    if (rc == FAR_OK && again)
+        rc = act_on_hint(op, view, &w, &again);
+    for (unsigned attempts = w.lost;
+         rc == FAR_OK && again && index_attempt_after_pause(op, &attempts, w.lost);) {
+        again = false;
         rc = write_look(op, view, &w, &again);
         if (rc == FAR_OK && !again)
             rc = act(op, view, &w, &again);
-        if (rc == FAR_OK && !again)
-            race_look_note(view, &w.key, w.change.block.at ? slot_word(&w) : 0);
-        if (rc != FAR_OK || !again)
-            return index_change_end(op, &w.change, rc);
     }
-    return index_change_end(op, &w.change, FAR_CONTENTION);
+    if (rc == FAR_OK && again)
+        rc = FAR_CONTENTION;
+    if (rc == FAR_OK || status_means(rc, STATUS_ANSWER))
+        note(op, view, &w, rc);
+    return index_change_end(op, &w.change, rc);
 }
