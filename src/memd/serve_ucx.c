@@ -65,11 +65,12 @@ struct ucx_thread {
     unsigned clients, strangers, ending;
     struct reply *kept[2]; /* free buffers, small and large */
     unsigned kept_count[2];
-    struct reply *reply;  /* of the current batch */
-    void *scratch;        /* for a message that did not arrive aligned */
-    pthread_mutex_t lock; /* for the arrivals */
-    ucp_conn_request_h arrival[ARRIVALS_MAX];
-    unsigned arrivals;
+    struct reply *reply; /* of the current batch */
+    void *scratch;       /* for a message that did not arrive aligned */
+    pthread_mutex_t
+        lock; /* with `accepted`: the first thread waits until `arrival` is NULL again */
+    pthread_cond_t accepted;
+    _Atomic(ucp_conn_request_h) arrival; /* to be accepted by this thread */
 };
 
 struct ucx_listener {
@@ -80,6 +81,8 @@ struct ucx_listener {
     socklen_t at_bytes;
     unsigned threads, next;
     struct ucx_thread *thread;
+    ucp_conn_request_h arrival[ARRIVALS_MAX]; /* of the first thread */
+    unsigned arrivals;
 };
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -283,36 +286,54 @@ static void accept_one(struct ucx_thread *t, ucp_conn_request_h request)
     t->strangers++;
 }
 
-/* Called on the first thread, which hands new connections on to all threads in turn. */
+/* Called on the first thread, within its progress. */
 static void arrived(ucp_conn_request_h request, void *arg)
 {
     struct ucx_listener *l = arg;
-    struct ucx_thread *t = &l->thread[l->next++ % l->threads];
 
-    pthread_mutex_lock(&t->lock);
-    bool taken = t->arrivals < ARRIVALS_MAX;
-    if (taken)
-        t->arrival[t->arrivals++] = request;
-    pthread_mutex_unlock(&t->lock);
-    if (!taken)
-        ucp_listener_reject(l->ucp, request);
+    if (l->arrivals < ARRIVALS_MAX)
+        l->arrival[l->arrivals++] = request;
     else
-        eventfd_write(t->wake, 1);
+        ucp_listener_reject(l->ucp, request);
 }
 
-static void accept_arrivals(struct ucx_thread *t)
+/*
+ * The first thread gives new connections to all threads in turn.
+ *
+ * A connection's socket is the first worker's until it is accepted by another one. UCX 1.13 ends the
+ * process if the first worker then finds the socket in its list of sockets that had events while it
+ * was busy. So the first thread gives connections away after its progress, which has looked through
+ * that list, and does nothing until they are accepted: then it is not busy.
+ */
+static void hand_out_arrivals(struct ucx_listener *l)
 {
-    for (;;) {
-        ucp_conn_request_h request = NULL;
+    for (unsigned i = 0; i < l->arrivals; i++) {
+        struct ucx_thread *t = &l->thread[l->next++ % l->threads];
 
+        if (t == l->thread) {
+            accept_one(t, l->arrival[i]);
+            continue;
+        }
         pthread_mutex_lock(&t->lock);
-        if (t->arrivals > 0)
-            request = t->arrival[--t->arrivals];
+        if (atomic_load(&t->stop))
+            ucp_listener_reject(l->ucp, l->arrival[i]);
+        else
+            atomic_store(&t->arrival, l->arrival[i]);
+        eventfd_write(t->wake, 1);
+        while (atomic_load(&t->arrival) && !atomic_load(&t->stop))
+            pthread_cond_wait(&t->accepted, &t->lock);
         pthread_mutex_unlock(&t->lock);
-        if (!request)
-            return;
-        accept_one(t, request);
     }
+    l->arrivals = 0;
+}
+
+static void accept_arrival(struct ucx_thread *t)
+{
+    accept_one(t, atomic_load(&t->arrival));
+    pthread_mutex_lock(&t->lock);
+    atomic_store(&t->arrival, NULL);
+    pthread_cond_signal(&t->accepted);
+    pthread_mutex_unlock(&t->lock);
 }
 
 static void client_closed(void *request, ucs_status_t status, void *arg)
@@ -422,12 +443,17 @@ static void *serve(void *arg)
     unsigned idle = 0;
 
     while (!atomic_load(&t->stop)) {
-        if (ucp_worker_progress(t->worker)) {
+        bool busy = ucp_worker_progress(t->worker) != 0;
+
+        if (t == t->listener->thread && t->listener->arrivals > 0)
+            hand_out_arrivals(t->listener);
+        if (atomic_load_explicit(&t->arrival, memory_order_relaxed))
+            accept_arrival(t);
+        if (busy) {
             idle = 0;
             if (t->ending == 0)
                 continue;
         }
-        accept_arrivals(t);
         if (t->ending > 0 || (idle >= SPINS && t->strangers > 0))
             end_clients(t);
         if (++idle > SPINS)
@@ -441,11 +467,15 @@ static void *serve(void *arg)
 
 static void thread_close(struct ucx_thread *t)
 {
-    for (unsigned i = 0; i < t->arrivals; i++)
-        ucp_listener_reject(t->listener->ucp, t->arrival[i]);
-    if (t->worker && t->listener->ucp && t == t->listener->thread) {
-        ucp_listener_destroy(t->listener->ucp);
-        t->listener->ucp = NULL;
+    struct ucx_listener *l = t->listener;
+
+    if (atomic_load(&t->arrival))
+        ucp_listener_reject(l->ucp, atomic_load(&t->arrival));
+    if (t->worker && l->ucp && t == l->thread) {
+        for (unsigned i = 0; i < l->arrivals; i++)
+            ucp_listener_reject(l->ucp, l->arrival[i]);
+        ucp_listener_destroy(l->ucp);
+        l->ucp = NULL;
     }
     if (t->worker)
         ucp_worker_destroy(t->worker);
@@ -466,6 +496,7 @@ static void thread_close(struct ucx_thread *t)
     if (t->wake >= 0)
         close(t->wake);
     free(t->scratch);
+    pthread_cond_destroy(&t->accepted);
     pthread_mutex_destroy(&t->lock);
 }
 
@@ -474,8 +505,13 @@ static void ucx_close(struct memd_listener *listener)
     struct ucx_listener *l = (struct ucx_listener *)listener;
 
     for (unsigned i = 0; i < l->threads; i++) {
-        atomic_store(&l->thread[i].stop, true);
-        eventfd_write(l->thread[i].wake, 1);
+        struct ucx_thread *t = &l->thread[i];
+
+        pthread_mutex_lock(&t->lock);
+        atomic_store(&t->stop, true);
+        pthread_cond_signal(&t->accepted);
+        pthread_mutex_unlock(&t->lock);
+        eventfd_write(t->wake, 1);
     }
     for (unsigned i = 0; i < l->threads; i++) {
         if (l->thread[i].started)
@@ -495,6 +531,10 @@ static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
     t->wake = -1;
     if (pthread_mutex_init(&t->lock, NULL) != 0)
         return err_fail(FAR_SYSTEM, "cannot make a lock");
+    if (pthread_cond_init(&t->accepted, NULL) != 0) {
+        pthread_mutex_destroy(&t->lock);
+        return err_fail(FAR_SYSTEM, "cannot make a condition variable");
+    }
     l->threads++;
     t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (t->wake < 0)
