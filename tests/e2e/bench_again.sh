@@ -141,7 +141,7 @@ if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
 fi
 . "$(dirname "$0")/memd.bash"
 memd --size 64m
-pool=ucx://$address?lease=500
+pool=ucx://$address?lease=3000
 run put --pool "$pool" key value
 # shellcheck disable=SC2086
 run bench --pool "$pool" $small --depth 8
@@ -164,5 +164,7 @@ finish KILL
 run bench --pool "$pool" --index race $small
 expect_code 0
 expect_err "which a benchmark that was killed had left"
+run pool check "$pool" --repair # its session is found, when its lease has passed
+expect_code 0
 expect_as_before
 exit 0

@@ -48,7 +48,7 @@ for depth in 1 8; do
     memd --size 64m
     last="farside bench --depth $depth, and its node is killed"
     : >"$scratch/out"
-    "$FARSIDE" bench --pool "ucx://$address?timeout=500&lease=1000" --keys 1k --ops 1g \
+    "$FARSIDE" bench --pool "ucx://$address" --keys 1k --ops 1g \
         --workload load,c,b --depth "$depth" --json "$scratch/json" \
         >"$scratch/out" 2>"$scratch/err" &
     pid=$!

@@ -258,8 +258,10 @@ run put --pool "$pool?size=16m&lease=500" key value
 "$FARSIDE" bench --pool "$pool" --index race --keys 1k --ops 1g --workload load,c >"$scratch/bench" 2>&1 &
 pid=$!
 for _ in $(seq 600); do # until its workload runs, and a session is open
-    run stat "$pool" --json
-    grep -q "^race *load" "$scratch/bench" && [[ $out != *'"clients": 1,'* ]] && break
+    if grep -q "^race *load" "$scratch/bench"; then
+        run stat "$pool" --json
+        [[ $out == *'"clients": 1,'* ]] || break
+    fi
     sleep 0.05
 done
 kill -KILL "$pid"
@@ -293,7 +295,7 @@ clean
 # A signal, while the node does not answer.
 kill -STOP "$node"
 set -m
-"$FARSIDE" doctor "$pool?timeout=2000" >"$scratch/out" 2>"$scratch/err" &
+"$FARSIDE" doctor "$pool?timeout=10000" >"$scratch/out" 2>"$scratch/err" &
 pid=$!
 for _ in $(seq 600); do
     grep -q "fabrics: verbs" "$scratch/out" && break

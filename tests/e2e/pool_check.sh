@@ -24,15 +24,16 @@ expect_sum() {
     [ "$sum" -eq 16777216 ] || failed "the lines are $sum together"
 }
 
-# Waits until the sessions of the benchmark are open and work.
+# Waits until the sessions of the benchmark are open and work: seen ten times in a row, because at its
+# beginning it has none for moments.
 await_bench() { # how many
-    local clients=$(($1 + 1)) # and that of stat
+    local seen=0 clients=$(($1 + 1)) # and that of stat
     for _ in $(seq 1200); do
         run_leased stat "$uri" --json
-        [[ $out == *"\"clients\": $clients"* ]] && break
+        [[ $out == *"\"clients\": $clients"* ]] && seen=$((seen + 1)) || seen=0
+        [ $seen -lt 10 ] || break
         sleep 0.05
     done
-    sleep 0.3 # any time will do
 }
 
 run_leased put --pool "$uri?size=16m&lease=1000" key value

@@ -120,8 +120,10 @@ expect_code 0
 grep -q 'c (no. 2)' page.html || failed "does not tell two workloads of one name apart"
 if grep -q 'c (no. 3)' page.html; then failed "takes a repeat for another workload"; fi
 grep -q 'the slowest and the fastest repeat' page.html || failed "does not show the spread"
-rates=$(awk -F, '$4 == "a" {printf "%.0f\n", $13}' table.csv | sort -nu | sed ':a;s/\B[0-9]\{3\}\>/,&/;ta')
+rates=$(awk -F, '$4 == "a" && !seen[$5]++ {printf "%.0f\n", $13}' table.csv | sort -n | sed ':a;s/\B[0-9]\{3\}\>/,&/;ta')
 [ "$(wc -l <<<"$rates")" -eq 3 ] || failed "does not have three runs of a"
 grep -q ">RACE: $(sed -n 2p <<<"$rates") operations per second<" page.html || failed "does not show the median"
-if grep -q "$(sed -n 1p <<<"$rates") operations" page.html; then failed "shows the slowest repeat in a chart"; fi
+if [ "$(uniq <<<"$rates" | wc -l)" -eq 3 ] && grep -q ": $(sed -n 1p <<<"$rates") operations" page.html; then
+    failed "shows the slowest repeat in a chart"
+fi
 exit 0

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree as xml
 
-BROWSER_SECONDS = 50
+BROWSER_SECONDS = 600
 WIDTHS = (390, 1280)
 THEMES = ("light", "dark")
 

@@ -78,7 +78,7 @@ static void judge_pool(const char *uri, unsigned nodes, unsigned clients_left)
 static void fill_then_judge(bool by_path, bool die)
 {
     const char *name = scratch_name(by_path);
-    char *uri = (char *)(uintptr_t)scratch_uri(name, "?size=16m&nodes=2");
+    char *uri = (char *)(uintptr_t)scratch_uri(name, "?size=16m&nodes=2&lease=60000");
     int status = child_end(child_start(die ? fill_pool_and_die : fill_pool, uri));
 
     assert_true(die ? child_killed(status) : status == 0);

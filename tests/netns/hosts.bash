@@ -152,10 +152,11 @@ judge() {
     cat "$scratch/out"
 }
 
-# The errors of the clients since the last call, except FAR_FENCED: a busy machine may let a client
-# stand still for as long as its lease.
+# The errors of the clients since the last call, except those of a busy machine: it may let a client
+# stand still for as long as its lease, or a node until a batch is too late.
 complaints() {
-    last=clients code=0 out=$(cat "$scratch"/c?.out | grep -v '^FAR_FENCED') err=
+    last=clients code=0 err=
+    out=$(cat "$scratch"/c?.out | grep -v -e '^FAR_FENCED' -e 'did not execute a batch')
 }
 
 forget_complaints() {

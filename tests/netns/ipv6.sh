@@ -8,7 +8,7 @@ for host in "${!number[@]}"; do
     at "$host" ip -6 address add "$prefix:${number[$host]}/64" dev eth0 nodad 2>"$scratch/err" ||
         skip "no IPv6: $(<"$scratch/err")"
 done
-pool="ucx://[$prefix:1]:7000,[$prefix:2]:7000?lease=$lease"
+pool="ucx://[$prefix:1]:7000,[$prefix:2]:7000?lease=60000&timeout=30000" # time enough, also on a busy machine
 listen="[$prefix:1]" start_node a --size 64m
 listen="[::]" start_node b --size 64m
 start_clients "$pool"

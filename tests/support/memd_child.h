@@ -35,9 +35,9 @@ struct memd_child {
     char address[256]; /* host:port */
 };
 
-/* Starts a node with these arguments after --listen. Aborts if it cannot. */
-static inline void memd_start_at(struct memd_child *child, const char *listen,
-                                 const char *const *more)
+/* Starts a node with these arguments after --listen. False if it ends before it is ready. */
+static inline bool memd_try_start(struct memd_child *child, const char *listen,
+                                  const char *const *more)
 {
     const char *argv[32] = {FARSIDE_PROGRAM, "memd", "--ready-fd", "3", "--listen"};
     char line[256];
@@ -62,10 +62,28 @@ static inline void memd_start_at(struct memd_child *child, const char *listen,
     }
     close(fds[1]);
     ready = fdopen(fds[0], "r");
-    ASSERT(ready && fgets(line, sizeof line, ready));
+    ASSERT(ready);
+    bool started = fgets(line, sizeof line, ready) != NULL;
     fclose(ready);
+    if (!started) {
+        ASSERT(waitpid(child->pid, NULL, 0) == child->pid);
+        return false;
+    }
     line[strcspn(line, "\n")] = '\0';
     snprintf(child->address, sizeof child->address, "%s", line + strlen("ucx://"));
+    return true;
+}
+
+/* The same; aborts if it cannot. A node that comes back may find its port in use for a while: ports
+ * that others let the system choose are of the same range. */
+static inline void memd_start_at(struct memd_child *child, const char *listen,
+                                 const char *const *more)
+{
+    unsigned tries = 100;
+    while (!memd_try_start(child, listen, more)) {
+        ASSERT(--tries > 0);
+        usleep(100000);
+    }
 }
 
 /* The same at a port of the loopback interface; 0 takes any. */

@@ -43,6 +43,7 @@ static void start(struct store_rig *r, const char *uri, const struct far_table_o
     store_rig_open(r, uri, NULL, NULL, table);
     hook_on(r->session->client.ep);
     hook_clock();
+    puppet_renew_lease(&r->session->client); /* making the table may have taken longer */
     hook.ops.post = post_slowly;
     slow = (typeof(slow)){.trip_ns = trip_ns};
 }

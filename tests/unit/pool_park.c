@@ -272,7 +272,7 @@ static void one_wait_frees_all_silent_slots(void **state)
 /* Slots that hold anything at all. What cannot be a journal is nobody's work. */
 static void a_registry_of_nonsense_is_cleared(void **state)
 {
-    struct store_rig r = store_rig_announcing("mem:?size=16m&clients=40&lease=100");
+    struct store_rig r = store_rig_announcing("mem:?size=16m&clients=40&lease=1000");
     far_session *s = NULL;
     struct far_pool_check check;
     struct probe p;
