@@ -2,23 +2,27 @@
 
 #include <stdlib.h>
 
-#define LINE       64u
 #define BITS_FIRST 10u /* 64 KiB */
 #define BITS_GROWN 18u /* 16 MiB: to double more in one operation takes too long */
-_Static_assert(sizeof(struct index_hint_set) == LINE, "a set is a cache line");
+_Static_assert(sizeof(struct index_hint_set) == INDEX_LINE, "a set is a cache line");
+
+void *index_lines(uint64_t count, void **memory)
+{
+    *memory = calloc(count + 1, INDEX_LINE);
+    uintptr_t at = ((uintptr_t)*memory + INDEX_LINE - 1) & ~(uintptr_t)(INDEX_LINE - 1);
+    return *memory ? (void *)at : NULL;
+}
 
 void index_hints_open(struct index_hints *hints, uint64_t bytes)
 {
     *hints = (struct index_hints){.bits_max = 1};
     if (bytes == 0)
         return;
-    while (bytes >> hints->bits_max >= 2 * LINE)
+    while (bytes >> hints->bits_max >= 2 * INDEX_LINE)
         hints->bits_max++;
     bool grows = hints->bits_max > BITS_FIRST && hints->bits_max <= BITS_GROWN;
     hints->bits = grows ? BITS_FIRST : hints->bits_max;
-    hints->memory = calloc((1ull << hints->bits_max) + 1, LINE);
-    if (hints->memory)
-        hints->set = (void *)(((uintptr_t)hints->memory + LINE - 1) & ~(uintptr_t)(LINE - 1));
+    hints->set = index_lines(1ull << hints->bits_max, &hints->memory);
 }
 
 void index_hints_close(struct index_hints *hints)

@@ -16,6 +16,10 @@
 
 #include "index/blocks.h"
 
+#define INDEX_LINE 64u
+/* Zeroed cache lines, or NULL. What is to be freed is *memory. */
+void *index_lines(uint64_t count, void **memory);
+
 /* Sets of hints, each a cache line. Two keys of one set that look alike take turns. */
 #define INDEX_HINT_WAYS 7u
 struct index_hint_set {

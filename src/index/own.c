@@ -3,21 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE      64u
 #define BYTES_MAX (4u << 20) /* about what a busy session writes while PTR-5 lasts */
 #define OWN_TURNS 16
-_Static_assert(sizeof(struct index_own) == LINE, "an entry is a cache line");
+_Static_assert(sizeof(struct index_own) == INDEX_LINE, "an entry is a cache line");
 
 void index_owns_open(struct index_owns *owns, struct slot_format format, uint64_t bytes)
 {
     *owns = (struct index_owns){.bits = 1, .generation = format.generation};
     if (bytes == 0)
         return;
-    while ((2ull * LINE << owns->bits) <= bytes && (2ull * LINE << owns->bits) <= BYTES_MAX)
+    if (bytes > BYTES_MAX)
+        bytes = BYTES_MAX;
+    while (2ull * INDEX_LINE << owns->bits <= bytes)
         owns->bits++;
-    owns->memory = calloc((1ull << owns->bits) + 1, LINE);
-    if (owns->memory)
-        owns->own = (void *)(((uintptr_t)owns->memory + LINE - 1) & ~(uintptr_t)(LINE - 1));
+    owns->own = index_lines(1ull << owns->bits, &owns->memory);
 }
 
 void index_owns_close(struct index_owns *owns)
