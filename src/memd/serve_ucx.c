@@ -65,11 +65,10 @@ struct ucx_thread {
     unsigned clients, strangers, ending;
     struct reply *kept[2]; /* free buffers, small and large */
     unsigned kept_count[2];
-    struct reply *reply; /* of the current batch */
-    void *scratch;       /* for a message that did not arrive aligned */
-    pthread_mutex_t
-        lock; /* with `accepted`: the first thread waits until `arrival` is NULL again */
-    pthread_cond_t accepted;
+    struct reply *reply;                 /* of the current batch */
+    void *scratch;                       /* for a message that did not arrive aligned */
+    pthread_mutex_t lock;                /* for `accepted` */
+    pthread_cond_t accepted;             /* `arrival` is NULL again */
     _Atomic(ucp_conn_request_h) arrival; /* to be accepted by this thread */
 };
 

@@ -10,6 +10,7 @@
 #define CONNECTIONS (400u / CLIENTS)
 #define VANISHING   (4000u / CLIENTS)
 #define SPINS_MAX   100000u
+#define TRIES_MAX   600u /* a tenth of a second each, and a hand-shake may take ten seconds */
 #define AT          65536u
 
 static struct memd_child node;
@@ -133,7 +134,8 @@ static void vanish_often(unsigned number)
 static void connect_in_the_end(unsigned number)
 {
     (void)number;
-    while (!one_connection(memd_uri(&node, 1, ""))) {
+    for (unsigned tries = 0; !one_connection(memd_uri(&node, 1, "")); tries++) {
+        ASSERT(tries < TRIES_MAX);
         close(connect_by_hand()); /* fails if the node is gone */
         usleep(100000);
     }
