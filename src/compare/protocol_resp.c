@@ -49,11 +49,12 @@ static size_t take_line(const unsigned char *in, size_t len, char line[LINE_MAX_
     const unsigned char *end = memchr(in, '\n', seen);
     if (!end)
         return len < LINE_MAX_BYTES ? 0 : LINE_MAX_BYTES + 1;
-    size_t bytes = (size_t)(end - in) + 1;
-    size_t text = bytes - (bytes > 1 && end[-1] == '\r' ? 2 : 1);
+    size_t text = (size_t)(end - in);
+    if (text > 0 && in[text - 1] == '\r')
+        text--;
     memcpy(line, in, text);
     line[text] = '\0';
-    return bytes;
+    return (size_t)(end - in) + 1;
 }
 
 /* A bulk string, behind its line. */
