@@ -162,8 +162,8 @@ struct fab {
 struct fab_ep {
     struct fab *fab;
     const struct fab_ops *ops; /* fab->ops, without a second load */
-    /* Kept by batches. SHARE-2: requests that wait for others to complete take tickets, and are
-     * posted in that order. */
+    /* SHARE-2  Requests that wait for others to complete take tickets, and are posted in that
+     * order. Batches keep these. */
     unsigned under_way; /* verbs */
     unsigned ticket_next, ticket_served;
 };
@@ -171,7 +171,7 @@ struct fab_ep {
 /* What a NIC bears: a ConnectX-6 has its best rate with about as many (docs/model.md). */
 #define FAB_OUTSTANDING 768u
 
-/* SHARE-1: the verbs that an endpoint should have under way at most: its share, but some in any
+/* SHARE-1  The verbs that an endpoint should have under way at most: its share, but some in any
  * case. */
 #define FAB_SHARE_LEAST 4u
 static inline unsigned fab_share(const struct fab *fab)

@@ -82,7 +82,7 @@ static inline int index_change_judge(const struct index_found *found, enum chang
 void index_change_replaced(struct op *op, const struct index_found *found, bool swapped, int rc);
 
 /*
- * CHANGE-C1: a change that has lost its slot to another may be done all the same.
+ * CHANGE-C1  A change that has lost its slot to another may be done all the same.
  *
  * The CAS of a change failed, because another change has put the block `winner`, of the same key,
  * into the slot since this one looked at it. The winner must be another block than the one that was

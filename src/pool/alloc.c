@@ -8,7 +8,6 @@
  *
  *   ALLOC-A1  A chunk belongs to the client whose FAA covered it, until a sweep finds all of it
  *       free and hands it out again, as a run or as part of one (SWEEP-P5).
- *   ALLOC-A2  is in stock.c.
  *   ALLOC-A3  Every chunk below the counter has a chunk table entry, except for those whose owner
  *       died between the FAA and the WRITE.
  *   ALLOC-A4  The counter never goes back below a chunk that exists, because sweeps treat

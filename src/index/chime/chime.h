@@ -54,7 +54,7 @@
  *   CHIME-C9  Death. A lock names its holder, whose name never comes again, so a CAS from a dead holder's
  *       word cannot hit another hold. What a recovery does follows from what is in memory, and a recovery
  *       may die at any word itself (chime_recover.c).
- *   CHIME-C10 Memory. A node is retired only when it is dead, its left sibling and its parent do not name
+ *   CHIME-C10  Memory. A node is retired only when it is dead, its left sibling and its parent do not name
  *       it, and the version of caches was changed. A dead node is never entered into a parent: its state is
  *       read behind the parent's lock. Verbs that change memory go only to addresses that the operation has
  *       read itself, or from cached nodes that are fresh (CACHE-K1, CACHE-K2, CACHE-K6). READs through older ones

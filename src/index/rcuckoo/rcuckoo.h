@@ -66,15 +66,15 @@
  *       epoch has gone on by two. Then the lines are read again, since a client may have been shut
  *       out in the middle, or have left its line. (That may take long when clients die often: the
  *       epoch waits for dead clients that are not fenced yet.)
- *   RCUCKOO-C10 Then the lock is released, unless a line with a redo that is not done names it, too,
+ *   RCUCKOO-C10  Then the lock is released, unless a line with a redo that is not done names it, too,
  *       be its client dead or alive. That line surely holds it, and its recovery releases it.
- *   RCUCKOO-C11 A subtable is split, or read as a whole, by the client whose name is in its `closer`
+ *   RCUCKOO-C11  A subtable is split, or read as a whole, by the client whose name is in its `closer`
  *       word. It sets S in all lock words, and waits until no lock is held. From then on rows do
  *       not change, but for the moved bit. `forward` is set when all rows have that bit. So a row
  *       without it was authoritative when it was read, and one with it was if `forward` is 0
  *       afterwards. If the closer dies, the next client takes its name's place, removes the bits and
  *       opens the subtable again.
- *   RCUCKOO-C12 Memory. Anchors are never freed while the table stands, so locks may be looked at any
+ *   RCUCKOO-C12  Memory. Anchors are never freed while the table stands, so locks may be looked at any
  *       time. The rows of a subtable that was split are retired. Sessions may still know them: a READ
  *       finds the moved bit, or something that is not a row of this subtable. Blocks are retired when
  *       the WRITE has completed that took their pointer out of the row.
