@@ -28,7 +28,7 @@ TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio ip
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all built tests configured run report test test-verbs check check-long mutants torture asan tsan clang \
+.PHONY: all built tests configured run report test test-verbs check check-long mutants mutants-all torture asan tsan clang \
         format format-check tidy install uninstall clean deps tools rivals test-packages
 
 all: built
@@ -152,8 +152,11 @@ check-long: check tests
 	@cmake --build build-tsan -j $(JOBS) --target torture_threads
 	@UCX_MEM_EVENTS=n TSAN_OPTIONS=die_after_fork=0 build-tsan/tests/torture_threads --long
 
-mutants: deps
-	@tests/sim/mutants/run
+# Removes safeguards: those of what changed since the last release, and a quarter of the others.
+# PROVEN=1: the originals have been tested already.
+mutants mutants-all: built
+	@scripts/install-packages python3
+	@BUILD=$(BUILD) tests/sim/mutants/run $(if $(filter mutants-all,$@),--all) $(if $(PROVEN),--proven)
 
 # Processes killed by the hundred while others work, and how soon those are at their speed again.
 torture: tests
