@@ -13,11 +13,11 @@ PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-de
 TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
 # For the header in C++, and rivals of farside bench --compare that are libraries.
-TEST_PACKAGES = g++ liblmdb-dev libcuckoo-dev
+TEST_PACKAGES = g++ liblmdb-dev libcuckoo-dev python3
 # Rivals that are servers. They are not installed for the tests, because they would start as services.
 RIVALS = redis-server memcached
 # For pages in a browser.
-TEST_BROWSER = chromium python3
+TEST_BROWSER = chromium
 # For hosts that are network namespaces.
 TEST_NETNS   = iproute2 nftables
 # A virtual machine with an RDMA device, and what goes into it besides our own.
@@ -28,8 +28,9 @@ TEST_VERBS   = $(QEMU_$(shell dpkg --print-architecture)) busybox-static cpio ip
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all built tests configured run report test test-verbs check check-long mutants mutants-all torture asan tsan clang \
-        format format-check tidy install uninstall clean deps tools rivals test-packages
+.PHONY: all built tests configured run report first test test-verbs check check-long mutants mutants-all \
+        plain-tests asan-tests tsan-tests torture asan tsan flaky clang format format-check tidy install \
+        uninstall clean deps tools rivals test-packages
 
 all: built
 	@echo "built in $(BUILD):"
@@ -85,27 +86,45 @@ report: built
 	    $(REPORT)/model.json $(if $(EXPERIMENTS),$(REPORT)/reproduction.json)
 	@echo "the report is in $(REPORT).html, its numbers are in $(REPORT).csv"
 
-test: tests
-	@scripts/install-packages $(TEST_NETNS) $(TEST_BROWSER)
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+# Two minutes, for mistakes that are found soon: format, rooms, tags, documents, warnings.
+first: format-check built
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^e2e/(rooms|tags|documents|man_pages)$$'
 
-test-verbs: tests
+# Every test once: with the address sanitizer what it is good for, without it what it would distort.
+# tests/CMakeLists.txt divides them. TESTS=REGEX runs some.
+RUN_TESTS = scripts/run-tests -j $(JOBS) $(if $(TESTS),-R '$(TESTS)')
+test: plain-tests asan-tests
+	@scripts/install-packages $(TEST_NETNS) $(TEST_BROWSER)
+	@$(RUN_TESTS) build-asan:asan $(BUILD):plain
+
+asan: asan-tests
+	@$(RUN_TESTS) build-asan:asan
+
+tsan: tsan-tests
+	@$(RUN_TESTS) build-tsan:tsan
+
+plain-tests: test-packages configured
+	@echo "building in $(BUILD), with tests"
+	@cmake --build $(BUILD) -j $(JOBS) --target all tests_plain
+
+asan-tests tsan-tests: %-tests: test-packages
+	@echo "building in build-$*, with tests"
+	@$(call configure,build-$*,-DSANITIZE=$(if $(filter asan,$*),address,thread))
+	@cmake --build build-$* -j $(JOBS) --target tests_$*
+
+# Runs tests N times beside busy processes, and says how often each one failed.
+N = 20
+flaky: plain-tests asan-tests
+	@$(RUN_TESTS) --again $(N) build-asan:asan $(BUILD):plain
+
+test-verbs: test-packages configured
+	@cmake --build $(BUILD) -j $(JOBS) --target farside_cli tests_verbs
 	@scripts/install-packages $(TEST_VERBS)
 	@tests/verbs/run $(BUILD)
 
-# Without the tests with several hosts, which are long: ctest --test-dir build-asan -L netns. The thread
-# sanitizer has nothing to find in the simulator, in the model, and in long tests that have one thread.
-ONE_THREAD = ^sim/|^torture/(bitflip|churn|model)$$|^e2e/(check_|bench_model|reproduce|report_browser)|^unit/(chime_|model|pool_(buffers|journal|runs|sweep_steps)$$|race_|rcuckoo_|sephash_|shard_|store_full|store_iterate)
-asan tsan: test-packages
-	@$(call configure,build-$@,-DSANITIZE=$(if $(filter asan,$@),address,thread))
-	@cmake --build build-$@ -j $(JOBS) --target all tests
-	@ctest --test-dir build-$@ --output-on-failure -j $(JOBS) -LE netns \
-	    $(if $(filter tsan,$@),-E '$(ONE_THREAD)')
-
-# The other compiler: everything must build without a warning.
-clang: deps tools
-	@$(call configure,build-clang,-DCMAKE_C_COMPILER=clang)
-	@cmake --build build-clang -j $(JOBS) --target all tests
+# The other compiler: no warnings. It generates no code, which no test would run.
+clang: test-packages configured tools
+	@scripts/clang-check -j $(JOBS) $(BUILD)
 
 SOURCES = $(shell git ls-files '*.c' '*.h')
 
@@ -118,14 +137,15 @@ format-check: tools
 tidy: built tools
 	@clang-tidy --quiet -p $(BUILD) $(filter src/%.c,$(SOURCES))
 
-# The check of all indexes, which share the seeds, and the proof that the check notices what it should.
+# The check of all indexes, which share the seeds. tests/sim/seeds names them.
 # RCuckoo and CHIME have the most verbs: schedules of theirs that take minutes are left to check-long.
 CHECK_SETS = "--keys 2" "--faults reorder,interleave,crash" "--faults reorder,interleave,error"
 CHECK_EACH = xargs -P $(JOBS) -I{} sh -c \
 	'out=$$($(BUILD)/farside check {} 2>&1); rc=$$?; printf "%s\n" "$$out"; exit $$rc'
+seeds = $(shell awk '$$1 == "$(1)" { print $$3 }' tests/sim/seeds)
 check: built
 	@{ printf -- '--index all %s\n' '--exhaustive --ops 2 --faults none --switches 4' \
-	    '--exhaustive --clients 3 --faults none --switches 4' '--seeds 1..10000' '--exhaustive' \
+	    '--exhaustive --clients 3 --faults none --switches 4' '--seeds $(call seeds,check)' '--exhaustive' \
 	    '--exhaustive --grow 1 --clients 1 --switches 1' \
 	    '--exhaustive --grow 1 --faults none --switches 2' \
 	    '--exhaustive --grow 2 --clients 1 --faults none --switches 3' \
@@ -142,20 +162,18 @@ check-long: check tests
 	    for set in $(CHECK_SETS); do echo "--index $$index --exhaustive $$set"; done; \
 	done | $(CHECK_EACH)
 	@for index in $(INDEXES); do \
-	    $(BUILD)/farside check --index $$index --seeds 1..10000 && \
-	    $(BUILD)/farside check --index $$index --seeds 1..3000 --profile ib_loose || exit 1; \
+	    $(BUILD)/farside check --index $$index --seeds $(call seeds,long) && \
+	    $(BUILD)/farside check --index $$index --seeds $(call seeds,loose) --profile ib_loose || exit 1; \
 	done
 	@$(BUILD)/tests/sim_indexes --long
 	@$(BUILD)/tests/torture_churn --long
 	@FARSIDE=$(BUILD)/farside $(BUILD)/tests/torture_kill9 --long --kills 500
-	@$(call configure,build-tsan,-DSANITIZE=thread)
-	@cmake --build build-tsan -j $(JOBS) --target torture_threads
+	@$(MAKE) tsan-tests
 	@UCX_MEM_EVENTS=n TSAN_OPTIONS=die_after_fork=0 build-tsan/tests/torture_threads --long
 
 # Removes safeguards: those of what changed since the last release, and a quarter of the others.
-# PROVEN=1: the originals have been tested already.
-mutants mutants-all: built
-	@scripts/install-packages python3
+# PROVEN=1: `make test` runs the originals.
+mutants mutants-all: test-packages built
 	@BUILD=$(BUILD) tests/sim/mutants/run $(if $(filter mutants-all,$@),--all) $(if $(PROVEN),--proven)
 
 # Processes killed by the hundred while others work, and how soon those are at their speed again.
@@ -175,4 +193,4 @@ uninstall:
 	done <$(BUILD)/install_manifest.txt; :
 
 clean:
-	@rm -rf build build-asan build-tsan build-clang build*.log
+	@rm -rf build build-asan build-tsan build*.log
