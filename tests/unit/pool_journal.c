@@ -16,7 +16,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-#define URI  "mem:?size=32m&defer=1&lease=3600000"
+#define URI  "mem:?size=8m&defer=1&lease=3600000"
 #define SEED 11
 
 static struct store_rig rig(const char *uri)
@@ -128,7 +128,7 @@ static void expect_all_well(struct store_rig *r, uint64_t keys)
         fail_msg("%s", a.first);
 }
 
-static const unsigned splits[] = {1, 2, 3, 4, 6, 9, 12};
+static const unsigned splits[] = {1, 2, 3, 6};
 
 static void a_split_is_completed_by_a_client_that_finds_its_owner_dead(void **state)
 {
@@ -174,7 +174,7 @@ static void a_recovery_is_completed_by_the_next_client(void **state)
 
     (void)state;
     for (unsigned batches = 2; batches < 40; batches += 3) {
-        for (unsigned more = 1; more < 30; more += 4) {
+        for (unsigned more = 1; more < 30; more += 7) {
             struct store_rig r = rig(URI);
             far_session *s = join(&r), *second = join(&r);
             uint64_t key = last;
@@ -306,7 +306,7 @@ static void a_slow_splitter_does_no_harm(void **state)
         uint64_t last = key_of_split(splits[n]);
         bool done = false;
         for (unsigned batches = 0; !done; batches++) {
-            for (unsigned others = 4; others < 100; others += 12) {
+            for (unsigned others = 4; others < 100; others += 24) {
                 struct store_rig r = rig(URI);
                 far_session *s = join(&r);
                 uint64_t key = last;

@@ -269,7 +269,7 @@ static void *use(void *arg)
 static void sessions_at_work_find_out(void **state)
 {
     (void)state;
-    for (unsigned round = 0; round < (SLOWER > 1 ? 2u : 5u); round++) {
+    for (unsigned round = 0; round < (SLOWER > 1 ? 1u : 5u); round++) {
         struct store_rig r = open_kept("mem:?size=64m&nodes=2&lease=60000");
         struct user u[THREADS];
         atomic_uint at_work = 0;

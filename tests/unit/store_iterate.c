@@ -167,7 +167,7 @@ static void an_iteration_holds_nothing_between_calls(void **state)
     fill(&r, 0, 500);
     assert_int_equal(far_iterate(r.session, r.table, &cursor, 0, buf, sizeof buf, &len), FAR_OK);
     assert_true(cursor != 0);
-    for (unsigned i = 0; i < 100000; i++) /* several times the pool */
+    for (unsigned i = 0; i < 60000; i++) /* several times the pool */
         put(&r, r.session, i % 500);
     store_rig_close(&r);
 }

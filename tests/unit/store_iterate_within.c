@@ -56,7 +56,7 @@ static int post_behind_growth(struct fab_ep *ep, struct fab_req *req)
 static void keys_that_stay_are_returned_while_the_table_grows_within_calls(void **state)
 {
     (void)state;
-    for (unsigned n = 0; n < indexes_share(60 / SLOWER + 12); n++) {
+    for (unsigned n = 0; n < indexes_share(60 / SLOWER + 3); n++) {
         struct store_rig r;
         struct knobs knobs = pool_knobs_default;
         char buf[1200];
