@@ -65,7 +65,7 @@ static uint32_t fill_bucket(struct rig *g, uint32_t *first)
     uint32_t from = 0, v = 0;
 
     the = g;
-    store_rig_open(&g->r, "mem:?size=64m&lease=60", NULL, NULL, NULL);
+    store_rig_open(&g->r, "mem:?size=64m&lease=20000", NULL, NULL, NULL);
     g->b = g->r.session;
     assert_int_equal(far_table_create(g->b, "seldom", "shard", &options, &g->t), FAR_OK);
     assert_int_equal(get(g, g->b, 0, &v), FAR_NOT_FOUND);
