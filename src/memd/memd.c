@@ -198,10 +198,13 @@ static int enter(struct memd_client *c, uint64_t identity)
     return FAR_FENCED;
 }
 
-/* Does the message belong to this connection (WIRE-W1)? */
+/* Does the message belong to this connection (WIRE-W1)? Until CHALLENGE its client knows neither
+ * number nor token, and sends zeros. */
 static bool owns(const struct memd_client *c, const struct wire_head *head)
 {
-    return head->slot == c->slot && head->token == c->token && c->token != 0;
+    if (c->state == MEMD_NEW)
+        return head->slot == 0 && head->token == 0;
+    return head->slot == c->slot && head->token == c->token;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -367,17 +370,16 @@ bool memd_message(struct memd_client *c, const void *message, size_t bytes,
     bool goes_on = true;
 
     *answer_bytes = 0;
-    if (bytes <= sizeof in)
-        memcpy(&in, message, bytes);
-    if (rc != FAR_OK) {
+    memcpy(&in, message, bytes < sizeof in ? bytes : sizeof in);
+    if (!owns(c, &in.head)) { /* from another sender, which must not end it; so this comes first */
+        count(&c->count.rejected, 1);
+    } else if (rc != FAR_OK) {
         count(&c->count.rejected, 1);
         goes_on =
             refuse(c, &out, in.head.seq, rc,
                    rc == FAR_LAYOUT ? far_error_detail() : "not a valid message", answer_bytes);
     } else if (in.head.type == WIRE_HELLO && c->state == MEMD_NEW) {
         goes_on = on_hello(c, &in.hello, &out, answer_bytes);
-    } else if (!owns(c, &in.head)) { /* from another sender, which must not end it */
-        count(&c->count.rejected, 1);
     } else if (in.head.type == WIRE_PROOF_IS && c->state == MEMD_CHALLENGED) {
         goes_on = on_proof(c, &in.proof, &out, answer_bytes);
     } else if (c->state == MEMD_WELCOMED) {
