@@ -6,6 +6,7 @@
 
 uint64_t clock_ns(void);        /* monotonic nanoseconds                     */
 uint64_t clock_coarse_ns(void); /* the same, cheaper, some milliseconds late */
+uint64_t clock_boot_ns(void);   /* counts while the machine is suspended, too */
 void clock_sleep(uint64_t ns);  /* less if a signal comes                    */
 
 #endif

@@ -246,6 +246,22 @@ int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
     return FAR_OK;
 }
 
+uint64_t wire_clock_least(const struct wire_clock *clock, uint64_t here)
+{
+    uint64_t passed = here > clock->here ? here - clock->here : 0;
+
+    return clock->node + passed - passed / 8;
+}
+
+uint32_t wire_valid_us(uint64_t lease_ms, uint64_t timeout_ms)
+{
+    /* An eighth of the lease is left for clocks whose rates differ. */
+    uint64_t lease_us = lease_ms * 1000 / 8 * 3, timeout_us = timeout_ms * 1000;
+    uint64_t us = lease_us != 0 && lease_us < timeout_us ? lease_us : timeout_us;
+
+    return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
+}
+
 void wire_node_info(const struct wire_counts *counts, const struct wire_address *address,
                     struct far_node_info *info)
 {

@@ -76,6 +76,18 @@ int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wi
 int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
                      int (*claim)(struct fab *fab, uint32_t *value));
 
+/* What a client knows of a node's clock: what the node's last answer said, and when, by its own. */
+struct wire_clock {
+    uint64_t node, here;
+};
+
+/* A lower bound for the node's clock now, if the two clocks differ by less than an eighth in their
+ * rates, and none was set since (WIRE-W5). */
+uint64_t wire_clock_least(const struct wire_clock *clock, uint64_t here);
+/* For how long the node may execute a batch, in microseconds, so that nothing of it happens later
+ * than half a lease after it was sent, by this client's clock (FABRIC-F5). */
+uint32_t wire_valid_us(uint64_t lease_ms, uint64_t timeout_ms);
+
 /* The COUNTS of the node at that address, as users see them. */
 void wire_node_info(const struct wire_counts *counts, const struct wire_address *address,
                     struct far_node_info *info);

@@ -14,8 +14,16 @@
  *       batch that is executed later, from any client.
  *   WIRE-W4  When a connection is welcomed, it voids any other with the same link number: what
  *       still arrives by the other one is not executed.
- *   WIRE-W5  A batch names an instant by the node's clock after which it is not executed. So a node
- *       that stood still does not execute what its clients have given up.
+ *   WIRE-W5  A batch says when it was sent, by the node's clock, and for how long it is valid. The
+ *       node executes it only within that time. So a node that stood still does not execute what its
+ *       clients have given up.
+ *
+ * Why WIRE-W5 is enough for FABRIC-F5, which has half a lease by the client's clock, if the rates of
+ * the two clocks differ by less than an eighth: The client has the node's clock from an answer, and
+ * adds 7/8 of the time that has passed since it took the answer. So `sent` is no later than the batch
+ * was sent. The batch is valid for 3/8 of a lease by the node's clock, which is 3/7 by the client's.
+ * If a clock was set, or the client took the answer late, `sent` is too late or too early. Then the
+ * node does not execute the batch, and its ANSWER has its clock: the client sends the batch again.
  */
 #ifndef FABRIC_WIRE_LAYOUT_H
 #define FABRIC_WIRE_LAYOUT_H
@@ -27,7 +35,7 @@
 #endif
 
 #define WIRE_MAGIC   0x57726146u /* "FarW" */
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 
 #define WIRE_MESSAGE_MAX (256u << 10) /* bytes of any message                            */
 #define WIRE_CONTROL_MAX 256u         /* bytes of any message but BATCH and REPLY        */
@@ -96,7 +104,7 @@ struct wire_welcome {
     uint64_t size;
     uint64_t instance; /* of the memory: another number means other contents */
     uint64_t address;  /* one-sided transports: where the memory is          */
-    uint64_t clock;    /* of the node, in nanoseconds                        */
+    uint64_t clock;    /* of the node: clock_boot_ns()                       */
     uint32_t rkey;
     uint32_t flags;
 };
@@ -122,8 +130,9 @@ struct wire_answer {
     struct wire_head head;
     int32_t status;
     uint32_t value; /* CLAIM: enum wire_claim */
+    uint64_t clock; /* of the node            */
 };
-_Static_assert(sizeof(struct wire_answer) == 40, "part of the protocol");
+_Static_assert(sizeof(struct wire_answer) == 48, "part of the protocol");
 
 #define WIRE_COUNTS_X(X)                                                                           \
     X(clients)  /* connected now                                */                                 \
@@ -155,10 +164,10 @@ _Static_assert(sizeof(struct wire_counts) == 136, "part of the protocol");
  * (FAA). */
 struct wire_batch {
     struct wire_head head;
-    uint64_t identity;    /* 0: none                                           */
-    uint64_t valid_until; /* by the node's clock; not executed later (WIRE-W5) */
+    uint64_t identity; /* 0: none                                             */
+    uint64_t sent;     /* when it was sent: by the node's clock, at the least */
+    uint32_t valid_us; /* for how long it may be executed (WIRE-W5)           */
     uint32_t parts;
-    uint32_t reserved;
 };
 _Static_assert(sizeof(struct wire_batch) == 56, "part of the protocol");
 
@@ -180,12 +189,13 @@ struct wire_reply {
     struct wire_head head;
     uint32_t parts;
     uint32_t reserved;
+    uint64_t clock; /* of the node, before it executed the batch */
 };
 struct wire_result {
     int32_t status;
     uint32_t reserved;
 };
-_Static_assert(sizeof(struct wire_reply) == 40 && sizeof(struct wire_result) == 8, "no padding");
+_Static_assert(sizeof(struct wire_reply) == 48 && sizeof(struct wire_result) == 8, "no padding");
 
 /* Bytes that a verb takes in a BATCH, and in its REPLY. */
 static inline uint32_t wire_verb_bytes(uint8_t kind, uint32_t len)

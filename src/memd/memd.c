@@ -291,7 +291,7 @@ static bool on_proof(struct memd_client *c, const struct wire_proof *in, union c
     welcome->size = m->region.size;
     welcome->instance = m->region.keep->instance;
     welcome->address = c->address;
-    welcome->clock = clock_ns();
+    welcome->clock = clock_boot_ns();
     welcome->rkey = c->rkey;
     welcome->flags = c->one_sided ? WIRE_FLAG_ONE_SIDED : 0;
     pthread_mutex_lock(&m->lock);
@@ -336,6 +336,7 @@ static bool on_request(struct memd_client *c, const union control *in, union con
     struct memd *m = c->memd;
 
     out->answer.status = FAR_OK;
+    out->answer.clock = clock_boot_ns();
     switch (in->head.type) {
     case WIRE_IDENTIFY:
         out->answer.status = identify(c, in->client.identity);
@@ -395,7 +396,7 @@ bool memd_message(struct memd_client *c, const void *message, size_t bytes,
 /* ---- batches --------------------------------------------------------------------------------- */
 
 static void execute(struct memd *m, const struct wire_head *head, struct wire_reader *reader,
-                    char *reply)
+                    uint64_t now, char *reply)
 {
     struct fab_ep ep = {.fab = &m->direct.fab};
     struct fab_verb verb[WIRE_PART_VERBS];
@@ -403,7 +404,8 @@ static void execute(struct memd *m, const struct wire_head *head, struct wire_re
 
     *(struct wire_reply *)(void *)reply =
         (struct wire_reply){.head = wire_head_of(WIRE_REPLY, head->slot, head->token, head->seq),
-                            .parts = reader->parts};
+                            .parts = reader->parts,
+                            .clock = now};
     while (reader->parts > 0) {
         struct wire_result *result = (struct wire_result *)(void *)at;
         struct fab_req req = {.verbs = verb};
@@ -415,6 +417,13 @@ static void execute(struct memd *m, const struct wire_head *head, struct wire_re
     }
 }
 
+/* WIRE-W5. The difference is modulo 2^64, so a batch from the future is not valid either: then a
+ * clock was set, and the client's knowledge of ours is wrong. */
+static bool is_valid(const struct wire_batch *batch, uint64_t now)
+{
+    return now - batch->sent <= batch->valid_us * 1000ull;
+}
+
 bool memd_batch(struct memd_client *c, void *message, size_t bytes,
                 void *(*room)(void *arg, size_t bytes), void *arg, size_t *reply_bytes)
 {
@@ -422,6 +431,7 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
     struct wire_batch *batch = message;
     struct wire_reader reader;
     int rc = wire_check(message, bytes);
+    uint64_t now = clock_boot_ns();
     char *reply;
 
     ASSERT((uintptr_t)message % 8 == 0);
@@ -438,10 +448,10 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
     if (rc == FAR_OK) {
         unsigned parts = reader.parts;
 
-        rc = clock_coarse_ns() > batch->valid_until ? FAR_TIMEOUT : enter(c, batch->identity);
+        rc = is_valid(batch, now) ? enter(c, batch->identity) : FAR_TIMEOUT;
         if (rc == FAR_OK) {
             *reply_bytes = reader.reply_bytes;
-            execute(m, &batch->head, &reader, reply);
+            execute(m, &batch->head, &reader, now, reply);
             leave(c);
             count(&c->count.batches, 1);
             count(&c->count.requests, parts);
@@ -452,8 +462,10 @@ bool memd_batch(struct memd_client *c, void *message, size_t bytes,
         }
         count(rc == FAR_FENCED ? &c->count.fenced : &c->count.rejected, 1);
     }
-    *(struct wire_answer *)(void *)reply = (struct wire_answer){
-        .head = wire_head_of(WIRE_ANSWER, c->slot, c->token, batch->head.seq), .status = rc};
+    *(struct wire_answer *)(void *)reply =
+        (struct wire_answer){.head = wire_head_of(WIRE_ANSWER, c->slot, c->token, batch->head.seq),
+                             .status = rc,
+                             .clock = now};
     *reply_bytes = sizeof(struct wire_answer);
     return true;
 }

@@ -9,6 +9,7 @@
 #ifndef TESTS_FUZZ_MEMD_INPUT_H
 #define TESTS_FUZZ_MEMD_INPUT_H
 
+#include "base/clock.h"
 #include "memd/memd.h"
 
 #include <stdlib.h>
@@ -181,7 +182,8 @@ static inline void input_batch(struct memd_client *c, struct input *in)
 
     *batch = (struct wire_batch){.head = wire_head_of(WIRE_BATCH, c->slot, c->token, 4),
                                  .identity = input_take(in, 1) % 4,
-                                 .valid_until = input_take(in, 1) == 0 ? 0 : UINT64_MAX,
+                                 .sent = input_take(in, 1) == 0 ? 0 : clock_boot_ns(),
+                                 .valid_us = UINT32_MAX,
                                  .parts = parts + (input_take(in, 1) == 0)};
     for (unsigned p = 0; p < parts; p++) {
         struct wire_part *part = (struct wire_part *)(void *)(buf + bytes);

@@ -246,31 +246,20 @@ static void message_sent(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
 }
 
-/* For how long the node may execute a batch: half a lease after an error nothing of it may happen
- * (FABRIC-F5). */
-static uint64_t valid_ns(const struct ucx_conn *c)
-{
-    const struct ucx_fab *u = c->hub->fab;
-    uint64_t half_lease = u->fab.lease_ms * 1000000 / 2;
-
-    return half_lease != 0 && half_lease < ucx_timeout_ns(u) ? half_lease : ucx_timeout_ns(u);
-}
-
 static void message_send(struct ucx_conn *c, struct message *m)
 {
+    const struct ucx_fab *u = c->hub->fab;
     struct wire_batch *batch = (struct wire_batch *)(void *)m->buf;
-    uint64_t now = clock_coarse_ns();
     ucs_status_ptr_t sent;
 
-    ASSERT(c->state == CONN_UP && !m->waiting && !m->sending);
+    ASSERT(c->state == CONN_UP && m->waiting && !m->sending);
     ASSERT(m->parts > 0 && m->bytes <= WIRE_MESSAGE_MAX && m->reply_bytes <= WIRE_MESSAGE_MAX);
+    m->seq = next_seq(c);
     *batch = (struct wire_batch){.head = wire_head_of(WIRE_BATCH, c->slot, c->token, m->seq),
                                  .identity = m->identity,
-                                 .valid_until = now + valid_ns(c) + c->clock_ahead,
+                                 .sent = wire_clock_least(&c->clock, clock_boot_ns()),
+                                 .valid_us = wire_valid_us(u->fab.lease_ms, u->wire.timeout_ms),
                                  .parts = m->parts};
-    m->waiting = true;
-    m->deadline = now + ucx_timeout_ns(c->hub->fab);
-    c->under_way++;
     sent = ucx_send(c->ucp, m->buf, m->bytes, 0, message_sent, m);
     m->sending = UCS_PTR_IS_PTR(sent);
     if (UCS_PTR_IS_ERR(sent))
@@ -323,14 +312,32 @@ static void message_fill(struct ucx_conn *c, struct message *m)
     }
 }
 
+/* Sends late messages again, whose ANSWER has said what the node's clock is. Nothing of them was
+ * executed. Their deadlines stay the same, so this ends. */
+static void send_late(struct ucx_conn *c)
+{
+    for (unsigned i = 0; c->late > 0 && i < CONN_MESSAGES; i++) {
+        struct message *m = c->message[i];
+
+        if (!m || !m->late || m->sending || c->broken != UCS_OK)
+            continue;
+        m->late = false;
+        c->late--;
+        message_send(c, m);
+    }
+}
+
 void ucx_conn_send(struct ucx_conn *c)
 {
     struct message *m;
 
     c->posted = 0;
+    send_late(c);
     while (c->first && c->broken == UCS_OK && (m = free_message(c)) != NULL) {
         message_fill(c, m);
-        m->seq = next_seq(c);
+        m->waiting = true;
+        m->deadline = clock_coarse_ns() + ucx_timeout_ns(c->hub->fab);
+        c->under_way++;
         message_send(c, m);
     }
 }
@@ -342,6 +349,8 @@ static void message_over(struct ucx_conn *c, struct message *m)
     ASSERT(m->waiting && c->under_way > 0);
     m->waiting = false;
     c->under_way--;
+    c->late -= m->late;
+    m->late = false;
 }
 
 static void message_fail(struct ucx_conn *c, struct message *m, int status)
@@ -388,12 +397,17 @@ void ucx_conn_replied(struct ucx_conn *c, const void *message, size_t bytes)
         if (c->message[i] && c->message[i]->waiting && c->message[i]->seq == head.seq)
             m = c->message[i];
     }
-    if (!m)
+    if (!m || m->late)
         return;
     if (head.type == WIRE_ANSWER) {
         struct wire_answer answer;
 
         memcpy(&answer, message, sizeof answer);
+        if (answer.status == FAR_TIMEOUT) {
+            m->late = true;
+            c->late++;
+            return;
+        }
         message_fail(c, m,
                      err_fail(answer.status < 0 ? answer.status : FAR_UNKNOWN,
                               answer.status == FAR_FENCED
@@ -406,7 +420,10 @@ void ucx_conn_replied(struct ucx_conn *c, const void *message, size_t bytes)
         c->broken = UCS_ERR_INVALID_PARAM;
         return;
     }
-    take_results(c, m, (const char *)message + sizeof(struct wire_reply));
+    struct wire_reply reply;
+    memcpy(&reply, message, sizeof reply);
+    c->clock = (struct wire_clock){reply.clock, clock_boot_ns()};
+    take_results(c, m, (const char *)message + sizeof reply);
 }
 
 void ucx_conn_fail_all(struct ucx_conn *c, int status)

@@ -268,7 +268,7 @@ static void on_welcome(struct ucx_conn *c, const struct wire_welcome *in)
         return;
     }
     c->state = CONN_UP;
-    c->clock_ahead = in->clock - clock_ns(); /* too low by the time the message took */
+    c->clock = (struct wire_clock){in->clock, clock_boot_ns()};
     c->backoff = 0;
     c->tries = 0;
 }
@@ -279,6 +279,7 @@ static void on_answer(struct ucx_conn *c, const void *message)
     struct wire_answer answer;
 
     memcpy(&answer, message, sizeof answer);
+    c->clock = (struct wire_clock){answer.clock, clock_boot_ns()};
     if (q->state != QUESTION_SENT || q->seq != answer.head.seq) {
         ucx_conn_replied(c, message, sizeof answer);
         return;

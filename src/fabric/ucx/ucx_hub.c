@@ -79,7 +79,7 @@ static ucs_status_t receive(void *arg, const void *header, size_t header_bytes, 
 
 static bool wanted(const struct ucx_conn *c)
 {
-    return c->first != NULL || c->question.state == QUESTION_WAITING;
+    return c->first != NULL || c->late > 0 || c->question.state == QUESTION_WAITING;
 }
 
 void ucx_hub_tend(struct ucx_hub *h, uint64_t now)

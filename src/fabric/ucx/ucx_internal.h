@@ -69,6 +69,7 @@ struct message {
     uint64_t deadline;
     bool waiting; /* for the reply              */
     bool sending; /* UCX still reads the buffer */
+    bool late;    /* to be sent again: the node found that it was not valid any more, or not yet */
     char *buf;
     size_t bytes, reply_bytes;
     uint64_t identity;
@@ -115,14 +116,14 @@ struct ucx_conn {
     unsigned tries; /* attempts to connect that UCX lost */
     uint32_t slot;
     uint64_t token;
-    uint64_t clock_ahead; /* the node's clock minus ours, modulo 2^64 */
+    struct wire_clock clock; /* the node's, as its last answer said it */
     uint8_t nonce[WIRE_NONCE], expected[WIRE_PROOF];
     char out[WIRE_CONTROL_MAX]; /* the message of the hand-shake that is being sent */
     struct leg *first, *last;   /* the queue of legs */
     unsigned posted;            /* legs that were queued since the last attempt to send them */
     struct question question;
     char asked[WIRE_CONTROL_MAX];
-    unsigned under_way;
+    unsigned under_way, late;               /* messages; late ones are under way, too */
     struct message *message[CONN_MESSAGES]; /* NULL until used */
 };
 
