@@ -1,5 +1,6 @@
 /* farside memd: runs a memory node. */
 #include "cli/cli.h"
+#include "cli/incoming.h"
 #include "memd/memd.h"
 
 #include <errno.h>
@@ -103,9 +104,14 @@ static int run(const struct memd_options *o)
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before there are threads */
     memd->region.fd = -1;
-    int rc = wire_secret_load(o->secret_file, &memd->secret);
+    int rc = incoming_guard();
     if (rc != FAR_OK)
-        code = cli_failed("memd", rc, "cannot use the secret");
+        code = cli_failed("memd", rc, "cannot start");
+    if (code == CLI_OK) {
+        rc = wire_secret_load(o->secret_file, &memd->secret);
+        if (rc != FAR_OK)
+            code = cli_failed("memd", rc, "cannot use the secret");
+    }
     if (code == CLI_OK) {
         rc = memd_region_open(&memd->region, o->size, o->file);
         if (rc == FAR_OK)

@@ -16,6 +16,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -33,6 +34,8 @@
 #define CLOSING_LOOK_MS 10
 #define LISTENER_FDS    32u /* file descriptors of a context and a listener, with some to spare */
 #define THREAD_FDS      16u /* of a worker                                                      */
+#define SPARE_FDS       16u /* that must be free when a client is accepted, which takes three   */
+#define COMPLAIN_NS     (60ull * 1000000000)
 
 struct reply {
     struct ucx_client *client;
@@ -63,6 +66,7 @@ struct ucx_thread {
     _Atomic bool stop;
     struct ucx_client *client[SLOTS_MAX]; /* by slot - 1 */
     unsigned clients, strangers, ending;
+    uint64_t look_at;      /* when strangers are to be looked at again, by the coarse clock */
     struct reply *kept[2]; /* free buffers, small and large */
     unsigned kept_count[2];
     struct reply *reply;                 /* of the current batch */
@@ -80,8 +84,9 @@ struct ucx_listener {
     socklen_t at_bytes;
     unsigned threads, next;
     struct ucx_thread *thread;
-    ucp_conn_request_h arrival[ARRIVALS_MAX]; /* of the first thread */
+    ucp_conn_request_h arrival[ARRIVALS_MAX]; /* of the first thread, as are the next two */
     unsigned arrivals;
+    uint64_t complain_at;
 };
 
 /* ---- replies --------------------------------------------------------------------------------- */
@@ -253,6 +258,21 @@ static void broken(void *arg, ucp_ep_h ep, ucs_status_t status)
     client_over(arg);
 }
 
+/* On the first thread. If descriptors run out while UCX makes a connection, it loses its way: the
+ * connection never ends, and is found by an assertion when the node does. */
+static bool may_accept(struct ucx_listener *l)
+{
+    uint64_t now = clock_ns();
+
+    if (fds_check(SPARE_FDS) == FAR_OK)
+        return true;
+    if (now >= l->complain_at) {
+        l->complain_at = now + COMPLAIN_NS;
+        fprintf(stderr, "farside memd: refusing clients: %s\n", far_error_detail());
+    }
+    return false;
+}
+
 static void accept_one(struct ucx_thread *t, ucp_conn_request_h request)
 {
     struct ucx_client *c = calloc(1, sizeof *c);
@@ -309,6 +329,10 @@ static void hand_out_arrivals(struct ucx_listener *l)
     for (unsigned i = 0; i < l->arrivals; i++) {
         struct ucx_thread *t = &l->thread[l->next++ % l->threads];
 
+        if (!may_accept(l)) {
+            ucp_listener_reject(l->ucp, l->arrival[i]);
+            continue;
+        }
         if (t == l->thread) {
             accept_one(t, l->arrival[i]);
             continue;
@@ -378,6 +402,7 @@ static void end_clients(struct ucx_thread *t)
 {
     uint64_t now = clock_ns();
 
+    t->look_at = clock_coarse_ns() + IDLE_LOOK_MS * 1000000ull;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
         struct ucx_client *c = t->client[i];
 
@@ -448,14 +473,11 @@ static void *serve(void *arg)
             hand_out_arrivals(t->listener);
         if (atomic_load_explicit(&t->arrival, memory_order_relaxed))
             accept_arrival(t);
-        if (busy) {
+        if (busy)
             idle = 0;
-            if (t->ending == 0)
-                continue;
-        }
-        if (t->ending > 0 || (idle >= SPINS && t->strangers > 0))
+        if (t->ending > 0 || (t->strangers > 0 && clock_coarse_ns() >= t->look_at))
             end_clients(t);
-        if (++idle > SPINS)
+        if (!busy && ++idle > SPINS)
             sleep_until_event(t);
     }
     drain(t);

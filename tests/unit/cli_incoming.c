@@ -1,0 +1,168 @@
+/* accept() in a memory node: it survives a lack of descriptors, and ends silent connections. The
+ * test calls what a thread of the node does each second, and says what time it is. */
+#include "cli/incoming.c"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/resource.h>
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static int listener;
+static struct sockaddr_in at;
+
+static int start(void **state)
+{
+    socklen_t bytes = sizeof at;
+
+    (void)state;
+    at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    door.guards = true;
+    fill_reserve();
+    return bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || listen(listener, 16) != 0 ||
+           getsockname(listener, (struct sockaddr *)&at, &bytes) != 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    while (door.reserves > 0)
+        close(door.reserve[--door.reserves]);
+    return close(listener);
+}
+
+static int peer(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    return fd;
+}
+
+static void ten_seconds_pass(void)
+{
+    for (unsigned i = 0; i < door.watched; i++)
+        door.watch[i].since -= SILENT_NS + 1;
+    end_silent();
+}
+
+static bool has_ended(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, 0) <= 0;
+}
+
+static bool goes_on(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+static void a_silent_connection_is_ended(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+
+    (void)state;
+    assert_true(here >= 0);
+    end_silent();
+    assert_true(goes_on(there)); /* it has time */
+    ten_seconds_pass();
+    assert_true(has_ended(there));
+    assert_int_equal(door.watched, 0);
+    close(here);
+    close(there);
+}
+
+static void a_connection_that_has_sent_something_goes_on(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+    char greeting[GREETING] = "";
+    struct pollfd readable = {.fd = here, .events = POLLIN};
+
+    (void)state;
+    assert_int_equal(send(there, greeting, sizeof greeting, 0), sizeof greeting);
+    assert_int_equal(poll(&readable, 1, -1), 1);
+    ten_seconds_pass();
+    assert_true(goes_on(there));
+    assert_int_equal(door.watched, 0);
+    close(here);
+    close(there);
+}
+
+static void another_socket_of_the_same_number_goes_on(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL), second = peer();
+    int other = accept4(listener, NULL, NULL, 0); /* not watched */
+
+    (void)state;
+    assert_true(other >= 0);
+    assert_int_equal(dup2(other, here), here);
+    ten_seconds_pass();
+    assert_true(goes_on(second));
+    close(here);
+    close(other);
+    close(there);
+    close(second);
+}
+
+static void set_descriptors(rlim_t count)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = count;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void without_descriptors_it_turns_connections_away(void **state)
+{
+    struct rlimit before;
+    int there = peer(), second = peer();
+    rlim_t used = (rlim_t)second + 1;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    set_descriptors(used); /* the lowest free number is beyond it */
+    for (unsigned i = 0; i < 2; i++) {
+        errno = 0;
+        assert_int_equal(accept(listener, NULL, NULL), -1);
+        assert_int_equal(errno, EAGAIN); /* else UCX would stop listening */
+        assert_true(has_ended(i == 0 ? there : second));
+    }
+    assert_int_equal(door.reserves, RESERVES);
+    set_descriptors(before.rlim_cur);
+    close(there);
+    close(second);
+    there = peer();
+    int here = accept(listener, NULL, NULL);
+    assert_true(here >= 0);
+    close(here);
+    close(there);
+}
+
+static void any_other_error_says_that_nothing_is_there(void **state)
+{
+    (void)state;
+    errno = 0;
+    assert_int_equal(accept(-1, NULL, NULL), -1);
+    assert_int_equal(errno, EAGAIN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_silent_connection_is_ended),
+        cmocka_unit_test(a_connection_that_has_sent_something_goes_on),
+        cmocka_unit_test(another_socket_of_the_same_number_goes_on),
+        cmocka_unit_test(without_descriptors_it_turns_connections_away),
+        cmocka_unit_test(any_other_error_says_that_nothing_is_there),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
