@@ -74,13 +74,15 @@ struct client_stock {
     } limbo;
     uint64_t retired_bytes, held_bytes;
     uint64_t retired_ever, taken_ever;
-    uint64_t lost_bytes;               /* not 0: there is something for a sweep to find  */
-    bool loss_reported;                /* more was lost, and is in the count of deaths   */
-    int overfull_node, overfull_class; /* a stock past its limit; class -1: none         */
-    bool giving;                       /* an operation passes some of it on              */
-    unsigned wanted;                   /* the class that alloc.c had no memory for       */
-    uint64_t recut_after;              /* time for the next sweep that only recuts memory */
-    uint64_t recut_at;                 /* retired_ever at the last one                   */
+    uint64_t lost_bytes;              /* not 0: there is something for a sweep to find  */
+    bool loss_reported;               /* more was lost, and is in the count of deaths   */
+    uint64_t overfull[FAB_NODES_MAX]; /* of each node, the classes past their limit     */
+    uint64_t overfull_nodes;          /* the nodes that have any                        */
+    unsigned gives_node, gives_class; /* what the last operation that gave passed on    */
+    bool giving;                      /* an operation passes some of it on              */
+    unsigned wanted;                  /* the class that alloc.c had no memory for       */
+    uint64_t recut_after;             /* time for the next sweep that only recuts memory */
+    uint64_t recut_at;                /* retired_ever at the last one                   */
 };
 
 /* sweep_part.c, sweep.c: the sweep under way. The client does not allocate from chunks below

@@ -50,8 +50,8 @@ void pool_free_unpublished(struct client *c, gaddr at, unsigned size_class)
     stock->keep[stock->kept++] = at;
     c->stock.held_bytes += size_class_bytes(size_class);
     if (stock->kept > stock_max(c, size_class)) {
-        c->stock.overfull_node = (int)node;
-        c->stock.overfull_class = (int)size_class;
+        c->stock.overfull[node] |= 1ull << size_class;
+        c->stock.overfull_nodes |= 1ull << node;
     }
 }
 
@@ -142,13 +142,22 @@ void stock_note_recut(struct client *c, uint64_t now)
     c->stock.recut_at = c->stock.retired_ever;
 }
 
+/* The stocks that are past their limit take turns: the node's next class, else the next node. */
 bool stock_begin_giving(struct client *c, unsigned *node, unsigned *size_class)
 {
-    if (c->stock.overfull_class < 0 || c->stock.giving)
+    struct client_stock *s = &c->stock;
+    if (s->overfull_nodes == 0 || s->giving)
         return false;
-    *node = (unsigned)c->stock.overfull_node;
-    *size_class = (unsigned)c->stock.overfull_class;
-    c->stock.giving = true;
+    uint64_t classes = s->overfull[s->gives_node] & ~1ull << s->gives_class;
+    if (classes == 0) {
+        uint64_t above = s->overfull_nodes & ~1ull << s->gives_node;
+        s->gives_node = (unsigned)__builtin_ctzll(above ? above : s->overfull_nodes);
+        classes = s->overfull[s->gives_node];
+    }
+    s->gives_class = (unsigned)__builtin_ctzll(classes);
+    *node = s->gives_node;
+    *size_class = s->gives_class;
+    s->giving = true;
     return true;
 }
 
@@ -156,8 +165,11 @@ void stock_end_giving(struct client *c, unsigned node, unsigned size_class)
 {
     ASSERT(c->stock.giving);
     c->stock.giving = false;
-    if (c->stock.of[node][size_class].kept <= stock_max(c, size_class) / 2)
-        c->stock.overfull_class = -1;
+    if (c->stock.of[node][size_class].kept > stock_max(c, size_class) / 2)
+        return;
+    c->stock.overfull[node] &= ~(1ull << size_class);
+    if (c->stock.overfull[node] == 0)
+        c->stock.overfull_nodes &= ~(1ull << node);
 }
 
 /* ---- retired objects ------------------------------------------------------------------------- */
@@ -250,7 +262,6 @@ void client_drop_all(struct client *c)
             c->stock.of[node][i].left = c->stock.of[node][i].kept = 0;
     c->stock.limbo.head = c->stock.limbo.count = 0;
     c->stock.retired_bytes = c->stock.held_bytes = 0;
-    c->stock.overfull_class = -1;
 }
 
 void client_drop_swept(struct client *c)

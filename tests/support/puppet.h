@@ -447,8 +447,8 @@ static inline void puppet_empty_stock(struct client *c, unsigned node, unsigned 
 /* It keeps more of the class than it should. */
 static inline void puppet_overfill(struct client *c, unsigned node, unsigned size_class)
 {
-    c->stock.overfull_node = (int)node;
-    c->stock.overfull_class = (int)size_class;
+    c->stock.overfull[node] |= 1ull << size_class;
+    c->stock.overfull_nodes |= 1ull << node;
 }
 
 /* ---- sweeps ---------------------------------------------------------------------------------- */

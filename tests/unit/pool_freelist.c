@@ -76,6 +76,28 @@ static void a_bundle_changes_hands(void **state)
     }
 }
 
+/* A client that has freed much of several sizes, on several nodes, passes all of it on while it
+ * works. */
+static void surplus_of_every_node_and_class_is_passed_on(void **state)
+{
+    static const unsigned classes[] = {3, 7, 16, 24, RUN_CLASS, CLASS_COUNT - 16};
+    struct pool_rig r;
+    (void)state;
+    pool_rig_open(&r, "mem:?size=64m&nodes=4");
+    for (unsigned node = 0; node < 4; node++)
+        for (unsigned i = 0; i < sizeof classes / sizeof *classes; i++)
+            stock_up(&r, node, classes[i], 2 * stock_max(&r.client, classes[i]));
+    for (unsigned turn = 0; turn < 2000; turn++) { /* far more than it takes */
+        assert_int_equal(op_begin(&r.op, NULL), FAR_OK);
+        assert_int_equal(client_upkeep(&r.op), FAR_OK);
+        op_end(&r.op);
+    }
+    for (unsigned node = 0; node < 4; node++)
+        for (unsigned i = 0; i < CLASS_COUNT; i++)
+            assert_true(puppet_kept(&r.client, node, i) <= stock_max(&r.client, i));
+    pool_rig_close(&r);
+}
+
 /* A client that leaves gives everything back: the next one takes no chunk. */
 static void a_client_that_leaves_takes_nothing_along(void **state)
 {
@@ -317,6 +339,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bundle_changes_hands),
+        cmocka_unit_test(surplus_of_every_node_and_class_is_passed_on),
         cmocka_unit_test(a_client_that_leaves_takes_nothing_along),
         cmocka_unit_test(clients_that_take_turns_lose_nothing),
         cmocka_unit_test(threads_lose_nothing),
