@@ -72,6 +72,10 @@ unsigned stock_take_many(struct client *client, unsigned node, unsigned size_cla
                          uint64_t *objects);
 /* How many objects of a class a client may keep. */
 unsigned stock_max(const struct client *client, unsigned size_class);
+/* Objects of the class that the client holds, on all nodes. */
+uint64_t stock_count(const struct client *client, unsigned size_class);
+/* Has it one, or a run that can be cut for one? */
+bool stock_serves(const struct client *client, unsigned size_class);
 /* Notes that a sweep begins that only cuts memory again. */
 void stock_note_recut(struct client *client, uint64_t now);
 /* Is a stock past its limit, and does no other operation give some of it to the shared lists? The

@@ -12,14 +12,21 @@ static int await_epoch(struct op *op, uint64_t epoch)
     return rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc;
 }
 
-/* Waits until the oldest retired object may be reused. */
+/* Waits until retired objects may be reused: until one of them serves, or until all may that had been
+ * retired when this began. */
 static int relieve_by_epochs(struct op *op)
 {
-    struct limbo *l = &op->client->stock.limbo;
+    struct client *c = op->client;
+    const struct limbo *l = &c->stock.limbo;
     if (l->count == 0)
         return FAR_POOL_FULL;
-    int rc = await_epoch(op, l->ring[l->head].reuse_at);
-    (void)client_reclaim(op->client);
+    uint64_t last = l->ring[(l->head + l->count - 1) & (l->room - 1)].reuse_at;
+    int rc = FAR_OK;
+    do {
+        rc = await_epoch(op, l->ring[l->head].reuse_at);
+        (void)client_reclaim(c);
+    } while (rc == FAR_OK && l->count > 0 && l->ring[l->head].reuse_at <= last &&
+             !stock_serves(c, c->stock.wanted));
     return rc;
 }
 

@@ -136,6 +136,24 @@ uint64_t stock_take_chunks(struct client *c, unsigned node, unsigned size_class,
     return whole;
 }
 
+uint64_t stock_count(const struct client *c, unsigned size_class)
+{
+    uint64_t count = 0;
+    for (unsigned node = 0; node < c->pool->nodes; node++)
+        count += c->stock.of[node][size_class].kept + c->stock.of[node][size_class].left;
+    return count;
+}
+
+bool stock_serves(const struct client *c, unsigned size_class)
+{
+    if (stock_count(c, size_class) > 0)
+        return true;
+    for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++)
+        if (size_class_chunks(i) >= size_class_chunks(size_class) && stock_count(c, i) > 0)
+            return true;
+    return false;
+}
+
 void stock_note_recut(struct client *c, uint64_t now)
 {
     c->stock.recut_after = now + 2 * c->lease_ns;
