@@ -294,6 +294,11 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* The same on this node or not at all. */
 int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 
+/* The class that an allocation of this client last asked for in vain. Memory is looked for, and cut, for
+ * this one. An index that allocates in order to get memory back sets it as it was. */
+unsigned pool_wanted(const struct client *client);
+void pool_want(struct client *client, unsigned size_class);
+
 /* Is there memory for roughly that many bytes? A table whose first allocation is large asks before
  * it uses up the pool. Memory on the shared lists and in this client's stock counts: it can be cut.
  * FAR_POOL_FULL. */

@@ -136,6 +136,17 @@ uint64_t stock_take_chunks(struct client *c, unsigned node, unsigned size_class,
     return whole;
 }
 
+unsigned pool_wanted(const struct client *c)
+{
+    return c->stock.wanted;
+}
+
+void pool_want(struct client *c, unsigned size_class)
+{
+    ASSERT(size_class < CLASS_COUNT);
+    c->stock.wanted = size_class;
+}
+
 uint64_t stock_count(const struct client *c, unsigned size_class)
 {
     uint64_t count = 0;

@@ -10,6 +10,9 @@
 #include <cmocka.h>
 
 #define KEYS_MAX 100000u
+#define OTHERS   1000000u /* from here on: keys of the second filling */
+#define STAY     2000000u /* keys with small values, which stay */
+#define STAYING  1000u    /* with the smallest parts, they make hundreds of them */
 
 static char value[70000];
 
@@ -27,6 +30,23 @@ static uint32_t fill(far_session *s, far_table *t, uint32_t first, uint32_t most
     return most;
 }
 
+static void empty(far_session *s, far_table *t, uint32_t first, uint32_t count)
+{
+    for (uint32_t key = first; key < first + count; key++)
+        assert_int_equal(far_delete(s, t, &key, sizeof key), FAR_OK);
+}
+
+/* A table with many parts, in a pool that is then full. Returns the number of large values. */
+static uint32_t open_full(struct store_rig *r, const char *uri, size_t len)
+{
+    struct far_table_options options = {.tuning = indexes_smallest()};
+    store_rig_open_driven(r, uri, NULL, NULL, &options);
+    assert_int_equal(fill(r->session, r->table, STAY, STAYING, 32), STAYING);
+    uint32_t count = fill(r->session, r->table, 0, KEYS_MAX, len);
+    assert_true(count > 10 && count < KEYS_MAX);
+    return count;
+}
+
 static void close_whole(struct store_rig *r)
 {
     struct far_pool_check check;
@@ -34,6 +54,48 @@ static void close_whole(struct store_rig *r)
     assert_int_equal(far_pool_check(r->session, false, NULL, NULL, &check), FAR_OK);
     assert_true(check.leaked_bytes == 0);
     store_rig_close(r);
+}
+
+static void a_pool_that_was_emptied_takes_as_much_again(void **state)
+{
+    static const char *const uris[] = {"mem:?size=4m", "mem:?size=2m&nodes=2"};
+    static const size_t lengths[] = {10000, 50000};
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        struct store_rig r;
+        uint32_t count = open_full(&r, uris[i / 2], lengths[i % 2]);
+        empty(r.session, r.table, 0, count);
+        uint32_t again = fill(r.session, r.table, OTHERS, count, lengths[i % 2]);
+        assert_true(again >=
+                    count - count / 32); /* an index may need other memory for other keys */
+        close_whole(&r);
+    }
+}
+
+/* Wherever the deleted one was. */
+static void a_value_that_was_deleted_makes_room_for_another(void **state)
+{
+    (void)state;
+    struct store_rig r;
+    uint32_t count = open_full(&r, "mem:?size=4m", 10000);
+    for (uint32_t key = 0; key < count / 2; key++) {
+        empty(r.session, r.table, key, 1);
+        assert_int_equal(fill(r.session, r.table, OTHERS + key, 1, 10000), 1);
+    }
+    close_whole(&r);
+}
+
+/* A session keeps a little of what it has freed. */
+static void what_one_session_deletes_another_can_use(void **state)
+{
+    (void)state;
+    struct store_rig r;
+    uint32_t count = open_full(&r, "mem:?size=8m", 10000);
+    far_session *other = store_rig_join(&r);
+    empty(other, r.table, 0, count);
+    assert_true(fill(r.session, r.table, OTHERS, count, 10000) >= count - count / 10);
+    far_session_close(other);
+    close_whole(&r);
 }
 
 /* What a dropped table had is of other sizes than what is put then. */
@@ -62,6 +124,9 @@ int main(int argc, char **argv)
 {
     indexes_arguments(argc, argv);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pool_that_was_emptied_takes_as_much_again),
+        cmocka_unit_test(a_value_that_was_deleted_makes_room_for_another),
+        cmocka_unit_test(what_one_session_deletes_another_can_use),
         cmocka_unit_test(what_a_dropped_table_had_is_usable_at_once),
     };
     return INDEXES_RUN(tests);

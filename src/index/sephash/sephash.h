@@ -92,6 +92,7 @@ struct sephash_segment {
     uint64_t state;         /* of the anchor when the rest was true; 0: nothing is known */
     uint64_t seen;          /* the epoch of the operation that found this last */
     uint16_t filled;        /* this many slots are */
+    uint16_t barren;        /* with this many, it had no block that was not needed any more */
     uint16_t err, points;
     uint32_t entries;
     uint64_t page[SEPHASH_PAGES];
@@ -113,7 +114,7 @@ struct sephash_view {
     bool owes;                 /* the reserve may be incomplete */
     unsigned reserve_pages;    /* that it must have, as far as this session knows */
     uint64_t compacted;        /* the suffix that sephash_make_room() comes to next */
-    unsigned refused;          /* changes in a row, because the pool is full */
+    uint64_t fruitless;        /* segments in a row that it has looked at in vain */
     double load_sum, load_max; /* of what was merged or split */
 };
 
@@ -161,6 +162,9 @@ int sephash_know(struct sephash_view *view, const struct sephash_segment *segmen
                  const uint16_t *table);
 /* Notes how many slots are filled. */
 void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
+                         unsigned filled);
+/* Notes that a merge with so many slots filled would give no block back. */
+void sephash_know_barren(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled);
 
 /* ---- sephash_look.c: an operation's view of a segment --------------------------------------------- */
@@ -268,8 +272,8 @@ int sephash_reserve_restore(struct op *op, struct sephash_view *view);
  * `removes`: in order to delete a key (SEPHASH-H8). FAR_OK: it is done, perhaps by another client. */
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
                   bool removes);
-/* The pool is full: merges the segment of the hash, and some others, before they are full, if that gives
- * back blocks of old values. */
+/* The pool is full: merges the segment of the hash, and others, before they are full, if that gives back
+ * blocks of old values: until these make up for what was not to be had. */
 void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash);
 
 /* ---- the rest ---------------------------------------------------------------------------------- */

@@ -181,6 +181,7 @@ int sephash_learn(struct op *op, struct sephash_view *view, uint64_t state, stru
     s->err = m->head.err;
     s->points = m->head.points;
     s->filled = (uint16_t)l->filled;
+    s->barren = 0;
     s->seen = op->epoch;
     memcpy(s->page, m->head.page, sizeof s->page);
     return sephash_know(view, s, m->table);

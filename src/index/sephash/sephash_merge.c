@@ -463,8 +463,9 @@ static int merge(struct merge *m)
 
 /* ---- a pool that is full ------------------------------------------------------------------------- */
 
-/* Segments that one operation compacts. */
-#define COMPACTED 4u
+/* Once a session has looked at all segments in vain, and has made nothing that could be given back since,
+ * it looks at this many each time: others may have. */
+#define LOOKS 64u
 
 /* Fills the slots that are empty, so that the segment can be merged. The order of these does not matter
  * (SEPHASH-H1). */
@@ -480,28 +481,51 @@ static int fill_slots(struct op *op, const struct sephash_view *view, const stru
     return rc == FAR_OK ? batch_flush(&op->batch) : rc;
 }
 
-/* Merges a segment before its time if it has blocks that are not needed any more. */
-static int compact(struct op *op, struct sephash_view *view, uint64_t hash)
+/* Adds up the blocks that are not needed any more. */
+static uint64_t covered_bytes(const struct sephash_state *state)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < state->count; i++)
+        if (state->items[i].fate == SEPHASH_COVERED)
+            bytes += size_class_bytes(pointer_class(state->items[i].word));
+    return bytes;
+}
+
+/* Merges a segment before its time if it has blocks that are not needed any more, and adds their bytes
+ * to *given. */
+static int compact(struct op *op, struct sephash_view *view, uint64_t hash, uint64_t *given)
 {
     struct sephash_key key = {.hash = hash};
     struct sephash_state state = {.count = 0};
-    bool covers = false;
     int rc = sephash_look(op, view, &key, SEPHASH_SLOTS, &state.look);
-    if (rc == FAR_OK && state.look.filled > 0)
-        rc = sephash_read_state(op, view, &state);
-    for (unsigned i = 0; i < state.count && rc == FAR_OK; i++)
-        covers |= state.items[i].fate == SEPHASH_COVERED;
+    if (rc != FAR_OK || state.look.filled == state.look.segment.barren)
+        return rc;
+    rc = sephash_read_state(op, view, &state);
+    uint64_t bytes = rc == FAR_OK ? covered_bytes(&state) : 0;
     free(state.items);
-    if (rc == FAR_OK && covers)
+    if (rc == FAR_OK && bytes == 0)
+        sephash_know_barren(view, &state.look.segment, state.look.filled);
+    if (rc == FAR_OK && bytes > 0)
         rc = fill_slots(op, view, &state.look);
-    return rc == FAR_OK && covers ? sephash_merge(op, view, &state.look.segment, true) : rc;
+    if (rc == FAR_OK && bytes > 0)
+        rc = sephash_merge(op, view, &state.look.segment, true);
+    *given += rc == FAR_OK ? bytes : 0;
+    return rc;
 }
 
 void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash)
 {
-    int rc = compact(op, view, hash);
-    for (unsigned i = 1; i < COMPACTED && rc == FAR_OK; i++)
-        rc = compact(op, view, view->compacted++);
+    unsigned wanted = pool_wanted(op->client);
+    uint64_t given = 0, enough = size_class_bytes(wanted), all = 1ull << view->parts.depth;
+    uint64_t most = view->fruitless < all ? all : LOOKS, i = 0;
+    int rc = compact(op, view, hash, &given);
+    for (; i < most && rc == FAR_OK && given < enough; i++) {
+        uint64_t suffix = index_suffix(view->compacted++, view->parts.depth);
+        if (sephash_known_of(view, suffix)->segment.part.suffix == suffix)
+            rc = compact(op, view, suffix, &given);
+    }
+    view->fruitless = rc == FAR_OK && given == 0 ? view->fruitless + i : 0;
+    pool_want(op->client, wanted); /* not what a merge wanted */
 }
 
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,

@@ -60,6 +60,15 @@ void sephash_know_filled(struct sephash_view *view, const struct sephash_segment
         s->seen = segment->seen;
 }
 
+void sephash_know_barren(struct sephash_view *view, const struct sephash_segment *segment,
+                         unsigned filled)
+{
+    struct sephash_segment *s =
+        (struct sephash_segment *)index_part_known(&view->parts, &segment->part);
+    if (s && s->state == segment->state)
+        s->barren = (uint16_t)filled;
+}
+
 /* ---- attaching ------------------------------------------------------------------------------- */
 
 static int judge_root(struct sephash_view *view, const struct sephash_root *root)

@@ -11,10 +11,6 @@
  * is only faster, because both may. */
 #define MERGE_WAITS 16u
 
-/* How often in a row a session that finds the pool full compacts segments. After that the memory that it
- * needs is elsewhere, and the store looks for it. */
-#define COMPACTIONS 2u
-
 struct write {
     struct sephash_key key;
     struct sephash_look look;
@@ -178,10 +174,10 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
     if (rc == FAR_OK && !w.done)
         rc = FAR_CONTENTION;
     rc = index_change_end(op, &w.change, rc);
-    if (rc != FAR_POOL_FULL)
-        view->refused = 0;
-    else if (view->refused++ < COMPACTIONS)
+    if (rc == FAR_POOL_FULL)
         sephash_make_room(op, view, w.key.hash);
+    else if (w.done && w.found.place >= 0)
+        view->fruitless = 0;
     if (w.done)
         after_append(op, view, &w);
     return rc;
