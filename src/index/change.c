@@ -17,8 +17,11 @@ int index_change_prepare(struct op *op, struct index_change *c, unsigned node)
         return err_fail(FAR_CORRUPT, "a table leads to node %u", node);
     c->written = false;
     unsigned written_by = is_put(c->want) ? BLOCK_PUT : is_update(c->want) ? BLOCK_UPDATE : 0;
-    return block_prepare(op, node, key->data, key->len, value->data, value->len, written_by,
-                         &c->block);
+    int rc = block_prepare(op, node, key->data, key->len, value->data, value->len, written_by,
+                           &c->block);
+    c->last =
+        rc == FAR_OK && !is_update(c->want) && !pool_keep_spare(op, node, c->block.size_class);
+    return rc;
 }
 
 const struct value_out *index_change_out(const struct index_change *c)

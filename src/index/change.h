@@ -9,7 +9,7 @@
  *         rc = batch_flush(...); c.written = true;
  *         action = index_change_action(&c, &found);
  *         rc = action == CHANGE_ASK ? index_change_ask(op, view, &c, &found, node, &action) : FAR_OK;
- *         rc = index_change_judge(&found, action);
+ *         rc = index_change_judge(&c, &found, action);
  *         index_change_write_first(op, &c);
  *         ... the CAS of the slot, to slot_make(..., &c.block, ...), or to nothing ...
  *         index_change_replaced(op, &found, swapped, rc);   if the key was there
@@ -28,6 +28,7 @@ struct index_change {
     struct change *want;
     struct block_ref block; /* of the new value; at is 0 while there is none */
     bool written;           /* the block's WRITE has taken effect, or is ahead of the CAS */
+    bool last;              /* there is no more memory of its size: it may replace, but not add */
 };
 
 /* Is the value known from the beginning? Then index_change_prepare() is called first. */
@@ -68,13 +69,14 @@ static inline enum change_action index_change_action(const struct index_change *
 int index_change_ask(struct op *op, const struct index_view *view, struct index_change *c,
                      const struct index_found *found, unsigned node, enum change_action *action);
 /* After FAR_OK the slot is to be changed: to the block, or to nothing if there is none. FAR_EXISTS,
- * FAR_NOT_FOUND: nothing is to be done. */
-static inline int index_change_judge(const struct index_found *found, enum change_action action)
+ * FAR_NOT_FOUND: nothing is to be done. FAR_POOL_FULL: a key cannot be added. */
+static inline int index_change_judge(const struct index_change *c, const struct index_found *found,
+                                     enum change_action action)
 {
     bool present = found->place >= 0;
     if (action == CHANGE_NOTHING || (action == CHANGE_REMOVE && !present))
         return present ? FAR_EXISTS : FAR_NOT_FOUND;
-    return FAR_OK;
+    return c->block.at != 0 && c->last && !present ? FAR_POOL_FULL : FAR_OK; /* ALLOC-A7 */
 }
 
 /* The CAS of the slot that was found has ended with op_decided(): retires the old block, or gives it

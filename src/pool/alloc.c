@@ -20,6 +20,10 @@
  *   ALLOC-A6  If operations on a ring find no object of a class, one of them fetches some and the
  *       others wait for it. Else each would take a chunk. Waiting only saves memory: after a few
  *       fetches an operation gets its own.
+ *   ALLOC-A7  A key that is added leaves its client a spare: a free object of the class of its block.
+ *       So a client that has filled the pool can replace values of this size: each replacement takes
+ *       the spare, and gives one back after three epochs. Only a block may take the spare, and one
+ *       that is a run is not cut.
  */
 #include "pool/pool_internal.h"
 
@@ -52,6 +56,9 @@
 struct extent {
     uint64_t first, chunks;
 };
+
+/* A spare is no larger than this part of the pool. */
+#define SPARE_SHARE 32u
 
 #define PIECE 4096u /* entries of a chunk table that are read at once */
 
@@ -138,12 +145,24 @@ void pool_describe_run(uint64_t *entries, unsigned size_class, unsigned client)
         entries[i] = chunk_entry(i == 0 ? CHUNK_LARGE : CHUNK_LARGE_TAIL, size_class, client, run);
 }
 
+/* ALLOC-A7: would taking an object of the class leave the client without a spare? */
+static bool only_spare_left(const struct client *c, unsigned size_class)
+{
+    return (c->stock.spares >> size_class & 1) && stock_count(c, size_class) == 1;
+}
+
+/* For a block, also the spare. */
+static bool take_held(struct client *c, unsigned node, unsigned size_class, bool block, gaddr *at)
+{
+    return (block || !only_spare_left(c, size_class)) && stock_take(c, node, size_class, at);
+}
+
 /* The shortest free run that this client holds of at least `chunks` chunks. */
 static bool take_own_run(struct client *c, unsigned node, uint64_t chunks, gaddr *at,
                          unsigned *size_class)
 {
     for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++) {
-        if (size_class_chunks(i) >= chunks && stock_take(c, node, i, at)) {
+        if (size_class_chunks(i) >= chunks && take_held(c, node, i, false, at)) {
             *size_class = i;
             return true;
         }
@@ -208,7 +227,7 @@ static int take_chunks(struct op *op, unsigned node, unsigned size_class, struct
 
     ASSERT(size_class_bytes(CHUNK_CLASS) == CHUNK_BYTES);
     extent->chunks = run;
-    if (size_class < RUN_CLASS && stock_take(c, node, CHUNK_CLASS, &at)) {
+    if (size_class < RUN_CLASS && take_held(c, node, CHUNK_CLASS, false, &at)) {
         extent->first = chunk_of(&op->pool->head[node], at);
         return FAR_OK;
     }
@@ -317,20 +336,20 @@ static bool await_fetch(struct op *op, unsigned node, unsigned size_class)
 }
 
 /* Takes an object from one node, trying the cheapest source first. */
-static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *at)
+static int take_from(struct op *op, unsigned node, unsigned size_class, bool block, gaddr *at)
 {
     struct client *c = op->client;
     /* Another operation of this client may use up a refill while this one waits for it. */
     for (unsigned attempt = 0; attempt < TAKE_TRIES; attempt++) {
-        if (stock_take(c, node, size_class, at) ||
-            (client_reclaim(c) && stock_take(c, node, size_class, at)))
+        if (take_held(c, node, size_class, block, at) ||
+            (client_reclaim(c) && take_held(c, node, size_class, block, at)))
             return FAR_OK;
         if (attempt < FETCH_WAITS && await_fetch(op, node, size_class))
             continue;
         int rc = fetch(op, node, size_class);
         /* Also if the node is full: another operation of this client may have got the last
          * chunk. */
-        if (rc == FAR_POOL_FULL && stock_take(c, node, size_class, at))
+        if (rc == FAR_POOL_FULL && take_held(c, node, size_class, block, at))
             return FAR_OK;
         if (rc != FAR_OK)
             return rc;
@@ -338,32 +357,34 @@ static int take_from(struct op *op, unsigned node, unsigned size_class, gaddr *a
     return FAR_CONTENTION;
 }
 
-static int take_anywhere(struct op *op, unsigned node, unsigned size_class, gaddr *at)
-{
-    int rc = FAR_POOL_FULL;
-    for (unsigned i = 0; i < op->pool->nodes && rc == FAR_POOL_FULL; i++)
-        rc = take_from(op, (node + i) % op->pool->nodes, size_class, at);
-    return rc;
-}
-
-int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
+static int take_anywhere(struct op *op, unsigned node, unsigned size_class, bool block, gaddr *at)
 {
     ASSERT(op->batch.count == 0);
     ASSERT(size_class < CLASS_COUNT && node < op->pool->nodes);
-    int rc = take_from(op, node, size_class, at);
-    if (rc == FAR_POOL_FULL)
-        rc = take_anywhere(op, (node + 1) % op->pool->nodes, size_class, at);
+    int rc = FAR_POOL_FULL;
+    for (unsigned i = 0; i <= op->pool->nodes && rc == FAR_POOL_FULL; i++) /* `node` also last */
+        rc = take_from(op, (node + i) % op->pool->nodes, size_class, block, at);
     if (rc != FAR_POOL_FULL)
         return rc;
     op->client->stock.wanted = size_class;
     return err_fail(FAR_POOL_FULL, "no node has %u bytes left", size_class_bytes(size_class));
 }
 
+int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at)
+{
+    return take_anywhere(op, node, size_class, false, at);
+}
+
+int pool_alloc_block(struct op *op, unsigned node, unsigned size_class, gaddr *at)
+{
+    return take_anywhere(op, node, size_class, true, at);
+}
+
 int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at)
 {
     ASSERT(op->batch.count == 0);
     ASSERT(size_class < CLASS_COUNT && node < op->pool->nodes);
-    int rc = take_from(op, node, size_class, at);
+    int rc = take_from(op, node, size_class, false, at);
     if (rc != FAR_POOL_FULL)
         return rc;
     op->client->stock.wanted = size_class;
@@ -377,6 +398,39 @@ int pool_alloc_aside(struct op *op, unsigned node, unsigned size_class, gaddr *a
     int rc = pool_alloc_on(op, node, size_class, at);
     op->client->stock.wanted = wanted;
     return rc;
+}
+
+/* ALLOC-A7 */
+bool pool_keep_spare(struct op *op, unsigned node, unsigned size_class)
+{
+    struct client *c = op->client;
+    const struct stock *stock = &c->stock.of[node][size_class];
+    uint64_t chunks = 0;
+    gaddr at = 0;
+
+    if (c->stock.spares >> size_class & 1 && (stock->kept > 0 || stock->left > 0))
+        return true;
+    for (unsigned i = 0; i < op->pool->nodes; i++)
+        chunks += op->pool->head[i].chunks;
+    if (size_class_chunks(size_class) > chunks / SPARE_SHARE)
+        return true;
+    c->stock.spares |= 1ull << size_class;
+    if (stock_count(c, size_class) > 0)
+        return true;
+    int rc = pool_alloc_block(op, node, size_class, &at);
+    if (rc == FAR_OK)
+        pool_free_unpublished(c, at, size_class);
+    return rc != FAR_POOL_FULL; /* if the fabric fails, the operation finds out by itself */
+}
+
+void pool_restore_spares(struct op *op)
+{
+    const struct client_stock *s = &op->client->stock;
+    unsigned wanted = s->wanted;
+    for (unsigned i = CLASS_COUNT; i > RUN_CLASS; i--)
+        if (s->spares >> (i - 1) & 1)
+            (void)pool_keep_spare(op, 0, i - 1);
+    pool_want(op->client, wanted);
 }
 
 /* ---- giving to the shared lists -------------------------------------------------------------- */

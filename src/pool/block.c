@@ -66,7 +66,7 @@ int block_prepare(struct op *op, unsigned node, const void *key, size_t klen, co
     char *image = op_buffer(op, BUF_BLOCK_OUT, padded);
     if (!image)
         return FAR_NO_MEMORY;
-    int rc = pool_alloc(op, node, size_class, &at);
+    int rc = pool_alloc_block(op, node, size_class, &at);
     if (rc != FAR_OK)
         return rc;
 

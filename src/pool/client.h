@@ -80,6 +80,7 @@ struct client_stock {
     uint64_t overfull_nodes;          /* the nodes that have any                        */
     unsigned gives_node, gives_class; /* what the last operation that gave passed on    */
     bool giving;                      /* an operation passes some of it on              */
+    uint64_t spares;                  /* classes whose last object is a spare (ALLOC-A7) */
     unsigned wanted;                  /* the class that alloc.c had no memory for       */
     uint64_t recut_after;             /* time for the next sweep that only recuts memory */
     uint64_t recut_at;                /* retired_ever at the last one                   */

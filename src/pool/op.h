@@ -294,6 +294,10 @@ int pool_alloc(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* The same on this node or not at all. */
 int pool_alloc_on(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 
+/* Has the client an object of the class besides the one that it has just taken, or can it get one? Not
+ * asked of objects that are a large part of the pool. The batch must be empty. */
+bool pool_keep_spare(struct op *op, unsigned node, unsigned size_class);
+
 /* The class that an allocation of this client last asked for in vain. Memory is looked for, and cut, for
  * this one. An index that allocates in order to get memory back sets it as it was. */
 unsigned pool_wanted(const struct client *client);

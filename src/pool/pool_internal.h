@@ -74,7 +74,7 @@ unsigned stock_take_many(struct client *client, unsigned node, unsigned size_cla
 unsigned stock_max(const struct client *client, unsigned size_class);
 /* Objects of the class that the client holds, on all nodes. */
 uint64_t stock_count(const struct client *client, unsigned size_class);
-/* Has it one, or a run that can be cut for one? */
+/* Has it one besides a spare, or a run that can be cut for one? */
 bool stock_serves(const struct client *client, unsigned size_class);
 /* Notes that a sweep begins that only cuts memory again. */
 void stock_note_recut(struct client *client, uint64_t now);
@@ -141,6 +141,11 @@ int freelist_take(struct op *op, unsigned node, unsigned size_class);
 
 /* ---- alloc.c --------------------------------------------------------------------------------- */
 
+/* As pool_alloc(), for a block: it may take the spare (ALLOC-A7). */
+int pool_alloc_block(struct op *op, unsigned node, unsigned size_class, gaddr *at);
+/* In a sweep, which has taken all that the client held: gets its spares back, as far as they are runs
+ * and there is memory. */
+void pool_restore_spares(struct op *op);
 /* As pool_alloc_on(), but sweeps do not cut memory for it: operations wait for other sizes. */
 int pool_alloc_aside(struct op *op, unsigned node, unsigned size_class, gaddr *at);
 /* Makes the chunk table entries of a run. */

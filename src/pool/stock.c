@@ -157,10 +157,11 @@ uint64_t stock_count(const struct client *c, unsigned size_class)
 
 bool stock_serves(const struct client *c, unsigned size_class)
 {
-    if (stock_count(c, size_class) > 0)
+    if (stock_count(c, size_class) > 1)
         return true;
     for (unsigned i = RUN_CLASS; i < CLASS_COUNT; i++)
-        if (size_class_chunks(i) >= size_class_chunks(size_class) && stock_count(c, i) > 0)
+        if (i != size_class && size_class_chunks(i) >= size_class_chunks(size_class) &&
+            stock_count(c, i) > 0)
             return true;
     return false;
 }

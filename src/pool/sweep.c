@@ -373,6 +373,8 @@ static int collect(struct sweep *s)
     }
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
         rc = collect_node(s, node, true); /* first, because lists of small objects need pages */
+    if (rc == FAR_OK)
+        pool_restore_spares(s->op); /* before pages are made of them */
     for (unsigned node = 0; node < s->op->pool->nodes && rc == FAR_OK; node++)
         rc = collect_node(s, node, false);
     if (rc == FAR_OK)

@@ -1,5 +1,5 @@
-/* A full pool that is emptied takes as much again. Time is the test's own: how long a session waits for
- * memory does not depend on the machine. */
+/* A full pool that is emptied takes as much again, and values are replaced in a full pool. Time is the
+ * test's own: how long a session waits for memory does not depend on the machine. */
 #include "support/indexes.h"
 #include "support/store_rig.h"
 
@@ -98,6 +98,42 @@ static void what_one_session_deletes_another_can_use(void **state)
     close_whole(&r);
 }
 
+static enum far_decision replace(void *arg, const void *old, size_t old_len, const void **new_value,
+                                 size_t *new_len)
+{
+    assert_non_null(old);
+    *new_value = value;
+    *new_len = *(const size_t *)arg;
+    assert_int_equal(old_len, *new_len);
+    return FAR_STORE;
+}
+
+static void values_are_replaced_in_a_full_pool(void **state)
+{
+    static const size_t lengths[] = {100, 4000, 50000};
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        struct store_rig r;
+        size_t len = lengths[i];
+        uint32_t count = open_full(&r, "mem:?size=4m", len), some = count < 300 ? count : 300;
+        for (uint32_t key = OTHERS; key < OTHERS + 300; key++) /* a part may have a place left */
+            (void)far_put(r.session, r.table, &key, sizeof key, value, len);
+        for (unsigned round = 0; round < 3; round++) {
+            for (uint32_t n = 0; n < some; n++) {
+                uint32_t key = n * (count / some);
+                int rc = round == 0   ? far_put(r.session, r.table, &key, 4, value, len)
+                         : round == 1 ? far_update(r.session, r.table, &key, 4, value, len)
+                                      : far_modify(r.session, r.table, &key, 4, replace, &len);
+                assert_int_equal(rc, FAR_OK);
+            }
+        }
+        uint32_t key = 0;
+        for (unsigned n = 0; n < 100; n++) /* and one key again and again */
+            assert_int_equal(far_put(r.session, r.table, &key, 4, value, len), FAR_OK);
+        close_whole(&r);
+    }
+}
+
 /* What a dropped table had is of other sizes than what is put then. */
 static void what_a_dropped_table_had_is_usable_at_once(void **state)
 {
@@ -127,6 +163,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_pool_that_was_emptied_takes_as_much_again),
         cmocka_unit_test(a_value_that_was_deleted_makes_room_for_another),
         cmocka_unit_test(what_one_session_deletes_another_can_use),
+        cmocka_unit_test(values_are_replaced_in_a_full_pool),
         cmocka_unit_test(what_a_dropped_table_had_is_usable_at_once),
     };
     return INDEXES_RUN(tests);

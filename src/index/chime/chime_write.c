@@ -350,7 +350,7 @@ static int act(struct op *op, struct chime_view *view, struct write *w)
     if (rc == FAR_OK && action == CHANGE_ASK)
         rc = ask(op, view, w, &action);
     if (rc == FAR_OK)
-        rc = index_change_judge(&w->found, action);
+        rc = index_change_judge(&w->change, &w->found, action);
     if (rc != FAR_OK)
         return release(op, w, rc);
     return w->found.place >= 0 ? replace(op, view, w, action == CHANGE_REMOVE)

@@ -267,7 +267,7 @@ static int act(struct op *op, struct race_view *view, struct write *w, bool *aga
     if (action == CHANGE_ASK)
         rc = index_change_ask(op, &view->base, &w->change, &w->found, near_node(view, w), &action);
     if (rc == FAR_OK)
-        rc = index_change_judge(&w->found, action);
+        rc = index_change_judge(&w->change, &w->found, action);
     if (rc != FAR_OK)
         return rc;
     return w->found.place >= 0 ? replace(op, w, again) : add(op, view, w, again);

@@ -480,7 +480,7 @@ static int act(struct op *op, struct rcuckoo_view *view, struct write *w, bool *
     if (rc == FAR_OK && action == CHANGE_ASK)
         rc = ask(view, op, w, &action);
     if (rc == FAR_OK)
-        rc = index_change_judge(&w->found, action);
+        rc = index_change_judge(&w->change, &w->found, action);
     bool lacks_block = w->asked.valid && w->change.block.at == 0;
     if (rc == FAR_OK && !lacks_block && w->found.place >= 0)
         return replace(op, view, w, action == CHANGE_REMOVE);

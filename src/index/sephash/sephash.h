@@ -57,8 +57,9 @@
  *       directory is advice (PARTS-2).
  *   SEPHASH-H8  A merge takes memory before it gives some back. For deletes in a full pool the root has
  *       a reserve, as large as the largest segment. Only a merge may use it that gives blocks back,
- *       or lets a key be deleted, and no other merge goes on before the reserve is complete. A segment
- *       has as many pages as its next merge needs: so such a merge takes no more than it gives back.
+ *       or lets a key be deleted or replaced, and no other merge goes on before the reserve is complete.
+ *       A segment has as many pages as its next merge needs: so such a merge takes no more than it
+ *       gives back.
  *
  * Progress: lock-free, except that an operation that finds C full waits a little for the client that has
  * filled it. Every loop is bounded and ends with FAR_CONTENTION.
@@ -269,7 +270,8 @@ int sephash_reserve_restore(struct op *op, struct sephash_view *view);
 
 /* ---- sephash_merge.c ------------------------------------------------------------------------------ */
 /* The segment's CurSegment is full, and this operation has found its anchor: makes a new one, or two.
- * `removes`: in order to delete a key (SEPHASH-H8). FAR_OK: it is done, perhaps by another client. */
+ * `removes`: in order to delete or replace a key (SEPHASH-H8). FAR_OK: it is done, perhaps by another
+ * client. */
 int sephash_merge(struct op *op, struct sephash_view *view, const struct sephash_segment *segment,
                   bool removes);
 /* The pool is full: merges the segment of the hash, and others, before they are full, if that gives back

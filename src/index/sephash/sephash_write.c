@@ -124,9 +124,10 @@ static int start(struct op *op, struct sephash_view *view, struct write *w)
 {
     bool removes = w->change.want->present == CHANGE_REMOVE;
     int rc = view->owes && !removes ? sephash_reserve_restore(op, view) : FAR_OK;
-    return rc == FAR_OK && index_change_known(&w->change)
-               ? index_change_prepare(op, &w->change, near_node(view, w))
-               : rc;
+    if (rc == FAR_OK && index_change_known(&w->change))
+        rc = index_change_prepare(op, &w->change, near_node(view, w));
+    w->blind &= !w->change.last; /* it must know whether it replaces */
+    return rc;
 }
 
 /* Appends what the change is to do with the key, as it was found. */
@@ -138,13 +139,13 @@ static int act(struct op *op, struct sephash_view *view, struct write *w, bool *
                                                      near_node(view, w), &action)
                                   : FAR_OK;
     if (rc == FAR_OK && !w->blind)
-        rc = index_change_judge(&w->found, action);
+        rc = index_change_judge(&w->change, &w->found, action);
     if (rc != FAR_OK)
         return rc;
     bool removes = action == CHANGE_REMOVE;
     if (w->look.filled == view->shape.slots) {
         *again = true;
-        return merge_or_wait(op, view, w, removes);
+        return merge_or_wait(op, view, w, w->found.place >= 0);
     }
     if (removes)
         return append(op, view, w, w->found.slot, again);
@@ -168,6 +169,11 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
         rc = look(op, view, &w, &again);
         if (rc == FAR_OK && !again)
             rc = act(op, view, &w, &again);
+        if (rc == FAR_POOL_FULL && w.blind) { /* if it replaces, a merge may use the reserve */
+            w.blind = false;
+            rc = FAR_OK;
+            continue;
+        }
         if (rc != FAR_OK || w.done)
             break;
     }

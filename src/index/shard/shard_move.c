@@ -169,6 +169,26 @@ static bool any_tagged(const struct move *m)
     return false;
 }
 
+/* Is there memory for the child's chain? It is asked for before anything is sealed: if it were missing
+ * when the child is filled, the sealed keys could not be changed until there is some. */
+static int have_nodes(struct move *m)
+{
+    const struct shard_view *view = m->view;
+    unsigned size_class = size_class_for(SHARD_NODE_WORDS * 8), goes = 0, count = 0;
+    unsigned phase = shard_phase(view, m->unit.bucket), fits = view->level1 - 1 + view->level2;
+    gaddr node[SHARD_CHAIN_MAX];
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < m->unit.count; i++)
+        goes += shard_live(m->unit.words[i]) && shard_entry_goes(m->unit.words[i], m->u, phase);
+    for (; rc == FAR_OK && goes > fits && count < SHARD_CHAIN_MAX; fits += SHARD_NODE_WORDS - 1) {
+        rc = pool_alloc(m->op, gaddr_node(m->unit.at), size_class, &node[count]);
+        count += rc == FAR_OK;
+    }
+    while (count > 0) /* it stays with this client */
+        pool_free_unpublished(m->op->client, node[--count], size_class);
+    return rc;
+}
+
 /* Puts the plan into the tail's place, and with it all else, if that is possible. One image is enough
  * for that: all purges of the unit have ended (SHARD-S8). If an insert has used a filler since, then
  * the CAS that frees it fails, and the unit is looked at again. But if another mover has freed the
@@ -179,6 +199,9 @@ static int plan(struct move *m, bool *frozen)
     shard_find_tail(&m->unit, m->u, &tail);
     if (tail.freed && !shard_seen_enough(&m->seen, &tail))
         return FAR_OK;
+    int rc = have_nodes(m);
+    if (rc != FAR_OK)
+        return rc;
     uint64_t word = shard_control(SHARD_PLAN, m->u + 1, shard_overflows(tail.word));
     if (tail.full)
         return shard_chain(m->op, m->view, &m->unit, &tail, client_stamp(m->op->client), word,
@@ -187,7 +210,7 @@ static int plan(struct move *m, bool *frozen)
      * is an entry that goes. But tags are needed until the plan is there, and the image may have
      * entries with their next sid already. */
     bool alone = renews(m) || any_tagged(m) || !m->view->tuning[SHARD_TUNING_COMBINING];
-    int rc = change(m, tail.slot, word); /* the first of its batch */
+    rc = change(m, tail.slot, word); /* the first of its batch */
     unsigned n = m->cas[0], flushes = m->flushes;
     m->plan_slot = tail.slot;
     if (alone && rc == FAR_OK) {

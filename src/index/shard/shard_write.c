@@ -107,7 +107,7 @@ static int move(struct op *op, struct shard_view *view, struct write *w,
     struct shard_ride ride = {.key = &w->key};
     if (++w->moves > MOVES)
         return err_fail(FAR_CORRUPT, "a bucket was moved, and is not there");
-    if (w->change.want->absent == CHANGE_STORE)
+    if (w->change.want->absent == CHANGE_STORE && !w->change.last)
         ride.word = slot_word(w);
     view->season = SEASON_OPS;
     int rc = shard_move(op, view, w->key.lane, w->key.hash, w->version, &ride, image);
@@ -492,7 +492,7 @@ static int act(struct op *op, struct shard_view *view, struct write *w)
     if (action == CHANGE_ASK)
         rc = index_change_ask(op, &view->base, &w->change, &w->found, near_node(view, w), &action);
     if (rc == FAR_OK)
-        rc = index_change_judge(&w->found, action);
+        rc = index_change_judge(&w->change, &w->found, action);
     if (rc != FAR_OK)
         return rc;
     return w->found.place >= 0 ? replace(op, view, w) : add(op, view, w);
