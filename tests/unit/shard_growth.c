@@ -132,6 +132,35 @@ static void a_full_bucket_makes_its_client_begin_the_barrier(void **state)
     expect_room(&g, key);
 }
 
+/* Sessions come and go, and change keys that are there. */
+static void a_table_does_not_grow_without_inserts(void **state)
+{
+    enum { KEYS = 300, SESSIONS = 60, CHANGES = 100 };
+    struct far_table_options options = {.tuning = "buckets=64&slots=8&sync=50"};
+    struct store_rig r;
+    far_table *table = NULL;
+
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=64m", NULL, NULL, NULL);
+    assert_int_equal(far_table_create(r.session, "changed", "shard", &options, &table), FAR_OK);
+    for (uint32_t key = 0; key < KEYS; key++)
+        assert_int_equal(far_insert(r.session, table, &key, sizeof key, "v", 1), FAR_OK);
+    for (unsigned i = 0; i < SESSIONS; i++) {
+        struct far_session_options session = {.seed = i + 2};
+        far_session *s = NULL;
+        assert_int_equal(far_session_open(r.pool, &session, &s), FAR_OK);
+        for (uint32_t n = 0; n < CHANGES; n++) {
+            uint32_t key = (i * CHANGES + n) % KEYS;
+            if (i % 2)
+                assert_int_equal(far_delete(s, table, &key, sizeof key), FAR_OK);
+            assert_int_equal(far_put(s, table, &key, sizeof key, "w", 1), FAR_OK);
+        }
+        assert_int_equal(shard_view(store_known(s, table)->view)->version, 0);
+        far_session_close(s);
+    }
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +169,7 @@ int main(void)
         cmocka_unit_test(a_full_bucket_with_deleted_slots_makes_its_client_report),
         cmocka_unit_test(a_full_bucket_waits_for_all_of_the_barrier),
         cmocka_unit_test(a_full_bucket_makes_its_client_begin_the_barrier),
+        cmocka_unit_test(a_table_does_not_grow_without_inserts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

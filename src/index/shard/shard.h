@@ -113,9 +113,9 @@ struct shard_view {
     struct shard_segment *segment;
 
     int64_t unreported;  /* inserts less deletes since the last report */
-    int64_t assumed;     /* of them, those that it has not made: see shard_attach() */
     int64_t count;       /* of keys, as last heard */
     unsigned since;      /* changes since then */
+    unsigned assumed;    /* of them, those that it has not made */
     unsigned sync_after; /* how many there may be */
     unsigned waited;     /* operations that found a barrier not over */
     struct {

@@ -190,11 +190,9 @@ int shard_attach(struct op *op, const struct index_table *table, struct index_vi
         view->tuning[SHARD_TUNING_SYNC] = root.sync;
         view->tuning[SHARD_TUNING_COMBINING] = root.combining;
         rc = shard_refresh(op, view);
-        /* As if some changes had been made before. Sessions that end before they report once would
-         * not be counted at all otherwise. */
+        /* As if some changes had been made before: see count_assumed(). */
         view->sync_after = sync_after(view);
-        view->since = (unsigned)op_random(op, view->sync_after);
-        view->unreported = view->assumed = view->since;
+        view->since = view->assumed = (unsigned)op_random(op, view->sync_after);
     }
     if (rc != FAR_OK) {
         shard_detach(&view->base);
@@ -217,22 +215,33 @@ void shard_detach(struct index_view *base)
 
 /* ---- reporting ----------------------------------------------------------------------------- */
 
+/* Many sessions may end before they report once. For these a session's first report counts more
+ * changes than it has made: those that it is assumed to have made before, with as many inserts and
+ * deletes among them as among its own. */
+static int64_t count_assumed(const struct shard_view *view, int64_t grown)
+{
+    int64_t assumed = view->assumed, made = (int64_t)view->since - assumed;
+    if (grown >= made || grown <= -made) /* inserts that rode on moves are not in `since` */
+        return grown > 0 ? assumed : grown < 0 ? -assumed : 0;
+    return assumed * grown / made;
+}
+
 void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
     if (++view->since < view->sync_after) {
         sync->aboard = false;
         return;
     }
-    view->since = 0;
-    view->assumed = 0;
+    view->unreported += count_assumed(view, view->unreported + sync->grows);
+    view->since = view->assumed = 0;
     shard_sync_board_now(op, view, sync);
 }
 
 void shard_sync_board_now(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
     sync->aboard = true;
-    sync->reported = view->unreported - view->assumed + sync->grows;
-    view->unreported = view->assumed;
+    sync->reported = view->unreported + sync->grows;
+    view->unreported = 0;
     sync->count =
         op_faa(op, view->root, offsetof(struct shard_root, count), (uint64_t)sync->reported);
     sync->resize = op_read(op, view->root, offsetof(struct shard_root, resize));
