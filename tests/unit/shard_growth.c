@@ -161,6 +161,35 @@ static void a_table_does_not_grow_without_inserts(void **state)
     store_rig_close(&r);
 }
 
+/* Each of many sessions has made too few inserts to report them. They are parked in turn, because
+ * nobody else runs them. */
+static void a_table_is_not_full_because_others_do_not_report(void **state)
+{
+    enum { KEYS = 1000, SESSIONS = 64 };
+    struct far_table_options options = {.tuning = "buckets=1&slots=8&sync=1000000"};
+    far_session *s[SESSIONS];
+    struct store_rig r;
+    far_table *table = NULL;
+
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=64m&clients=100", NULL, NULL, NULL);
+    assert_int_equal(far_table_create(r.session, "seldom", "shard", &options, &table), FAR_OK);
+    assert_int_equal(client_park(&r.session->op), FAR_OK);
+    for (unsigned i = 0; i < SESSIONS; i++)
+        s[i] = store_rig_join(&r);
+    for (uint32_t key = 0; key < KEYS; key++) {
+        far_session *session = s[key % SESSIONS];
+        int rc = far_insert(session, table, &key, sizeof key, &key, sizeof key);
+        if (rc != FAR_OK)
+            fail_msg("key %u: %s: %s", key, far_errname(rc), far_error_detail());
+        assert_int_equal(client_park(&session->op), FAR_OK);
+    }
+    for (unsigned i = 0; i < SESSIONS; i++)
+        far_session_close(s[i]);
+    assert_int_equal(far_table_check(r.session, table, NULL, NULL), FAR_OK);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +199,7 @@ int main(void)
         cmocka_unit_test(a_full_bucket_waits_for_all_of_the_barrier),
         cmocka_unit_test(a_full_bucket_makes_its_client_begin_the_barrier),
         cmocka_unit_test(a_table_does_not_grow_without_inserts),
+        cmocka_unit_test(a_table_is_not_full_because_others_do_not_report),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

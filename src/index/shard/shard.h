@@ -327,6 +327,9 @@ struct shard_sync {
 void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync);
 /* Reports out of turn what this session has really made. */
 void shard_sync_board_now(struct op *op, struct shard_view *view, struct shard_sync *sync);
+/* Estimates the number of keys from a few units, in case that others have not reported theirs: is it
+ * time to resize? `words` has room for a unit. */
+int shard_estimate(struct op *op, struct shard_view *view, uint64_t *words);
 /* Behind the flush. `done`: the change was made. */
 void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
                        bool done);

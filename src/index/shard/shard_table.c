@@ -263,6 +263,30 @@ void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync
     view->due = view->count >= threshold(view) || (view->version > 0 && view->barrier == 0);
 }
 
+/* Units that an estimate looks at. */
+#define SAMPLED 4u
+
+int shard_estimate(struct op *op, struct shard_view *view, uint64_t *words)
+{
+    uint64_t buckets = shard_buckets(view, view->version);
+    struct shard_unit unit = {.words = words};
+    uint64_t keys = 0;
+    for (unsigned i = 0; i < SAMPLED; i++) {
+        unsigned lane = (unsigned)op_random(op, view->lanes), u = 0, live = 0;
+        bool again = false;
+        int rc = shard_find_authority(op, view, lane, op_random(op, buckets), &unit, &u, &again);
+        if (rc != FAR_OK)
+            return rc;
+        for (unsigned n = 0; n < unit.count; n++)
+            live += shard_live(unit.words[n]);
+        for (; u < view->version; u++) /* it is behind, and has the keys of more units */
+            live = (live + 1) / 2;
+        keys += live;
+    }
+    view->due |= (double)keys / SAMPLED * (double)buckets * view->lanes >= (double)threshold(view);
+    return FAR_OK;
+}
+
 /* ---- growing --------------------------------------------------------------------------------- */
 
 void shard_settle(struct op *op, struct shard_view *view)

@@ -434,7 +434,8 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
 }
 
 /* The unit's chain is at its limit. Perhaps the table should have grown, but too few keys were
- * reported. So this client reports its own now, and resizes the table if that is enough. */
+ * reported. So this client reports its own now, and resizes the table if that is enough. Otherwise it
+ * looks how full the table is: others may have reported too few. */
 static int report(struct op *op, struct shard_view *view, struct write *w)
 {
     struct shard_sync sync = {.grows = 0};
@@ -442,6 +443,8 @@ static int report(struct op *op, struct shard_view *view, struct write *w)
     int rc = batch_flush(&op->batch);
     shard_sync_landed(op, view, &sync, rc, true);
     w->reports++;
+    if (rc == FAR_OK && !view->due && !w->pending)
+        rc = shard_estimate(op, view, w->unit.words);
     if (rc != FAR_OK)
         return rc;
     shard_grow(op, view);
