@@ -43,11 +43,6 @@
 /* Only the beginning of a long READ is prefetched; the processor prefetches the rest itself. */
 #define PREFETCH_MAX 512
 
-struct direct_ep {
-    struct fab_ep ep;
-    struct fab_req *first, *last; /* deferred requests, oldest first */
-};
-
 /* Words are moved a line at a time, since compilers do not unroll loops of atomic accesses. */
 #define LINE_WORDS 8
 

@@ -17,6 +17,11 @@ struct direct_fab {
     char *base[FAB_NODES_MAX]; /* 64-byte aligned */
 };
 
+struct direct_ep {
+    struct fab_ep ep;
+    struct fab_req *first, *last; /* deferred requests, oldest first */
+};
+
 struct direct_options {
     uint64_t size, nodes, clients, lease, defer;
 };
@@ -52,8 +57,7 @@ void direct_pause(struct fab_ep *ep, uint64_t ns);
     DIRECT_OPS_WITH(direct_post_deferred, direct_poll_deferred), .wait_fds = direct_wait_fds,      \
                                                                  .arm = direct_arm_deferred
 #define DIRECT_OPS_WITH(post_fn, poll_fn)                                                          \
-    .ep_open = direct_ep_open, .ep_close = direct_ep_close, .buf_alloc = direct_buf_alloc,         \
-    .buf_free = direct_buf_free, .post = post_fn, .poll = poll_fn, .now = direct_now,              \
-    .coarse = direct_coarse, .pause = direct_pause
+    .buf_alloc = direct_buf_alloc, .buf_free = direct_buf_free, .post = post_fn, .poll = poll_fn,  \
+    .now = direct_now, .coarse = direct_coarse, .pause = direct_pause
 
 #endif

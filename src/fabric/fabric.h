@@ -81,6 +81,9 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
 /* Returned by fence() only. Neither a status nor an error. */
 #define FAB_PENDING 1
 
+/* What a fabric knows of a client's process. */
+enum fab_life { FAB_LIFE_UNKNOWN, FAB_ALIVE, FAB_DEAD };
+
 /* The most descriptors of an endpoint. */
 #define FAB_WAIT_FDS 2
 
@@ -131,8 +134,8 @@ struct fab_ops {
     uint64_t (*coarse)(struct fab_ep *ep);
     void (*pause)(struct fab_ep *ep, uint64_t ns);
 
-    /* Sets the identity of the endpoint's verbs for fence(): the client's registration. NULL if
-     * fence() is. */
+    /* Sets the identity of the endpoint's verbs for fence() and life(): the client's registration.
+     * The endpoint's last identity counts as dead. NULL if both are. */
     void (*identify)(struct fab_ep *ep, uint64_t client);
     /* Shuts a client out: no verb of an endpoint with that identity takes effect once this has
      * returned FAR_OK. It does not wait for nodes. FAB_PENDING: some have not answered yet; call
@@ -140,6 +143,13 @@ struct fab_ops {
      * node cannot be asked, or is known to be away. NULL if the fabric cannot shut clients out:
      * then each client checks its own lease before it writes. */
     int (*fence)(struct fab_ep *ep, uint64_t client);
+
+    /* Optional: does the process live whose endpoint has that identity? FAB_ALIVE: it does, even if
+     * it is stopped. FAB_DEAD: no verb of that identity takes effect any more. `witness` is what
+     * witness() returned to that client, by which others know that they could tell; 0: nothing. May
+     * be a system call. NULL if the fabric never knows. */
+    enum fab_life (*life)(struct fab_ep *ep, uint64_t client, uint64_t witness);
+    uint64_t (*witness)(struct fab_ep *ep, uint64_t client);
 
     /* Optional. What a memory node reports of itself. The other nodes need not be reachable. */
     int (*node_stat)(struct fab_ep *ep, unsigned node, struct far_node_info *info);

@@ -21,10 +21,12 @@ static void mem_close(struct fab *fab)
 
 static int mem_open(struct uri *uri, struct fab **fab);
 
-const struct fab_ops mem_fabric = {
-    .scheme = "mem", .open = mem_open, .close = mem_close, DIRECT_OPS};
-static const struct fab_ops mem_deferred = {
-    .scheme = "mem", .open = mem_open, .close = mem_close, DIRECT_OPS_DEFERRED};
+#define MEM_OPS                                                                                    \
+    .scheme = "mem", .open = mem_open, .close = mem_close, .ep_open = direct_ep_open,              \
+    .ep_close = direct_ep_close
+
+const struct fab_ops mem_fabric = {MEM_OPS, DIRECT_OPS};
+static const struct fab_ops mem_deferred = {MEM_OPS, DIRECT_OPS_DEFERRED};
 
 static int add_node(struct direct_fab *mem, uint64_t bytes)
 {

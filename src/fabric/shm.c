@@ -13,12 +13,21 @@
  *   SHM-M3  Anything else is refused and stays as it is: a file is written to only if it holds a
  *       pool or nothing.
  *
+ *   SHM-M4  A client's process can be seen to live or to have ended. The process holds a lock on a
+ *       byte of the file, whose number is the client's identity, from before the identity is in the
+ *       pool until the endpoint has another one or is closed (process_lock.h). Where nobody has the
+ *       lock, the client has ended, or it never could be seen from here: it is on another machine,
+ *       or in a container with another node of the device. The client's witness tells which: it is
+ *       made of its identity and of the scope of its locks.
+ *
  * Memory is reserved when a pool is made. In a file with holes, running out of memory would show
  * only when a store into a hole kills the process with SIGBUS. For the same reason a file that is
  * shorter than its superblock says is refused and never mapped.
  */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mapping.h"
+#include "base/process_lock.h"
 #include "fabric/backends.h"
 #include "fabric/direct.h"
 #include "fabric/superblock_layout.h"
@@ -56,7 +65,7 @@ struct place {
     char name[sizeof NAME_PREFIX + URI_TEXT_MAX];
     bool by_path;   /* else a POSIX name                   */
     bool made;      /* this open created the file          */
-    int fd;         /* holds the lock; -1 before and after */
+    int fd;         /* -1: not entered. It holds the lock until the pool is formatted */
     struct stat st; /* of the file when it was entered     */
 };
 
@@ -65,7 +74,14 @@ struct shm_fab {
     struct place place;
     char *map;
     uint64_t map_bytes;
-    uint64_t map_align; /* 0: the kernel chooses the address */
+    uint64_t map_align;  /* 0: the kernel chooses the address */
+    uint64_t lock_bytes; /* to be mapped for a process lock  */
+    uint64_t lock_scope; /* 0: unknown                       */
+};
+
+struct shm_ep {
+    struct direct_ep direct;
+    struct process_lock lock; /* of its identity */
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -116,11 +132,18 @@ static int place_unlink(const struct place *p)
     return p->by_path ? unlink(p->name) : shm_unlink(p->name);
 }
 
+/* A child that was forked meanwhile has the descriptor, too. */
+static void place_unlock(const struct place *p)
+{
+    if (p->fd >= 0)
+        flock(p->fd, LOCK_UN);
+}
+
 static void place_leave(struct place *p)
 {
     if (p->fd < 0)
         return;
-    flock(p->fd, LOCK_UN); /* a child that was forked meanwhile has the descriptor too */
+    place_unlock(p);
     close(p->fd);
     p->fd = -1;
 }
@@ -374,6 +397,7 @@ static int take_file(struct shm_fab *s, const struct direct_options *o)
     uint64_t unit = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : 1; /* of its length */
     s->map_bytes = (nodes_bytes(s) + unit - 1) / unit * unit;
     s->map_align = unit > MAPPING_HUGE_BYTES ? unit : MAPPING_HUGE_BYTES;
+    s->lock_bytes = unit > 1 ? unit : (uint64_t)sysconf(_SC_PAGESIZE);
     if (s->direct.fab.fresh) {
         rc = check_blank(s);
         return rc == FAR_OK ? make_file(s, fs.f_type == TMPFS_MAGIC) : rc;
@@ -440,7 +464,7 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
                         place_text(&s->place));
     o.nodes = o.nodes ? o.nodes : 1;
     set_nodes(s, (unsigned)o.nodes, o.size);
-    s->map_bytes = nodes_bytes(s);
+    s->map_bytes = s->lock_bytes = nodes_bytes(s);
     int rc = check_device_size(s);
     if (rc == FAR_OK)
         rc = map(s);
@@ -455,11 +479,77 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
     return rc;
 }
 
+/* ---- whether processes live (SHM-M4) --------------------------------------------------------- */
+
+/* Is the descriptor still the file's? A program may have closed it and opened another. */
+static bool still_there(const struct place *p)
+{
+    struct stat st;
+
+    return fstat(p->fd, &st) == 0 && st.st_dev == p->st.st_dev && st.st_ino == p->st.st_ino;
+}
+
+static void shm_identify(struct fab_ep *ep, uint64_t client)
+{
+    const struct shm_fab *s = (const struct shm_fab *)ep->fab;
+    struct shm_ep *e = (struct shm_ep *)ep;
+    struct process_lock before = e->lock;
+
+    e->lock = (struct process_lock){0};
+    if (still_there(&s->place))
+        (void)process_lock_take(&e->lock, s->place.fd, client, s->lock_bytes);
+    process_lock_release(&before);
+}
+
+static uint64_t make_witness(const struct shm_fab *s, uint64_t client)
+{
+    uint64_t parts[2] = {s->lock_scope, client};
+
+    return s->lock_scope == 0 ? 0 : hash_sum(parts, sizeof parts, 0) | 1;
+}
+
+static uint64_t shm_witness(struct fab_ep *ep, uint64_t client)
+{
+    return ((const struct shm_ep *)ep)->lock.mapping
+               ? make_witness((const struct shm_fab *)ep->fab, client)
+               : 0;
+}
+
+static enum fab_life shm_life(struct fab_ep *ep, uint64_t client, uint64_t witness)
+{
+    const struct shm_fab *s = (const struct shm_fab *)ep->fab;
+    bool taken = false;
+
+    if (!still_there(&s->place) || !process_lock_ask(s->place.fd, client, &taken))
+        return FAB_LIFE_UNKNOWN;
+    if (taken)
+        return FAB_ALIVE;
+    return witness != 0 && witness == make_witness(s, client) ? FAB_DEAD : FAB_LIFE_UNKNOWN;
+}
+
 /* ---- the fabric ------------------------------------------------------------------------------ */
+
+static int shm_ep_open(struct fab *fab, struct fab_ep **ep)
+{
+    struct shm_ep *e = calloc(1, sizeof *e);
+
+    if (!e)
+        return err_fail(FAR_NO_MEMORY, "no memory for an endpoint of shm:");
+    e->direct.ep.fab = fab;
+    e->direct.ep.ops = fab->ops;
+    *ep = &e->direct.ep;
+    return FAR_OK;
+}
+
+static void shm_ep_close(struct fab_ep *ep)
+{
+    process_lock_release(&((struct shm_ep *)ep)->lock);
+    free(ep);
+}
 
 static void shm_formatted(struct fab *fab)
 {
-    place_leave(&((struct shm_fab *)fab)->place);
+    place_unlock(&((struct shm_fab *)fab)->place);
 }
 
 static void shm_close(struct fab *fab)
@@ -505,7 +595,8 @@ static int shm_remove(struct uri *uri)
 
 #define SHM_OPS                                                                                    \
     .scheme = "shm", .open = shm_open_fabric, .close = shm_close, .formatted = shm_formatted,      \
-    .remove = shm_remove
+    .remove = shm_remove, .identify = shm_identify, .life = shm_life, .witness = shm_witness,      \
+    .ep_open = shm_ep_open, .ep_close = shm_ep_close
 
 const struct fab_ops shm_fabric = {SHM_OPS, DIRECT_OPS};
 static const struct fab_ops shm_deferred = {SHM_OPS, DIRECT_OPS_DEFERRED};
@@ -529,6 +620,7 @@ static int shm_open_fabric(struct uri *uri, struct fab **fab)
     rc = S_ISREG(s->place.st.st_mode) ? take_file(s, &o) : take_device(s, &o);
     if (rc != FAR_OK)
         goto close;
+    s->lock_scope = process_lock_scope(s->place.fd);
     *fab = &s->direct.fab;
     return FAR_OK;
 
