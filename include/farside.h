@@ -30,8 +30,13 @@
  *   - A session that stops in the middle of an operation for longer than the pool's lease (5 s, or
  *     lease= in the URI) is taken for dead. So is a session whose submitted operations are not
  *     reaped for that long. When it continues, it registers again and retries those operations
- *     once; an operation that is stopped a second time returns FAR_FENCED. Nothing is ever damaged
- *     by this. Idle sessions do not hold up others while their process is alive.
+ *     once; an operation that is stopped a second time returns FAR_FENCED. On memory nodes nothing
+ *     is ever damaged by this. Idle sessions do not hold up others while their process is alive.
+ *   - On shm: a session is not taken for dead while its process lives, stopped or not, because it
+ *     may be in the middle of a write. Others wait for it. After one or two leases, operations that
+ *     need what it holds return FAR_CONTENTION or FAR_POOL_FULL, and the detail names its process.
+ *     Nothing is ever damaged by this. If the process ends, its sessions are taken for dead at
+ *     once. Between machines that share a device this cannot be known; see docs/fabric.md.
  *   - An open pool has a thread of its own, which takes care of idle sessions. It receives no
  *     signals and calls no callbacks.
  *   - A child of fork() cannot use its parent's pools: every call on them returns FAR_INVALID. It
@@ -307,8 +312,9 @@ FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_i
  * See far_session_watch().
  *
  * With repair,
- *   - sessions that were silent for longer than a lease are shut out and their unfinished work is
- *     completed (a session that was only stopped registers again with its next operation);
+ *   - sessions that were silent for longer than a lease, or on shm: whose process has ended, are shut
+ *     out and their unfinished work is completed (a session that was only stopped registers again
+ *     with its next operation);
  *   - a slot whose block cannot be read (an address outside the pool, a wrong checksum) is emptied:
  *     the key was lost before, and can be written again;
  *   - a key in a place where no operation looks for it is moved to the right one, unless it is
@@ -370,7 +376,8 @@ FAR_API void far_session_watch(far_session *session,
  * still in an operation; longer only if memory was lost and a sweep has to find it. NULL is
  * ignored. In a child of fork(), closing a session of the parent frees local memory only. A process
  * that ends without closing its sessions, by a signal for instance, leaves them registered. Other
- * sessions take them for dead after their lease, and a sweep finds the memory they held. */
+ * sessions take them for dead after their lease (on shm: sooner), and a sweep finds the memory they
+ * held. */
 FAR_API void far_session_close(far_session *session);
 
 /* ---------------------------------------------------------------------------------------------
@@ -468,7 +475,8 @@ FAR_API const char *far_index_name(unsigned i);
  *   FAR_NO_TABLE     the table was dropped; nothing was done
  *   FAR_KEY_SIZE     key_len is 0, over FAR_KEY_MAX, or over the index's own limit
  *   FAR_CORRUPT      damaged data was found
- *   FAR_CONTENTION   lost to other clients more often than the bound allows; nothing was done
+ *   FAR_CONTENTION   lost to other clients more often than the bound allows, or one of them does not
+ *                    go on; nothing was done
  *   FAR_FENCED       the session stood still for longer than its lease, twice in one operation;
  *                    nothing was done
  *   FAR_UNREACHABLE, FAR_TIMEOUT, FAR_REFUSED, FAR_NODE_LOST
@@ -478,7 +486,8 @@ FAR_API const char *far_index_name(unsigned i);
  *   FAR_NO_MEMORY    out of local memory
  * and those that change something:
  *   FAR_VALUE_SIZE   value_len is over FAR_VALUE_MAX, or over the index's own limit
- *   FAR_POOL_FULL    no memory left for the new value; nothing was done
+ *   FAR_POOL_FULL    no memory left for the new value, or a session that does not go on holds up
+ *                    what others have freed; nothing was done
  *   FAR_TABLE_FULL   the table cannot grow further; nothing was done
  *   FAR_UNKNOWN      the connection broke in the middle: the change may or may not have happened
  */

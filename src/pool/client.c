@@ -66,7 +66,7 @@ int client_open(struct pool *pool, struct fab_ep *ep, uint64_t seed, struct clie
     memset(c, 0, sizeof *c);
     c->pool = pool;
     c->ep = ep;
-    c->watch.suspect = -1;
+    c->watch.suspect = c->watch.still = -1;
     c->lease_ns = pool->head[0].lease_ms * 1000000ull;
     rng_seed(&c->rng, seed);
     c->nonce = pool->kept ? new_nonce(c) : 0;

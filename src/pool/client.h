@@ -100,10 +100,14 @@ struct client_sweep {
 struct client_watch {
     struct watch {
         uint64_t incarnation, heartbeat, since;
+        uint64_t ask_after;     /* time to ask the fabric again whether its process lives */
+        enum fab_life life;     /* what it said */
         bool repairing;         /* an operation of this client recovers it */
         uint64_t recover_after; /* time for the next attempt, if its recovery has failed */
     } * of;                     /* by slot */
     int suspect;         /* the slot of a client that was silent for too long; -1: none      */
+    int still;           /* the slot of one that lives, but is silent and holds us up; -1: none */
+    uint64_t still_pid;  /* its process                                                      */
     unsigned next;       /* the slot to begin with: the recovery of one may wait for another */
     unsigned recoveries; /* operations that are recovering something                         */
     unsigned reaped;     /* clients recovered so far                                         */

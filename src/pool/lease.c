@@ -32,9 +32,19 @@
  *       the same in its own slot. Its locks name its old incarnation, so others take it for dead.
  *
  *   LEASE-L3  Watching takes one and a half leases (WATCH_LEASES()), so that there is time between
- *       the last write that LEASE-L1 allows and the first reuse. On shared memory this is the only
- *       protection: a client that the system stops between the question and the write, for longer
- *       than the margin, can still do harm.
+ *       the last write that LEASE-L1 allows and the first reuse.
+ *
+ *   LEASE-L4  On shared memory that is not enough: a client that the system stops between the
+ *       question and the write, or in the middle of a long WRITE, goes on with it whenever it is
+ *       continued. So the fabric is asked whether the client's process lives (fab_ops.life). While it
+ *       does, the client is not taken for dead, however long it is silent. Once the process has
+ *       ended, it writes nothing any more, and its client is dead without a watch. The fabric is
+ *       asked when a heartbeat is overdue by an eighth of a lease, and at once by those who search
+ *       for dead clients; never while heartbeats come. By its witness, which it writes into its slot,
+ *       a client says that it can be seen to have ended. Where there is none, or the client is on
+ *       another machine, LEASE-L1 and LEASE-L3 are all there is. A client that waits for one that
+ *       stands still gives up after a lease, with the status that it returns if a lock is held for
+ *       too long, and says who it is (client_held_up()).
  *
  * An idle client is parked (EPOCH-E5), and its process keeps up its heartbeat. Where no process
  * does that, the client falls silent and is fenced like a dead one. It notices at its next
@@ -48,6 +58,8 @@
  *    5.0    A's lease has passed: on shared memory it writes nothing any more (LEASE-L1)
  *    7.7    B reads the same heartbeat more than 7.5 s (WATCH_LEASES) after 0.1: A is the suspect.
  *           B fences it: by the fabric, then CAS A -> FENCED|A. The epoch no longer waits for A
+ *           (If the fabric says that A's process lives, B does not. If it says that it has ended, B
+ *           does so at 1.4 s, when it finds A's heartbeat overdue: LEASE-L4)
  *    7.7    B claims the slot: CAS FENCED|A -> FENCED|REPAIRED|B. It recovers the lines of A's
  *           journal, which frees the lock, counts the death, and frees the slot: CAS to 0
  *    later  a sweep finds the memory that A held. If A runs again, it finds that its slot was taken

@@ -117,8 +117,14 @@ void op_pause_below(struct op *op, uint64_t bound)
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
+/* LEASE-L4: how long a client waits once it knows of another that stands still, and whose process
+ * lives: it may stand still for hours. */
+#define STILL_LEASES 1
+
 bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
 {
+    if (op->client->watch.still >= 0 && leases > STILL_LEASES)
+        leases = STILL_LEASES;
     if (b->waited_ns > leases * op->client->lease_ns)
         return false;
     if (b->pause_ns == pause_most(op, PAUSE_NS_MOST) && op->pool->hurry)

@@ -110,6 +110,11 @@ int client_upkeep(struct op *op);
  * FAR_OK: it is worth trying again. FAR_POOL_FULL: there is none. */
 int pool_make_room(struct op *op);
 
+/* An operation has failed with FAR_CONTENTION, FAR_POOL_FULL or, while it made room, FAR_TIMEOUT. If
+ * it was held up by a client that stands still and whose process lives (LEASE-L4), the detail says
+ * which, and the third becomes FAR_POOL_FULL. Returns the status. */
+int client_held_up(const struct client *client, int rc);
+
 /* Finds and recovers all dead clients. Takes a lease and a half if there is any doubt. */
 int client_reap_dead(struct op *op, unsigned *dead);
 

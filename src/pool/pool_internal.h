@@ -100,8 +100,8 @@ int client_registry(struct op *op, struct client_slot **slots);
 /* Bytes that all clients have announced as retired, and as free but held. */
 int client_bytes(struct op *op, uint64_t *retired, uint64_t *held);
 /* Judges the registry, as read by a request that was posted at `asked`. If a client with a
- * certificate below `epoch` (NO_EPOCH: with any) has been silent for WATCH_LEASES, or is fenced and
- * nobody recovers it, it becomes the suspect. Returns true while it is not known of all such
+ * certificate below `epoch` (NO_EPOCH: with any) has been silent for WATCH_LEASES, or its process is
+ * known to be dead (LEASE-L4), or it is fenced and nobody recovers it, it becomes the suspect. Returns true while it is not known of all such
  * clients whether they are alive. The silence of all others counts, too, unless they are parked:
  * when one of several dead clients is out of the way, the next one need not be watched first. */
 bool client_watch(struct client *client, const struct client_slot *slots, unsigned count,

@@ -130,7 +130,8 @@ struct client_slot {
     uint64_t pid;
     uint64_t journals; /* nodes on which its lines have been used: one bit each; stays when the
                           owner leaves */
-    uint64_t reserved;
+    uint64_t witness; /* what the fabric can tell by whether the client's process lives; 0: nothing.
+                         It is true of one incarnation only */
 };
 _Static_assert(sizeof(struct client_slot) == 64, "one line a client");
 

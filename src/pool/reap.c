@@ -5,16 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Removes the clients whose heartbeat has moved since; returns how many are left. */
+/* Removes the clients whose heartbeat has moved since, or whose process lives (LEASE-L4). Returns
+ * of how many it is not known yet whether they are dead. */
 static unsigned still_silent(const struct client *c, struct client_slot *first,
                              const struct client_slot *now, unsigned count)
 {
+    const struct fab_ops *ops = c->ep->ops;
     unsigned left = 0;
     for (unsigned i = 0; i < count; i++) {
+        enum fab_life life = FAB_LIFE_UNKNOWN;
         if (i == c->slot || first[i].incarnation != now[i].incarnation ||
             first[i].heartbeat != now[i].heartbeat)
             first[i].incarnation = 0;
-        left += first[i].incarnation != 0;
+        if (first[i].incarnation != 0 && ops->life)
+            life = ops->life(c->ep, now[i].incarnation, now[i].witness);
+        if (life == FAB_ALIVE)
+            first[i].incarnation = 0;
+        left += first[i].incarnation != 0 && life == FAB_LIFE_UNKNOWN;
     }
     return left;
 }

@@ -130,6 +130,17 @@ static int claim_evicted(struct op *op, struct client *c)
     return rc;
 }
 
+/* Adds the WRITE of the witness to the batch, so that others can ask whether this client's process
+ * lives (LEASE-L4). */
+static void write_witness(struct op *op, struct client *c, uint64_t *word)
+{
+    if (!c->ep->ops->witness)
+        return;
+    *word = c->ep->ops->witness(c->ep, c->incarnation);
+    batch_write(&op->batch, NODE0, slot_delta(c->slot) + offsetof(struct client_slot, witness),
+                word, 8);
+}
+
 /* Certifies the epoch that was read, and reads it again. */
 static int certify(struct op *op, struct client *c, struct pool_control *control)
 {
@@ -142,6 +153,8 @@ static int certify(struct op *op, struct client *c, struct pool_control *control
                                  .pid = (uint64_t)getpid()};
     batch_write(&op->batch, NODE0, slot_delta(c->slot) + 8, &mine->epoch,
                 offsetof(struct client_slot, journals) - 8);
+    if (c->unannounced)
+        write_witness(op, c, &mine->witness);
     /* Read the sweep after the certificate is written: a client that certifies an epoch later than
      * a sweep's announcement must know of the sweep. Read the count of sweeps first: all sweeps
      * that it counts have been announced when the word is read. */
@@ -251,7 +264,8 @@ int client_renew(struct op *op)
     c->incarnation = incarnation;
     c->complete_after = 0;
     set_lease(c, posted);
-    return FAR_OK;
+    write_witness(op, c, op->pool_word);
+    return batch_flush(&op->batch);
 }
 
 int client_join(struct client *c)

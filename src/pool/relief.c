@@ -116,11 +116,21 @@ static int sweep_is_worth_it(struct op *op, bool *worth)
     return rc;
 }
 
+/* Does a client stand still whose process lives? As long as it does, no epoch and no sweep comes to
+ * its end (LEASE-L4). What is known of it may be old, so this looks again. */
+static bool held_up(struct op *op)
+{
+    const struct client *c = op->client;
+    return c->watch.still >= 0 && client_drive_epoch(op) == FAR_OK && c->watch.still >= 0;
+}
+
 int pool_make_room(struct op *op)
 {
     struct client *c = op->client;
     struct sweep_result swept = {0};
 
+    if (held_up(op))
+        return client_reclaim(c) ? FAR_OK : FAR_POOL_FULL;
     ASSERT(!op_in_flight(op) && op->batch.count == 0);
     if (op->pool->settle)
         (void)op->pool->settle(op->pool->tables, op); /* if it fails, try the other ways */

@@ -4,6 +4,9 @@
  */
 #include "pool/pool_internal.h"
 
+/* A client sends a heartbeat every eighth of a lease. After this long it is overdue (LEASE-L4). */
+#define OVERDUE_LEASES(ns) ((ns) / 4)
+
 int client_registry(struct op *op, struct client_slot **slots)
 {
     ASSERT(op->batch.count == 0);
@@ -55,44 +58,103 @@ static bool in_repair(const struct client *c, const struct client_slot *slots, u
     return by < count && owner_lives(slots[by].incarnation, word);
 }
 
+/* LEASE-L4: asks the fabric whether the client's process lives. It may be a system call, so the
+ * answer is kept for a while, unless the caller looks for nothing else. */
+static enum fab_life ask_life(struct client *c, const struct client_slot *s, unsigned slot,
+                              bool again)
+{
+    struct watch *w = &c->watch.of[slot];
+    uint64_t now = client_now(c);
+    if (!c->ep->ops->life)
+        return FAB_LIFE_UNKNOWN;
+    if (again || now >= w->ask_after) {
+        w->life = c->ep->ops->life(c->ep, s->incarnation, s->witness);
+        w->ask_after = now + c->lease_ns / 16;
+    }
+    return w->life;
+}
+
+/* Does the client live, as far as a look says that was posted at `asked`? The fabric is asked when
+ * a heartbeat is overdue or, if `searches`, at once. */
+static enum fab_life judge(struct client *c, const struct client_slot *s, unsigned slot,
+                           uint64_t asked, bool searches)
+{
+    uint64_t since = c->watch.of[slot].since, silent = asked > since ? asked - since : 0;
+    enum fab_life life = FAB_LIFE_UNKNOWN;
+    if ((s->incarnation & CLIENT_FENCED) || s->heartbeat == client_slot_renounced(s->incarnation))
+        return FAB_DEAD;
+    if (searches || silent > OVERDUE_LEASES(c->lease_ns))
+        life = ask_life(c, s, slot, searches);
+    if (life == FAB_ALIVE && silent > c->lease_ns) {
+        c->watch.still = (int)slot;
+        c->watch.still_pid = s->pid;
+    }
+    if (life == FAB_LIFE_UNKNOWN && silent > WATCH_LEASES(c->lease_ns))
+        return FAB_DEAD;
+    return life;
+}
+
+/* Notes what a slot says. False if it says the same as at the last look. */
+static bool note(struct client *c, const struct client_slot *s, unsigned slot)
+{
+    struct watch *w = &c->watch.of[slot];
+    if (w->incarnation == s->incarnation && w->heartbeat == s->heartbeat)
+        return false;
+    if (c->watch.suspect == (int)slot)
+        c->watch.suspect = -1; /* another client, or it is alive */
+    w->incarnation = s->incarnation;
+    w->heartbeat = s->heartbeat;
+    w->since = client_now(c);
+    w->ask_after = 0;
+    return true;
+}
+
 bool client_watch(struct client *c, const struct client_slot *slots, unsigned count, uint64_t epoch,
                   uint64_t asked)
 {
     ASSERT(count <= c->pool->clients);
-    uint64_t now = client_now(c);
-    bool doubtful = false;
+    bool doubtful = false, searches = epoch == NO_EPOCH;
+    c->watch.still = -1;
     for (unsigned n = 0; n < count; n++) {
         unsigned i = (c->watch.next + n) % count;
         const struct client_slot *s = &slots[i];
-        struct watch *w = &c->watch.of[i];
-        bool waits = epoch == NO_EPOCH || s->epoch < epoch || (s->incarnation & CLIENT_FENCED);
+        bool first = s->incarnation != c->watch.of[i].incarnation;
+        bool waits = searches || s->epoch < epoch || (s->incarnation & CLIENT_FENCED);
         /* Nobody need keep up the heartbeat of a parked client. It is watched when it is back. */
         bool watched = waits || s->epoch != NO_EPOCH;
         if (s->incarnation == 0 || i == c->slot || !watched)
             continue;
-        if (w->incarnation != s->incarnation || w->heartbeat != s->heartbeat) {
-            /* If only the heartbeat moved, it is alive. */
-            doubtful |= waits && w->incarnation != s->incarnation;
-            if (c->watch.suspect == (int)i)
-                c->watch.suspect = -1; /* another client, or it is alive */
-            w->incarnation = s->incarnation;
-            w->heartbeat = s->heartbeat;
-            w->since = now;
-        } else if (!waits) {
+        /* If only the heartbeat moved, it is alive. At the first look only the fabric may know. */
+        if (note(c, s, i) && !(first && searches && c->ep->ops->life)) {
+            doubtful |= waits && first;
+            continue;
+        }
+        if (!waits)
             continue; /* the watch has begun, in case that it is in the way later */
-        } else if (in_repair(c, slots, count, i) || client_recovery_waits(c, i)) {
+        if (in_repair(c, slots, count, i) || client_recovery_waits(c, i)) {
             doubtful = true; /* others may be dead as well, and the recovery may wait for them */
-        } else if ((s->incarnation & CLIENT_FENCED) ||
-                   s->heartbeat == client_slot_renounced(s->incarnation) ||
-                   (asked > w->since && asked - w->since > WATCH_LEASES(c->lease_ns))) {
+            continue;
+        }
+        enum fab_life life = judge(c, s, i, asked, searches);
+        if (life == FAB_DEAD) {
             c->watch.suspect = (int)i;
             c->watch.next = i + 1;
             return true;
-        } else {
-            doubtful = true;
         }
+        doubtful |= life == FAB_LIFE_UNKNOWN;
     }
     return doubtful;
+}
+
+int client_held_up(const struct client *c, int rc)
+{
+    if (c->watch.still < 0)
+        return rc;
+    return err_fail(
+        rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc,
+        "the session in slot %d (process %llu) lives, but has stood still in an operation "
+        "for longer than its lease; others wait for it",
+        c->watch.still, (unsigned long long)c->watch.still_pid);
 }
 
 void client_suspect(struct client *c, int slot)
@@ -113,7 +175,7 @@ void client_watch_again(struct client *c)
 {
     for (unsigned i = 0; i < c->pool->clients; i++)
         c->watch.of[i].incarnation = 0;
-    c->watch.suspect = -1;
+    c->watch.suspect = c->watch.still = -1;
 }
 
 int client_bytes(struct op *op, uint64_t *retired, uint64_t *held)

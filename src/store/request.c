@@ -229,12 +229,16 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     rc = attempt(s, op, r, result);
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
         rc = pool_make_room(op); /* not within the attempt: its own epoch would hold it up */
+        if (rc == FAR_TIMEOUT)
+            rc = client_held_up(op->client, rc);
         if (rc != FAR_OK && rc != FAR_FENCED)
             break;
         rc = attempt(s, op, r, result);
     }
     if (r->kind == FAR_OP_MODIFY && status_means(rc, STATUS_ANSWER))
-        rc = FAR_OK;      /* the callback decided to do nothing */
+        rc = FAR_OK; /* the callback decided to do nothing */
+    if (rc == FAR_CONTENTION || rc == FAR_POOL_FULL)
+        rc = client_held_up(op->client, rc);
     if (rc == FAR_BOUNDS) /* the address was read from the pool */
         rc = err_fail(FAR_CORRUPT, "an address in the table lies outside the pool");
     ASSERT(op->batch.count == 0);
