@@ -71,6 +71,7 @@ struct place {
 
 struct shm_fab {
     struct direct_fab direct;
+    struct fab_ops ops; /* a device's: with another clock */
     struct place place;
     char *map;
     uint64_t map_bytes;
@@ -453,6 +454,21 @@ static int check_shared(const struct shm_fab *s)
                            place_text(&s->place));
 }
 
+static uint64_t boot_now(struct fab_ep *ep)
+{
+    (void)ep;
+    return clock_boot_ns();
+}
+
+/* Machines may share a device. While one is suspended, its leases must pass by its own clock as
+ * they do by that of the others, who watch it. */
+static void use_boot_clock(struct shm_fab *s)
+{
+    s->ops = *s->direct.fab.ops;
+    s->ops.now = s->ops.coarse = boot_now;
+    s->direct.fab.ops = &s->ops;
+}
+
 /* A device can be read only through a mapping, so its size must be known beforehand. */
 static int take_device(struct shm_fab *s, const struct direct_options *options)
 {
@@ -471,6 +487,7 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
     if (rc != FAR_OK)
         return rc;
     memcpy(&head, s->map, sizeof head);
+    use_boot_clock(s);
     rc = adopt(s, &o, &head);
     if (rc == FAR_OK && s->direct.fab.fresh)
         rc = check_shared(s);
