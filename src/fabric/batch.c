@@ -6,6 +6,11 @@
  * second post. A batch without fences and without emulated verbs, which is nearly every one, goes
  * out as it stands.
  *
+ * Pieces. Where a client that stands still cannot be shut out, and others may not know that its
+ * process lives (FAB_CAP_PIECES), a post that writes goes out in pieces, one after another: long
+ * WRITEs are cut, and every verb is by itself. Each piece asks again whether it may write. So what
+ * a client does after it has stood still is one piece at most.
+ *
  * Masked CAS on a fabric that has none: the verb goes out as a CAS that expects the whole of
  * `compare`, and is repeated from the word it found for as long as only bits outside the compare
  * mask were in the way. Verbs that the fabric would have ordered after it wait for its outcome.
@@ -139,6 +144,59 @@ static void await_turn(struct batch *b, unsigned count)
     b->wants = 0;
 }
 
+static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
+{
+    struct fab_ep *ep = b->ep;
+
+    b->req.verbs = verbs;
+    b->req.count = count;
+    b->req.done = false;
+    int rc = ep->ops->post(ep, &b->req);
+    if (rc != FAR_OK)
+        return rc;
+    while (!b->req.done) { /* by FABRIC-F5 every request completes */
+        if (b->on_ring)
+            fiber_yield();
+        else
+            ep->ops->poll(ep, true);
+    }
+    b->in_doubt = status_in_doubt(b->req.status);
+    return b->req.status;
+}
+
+/* Posts a part of a verb, if it may still write. Once something was written, a refusal leaves the
+ * outcome of the whole in doubt. */
+static int post_piece(struct batch *b, struct fab_verb *piece, bool *written)
+{
+    if (piece->kind != FAB_READ && !may_write(b)) {
+        b->in_doubt = *written;
+        return err_fail(*written ? FAR_UNKNOWN : FAR_FENCED, "%s", b->policy->refusal);
+    }
+    *written |= piece->kind != FAB_READ;
+    return post_one(b, piece, 1);
+}
+
+#define PIECE_BYTES (16u << 10)
+
+static int post_in_pieces(struct batch *b, struct fab_verb *verbs, unsigned count)
+{
+    bool written = false;
+    int rc = FAR_OK;
+
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        struct fab_verb piece = verbs[i];
+        uint32_t left = piece.len, most = piece.kind == FAB_WRITE ? PIECE_BYTES : left;
+
+        for (; left > 0 && rc == FAR_OK; left -= piece.len) {
+            piece.len = left < most ? left : most;
+            rc = post_piece(b, &piece, &written);
+            piece.off += piece.len;
+            piece.buf = (char *)piece.buf + piece.len;
+        }
+    }
+    return rc;
+}
+
 static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count, bool writes)
 {
     struct fab_ep *ep = b->ep;
@@ -149,22 +207,12 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
         return err_fail(FAR_FENCED, "%s", b->policy->refusal);
     if (b->tap)
         b->tap->posted(b->tap, verbs, count);
-    b->req.verbs = verbs;
-    b->req.count = count;
-    b->req.done = false;
     ep->under_way += count;
-    int rc = ep->ops->post(ep, &b->req);
-    if (rc == FAR_OK) {
-        while (!b->req.done) { /* by FABRIC-F5 every request completes */
-            if (b->on_ring)
-                fiber_yield();
-            else
-                ep->ops->poll(ep, true);
-        }
-        rc = b->req.status;
-        b->in_doubt = status_in_doubt(rc);
-    }
+    bool pieces = writes && (ep->fab->caps & FAB_CAP_PIECES);
+    int rc = pieces ? post_in_pieces(b, verbs, count) : post_one(b, verbs, count);
     ep->under_way -= count;
+    if (pieces && rc == FAR_FENCED) /* the first piece that writes was refused */
+        return rc;
     if (status_in_doubt(rc) && writes && b->policy)
         b->policy->failed(b->policy);
     return rc;

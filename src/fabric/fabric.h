@@ -77,6 +77,7 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
 #define FAB_CAP_MCAS      1u /* masked CAS in one verb                                         */
 #define FAB_CAP_IMMEDIATE 2u /* post() completes before it returns: nothing is ever waited for */
 #define FAB_CAP_LOCAL     4u /* only memory of the process: a child of fork() may close it     */
+#define FAB_CAP_PIECES    8u /* not a capability: posts that write go out in pieces (batch.c)  */
 
 /* Returned by fence() only. Neither a status nor an error. */
 #define FAB_PENDING 1

@@ -460,10 +460,12 @@ static uint64_t boot_now(struct fab_ep *ep)
     return clock_boot_ns();
 }
 
-/* Machines may share a device. While one is suspended, its leases must pass by its own clock as
- * they do by that of the others, who watch it. */
-static void use_boot_clock(struct shm_fab *s)
+/* Machines may share a device, and do not see each other's processes. So a client asks for its
+ * lease again between the pieces of a post. While its machine is suspended, the lease must pass by
+ * its own clock as it does by that of the others, who watch it. */
+static void keep_to_leases(struct shm_fab *s)
 {
+    s->direct.fab.caps |= FAB_CAP_PIECES;
     s->ops = *s->direct.fab.ops;
     s->ops.now = s->ops.coarse = boot_now;
     s->direct.fab.ops = &s->ops;
@@ -487,7 +489,7 @@ static int take_device(struct shm_fab *s, const struct direct_options *options)
     if (rc != FAR_OK)
         return rc;
     memcpy(&head, s->map, sizeof head);
-    use_boot_clock(s);
+    keep_to_leases(s);
     rc = adopt(s, &o, &head);
     if (rc == FAR_OK && s->direct.fab.fresh)
         rc = check_shared(s);

@@ -138,7 +138,7 @@ static void a_pool_on_a_device_is_made_and_found_again(void **state)
 }
 
 /* Another machine may have the device, and its clock goes on while this one is suspended. */
-static void the_clock_of_a_device_counts_suspensions(void **state)
+static void a_device_is_used_within_leases_that_pass_during_suspensions(void **state)
 {
     (void)state;
     for (unsigned is_device = 0; is_device < 2; is_device++) {
@@ -153,6 +153,7 @@ static void the_clock_of_a_device_counts_suspensions(void **state)
         assert_int_equal(fab->ops->ep_open(fab, &ep), FAR_OK);
         assert_int_equal(ep->ops->now == boot_now, is_device);
         assert_int_equal(ep->ops->coarse == boot_now, is_device);
+        assert_int_equal((fab->caps & FAB_CAP_PIECES) != 0, is_device);
         uint64_t before = clock_boot_ns(), now = boot_now(ep);
         assert_in_range(now, before, clock_boot_ns());
         fab->ops->ep_close(ep);
@@ -168,7 +169,7 @@ int main(void)
         SCRATCH_CASE(a_device_with_memory_of_its_own_for_each_mapping_is_refused),
         SCRATCH_CASE(a_device_needs_a_size),
         SCRATCH_CASE(a_pool_on_a_device_is_made_and_found_again),
-        SCRATCH_CASE(the_clock_of_a_device_counts_suspensions),
+        SCRATCH_CASE(a_device_is_used_within_leases_that_pass_during_suspensions),
     };
 
     return scratch_run(tests);
