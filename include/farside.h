@@ -489,7 +489,8 @@ FAR_API const char *far_index_name(unsigned i);
  *   FAR_POOL_FULL    no memory left for the new value, or a session that does not go on holds up
  *                    what others have freed; nothing was done
  *   FAR_TABLE_FULL   the table cannot grow further; nothing was done
- *   FAR_UNKNOWN      the connection broke in the middle: the change may or may not have happened
+ *   FAR_UNKNOWN      the connection broke in the middle: the change may or may not have happened.
+ *                    Operations that only read never return it
  */
 
 /*

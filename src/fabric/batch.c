@@ -151,6 +151,7 @@ static int post_one(struct batch *b, struct fab_verb *verbs, unsigned count)
     b->req.verbs = verbs;
     b->req.count = count;
     b->req.done = false;
+    b->req.away = 0;
     int rc = ep->ops->post(ep, &b->req);
     if (rc != FAR_OK)
         return rc;
@@ -213,6 +214,7 @@ static int post_and_wait(struct batch *b, struct fab_verb *verbs, unsigned count
     ep->under_way -= count;
     if (pieces && rc == FAR_FENCED) /* the first piece that writes was refused */
         return rc;
+    b->posted = rc;
     if (status_in_doubt(rc) && writes && b->policy)
         b->policy->failed(b->policy);
     return rc;
@@ -304,15 +306,40 @@ static unsigned append_piggyback(struct batch *b, unsigned first)
     return fits ? b->count : end - PIGGYBACK_VERBS;
 }
 
-/* For batch_outcome(): what is known of the verbs of a post that has come back. */
-static void note_post(struct batch *b, unsigned first, unsigned next, int rc)
+/* A post has failed: what that means for the batch's own verbs in it. Their outcome is known if they
+ * are READs or go to nodes that nothing was sent to, whatever became of piggybacked verbs. */
+static int own_status(struct batch *b, unsigned first, unsigned next, int rc)
+{
+    uint64_t nodes = 0;
+    bool writes = false;
+
+    for (unsigned i = first; i < next && i < b->own; i++) {
+        nodes |= 1ull << b->verb[i].node;
+        writes |= b->verb[i].kind != FAB_READ;
+    }
+    if (nodes == 0) /* piggybacked verbs alone: its own have completed before */
+        return rc;
+    if (b->in_doubt && (nodes & ~b->req.away) == 0)
+        b->in_doubt = false;
+    else if (writes || rc != FAR_UNKNOWN)
+        return rc;
+    return b->req.away ? b->req.away_status : FAR_UNREACHABLE;
+}
+
+/* For batch_outcome(): what is known of the verbs of a post that has come back. Returns their
+ * status. */
+static int note_post(struct batch *b, unsigned first, unsigned next, int rc)
 {
     if (rc == FAR_OK) {
         b->completed = next;
-    } else if (b->in_doubt) {
+        return rc;
+    }
+    rc = own_status(b, first, next, rc);
+    if (b->in_doubt) {
         b->doubt_at = first;
         b->doubt_end = next;
     }
+    return rc;
 }
 
 /* A batch that takes several posts: one after another. */
@@ -327,13 +354,12 @@ static int flush_planned(struct batch *b)
             next++;
         if (next == b->count)
             next = append_piggyback(b, first);
-        int rc = post_part(b, &b->verb[first], next - first);
-        note_post(b, first, next, rc);
+        int rc = note_post(b, first, next, post_part(b, &b->verb[first], next - first));
         for (unsigned i = first; i < next && rc == FAR_OK; i++) {
             if (b->verb[i].flags & EMULATED_MCAS) {
                 rc = finish_mcas(b, &b->verb[i]);
                 if (b->in_doubt)
-                    note_post(b, i, i + 1, rc);
+                    rc = note_post(b, i, i + 1, rc);
             }
         }
         if (rc != FAR_OK)
@@ -348,9 +374,7 @@ static int flush_plain(struct batch *b)
     b->cost->verbs += b->count;
     b->cost->bytes_read += b->bytes_read;
     b->cost->bytes_written += b->bytes_written;
-    int rc = post_and_wait(b, b->verb, b->count, b->bytes_written > 0);
-    note_post(b, 0, b->count, rc);
-    return rc;
+    return note_post(b, 0, b->count, post_and_wait(b, b->verb, b->count, b->bytes_written > 0));
 }
 
 int batch_flush(struct batch *b)
@@ -360,6 +384,8 @@ int batch_flush(struct batch *b)
 
     b->acted = b->carries = b->in_doubt = false;
     b->completed = b->doubt_end = 0;
+    b->posted = FAR_OK;
+    b->own = b->count;
     if (rc != FAR_OK || b->count == 0) {
         empty(b);
         return rc;
@@ -376,7 +402,7 @@ int batch_flush(struct batch *b)
     empty(b);
     if (carries) {
         piggyback->aboard = false;
-        piggyback->landed(piggyback, rc);
+        piggyback->landed(piggyback, b->posted != FAR_OK ? b->posted : rc);
     }
     return rc;
 }

@@ -103,12 +103,14 @@ struct batch {
     bool carries;     /* has piggybacked verbs                                                    */
     bool acted;       /* the last flush failed after an earlier post with an atomic had completed */
     int error;        /* the first mistake that a builder saw                                     */
+    int posted;       /* how the last post ended, with the piggybacked verbs in it                */
+    unsigned own;     /* verbs of the flush that are not piggybacked                              */
     unsigned count, limit;              /* BATCH_MAX, and more only for piggybacked verbs */
     uint64_t bytes_read, bytes_written; /* by the verbs so far */
     /* The last flush: verbs below `completed` have come back. Those from doubt_at to doubt_end may
      * or may not have taken effect (FABRIC-F5). The others were not posted. */
     unsigned completed, doubt_at, doubt_end;
-    bool in_doubt; /* its last post failed and may take effect */
+    bool in_doubt; /* its last post failed, and its own verbs may take effect */
     struct fab_req req;
     struct fab_verb verb[BATCH_MAX + PIGGYBACK_VERBS + 1]; /* one to spare, for what does not fit */
 };
@@ -234,7 +236,7 @@ static inline unsigned batch_room(const struct batch *b)
 }
 
 /* Posts all, waits for all; an empty batch costs nothing. On a fiber, other fibers run meanwhile.
- * The batch is empty again afterwards. FAR_FENCED: the policy did not let a post go out. If the
+ * The batch is empty again afterwards. A batch of READs does not end with FAR_UNKNOWN. FAR_FENCED: the policy did not let a post go out. If the
  * batch had several posts, earlier ones may have gone out (see `acted`). */
 int batch_flush(struct batch *b);
 

@@ -17,7 +17,7 @@
  *   FABRIC-F5  A request completes once, with one status. After an error each of its verbs has
  *       happened, or has not, or will yet, within half a lease. A verb that FABRIC-F3 orders behind
  *       another happens only if that one has, and after it. After FAR_UNREACHABLE none has happened
- *       and none will.
+ *       and none will; nor has any on a node of fab_req.away.
  *
  * Protocol code does not call this: it fills batches (batch.h), which set fences and count costs.
  */
@@ -62,6 +62,10 @@ struct fab_req {
     void *owner;          /* for the poster             */
     struct fab_req *next; /* for the fabric, until done */
     unsigned parts;       /* for the fabric, until done */
+    /* The poster sets it to 0. With an error, a fabric may name nodes that nothing of the request was
+     * sent to, by bits, and the status of these. None of their verbs has happened, and none will. */
+    uint64_t away;
+    int away_status;
 };
 
 /* The order that is kept without a fence, by class of the first and of the second verb. */

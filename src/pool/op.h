@@ -194,13 +194,15 @@ static inline bool op_all_known(int rc)
     return rc == FAR_OK || status_means(rc, STATUS_SETTLED) || rc == FAR_NO_MEMORY;
 }
 
-/* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown.
- * A client whose lease has lapsed does not post, so FAR_FENCED means that nothing happened, unless
- * an earlier post of the same batch did. */
+/* The outcome of a flush whose CAS decides an operation: after an error of the fabric, unknown,
+ * unless nothing of the batch was sent to its node. A client whose lease has lapsed does not post, so
+ * FAR_FENCED means that nothing happened, unless an earlier post of the same batch did. */
 static inline int op_decided(const struct op *op, int rc)
 {
-    bool refused = status_means(rc, STATUS_NOT_POSTED);
-    return rc == FAR_OK || (refused && !op->batch.acted) ? rc : FAR_UNKNOWN;
+    const struct batch *b = &op->batch;
+    bool refused = status_means(rc, STATUS_NOT_POSTED) && !b->acted;
+    bool not_sent = !b->in_doubt && b->completed == 0;
+    return rc == FAR_OK || refused || not_sent ? rc : FAR_UNKNOWN;
 }
 
 /* Remote addresses that outlive an operation in a client's cache. They may be used only as long as

@@ -200,6 +200,8 @@ bool check_is_excused(const struct check *c, int status);
 bool check_had_no_effect(const struct check *c, int status);
 /* One of the two: a failure that needs no mistake. */
 bool check_is_explained(const struct check *c, int status);
+/* The same for an operation that changes nothing: it is never of unknown outcome. */
+bool check_read_is_explained(const struct check *c, int status);
 
 /* ---- check_ops.c ----------------------------------------------------------------------------- */
 

@@ -123,6 +123,11 @@ static bool is_answer(enum lin_kind kind, int status)
            (status == FAR_NOT_FOUND && kind != LIN_PUT && kind != LIN_INSERT && kind != LIN_MODIFY);
 }
 
+static bool reads_only(enum lin_kind kind)
+{
+    return kind == LIN_GET || kind == LIN_EXISTS;
+}
+
 void check_note_return(struct check *c, const struct pending_op *pending, int status, size_t len)
 {
     enum lin_outcome outcome = LIN_DONE;
@@ -140,7 +145,7 @@ void check_note_return(struct check *c, const struct pending_op *pending, int st
     } else if (check_had_no_effect(c, status)) {
         outcome = LIN_FAILED;
         c->result.gave_up++;
-    } else if (check_is_excused(c, status)) {
+    } else if (check_is_excused(c, status) && !reads_only(pending->kind)) {
         outcome = LIN_UNKNOWN;
         c->result.unknown++;
     } else if (!is_answer(pending->kind, status)) {
@@ -189,7 +194,7 @@ int check_iterate(struct check *c, struct check_client *me)
         ret = ++h->stamp;
         if (sim_unwinding(c->sim))
             return rc;
-        if (rc != FAR_OK && !check_is_explained(c, rc))
+        if (rc != FAR_OK && !check_read_is_explained(c, rc))
             check_fail_status(c, CHECK_BAD_STATUS, rc, "an iteration");
         for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &e);) {
             unsigned key = check_find_key(c, table, &e);

@@ -165,7 +165,7 @@ int check_scan(struct check *c, struct check_client *me)
             break;
         sim_note(c->sim, "   %s, %u entries%s", far_errname(rc), s->result.count,
                  s->result.more ? " and more" : "");
-        if (rc != FAR_OK && !check_is_explained(c, rc))
+        if (rc != FAR_OK && !check_read_is_explained(c, rc))
             check_fail_status(c, CHECK_BAD_STATUS, rc, "a scan");
         if (rc != FAR_OK)
             break;

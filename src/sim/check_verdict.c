@@ -43,15 +43,16 @@ bool check_fabric_failed(int status)
 }
 
 /* These errors need no fault. Delays alone can keep a client silent for longer than its lease: then
- * it is shut out, and what it had under way fails with FAR_UNKNOWN. Delays can also make an
- * operation of a ring wait for another until it times out. */
+ * it is shut out, and what it had under way fails with FAR_UNKNOWN, or with FAR_UNREACHABLE if it
+ * only read. Delays can also make an operation of a ring wait for another until it times out. */
 bool check_is_excused(const struct check *c, int status)
 {
     if (!check_fabric_failed(status))
         return false;
     return (c->set->adversity & SIM_FAULTS) ||
            (status == FAR_TIMEOUT && (c->set->adversity & SIM_DELAY)) ||
-           (status == FAR_UNKNOWN && sim_counts(c->sim)->shut_out > 0);
+           ((status == FAR_UNKNOWN || status == FAR_UNREACHABLE) &&
+            sim_counts(c->sim)->shut_out > 0);
 }
 
 bool check_had_no_effect(const struct check *c, int status)
@@ -63,4 +64,9 @@ bool check_had_no_effect(const struct check *c, int status)
 bool check_is_explained(const struct check *c, int status)
 {
     return check_had_no_effect(c, status) || check_is_excused(c, status);
+}
+
+bool check_read_is_explained(const struct check *c, int status)
+{
+    return status != FAR_UNKNOWN && check_is_explained(c, status);
 }

@@ -329,12 +329,27 @@ static bool obstructed(struct sim *sim, const struct event *e)
     return false;
 }
 
+/* Names the lost nodes on which no verb of the request has begun. */
+static void note_away(const struct sim *sim, struct sim_request *r)
+{
+    uint64_t begun = 0;
+    for (unsigned i = 0; i < r->count; i++) {
+        unsigned node = r->verb[i].v.node;
+        begun |= (uint64_t)(r->verb[i].begun || r->verb[i].answered) << node;
+        r->req->away |= (uint64_t)sim->lost[node] << node;
+    }
+    r->req->away &= ~begun;
+    r->req->away_status = FAR_UNREACHABLE;
+}
+
 /* A verb that has begun, or was answered (NIC-N4), has already reached the node. */
 static bool node_is_gone(struct sim *sim, struct sim_request *r, unsigned i)
 {
     if (!sim->lost[r->verb[i].v.node] || r->verb[i].half || r->verb[i].answered)
         return false;
     sim_log_line(sim, r->client, "#%u cannot reach node %u", r->number, r->verb[i].v.node);
+    if (r->req)
+        note_away(sim, r);
     sim_request_fail(sim, r, r->any_executed ? FAR_UNKNOWN : FAR_UNREACHABLE);
     return true;
 }

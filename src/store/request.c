@@ -121,16 +121,24 @@ static int dispatch(struct op *op, const struct far_op *r, struct index_view *vi
     return rc;
 }
 
+/* The status of what changed nothing: its outcome is known, even if the connection broke. */
+static int without_effect(int rc)
+{
+    return rc == FAR_UNKNOWN ? FAR_UNREACHABLE : rc;
+}
+
 /* One attempt at an operation, within an epoch. */
 static int attempt_once(far_session *s, struct op *op, const struct far_op *r,
                         struct far_result *result)
 {
     struct table_view *view = NULL;
-    int rc = store_view_begin(s, op, r->table, &view);
+    int rc = without_effect(store_view_begin(s, op, r->table, &view));
     if (rc != FAR_OK)
         return rc;
     ASSERT(op->batch.count == 0);
     rc = dispatch(op, r, view->view, result);
+    if (!changes(r->kind))
+        rc = without_effect(rc);
     /* What a client reads after its lease has lapsed may have been reused. A change that was made
      * was made in time, because batches that write are not posted later. The same holds for a value
      * that was delivered. */
@@ -228,7 +236,8 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     op->cost = (struct cost){0};
     rc = attempt(s, op, r, result);
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
-        rc = pool_make_room(op); /* not within the attempt: its own epoch would hold it up */
+        /* Not within the attempt: its own epoch would hold it up. */
+        rc = without_effect(pool_make_room(op));
         if (rc == FAR_TIMEOUT)
             rc = client_held_up(op->client, rc);
         if (rc != FAR_OK && rc != FAR_FENCED)

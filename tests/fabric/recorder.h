@@ -27,8 +27,9 @@ struct recorder {
     struct fab_verb verb[RECORDER_VERBS];
     unsigned post_of[RECORDER_VERBS];
 
-    int refuse; /* what post() returns from the fail_at-th post on, counted from 1 */
-    int status; /* or what such a post completes with                              */
+    int refuse;    /* what post() returns from the fail_at-th post on, counted from 1 */
+    int status;    /* or what such a post completes with                              */
+    uint64_t away; /* nodes that it says nothing was sent to                      */
     unsigned fail_at;
     void (*interfere)(struct recorder *rec); /* other clients, before each post */
 };
@@ -70,6 +71,8 @@ static inline int recorder_post(struct fab_ep *ep, struct fab_req *req)
     }
     rec->posts++;
     req->status = failing ? rec->status : FAR_OK;
+    req->away = failing ? rec->away : 0;
+    req->away_status = FAR_REFUSED;
     req->done = true;
     return FAR_OK;
 }

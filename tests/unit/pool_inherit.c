@@ -202,7 +202,7 @@ static void a_takeover_of_unknown_outcome_is_found_out(void **state)
     hook_on(s->client.ep);
     hook.ops.post = post_takeover;
     takes = (typeof(takes)){.probe = &p, .unknown = true};
-    assert_int_equal(get(&r, s), FAR_UNKNOWN);
+    assert_int_equal(get(&r, s), FAR_UNREACHABLE);
     assert_true(takes.met && recoveries.calls == 0);
     hook_off();
     puppet_no_strays(

@@ -59,7 +59,7 @@ static void a_slot_of_unknown_outcome_is_announced_before_it_counts(void **state
     hook_on(c->ep);
     claim_lost = false;
     hook.ops.post = post_claim_unknown;
-    assert_int_equal(get(&r, s), FAR_UNKNOWN);
+    assert_int_equal(get(&r, s), FAR_UNREACHABLE);
     assert_true(claim_lost);
     hook_off();
     assert_int_equal(op_begin(&s->op, NULL), FAR_OK); /* in flight from here on */
@@ -87,7 +87,7 @@ static void a_slot_of_unknown_outcome_does_not_hold_the_epoch(void **state)
     hook_on(c->ep);
     claim_lost = false;
     hook.ops.post = post_claim_unknown;
-    assert_int_equal(get(&r, s), FAR_UNKNOWN);
+    assert_int_equal(get(&r, s), FAR_UNREACHABLE);
     hook_off();
     assert_int_equal(get(&r, s), FAR_OK);
     for (unsigned i = 0; i < 100; i++) {
@@ -499,7 +499,7 @@ static void a_parked_clients_heartbeat_that_arrives_late_does_no_harm(void **sta
     late = (typeof(late)){.write = {.buf = NULL}};
     for (unsigned i = 0; i < 20 && rc == FAR_OK; i++)
         rc = far_pool_info(s, &info);
-    assert_int_equal(rc, FAR_UNKNOWN);
+    assert_int_equal(rc, FAR_UNREACHABLE);
     assert_int_equal(op_begin(&s->op, NULL), FAR_OK);
     struct fab_req req = {.verbs = &late.write, .count = 1};
     hook_run(c->ep, &req);

@@ -74,6 +74,11 @@ static void leg_done(struct ucx_hub *h, struct leg *leg, int status)
     ASSERT(f->legs > 0);
     if (f->status == FAR_OK)
         f->status = status;
+    f->touched |= leg->touched;
+    if (!leg->touched && status_means(status, STATUS_NOT_EXECUTED)) {
+        f->req->away |= 1ull << leg->node;
+        f->req->away_status = status;
+    }
     if (status != FAR_OK && h->shared)
         keep_detail(e, status);
     leg->next = h->free_legs;
@@ -139,7 +144,7 @@ static int queue_request(struct ucx_ep *e, struct fab_req *req, uint64_t nodes)
         struct leg *leg = h->free_legs;
 
         h->free_legs = leg->next;
-        *leg = (struct leg){.flight = f, .identity = e->identity};
+        *leg = (struct leg){.flight = f, .identity = e->identity, .node = (uint8_t)c->node};
         queue_leg(c, leg);
         if (++c->posted >= SENT_AT_ONCE && c->state == CONN_UP)
             ucx_conn_send(c);
@@ -375,7 +380,7 @@ static void take_results(struct ucx_conn *c, struct message *m, const char *at)
             memcpy(target->buf, at, target->len);
             at += target->len;
         }
-        part->leg->flight->touched = true;
+        part->leg->touched = true;
         if (result.status == FAR_OK && part->more)
             queue_leg_first(c, part->leg);
         else if (result.status == FAR_OK)
@@ -437,7 +442,7 @@ void ucx_conn_fail_all(struct ucx_conn *c, int status)
         if (!m || !m->waiting)
             continue;
         for (unsigned n = 0; n < m->parts; n++)
-            m->part[n].leg->flight->touched = true;
+            m->part[n].leg->touched = true;
         message_fail(c, m, status);
     }
     while (leg) {

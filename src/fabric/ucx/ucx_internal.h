@@ -51,7 +51,7 @@ struct flight {
     struct ucx_ep *ep;
     struct fab_req *req;
     unsigned legs; /* not done yet */
-    bool touched;  /* some of it has been executed, or may have been */
+    bool touched;  /* one of its legs is */
     int status;
     struct flight *next;
 };
@@ -60,6 +60,8 @@ struct leg {
     struct flight *flight;
     struct leg *next;
     uint64_t identity;
+    uint8_t node;
+    bool touched;  /* some of it has been executed, or may have been */
     unsigned verb; /* the next to send           */
     uint32_t from; /* the next byte of that verb */
 };
