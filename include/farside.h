@@ -678,8 +678,8 @@ FAR_API int far_scan(far_session *session, far_table *table, const struct far_ra
  * operations that have not started. Operations in flight at the same time are concurrent with each
  * other, also if they have the same key.
  */
-enum far_op_kind {
-    FAR_OP_GET,
+enum far_op_kind { /* 0 is no kind: a struct far_op that was only zeroed is FAR_INVALID */
+    FAR_OP_GET = 1,
     FAR_OP_EXISTS,
     FAR_OP_PUT,
     FAR_OP_INSERT,
@@ -689,7 +689,7 @@ enum far_op_kind {
     FAR_OP_ITERATE,
     FAR_OP_SCAN
 };
-#define FAR_OP_KINDS 9
+#define FAR_OP_KINDS 10 /* one more than the highest */
 #define FAR_OP_ROOM  16 /* kinds that struct far_stats has room for, now and in later versions */
 
 struct far_op {

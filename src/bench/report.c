@@ -10,9 +10,16 @@
 #include <unistd.h>
 
 const char *const report_kind_names[FAR_OP_KINDS] = {
-    [FAR_OP_GET] = "get",       [FAR_OP_EXISTS] = "exists",   [FAR_OP_PUT] = "put",
-    [FAR_OP_INSERT] = "insert", [FAR_OP_UPDATE] = "update",   [FAR_OP_DELETE] = "delete",
-    [FAR_OP_MODIFY] = "modify", [FAR_OP_ITERATE] = "iterate", [FAR_OP_SCAN] = "scan",
+    [0] = "none",
+    [FAR_OP_GET] = "get",
+    [FAR_OP_EXISTS] = "exists",
+    [FAR_OP_PUT] = "put",
+    [FAR_OP_INSERT] = "insert",
+    [FAR_OP_UPDATE] = "update",
+    [FAR_OP_DELETE] = "delete",
+    [FAR_OP_MODIFY] = "modify",
+    [FAR_OP_ITERATE] = "iterate",
+    [FAR_OP_SCAN] = "scan",
 };
 
 #define RANGE_MAX        (2 * TEXT_MAX + 8)

@@ -280,7 +280,7 @@ static __attribute__((noinline)) int run_scan(far_session *s, struct op *op, con
 int store_accepts(const far_session *s, const struct far_op *r)
 {
     int rc = r ? store_check_table(s, r->table) : s ? store_null("op") : store_refuse(s);
-    return rc == FAR_OK && (unsigned)r->kind >= FAR_OP_KINDS
+    return rc == FAR_OK && (unsigned)r->kind - 1 >= FAR_OP_KINDS - 1
                ? err_fail(FAR_INVALID, "there is no operation of kind %d", (int)r->kind)
                : rc;
 }

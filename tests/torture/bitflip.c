@@ -431,7 +431,7 @@ static void operate(struct testbed *g, far_session *s, far_table *t, struct hist
     uint32_t id = (uint32_t)rng_below(&g->rng, rng_below(&g->rng, 2) ? KEYS : KEYS_MORE);
     size_t klen = key_bytes(id, key), vlen = value_bytes(id, h->round_first + n, value);
     bool stored = ever_stored(h, id);
-    enum far_op_kind kind = (enum far_op_kind)rng_below(&g->rng, FAR_OP_DELETE + 1);
+    enum far_op_kind kind = (enum far_op_kind)(FAR_OP_GET + rng_below(&g->rng, FAR_OP_DELETE));
     struct far_stats stats;
 
     far_stats(s, t, &stats);

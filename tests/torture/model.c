@@ -285,11 +285,11 @@ static void check_change(struct model *m, far_session *s, enum far_op_kind kind,
 static enum far_op_kind pick_kind(struct model *m, unsigned step)
 {
     static const unsigned weights[4][FAR_OP_KINDS] = {
-        /* get exists put insert update delete */
-        {10, 5, 35, 35, 10, 5},
-        {25, 10, 20, 15, 15, 15},
-        {10, 5, 5, 5, 10, 65},
-        {20, 5, 25, 20, 15, 15},
+        /* none get exists put insert update delete */
+        {0, 10, 5, 35, 35, 10, 5},
+        {0, 25, 10, 20, 15, 15, 15},
+        {0, 10, 5, 5, 5, 10, 65},
+        {0, 20, 5, 25, 20, 15, 15},
     };
     const unsigned *w = weights[step * 4ull / m->setting->ops % 4];
     unsigned at = (unsigned)rng_below(&m->rng, 100), kind = 0;

@@ -196,10 +196,13 @@ static void wrong_arguments_of_the_ring_are_named(void **state)
     refused(far_submit(r.session, &op), NULL_TABLE);
     op.table = r.table;
     op.kind = (enum far_op_kind)FAR_OP_KINDS;
-    refused(far_submit(r.session, &op), "there is no operation of kind 9");
+    refused(far_submit(r.session, &op), "there is no operation of kind 10");
     refused(far_execute(NULL, &op, &result), NULL_SESSION);
     refused(far_execute(r.session, NULL, &result), "op must not be NULL");
-    refused(far_execute(r.session, &op, &result), "there is no operation of kind 9");
+    refused(far_execute(r.session, &op, &result), "there is no operation of kind 10");
+    op = (struct far_op){.table = r.table, .key = "k", .key_len = 1}; /* a kind was forgotten */
+    refused(far_submit(r.session, &op), "there is no operation of kind 0");
+    refused(far_execute(r.session, &op, &result), "there is no operation of kind 0");
     refused(far_submit_many(NULL, &op, 1, NULL), NULL_SESSION);
     refused(far_submit_many(r.session, NULL, 1, NULL), "ops must not be NULL");
     int fd = 77;

@@ -212,7 +212,8 @@ static void results_are_those_of_the_functions(void **state)
             size_t klen = rng_below(&rng, 50) ? 8 : 0;
             size_t vlen = rng_below(&rng, 9), cap = rng_below(&rng, 9);
             struct far_result result;
-            struct far_op op = {.kind = (enum far_op_kind)rng_below(&rng, FAR_OP_DELETE + 1),
+            struct far_op op = {.kind =
+                                    (enum far_op_kind)(FAR_OP_GET + rng_below(&rng, FAR_OP_DELETE)),
                                 .table = ring.table,
                                 .key = &key,
                                 .key_len = klen,

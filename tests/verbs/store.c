@@ -155,7 +155,7 @@ static void ring(struct rig *r, enum far_op_kind kind)
 
 static void print_costs(struct rig *r, const char *index)
 {
-    static const char *const name[FAR_OP_KINDS] = {"get",    "exists", "put",
+    static const char *const name[FAR_OP_KINDS] = {"none",   "get",    "exists", "put",
                                                    "insert", "update", "delete"};
     struct far_stats stats;
 
