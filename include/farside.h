@@ -765,15 +765,18 @@ FAR_API int far_submit_many(far_session *session, const struct far_op *ops, unsi
  * far_reap - collect results
  *
  * Waits until there are min_results results, or until no operation is in flight. Stores at most
- * max_results and returns how many it stored. With min_results 0 it does not wait. Returns 0 if
- * session or results is NULL, or if the session was opened before fork().
+ * max_results and returns how many it stored, or a negative status. With min_results 0 it does not
+ * wait.
+ *
+ * FAR_INVALID   session is NULL, results is NULL and max_results is not 0, or the session was opened
+ *               before fork(); all results stay to be reaped
  */
-FAR_API unsigned far_reap(far_session *session, struct far_result *results, unsigned max_results,
-                          unsigned min_results);
+FAR_API int far_reap(far_session *session, struct far_result *results, unsigned max_results,
+                     unsigned min_results);
 
 /* The same, but waits at most timeout_ns nanoseconds. So it may return fewer than min_results. */
-FAR_API unsigned far_reap_within(far_session *session, struct far_result *results,
-                                 unsigned max_results, unsigned min_results, uint64_t timeout_ns);
+FAR_API int far_reap_within(far_session *session, struct far_result *results, unsigned max_results,
+                            unsigned min_results, uint64_t timeout_ns);
 
 /*
  * far_session_fd - a file descriptor to wait on for the ring

@@ -360,15 +360,12 @@ bool store_ring_running(const far_session *s)
     return false;
 }
 
-/* Can results be reaped from it? If not, the detail says why. */
-static bool reapable(const far_session *s, const struct far_result *results, unsigned max_results)
+/* May results be reaped from it? FAR_INVALID. */
+static int check_reap(const far_session *s, const struct far_result *results, unsigned max_results)
 {
     err_begin_ring();
-    if (store_check(s) != FAR_OK || !s->slot || max_results == 0)
-        return false;
-    if (!results)
-        store_null("results");
-    return results != NULL;
+    int rc = store_check(s);
+    return rc == FAR_OK && !results && max_results > 0 ? store_null("results") : rc;
 }
 
 /* Waits until there are `results` results, no operation runs, or the time is over. */
@@ -414,20 +411,18 @@ static unsigned reap(far_session *s, struct far_result *results, unsigned max_re
     return count;
 }
 
-unsigned far_reap(far_session *s, struct far_result *results, unsigned max_results,
-                  unsigned min_results)
+int far_reap_within(far_session *s, struct far_result *results, unsigned max_results,
+                    unsigned min_results, uint64_t timeout_ns)
 {
-    return reapable(s, results, max_results)
-               ? reap(s, results, max_results, min_results, UINT64_MAX)
-               : 0;
+    int rc = check_reap(s, results, max_results);
+    if (rc != FAR_OK || !s->slot || max_results == 0)
+        return err_end(rc);
+    return (int)reap(s, results, max_results, min_results, timeout_ns);
 }
 
-unsigned far_reap_within(far_session *s, struct far_result *results, unsigned max_results,
-                         unsigned min_results, uint64_t timeout_ns)
+int far_reap(far_session *s, struct far_result *results, unsigned max_results, unsigned min_results)
 {
-    return reapable(s, results, max_results)
-               ? reap(s, results, max_results, min_results, timeout_ns)
-               : 0;
+    return far_reap_within(s, results, max_results, min_results, UINT64_MAX);
 }
 
 void store_ring_close(far_session *s)

@@ -158,9 +158,9 @@ static void greet(int listener)
 static void take_results(void)
 {
     struct far_result results[32];
-    unsigned count = far_reap(session, results, 32, 0);
+    int count = far_reap(session, results, 32, 0);
 
-    for (unsigned i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         struct client *c = (struct client *)(uintptr_t)results[i].user_data;
         const char *text = results[i].status == FAR_OK ? "ok" : far_strerror(results[i].status);
         size_t len = strlen(text);
