@@ -24,6 +24,11 @@
  *
  *   - After FAR_NODE_LOST part of the pool is lost for good: close it, and create it again.
  *   - A session must be closed before its pool. Tables are closed with their pool.
+ *   - A session takes one call at a time. While one is under way, calls on the session by another
+ *     thread or by a callback return FAR_INVALID, and far_session_close() ends the program with a
+ *     message. This finds mistakes; it does not make a session safe for threads: two threads that
+ *     call at the same instant may not be noticed. (far_table_list() may be called back: its `each`
+ *     may use the session.)
  *   - Buffers handed to far_submit() belong to Farside until the operation has been reaped.
  *   - After FAR_UNKNOWN a change may or may not have happened: the connection broke while it was
  *     under way. Read the key to find out.
@@ -471,7 +476,8 @@ FAR_API const char *far_index_name(unsigned i);
  * All of them may return, besides what each lists:
  *
  *   FAR_INVALID      session, table or key is NULL, or value is NULL and value_len is not 0; the
- *                    table is not in the session's pool; the session was opened before fork()
+ *                    table is not in the session's pool; the session was opened before fork(), or
+ *                    another call on it is under way
  *   FAR_NO_TABLE     the table was dropped; nothing was done
  *   FAR_KEY_SIZE     key_len is 0, over FAR_KEY_MAX, or over the index's own limit
  *   FAR_CORRUPT      damaged data was found

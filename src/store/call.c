@@ -10,6 +10,10 @@ int store_refuse(const far_session *s)
 {
     if (!s)
         return store_null("session");
+    if (process_same(s->pool->process))
+        return err_fail(FAR_INVALID,
+                        "the session is in use: by another thread, or by the call whose callback "
+                        "calls it");
     return err_fail(FAR_INVALID,
                     "the pool was opened before fork(), by the parent of this process; "
                     "open it again here");
@@ -17,7 +21,7 @@ int store_refuse(const far_session *s)
 
 int store_refuse_table(const far_session *s, const far_table *table)
 {
-    if (!s || !process_same(s->pool->process))
+    if (!store_usable(s))
         return store_refuse(s);
     if (!table)
         return store_null("table");
@@ -50,9 +54,21 @@ int store_judge(const struct op *op, int rc)
     return status_means(rc, STATUS_DAMAGE) && client_lapsed(op->client) ? store_silent() : rc;
 }
 
+void store_take(far_session *s)
+{
+    store_hold(s);
+    client_enter(&s->client);
+}
+
+void store_give(far_session *s)
+{
+    client_leave(&s->client);
+    store_unhold(s);
+}
+
 void store_enter(far_session *s)
 {
-    client_enter(&s->client);
+    store_take(s);
     s->client.progress = s->progress;
     s->client.progress_arg = s->progress_arg;
 }
@@ -60,5 +76,5 @@ void store_enter(far_session *s)
 void store_leave(far_session *s)
 {
     s->client.progress = NULL;
-    client_leave(&s->client);
+    store_give(s);
 }

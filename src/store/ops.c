@@ -1,13 +1,22 @@
 /* The public functions for single operations. */
 #include "store/store_internal.h"
 
+/* Runs an operation of a synchronous call. */
+static int run(far_session *s, const struct far_op *r, struct far_result *result)
+{
+    store_hold(s);
+    int rc = store_run(s, &s->op, r, result);
+    store_unhold(s);
+    return rc;
+}
+
 int far_execute(far_session *s, const struct far_op *r, struct far_result *result)
 {
     err_begin();
     int rc = store_accepts(s, r);
     if (rc == FAR_OK && !result)
         rc = store_null("result");
-    return err_end(rc == FAR_OK ? store_run(s, &s->op, r, result) : rc);
+    return err_end(rc == FAR_OK ? run(s, r, result) : rc);
 }
 
 static int call(far_session *s, const struct far_op *r, size_t *len)
@@ -17,7 +26,7 @@ static int call(far_session *s, const struct far_op *r, size_t *len)
     int rc = store_check_table(s, r->table);
     if (rc != FAR_OK)
         return err_end(rc);
-    rc = store_run(s, &s->op, r, &result);
+    rc = run(s, r, &result);
     if (len && (rc == FAR_OK || rc == FAR_TOO_SMALL))
         *len = result.len;
     return err_end(rc);
@@ -46,7 +55,7 @@ int far_iterate(far_session *s, far_table *table, uint64_t *cursor, unsigned fla
     if (rc != FAR_OK)
         return err_end(rc);
     r.cursor = *cursor;
-    rc = store_run(s, &s->op, &r, &result);
+    rc = run(s, &r, &result);
     if (rc == FAR_OK || rc == FAR_TOO_SMALL)
         *len = result.len;
     if (rc == FAR_OK)
@@ -71,7 +80,7 @@ int far_scan(far_session *s, far_table *table, const struct far_range *range, vo
                        .flags = range->flags,
                        .buf = buf,
                        .cap = cap};
-    rc = store_run(s, &s->op, &r, &result);
+    rc = run(s, &r, &result);
     if (rc == FAR_OK || rc == FAR_TOO_SMALL)
         *len = result.len;
     if (rc == FAR_OK && more)

@@ -190,7 +190,9 @@ int far_submit(far_session *s, const struct far_op *r)
         return err_end(rc);
     if (s->idle_count == 0)
         return err_end(wait_for_place(s, r));
+    store_hold(s);
     start(s, r);
+    store_unhold(s);
     if (s->wait)
         store_wait_ring(s->wait);
     return err_end(FAR_OK);
@@ -417,7 +419,10 @@ int far_reap_within(far_session *s, struct far_result *results, unsigned max_res
     int rc = check_reap(s, results, max_results);
     if (rc != FAR_OK || !s->slot || max_results == 0)
         return err_end(rc);
-    return (int)reap(s, results, max_results, min_results, timeout_ns);
+    store_hold(s);
+    unsigned count = reap(s, results, max_results, min_results, timeout_ns);
+    store_unhold(s);
+    return (int)count;
 }
 
 int far_reap(far_session *s, struct far_result *results, unsigned max_results, unsigned min_results)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -98,6 +99,12 @@ void far_session_close(far_session *s)
     if (!process_same(s->pool->process)) {
         abandon_session(s);
         return;
+    }
+    if (atomic_load_explicit(&s->held, memory_order_relaxed)) {
+        fputs("farside: far_session_close() was called during a call on the session, by another "
+              "thread or by a callback\n",
+              stderr);
+        abort();
     }
     struct err_detail kept;
     err_keep(&kept);

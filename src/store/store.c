@@ -83,9 +83,9 @@ int far_pool_info(far_session *s, struct far_pool_info *info)
     int rc = store_begin(s, info, "info");
     if (rc != FAR_OK)
         return err_end(rc);
-    client_enter(&s->client);
+    store_take(s);
     rc = pool_info(&s->op, info);
-    client_leave(&s->client);
+    store_give(s);
     return err_end(rc);
 }
 
@@ -100,12 +100,12 @@ int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
     struct fab_ep *ep = s->client.ep;
     if (!ep->ops->node_stat)
         return err_end(err_fail(FAR_UNSUPPORTED, "%s: has no memory nodes", ep->ops->scheme));
-    client_enter(&s->client); /* the keeper uses the endpoint, too */
+    store_take(s); /* the keeper uses the endpoint, too */
     rc = ep->ops->node_stat(ep, node, info);
     /* To the keeper, a session that only calls this function looks busy, so this call sends the
      * heartbeat that the keeper would send. Operations in flight carry heartbeats of their own. */
     if (s->client.inside == 1 && client_heartbeat_due(&s->client))
         (void)client_park(&s->op); /* if it fails, the next operation finds out */
-    client_leave(&s->client);
+    store_give(s);
     return err_end(rc);
 }

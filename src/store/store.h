@@ -49,6 +49,7 @@ struct table_view {
 
 struct far_session {
     struct far_pool *pool;
+    _Atomic bool held; /* a call is under way: see store_hold() */
     struct client client;
     struct op op;              /* synchronous calls */
     struct table_view **table; /* by the number of the table's handle; NULL: not used yet */

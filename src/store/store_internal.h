@@ -25,17 +25,34 @@
 int store_null(const char *what);
 
 /* FAR_INVALID with the reason why the session, or the session with the table, cannot be used: NULL,
- * opened by the parent of this process, or of different pools. store_check() asks first. */
+ * opened by the parent of this process, in use, or of different pools. store_check() asks first. */
 int store_refuse(const struct far_session *s);
 int store_refuse_table(const struct far_session *s, const struct far_table *table);
+static inline bool store_usable(const struct far_session *s)
+{
+    return s && process_same(s->pool->process) &&
+           !atomic_load_explicit(&s->held, memory_order_relaxed);
+}
 static inline int store_check(const struct far_session *s)
 {
-    return __builtin_expect(s && process_same(s->pool->process), 1) ? FAR_OK : store_refuse(s);
+    return __builtin_expect(store_usable(s), 1) ? FAR_OK : store_refuse(s);
 }
 static inline int store_check_table(const struct far_session *s, const struct far_table *table)
 {
-    bool good = s && process_same(s->pool->process) && table && table->pool == s->pool;
+    bool good = store_usable(s) && table && table->pool == s->pool;
     return __builtin_expect(good, 1) ? FAR_OK : store_refuse_table(s, table);
+}
+
+/* Brackets what a call does with a session that store_check() has accepted. Any other call on it is
+ * refused meanwhile: that of another thread, or of a callback. For misuse only, so plain loads and
+ * stores are enough: of two threads that call at the same instant, neither may notice. */
+static inline void store_hold(struct far_session *s)
+{
+    atomic_store_explicit(&s->held, true, memory_order_relaxed);
+}
+static inline void store_unhold(struct far_session *s)
+{
+    atomic_store_explicit(&s->held, false, memory_order_relaxed);
 }
 
 /* How most public functions begin: forgets the last detail, and judges the session, its table and
@@ -43,6 +60,10 @@ static inline int store_check_table(const struct far_session *s, const struct fa
 int store_begin(const struct far_session *s, bool given, const char *argument);
 int store_begin_table(const struct far_session *s, const struct far_table *table, bool given,
                       const char *argument);
+
+/* Brackets a call that uses the session's client. */
+void store_take(struct far_session *s);
+void store_give(struct far_session *s);
 
 /* Brackets a call that may take long: it reports to the session's progress callback. */
 void store_enter(struct far_session *s);
@@ -83,7 +104,8 @@ int store_view_work(struct far_pool *pool, struct op *op, const struct table_des
 /* May this session run this operation? FAR_INVALID. */
 int store_accepts(const struct far_session *s, const struct far_op *request);
 
-/* Runs one operation to its end on the caller's stack or fiber, and counts it. */
+/* Runs one operation to its end on the caller's stack or fiber, and counts it. The session is
+ * held. */
 int store_run(struct far_session *s, struct op *op, const struct far_op *request,
               struct far_result *result);
 

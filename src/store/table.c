@@ -179,9 +179,9 @@ int far_table_create(far_session *s, const char *name, const char *index,
         rc = find_index(s, index, &ops);
     if (rc != FAR_OK)
         return err_end(rc);
-    client_enter(&s->client);
+    store_take(s);
     rc = create(s, name, ops, options ? options : &none, out);
-    client_leave(&s->client);
+    store_give(s);
     return err_end(rc);
 }
 
@@ -190,9 +190,9 @@ static int find_table(far_session *s, const char *name, const char *index, far_t
     const struct index_ops *ops = NULL;
     struct table_desc desc;
 
-    client_enter(&s->client);
+    store_take(s);
     int rc = find_desc(s, name, &desc);
-    client_leave(&s->client);
+    store_give(s);
     if (rc == FAR_NO_TABLE)
         return err_fail(rc, "there is no table '%s'", name);
     if (rc != FAR_OK)
@@ -302,9 +302,9 @@ int far_table_list(far_session *s, int (*each)(void *, const char *, const char 
         return err_end(rc);
     for (unsigned id = 0;;) {
         struct table_desc desc;
-        client_enter(&s->client);
+        store_take(s);
         rc = list_one(s, &id, &desc);
-        client_leave(&s->client);
+        store_give(s);
         if (rc != FAR_OK)
             return err_end(rc == FAR_NO_TABLE ? FAR_OK : rc);
         rc = each(arg, desc.name, desc.index);
