@@ -228,8 +228,10 @@ typedef struct far_session far_session;
  */
 FAR_API int far_pool_open(const char *uri, far_pool **pool);
 
-/* Closes a pool and all of its table handles. Close its sessions first. NULL is ignored. In a child
- * of fork(), closing a pool of the parent frees local memory only. */
+/* Closes a pool and all of its table handles. Close its sessions first. If a session is still open,
+ * all calls on it return FAR_INVALID from then on, except far_session_close(), and the pool's memory
+ * is freed when the last one is closed. NULL is ignored. In a child of fork(), closing a pool of the
+ * parent frees local memory only. */
 FAR_API void far_pool_close(far_pool *pool);
 
 /*

@@ -7,7 +7,8 @@
 
 #include <stdbool.h>
 
-/* A child of fork() has a number that none of its ancestors had. For process_same() only. */
+/* A child of fork() has a number that none of its ancestors had. None has 0. For process_same()
+ * only. */
 extern unsigned process_number_now;
 
 /* The number of this process, to be kept and compared later. FAR_NO_MEMORY. */

@@ -14,6 +14,8 @@ int store_refuse(const far_session *s)
         return err_fail(FAR_INVALID,
                         "the session is in use: by another thread, or by the call whose callback "
                         "calls it");
+    if (s->pool->process == 0)
+        return err_fail(FAR_INVALID, "the session's pool was closed");
     return err_fail(FAR_INVALID,
                     "the pool was opened before fork(), by the parent of this process; "
                     "open it again here");

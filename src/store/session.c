@@ -49,6 +49,7 @@ static int open_session(far_pool *pool, const struct far_session_options *option
     if (rc != FAR_OK)
         goto free_op;
     __atomic_fetch_add(&pool->fab->sharers, 1, __ATOMIC_RELAXED);
+    store_session_opened(pool);
     *out = s;
     return FAR_OK;
 
@@ -96,7 +97,7 @@ void far_session_close(far_session *s)
 {
     if (!s)
         return;
-    if (!process_same(s->pool->process)) {
+    if (!process_same(s->pool->opener)) {
         abandon_session(s);
         return;
     }
@@ -107,8 +108,9 @@ void far_session_close(far_session *s)
         abort();
     }
     struct err_detail kept;
+    far_pool *pool = s->pool;
     err_keep(&kept);
-    __atomic_fetch_sub(&s->pool->fab->sharers, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&pool->fab->sharers, 1, __ATOMIC_RELAXED);
     store_keeper_drop(s);
     s->client.endpoint_used = NULL;
     store_wait_close(s->wait);
@@ -121,6 +123,7 @@ void far_session_close(far_session *s)
     client_close(&s->client);
     ep->ops->ep_close(ep);
     free(s);
+    store_session_closed(pool);
     err_restore(&kept);
 }
 

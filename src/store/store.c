@@ -19,6 +19,7 @@ int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
         return rc;
     }
     pool->fab = fab;
+    pool->opener = pool->process;
     store_maintain_pool(pool);
     pthread_mutex_init(&pool->lock, NULL);
     *out = pool;
@@ -47,6 +48,46 @@ int far_pool_open(const char *uri, far_pool **out)
     return err_end(open_uri(uri, out));
 }
 
+static void free_pool(far_pool *pool, bool ours)
+{
+    for (unsigned i = 0; i < pool->tables; i++)
+        free(pool->table[i]);
+    free(pool->table);
+    if (ours)
+        pthread_mutex_destroy(&pool->lock);
+    if (pool->owns_fab && (ours || (pool->fab->caps & FAB_CAP_LOCAL)))
+        fab_close(pool->fab);
+    free(pool);
+}
+
+void store_session_opened(far_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->sessions++;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void store_session_closed(far_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool last = --pool->sessions == 0 && pool->process == 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (last)
+        free_pool(pool, true);
+}
+
+/* A session that is still open keeps the pool's memory, so that its calls can be refused. */
+static void close_pool(far_pool *pool)
+{
+    store_keeper_stop(pool);
+    pthread_mutex_lock(&pool->lock);
+    __atomic_store_n(&pool->process, 0, __ATOMIC_RELAXED);
+    bool last = pool->sessions == 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (last)
+        free_pool(pool, true);
+}
+
 /* In a child of fork() the handle is a copy, and the keeper's thread and the network connections
  * belong to the parent. So only memory is freed. Locks are not touched: a thread of the parent may
  * have held them. */
@@ -56,19 +97,12 @@ void far_pool_close(far_pool *pool)
         return;
     struct err_detail kept;
     err_keep(&kept);
-    bool ours = process_same(pool->process);
-    if (ours)
-        store_keeper_stop(pool);
-    else
+    if (process_same(pool->opener)) {
+        close_pool(pool);
+    } else {
         store_keeper_free_in_child(pool);
-    for (unsigned i = 0; i < pool->tables; i++)
-        free(pool->table[i]);
-    free(pool->table);
-    if (ours)
-        pthread_mutex_destroy(&pool->lock);
-    if (pool->owns_fab && (ours || (pool->fab->caps & FAB_CAP_LOCAL)))
-        fab_close(pool->fab);
-    free(pool);
+        free_pool(pool, false);
+    }
     err_restore(&kept);
 }
 

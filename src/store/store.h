@@ -19,12 +19,18 @@ struct far_pool {
     struct fab *fab;
     struct pool pool;
     bool owns_fab;
-    unsigned process;      /* that opened it; see process.h                   */
-    struct keeper *keeper; /* NULL before the first session                   */
-    pthread_mutex_t lock;  /* guards the table handles; no operation takes it */
+    unsigned process;      /* that may use it, see process.h; 0: it is closed    */
+    unsigned opener;       /* the process that opened it                         */
+    unsigned sessions;     /* that are open: the last one frees a closed pool    */
+    struct keeper *keeper; /* NULL before the first session                      */
+    pthread_mutex_t lock;  /* guards sessions and table handles; no operation takes it */
     struct far_table **table;
     unsigned tables, tables_room;
 };
+
+/* Counts a session that was opened, or closed: the last one frees a pool that was closed. */
+void store_session_opened(struct far_pool *pool);
+void store_session_closed(struct far_pool *pool);
 
 /* Opens a pool on a fabric that the caller made and owns: for tests and the simulator. */
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **pool);

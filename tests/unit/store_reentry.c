@@ -164,6 +164,29 @@ static void another_thread_cannot_use_the_session_during_a_call(void **state)
     store_rig_close(&r);
 }
 
+static void a_session_cannot_be_used_after_its_pool_was_closed(void **state)
+{
+    far_pool *pool = NULL;
+    far_session *s[2] = {NULL};
+    far_table *table = NULL;
+    struct far_pool_info info;
+    (void)state;
+    assert_int_equal(far_pool_open("mem:?size=16m", &pool), FAR_OK);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(far_session_open(pool, NULL, &s[i]), FAR_OK);
+    assert_int_equal(far_table_create(s[0], "t", "race", NULL, &table), FAR_OK);
+    assert_int_equal(far_put(s[1], table, "k", 1, "v", 1), FAR_OK);
+    far_pool_close(pool);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(far_exists(s[i], table, "k", 1), FAR_INVALID);
+        assert_string_equal(far_error_detail(), "the session's pool was closed");
+        assert_int_equal(far_pool_info(s[i], &info), FAR_INVALID);
+    }
+    far_session_close(s[0]);
+    assert_int_equal(far_exists(s[1], table, "k", 1), FAR_INVALID);
+    far_session_close(s[1]);
+}
+
 static enum far_decision close_session(void *arg, const void *old, size_t old_len,
                                        const void **value, size_t *value_len)
 {
@@ -197,6 +220,7 @@ int main(void)
         cmocka_unit_test(a_progress_callback_cannot_use_its_session),
         cmocka_unit_test(a_list_of_tables_can_be_used_meanwhile),
         cmocka_unit_test(another_thread_cannot_use_the_session_during_a_call),
+        cmocka_unit_test(a_session_cannot_be_used_after_its_pool_was_closed),
         cmocka_unit_test(closing_a_session_in_its_callback_ends_with_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
