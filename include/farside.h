@@ -23,7 +23,7 @@
  * Caveats
  *
  *   - After FAR_NODE_LOST part of the pool is lost for good: close it, and create it again.
- *   - A session must be closed before its pool. Tables are closed with their pool.
+ *   - A session must be closed before its pool. Tables that were not closed are closed with their pool.
  *   - A session takes one call at a time. While one is under way, calls on the session by another
  *     thread or by a callback return FAR_INVALID, and far_session_close() ends the program with a
  *     message. This finds mistakes; it does not make a session safe for threads: two threads that
@@ -433,6 +433,17 @@ FAR_API int far_table_create(far_session *session, const char *name, const char 
 FAR_API int far_table_open(far_session *session, const char *name, const char *index,
                            far_table **table);
 
+/*
+ * far_table_close - give a handle back
+ *
+ * Every far_table_create() and far_table_open() of one table in a process returns the same handle.
+ * It is freed when it has been closed as often; do not use it after that. The table itself stays.
+ * Handles that are never closed are freed with their pool. A session frees what it keeps of the table
+ * when it first uses another table, or when it is closed. Close a handle after the last operation on
+ * it has ended or been reaped. NULL is ignored.
+ */
+FAR_API void far_table_close(far_table *table);
+
 /* The table's name and its index. The strings live as long as the handle. "" for NULL. */
 FAR_API const char *far_table_name(const far_table *table);
 FAR_API const char *far_table_index(const far_table *table);
@@ -447,8 +458,8 @@ FAR_API const char *far_table_index(const far_table *table);
  *
  * Once the call has returned FAR_OK, every operation of any session on this table returns
  * FAR_NO_TABLE. Operations that run at the same time complete as usual or return FAR_NO_TABLE. The
- * handle stays valid until the pool is closed, for far_table_name() and far_stats(). A new table of
- * the same name has another handle.
+ * handle stays valid until it is closed, for far_table_name(). A session forgets its statistics of a
+ * dropped table when it first uses another table. A new table of the same name has another handle.
  *
  * FAR_NO_TABLE  it was dropped before
  * FAR_UNKNOWN   the connection broke: the table may be dropped, now or later

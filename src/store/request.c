@@ -229,7 +229,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     int rc = check_request(r);
     if (rc != FAR_OK)
         return rc;
-    struct table_view *state = store_view_of(s, r->table);
+    struct table_view *state = store_view_use(s, r->table);
     if (!state)
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
     struct far_op_stats *stats = &state->stats.op[r->kind];
@@ -262,6 +262,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     stats->bytes_read += op->cost.bytes_read;
     stats->bytes_written += op->cost.bytes_written;
     stats->entries += rc == FAR_OK ? result->count : 0;
+    store_view_release(s, state, rc);
     return rc;
 }
 

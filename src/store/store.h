@@ -9,22 +9,27 @@
 
 #include <pthread.h>
 
+/* HANDLE-1: a handle is freed when it was closed as often as it was opened, and no session has a
+ * view of its table. A session frees its views of closed and of dropped tables when it makes a new
+ * one, and all of them when it is closed. */
 struct far_table {
     struct index_table index;
     struct far_pool *pool;
-    unsigned number; /* of this handle in far_pool.table */
+    unsigned number; /* of this handle in far_pool.table    */
+    unsigned opened; /* times; guarded by the pool's lock   */
+    unsigned views;  /* of all sessions; guarded likewise   */
 };
 
 struct far_pool {
     struct fab *fab;
     struct pool pool;
     bool owns_fab;
-    unsigned process;      /* that may use it, see process.h; 0: it is closed    */
-    unsigned opener;       /* the process that opened it                         */
-    unsigned sessions;     /* that are open: the last one frees a closed pool    */
-    struct keeper *keeper; /* NULL before the first session                      */
-    pthread_mutex_t lock;  /* guards sessions and table handles; no operation takes it */
-    struct far_table **table;
+    unsigned process;         /* that may use it, see process.h; 0: it is closed    */
+    unsigned opener;          /* the process that opened it                         */
+    unsigned sessions;        /* that are open: the last one frees a closed pool    */
+    struct keeper *keeper;    /* NULL before the first session                      */
+    pthread_mutex_t lock;     /* guards sessions and table handles; no operation takes it */
+    struct far_table **table; /* NULL: the number is free */
     unsigned tables, tables_room;
 };
 
@@ -47,6 +52,7 @@ struct ring_slot {
 
 /* What a session keeps of one table. */
 struct table_view {
+    struct far_table *table;
     struct index_view *view; /* NULL before the first operation, and when the table is gone */
     unsigned users;          /* operations that are using the view, or about to */
     bool gone;               /* the table was dropped */

@@ -4,6 +4,7 @@
  *   wait      the descriptor that a ring is waited for with
  *   call      what every public function does first and last
  *   keeper    the thread that looks after idle sessions
+ *   handle    the handles of tables, which all threads share
  *   view      what a session keeps of each table
  *   drop      completing the drops of tables
  *   request   one operation
@@ -76,14 +77,25 @@ int store_silent(void);
  * nothing. */
 int store_judge(const struct op *op, int rc);
 
+/* ---- handle.c -------------------------------------------------------------------------------- */
+
+/* The only handle of a table in this process, made when it is first needed. NULL: no memory. */
+struct far_table *store_handle_open(struct far_pool *pool, const struct index_ops *ops,
+                                    const struct table_desc *desc);
+void store_handle_add_view(struct far_table *table);
+void store_handle_drop_view(struct far_table *table);
+bool store_handle_closed(struct far_table *table);
+
 /* ---- view.c ---------------------------------------------------------------------------------- */
 
-/* What the session keeps of the table, made when it first uses it. NULL: no memory. */
-struct table_view *store_view_of(struct far_session *s, const struct far_table *table);
+/* What the session keeps of the table, made when it first uses it. NULL: no memory. The caller counts
+ * as a user of it until store_view_release(). */
+struct table_view *store_view_use(struct far_session *s, struct far_table *table);
+void store_view_release(struct far_session *s, struct table_view *view, int rc);
 
 /* Begins work on a table: an epoch, and a view that is valid in it. If it returns FAR_OK, the
  * caller ends it, with the status of the work. */
-int store_view_begin(struct far_session *s, struct op *op, const struct far_table *table,
+int store_view_begin(struct far_session *s, struct op *op, struct far_table *table,
                      struct table_view **view);
 void store_view_end(struct far_session *s, struct op *op, struct table_view *view, int rc);
 

@@ -25,46 +25,10 @@ static int check_name(const char *name)
     return FAR_OK;
 }
 
-static far_table *find_handle(const far_pool *pool, const struct table_desc *desc)
-{
-    for (unsigned i = pool->tables; i-- > 0;) {
-        const struct table_desc *known = &pool->table[i]->index.desc;
-        if (known->id == desc->id && known->serial == desc->serial)
-            return pool->table[i];
-    }
-    return NULL;
-}
-
-static far_table *make_handle(far_pool *pool, const struct index_ops *ops,
-                              const struct table_desc *desc)
-{
-    if (pool->tables == pool->tables_room) {
-        unsigned room = pool->tables_room ? 2 * pool->tables_room : 16;
-        far_table **grown = realloc(pool->table, room * sizeof(far_table *));
-        if (!grown)
-            return NULL;
-        pool->table = grown;
-        pool->tables_room = room;
-    }
-    far_table *table = calloc(1, sizeof *table);
-    if (!table)
-        return NULL;
-    table->pool = pool;
-    table->index = (struct index_table){.ops = ops, .pool = &pool->pool, .desc = *desc};
-    table->number = pool->tables;
-    return pool->table[pool->tables++] = table;
-}
-
-/* The only handle of a table in this process, made when it is first needed. It lives until the pool
- * is closed, even if the table is dropped; a new table of the same name has another handle. */
 static int handle_for(far_pool *pool, const struct index_ops *ops, const struct table_desc *desc,
                       far_table **out)
 {
-    pthread_mutex_lock(&pool->lock);
-    far_table *table = find_handle(pool, desc);
-    if (!table)
-        table = make_handle(pool, ops, desc);
-    pthread_mutex_unlock(&pool->lock);
+    far_table *table = store_handle_open(pool, ops, desc);
     if (!table)
         return err_fail(FAR_NO_MEMORY, "no memory for a table handle");
     *out = table;
@@ -210,16 +174,6 @@ int far_table_open(far_session *s, const char *name, const char *index, far_tabl
     if (rc == FAR_OK)
         rc = check_name(name);
     return err_end(rc == FAR_OK ? find_table(s, name, index, out) : rc);
-}
-
-const char *far_table_name(const far_table *table)
-{
-    return table ? table->index.desc.name : "";
-}
-
-const char *far_table_index(const far_table *table)
-{
-    return table ? table->index.desc.index : "";
 }
 
 /* Frees the name. */

@@ -13,23 +13,37 @@ static void close_view(far_session *s, struct table_view *v)
     v->view = NULL;
 }
 
+static void free_view(far_session *s, unsigned i)
+{
+    struct table_view *v = s->table[i];
+    close_view(s, v);
+    s->table[i] = NULL;
+    store_handle_drop_view(v->table);
+    free(v);
+}
+
 void store_view_close_all(far_session *s)
 {
-    for (unsigned i = 0; i < s->tables; i++) {
+    for (unsigned i = 0; i < s->tables; i++)
         if (s->table[i])
-            close_view(s, s->table[i]);
-        free(s->table[i]);
-    }
+            free_view(s, i);
     free(s->table);
     s->table = NULL;
     s->tables = 0;
 }
 
-struct table_view *store_view_of(far_session *s, const far_table *table)
+/* Frees the views that are not needed any more (HANDLE-1). */
+static void free_unused(far_session *s)
 {
-    struct table_view *v = store_known(s, table);
-    if (v)
-        return v;
+    for (unsigned i = 0; i < s->tables; i++) {
+        const struct table_view *v = s->table[i];
+        if (v && v->users == 0 && (v->gone || store_handle_closed(v->table)))
+            free_view(s, i);
+    }
+}
+
+static struct table_view *make_place(far_session *s, far_table *table)
+{
     unsigned room = s->tables ? s->tables : 8;
     while (room <= table->number)
         room *= 2;
@@ -41,11 +55,27 @@ struct table_view *store_view_of(far_session *s, const far_table *table)
         s->table = grown;
         s->tables = room;
     }
-    return s->table[table->number] = calloc(1, sizeof *v);
+    struct table_view *v = s->table[table->number] = calloc(1, sizeof *v);
+    if (v) {
+        v->table = table;
+        store_handle_add_view(table);
+    }
+    return v;
 }
 
-/* An operation ends and does not use the view any more. */
-static void release(far_session *s, struct table_view *v, int rc)
+struct table_view *store_view_use(far_session *s, far_table *table)
+{
+    struct table_view *v = store_known(s, table);
+    if (__builtin_expect(!v, 0)) {
+        free_unused(s);
+        v = make_place(s, table);
+    }
+    if (v)
+        v->users++;
+    return v;
+}
+
+void store_view_release(far_session *s, struct table_view *v, int rc)
 {
     ASSERT(v->users > 0);
     v->users--;
@@ -60,7 +90,7 @@ void store_view_forget(far_session *s, const far_table *table)
     if (!v)
         return;
     v->users++;
-    release(s, v, FAR_NO_TABLE);
+    store_view_release(s, v, FAR_NO_TABLE);
 }
 
 /* Makes the session's view of a table, at the first operation on it. Within an epoch, because the
@@ -95,16 +125,15 @@ static int make_view(far_session *s, struct op *op, const far_table *table, stru
                : rc;
 }
 
-int store_view_begin(far_session *s, struct op *op, const far_table *table, struct table_view **out)
+int store_view_begin(far_session *s, struct op *op, far_table *table, struct table_view **out)
 {
     ASSERT(s->client.inside > 0); /* else the keeper may have the client */
-    struct table_view *v = store_view_of(s, table);
+    /* op_begin() may wait, while another operation finds that the table was dropped */
+    struct table_view *v = store_view_use(s, table);
     if (!v)
         return err_fail(FAR_NO_MEMORY, "no memory for a view");
-    if (v->gone)
-        return err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name);
-    v->users++; /* op_begin() may wait, while another operation finds that the table was dropped */
-    int rc = op_begin(op, v->view ? &v->view->cached : NULL);
+    int rc = v->gone ? err_fail(FAR_NO_TABLE, "table '%s' was dropped", table->index.desc.name)
+                     : op_begin(op, v->view ? &v->view->cached : NULL);
     if (rc == FAR_OK) {
         rc = store_judge(op, make_view(s, op, table, v));
         if (rc != FAR_OK)
@@ -113,14 +142,14 @@ int store_view_begin(far_session *s, struct op *op, const far_table *table, stru
     if (rc == FAR_OK)
         *out = v;
     else
-        release(s, v, rc);
+        store_view_release(s, v, rc);
     return rc;
 }
 
 void store_view_end(far_session *s, struct op *op, struct table_view *v, int rc)
 {
     op_end(op);
-    release(s, v, rc);
+    store_view_release(s, v, rc);
 }
 
 int store_view_work(far_pool *pool, struct op *op, const struct table_desc *desc, bool dropped_too,
