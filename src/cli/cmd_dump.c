@@ -32,6 +32,8 @@ struct dump_call {
 struct output {
     const char *name;
     char *partial; /* NULL: written in place */
+    char *target;  /* the name without links; NULL likewise */
+    mode_t mode;   /* that the dump gets */
     FILE *file;
 };
 
@@ -81,15 +83,35 @@ static bool own(int fd, const char *name)
            named.st_ino == locked.st_ino;
 }
 
+#define FRESH (O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW)
+
+/* A new file, whatever has the name: that may be what a killed dump left, or a file or a link that
+ * somebody has put there. A file that another dump is writing is locked. */
+static int open_fresh(const char *name)
+{
+    int fd = open(name, FRESH, OWNER_ONLY);
+    if (fd >= 0 || errno != EEXIST)
+        return fd;
+    int old = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    bool locked = old >= 0 && flock(old, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!locked && unlink(name) == 0)
+        fd = open(name, FRESH, OWNER_ONLY);
+    int why = errno;
+    if (old >= 0)
+        close(old);
+    errno = why;
+    return fd;
+}
+
 static FILE *open_partial(struct output *out)
 {
-    size_t size = strlen(out->name) + sizeof PARTIAL_END;
+    size_t size = strlen(out->target) + sizeof PARTIAL_END;
     out->partial = malloc(size);
     if (!out->partial)
         return NULL;
-    snprintf(out->partial, size, "%s" PARTIAL_END, out->name);
-    int fd = open(out->partial, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, OWNER_ONLY);
-    FILE *file = own(fd, out->partial) && ftruncate(fd, 0) == 0 ? fdopen(fd, "w") : NULL;
+    snprintf(out->partial, size, "%s" PARTIAL_END, out->target);
+    int fd = open_fresh(out->partial);
+    FILE *file = own(fd, out->partial) ? fdopen(fd, "w") : NULL;
     if (file)
         return file;
     int why = errno;
@@ -101,16 +123,23 @@ static FILE *open_partial(struct output *out)
     return NULL;
 }
 
+/* A link stays, and the file that it leads to is replaced. */
 static int open_output(struct output *out, const char *name)
 {
     struct stat st;
-    *out = (struct output){.name = name};
-    if (cli_is_dash(name))
+    *out = (struct output){.name = name, .mode = OWNER_ONLY};
+    if (cli_is_dash(name)) {
         out->file = stdout;
-    else if (stat(name, &st) == 0 && !S_ISREG(st.st_mode))
+        return CLI_OK;
+    }
+    bool there = stat(name, &st) == 0;
+    if (there && !S_ISREG(st.st_mode)) {
         out->file = fopen(name, "w");
-    else
-        out->file = open_partial(out);
+    } else {
+        out->target = there ? realpath(name, NULL) : strdup(name);
+        out->mode = there ? st.st_mode & 07777 : OWNER_ONLY;
+        out->file = out->target ? open_partial(out) : NULL;
+    }
     return out->file ? CLI_OK : cannot_write(out);
 }
 
@@ -132,11 +161,12 @@ static int publish(struct output *out)
 {
     if (!out->partial)
         return CLI_OK;
-    if (fsync(fileno(out->file)) != 0 || rename(out->partial, out->name) != 0)
+    if (fchmod(fileno(out->file), out->mode) != 0 || fsync(fileno(out->file)) != 0 ||
+        rename(out->partial, out->target) != 0)
         return cannot_write(out);
     free(out->partial);
     out->partial = NULL;
-    return sync_directory(out->name) ? CLI_OK : cannot_write(out);
+    return sync_directory(out->target) ? CLI_OK : cannot_write(out);
 }
 
 /* Closes the file. A dump that was not published leaves nothing behind. */
@@ -147,6 +177,7 @@ static void close_output(struct output *out)
     if (out->file && out->file != stdout)
         fclose(out->file);
     free(out->partial);
+    free(out->target);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

@@ -239,6 +239,31 @@ expect_code 0
 run load --check "$scratch/kept"
 expect_code 0
 
+# What somebody has put in the place of the part is not written to.
+echo precious >"$scratch/other"
+for planted in "ln -s $scratch/other" "ln $scratch/other" "mkfifo"; do
+    $planted "$scratch/kept.partial" || failed "cannot plant a part"
+    run dump "$scratch/kept"
+    expect_code 0
+    [ "$(cat "$scratch/other")" = precious ] || failed "wrote to a planted file"
+    [ ! -e "$scratch/kept.partial" ] || failed "left a part"
+    run load --check "$scratch/kept"
+    expect_code 0
+done
+
+# A new dump is for its owner. An older one keeps its permissions, and a link to it stays.
+run dump "$scratch/new"
+expect_code 0
+[ "$(stat -c %a "$scratch/new")" = 600 ] || failed "others can read the dump"
+chmod 644 "$scratch/new"
+ln -s new "$scratch/link"
+run dump "$scratch/link"
+expect_code 0
+[ "$(stat -c %a "$scratch/new")" = 644 ] || failed "changed the permissions"
+[ -L "$scratch/link" ] || failed "replaced the link"
+run load --check "$scratch/link"
+expect_code 0
+
 # Wrong use.
 for wrong in "" "a b" "--index race a"; do
     # shellcheck disable=SC2086 # options and arguments
