@@ -82,6 +82,12 @@ static int serve(struct memd *memd, const struct memd_options *o, const sigset_t
         else if (rc != FAR_OK)
             code = cli_failed("memd", rc, "cannot listen at '%s'", o->listen[i]);
     }
+    for (unsigned i = 0; i < o->listens && code == CLI_OK && memd->secret.bytes == 0; i++)
+        if (strstr(o->listen[i], "://0.0.0.0:") || strstr(o->listen[i], "://[::]:"))
+            fprintf(stderr,
+                    "farside memd: warning: there is no secret, so whoever reaches '%s' can read "
+                    "and change the memory; give --secret-file FILE, or listen at one address\n",
+                    o->listen[i]);
     if (code == CLI_OK)
         code = print_ready(memd, o);
     while (code == CLI_OK && sigwait(signals, &got) == 0 && got != SIGTERM && got != SIGINT)

@@ -63,3 +63,18 @@ unit=$BUILD/farside-memd.service
 last=$unit code=0 out=$(sed -n 's/^Environment=FARSIDE_MEMD_OPTIONS=//p' "$unit") err=
 expect_out "--listen ucx://"
 [[ $out == *--secret-file* ]] || expect_out "--listen ucx://127.0.0.1:"
+expect_out "--file %S/$(sed -n 's/^StateDirectory=//p' "$unit")/" # it keeps its contents
+
+# A node without a secret that listens at all addresses says so.
+for listen in 127.0.0.1 0.0.0.0; do
+    "$FARSIDE" memd --listen "ucx://$listen:0" --size 16m >"$scratch/all.out" 2>"$scratch/all.err" &
+    node=$!
+    until grep -q listening "$scratch/all.out" || ! kill -0 $node 2>/dev/null; do sleep 0.01; done
+    kill -TERM $node
+    wait $node
+    last="farside memd at $listen" code=$? out=$(<"$scratch/all.out") err=$(<"$scratch/all.err")
+    expect_code 0
+    [ $listen = 0.0.0.0 ] || expect_no_err
+done
+expect_err "warning: there is no secret"
+expect_err "--secret-file"
