@@ -198,8 +198,8 @@ typedef struct far_session far_session;
  *             and its name in the detail; other operations are not affected. When the node is back
  *             with its contents, they succeed again; if it has lost its contents, they fail with
  *             FAR_NODE_LOST.
- *             secret: a file with a secret of up to 1024 bytes that nodes and clients prove to
- *             each other. Without this option, the secret is in the file that the environment
+ *             secret: a file with a secret of 16 to 1024 bytes that nodes and clients prove to
+ *             each other. A file that all users of the machine can read or change is refused. Without this option, the secret is in the file that the environment
  *             variable FARSIDE_SECRET_FILE names, or in the variable FARSIDE_SECRET itself.
  *         verbs://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
  *             the same, reached by RDMA: the node's network card does the work. timeout is from

@@ -7,6 +7,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define TIMEOUT_MS_DEFAULT 5000
@@ -19,12 +20,18 @@
 
 static int read_secret(const char *path, char *text, size_t *bytes)
 {
+    struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, WIRE_SECRET_MAX + 1);
+    bool known = fd >= 0 && fstat(fd, &status) == 0;
+    ssize_t got = known ? read(fd, text, WIRE_SECRET_MAX + 1) : -1;
     int error = errno;
 
     if (fd >= 0)
         close(fd);
+    if (known && (status.st_mode & (S_IROTH | S_IWOTH)))
+        return err_fail(FAR_INVALID,
+                        "all users of this machine can %s the secret in %s: chmod o= it",
+                        status.st_mode & S_IROTH ? "read" : "change", path);
     if (got < 0)
         return err_fail(FAR_SYSTEM, "cannot read the secret in %s: %s", path, strerror(error));
     *bytes = (size_t)got;
@@ -41,6 +48,9 @@ static int take_secret(const char *text, size_t bytes, const char *file, struct 
     if (bytes == 0)
         return err_fail(FAR_INVALID, "the secret%s%s is empty", file ? " in " : "",
                         file ? file : "");
+    if (bytes < WIRE_SECRET_MIN)
+        return err_fail(FAR_INVALID, "the secret%s%s has %zu bytes, but needs at least %u",
+                        file ? " in " : "", file ? file : "", bytes, WIRE_SECRET_MIN);
     memcpy(secret->key, text, bytes);
     secret->bytes = bytes;
     return FAR_OK;

@@ -6,6 +6,7 @@
 #include "fabric/wire_layout.h"
 
 /* ---- the secret ------------------------------------------------------------------------------ */
+#define WIRE_SECRET_MIN 16u
 #define WIRE_SECRET_MAX 1024u
 
 struct wire_secret {

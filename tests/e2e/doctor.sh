@@ -313,7 +313,7 @@ run doctor "$pool?timeout=500"
 expect_code 1
 says problem pool "${address}"
 advises "see whether 'farside memd' runs there"
-echo secret >"$scratch/secret"
+(umask 077 && echo "a secret that is long enough" >"$scratch/secret")
 memd --size 64m --secret "$scratch/secret"
 run doctor "ucx://$address"
 expect_code 1

@@ -7,10 +7,11 @@ if "$FARSIDE" get --pool ucx:x key 2>&1 | grep -q "no such fabric"; then
 fi
 . "$(dirname "$0")/memd.bash"
 unset FARSIDE_SECRET FARSIDE_SECRET_FILE
+umask 077
 
-echo "open sesame" >"$scratch/secret"
-printf 'open sesame' >"$scratch/same"
-echo "open barley" >"$scratch/wrong"
+echo "open sesame, please" >"$scratch/secret"
+printf 'open sesame, please' >"$scratch/same"
+echo "open barley, please" >"$scratch/wrong"
 : >"$scratch/empty"
 memd --size 16m --secret-file "$scratch/secret"
 pool=ucx://$address
@@ -20,7 +21,7 @@ expect_code 0
 run get --pool "$pool?secret=$scratch/same" key
 expect_code 0
 [ "$out" = value ] || failed "is not what was put"
-FARSIDE_SECRET="open sesame" run get --pool "$pool" key
+FARSIDE_SECRET="open sesame, please" run get --pool "$pool" key
 expect_code 0
 FARSIDE_SECRET_FILE=$scratch/secret run get --pool "$pool" key
 expect_code 0
@@ -32,12 +33,32 @@ expect_err "$address"
 run get --pool "$pool?secret=$scratch/wrong" key
 expect_code 1
 expect_err "the client does not know the node's secret"
-FARSIDE_SECRET="open sesam" run get --pool "$pool" key
+FARSIDE_SECRET="open sesame, pleas" run get --pool "$pool" key
 expect_code 1
 expect_err "the client does not know the node's secret"
 run get --pool "$pool?secret=$scratch/empty" key
 expect_code 2
 expect_err "is empty"
+printf 123456789012345 >"$scratch/short"
+run get --pool "$pool?secret=$scratch/short" key
+expect_code 2
+expect_err "the secret in $scratch/short has 15 bytes, but needs at least 16"
+FARSIDE_SECRET=short run get --pool "$pool" key
+expect_code 2
+expect_err "the secret has 5 bytes, but needs at least 16"
+cp "$scratch/secret" "$scratch/public"
+for mode in 604 602; do
+    chmod $mode "$scratch/public"
+    run get --pool "$pool?secret=$scratch/public" key
+    expect_code 2
+    expect_err "the secret in $scratch/public: chmod o= it"
+done
+chmod 640 "$scratch/public" # of a group
+run get --pool "$pool?secret=$scratch/public" key
+expect_code 0
+run memd --listen ucx://127.0.0.1:0 --size 16m --secret-file "$scratch/short"
+expect_code 2
+expect_err "cannot use the secret"
 run get --pool "$pool?secret=$scratch/none" key
 expect_code 1
 expect_err "cannot read the secret"
@@ -52,7 +73,7 @@ expect_code 1
 expect_err "the node has none"
 
 # The environment is the node's, too.
-export FARSIDE_SECRET="open sesame"
+export FARSIDE_SECRET="open sesame, please"
 memd --size 16m
 unset FARSIDE_SECRET
 run put --pool "ucx://$address?secret=$scratch/secret" key value
