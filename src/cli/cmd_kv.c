@@ -51,8 +51,9 @@ static void usage_get(void)
 {
     fputs("usage: farside get [OPTION...] KEY\n"
           "\n"
-          "Writes the value of KEY to the standard output, without change; on a terminal, a\n"
-          "newline follows. The exit status is 3 if there is no such key.\n",
+          "Writes the value of KEY to the standard output, without change; on a terminal, control\n"
+          "characters and backslashes are escaped, and a newline follows. The exit status is 3 if\n"
+          "there is no such key.\n",
           stdout);
     print_options(false);
 }
@@ -205,9 +206,12 @@ static int print_value(const struct kv_call *c, struct cli_table *t, unsigned ch
     int rc = far_get(t->session, t->table, c->key, c->key_len, buf, FAR_VALUE_MAX, &len);
     if (rc != FAR_OK)
         return failed_on_key(c, rc);
-    fwrite(buf, 1, len, stdout);
-    if (isatty(STDOUT_FILENO))
+    if (isatty(STDOUT_FILENO)) { /* which control characters would change */
+        cli_print_escaped(stdout, buf, len);
         fputc('\n', stdout);
+    } else {
+        fwrite(buf, 1, len, stdout);
+    }
     return CLI_OK;
 }
 

@@ -45,6 +45,18 @@ expect_out "pool 'mem:?size=64m&nodes=2&clients=7': 2 nodes"
 expect_out "134217728 bytes  (128.0 MiB)"
 expect_out "1 of 7"
 
+# A terminal gets no control characters of a value; a pipe gets the value as it is.
+if script -qec true /dev/null >/dev/null 2>&1; then
+    pool="shm:$scratch/pool?size=16m"
+    printf 'a\033[2Jb\nc\\d\xff' | run put --pool "$pool" key -
+    expect_code 0
+    last="farside get, on a terminal" err=
+    out=$(script -qec "'$FARSIDE' get --pool '$pool' key" /dev/null </dev/null | tr -d '\r')
+    [ "$out" = 'a\x1b[2Jb\nc\\d\xff' ] || failed "is not escaped"
+    [ "$("$FARSIDE" get --pool "$pool" key | od -An -tx1 | tr -d ' \n')" = 611b5b324a620a635c64ff ] ||
+        failed "is changed in a pipe"
+fi
+
 run stat --pool mem: --table people
 expect_code 3
 expect_err "no such table"
