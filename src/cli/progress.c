@@ -5,10 +5,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
-#define BAR         30u
-#define COUNT_EVERY 200000000u /* nanoseconds between two lines of counts */
+#define BAR   30u
+#define EVERY 100000000u /* nanoseconds between two lines: a terminal may be slow */
+#define LINE  256u
 
 void progress_init(struct progress *p)
 {
@@ -25,6 +27,26 @@ static void begin_work(struct progress *p, const char *what, uint64_t done)
     p->first = done;
 }
 
+/* Is it time for another line? */
+static bool is_due(struct progress *p, uint64_t now)
+{
+    if (now < p->next)
+        return false;
+    p->next = now + EVERY;
+    return true;
+}
+
+/* Replaces the line, cut to the terminal's width: a longer one would wrap, and stay. */
+static void print_line(struct progress *p, const char *line)
+{
+    struct winsize size = {.ws_col = 0};
+    int columns =
+        ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+    fprintf(stderr, "\r\033[K%.*s", columns - 1, line);
+    fflush(stderr);
+    p->line_open = true;
+}
+
 void progress_show(struct progress *p, const char *what, uint64_t done, uint64_t total)
 {
     ASSERT(what);
@@ -35,37 +57,39 @@ void progress_show(struct progress *p, const char *what, uint64_t done, uint64_t
         return;
     }
     begin_work(p, what, done);
+    uint64_t now = clock_ns();
+    if (!is_due(p, now))
+        return;
 
-    char bar[BAR + 1];
+    char bar[BAR + 1], line[LINE], rest[32] = "";
     unsigned filled = (unsigned)((double)done / (double)total * BAR);
     memset(bar, '#', filled);
     memset(bar + filled, '.', BAR - filled);
     bar[BAR] = '\0';
-    double seconds = (double)(clock_ns() - p->since) / 1e9;
-    fprintf(stderr, "\r\033[K%s [%s] %3.0f %%", p->what, bar, 100.0 * (double)done / (double)total);
-    if (done > p->first && seconds > 0.5) {
-        double left = (double)(total - done) * seconds / (double)(done - p->first);
-        fprintf(stderr, ", %.0f s left", left);
-    }
-    fflush(stderr);
-    p->line_open = true;
+    double seconds = (double)(now - p->since) / 1e9;
+    if (done > p->first && seconds > 0.5)
+        snprintf(rest, sizeof rest, ", %.0f s left",
+                 (double)(total - done) * seconds / (double)(done - p->first));
+    snprintf(line, sizeof line, "%s [%s] %3.0f %%%s", p->what, bar,
+             100.0 * (double)done / (double)total, rest);
+    print_line(p, line);
 }
 
 void progress_count(struct progress *p, const char *what, uint64_t pairs, uint64_t bytes)
 {
     ASSERT(what);
     uint64_t now = p->shown ? clock_ns() : 0;
-    if (!p->shown || now < p->next)
+    if (!p->shown || !is_due(p, now))
         return;
     begin_work(p, what, bytes);
-    p->next = now + COUNT_EVERY;
+    char line[LINE], rest[32] = "";
     double seconds = (double)(now - p->since) / 1e9;
-    fprintf(stderr, "\r\033[K%s: %" PRIu64 " pairs, %.1f MiB", p->what, pairs,
-            (double)bytes / (1 << 20));
     if (seconds > 0.5)
-        fprintf(stderr, ", %.1f MiB/s", (double)(bytes - p->first) / (1 << 20) / seconds);
-    fflush(stderr);
-    p->line_open = true;
+        snprintf(rest, sizeof rest, ", %.1f MiB/s",
+                 (double)(bytes - p->first) / (1 << 20) / seconds);
+    snprintf(line, sizeof line, "%s: %" PRIu64 " pairs, %.1f MiB%s", p->what, pairs,
+             (double)bytes / (1 << 20), rest);
+    print_line(p, line);
 }
 
 void progress_clear(struct progress *p)

@@ -1,4 +1,5 @@
-/* Progress on stderr, if that is a terminal: a bar, or counts. */
+/* Progress on stderr, if that is a terminal: a bar, or counts. A line is as long as the terminal is
+ * wide at most, and is printed ten times a second at most. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
@@ -10,7 +11,7 @@ struct progress {
     bool line_open; /* the line is not empty */
     uint64_t since; /* when the current work began */
     uint64_t first; /* what was done by then */
-    uint64_t next;  /* when counts are shown again */
+    uint64_t next;  /* when the line is shown again */
     char what[64];  /* the current work */
 };
 
