@@ -96,7 +96,7 @@ static void usage(void)
           "  --json FILE|-      also write the results as JSON; with -, print only that\n"
           "  --report FILE      also write a page with charts, for a browser: one HTML file that\n"
           "                     needs nothing else\n"
-          "  --csv FILE         also write the results for spreadsheets: a row for each run and\n"
+          "  --csv FILE|-       also write the results for spreadsheets: a row for each run and\n"
           "                     kind of operation\n"
           "  -h, --help         show this help\n"
           "\n"
@@ -384,6 +384,8 @@ static int run(struct bench_config *c, const struct thread_list *threads, const 
 {
     FILE *file = NULL;
     struct pages pages;
+    if (!pages_one_dash("bench", files->json, files->report, files->csv))
+        return CLI_MISUSED;
     if (!pages_open(&pages, "bench", files->report, files->csv))
         return CLI_FAILED;
     if (!cli_json_open("bench", files->json, &file)) {
@@ -392,7 +394,7 @@ static int run(struct bench_config *c, const struct thread_list *threads, const 
     }
     struct output o = {.config = c,
                        .threads = threads,
-                       .table = file != stdout,
+                       .table = file != stdout && !pages_to_stdout(&pages),
                        .timeline = files->report != NULL,
                        .runs = json_array(),
                        .drops = json_array()};

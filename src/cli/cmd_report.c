@@ -9,12 +9,12 @@
 static void usage(void)
 {
     fputs(
-        "usage: farside report [--report FILE] [--csv FILE] RESULTS...\n"
+        "usage: farside report [--report FILE] [--csv FILE|-] RESULTS...\n"
         "\n"
         "Makes one page with charts of results that bench and reproduce have written with --json.\n"
         "\n"
         "  --report FILE   the page, for a browser: one HTML file that needs nothing else\n"
-        "  --csv FILE      the results for spreadsheets: a row for each run and kind of operation\n"
+        "  --csv FILE|-    the results for spreadsheets: a row for each run and kind of operation\n"
         "  -h, --help      show this help\n",
         stdout);
 }
@@ -73,5 +73,7 @@ int cmd_report(int argc, char **argv)
         return code;
     if (!report && !csv)
         return cli_misused("report", "nothing to write: give --report FILE, --csv FILE or both");
+    if (!pages_one_dash("report", NULL, report, csv))
+        return CLI_MISUSED;
     return draw(report, csv, argc - optind, argv + optind);
 }

@@ -34,7 +34,7 @@ static void usage(void)
         "  --json FILE|-   also write results and claims as JSON; with -, print only that\n"
         "  --report FILE   also write a page with charts, for a browser: one HTML file that needs\n"
         "                  nothing else\n"
-        "  --csv FILE      also write the runs for spreadsheets: a row for each run and kind of\n"
+        "  --csv FILE|-    also write the runs for spreadsheets: a row for each run and kind of\n"
         "                  operation\n"
         "  -h, --help      show this help\n"
         "\n"
@@ -197,13 +197,15 @@ static int run(struct session *s, const struct files *files)
 {
     FILE *file = NULL;
     struct pages pages;
+    if (!pages_one_dash("reproduce", files->json, files->report, files->csv))
+        return CLI_MISUSED;
     if (!pages_open(&pages, "reproduce", files->report, files->csv))
         return CLI_FAILED;
     if (!cli_json_open("reproduce", files->json, &file)) {
         pages_close(&pages, json_array());
         return CLI_FAILED;
     }
-    s->table = file != stdout;
+    s->table = file != stdout && !pages_to_stdout(&pages);
     s->experiments = json_array();
     progress_init(&s->progress);
     int code = run_experiments(s);

@@ -44,6 +44,10 @@ bool outfile_open(struct outfile *o, const char *command, const char *name)
     *o = (struct outfile){.command = command, .name = name};
     if (!name)
         return true;
+    if (cli_is_dash(name)) {
+        o->file = stdout;
+        return true;
+    }
     if (!find_paths(o))
         return cannot_write(o);
     o->file = fopen(*o->part ? o->part : o->path, "w");
@@ -52,7 +56,7 @@ bool outfile_open(struct outfile *o, const char *command, const char *name)
 
 void outfile_discard(struct outfile *o)
 {
-    if (o->file)
+    if (o->file && o->file != stdout)
         fclose(o->file);
     if (o->file && *o->part)
         unlink(o->part);
@@ -66,6 +70,10 @@ int outfile_close(struct outfile *o, bool good)
     if (!good) {
         outfile_discard(o);
         return cli_no_memory(o->command);
+    }
+    if (o->file == stdout) { /* main() looks whether it could be written */
+        o->file = NULL;
+        return CLI_OK;
     }
     good = fflush(o->file) == 0 && !ferror(o->file);
     if (good && *o->part) /* a pipe cannot be synchronized */

@@ -19,7 +19,7 @@ struct outfile {
     char part[PATH_MAX]; /* "": the file is a device or a pipe, which is written directly */
 };
 
-/* Without a name, `file` is NULL. False if it cannot be opened; then the message is printed. */
+/* Without a name, `file` is NULL; "-" is the standard output. False if it cannot be opened; then the message is printed. */
 bool outfile_open(struct outfile *o, const char *command, const char *name);
 /* Puts what was written in the place of the file. If that fails, or `good` is false because memory ran
  * out, prints a message. Returns an exit status. */

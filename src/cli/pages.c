@@ -4,6 +4,20 @@
 #include "report/csv.h"
 #include "report/page.h"
 
+bool pages_one_dash(const char *command, const char *json, const char *report, const char *csv)
+{
+    unsigned dashes =
+        (json && cli_is_dash(json)) + (report && cli_is_dash(report)) + (csv && cli_is_dash(csv));
+    if (dashes > 1)
+        cli_misused(command, "only one file can be -, the standard output");
+    return dashes <= 1;
+}
+
+bool pages_to_stdout(const struct pages *p)
+{
+    return p->report.file == stdout || p->csv.file == stdout;
+}
+
 bool pages_open(struct pages *p, const char *command, const char *report, const char *csv)
 {
     *p = (struct pages){.report = {.name = NULL}};

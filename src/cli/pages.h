@@ -10,6 +10,12 @@ struct pages {
     struct outfile report, csv;
 };
 
+/* Only one of them may be "-", the standard output. False: the message is printed. NULL: not wanted. */
+bool pages_one_dash(const char *command, const char *json, const char *report, const char *csv);
+
+/* Does one of them go to the standard output? */
+bool pages_to_stdout(const struct pages *p);
+
 /* Opens the files whose names are not NULL. False if one cannot be opened; then the message is
  * printed, and nothing is left to close. */
 bool pages_open(struct pages *p, const char *command, const char *report, const char *csv);

@@ -15,6 +15,16 @@ expect_out "1,000 keys of 16 bytes"
 grep -q '"timeline": \[' json || failed "has no time line in the JSON"
 [ "$(ls)" = "$(printf '%s\n' err json out page.html table.csv)" ] || failed "leaves other files: $(ls)"
 [ "$(grep -c $'\r$' table.csv)" -eq 3 ] || failed "has lines for other runs, or with other ends"
+run bench "${small[@]}" --csv -
+expect_code 0
+[[ $out == pool,index,tuning,workload,* ]] || failed "prints something else than CSV"
+run report --csv - json
+expect_code 0
+[[ $out == pool,index,tuning,workload,* ]] || failed "prints something else than CSV"
+run bench "${small[@]}" --csv - --json -
+expect_code 2
+expect_err "only one file can be -"
+[ ! -e - ] || failed "wrote a file of that name"
 grep -q '^pool,index,tuning,workload,' table.csv || failed "has no names of columns"
 rate=$(grep -m 1 -oE '"ops_per_s": [0-9.]+' json)
 grep -q ",load,.*,${rate#* }," table.csv || failed "has another throughput than the JSON"
