@@ -40,8 +40,9 @@
 
 struct bench_config {
     const char *pool;
-    const char *index;  /* NULL: all */
-    const char *tuning; /* NULL: the defaults */
+    const char *index;   /* NULL: all */
+    const char *indexes; /* the list that it is from, for the report; NULL: none */
+    const char *tuning;  /* NULL: the defaults */
     struct workload_list workloads;
     uint64_t keys, ops;
     uint64_t warmup;             /* operations before those that are measured */

@@ -60,10 +60,13 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
     if (c->processes > 1)
         snprintf(processes, sizeof processes, "%u processes, each of ", c->processes);
     text_say(out, "", "Farside %s on %s", far_version(), c->pool);
-    text_say(
-        out, "", "index %s: %s keys of %s bytes, values of %s bytes, %s operations per workload",
-        c->index ? c->index : "all", text_grouped(c->keys, keys), text_range(c->sizes.key, key),
-        text_range(c->sizes.value, value), text_grouped(c->ops, ops));
+    text_say(out, "",
+             "index %s: %s keys of %s bytes, values of %s bytes, %s operations per workload",
+             c->indexes ? c->indexes
+             : c->index ? c->index
+                        : "all",
+             text_grouped(c->keys, keys), text_range(c->sizes.key, key),
+             text_range(c->sizes.value, value), text_grouped(c->ops, ops));
     text_say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
              processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth, plural(c->depth),
              dist, c->seed);

@@ -228,27 +228,54 @@ bool cli_read(const struct cli_syntax *s, int argc, char **argv, int *code)
     return *code == CLI_OK;
 }
 
-bool cli_take_index(const char *command, const char *text, void *arg)
+/* The index of that name. NULL: there is none, and the message is printed. */
+static const char *find_index(const char *command, const char *text, size_t len)
 {
-    char known[128] = "all";
+    char known[128] = "all", wanted[64] = "";
     const char *name = NULL;
-    bool found = strcmp(text, "all") == 0;
-    *(const char **)arg = NULL;
+    snprintf(wanted, sizeof wanted, "%.*s", (int)len, text);
     for (unsigned i = 0; (name = far_index_name(i)) != NULL; i++) {
         strncat(known, ", ", sizeof known - strlen(known) - 1);
         strncat(known, name, sizeof known - strlen(known) - 1);
-        if (strcmp(text, name) != 0)
-            continue;
-        found = true;
-        *(const char **)arg = name;
+        if (strcmp(wanted, name) == 0)
+            return name;
     }
-    const struct index_ops *unlisted = found ? NULL : index_find(text);
+    const struct index_ops *unlisted = index_find(wanted);
     if (unlisted)
-        *(const char **)arg = unlisted->name;
-    found |= unlisted != NULL;
-    if (!found)
-        cli_misused(command, "unknown index '%s' (available: %s)", text, known);
-    return found;
+        return unlisted->name;
+    cli_misused(command, "unknown index '%s' (available: %s)", wanted, known);
+    return NULL;
+}
+
+static bool add_index(const char *command, struct cli_indexes *list, const char *name)
+{
+    for (unsigned i = 0; i < list->count; i++) {
+        if (strcmp(list->name[i], name) == 0) {
+            cli_misused(command, "index '%s' is given twice", name);
+            return false;
+        }
+    }
+    ASSERT(list->count < CLI_INDEXES_MAX); /* there are fewer */
+    list->name[list->count++] = name;
+    return true;
+}
+
+bool cli_take_indexes(const char *command, const char *text, void *arg)
+{
+    struct cli_indexes *list = arg;
+    list->count = 0;
+    list->text = text;
+    if (strcmp(text, "all") == 0)
+        return true;
+    for (;; text++) {
+        size_t len = strcspn(text, ",");
+        const char *name = find_index(command, text, len);
+        if (!name || !add_index(command, list, name))
+            return false;
+        text += len;
+        if (*text == '\0')
+            return true;
+    }
 }
 
 void cli_print_tuning(void)

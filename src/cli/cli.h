@@ -107,8 +107,14 @@ struct cli_syntax {
  * because help was printed or the call was wrong: *code is the exit status then. */
 bool cli_read(const struct cli_syntax *syntax, int argc, char **argv, int *code);
 
-/* For --index NAME|all: arg is a const char **, NULL for all. */
-bool cli_take_index(const char *command, const char *text, void *arg);
+/* For --index LIST|all, the names joined by commas: arg is a struct cli_indexes *, with none for all. */
+#define CLI_INDEXES_MAX 16u
+struct cli_indexes {
+    const char *name[CLI_INDEXES_MAX];
+    unsigned count;
+    const char *text; /* as given; NULL: not given */
+};
+bool cli_take_indexes(const char *command, const char *text, void *arg);
 
 /* Prints bytes to the stream, with the escapes of text_escape(). */
 void cli_print_escaped(FILE *out, const void *bytes, size_t len);

@@ -22,8 +22,6 @@
 #define THREADS_LISTED_MAX 16u
 #define THREADS_TEXT_BYTES 128
 
-static const char index_not_given[] = "";
-
 /* Says, for --help, how a mix is written. */
 static void print_mixes(void)
 {
@@ -48,7 +46,7 @@ static void usage(void)
           "\n"
           "  --pool URI         the pool in which the table is made (FARSIDE_POOL, else\n"
           "                     mem:)\n"
-          "  --index NAME|all   the index that keeps the table (all):",
+          "  --index LIST|all   the indexes that keep the table, one after the other (all):",
           stdout);
     for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
         printf(" %s", index);
@@ -221,6 +219,7 @@ static bool take_seed(const char *command, const char *text, void *arg)
 struct output {
     const struct bench_config *config;
     const struct thread_list *threads;
+    const struct cli_indexes *indexes;
     struct report report;
     bool table;     /* print the table */
     bool begun;     /* its head is printed */
@@ -349,12 +348,16 @@ static int run_suites(struct bench_config *c, struct output *o)
         .enough = on_enough,
     };
     int rc = FAR_OK;
-    for (unsigned i = 0; i < o->threads->count && rc == FAR_OK && !o->lost; i++) {
-        if (atomic_load(c->stop) || on_enough(o))
-            break;
+    for (unsigned i = 0; i < o->threads->count; i++) {
         c->threads = o->threads->number[i];
         o->with = false;
-        rc = bench_suite(c, &observer);
+        unsigned n = 0;
+        do { /* once for all indexes */
+            if (atomic_load(c->stop) || on_enough(o) || rc != FAR_OK || o->lost)
+                break;
+            c->index = o->indexes->count > 0 ? o->indexes->name[n] : NULL;
+            rc = bench_suite(c, &observer);
+        } while (++n < o->indexes->count);
     }
     if (o->table && o->begun)
         report_end(&o->report);
@@ -380,7 +383,8 @@ static int write_pages(struct pages *pages, const struct bench_config *c, const 
     return pages_close(pages, all);
 }
 
-static int run(struct bench_config *c, const struct thread_list *threads, const struct files *files)
+static int run(struct bench_config *c, const struct thread_list *threads,
+               const struct cli_indexes *indexes, const struct files *files)
 {
     FILE *file = NULL;
     struct pages pages;
@@ -394,6 +398,7 @@ static int run(struct bench_config *c, const struct thread_list *threads, const 
     }
     struct output o = {.config = c,
                        .threads = threads,
+                       .indexes = indexes,
                        .table = file != stdout && !pages_to_stdout(&pages),
                        .timeline = files->report != NULL,
                        .runs = json_array(),
@@ -423,7 +428,7 @@ static int run(struct bench_config *c, const struct thread_list *threads, const 
 
 /* --compare: with another default of some options. */
 static int compare(struct bench_config *c, const struct thread_list *threads, const char *list,
-                   unsigned rounds, const struct files *files)
+                   unsigned rounds, const struct cli_indexes *indexes, const struct files *files)
 {
     const char *pool = getenv("FARSIDE_POOL");
     if (strcmp(c->pool, bench_defaults.pool) != 0 && (!pool || strcmp(c->pool, pool) != 0))
@@ -433,8 +438,9 @@ static int compare(struct bench_config *c, const struct thread_list *threads, co
     if (files->report || files->csv)
         return cli_misused("bench", "--compare has a table and --json, but no --report and --csv");
     c->threads = threads->number[0];
-    if (c->index == index_not_given)
-        c->index = CLI_DEFAULT_INDEX;
+    if (indexes->count > 1)
+        return cli_misused("bench", "--compare takes one index");
+    c->index = indexes->count > 0 ? indexes->name[0] : CLI_DEFAULT_INDEX;
     if (c->workloads.count == 0)
         workload_parse(COMPARE_WORKLOADS, &c->workloads);
     c->stop = cli_stop_on_signals();
@@ -444,8 +450,6 @@ static int compare(struct bench_config *c, const struct thread_list *threads, co
 /* Sets what was not given. */
 static void take_defaults(struct bench_config *c)
 {
-    if (c->index == index_not_given)
-        c->index = NULL;
     if (c->keys == 0)
         c->keys = bench_defaults.keys;
     if (c->ops == 0)
@@ -454,18 +458,31 @@ static void take_defaults(struct bench_config *c)
         workload_parse(DEFAULT_WORKLOADS, &c->workloads);
 }
 
+/* Can the benchmark run with each of them? If not, the detail says why. */
+static bool check_indexes(struct bench_config *c, const struct cli_indexes *indexes)
+{
+    unsigned n = 0;
+    bool good = true;
+    do {
+        c->index = indexes->count > 0 ? indexes->name[n] : NULL;
+        good = bench_check(c) == FAR_OK;
+    } while (good && ++n < indexes->count);
+    return good;
+}
+
 int cmd_bench(int argc, char **argv)
 {
     struct bench_config c = bench_defaults;
     struct thread_list threads = {.number = {1}, .count = 1};
     struct files files = {.json = NULL};
+    struct cli_indexes indexes = {.count = 0};
     const char *list = NULL;
     unsigned rounds = 0;
     struct size_option key_size = {"key-size", BENCH_KEY_MIN, FAR_KEY_MAX, &c.sizes.key};
     struct size_option value_size = {"value-size", 0, FAR_VALUE_MAX, &c.sizes.value};
     const struct cli_option options[] = {
         CLI_POOL(&c.pool),
-        {.name = "index", .take = cli_take_index, .arg = &c.index},
+        {.name = "index", .take = cli_take_indexes, .arg = &indexes},
         {.name = "tuning", .text = &c.tuning},
         {.name = "workload", .take = take_workloads, .arg = &c.workloads},
         {.name = "keys", .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
@@ -495,23 +512,24 @@ int cmd_bench(int argc, char **argv)
     };
     const struct cli_syntax syntax = {.command = "bench", .usage = usage, .options = options};
     int code = CLI_OK;
-    c.index = index_not_given;
     c.keys = c.ops = 0;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
     if (list)
-        return compare(&c, &threads, list, rounds > 0 ? rounds : COMPARE_ROUNDS_DEFAULT, &files);
+        return compare(&c, &threads, list, rounds > 0 ? rounds : COMPARE_ROUNDS_DEFAULT, &indexes,
+                       &files);
     if (rounds > 0)
         return cli_misused("bench", "--rounds is for --compare");
     take_defaults(&c);
+    c.indexes = indexes.text;
     if (threads.count > 1 && c.processes > 1)
         return cli_misused("bench", "--threads takes one number if there are several processes");
     for (unsigned i = 0; i < threads.count; i++) {
         c.threads = threads.number[i];
-        if (bench_take_shape(&c) != FAR_OK || bench_check(&c) != FAR_OK)
+        if (bench_take_shape(&c) != FAR_OK || !check_indexes(&c, &indexes))
             return cli_misused("bench", "%s", far_error_detail());
         threads.number[i] = c.threads;
     }
     c.stop = cli_stop_on_signals();
-    return run(&c, &threads, &files);
+    return run(&c, &threads, &indexes, &files);
 }

@@ -23,7 +23,7 @@
 
 struct config {
     struct check_settings set;
-    const char *index; /* NULL: all */
+    struct cli_indexes indexes; /* none: all */
     uint64_t first, last;
     bool exhaustive;
     uint64_t switches;
@@ -45,7 +45,7 @@ static void usage(void)
           "clients that come and go; small pools, sweeps, counters about to wrap around, emulated\n"
           "masked CAS, no fence; tables that are dropped while others use them.\n"
           "\n"
-          "  --index NAME|all     the index to check; all share the seeds (all):",
+          "  --index LIST|all     the indexes to check; all share the seeds (all):",
           stdout);
     for (unsigned i = 0; (index = far_index_name(i)) != NULL; i++)
         printf(" %s", index);
@@ -535,7 +535,7 @@ static void run_index(struct check *check, struct output *o, const char *index)
     struct tally t = {.index = index, .failures = json_array()};
     uint64_t begin = clock_ns();
     s.index = index;
-    s.mixed = !o->config->index && !o->config->exhaustive;
+    s.mixed = o->config->indexes.count == 0 && !o->config->exhaustive;
     if (o->config->exhaustive)
         run_exhaustive(check, o, &t, &s);
     else
@@ -561,10 +561,10 @@ static int run(const struct config *c)
     if (!check)
         code = cli_failed("check", FAR_NO_MEMORY, "cannot start");
     catch_signals();
-    if (check && c->index)
-        run_index(check, &o, c->index);
-    for (unsigned i = 0; check && !c->index && !atomic_load(&stop); i++) {
-        index = far_index_name(i);
+    for (unsigned i = 0; check && !atomic_load(&stop); i++) {
+        index = c->indexes.count == 0  ? far_index_name(i)
+                : i < c->indexes.count ? c->indexes.name[i]
+                                       : NULL;
         if (!index)
             break;
         run_index(check, &o, index);
@@ -593,7 +593,7 @@ int cmd_check(int argc, char **argv)
         .switches = UINT64_MAX,
     };
     const struct cli_option options[] = {
-        {.name = "index", .take = cli_take_index, .arg = &c.index},
+        {.name = "index", .take = cli_take_indexes, .arg = &c.indexes},
         {.name = "seeds", .take = take_seeds, .arg = &c},
         {.name = "clients", .number = &c.set.clients, .min = 1, .max = CHECK_CLIENTS_MAX},
         {.name = "keys", .number = &c.set.keys, .min = 1, .max = CHECK_KEYS_MAX},

@@ -86,6 +86,13 @@ refuses() {
     expect_err "$1"
 }
 refuses "unknown index 'none' (available: all, $(index_list))" --index none
+refuses "unknown index 'none' (available: all, $(index_list))" --index race,none
+refuses "unknown index '' (available: all" --index race,
+refuses "index 'race' is given twice" --index race,race
+run check --index chime,race --seeds 1..3
+expect_code 0
+expect_out "6 passed, 0 failed"
+[[ $out == *chime:*race:* ]] || failed "does not run both, in this order"
 refuses "invalid --seeds '5..1'" --seeds 5..1
 refuses "invalid --seeds 'x'" --seeds x
 refuses "unknown fault 'rain' (available: all, none, delay" --faults delay,rain

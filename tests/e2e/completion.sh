@@ -45,6 +45,8 @@ commands=$("$FARSIDE" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
     expect_words $("$FARSIDE" reproduce --list | sed -n 's/^\([a-z-]*\): .*/\1/p') all
     complete_words farside bench --index ''
     expect_words $(indexes) all
+    complete_words farside check --index 'race,ch'
+    expect_words race,chime
 }
 complete_words farside table ''
 expect_words list create drop

@@ -15,6 +15,9 @@ expect_out "1,000 keys of 16 bytes"
 grep -q '"timeline": \[' json || failed "has no time line in the JSON"
 [ "$(ls)" = "$(printf '%s\n' err json out page.html table.csv)" ] || failed "leaves other files: $(ls)"
 [ "$(grep -c $'\r$' table.csv)" -eq 3 ] || failed "has lines for other runs, or with other ends"
+run bench --index chime,race --keys 100 --ops 100 --workload load --csv -
+expect_code 0
+[ "$(cut -d, -f2 <<<"$out" | tr '\n' ' ')" = "index chime race " ] || failed "does not run both, in this order"
 run bench "${small[@]}" --csv -
 expect_code 0
 [[ $out == pool,index,tuning,workload,* ]] || failed "prints something else than CSV"
