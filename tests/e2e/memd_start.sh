@@ -35,6 +35,14 @@ run memd --listen ucx://203.0.113.1:7000 --size 16m
 expect_code 1
 expect_err "203.0.113.1:7000: this machine does not have that address"
 
+# A port that nobody listens at.
+closed=$address
+end_memd TERM "$node"
+run get --pool "ucx://$closed" key
+expect_code 1
+expect_err "$closed: no connection; does a memory node listen at that port?"
+memd --size 16m
+
 # Neither side knows these options.
 run memd --listen "ucx://127.0.0.1:0?rma=1" --size 16m
 expect_code 2

@@ -168,8 +168,11 @@ void ucx_conn_look(struct ucx_conn *c, uint64_t now)
     } else if (c->refused) {
         ucx_conn_break(c, err_fail(c->refused, "%s: %s", conn_name(c), c->why));
     } else if (c->broken != UCS_OK) {
-        ucx_conn_break(
-            c, err_fail(FAR_UNREACHABLE, "%s: %s", conn_name(c), ucs_status_string(c->broken)));
+        bool made = c->state == CONN_UP || c->broken != UCS_ERR_NOT_CONNECTED;
+        ucx_conn_break(c,
+                       err_fail(FAR_UNREACHABLE, "%s: %s", conn_name(c),
+                                made ? ucs_status_string(c->broken)
+                                     : "no connection; does a memory node listen at that port?"));
     } else if (c->state == CONN_AGAIN && now >= c->again_at && now <= c->deadline) {
         send_hello(c);
     } else if (now > ucx_conn_deadline(c)) {
