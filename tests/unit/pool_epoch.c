@@ -472,6 +472,35 @@ static void a_registry_that_grew_is_read_again(void **state)
     store_rig_close(&r);
 }
 
+/* EPOCH-E1: all clients have certified an epoch, and it has gone on since. What the client certifies
+ * when it is parked is above every epoch, but it must not move on the one that it has just read. */
+static void a_client_that_is_parked_moves_on_what_all_have_certified(void **state)
+{
+    struct knobs knobs = pool_knobs_default;
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    knobs.tick_ops = UINT32_MAX;
+    store_rig_open(&r, "mem:?size=4m&" HOUR, &knobs, NULL, NULL);
+    far_session *other = store_rig_join(&r);
+    probe_open(&p, r.fab);
+    uint64_t epoch = probe_epoch(&p);
+    for (unsigned i = 0; i < 2; i++) { /* the first one finds that the registry has grown */
+        assert_true(puppet_advances_from(&r.session->client) == NO_EPOCH);
+        probe_set(&p, 0, PROBE_CONTROL(epoch), epoch + i);
+        puppet_announce_hurried(&r.session->client);
+        put(&r, r.session, 1, i);
+    }
+    assert_true(puppet_advances_from(&r.session->client) != NO_EPOCH);
+    assert_int_equal(client_park(&r.session->op), FAR_OK);
+    assert_true(puppet_parked(&r.session->client));
+    assert_true(probe_epoch(&p) <= probe_get(&p, 0, PROBE_SLOT(other->client.slot, epoch)) + 1);
+    far_session_close(other);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* Another operation of the session sends announcements when a refresh has read the cache's version,
  * and posts its next batch. */
 struct between {
@@ -563,6 +592,7 @@ int main(void)
         cmocka_unit_test(the_epoch_goes_on_while_clients_come_and_go),
         cmocka_unit_test(an_idle_client_holds_memory_back_for_a_lease),
         cmocka_unit_test(a_registry_that_grew_is_read_again),
+        cmocka_unit_test(a_client_that_is_parked_moves_on_what_all_have_certified),
         cmocka_unit_test(a_cache_filled_between_announcements_is_stale),
         cmocka_unit_test(a_client_with_stray_writes_certifies_nothing_newer),
     };

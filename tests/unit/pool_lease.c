@@ -402,6 +402,26 @@ static void recovery_survives_the_recoverer(void **state)
     }
 }
 
+/* LEASE-L2: a claim that was given up names nobody, not even a client that had slot 0. */
+static void a_claim_that_was_given_up_is_taken_over(void **state)
+{
+    struct store_rig r = rig("mem:?size=4m&" SHORT, 1);
+    struct probe p;
+    far_session *first = r.session, *s = store_rig_join(&r);
+    unsigned slot = s->client.slot;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    r.session = store_rig_join(&r);
+    far_session_close(first);
+    assert_true(probe_incarnation(&p, 0) == 0);
+    store_rig_kill(s);
+    probe_set(&p, 0, PROBE_SLOT(slot, incarnation), CLIENT_FENCED | CLIENT_REPAIRED);
+    bury(&r, &p, slot);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 static struct {
     unsigned calls;
     int rc;
@@ -710,6 +730,7 @@ int main(void)
         cmocka_unit_test(a_ring_is_tried_again_as_a_whole),
         cmocka_unit_test(a_lapsed_client_writes_nothing),
         cmocka_unit_test(recovery_survives_the_recoverer),
+        cmocka_unit_test(a_claim_that_was_given_up_is_taken_over),
         cmocka_unit_test(a_slot_is_free_when_its_client_is_recovered),
         cmocka_unit_test(a_late_recoverer_leaves_the_next_client_alone),
         cmocka_unit_test(a_suspect_that_was_replaced_is_none),

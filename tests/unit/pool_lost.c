@@ -130,6 +130,34 @@ static void a_chunk_that_is_perhaps_taken_is_lost(void **state)
     store_rig_close(&r);
 }
 
+/* With all its objects, not only the page that names them. */
+static void a_bundle_that_is_perhaps_taken_is_lost(void **state)
+{
+    enum { CLASS = 20, OBJECTS = 3 }; /* a class that nothing has used */
+    struct store_rig r = rig();
+    struct op *op = &r.session->op;
+    gaddr at[OBJECTS];
+    uint64_t before = 0, listed = 0, lost = puppet_lost_bytes(op->client);
+
+    (void)state;
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    for (unsigned i = 0; i < OBJECTS; i++)
+        assert_int_equal(pool_alloc(op, 0, CLASS, &at[i]), FAR_OK);
+    for (unsigned i = 0; i < OBJECTS; i++)
+        pool_free_unpublished(op->client, at[i], CLASS);
+    assert_int_equal(freelist_bytes(op, UINT64_MAX, &before), FAR_OK);
+    assert_int_equal(client_give(op, 0, CLASS), FAR_OK);
+    assert_int_equal(freelist_bytes(op, UINT64_MAX, &listed), FAR_OK);
+    assert_true(listed == before + OBJECTS * size_class_bytes(CLASS));
+    break_at(&r, FAB_CAS, NODE_FREE_OFF + CLASS * 8, 8);
+    assert_int_equal(freelist_take(op, 0, CLASS), FAR_UNKNOWN);
+    hook_off();
+    op_end(op);
+    assert_int_equal(breaks.broken, 1);
+    assert_true(puppet_lost_bytes(op->client) == lost + listed - before);
+    store_rig_close(&r);
+}
+
 static void a_loss_that_could_not_be_counted_is_remembered(void **state)
 {
     struct store_rig r = rig();
@@ -195,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_client_that_has_met_a_sweep_gives_nothing_to_the_lists),
         cmocka_unit_test(a_list_that_a_sweep_has_emptied_has_another_head),
         cmocka_unit_test(a_chunk_that_is_perhaps_taken_is_lost),
+        cmocka_unit_test(a_bundle_that_is_perhaps_taken_is_lost),
         cmocka_unit_test(a_loss_that_could_not_be_counted_is_remembered),
         cmocka_unit_test(both_blocks_of_a_broken_update_are_lost),
         cmocka_unit_test(the_end_of_a_client_ends_no_sweep_but_its_own),
