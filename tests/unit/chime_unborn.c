@@ -116,8 +116,8 @@ static int stop_split(struct fab_ep *ep, struct fab_req *req)
 }
 
 /* Leaves of the keys 0 to 7, 8 to 15, and 16 to 23. The second one is merged into the first one. Then the first one is
- * split in the same way, and the new leaf is where the second one was. But the client dies after some verbs of that. */
-static void die_in_split(struct rig *g, unsigned verbs)
+ * split in the same way, and the new leaf is where the second one was. But the split fails after some verbs. */
+static far_session *fail_in_split(struct rig *g, unsigned verbs)
 {
     uint64_t value = 0;
     for (uint64_t n = 0; n < 24; n++)
@@ -129,22 +129,27 @@ static void die_in_split(struct rig *g, unsigned verbs)
     delete_range(g, 11, 16);
     delete_range(g, 1, 8);
     assert_int_equal(leaf_of(g, 9), g->left);
-    far_session *dying = store_rig_join(&g->r);
-    assert_int_equal(get_u64(g, dying, 20, &value), FAR_OK);
-    take_memory(g, dying);
+    far_session *s = store_rig_join(&g->r);
+    assert_int_equal(get_u64(g, s, 20, &value), FAR_OK);
+    take_memory(g, s);
     for (uint64_t n = 1; n < 4; n++)
         assert_int_equal(put_u64(g, g->b, n, n), FAR_OK);
     assert_int_equal(put_u64(g, g->b, 11, 11), FAR_OK);
     node_bytes = view_of(g, g->b)->shape.bytes;
     stop_after = verbs;
-    hook_on(dying->client.ep);
+    hook_on(s->client.ep);
     hook.clock = g->r.clock->now;
     hook.ops.post = stop_split;
-    assert_int_equal(put_u64(g, dying, 4, 4), FAR_UNKNOWN);
+    assert_int_equal(put_u64(g, s, 4, 4), FAR_UNKNOWN);
     hook_off();
     assert_int_equal(stop_after, 0);
     assert_true(store_rig_get(&g->r, g->node, offsetof(struct chime_head, low)) == 8);
-    store_rig_kill(dying);
+    return s;
+}
+
+static void die_in_split(struct rig *g, unsigned verbs)
+{
+    store_rig_kill(fail_in_split(g, verbs));
 }
 
 static void a_get_does_not_find_keys_in_it(void **state)
@@ -185,11 +190,26 @@ static void an_iteration_does_not_find_keys_in_it(void **state)
     }
 }
 
+/* CHIME-C10: the left sibling may name it. */
+static void its_client_does_not_use_the_memory_again(void **state)
+{
+    (void)state;
+    for (unsigned verbs = 1; verbs <= 8; verbs++) {
+        struct rig g;
+        open_rig(&g);
+        far_session *s = fail_in_split(&g, verbs);
+        assert_false(puppet_holds(&s->client, g.node, chime_node_class(&view_of(&g, g.b)->shape)));
+        store_rig_kill(s);
+        close_rig(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_get_does_not_find_keys_in_it),
         cmocka_unit_test(an_iteration_does_not_find_keys_in_it),
+        cmocka_unit_test(its_client_does_not_use_the_memory_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
