@@ -483,6 +483,23 @@ static void a_call_does_not_wait_for_a_fetch_on_the_ring(void **state)
     pool_rig_close(&r);
 }
 
+static void operations_that_fetch_a_chunk_each_keep_all_of_both(void **state)
+{
+    static struct asker a;
+    struct pool_rig r;
+    gaddr at = 0;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=8m&defer=1");
+    uint64_t chunks = pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF);
+    start_asking(&r, &a, 0);
+    assert_int_equal(pool_alloc(&r.op, 0, 0, &at), FAR_OK);
+    drive_askers(&r, &a, 1);
+    assert_true(pool_rig_get(&r, 0, NODE_NEXT_CHUNK_OFF) == chunks + 2);
+    assert_true(puppet_held_bytes(&r.client) == 2 * CHUNK_BYTES - 2 * size_class_bytes(0));
+    pool_rig_close(&r);
+}
+
 static void the_last_chunk_serves_all_who_asked_for_it(void **state)
 {
     static struct asker a[FIBERS];
@@ -646,6 +663,7 @@ int main(void)
         cmocka_unit_test(operations_that_wait_for_fetches_get_memory_in_the_end),
         cmocka_unit_test(operations_that_wait_for_a_fetch_that_fails_fail_too),
         cmocka_unit_test(a_call_does_not_wait_for_a_fetch_on_the_ring),
+        cmocka_unit_test(operations_that_fetch_a_chunk_each_keep_all_of_both),
         cmocka_unit_test(the_last_chunk_serves_all_who_asked_for_it),
         cmocka_unit_test(what_was_given_back_is_used_first),
         cmocka_unit_test(what_was_retired_is_used_again_in_time),
