@@ -186,6 +186,89 @@ static void a_redo_unlocks_once(void **state)
     close_rig(&g);
 }
 
+/* The request that writes rows stops when it has unlocked. */
+static int stop_behind_the_unlock(struct fab_ep *ep, struct fab_req *req)
+{
+    unsigned end = 0;
+    for (unsigned i = 0; i < req->count && came == 0; i++)
+        end = req->verbs[i].kind == FAB_FAA ? i + 1 : end;
+    if (end == 0)
+        return hook.real->post(ep, req);
+    came++;
+    int rc = post_some(ep, req, 0, end);
+    req->status = FAR_TIMEOUT;
+    return rc;
+}
+
+/* RCUCKOO-C6: another client has changed the row since. */
+static void a_change_that_was_unlocked_is_not_made_again(void **state)
+{
+    struct rig g;
+    uint32_t v = 0;
+    (void)state;
+    came = 0;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    far_session *x = store_rig_join(&g.r);
+    assert_int_equal(put_u32(&g, g.b, 7, 1), FAR_OK);
+    hook_at(x->client.ep);
+    hook.ops.post = stop_behind_the_unlock;
+    assert_int_equal(put_u32(&g, x, 7, 2), FAR_UNKNOWN);
+    hook_off();
+    struct client dead = x->client;
+    store_rig_kill(x);
+    assert_true(came == 1 && lock_word(&g) == 0);
+    assert_int_equal(put_u32(&g, g.b, 7, 3), FAR_OK);
+    assert_int_equal(recover(g.b, &dead), FAR_OK);
+    assert_int_equal(get_u32(&g, g.b, 7, &v), FAR_OK);
+    assert_int_equal(v, 3);
+    close_rig(&g);
+}
+
+/* ---- a lock that is released without a change ------------------------------------------------------ */
+
+/* The unlock does not happen, and its client is not told. */
+static int drop_the_unlock(struct fab_ep *ep, struct fab_req *req)
+{
+    if (came > 0 || !unlocks(req))
+        return hook.real->post(ep, req);
+    came++;
+    req->done = true;
+    req->status = FAR_TIMEOUT;
+    return FAR_OK;
+}
+
+/* The session's next line names locks of another table. */
+static void change_another_table(far_session *s)
+{
+    uint32_t key = 1;
+    far_table *other = NULL;
+    assert_int_equal(far_table_create(s, "other", "rcuckoo", NULL, &other), FAR_OK);
+    assert_int_equal(far_put(s, other, &key, sizeof key, &key, sizeof key), FAR_OK);
+}
+
+/* RCUCKOO-C5: the line still says so when its client has gone on and died. */
+static void a_line_stays_until_its_locks_are_released(void **state)
+{
+    struct rig g;
+    uint32_t key = 7;
+    (void)state;
+    came = 0;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    far_session *x = store_rig_join(&g.r);
+    assert_int_equal(put_u32(&g, x, key, 1), FAR_OK);
+    hook_at(x->client.ep);
+    hook.ops.post = drop_the_unlock;
+    assert_int_not_equal(far_insert(x, g.t, &key, sizeof key, &key, sizeof key), FAR_OK);
+    hook_off();
+    assert_true(came == 1 && lock_word(&g) == 1);
+    change_another_table(x);
+    struct client dead = x->client;
+    store_rig_kill(x);
+    assert_int_equal(recover(g.a, &dead), FAR_OK);
+    assert_true(lock_word(&g) == 0);
+    close_rig(&g);
+}
+
 /* ---- a client that dies while its line is judged --------------------------------------------------- */
 static far_session *dying;
 static struct fab_req *its_request;
@@ -455,7 +538,77 @@ static void a_lock_is_not_released_before_two_epochs_have_passed(void **state)
     close_rig(&g);
 }
 
+/* ---- a lock that nobody takes while its holder is looked for --------------------------------------- */
+
+/* The recovery reads the lines of others. */
+static void look_for_repair(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
+{
+    unsigned lines = 0;
+    (void)t;
+    for (unsigned i = 0; i < count; i++)
+        lines += verbs[i].kind == FAB_READ && verbs[i].len == JOURNAL_BYTES;
+    came += lines > 1;
+    assert_true(lines <= 1 || (lock_word(the) & RCUCKOO_REPAIR));
+}
+
+/* RCUCKOO-C9 */
+static void a_recovery_closes_the_words_before_it_reads_lines(void **state)
+{
+    struct rig g;
+    (void)state;
+    came = 0;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    far_session *x = store_rig_join(&g.r);
+    change_another_table(g.b);     /* it has a line, too */
+    put_fails(&g, x, 7, false, 2); /* the intent and the lock */
+    assert_true(lock_word(&g) == 1);
+    struct client dead = x->client;
+    store_rig_kill(x);
+    tap = (struct batch_tap){.posted = look_for_repair};
+    g.a->op.batch.tap = &tap;
+    assert_int_equal(recover(g.a, &dead), FAR_OK);
+    g.a->op.batch.tap = NULL;
+    assert_true(came > 0 && lock_word(&g) == 0);
+    close_rig(&g);
+}
+
 /* ---- a path of several rows ----------------------------------------------------------------------- */
+
+/* RCUCKOO-C2: the locks of all rows that a request writes are held. */
+static int look_for_locks(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct rcuckoo_shape *s = &view_of(the, the->b)->shape;
+    struct rcuckoo_sub sub = sub_of(the);
+    unsigned rows = 0;
+    for (unsigned i = 0; i < req->count; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        if (v->kind != FAB_WRITE || v->len != rcuckoo_row_bytes(s) ||
+            v->off < gaddr_offset(sub.rows))
+            continue;
+        unsigned row = (unsigned)((v->off - gaddr_offset(sub.rows)) / v->len);
+        uint64_t at = rcuckoo_word_at(rcuckoo_lock_word(s, row));
+        assert_true(store_rig_get(&the->r, sub.part.anchor, at) & rcuckoo_lock_bit(s, row));
+        rows++;
+    }
+    came += rows > 1;
+    return hook.real->post(ep, req);
+}
+
+static void all_rows_of_a_path_are_locked(void **state)
+{
+    struct rig g;
+    (void)state;
+    came = 0;
+    open_rig_with(&g, "mem:?size=8m", "rows=16&lock_rows=1&grows=0");
+    assert_int_equal(put_u32(&g, g.b, 0, 0), FAR_OK);
+    hook_at(g.a->client.ep);
+    hook.ops.post = look_for_locks;
+    for (uint32_t key = 1; came == 0 && key < 16 * RCUCKOO_SLOTS; key++)
+        assert_int_equal(put_u32(&g, g.a, key, key), FAR_OK);
+    hook_off();
+    assert_true(came > 0);
+    close_rig(&g);
+}
 
 /* Of the first request that writes several rows, only the first verbs happen. */
 static int stop_in_a_path(struct fab_ep *ep, struct fab_req *req)
@@ -627,6 +780,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_check_opens_what_nobody_will_open),
         cmocka_unit_test(a_redo_unlocks_once),
+        cmocka_unit_test(a_change_that_was_unlocked_is_not_made_again),
+        cmocka_unit_test(a_line_stays_until_its_locks_are_released),
+        cmocka_unit_test(a_recovery_closes_the_words_before_it_reads_lines),
+        cmocka_unit_test(all_rows_of_a_path_are_locked),
         cmocka_unit_test(a_lock_is_not_released_before_two_epochs_have_passed),
         cmocka_unit_test(a_path_that_was_begun_is_completed),
         cmocka_unit_test(children_that_may_be_published_are_not_reused),
