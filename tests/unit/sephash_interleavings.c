@@ -457,26 +457,110 @@ static int forget_the_answer(struct fab_ep *ep, struct fab_req *req)
     return rc;
 }
 
+static void merge_with_unknown_outcome(struct rig *g, struct audit *audit)
+{
+    stage = 0;
+    the_key = 1;
+    open_rig(g, "mem:?size=4m&clients=8", "slots=4&ratio=4&depth=0");
+    assert_int_equal(put_u32(g, g->b, the_key, 1), FAR_OK);
+    merge_all(g, the_key); /* so there is an old MainSegment, too */
+    hook_on(g->a->client.ep);
+    hook.ops.post = forget_the_answer;
+    for (uint32_t i = 0; i < 8 && stage == 0; i++)
+        assert_int_equal(put_u32(g, g->a, the_key, i), FAR_OK);
+    hook_off();
+    assert_int_equal(stage, 1);
+    assert_int_equal(sim_audit(audit, g->r.pool, (far_session *[]){g->b, g->a}, 2), FAR_OK);
+}
+
+static void a_segment_that_may_be_published_is_not_reused(void **state)
+{
+    struct rig g;
+    struct audit audit;
+    (void)state;
+    merge_with_unknown_outcome(&g, &audit);
+    assert_int_equal(audit.wrong, 0);
+    close_rig(&g);
+}
+
 static void what_a_merge_of_unknown_outcome_may_lose_is_reported(void **state)
 {
     struct rig g;
     struct audit audit;
     (void)state;
-    stage = 0;
-    the_key = 1;
-    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=4&depth=0");
-    assert_int_equal(put_u32(&g, g.b, the_key, 1), FAR_OK);
-    merge_all(&g, the_key); /* so there is an old MainSegment, too */
-    hook_on(g.a->client.ep);
-    hook.ops.post = forget_the_answer;
-    for (uint32_t i = 0; i < 8 && stage == 0; i++)
-        assert_int_equal(put_u32(&g, g.a, the_key, i), FAR_OK);
-    hook_off();
-    assert_int_equal(stage, 1);
-    assert_int_equal(sim_audit(&audit, g.r.pool, (far_session *[]){g.b, g.a}, 2), FAR_OK);
+    merge_with_unknown_outcome(&g, &audit);
     printf("    %llu bytes are in no place\n", (unsigned long long)audit.bytes[AUDIT_NOWHERE]);
     assert_true(audit.bytes[AUDIT_NOWHERE] > 0);
     assert_true(puppet_lost_bytes(&g.a->client) >= audit.bytes[AUDIT_NOWHERE]);
+    close_rig(&g);
+}
+
+/* ---- what an anchor leads to ------------------------------------------------------------------------ */
+static uint64_t anchor_off;
+
+/* From the CAS of the anchor on, B reads behind each verb. */
+static int read_behind_the_cas(struct fab_ep *ep, struct fab_req *req)
+{
+    struct fab_verb *all = req->verbs;
+    unsigned count = req->count;
+    bool changed = false;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        uint32_t v = 0;
+        req->verbs = &all[i];
+        req->count = 1;
+        req->done = false;
+        rc = hook.real->post(ep, req);
+        changed |= all[i].kind == FAB_CAS && all[i].off == anchor_off;
+        if (changed)
+            assert_int_equal(get_u32(the, the->b, the_key, &v), FAR_OK);
+    }
+    req->verbs = all;
+    req->count = count;
+    return rc;
+}
+
+/* SEPHASH-H7 */
+static void a_fork_is_written_before_the_anchor_leads_to_it(void **state)
+{
+    struct rig g;
+    (void)state;
+    the_key = 0;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=1&depth=0");
+    assert_int_equal(put_u32(&g, g.b, the_key, 0), FAR_OK);
+    assert_int_equal(put_u32(&g, g.a, 1, 1), FAR_OK);
+    anchor_off = gaddr_offset(segment_of(&g, the_key)->part.anchor);
+    hook_on(g.a->client.ep);
+    hook.ops.post = read_behind_the_cas;
+    for (uint32_t i = 2; i < 100 && view_of(&g, g.a)->splits == 0; i++)
+        assert_int_equal(put_u32(&g, g.a, i, i), FAR_OK);
+    hook_off();
+    assert_true(view_of(&g, g.a)->splits > 0);
+    close_rig(&g);
+}
+
+/* SEPHASH-H7: a client that has guessed an old one must not find it again. */
+static void no_word_of_an_anchor_comes_again(void **state)
+{
+    enum { MERGES = 40 };
+    struct rig g;
+    uint64_t word[MERGES];
+    unsigned again = 0;
+    uint32_t v;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=4&depth=0");
+    assert_int_equal(put_u32(&g, g.b, 1, 1), FAR_OK);
+    gaddr anchor = segment_of(&g, 1)->part.anchor;
+    for (unsigned i = 0; i < MERGES; i++) {
+        merge_all(&g, 1);
+        assert_int_equal(get_u32(&g, g.a, 1, &v), FAR_OK); /* the epoch does not wait for it */
+        word[i] = store_rig_get(&g.r, anchor, 0);
+        for (unsigned k = 0; k < i; k++) {
+            assert_true(word[k] != word[i]);
+            again += sephash_target(word[k]) == sephash_target(word[i]);
+        }
+    }
+    assert_true(again > 0); /* memory was used again */
     close_rig(&g);
 }
 
@@ -625,6 +709,9 @@ int main(void)
         cmocka_unit_test(a_torn_read_shows_no_state_that_never_was),
         cmocka_unit_test(a_mark_comes_before_its_slot),
         cmocka_unit_test(what_a_merge_of_unknown_outcome_may_lose_is_reported),
+        cmocka_unit_test(a_segment_that_may_be_published_is_not_reused),
+        cmocka_unit_test(a_fork_is_written_before_the_anchor_leads_to_it),
+        cmocka_unit_test(no_word_of_an_anchor_comes_again),
         cmocka_unit_test(what_was_counted_in_another_segment_is_forgotten),
         cmocka_unit_test(a_directory_is_written_before_it_is_published),
         cmocka_unit_test(a_directory_that_may_be_in_use_is_not_retired),
