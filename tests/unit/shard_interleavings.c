@@ -679,6 +679,73 @@ static void a_sealed_key_is_not_absent_because_the_pool_is_full(void **state)
     close_rig(&g);
 }
 
+/* ---- units that are not published ------------------------------------------------------------------- */
+static uint32_t moved[5]; /* more keys than level 1 has room for */
+static unsigned looked;
+
+/* When A has put the mark into the child, B looks for the last key behind each verb. */
+static int look_behind_the_mark(struct fab_ep *ep, struct fab_req *req)
+{
+    struct fab_verb *all = req->verbs;
+    unsigned count = req->count;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < count && rc == FAR_OK; i++) {
+        uint32_t v;
+        req->verbs = &all[i];
+        req->count = 1;
+        req->done = false;
+        rc = hook.real->post(ep, req);
+        if (word_of(the, 4, 3) == 0)
+            continue;
+        looked++;
+        for (unsigned k = 0; k < 5; k++)
+            assert_int_equal(get(the, the->b, moved[k], &v), FAR_OK);
+    }
+    req->verbs = all;
+    req->count = count;
+    return rc;
+}
+
+/* SHARD-S5 */
+static void a_child_is_whole_when_its_mark_is_there(void **state)
+{
+    struct rig g;
+    uint32_t from = 0, v;
+    (void)state;
+    the = &g;
+    looked = 0;
+    open_rig(&g);
+    for (uint32_t i = 0; i < 5; i++) {
+        moved[i] = key_with(&g, &from, 7, 4);
+        assert_int_equal(insert(&g, g.b, moved[i], i), FAR_OK);
+    }
+    resize(&g);
+    assert_true(word_of(&g, 4, 3) == 0);
+    hook_on(g.a->client.ep);
+    hook.clock = g.r.clock->now;
+    hook.ops.post = look_behind_the_mark;
+    assert_int_equal(get(&g, g.a, moved[0], &v), FAR_OK);
+    hook_off();
+    assert_true(looked > 0);
+    close_rig(&g);
+}
+
+/* SHARD-S6: nothing was moved by either of two resizes. */
+static void a_get_looks_further_than_a_parent_that_is_not_published(void **state)
+{
+    struct rig g;
+    uint32_t from = 0, v = 0, key;
+    (void)state;
+    open_rig(&g);
+    key = key_with(&g, &from, 15, 12);
+    assert_int_equal(insert(&g, g.b, key, 6), FAR_OK);
+    resize(&g);
+    resize(&g);
+    assert_int_equal(get(&g, g.a, key, &v), FAR_OK);
+    assert_int_equal(v, 6);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -694,6 +761,8 @@ int main(void)
         cmocka_unit_test(a_filler_of_a_purge_that_is_not_complete_is_not_free),
         cmocka_unit_test(fillers_are_there_before_the_frontier_is_complete),
         cmocka_unit_test(a_sealed_key_is_not_absent_because_the_pool_is_full),
+        cmocka_unit_test(a_child_is_whole_when_its_mark_is_there),
+        cmocka_unit_test(a_get_looks_further_than_a_parent_that_is_not_published),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
