@@ -1,5 +1,5 @@
 /* A node of CHIME that was never born: its client has written it, and died before the left sibling named it. An earlier
- * node had the same address, the same range and the same sibling, and others still know that one. */
+ * node had the same address, the same range and the same sibling, and others still know that one. Or it came too late. */
 #include "index/chime/chime.h"
 #include "support/hook.h"
 #include "support/sweep_rig.h"
@@ -204,12 +204,52 @@ static void its_client_does_not_use_the_memory_again(void **state)
     }
 }
 
+static uint64_t top_at; /* the word that leads to the highest node */
+static struct rig *the;
+
+/* Before A makes a node above its leaf and the new one, B does. */
+static int grow_before(struct fab_ep *ep, struct fab_req *req)
+{
+    for (unsigned i = 0; i < req->count && top_at != 0; i++) {
+        if (req->verbs[i].kind != FAB_CAS || req->verbs[i].off != top_at)
+            continue;
+        top_at = 0;
+        uint64_t top = view_of(the, the->b)->top;
+        for (uint64_t n = 100; n < 200 && view_of(the, the->b)->top == top; n++)
+            assert_int_equal(put_u64(the, the->b, n, n), FAR_OK);
+        assert_true(view_of(the, the->b)->top != top);
+    }
+    return hook.real->post(ep, req);
+}
+
+static void a_highest_node_that_comes_too_late_is_not_lost(void **state)
+{
+    struct rig g;
+    struct audit audit;
+    (void)state;
+    the = &g;
+    open_rig(&g);
+    assert_int_equal(put_u64(&g, g.b, 0, 0), FAR_OK);
+    top_at = gaddr_offset(view_of(&g, g.b)->root) + offsetof(struct chime_root, top);
+    hook_on(g.a->client.ep);
+    hook.clock = g.r.clock->now;
+    hook.ops.post = grow_before;
+    for (uint64_t n = 1; n < 20; n++)
+        assert_int_equal(put_u64(&g, g.a, n, n), FAR_OK);
+    hook_off();
+    assert_int_equal(top_at, 0);
+    assert_int_equal(sim_audit(&audit, g.r.pool, (far_session *[]){g.b, g.a}, 2), FAR_OK);
+    assert_true(audit.wrong == 0 && audit.bytes[AUDIT_NOWHERE] == 0);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_get_does_not_find_keys_in_it),
         cmocka_unit_test(an_iteration_does_not_find_keys_in_it),
         cmocka_unit_test(its_client_does_not_use_the_memory_again),
+        cmocka_unit_test(a_highest_node_that_comes_too_late_is_not_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
