@@ -164,6 +164,39 @@ static void a_sweep_outdates_caches(void **state)
     store_rig_close(&r);
 }
 
+static struct {
+    int (*mark)(void *arg, struct op *op, struct marker *marker);
+    struct probe p;
+    uint64_t epoch; /* when all was marked */
+} marked;
+
+static int mark_and_note(void *arg, struct op *op, struct marker *marker)
+{
+    int rc = marked.mark(arg, op, marker);
+    marked.epoch = probe_epoch(&marked.p);
+    return rc;
+}
+
+/* SWEEP-P3: an operation may still be reading what became unreachable before it could be marked. */
+static void a_sweep_waits_for_two_epochs_behind_its_marks(void **state)
+{
+    struct knobs knobs = pool_knobs_default;
+    struct store_rig r;
+    struct sweep_result swept;
+
+    (void)state;
+    knobs.tick_ops = UINT32_MAX; /* nothing else moves the epoch on */
+    store_rig_open(&r, "mem:?size=4m&" HOUR, &knobs, NULL, NULL);
+    probe_open(&marked.p, r.fab);
+    assert_int_equal(put(&r, r.session, 1), FAR_OK);
+    marked.mark = r.pool->pool.mark;
+    r.pool->pool.mark = mark_and_note;
+    assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+    assert_true(probe_epoch(&marked.p) >= marked.epoch + 2);
+    probe_close(&marked.p);
+    store_rig_close(&r);
+}
+
 /* `count` requests fail, from number `first` on; they take effect if `done` is set. */
 static struct {
     const struct fab_ops *real;
@@ -272,6 +305,7 @@ int main(void)
         cmocka_unit_test(a_sweep_that_was_never_announced_is_waited_for),
         cmocka_unit_test(a_client_with_unfinished_work_takes_a_sweep_over_later),
         cmocka_unit_test(a_sweep_outdates_caches),
+        cmocka_unit_test(a_sweep_waits_for_two_epochs_behind_its_marks),
         cmocka_unit_test(a_sweep_that_broke_off_does_not_shut_others_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
