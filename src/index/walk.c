@@ -11,6 +11,66 @@ int index_walk_progress(struct op *op, const struct index_view *view, uint64_t d
     return client_progress(op->client, what, done, total);
 }
 
+int index_findings_make(struct index_findings *f, unsigned room)
+{
+    index_findings_free(f);
+    f->now = malloc((room + 1ull) * sizeof *f->now); /* the last one is never counted */
+    f->before = malloc((room + 1ull) * sizeof *f->before);
+    f->room = room;
+    return f->now && f->before ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+}
+
+void index_findings_free(struct index_findings *f)
+{
+    free(f->now);
+    free(f->before);
+    *f = (struct index_findings){.now = NULL};
+}
+
+struct index_finding *index_found(struct index_findings *f, unsigned fault, unsigned place,
+                                  uint64_t found)
+{
+    struct index_finding *one = &f->now[f->count];
+    f->count += f->count < f->room;
+    *one = (struct index_finding){.fault = fault, .place = place, .found = found};
+    return one;
+}
+
+static bool same(const struct index_finding *a, const struct index_finding *b)
+{
+    return a->fault == b->fault && a->place == b->place && a->found == b->found &&
+           a->right == b->right && a->first == b->first && a->first_found == b->first_found;
+}
+
+/* Drops what the look before has not found. */
+static void keep_lasting(struct index_findings *f)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < f->count; i++) {
+        unsigned j = 0;
+        while (j < f->count_before && !same(&f->now[i], &f->before[j]))
+            j++;
+        if (j < f->count_before)
+            f->now[kept++] = f->now[i];
+    }
+    f->count = kept;
+}
+
+int index_walk_prove(struct index_findings *f, int (*look)(void *arg, unsigned number), void *arg)
+{
+    for (unsigned i = 0; i < INDEX_WALK_LOOKS; i++) {
+        f->count = 0;
+        int rc = look(arg, i);
+        if (rc == FAR_OK && i > 0)
+            keep_lasting(f);
+        if (rc != FAR_OK || f->count == 0)
+            return rc;
+        memcpy(f->before, f->now, f->count * sizeof *f->now);
+        f->count_before = f->count;
+    }
+    return FAR_OK;
+}
+
 int index_walk_block(struct op *op, struct slot_format format, uint64_t slot, const void **block)
 {
     uint32_t bytes = size_class_bytes(pointer_class(slot));

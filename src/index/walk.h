@@ -1,14 +1,42 @@
 /*
  * Walking a table whose keys are in the blocks of slots: what info(), check() and mark() share.
+ *
+ *   WALK-1  A READ has no order among its words, so while others write, an image is of many instants:
+ *       a key that was deleted and inserted again may be in it twice. So what is reported of a part
+ *       of the table, and repaired, was found there by several looks, and in the same way: the same
+ *       fault of the same word, and of a key that is there twice the same two words. A word that
+ *       leads to a block does not come back in the walk's epoch after it has gone. So it was there
+ *       from one look to the next, and if two were, then both at once.
  */
 #ifndef INDEX_WALK_H
 #define INDEX_WALK_H
 
 #include "index/blocks.h"
 
-/* While others write, an image is of many instants. So what is wrong with a part of the table must be
- * wrong at this many looks before it is reported. */
 #define INDEX_WALK_LOOKS 3
+
+/* Something wrong with a word of a part of the table. */
+struct index_finding {
+    unsigned fault, place; /* the index's numbers of what is wrong, and of the word */
+    uint64_t found, right; /* what is there; what should be, or what else belongs to the finding */
+    unsigned first;        /* of a key that is there twice: the place that lookups come to first, */
+    uint64_t first_found;  /* and what is there */
+};
+/* What a look has found, and the look before. */
+struct index_findings {
+    struct index_finding *now, *before;
+    unsigned count, count_before, room;
+};
+/* Makes room for so many of a look. FAR_NO_MEMORY: index_findings_free() all the same. */
+int index_findings_make(struct index_findings *f, unsigned room);
+void index_findings_free(struct index_findings *f);
+/* Adds one. If there is no room, it is not counted. */
+struct index_finding *index_found(struct index_findings *f, unsigned fault, unsigned place,
+                                  uint64_t found);
+
+/* WALK-1: looks at a part until there is nothing wrong with it that was there at all looks, or until
+ * there were enough looks. look() adds what it finds; `number`: how many looks there were before. */
+int index_walk_prove(struct index_findings *f, int (*look)(void *arg, unsigned number), void *arg);
 
 /* How far the walk has come. FAR_STOPPED: it is to end. */
 int index_walk_progress(struct op *op, const struct index_view *view, uint64_t done,

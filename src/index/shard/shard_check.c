@@ -16,12 +16,7 @@
 #include <stdlib.h>
 
 enum fault { UNREADABLE, MISPLACED, WRONG_BITS, TWICE, HIDDEN, INVALID };
-struct finding {
-    enum fault fault;
-    unsigned slot;
-    uint64_t found, right; /* what is there; of wrong bits, what should be */
-    unsigned first;        /* of a key that is there twice: the slot that comes first */
-};
+#define FINDINGS_MAX (2 * SHARD_UNIT_MAX + 2) /* a word may be invalid, and one thing more */
 
 struct walk {
     struct op *op;
@@ -34,8 +29,7 @@ struct walk {
     unsigned u; /* its version */
     struct index_walk_key seen[SHARD_UNIT_MAX];
     unsigned seen_count;
-    struct finding finding[2 * SHARD_UNIT_MAX + 2]; /* a word may be invalid, and one thing more */
-    unsigned finding_count;
+    struct index_findings findings;
 };
 
 /* Is it an entry of the unit, in use? */
@@ -46,11 +40,9 @@ static bool in_use(const struct walk *w, uint64_t word)
 
 /* ---- proofs ---------------------------------------------------------------------------------- */
 
-static struct finding *found(struct walk *w, enum fault fault, unsigned slot)
+static struct index_finding *found(struct walk *w, enum fault fault, unsigned slot)
 {
-    struct finding *f = &w->finding[w->finding_count++];
-    *f = (struct finding){.fault = fault, .slot = slot, .found = w->unit.words[slot]};
-    return f;
+    return index_found(&w->findings, fault, slot, w->unit.words[slot]);
 }
 
 /* SHARD-W1 for one entry. */
@@ -97,7 +89,7 @@ static int check_words(struct walk *w)
     unsigned guard[2] = {view->level1 - 1, view->words - 1};
     bool hidden[2] = {false, false};
     int rc = FAR_OK;
-    w->seen_count = w->finding_count = 0;
+    w->seen_count = 0;
     for (unsigned i = 0; i < w->unit.count && rc == FAR_OK; i++) {
         uint64_t word = w->unit.words[i];
         if (!shard_word_valid(word)) /* SHARD-W4 */
@@ -108,14 +100,19 @@ static int check_words(struct walk *w)
             if (i <= guard[j] || hidden[j] || shard_overflows(w->unit.words[guard[j]]))
                 continue;
             hidden[j] = true;
-            found(w, HIDDEN, guard[j]);
+            found(w, HIDDEN, guard[j])->right = word;
         }
         rc = check_entry(w, i);
     }
     index_walk_match(w->seen, w->seen_count);
-    for (unsigned i = 0; i < w->seen_count; i++)
-        if (w->seen[i].first != w->seen[i].slot) /* SHARD-W2 */
-            found(w, TWICE, w->seen[i].slot)->first = w->seen[i].first;
+    for (unsigned i = 0; i < w->seen_count; i++) {
+        const struct index_walk_key *key = &w->seen[i];
+        if (key->first == key->slot)
+            continue;
+        struct index_finding *f = found(w, TWICE, key->slot); /* SHARD-W2 */
+        f->first = key->first;
+        f->first_found = w->unit.words[key->first];
+    }
     return rc;
 }
 
@@ -132,29 +129,53 @@ static int change_slot(struct walk *w, unsigned slot, uint64_t from, uint64_t to
 }
 
 /* A key in a wrong place is inserted, as any session would, and only then deleted here. */
-static int put_in_place(struct walk *w, const struct finding *f, bool *done)
+static int put_in_place(struct walk *w, const struct index_finding *f, bool *done)
 {
     bool there = false;
     int rc = index_walk_insert(w->op, &w->view->base, SHARD_SLOT, f->found, shard_change_at_once,
                                &there);
-    return there ? change_slot(w, f->slot, f->found, shard_tombstone(f->found), done) : rc;
+    return there ? change_slot(w, f->place, f->found, shard_tombstone(f->found), done) : rc;
 }
 
-static int repair(struct walk *w, const struct finding *f, bool *done)
+/* Of a key that is there twice, the slot stays that lookups come to first. It has to be there still: the
+ * first, the second, and the first again, unchanged. A client that deletes the key after that deletes the
+ * one that we leave. */
+static int drop_second(struct walk *w, const struct index_finding *f, bool *done)
+{
+    struct op *op = w->op;
+    const unsigned slot[3] = {f->first, f->place, f->first};
+    unsigned n[3];
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t delta;
+        gaddr at = shard_slot_at(w->view, &w->unit, slot[i], &delta);
+        if (i > 0)
+            batch_fence(&op->batch);
+        n[i] = op_read(op, at, delta);
+    }
+    int rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || op_result(op, n[0]) != f->first_found || op_result(op, n[1]) != f->found ||
+        op_result(op, n[2]) != f->first_found)
+        return rc; /* for the next walk */
+    return change_slot(w, f->place, f->found, shard_tombstone(f->found), done);
+}
+
+static int repair(struct walk *w, const struct index_finding *f, bool *done)
 {
     *done = false;
     if (f->fault == HIDDEN)
-        return change_slot(w, f->slot, f->found,
+        return change_slot(w, f->place, f->found,
                            f->found == 0 ? shard_control(SHARD_FREE, 2 * w->u, true)
                                          : f->found | SHARD_OVERFLOW,
                            done);
     if (!shard_live(f->found)) /* a move's, or of no known kind */
         return FAR_OK;
     if (f->fault == WRONG_BITS)
-        return change_slot(w, f->slot, f->found, f->right, done);
+        return change_slot(w, f->place, f->found, f->right, done);
     if (f->fault == MISPLACED)
         return put_in_place(w, f, done);
-    return change_slot(w, f->slot, f->found, shard_tombstone(f->found), done);
+    if (f->fault == TWICE)
+        return drop_second(w, f, done);
+    return change_slot(w, f->place, f->found, shard_tombstone(f->found), done);
 }
 
 static int report_findings(struct walk *w)
@@ -175,10 +196,10 @@ static int report_findings(struct walk *w)
         [INVALID] = {"SHARD-W4: broken link: a word of no known kind", ""},
     };
     int rc = FAR_OK;
-    for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
-        const struct finding *f = &w->finding[i];
+    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
+        const struct index_finding *f = &w->findings.now[i];
         uint64_t delta;
-        gaddr at = shard_slot_at(w->view, &w->unit, f->slot, &delta);
+        gaddr at = shard_slot_at(w->view, &w->unit, f->place, &delta);
         bool done = false;
         index_walk_report(w->report, text[f->fault].what, at, delta, f->found);
         if (w->report->repair)
@@ -213,17 +234,17 @@ static void visit(struct walk *w, bool published)
     w->info.slots += w->unit.count - w->unit.chains;
 }
 
-/* What is wrong must be wrong at every look. */
+static int look(void *arg, unsigned number)
+{
+    struct walk *w = arg;
+    int rc = number > 0 ? shard_unit_look(w->op, w->view, &w->unit, &w->u) : FAR_OK;
+    return rc == FAR_OK ? check_words(w) : rc;
+}
+
 static int prove(struct walk *w)
 {
-    for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
-        int rc = look > 0 ? shard_unit_look(w->op, w->view, &w->unit, &w->u) : FAR_OK;
-        if (rc == FAR_OK)
-            rc = check_words(w);
-        if (rc != FAR_OK || w->finding_count == 0)
-            return rc;
-    }
-    return report_findings(w);
+    int rc = index_walk_prove(&w->findings, look, w);
+    return rc == FAR_OK ? report_findings(w) : rc;
 }
 
 /* One unit. If proofs are wanted, a chain that leads nowhere is a finding, and the walk goes on. */
@@ -305,9 +326,13 @@ int shard_info(struct op *op, struct index_view *base, struct far_table_info *in
 int shard_check(struct op *op, struct index_view *base, struct index_report *report)
 {
     struct walk *w = start(op, base);
-    if (w)
-        w->report = report;
-    int rc = w ? walk(w) : FAR_NO_MEMORY;
+    if (!w)
+        return FAR_NO_MEMORY;
+    w->report = report;
+    int rc = index_findings_make(&w->findings, FINDINGS_MAX);
+    if (rc == FAR_OK)
+        rc = walk(w);
+    index_findings_free(&w->findings);
     free(w);
     return rc;
 }
