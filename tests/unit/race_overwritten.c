@@ -3,6 +3,7 @@
  * look and the CAS of the one that loses. If its block shows that it has overwritten what the loser
  * would have stored, the loser is done; otherwise it tries again.
  */
+#include "index/walk.h"
 #include "support/hook.h"
 #include "support/race_rig.h"
 
@@ -244,15 +245,16 @@ static void other_repairs(struct duel *d)
     struct store_rig other = d->r;
     struct race_spot spot = spot_of(d, KEY);
     uint64_t found = spot.found.slot;
-    struct race_finding finding = {
+    struct index_finding finding = {
         .fault = RACE_CLASS,
-        .subtable = spot.look.subtable,
-        .word = (unsigned)race_place_offset(&spot.key, (unsigned)spot.found.place) / 8,
+        .place = (unsigned)race_place_offset(&spot.key, (unsigned)spot.found.place) / 8,
         .found = found,
         .right = pointer_with_class(found, pointer_class(found) - 1)};
     bool done = false;
     other.session = d->other;
-    assert_int_equal(race_repair(&d->other->op, race_rig_view(&other), &finding, &done), FAR_OK);
+    assert_int_equal(
+        race_repair(&d->other->op, race_rig_view(&other), spot.look.subtable, &finding, &done),
+        FAR_OK);
     assert_true(done);
 }
 

@@ -225,17 +225,11 @@ enum race_fault {
     RACE_CLASS,      /* a slot that gives its block another size class than it has */
     RACE_TWICE       /* a slot of a key that has another, which comes first        */
 };
-struct race_finding {
-    enum race_fault fault;
-    gaddr subtable;
-    unsigned word;
-    uint64_t found, right; /* what is there; of a header or a class, what should be */
-    unsigned first;        /* of a key that is there twice: the word that comes first, */
-    uint64_t first_found;  /* and what is there */
-};
-/* Repairs it, while others work. *done stays false if that is not possible. */
-int race_repair(struct op *op, struct race_view *view, const struct race_finding *finding,
-                bool *done);
+/* Repairs it, while others work. *done stays false if that is not possible. The finding's place is the
+ * number of the word. Of a header or a class, it says what should be. */
+struct index_finding;
+int race_repair(struct op *op, struct race_view *view, gaddr subtable,
+                const struct index_finding *finding, bool *done);
 /* Repairs a directory entry that leads nowhere, by another one that leads to the same subtable. */
 int race_repair_entry(struct op *op, struct race_view *view, uint64_t index, bool *done);
 

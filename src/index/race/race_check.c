@@ -31,21 +31,17 @@ struct walk {
     uint64_t *image;             /* a subtable's words                                     */
     struct index_walk_key *seen; /* the keys of one subtable */
     unsigned seen_count;
-    struct race_finding *finding; /* what is wrong with it */
-    unsigned finding_count;
+    struct index_findings findings; /* what is wrong with it */
+    uint64_t entry, suffix;         /* of the directory, and its suffix: they lead there */
 };
 
-static void found(struct walk *w, enum race_fault fault, uint64_t entry, unsigned word)
+static struct index_finding *found(struct walk *w, enum race_fault fault, unsigned word)
 {
-    w->finding[w->finding_count++] = (struct race_finding){.fault = fault,
-                                                           .subtable = race_entry_subtable(entry),
-                                                           .word = word,
-                                                           .found = w->image[word]};
+    return index_found(&w->findings, fault, word, w->image[word]);
 }
 
 /* RACE-W3 for the slot at `word` of the subtable's image. */
-static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word,
-                        const void *block)
+static void check_block(struct walk *w, unsigned word, const void *block)
 {
     uint64_t slot = w->image[word], offset = word * 8ull;
     const struct block_head *h = block;
@@ -55,14 +51,13 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
     bool first = offset - key.combined[0] < RACE_COMBINED_BYTES;
     bool second = offset - key.combined[1] < RACE_COMBINED_BYTES;
     if (key.fingerprint != slot_fingerprint(RACE_SLOT, slot) || (!first && !second) ||
-        race_suffix(key.hash, race_entry_depth(entry)) != suffix) {
-        found(w, RACE_MISPLACED, entry, word);
+        race_suffix(key.hash, race_entry_depth(w->entry)) != w->suffix) {
+        found(w, RACE_MISPLACED, word);
         return;
     }
     unsigned size_class = size_class_for(block_bytes(h->klen, h->vlen));
     if (size_class != pointer_class(slot)) {
-        found(w, RACE_CLASS, entry, word);
-        w->finding[w->finding_count - 1].right = pointer_with_class(slot, size_class);
+        found(w, RACE_CLASS, word)->right = pointer_with_class(slot, size_class);
         return;
     }
     w->seen[w->seen_count++] =
@@ -71,44 +66,42 @@ static void check_block(struct walk *w, uint64_t entry, uint64_t suffix, unsigne
                                         : RACE_COMBINED_BYTES + offset - key.combined[1]));
 }
 
-static int check_slot(struct walk *w, uint64_t entry, uint64_t suffix, unsigned word)
+static int check_slot(struct walk *w, unsigned word)
 {
     const void *block = NULL;
     int rc = index_walk_block(w->op, RACE_SLOT, w->image[word], &block);
     if (rc != FAR_OK)
         return rc;
     if (block)
-        check_block(w, entry, suffix, word, block);
+        check_block(w, word, block);
     else
-        found(w, RACE_UNREADABLE, entry, word);
+        found(w, RACE_UNREADABLE, word);
     return FAR_OK;
 }
 
 /* RACE-W2, RACE-W3 and RACE-W4 for one live subtable, whose image has been read. */
-static int check_words(struct walk *w, uint64_t entry, uint64_t suffix)
+static int check_words(struct walk *w)
 {
-    uint64_t header = race_header(w->view->tag, race_entry_depth(entry), suffix);
+    uint64_t header = race_header(w->view->tag, race_entry_depth(w->entry), w->suffix);
     int rc = FAR_OK;
 
-    w->seen_count = w->finding_count = 0;
+    w->seen_count = 0;
     for (unsigned i = RACE_HEAD_WORDS; i < race_subtable_words(w->view->groups) && rc == FAR_OK;
          i++) {
         uint64_t word = w->image[i];
-        if (!race_is_slot(i) && word != header) {
-            found(w, RACE_HEADER, entry, i);
-            w->finding[w->finding_count - 1].right = header;
-        } else if (race_is_slot(i) && race_slot_committed(word)) {
-            rc = check_slot(w, entry, suffix, i);
-        }
+        if (!race_is_slot(i) && word != header)
+            found(w, RACE_HEADER, i)->right = header;
+        else if (race_is_slot(i) && race_slot_committed(word))
+            rc = check_slot(w, i);
     }
     index_walk_match(w->seen, w->seen_count);
     for (unsigned i = 0; i < w->seen_count; i++) {
         const struct index_walk_key *key = &w->seen[i];
         if (key->first == key->slot)
             continue;
-        found(w, RACE_TWICE, entry, key->slot);
-        w->finding[w->finding_count - 1].first = key->first;
-        w->finding[w->finding_count - 1].first_found = w->image[key->first];
+        struct index_finding *f = found(w, RACE_TWICE, key->slot);
+        f->first = key->first;
+        f->first_found = w->image[key->first];
     }
     return rc;
 }
@@ -130,18 +123,19 @@ static int report_findings(struct walk *w)
         [RACE_TWICE] = {"RACE-W4: duplicate: a key that is there twice",
                         "  repaired: the copy that others do not find was removed"},
     };
+    gaddr subtable = race_entry_subtable(w->entry);
     int rc = FAR_OK;
-    for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
-        const struct race_finding *f = &w->finding[i];
+    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
+        const struct index_finding *f = &w->findings.now[i];
         const char *what = text[f->fault].what;
         bool done = false;
         if (f->fault == RACE_HEADER)
-            index_violation(w->report, "%s at %u:0x%llx", what, gaddr_node(f->subtable),
-                            (unsigned long long)(gaddr_offset(f->subtable) + f->word * 8ull));
+            index_violation(w->report, "%s at %u:0x%llx", what, gaddr_node(subtable),
+                            (unsigned long long)(gaddr_offset(subtable) + f->place * 8ull));
         else
-            index_walk_report(w->report, what, f->subtable, f->word * 8ull, f->found);
+            index_walk_report(w->report, what, subtable, f->place * 8ull, f->found);
         if (w->report->repair)
-            rc = race_repair(w->op, w->view, f, &done);
+            rc = race_repair(w->op, w->view, subtable, f, &done);
         if (done)
             index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
     }
@@ -169,18 +163,20 @@ static int read_subtable(struct walk *w, uint64_t entry)
     return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "RACE-W1: a subtable is outside the pool") : rc;
 }
 
-/* Checks one live subtable. While others write, a key that was deleted and inserted again may be in
- * the image twice: what is wrong must be wrong at every look. */
+static int look(void *arg, unsigned number)
+{
+    struct walk *w = arg;
+    int rc = number > 0 ? read_subtable(w, w->entry) : FAR_OK;
+    return rc == FAR_OK ? check_words(w) : rc;
+}
+
+/* Checks one live subtable. */
 static int prove(struct walk *w, uint64_t entry, uint64_t suffix)
 {
-    for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
-        int rc = look > 0 ? read_subtable(w, entry) : FAR_OK;
-        if (rc == FAR_OK)
-            rc = check_words(w, entry, suffix);
-        if (rc != FAR_OK || w->finding_count == 0)
-            return rc;
-    }
-    return report_findings(w);
+    w->entry = entry;
+    w->suffix = suffix;
+    int rc = index_walk_prove(&w->findings, look, w);
+    return rc == FAR_OK ? report_findings(w) : rc;
 }
 
 /* A claim of a client that is dead. *forward is set if the split has been completed. */
@@ -226,9 +222,9 @@ static int check_head(struct walk *w, uint64_t entry, uint64_t header, bool ours
         return err_fail(FAR_CORRUPT, "RACE-W1: broken link: it leads to another subtable");
     if (!ours)
         return FAR_OK;
-    w->finding_count = 0;
-    found(w, RACE_HEADER, entry, word);
-    w->finding[0].right = header;
+    w->entry = entry;
+    w->findings.count = 0;
+    found(w, RACE_HEADER, word)->right = header;
     int rc = report_findings(w);
     return rc == FAR_OK ? read_subtable(w, entry) : rc;
 }
@@ -352,13 +348,14 @@ static int walk(struct walk *w)
     unsigned words = race_subtable_words(view->groups);
     w->image = ep->ops->buf_alloc(ep, words * 8);
     w->seen = malloc(words * sizeof *w->seen);
-    w->finding = malloc(words * sizeof *w->finding);
     uint64_t entries = 1ull << view->depth;
     w->depth = view->depth;
     w->entries = calloc(2 * entries, sizeof *w->entries);
-    if (!w->image || !w->seen || !w->finding || !w->entries) {
+    if (!w->image || !w->seen || !w->entries)
         rc = err_fail(FAR_NO_MEMORY, "no memory for walking a table");
-    } else {
+    if (rc == FAR_OK)
+        rc = index_findings_make(&w->findings, words);
+    if (rc == FAR_OK) {
         memcpy(w->entries, view->entries, entries * sizeof *w->entries);
         w->forward = w->entries + entries;
     }
@@ -371,7 +368,7 @@ static int walk(struct walk *w)
         ep->ops->buf_free(ep, w->image, words * 8);
     free(w->entries);
     free(w->seen);
-    free(w->finding);
+    index_findings_free(&w->findings);
     w->info.index_bytes += sizeof(struct race_root) + (8ull << view->dir_bits);
     return rc;
 }

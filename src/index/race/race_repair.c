@@ -29,55 +29,56 @@ static int change(struct op *op, gaddr at, uint64_t delta, uint64_t from, uint64
     return rc;
 }
 
-static int empty_slot(struct op *op, const struct race_finding *f, bool *done)
+static int empty_slot(struct op *op, gaddr subtable, const struct index_finding *f, bool *done)
 {
-    return change(op, f->subtable, f->word * 8ull, f->found, 0, done);
+    return change(op, subtable, f->place * 8ull, f->found, 0, done);
 }
 
 /* RACE-Q3 */
-static int put_in_place(struct op *op, struct race_view *view, const struct race_finding *f,
-                        bool *done)
+static int put_in_place(struct op *op, struct race_view *view, gaddr subtable,
+                        const struct index_finding *f, bool *done)
 {
     bool there = false;
     int rc = index_walk_insert(op, &view->base, RACE_SLOT, f->found, race_change, &there);
-    return there ? empty_slot(op, f, done) : rc;
+    return there ? empty_slot(op, subtable, f, done) : rc;
 }
 
 /* RACE-Q4 */
-static int drop_second(struct op *op, const struct race_finding *f, bool *done)
+static int drop_second(struct op *op, gaddr subtable, const struct index_finding *f, bool *done)
 {
-    unsigned before = op_read(op, f->subtable, f->first * 8ull);
+    unsigned before = op_read(op, subtable, f->first * 8ull);
     batch_fence(&op->batch);
-    unsigned second = op_read(op, f->subtable, f->word * 8ull);
+    unsigned second = op_read(op, subtable, f->place * 8ull);
     batch_fence(&op->batch);
-    unsigned after = op_read(op, f->subtable, f->first * 8ull);
+    unsigned after = op_read(op, subtable, f->first * 8ull);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK || op_result(op, before) != f->first_found ||
         op_result(op, second) != f->found || op_result(op, after) != f->first_found)
         return rc; /* for the next walk */
-    return empty_slot(op, f, done);
+    return empty_slot(op, subtable, f, done);
 }
 
-int race_repair(struct op *op, struct race_view *view, const struct race_finding *f, bool *done)
+int race_repair(struct op *op, struct race_view *view, gaddr subtable,
+                const struct index_finding *f, bool *done)
 {
     int rc = FAR_OK;
     *done = false;
     if (f->fault == RACE_HEADER)
-        return change(op, f->subtable, f->word * 8ull, f->found, f->right, done);
+        return change(op, subtable, f->place * 8ull, f->found, f->right, done);
     if (f->found & RACE_SLOT_SEALED)
         return FAR_OK;
     switch (f->fault) {
     case RACE_CLASS:
-        rc = change(op, f->subtable, f->word * 8ull, f->found, f->right, done);
+        rc = change(op, subtable, f->place * 8ull, f->found, f->right, done);
         break;
     case RACE_UNREADABLE:
-        rc = empty_slot(op, f, done);
+        rc = empty_slot(op, subtable, f, done);
         break;
     case RACE_MISPLACED:
-        rc = put_in_place(op, view, f, done);
+        rc = put_in_place(op, view, subtable, f, done);
         break;
     default:
-        rc = drop_second(op, f, done);
+        rc = drop_second(op, subtable, f, done);
     }
     return rc;
 }
