@@ -16,6 +16,10 @@
 
 #include <stdlib.h>
 
+#define LOOK_PAUSE_NS 1000000u /* so that most moves of keys are over */
+
+enum fault { MISPLACED, TWICE, UNREADABLE };
+
 struct walk {
     struct op *op;
     struct rcuckoo_view *view;
@@ -25,6 +29,7 @@ struct walk {
     struct index_parts_walk parts;
     struct rcuckoo_snapshot snapshot;
     struct index_walk_key *seen;
+    struct index_findings findings;
 };
 
 static void mark(struct walk *w, gaddr at, unsigned size_class)
@@ -89,7 +94,7 @@ static int prove_slot(struct walk *w, unsigned i, unsigned slot, unsigned *seen)
     rcuckoo_rows_of(s, hash & rcuckoo_hash_mask(view), of);
     if (!good || (of[0] != i && of[1] != i) ||
         index_suffix(hash & rcuckoo_hash_mask(view), sub->part.depth) != sub->part.suffix) {
-        report_slot(w, "RCUCKOO-W3: misplaced key", i, slot);
+        index_found(&w->findings, MISPLACED, i * RCUCKOO_SLOTS + slot, hash);
         return FAR_OK;
     }
     struct slice key = {rcuckoo_slot(s, row, slot) + s->key_at, e.klen};
@@ -105,7 +110,8 @@ static int prove_slot(struct walk *w, unsigned i, unsigned slot, unsigned *seen)
                           ? hash_key(block_key(h), h->klen, seed).lo == hash
                           : h->klen == e.klen && memcmp(block_key(h), key.data, e.klen) == 0);
         if (!right) {
-            report_slot(w, "RCUCKOO-W5: unreadable block", i, slot);
+            index_found(&w->findings, UNREADABLE, i * RCUCKOO_SLOTS + slot,
+                        rcuckoo_slot_pointer(s, row, slot));
             return FAR_OK;
         }
         key = (struct slice){block_key(h), h->klen};
@@ -116,66 +122,80 @@ static int prove_slot(struct walk *w, unsigned i, unsigned slot, unsigned *seen)
     return FAR_OK;
 }
 
-/* One look. *twice: keys that are there twice, which is legal while one is moved. */
-static int prove_rows(struct walk *w, unsigned *twice)
+/* RCUCKOO-W4 for keys that are there twice, which is legal while an insert moves one. That is over if a row
+ * was not locked, and has not been written since the look before: its meta word says that. `locks` were read
+ * after that look. NULL: it is the first one. */
+static void find_twice(struct walk *w, unsigned seen, const uint64_t *locks)
 {
     const struct rcuckoo_shape *s = &w->view->shape;
-    unsigned seen = 0;
-    int rc = FAR_OK;
-    if (!w->seen)
-        w->seen = malloc((size_t)s->rows * RCUCKOO_SLOTS * sizeof *w->seen);
-    if (!w->seen)
-        return err_fail(FAR_NO_MEMORY, "no memory for a walk");
-    for (unsigned i = 0; i < s->rows * RCUCKOO_SLOTS && rc == FAR_OK; i++)
-        rc = prove_slot(w, i / RCUCKOO_SLOTS, i % RCUCKOO_SLOTS, &seen);
     index_walk_match(w->seen, seen);
-    *twice = 0;
-    for (unsigned i = 0; i < seen; i++)
-        *twice += w->seen[i].first != w->seen[i].slot;
-    return rc;
+    for (unsigned i = 0; i < seen; i++) {
+        const struct index_walk_key *key = &w->seen[i];
+        unsigned row = key->slot / RCUCKOO_SLOTS, first = key->first / RCUCKOO_SLOTS;
+        if (key->first == key->slot ||
+            (locks && locks[rcuckoo_lock_word(s, row)] & rcuckoo_lock_bit(s, row)))
+            continue;
+        struct index_finding *f =
+            index_found(&w->findings, TWICE, key->slot,
+                        *rcuckoo_meta(s, w->snapshot.rows + (size_t)row * s->row));
+        f->first = key->first;
+        f->first_found = *rcuckoo_meta(s, w->snapshot.rows + (size_t)first * s->row);
+    }
 }
 
-/* RCUCKOO-W4. If a row is locked, then the insert that moves the key may have to be recovered. */
-static int report_twice(struct walk *w, unsigned twice)
+/* Reads the lock words, and then all rows again. */
+static int look_again(struct walk *w, uint64_t locks[RCUCKOO_WORDS_MAX])
 {
     const struct rcuckoo_shape *s = &w->view->shape;
+    struct rcuckoo_sub sub = w->snapshot.sub;
     uint64_t *words = op_buffer(w->op, BUF_INDEX, 8ull * s->words);
     if (!words)
         return FAR_NO_MEMORY;
-    batch_read(&w->op->batch, w->snapshot.sub.part.anchor, rcuckoo_word_at(0), words, 8 * s->words);
+    batch_pause(&w->op->batch, LOOK_PAUSE_NS);
+    batch_read(&w->op->batch, sub.part.anchor, rcuckoo_word_at(0), words, 8 * s->words);
     int rc = batch_flush(&w->op->batch);
-    for (unsigned i = 0; rc == FAR_OK && twice > 0; i++) {
-        unsigned row = w->seen[i].slot / RCUCKOO_SLOTS;
-        if (w->seen[i].first == w->seen[i].slot)
-            continue;
-        twice--;
-        if (!(words[rcuckoo_lock_word(s, row)] & rcuckoo_lock_bit(s, row)))
-            report_slot(w, "RCUCKOO-W4: key stored twice", row, w->seen[i].slot % RCUCKOO_SLOTS);
-    }
+    memcpy(locks, words, 8ull * s->words);
+    return rc == FAR_OK ? rcuckoo_snapshot(w->op, w->view, &sub, &w->snapshot) : rc;
+}
+
+static int look(void *arg, unsigned number)
+{
+    struct walk *w = arg;
+    const struct rcuckoo_shape *s = &w->view->shape;
+    uint64_t locks[RCUCKOO_WORDS_MAX];
+    unsigned seen = 0;
+    int rc = number > 0 ? look_again(w, locks) : FAR_OK;
+    if (rc != FAR_OK || w->snapshot.split || w->snapshot.bad < s->rows)
+        return rc;
+    for (unsigned i = 0; i < s->rows * RCUCKOO_SLOTS && rc == FAR_OK; i++)
+        rc = prove_slot(w, i / RCUCKOO_SLOTS, i % RCUCKOO_SLOTS, &seen);
+    find_twice(w, seen, number > 0 ? locks : NULL);
     return rc;
 }
 
 /* RCUCKOO-W2 to RCUCKOO-W5. */
 static int prove(struct walk *w)
 {
-    struct index_report *report = w->report;
-    unsigned twice = 0;
+    static const char *const text[] = {[MISPLACED] = "RCUCKOO-W3: misplaced key",
+                                       [TWICE] = "RCUCKOO-W4: key stored twice",
+                                       [UNREADABLE] = "RCUCKOO-W5: unreadable block"};
+    unsigned slots = w->view->shape.rows * RCUCKOO_SLOTS;
     if (w->snapshot.bad < w->view->shape.rows) {
         report_slot(w, "RCUCKOO-W2: damaged row", w->snapshot.bad, 0);
         return FAR_OK;
     }
-    unsigned before = report->violations;
-    int rc = prove_rows(w, &twice);
-    for (unsigned look = 1; rc == FAR_OK && twice > 0 && look < INDEX_WALK_LOOKS; look++) {
-        struct rcuckoo_sub sub = w->snapshot.sub;
-        batch_pause(&w->op->batch, 1000000);
-        rc = rcuckoo_snapshot(w->op, w->view, &sub, &w->snapshot);
-        if (rc != FAR_OK || w->snapshot.split || w->snapshot.bad < w->view->shape.rows)
-            return rc;
-        report->violations = before; /* they are found again */
-        rc = prove_rows(w, &twice);
+    if (!w->seen)
+        w->seen = malloc((size_t)slots * sizeof *w->seen);
+    int rc = w->seen ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a walk");
+    if (rc == FAR_OK && !w->findings.now)
+        rc = index_findings_make(&w->findings, slots);
+    if (rc == FAR_OK)
+        rc = index_walk_prove(&w->findings, look, w);
+    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
+        const struct index_finding *f = &w->findings.now[i];
+        report_slot(w, text[f->fault], f->place / RCUCKOO_SLOTS, f->place % RCUCKOO_SLOTS);
     }
-    return rc == FAR_OK && twice > 0 ? report_twice(w, twice) : rc;
+    return rc;
 }
 
 /* ---- visiting -------------------------------------------------------------------------------- */
@@ -249,6 +269,7 @@ static struct walk *run(struct op *op, struct index_view *base, struct index_rep
     w->marker = marker;
     *rc = walk(w);
     free(w->seen);
+    index_findings_free(&w->findings);
     return w;
 }
 

@@ -155,17 +155,40 @@ int rcuckoo_wait_open(struct op *op, struct rcuckoo_view *view, const struct rcu
     return rc;
 }
 
+/* Is the subtable closed while `closer` has this name? */
+static int closed_by(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                     uint64_t closer, bool *closed)
+{
+    const uint64_t delta = offsetof(struct rcuckoo_anchor, closer);
+    uint64_t set = 0, *word = op_buffer(op, BUF_INDEX, 8ull * view->shape.words);
+    if (!word)
+        return FAR_NO_MEMORY;
+    unsigned before = op_read(op, sub->part.anchor, delta);
+    batch_fence(&op->batch);
+    batch_read(&op->batch, sub->part.anchor, rcuckoo_word_at(0), word, 8 * view->shape.words);
+    batch_fence(&op->batch);
+    unsigned after = op_read(op, sub->part.anchor, delta);
+    int rc = batch_flush(&op->batch);
+    for (unsigned i = 0; i < view->shape.words && rc == FAR_OK; i++)
+        set |= word[i] & RCUCKOO_CLOSED;
+    *closed = rc == FAR_OK && set != 0 && op_result(op, before) == closer &&
+              op_result(op, after) == closer;
+    return rc;
+}
+
 int rcuckoo_check_closed(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                          struct index_report *report)
 {
     struct rcuckoo_anchor anchor;
-    bool alive = false;
+    bool alive = false, closed = false;
     int rc = rcuckoo_read_anchor(op, view, sub, &anchor);
     if (rc != FAR_OK || anchor.forward != 0)
         return rc;
     if (anchor.closer != 0)
         rc = client_owner_alive(op, anchor.closer, &alive);
-    if (rc != FAR_OK || alive)
+    if (rc == FAR_OK && !alive) /* it may have opened the subtable, and left, meanwhile */
+        rc = closed_by(op, view, sub, anchor.closer, &closed);
+    if (rc != FAR_OK || !closed)
         return rc;
     index_stranded(report, "RCUCKOO-W7: the subtable is closed (depth %u, suffix %llu)",
                    sub->part.depth, (unsigned long long)sub->part.suffix);

@@ -28,11 +28,13 @@ struct repair {
     struct rcuckoo_sub sub;
     struct rcuckoo_anchor anchor;
     struct rcuckoo_locks locks;
-    bool closed;    /* R was set in all words before this recovery */
-    bool living;    /* a living client's line names one of the locks */
-    bool again;     /* the lines are being read again */
-    unsigned count; /* lines of living clients that named a lock at the first look */
-    unsigned same;  /* how many of them have the same stamp at this look */
+    bool refused;      /* another line's stamp is in the anchor */
+    bool found_closed; /* R was set in all words before this recovery, */
+    bool closed;       /* by an earlier attempt at it */
+    bool living;       /* a living client's line names one of the locks */
+    bool again;        /* the lines are being read again */
+    unsigned count;    /* lines of living clients that named a lock at the first look */
+    unsigned same;     /* how many of them have the same stamp at this look */
     struct living line[LIVING_MAX];
     uint64_t held[RCUCKOO_LOCK_WORDS]; /* locks that the line perhaps holds */
     uint64_t kept[RCUCKOO_LOCK_WORDS]; /* those that another line surely holds: RCUCKOO-C10 */
@@ -105,9 +107,8 @@ static int claim(struct repair *r)
     uint64_t stamp = r->entry->stamp;
     unsigned n = op_cas(op, r->sub.part.anchor, offsetof(struct rcuckoo_anchor, repair), 0, stamp);
     int rc = batch_flush(&op->batch);
-    if (rc == FAR_OK && !op_swapped(op, n) && op_result(op, n) != stamp)
-        rc = err_fail(FAR_TIMEOUT, "locks of another line are being released");
-    return rc;
+    r->refused = rc == FAR_OK && !op_swapped(op, n) && op_result(op, n) != stamp;
+    return r->refused ? err_fail(FAR_TIMEOUT, "locks of another line are being released") : rc;
 }
 
 /* Adds the verb that takes it out again. */
@@ -206,9 +207,10 @@ static int close_words(struct repair *r)
     for (unsigned i = 0; i < r->locks.count; i++)
         n[i] = op_mcas(op, r->sub.part.anchor, word_at(r, i), 0, 0, RCUCKOO_REPAIR, RCUCKOO_REPAIR);
     rc = batch_flush(&op->batch);
-    r->closed = rc == FAR_OK && r->anchor.repair == stamp;
-    for (unsigned i = 0; i < r->locks.count && r->closed; i++)
-        r->closed = op_result(op, n[i]) & RCUCKOO_REPAIR;
+    r->found_closed = rc == FAR_OK;
+    for (unsigned i = 0; i < r->locks.count && r->found_closed; i++)
+        r->found_closed = op_result(op, n[i]) & RCUCKOO_REPAIR;
+    r->closed = r->found_closed && r->anchor.repair == stamp;
     return rc;
 }
 
@@ -342,10 +344,12 @@ int rcuckoo_recover(struct op *op, struct index_view *base, const struct journal
 
 /* ---- locks that nobody holds ------------------------------------------------------------------ */
 
-/* Releases the lock word of whatever no line names: bits that were flipped. The line is this operation's
- * own, and names the locks, so that others go on if this client dies. */
-static int release_stray(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
-                         unsigned word, uint64_t mask, bool *released)
+/* Looks for bits of a lock word that no client holds, though they are set: a dead client left them, or they
+ * were flipped. Which they are is known only while the word is closed (RCUCKOO-C9): others take and release
+ * locks all the time, faster than lines can be read. The line is this operation's own, and names the locks,
+ * so that others go on if this client dies. Releases the bits if that is wanted. */
+static int judge_word(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                      unsigned word, uint64_t mask, bool release, uint64_t *stray)
 {
     struct journal line;
     struct rcuckoo_locks locks = {1, {{word, mask}}, {0}};
@@ -360,23 +364,29 @@ static int release_stray(struct op *op, struct rcuckoo_view *view, const struct 
     entry.at = line.at;
     entry.stamp = line.stamp;
     rc = batch_flush(&op->batch);
-    bool some = false;
+    bool some = false, free = true;
     if (rc == FAR_OK)
         rc = close_words(&r);
     if (rc == FAR_OK)
         rc = journal_visit(op, gaddr_node(sub->part.anchor), visit, &r);
     if (rc == FAR_OK)
         rc = look(&r, &some);
-    *released = rc == FAR_OK && !r.living && r.kept[0] == 0;
-    if (!*released)
+    if (rc == FAR_OK && some && r.living)
+        rc = await_lines(&r, &free);
+    if (rc == FAR_OK && r.living)
+        rc = look(&r, &some); /* what these clients held, they have released */
+    if (!free)
+        r.held[0] = 0; /* they may be theirs */
+    *stray = (r.held[0] & ~r.kept[0]) | (r.found_closed ? RCUCKOO_REPAIR : 0);
+    if (!release)
         r.held[0] = 0;
     if (rc == FAR_OK)
         rc = finish(&r);
-    if (rc == FAR_OK)
+    if (rc == FAR_OK || r.refused) /* then nothing was changed */
         journal_spend(op, &line);
     else
         journal_give(op, &line, false);
-    return rc;
+    return r.refused ? FAR_OK : rc; /* a recovery is under way */
 }
 
 /* Is there a line with the stamp? */
@@ -422,7 +432,23 @@ static int check_stamp(struct op *op, struct rcuckoo_view *view, const struct rc
 
 #define LOOK_PAUSE_NS 1000000u
 
-/* RCUCKOO-W7. What is set at several looks, with pauses in between, is set for good. */
+/* RCUCKOO-W7, of a lock word whose bits were set at several looks. */
+static int check_word(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                      unsigned word, uint64_t bits, struct index_report *report)
+{
+    uint64_t stray = 0;
+    int rc = judge_word(op, view, sub, word, bits & ~RCUCKOO_REPAIR, report->repair, &stray);
+    if (rc != FAR_OK || stray == 0)
+        return rc;
+    index_stranded(report, "RCUCKOO-W7: locks 0x%llx of word %u are held (depth %u, suffix %llu)",
+                   (unsigned long long)stray, word, sub->part.depth,
+                   (unsigned long long)sub->part.suffix);
+    if (report->repair || stray == RCUCKOO_REPAIR) /* R does not survive a look */
+        index_repaired(report, &report->stranded, "  repaired: released");
+    return FAR_OK;
+}
+
+/* RCUCKOO-W7. What is set at several looks, with pauses in between, is perhaps set for good. */
 int rcuckoo_check_locks(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                         struct index_report *report)
 {
@@ -443,20 +469,9 @@ int rcuckoo_check_locks(struct op *op, struct rcuckoo_view *view, const struct r
             any |= stuck[k] &= image[k];
     }
     for (unsigned k = 0; k < words && rc == FAR_OK && any != 0; k++) {
-        bool released = false;
-        if ((stuck[k] & ~RCUCKOO_CLOSED) == 0)
-            continue;
-        index_stranded(
-            report, "RCUCKOO-W7: locks 0x%llx of word %u are held (depth %u, suffix %llu)",
-            (unsigned long long)stuck[k], k, sub->part.depth, (unsigned long long)sub->part.suffix);
-        if (!report->repair)
-            continue;
-        rc = release_stray(op, view, sub, k, stuck[k] & ~(RCUCKOO_CLOSED | RCUCKOO_REPAIR),
-                           &released);
-        if (rc == FAR_TIMEOUT)
-            rc = FAR_OK; /* a recovery is under way */
-        else if (released)
-            index_repaired(report, &report->stranded, "  repaired: released");
+        uint64_t bits = stuck[k] & ~RCUCKOO_CLOSED;
+        if (bits != 0)
+            rc = check_word(op, view, sub, k, bits, report);
     }
     if (rc == FAR_OK && any & RCUCKOO_CLOSED)
         rc = rcuckoo_check_closed(op, view, sub, report);
