@@ -32,14 +32,8 @@
 #define RECOVERIES    4u
 #define LOOK_PAUSE_NS 1000000u
 
+/* The place of a finding is the span if it is not an entry. */
 enum fault { STATEFUL, OUTSIDE, TWICE, MISPLACED, VACANCY, NO_CHILD, NO_FIRST, UNREADABLE };
-
-/* Something wrong with a node. `place` is the span if it is not an entry. */
-struct finding {
-    enum fault fault;
-    unsigned place;
-    uint64_t word;
-};
 
 /* A separator, with a copy of its bytes. */
 struct edge {
@@ -63,9 +57,8 @@ struct walk {
     struct edge done;      /* all of the level that is below was visited */
     struct edge low, high; /* of the node in `node`; `high` only if it has a sibling */
     uint64_t node[CHIME_HEAD_WORDS + CHIME_GROUP_WORDS * CHIME_GROUPS_MAX];
-    struct finding finding[FINDINGS_MAX]; /* of this look */
-    struct finding earlier[FINDINGS_MAX]; /* of the last one */
-    unsigned finding_count, earlier_count;
+    struct index_findings findings;
+    enum chime_verdict verdict; /* of the last look at the node */
     struct index_walk_key seen[CHIME_SPAN_MAX];
     unsigned seen_count;
 };
@@ -191,10 +184,13 @@ static int count_node(struct walk *w)
 
 /* ---- one look at a node -------------------------------------------------------------------------- */
 
-static void found(struct walk *w, enum fault fault, unsigned place, uint64_t word)
+/* An entry's key belongs to the finding: values may be alike. */
+static struct index_finding *found(struct walk *w, enum fault fault, unsigned place, uint64_t word)
 {
-    if (w->finding_count < FINDINGS_MAX)
-        w->finding[w->finding_count++] = (struct finding){fault, place, word};
+    struct index_finding *f = index_found(&w->findings, fault, place, word);
+    if (place < w->view->shape.span)
+        f->right = chime_entry(w->node, place)[0];
+    return f;
 }
 
 /* CHIME-W5 of an entry that could be read. */
@@ -264,7 +260,8 @@ static int check_entries(struct walk *w, bool free)
     index_walk_match(w->seen, w->seen_count);
     for (unsigned i = 0; i < w->seen_count && free; i++)
         if (w->seen[i].first != w->seen[i].slot)
-            found(w, TWICE, w->seen[i].slot, chime_entry(w->node, w->seen[i].slot)[1]);
+            found(w, TWICE, w->seen[i].slot, chime_entry(w->node, w->seen[i].slot)[1])->first =
+                w->seen[i].first;
     return rc;
 }
 
@@ -277,7 +274,6 @@ static int check_node(struct walk *w)
     if (rc != FAR_OK)
         return rc;
     bool free = head->lock == 0 && op_result(w->op, n) == 0;
-    w->finding_count = 0;
     if (free && head->state != 0)
         found(w, STATEFUL, s->span, head->state);
     if (free && head->vacancy != chime_vacancy(s, w->node))
@@ -328,8 +324,8 @@ static int report_findings(struct walk *w)
         [UNREADABLE] = "CHIME-W9: an entry without a whole block",
     };
     int rc = FAR_OK;
-    for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
-        const struct finding *f = &w->finding[i];
+    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
+        const struct index_finding *f = &w->findings.now[i];
         bool done = false;
         if (f->place < w->view->shape.span)
             index_violation(w->report, "%s: entry %u of node %u:0x%llx of level %u", text[f->fault],
@@ -411,44 +407,23 @@ static int read_node(struct walk *w, enum chime_verdict *verdict)
     return rc;
 }
 
-/* Drops what the look before has not found. */
-static void keep_lasting(struct walk *w)
+static int look(void *arg, unsigned number)
 {
-    unsigned kept = 0;
-    for (unsigned i = 0; i < w->finding_count; i++) {
-        struct finding f = w->finding[i];
-        bool lasts = false;
-        for (unsigned j = 0; j < w->earlier_count && !lasts; j++) {
-            const struct finding *e = &w->earlier[j];
-            lasts = e->fault == f.fault && e->place == f.place && e->word == f.word;
-        }
-        if (lasts)
-            w->finding[kept++] = f;
+    struct walk *w = arg;
+    int rc = FAR_OK;
+    if (number > 0) {
+        batch_pause(&w->op->batch, LOOK_PAUSE_NS);
+        rc = read_node(w, &w->verdict);
     }
-    w->finding_count = kept;
+    return rc == FAR_OK && w->verdict == CHIME_GOOD ? check_node(w) : rc;
 }
 
-/* What is wrong must be wrong at every look, and in the same way. */
 static int prove(struct walk *w, enum chime_verdict *verdict)
 {
-    for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
-        int rc = FAR_OK;
-        if (look > 0) {
-            batch_pause(&w->op->batch, LOOK_PAUSE_NS);
-            rc = read_node(w, verdict);
-        }
-        if (rc == FAR_OK && *verdict == CHIME_GOOD)
-            rc = check_node(w);
-        if (rc != FAR_OK || *verdict != CHIME_GOOD)
-            return rc;
-        if (look > 0)
-            keep_lasting(w);
-        if (w->finding_count == 0)
-            return FAR_OK;
-        memcpy(w->earlier, w->finding, w->finding_count * sizeof *w->finding);
-        w->earlier_count = w->finding_count;
-    }
-    return report_findings(w);
+    w->verdict = *verdict;
+    int rc = index_walk_prove(&w->findings, look, w);
+    *verdict = w->verdict;
+    return rc == FAR_OK ? report_findings(w) : rc;
 }
 
 /* CHIME-W3. Separators never change, so one look is enough. */
@@ -602,7 +577,10 @@ static struct walk *run(struct op *op, struct index_view *base, struct index_rep
     w->view = chime_view(base);
     w->report = report;
     w->marker = marker;
-    *rc = walk(w);
+    *rc = report ? index_findings_make(&w->findings, FINDINGS_MAX) : FAR_OK;
+    if (*rc == FAR_OK)
+        *rc = walk(w);
+    index_findings_free(&w->findings);
     return w;
 }
 

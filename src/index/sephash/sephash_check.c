@@ -18,14 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The places of findings are the entries of the MainSegment, and behind them the slots. */
 enum fault { UNREADABLE, MISPLACED, WRONG_BITS, TWICE, UNSORTED, BEHIND, UNMARKED };
-
-/* Something wrong with a word of a segment. Slots are numbered behind the entries of the MainSegment. */
-struct finding {
-    enum fault fault;
-    unsigned place;
-    uint64_t word, right;
-};
 
 struct walk {
     struct op *op;
@@ -40,8 +34,9 @@ struct walk {
     unsigned words_room;
     struct index_walk_key *seen;
     unsigned seen_count;
-    struct finding *finding, *earlier; /* of this look, and of the one before */
-    unsigned finding_count, earlier_count;
+    struct index_findings findings;
+    const struct index_part *part; /* the segment, */
+    uint64_t visited;              /* and the word of its anchor when the walk came to it */
 };
 
 static void mark(struct walk *w, gaddr at, unsigned size_class)
@@ -67,21 +62,16 @@ static int make_room(struct walk *w, unsigned words)
         return FAR_OK;
     free(w->words);
     free(w->seen);
-    free(w->finding);
-    free(w->earlier);
     w->words_room = words;
     w->words = malloc(words * sizeof *w->words);
     w->seen = malloc(words * sizeof *w->seen);
-    w->finding = malloc(4ull * words * sizeof *w->finding);
-    w->earlier = malloc(4ull * words * sizeof *w->earlier);
-    return w->words && w->seen && w->finding && w->earlier ? FAR_OK : no_memory();
+    int rc = index_findings_make(&w->findings, 4 * words);
+    return w->words && w->seen ? rc : no_memory();
 }
 
-static struct finding *found(struct walk *w, enum fault fault, unsigned place)
+static struct index_finding *found(struct walk *w, enum fault fault, unsigned place)
 {
-    struct finding *f = &w->finding[w->finding_count++];
-    *f = (struct finding){.fault = fault, .place = place, .word = w->words[place]};
-    return f;
+    return index_found(&w->findings, fault, place, w->words[place]);
 }
 
 /* SEPHASH-W2 for an entry with its block, and SEPHASH-W5 for a slot. */
@@ -131,7 +121,7 @@ static int check_words(struct walk *w)
     const struct sephash_look *l = &w->state.look;
     unsigned entries = l->segment.entries, all = entries + w->view->shape.slots;
     int rc = FAR_OK;
-    w->seen_count = w->finding_count = 0;
+    w->seen_count = 0;
     for (unsigned i = 0; i < all && rc == FAR_OK; i++) {
         const void *block = NULL;
         if (i >= entries + l->filled && w->words[i] != 0 && w->words[i] != SEPHASH_VOID)
@@ -149,7 +139,7 @@ static int check_words(struct walk *w)
     index_walk_match(w->seen, w->seen_count);
     for (unsigned i = 0; i < w->seen_count; i++)
         if (w->seen[i].first != w->seen[i].slot) /* SEPHASH-W4 */
-            found(w, TWICE, w->seen[i].slot);
+            found(w, TWICE, w->seen[i].slot)->first = w->seen[i].first;
     return rc;
 }
 
@@ -169,21 +159,21 @@ static gaddr word_at(const struct walk *w, unsigned place, uint64_t *delta)
 
 /* Changes a word, from what was judged to be wrong. A client that merges the segment meanwhile may bring
  * the old one back: then it is for the next walk. */
-static int change_word(struct walk *w, const struct finding *f, uint64_t to, bool *done)
+static int change_word(struct walk *w, const struct index_finding *f, uint64_t to, bool *done)
 {
     uint64_t delta;
     gaddr at = word_at(w, f->place, &delta);
-    unsigned n = op_cas(w->op, at, delta, f->word, to);
+    unsigned n = op_cas(w->op, at, delta, f->found, to);
     int rc = batch_flush(&w->op->batch);
     *done = rc == FAR_OK && op_swapped(w->op, n);
     return rc;
 }
 
-static int repair(struct walk *w, const struct finding *f, bool *done)
+static int repair(struct walk *w, const struct index_finding *f, bool *done)
 {
     bool there = false;
     *done = false;
-    switch (f->fault) {
+    switch ((enum fault)f->fault) {
     case UNREADABLE:
     case TWICE:
         return change_word(w, f, SEPHASH_VOID, done);
@@ -203,7 +193,7 @@ static int repair(struct walk *w, const struct finding *f, bool *done)
     }
     /* The key is inserted, as any session would, and only then taken away here. */
     int rc =
-        index_walk_insert(w->op, &w->view->base, SEPHASH_SLOT, f->word, sephash_change, &there);
+        index_walk_insert(w->op, &w->view->base, SEPHASH_SLOT, f->found, sephash_change, &there);
     return there ? change_word(w, f, SEPHASH_VOID, done) : rc;
 }
 
@@ -228,12 +218,12 @@ static int report_findings(struct walk *w)
                       "  repaired: it is marked again"},
     };
     int rc = FAR_OK;
-    for (unsigned i = 0; i < w->finding_count && rc == FAR_OK; i++) {
-        const struct finding *f = &w->finding[i];
+    for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
+        const struct index_finding *f = &w->findings.now[i];
         uint64_t delta;
         gaddr at = word_at(w, f->place, &delta);
         bool done = false;
-        index_walk_report(w->report, text[f->fault].what, at, delta, f->word);
+        index_walk_report(w->report, text[f->fault].what, at, delta, f->found);
         if (w->report->repair)
             rc = repair(w, f, &done);
         if (done)
@@ -270,49 +260,26 @@ static int read_segment(struct walk *w)
     return rc;
 }
 
-static bool found_earlier(const struct walk *w, const struct finding *f, unsigned *from)
+/* If the segment was merged meanwhile, there is nothing to be found. A READ of slots that others fill may find
+ * one empty and the next filled. If that one was filled at an earlier look, then it is damage (SEPHASH-H1). */
+static int look(void *arg, unsigned number)
 {
-    for (unsigned i = *from; i < w->earlier_count; i++) {
-        const struct finding *e = &w->earlier[i];
-        if (e->fault != f->fault || e->place != f->place || e->word != f->word)
-            continue;
-        *from = i + 1; /* both are in the same order */
-        return true;
-    }
-    return false;
+    struct walk *w = arg;
+    unsigned n = op_read(w->op, w->part->anchor, 0);
+    int rc = batch_flush(&w->op->batch);
+    if (rc != FAR_OK || op_result(w->op, n) != w->visited)
+        return rc;
+    if (number > 0)
+        rc = read_segment(w);
+    return rc == FAR_OK ? check_words(w) : rc;
 }
 
-/* Drops what the look before has not found. A READ of slots that others fill may find one empty and the
- * next filled. If that one was filled at an earlier look, then it is damage (SEPHASH-H1). */
-static void keep_lasting(struct walk *w)
-{
-    unsigned kept = 0, from = 0;
-    for (unsigned i = 0; i < w->finding_count; i++)
-        if (found_earlier(w, &w->finding[i], &from))
-            w->finding[kept++] = w->finding[i];
-    w->finding_count = kept;
-}
-
-/* What is wrong must be wrong at every look, and in the same way. */
 static int prove(struct walk *w, const struct index_part *a, uint64_t state)
 {
-    for (unsigned look = 0; look < INDEX_WALK_LOOKS; look++) {
-        unsigned n = op_read(w->op, a->anchor, 0);
-        int rc = batch_flush(&w->op->batch);
-        if (rc == FAR_OK && op_result(w->op, n) != state)
-            return FAR_OK; /* it was merged meanwhile */
-        if (rc == FAR_OK && look > 0)
-            rc = read_segment(w);
-        if (rc == FAR_OK)
-            rc = check_words(w);
-        if (rc == FAR_OK && look > 0)
-            keep_lasting(w);
-        if (rc != FAR_OK || w->finding_count == 0)
-            return rc;
-        memcpy(w->earlier, w->finding, w->finding_count * sizeof *w->finding);
-        w->earlier_count = w->finding_count;
-    }
-    return report_findings(w);
+    w->part = a;
+    w->visited = state;
+    int rc = index_walk_prove(&w->findings, look, w);
+    return rc == FAR_OK ? report_findings(w) : rc;
 }
 
 static int visit_segment(struct walk *w, const struct index_part *a, uint64_t state)
@@ -404,8 +371,7 @@ static void end_walk(struct walk *w)
         return;
     free(w->words);
     free(w->seen);
-    free(w->finding);
-    free(w->earlier);
+    index_findings_free(&w->findings);
     free(w);
 }
 
