@@ -48,6 +48,12 @@ static int inspect_sweep(struct op *op, struct pool_findings *f)
         rc = client_owner_alive(op, sweep, &alive);
     if (rc != FAR_OK || alive)
         return rc;
+    /* It may have ended its sweep, and left, meanwhile. */
+    batch_read(&op->batch, NODE0, CONTROL_OFF + offsetof(struct pool_control, sweep), op->pool_word,
+               8);
+    rc = batch_flush(&op->batch);
+    if (rc != FAR_OK || op->pool_word[0] != sweep)
+        return rc;
     f->stranded++;
     report(f, "stranded: the session in slot %u died while it swept for lost memory",
            owner_slot(sweep));

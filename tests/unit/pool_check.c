@@ -2,6 +2,7 @@
  * far_pool_check(): a pool is damaged in every way that the check knows. It reports and repairs
  * each, and nothing else is lost.
  */
+#include "support/hook.h"
 #include "support/journal_rig.h"
 #include "support/probe.h"
 #include "support/race_rig.h"
@@ -366,6 +367,36 @@ static void the_sweep_of_a_dead_client_is_ended(void **state)
     end(&r, &p);
 }
 
+/* Ends the sweep when the check has read who sweeps, and asks for that client. */
+static struct probe *the_probe;
+static bool control_read;
+static int end_sweep(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *last = &req->verbs[req->count - 1];
+    if (control_read && last->off == slot_delta(9) && last->len == 8)
+        probe_set(the_probe, 0, PROBE_CONTROL(sweep), 0);
+    control_read = last->off == CONTROL_OFF && last->len == sizeof(struct pool_control);
+    return hook.real->post(ep, req);
+}
+
+static void a_sweep_that_ends_meanwhile_is_not_stranded(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    (void)state;
+    rig(&r, &p);
+    the_probe = &p;
+    probe_set(&p, 0, PROBE_CONTROL(sweep), 0xdead00010009);
+    hook_on(r.session->client.ep);
+    hook.ops.post = end_sweep;
+    struct far_pool_check c = check(&r, false, FAR_OK);
+    hook_off();
+    assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
+    assert_int_equal(c.stranded, 0);
+    assert_null(strstr(reported.text, "stranded"));
+    end(&r, &p);
+}
+
 /* A key's slot is emptied behind everybody's back, so its block is nobody's. */
 static void lost_memory_is_found(void **state)
 {
@@ -461,6 +492,7 @@ int main(void)
         cmocka_unit_test(locks_of_dead_clients_are_released),
         cmocka_unit_test(a_session_that_died_is_recovered),
         cmocka_unit_test(the_sweep_of_a_dead_client_is_ended),
+        cmocka_unit_test(a_sweep_that_ends_meanwhile_is_not_stranded),
         cmocka_unit_test(lost_memory_is_found),
         cmocka_unit_test(damaged_lists_and_chunk_tables_are_repaired),
         cmocka_unit_test(a_check_can_be_stopped),
