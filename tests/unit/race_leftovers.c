@@ -164,6 +164,37 @@ static void a_tentative_slot_of_the_dead_is_nothing(void **state)
     assert_true(tried >= 4);
 }
 
+static void set_slot(struct store_rig *r, const struct race_spot *spot, uint64_t word)
+{
+    store_rig_set(r, spot->look.subtable,
+                  race_place_offset(&spot->key, (unsigned)spot->found.place), word);
+}
+
+/* RACE-R5: its block is whole, and a client completes a split that was begun. */
+static void a_tentative_slot_of_the_dead_is_not_committed_by_a_split(void **state)
+{
+    struct store_rig r;
+    struct race_spot dead, other;
+    uint32_t key = 4711, sealed = 0, got = 0;
+
+    (void)state;
+    rig(&r);
+    assert_int_equal(far_insert(r.session, r.table, &key, sizeof key, &key, 4), FAR_OK);
+    race_rig_find(&r, &key, sizeof key, &dead);
+    gaddr subtable = dead.look.subtable;
+    set_slot(&r, &dead, dead.found.slot | RACE_SLOT_TENTATIVE);
+    for (race_rig_find(&r, &sealed, sizeof sealed, &other); other.look.subtable != subtable;
+         race_rig_find(&r, &sealed, sizeof sealed, &other))
+        assert_true(++sealed < KEYS);
+    set_slot(&r, &other, other.found.slot | RACE_SLOT_SEALED);
+    assert_int_equal(far_update(r.session, r.table, &sealed, sizeof sealed, &sealed, 4), FAR_OK);
+    race_rig_find(&r, &key, sizeof key, &dead);
+    assert_true(dead.look.subtable != subtable);
+    assert_int_equal(get(&r, key, &got), FAR_NOT_FOUND);
+    expect_keys(&r, KEYS, 0);
+    store_rig_close(&r);
+}
+
 /* Tentative slots do not fill a subtable for ever, nor make it split: they are killed. */
 static void tentative_slots_of_the_dead_are_no_reason_to_split(void **state)
 {
@@ -332,6 +363,7 @@ int main(void)
         cmocka_unit_test(a_split_that_was_begun_is_ended_by_others),
         cmocka_unit_test(a_claim_of_the_dead_is_outlived),
         cmocka_unit_test(a_tentative_slot_of_the_dead_is_nothing),
+        cmocka_unit_test(a_tentative_slot_of_the_dead_is_not_committed_by_a_split),
         cmocka_unit_test(tentative_slots_of_the_dead_are_no_reason_to_split),
         cmocka_unit_test(an_empty_subtable_is_split),
         cmocka_unit_test(a_split_that_the_directory_never_heard_of),
