@@ -43,7 +43,8 @@ static void usage(void)
           "memory is filled with a pattern and reused at once; no client may touch it before.\n"
           "The seed decides the kind of run: one or two tables that grow, on several nodes;\n"
           "clients that come and go; small pools, sweeps, counters about to wrap around, emulated\n"
-          "masked CAS, no fence; tables that are dropped while others use them.\n"
+          "masked CAS, no fence; tables that are dropped while others use them, and checked\n"
+          "and repaired while others change them.\n"
           "\n"
           "  --index LIST|all     the indexes to check; all share the seeds (all):",
           stdout);
@@ -289,13 +290,14 @@ static void print_totals(const struct check_totals *n)
            " recovered by journals (%" PRIu64 " with their change)\n"
            "  caches: %" PRIu64 " entries followed, %" PRIu64 " doubted, %" PRIu64
            " parts replaced\n"
-           "  tables: %" PRIu64 " dropped, found gone by %" PRIu64 " operations\n",
+           "  tables: %" PRIu64 " dropped, found gone by %" PRIu64 " operations\n"
+           "  beside others: %" PRIu64 " checks, %" PRIu64 " repairs\n",
            n->runs ? (double)n->restructured / (double)n->runs : 0, share(n->cascades, n->runs),
            share(n->rings, n->runs), share(n->nodes, n->runs), share(n->tables, n->runs),
            share(n->emulated, n->runs), share(n->unfenced, n->runs), share(n->accounted, n->runs),
            n->opened, n->closed, n->closed_parked, n->parks, n->attached, n->iterated, n->scanned,
            n->locks, n->recovered, n->redone, n->cached_fresh, n->cached_doubted, n->cached_changes,
-           n->dropped, n->found_gone);
+           n->dropped, n->found_gone, n->checked, n->repaired);
 }
 
 static json_t *totals_json(const struct check_totals *n)

@@ -174,18 +174,18 @@ void index_violation(struct index_report *report, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
+    report->violations++;
     say(report, format, args);
     va_end(args);
-    report->violations++;
 }
 
 void index_stranded(struct index_report *report, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
+    report->stranded++;
     say(report, format, args);
     va_end(args);
-    report->stranded++;
 }
 
 void index_repaired(struct index_report *report, unsigned *count, const char *how)

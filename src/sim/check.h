@@ -87,6 +87,7 @@ struct check_coverage {
     uint64_t cached_fresh, cached_doubted; /* entries of a cache of addresses that were found */
     uint64_t cached_changes;               /* objects replaced that such entries name         */
     uint64_t dropped, found_gone;          /* tables; operations that found theirs dropped    */
+    uint64_t checked, repaired;            /* tables or pools, by clients at work             */
     bool growing, mcas_emulated, no_fence;
     bool grew;      /* a part was replaced before the inspection */
     bool accounted; /* every byte was accounted for before the sweep */
@@ -155,7 +156,9 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(cached_changes, "cached_objects_replaced", one->cached_changes)                              \
     X(scanned, "scanned", one->scanned)                                                            \
     X(dropped, "tables_dropped", one->dropped)                                                     \
-    X(found_gone, "operations_on_dropped_tables", one->found_gone)
+    X(found_gone, "operations_on_dropped_tables", one->found_gone)                                 \
+    X(checked, "checks", one->checked) /* of tables or the pool, beside others */                  \
+    X(repaired, "repairs", one->repaired)
 
 struct check_totals {
 #define CHECK_X(name, text, of_one) uint64_t name;

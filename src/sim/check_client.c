@@ -2,12 +2,13 @@
  * sessions do. */
 #include "sim/check_internal.h"
 
-#define ERRORS_MAX  6u /* of the fabric, before a client gives up */
-#define OPEN_TRIES  3u
-#define EPOCH_TURNS 6u    /* round trips: an epoch takes two or three           */
-#define IDLE_NS     2000u /* the shortest idle time; it is doubled              */
-#define IDLE_STEPS  8u    /* fewer times than this, so that others are at work; */
-#define LONG_STEPS  14u   /* seldom, fewer times than this: longer than a lease */
+#define ERRORS_MAX   6u /* of the fabric, before a client gives up */
+#define OPEN_TRIES   3u
+#define EPOCH_TURNS  6u    /* round trips: an epoch takes two or three           */
+#define BESIDE_WALKS 4u    /* times as many operations as without walks           */
+#define IDLE_NS      2000u /* the shortest idle time; it is doubled              */
+#define IDLE_STEPS   8u    /* fewer times than this, so that others are at work; */
+#define LONG_STEPS   14u   /* seldom, fewer times than this: longer than a lease */
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
@@ -136,6 +137,13 @@ static bool goes_on(const struct check *c, const struct check_client *me)
     return !sim_unwinding(c->sim) && me->session && me->errors < ERRORS_MAX;
 }
 
+/* After that many operations, does a client go on? Beside a walk it does, for a while. */
+static bool has_more(const struct check *c, unsigned done)
+{
+    return done < c->set->ops ||
+           (c->walks > 0 && done < BESIDE_WALKS * c->set->ops && done < CHECK_OPS_MAX);
+}
+
 /* Does something once in `of` times, if it is planned. */
 static void sometimes(struct check *c, struct check_client *me, bool planned, unsigned of,
                       int (*what)(struct check *c, struct check_client *me))
@@ -152,6 +160,7 @@ static void between_operations(struct check *c, struct check_client *me)
     sometimes(c, me, c->plan.upkeep, 8, check_reap_or_sweep);
     sometimes(c, me, c->plan.iterates, 4, check_iterate);
     sometimes(c, me, c->plan.scans, 4, check_scan);
+    sometimes(c, me, c->plan.repairs > 0 && me->id + 1 == c->set->clients, 2, check_repair);
     sometimes(c, me, c->plan.reopens, 8, idle_or_reopen);
 }
 
@@ -198,7 +207,7 @@ static void run_grower(struct check *c, struct check_client *me)
 
 static void run_in_turn(struct check *c, struct check_client *me)
 {
-    for (unsigned i = 0; i < c->set->ops && goes_on(c, me); i++) {
+    for (unsigned i = 0; has_more(c, i) && goes_on(c, me); i++) {
         sim_think(c->sim);
         if (sim_unwinding(c->sim))
             return;
@@ -255,7 +264,7 @@ static void run_on_ring(struct check *c, struct check_client *me)
     struct ring ring = {.free_count = c->plan.ring};
     for (unsigned i = 0; i < c->plan.ring; i++)
         ring.free[i] = i;
-    for (unsigned i = 0; i < c->set->ops && goes_on(c, me); i++) {
+    for (unsigned i = 0; has_more(c, i) && goes_on(c, me); i++) {
         sim_think(c->sim);
         if (sim_unwinding(c->sim))
             break;

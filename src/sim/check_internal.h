@@ -8,6 +8,7 @@
  *   check_journal.c  locks with journals, several at once
  *   check_drop.c     tables that are dropped while others use them
  *   check_pool.c     memory and dead clients: what clients do about them, and what must be true
+ *   check_repair.c   checks and repairs of the pool while others work
  *   check_cache.c    a structure whose clients keep addresses in a cache
  *   check_plan.c     what kind of run it is
  *   check_client.c   what clients do: operations, parking, closing, opening, sweeping
@@ -39,7 +40,7 @@
 #define SHORT_LIVED_MAX 8u
 
 /* What kind of run it is: chosen for every run, so that rare things are common. Written by
- * check_plan.c, except for iterates and scans, which happen once. */
+ * check_plan.c, except for iterates, scans and repairs, which happen so many times. */
 struct plan {
     struct knobs knobs;
     unsigned hash_mask, hash_seed; /* which of those in check_plan.c */
@@ -64,6 +65,7 @@ struct plan {
     bool scans;              /* a client scans a range of an ordered table, once       */
     bool shrinks;            /* ordered tables have many keys, and clients delete most */
     bool drops;              /* clients use a table that they drop and make again      */
+    unsigned repairs;        /* so many times, a client checks or repairs the pool     */
     bool focus;              /* most operations are on one key                         */
     bool caches;             /* clients use a structure through a cache of addresses   */
     bool versions;           /* that structure has a version word                      */
@@ -171,6 +173,7 @@ struct check {
     /* check_client.c, once the run is set up */
     struct check_client client[CHECK_CLIENTS_MAX];
     unsigned next_cold; /* the next cold key that no client has added yet */
+    unsigned walks;     /* that clients have begun and not ended: check_repair.c */
 };
 _Static_assert(KEYS_MAX <= UINT8_MAX, "a key's number is a byte in key_of and grows_at");
 
@@ -294,6 +297,11 @@ uint64_t check_pool_verbs(const struct check *c);
 void check_memory_audit(struct check *c, far_session *fresh);
 /* Reaps all other clients and sweeps. Is every byte accounted for then? */
 void check_sweep_audit(struct check *c, far_session *fresh);
+
+/* ---- check_repair.c -------------------------------------------------------------------------- */
+
+/* A client checks a table or the pool, or repairs the pool. */
+int check_repair(struct check *c, struct check_client *me);
 
 /* ---- check_cache.c --------------------------------------------------------------------------- */
 

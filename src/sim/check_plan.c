@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#define REPAIRS        8u  /* of a run that has any */
 #define CONCURRENT_MAX 10u /* operations in flight on rings: the checker's time grows with it */
 
 /*
@@ -89,8 +90,18 @@ static void choose_pool(struct check *c)
         p->tight = p->upkeep = p->parks = p->reopens = p->drives_epochs = p->caches = false;
         p->knobs.tick_ops = UINT32_MAX;
     }
-    /* Derived from earlier choices, so that runs without drops stay as they were. */
+    /* Derived from earlier choices, so that runs without drops and repairs stay as they were. */
     p->drops = c->set->profile != SIM_IB_LOOSE && !p->tight && p->hash_seed == 1;
+    p->repairs = c->set->profile != SIM_IB_LOOSE && p->versions ? REPAIRS : 0;
+}
+
+/* Beside the walks of this run, one key comes and goes as fast as possible: clients do nothing else. */
+static void choose_churn(struct plan *p)
+{
+    p->tables = p->ring = 1;
+    p->cold = 0;
+    p->locks = p->upkeep = p->reopens = p->iterates = p->scans = p->shrinks = false;
+    p->drives_epochs = p->caches = p->drops = p->parks = false;
 }
 
 void check_plan(struct check *c)
@@ -103,6 +114,7 @@ void check_plan(struct check *c)
         {2, 3, 7, 1, 1, 1, 1}, {2, 3, 5, 2, 2, 1, 2}, {2, 6, 3, 2, 2, 1, 0}, {2, 1, 4, 0, 4, 0, 0},
         {4, 0, 4, 1, 3, 2, 1}, {2, 1, 1, 4, 1, 0, 3}, {4, 2, 2, 2, 2, 2, 2}};
     static const uint8_t shrinking[LIN_KINDS] = {2, 1, 1, 1, 8, 1, 1};
+    static const uint8_t churning[LIN_KINDS] = {1, 0, 8, 0, 8, 0, 0};
     const unsigned growing = 3, all = sizeof weights / sizeof *weights;
     struct plan *p = &c->plan;
     struct tape *t = c->tape;
@@ -126,7 +138,11 @@ void check_plan(struct check *c)
     choose_pool(c);
     unsigned w = tape_choose(t, p->cold ? growing : all, TAPE_SETUP);
     p->shrinks = p->cold > 0 && !p->tight && check_can_scan(c) && tape_chance(t, 1, 3, TAPE_SETUP);
+    bool churns = p->repairs > 0 && p->focus && p->granule == 8;
+    if (churns)
+        choose_churn(p);
+    const uint8_t *weight = churns ? churning : p->shrinks ? shrinking : weights[w];
     for (unsigned i = 0; i < LIN_KINDS; i++)
-        p->weight_sum += p->weight[i] = p->shrinks ? shrinking[i] : weights[w][i];
+        p->weight_sum += p->weight[i] = weight[i];
     ASSERT(p->weight_sum > 0 && p->nodes <= NODES_MAX && p->ring <= RING_MAX);
 }

@@ -26,7 +26,8 @@ void check_wrap_client(far_session *session)
 uint64_t check_pool_verbs(const struct check *c)
 {
     uint64_t clients = c->clients;
-    bool waits = c->plan.tight || c->plan.upkeep || c->plan.reopens || c->plan.drops;
+    bool waits =
+        c->plan.tight || c->plan.upkeep || c->plan.reopens || c->plan.drops || c->plan.repairs > 0;
     return waits ? clients * (clients + 1) * WAITING_VERBS : 0;
 }
 

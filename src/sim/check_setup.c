@@ -333,6 +333,7 @@ bool check_set_up(struct check *c)
     c->clients = c->set->clients + c->plan.growers + c->plan.latecomers;
     c->keys = c->set->keys + c->plan.cold;
     c->next_cold = c->set->keys;
+    c->walks = 0;
     c->lock = (struct lock_account){0};
     if (c->plan.cold > 0)
         rc = c->program ? choose_program_keys(c) : choose_cold_keys(c);

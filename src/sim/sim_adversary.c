@@ -51,6 +51,7 @@ void sim_adversary_begin(struct sim *sim)
     for (unsigned i = 0; i < sim->set.clients; i++) {
         sim->client[i].clock_offset = 0;
         sim->client[i].clock_ppm = 0;
+        sim->client[i].spread = 0;
     }
     if (sim->set.by_choice)
         return; /* the tape chooses events instead */
@@ -123,6 +124,16 @@ uint64_t sim_adversary_gap(struct sim *sim)
     return stretch(sim, sim->gap);
 }
 
+uint64_t sim_adversary_rest(struct sim *sim, uint32_t client, const struct sim_verb *verb)
+{
+    unsigned spread = sim->client[client].spread;
+    uint64_t ns = sim_adversary_gap(sim);
+    if (spread == 0 || verb->v.kind != FAB_READ)
+        return ns;
+    return ns + (uint64_t)TRANSIT_NS * tape_choose(sim->tape, spread, TAPE_DELAY) /
+                    (unsigned)__builtin_popcountll(verb->left);
+}
+
 uint64_t sim_adversary_lag(struct sim *sim, uint32_t client)
 {
     return sim_adversary_transit(sim, client) + sim_adversary_transit(sim, client) +
@@ -138,7 +149,7 @@ static uint64_t nth_piece(uint64_t left, unsigned n)
     return left & -left;
 }
 
-uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left)
+uint64_t sim_adversary_pieces(struct sim *sim, uint32_t client, uint64_t left)
 {
     if (!(sim->adversity & SIM_TORN) || sim->set.profile == SIM_SC || (left & (left - 1)) == 0)
         return left;
@@ -148,6 +159,8 @@ uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left)
         uint32_t c = tape_choose(t, count + 1, TAPE_TEAR);
         return c == 0 ? left : nth_piece(left, c - 1);
     }
+    if (sim->client[client].spread > 0)
+        return left & -left;
     if (!sim->tear_in_8 || !tape_chance(t, sim->tear_in_8, 8, TAPE_TEAR))
         return left;
     uint64_t some = 0;

@@ -93,6 +93,11 @@ void sim_think(struct sim *sim)
         sim_client_wait(c, sim_adversary_transit(sim, sim->running));
 }
 
+void sim_spread(struct sim *sim, unsigned client, unsigned transits)
+{
+    sim->client[client].spread = transits;
+}
+
 void sim_sleep(struct sim *sim, uint64_t ns)
 {
     struct sim_client *c = sim_client_running(sim);

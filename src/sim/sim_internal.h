@@ -109,6 +109,7 @@ struct sim_client {
     uint64_t frozen_until;
     uint64_t clock_offset;
     int32_t clock_ppm;
+    unsigned spread;                    /* transits, at most, between pieces of its verbs      */
     uint64_t local_time;                /* by choice: its clock, which no other client affects */
     uint32_t late[SIM_NODES_MAX];       /* WRITEs that completed but are not visible yet       */
     uint64_t late_until[SIM_NODES_MAX]; /* when the last of them is due, at least              */
@@ -245,10 +246,12 @@ void sim_adversary_begin(struct sim *sim);
 enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
 enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client);
 uint64_t sim_adversary_transit(struct sim *sim, uint32_t client); /* how long its messages take */
-uint64_t sim_adversary_gap(struct sim *sim); /* between verbs, or pieces of a verb */
+uint64_t sim_adversary_gap(struct sim *sim);                      /* between verbs */
+uint64_t sim_adversary_rest(struct sim *sim, uint32_t client,
+                            const struct sim_verb *verb);     /* between its pieces */
 uint64_t sim_adversary_lag(struct sim *sim, uint32_t client); /* until its answered WRITE is done */
 /* Which of a verb's pieces execute in this event; whether an atomic executes in two halves. */
-uint64_t sim_adversary_pieces(struct sim *sim, uint64_t left);
+uint64_t sim_adversary_pieces(struct sim *sim, uint32_t client, uint64_t left);
 bool sim_adversary_halves(struct sim *sim);
 
 /* ---- sim_client.c ---------------------------------------------------------------------------- */

@@ -215,7 +215,7 @@ static bool step(struct sim *sim, struct sim_request *r, unsigned i)
     if (sim->watch)
         sim->watch(sim->watch_arg, r->client, r->identity, v);
     if (v->kind <= FAB_WRITE) {
-        uint64_t pieces = sim_adversary_pieces(sim, verb->left);
+        uint64_t pieces = sim_adversary_pieces(sim, r->client, verb->left);
         sim_log_verb(sim, r, i, LOG_WHOLE, pieces);
         note_gathered(sim, r, i, pieces, sim_memory_move_pieces(sim, verb, pieces));
         sim->counts.torn += verb->left != 0 && !verb->torn;
@@ -365,8 +365,9 @@ void sim_nic_verb(struct sim *sim, const struct event *e)
             verb_done(sim, r, i);
         else
             push_verb(sim, r, i,
-                      sim->now + (r->verb[i].answered ? sim_adversary_lag(sim, r->client)
-                                                      : sim_adversary_gap(sim)));
+                      sim->now + (r->verb[i].answered
+                                      ? sim_adversary_lag(sim, r->client)
+                                      : sim_adversary_rest(sim, r->client, &r->verb[i])));
     }
     sim_request_release(r);
 }
