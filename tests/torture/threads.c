@@ -8,6 +8,8 @@
 #include "support/indexes.h"
 #include "support/store_rig.h"
 
+#include "store/store_internal.h"
+
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -375,6 +377,57 @@ static void counters_never_go_back(void **state)
     }
 }
 
+/* ---- repairs --------------------------------------------------------------------------------- */
+
+/* As far_pool_check() does it, which also waits for heartbeats. */
+static void repair(struct racer *a)
+{
+    struct index_report report = {.line = print_line, .repair = true};
+    struct table_view *known = NULL;
+    store_enter(a->session);
+    int rc = store_view_begin(a->session, &a->session->op, a->trial->table, &known);
+    if (rc == FAR_OK) {
+        rc = INDEX_CALL(a->trial->table->index.ops, check, &a->session->op, known->view, &report);
+        store_view_end(a->session, &a->session->op, known, rc);
+    }
+    store_leave(a->session);
+    if (rc != FAR_CONTENTION)
+        expect(a, rc, FAR_OK, "repair");
+    if (report.violations + report.stranded + report.repaired > 0)
+        wrong(a, "%u violations, %u stranded, %u repaired", report.violations, report.stranded,
+              report.repaired);
+}
+
+/* Thread 0 repairs the table, and all others insert and delete keys of their own. Nobody dies, so there is
+ * nothing to be repaired, and what was inserted is there. */
+static void *repair_or_churn(void *arg)
+{
+    struct racer *a = arg;
+    struct trial *s = a->trial;
+
+    while (a->who == 0 && atomic_load(&s->done) < THREADS - 1)
+        repair(a);
+    for (uint64_t n = 0; n < s->rounds && a->who > 0; n++) {
+        uint64_t key = (uint64_t)a->who << 8 | n % 2, value = 0;
+        size_t len = 0;
+        expect(a, far_insert(a->session, s->table, &key, 8, &n, 8), FAR_OK, "insert");
+        expect(a, far_get(a->session, s->table, &key, 8, &value, 8, &len), FAR_OK, "get");
+        expect(a, far_delete(a->session, s->table, &key, 8), FAR_OK, "delete");
+    }
+    atomic_fetch_add(&s->done, a->who > 0);
+    return NULL;
+}
+
+static void a_repair_beside_others_finds_nothing(void **state)
+{
+    struct trial s;
+    (void)state;
+    trial_open(&s, "mem:?size=64m&lease=60", 0, 1000);
+    trial_run(&s, repair_or_churn);
+    assert_int_equal(trial_check(&s), 0);
+    trial_close(&s);
+}
+
 /* ---- one winner ------------------------------------------------------------------------------ */
 
 static unsigned count_outcome(const struct trial *s, int rc)
@@ -525,6 +578,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gets_return_only_what_was_put),
         cmocka_unit_test(rings_return_only_what_was_put),
         cmocka_unit_test(counters_never_go_back),
+        cmocka_unit_test(a_repair_beside_others_finds_nothing),
         cmocka_unit_test(of_inserts_and_deletes_at_once_one_wins),
         cmocka_unit_test(after_the_churn_keys_are_as_acknowledged),
     };
