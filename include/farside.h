@@ -697,7 +697,8 @@ FAR_API int far_scan(far_session *session, far_table *table, const struct far_ra
  * operations that have not started. Operations in flight at the same time are concurrent with each
  * other, also if they have the same key.
  */
-enum far_op_kind { /* 0 is no kind: a struct far_op that was only zeroed is FAR_INVALID */
+/* 0 is no kind: a struct far_op that was only zeroed is FAR_INVALID. */
+enum far_op_kind {
     FAR_OP_GET = 1,
     FAR_OP_EXISTS,
     FAR_OP_PUT,

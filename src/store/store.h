@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-/* HANDLE-1: a handle is freed when it was closed as often as it was opened, and no session has a
+/* HANDLE-1  A handle is freed when it was closed as often as it was opened, and no session has a
  * view of its table. A session frees its views of closed and of dropped tables when it makes a new
  * one, and all of them when it is closed. */
 struct far_table {

@@ -218,7 +218,8 @@ static void wrong_arguments_of_the_ring_are_named(void **state)
 
     op = (struct far_op){.kind = FAR_OP_PUT, .table = r.table, .key_len = 1, .user_data = 6};
     assert_int_equal(far_submit(r.session, &op), FAR_OK); /* what is wrong, the result says */
-    refused(far_reap(r.session, NULL, 1, 1), "results must not be NULL"); /* it stays to be reaped */
+    refused(far_reap(r.session, NULL, 1, 1),
+            "results must not be NULL"); /* it stays to be reaped */
     assert_int_equal(far_reap(r.session, &result, 1, 1), 1);
     assert_true(result.user_data == 6);
     refused(result.status, "key must not be NULL");
