@@ -117,6 +117,55 @@ static void a_walk_takes_no_torn_read_for_damage(void **state)
     close_rig(&g);
 }
 
+/* ---- a repair of an entry behind an empty slot ---------------------------------------------------- */
+static gaddr slots_at;
+static uint64_t slots_delta, stray;
+
+/* Notes where the slots are. Right before the stray entry is removed, keys are put until one is behind it. */
+static int fill_before_the_repair(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct sephash_view *view = view_of(the, the->b);
+    for (unsigned i = 0; i < req->count; i++) {
+        const struct fab_verb *v = &req->verbs[i];
+        if (v->kind == FAB_READ && v->len == 8 * view->shape.slots && slots_at == 0) {
+            slots_at = gaddr_make(v->node, v->off & ~63ull);
+            slots_delta = v->off & 63;
+        }
+        if (v->kind == FAB_CAS && stray != 0 && v->compare == stray) {
+            stray = 0;
+            for (unsigned put = 0; put < 3; put++, next_key++)
+                assert_int_equal(put_u32(the, the->b, next_key, next_key), FAR_OK);
+        }
+    }
+    return hook.real->post(ep, req);
+}
+
+static void a_repair_leaves_no_hole_among_the_slots(void **state)
+{
+    struct rig g;
+    struct far_pool_check result = {0};
+    (void)state;
+    stray = slots_at = 0;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=512&ratio=4&depth=0");
+    for (next_key = 0; next_key < 8; next_key++)
+        assert_int_equal(put_u32(&g, g.b, next_key, next_key), FAR_OK);
+    hook_on(g.a->client.ep);
+    hook.ops.post = fill_before_the_repair;
+    assert_int_equal(far_table_check(g.a, g.t, say, NULL), FAR_OK);
+    stray = store_rig_get(&g.r, slots_at, slots_delta + 8 * 3);
+    store_rig_set(&g.r, slots_at, slots_delta + 8 * 9, stray);
+    int rc = far_pool_check(g.a, true, say, NULL, &result);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(stray, 0); /* it was repaired */
+    for (uint32_t k = 0, v = 0; k < next_key; k++) {
+        assert_int_equal(get_u32(&g, g.b, k, &v), FAR_OK);
+        assert_int_equal(v, k);
+    }
+    assert_int_equal(far_pool_check(g.a, false, say, NULL, &result), FAR_OK);
+    close_rig(&g);
+}
+
 /* ---- a delete whose READ of the slots is torn ------------------------------------------------------ */
 static uint32_t deleted_key, other_key;
 
@@ -706,6 +755,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_walk_takes_no_torn_read_for_damage),
+        cmocka_unit_test(a_repair_leaves_no_hole_among_the_slots),
         cmocka_unit_test(a_torn_read_shows_no_state_that_never_was),
         cmocka_unit_test(a_mark_comes_before_its_slot),
         cmocka_unit_test(what_a_merge_of_unknown_outcome_may_lose_is_reported),

@@ -176,11 +176,10 @@ static int repair(struct walk *w, const struct index_finding *f, bool *done)
     switch ((enum fault)f->fault) {
     case UNREADABLE:
     case TWICE:
+    case BEHIND: /* not 0: meanwhile others may have filled slots before it and behind it */
         return change_word(w, f, SEPHASH_VOID, done);
     case WRONG_BITS:
         return change_word(w, f, f->right, done);
-    case BEHIND:
-        return change_word(w, f, 0, done);
     case UNMARKED:
         w->op->word[0] = 1;
         batch_write(&w->op->batch, sephash_target(w->state.look.segment.state),
