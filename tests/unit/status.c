@@ -83,13 +83,21 @@ static void a_flush_that_was_posted_and_failed_has_an_unknown_outcome(void **sta
     struct op op = {0};
     const int refused[] = {FAR_BOUNDS, FAR_INVALID, FAR_FENCED, FAR_OK};
     for (size_t i = 0; i < STATUSES; i++) {
-        op.batch.acted = false;
+        op.batch = (struct batch){.in_doubt = true};
         assert_int_equal(op_decided(&op, statuses[i]),
                          listed(refused, statuses[i]) ? statuses[i] : FAR_UNKNOWN);
-        op.batch.acted = true;
+        op.batch = (struct batch){.acted = true, .completed = 1};
         assert_int_equal(op_decided(&op, statuses[i]), FAR_UNKNOWN);
     }
     assert_int_equal(op_decided(&op, FAR_OK), FAR_OK);
+}
+
+static void a_flush_of_which_nothing_was_sent_has_had_no_effect(void **state)
+{
+    (void)state;
+    struct op op = {0};
+    for (size_t i = 0; i < STATUSES; i++)
+        assert_int_equal(op_decided(&op, statuses[i]), statuses[i]);
 }
 
 int main(void)
@@ -100,6 +108,7 @@ int main(void)
         cmocka_unit_test(every_error_but_unreachable_leaves_a_request_in_doubt),
         cmocka_unit_test(success_settled_work_and_a_lack_of_local_memory_are_all_known),
         cmocka_unit_test(a_flush_that_was_posted_and_failed_has_an_unknown_outcome),
+        cmocka_unit_test(a_flush_of_which_nothing_was_sent_has_had_no_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
