@@ -115,6 +115,7 @@ struct sephash_view {
     bool owes;                 /* the reserve may be incomplete */
     unsigned reserve_pages;    /* that it must have, as far as this session knows */
     uint64_t compacted;        /* the suffix that sephash_make_room() comes to next */
+    unsigned refused;          /* changes in a row, because the pool is full */
     uint64_t fruitless;        /* segments in a row that it has looked at in vain */
     double load_sum, load_max; /* of what was merged or split */
 };

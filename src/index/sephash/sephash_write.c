@@ -11,6 +11,12 @@
  * is only faster, because both may. */
 #define MERGE_WAITS 16u
 
+/* A session that finds the pool full compacts segments, but not each time: a merge takes memory before
+ * it gives some back, and what it has given back must come through its epochs first. Of so many changes
+ * in a row that find no memory, the first ones do. */
+#define COMPACTIONS       2u
+#define COMPACTIONS_EVERY 8u
+
 struct write {
     struct sephash_key key;
     struct sephash_look look;
@@ -180,9 +186,11 @@ int sephash_change(struct op *op, struct index_view *base, struct slice bytes,
     if (rc == FAR_OK && !w.done)
         rc = FAR_CONTENTION;
     rc = index_change_end(op, &w.change, rc);
-    if (rc == FAR_POOL_FULL)
+    if (rc != FAR_POOL_FULL)
+        view->refused = 0;
+    else if (view->refused++ % COMPACTIONS_EVERY < COMPACTIONS)
         sephash_make_room(op, view, w.key.hash);
-    else if (w.done && w.found.place >= 0)
+    if (w.done && w.found.place >= 0)
         view->fruitless = 0;
     if (w.done)
         after_append(op, view, &w);
