@@ -438,8 +438,8 @@ static int compare(struct bench_config *c, const struct thread_list *threads, co
     if (files->report || files->csv)
         return cli_misused("bench", "--compare has a table and --json, but no --report and --csv");
     c->threads = threads->number[0];
-    if (indexes->count > 1)
-        return cli_misused("bench", "--compare takes one index");
+    if (indexes->text && indexes->count != 1)
+        return cli_misused("bench", "--compare measures one index");
     c->index = indexes->count > 0 ? indexes->name[0] : CLI_DEFAULT_INDEX;
     if (c->workloads.count == 0)
         workload_parse(COMPARE_WORKLOADS, &c->workloads);

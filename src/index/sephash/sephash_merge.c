@@ -463,6 +463,9 @@ static int merge(struct merge *m)
 
 /* ---- a pool that is full ------------------------------------------------------------------------- */
 
+/* Bytes that are given back if there are as many: with less, the next change would find the pool full again. */
+#define GIVEN_BYTES 65536u
+
 /* Once a session has looked at all segments in vain, and has made nothing that could be given back since,
  * it looks at this many each time: others may have. */
 #define LOOKS 64u
@@ -517,6 +520,8 @@ void sephash_make_room(struct op *op, struct sephash_view *view, uint64_t hash)
 {
     unsigned wanted = pool_wanted(op->client);
     uint64_t given = 0, enough = size_class_bytes(wanted), all = 1ull << view->parts.depth;
+    if (enough < GIVEN_BYTES)
+        enough = GIVEN_BYTES;
     uint64_t most = view->fruitless < all ? all : LOOKS, i = 0;
     int rc = compact(op, view, hash, &given);
     for (; i < most && rc == FAR_OK && given < enough; i++) {
