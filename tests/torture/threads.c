@@ -99,8 +99,10 @@ static void trial_open(struct trial *s, const char *uri, unsigned patience, unsi
         rng_seed(&a->rng, 200 + i);
         rng_seed(&a->posts, 300 + i);
         assert_int_equal(far_session_open(s->pool, &options, &a->session), FAR_OK);
+        client_enter(&a->session->client); /* the keeper may be about to park the session */
         a->tap.posted = yield_sometimes;
         a->session->op.batch.tap = &a->tap;
+        client_leave(&a->session->client);
     }
     assert_int_equal(far_table_create(s->racer[0].session, "t", index_tested, &tiny, &s->table),
                      FAR_OK);
