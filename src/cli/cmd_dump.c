@@ -32,7 +32,7 @@ struct dump_call {
 struct output {
     const char *name;
     char *partial; /* NULL: written in place */
-    char *target;  /* the name without links; NULL likewise */
+    char *target;  /* the name without links; NULL: written in place */
     mode_t mode;   /* that the dump gets */
     FILE *file;
 };

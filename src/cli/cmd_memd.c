@@ -85,8 +85,9 @@ static int serve(struct memd *memd, const struct memd_options *o, const sigset_t
     for (unsigned i = 0; i < o->listens && code == CLI_OK && memd->secret.bytes == 0; i++)
         if (strstr(o->listen[i], "://0.0.0.0:") || strstr(o->listen[i], "://[::]:"))
             fprintf(stderr,
-                    "farside memd: warning: there is no secret, so whoever reaches '%s' can read "
-                    "and change the memory; give --secret-file FILE, or listen at one address\n",
+                    "farside memd: warning: there is no secret, so anyone who reaches '%s' "
+                    "can read and change the memory; give --secret-file FILE, or listen at one "
+                    "address\n",
                     o->listen[i]);
     if (code == CLI_OK)
         code = print_ready(memd, o);

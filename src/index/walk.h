@@ -27,7 +27,7 @@ struct index_findings {
     struct index_finding *now, *before;
     unsigned count, count_before, room;
 };
-/* Makes room for so many of a look. FAR_NO_MEMORY: index_findings_free() all the same. */
+/* Makes room for this many findings of a look. Also after FAR_NO_MEMORY, index_findings_free() is due. */
 int index_findings_make(struct index_findings *f, unsigned room);
 void index_findings_free(struct index_findings *f);
 /* Adds one. If there is no room, it is not counted. */

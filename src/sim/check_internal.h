@@ -40,7 +40,7 @@
 #define SHORT_LIVED_MAX 8u
 
 /* What kind of run it is: chosen for every run, so that rare things are common. Written by
- * check_plan.c, except for iterates, scans and repairs, which happen so many times. */
+ * check_plan.c, except for iterates, scans and repairs, which are numbers of times. */
 struct plan {
     struct knobs knobs;
     unsigned hash_mask, hash_seed; /* which of those in check_plan.c */
@@ -65,7 +65,7 @@ struct plan {
     bool scans;              /* a client scans a range of an ordered table, once       */
     bool shrinks;            /* ordered tables have many keys, and clients delete most */
     bool drops;              /* clients use a table that they drop and make again      */
-    unsigned repairs;        /* so many times, a client checks or repairs the pool     */
+    unsigned repairs;        /* how often a client checks or repairs the pool          */
     bool focus;              /* most operations are on one key                         */
     bool caches;             /* clients use a structure through a cache of addresses   */
     bool versions;           /* that structure has a version word                      */

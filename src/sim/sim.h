@@ -147,8 +147,8 @@ void sim_end(struct sim *sim);
 /* Lets others run: for as long as a message takes, or for a time. */
 void sim_think(struct sim *sim);
 void sim_sleep(struct sim *sim, uint64_t ns);
-/* Other clients get much done between the pieces of this client's torn verbs: there are up to so many
- * transits in between (0: as for others). */
+/* Other clients get much done between the pieces of this client's torn verbs: up to `transits` pass
+ * between two pieces (0: as for others). */
 void sim_spread(struct sim *sim, unsigned client, unsigned transits);
 /* Is this client only unwinding? Then it should start nothing more. */
 bool sim_unwinding(const struct sim *sim);

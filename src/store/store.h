@@ -17,7 +17,7 @@ struct far_table {
     struct far_pool *pool;
     unsigned number; /* of this handle in far_pool.table    */
     unsigned opened; /* times; guarded by the pool's lock   */
-    unsigned views;  /* of all sessions; guarded likewise   */
+    unsigned views;  /* of all sessions; guarded by it, too */
 };
 
 struct far_pool {

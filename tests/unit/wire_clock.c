@@ -52,7 +52,7 @@ static void a_clock_is_never_overestimated(void **state)
     }
 }
 
-/* The client's clock loses or gains a tenth; each answer says anew how far it is off. */
+/* The client's clock loses or gains a tenth; each answer says again how far it is off. */
 static void a_client_whose_clock_drifts_stays_valid(void **state)
 {
     const uint64_t valid_ns = wire_valid_us(LEASE_MS, TIMEOUT_MS) * 1000ull;

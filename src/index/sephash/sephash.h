@@ -165,7 +165,7 @@ int sephash_know(struct sephash_view *view, const struct sephash_segment *segmen
 /* Notes how many slots are filled. */
 void sephash_know_filled(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled);
-/* Notes that a merge with so many slots filled would give no block back. */
+/* Notes that a merge with this many slots filled would give no block back. */
 void sephash_know_barren(struct sephash_view *view, const struct sephash_segment *segment,
                          unsigned filled);
 

@@ -12,8 +12,8 @@
 #define MERGE_WAITS 16u
 
 /* A session that finds the pool full compacts segments, but not each time: a merge takes memory before
- * it gives some back, and what it has given back must come through its epochs first. Of so many changes
- * in a row that find no memory, the first ones do. */
+ * it gives some back, and what it has given back must come through its epochs first. Of
+ * COMPACTIONS_EVERY changes in a row that find no memory, the first COMPACTIONS do. */
 #define COMPACTIONS       2u
 #define COMPACTIONS_EVERY 8u
 
