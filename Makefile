@@ -141,7 +141,7 @@ tidy: built tools
 # RCuckoo and CHIME have the most verbs: schedules of theirs that take minutes are left to check-long.
 CHECK_SETS = "--keys 2" "--faults reorder,interleave,crash" "--faults reorder,interleave,error"
 CHECK_EACH = xargs -P $(JOBS) -I{} sh -c \
-	'out=$$($(BUILD)/farside check {} 2>&1); rc=$$?; printf "%s\n" "$$out"; exit $$rc'
+	'out=$$($(BUILD)/farside check {} 2>&1) || { echo "$$out"; echo "failed: farside check {}"; exit 1; }; echo "$$out"'
 seeds = $(shell awk '$$1 == "$(1)" { print $$3 }' tests/sim/seeds)
 check: built
 	@{ printf -- '--index all %s\n' '--exhaustive --ops 2 --faults none --switches 4' \

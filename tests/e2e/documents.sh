@@ -33,6 +33,10 @@ out=$(grep -ohE '`(src|tests|docs|include|scripts|cmake|packaging)/[a-z0-9_./-]+
     while read -r path; do [ -e "$path" ] || ls "$path".* >/dev/null 2>&1 || echo "$path"; done)
 [ -z "$out" ] || failed "are not there"
 
+last="ranges in tests/sim/seeds"
+out=$(awk '!/^#/ && NF { n = split($3, ends, /\.\./); if (NF != 3 || n != 2 || ends[1] > ends[2] + 0) print }' tests/sim/seeds)
+[ -z "$out" ] || failed "are empty, or no ranges"
+
 last="tests in documents"
 out=$(grep -ohE '`(unit|fabric|sim|torture|e2e|netns)/[a-z0-9_]+`' $documents | tr -d '`' | sort -u |
     while read -r test; do [ -e "tests/$test.c" ] || [ -e "tests/$test.sh" ] || [ -d "src/$test" ] || echo "$test"; done)
