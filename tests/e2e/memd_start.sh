@@ -75,6 +75,7 @@ expect_out "--file %S/$(sed -n 's/^StateDirectory=//p' "$unit")/" # it keeps its
 
 # A node without a secret that listens at all addresses says so.
 for listen in 127.0.0.1 0.0.0.0; do
+    : >"$scratch/all.out" # not what the last one said
     "$FARSIDE" memd --listen "ucx://$listen:0" --size 16m >"$scratch/all.out" 2>"$scratch/all.err" &
     node=$!
     until grep -q listening "$scratch/all.out" || ! kill -0 $node 2>/dev/null; do sleep 0.01; done
