@@ -13,6 +13,9 @@
  *   FREELIST-S3  Giving needs no memory. If no page of 512 bytes can be had, a smaller object of
  *       the bundle is its page, with room for fewer addresses. So a client that leaves can give
  *       back everything, even on a full pool.
+ *   FREELIST-S4  Walks end. A damaged list may be a circle, and one that changes while it is walked may
+ *       lead in one. A walk remembers the page that it came to after 1, 2, 4, 8, ... steps, so it notices
+ *       a circle after at most three times as many steps as there are pages.
  */
 #include "pool/pool_internal.h"
 
@@ -194,17 +197,31 @@ int freelist_run_class(struct op *op, unsigned node, uint64_t chunks, unsigned *
     return FAR_POOL_FULL;
 }
 
-/* Walks a list from its head. Sets *at to the first page that is no bundle, or to 0. */
+/* FREELIST-S4 */
+struct circle {
+    gaddr met;
+    uint64_t steps;
+};
+
+static bool comes_again(struct circle *c, gaddr page)
+{
+    if (page == c->met)
+        return true;
+    c->steps++;
+    if ((c->steps & (c->steps - 1)) == 0)
+        c->met = page;
+    return false;
+}
+
+/* Walks a list from its head. Sets *at to the first page that is no bundle or comes again, or to 0. */
 static int walk_list(struct op *op, uint64_t head, unsigned size_class, gaddr *at)
 {
     struct bundle *bundle = op_buffer(op, BUF_POOL, sizeof *bundle);
     if (!bundle)
         return FAR_NO_MEMORY;
     *at = freelist_top(head);
-    uint64_t most = 0;
-    for (unsigned node = 0; node < op->pool->nodes; node++)
-        most += op->pool->head[node].size / 64;
-    for (uint64_t n = 0; *at != 0 && n < most; n++) { /* a longer list is a circle */
+    struct circle circle = {0};
+    while (*at != 0 && !comes_again(&circle, *at)) {
         bool valid = false;
         int rc = read_bundle(op, *at, size_class, bundle, &valid);
         if (rc != FAR_OK || !valid)
@@ -242,9 +259,6 @@ int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
         return FAR_NO_MEMORY;
     *bytes = 0;
     for (unsigned node = 0; node < op->pool->nodes; node++) {
-        /* A list that changes while we walk it may lead anywhere, so the walk is bounded: no list
-         * has more bundles than this. */
-        uint64_t most = op->pool->head[node].size / 64;
         for (unsigned i = 0; i < CLASS_COUNT; i++) {
             gaddr at = 0;
             uint64_t delta = 0;
@@ -252,7 +266,8 @@ int freelist_bytes(struct op *op, uint64_t enough, uint64_t *bytes)
             batch_read(&op->batch, at, delta, op->pool_word, 8);
             int rc = batch_flush(&op->batch);
             gaddr page = rc == FAR_OK ? freelist_top(op->pool_word[0]) : 0;
-            for (uint64_t n = 0; page != 0 && n < most && *bytes < enough; n++) {
+            struct circle circle = {0};
+            while (page != 0 && *bytes < enough && !comes_again(&circle, page)) {
                 bool valid = false;
                 rc = read_bundle(op, page, i, bundle, &valid);
                 if (rc != FAR_OK || !valid)

@@ -397,6 +397,30 @@ static void a_sweep_that_ends_meanwhile_is_not_stranded(void **state)
     end(&r, &p);
 }
 
+/* FREELIST-S4: a damaged list leads back to its first page. The walks of it end soon. */
+static void a_list_that_is_a_circle_is_repaired(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct bundle bundle;
+    (void)state;
+    rig(&r, &p);
+    (void)check(&r, true, FAR_OK); /* puts all that is free on the lists */
+    gaddr page = freelist_top(probe_get(&p, 0, NODE_FREE_OFF));
+    assert_true(page != 0);
+    for (unsigned i = 0; i < sizeof bundle / 8; i++)
+        ((uint64_t *)&bundle)[i] = probe_get(&p, page, 8 * i);
+    bundle.next = (bundle.next & ~GADDR_MASK) | page;
+    probe_set(&p, page, 8, bundle.next);
+    probe_set(&p, page, 0, bundle_sum(&bundle, page, 0));
+    r.session->op.cost.rtts = 0;
+    (void)check(&r, false, FAR_CORRUPT);
+    assert_true(r.session->op.cost.rtts < 10000);
+    expect_repaired(&r, "list of free objects of 64 bytes is damaged", 1);
+    expect_keys(&r, KEYS);
+    end(&r, &p);
+}
+
 /* A key's slot is emptied behind everybody's back, so its block is nobody's. */
 static void lost_memory_is_found(void **state)
 {
@@ -495,6 +519,7 @@ int main(void)
         cmocka_unit_test(a_sweep_that_ends_meanwhile_is_not_stranded),
         cmocka_unit_test(lost_memory_is_found),
         cmocka_unit_test(damaged_lists_and_chunk_tables_are_repaired),
+        cmocka_unit_test(a_list_that_is_a_circle_is_repaired),
         cmocka_unit_test(a_check_can_be_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
