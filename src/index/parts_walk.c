@@ -85,27 +85,74 @@ static int mark_directory(struct index_parts_walk *w, uint64_t word)
     return FAR_OK;
 }
 
-/* `first`: the first anchors. */
-static int check_entry(struct index_parts_walk *w, gaddr directory, uint64_t i, uint64_t entry,
-                       const uint64_t *first)
+/* An entry of the directory is wrong. `first`: the first anchors. */
+static int report_entry(struct index_parts_walk *w, gaddr directory, uint64_t i, uint64_t entry,
+                        const uint64_t *first)
 {
-    const struct index_parts *parts = w->parts;
-    unsigned depth = index_deep_depth(entry), start = parts->start;
-    unsigned n = op_read(w->op, index_deep_at(entry), parts->id_at);
-    int rc = batch_flush(&w->op->batch);
-    uint64_t seed = parts->table->desc.hash_seed;
-    bool good = rc == FAR_OK && depth >= start && depth <= parts->depth_max &&
-                op_result(w->op, n) == index_anchor_id(seed, depth, index_suffix(i, depth));
-    if (good || (rc != FAR_OK && rc != FAR_BOUNDS))
-        return rc;
+    unsigned start = w->parts->start;
     index_violation(w->report, "%s: broken link: entry %llu of the directory", w->directory,
                     (unsigned long long)i);
     if (!w->report->repair)
         return FAR_OK;
-    n = op_cas(w->op, directory, 8 * i, entry, index_deep(first[index_suffix(i, start)], start));
-    rc = batch_flush(&w->op->batch);
+    unsigned n =
+        op_cas(w->op, directory, 8 * i, entry, index_deep(first[index_suffix(i, start)], start));
+    int rc = batch_flush(&w->op->batch);
     if (rc == FAR_OK && op_swapped(w->op, n))
         index_repaired(w->report, &w->report->violations, "  repaired: it leads to a first anchor");
+    return rc;
+}
+
+/* Can the entry lead to an anchor? */
+static bool names_anchor(const struct index_parts_walk *w, uint64_t entry)
+{
+    unsigned depth = index_deep_depth(entry);
+    return depth >= w->parts->start && depth <= w->parts->depth_max &&
+           index_inside(w->op->pool, index_deep_at(entry), w->parts->anchor_bytes);
+}
+
+/* The lowest index of those that lead to the part of this entry. It may hold another entry. */
+static uint64_t lowest(const uint64_t *entries, uint64_t i)
+{
+    return index_suffix(i, index_deep_depth(entries[i]));
+}
+
+/* Reads the ids of anchors from entry `from` on, as many as fit into a batch, and judges the entries by them.
+ * Of those that are the same, the lowest says whether all are good. Returns where it ended. */
+static uint64_t judge_entries(struct index_parts_walk *w, const uint64_t *entries, uint64_t from,
+                              uint64_t end, bool *good, int *rc)
+{
+    struct op *op = w->op;
+    uint64_t i = from, seed = w->parts->table->desc.hash_seed;
+    unsigned n = 0;
+    for (; i < end && batch_room(&op->batch) > 0; i++)
+        if (names_anchor(w, entries[i]) &&
+            (lowest(entries, i) == i || entries[lowest(entries, i)] != entries[i]))
+            (void)op_read(op, index_deep_at(entries[i]), w->parts->id_at);
+    *rc = batch_flush(&op->batch);
+    for (uint64_t j = from; j < i && *rc == FAR_OK; j++) {
+        uint64_t same = lowest(entries, j);
+        good[j] = names_anchor(w, entries[j]);
+        if (good[j] && same < j && entries[same] == entries[j])
+            good[j] = good[same];
+        else if (good[j])
+            good[j] = op->word[n++] == index_anchor_id(seed, index_deep_depth(entries[j]), same);
+    }
+    return i;
+}
+
+static int check_entries(struct index_parts_walk *w, gaddr directory, const uint64_t *entries,
+                         uint64_t count, const uint64_t *first)
+{
+    bool *good = malloc(count);
+    int rc = good ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for walking a table");
+    for (uint64_t i = 0; i < count && rc == FAR_OK;) {
+        uint64_t from = i;
+        i = judge_entries(w, entries, from, count, good, &rc);
+        for (uint64_t j = from; j < i && rc == FAR_OK; j++)
+            if (!good[j])
+                rc = report_entry(w, directory, j, entries[j], first);
+    }
+    free(good);
     return rc;
 }
 
@@ -140,8 +187,8 @@ static int check_directory(struct index_parts_walk *w, uint64_t began, uint64_t 
         return FAR_OK;
     }
     int rc = read_words(w->op, index_deep_at(word), depth, &entries);
-    for (uint64_t i = 0; rc == FAR_OK && i < 1ull << depth; i++)
-        rc = check_entry(w, index_deep_at(word), i, entries[i], first);
+    if (rc == FAR_OK)
+        rc = check_entries(w, index_deep_at(word), entries, 1ull << depth, first);
     free(entries);
     return rc;
 }

@@ -84,6 +84,44 @@ int index_walk_block(struct op *op, struct slot_format format, uint64_t slot, co
     return rc == FAR_BOUNDS ? FAR_OK : rc;
 }
 
+/* Adds pointers from *place on to what is read next, until it is full. One that leads out of the pool is not
+ * read. */
+static int add_blocks(const struct op *op, const struct index_walk_blocks *w, unsigned *place,
+                      struct index_blocks *blocks)
+{
+    for (; *place < w->count; ++*place) {
+        uint64_t slot = 0;
+        if (!w->has(w->arg, *place, &slot))
+            continue;
+        uint32_t bytes = size_class_bytes(pointer_class(slot));
+        if (!index_inside(op->pool, pointer_gaddr(slot), bytes)) {
+            int rc = w->each(w->arg, *place, NULL);
+            if (rc != FAR_OK)
+                return rc;
+        } else if (!index_blocks_add(blocks, slot, bytes, *place)) {
+            break;
+        }
+    }
+    return FAR_OK;
+}
+
+int index_walk_blocks(struct op *op, const struct index_walk_blocks *w)
+{
+    int rc = FAR_OK;
+    for (unsigned place = 0; place < w->count && rc == FAR_OK;) {
+        struct index_blocks blocks;
+        index_blocks_start(&blocks, op, INDEX_BLOCKS_BYTES);
+        rc = add_blocks(op, w, &place, &blocks);
+        if (rc == FAR_OK && op->batch.count + blocks.count > 0)
+            rc = index_blocks_read(op, &blocks, false);
+        for (unsigned i = 0; i < blocks.count && rc == FAR_OK; i++) {
+            const struct index_block *b = &blocks.block[i];
+            rc = w->each(w->arg, b->place, index_block_whole(b, w->format) ? b->image : NULL);
+        }
+    }
+    return rc;
+}
+
 struct index_walk_key index_walk_key(const struct index_view *view, const void *block,
                                      unsigned slot, unsigned order)
 {

@@ -64,6 +64,20 @@ static inline void index_walk_slot(struct far_table_info *info, struct marker *m
 /* Reads a slot's block into BUF_BLOCK_IN. *block is NULL if the slot leads to no whole one. */
 int index_walk_block(struct op *op, struct slot_format format, uint64_t slot, const void **block);
 
+/* Reads the blocks of a part's words, many in a round trip. A walk that reads them one by one takes a round trip
+ * for each key, and on a busy machine some minutes. */
+struct index_walk_blocks {
+    struct slot_format format;
+    unsigned count; /* words, whose places are 0 to count - 1 */
+    /* Sets *pointer to that of a word. False: it has none. */
+    bool (*has)(void *arg, unsigned place, uint64_t *pointer);
+    /* Gets every block; NULL: the pointer leads to no whole one. It may flush, but not use BUF_BLOCK_IN. */
+    int (*each)(void *arg, unsigned place, const void *block);
+    void *arg;
+};
+/* Verbs that are in the batch go out with the first READs. */
+int index_walk_blocks(struct op *op, const struct index_walk_blocks *w);
+
 /* A key of a part of the table, and its slot. */
 struct index_walk_key {
     struct hash128 hash;

@@ -59,6 +59,8 @@ struct walk {
     uint64_t node[CHIME_HEAD_WORDS + CHIME_GROUP_WORDS * CHIME_GROUPS_MAX];
     struct index_findings findings;
     enum chime_verdict verdict; /* of the last look at the node */
+    bool free;                  /* nobody held its lock then */
+    bool first;                 /* an entry has the node's own separator */
     struct index_walk_key seen[CHIME_SPAN_MAX];
     unsigned seen_count;
 };
@@ -104,7 +106,8 @@ struct item {
     gaddr child; /* of an internal node */
 };
 
-static int read_item(struct walk *w, unsigned place, struct item *i)
+/* Whether it is whole is said by its block, if it has one. */
+static void item_at(struct walk *w, unsigned place, struct item *i)
 {
     const uint64_t *entry = chime_entry(w->node, place);
     *i = (struct item){
@@ -114,18 +117,29 @@ static int read_item(struct walk *w, unsigned place, struct item *i)
     i->child = pointer_gaddr(i->v);
     if (i->kind == CHIME_INLINE && w->level == 0)
         i->bound.bytes = (struct slice){&i->inlined, 8};
-    if (i->kind != CHIME_BLOCK)
-        return FAR_OK;
-    const void *image = NULL;
-    int rc = index_walk_block(w->op, CHIME_SLOT, i->v, &image);
+}
+
+static void item_block(const struct walk *w, const void *image, struct item *i)
+{
     const struct block_head *block = image;
-    if (rc != FAR_OK || !block)
-        return rc;
+    if (!block)
+        return;
     i->whole = w->level == 0 || block->vlen == sizeof i->child;
     i->bound.bytes = (struct slice){block_key(block), block->klen};
     if (w->level > 0 && i->whole)
         memcpy(&i->child, block_value(block), sizeof i->child);
-    return FAR_OK;
+}
+
+static int read_item(struct walk *w, unsigned place, struct item *i)
+{
+    const void *image = NULL;
+    item_at(w, place, i);
+    if (i->kind != CHIME_BLOCK)
+        return FAR_OK;
+    int rc = index_walk_block(w->op, CHIME_SLOT, i->v, &image);
+    if (rc == FAR_OK)
+        item_block(w, image, i);
+    return rc;
 }
 
 /* ---- counting and marking ------------------------------------------------------------------------ */
@@ -205,7 +219,7 @@ static void check_key(struct walk *w, unsigned place, const struct item *i)
 }
 
 /* CHIME-W7 of an entry that could be read. */
-static int check_child(struct walk *w, unsigned place, const struct item *i, bool free)
+static int check_child(struct walk *w, unsigned place, const struct item *i)
 {
     struct chime_head *head = op_buffer(w->op, BUF_INDEX, sizeof *head);
     if (!head)
@@ -216,18 +230,19 @@ static int check_child(struct walk *w, unsigned place, const struct item *i, boo
         return rc;
     if (rc == FAR_BOUNDS || head->sum != chime_head_sum(w->view, i->child, head) ||
         head->level + 1 != w->level || head->low.k != i->bound.k ||
-        (free && head->lock & CHIME_DEAD) || head->low.lng != (i->kind == CHIME_BLOCK ? i->v : 0))
+        (w->free && head->lock & CHIME_DEAD) ||
+        head->low.lng != (i->kind == CHIME_BLOCK ? i->v : 0))
         found(w, NO_CHILD, place, i->v);
     return FAR_OK;
 }
 
-/* CHIME-W4, CHIME-W5, CHIME-W7 and CHIME-W9 of an entry. *first: it has the node's own separator. */
-static int check_entry(struct walk *w, unsigned place, bool free, bool *first)
+/* CHIME-W4, CHIME-W5, CHIME-W7 and CHIME-W9 of an entry, with its block if it has one. */
+static int check_entry(void *arg, unsigned place, const void *block)
 {
+    struct walk *w = arg;
     struct item i;
-    int rc = read_item(w, place, &i);
-    if (rc != FAR_OK)
-        return rc;
+    item_at(w, place, &i);
+    item_block(w, block, &i);
     if (!i.whole) {
         found(w, UNREADABLE, place, i.v);
         return FAR_OK;
@@ -238,27 +253,34 @@ static int check_entry(struct walk *w, unsigned place, bool free, bool *first)
     struct slice unique = w->level == 0 ? i.bound.bytes : (struct slice){&i.child, sizeof i.child};
     w->seen[w->seen_count++] = (struct index_walk_key){
         .hash = hash_key(unique.data, unique.len, w->view->seed), .slot = place, .order = place};
-    *first |= chime_reaches(&i.bound, &w->low.bound) && chime_reaches(&w->low.bound, &i.bound);
+    w->first |= chime_reaches(&i.bound, &w->low.bound) && chime_reaches(&w->low.bound, &i.bound);
     if (w->level > 0)
-        return check_child(w, place, &i, free);
+        return check_child(w, place, &i);
     check_key(w, place, &i);
     return FAR_OK;
 }
 
-/* `free`: nobody held the lock when the node was read. */
-static int check_entries(struct walk *w, bool free)
+static bool has_block(void *arg, unsigned place, uint64_t *pointer)
+{
+    struct walk *w = arg;
+    *pointer = chime_entry(w->node, place)[1];
+    return chime_kind_at(w->node, place) == CHIME_BLOCK;
+}
+
+static int check_entries(struct walk *w)
 {
     unsigned span = w->view->shape.span;
-    bool first = false;
-    int rc = FAR_OK;
     w->seen_count = 0;
+    w->first = false;
+    int rc = index_walk_blocks(
+        w->op, &(struct index_walk_blocks){CHIME_SLOT, span, has_block, check_entry, w});
     for (unsigned p = 0; p < span && rc == FAR_OK; p++)
-        if (chime_kind_at(w->node, p) != CHIME_EMPTY)
-            rc = check_entry(w, p, free, &first);
-    if (w->level > 0 && !first)
+        if (chime_kind_at(w->node, p) != CHIME_EMPTY && chime_kind_at(w->node, p) != CHIME_BLOCK)
+            rc = check_entry(w, p, NULL);
+    if (w->level > 0 && !w->first)
         found(w, NO_FIRST, span, chime_head(w->node)->low.k);
     index_walk_match(w->seen, w->seen_count);
-    for (unsigned i = 0; i < w->seen_count && free; i++)
+    for (unsigned i = 0; i < w->seen_count && w->free; i++)
         if (w->seen[i].first != w->seen[i].slot)
             found(w, TWICE, w->seen[i].slot, chime_entry(w->node, w->seen[i].slot)[1])->first =
                 w->seen[i].first;
@@ -273,12 +295,12 @@ static int check_node(struct walk *w)
     int rc = batch_flush(&w->op->batch);
     if (rc != FAR_OK)
         return rc;
-    bool free = head->lock == 0 && op_result(w->op, n) == 0;
-    if (free && head->state != 0)
+    w->free = head->lock == 0 && op_result(w->op, n) == 0;
+    if (w->free && head->state != 0)
         found(w, STATEFUL, s->span, head->state);
-    if (free && head->vacancy != chime_vacancy(s, w->node))
+    if (w->free && head->vacancy != chime_vacancy(s, w->node))
         found(w, VACANCY, s->span, head->vacancy);
-    return check_entries(w, free);
+    return check_entries(w);
 }
 
 /* ---- reports and repairs ------------------------------------------------------------------------- */

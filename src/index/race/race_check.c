@@ -66,16 +66,19 @@ static void check_block(struct walk *w, unsigned word, const void *block)
                                         : RACE_COMBINED_BYTES + offset - key.combined[1]));
 }
 
-static int check_slot(struct walk *w, unsigned word)
+static bool has_block(void *arg, unsigned word, uint64_t *pointer)
 {
-    const void *block = NULL;
-    int rc = index_walk_block(w->op, RACE_SLOT, w->image[word], &block);
-    if (rc != FAR_OK)
-        return rc;
+    const struct walk *w = arg;
+    *pointer = w->image[word];
+    return word >= RACE_HEAD_WORDS && race_is_slot(word) && race_slot_committed(*pointer);
+}
+
+static int each_block(void *arg, unsigned word, const void *block)
+{
     if (block)
-        check_block(w, word, block);
+        check_block(arg, word, block);
     else
-        found(w, RACE_UNREADABLE, word);
+        found(arg, RACE_UNREADABLE, word);
     return FAR_OK;
 }
 
@@ -83,17 +86,13 @@ static int check_slot(struct walk *w, unsigned word)
 static int check_words(struct walk *w)
 {
     uint64_t header = race_header(w->view->tag, race_entry_depth(w->entry), w->suffix);
-    int rc = FAR_OK;
-
+    unsigned words = race_subtable_words(w->view->groups);
     w->seen_count = 0;
-    for (unsigned i = RACE_HEAD_WORDS; i < race_subtable_words(w->view->groups) && rc == FAR_OK;
-         i++) {
-        uint64_t word = w->image[i];
-        if (!race_is_slot(i) && word != header)
+    for (unsigned i = RACE_HEAD_WORDS; i < words; i++)
+        if (!race_is_slot(i) && w->image[i] != header)
             found(w, RACE_HEADER, i)->right = header;
-        else if (race_is_slot(i) && race_slot_committed(word))
-            rc = check_slot(w, i);
-    }
+    int rc = index_walk_blocks(
+        w->op, &(struct index_walk_blocks){RACE_SLOT, words, has_block, each_block, w});
     index_walk_match(w->seen, w->seen_count);
     for (unsigned i = 0; i < w->seen_count; i++) {
         const struct index_walk_key *key = &w->seen[i];

@@ -29,6 +29,7 @@ struct walk {
     struct index_parts_walk parts;
     struct rcuckoo_snapshot snapshot;
     struct index_walk_key *seen;
+    unsigned seen_count;
     struct index_findings findings;
 };
 
@@ -77,59 +78,95 @@ static void report_slot(struct walk *w, const char *what, unsigned row, unsigned
                     sub->part.depth, (unsigned long long)sub->part.suffix);
 }
 
-/* RCUCKOO-W3, RCUCKOO-W5. *seen: the key, if it could be read. */
-static int prove_slot(struct walk *w, unsigned i, unsigned slot, unsigned *seen)
+/* A slot in use, by its place: row * RCUCKOO_SLOTS + slot. */
+struct slot {
+    uint64_t *row, hash;
+    unsigned number;
+    struct rcuckoo_entry entry;
+};
+
+/* False: it is empty or, if *misplaced, says no entry of its row and subtable. */
+static bool read_slot(struct walk *w, unsigned place, struct slot *x, bool *misplaced)
 {
     const struct rcuckoo_view *view = w->view;
     const struct rcuckoo_shape *s = &view->shape;
-    const struct rcuckoo_sub *sub = &w->snapshot.sub;
-    uint64_t *row = w->snapshot.rows + (size_t)i * s->row, hash = 0,
-             seed = view->base.table->desc.hash_seed;
-    unsigned of[2] = {0, 0};
-    struct rcuckoo_entry e;
-    if (rcuckoo_tags(s, row)[slot] == 0)
-        return FAR_OK;
-    bool good = rcuckoo_slot_hash(view, row, slot, &hash) &&
-                rcuckoo_slot_entry(view, row, slot, &e) == FAR_OK;
-    rcuckoo_rows_of(s, hash & rcuckoo_hash_mask(view), of);
-    if (!good || (of[0] != i && of[1] != i) ||
-        index_suffix(hash & rcuckoo_hash_mask(view), sub->part.depth) != sub->part.suffix) {
-        index_found(&w->findings, MISPLACED, i * RCUCKOO_SLOTS + slot, hash);
-        return FAR_OK;
+    const struct index_part *part = &w->snapshot.sub.part;
+    unsigned i = place / RCUCKOO_SLOTS, of[2] = {0, 0};
+    *x = (struct slot){.row = w->snapshot.rows + (size_t)i * s->row,
+                       .number = place % RCUCKOO_SLOTS};
+    *misplaced = false;
+    if (rcuckoo_tags(s, x->row)[x->number] == 0)
+        return false;
+    bool good = rcuckoo_slot_hash(view, x->row, x->number, &x->hash) &&
+                rcuckoo_slot_entry(view, x->row, x->number, &x->entry) == FAR_OK;
+    rcuckoo_rows_of(s, x->hash & rcuckoo_hash_mask(view), of);
+    *misplaced = !good || (of[0] != i && of[1] != i) ||
+                 index_suffix(x->hash & rcuckoo_hash_mask(view), part->depth) != part->suffix;
+    return !*misplaced;
+}
+
+static void saw(struct walk *w, unsigned place, struct slice key)
+{
+    uint64_t seed = w->view->base.table->desc.hash_seed;
+    w->seen[w->seen_count++] = (struct index_walk_key){
+        .hash = hash_key(key.data, key.len, seed), .slot = place, .order = place};
+}
+
+/* RCUCKOO-W3 of a slot, and its key, if that is in the slot. */
+static void prove_slot(struct walk *w, unsigned place)
+{
+    const struct rcuckoo_shape *s = &w->view->shape;
+    struct slot x;
+    bool misplaced;
+    if (!read_slot(w, place, &x, &misplaced)) {
+        if (misplaced)
+            index_found(&w->findings, MISPLACED, place, x.hash);
+    } else if (x.entry.kind == RCUCKOO_INLINE) {
+        saw(w, place, (struct slice){rcuckoo_slot(s, x.row, x.number) + s->key_at, x.entry.klen});
     }
-    struct slice key = {rcuckoo_slot(s, row, slot) + s->key_at, e.klen};
-    if (e.kind != RCUCKOO_INLINE) {
-        const void *block = NULL;
-        int rc =
-            index_walk_block(w->op, RCUCKOO_POINTER, rcuckoo_slot_pointer(s, row, slot), &block);
-        if (rc != FAR_OK)
-            return rc;
-        const struct block_head *h = block;
-        bool right =
-            block && (e.kind == RCUCKOO_KEY_OUT
-                          ? hash_key(block_key(h), h->klen, seed).lo == hash
-                          : h->klen == e.klen && memcmp(block_key(h), key.data, e.klen) == 0);
-        if (!right) {
-            index_found(&w->findings, UNREADABLE, i * RCUCKOO_SLOTS + slot,
-                        rcuckoo_slot_pointer(s, row, slot));
-            return FAR_OK;
-        }
-        key = (struct slice){block_key(h), h->klen};
-    }
-    w->seen[(*seen)++] = (struct index_walk_key){.hash = hash_key(key.data, key.len, seed),
-                                                 .slot = i * RCUCKOO_SLOTS + slot,
-                                                 .order = i * RCUCKOO_SLOTS + slot};
+}
+
+static bool has_block(void *arg, unsigned place, uint64_t *pointer)
+{
+    struct walk *w = arg;
+    struct slot x;
+    bool misplaced;
+    if (!read_slot(w, place, &x, &misplaced) || x.entry.kind == RCUCKOO_INLINE)
+        return false;
+    *pointer = rcuckoo_slot_pointer(&w->view->shape, x.row, x.number);
+    return true;
+}
+
+/* RCUCKOO-W5 */
+static int prove_block(void *arg, unsigned place, const void *block)
+{
+    struct walk *w = arg;
+    const struct rcuckoo_shape *s = &w->view->shape;
+    const struct block_head *h = block;
+    struct slot x;
+    bool misplaced;
+    (void)read_slot(w, place, &x, &misplaced);
+    const void *key = rcuckoo_slot(s, x.row, x.number) + s->key_at;
+    bool right =
+        block &&
+        (x.entry.kind == RCUCKOO_KEY_OUT
+             ? hash_key(block_key(h), h->klen, w->view->base.table->desc.hash_seed).lo == x.hash
+             : h->klen == x.entry.klen && memcmp(block_key(h), key, h->klen) == 0);
+    if (right)
+        saw(w, place, (struct slice){block_key(h), h->klen});
+    else
+        index_found(&w->findings, UNREADABLE, place, rcuckoo_slot_pointer(s, x.row, x.number));
     return FAR_OK;
 }
 
 /* RCUCKOO-W4 for keys that are there twice, which is legal while an insert moves one. That is over if a row
  * was not locked, and has not been written since the look before: its meta word says that. `locks` were read
  * after that look. NULL: it is the first one. */
-static void find_twice(struct walk *w, unsigned seen, const uint64_t *locks)
+static void find_twice(struct walk *w, const uint64_t *locks)
 {
     const struct rcuckoo_shape *s = &w->view->shape;
-    index_walk_match(w->seen, seen);
-    for (unsigned i = 0; i < seen; i++) {
+    index_walk_match(w->seen, w->seen_count);
+    for (unsigned i = 0; i < w->seen_count; i++) {
         const struct index_walk_key *key = &w->seen[i];
         unsigned row = key->slot / RCUCKOO_SLOTS, first = key->first / RCUCKOO_SLOTS;
         if (key->first == key->slot ||
@@ -163,13 +200,16 @@ static int look(void *arg, unsigned number)
     struct walk *w = arg;
     const struct rcuckoo_shape *s = &w->view->shape;
     uint64_t locks[RCUCKOO_WORDS_MAX];
-    unsigned seen = 0;
+    unsigned slots = s->rows * RCUCKOO_SLOTS;
     int rc = number > 0 ? look_again(w, locks) : FAR_OK;
     if (rc != FAR_OK || w->snapshot.split || w->snapshot.bad < s->rows)
         return rc;
-    for (unsigned i = 0; i < s->rows * RCUCKOO_SLOTS && rc == FAR_OK; i++)
-        rc = prove_slot(w, i / RCUCKOO_SLOTS, i % RCUCKOO_SLOTS, &seen);
-    find_twice(w, seen, number > 0 ? locks : NULL);
+    w->seen_count = 0;
+    for (unsigned i = 0; i < slots; i++)
+        prove_slot(w, i);
+    rc = index_walk_blocks(
+        w->op, &(struct index_walk_blocks){RCUCKOO_POINTER, slots, has_block, prove_block, w});
+    find_twice(w, number > 0 ? locks : NULL);
     return rc;
 }
 

@@ -116,26 +116,39 @@ static bool counts(const struct walk *w, unsigned place)
     return word != 0;
 }
 
+static bool has_block(void *arg, unsigned place, uint64_t *pointer)
+{
+    const struct walk *w = arg;
+    *pointer = w->words[place];
+    return counts(w, place);
+}
+
+static int each_block(void *arg, unsigned place, const void *block)
+{
+    if (block)
+        check_block(arg, place, block);
+    else
+        found(arg, UNREADABLE, place);
+    return FAR_OK;
+}
+
 static int check_words(struct walk *w)
 {
     const struct sephash_look *l = &w->state.look;
-    unsigned entries = l->segment.entries, all = entries + w->view->shape.slots;
-    int rc = FAR_OK;
+    unsigned entries = l->segment.entries, used = entries + l->filled;
     w->seen_count = 0;
-    for (unsigned i = 0; i < all && rc == FAR_OK; i++) {
-        const void *block = NULL;
-        if (i >= entries + l->filled && w->words[i] != 0 && w->words[i] != SEPHASH_VOID)
-            found(w, BEHIND, i);
-        if (i >= entries + l->filled || !counts(w, i))
-            continue;
-        if (i < entries && !in_range(w, i)) /* SEPHASH-W3 */
+    for (unsigned i = 0; i < entries; i++)
+        if (counts(w, i) && !in_range(w, i)) /* SEPHASH-W3 */
             found(w, UNSORTED, i);
-        rc = index_walk_block(w->op, SEPHASH_SLOT, w->words[i], &block);
-        if (rc == FAR_OK && !block)
-            found(w, UNREADABLE, i);
-        else if (rc == FAR_OK)
-            check_block(w, i, block);
-    }
+    for (unsigned i = used; i < entries + w->view->shape.slots; i++)
+        if (w->words[i] != 0 && w->words[i] != SEPHASH_VOID)
+            found(w, BEHIND, i);
+    if (used > 0 &&
+        w->view->shape.buckets) /* with the blocks, behind the slots: marks come before them */
+        batch_read(&w->op->batch, sephash_target(l->segment.state), sephash_filter_at(0), w->marks,
+                   8 * w->view->shape.buckets);
+    int rc = index_walk_blocks(
+        w->op, &(struct index_walk_blocks){SEPHASH_SLOT, used, has_block, each_block, w});
     index_walk_match(w->seen, w->seen_count);
     for (unsigned i = 0; i < w->seen_count; i++)
         if (w->seen[i].first != w->seen[i].slot) /* SEPHASH-W4 */
@@ -244,11 +257,6 @@ static int read_segment(struct walk *w)
     if (rc != FAR_OK || !w->marks)
         return rc == FAR_OK ? FAR_NO_MEMORY : rc;
     rc = sephash_read_state(w->op, w->view, &w->state);
-    if (rc == FAR_OK && shape->buckets) {
-        batch_read(&w->op->batch, sephash_target(l->segment.state), sephash_filter_at(0), w->marks,
-                   8 * shape->buckets);
-        rc = batch_flush(&w->op->batch);
-    }
     if (rc == FAR_OK) {
         memcpy(w->words, w->state.main, entries * sizeof *w->words);
         memcpy(w->words + entries, l->slots, shape->slots * sizeof *w->words);
@@ -259,17 +267,18 @@ static int read_segment(struct walk *w)
     return rc;
 }
 
-/* If the segment was merged meanwhile, there is nothing to be found. A READ of slots that others fill may find
- * one empty and the next filled. If that one was filled at an earlier look, then it is damage (SEPHASH-H1). */
+/* If the segment was merged since the walk came to it, there is nothing to be found. A READ of slots that others fill
+ * may find one empty and the next filled. If that one was filled at an earlier look, then it is damage (SEPHASH-H1). */
 static int look(void *arg, unsigned number)
 {
     struct walk *w = arg;
+    if (number == 0) /* it was read just now */
+        return check_words(w);
     unsigned n = op_read(w->op, w->part->anchor, 0);
     int rc = batch_flush(&w->op->batch);
     if (rc != FAR_OK || op_result(w->op, n) != w->visited)
         return rc;
-    if (number > 0)
-        rc = read_segment(w);
+    rc = read_segment(w);
     return rc == FAR_OK ? check_words(w) : rc;
 }
 

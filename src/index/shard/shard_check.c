@@ -70,16 +70,19 @@ static void check_block(struct walk *w, unsigned slot, const void *block)
     w->seen[w->seen_count++] = index_walk_key(&view->base, block, slot, slot);
 }
 
-static int check_entry(struct walk *w, unsigned slot)
+static bool has_block(void *arg, unsigned slot, uint64_t *pointer)
 {
-    const void *block = NULL;
-    int rc = index_walk_block(w->op, SHARD_SLOT, w->unit.words[slot], &block);
-    if (rc != FAR_OK)
-        return rc;
+    const struct walk *w = arg;
+    *pointer = w->unit.words[slot];
+    return in_use(w, *pointer);
+}
+
+static int each_block(void *arg, unsigned slot, const void *block)
+{
     if (block)
-        check_block(w, slot, block);
+        check_block(arg, slot, block);
     else
-        found(w, UNREADABLE, slot);
+        found(arg, UNREADABLE, slot);
     return FAR_OK;
 }
 
@@ -88,9 +91,8 @@ static int check_words(struct walk *w)
     struct shard_view *view = w->view;
     unsigned guard[2] = {view->level1 - 1, view->words - 1};
     bool hidden[2] = {false, false};
-    int rc = FAR_OK;
     w->seen_count = 0;
-    for (unsigned i = 0; i < w->unit.count && rc == FAR_OK; i++) {
+    for (unsigned i = 0; i < w->unit.count; i++) {
         uint64_t word = w->unit.words[i];
         if (!shard_word_valid(word)) /* SHARD-W4 */
             found(w, INVALID, i);
@@ -102,8 +104,9 @@ static int check_words(struct walk *w)
             hidden[j] = true;
             found(w, HIDDEN, guard[j])->right = word;
         }
-        rc = check_entry(w, i);
     }
+    int rc = index_walk_blocks(
+        w->op, &(struct index_walk_blocks){SHARD_SLOT, w->unit.count, has_block, each_block, w});
     index_walk_match(w->seen, w->seen_count);
     for (unsigned i = 0; i < w->seen_count; i++) {
         const struct index_walk_key *key = &w->seen[i];
