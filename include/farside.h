@@ -198,6 +198,9 @@ typedef struct far_session far_session;
  *             and its name in the detail; other operations are not affected. When the node is back
  *             with its contents, they succeed again; if it has lost its contents, they fail with
  *             FAR_NODE_LOST.
+ *             A pool is also opened if nodes other than the first cannot be reached. Then the same
+ *             holds for operations that need them, until they are back; far_pool_info() says which
+ *             they are. Tables are not created meanwhile, and nothing is repaired.
  *             secret: a file with a secret of 16 to 1024 bytes that nodes and clients prove to
  *             each other. A file that all users of the machine can read or change is refused. Without this option, the secret is in the file that the environment
  *             variable FARSIDE_SECRET_FILE names, or in the variable FARSIDE_SECRET itself.
@@ -221,7 +224,7 @@ typedef struct far_session far_session;
  * FAR_POOL_FULL    the memory is too small for a pool
  * FAR_TIMEOUT      another process is creating the pool and does not finish, or a node does not
  *                  answer
- * FAR_UNREACHABLE  a node cannot be reached; opening a pool needs all of its nodes
+ * FAR_UNREACHABLE  a node cannot be reached: the first one, or with verbs: any, or the pool is new
  * FAR_REFUSED      node and client do not have the same secret
  * FAR_UNSUPPORTED  UCX cannot use a node's address, or this machine has no RDMA device for it
  * FAR_NO_MEMORY, FAR_SYSTEM
@@ -257,6 +260,9 @@ struct far_pool_info {
     uint64_t bytes_metadata;  /* superblocks, catalog, registry, chunk tables   */
     uint64_t bytes_allocated; /* handed out to sessions in chunks, used or not  */
     uint64_t bytes_free;      /* never handed out: total - metadata - allocated */
+    /* Memory nodes that the pool was opened without and that are not back yet: bit i is node i.
+     * far_node_info() has their addresses. The bytes above are those of the other nodes. */
+    uint64_t nodes_away;
 };
 
 /* Fills info from the pool as it is now. FAR_CORRUPT, FAR_UNREACHABLE. */
@@ -307,7 +313,8 @@ struct far_node_info {
 };
 
 /* Asks a node for its counters; nodes are numbered from 0. FAR_INVALID: no such node.
- * FAR_UNSUPPORTED: the pool is not on memory nodes. FAR_UNREACHABLE, FAR_TIMEOUT. */
+ * FAR_UNSUPPORTED: the pool is not on memory nodes. FAR_UNREACHABLE, FAR_TIMEOUT, FAR_NODE_LOST; if the
+ * pool was opened without the node, its address is set nevertheless. */
 FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_info *info);
 
 /*

@@ -467,6 +467,21 @@ static bool go_on(void *arg, const char *what, uint64_t done, uint64_t total)
     return !cli_stopped();
 }
 
+uint64_t cli_report_away(const char *command, far_session *session)
+{
+    struct far_pool_info pool;
+    if (far_pool_info(session, &pool) != FAR_OK)
+        return 0;
+    for (unsigned i = 0; i < pool.nodes; i++) {
+        struct far_node_info node = {.address = "no address"};
+        if (!(pool.nodes_away >> i & 1) || far_node_info(session, i, &node) == FAR_OK)
+            continue;
+        fprintf(stderr, "farside %s: node %u (%s) is away: what it holds cannot be reached\n",
+                command, i, node.address);
+    }
+    return pool.nodes_away;
+}
+
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session)
 {
@@ -484,6 +499,8 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
         fprintf(stderr,
                 "farside %s: note: a mem: pool starts empty and is gone when this process ends\n",
                 command);
+    if (strncmp(target->pool, "ucx:", 4) == 0)
+        (void)cli_report_away(command, *session);
     far_session_watch(*session, go_on, NULL);
     *pool = opened;
     return CLI_OK;

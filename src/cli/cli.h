@@ -181,8 +181,11 @@ struct cli_target {
     const char *pool, *table, *index; /* index: NULL for any */
 };
 
-/* Opens pool and session, and prints a note if the pool is mem:. A signal stops the session's long
- * calls. Unless CLI_OK, the message is printed. */
+/* Names the memory nodes that the pool was opened without. Returns them as bits. */
+uint64_t cli_report_away(const char *command, far_session *session);
+
+/* Opens pool and session, and prints a note if the pool is mem:, or has nodes that are away. A signal
+ * stops the session's long calls. Unless CLI_OK, the message is printed. */
 int cli_open(const char *command, const struct cli_target *target, far_pool **pool,
              far_session **session);
 

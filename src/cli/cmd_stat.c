@@ -22,9 +22,15 @@ static void usage(void)
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
+/* Of a pool with nodes that are away it is not known how the memory is used. */
 static json_t *json_of_pool(const char *uri, const struct far_pool_info *p,
                             const struct far_pool_usage *u)
 {
+    if (p->nodes_away != 0)
+        return json_pack("{s:o, s:i, s:I, s:i, s:i, s:i, s:i}", "uri", cli_json_text(uri), "nodes",
+                         (int)p->nodes, "nodes_away", (json_int_t)p->nodes_away, "layout_version",
+                         (int)p->layout_version, "clients", (int)p->clients, "clients_max",
+                         (int)p->clients_max, "tables", (int)p->tables);
     return json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "uri",
                      cli_json_text(uri), "nodes", (int)p->nodes, "layout_version",
                      (int)p->layout_version, "clients", (int)p->clients, "clients_max",
@@ -85,13 +91,18 @@ static void print_pool(const char *uri, const struct far_pool_info *p,
 {
     printf("pool '%s': %u node%s, layout version %u\n", uri, p->nodes, cli_plural(p->nodes),
            p->layout_version);
-    print_bytes("memory", u->total);
-    print_bytes("metadata", u->metadata);
-    print_bytes("live", u->live);
-    print_bytes("retired", u->retired);
-    print_bytes("free", u->free);
-    print_bytes("unknown", u->unknown);
-    print_bytes("allocated", p->bytes_allocated);
+    if (p->nodes_away == 0) {
+        print_bytes("memory", u->total);
+        print_bytes("metadata", u->metadata);
+        print_bytes("live", u->live);
+        print_bytes("retired", u->retired);
+        print_bytes("free", u->free);
+        print_bytes("unknown", u->unknown);
+        print_bytes("allocated", p->bytes_allocated);
+    } else {
+        printf("  %-12s %15d of %u: it is not known how the memory is used\n", "nodes away",
+               __builtin_popcountll(p->nodes_away), p->nodes);
+    }
     printf("  %-12s %15u of %u\n", "clients", p->clients, p->clients_max);
     printf("  %-12s %15u\n", "tables", p->tables);
 }
@@ -146,19 +157,22 @@ static int stat_table(far_session *session, const char *name, json_t *tables)
 /* Shows the memory nodes, if the fabric has any with counters. */
 static int stat_nodes(far_session *session, unsigned count, json_t *nodes)
 {
+    int code = CLI_OK;
     for (unsigned i = 0; i < count; i++) {
         struct far_node_info info;
         int rc = far_node_info(session, i, &info);
         if (rc == FAR_UNSUPPORTED)
             return CLI_OK;
-        if (rc != FAR_OK)
-            return cli_failed("stat", rc, "cannot get the counters of node %u", i);
+        if (rc != FAR_OK) {
+            code = cli_failed("stat", rc, "cannot get the counters of node %u", i);
+            continue;
+        }
         if (nodes)
             json_array_append_new(nodes, json_of_node(&info));
         else
             print_node(&info);
     }
-    return CLI_OK;
+    return code;
 }
 
 /* Shows all tables, or the one of the target. */
@@ -180,10 +194,10 @@ static int stat_tables(const struct cli_target *target, far_session *session,
 static int stat_pool(const struct cli_target *target, far_session *session, bool json)
 {
     struct far_pool_info info;
-    struct far_pool_usage used;
+    struct far_pool_usage used = {0};
     struct table_list list = {.count = 0};
     int rc = far_pool_info(session, &info);
-    if (rc == FAR_OK)
+    if (rc == FAR_OK && info.nodes_away == 0)
         rc = far_pool_usage(session, &used);
     if (rc == FAR_OK)
         rc = table_list_read(session, &list);

@@ -1,6 +1,8 @@
 /* What all fabrics share: options of their URIs, and the rules that a verb must keep. */
 #include "fabric/fabric.h"
 
+#include <stdio.h>
+
 #define CLIENTS_MAX  (1u << 16)
 #define LEASE_MS_MIN 50
 #define LEASE_MS_MAX 3600000
@@ -45,6 +47,22 @@ static const char *kind_name(uint8_t kind)
     return kind < sizeof names / sizeof names[0] ? names[kind] : "unknown verb";
 }
 
+const char *fab_node_name(const struct fab *fab, unsigned node, char text[16])
+{
+    if (fab->ops->node_name)
+        return fab->ops->node_name(fab, node);
+    snprintf(text, 16, "node %u", node);
+    return text;
+}
+
+int fab_away_failed(const struct fab *fab, uint64_t away)
+{
+    char text[16];
+    ASSERT(away != 0);
+    return err_fail(FAR_UNREACHABLE, "%s was away when the pool was opened, and is not back yet",
+                    fab_node_name(fab, (unsigned)__builtin_ctzll(away), text));
+}
+
 int fab_check(const struct fab *fab, const struct fab_verb *v)
 {
     const char *name = kind_name(v->kind);
@@ -64,7 +82,9 @@ int fab_check(const struct fab *fab, const struct fab_verb *v)
                         (unsigned long long)v->off);
     if (!v->buf || (uintptr_t)v->buf % 8)
         return err_fail(FAR_INVALID, "%s with a local buffer at %p", name, v->buf);
+    uint64_t size = __atomic_load_n(&fab->size[v->node], __ATOMIC_RELAXED);
+    if (size == FAB_AWAY_BYTES) /* AWAY-1 */
+        return fab_away_failed(fab, 1ull << v->node);
     return err_fail(FAR_BOUNDS, "%s of %u bytes at offset 0x%llx of node %u, which has 0x%llx",
-                    name, v->len, (unsigned long long)v->off, v->node,
-                    (unsigned long long)fab->size[v->node]);
+                    name, v->len, (unsigned long long)v->off, v->node, (unsigned long long)size);
 }

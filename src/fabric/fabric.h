@@ -158,6 +158,9 @@ struct fab_ops {
 
     /* Optional. What a memory node reports of itself. The other nodes need not be reachable. */
     int (*node_stat)(struct fab_ep *ep, unsigned node, struct far_node_info *info);
+
+    /* Optional. The node's address, as the URI has it. */
+    const char *(*node_name)(const struct fab *fab, unsigned node);
 };
 
 struct fab {
@@ -169,6 +172,12 @@ struct fab {
     uint64_t clients_wanted; /* from the URI, for a new pool; 0: the default */
     uint64_t lease_ms;       /* from the URI, for a new pool; 0: the default */
     uint64_t size[FAB_NODES_MAX];
+    /* AWAY-1  A node that could not be reached when the pool was opened is a bit of `away`, and its size[] is
+     * FAB_AWAY_BYTES: only its superblock can be read. Verbs to the rest of it fail with FAR_UNREACHABLE and are not
+     * posted. When the superblock has been read and judged (pool_meet()), the bit is cleared, and then the node
+     * gets the size that it says it has. found[]: that size; 0: it has not been reached yet. Threads read all of
+     * these meanwhile. */
+    uint64_t away, found[FAB_NODES_MAX];
     /* How many verbs under way the NIC bears before it gets slower, from all endpoints together, and
      * how many endpoints share it (by atomic accesses). 0: any number. */
     unsigned outstanding, sharers;
@@ -182,6 +191,18 @@ struct fab_ep {
     unsigned under_way; /* verbs */
     unsigned ticket_next, ticket_served;
 };
+
+#define FAB_AWAY_BYTES 64u
+
+/* The nodes that the pool was opened without, as bits. */
+static inline uint64_t fab_away(const struct fab *fab)
+{
+    return __atomic_load_n(&fab->away, __ATOMIC_ACQUIRE);
+}
+/* Sets the detail to which of them it is: the first. FAR_UNREACHABLE. */
+int fab_away_failed(const struct fab *fab, uint64_t away);
+/* The node's address, or its number, in `text`. */
+const char *fab_node_name(const struct fab *fab, unsigned node, char text[16]);
 
 /* What a NIC bears: a ConnectX-6 has its best rate with about as many (docs/model.md). */
 #define FAB_OUTSTANDING 768u
@@ -224,7 +245,8 @@ static inline bool fab_valid(const struct fab *fab, const struct fab_verb *v)
     if (((v->off | v->len | (uintptr_t)v->buf) & 7) != 0 || v->len == 0 || v->len > len_max)
         return false;
     /* The subtraction cannot wrap: the length is compared first. */
-    return v->len <= fab->size[v->node] && v->off <= fab->size[v->node] - v->len;
+    uint64_t size = __atomic_load_n(&fab->size[v->node], __ATOMIC_RELAXED); /* AWAY-1 */
+    return v->len <= size && v->off <= size - v->len;
 }
 
 /* The same, with a detail that says what is wrong. FAR_BOUNDS, FAR_INVALID. */

@@ -220,14 +220,21 @@ int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wi
     *why = "the node does not say how much memory it has";
     if (welcome->size == 0 || welcome->size % 64 != 0)
         return FAR_CORRUPT;
-    if (!nodes->known[node]) { /* while the fabric is being opened, by one thread */
-        nodes->known[node] = true;
+    unsigned expected = WIRE_NODE_NEW;
+    if (__atomic_compare_exchange_n(&nodes->known[node], &expected, WIRE_NODE_LEARNT, false,
+                                    __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
         nodes->instance[node] = welcome->instance;
         nodes->formatted[node] = welcome->flags & WIRE_FLAG_FORMATTED;
-        fab->size[node] = welcome->size;
+        if (!(fab_away(fab) >> node & 1)) /* else nobody relies on its size yet */
+            fab->size[node] = welcome->size;
+        __atomic_store_n(&fab->found[node], welcome->size, __ATOMIC_RELEASE);
+        __atomic_store_n(&nodes->known[node], WIRE_NODE_KNOWN, __ATOMIC_RELEASE);
+    } else if (expected == WIRE_NODE_LEARNT) {
+        *why = "another thread is connecting to the node for the first time";
+        return FAR_UNREACHABLE;
     }
     *why = "the node has come back without the memory that it had";
-    return nodes->instance[node] == welcome->instance && fab->size[node] == welcome->size
+    return nodes->instance[node] == welcome->instance && fab->found[node] == welcome->size
                ? FAR_OK
                : FAR_NODE_LOST;
 }
@@ -248,6 +255,9 @@ int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
     if (rc != FAR_OK)
         return rc;
     fab->fresh = value == WIRE_CLAIM_YOURS;
+    if (fab->fresh && fab->away != 0)
+        return err_fail(FAR_UNREACHABLE, "%s has no pool yet, and %s, which it needs, is away",
+                        nodes->address[0].text, nodes->address[__builtin_ctzll(fab->away)].text);
     for (unsigned i = 1; i < fab->nodes && fab->fresh; i++) {
         if (nodes->formatted[i])
             return err_fail(FAR_NOT_A_POOL, "%s has no pool yet, but %s is part of one",

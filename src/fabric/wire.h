@@ -47,13 +47,14 @@ int wire_listener_uri(const struct uri *uri, struct wire_address *address);
 
 /* ---- a client's memory nodes ----------------------------------------------------------------- */
 
+enum { WIRE_NODE_NEW, WIRE_NODE_LEARNT, WIRE_NODE_KNOWN };
 struct wire_nodes {
     struct wire_secret secret;
     uint64_t timeout_ms;
     struct wire_address address[FAB_NODES_MAX];
 
-    /* What the first WELCOME of each node said. */
-    bool known[FAB_NODES_MAX];
+    /* What the first WELCOME of each node said. Threads may hear it at the same time. */
+    unsigned known[FAB_NODES_MAX]; /* WIRE_NODE_NEW, then WIRE_NODE_LEARNT, then WIRE_NODE_KNOWN */
     uint64_t instance[FAB_NODES_MAX];
     bool formatted[FAB_NODES_MAX];
 };
@@ -68,12 +69,14 @@ int wire_nodes_challenged(const struct wire_nodes *nodes, const struct wire_chal
                           const char **why);
 
 /* Is it the memory that this client knows? The first WELCOME of a node is believed, and its size
- * goes to the fabric. FAR_CORRUPT, FAR_NODE_LOST, with the reason in *why. */
+ * goes to the fabric: to found[], and to size[] unless the node is away (AWAY-1). FAR_CORRUPT, FAR_NODE_LOST,
+ * FAR_UNREACHABLE, with the reason in *why. */
 int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wire_welcome *welcome,
                         struct fab *fab, const char **why);
 
 /* Finds out whether this client is to make the pool (fab->fresh). If another is making it, waits.
- * `claim` sends CLAIM to node 0. FAR_TIMEOUT, FAR_NOT_A_POOL, and what `claim` returns. */
+ * `claim` sends CLAIM to node 0. Making a pool needs all of its nodes. FAR_TIMEOUT, FAR_NOT_A_POOL,
+ * FAR_UNREACHABLE, and what `claim` returns. */
 int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,
                      int (*claim)(struct fab *fab, uint32_t *value));
 

@@ -249,7 +249,7 @@ static inline unsigned index_bits_for(uint64_t n)
 static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t bytes)
 {
     return at != 0 && gaddr_node(at) < pool->nodes &&
-           gaddr_offset(at) + bytes <= pool->head[gaddr_node(at)].size;
+           gaddr_offset(at) + bytes <= pool_head(pool, gaddr_node(at))->size;
 }
 
 /* Reads and writes a table's root, or what is as small, in a round trip of its own. Uses BUF_BULK. */

@@ -72,7 +72,7 @@ static int take_chunk(struct op *op, unsigned node, uint64_t *first)
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    if (*old < op->pool->head[node].chunks) {
+    if (*old < pool_head(op->pool, node)->chunks) {
         *first = *old;
         return FAR_OK;
     }
@@ -101,7 +101,7 @@ static uint64_t cluster_chunks(unsigned size_class, uint64_t left)
  */
 static int take_run(struct op *op, unsigned node, unsigned size_class, struct extent *extent)
 {
-    const struct node_head *head = &op->pool->head[node];
+    const struct node_head *head = pool_head(op->pool, node);
     uint64_t *old = &op->pool_word[0], run = size_class_chunks(size_class);
     uint64_t least = op->pool->knobs.run_chunks;
     uint64_t share = CLUSTER_SHARE * op->client->epoch.high; /* a part for each client */
@@ -182,7 +182,7 @@ static bool take_own_cluster(struct client *c, unsigned node, uint64_t chunks,
         extent->chunks = stock_take_chunks(c, node, i, chunks, &at);
         if (extent->chunks == 0)
             continue;
-        extent->first = chunk_of(&c->pool->head[node], at);
+        extent->first = chunk_of(pool_head(c->pool, node), at);
         return true;
     }
     return false;
@@ -197,7 +197,7 @@ static int take_free_run(struct op *op, unsigned node, uint64_t chunks, struct e
 
     for (unsigned attempt = 0; attempt < RUN_TRIES; attempt++) {
         if (take_own_run(c, node, chunks, &at, &size_class)) {
-            extent->first = chunk_of(&op->pool->head[node], at);
+            extent->first = chunk_of(pool_head(op->pool, node), at);
             extent->chunks = size_class_chunks(size_class);
             return FAR_OK;
         }
@@ -228,7 +228,7 @@ static int take_chunks(struct op *op, unsigned node, unsigned size_class, struct
     ASSERT(size_class_bytes(CHUNK_CLASS) == CHUNK_BYTES);
     extent->chunks = run;
     if (size_class < RUN_CLASS && take_held(c, node, CHUNK_CLASS, false, &at)) {
-        extent->first = chunk_of(&op->pool->head[node], at);
+        extent->first = chunk_of(pool_head(op->pool, node), at);
         return FAR_OK;
     }
     int rc =
@@ -275,7 +275,6 @@ static unsigned divide(struct op *op, unsigned size_class, uint64_t pieces,
 static int refill(struct op *op, unsigned node, unsigned size_class)
 {
     struct client *c = op->client;
-    const struct node_head *head = &op->pool->head[node];
     bool small = size_class < RUN_CLASS;
     uint64_t run = size_class_chunks(size_class);
     struct extent extent = {0, 0};
@@ -284,6 +283,7 @@ static int refill(struct op *op, unsigned node, unsigned size_class)
     int rc = take_chunks(op, node, size_class, &extent);
     if (rc != FAR_OK)
         return rc;
+    const struct node_head *head = pool_head(op->pool, node); /* not before: it may have been met */
     uint64_t pieces = piece_count(size_class, &extent);
     unsigned count = divide(op, size_class, pieces, &extent, rest);
     batch_write(&op->batch, gaddr_make(node, 0), head->table_off + extent.first * 8, op->pool_word,
@@ -411,7 +411,7 @@ bool pool_keep_spare(struct op *op, unsigned node, unsigned size_class)
     if (c->stock.spares >> size_class & 1 && (stock->kept > 0 || stock->left > 0))
         return true;
     for (unsigned i = 0; i < op->pool->nodes; i++)
-        chunks += op->pool->head[i].chunks;
+        chunks += pool_head(op->pool, i)->chunks;
     if (size_class_chunks(size_class) > chunks / SPARE_SHARE)
         return true;
     c->stock.spares |= 1ull << size_class;
@@ -497,8 +497,8 @@ int pool_chunk_table(struct op *op, unsigned node, uint64_t count, uint64_t **ou
         uint64_t *image = op_buffer(op, BUF_POOL, bytes);
         if (!image)
             return FAR_NO_MEMORY;
-        batch_read(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + at * 8, image,
-                   bytes);
+        batch_read(&op->batch, gaddr_make(node, 0), pool_head(op->pool, node)->table_off + at * 8,
+                   image, bytes);
         rc = batch_flush(&op->batch);
         memcpy(table + at, image, bytes);
     }

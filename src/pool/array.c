@@ -145,7 +145,7 @@ static bool can_fit(const struct pool *pool, const struct pool_array *a, unsigne
     for (unsigned lane = 0; lane < a->lanes; lane++) {
         uint64_t rows = a->pieces / a->lanes, chunks = size_class_chunks(a->piece_class);
         unsigned node = (first + lane) % pool->nodes;
-        if (a->piece_class >= RUN_CLASS && (rows - 1) * chunks > pool->head[node].chunks)
+        if (a->piece_class >= RUN_CLASS && (rows - 1) * chunks > pool_head(pool, node)->chunks)
             return false;
     }
     return true;
@@ -308,8 +308,8 @@ int pool_array_clear(struct op *op, const struct pool_array *a)
 static bool within(const struct pool *pool, gaddr at, uint64_t bytes)
 {
     unsigned node = gaddr_node(at);
-    return at != 0 && node < pool->nodes && bytes <= pool->head[node].size &&
-           gaddr_offset(at) <= pool->head[node].size - bytes;
+    return at != 0 && node < pool->nodes && bytes <= pool_head(pool, node)->size &&
+           gaddr_offset(at) <= pool_head(pool, node)->size - bytes;
 }
 
 static bool judge(const struct pool *pool, const struct array_head *h, uint64_t room,

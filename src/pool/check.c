@@ -80,7 +80,7 @@ static int inspect_lists(struct op *op, struct pool_findings *f, unsigned node)
 /* CHECK-N3 */
 static int inspect_chunks(struct op *op, struct pool_findings *f, unsigned node)
 {
-    uint64_t chunks = op->pool->head[node].chunks, *table = NULL;
+    uint64_t chunks = pool_head(op->pool, node)->chunks, *table = NULL;
 
     batch_read(&op->batch, gaddr_make(node, NODE_NEXT_CHUNK_OFF), 0, op->pool_word, 8);
     int rc = batch_flush(&op->batch);
@@ -116,6 +116,8 @@ int pool_check(struct op *op, struct pool_findings *f)
     if (rc == FAR_OK)
         rc = inspect_journals(op, f);
     for (unsigned node = 0; node < op->pool->nodes && rc == FAR_OK; node++) {
+        if (fab_away(op->pool->fab) >> node & 1)
+            continue; /* the caller says so */
         rc = inspect_lists(op, f, node);
         if (rc == FAR_OK)
             rc = inspect_chunks(op, f, node);

@@ -128,7 +128,8 @@ static int read_bundle(struct op *op, gaddr page, unsigned size_class, struct bu
                        bool *valid)
 {
     unsigned node = gaddr_node(page);
-    uint64_t bytes = sizeof *bundle, size = node < op->pool->nodes ? op->pool->head[node].size : 0;
+    uint64_t bytes = sizeof *bundle,
+             size = node < op->pool->nodes ? pool_head(op->pool, node)->size : 0;
     if (gaddr_offset(page) < size && size - gaddr_offset(page) < bytes)
         bytes = size - gaddr_offset(page); /* a page may be shorter, and the last of its node */
     batch_read(&op->batch, page, 0, bundle, (uint32_t)(bytes & ~7ull));

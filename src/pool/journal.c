@@ -123,7 +123,8 @@ static int walk_step(struct walk *w)
                              .len = JOURNAL_BYTES,
                              .off = gaddr_offset(c->at),
                              .buf = image};
-        if (c->at >> GADDR_BITS != 0 || !fab_valid(pool->fab, &v))
+        bool away = fab_away(pool->fab) >> v.node & 1; /* not damaged: the walk fails */
+        if (c->at >> GADDR_BITS != 0 || (!away && !fab_valid(pool->fab, &v)))
             break_off(w, c, c->at); /* the others go on */
         else if (c->at != 0)
             batch_read(&op->batch, c->at, 0, image + (size_t)i * bytes, bytes);

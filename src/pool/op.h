@@ -62,7 +62,7 @@ struct marker {
                     version of caches */
 };
 
-/* What all threads share. Constant after pool_open(). */
+/* What all threads share. Constant after pool_open(), except for what concerns nodes that are away. */
 struct pool {
     bool kept;   /* opened by a user: idle sessions are parked, and as with `evicts` */
     bool evicts; /* clients that died idle are looked for when all slots are taken */
@@ -73,7 +73,11 @@ struct pool {
     unsigned clients;     /* slots in the registry */
     unsigned places;      /* in the catalog */
     uint64_t catalog_off; /* where the catalog begins, on node 0 */
-    struct node_head head[FAB_NODES_MAX];
+    struct node_head
+        head[FAB_NODES_MAX]; /* pool_head() has them, too, and those of nodes that are away */
+    struct node_head absent; /* of any node that is away */
+    uint64_t meet_after;     /* when nodes that are away are looked for again; atomic */
+    bool meeting;            /* a thread does so; atomic */
 
     /* Set by the layer that knows the tables. recover() completes or undoes what a line of a dead
      * client's journal says. mark() reports every object that the tables reach. */
@@ -87,6 +91,13 @@ struct pool {
     void (*hurry)(void *arg);
     void *tables;
 };
+
+/* The head of a node, or what stands for it while the node is away (AWAY-2). A thread may meet the node at any
+ * time, so both may be returned within one operation. */
+static inline const struct node_head *pool_head(const struct pool *pool, unsigned node)
+{
+    return fab_away(pool->fab) >> node & 1 ? &pool->absent : &pool->head[node];
+}
 
 /* ---- operations ------------------------------------------------------------------------------ */
 

@@ -75,7 +75,8 @@ static int format(struct batch *b, struct fab *fab, struct node_head *image)
     return FAR_OK;
 }
 
-static int judge(const struct fab *fab, unsigned node, const struct node_head *head,
+/* `size`: bytes that the node has. */
+static int judge(const struct fab *fab, unsigned node, uint64_t size, const struct node_head *head,
                  const struct node_head *first)
 {
     struct node_head plan;
@@ -96,11 +97,95 @@ static int judge(const struct fab *fab, unsigned node, const struct node_head *h
     struct fab as_made = *fab;
     as_made.clients_wanted = head->clients;
     as_made.lease_ms = head->lease_ms;
-    if (head->size > fab->size[node] || head->clients == 0 ||
+    as_made.size[node] = size;
+    if (head->size > size || head->clients == 0 ||
         plan_node(&as_made, node, head->pool_id, &plan) != FAR_OK ||
         memcmp(&plan, head, sizeof plan) != 0)
         return err_fail(FAR_CORRUPT, "the superblock of node %u does not match its memory", node);
     return FAR_OK;
+}
+
+/* ---- nodes that are away --------------------------------------------------------------------- */
+
+/*
+ * A pool is opened without nodes that cannot be reached, unless node 0 is one of them. AWAY-1 (fabric.h) says what
+ * becomes of verbs to such a node.
+ *
+ *   AWAY-2  Nothing is known of it. Every address on it counts as inside the pool, so what needs it is tried, and
+ *       fails; it is not taken for damage. No chunk of it is handed out.
+ *   AWAY-3  When it is back, it is used only if its superblock says that it is this node of this pool.
+ *   AWAY-4  Until then nothing is decided that needs all nodes. A walk that comes to it fails. A sweep does not
+ *       begin, because what is there may lead to any object. No dead client is recovered whose journal may have
+ *       lines there, or that the node cannot be asked to shut out. No table is made or repaired.
+ */
+
+/* How often a pool that was opened without a node looks for it, at most. */
+#define MEET_NS 1000000000ull
+
+/* AWAY-2 */
+static struct node_head head_of_away(const struct node_head *first)
+{
+    struct node_head head = *first;
+    head.size = NODE_BYTES_MAX;
+    head.table_off = (uint32_t)catalog_off(first->clients);
+    head.chunks = head.chunks_off64 = 0;
+    return head;
+}
+
+/* AWAY-3 */
+static int meet(struct pool *pool, unsigned node, const struct node_head *head)
+{
+    struct fab *fab = pool->fab;
+    uint64_t found = __atomic_load_n(&fab->found[node], __ATOMIC_ACQUIRE);
+    if (found == 0)
+        return fab_away_failed(fab, 1ull << node);
+    if (judge(fab, node, found, head, &pool->head[0]) != FAR_OK) {
+        struct err_detail why;
+        char text[16];
+        err_keep(&why);
+        return err_fail(FAR_NODE_LOST, "%s has come back as another: %s",
+                        fab_node_name(fab, node, text), why.text);
+    }
+    /* In this order: once verbs to the node are posted, pool_head() has its head. */
+    pool->head[node] = *head;
+    __atomic_fetch_and(&fab->away, ~(1ull << node), __ATOMIC_RELEASE);
+    __atomic_store_n(&fab->size[node], found, __ATOMIC_RELEASE);
+    return FAR_OK;
+}
+
+static int meet_all(struct op *op, uint64_t away)
+{
+    struct pool *pool = op->pool;
+    int first = FAR_OK;
+    struct node_head *image = op_buffer(op, BUF_POOL, sizeof *image);
+    if (!image)
+        return FAR_NO_MEMORY;
+    for (unsigned i = 0; i < pool->nodes; i++) {
+        if (!(away >> i & 1))
+            continue;
+        batch_read(&op->batch, gaddr_make(i, 0), 0, image, sizeof *image);
+        int rc = batch_flush(&op->batch);
+        if (rc == FAR_OK)
+            rc = meet(pool, i, image);
+        first = first == FAR_OK ? rc : first;
+    }
+    return first == FAR_UNKNOWN ? FAR_UNREACHABLE : first;
+}
+
+int pool_meet(struct op *op)
+{
+    struct pool *pool = op->pool;
+    uint64_t away = fab_away(pool->fab), now = client_now(op->client);
+    if (away == 0)
+        return FAR_OK;
+    if (now < __atomic_load_n(&pool->meet_after, __ATOMIC_RELAXED) ||
+        __atomic_test_and_set(&pool->meeting, __ATOMIC_ACQUIRE))
+        return fab_away_failed(pool->fab, away);
+    away = fab_away(pool->fab); /* another thread may have met some */
+    int rc = meet_all(op, away);
+    __atomic_store_n(&pool->meet_after, client_now(op->client) + MEET_NS, __ATOMIC_RELAXED);
+    __atomic_clear(&pool->meeting, __ATOMIC_RELEASE);
+    return rc;
 }
 
 int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
@@ -130,15 +215,19 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
         fab->fresh = false;
     }
     for (unsigned i = 0; i < fab->nodes; i++) {
+        if (i > 0 && fab->away >> i & 1)
+            continue;
         batch_read(&b, gaddr_make(i, 0), 0, image, sizeof *image);
         rc = batch_flush(&b);
         if (rc == FAR_OK) {
             pool->head[i] = *image;
-            rc = judge(fab, i, image, &pool->head[0]);
+            rc = judge(fab, i, fab->size[i], image, &pool->head[0]);
         }
         if (rc != FAR_OK)
             goto free_image;
     }
+    pool->absent = head_of_away(&pool->head[0]);
+    pool->meet_after = ep->ops->now(ep) + MEET_NS;
     pool->pool_id = pool->head[0].pool_id;
     if (fab->lease_ms != pool->head[0].lease_ms) /* written only once: others may have it open */
         fab->lease_ms = pool->head[0].lease_ms;

@@ -12,6 +12,9 @@
  * FAR_NOT_A_POOL, FAR_LAYOUT, FAR_CORRUPT, FAR_POOL_FULL (too small to hold a pool) or the
  * fabric's. */
 int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool);
+/* Looks for nodes that the pool was opened without, if that is due. FAR_OK: none is away any more. FAR_NODE_LOST:
+ * one is back as another; FAR_UNREACHABLE, FAR_TIMEOUT. Not within an operation. */
+int pool_meet(struct op *op);
 int pool_info(struct op *op, struct far_pool_info *info);
 
 /* ---- clients --------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ static inline uint64_t slot_delta(unsigned slot)
 /* Where a node's chunks begin. */
 static inline uint64_t pool_chunks_start(const struct pool *pool, unsigned node)
 {
-    return (uint64_t)pool->head[node].chunks_off64 * 64;
+    return (uint64_t)pool_head(pool, node)->chunks_off64 * 64;
 }
 
 static inline uint64_t client_now(const struct client *c)

@@ -221,7 +221,7 @@ static int empty_lists_of(struct sweep *s, unsigned node)
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
-    uint64_t listed = 0, most = op->pool->head[node].chunks;
+    uint64_t listed = 0, most = pool_head(op->pool, node)->chunks;
     uint64_t *old = heads + CLASS_COUNT;
     for (unsigned i = 0; i < CLASS_COUNT; i++) { /* SWEEP-P2: nobody else touches them */
         listed |= heads[i] & ((1ull << GADDR_BITS) - 1);
@@ -273,7 +273,7 @@ static int found(struct sweep *s, unsigned node, uint64_t offset_in_chunks, unsi
 /* Writes `count` entries of a chunk table, as they are in the op's words. */
 static int write_entries(struct op *op, unsigned node, uint64_t chunk, uint64_t count)
 {
-    batch_write(&op->batch, gaddr_make(node, 0), op->pool->head[node].table_off + chunk * 8,
+    batch_write(&op->batch, gaddr_make(node, 0), pool_head(op->pool, node)->table_off + chunk * 8,
                 op->pool_word, (uint32_t)count * 8);
     return batch_flush(&op->batch);
 }
@@ -439,6 +439,8 @@ int pool_sweep(struct op *op, struct sweep_result *result)
     if (client_has_undone(op->client)) /* SWEEP-P2 */
         return err_fail(FAR_CONTENTION,
                         "this client has unfinished work that is not recovered yet");
+    if (fab_away(op->pool->fab)) /* AWAY-4 */
+        return fab_away_failed(op->pool->fab, fab_away(op->pool->fab));
     rc = marks_init(&s.marks, op, true);
     if (rc == FAR_OK)
         rc = run(&s);

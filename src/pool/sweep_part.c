@@ -3,17 +3,20 @@
 
 #include <string.h>
 
-/* Reads a word of every node. */
+/* Reads a word of every node, except for those that are away: theirs stays. */
 int pool_read_marks(struct op *op, uint64_t delta, uint64_t *words)
 {
-    uint64_t *image = op_buffer(op, BUF_POOL, op->pool->nodes * 8);
+    uint64_t *image = op_buffer(op, BUF_POOL, op->pool->nodes * 8), away = fab_away(op->pool->fab);
     if (!image)
         return FAR_NO_MEMORY;
     for (unsigned i = 0; i < op->pool->nodes; i++)
-        batch_read(&op->batch, gaddr_make(i, 0), delta, &image[i], 8);
+        if (!(away >> i & 1))
+            batch_read(&op->batch, gaddr_make(i, 0), delta, &image[i], 8);
     int rc = batch_flush(&op->batch);
     for (unsigned i = 0; i < op->pool->nodes && rc == FAR_OK; i++)
-        words[i] = image[i] < op->pool->head[i].chunks ? image[i] : op->pool->head[i].chunks;
+        if (!(away >> i & 1))
+            words[i] = image[i] < pool_head(op->pool, i)->chunks ? image[i]
+                                                                 : pool_head(op->pool, i)->chunks;
     return rc;
 }
 
@@ -44,6 +47,8 @@ int client_meet_sweep(struct op *op)
     if (rc != FAR_OK)
         return rc;
     if (sweep & SWEEP_ANNOUNCED) {
+        /* Of a node that is away all counts as below the mark. This client holds nothing there. */
+        memset(old_chunks, 0xff, sizeof old_chunks);
         rc = pool_read_marks(op, NODE_SWEEP_OFF, old_chunks);
         if (rc != FAR_OK || !c->attention.sweep_unmet || c->epoch.announced != announced)
             return rc; /* another operation has met this sweep, or seen a later one */

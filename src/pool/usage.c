@@ -15,9 +15,11 @@ int pool_info(struct op *op, struct far_pool_info *info)
         return FAR_NO_MEMORY;
     uint64_t *next = (uint64_t *)(image + bytes);
 
+    sum.nodes_away = fab_away(pool->fab);
     batch_read(&op->batch, gaddr_make(0, 0), 0, image, bytes);
     for (unsigned i = 0; i < pool->nodes; i++)
-        batch_read(&op->batch, gaddr_make(i, NODE_NEXT_CHUNK_OFF), 0, &next[i], 8);
+        if (!(sum.nodes_away >> i & 1))
+            batch_read(&op->batch, gaddr_make(i, NODE_NEXT_CHUNK_OFF), 0, &next[i], 8);
     int rc = batch_flush(&op->batch);
     if (rc != FAR_OK)
         return rc;
@@ -26,7 +28,9 @@ int pool_info(struct op *op, struct far_pool_info *info)
     for (unsigned i = 0; i < pool->clients; i++)
         sum.clients += slots[i].incarnation != 0;
     for (unsigned i = 0; i < pool->nodes; i++) {
-        const struct node_head *head = &pool->head[i];
+        const struct node_head *head = pool_head(pool, i);
+        if (sum.nodes_away >> i & 1)
+            continue;
         uint64_t taken = next[i] < head->chunks ? next[i] : head->chunks;
         sum.bytes_total += head->size;
         sum.bytes_allocated += taken << CHUNK_SHIFT;
@@ -64,7 +68,10 @@ int pool_usage(struct op *op, struct far_pool_usage *usage)
     struct far_pool_usage u = {0};
     uint64_t held = 0, listed = 0, ends = 0;
 
-    int rc = marks_init(&live, op, false);
+    int rc = pool_meet(op);
+    if (rc != FAR_OK)
+        return rc;
+    rc = marks_init(&live, op, false);
     if (rc == FAR_OK)
         rc = pool_read_marks(op, NODE_NEXT_CHUNK_OFF, live.chunks);
     if (rc == FAR_OK)

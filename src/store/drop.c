@@ -34,7 +34,8 @@ struct found {
 static uint64_t *seen_in(struct found *f, unsigned node, uint64_t chunk)
 {
     if (!f->seen[node])
-        f->seen[node] = calloc((f->pool->head[node].size >> CHUNK_SHIFT) + 1, sizeof(uint64_t *));
+        f->seen[node] =
+            calloc((pool_head(f->pool, node)->size >> CHUNK_SHIFT) + 1, sizeof(uint64_t *));
     if (f->seen[node] && !f->seen[node][chunk])
         f->seen[node][chunk] = calloc(SEEN_WORDS, sizeof(uint64_t));
     return f->seen[node] ? f->seen[node][chunk] : NULL;
@@ -59,8 +60,8 @@ static void note(struct marker *marker, gaddr at, unsigned size_class)
     unsigned node = gaddr_node(at);
     uint64_t offset = gaddr_offset(at), unit = offset / 64 % (64 * SEEN_WORDS);
     if (node >= f->pool->nodes || size_class >= CLASS_COUNT ||
-        offset < f->pool->head[node].chunks_off64 * 64ull ||
-        offset + size_class_bytes(size_class) > f->pool->head[node].size) {
+        offset < pool_head(f->pool, node)->chunks_off64 * 64ull ||
+        offset + size_class_bytes(size_class) > pool_head(f->pool, node)->size) {
         f->damaged = true;
         return;
     }
@@ -79,7 +80,7 @@ static void note(struct marker *marker, gaddr at, unsigned size_class)
 static void free_found(struct found *f)
 {
     for (unsigned node = 0; node < f->pool->nodes; node++) {
-        uint64_t chunks = (f->pool->head[node].size >> CHUNK_SHIFT) + 1;
+        uint64_t chunks = (pool_head(f->pool, node)->size >> CHUNK_SHIFT) + 1;
         for (uint64_t i = 0; f->seen[node] && i < chunks; i++)
             free(f->seen[node][i]);
         free(f->seen[node]);

@@ -108,8 +108,9 @@ struct checking {
     struct far_pool_check sum;
     bool no_usage;  /* a table is so damaged that it is not known what it reaches */
     bool no_memory; /* and therefore lost memory was not searched for */
-    bool swept;     /* it was, and what had been lost before was found */
-    bool spilled;   /* others allocated new memory during the sweep */
+    uint64_t nodes_away;
+    bool swept;   /* it was, and what had been lost before was found */
+    bool spilled; /* others allocated new memory during the sweep */
 };
 
 static void say(const struct checking *c, const char *format, ...)
@@ -137,6 +138,15 @@ static void table_line(void *arg, const char *text)
         say(t->checking, "table '%s': %s", t->table, text);
 }
 
+/* A node is away: the rest of the pool is checked. True: it was that. */
+static bool passes(const struct checking *c, int rc, const char *what)
+{
+    if (c->nodes_away == 0 || rc != FAR_UNREACHABLE)
+        return false;
+    say(c, "not checked to its end: %s: %s", what, far_error_detail());
+    return true;
+}
+
 static int check_table(struct op *op, struct index_view *view, void *arg)
 {
     struct checking *c = arg;
@@ -149,6 +159,8 @@ static int check_table(struct op *op, struct index_view *view, void *arg)
         rc = store_judge(op, FAR_CORRUPT);
     if (rc == FAR_CORRUPT)
         index_violation(&report, "%s", far_error_detail());
+    if (passes(c, rc, view->table->desc.name))
+        rc = FAR_OK;
     c->report.violations = report.violations;
     c->report.stranded = report.stranded;
     c->report.repaired = report.repaired;
@@ -182,6 +194,8 @@ static int check_tables(struct checking *c)
         if (rc != FAR_OK)
             return rc == FAR_NO_TABLE ? FAR_OK : rc;
         rc = with_table(c->session->pool, op, id, false, check_table, c);
+        if (passes(c, rc, "a table"))
+            continue;
         if (rc == FAR_CORRUPT) /* the place, the descriptor, or the table's root */
             index_violation(&c->report, "table %u: %s", id, far_error_detail());
         else if (rc != FAR_OK && rc != FAR_NO_TABLE)
@@ -315,6 +329,21 @@ static int judge_usage(struct checking *c, const struct far_pool_usage *before, 
     return FAR_OK;
 }
 
+/* Says which nodes are away. A repair needs all (AWAY-4). */
+static int check_nodes(struct checking *c)
+{
+    const struct fab *fab = c->session->pool->fab;
+    (void)pool_meet(&c->session->op);
+    c->nodes_away = fab_away(fab);
+    for (unsigned i = 0; i < fab->nodes; i++) {
+        char text[16];
+        if (c->nodes_away >> i & 1)
+            say(c, "missing: node %u (%s) is away: what it holds is not checked", i,
+                fab_node_name(fab, i, text));
+    }
+    return c->report.repair && c->nodes_away ? fab_away_failed(fab, c->nodes_away) : FAR_OK;
+}
+
 int far_pool_check(far_session *s, bool repair, void (*report)(void *, const char *), void *arg,
                    struct far_pool_check *check)
 {
@@ -326,7 +355,9 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     if (rc != FAR_OK)
         return err_end(rc);
     store_enter(s);
-    rc = check_sessions(&c);
+    rc = check_nodes(&c);
+    if (rc == FAR_OK)
+        rc = check_sessions(&c);
     if (rc == FAR_OK && repair)
         rc = usage_of(&c, &before);
     c.no_usage = false; /* the repair may fix that */
@@ -336,8 +367,12 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
         rc = check_tables(&c);
     if (rc == FAR_OK)
         rc = check_pool(&c, &left);
-    if (rc == FAR_OK)
+    if (passes(&c, rc, "journals of sessions"))
+        rc = FAR_OK;
+    if (rc == FAR_OK && c.nodes_away == 0)
         rc = judge_usage(&c, &before, left.deaths);
+    else if (rc == FAR_OK && c.report.violations == 0)
+        rc = fab_away_failed(s->pool->fab, c.nodes_away);
     store_leave(s);
     if (rc != FAR_OK)
         return err_end(rc);

@@ -235,6 +235,11 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     struct far_op_stats *stats = &state->stats.op[r->kind];
     op->cost = (struct cost){0};
     rc = attempt(s, op, r, result);
+    if (rc == FAR_UNREACHABLE && fab_away(op->pool->fab)) { /* AWAY-3: is the node back? */
+        rc = without_effect(pool_meet(op));
+        if (rc == FAR_OK)
+            rc = attempt(s, op, r, result);
+    }
     for (unsigned i = 0; rc == FAR_POOL_FULL && i < RELIEF_ATTEMPTS; i++) {
         /* Not within the attempt: its own epoch would hold it up. */
         rc = without_effect(pool_make_room(op));

@@ -4,6 +4,7 @@
 #include "store/keeper.h"
 #include "store/maintain.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 int store_open(struct fab *fab, const struct knobs *knobs, far_pool **out)
@@ -118,6 +119,7 @@ int far_pool_info(far_session *s, struct far_pool_info *info)
     if (rc != FAR_OK)
         return err_end(rc);
     store_take(s);
+    (void)pool_meet(&s->op); /* it says which nodes are away */
     rc = pool_info(&s->op, info);
     store_give(s);
     return err_end(rc);
@@ -135,7 +137,11 @@ int far_node_info(far_session *s, unsigned node, struct far_node_info *info)
     if (!ep->ops->node_stat)
         return err_end(err_fail(FAR_UNSUPPORTED, "%s: has no memory nodes", ep->ops->scheme));
     store_take(s); /* the keeper uses the endpoint, too */
-    rc = ep->ops->node_stat(ep, node, info);
+    rc = fab_away(s->pool->fab) >> node & 1 ? pool_meet(&s->op) : FAR_OK;
+    if (rc == FAR_OK)
+        rc = ep->ops->node_stat(ep, node, info);
+    else if (ep->ops->node_name)
+        snprintf(info->address, sizeof info->address, "%s", ep->ops->node_name(s->pool->fab, node));
     /* To the keeper, a session that only calls this function looks busy, so this call sends the
      * heartbeat that the keeper would send. Operations in flight carry heartbeats of their own. */
     if (s->client.inside == 1 && client_heartbeat_due(&s->client))

@@ -118,6 +118,9 @@ static int create(far_session *s, const char *name, const struct index_ops *ops,
     if (rc != FAR_NO_TABLE)
         return rc;
 
+    rc = pool_meet(&s->op); /* AWAY-4: it may need all nodes */
+    if (rc != FAR_OK)
+        return rc;
     strcpy(desc.name, name);
     strcpy(desc.index, ops->name);
     desc.hash_seed = options->hash_seed ? options->hash_seed : rng_next(&s->client.rng);
@@ -287,7 +290,8 @@ static int inspect(far_session *s, far_table *table,
 {
     store_enter(s);
     int rc = inspect_once(s, table, walk, arg);
-    if (rc == FAR_FENCED)
+    if (rc == FAR_FENCED || (rc == FAR_UNREACHABLE && fab_away(s->pool->fab) &&
+                             pool_meet(&s->op) == FAR_OK)) /* AWAY-3 */
         rc = inspect_once(s, table, walk, arg);
     store_leave(s);
     return rc;

@@ -114,8 +114,7 @@ expect_code 1
 expect_err "a pool of 3 nodes, but 2 are given"
 end_memd KILL "$two_pid"
 run get --pool "$pool?timeout=2000" key
-expect_code 1
-expect_err "$two"
+expect_err "node 1 ($two) is away"
 
 # It came back without what it held.
 PORT=${two##*:} memd --size 24m

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Opening a pool of several nodes: the error names a node that is away, or one that is not of the
+# Opening a pool of several nodes: what is printed names a node that is away, or one that is not of the
 # pool.
 . "$(dirname "$0")/hosts.bash"
 make_hosts
@@ -28,11 +28,19 @@ refused "ucx://$other,$b" "node 0 belongs to a pool of 1 nodes, but 2 are given"
 refused "ucx://$new,$b" "$new has no pool yet, but $b is part of one"
 refused "ucx://$a,$new" "node 1 holds no Farside pool"
 refused "ucx://$a,$other" "node 1 belongs to another pool than node 0"
-# Nobody listens; nobody is there; it was there.
-refused "ucx://$a,$subnet.2:7001?timeout=1000" "cannot be reached ($subnet.2:7001"
-refused "ucx://$a,$subnet.99:7000?timeout=1000" "($subnet.99:7000"
+# Nobody listens; nobody is there; it was there. The pool is opened without the second node, but not without the
+# first.
+away() {
+    run_at c2 get --pool "$1" key
+    expect_err "node 1 ($2) is away"
+}
+away "ucx://$a,$subnet.2:7001?timeout=1000" "$subnet.2:7001"
+away "ucx://$a,$subnet.99:7000?timeout=1000" "$subnet.99:7000"
+refused "ucx://$subnet.2:7001,$b?timeout=1000" "($subnet.2:7001"
+refused "ucx://$new,$subnet.99:7000?timeout=1000" "$subnet.99:7000, which it needs, is away"
 must ip link set to-b down
-refused "ucx://$a,$b?timeout=1000" "($b has not answered"
+away "ucx://$a,$b?timeout=1000" "$b"
+refused "ucx://$b,$a?timeout=1000" "($b has not answered"
 must ip link set to-b up
 run_at c2 get --pool "ucx://$a,$b" key
 expect_code 0

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -250,7 +251,8 @@ static void ucx_formatted(struct fab *fab)
     /* Node 0 last, since it lets others in. If this fails, the next client that opens the pool
      * finds the superblock and sends FORMATTED itself. */
     for (unsigned i = fab->nodes; u->opener && i-- > 0;)
-        (void)ask((struct ucx_ep *)u->opener, i, WIRE_FORMATTED, 0, NULL);
+        if (!(fab_away(fab) >> i & 1))
+            (void)ask((struct ucx_ep *)u->opener, i, WIRE_FORMATTED, 0, NULL);
     leave_opener(u);
 }
 
@@ -304,7 +306,35 @@ static int claim(struct fab *fab, uint32_t *value)
     return rc;
 }
 
-/* Connects to every node: all of them have to be there when a pool is opened. */
+static const char *ucx_node_name(const struct fab *fab, unsigned node)
+{
+    return ((const struct ucx_fab *)fab)->wire.address[node].text;
+}
+
+/* Node 0 has the registry and the catalog, so a pool cannot be opened without it. */
+static int without_root(const struct ucx_fab *u, int status)
+{
+    char why[ERR_DETAIL_BYTES];
+    snprintf(why, sizeof why, "%s", far_error_detail());
+    return u->fab.nodes == 1
+               ? status
+               : err_fail(status, "%s; this is the first node: the pool needs it to be opened",
+                          why);
+}
+
+/* Connects to one of the nodes. One that cannot be reached is away (AWAY-1). */
+static int connect_node(struct ucx_fab *u, unsigned node)
+{
+    int rc = ask((struct ucx_ep *)u->opener, node, WIRE_STAT, 0, NULL);
+    if (rc != FAR_UNREACHABLE && rc != FAR_TIMEOUT)
+        return rc;
+    if (node == 0)
+        return without_root(u, rc);
+    u->fab.away |= 1ull << node;
+    u->fab.size[node] = FAB_AWAY_BYTES;
+    return FAR_OK;
+}
+
 static int connect_all(struct ucx_fab *u)
 {
     int rc = ucx_context_open("farside", u->node[0].at.ss_family, &u->context);
@@ -315,7 +345,7 @@ static int connect_all(struct ucx_fab *u)
     }
     rc = ucx_ep_open(&u->fab, &u->opener);
     for (unsigned i = 0; i < u->fab.nodes && rc == FAR_OK; i++)
-        rc = ask((struct ucx_ep *)u->opener, i, WIRE_STAT, 0, NULL);
+        rc = connect_node(u, i);
     return rc;
 }
 
@@ -338,6 +368,7 @@ const struct fab_ops ucx_fabric = {
     .coarse = direct_coarse,
     .pause = direct_pause,
     .node_stat = ucx_node_stat,
+    .node_name = ucx_node_name,
     .identify = ucx_identify,
     .fence = ucx_fence,
 };

@@ -102,7 +102,7 @@ static int race_create(struct op *op, const struct index_options *options, uint6
     unsigned groups = (unsigned)options->tuning[RACE_TUNING_GROUPS];
     uint64_t pool_bytes = 0, slots = (uint64_t)groups * RACE_GROUP_SLOTS;
     for (unsigned i = 0; i < op->pool->nodes; i++)
-        pool_bytes += op->pool->head[i].size;
+        pool_bytes += pool_head(op->pool, i)->size;
 
     struct race_root root = {.groups = groups,
                              .depth_asked = options->tuning[RACE_TUNING_DEPTH],

@@ -98,8 +98,8 @@ static int seal(struct op *op, struct split *s)
 static bool within_pool(const struct op *op, gaddr at, uint32_t bytes)
 {
     unsigned node = gaddr_node(at);
-    return node < op->pool->nodes && bytes <= op->pool->head[node].size &&
-           gaddr_offset(at) <= op->pool->head[node].size - bytes;
+    return node < op->pool->nodes && bytes <= pool_head(op->pool, node)->size &&
+           gaddr_offset(at) <= pool_head(op->pool, node)->size - bytes;
 }
 
 /* If it is not known where a slot belongs, it goes to both children: there, as in the parent, its

@@ -109,7 +109,7 @@ static int choose_shape(struct maker *k, const struct index_options *options)
         return err_fail(FAR_INVALID, "index rcuckoo: rows must be 0, or 2 and more");
     rcuckoo_moduli(s, options->tuning[RCUCKOO_TUNING_F]);
     for (unsigned i = 0; i < pool->nodes; i++)
-        pool_bytes += pool->head[i].size;
+        pool_bytes += pool_head(pool, i)->size;
     uint64_t least = size_class_bytes(rcuckoo_rows_class(s)) +
                      (uint64_t)size_class_bytes(rcuckoo_anchor_class(s));
     unsigned most = index_bits_for(pool_bytes / least) + DEPTH_HEADROOM;

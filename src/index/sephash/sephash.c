@@ -131,7 +131,7 @@ static int choose_shape(struct maker *k, const struct index_options *options)
         return err_fail(FAR_INVALID, "index sephash: slots * ratio must not be more than %u",
                         ROOM_MAX / SEPHASH_PAGES * 16);
     for (unsigned i = 0; i < pool->nodes; i++)
-        pool_bytes += pool->head[i].size;
+        pool_bytes += pool_head(pool, i)->size;
     uint64_t least = size_class_bytes(sephash_cur_class(s)) + 4ull * s->limit;
     k->root.depth_max =
         smaller(index_bits_for(pool_bytes / least) + DEPTH_HEADROOM, SEPHASH_DEPTH_MAX);
