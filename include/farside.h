@@ -614,6 +614,7 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
 
 #define FAR_KEYS_ONLY 1u /* no values */
 #define FAR_AFTER     2u /* far_scan(): begin behind `from`, not with it */
+#define FAR_PASS_AWAY 4u /* far_iterate(): leave out what is on memory nodes that are away */
 
 /*
  * far_iterate - the keys of a table, some at a time, in no particular order
@@ -626,7 +627,9 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
  *     } while (rc == FAR_OK && cursor != 0);
  *
  * cursor    0 to begin with; set to where the next call continues, and to 0 at the end
- * flags     0 or FAR_KEYS_ONLY
+ * flags     FAR_KEYS_ONLY, FAR_PASS_AWAY, both, or 0. With FAR_PASS_AWAY the call does not fail with
+ *           FAR_UNREACHABLE if it comes to a part of the table, or to a value, on a node that the pool
+ *           was opened without: it leaves that out. Index `chime` ignores this flag
  * buf, cap  where the entries go. If the call fails, the contents of buf are undefined
  * len       set to the number of bytes of entries. It can be 0 before the end: one call reads a
  *           bounded part of the table. With FAR_TOO_SMALL, the number of bytes that the next entry

@@ -13,11 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define COMMAND     "dump"
-#define BUF_BYTES   (1u << 20) /* of entries at first; grows to the longest */
-#define CHOSEN_MAX  256u
-#define OWNER_ONLY  0600 /* as the files of new pools */
-#define PARTIAL_END ".partial"
+#define COMMAND        "dump"
+#define BUF_BYTES      (1u << 20) /* of entries at first; grows to the longest */
+#define CHOSEN_MAX     256u
+#define OWNER_ONLY     0600 /* as the files of new pools */
+#define PARTIAL_END    ".partial"
+#define INCOMPLETE_END ".incomplete"
 
 struct dump_call {
     struct cli_target target;
@@ -45,6 +46,7 @@ struct dumping {
     struct progress progress;
     char *buf; /* of entries */
     size_t cap, len;
+    uint64_t away; /* nodes whose part of the tables is left out */
 };
 
 static void usage(void)
@@ -156,11 +158,26 @@ static bool sync_directory(const char *name)
     return good;
 }
 
+/* A dump that lacks what is on nodes that are away must not replace a whole one: it gets a name of its own. */
+static bool rename_incomplete(struct output *out)
+{
+    size_t size = strlen(out->target) + sizeof INCOMPLETE_END;
+    char *name = malloc(size);
+    if (!name)
+        return false;
+    snprintf(name, size, "%s" INCOMPLETE_END, out->target);
+    free(out->target);
+    out->target = name;
+    return true;
+}
+
 /* Gives the complete dump its name. */
-static int publish(struct output *out)
+static int publish(struct output *out, bool incomplete)
 {
     if (!out->partial)
         return CLI_OK;
+    if (incomplete && !rename_incomplete(out))
+        return cannot_write(out);
     if (fchmod(fileno(out->file), out->mode) != 0 || fsync(fileno(out->file)) != 0 ||
         rename(out->partial, out->target) != 0)
         return cannot_write(out);
@@ -210,25 +227,32 @@ static int write_pairs(struct dumping *d, const char *name)
     uint64_t cursor = 0;
     int rc = FAR_OK;
     do {
-        rc = far_iterate(d->t.session, d->t.table, &cursor, 0, d->buf, d->cap, &d->len);
+        rc = far_iterate(d->t.session, d->t.table, &cursor, FAR_PASS_AWAY, d->buf, d->cap, &d->len);
         if (rc == FAR_TOO_SMALL && !grow(d, d->len))
             return cli_no_memory(COMMAND);
         if (rc == FAR_OK && !write_entries(d))
             return cannot_write(&d->out);
         progress_count(&d->progress, name, d->writer.totals.pairs, d->writer.totals.bytes);
     } while ((rc == FAR_TOO_SMALL || (rc == FAR_OK && cursor != 0)) && !cli_stopped());
-    return rc == FAR_OK || cli_stopped()
-               ? CLI_OK
-               : cli_failed(COMMAND, rc, "cannot read the table '%s'", name);
+    if (rc == FAR_OK || cli_stopped())
+        return CLI_OK;
+    int code = cli_failed(COMMAND, rc, "cannot read the table '%s'", name);
+    return rc == FAR_UNREACHABLE && d->away ? CLI_OK : code; /* the rest of the table is left out */
 }
 
 static int write_table(struct dumping *d, const char *name)
 {
     struct far_table_info info;
     struct dump_table table = {.name = ""};
+    d->t.table = NULL;
     int rc = far_table_open(d->t.session, name, NULL, &d->t.table);
     if (rc == FAR_OK)
         rc = far_table_info(d->t.session, d->t.table, &info);
+    if (rc == FAR_UNREACHABLE && d->away && d->t.table) {
+        info.tuning[0] = '\0';
+        fprintf(stderr, "farside " COMMAND ": the tuning of the table '%s' is left out\n", name);
+        rc = FAR_OK;
+    }
     if (rc == FAR_NO_TABLE && d->call->count == 0) /* dropped since the tables were listed */
         return CLI_OK;
     if (rc != FAR_OK)
@@ -264,13 +288,20 @@ static int write_dump(struct dumping *d, const struct table_list *all)
     if (code == CLI_OK && !dump_finish(&d->writer))
         code = cannot_write(&d->out);
     if (code == CLI_OK)
-        code = publish(&d->out);
+        code = publish(&d->out, d->away != 0);
     if (cli_interrupted())
         fprintf(stderr,
                 "farside " COMMAND ": interrupted after %" PRIu64 " pairs: '%s' is not %s\n",
                 d->writer.totals.pairs, d->out.name, d->out.partial ? "written" : "complete");
     if (code == CLI_OK && d->out.file != stdout)
         dump_print_totals(stdout, &d->writer.totals);
+    if (code == CLI_OK && d->away != 0) {
+        fprintf(stderr,
+                "farside " COMMAND
+                ": '%s' is incomplete: it lacks what the nodes hold that are away\n",
+                d->out.target ? d->out.target : d->out.name);
+        code = CLI_FAILED;
+    }
     dump_writer_free(&d->writer);
     close_output(&d->out);
     return code;
@@ -299,7 +330,11 @@ static int dump(const struct dump_call *c)
     }
     cli_interrupt_io(true);
     progress_init(&d.progress);
-    int rc = table_list_read(d.t.session, &all);
+    struct far_pool_info info = {.nodes_away = 0};
+    int rc = far_pool_info(d.t.session, &info);
+    d.away = info.nodes_away;
+    if (rc == FAR_OK)
+        rc = table_list_read(d.t.session, &all);
     code = rc == FAR_OK ? check_chosen(c, &all) : cli_failed(COMMAND, rc, "cannot list the tables");
     if (code == CLI_OK)
         code = write_dump(&d, &all);

@@ -43,7 +43,7 @@ void batch_init(struct batch *b, struct fab_ep *ep, struct cost *cost)
     b->tap = NULL;
     b->policy = NULL;
     b->on_ring = false;
-    b->acted = b->carries = b->in_doubt = false;
+    b->acted = b->carries = b->in_doubt = b->refused = false;
     b->completed = b->doubt_at = b->doubt_end = 0;
     b->wake_at = 0;
     empty(b);
@@ -387,6 +387,7 @@ int batch_flush(struct batch *b)
     b->posted = FAR_OK;
     b->own = b->count;
     if (rc != FAR_OK || b->count == 0) {
+        b->refused |= rc != FAR_OK;
         empty(b);
         return rc;
     }

@@ -54,6 +54,7 @@ struct entries_out {
     size_t needed; /* by the entry that did not fit */
     unsigned count;
     bool keys_only;
+    uint64_t away; /* iterate: what is on these nodes is left out (FAR_PASS_AWAY) */
     uint64_t cursor;
     bool more; /* scan: it ended before the range did */
 };

@@ -31,10 +31,24 @@ static inline void index_iterate_start(struct index_blocks *blocks, const struct
     size_t room = out->cap - out->len;
     index_blocks_start(blocks, op, room < INDEX_BLOCKS_BYTES ? room : INDEX_BLOCKS_BYTES);
 }
+/* Is the slot's block on a node that is passed? */
+static inline bool index_iterate_is_away(const struct entries_out *out, uint64_t slot)
+{
+    return out->away >> gaddr_node(pointer_gaddr(slot)) & 1;
+}
+/* A part of the table could not be read. True: it needs a node that is passed, so the part is left out. */
+static inline bool index_iterate_passes(struct op *op, const struct entries_out *out, int rc)
+{
+    bool passes = rc == FAR_UNREACHABLE && out->away != 0 && op->batch.refused; /* AWAY-1 */
+    op->batch.refused = false;
+    return passes;
+}
 /* False: it does not fit with the others. */
 static inline bool index_iterate_slot(struct index_blocks *blocks, const struct entries_out *out,
                                       uint64_t slot, unsigned place)
 {
+    if (index_iterate_is_away(out, slot))
+        return true;
     uint32_t bytes =
         out->keys_only ? index_block_key_bytes(slot) : size_class_bytes(pointer_class(slot));
     return index_blocks_add(blocks, slot, bytes, place);

@@ -79,6 +79,9 @@ static int iterate(struct op *op, const struct far_op *r, struct index_view *vie
                               .cap = r->cap,
                               .cursor = r->cursor,
                               .keys_only = (r->flags & FAR_KEYS_ONLY) != 0};
+    if (r->flags & FAR_PASS_AWAY)
+        out.away = fab_away(op->pool->fab);
+    op->batch.refused = false;
     int rc = INDEX_CALL(r->table->index.ops, iterate, op, view, &out);
     result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
     result->cursor = out.cursor;
@@ -204,7 +207,9 @@ static int check_request(const struct far_op *r)
     if (r->kind == FAR_OP_ITERATE) {
         if (!r->buf)
             return store_null("buf");
-        return r->flags & ~FAR_KEYS_ONLY ? err_fail(FAR_INVALID, "flags has unknown bits") : FAR_OK;
+        return r->flags & ~(FAR_KEYS_ONLY | FAR_PASS_AWAY)
+                   ? err_fail(FAR_INVALID, "flags has unknown bits")
+                   : FAR_OK;
     }
     if (!r->key)
         return store_null("key");

@@ -20,6 +20,8 @@ for index in race chime; do
 done >"$scratch/pairs"
 run_leased load --pool "$pool" "$scratch/pairs"
 expect_code 0
+run_leased dump --pool "$pool" "$scratch/whole"
+expect_code 0
 
 # The second node is killed.
 end_memd KILL "$second"
@@ -50,6 +52,20 @@ expect_out "missing: node 1 ($at_second) is away"
 run_leased pool check "$pool" --repair
 expect_code 3
 expect_err "$at_second"
+
+# A dump lacks what is on the node, says so, and does not replace a whole one.
+cp "$scratch/whole" "$scratch/dump"
+run_leased dump --pool "$pool" "$scratch/dump"
+expect_code 1
+expect_err "$is_away"
+expect_err "dump.incomplete' is incomplete"
+cmp -s "$scratch/whole" "$scratch/dump" || failed "has changed a whole dump"
+run load --check "$scratch/dump.incomplete"
+expect_code 0
+run_leased dump --pool "$pool" --table race --json -
+expect_code 1
+pairs=$(grep -c '"key"' <<<"$out")
+[ "$pairs" -gt 0 ] && [ "$pairs" -lt 200 ] || failed "has $pairs pairs of 200"
 
 # It comes back empty, and is refused; and with its contents.
 PORT=${at_second##*:} memd --size 16m

@@ -1,4 +1,5 @@
 /* A pool that is opened while a memory node is away, and the node that comes back. */
+#include "support/hook.h"
 #include "support/indexes.h"
 #include "support/probe.h"
 #include "support/store_rig.h"
@@ -99,6 +100,64 @@ static void what_is_on_other_nodes_is_read(void **state)
     end(&r);
 }
 
+/* Keys that an iteration returns, as a bit each. */
+static int iterate(struct rig *r, unsigned flags, bool *returned)
+{
+    char buf[4096];
+    struct far_entry e;
+    size_t len = 0;
+    uint64_t cursor = 0;
+    int rc = FAR_OK;
+    do {
+        rc = far_iterate(r->session, r->table, &cursor, flags, buf, sizeof buf, &len);
+        for (size_t pos = 0; rc == FAR_OK && far_entry_next(buf, len, &pos, &e);) {
+            uint32_t key;
+            memcpy(&key, e.key, sizeof key);
+            assert_memory_equal(e.value, &key, sizeof key);
+            returned[key] = true;
+        }
+    } while (rc == FAR_OK && cursor != 0);
+    return rc;
+}
+
+static void an_iteration_passes_what_is_away(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool returned[KEYS] = {false}, none[KEYS] = {false};
+    open_without_node(&r);
+    assert_int_equal(iterate(&r, 0, none), FAR_UNREACHABLE);
+    if (strcmp(index_tested, "chime") == 0) {
+        end(&r);
+        return;
+    }
+    assert_int_equal(iterate(&r, FAR_PASS_AWAY, returned), FAR_OK);
+    for (uint32_t i = 0; i < KEYS; i++)
+        assert_true(returned[i] || get(&r, i) == FAR_UNREACHABLE);
+    end(&r);
+}
+
+static int post_nothing(struct fab_ep *ep, struct fab_req *req)
+{
+    (void)ep, (void)req;
+    return FAR_UNREACHABLE;
+}
+
+/* It leaves out what is on the node, and not what cannot be read for another reason. */
+static void an_iteration_does_not_pass_other_nodes(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool returned[KEYS] = {false};
+    open_without_node(&r);
+    (void)get(&r, 0); /* makes the session's view */
+    hook_on(r.session->client.ep);
+    hook.ops.post = post_nothing;
+    assert_int_equal(iterate(&r, FAR_PASS_AWAY, returned), FAR_UNREACHABLE);
+    hook_off();
+    end(&r);
+}
+
 static void what_needs_all_nodes_is_not_done(void **state)
 {
     (void)state;
@@ -181,6 +240,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_on_other_nodes_is_read),
+        cmocka_unit_test(an_iteration_passes_what_is_away),
+        cmocka_unit_test(an_iteration_does_not_pass_other_nodes),
         cmocka_unit_test(what_needs_all_nodes_is_not_done),
         cmocka_unit_test(a_node_that_is_back_is_used),
         cmocka_unit_test(a_node_that_comes_back_as_another_is_refused),

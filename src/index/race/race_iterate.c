@@ -99,6 +99,10 @@ int race_iterate(struct op *op, struct index_view *base, struct entries_out *out
     for (unsigned turn = 0; turn < ITERATE_SUBTABLES && !full; turn++) {
         bool again = false;
         int rc = read_subtable(op, view, &it, &again);
+        if (index_iterate_passes(op, out, rc)) {
+            rc = FAR_OK;
+            it.word = end;
+        }
         if (it.word < RACE_HEAD_WORDS)
             it.word = RACE_HEAD_WORDS;
         while (rc == FAR_OK && !again && !full && it.word < end)

@@ -129,6 +129,9 @@ static int add_some(struct op *op, const struct rcuckoo_view *view, struct itera
     for (; it->next < end && rc == FAR_OK && !*full; it->next += !*full) {
         const struct item *item = &it->items[it->next];
         (void)rcuckoo_slot_entry(view, item->row, item->slot, &e);
+        if (needs_block(e) &&
+            index_iterate_is_away(out, rcuckoo_slot_pointer(s, item->row, item->slot)))
+            continue;
         const struct index_block *b = needs_block(e) ? &blocks.block[block++] : NULL;
         rc = add_entry(view, item, e, b, out, full);
     }
@@ -143,6 +146,11 @@ static int add_subtable(struct op *op, struct rcuckoo_view *view, struct iterati
     int rc = rcuckoo_find(op, view, index_reverse_bits(from >> 32, 32), &sub);
     if (rc == FAR_OK)
         rc = rcuckoo_snapshot(op, view, &sub, &it->snapshot);
+    if (index_iterate_passes(op, out, rc)) {
+        it->snapshot.sub = sub;
+        it->snapshot.split = false;
+        return FAR_OK;
+    }
     if (rc != FAR_OK || it->snapshot.split)
         return rc;
     if (it->snapshot.bad < view->shape.rows)

@@ -192,7 +192,11 @@ int sephash_iterate(struct op *op, struct index_view *base, struct entries_out *
         it.items = NULL;
         it.list = NULL;
         int rc = list_part(op, view, &it);
-        if (rc == FAR_OK)
+        bool passes = index_iterate_passes(op, out, rc);
+        if (passes) {
+            rc = FAR_OK;
+            it.end_fp = SEPHASH_FPS;
+        } else if (rc == FAR_OK)
             rc = add_listed(op, view, &it, out, &full);
         free(it.items);
         free(it.list);

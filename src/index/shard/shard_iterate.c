@@ -71,6 +71,11 @@ int shard_iterate(struct op *op, struct index_view *base, struct entries_out *ou
         return err_fail(FAR_INVALID, "the cursor does not belong to this table");
     for (unsigned turn = 0; turn < ITERATE_UNITS && !full; turn++) {
         int rc = read_unit(op, view, &it);
+        if (index_iterate_passes(op, out, rc)) {
+            rc = FAR_OK;
+            it.unit.count = 0;
+            it.u = view->version; /* no other bucket is left out with it */
+        }
         while (rc == FAR_OK && !full && it.slot < it.unit.count)
             rc = add_some(op, view, &it, out, &full);
         if (rc != FAR_OK)
