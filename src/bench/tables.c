@@ -83,13 +83,19 @@ void tables_name(const struct bench_config *config, const char *index, const cha
              o.pid, o.start, index, suffix);
 }
 
+/* Reads whose table that is. Returns what the name has behind it; NULL: not made by a benchmark. */
+static const char *read_owner(const char *name, struct owner *o)
+{
+    int end = 0;
+    bool good = sscanf(name, TABLES_PREFIX "%12" SCNx64 "-%ld-%" SCNu64 "-%n", &o->machine, &o->pid,
+                       &o->start, &end) == 3;
+    return good && end > 0 && name[end] != '\0' && o->pid > 0 ? name + end : NULL;
+}
+
 enum tables_owner tables_owner(const char *name)
 {
     struct owner o = {.machine = 0};
-    int end = 0;
-    if (sscanf(name, TABLES_PREFIX "%12" SCNx64 "-%ld-%" SCNu64 "-%n", &o.machine, &o.pid, &o.start,
-               &end) != 3 ||
-        end == 0 || name[end] == '\0' || o.pid <= 0)
+    if (!read_owner(name, &o))
         return TABLES_NONE;
     if (o.machine == 0 || o.machine != this_machine())
         return TABLES_FOREIGN;
@@ -100,7 +106,7 @@ enum tables_owner tables_owner(const char *name)
 
 struct watch {
     const struct bench_observer *observer;
-    const char *name;
+    const char *name; /* without its owner, which would leave no room for the bar */
 };
 
 /* A signal does not stop this: it ends what has begun. */
@@ -123,7 +129,9 @@ void tables_drop(far_session *session, const char *name, bool left_over,
                  const struct bench_observer *observer)
 {
     struct bench_drop drop = {.table = name, .left_over = left_over};
-    struct watch watch = {.observer = observer, .name = name};
+    struct owner o;
+    const char *index = read_owner(name, &o);
+    struct watch watch = {.observer = observer, .name = index ? index : name};
     struct far_table_info info;
     far_table *table = NULL;
     drop.status = far_table_open(session, name, NULL, &table);

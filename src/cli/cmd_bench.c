@@ -314,7 +314,10 @@ static void print_left(const struct output *o, const struct bench_drop *drop)
 static void on_dropped(void *arg, const struct bench_drop *drop)
 {
     struct output *o = arg;
+    bool left = drop->foreign || (drop->left_over && drop->status != FAR_OK);
     progress_clear(&o->progress);
+    if (left && o->begun) /* said before the results, which must not scroll away */
+        return;
     json_array_append_new(o->drops, report_json_drop(drop));
     o->errors |= drop->status != FAR_OK;
     if (drop->foreign || drop->status != FAR_OK)

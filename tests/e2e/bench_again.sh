@@ -119,6 +119,25 @@ expect_err "farside table drop --pool '$pool' $foreign"
 [[ $err != *farside-bench-mine* ]] || failed "takes another table for one of its own"
 tables 3
 
+# On a terminal, that is said once, before the results. Nothing but these stays on the screen: a line of
+# progress is shorter than the terminal is wide, and is erased.
+if script -qec true /dev/null >/dev/null 2>&1; then
+    last="farside bench, on a terminal"
+    code='' err=''
+    script -qec "stty cols 60 && '$FARSIDE' bench --pool '$pool' $small --index race,shard --threads 1,2" \
+        /dev/null </dev/null >"$scratch/screen" 2>&1
+    out=$(tr '\r' '\n' <"$scratch/screen")
+    [ "$(grep -c "is of a benchmark on another machine" <<<"$out")" -eq 1 ] ||
+        failed "does not say once that another machine's table is there"
+    grep "another machine\|^race" <<<"$out" | head -n 1 | grep -q "another machine" ||
+        failed "says so after results"
+    progress=$(grep $'^\033\\[K.*\\[[#.]' <<<"$out")
+    [ -n "$progress" ] || failed "shows no progress"
+    ! grep -qE '.{63}' <<<"$progress" || failed "shows a line of progress that wraps"
+    out=${out##*$'\033[K'}
+    [[ $out == *"dropped a table"* && $out != *"[#"* && $out != *"[."* ]] || failed "does not end with results"
+fi
+
 # Tables that are kept.
 # shellcheck disable=SC2086
 run bench --pool "$pool" --index shard $small --keep
