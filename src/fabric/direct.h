@@ -50,14 +50,14 @@ uint64_t direct_now(struct fab_ep *ep);
 uint64_t direct_coarse(struct fab_ep *ep);
 void direct_pause(struct fab_ep *ep, uint64_t ns);
 
-/* Entries for a table of functions. With the deferred ones, requests complete in a later poll, to
+/* Entries for a table of functions, all but coarse(). With the deferred ones, requests complete in a later poll, to
  * test code that waits for completions without a network. */
-#define DIRECT_OPS DIRECT_OPS_WITH(direct_post, direct_poll)
+#define DIRECT_OPS DIRECT_OPS_ALL, .post = direct_post, .poll = direct_poll
 #define DIRECT_OPS_DEFERRED                                                                        \
-    DIRECT_OPS_WITH(direct_post_deferred, direct_poll_deferred), .wait_fds = direct_wait_fds,      \
-                                                                 .arm = direct_arm_deferred
-#define DIRECT_OPS_WITH(post_fn, poll_fn)                                                          \
-    .buf_alloc = direct_buf_alloc, .buf_free = direct_buf_free, .post = post_fn, .poll = poll_fn,  \
-    .now = direct_now, .coarse = direct_coarse, .pause = direct_pause
+    DIRECT_OPS_ALL, .post = direct_post_deferred, .poll = direct_poll_deferred,                    \
+                    .wait_fds = direct_wait_fds, .arm = direct_arm_deferred
+#define DIRECT_OPS_ALL                                                                             \
+    .buf_alloc = direct_buf_alloc, .buf_free = direct_buf_free, .now = direct_now,                 \
+    .pause = direct_pause
 
 #endif

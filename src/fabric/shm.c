@@ -615,7 +615,7 @@ static int shm_remove(struct uri *uri)
 #define SHM_OPS                                                                                    \
     .scheme = "shm", .open = shm_open_fabric, .close = shm_close, .formatted = shm_formatted,      \
     .remove = shm_remove, .identify = shm_identify, .life = shm_life, .witness = shm_witness,      \
-    .ep_open = shm_ep_open, .ep_close = shm_ep_close
+    .ep_open = shm_ep_open, .ep_close = shm_ep_close, .coarse = direct_coarse
 
 const struct fab_ops shm_fabric = {SHM_OPS, DIRECT_OPS};
 static const struct fab_ops shm_deferred = {SHM_OPS, DIRECT_OPS_DEFERRED};

@@ -42,7 +42,8 @@
  *       asked when a heartbeat is overdue by an eighth of a lease, and at once by those who search
  *       for dead clients; never while heartbeats come. By its witness, which it writes into its slot,
  *       a client says that it can be seen to have ended. Where there is none, or the client is on
- *       another machine, LEASE-L1 and LEASE-L3 are all there is. A client that waits for one that
+ *       another machine, LEASE-L1 and LEASE-L3 are all there is. (On mem: all threads are stopped
+ *       together, mostly, and then the clock of leases is, too: MEM-1.) A client that waits for one that
  *       stands still gives up after a lease, with the status that it returns if a lock is held for
  *       too long, and says who it is (client_held_up()).
  *
