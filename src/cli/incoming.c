@@ -9,6 +9,11 @@
  *     wrong. If descriptors have run out, it gives up one that is held in reserve, accepts the
  *     connection and closes it: the peer learns at once that it has to come again. Other code may
  *     get the descriptor first; so there are some, and they are replaced when that is possible.
+ *   - UCX notes the events that a busy worker has missed by the number of their descriptor, and gives
+ *     them to the socket that has this number when the worker looks. If that is another one by then,
+ *     UCX 1.13 ends the process by an assertion: its state does not go with the event. So a connection
+ *     gets the next higher number than the one before it, and a number comes again only when all
+ *     others have had their turn.
  *   - UCX waits without end for the first bytes of a connection. A thread shuts those down that have
  *     sent nothing in SILENT_NS. UCX then finds the end of the connection, and closes it.
  */
@@ -25,6 +30,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -36,6 +42,7 @@
 #define RESERVES     8u
 #define REST_NS      1000000u /* if there is no reserve: UCX tries again at once */
 #define RESERVE_FILE "/dev/null"
+#define NUMBER_MAX   65536u /* UCX takes descriptors up to a million */
 
 int incoming_accept(int listener, struct sockaddr *from, socklen_t *bytes) __asm__("accept")
     __attribute__((visibility("default")));
@@ -46,6 +53,7 @@ static struct {
     int reserve[RESERVES];
     unsigned reserves;
     uint64_t complain_at;
+    int next; /* the least number for a connection */
     unsigned watched;
     struct silent {
         int fd;
@@ -151,6 +159,26 @@ static void turn_away(int listener)
     fill_reserve();
 }
 
+/* With the lock: the same connection under another number, the next one. The lower quarter is left to
+ * other files, so that numbers of these do not become a connection's. */
+static int renumber(int fd)
+{
+    struct rlimit limit = {.rlim_cur = 0};
+
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    int end = (int)(limit.rlim_cur < NUMBER_MAX ? limit.rlim_cur : NUMBER_MAX), moved = -1;
+    for (unsigned i = 0; i < 2 && moved < 0; i++) {
+        if (door.next < end / 4 || door.next >= end || i > 0)
+            door.next = end / 4;
+        moved = fcntl(fd, F_DUPFD, door.next);
+    }
+    if (moved < 0) /* hardly any is left */
+        return fd;
+    door.next = moved + 1;
+    close(fd);
+    return moved;
+}
+
 int incoming_accept(int listener, struct sockaddr *from, socklen_t *bytes)
 {
     if (!door.guards)
@@ -158,6 +186,7 @@ int incoming_accept(int listener, struct sockaddr *from, socklen_t *bytes)
     pthread_mutex_lock(&door.lock); /* or one thread could take the reserve of another */
     int fd = accept4(listener, from, bytes, 0), error = errno; /* UCX's listeners do not block */
     if (fd >= 0) {
+        fd = renumber(fd);
         watch(fd);
     } else {
         if (error == EMFILE || error == ENFILE)

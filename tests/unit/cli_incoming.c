@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include <stdarg.h>
@@ -147,6 +148,30 @@ static void without_descriptors_it_turns_connections_away(void **state)
     close(there);
 }
 
+/* What UCX has noted of a connection must not be taken for the next one's. */
+static void a_number_does_not_come_again_soon(void **state)
+{
+    static bool seen[65536];
+    struct rlimit before;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    set_descriptors(400);
+    for (unsigned turn = 0; turn < 2; turn++) {
+        memset(seen, 0, sizeof seen);
+        for (unsigned i = 0; i < 250; i++) { /* of 300: others may have some */
+            int there = peer(), here = accept(listener, NULL, NULL);
+            assert_true(here >= 100 && here < 400 && !seen[here]);
+            seen[here] = true;
+            close(here);
+            assert_true(has_ended(there)); /* its other number is closed, too */
+            close(there);
+        }
+        door.next = 0;
+    }
+    set_descriptors(before.rlim_cur);
+}
+
 static void any_other_error_says_that_nothing_is_there(void **state)
 {
     (void)state;
@@ -162,6 +187,7 @@ int main(void)
         cmocka_unit_test(a_connection_that_has_sent_something_goes_on),
         cmocka_unit_test(another_socket_of_the_same_number_goes_on),
         cmocka_unit_test(without_descriptors_it_turns_connections_away),
+        cmocka_unit_test(a_number_does_not_come_again_soon),
         cmocka_unit_test(any_other_error_says_that_nothing_is_there),
     };
     return cmocka_run_group_tests(tests, start, end);
