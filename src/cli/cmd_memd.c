@@ -111,6 +111,7 @@ static int run(const struct memd_options *o)
     sigaddset(&signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before there are threads */
     memd->region.fd = -1;
+    memd->proved = incoming_proved;
     int rc = incoming_guard();
     if (rc != FAR_OK)
         code = cli_failed("memd", rc, "cannot start");

@@ -287,6 +287,8 @@ static bool on_proof(struct memd_client *c, const struct wire_proof *in, union c
                       "the client does not know the node's secret", answer_bytes);
     }
     c->state = MEMD_WELCOMED;
+    if (m->proved)
+        m->proved();
     wire_prove(&m->secret, WIRE_NODE, c->client_nonce, c->node_nonce, c->link, welcome->proof);
     welcome->size = m->region.size;
     welcome->instance = m->region.keep->instance;

@@ -120,6 +120,7 @@ struct memd {
     struct memd_region region;
     struct direct_fab direct; /* the region as a fabric of one node */
     struct wire_secret secret;
+    void (*proved)(void); /* called while a message is handled that proves a client; or NULL */
     struct memd_listener *listener[MEMD_LISTENERS_MAX];
     unsigned listeners;
     uint64_t started; /* clock_ns() */

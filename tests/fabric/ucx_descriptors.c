@@ -1,16 +1,12 @@
 /* A memory node that runs out of file descriptors, by clients or by connections that say nothing, is
  * reachable again once they are gone. */
-#include "support/memd_child.h"
+#include "support/memd_ports.h"
 #include "fabric/rig.h"
 
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #define DESCRIPTORS 48 /* that the node may have more than when it starts */
 #define CONNECTIONS (2 * DESCRIPTORS)
-#define PORTS_MAX   16
 #define TRIES_MAX   100u  /* a tenth of a second each */
 #define WAIT_MS     60000 /* at most */
 #define AT          65536u
@@ -80,56 +76,11 @@ static rlim_t nodes_descriptors(void)
 
 /* ---- connections that say nothing ------------------------------------------------------------ */
 
-/* Is it a socket of the node? */
-static bool is_nodes(unsigned long inode)
-{
-    char path[64], wanted[64], target[64];
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)node.pid);
-    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
-    DIR *dir = opendir(path);
-    bool found = false;
-    ASSERT(dir);
-    for (struct dirent *e = readdir(dir); e && !found; e = readdir(dir)) {
-        ssize_t bytes = readlinkat(dirfd(dir), e->d_name, target, sizeof target - 1);
-        target[bytes > 0 ? bytes : 0] = '\0';
-        found = strcmp(target, wanted) == 0;
-    }
-    closedir(dir);
-    return found;
-}
-
-/* The addresses at which the node listens: its own, and those of UCX's transports. */
-static unsigned listeners(struct sockaddr_in at[PORTS_MAX])
-{
-    char line[512];
-    unsigned count = 0, address, port, kind;
-    unsigned long inode;
-    FILE *f = fopen("/proc/net/tcp", "r");
-    ASSERT(f);
-    while (count < PORTS_MAX && fgets(line, sizeof line, f)) {
-        if (sscanf(line, " %*u: %x:%x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu", &address, &port,
-                   &kind, &inode) == 4 &&
-            kind == 10 /* LISTEN */ && is_nodes(inode))
-            at[count++] = (struct sockaddr_in){
-                .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr = {address}};
-    }
-    fclose(f);
-    return count;
-}
-
-static int connect_to(const struct sockaddr_in *at)
-{
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ASSERT(fd >= 0);
-    ASSERT(connect(fd, (const struct sockaddr *)at, sizeof *at) == 0);
-    return fd;
-}
-
 /* Makes more connections than the node can have. It ends at least one at once. */
 static void exhaust(const struct sockaddr_in *at, struct pollfd fds[CONNECTIONS])
 {
     for (unsigned i = 0; i < CONNECTIONS; i++)
-        fds[i] = (struct pollfd){.fd = connect_to(at), .events = POLLIN};
+        fds[i] = (struct pollfd){.fd = memd_connect(at), .events = POLLIN};
     assert_true(poll(fds, CONNECTIONS, WAIT_MS) > 0);
 }
 
@@ -137,13 +88,13 @@ static void silent_connections_take_all_descriptors(void **state)
 {
     struct sockaddr_in at[PORTS_MAX];
     struct pollfd fds[CONNECTIONS];
-    unsigned ports = listeners(at);
+    unsigned ports = memd_ports(&node, at);
     (void)state;
     assert_true(ports >= 2);
     for (unsigned i = 0; i < ports; i++) {
         exhaust(&at[i], fds);
         for (unsigned n = 0; n < ports; n++) { /* no listener gives up for that */
-            struct pollfd other = {.fd = connect_to(&at[n]), .events = POLLIN};
+            struct pollfd other = {.fd = memd_connect(&at[n]), .events = POLLIN};
             assert_int_equal(poll(&other, 1, WAIT_MS), 1);
             close(other.fd);
         }

@@ -1,6 +1,8 @@
-/* accept() in a memory node: it survives a lack of descriptors, and ends silent connections. The
- * test calls what a thread of the node does each second, and says what time it is. */
+/* accept(), connect() and recv() in a memory node: it survives a lack of descriptors, ends silent
+ * connections, and receives little from peers that have not proved themselves. The test calls what a
+ * thread of the node does each second, and says what time it is. */
 #include "cli/incoming.c"
+#include "cli/stranger.c"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -47,8 +49,8 @@ static int peer(void)
 
 static void ten_seconds_pass(void)
 {
-    for (unsigned i = 0; i < door.watched; i++)
-        door.watch[i].since -= SILENT_NS + 1;
+    for (int fd = 0; fd < door.peers; fd++)
+        door.peer[fd].since -= SILENT_NS + 1;
     end_silent();
 }
 
@@ -76,23 +78,146 @@ static void a_silent_connection_is_ended(void **state)
     assert_true(goes_on(there)); /* it has time */
     ten_seconds_pass();
     assert_true(has_ended(there));
-    assert_int_equal(door.watched, 0);
     close(here);
     close(there);
 }
 
-static void a_connection_that_has_sent_something_goes_on(void **state)
+/* What UCX's own peers send first. */
+static const uint64_t to_the_listener[2] = {0, 0}, magic = MAGIC;
+static const uint8_t put_request[DATA_HEAD + 20] = {33, 20},
+                                             connects[DATA_HEAD + 29] = {KIND_CONNECT, 29};
+
+/* Sends it; returns what a recv() of UCX does. */
+static ssize_t pass(int there, int here, const void *bytes, size_t count)
 {
-    int there = peer(), here = accept(listener, NULL, NULL);
-    char greeting[GREETING] = "";
+    char got[256];
     struct pollfd readable = {.fd = here, .events = POLLIN};
 
-    (void)state;
-    assert_int_equal(send(there, greeting, sizeof greeting, 0), sizeof greeting);
+    assert_int_equal(send(there, bytes, count, 0), count);
     assert_int_equal(poll(&readable, 1, -1), 1);
+    return recv(here, got, sizeof got, 0);
+}
+
+static void a_connection_that_has_asked_the_listener_goes_on(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+
+    (void)state;
+    assert_int_equal(pass(there, here, to_the_listener, sizeof to_the_listener),
+                     sizeof to_the_listener);
     ten_seconds_pass();
     assert_true(goes_on(there));
-    assert_int_equal(door.watched, 0);
+    close(here);
+    close(there);
+}
+
+static void a_connection_that_sends_a_little_is_ended(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+    char got[8];
+
+    (void)state;
+    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
+    assert_int_equal(send(there, "", 1, 0), 1);
+    ten_seconds_pass();
+    assert_true(has_ended(there));
+    assert_int_equal(recv(here, got, sizeof got, 0), 0); /* not even what it had sent before */
+    close(here);
+    close(there);
+}
+
+static void each_message_has_ten_seconds(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+
+    (void)state;
+    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
+    assert_int_equal(pass(there, here, connects, sizeof connects), sizeof connects);
+    ten_seconds_pass();
+    assert_int_equal(pass(there, here, connects, 1), 1);
+    end_silent();
+    assert_true(goes_on(there));
+    assert_int_equal(pass(there, here, connects + 1, sizeof connects - 1), sizeof connects - 1);
+    ten_seconds_pass();
+    assert_true(goes_on(there)); /* it waits for nothing */
+    assert_int_equal(pass(there, here, connects, 1), 1);
+    ten_seconds_pass();
+    assert_true(has_ended(there));
+    close(here);
+    close(there);
+}
+
+static void a_stranger_is_ended_when_it_sends_what_it_must_not(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+
+    (void)state;
+    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
+    assert_int_equal(pass(there, here, put_request, sizeof put_request), 0);
+    assert_true(has_ended(there));
+    close(here);
+    close(there);
+}
+
+static void so_is_one_that_the_node_has_connected_to(void **state)
+{
+    int there = peer(), here = accept4(listener, NULL, NULL, 0);
+
+    (void)state;
+    assert_int_equal(pass(here, there, put_request, sizeof put_request), 0);
+    assert_true(has_ended(here));
+    close(here);
+    close(there);
+}
+
+static void a_peer_that_has_proved_itself_sends_what_it_likes(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+    int other = peer(), stranger = accept(listener, NULL, NULL);
+
+    (void)state;
+    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
+    incoming_proved();
+    assert_int_equal(pass(other, stranger, &magic, sizeof magic), sizeof magic);
+    assert_int_equal(pass(there, here, put_request, sizeof put_request), sizeof put_request);
+    incoming_proved(); /* of the same socket again, not of the last stranger's */
+    assert_int_equal(pass(other, stranger, put_request, sizeof put_request), 0);
+    ten_seconds_pass();
+    assert_true(goes_on(there));
+    close(here);
+    close(there);
+    close(other);
+    close(stranger);
+}
+
+static void the_next_connection_of_that_number_is_a_strangers(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+
+    (void)state;
+    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
+    incoming_proved();
+    close(here);
+    close(there);
+    there = peer();
+    here = accept(listener, NULL, NULL);
+    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
+    assert_int_equal(pass(there, here, put_request, sizeof put_request), 0);
+    close(here);
+    close(there);
+}
+
+static void looking_at_what_is_there_takes_nothing(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+    char byte;
+
+    (void)state;
+    assert_int_equal(send(there, &magic, sizeof magic, 0), sizeof magic);
+    assert_int_equal(recv(here, &byte, 1, MSG_PEEK), 1);
+    assert_int_equal(door.peer[here].stranger.got, 0);
+    assert_int_equal(pass(there, here, "", 1), sizeof magic + 1);
+    assert_int_equal(door.peer[here].stranger.stage, STRANGER_DATA);
     close(here);
     close(there);
 }
@@ -184,7 +309,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_silent_connection_is_ended),
-        cmocka_unit_test(a_connection_that_has_sent_something_goes_on),
+        cmocka_unit_test(a_connection_that_has_asked_the_listener_goes_on),
+        cmocka_unit_test(a_connection_that_sends_a_little_is_ended),
+        cmocka_unit_test(each_message_has_ten_seconds),
+        cmocka_unit_test(a_stranger_is_ended_when_it_sends_what_it_must_not),
+        cmocka_unit_test(so_is_one_that_the_node_has_connected_to),
+        cmocka_unit_test(a_peer_that_has_proved_itself_sends_what_it_likes),
+        cmocka_unit_test(the_next_connection_of_that_number_is_a_strangers),
+        cmocka_unit_test(looking_at_what_is_there_takes_nothing),
         cmocka_unit_test(another_socket_of_the_same_number_goes_on),
         cmocka_unit_test(without_descriptors_it_turns_connections_away),
         cmocka_unit_test(a_number_does_not_come_again_soon),
