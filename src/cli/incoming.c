@@ -41,10 +41,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SILENT_NS    (10ull * 1000000000)
-#define LOOK_NS      (1ull * 1000000000)
-#define COMPLAIN_NS  (60ull * 1000000000)
-#define PEERS_MAX    32768 /* descriptors of connections are lower: 4096 clients have three each */
+#define SILENT_NS   (10ull * 1000000000)
+#define LOOK_NS     (1ull * 1000000000)
+#define COMPLAIN_NS (60ull * 1000000000)
+#ifndef PEERS_MAX
+#define PEERS_MAX 32768 /* descriptors of connections are lower: 4096 clients have three each */
+#endif
 #define RESERVES     8u
 #define REST_NS      1000000u /* if there is no reserve: UCX tries again at once */
 #define RESERVE_FILE "/dev/null"
@@ -187,6 +189,10 @@ static int renumber(int fd)
         if (door.next < end / 4 || door.next >= end || i > 0)
             door.next = end / 4;
         moved = fcntl(fd, F_DUPFD, door.next);
+        if (moved >= end) {
+            close(moved);
+            moved = -1;
+        }
     }
     if (moved < 0) /* hardly any is left */
         return fd;

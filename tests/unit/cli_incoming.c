@@ -1,6 +1,7 @@
 /* accept(), connect() and recv() in a memory node: it survives a lack of descriptors, ends silent
  * connections, and receives little from peers that have not proved themselves. The test calls what a
  * thread of the node does each second, and says what time it is. */
+#define PEERS_MAX 128
 #include "cli/incoming.c"
 #include "cli/stranger.c"
 
@@ -276,17 +277,14 @@ static void without_descriptors_it_turns_connections_away(void **state)
 /* What UCX has noted of a connection must not be taken for the next one's. */
 static void a_number_does_not_come_again_soon(void **state)
 {
-    static bool seen[65536];
-    struct rlimit before;
+    bool seen[PEERS_MAX];
 
     (void)state;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    set_descriptors(400);
     for (unsigned turn = 0; turn < 2; turn++) {
         memset(seen, 0, sizeof seen);
-        for (unsigned i = 0; i < 250; i++) { /* of 300: others may have some */
+        for (unsigned i = 0; i < PEERS_MAX / 2; i++) { /* of three quarters: others may have some */
             int there = peer(), here = accept(listener, NULL, NULL);
-            assert_true(here >= 100 && here < 400 && !seen[here]);
+            assert_true(here >= PEERS_MAX / 4 && here < PEERS_MAX && !seen[here]);
             seen[here] = true;
             close(here);
             assert_true(has_ended(there)); /* its other number is closed, too */
@@ -294,7 +292,30 @@ static void a_number_does_not_come_again_soon(void **state)
         }
         door.next = 0;
     }
-    set_descriptors(before.rlim_cur);
+}
+
+static void there_are_only_so_many_connections(void **state)
+{
+    int there = peer(), spare[PEERS_MAX];
+    unsigned count = 0;
+
+    (void)state;
+    do
+        spare[count] = dup(listener);
+    while (spare[count++] < PEERS_MAX);
+    assert_int_equal(accept(listener, NULL, NULL), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_true(has_ended(there));
+    assert_int_equal(connect(spare[count - 1], (struct sockaddr *)&at, sizeof at), -1);
+    assert_int_equal(errno, EMFILE);
+    while (count > 0)
+        close(spare[--count]);
+    close(there);
+    there = peer();
+    int here = accept(listener, NULL, NULL);
+    assert_true(here >= 0);
+    close(here);
+    close(there);
 }
 
 static void any_other_error_says_that_nothing_is_there(void **state)
@@ -320,6 +341,7 @@ int main(void)
         cmocka_unit_test(another_socket_of_the_same_number_goes_on),
         cmocka_unit_test(without_descriptors_it_turns_connections_away),
         cmocka_unit_test(a_number_does_not_come_again_soon),
+        cmocka_unit_test(there_are_only_so_many_connections),
         cmocka_unit_test(any_other_error_says_that_nothing_is_there),
     };
     return cmocka_run_group_tests(tests, start, end);
