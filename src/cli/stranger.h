@@ -17,8 +17,10 @@ struct stranger {
     unsigned got; /* bytes of the current head */
     uint8_t head[16];
     uint32_t length, left;   /* of the current message's body, and what of it is still to come */
-    uint64_t begin, end;     /* its first eight bytes and its last eight */
-    unsigned bytes, wireups; /* so far */
+    uint8_t begin[24];       /* of the body                   */
+    uint64_t end[2];         /* its last word but one, and its last */
+    unsigned bytes, wireups; /* so far                        */
+    bool connected;          /* it has sent its endpoint's number */
 };
 
 /* The node connects to the peer, which sends messages only. */

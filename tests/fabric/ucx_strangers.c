@@ -161,8 +161,7 @@ static void put_head(uint8_t kind, uint32_t bytes)
 /* What a client sends first: its endpoint's number, and where it can be reached. */
 static void put_connect(void)
 {
-    static const char request[29] = {1, 0, 0,       0, 0, 1, 0,   0, 0, 0, 0,
-                                     0, 0, AF_INET, 0, 1, 1, 127, 0, 0, 1};
+    static const char request[29] = {1, 0, 0, 0, 1, 1, [13] = AF_INET, [17] = 127, [20] = 1};
     const uint64_t magic = MAGIC;
     out_bytes = 0;
     put(&magic, sizeof magic);

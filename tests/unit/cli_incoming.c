@@ -85,8 +85,12 @@ static void a_silent_connection_is_ended(void **state)
 
 /* What UCX's own peers send first. */
 static const uint64_t to_the_listener[2] = {0, 0}, magic = MAGIC;
-static const uint8_t put_request[DATA_HEAD + 20] = {33, 20},
-                                             connects[DATA_HEAD + 29] = {KIND_CONNECT, 29};
+static const uint8_t message[DATA_HEAD + OURS_HEAD] = {KIND_SINGLE, OURS_HEAD};
+static const uint8_t
+    put_request[DATA_HEAD +
+                20] = {33, 20},
+                connect_request[DATA_HEAD + 29] = {
+                    KIND_CONNECT, 29, 0, 0, 0, REQUEST, 0, 0, 0, TO_ENDPOINT, 3, [18] = AF_INET};
 
 /* Sends it; returns what a recv() of UCX does. */
 static ssize_t pass(int there, int here, const void *bytes, size_t count)
@@ -133,15 +137,16 @@ static void each_message_has_ten_seconds(void **state)
 
     (void)state;
     assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
-    assert_int_equal(pass(there, here, connects, sizeof connects), sizeof connects);
+    assert_int_equal(pass(there, here, connect_request, sizeof connect_request),
+                     sizeof connect_request);
     ten_seconds_pass();
-    assert_int_equal(pass(there, here, connects, 1), 1);
+    assert_int_equal(pass(there, here, message, 1), 1);
     end_silent();
     assert_true(goes_on(there));
-    assert_int_equal(pass(there, here, connects + 1, sizeof connects - 1), sizeof connects - 1);
+    assert_int_equal(pass(there, here, message + 1, sizeof message - 1), sizeof message - 1);
     ten_seconds_pass();
     assert_true(goes_on(there)); /* it waits for nothing */
-    assert_int_equal(pass(there, here, connects, 1), 1);
+    assert_int_equal(pass(there, here, message, 1), 1);
     ten_seconds_pass();
     assert_true(has_ended(there));
     close(here);

@@ -10,6 +10,8 @@
 #define SHORT 80u
 
 static struct stranger s;
+static uint64_t mine, yours,
+    id; /* the numbers of endpoints, and of what is done with our messages */
 static uint8_t out[2 * BYTES_MAX];
 static size_t out_bytes;
 
@@ -29,30 +31,50 @@ static void wireup(uint8_t type)
 {
     begin(KIND_WIREUP, 120);
     put(type, 1);
-    out_bytes += 119;
+    put(0, 3);
+    put(mine, 8);
+    put(yours, 8);
+    out_bytes += 100;
 }
 
 /* A message of ours as UCX sends it while it connects: in pieces, of which there is one. */
 static void first(size_t bytes, uint64_t total)
 {
     begin(KIND_FIRST, OURS_HEAD + bytes + FIRST_FOOT);
-    put(0x30000, OURS_HEAD); /* flags */
+    put(0x30000 + id, OURS_HEAD); /* with flags */
     out_bytes += bytes;
-    put(0, 16);
+    put(0, 8);
+    put(mine, 8);
     put(total, 8);
 }
 
 static void single(enum kind kind, size_t bytes, uint32_t second)
 {
     begin(kind, OURS_HEAD + bytes);
-    put((uint64_t)second << SECOND_SHIFT, OURS_HEAD);
+    put((uint64_t)second << 32 | id, OURS_HEAD);
     out_bytes += bytes;
+}
+
+static void single_reply(size_t bytes)
+{
+    single(KIND_SINGLE_REPLY, bytes + REPLY_FOOT, 0);
+    out_bytes -= REPLY_FOOT;
+    put(mine, REPLY_FOOT);
+}
+
+static void connect_of(uint32_t what, uint8_t flags, uint16_t family, unsigned address)
+{
+    begin(KIND_CONNECT, CONNECT_HEAD + address);
+    put(what, 4);
+    put(flags, 1);
+    put(yours, 8);
+    put(family, 2);
+    out_bytes += address - 2;
 }
 
 static void connect_request(void)
 {
-    begin(KIND_CONNECT, 29);
-    out_bytes += 29;
+    connect_of(REQUEST, TO_ENDPOINT, AF_INET, sizeof(struct sockaddr_in));
 }
 
 /* Everything that was put, in one piece and then byte by byte. */
@@ -60,9 +82,13 @@ static bool may(bool called)
 {
     bool at_once, in_bytes = true;
 
-    s = (struct stranger){.stage = called ? STRANGER_DATA : STRANGER_NEW};
+    s = (struct stranger){.stage = STRANGER_NEW};
+    if (called)
+        stranger_called(&s);
     at_once = stranger_says(&s, out, out_bytes);
-    s = (struct stranger){.stage = called ? STRANGER_DATA : STRANGER_NEW};
+    s = (struct stranger){.stage = STRANGER_NEW};
+    if (called)
+        stranger_called(&s);
     for (size_t i = 0; i < out_bytes; i++)
         in_bytes = stranger_says(&s, &out[i], 1);
     assert_true(at_once == in_bytes);
@@ -74,6 +100,9 @@ static int clean(void **state)
     (void)state;
     memset(out, 0, sizeof out);
     out_bytes = 0;
+    mine = 3;
+    yours = 5;
+    id = 0;
     return 0;
 }
 
@@ -89,8 +118,12 @@ static void what_a_client_sends_passes(void **state)
     assert_true(may(false));
     assert_true(stranger_is_idle(&s));
     clean(NULL);
-    single(KIND_SINGLE_REPLY, WIRE_CONTROL_MAX + REPLY_FOOT, 0);
+    single_reply(WIRE_CONTROL_MAX);
     assert_true(may(true));
+    clean(NULL);
+    put(MAGIC, 8);
+    connect_of(REQUEST, TO_ENDPOINT, AF_INET6, sizeof(struct sockaddr_in6));
+    assert_true(may(false));
 }
 
 static void a_request_to_the_listener_passes(void **state)
@@ -161,7 +194,7 @@ static void other_kinds_do_not_pass(void **state)
 
         clean(NULL);
         begin(kind, 40);
-        assert_true(may(true) == fine);
+        assert_true(may(true) == fine); /* so far */
     }
 }
 
@@ -174,6 +207,86 @@ static void other_wireups_do_not_pass(void **state)
         wireup((uint8_t)type);
         assert_true(may(true) == (type == WIREUP_REQUEST || type == WIREUP_ACK));
     }
+}
+
+/* UCX takes an even number for an address. */
+static void even_endpoints_do_not_pass(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 5; i++) {
+        for (unsigned even = 0; even < 2; even++) {
+            clean(NULL);
+            mine = even ? 0x1000 : 3;
+            if (i == 0)
+                first(SHORT, SHORT);
+            else if (i == 1)
+                single_reply(SHORT);
+            else if (i == 2)
+                wireup(WIREUP_ACK);
+            yours = even ? 0x1000 : 5;
+            if (i == 3) {
+                mine = 3;
+                wireup(WIREUP_ACK);
+            } else if (i == 4) {
+                put(MAGIC, 8);
+                connect_request();
+            }
+            assert_true(may(i != 4) == !even);
+        }
+    }
+}
+
+static void it_connects_once_and_first(void **state)
+{
+    (void)state;
+    put(MAGIC, 8);
+    single(KIND_SINGLE, SHORT, 0);
+    assert_false(may(false));
+    clean(NULL);
+    put(MAGIC, 8);
+    connect_request();
+    assert_true(may(false));
+    connect_request();
+    assert_false(may(false));
+    clean(NULL);
+    connect_request();
+    assert_false(may(true)); /* the node has connected */
+}
+
+static void a_malformed_connect_does_not_pass(void **state)
+{
+    static const struct {
+        uint32_t what;
+        uint8_t flags;
+        uint16_t family;
+        unsigned address;
+    } wrong[] = {
+        {2, TO_ENDPOINT, AF_INET, sizeof(struct sockaddr_in)},
+        {REQUEST, 0, AF_INET, sizeof(struct sockaddr_in)},
+        {REQUEST, TO_ENDPOINT, AF_UNIX, sizeof(struct sockaddr_in)},
+        {REQUEST, TO_ENDPOINT, AF_INET6, sizeof(struct sockaddr_in)},
+        {REQUEST, TO_ENDPOINT, AF_INET, sizeof(struct sockaddr_in6)},
+        {REQUEST, TO_ENDPOINT, AF_INET, sizeof(struct sockaddr_in) + 1},
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        clean(NULL);
+        put(MAGIC, 8);
+        connect_of(wrong[i].what, wrong[i].flags, wrong[i].family, wrong[i].address);
+        assert_false(may(false));
+    }
+}
+
+static void a_message_with_another_id_does_not_pass(void **state)
+{
+    (void)state;
+    id = 1;
+    single(KIND_SINGLE, SHORT, 0);
+    assert_false(may(true));
+    clean(NULL);
+    id = 1;
+    first(SHORT, SHORT);
+    assert_false(may(true));
 }
 
 static void it_may_send_so_much(void **state)
@@ -203,7 +316,7 @@ static void nothing_passes_after_that(void **state)
     single(KIND_SINGLE, WIRE_CONTROL_MAX + 1, 0);
     assert_false(may(true));
     clean(NULL);
-    connect_request();
+    wireup(WIREUP_REQUEST);
     assert_false(stranger_says(&s, out, out_bytes));
 }
 
@@ -217,6 +330,10 @@ int main(void)
         cmocka_unit_test_setup(a_message_longer_than_ours_does_not_pass, clean),
         cmocka_unit_test_setup(other_kinds_do_not_pass, clean),
         cmocka_unit_test_setup(other_wireups_do_not_pass, clean),
+        cmocka_unit_test_setup(even_endpoints_do_not_pass, clean),
+        cmocka_unit_test_setup(it_connects_once_and_first, clean),
+        cmocka_unit_test_setup(a_malformed_connect_does_not_pass, clean),
+        cmocka_unit_test_setup(a_message_with_another_id_does_not_pass, clean),
         cmocka_unit_test_setup(it_may_send_so_much, clean),
         cmocka_unit_test_setup(nothing_passes_after_that, clean),
     };
