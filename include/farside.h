@@ -706,6 +706,11 @@ FAR_API int far_scan(far_session *session, far_table *table, const struct far_ra
  * far_session_fd() is for programs that wait for other things as well. far_cancel() takes back
  * operations that have not started. Operations in flight at the same time are concurrent with each
  * other, also if they have the same key.
+ *
+ * Operations in flight go on within far_reap(), and while another call on the same session waits.
+ * They do not go on within calls on other sessions. A thread with several sessions must therefore
+ * reap the results of one before it changes the same keys through another: that call would wait
+ * for the ring, for up to several leases, and return FAR_CONTENTION.
  */
 /* 0 is no kind: a struct far_op that was only zeroed is FAR_INVALID. */
 enum far_op_kind {

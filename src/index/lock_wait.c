@@ -41,7 +41,7 @@ int index_lock_rest(struct op *op, struct index_view *view, struct index_lock_wa
     /* With a long lease, the longer it has lasted, the less often: at last every quarter of a lease. */
     uint64_t more = wait->rest.waited_ns / (4 * INDEX_LOCK_LEASES);
     if (more > wait->rest.pause_ns) {
-        batch_pause(&op->batch, more);
+        op_wait(op, more);
         wait->rest.waited_ns += more;
     }
     wait->looks = 0;

@@ -184,8 +184,8 @@ struct client {
     /* Progress callback for long calls; returning false cancels. NULL except during such a call. */
     bool (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;
-    /* Drives the session's ring while a synchronous call waits for epochs: operations in flight
-     * there hold them back. NULL: there is no ring. */
+    /* RING-1: drives the session's ring while a synchronous call waits. Operations in flight there
+     * hold back epochs, and may hold what the call waits for. NULL: there is no ring. */
     void (*drive_ring)(struct client *client);
     /* NULL, or called when a call has ended while others, of the ring, are under way. */
     void (*endpoint_used)(struct client *client);

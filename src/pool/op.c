@@ -101,18 +101,37 @@ static uint64_t pause_most(const struct op *op, uint64_t most)
     return most < heartbeat ? most : heartbeat;
 }
 
+/* The ring gets a turn at least this often. */
+#define WAIT_TURN_NS PAUSE_NS_MOST
+
+void op_wait(struct op *op, uint64_t ns)
+{
+    struct client *c = op->client;
+    if (op->batch.on_ring) { /* others of the ring run meanwhile */
+        batch_pause(&op->batch, ns);
+        return;
+    }
+    do {
+        uint64_t turn = ns < WAIT_TURN_NS ? ns : WAIT_TURN_NS;
+        if (c->drive_ring)
+            c->drive_ring(c); /* RING-1 */
+        batch_pause(&op->batch, turn);
+        ns -= turn;
+    } while (ns > 0);
+}
+
 void op_pause(struct op *op, uint64_t *pause_ns)
 {
     uint64_t most = pause_most(op, PAUSE_NS_MOST);
     *pause_ns = *pause_ns == 0 ? PAUSE_NS_LEAST : 2 * *pause_ns;
     if (*pause_ns > most)
         *pause_ns = most;
-    batch_pause(&op->batch, *pause_ns);
+    op_wait(op, *pause_ns);
 }
 
 void op_pause_below(struct op *op, uint64_t bound)
 {
-    batch_pause(&op->batch, op_random(op, pause_most(op, bound)));
+    op_wait(op, op_random(op, pause_most(op, bound)));
 }
 
 /* ---- the client ------------------------------------------------------------------------------ */

@@ -182,12 +182,21 @@ static inline bool op_swapped(const struct op *op, unsigned n)
 /* A random number below `bound`, for back-off and for choices among equals. */
 uint64_t op_random(struct op *op, uint64_t bound);
 
-/* Waits for another client: for a microsecond if *pause_ns is 0, then twice as long each time, up
- * to a millisecond. */
+/*
+ * Waits for other operations, of this client or of others.
+ *
+ *   RING-1  A call that waits for others drives the ring of its session meanwhile. What it waits
+ *       for may be an operation of that ring, or another client that waits for one, and nobody else
+ *       drives the ring before the call has returned.
+ */
+void op_wait(struct op *op, uint64_t ns);
+/* The same for a microsecond if *pause_ns is 0, then twice as long each time, up to a
+ * millisecond. */
 void op_pause(struct op *op, uint64_t *pause_ns);
-/* Waits for a random time below `bound`. */
+/* The same for a random time below `bound`. */
 void op_pause_below(struct op *op, uint64_t bound);
-/* Neither is longer than an eighth of the lease: the batch that follows brings the next heartbeat. */
+/* Neither of these two is longer than an eighth of the lease: the batch that follows brings the next
+ * heartbeat. */
 
 /*
  * Brackets an operation: between the two, nothing that it can reach is reused. `cached` is the

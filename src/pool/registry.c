@@ -294,8 +294,6 @@ static void await_joined(struct op *op)
     while ((c->attention.joining ||
             (c->attention.lease_lost && (c->epoch.oldest || c->watch.recoveries > 0))) &&
            client_backoff(op, &patience, 1)) {
-        if (c->drive_ring && !op->batch.on_ring)
-            c->drive_ring(c);
     }
 }
 

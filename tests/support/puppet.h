@@ -141,7 +141,13 @@ static inline void puppet_set_progress(struct client *c,
     c->progress_arg = arg;
 }
 
-/* Its session's ring goes on, as when a synchronous call waits for epochs. */
+/* A function in the place of the store's that drives the ring of the client's session. */
+static inline void puppet_set_drive_ring(struct client *c, void (*drive_ring)(struct client *c))
+{
+    c->drive_ring = drive_ring;
+}
+
+/* Its session's ring goes on, as when a synchronous call waits for others. */
 static inline void puppet_drive_ring(struct client *c)
 {
     c->drive_ring(c);

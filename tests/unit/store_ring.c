@@ -428,6 +428,61 @@ static void functions_work_while_the_ring_is_busy(void **state)
     store_rig_close(&r);
 }
 
+static const char *const all_indexes[] = {"race", "shard", "sephash", "rcuckoo", "chime"};
+
+/* RING-1. Time passes only in pauses: without the ring, the call would wait for its own session's lock
+ * until it rests, for a quarter of a lease. */
+static void a_call_does_not_wait_for_its_own_ring(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < sizeof all_indexes / sizeof *all_indexes; n++) {
+        struct far_session_options session = {.depth = DEPTH, .seed = 5};
+        struct store_rig r;
+        far_table *t = NULL;
+        uint64_t key = 1, value = 2;
+        store_rig_open_driven(&r, "mem:?size=64m&defer=1", NULL, &session, NULL);
+        assert_int_equal(far_table_create(r.session, "of-its-own", all_indexes[n], NULL, &t),
+                         FAR_OK);
+        assert_int_equal(far_put(r.session, t, &key, 8, &value, 8), FAR_OK);
+        for (unsigned depth = 1; depth <= DEPTH; depth *= 2) {
+            struct far_op op = op_put(t, &key, &value);
+            op.kind = FAR_OP_UPDATE;
+            for (unsigned i = 0; i < depth; i++)
+                assert_int_equal(far_submit(r.session, &op), FAR_OK);
+            uint64_t before = r.clock->now;
+            assert_int_equal(far_update(r.session, t, &key, 8, &value, 8), FAR_OK);
+            assert_in_range(r.clock->now - before, 0, 1000000);
+            assert_int_equal(drain(&r), depth);
+        }
+        assert_int_equal(far_table_check(r.session, t, NULL, NULL), FAR_OK);
+        store_rig_close(&r);
+    }
+}
+
+static unsigned turns;
+static void count_turn(struct client *c)
+{
+    (void)c;
+    turns++;
+}
+
+/* RING-1: operations of the ring have to send heartbeats, too. */
+static void the_ring_has_a_turn_in_each_millisecond_of_a_wait(void **state)
+{
+    struct store_rig r;
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=64m&defer=1", NULL, NULL, NULL);
+    uint64_t before = r.clock->now;
+    turns = 0;
+    puppet_set_drive_ring(&r.session->client, count_turn);
+    op_wait(&r.session->op, 10500000);
+    assert_int_equal(turns, 11);
+    assert_int_equal(r.clock->now - before, 10500000);
+    op_wait(&r.session->op, 0);
+    assert_int_equal(turns, 12);
+    store_rig_close(&r);
+}
+
 static void a_closed_session_has_done_what_it_was_given(void **state)
 {
     (void)state;
@@ -635,6 +690,8 @@ int main(void)
         cmocka_unit_test(operations_on_one_key_have_some_order),
         cmocka_unit_test(gets_of_a_key_return_its_old_or_a_new_value),
         cmocka_unit_test(functions_work_while_the_ring_is_busy),
+        cmocka_unit_test(a_call_does_not_wait_for_its_own_ring),
+        cmocka_unit_test(the_ring_has_a_turn_in_each_millisecond_of_a_wait),
         cmocka_unit_test(a_closed_session_has_done_what_it_was_given),
         cmocka_unit_test(the_ring_is_used_thousands_of_times),
         cmocka_unit_test(a_deep_ring_takes_no_more_memory_than_a_shallow_one),

@@ -149,7 +149,7 @@ static int free_place(const struct race_key *key, const uint64_t *words)
 
 static void give_way(struct op *op)
 {
-    batch_pause(&op->batch, GIVE_WAY_NS + op_random(op, GIVE_WAY_NS));
+    op_wait(op, GIVE_WAY_NS + op_random(op, GIVE_WAY_NS));
 }
 
 /* Another tentative slot of the same fingerprint: one of the two must go (RACE-R2). */

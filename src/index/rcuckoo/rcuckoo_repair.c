@@ -263,7 +263,7 @@ static int await_lines(struct repair *r, bool *free)
     *free = false;
     r->again = true;
     for (unsigned i = 0; i < looks && rc == FAR_OK && !*free; i++) {
-        batch_pause(&r->op->batch, pause);
+        op_wait(r->op, pause);
         pause *= 2;
         r->same = 0;
         rc = journal_visit(r->op, gaddr_node(r->sub.part.anchor), visit, r);

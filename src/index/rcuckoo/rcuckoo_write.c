@@ -164,7 +164,7 @@ static int back_off(struct op *op, struct rcuckoo_view *view, struct write *w)
         return rc;
     if (++w->busy % BUSY_LOOKS == 0)
         return rest(op, view, w);
-    batch_pause(&op->batch, op_random(op, (uint64_t)BUSY_PAUSE_NS << w->busy % BUSY_LOOKS / 2));
+    op_wait(op, op_random(op, (uint64_t)BUSY_PAUSE_NS << w->busy % BUSY_LOOKS / 2));
     return FAR_OK;
 }
 
