@@ -103,7 +103,8 @@ struct client_watch {
         uint64_t ask_after;     /* time to ask the fabric again whether its process lives */
         enum fab_life life;     /* what it said */
         bool repairing;         /* an operation of this client recovers it */
-        uint64_t recover_after; /* time for the next attempt, if its recovery has failed */
+        uint64_t recover_after; /* time for the next attempt, if its recovery has failed, */
+        uint64_t recover_pause; /* and how long that is after it */
     } * of;                     /* by slot */
     int suspect;         /* the slot of a client that was silent for too long; -1: none      */
     int still;           /* the slot of one that lives, but is silent and holds us up; -1: none */

@@ -281,6 +281,24 @@ static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
     return rc;
 }
 
+#define AGAIN_NS_LEAST 1000000u
+
+/* A recovery that began at `began` has failed. If it waits for others (FAR_TIMEOUT), locks may be closed until
+ * it goes on: it is tried again soon, and then after twice as long each time. At most a quarter of this
+ * client's time goes into that. */
+static void recover_later(struct client *c, struct watch *w, uint64_t began, int rc)
+{
+    uint64_t now = client_now(c), most = c->lease_ns / 4;
+    if (w->recover_after + c->lease_ns < now)
+        w->recover_pause = 0; /* it was long ago, and perhaps another client's death */
+    w->recover_pause = w->recover_pause == 0 ? AGAIN_NS_LEAST : 2 * w->recover_pause;
+    if (w->recover_pause < 3 * (now - began))
+        w->recover_pause = 3 * (now - began);
+    if (rc != FAR_TIMEOUT || w->recover_pause > most)
+        w->recover_pause = most;
+    w->recover_after = now + w->recover_pause;
+}
+
 static int recover(struct op *op, bool wait)
 {
     struct client *c = op->client;
@@ -300,9 +318,10 @@ static int recover(struct op *op, bool wait)
     if (!registers && (c->attention.joining || c->slot == NO_SLOT))
         return FAR_OK; /* a sibling does: the name to recover under is not known yet */
     if (!registers) {
+        uint64_t began = client_now(c);
         rc = recover_claimed(op, slot, word);
         if (rc != FAR_OK)
-            c->watch.of[slot].recover_after = client_now(c) + c->lease_ns / 4;
+            recover_later(c, &c->watch.of[slot], began, rc);
         return rc;
     }
     bool known = journal_pending(op, slot, &lines) == FAR_OK;

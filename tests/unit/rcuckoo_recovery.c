@@ -572,6 +572,89 @@ static void a_recovery_closes_the_words_before_it_reads_lines(void **state)
     close_rig(&g);
 }
 
+/* ---- a dead client that has only named a lock ------------------------------------------------------ */
+static unsigned looks;         /* at the lock word, by the recovery */
+static unsigned looks_closed;  /* after R was set */
+static bool closed_once;       /* R was set */
+static unsigned let_go;        /* at which look the lock's holder releases it; 0: never */
+static unsigned let_go_closed; /* the same, counted after R was set */
+
+static void release_at_a_look(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
+{
+    uint64_t at = gaddr_offset(sub_of(the).part.anchor) + rcuckoo_word_at(0), word = lock_word(the);
+    (void)t;
+    closed_once |= (word & RCUCKOO_REPAIR) != 0;
+    for (unsigned i = 0; i < count; i++)
+        if (verbs[i].kind == FAB_READ && verbs[i].off == at) {
+            looks++;
+            looks_closed += closed_once;
+        }
+    if (word & 1 &&
+        ((let_go > 0 && looks == let_go) || (let_go_closed > 0 && looks_closed == let_go_closed)))
+        store_rig_set(&the->r, sub_of(the).part.anchor, rcuckoo_word_at(0), word & ~1ull);
+}
+
+/* A dead client holds nothing, but its spent line names the lock, and so does the one of an idle client that
+ * lives. Another client holds the lock. A recovers. */
+static int recover_the_idle(struct rig *g, unsigned at, unsigned at_closed)
+{
+    open_rig(g, "mem:?size=4m&clients=8");
+    far_session *x = store_rig_join(&g->r);
+    assert_int_equal(put_u32(g, x, 7, 7), FAR_OK);
+    assert_int_equal(put_u32(g, g->b, 6, 6), FAR_OK);
+    waiting = x->client;
+    store_rig_kill(x);
+    store_rig_set(&g->r, sub_of(g).part.anchor, rcuckoo_word_at(0), 1);
+    looks = looks_closed = 0;
+    closed_once = false;
+    let_go = at;
+    let_go_closed = at_closed;
+    tap = (struct batch_tap){.posted = release_at_a_look};
+    g->a->op.batch.tap = &tap;
+    int rc = recover(g->a, &waiting);
+    g->a->op.batch.tap = NULL;
+    return rc;
+}
+
+/* RCUCKOO-C9: what is seen free is not the dead client's. */
+static void the_death_of_an_idle_client_closes_nothing(void **state)
+{
+    struct rig g;
+    (void)state;
+    assert_int_equal(recover_the_idle(&g, 3, 0), FAR_OK);
+    assert_false(closed_once);
+    assert_int_equal(looks, 3);
+    assert_int_equal(lock_word(&g), 0);
+    close_rig(&g);
+}
+
+/* The same under R. The line of the idle client stays as it is. */
+static void a_recovery_does_not_wait_for_a_lock_that_was_free(void **state)
+{
+    struct rig g;
+    (void)state;
+    assert_int_equal(recover_the_idle(&g, 0, 3), FAR_OK);
+    assert_true(closed_once);
+    assert_int_equal(looks_closed, 3);
+    assert_int_equal(lock_word(&g), 0);
+    close_rig(&g);
+}
+
+/* The holder is slow, so the recovery gives up and leaves R. A lease of the rig is a minute. */
+static void what_a_recovery_has_closed_is_soon_open_again(void **state)
+{
+    struct rig g;
+    (void)state;
+    assert_int_equal(recover_the_idle(&g, 0, 0), FAR_TIMEOUT);
+    assert_int_equal(lock_word(&g), RCUCKOO_REPAIR | 1);
+    store_rig_set(&g.r, sub_of(&g).part.anchor, rcuckoo_word_at(0), RCUCKOO_REPAIR);
+    uint64_t before = g.r.clock->now;
+    assert_int_equal(put_u32(&g, g.a, 8, 8), FAR_OK);
+    assert_in_range(g.r.clock->now - before, 1, 20000000);
+    assert_int_equal(lock_word(&g), 0);
+    close_rig(&g);
+}
+
 /* ---- a path of several rows ----------------------------------------------------------------------- */
 
 /* RCUCKOO-C2: the locks of all rows that a request writes are held. */
@@ -783,6 +866,9 @@ int main(void)
         cmocka_unit_test(a_change_that_was_unlocked_is_not_made_again),
         cmocka_unit_test(a_line_stays_until_its_locks_are_released),
         cmocka_unit_test(a_recovery_closes_the_words_before_it_reads_lines),
+        cmocka_unit_test(the_death_of_an_idle_client_closes_nothing),
+        cmocka_unit_test(a_recovery_does_not_wait_for_a_lock_that_was_free),
+        cmocka_unit_test(what_a_recovery_has_closed_is_soon_open_again),
         cmocka_unit_test(all_rows_of_a_path_are_locked),
         cmocka_unit_test(a_lock_is_not_released_before_two_epochs_have_passed),
         cmocka_unit_test(a_path_that_was_begun_is_completed),

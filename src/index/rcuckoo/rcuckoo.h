@@ -55,8 +55,9 @@
  *       client dies, or has to wait, the next one to recover the same line goes on. (Without the
  *       stamp, a redo's unlock could come after another recovery has released the same locks,
  *       because its line was done.)
- *   RCUCKOO-C9  A line that perhaps holds a lock: R is set, so nobody takes a lock of that word.
- *       Then all lines are read. If a lock is still set after that, its holder took it before R was
+ *   RCUCKOO-C9  A line that perhaps holds a lock: its client is shut out, so a lock that is free at
+ *       any look is not its own, and most are free soon. If one stays held, R is set, so nobody takes
+ *       a lock of that word. Then all lines are read. If a lock is still set after that, its holder took it before R was
  *       set, so a line of its journal named it (RCUCKOO-C5). If no line of a living client does,
  *       the lock belongs to a dead one, whose line was final when it was read (JOURNAL-J6). If some
  *       do, this waits until each of them has another stamp, or is blank. Then its operation has

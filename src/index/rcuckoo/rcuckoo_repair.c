@@ -12,10 +12,13 @@
 #include "index/rcuckoo/rcuckoo.h"
 #include "index/walk.h"
 
+/* Looks at the locks before anything is closed. */
+#define OPEN_LOOKS    4u
+#define LOOK_PAUSE_NS 4000u /* before the second look; then twice as long each time */
+
 /* Lines of living clients that name the locks. */
-#define LIVING_MAX      32u   /* if there are more, the recovery waits for the epoch, */
-#define LIVING_LOOKS    6u    /* and also if one is still the same after that many looks */
-#define LIVING_PAUSE_NS 4000u /* before the first look; then twice as long each time */
+#define LIVING_MAX   32u /* if there are more, the recovery waits for the epoch, */
+#define LIVING_LOOKS 6u  /* and also if one is still the same after that many looks */
 struct living {
     gaddr at;
     uint64_t stamp;
@@ -37,6 +40,7 @@ struct repair {
     unsigned same;     /* how many of them have the same stamp at this look */
     struct living line[LIVING_MAX];
     uint64_t held[RCUCKOO_LOCK_WORDS]; /* locks that the line perhaps holds */
+    uint64_t free[RCUCKOO_LOCK_WORDS]; /* those that were free at a look, so they are not its own */
     uint64_t kept[RCUCKOO_LOCK_WORDS]; /* those that another line surely holds: RCUCKOO-C10 */
 };
 
@@ -178,8 +182,9 @@ static uint64_t word_at(const struct repair *r, unsigned i)
     return rcuckoo_word_at((unsigned)r->locks.lock[i].word);
 }
 
-/* Which of the locks are held? (Not all of a word's have to be, though a client takes them at once: the
- * recovery of another line may have released some.) */
+/* Which of the locks are held, perhaps by the line? RCUCKOO-C9: not those that were free at this look or an
+ * earlier one. (Not all of a word's have to be held, though a client takes them at once: the recovery of
+ * another line may have released some.) */
 static int look(struct repair *r, bool *some)
 {
     struct op *op = r->op;
@@ -189,8 +194,30 @@ static int look(struct repair *r, bool *some)
     int rc = batch_flush(&op->batch);
     *some = false;
     for (unsigned i = 0; i < r->locks.count && rc == FAR_OK; i++) {
-        r->held[i] = op_result(op, n[i]) & r->locks.lock[i].mask;
+        r->free[i] |= ~op_result(op, n[i]);
+        r->held[i] = r->locks.lock[i].mask & ~r->free[i];
         *some |= r->held[i] != 0;
+    }
+    return rc;
+}
+
+/* The simulator has little patience, so that it often tests what comes after the looks. */
+static uint64_t looks_at_most(struct op *op, unsigned looks)
+{
+    uint64_t patience = op->pool->knobs.patience;
+    return patience < LIVING_LOOKS ? op_random(op, patience + 1) : looks;
+}
+
+/* RCUCKOO-C9: clients at work release their locks soon. So a lock that a dead client has only named is soon
+ * seen free, and nothing has to be closed. */
+static int look_for_a_while(struct repair *r, bool *some)
+{
+    uint64_t pause = LOOK_PAUSE_NS, looks = looks_at_most(r->op, OPEN_LOOKS - 1);
+    int rc = look(r, some);
+    for (unsigned i = 0; i < looks && rc == FAR_OK && *some; i++) {
+        op_wait(r->op, pause);
+        pause *= 2;
+        rc = look(r, some);
     }
     return rc;
 }
@@ -249,25 +276,24 @@ static int wait_for_epoch(struct repair *r)
     return rc != FAR_OK ? rc : err_fail(FAR_TIMEOUT, "locks may be held by a client that is alive");
 }
 
-/* RCUCKOO-C9: a living client may hold the locks. Waits a little until all lines that name them have been
- * written again, as those of clients at work soon are. *free: none of these clients holds a lock. */
+/* RCUCKOO-C9: a living client may hold the locks. Waits a little until they have been free, or all lines that
+ * name them have been written again, as those of clients at work soon are. *free: none of these clients holds
+ * a lock of `held`. */
 static int await_lines(struct repair *r, bool *free)
 {
-    uint64_t pause = LIVING_PAUSE_NS, patience = r->op->pool->knobs.patience;
-    uint64_t looks = LIVING_LOOKS;
-    if (patience < LIVING_LOOKS)
-        looks = op_random(r->op, patience + 1); /* so that the simulator tests the epoch, too */
-    if (r->count > LIVING_MAX)
-        looks = 0;
+    uint64_t pause = LOOK_PAUSE_NS, looks = looks_at_most(r->op, LIVING_LOOKS);
     int rc = FAR_OK;
     *free = false;
     r->again = true;
     for (unsigned i = 0; i < looks && rc == FAR_OK && !*free; i++) {
+        bool some = true;
         op_wait(r->op, pause);
         pause *= 2;
         r->same = 0;
-        rc = journal_visit(r->op, gaddr_node(r->sub.part.anchor), visit, r);
-        *free = rc == FAR_OK && r->same == 0;
+        rc = look(r, &some);
+        if (rc == FAR_OK && some && r->count <= LIVING_MAX)
+            rc = journal_visit(r->op, gaddr_node(r->sub.part.anchor), visit, r);
+        *free = rc == FAR_OK && (!some || (r->count <= LIVING_MAX && r->same == 0));
     }
     return rc;
 }
@@ -291,7 +317,7 @@ static int release(struct repair *r)
 {
     bool some = false, passed = false, free = true;
     bool begun = r->anchor.repair == r->entry->stamp; /* by an earlier attempt */
-    int rc = look(r, &some);
+    int rc = begun ? look(r, &some) : look_for_a_while(r, &some);
     if (rc != FAR_OK || (!some && !begun))
         return rc;
     rc = close_words(r);
@@ -430,7 +456,7 @@ static int check_stamp(struct op *op, struct rcuckoo_view *view, const struct rc
     return rc;
 }
 
-#define LOOK_PAUSE_NS 1000000u
+#define WALK_PAUSE_NS 1000000u
 
 /* RCUCKOO-W7, of a lock word whose bits were set at several looks. */
 static int check_word(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
@@ -461,7 +487,7 @@ int rcuckoo_check_locks(struct op *op, struct rcuckoo_view *view, const struct r
     memset(stuck, 0xff, sizeof stuck);
     for (unsigned i = 0; i < INDEX_WALK_LOOKS && rc == FAR_OK && any != 0; i++) {
         if (i > 0)
-            batch_pause(&op->batch, LOOK_PAUSE_NS);
+            batch_pause(&op->batch, WALK_PAUSE_NS);
         batch_read(&op->batch, sub->part.anchor, rcuckoo_word_at(0), image, 8 * words);
         rc = batch_flush(&op->batch);
         any = 0;
