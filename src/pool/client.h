@@ -40,7 +40,7 @@ struct client_epoch {
     uint64_t high;         /* client slots to read                                             */
     uint64_t advance_from; /* all clients have certified this epoch: it may go on. Or NO_EPOCH */
     uint64_t heartbeat;
-    unsigned ops_since;       /* operations since the last announcement                       */
+    unsigned ops_since;       /* operations since the last announcement, or batches of long ones */
     uint64_t retired_at;      /* stock.retired_ever at that time                              */
     uint64_t announced;       /* announcements that have landed                               */
     bool reads_registry;      /* the announcement under way reads the registry                */
@@ -48,6 +48,7 @@ struct client_epoch {
     uint64_t posted_as;       /* the incarnation that posted it, which may have changed since */
     uint64_t posted_at;       /* when it was posted                                           */
     struct cached *validates; /* the cache whose version it reads                             */
+    struct cached *used;      /* the cache of the operation that began last; NULL: none       */
     struct cached *caches;
     unsigned unmet; /* operations in flight that began before the client had met a sweep */
     struct op *oldest, *newest; /* operations in flight, by age */

@@ -193,13 +193,19 @@ bool client_heartbeat_due(const struct client *c)
     return heartbeat_due(c, client_now(c));
 }
 
-/* A long operation sends heartbeats, too. */
+/* A long operation sends heartbeats, too. And its batches count like operations. Otherwise a session that
+ * walks tables would announce itself only when a heartbeat is due, and hold up all epochs until then.
+ * Not if it works without a cache: the announcement would make all caches stale. And not while there
+ * is something to attend to: operations that meet a sweep start over when an announcement has landed. */
 static void look(struct batch_piggyback *piggyback)
 {
     struct client *c = announcer(piggyback);
     piggyback->flushes = 0;
     uint64_t now = client_now(c);
     piggyback->due |= heartbeat_due(c, now);
+    c->epoch.ops_since += PIGGYBACK_LOOK;
+    if (c->epoch.ops_since >= c->pool->knobs.tick_ops && c->epoch.used && c->attention.any == 0)
+        client_announce_soon(c, c->epoch.used);
     piggyback->urgent = heartbeat_urgent(c, now);
 }
 
@@ -326,6 +332,7 @@ int op_begin(struct op *op, struct cached *cached)
         c->epoch.oldest = op;
     c->epoch.newest = op;
     c->epoch.announcement.flushes = 0;
+    c->epoch.used = cached;
     if (++c->epoch.ops_since >= c->pool->knobs.tick_ops ||
         c->stock.retired_ever - c->epoch.retired_at >= TICK_BYTES || heartbeat_due(c, now))
         client_announce_soon(c, cached);
@@ -351,7 +358,7 @@ void op_end(struct op *op)
 
 void client_forget_caches(struct client *c)
 {
-    c->epoch.caches = c->epoch.validates = NULL;
+    c->epoch.caches = c->epoch.validates = c->epoch.used = NULL;
 }
 
 void client_cache(struct client *c, struct cached *cached)
@@ -370,6 +377,8 @@ void client_uncache(struct client *c, struct cached *cached)
         *at = cached->next;
     if (c->epoch.validates == cached)
         c->epoch.validates = NULL;
+    if (c->epoch.used == cached)
+        c->epoch.used = NULL;
 }
 
 void client_doubt_caches(struct client *c)

@@ -190,6 +190,53 @@ static void a_table_is_not_full_because_others_do_not_report(void **state)
     store_rig_close(&r);
 }
 
+/* ---- a session that walks the table again and again ----------------------------------------------- */
+static struct {
+    far_session *by;
+    far_table *table;
+    bool now;
+    unsigned count;
+} walks;
+
+/* In each pause of the other session, there is time for a walk. */
+static void pause_for_a_walk(struct fab_ep *ep, uint64_t ns)
+{
+    driven_pause(ep, ns);
+    if (walks.now)
+        return;
+    walks.now = true;
+    walks.count++;
+    assert_int_equal(far_table_check(walks.by, walks.table, NULL, NULL), FAR_OK);
+    walks.now = false;
+}
+
+/* A resize waits for three epochs, and each of them for the walk under way. */
+static void a_table_grows_beside_a_session_that_walks_it(void **state)
+{
+    struct far_table_options options = {.tuning = "buckets=64&slots=8"};
+    struct store_rig r;
+    unsigned most = 0;
+
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=64m&lease=1000", NULL, NULL, NULL);
+    assert_int_equal(far_table_create(r.session, "walked", "shard", &options, &walks.table),
+                     FAR_OK);
+    walks.by = store_rig_join(&r);
+    assert_int_equal(far_table_check(walks.by, walks.table, NULL, NULL), FAR_OK);
+    r.clock->ops.pause = pause_for_a_walk;
+    for (uint32_t key = 0; key < 4000; key++) {
+        walks.count = 0;
+        assert_int_equal(far_put(r.session, walks.table, &key, sizeof key, &key, sizeof key),
+                         FAR_OK);
+        most = walks.count > most ? walks.count : most;
+    }
+    printf("    at most %u walks beside one put\n", most);
+    assert_in_range(most, 1, 12);
+    r.clock->ops.pause = driven_pause;
+    far_session_close(walks.by);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +247,7 @@ int main(void)
         cmocka_unit_test(a_full_bucket_makes_its_client_begin_the_barrier),
         cmocka_unit_test(a_table_does_not_grow_without_inserts),
         cmocka_unit_test(a_table_is_not_full_because_others_do_not_report),
+        cmocka_unit_test(a_table_grows_beside_a_session_that_walks_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
