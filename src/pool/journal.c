@@ -40,9 +40,10 @@
  *       client that leaves has no locks. (If the registry were read first, another client could
  *       take the slot and write a line before the lines are read, and would count as dead.) It reads
  *       the registry before the lines, too: what a client wrote that was fenced in between may be
- *       more than what was read, so it counts as alive. If the slot has a client that is not fenced, the line's writer counts as alive, also if the line
- *       names another incarnation: the client may have renewed its registration, or have taken the
- *       slot with the line, and then recovers the line itself (LEASE-L2). A line is missed only if
+ *       more than what was read, so it counts as alive. If the slot has a client that is not
+ *       fenced, the line's writer counts as alive, also if the line names another incarnation: the
+ *       client may have renewed its registration, or have taken the slot with the line, and then
+ *       recovers the line itself (LEASE-L2). A line is missed only if
  *       it was written after the call began. So if a lock is closed to others before the call, the
  *       lines of all clients that hold it are visited.
  *
@@ -85,12 +86,11 @@ struct walk {
     struct op *op;
     /* Called for each line, with its first WALK_BYTES, or all of it. */
     void (*visit)(struct walk *walk, unsigned slot, gaddr at, const struct journal_line *line);
-    bool whole;                /* reads whole lines, and after them the registry */
-    struct client_slot *slots; /* if `whole`: the registry */
-    unsigned damaged;          /* chains that do not end as they should */
-    unsigned last;             /* the slot of one of them */
-    gaddr broken;              /* its last line before the damage */
-    uint64_t bad_next;         /* that line's `next` */
+    bool whole;        /* reads whole lines */
+    unsigned damaged;  /* chains that do not end as they should */
+    unsigned last;     /* the slot of one of them */
+    gaddr broken;      /* its last line before the damage */
+    uint64_t bad_next; /* that line's `next` */
     unsigned count;
     struct cursor {
         unsigned slot;
@@ -130,8 +130,6 @@ static int walk_step(struct walk *w)
             batch_read(&op->batch, c->at, 0, image + (size_t)i * bytes, bytes);
     }
     int rc = batch_flush(&op->batch);
-    if (rc == FAR_OK && w->whole)
-        rc = client_registry(op, &w->slots); /* JOURNAL-J6 */
     for (unsigned i = 0; i < w->count && rc == FAR_OK; i++) {
         const struct journal_line *line = (const void *)(image + (size_t)i * bytes);
         struct cursor *c = &w->cursor[i];
@@ -819,11 +817,18 @@ int journal_complete(struct op *op)
 
 /* ---- looking at the lines of others ---------------------------------------------------------- */
 
+/* A line that says something, as it was read. */
+struct seen_line {
+    unsigned slot;
+    gaddr at;
+    struct journal_line line;
+};
+
 struct visiting {
     struct walk walk;
-    const uint64_t *before; /* the incarnations, as they were before lines were read */
-    void (*visit)(void *arg, const struct journal_entry *entry, bool alive);
-    void *arg;
+    struct seen_line *seen;
+    unsigned count, room;
+    int rc;
 };
 
 static bool is_dead(uint64_t incarnation)
@@ -831,42 +836,70 @@ static bool is_dead(uint64_t incarnation)
     return incarnation == 0 || incarnation & CLIENT_FENCED;
 }
 
-static void visit_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+static void keep_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
 {
-    const struct visiting *v = (const struct visiting *)w;
-    struct lines *l = &w->op->client->lines;
-    const struct line *mine = slot == w->op->client->slot ? find_line(l, at) : NULL;
-    uint64_t incarnation = w->slots[slot].incarnation;
-    struct journal_entry entry;
-    if (mine && mine->state == LINE_FREE)
-        return;                                                   /* spent */
-    bool dead = is_dead(incarnation) && is_dead(v->before[slot]); /* JOURNAL-J6 */
-    if (judge(line, slot, at, &entry))
-        v->visit(v->arg, &entry, !dead);
+    struct visiting *v = (struct visiting *)w;
+    const struct client *c = w->op->client;
+    const struct line *mine = slot == c->slot ? find_line(&w->op->client->lines, at) : NULL;
+    if (line->intent.stamp == 0 || v->rc != FAR_OK || (mine && mine->state == LINE_FREE))
+        return; /* blank, or spent */
+    if (v->count == v->room) {
+        unsigned room = v->room ? 2 * v->room : 64;
+        struct seen_line *grown = realloc(v->seen, room * sizeof *grown);
+        if (!grown) {
+            v->rc = err_fail(FAR_NO_MEMORY, "no memory for journals");
+            return;
+        }
+        v->seen = grown;
+        v->room = room;
+    }
+    v->seen[v->count++] = (struct seen_line){slot, at, *line};
+}
+
+/* Reads the lines of all slots on a node. */
+static int read_lines(struct visiting *v, unsigned node, const struct client_slot *slots)
+{
+    struct walk *w = &v->walk;
+    const struct pool *pool = w->op->pool;
+    uint64_t *journals = malloc(pool->clients * sizeof *journals); /* the buffer is used again */
+    int rc = journals ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for journals");
+    for (unsigned slot = 0; slot < pool->clients && rc == FAR_OK; slot++)
+        journals[slot] = slots[slot].journals;
+    for (unsigned slot = 0; slot < pool->clients && rc == FAR_OK; slot++) {
+        if (journals[slot] >> node & 1)
+            w->cursor[w->count++] = (struct cursor){slot, first_line(pool, node, slot), 0};
+        if (w->count == WALK_MANY)
+            rc = walk(w);
+    }
+    if (rc == FAR_OK)
+        rc = walk(w);
+    free(journals);
+    return rc == FAR_OK ? v->rc : rc;
 }
 
 int journal_visit(struct op *op, unsigned node,
                   void (*visit)(void *arg, const struct journal_entry *entry, bool alive),
                   void *arg)
 {
-    struct visiting v = {
-        .walk = {.op = op, .visit = visit_line, .whole = true}, .visit = visit, .arg = arg};
-    struct walk *w = &v.walk;
-    uint64_t *before = malloc(op->pool->clients * sizeof *before);
+    struct visiting v = {.walk = {.op = op, .visit = keep_line, .whole = true}, .rc = FAR_OK};
+    struct client_slot *slots = NULL;
+    bool *dead = malloc(op->pool->clients * sizeof *dead);
     ASSERT(node < op->pool->nodes);
-    v.before = before;
-    int rc =
-        before ? client_registry(op, &w->slots) : err_fail(FAR_NO_MEMORY, "no memory for journals");
+    int rc = dead ? client_registry(op, &slots) : err_fail(FAR_NO_MEMORY, "no memory for journals");
     for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++)
-        before[slot] = w->slots[slot].incarnation;
-    for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++) {
-        if (w->slots[slot].journals >> node & 1)
-            w->cursor[w->count++] = (struct cursor){slot, first_line(op->pool, node, slot), 0};
-        if (w->count == WALK_MANY)
-            rc = walk(w);
-    }
+        dead[slot] = is_dead(slots[slot].incarnation);
     if (rc == FAR_OK)
-        rc = walk(w);
-    free(before);
+        rc = read_lines(&v, node, slots);
+    if (rc == FAR_OK && v.count > 0)
+        rc = client_registry(op, &slots); /* JOURNAL-J6 */
+    for (unsigned i = 0; i < v.count && rc == FAR_OK; i++) {
+        const struct seen_line *seen = &v.seen[i];
+        struct journal_entry entry;
+        bool alive = !dead[seen->slot] || !is_dead(slots[seen->slot].incarnation);
+        if (judge(&seen->line, seen->slot, seen->at, &entry))
+            visit(arg, &entry, alive);
+    }
+    free(v.seen);
+    free(dead);
     return rc;
 }

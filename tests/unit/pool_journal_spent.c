@@ -404,6 +404,27 @@ static void the_lines_of_all_slots_are_visited(void **state)
     end(&r, &p);
 }
 
+/* JOURNAL-J6: before the lines, and after all of them. A ring that is deep makes chains as long. */
+static void a_visit_reads_the_registry_twice(void **state)
+{
+    enum { LINES = 20 };
+    struct store_rig r;
+    struct probe p;
+    struct journal j[LINES];
+
+    (void)state;
+    begin(&r, &p, URI);
+    far_session *s = join(&r);
+    for (unsigned i = 0; i < LINES; i++)
+        take(s, 0, &j[i], 1ull << i);
+    uint64_t before = r.session->op.cost.rtts;
+    visit(&r.session->op, 0);
+    assert_int_equal(visited.calls, LINES);
+    assert_int_equal(r.session->op.cost.rtts - before, 2 + LINES);
+    close_dead(s);
+    end(&r, &p);
+}
+
 /* It is not fenced, and recovers itself what it left. */
 static void a_client_that_renewed_its_registration_is_alive(void **state)
 {
@@ -564,6 +585,7 @@ int main(void)
         cmocka_unit_test(a_second_recovery_finds_the_change_done),
         cmocka_unit_test(the_lines_of_all_slots_are_visited),
         cmocka_unit_test(a_client_that_renewed_its_registration_is_alive),
+        cmocka_unit_test(a_visit_reads_the_registry_twice),
         cmocka_unit_test(a_client_that_joins_meanwhile_is_alive),
         cmocka_unit_test(a_recovery_looks_at_the_lines_of_others),
         cmocka_unit_test(a_damaged_chain_is_visited_up_to_the_damage),
