@@ -93,6 +93,14 @@ void store_view_forget(far_session *s, const far_table *table)
     store_view_release(s, v, FAR_NO_TABLE);
 }
 
+/* From now on, announcements make the view stale, unless they validate it (EPOCH-E2). */
+static void cache(struct client *c, struct index_view *view)
+{
+    bool stale = view->cached.stale;
+    client_cache(c, &view->cached);
+    view->cached.stale = stale;
+}
+
 /* Makes the session's view of a table, at the first operation on it. Within an epoch, because the
  * view keeps addresses. */
 static int attach(far_session *s, struct op *op, const far_table *table, struct table_view *view)
@@ -106,9 +114,7 @@ static int attach(far_session *s, struct op *op, const far_table *table, struct 
             table->index.ops->detach(made);
         } else {
             view->view = made;
-            bool stale = made->cached.stale;
-            client_cache(&s->client, &made->cached);
-            made->cached.stale = stale;
+            cache(&s->client, made);
         }
     }
     return FAR_OK;
@@ -165,8 +171,9 @@ int store_view_work(far_pool *pool, struct op *op, const struct table_desc *desc
                         desc->name, desc->index);
     int rc = INDEX_CALL(table.ops, attach, op, &table, &view);
     if (rc == FAR_OK) {
+        cache(op->client, view); /* CAT-4 */
         rc = work(op, view, arg);
-        client_uncache(op->client, &view->cached); /* an announcement may have had it validated */
+        client_uncache(op->client, &view->cached);
         table.ops->detach(view);
     }
     return rc;

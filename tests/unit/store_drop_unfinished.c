@@ -4,6 +4,7 @@
 #include "support/hook.h"
 
 #include "store/drop.h"
+#include "store/store_internal.h"
 
 /* A dropped table is nobody's free memory before its drop is completed, and then it is. */
 static void a_sweep_leaves_a_dropped_table_alone(void **state)
@@ -204,6 +205,61 @@ static void a_table_that_cannot_be_walked_holds_up_no_other(void **state)
     store_rig_close(&r);
 }
 
+/* ---- a walk that rests --------------------------------------------------------------------------- */
+static struct {
+    far_pool *pool;
+    far_session *by, *other;
+    bool within;
+    int resumed;
+} rests;
+
+/* While the other session waits for the barrier, the one that rests announces itself. */
+static void pause_and_announce(struct fab_ep *ep, uint64_t ns)
+{
+    driven_pause(ep, ns);
+    if (rests.within)
+        return;
+    rests.within = true;
+    assert_int_equal(client_drive_epoch(&rests.by->op), FAR_OK);
+    rests.within = false;
+}
+
+static int rest_until_the_drop_is_completed(struct op *op, struct index_view *view, void *arg)
+{
+    (void)arg;
+    index_rest(op);
+    assert_int_equal(store_drop_settle(rests.pool, &rests.other->op), FAR_OK);
+    rests.resumed = index_resume(op, view);
+    return rests.resumed;
+}
+
+/* CAT-4: its memory belongs to others by then, and a walk may also write. */
+static void a_walk_that_rests_finds_out_that_the_drop_was_completed(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; far_index_name(i); i++) {
+        struct store_rig r;
+        struct table_desc desc;
+        far_table *t = NULL;
+        store_rig_open_driven(&r, "mem:?size=16m&" HOUR, NULL, NULL, NULL);
+        rests = (typeof(rests)){.pool = r.pool, .by = r.session, .other = store_rig_join(&r)};
+        assert_int_equal(far_table_create(r.session, "walked", far_index_name(i), NULL, &t),
+                         FAR_OK);
+        assert_int_equal(put(r.session, t, 1, 8), FAR_OK);
+        drop_and_stop(r.session, t);
+        r.clock->ops.pause = pause_and_announce;
+        struct op *op = &r.session->op;
+        assert_int_equal(op_begin(op, NULL), FAR_OK);
+        assert_int_equal(catalog_get(op, t->index.desc.id, &desc), FAR_OK);
+        (void)store_view_work(r.pool, op, &desc, true, rest_until_the_drop_is_completed, NULL);
+        assert_int_equal(rests.resumed, FAR_NO_TABLE);
+        op_end(op);
+        r.clock->ops.pause = driven_pause;
+        far_session_close(rests.other);
+        store_rig_close(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +270,7 @@ int main(void)
         cmocka_unit_test(a_drop_is_completed_once),
         cmocka_unit_test(a_table_that_cannot_be_walked_holds_up_no_other),
         cmocka_unit_test(a_journal_of_a_dropped_table_is_nothing_to_do),
+        cmocka_unit_test(a_walk_that_rests_finds_out_that_the_drop_was_completed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
