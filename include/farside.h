@@ -118,7 +118,8 @@ extern "C" {
     X(STOPPED, -30, "stopped by the caller")                                                       \
     X(REFUSED, -31, "the memory node refused this client")                                         \
     X(NODE_LOST, -32, "a memory node came back without its contents")                              \
-    X(STARTED, -33, "the operation has already started")
+    X(STARTED, -33, "the operation has already started")                                           \
+    X(PARTIAL, -34, "some entries were left out, because they are damaged")
 
 #define FAR_X(name, value, text) , FAR_##name = value
 enum far_status { FAR_OK = 0 FAR_ERRORS(FAR_X) };
@@ -290,6 +291,8 @@ struct far_pool_check {
     unsigned stranded;     /* locks and unfinished work of dead sessions                    */
     unsigned repaired;     /* with repair: violations and stranded work that were fixed     */
     unsigned dead_clients; /* sessions silent for longer than a lease; with repair, removed */
+    unsigned salvaged;     /* with repair: entries of damaged parts of tables that were kept, */
+    unsigned lost;         /* and those that were not: nothing proves that they are right     */
     /* Memory that nobody holds: `unknown` of far_pool_usage, if some of it is certainly lost,
      * because sessions have died since the last repair or no other session is open. */
     uint64_t leaked_bytes;
@@ -334,6 +337,8 @@ FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_i
  *   - a key in a place where no operation looks for it is moved to the right one, unless it is
  *     there;
  *   - of a duplicate key, the copy stays that far_get() returns;
+ *   - a row of `rcuckoo` or a group of `chime` that fails its checksum is made whole again: with all
+ *     entries if one flipped bit explains the damage, else with those that their blocks prove;
  *   - memory that no table reaches and no session holds becomes free.
  * A table whose directory is damaged is not repaired. Then lost memory is not freed either.
  *
@@ -640,6 +645,10 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
  * returned or not. Each value was the key's at some instant of its call. Nothing is held between
  * calls: a cursor stays valid as long as the table exists, in any session, and holds up nobody.
  *
+ * FAR_PARTIAL    as FAR_OK: cursor and len are set, and the iteration can go on. But entries were left
+ *                out, because a part of the table is damaged. The detail says how many, and
+ *                far_execute() has the number as `damaged`. `farside pool check --repair` salvages
+ *                what can be salvaged
  * FAR_INVALID    cursor, buf or len is NULL, a flag does not exist, or the cursor is not from
  *                far_iterate()
  * FAR_TOO_SMALL  the next entry does not fit; the cursor is unchanged
@@ -690,6 +699,8 @@ struct far_range {
  * not a snapshot. Nothing is held between calls. A range whose end is not above its beginning is
  * empty; this is not an error.
  *
+ * FAR_PARTIAL      as FAR_OK: len and more are set. But entries of a part of the table that is
+ *                  damaged were left out, as by far_iterate(). Some of them may be outside the range
  * FAR_UNSUPPORTED  the table's index does not keep keys in order; the detail names those that do
  * FAR_INVALID      range, buf or len is NULL, a flag does not exist, or from or to is NULL and its
  *                  length is not 0
@@ -749,12 +760,14 @@ struct far_op {
 struct far_result {
     uint64_t user_data;
     int status; /* what the function of the same kind would have returned */
-    /* With FAR_OK and FAR_TOO_SMALL. Get: the value's length. Iterate, scan: bytes of the entries,
-     * or of the entry that did not fit. */
+    /* With FAR_OK, FAR_PARTIAL and FAR_TOO_SMALL. Get: the value's length. Iterate, scan: bytes of
+     * the entries, or of the entry that did not fit. */
     size_t len;
-    uint64_t cursor; /* with FAR_OK; iterate: where to continue, 0 at the end */
-    unsigned count;  /* with FAR_OK; iterate, scan: number of entries         */
-    bool more;       /* with FAR_OK; scan: as far_scan() sets it              */
+    /* With FAR_OK and FAR_PARTIAL. */
+    uint64_t cursor;  /* iterate: where to continue, 0 at the end */
+    unsigned count;   /* iterate, scan: number of entries         */
+    bool more;        /* scan: as far_scan() sets it              */
+    unsigned damaged; /* with FAR_PARTIAL: entries that were left out, at most */
 };
 
 /*
@@ -899,6 +912,7 @@ struct far_table_info {
     uint64_t block_bytes;        /* remote bytes of the live keys and values         */
     uint64_t client_cache_bytes; /* local bytes of this session's cache of the index */
     double load_factor;          /* keys / slots                                     */
+    uint64_t damaged;            /* slots that could not be read; far_pool_check()   */
     uint64_t splits;             /* restructurings this session has done             */
     double split_load_max;       /* highest and mean load factor of what it split;   */
     double split_load_mean;      /* 0 if it has split nothing                        */

@@ -451,6 +451,15 @@ const char *cli_plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
+int cli_partial(const char *command, const char *table, uint64_t damaged)
+{
+    fprintf(stderr,
+            "farside %s: up to %llu entries of the table '%s' are damaged, and were left out. "
+            "'farside pool check --repair' salvages what it can.\n",
+            command, (unsigned long long)damaged, table);
+    return CLI_PARTIAL;
+}
+
 int cli_no_memory(const char *command)
 {
     fprintf(stderr, "farside %s: out of memory\n", command);

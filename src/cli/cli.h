@@ -19,7 +19,8 @@ enum {
     CLI_FAILED = 1,
     CLI_MISUSED = 2,
     CLI_MISSING = 3, /* there is no such key or table                       */
-    CLI_EXISTS = 4   /* there is one already, and the command wants to add it */
+    CLI_EXISTS = 4,  /* there is one already, and the command wants to add it */
+    CLI_PARTIAL = 5  /* done, but entries that are damaged were left out      */
 };
 
 struct cli_command {
@@ -142,6 +143,8 @@ void cli_json_print(struct json_t *object);
 /* "s", or "" for one. */
 const char *cli_plural(uint64_t count);
 
+/* Prints that so many entries of a table are damaged, and were left out. Returns CLI_PARTIAL. */
+int cli_partial(const char *command, const char *table, uint64_t damaged);
 /* Prints that memory ran out. Returns CLI_FAILED. */
 int cli_no_memory(const char *command);
 

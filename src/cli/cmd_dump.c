@@ -46,7 +46,8 @@ struct dumping {
     struct progress progress;
     char *buf; /* of entries */
     size_t cap, len;
-    uint64_t away; /* nodes whose part of the tables is left out */
+    uint64_t away;    /* nodes whose part of the tables is left out */
+    uint64_t damaged; /* entries that were left out, at most */
 };
 
 static void usage(void)
@@ -58,7 +59,10 @@ static void usage(void)
           "Others may change the tables meanwhile: each pair was there at some instant.\n"
           "\n" CLI_POOL_HELP "  --table NAME    only this table; may be repeated (all tables)\n"
           "  --json          write JSON lines, for people; they have no checksums\n"
-          "  -h, --help      show this help\n",
+          "  -h, --help      show this help\n"
+          "\n"
+          "If a part of a table is damaged, its entries are left out, all others are written, and\n"
+          "the exit status is 5.\n",
           stdout);
 }
 
@@ -222,21 +226,44 @@ static bool grow(struct dumping *d, size_t cap)
     return true;
 }
 
+/* far_iterate() that counts the entries that are left out. */
+static int read_entries(struct dumping *d, uint64_t *cursor, uint64_t *damaged)
+{
+    struct far_op op = {.kind = FAR_OP_ITERATE,
+                        .table = d->t.table,
+                        .cursor = *cursor,
+                        .flags = FAR_PASS_AWAY,
+                        .buf = d->buf,
+                        .cap = d->cap};
+    struct far_result result;
+    int rc = far_execute(d->t.session, &op, &result);
+    d->len = result.len;
+    if (rc == FAR_OK || rc == FAR_PARTIAL)
+        *cursor = result.cursor;
+    *damaged += result.damaged;
+    return rc == FAR_PARTIAL ? FAR_OK : rc;
+}
+
 static int write_pairs(struct dumping *d, const char *name)
 {
-    uint64_t cursor = 0;
+    uint64_t cursor = 0, damaged = 0;
     int rc = FAR_OK;
     do {
-        rc = far_iterate(d->t.session, d->t.table, &cursor, FAR_PASS_AWAY, d->buf, d->cap, &d->len);
+        rc = read_entries(d, &cursor, &damaged);
         if (rc == FAR_TOO_SMALL && !grow(d, d->len))
             return cli_no_memory(COMMAND);
         if (rc == FAR_OK && !write_entries(d))
             return cannot_write(&d->out);
         progress_count(&d->progress, name, d->writer.totals.pairs, d->writer.totals.bytes);
     } while ((rc == FAR_TOO_SMALL || (rc == FAR_OK && cursor != 0)) && !cli_stopped());
-    if (rc == FAR_OK || cli_stopped())
-        return CLI_OK;
-    int code = cli_failed(COMMAND, rc, "cannot read the table '%s'", name);
+    int code = CLI_OK;
+    if (rc != FAR_OK && !cli_stopped())
+        code = cli_failed(COMMAND, rc, "cannot read the table '%s'", name);
+    if (damaged > 0) {
+        progress_clear(&d->progress);
+        (void)cli_partial(COMMAND, name, damaged);
+    }
+    d->damaged += damaged;
     return rc == FAR_UNREACHABLE && d->away ? CLI_OK : code; /* the rest of the table is left out */
 }
 
@@ -302,6 +329,8 @@ static int write_dump(struct dumping *d, const struct table_list *all)
                 d->out.target ? d->out.target : d->out.name);
         code = CLI_FAILED;
     }
+    if (code == CLI_OK && d->damaged > 0)
+        code = CLI_PARTIAL;
     dump_writer_free(&d->writer);
     close_output(&d->out);
     return code;

@@ -26,6 +26,7 @@ struct listing {
     char *buf;
     size_t cap, len;
     uint64_t printed;
+    uint64_t damaged; /* entries that were left out, at most */
 };
 
 static void print_options(bool scan, bool values)
@@ -213,14 +214,30 @@ static bool grow(struct listing *l, size_t cap)
     return true;
 }
 
+/* Fills the buffer, and counts the entries that are left out. */
+static int read_entries(struct listing *l, struct far_op *op, bool *more)
+{
+    struct far_result result;
+    op->buf = l->buf;
+    op->cap = l->cap;
+    int rc = far_execute(l->t.session, op, &result);
+    l->len = result.len;
+    l->damaged += result.damaged;
+    if (rc != FAR_OK && rc != FAR_PARTIAL)
+        return rc;
+    op->cursor = result.cursor;
+    *more = result.more;
+    return FAR_OK;
+}
+
 static int print_all(struct listing *l)
 {
     struct far_range none = {.from = NULL};
     unsigned flags = l->call->keys_only ? FAR_KEYS_ONLY : 0;
-    uint64_t cursor = 0;
+    struct far_op op = {.kind = FAR_OP_ITERATE, .table = l->t.table, .flags = flags};
     bool more = true;
     while (more && goes_on(l)) {
-        int rc = far_iterate(l->t.session, l->t.table, &cursor, flags, l->buf, l->cap, &l->len);
+        int rc = read_entries(l, &op, &more);
         if (rc == FAR_TOO_SMALL && grow(l, l->len))
             continue;
         if (rc == FAR_TOO_SMALL)
@@ -229,7 +246,7 @@ static int print_all(struct listing *l)
             return cli_failed(l->call->command, rc, "cannot list the table '%s'",
                               l->call->target.table);
         print_entries(l, &none);
-        more = cursor != 0;
+        more = op.cursor != 0;
     }
     return CLI_OK;
 }
@@ -243,7 +260,15 @@ static int print_range(struct listing *l)
         bool goes_on_after = rest.flags & FAR_AFTER; /* a key in the buffer, which may move */
         size_t from = goes_on_after ? (size_t)((const char *)rest.from - l->buf) : 0;
         rest.limit = left < UINT32_MAX ? (unsigned)left : 0;
-        int rc = far_scan(l->t.session, l->t.table, &rest, l->buf, l->cap, &l->len, &more);
+        struct far_op op = {.kind = FAR_OP_SCAN,
+                            .table = l->t.table,
+                            .key = rest.from,
+                            .key_len = rest.from_len,
+                            .to = rest.to,
+                            .to_len = rest.to_len,
+                            .limit = rest.limit,
+                            .flags = rest.flags};
+        int rc = read_entries(l, &op, &more);
         if (rc == FAR_TOO_SMALL && grow(l, l->len)) {
             rest.from = goes_on_after ? l->buf + from : rest.from;
             continue;
@@ -267,6 +292,8 @@ static int print_table(const struct list_call *c, int (*print)(struct listing *l
     cli_interrupt_io(true);
     l.buf = malloc(l.cap);
     code = l.buf ? print(&l) : cli_no_memory(c->command);
+    if (code == CLI_OK && l.damaged > 0)
+        code = cli_partial(c->command, c->target.table, l.damaged);
     if (cli_interrupted())
         fprintf(stderr, "farside %s: interrupted after %" PRIu64 " keys\n", c->command, l.printed);
     free(l.buf);

@@ -79,12 +79,13 @@ static bool is_clean(const struct far_pool_check *c, bool repair)
 
 static void print_json(const char *uri, bool repair, const struct far_pool_check *c, json_t *lines)
 {
-    json_t *all = json_pack("{s:s, s:o, s:b, s:b, s:i, s:i, s:i, s:i, s:I, s:I, s:o}", "farside",
-                            far_version(), "uri", cli_json_text(uri), "repair", repair, "clean",
-                            is_clean(c, repair), "violations", (int)c->violations, "stranded",
-                            (int)c->stranded, "repaired", (int)c->repaired, "dead_sessions",
-                            (int)c->dead_clients, "leaked_bytes", (json_int_t)c->leaked_bytes,
-                            "repaired_bytes", (json_int_t)c->repaired_bytes, "findings", lines);
+    json_t *all = json_pack(
+        "{s:s, s:o, s:b, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:o}", "farside",
+        far_version(), "uri", cli_json_text(uri), "repair", repair, "clean", is_clean(c, repair),
+        "violations", (int)c->violations, "stranded", (int)c->stranded, "repaired",
+        (int)c->repaired, "dead_sessions", (int)c->dead_clients, "salvaged_entries",
+        (int)c->salvaged, "lost_entries", (int)c->lost, "leaked_bytes", (json_int_t)c->leaked_bytes,
+        "repaired_bytes", (json_int_t)c->repaired_bytes, "findings", lines);
     cli_json_print(all);
 }
 
@@ -95,6 +96,8 @@ static void print_summary(const char *uri, bool repair, const struct far_pool_ch
         printf("%s: repaired %u finding%s, %u dead session%s, %" PRIu64 " bytes\n", uri,
                c->repaired, cli_plural(c->repaired), c->dead_clients, cli_plural(c->dead_clients),
                c->repaired_bytes);
+    if (c->salvaged > 0 || c->lost > 0)
+        printf("%s: of damaged entries %u were salvaged and %u lost\n", uri, c->salvaged, c->lost);
     if (is_clean(c, repair))
         printf("%s: clean\n", uri);
     else

@@ -50,6 +50,8 @@ static json_t *json_of_table(far_table *table, const struct far_table_info *t)
                              (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
     json_object_update(all, rest);
     json_decref(rest);
+    if (t->damaged != 0)
+        json_object_set_new(all, "damaged", json_integer((json_int_t)t->damaged));
     if (t->fptable_plain_bytes != 0) {
         json_object_set_new(all, "fptable_bytes", json_integer((json_int_t)t->fptable_bytes));
         json_object_set_new(all, "fptable_plain_bytes",
@@ -113,6 +115,9 @@ static void print_table(far_table *table, const struct far_table_info *t)
     printf("  %-12s %15s\n", "tuning", t->tuning);
     printf("  %-12s %15" PRIu64 "\n", "keys", t->keys);
     printf("  %-12s %15" PRIu64 "  (load factor %.3f)\n", "slots", t->slots, t->load_factor);
+    if (t->damaged > 0)
+        printf("  %-12s %15" PRIu64 "  (slots; try 'farside pool check --repair')\n", "damaged",
+               t->damaged);
     print_bytes("index", t->index_bytes);
     print_bytes("blocks", t->block_bytes);
     if (t->fptable_plain_bytes != 0)

@@ -196,6 +196,16 @@ void index_repaired(struct index_report *report, unsigned *count, const char *ho
         report->line(report->arg, how);
 }
 
+void index_salvaged(struct index_report *report, unsigned salvaged, unsigned lost)
+{
+    char how[96];
+    snprintf(how, sizeof how, "  repaired: %u entr%s salvaged, %u lost", salvaged,
+             salvaged == 1 ? "y" : "ies", lost);
+    report->salvaged += salvaged;
+    report->lost += lost;
+    index_repaired(report, &report->violations, how);
+}
+
 int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes)
 {
     void *image = op_buffer(op, BUF_BULK, bytes);

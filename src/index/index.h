@@ -5,9 +5,9 @@
  * entry and on return. Functions return statuses of farside.h. Operations are linearizable per key.
  *
  * What indexes share: attempt.h (starting over), lock_wait.h (waiting for a lock's owner), slot.h
- * (slot words), blocks.h (reading blocks), change.h (changing a key), iterate.h, walk.h,
- * refresh.h, split_bits.h, parts.h (tables that grow part by part), cache.h (caches), tuning.h. See
- * docs/writing-an-index.md.
+ * (slot words), blocks.h (reading blocks), change.h (changing a key), iterate.h, walk.h, flip.h
+ * (damage by one bit), refresh.h, split_bits.h, parts.h (tables that grow part by part), cache.h
+ * (caches), tuning.h. See docs/writing-an-index.md.
  */
 #ifndef INDEX_INDEX_H
 #define INDEX_INDEX_H
@@ -57,6 +57,9 @@ struct entries_out {
     uint64_t away; /* iterate: what is on these nodes is left out (FAR_PASS_AWAY) */
     uint64_t cursor;
     bool more; /* scan: it ended before the range did */
+    /* Entries that were left out, at most: those of damaged parts that the call has passed. Such a part
+     * is counted by the call that moves the cursor beyond it. */
+    unsigned damaged;
 };
 /* False if it does not fit. */
 bool index_entries_add(struct entries_out *out, struct slice key, struct slice value);
@@ -99,8 +102,9 @@ struct index_report {
     void *arg;
     bool repair; /* repair what is found, if no good data is lost by that */
     unsigned violations;
-    unsigned stranded; /* locks of dead clients: legal, but others wait for them */
-    unsigned repaired; /* of both; those are not counted above any more */
+    unsigned stranded;       /* locks of dead clients: legal, but others wait for them */
+    unsigned repaired;       /* of both; those are not counted above any more */
+    unsigned salvaged, lost; /* entries of damaged parts that were repaired */
 };
 void index_violation(struct index_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -108,6 +112,8 @@ void index_stranded(struct index_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* What was just reported has been repaired: takes it off `*count`. */
 void index_repaired(struct index_report *report, unsigned *count, const char *how);
+/* The same for a violation that was damage to entries: so many were kept, and so many were not. */
+void index_salvaged(struct index_report *report, unsigned salvaged, unsigned lost);
 
 /* What a table is made with. */
 struct index_options {
@@ -142,8 +148,8 @@ struct index_ops {
     int (*change)(struct op *op, struct index_view *view, struct slice key, struct change *change);
 
     /* Adds entries from out->cursor on, until the buffer is full or a bounded part of the table has
-     * been read, and moves the cursor. FAR_TOO_SMALL: not even the first fits. FAR_INVALID: that is
-     * no cursor of this index. */
+     * been read, and moves the cursor. Goes past entries that are damaged, and counts them.
+     * FAR_TOO_SMALL: not even the first fits. FAR_INVALID: that is no cursor of this index. */
     int (*iterate)(struct op *op, struct index_view *view, struct entries_out *out);
 
     /* Adds the entries of the range in ascending order: each was there at some instant, and a key
@@ -154,8 +160,8 @@ struct index_ops {
     int (*scan)(struct op *op, struct index_view *view, const struct scan_range *range,
                 struct entries_out *out);
 
-    /* Passes every object that the table reaches to the marker, while others change the table. If
-     * the marker sweeps, then changes the version of caches: they may still name objects that have
+    /* Passes every object that the table reaches to the marker, while others change the table. What a
+     * damaged part may reach is passed, too, and marker->damaged is set. If the marker sweeps, then changes the version of caches: they may still name objects that have
      * long been out of reach. */
     int (*mark)(struct op *op, struct index_view *view, struct marker *marker);
     /* Completes or undoes what an operation was doing when its client died, as its journal line

@@ -58,8 +58,10 @@ struct journal_entry;
 /* Called with every object that can be reached. */
 struct marker {
     void (*mark)(struct marker *marker, gaddr at, unsigned size_class);
-    bool sweeps; /* objects that it is not called with will be reused, so the walk then changes the
+    bool sweeps;  /* objects that it is not called with will be reused, so the walk then changes the
                     version of caches */
+    bool damaged; /* set by a walk that met damage: it has passed all that the damaged part may lead
+                     to, which may be others' memory, or none */
 };
 
 /* What all threads share. Constant after pool_open(), except for what concerns nodes that are away. */

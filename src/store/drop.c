@@ -101,7 +101,7 @@ static int walk(struct op *op, struct index_view *view, void *arg)
         rc = INDEX_CALL(ops, mark, op, view, &f->marker);
     if (rc == FAR_OK && f->no_memory)
         rc = err_fail(FAR_NO_MEMORY, "no memory for walking a table");
-    return rc == FAR_OK && f->damaged ? FAR_CORRUPT : rc;
+    return rc == FAR_OK && (f->damaged || f->marker.damaged) ? FAR_CORRUPT : rc;
 }
 
 /* ---- completing ------------------------------------------------------------------------------ */

@@ -164,6 +164,8 @@ static int check_table(struct op *op, struct index_view *view, void *arg)
     c->report.violations = report.violations;
     c->report.stranded = report.stranded;
     c->report.repaired = report.repaired;
+    c->report.salvaged = report.salvaged;
+    c->report.lost = report.lost;
     return rc == FAR_CORRUPT ? FAR_OK : rc;
 }
 
@@ -379,6 +381,8 @@ int far_pool_check(far_session *s, bool repair, void (*report)(void *, const cha
     c.sum.violations = c.report.violations;
     c.sum.stranded = c.report.stranded;
     c.sum.repaired = c.report.repaired;
+    c.sum.salvaged = c.report.salvaged;
+    c.sum.lost = c.report.lost;
     *check = c.sum;
     if (c.sum.violations == 0)
         return err_end(FAR_OK);

@@ -56,9 +56,10 @@ int far_iterate(far_session *s, far_table *table, uint64_t *cursor, unsigned fla
         return err_end(rc);
     r.cursor = *cursor;
     rc = run(s, &r, &result);
-    if (rc == FAR_OK || rc == FAR_TOO_SMALL)
+    bool some = rc == FAR_OK || rc == FAR_PARTIAL;
+    if (some || rc == FAR_TOO_SMALL)
         *len = result.len;
-    if (rc == FAR_OK)
+    if (some)
         *cursor = result.cursor;
     return err_end(rc);
 }
@@ -81,9 +82,10 @@ int far_scan(far_session *s, far_table *table, const struct far_range *range, vo
                        .buf = buf,
                        .cap = cap};
     rc = run(s, &r, &result);
-    if (rc == FAR_OK || rc == FAR_TOO_SMALL)
+    bool some = rc == FAR_OK || rc == FAR_PARTIAL;
+    if (some || rc == FAR_TOO_SMALL)
         *len = result.len;
-    if (rc == FAR_OK && more)
+    if (some && more)
         *more = result.more;
     return err_end(rc);
 }

@@ -72,6 +72,19 @@ static int change(struct op *op, const struct far_op *r, struct index_view *view
                      "the callback returned no decision, or NULL as a value that is not empty");
 }
 
+/* What an iteration or a scan has returned. FAR_PARTIAL: entries were left out. */
+static int judge_entries(const struct far_op *r, const struct entries_out *out, int rc,
+                         struct far_result *result)
+{
+    result->len = rc == FAR_TOO_SMALL ? out->needed : out->len;
+    result->count = out->count;
+    result->damaged = out->damaged;
+    if (rc != FAR_OK || out->damaged == 0)
+        return rc;
+    return err_fail(FAR_PARTIAL, "up to %u entries of table '%s' are damaged", out->damaged,
+                    r->table->index.desc.name);
+}
+
 static int iterate(struct op *op, const struct far_op *r, struct index_view *view,
                    struct far_result *result)
 {
@@ -83,10 +96,8 @@ static int iterate(struct op *op, const struct far_op *r, struct index_view *vie
         out.away = fab_away(op->pool->fab);
     op->batch.refused = false;
     int rc = INDEX_CALL(r->table->index.ops, iterate, op, view, &out);
-    result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
     result->cursor = out.cursor;
-    result->count = out.count;
-    return rc;
+    return judge_entries(r, &out, rc, result);
 }
 
 static int scan(struct op *op, const struct far_op *r, struct index_view *view,
@@ -100,10 +111,8 @@ static int scan(struct op *op, const struct far_op *r, struct index_view *view,
                                .limit = r->limit ? r->limit : UINT_MAX};
     int rc = INDEX_CALL(r->table->index.ops, scan, op, view, &range, &out);
     ASSERT(out.count <= range.limit && (rc != FAR_OK || !out.more || out.count > 0));
-    result->len = rc == FAR_TOO_SMALL ? out.needed : out.len;
-    result->count = out.count;
     result->more = out.more;
-    return rc;
+    return judge_entries(r, &out, rc, result);
 }
 
 static int dispatch(struct op *op, const struct far_op *r, struct index_view *view,
@@ -271,7 +280,7 @@ static int run(far_session *s, struct op *op, const struct far_op *r, struct far
     stats->verbs += op->cost.verbs;
     stats->bytes_read += op->cost.bytes_read;
     stats->bytes_written += op->cost.bytes_written;
-    stats->entries += rc == FAR_OK ? result->count : 0;
+    stats->entries += rc == FAR_OK || rc == FAR_PARTIAL ? result->count : 0;
     store_view_release(s, state, rc);
     return rc;
 }

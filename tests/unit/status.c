@@ -49,7 +49,7 @@ static void each_meaning_is_of_exactly_these_statuses(void **state)
     meaning_is_of(STATUS_NOT_POSTED, (int[]){FAR_BOUNDS, FAR_INVALID, FAR_FENCED, FAR_OK});
     meaning_is_of(STATUS_MISUSE,
                   (int[]){FAR_INVALID, FAR_BAD_URI, FAR_NO_FABRIC, FAR_NO_INDEX, FAR_OK});
-    meaning_is_of(STATUS_DAMAGE, (int[]){FAR_CORRUPT, FAR_BOUNDS, FAR_OK});
+    meaning_is_of(STATUS_DAMAGE, (int[]){FAR_CORRUPT, FAR_BOUNDS, FAR_PARTIAL, FAR_OK});
 }
 
 static void several_meanings_are_asked_for_at_once(void **state)

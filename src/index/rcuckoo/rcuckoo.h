@@ -79,6 +79,14 @@
  *       time. The rows of a subtable that was split are retired. Sessions may still know them: a READ
  *       finds the moved bit, or something that is not a row of this subtable. Blocks are retired when
  *       the WRITE has completed that took their pointer out of the row.
+ *   RCUCKOO-C13  Damage. A row that is not whole though no lock is held (RCUCKOO-C11) is damaged. What
+ *       needs it ends with FAR_CORRUPT, and nothing else does. Nobody writes it but a split, which copies
+ *       it to both children as damaged as it was, and a repair. A walk marks all that its slots may point
+ *       to, so that a sweep leaves what a repair may salvage.
+ *   RCUCKOO-C14  A repair makes a row whole again if one flipped bit explains the damage (FLIP-1). Of any
+ *       other damaged row it keeps the entries that their blocks prove: the block is whole, of the
+ *       pointer's generation, and an entry for its key and this pointer would be the same, and in this
+ *       row. For a value inline the row's checksum is the only proof, so it is lost.
  *
  * Progress: readers wait only for a row that is being written. Writers take all locks at once, or
  * release those they got, and nobody waits while holding one. Every loop is bounded and ends with
@@ -89,6 +97,7 @@
 
 #include "index/attempt.h"
 #include "index/change.h"
+#include "index/flip.h"
 #include "index/lock_wait.h"
 #include "index/rcuckoo/rcuckoo_layout.h"
 
@@ -200,6 +209,9 @@ static inline uint64_t rcuckoo_slot_pointer(const struct rcuckoo_shape *s, uint6
 
 /* FAR_CORRUPT. */
 int rcuckoo_row_damaged(const struct rcuckoo_view *view, unsigned row);
+/* FLIP-1: the bit that explains the damage of a row, or INDEX_NO_BIT. */
+unsigned rcuckoo_row_flipped(const struct rcuckoo_shape *s, uint64_t id, unsigned number,
+                             uint64_t *row);
 /* An empty row. */
 void rcuckoo_row_init(const struct rcuckoo_shape *s, uint64_t id, unsigned number, uint64_t *row);
 /* Changes one entry as the redo says, and with it version and checksum. */
@@ -295,6 +307,12 @@ int rcuckoo_change(struct op *op, struct index_view *view, struct slice key, str
  * subtable. *rests: the operation must give back what it holds, and call index_lock_rest(). */
 int rcuckoo_wait_open(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                       struct index_lock_wait *wait, bool *rests);
+/* Closes the subtable. *mine: it is closed, no lock is held, and this client must open or split it.
+ * Otherwise another client has closed or split it, and *rests may be set as by rcuckoo_wait_open(). */
+int rcuckoo_close(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                  struct index_lock_wait *wait, bool *mine, bool *rests);
+/* This client has closed the subtable: opens it. If it cannot, others do, for it is dead to them then. */
+int rcuckoo_open(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub);
 /* Splits it, unless another client does. */
 int rcuckoo_split(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                   struct index_lock_wait *wait, bool *rests);
@@ -304,11 +322,18 @@ struct rcuckoo_snapshot {
     struct rcuckoo_sub sub;
     uint64_t *before, *rows; /* as they were read first, and then: an entry that was there all the
                                 time is in one of them */
-    unsigned bad;            /* a row that is damaged, or the number of rows */
+    unsigned damaged;        /* rows that are (RCUCKOO-C13) */
     bool split;              /* it was split: there are no rows */
 };
 int rcuckoo_snapshot(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                      struct rcuckoo_snapshot *snapshot);
+static inline uint64_t *rcuckoo_snapshot_row(const struct rcuckoo_shape *s,
+                                             const struct rcuckoo_snapshot *snapshot, unsigned row)
+{
+    return snapshot->rows + (size_t)row * s->row;
+}
+bool rcuckoo_snapshot_whole(const struct rcuckoo_view *view,
+                            const struct rcuckoo_snapshot *snapshot, unsigned row);
 /* The entry of a slot that was replaced or removed while the rows were read, in snapshot->before. NULL:
  * there was none. */
 uint64_t *rcuckoo_snapshot_gone(const struct rcuckoo_shape *s,
@@ -324,6 +349,12 @@ int rcuckoo_check_closed(struct op *op, struct rcuckoo_view *view, const struct 
 int rcuckoo_check_locks(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                         struct index_report *report);
 int rcuckoo_recover(struct op *op, struct index_view *view, const struct journal_entry *entry);
+
+/* ---- rcuckoo_salvage.c ----------------------------------------------------------------------- */
+/* Makes the damaged rows of a subtable whole, with what can be salvaged (RCUCKOO-C14), and reports what
+ * became of them. If others hold it up, leaves them to the next walk. */
+int rcuckoo_salvage(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                    struct index_report *report);
 
 /* ---- rcuckoo_iterate.c, rcuckoo_check.c ---------------------------------------------------------- */
 int rcuckoo_iterate(struct op *op, struct index_view *view, struct entries_out *out);

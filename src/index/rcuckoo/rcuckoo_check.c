@@ -53,20 +53,45 @@ static void mark_block(struct walk *w, uint64_t *row, unsigned slot)
         w->marker->mark(w->marker, pointer_gaddr(pointer), pointer_class(pointer));
 }
 
+/* RCUCKOO-C13: the tags may be wrong, so every slot counts as one with a pointer. */
+static void count_damaged(struct walk *w, unsigned row)
+{
+    const struct rcuckoo_shape *s = &w->view->shape;
+    w->info.damaged += RCUCKOO_SLOTS;
+    if (!w->marker)
+        return;
+    w->marker->damaged = true;
+    for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
+        uint64_t pointer =
+            rcuckoo_slot_pointer(s, rcuckoo_snapshot_row(s, &w->snapshot, row), slot);
+        w->marker->mark(w->marker, pointer_gaddr(pointer), pointer_class(pointer));
+    }
+}
+
+static void count_row(struct walk *w, unsigned i)
+{
+    const struct rcuckoo_shape *s = &w->view->shape;
+    uint64_t *row = rcuckoo_snapshot_row(s, &w->snapshot, i);
+    for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
+        uint64_t *gone = rcuckoo_snapshot_gone(s, &w->snapshot, i, slot);
+        w->info.keys += rcuckoo_tags(s, row)[slot] != 0;
+        mark_block(w, row, slot);
+        if (gone && w->marker)
+            mark_block(w, gone, slot);
+    }
+}
+
 static void count_rows(struct walk *w)
 {
     const struct rcuckoo_shape *s = &w->view->shape;
     mark(w, w->snapshot.sub.rows, rcuckoo_rows_class(s));
     w->info.slots += (uint64_t)s->rows * RCUCKOO_SLOTS;
-    for (unsigned i = 0; i < s->rows; i++)
-        for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
-            uint64_t *row = w->snapshot.rows + (size_t)i * s->row;
-            uint64_t *gone = rcuckoo_snapshot_gone(s, &w->snapshot, i, slot);
-            w->info.keys += rcuckoo_tags(s, row)[slot] != 0;
-            mark_block(w, row, slot);
-            if (gone && w->marker)
-                mark_block(w, gone, slot);
-        }
+    for (unsigned i = 0; i < s->rows; i++) {
+        if (rcuckoo_snapshot_whole(w->view, &w->snapshot, i))
+            count_row(w, i);
+        else
+            count_damaged(w, i);
+    }
 }
 
 /* ---- proving --------------------------------------------------------------------------------- */
@@ -85,7 +110,7 @@ struct slot {
     struct rcuckoo_entry entry;
 };
 
-/* False: it is empty or, if *misplaced, says no entry of its row and subtable. */
+/* False: it is empty, its row is damaged or, if *misplaced, it says no entry of its row and subtable. */
 static bool read_slot(struct walk *w, unsigned place, struct slot *x, bool *misplaced)
 {
     const struct rcuckoo_view *view = w->view;
@@ -95,7 +120,7 @@ static bool read_slot(struct walk *w, unsigned place, struct slot *x, bool *misp
     *x = (struct slot){.row = w->snapshot.rows + (size_t)i * s->row,
                        .number = place % RCUCKOO_SLOTS};
     *misplaced = false;
-    if (rcuckoo_tags(s, x->row)[x->number] == 0)
+    if (rcuckoo_tags(s, x->row)[x->number] == 0 || !rcuckoo_snapshot_whole(view, &w->snapshot, i))
         return false;
     bool good = rcuckoo_slot_hash(view, x->row, x->number, &x->hash) &&
                 rcuckoo_slot_entry(view, x->row, x->number, &x->entry) == FAR_OK;
@@ -202,7 +227,7 @@ static int look(void *arg, unsigned number)
     uint64_t locks[RCUCKOO_WORDS_MAX];
     unsigned slots = s->rows * RCUCKOO_SLOTS;
     int rc = number > 0 ? look_again(w, locks) : FAR_OK;
-    if (rc != FAR_OK || w->snapshot.split || w->snapshot.bad < s->rows)
+    if (rc != FAR_OK || w->snapshot.split)
         return rc;
     w->seen_count = 0;
     for (unsigned i = 0; i < slots; i++)
@@ -213,17 +238,29 @@ static int look(void *arg, unsigned number)
     return rc;
 }
 
-/* RCUCKOO-W2 to RCUCKOO-W5. */
+/* RCUCKOO-W2. */
+static int prove_rows(struct walk *w)
+{
+    unsigned damaged = w->snapshot.damaged;
+    for (unsigned i = 0; i < w->view->shape.rows && damaged > 0; i++)
+        if (!rcuckoo_snapshot_whole(w->view, &w->snapshot, i))
+            index_violation(w->report, "RCUCKOO-W2: damaged row: row %u (depth %u, suffix %llu)", i,
+                            w->snapshot.sub.part.depth,
+                            (unsigned long long)w->snapshot.sub.part.suffix);
+    if (damaged == 0 || !w->report->repair)
+        return FAR_OK;
+    struct rcuckoo_sub sub = w->snapshot.sub;
+    int rc = rcuckoo_salvage(w->op, w->view, &sub, w->report);
+    return rc == FAR_OK ? rcuckoo_snapshot(w->op, w->view, &sub, &w->snapshot) : rc;
+}
+
+/* RCUCKOO-W3 to RCUCKOO-W5. */
 static int prove(struct walk *w)
 {
     static const char *const text[] = {[MISPLACED] = "RCUCKOO-W3: misplaced key",
                                        [TWICE] = "RCUCKOO-W4: key stored twice",
                                        [UNREADABLE] = "RCUCKOO-W5: unreadable block"};
     unsigned slots = w->view->shape.rows * RCUCKOO_SLOTS;
-    if (w->snapshot.bad < w->view->shape.rows) {
-        report_slot(w, "RCUCKOO-W2: damaged row", w->snapshot.bad, 0);
-        return FAR_OK;
-    }
     if (!w->seen)
         w->seen = malloc((size_t)slots * sizeof *w->seen);
     int rc = w->seen ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a walk");
@@ -265,11 +302,10 @@ static int visit(void *arg, const struct index_part *part, const void *image)
         return rc;
     if (anchor.forward != 0)
         return visit_children(w, part, anchor.forward);
-    if (w->snapshot.bad < w->view->shape.rows && !w->report)
-        return rcuckoo_row_damaged(w->view, w->snapshot.bad);
-    if (w->snapshot.bad == w->view->shape.rows)
-        count_rows(w);
+    count_rows(w);
     if (w->report)
+        rc = prove_rows(w);
+    if (rc == FAR_OK && w->report)
         rc = prove(w);
     return rc == FAR_OK && w->report ? rcuckoo_check_locks(w->op, w->view, &sub, w->report) : rc;
 }

@@ -18,8 +18,7 @@ static void add_close(struct op *op, const struct rcuckoo_view *view, const stru
         op_mcas(op, sub->part.anchor, rcuckoo_word_at(i), 0, 0, swap, RCUCKOO_CLOSED);
 }
 
-/* This client has closed the subtable: opens it. If it cannot, others do, for it is dead to them then. */
-static int open_again(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub)
+int rcuckoo_open(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub)
 {
     add_close(op, view, sub, 0);
     int rc = batch_flush(&op->batch);
@@ -61,10 +60,8 @@ static int drain(struct op *op, const struct rcuckoo_view *view, const struct rc
     return FAR_OK;
 }
 
-/* Closes the subtable. *mine: it is closed, no lock is held, and this client must open or split it.
- * Otherwise another client has closed or split it, and *rests may be set as by rcuckoo_wait_open(). */
-static int close_sub(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
-                     struct index_lock_wait *wait, bool *mine, bool *rests)
+int rcuckoo_close(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                  struct index_lock_wait *wait, bool *mine, bool *rests)
 {
     unsigned n = op_cas(op, sub->part.anchor, offsetof(struct rcuckoo_anchor, closer), 0,
                         client_owner_word(op->client));
@@ -83,7 +80,7 @@ static int close_sub(struct op *op, struct rcuckoo_view *view, const struct rcuc
     if (rc != FAR_OK || !held)
         return rc;
     *rests = true;
-    return open_again(op, view, sub);
+    return rcuckoo_open(op, view, sub);
 }
 
 static void add_rows(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
@@ -118,7 +115,7 @@ static int open_for(struct op *op, const struct rcuckoo_view *view, const struct
         batch_write(&op->batch, sub->rows, 0, rows, rcuckoo_rows_bytes(s));
         batch_fence(&op->batch);
     }
-    return rc == FAR_OK ? open_again(op, view, sub) : rc;
+    return rc == FAR_OK ? rcuckoo_open(op, view, sub) : rc;
 }
 
 static int take_over(struct op *op, const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
@@ -217,16 +214,16 @@ static bool complete(const struct rcuckoo_view *view, const struct rcuckoo_snaps
     return true;
 }
 
-/* The first row that is not whole, or the number of rows. */
-static unsigned first_torn(const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
-                           const uint64_t *rows)
+/* How many rows are not whole. */
+static unsigned torn(const struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                     const uint64_t *rows)
 {
     const struct rcuckoo_shape *s = &view->shape;
     uint64_t id = rcuckoo_sub_id(view, sub);
-    unsigned i = 0;
-    while (i < s->rows && rcuckoo_row_whole(s, id, i, rows + (size_t)i * s->row))
-        i++;
-    return i;
+    unsigned count = 0;
+    for (unsigned i = 0; i < s->rows; i++)
+        count += !rcuckoo_row_whole(s, id, i, rows + (size_t)i * s->row);
+    return count;
 }
 
 /* One look at the rows, while others may change them. *good: it is complete. */
@@ -248,9 +245,8 @@ static int snapshot_look(struct op *op, struct rcuckoo_view *view, struct rcucko
         rc = rcuckoo_judge_anchor(view, sub, anchor);
     if (rc == FAR_OK)
         rc = rcuckoo_know(op, view, sub, anchor, &snap->split);
-    *good = rc == FAR_OK && !snap->split &&
-            first_torn(view, sub, snap->before) == view->shape.rows &&
-            first_torn(view, sub, snap->rows) == view->shape.rows && complete(view, snap);
+    *good = rc == FAR_OK && !snap->split && torn(view, sub, snap->before) == 0 &&
+            torn(view, sub, snap->rows) == 0 && complete(view, snap);
     return rc;
 }
 
@@ -259,14 +255,14 @@ static int snapshot_closed(struct op *op, struct rcuckoo_view *view, struct rcuc
                            struct index_lock_wait *wait, bool *good)
 {
     bool mine = false, rests = false;
-    int rc = close_sub(op, view, &snap->sub, wait, &mine, &rests);
+    int rc = rcuckoo_close(op, view, &snap->sub, wait, &mine, &rests);
     if (rc == FAR_OK && mine) {
         add_rows(op, view, &snap->sub, snap->rows);
         rc = batch_flush(&op->batch);
-        int opened = open_again(op, view, &snap->sub);
+        int opened = rcuckoo_open(op, view, &snap->sub);
         rc = rc == FAR_OK ? opened : rc;
         snap->before = snap->rows;
-        snap->bad = first_torn(view, &snap->sub, snap->rows);
+        snap->damaged = rc == FAR_OK ? torn(view, &snap->sub, snap->rows) : 0;
         *good = true;
     }
     /* The walks of sweeps and drops are one operation each: they look again. */
@@ -286,7 +282,7 @@ int rcuckoo_snapshot(struct op *op, struct rcuckoo_view *view, const struct rcuc
     uint64_t *rows = op_buffer(op, BUF_BULK, 2ull * rcuckoo_rows_bytes(s));
     if (!rows)
         return FAR_NO_MEMORY;
-    *snap = (struct rcuckoo_snapshot){.sub = *sub, .bad = s->rows};
+    *snap = (struct rcuckoo_snapshot){.sub = *sub};
     for (unsigned attempts = 0; rc == FAR_OK && !good && !snap->split; attempts++) {
         snap->before = rows;
         snap->rows = rows + (size_t)s->rows * s->row;
@@ -298,6 +294,14 @@ int rcuckoo_snapshot(struct op *op, struct rcuckoo_view *view, const struct rcuc
             rc = snapshot_look(op, view, snap, &good);
     }
     return rc;
+}
+
+bool rcuckoo_snapshot_whole(const struct rcuckoo_view *view, const struct rcuckoo_snapshot *snap,
+                            unsigned row)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    return snap->damaged == 0 || rcuckoo_row_whole(s, rcuckoo_sub_id(view, &snap->sub), row,
+                                                   rcuckoo_snapshot_row(s, snap, row));
 }
 
 uint64_t *rcuckoo_snapshot_gone(const struct rcuckoo_shape *s, const struct rcuckoo_snapshot *snap,
@@ -358,33 +362,75 @@ static int allocate(struct op *op, const struct rcuckoo_shape *s, struct split *
     return rc;
 }
 
-/* Sends each entry to a child, in the row and slot where it was. */
+static uint64_t *child_row(const struct rcuckoo_shape *s, const struct split *p, unsigned half,
+                           unsigned i)
+{
+    return p->image[half] + (size_t)i * s->row;
+}
+
+/* Sends each entry of a row to a child, in the row and slot where it was. */
+static int divide_row(const struct rcuckoo_view *view, struct split *p, unsigned i)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    uint64_t *old = p->old + (size_t)i * s->row;
+    for (unsigned h = 0; h < 2; h++)
+        memset(child_row(s, p, h, i), 0, rcuckoo_row_bytes(s));
+    for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
+        uint64_t hash = 0;
+        if (rcuckoo_tags(s, old)[slot] == 0)
+            continue;
+        if (!rcuckoo_slot_hash(view, old, slot, &hash))
+            return err_fail(FAR_CORRUPT, "an entry of table '%s' is damaged",
+                            view->base.table->desc.name);
+        unsigned half = (hash & rcuckoo_hash_mask(view)) >> p->parent->part.depth & 1;
+        uint64_t *row = child_row(s, p, half, i);
+        memcpy(rcuckoo_slot(s, row, slot), rcuckoo_slot(s, old, slot), 8 * (size_t)s->entry);
+        rcuckoo_tags(s, row)[slot] = rcuckoo_tags(s, old)[slot];
+        p->keys++;
+    }
+    for (unsigned h = 0; h < 2; h++) {
+        uint64_t *row = child_row(s, p, h, i);
+        *rcuckoo_meta(s, row) = rcuckoo_meta_of(s, rcuckoo_child_id(view, p->parent, h), i, row, 0);
+    }
+    return FAR_OK;
+}
+
+/* RCUCKOO-C13: a damaged row becomes two that are. If one flipped bit explains the damage, each gets what
+ * is its own, and the same bit is flipped there: a repair finds it, as it would have before. Otherwise each
+ * gets all that is there, with a checksum that no single bit makes right. */
+static int divide_damaged(const struct rcuckoo_view *view, struct split *p, unsigned i)
+{
+    const struct rcuckoo_shape *s = &view->shape;
+    uint64_t *old = p->old + (size_t)i * s->row;
+    unsigned bit = rcuckoo_row_flipped(s, rcuckoo_sub_id(view, p->parent), i, old);
+    int rc = FAR_OK;
+    if (bit != INDEX_NO_BIT) {
+        index_flip(old, bit);
+        rc = divide_row(view, p, i);
+        index_flip(old, bit);
+    }
+    for (unsigned h = 0; h < 2; h++) {
+        uint64_t *row = child_row(s, p, h, i), id = rcuckoo_child_id(view, p->parent, h);
+        if (bit != INDEX_NO_BIT) {
+            index_flip(row, bit);
+            continue;
+        }
+        memcpy(row, old, rcuckoo_row_bytes(s));
+        *rcuckoo_meta(s, row) = rcuckoo_meta_of(s, id, i, row, 0) ^ RCUCKOO_CHECKSUM_MASK;
+    }
+    return rc;
+}
+
 static int divide(const struct rcuckoo_view *view, struct split *p)
 {
     const struct rcuckoo_shape *s = &view->shape;
-    for (unsigned i = 0; i < s->rows; i++) {
-        uint64_t *old = p->old + (size_t)i * s->row, *to[2];
-        for (unsigned h = 0; h < 2; h++) {
-            to[h] = p->image[h] + (size_t)i * s->row;
-            memset(to[h], 0, rcuckoo_row_bytes(s));
-        }
-        for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
-            uint64_t hash = 0;
-            if (rcuckoo_tags(s, old)[slot] == 0)
-                continue;
-            if (!rcuckoo_slot_hash(view, old, slot, &hash))
-                return err_fail(FAR_CORRUPT, "an entry of table '%s' is damaged",
-                                view->base.table->desc.name);
-            uint64_t *row = to[(hash & rcuckoo_hash_mask(view)) >> p->parent->part.depth & 1];
-            memcpy(rcuckoo_slot(s, row, slot), rcuckoo_slot(s, old, slot), 8 * (size_t)s->entry);
-            rcuckoo_tags(s, row)[slot] = rcuckoo_tags(s, old)[slot];
-            p->keys++;
-        }
-        for (unsigned h = 0; h < 2; h++)
-            *rcuckoo_meta(s, to[h]) =
-                rcuckoo_meta_of(s, rcuckoo_child_id(view, p->parent, h), i, to[h], 0);
+    uint64_t id = rcuckoo_sub_id(view, p->parent);
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < s->rows && rc == FAR_OK; i++) {
+        bool whole = rcuckoo_row_whole(s, id, i, p->old + (size_t)i * s->row);
+        rc = whole ? divide_row(view, p, i) : divide_damaged(view, p, i);
     }
-    return FAR_OK;
+    return rc;
 }
 
 /* Writes the children, and reads the root's word for the directory. */
@@ -456,9 +502,6 @@ static int split_closed(struct op *op, struct rcuckoo_view *view, struct split *
     uint64_t word = 0;
     add_rows(op, view, p->parent, p->old);
     int rc = batch_flush(&op->batch);
-    unsigned torn = rc == FAR_OK ? first_torn(view, p->parent, p->old) : 0;
-    if (rc == FAR_OK && torn < view->shape.rows)
-        rc = rcuckoo_row_damaged(view, torn);
     if (rc == FAR_OK)
         rc = divide(view, p);
     if (rc == FAR_OK)
@@ -483,7 +526,7 @@ int rcuckoo_split(struct op *op, struct rcuckoo_view *view, const struct rcuckoo
     if (rc != FAR_OK)
         return rc;
     char *image = op_buffer(op, BUF_BULK, 3 * bytes + 2ull * rcuckoo_anchor_bytes(s));
-    rc = image ? close_sub(op, view, sub, wait, &mine, rests) : FAR_NO_MEMORY;
+    rc = image ? rcuckoo_close(op, view, sub, wait, &mine, rests) : FAR_NO_MEMORY;
     if (rc == FAR_OK && mine) {
         p.old = (uint64_t *)image;
         p.image[0] = (uint64_t *)(image + bytes);
@@ -500,7 +543,7 @@ int rcuckoo_split(struct op *op, struct rcuckoo_view *view, const struct rcuckoo
                                                size_class_bytes(rcuckoo_anchor_class(s))));
     }
     if (mine && op_all_known(rc) && !published)
-        (void)open_again(op, view, sub);
+        (void)rcuckoo_open(op, view, sub);
     else if (mine)
         client_renounce(op);
     return rc;

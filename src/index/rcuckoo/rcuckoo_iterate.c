@@ -71,8 +71,9 @@ static int list_items(struct op *op, const struct rcuckoo_view *view, struct ite
         return FAR_NO_MEMORY;
     it->count = it->next = 0;
     for (unsigned row = 0; row < s->rows; row++)
-        for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++) {
-            add_item(view, it, from, it->snapshot.rows + (size_t)row * s->row, slot);
+        for (unsigned slot = 0;
+             slot < RCUCKOO_SLOTS && rcuckoo_snapshot_whole(view, &it->snapshot, row); slot++) {
+            add_item(view, it, from, rcuckoo_snapshot_row(s, &it->snapshot, row), slot);
             add_item(view, it, from, rcuckoo_snapshot_gone(s, &it->snapshot, row, slot), slot);
         }
     qsort(it->items, it->count, sizeof *it->items, compare);
@@ -153,8 +154,6 @@ static int add_subtable(struct op *op, struct rcuckoo_view *view, struct iterati
     }
     if (rc != FAR_OK || it->snapshot.split)
         return rc;
-    if (it->snapshot.bad < view->shape.rows)
-        return rcuckoo_row_damaged(view, it->snapshot.bad);
     rc = list_items(op, view, it, from);
     while (rc == FAR_OK && !*full && it->next < it->count)
         rc = add_some(op, view, it, out, full);
@@ -181,6 +180,7 @@ int rcuckoo_iterate(struct op *op, struct index_view *base, struct entries_out *
             out->cursor = at;
             return out->count == 0 || stuck ? FAR_TOO_SMALL : FAR_OK;
         }
+        out->damaged += it.snapshot.damaged * RCUCKOO_SLOTS;            /* RCUCKOO-C13 */
         uint64_t size = 1ull << (63 - it.snapshot.sub.part.depth) << 1; /* 0: all there is */
         from = size == 0 ? 0 : from / size * size + size;
         if (from == 0)

@@ -106,13 +106,19 @@ static unsigned used_of(struct search *f, unsigned row)
     return used;
 }
 
-/* Under the locks only rows count that were read, and are whole. */
-static bool may_visit(const struct search *f, unsigned row)
+/* Under the locks only rows count that were read, and are whole. One that is damaged is remembered as full,
+ * with entries that have no other row: guesses go around it (RCUCKOO-C13). */
+static bool may_visit(struct search *f, unsigned row)
 {
     const struct rcuckoo_shape *s = &f->view->shape;
     const uint64_t *image = f->ranges ? rcuckoo_ranges_row(s, f->ranges, row) : NULL;
-    return !f->ranges ||
-           (image && rcuckoo_row_whole(s, rcuckoo_sub_id(f->view, f->sub), row, image));
+    if (!image || rcuckoo_row_whole(s, rcuckoo_sub_id(f->view, f->sub), row, image))
+        return !f->ranges || image;
+    struct full_row *full = row_place(f->view->cache, row_name(f->sub, row));
+    full->of = row_name(f->sub, row);
+    for (unsigned slot = 0; slot < RCUCKOO_SLOTS; slot++)
+        full->other[slot] = RCUCKOO_ROWS_MAX;
+    return false;
 }
 
 /* The path that ends with a node. */

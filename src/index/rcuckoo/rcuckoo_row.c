@@ -224,6 +224,25 @@ int rcuckoo_row_damaged(const struct rcuckoo_view *view, unsigned row)
                     view->base.table->desc.name);
 }
 
+struct place {
+    const struct rcuckoo_shape *shape;
+    uint64_t id;
+    unsigned number;
+};
+
+static bool whole_there(const uint64_t *row, const void *arg)
+{
+    const struct place *p = arg;
+    return rcuckoo_row_whole(p->shape, p->id, p->number, row);
+}
+
+unsigned rcuckoo_row_flipped(const struct rcuckoo_shape *s, uint64_t id, unsigned number,
+                             uint64_t *row)
+{
+    struct place place = {s, id, number};
+    return index_flipped(row, s->row, whole_there, &place);
+}
+
 void rcuckoo_row_init(const struct rcuckoo_shape *s, uint64_t id, unsigned number, uint64_t *row)
 {
     memset(row, 0, rcuckoo_row_bytes(s));
