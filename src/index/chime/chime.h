@@ -59,6 +59,15 @@
  *       read behind the parent's lock. Verbs that change memory go only to addresses that the operation has
  *       read itself, or from cached nodes that are fresh (CACHE-K1, CACHE-K2, CACHE-K6). READs through older ones
  *       are judged by the name (CHIME-C5).
+ *   CHIME-C11  Damage. A group that is not whole though the lock is free, or held by this client, is
+ *       damaged, if another group of the node fits: then the head is as it was. What needs the group ends
+ *       with FAR_CORRUPT, and nothing else does. Nobody writes it but a split, which copies it to both
+ *       nodes as damaged as it was, and a repair. A walk marks all that its entries may point to, so that a
+ *       sweep leaves what a repair may salvage.
+ *   CHIME-C12  A repair makes a group whole again if one flipped bit explains the damage (FLIP-1). Of any
+ *       other damaged group of a leaf it keeps the entries that their blocks prove: `vacancy` also says
+ *       that there is one, the block is whole and of the pointer's generation, and K, fingerprint, place
+ *       and range are those of its key. For an inline value the checksum is the only proof, so it is lost.
  *
  * Progress: nobody waits for a lock while holding one. Every loop is bounded and ends with FAR_CONTENTION.
  */
@@ -69,6 +78,7 @@
 #include "index/cache.h"
 #include "index/change.h"
 #include "index/chime/chime_layout.h"
+#include "index/flip.h"
 #include "index/lock_wait.h"
 
 extern const struct index_ops chime_index;
@@ -249,6 +259,15 @@ void chime_hot_forget(struct chime_hot *hot, uint64_t hash);
 
 /* ---- chime_lock.c: locks, and what is written under them --------------------------------------------- */
 
+/* Damaged groups of a node that is held (CHIME-C11). In the image those that one flipped bit explains are
+ * whole, and the others are empty. */
+struct chime_harm {
+    unsigned groups; /* a bit each */
+    unsigned beyond; /* those that no single bit explains, */
+    uint8_t
+        kinds[CHIME_GROUPS_MAX]; /* and what they said of their entries, if the head said so, too */
+};
+
 /* A node that this operation has locked, and what it has read of it. */
 struct chime_held {
     gaddr at; /* 0: none */
@@ -257,6 +276,8 @@ struct chime_held {
     struct chime_window have;       /* the groups that were read */
     bool whole;                     /* the head was, too */
     struct index_cache_stamp stamp; /* from before it was locked */
+    struct chime_window need;       /* groups that must be whole; none: all */
+    struct chime_harm harm;         /* of the others */
 };
 
 /* Adds the CAS that takes the lock. What is added behind it is read under the lock. */
@@ -385,6 +406,10 @@ int chime_rest(struct op *op, struct chime_view *view, struct chime_wait *wait, 
 int chime_read_node(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                     bool may_be_freed, uint64_t *node, struct chime_wait *wait,
                     enum chime_verdict *verdict);
+/* chime_read_node() that goes past damage: with FAR_OK and CHIME_GOOD, all groups but *damaged are whole. */
+int chime_read_past(struct op *op, struct chime_view *view, gaddr at, unsigned level,
+                    bool may_be_freed, uint64_t *node, struct chime_wait *wait,
+                    enum chime_verdict *verdict, unsigned *damaged);
 /* All of the node was read under its lock: judges it by its own head. If it is damaged, it is released, and h->at is 0. */
 int chime_judge_held(struct op *op, struct chime_view *view, struct chime_held *h, unsigned level);
 /* Locks the node of that level and reads all of it; and of the node at `other` the head, unless that is 0. *verdict as
@@ -438,6 +463,35 @@ int chime_forget(struct op *op, struct chime_view *view, gaddr at);
 /* A dead node was met, which this parent or left sibling seemed to name: forgets what is cached of that one, and waits for
  * its holder. If the holder is dead, recovers it. 0: the root's word named it. */
 int chime_settle(struct op *op, struct chime_view *view, gaddr parent, struct chime_wait *wait);
+
+/* ---- chime_damage.c ----------------------------------------------------------------------------- */
+/* The damaged groups of a node, a bit each, by an image of all of it. 0: there are none, or the head is
+ * damaged, too. */
+unsigned chime_damaged_groups(const struct chime_view *view, gaddr at, unsigned level,
+                              uint64_t *node);
+/* Empties groups of an image. */
+void chime_empty_groups(uint64_t *node, unsigned groups);
+static inline unsigned chime_places_of(unsigned groups) /* how many entries they have room for */
+{
+    return CHIME_GROUP * (unsigned)__builtin_popcount(groups);
+}
+/* FLIP-1: undoes the flip of a bit in a group, if that explains the damage. */
+bool chime_undo_flip(struct chime_seal seal, unsigned group, uint64_t *words);
+/* A leaf that is held was read, and is not whole. True: h->need is, and h->harm says what is not. */
+bool chime_take_harm(const struct chime_view *view, struct chime_held *h);
+/* Before and after groups are written: makes those that were damaged so, under their new name, and undoes it. */
+void chime_harm_set(const struct chime_harm *harm, struct chime_seal seal, uint64_t *node);
+void chime_harm_undo(const struct chime_harm *harm, struct chime_seal seal, uint64_t *node);
+/* The vacancy of such a node: entries of damaged groups are in use if their group and the head said so. */
+uint64_t chime_harm_vacancy(const struct chime_harm *harm, const struct chime_shape *s,
+                            uint64_t *node);
+
+/* ---- chime_salvage.c ---------------------------------------------------------------------------- */
+/* Makes the damaged groups of a node whole, with what can be salvaged (CHIME-C12), and reports what became
+ * of them. The bounds are those of its range; high is NULL if it has no sibling. *done: none is left. */
+int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned level,
+                  const struct chime_bound *low, const struct chime_bound *high,
+                  struct index_report *report, bool *done);
 
 /* ---- chime_split.c ------------------------------------------------------------------------------ */
 /* A node that its parent may not know yet. */

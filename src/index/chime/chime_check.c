@@ -59,6 +59,7 @@ struct walk {
     uint64_t node[CHIME_HEAD_WORDS + CHIME_GROUP_WORDS * CHIME_GROUPS_MAX];
     struct index_findings findings;
     enum chime_verdict verdict; /* of the last look at the node */
+    unsigned harm;              /* its damaged groups, a bit each */
     bool free;                  /* nobody held its lock then */
     bool first;                 /* an entry has the node's own separator */
     struct index_walk_key seen[CHIME_SPAN_MAX];
@@ -173,6 +174,31 @@ static int count_entry(struct walk *w, unsigned place, bool fresh)
     return FAR_OK;
 }
 
+/* CHIME-C11: what the group says of its entries may be wrong, so each counts as one with a pointer. That of
+ * an internal node may also be the address of a child. */
+static int count_damaged(struct walk *w, unsigned group, bool fresh)
+{
+    if (w->level == 0 && fresh)
+        w->info.damaged += CHIME_GROUP;
+    if (!w->marker)
+        return FAR_OK;
+    w->marker->damaged = true;
+    for (unsigned p = CHIME_GROUP * group; p < CHIME_GROUP * (group + 1); p++) {
+        uint64_t v = chime_entry(w->node, p)[1];
+        gaddr child = pointer_gaddr(v);
+        const void *block = NULL;
+        int rc = w->level > 0 ? index_walk_block(w->op, CHIME_SLOT, v, &block) : FAR_OK;
+        if (rc != FAR_OK)
+            return rc;
+        w->marker->mark(w->marker, pointer_gaddr(v), pointer_class(v));
+        if (block && ((const struct block_head *)block)->vlen == sizeof child)
+            memcpy(&child, block_value(block), sizeof child);
+        if (w->level > 0)
+            w->marker->mark(w->marker, child, chime_node_class(&w->view->shape));
+    }
+    return FAR_OK;
+}
+
 static int count_node(struct walk *w)
 {
     const struct chime_shape *s = &w->view->shape;
@@ -185,8 +211,10 @@ static int count_node(struct walk *w)
         index_walk_object(&w->info, w->marker, pointer_gaddr(lng), pointer_class(lng));
     if (w->level == 0 && fresh)
         w->info.slots += s->span;
+    for (unsigned left = w->harm; left && rc == FAR_OK; left &= left - 1)
+        rc = count_damaged(w, (unsigned)__builtin_ctz(left), fresh);
     for (unsigned p = 0; p < s->span && rc == FAR_OK; p++) {
-        if (chime_kind_at(w->node, p) == CHIME_EMPTY)
+        if (chime_kind_at(w->node, p) == CHIME_EMPTY || w->harm >> p / CHIME_GROUP & 1)
             continue;
         if (w->level == 0)
             rc = count_entry(w, p, fresh);
@@ -419,7 +447,8 @@ static int read_node(struct walk *w, enum chime_verdict *verdict)
     if (!image)
         return FAR_NO_MEMORY;
     memset(image, 0, bytes);
-    int rc = chime_read_node(w->op, w->view, w->at, w->level, false, image, &w->wait, verdict);
+    int rc =
+        chime_read_past(w->op, w->view, w->at, w->level, false, image, &w->wait, verdict, &w->harm);
     memcpy(w->node, image, bytes);
     if (rc != FAR_OK || *verdict != CHIME_GOOD)
         return rc;
@@ -437,7 +466,7 @@ static int look(void *arg, unsigned number)
         batch_pause(&w->op->batch, LOOK_PAUSE_NS);
         rc = read_node(w, &w->verdict);
     }
-    return rc == FAR_OK && w->verdict == CHIME_GOOD ? check_node(w) : rc;
+    return rc == FAR_OK && w->verdict == CHIME_GOOD && w->harm == 0 ? check_node(w) : rc;
 }
 
 static int prove(struct walk *w, enum chime_verdict *verdict)
@@ -458,6 +487,20 @@ static bool in_order(struct walk *w)
     return ascends && joins;
 }
 
+/* CHIME-W2: groups are damaged. What else there is to say of the node is said when they are whole. */
+static int mend(struct walk *w, enum chime_verdict *verdict)
+{
+    bool done = false;
+    report_node(w, "CHIME-W2: damaged groups");
+    if (!w->report->repair)
+        return FAR_OK;
+    int rc = chime_salvage(w->op, w->view, w->at, w->level, &w->low.bound,
+                           sibling(w) != 0 ? &w->high.bound : NULL, w->report, &done);
+    if (rc == FAR_OK && done)
+        rc = read_node(w, verdict);
+    return rc == FAR_OK && done && *verdict == CHIME_GOOD ? prove(w, verdict) : rc;
+}
+
 static int visit(struct walk *w, enum chime_verdict *verdict)
 {
     int rc = w->report ? check_lock(w) : FAR_OK;
@@ -465,6 +508,8 @@ static int visit(struct walk *w, enum chime_verdict *verdict)
         rc = read_node(w, verdict);
     if (rc != FAR_OK || *verdict != CHIME_GOOD)
         return rc;
+    if (in_order(w) && w->report && w->harm != 0)
+        return mend(w, verdict);
     if (in_order(w))
         return w->report ? prove(w, verdict) : count_node(w);
     if (!w->report)

@@ -35,6 +35,7 @@ struct walk {
     gaddr by;    /* the node that named it */
     bool done;
     unsigned leaves;          /* that were read */
+    unsigned damaged;         /* groups of the leaf, a bit each */
     uint64_t stale;           /* a pointer whose block was not whole */
     struct chime_bound bound; /* all keys below were returned */
     struct chime_wait wait;
@@ -231,6 +232,7 @@ static void step_right(const struct chime_view *view, struct walk *w, struct ent
 {
     const struct chime_head *head = chime_head(w->node);
     uint64_t range[4] = {head->high.k, head->high.lng, 0, 0};
+    out->damaged += chime_places_of(w->damaged); /* CHIME-C11 */
     w->by = w->at;
     w->at = chime_next_at(head->next);
     w->t = w->same = 0;
@@ -369,11 +371,12 @@ static int visit(struct op *op, struct chime_view *view, struct walk *w, struct 
     int rc = prepare(op, view, w, &lost);
     if (rc != FAR_OK || lost)
         return rc;
-    rc = chime_read_node(op, view, w->at, 0, !w->sure, w->node, &w->wait, &verdict);
+    rc = chime_read_past(op, view, w->at, 0, !w->sure, w->node, &w->wait, &verdict, &w->damaged);
     if (rc != FAR_OK)
         return rc;
     if (verdict == CHIME_AGAIN)
         return FAR_OK;
+    chime_empty_groups(w->node, w->damaged);
     const struct chime_head *head = chime_head(w->node);
     bool same = w->sure || check_head(view, head, w->t) == w->check;
     if (w->same > 0) /* the check is also of keys, which a dead leaf does not have */

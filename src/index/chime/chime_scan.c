@@ -445,20 +445,24 @@ static int look_around(struct op *op, struct chime_view *view, struct scan *s)
     gaddr at = spot.name.at, by = spot.parent; /* by which node it was found */
     for (unsigned moves = 0; rc == FAR_OK && !spot.lost && !below; moves++) {
         enum chime_verdict verdict = CHIME_AGAIN;
+        unsigned damaged = 0;
         if (moves == INDEX_ATTEMPTS)
             return FAR_CONTENTION;
-        rc = chime_read_node(op, view, at, 0, false, s->node, &s->wait, &verdict);
+        rc = chime_read_past(op, view, at, 0, false, s->node, &s->wait, &verdict, &damaged);
         if (rc == FAR_OK && verdict == CHIME_GONE) {
             s->around = false;
             rc = chime_settle(op, view, by, &s->wait);
         }
         if (rc != FAR_OK || verdict != CHIME_GOOD)
             return rc;
+        chime_empty_groups(s->node, damaged);
         const struct chime_head *head = chime_head(s->node);
         struct chime_child_ref next = {chime_next_at(head->next), head->high.k, head->high.lng, 0};
         rc = chime_below_high(op, view, head, &s->cursor, &below);
         if (rc == FAR_OK && below)
             rc = settle_by_head(op, view, s, at);
+        if (rc == FAR_OK && below && (s->done || s->moved))
+            s->out->damaged += chime_places_of(damaged); /* CHIME-C11 */
         if (rc == FAR_OK && moves == 0 && next.at != 0 && next.at != spot.name.next) {
             int entered = chime_enter(op, view, &next, &s->wait);
             rc = s->done ? FAR_OK : entered;

@@ -259,6 +259,17 @@ static void clean_image(const struct chime_view *view, struct chime_held *h, con
     chime_renew(view, h->node, &h->name, era);
 }
 
+/* Groups of one of the two nodes. CHIME-C11: both have the damage. */
+static void write_groups(struct op *op, const struct chime_view *view, struct chime_pen *pen,
+                         const struct chime_harm *harm, const struct chime_name *name,
+                         uint64_t *node)
+{
+    struct chime_seal seal = chime_name_seal(view, name);
+    chime_harm_set(harm, seal, node);
+    chime_pen_groups(op, pen, &view->shape, name->at, node);
+    chime_harm_undo(harm, seal, node);
+}
+
 /* All that is written, in this order (CHIME-C7). */
 static int write_split(struct op *op, struct chime_view *view, struct chime_held *h,
                        struct split *p, const struct chime_new *x, struct chime_pen *pen)
@@ -278,17 +289,18 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
     clean_image(view, h, p, era);
     chime_pen_next(op, pen, &h->name, era);
     batch_fence(&op->batch);
-    chime_pen_groups(op, pen, s, h->at, h->node);
+    write_groups(op, view, pen, &h->harm, &h->name, h->node);
     if (!up) {
         batch_fence(&op->batch);
         chime_write_entry(op, view, pen, h, place, x);
     }
-    chime_pen_word(op, pen, h->at, VACANCY_AT, chime_vacancy(s, h->node));
+    chime_pen_word(op, pen, h->at, VACANCY_AT, chime_harm_vacancy(&h->harm, s, h->node));
     chime_then(op, h->at, p->born);
     name_image(view, p, up ? place : s->span, x);
-    chime_pen_groups(op, pen, s, p->born, p->image);
+    struct chime_name name = chime_head_name(p->born, chime_head(p->image));
+    write_groups(op, view, pen, &h->harm, &name, p->image);
     batch_fence(&op->batch);
-    chime_pen_word(op, pen, p->born, VACANCY_AT, chime_vacancy(s, p->image));
+    chime_pen_word(op, pen, p->born, VACANCY_AT, chime_harm_vacancy(&h->harm, s, p->image));
     chime_pen_word(op, pen, p->born, offsetof(struct chime_head, state), 0);
     chime_unlock(op, p->born);
     op_cas(op, h->at, offsetof(struct chime_head, lock), client_owner_word(op->client), 0);

@@ -106,6 +106,20 @@ int chime_read_node(struct op *op, struct chime_view *view, gaddr at, unsigned l
     return FAR_CONTENTION;
 }
 
+int chime_read_past(struct op *op, struct chime_view *view, gaddr at, unsigned level,
+                    bool may_be_freed, uint64_t *node, struct chime_wait *wait,
+                    enum chime_verdict *verdict, unsigned *damaged)
+{
+    int rc = chime_read_node(op, view, at, level, may_be_freed, node, wait, verdict);
+    *damaged = rc == FAR_CORRUPT && chime_head(node)->lock == 0
+                   ? chime_damaged_groups(view, at, level, node)
+                   : 0;
+    if (*damaged == 0)
+        return rc;
+    *verdict = CHIME_GOOD;
+    return FAR_OK;
+}
+
 /* ---- a node that is held ------------------------------------------------------------------------------- */
 
 int chime_judge_held(struct op *op, struct chime_view *view, struct chime_held *h, unsigned level)
@@ -115,7 +129,8 @@ int chime_judge_held(struct op *op, struct chime_view *view, struct chime_held *
     h->have = chime_all(&view->shape);
     h->whole = true;
     if (head->sum == chime_head_sum(view, h->at, head) && head->level == level &&
-        head->state == 0 && chime_judge(view, h->node, h->have, &h->name) == CHIME_FITS)
+        head->state == 0 &&
+        (chime_judge(view, h->node, h->have, &h->name) == CHIME_FITS || chime_take_harm(view, h)))
         return FAR_OK;
     int rc = chime_release(op, h->at);
     gaddr at = h->at;

@@ -47,6 +47,16 @@ static void let_go(struct op *op, struct write *w)
     w->change.written = false;
 }
 
+/* All of the leaf was read: what is free, as its groups say. Of damaged ones the head goes on to say what it
+ * said (CHIME-C12); none of them is in the neighbourhood. */
+static uint64_t free_places(const struct chime_view *view, const struct write *w)
+{
+    uint64_t vacancy = chime_vacancy(&view->shape, w->held.node), said = 0;
+    for (unsigned left = w->held.harm.groups; left; left &= left - 1)
+        said |= 0xfull << CHIME_GROUP * (unsigned)__builtin_ctz(left);
+    return (vacancy & ~said) | (chime_head(w->held.node)->vacancy & said);
+}
+
 /* All of the leaf was read, because its name is not what the parent said. If the key belongs to the right of it, goes
  * there. */
 static int look_at_range(struct op *op, struct chime_view *view, struct write *w)
@@ -55,7 +65,7 @@ static int look_at_range(struct op *op, struct chime_view *view, struct write *w
     bool below = false;
     int rc = chime_below_high(op, view, head, &w->key.bound, &below);
     struct chime_child_ref next = {chime_next_at(head->next), head->high.k, head->high.lng, 0};
-    w->vacancy = chime_vacancy(&view->shape, w->held.node);
+    w->vacancy = free_places(view, w);
     if (rc == FAR_OK && below)
         return FAR_OK;
     rc = release(op, w, rc);
@@ -126,6 +136,7 @@ static int lock(struct op *op, struct chime_view *view, struct write *w)
     if (!h->node)
         return FAR_NO_MEMORY;
     h->name = w->spot.name;
+    h->need = chime_window(&view->shape, w->key.home);
     index_change_write(op, &w->change);
     unsigned n = chime_lock(op, at),
              vacancy = op_read(op, at, offsetof(struct chime_head, vacancy));
@@ -333,9 +344,11 @@ static int insert(struct op *op, struct chime_view *view, struct write *w)
         w->held.at = 0;
         return rc;
     }
-    w->vacancy = chime_vacancy(s, w->held.node);
-    return chime_plan(view, w->held.node, w->key.home, &plan) ? insert_at(op, view, w, &plan)
-                                                              : split(op, view, w);
+    w->vacancy = free_places(view, w);
+    bool moves = w->held.harm.groups == 0; /* they write all groups */
+    return moves && chime_plan(view, w->held.node, w->key.home, &plan)
+               ? insert_at(op, view, w, &plan)
+               : split(op, view, w);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------- */
