@@ -170,11 +170,44 @@ static void the_second_slot_stays_if_the_first_is_empty(void **state)
     store_rig_close(&r);
 }
 
+/* Before the walker empties the second slot, another client does. */
+static int empty_second(struct fab_ep *ep, struct fab_req *req)
+{
+    uint64_t at = gaddr_offset(spot.look.subtable) + empty[0] * 8ull;
+    for (unsigned i = 0; i < req->count; i++) {
+        const struct fab_verb *verb = &req->verbs[i];
+        if (verb->kind != FAB_CAS || verb->off != at)
+            continue;
+        store_rig_set(the, spot.look.subtable, empty[0] * 8ull, 0);
+        looks++;
+    }
+    return hook.real->post(ep, req);
+}
+
+static void a_repair_that_comes_too_late_is_not_counted(void **state)
+{
+    struct store_rig r;
+    struct index_report report;
+    uint32_t v = 0;
+    (void)state;
+    start(&r);
+    damage();
+    repair(empty_second, &report);
+    assert_int_equal(looks, 1);
+    assert_int_equal(report.violations, 1);
+    assert_int_equal(report.repaired, 0);
+    assert_int_equal(get(&v), FAR_OK);
+    assert_int_equal(v, 1);
+    far_session_close(walker);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_that_comes_and_goes_is_not_taken_for_two),
         cmocka_unit_test(the_second_slot_stays_if_the_first_is_empty),
+        cmocka_unit_test(a_repair_that_comes_too_late_is_not_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,12 +20,12 @@
 #include "index/race/race.h"
 #include "index/walk.h"
 
-/* RACE-Q1. If the word has changed, another client has handled it. */
+/* RACE-Q1. If the word has changed, another client has handled it, and nothing is done here. */
 static int change(struct op *op, gaddr at, uint64_t delta, uint64_t from, uint64_t to, bool *done)
 {
-    op_cas(op, at, delta, from, to);
+    unsigned n = op_cas(op, at, delta, from, to);
     int rc = batch_flush(&op->batch);
-    *done = rc == FAR_OK;
+    *done = rc == FAR_OK && op_swapped(op, n);
     return rc;
 }
 
@@ -104,7 +104,7 @@ int race_repair_entry(struct op *op, struct race_view *view, uint64_t index, boo
         if (head->header != race_header_of(view, index, depth))
             continue;
         rc = change(op, view->directory, index * 8, view->entries[index], entry, done);
-        if (rc == FAR_OK)
+        if (*done)
             view->entries[index] = entry;
         return rc;
     }
