@@ -178,8 +178,10 @@ int index_walk_insert(struct op *op, struct index_view *view, struct slot_format
         return err_fail(FAR_NO_MEMORY, "no memory for a block");
     memcpy(copy, block, bytes);
     const struct block_head *h = copy;
+    uint64_t epoch = op->epoch;
     struct change insert = {.absent = CHANGE_STORE, .value = index_block_value(copy)};
     rc = change(op, view, (struct slice){block_key(copy), h->klen}, &insert);
+    ASSERT(op->epoch == epoch); /* it has not rested */
     free(copy);
     *there = rc == FAR_OK || rc == FAR_EXISTS;
     bool stays = rc == FAR_POOL_FULL || rc == FAR_TABLE_FULL || rc == FAR_CORRUPT;

@@ -95,7 +95,8 @@ void index_walk_report(struct index_report *report, const char *what, gaddr at, 
                        uint64_t slot);
 
 /* Inserts the key of a slot that is in a wrong place, as any session would, by the index's change().
- * *there: it is where it belongs, and the slot may be emptied. */
+ * change() must not rest (index_rest()): what the walk has found is of its epoch (WALK-1), and so is the slot
+ * that is emptied next. *there: it is where it belongs, and the slot may be emptied. */
 int index_walk_insert(struct op *op, struct index_view *view, struct slot_format format,
                       uint64_t slot,
                       int (*change)(struct op *op, struct index_view *view, struct slice key,

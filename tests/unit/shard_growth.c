@@ -58,8 +58,8 @@ static void full_buckets_wait_for_the_operation_that_resizes(void **state)
     store_rig_close(&r);
 }
 
-/* One bucket is full to the end of its chain. Returns another key of that bucket. */
-static uint32_t fill_bucket(struct rig *g, uint32_t *first)
+/* The bucket is full to the end of its chain. Returns another key of that bucket. */
+static uint32_t fill_bucket(struct rig *g, uint64_t bucket, uint32_t *first)
 {
     struct far_table_options options = {.tuning = "buckets=2&slots=8&sync=1000000"};
     uint32_t from = 0, v = 0;
@@ -69,17 +69,18 @@ static uint32_t fill_bucket(struct rig *g, uint32_t *first)
     g->b = g->r.session;
     assert_int_equal(far_table_create(g->b, "seldom", "shard", &options, &g->t), FAR_OK);
     assert_int_equal(get(g, g->b, 0, &v), FAR_NOT_FOUND);
-    *first = key_with(g, &from, 1, 0);
+    *first = key_with(g, &from, 1, bucket);
     assert_int_equal(insert(g, g->b, *first, 0), FAR_OK);
     for (unsigned i = 1; i < 8 + 1 + 1 + SHARD_CHAIN_FULL * 7; i++)
-        assert_int_equal(insert(g, g->b, key_with(g, &from, 1, 0), i), FAR_OK);
-    return key_with(g, &from, 1, 0);
+        assert_int_equal(insert(g, g->b, key_with(g, &from, 1, bucket), i), FAR_OK);
+    return key_with(g, &from, 1, bucket);
 }
 
 /* Then the table is resized, and nobody has waited for the barrier yet. */
-static uint32_t fill_and_resize(struct rig *g)
+static uint32_t fill_and_resize(struct rig *g, uint64_t bucket)
 {
-    uint32_t first, v, key = fill_bucket(g, &first), from = key, other = key_with(g, &from, 1, 1);
+    uint32_t first, v, key = fill_bucket(g, bucket, &first), from = key;
+    uint32_t other = key_with(g, &from, 1, 1 - bucket);
 
     view_of(g, g->b)->since = 1000000;
     assert_int_equal(insert(g, g->b, other, 0), FAR_OK);
@@ -106,7 +107,7 @@ static void a_full_bucket_with_deleted_slots_makes_its_client_report(void **stat
     uint32_t first;
 
     (void)state;
-    uint32_t key = fill_bucket(&g, &first);
+    uint32_t key = fill_bucket(&g, 0, &first);
     assert_int_equal(far_delete(g.b, g.t, &first, sizeof first), FAR_OK);
     expect_room(&g, key);
 }
@@ -116,7 +117,7 @@ static void a_full_bucket_waits_for_all_of_the_barrier(void **state)
     struct rig g;
 
     (void)state;
-    uint32_t key = fill_and_resize(&g);
+    uint32_t key = fill_and_resize(&g, 0);
     expect_room(&g, key);
 }
 
@@ -126,10 +127,43 @@ static void a_full_bucket_makes_its_client_begin_the_barrier(void **state)
     struct rig g;
 
     (void)state;
-    uint32_t key = fill_and_resize(&g);
+    uint32_t key = fill_and_resize(&g, 0);
     store_rig_set(&g.r, view_of(&g, g.b)->root, 0, shard_resize(1, 0));
     view_of(&g, g.b)->barrier = 0;
     expect_room(&g, key);
+}
+
+static int post_in_flight(struct fab_ep *ep, struct fab_req *req)
+{
+    assert_true(op_in_flight(&the->b->op));
+    return hook.real->post(ep, req);
+}
+
+/* A key of the full bucket is in the other one. A repair would insert it where it belongs. There is no room
+ * before the barrier is over, but the repair does not wait for that: it would end the walk's epoch. The key
+ * stays where it is, for the next repair. In its place in the full bucket is a copy of its
+ * neighbour, so nothing there can be purged. */
+static void a_repair_does_not_wait_for_the_barrier(void **state)
+{
+    struct rig g;
+    struct index_report report = {.line = say, .repair = true};
+
+    (void)state;
+    (void)fill_and_resize(&g, 1);
+    uint64_t misplaced = word_of(&g, 1, 0), neighbour = word_of(&g, 1, 1);
+    assert_true(shard_live(misplaced) && shard_live(neighbour) && !shard_live(word_of(&g, 0, 1)));
+    store_rig_set(&g.r, 0, unit_off(&g, 1), neighbour);
+    store_rig_set(&g.r, 0, unit_off(&g, 0) + 8, misplaced);
+    hook_on(g.b->client.ep);
+    hook.ops.post = post_in_flight;
+    assert_int_equal(op_begin(&g.b->op, NULL), FAR_OK);
+    int rc = shard_check(&g.b->op, store_known(g.b, g.t)->view, &report);
+    op_end(&g.b->op);
+    hook_off();
+    assert_int_equal(rc, FAR_OK);
+    assert_int_equal(report.violations, 1); /* the key */
+    assert_int_equal(report.repaired, 1);   /* the copy */
+    store_rig_close(&g.r);
 }
 
 /* Sessions come and go, and change keys that are there. */
@@ -245,6 +279,7 @@ int main(void)
         cmocka_unit_test(a_full_bucket_with_deleted_slots_makes_its_client_report),
         cmocka_unit_test(a_full_bucket_waits_for_all_of_the_barrier),
         cmocka_unit_test(a_full_bucket_makes_its_client_begin_the_barrier),
+        cmocka_unit_test(a_repair_does_not_wait_for_the_barrier),
         cmocka_unit_test(a_table_does_not_grow_without_inserts),
         cmocka_unit_test(a_table_is_not_full_because_others_do_not_report),
         cmocka_unit_test(a_table_grows_beside_a_session_that_walks_it),
