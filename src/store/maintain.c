@@ -267,7 +267,8 @@ static int sweep(struct checking *c)
     return rc;
 }
 
-/* Checks the pool's own structures. A sweep repairs them, except for journals. */
+/* Checks the pool's own structures. A sweep repairs them, except for journals. What counts is what was
+ * reported, or is left after the repair. */
 static int check_pool(struct checking *c, struct pool_findings *left)
 {
     struct op *op = &c->session->op;
@@ -279,14 +280,16 @@ static int check_pool(struct checking *c, struct pool_findings *left)
         rc = journal_repair(op);
     if (rc == FAR_OK && c->report.repair)
         rc = sweep(c);
-    if (rc == FAR_OK)
+    if (rc == FAR_OK && c->report.repair)
         rc = pool_check(op, left);
+    else
+        *left = found;
     if (rc != FAR_OK)
         return rc;
     unsigned before = found.violations + found.stranded, after = left->violations + left->stranded;
     c->report.violations += left->violations;
     c->report.stranded += left->stranded;
-    if (before > after && c->report.repair) {
+    if (before > after) {
         c->report.repaired += before - after;
         say(c, "  repaired: %u finding%s in the pool's own structures", before - after,
             before - after == 1 ? "" : "s");
