@@ -234,6 +234,13 @@ void index_view_init(struct index_view *view, const struct index_table *table)
     catalog_cached(table->pool, &table->desc, &view->cached);
 }
 
+int index_held(struct op *op, int rc)
+{
+    return rc == FAR_OK && client_lapsed(op->client)
+               ? err_fail(FAR_FENCED, "the lease has lapsed while a table was discarded")
+               : rc;
+}
+
 void index_confirm(struct op *op, const struct index_view *view)
 {
     catalog_confirm(op, &view->table->desc);

@@ -259,6 +259,10 @@ static inline bool index_inside(const struct pool *pool, gaddr at, uint64_t byte
            gaddr_offset(at) + bytes <= pool_head(pool, gaddr_node(at))->size;
 }
 
+/* For discard(), with the outcome of a READ: FAR_FENCED if the client's lease has lapsed since. Nothing points
+ * to the table, so others may have swept its memory then, and what was read may be anything (LEASE-L3). */
+int index_held(struct op *op, int rc);
+
 /* Reads and writes a table's root, or what is as small, in a round trip of its own. Uses BUF_BULK. */
 int index_read_root(struct op *op, gaddr at, void *root, uint32_t bytes);
 int index_write_root(struct op *op, gaddr at, const void *root, uint32_t bytes);

@@ -1,5 +1,6 @@
 /* Tables that could not be added leave nothing behind: not a byte is lost. */
 #include "support/audit.h"
+#include "support/hook.h"
 #include "support/puppet.h"
 #include "support/store_rig.h"
 
@@ -102,6 +103,58 @@ static void a_table_that_came_too_late_is_given_back(void **state)
         come_too_late(far_index_name(i));
 }
 
+static struct store_rig *the;
+static unsigned reads; /* that are left until the lease lapses */
+
+static int lapse_at_read(struct fab_ep *ep, struct fab_req *req)
+{
+    int rc = hook.real->post(ep, req);
+    if (!hook_writes(req) && reads > 0 && --reads == 0)
+        puppet_lapse(&the->session->client);
+    return rc;
+}
+
+/* The lease lapses at the n-th READ, if there are so many. Then the table may be swept, and its memory may be
+ * anything. Returns whether there were. */
+static bool lapse_while_discarding(struct store_rig *r, const char *index, unsigned n)
+{
+    struct index_options sizes = {.expected_keys = 0};
+    const struct index_ops *ops = index_find(index);
+    struct op *op = &r->session->op;
+    gaddr root = 0;
+
+    assert_int_equal(tuning_parse(index, ops->tuning, NULL, sizes.tuning), FAR_OK);
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    assert_int_equal(ops->create(op, &sizes, 7, &root), FAR_OK);
+    uint64_t held = puppet_held_bytes(&r->session->client);
+    reads = n;
+    hook_on(r->session->client.ep);
+    hook.ops.post = lapse_at_read;
+    int rc = ops->discard(op, root);
+    hook_off();
+    puppet_renew_lease(&r->session->client);
+    op_end(op);
+    assert_int_equal(rc, reads == 0 ? FAR_FENCED : FAR_OK);
+    if (n == 1) /* the root's */
+        assert_true(puppet_held_bytes(&r->session->client) == held);
+    return reads == 0;
+}
+
+static void nothing_that_was_read_after_the_lease_is_given_back(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; far_index_name(i); i++) {
+        struct store_rig r;
+        unsigned n = 1;
+        the = &r;
+        store_rig_open(&r, "mem:?size=16m", NULL, NULL, NULL);
+        while (lapse_while_discarding(&r, far_index_name(i), n))
+            n++;
+        assert_true(n > 1);
+        store_rig_close(&r);
+    }
+}
+
 /* ---- no room --------------------------------------------------------------------------------- */
 
 static void a_full_catalog_takes_no_memory(void **state)
@@ -154,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losers_of_a_race_lose_no_memory),
         cmocka_unit_test(a_table_that_came_too_late_is_given_back),
+        cmocka_unit_test(nothing_that_was_read_after_the_lease_is_given_back),
         cmocka_unit_test(a_full_catalog_takes_no_memory),
         cmocka_unit_test(a_table_that_the_pool_has_no_room_for_is_given_back),
     };

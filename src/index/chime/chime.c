@@ -74,7 +74,7 @@ static int chime_create(struct op *op, const struct index_options *options, uint
 static int chime_discard(struct op *op, gaddr at)
 {
     struct chime_root root;
-    int rc = index_read_root(op, at, &root, sizeof root);
+    int rc = index_held(op, index_read_root(op, at, &root, sizeof root));
     if (rc != FAR_OK)
         return rc;
     struct chime_shape s =

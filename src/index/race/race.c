@@ -76,7 +76,7 @@ static int give_back(struct op *op, gaddr at, const struct race_root *root)
         if (!image)
             return FAR_NO_MEMORY;
         batch_read(&op->batch, root->directory, i * 8, image, (uint32_t)count * 8);
-        int rc = batch_flush(&op->batch);
+        int rc = index_held(op, batch_flush(&op->batch));
         if (rc != FAR_OK)
             return rc;
         for (uint64_t n = 0; n < count; n++)
@@ -92,7 +92,7 @@ static int give_back(struct op *op, gaddr at, const struct race_root *root)
 static int race_discard(struct op *op, gaddr at)
 {
     struct race_root root;
-    int rc = index_read_root(op, at, &root, sizeof root);
+    int rc = index_held(op, index_read_root(op, at, &root, sizeof root));
     return rc == FAR_OK ? give_back(op, at, &root) : rc;
 }
 

@@ -159,7 +159,7 @@ static int rcuckoo_discard(struct op *op, gaddr at)
 {
     struct maker k = {.op = op, .at = at};
     uint64_t tuning[RCUCKOO_TUNINGS];
-    int rc = index_read_root(op, at, &k.root, sizeof k.root);
+    int rc = index_held(op, index_read_root(op, at, &k.root, sizeof k.root));
     if (rc != FAR_OK)
         return rc;
     for (unsigned i = 0; i < RCUCKOO_TUNINGS; i++)
@@ -171,10 +171,10 @@ static int rcuckoo_discard(struct op *op, gaddr at)
         return FAR_NO_MEMORY;
     k.rows = k.anchor + count;
     batch_read(&op->batch, k.root.first, 0, k.anchor, (uint32_t)(8 * count));
-    rc = batch_flush(&op->batch);
+    rc = index_held(op, batch_flush(&op->batch));
     for (uint64_t i = 0; i < count && rc == FAR_OK; i++) {
         unsigned n = op_read(op, k.anchor[i], offsetof(struct rcuckoo_anchor, rows));
-        rc = batch_flush(&op->batch);
+        rc = index_held(op, batch_flush(&op->batch));
         k.rows[i] = pointer_gaddr(op_result(op, n));
     }
     if (rc != FAR_OK)

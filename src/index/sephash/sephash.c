@@ -188,7 +188,7 @@ int sephash_discard(struct op *op, gaddr at)
 {
     struct sephash_root root;
     struct sephash_shape shape = {0};
-    int rc = index_read_root(op, at, &root, sizeof root);
+    int rc = index_held(op, index_read_root(op, at, &root, sizeof root));
     if (rc != FAR_OK)
         return rc;
     sephash_shape_set(&shape, root.slots, root.ratio, root.filter, root.points);
@@ -197,10 +197,10 @@ int sephash_discard(struct op *op, gaddr at)
     if (!first)
         return FAR_NO_MEMORY;
     batch_read(&op->batch, root.first, 0, first, (uint32_t)(8 * count));
-    rc = batch_flush(&op->batch);
+    rc = index_held(op, batch_flush(&op->batch));
     for (uint64_t i = 0; i < count && rc == FAR_OK; i++) {
         unsigned n = op_read(op, first[i], 0);
-        rc = batch_flush(&op->batch);
+        rc = index_held(op, batch_flush(&op->batch));
         if (rc != FAR_OK)
             break;
         pool_free_unpublished(op->client, sephash_target(op_result(op, n)),

@@ -63,17 +63,19 @@ static int shard_create(struct op *op, const struct index_options *options, uint
 static int shard_discard(struct op *op, gaddr at)
 {
     struct shard_root root;
-    int rc = index_read_root(op, at, &root, sizeof root);
+    int rc = index_held(op, index_read_root(op, at, &root, sizeof root));
     if (rc != FAR_OK)
         return rc;
     uint64_t ref[2] = {root.segment[0].units, root.segment[0].tops};
     for (unsigned i = 0; i < 2 && rc == FAR_OK; i++) {
         struct pool_array array;
         rc = pool_array_open(op, ref[i], &array);
-        if (rc == FAR_OK) {
+        if (rc != FAR_OK)
+            break;
+        rc = index_held(op, rc);
+        if (rc == FAR_OK)
             pool_array_drop(op, &array, FAR_OK);
-            pool_array_close(&array);
-        }
+        pool_array_close(&array);
     }
     if (rc == FAR_OK)
         pool_free_unpublished(op->client, at, size_class_for(sizeof root));
