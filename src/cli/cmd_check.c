@@ -1,6 +1,7 @@
 /* farside check: runs an index in the simulator, seed by seed or under every schedule. */
 #include "base/clock.h"
 #include "base/text.h"
+#include "cli/check_sites.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "sim/check.h"
@@ -28,6 +29,9 @@ struct config {
     bool exhaustive;
     uint64_t switches;
     bool fail_fast, no_shrink;
+    bool coverage;
+    const char *unmet; /* a file */
+    const char *at;    /* an aim */
     const char *json;
 };
 
@@ -70,6 +74,13 @@ static void usage(void)
           "  --grow N             with --exhaustive: fill each table until its next key\n"
           "                       restructures it for the Nth time, and add a client that puts\n"
           "                       that key\n"
+          "  --coverage           count the faults that struck at each place in the source that\n"
+          "                       posts verbs; then run seeds again that reach places where a\n"
+          "                       fault was rare, with that fault there\n"
+          "  --unmet FILE         with --coverage: fail if a fault was met nowhere at a place\n"
+          "                       where the file does not allow it\n"
+          "  --at PLACE,FAULT,N   in each run, let the fault strike at that place, once, after\n"
+          "                       N posts there\n"
           "  --fail-fast          stop at the first failure\n"
           "  --no-shrink          do not search for a smaller run that fails the same way\n"
           "  --json FILE|-        also write the results as JSON; with -, print only that\n"
@@ -158,6 +169,11 @@ static int fill_defaults(struct config *c)
 {
     if (!c->exhaustive && c->switches != UINT64_MAX)
         return cli_misused("check", "--switches needs --exhaustive");
+    if (c->exhaustive && (c->coverage || c->at))
+        return cli_misused("check", "--exhaustive does not go with %s",
+                           c->coverage ? "--coverage" : "--at");
+    if (c->unmet && !c->coverage)
+        return cli_misused("check", "--unmet needs --coverage");
     if (!c->exhaustive && c->set.grow > 0)
         return cli_misused("check", "--grow needs --exhaustive");
     if (c->set.clients == 0)
@@ -194,7 +210,9 @@ struct output {
     const struct config *config;
     bool text; /* print text */
     struct progress progress;
+    struct sites *sites; /* NULL: not counted */
     json_t *indexes;
+    json_t *aimed; /* NULL: no run was aimed */
     uint64_t passed, failed, undecided;
 };
 
@@ -211,22 +229,25 @@ static void faults_text(unsigned adversity, char *text, size_t room)
                                      sim_adversity_name((enum sim_adversity)i));
 }
 
-static void repeat_command(const struct check_settings *s, uint64_t seed, char *text, size_t room)
+static void repeat_command(const struct output *o, const struct check_settings *s, uint64_t seed,
+                           char *text, size_t room)
 {
-    char faults[128];
+    char faults[128], aim[160] = "";
+    if (s->aim)
+        check_sites_aim_text(o->sites, s->aim, aim, sizeof aim);
     faults_text(s->adversity, faults, sizeof faults);
     snprintf(text, room,
              "farside check --index %s --seeds %" PRIu64 "..%" PRIu64
-             " --clients %u --keys %u --ops %u --faults %s --profile %s",
+             " --clients %u --keys %u --ops %u --faults %s --profile %s%s%s",
              s->mixed ? "all" : s->index, seed, seed, s->clients, s->keys, s->ops, faults,
-             sim_profile_name(s->profile));
+             sim_profile_name(s->profile), s->aim ? " --at " : "", aim);
 }
 
 static void note_failure(struct output *o, struct tally *t, uint64_t seed,
                          const struct check_settings *s, const struct check_result *r)
 {
     char command[512];
-    repeat_command(s, seed, command, sizeof command);
+    repeat_command(o, s, seed, command, sizeof command);
     if (t->failed + t->undecided > FAILURES_SHOWN)
         return;
     json_array_append_new(t->failures, json_pack("{s:I, s:s, s:s, s:s}", "seed", (json_int_t)seed,
@@ -240,13 +261,14 @@ static void note_failure(struct output *o, struct tally *t, uint64_t seed,
     fflush(stdout);
 }
 
-static void print_shrunk(struct check *check, const struct check_settings *s, uint64_t seed,
+static void print_shrunk(struct check *check, const struct output *o,
+                         const struct check_settings *s, uint64_t seed,
                          const struct check_result *r)
 {
     struct check_shrunk shrunk;
     char command[512];
     check_shrink(check, s, seed, r, SHRINK_RUNS, &shrunk);
-    repeat_command(&shrunk.settings, shrunk.seed, command, sizeof command);
+    repeat_command(o, &shrunk.settings, shrunk.seed, command, sizeof command);
     printf("  smaller (%u runs): %s\n"
            "  its history, with %zu eventful choices left:\n",
            shrunk.runs, command, shrunk.choices);
@@ -414,7 +436,7 @@ static void run_seed(struct check *check, struct output *o, struct tally *t,
 {
     struct check_result r;
     char command[512];
-    repeat_command(s, seed, command, sizeof command);
+    repeat_command(o, s, seed, command, sizeof command);
     snprintf(crash_message, sizeof crash_message,
              "farside check: crashed in seed %" PRIu64 "; to repeat it: %s\n", seed, command);
     check_seed(check, s, seed, &r);
@@ -435,7 +457,7 @@ static void run_seed(struct check *check, struct output *o, struct tally *t,
     *(undecided ? &t->undecided : &t->failed) += 1;
     note_failure(o, t, seed, s, &r);
     if (!undecided && t->failed == 1 && o->text && !o->config->no_shrink)
-        print_shrunk(check, s, seed, &r);
+        print_shrunk(check, o, s, seed, &r);
 }
 
 /* All seeds, or those of the index if all indexes share them. */
@@ -453,6 +475,52 @@ static void run_seeds(struct check *check, struct output *o, struct tally *t,
         if (i % 16 == 0)
             progress_show(&o->progress, s->index, i + 1, total);
     }
+}
+
+/* ---- aimed runs ------------------------------------------------------------------------------ */
+
+#define RARE     3u  /* a fault that was met less often at a place is aimed at, */
+#define AIMS_MAX 12u /* at most so often                                        */
+
+/* Runs seeds that have reached the place, until the fault is not rare there. */
+static void aim_at(struct check *check, struct output *o, struct tally *t, uint32_t number,
+                   enum site_fault fault)
+{
+    const struct site *site = &o->sites->site[number];
+    for (unsigned i = 0; i < AIMS_MAX && site->witnesses > 0 && site->met[fault] < RARE; i++) {
+        const struct site_witness *w = &site->witness[i % site->witnesses];
+        struct site_aim aim = {.site = number, .fault = fault, .skip = i / site->witnesses};
+        struct check_settings s = o->config->set;
+        s.index = w->index;
+        s.mixed = o->config->indexes.count == 0;
+        s.aim = &aim;
+        if (atomic_load(&stop) || (o->config->fail_fast && t->failed + t->undecided > 0))
+            return;
+        run_seed(check, o, t, &s, w->seed);
+    }
+}
+
+static void run_aimed(struct check *check, struct output *o)
+{
+    struct tally t = {.index = "aimed", .failures = json_array()};
+    uint64_t begin = clock_ns();
+    for (uint32_t i = 0; i < o->sites->count; i++) {
+        for (unsigned fault = 0; fault < SITE_FAULT_COUNT; fault++)
+            if (site_applies(&o->sites->site[i], fault) && site_fault_aimable(fault))
+                aim_at(check, o, &t, i, fault);
+        progress_show(&o->progress, t.index, i + 1, o->sites->count);
+    }
+    t.seconds = (double)(clock_ns() - begin) / 1e9;
+    progress_clear(&o->progress);
+    if (o->text)
+        printf("aimed at rare faults: %" PRIu64 " histories, %" PRIu64 " operations; %.1f s\n",
+               t.histories, t.operations, t.seconds);
+    o->aimed =
+        json_pack("{s:I, s:I, s:I, s:o}", "histories", (json_int_t)t.histories, "passed",
+                  (json_int_t)t.passed, "failed", (json_int_t)t.failed, "failures", t.failures);
+    o->passed += t.passed;
+    o->failed += t.failed;
+    o->undecided += t.undecided;
 }
 
 /* ---- schedules ------------------------------------------------------------------------------- */
@@ -522,13 +590,34 @@ static json_t *results_json(const struct output *o)
     char faults[128];
     const struct config *c = o->config;
     faults_text(c->set.adversity, faults, sizeof faults);
-    return json_pack("{s:s, s:{s:I, s:I, s:i, s:i, s:i, s:s, s:s, s:b}, s:O, s:I, s:I, s:I}",
-                     "version", far_version(), "settings", "first_seed", (json_int_t)c->first,
-                     "last_seed", (json_int_t)c->last, "clients", (int)c->set.clients, "keys",
-                     (int)c->set.keys, "ops", (int)c->set.ops, "faults", faults, "profile",
-                     sim_profile_name(c->set.profile), "exhaustive", (int)c->exhaustive, "indexes",
-                     o->indexes, "passed", (json_int_t)o->passed, "failed", (json_int_t)o->failed,
-                     "undecided", (json_int_t)o->undecided);
+    json_t *all = json_pack(
+        "{s:s, s:{s:I, s:I, s:i, s:i, s:i, s:s, s:s, s:b}, s:O, s:I, s:I, s:I}", "version",
+        far_version(), "settings", "first_seed", (json_int_t)c->first, "last_seed",
+        (json_int_t)c->last, "clients", (int)c->set.clients, "keys", (int)c->set.keys, "ops",
+        (int)c->set.ops, "faults", faults, "profile", sim_profile_name(c->set.profile),
+        "exhaustive", (int)c->exhaustive, "indexes", o->indexes, "passed", (json_int_t)o->passed,
+        "failed", (json_int_t)o->failed, "undecided", (json_int_t)o->undecided);
+    if (all && o->aimed)
+        json_object_set(all, "aimed", o->aimed);
+    if (all && c->coverage)
+        json_object_set_new(all, "places", check_sites_json(o->sites));
+    return all;
+}
+
+/* Counts sites, and reads --at, which names one. */
+static int begin_sites(struct check *check, struct output *o, struct config *c)
+{
+    static struct site_aim aim;
+    if (!c->coverage && !c->at)
+        return CLI_OK;
+    o->sites = sites_new();
+    if (!o->sites)
+        return cli_failed("check", FAR_NO_MEMORY, "cannot start");
+    check_count_sites(check, o->sites);
+    if (!c->at)
+        return CLI_OK;
+    c->set.aim = &aim;
+    return check_sites_take_aim(o->sites, c->at, &aim) ? CLI_OK : CLI_MISUSED;
 }
 
 static void run_index(struct check *check, struct output *o, const char *index)
@@ -550,7 +639,7 @@ static void run_index(struct check *check, struct output *o, const char *index)
     finish_index(o, &t);
 }
 
-static int run(const struct config *c)
+static int run(struct config *c)
 {
     FILE *file = NULL;
     if (!cli_json_open("check", c->json, &file))
@@ -562,8 +651,10 @@ static int run(const struct config *c)
     progress_init(&o.progress);
     if (!check)
         code = cli_failed("check", FAR_NO_MEMORY, "cannot start");
+    else
+        code = begin_sites(check, &o, c);
     catch_signals();
-    for (unsigned i = 0; check && !atomic_load(&stop); i++) {
+    for (unsigned i = 0; code == CLI_OK && !atomic_load(&stop); i++) {
         index = c->indexes.count == 0  ? far_index_name(i)
                 : i < c->indexes.count ? c->indexes.name[i]
                                        : NULL;
@@ -571,17 +662,25 @@ static int run(const struct config *c)
             break;
         run_index(check, &o, index);
     }
+    if (code == CLI_OK && c->coverage && !c->at)
+        run_aimed(check, &o);
     if (o.failed > 0 || o.undecided > 0)
         code = CLI_FAILED;
     if (atomic_load(&stop)) {
         fprintf(stderr, "farside check: interrupted\n");
         code = CLI_FAILED;
     }
-    if (o.text && check)
+    if (o.text && c->coverage && code != CLI_MISUSED)
+        check_sites_print(o.sites);
+    if (c->unmet && !atomic_load(&stop) && !check_sites_compare(o.sites, c->unmet))
+        code = CLI_FAILED;
+    if (o.text && check && code != CLI_MISUSED)
         printf("%" PRIu64 " passed, %" PRIu64 " failed\n", o.passed, o.failed);
     if (file && cli_json_close("check", c->json, file, results_json(&o)) != CLI_OK)
         code = CLI_FAILED;
     check_free(check);
+    sites_free(o.sites);
+    json_decref(o.aimed);
     json_decref(o.indexes);
     return code;
 }
@@ -605,6 +704,9 @@ int cmd_check(int argc, char **argv)
         {.name = "exhaustive", .flag = &c.exhaustive},
         {.name = "switches", .large = &c.switches, .max = 1000000},
         {.name = "grow", .number = &c.set.grow, .min = 1, .max = CHECK_GROW_MAX},
+        {.name = "coverage", .flag = &c.coverage},
+        {.name = "unmet", .text = &c.unmet},
+        {.name = "at", .text = &c.at},
         {.name = "fail-fast", .flag = &c.fail_fast},
         {.name = "no-shrink", .flag = &c.no_shrink},
         {.name = "json", .text = &c.json},

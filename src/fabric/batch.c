@@ -377,7 +377,7 @@ static int flush_plain(struct batch *b)
     return note_post(b, 0, b->count, post_and_wait(b, b->verb, b->count, b->bytes_written > 0));
 }
 
-int batch_flush(struct batch *b)
+int(batch_flush)(struct batch *b)
 {
     struct batch_piggyback *piggyback = piggyback_of(b);
     int rc = b->error;

@@ -54,6 +54,12 @@ struct fab_verb {
     uint64_t compare_mask, swap_mask;
 };
 
+/* A place in the source that posts verbs: for the simulator, which counts what happens at each. */
+struct fab_site {
+    const char *file, *function;
+    unsigned line;
+};
+
 struct fab_req {
     struct fab_verb *verbs;
     unsigned count;
@@ -66,6 +72,7 @@ struct fab_req {
      * sent to, by bits, and the status of these. None of their verbs has happened, and none will. */
     uint64_t away;
     int away_status;
+    const struct fab_site *site; /* that posts it; NULL: none */
 };
 
 /* The order that is kept without a fence, by class of the first and of the second verb. */

@@ -53,6 +53,16 @@ void check_forget_states(struct check *c)
     sim_forget_states(c->sim);
 }
 
+void check_count_sites(struct check *c, struct sites *sites)
+{
+    c->sites = sites;
+    sim_count_sites(c->sim, sites);
+    if (sites) {
+        sites->uses = shadow_uses;
+        sites->uses_arg = &c->shadow;
+    }
+}
+
 /* ---- judging --------------------------------------------------------------------------------- */
 
 #define FINDING_MAX 160
@@ -152,6 +162,8 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
     memset(c->called, 0, sizeof c->called);
     lin_history_clear(&c->history);
     sim_keep_log(c->sim, c->keep_log ? LOG_LINES : 0);
+    if (c->sites)
+        sites_begin(c->sites, s->aim);
     sim_prune(c->sim, program ? history_hash : NULL, c);
 
     if (check_set_up(c)) {
@@ -187,6 +199,8 @@ void check_seed(struct check *c, const struct check_settings *s, uint64_t seed,
 {
     tape_from_seed(&c->own_tape, seed, false);
     check_run(c, s, NULL, &c->own_tape, result);
+    if (c->sites && !s->aim)
+        sites_end(c->sites, s->index, seed);
 }
 
 void check_add_counts(struct sim_counts *sum, const struct sim_counts *one)

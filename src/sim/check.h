@@ -37,8 +37,9 @@ struct check_settings {
     unsigned clients, keys, ops; /* ops: of each client */
     unsigned adversity;
     enum sim_profile profile;
-    uint64_t lin_budget; /* steps per key; 0: a million */
-    unsigned grow;       /* programs: the table is about to be restructured for the n-th time */
+    uint64_t lin_budget;        /* steps per key; 0: a million */
+    const struct site_aim *aim; /* NULL: none. Needs check_count_sites() */
+    unsigned grow; /* programs: the table is about to be restructured for the n-th time */
 };
 
 /* A fixed program instead of a random workload: for enumeration. */
@@ -111,6 +112,9 @@ struct check; /* a harness, for many runs */
 
 struct check *check_new(void); /* NULL when out of memory */
 void check_free(struct check *c);
+
+/* Counts in all runs from here on what happens at each site. NULL: not. */
+void check_count_sites(struct check *c, struct sites *sites);
 
 /* One run: of a program, by_choice, or of a random workload from the tape if `program` is NULL. */
 void check_run(struct check *c, const struct check_settings *s, const struct check_program *program,

@@ -131,6 +131,7 @@ struct check {
     const struct check_program *program;
     struct tape *tape;
     struct tape own_tape;
+    struct sites *sites; /* NULL: not counted */
     struct lin_report report;
     bool keep_log;
     struct check_result result; /* its verdict: check_verdict.c */

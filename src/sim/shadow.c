@@ -85,6 +85,8 @@ static void taken(const struct free_watch *watch, const struct client *by, gaddr
     else
         verify(map, at, bytes);
     memset(units, IN_USE, bytes / 64);
+    for (uint8_t *uses = units + map->units, *end = uses + bytes / 64; uses < end; uses++)
+        *uses += *uses < 2;
     map->reused++;
 }
 
@@ -118,6 +120,16 @@ static void touched(void *arg, unsigned client, uint64_t identity, const struct 
     mistake(map, v->node, v->off, what);
 }
 
+unsigned shadow_uses(void *arg, const struct fab_verb *v)
+{
+    const struct shadow *map = arg;
+    unsigned most = 0;
+    for (uint64_t i = v->off / 64; i <= (v->off + v->len - 1) / 64 && most < 2; i++)
+        if (map->uses[v->node][i] > most)
+            most = map->uses[v->node][i];
+    return most;
+}
+
 bool shadow_begin(struct shadow *map, struct sim *sim, const struct sim_settings *set,
                   void (*on_mistake)(void *arg, const char *what), void *arg)
 {
@@ -133,10 +145,13 @@ bool shadow_begin(struct shadow *map, struct sim *sim, const struct sim_settings
             free(map->free[i]);
             map->free[i] = NULL;
         }
-        if (i < set->nodes && !map->free[i] && !(map->free[i] = malloc(units)))
+        if (i < set->nodes && !map->free[i] && !(map->free[i] = malloc(2 * units)))
             return false;
-        if (i < set->nodes)
-            memset(map->free[i], IN_USE, units);
+        if (i >= set->nodes)
+            continue;
+        map->uses[i] = map->free[i] + units;
+        memset(map->free[i], IN_USE, units);
+        memset(map->uses[i], 0, units);
     }
     map->units = units;
     sim_watch(sim, touched, map);

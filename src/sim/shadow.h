@@ -21,6 +21,7 @@ struct shadow {
     struct sim *sim;
     const struct sim_settings *set;
     uint8_t *free[SIM_NODES_MAX]; /* a byte for each 64 bytes of a node */
+    uint8_t *uses[SIM_NODES_MAX]; /* likewise, behind it: how often it was handed out, up to 2 */
     uint64_t units;
     uint64_t reused; /* objects handed out that were in use before */
     void (*mistake)(void *arg, const char *what);
@@ -30,6 +31,8 @@ struct shadow {
 /* For a run that has just begun. False when out of memory. */
 bool shadow_begin(struct shadow *map, struct sim *sim, const struct sim_settings *set,
                   void (*mistake)(void *arg, const char *what), void *arg);
+/* How often has the memory of a verb been handed out? At most 2, which stands for more too. */
+unsigned shadow_uses(void *map, const struct fab_verb *verb);
 void shadow_free(struct shadow *map);
 
 #endif

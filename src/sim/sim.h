@@ -24,6 +24,7 @@
 #define SIM_SIM_H
 
 #include "fabric/fabric.h"
+#include "sim/sites.h"
 #include "sim/tape.h"
 
 #include <stdio.h>
@@ -174,6 +175,9 @@ void sim_fill(struct sim *sim, unsigned node, uint64_t off, uint64_t bytes, uint
 typedef void sim_watcher(void *arg, unsigned client, uint64_t identity,
                          const struct fab_verb *verb);
 void sim_watch(struct sim *sim, sim_watcher *verb, void *arg);
+
+/* Counts in all runs from here on what happens at each site, and lets the aimed fault strike. NULL: not. */
+void sim_count_sites(struct sim *sim, struct sites *sites);
 
 /* Has the client crashed? */
 bool sim_crashed(const struct sim *sim, unsigned client);

@@ -19,14 +19,18 @@ void sim_fault_crash(struct sim *sim, uint32_t client)
     c->state = CLIENT_CRASHED;
     sim->alive--;
     for (size_t i = 0; i < sim->requests; i++)
-        if (sim->request[i]->req && sim->request[i]->client == client)
+        if (sim->request[i]->req && sim->request[i]->client == client) {
+            sim_site_died(sim, sim->request[i]);
             sim_request_cancel(sim, sim->request[i]);
+        }
 }
 
-void sim_fault_pause(struct sim *sim, uint32_t client)
+void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts)
 {
     struct sim_client *c = &sim->client[client];
     uint32_t length = tape_choose(sim->tape, 24, TAPE_FAULT);
+    if (outlasts && length < 16)
+        length = 16;
     uint64_t ns = length < 16 ? (uint64_t)PAUSE_MIN << length : SIM_PAUSE_NS + (length << 26);
     c->frozen_until = sim->now + ns;
     c->stuck = tape_choose(sim->tape, 2, TAPE_FAULT) && !sim->set.no_fence;
@@ -35,6 +39,9 @@ void sim_fault_pause(struct sim *sim, uint32_t client)
     sim->trace = mix(sim->trace, 0xf0000000u + client);
     sim->counts.happened[SIM_NUMBER_PAUSE]++;
     sim->faults_used++;
+    for (size_t i = 0; i < sim->requests && ns > (uint64_t)sim->fab.lease_ms * 1000000; i++)
+        if (sim->request[i]->req && sim->request[i]->client == client)
+            sim_site_note(sim, sim->request[i], SITE_STOPPED);
 }
 
 void sim_fault_error(struct sim *sim, struct sim_request *r)

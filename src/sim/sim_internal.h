@@ -7,6 +7,7 @@
  *   sim_adversary.c  how long things take, in what pieces, and whether a fault strikes
  *   sim_client.c     clients: starting, resuming, waiting
  *   sim_request.c    requests under way
+ *   sim_site.c       what happens at the places in the source that post requests
  *   sim_fault.c      crashes, pauses, errors, and their end
  *   sim_nic.c        posting, executing and completing requests
  *   sim_choice.c     events by choice of the tape: enumeration
@@ -72,9 +73,13 @@ struct sim_request {     /* a request on its way */
     uint32_t number;   /* among the client's requests */
     uint64_t identity; /* of its client when it was posted */
     uint16_t count, unanswered, events;
+    uint16_t own;   /* verbs of its site: the first ones */
+    uint32_t site;  /* SITE_NONE: not known */
+    uint64_t visit; /* posts of the site before it, in this run */
     bool in_use;
     bool reported; /* its completion is in the queue */
     bool any_executed;
+    bool writes;    /* its site's verbs are not all READs */
     bool stray;     /* it has failed, but its other verbs may still land */
     uint64_t until; /* only until then                                   */
     int status;
@@ -157,6 +162,8 @@ struct sim {
 
     sim_watcher *watch;
     void *watch_arg;
+
+    struct sites *sites; /* NULL: not counted */
 
     struct busy_word busy[SIM_CLIENTS_MAX * 4];
     unsigned busy_count;
@@ -284,10 +291,26 @@ void sim_request_stray(struct sim *sim, struct sim_request *r);
 /* Ends every request at once with FAR_UNREACHABLE and empties the queue. */
 void sim_request_drop_all(struct sim *sim);
 
+/* ---- sim_site.c ------------------------------------------------------------------------------ */
+
+void sim_site_posted(struct sim *sim, struct sim_request *r);
+void sim_site_executed(struct sim *sim, const struct sim_request *r, unsigned verb);
+void sim_site_torn(struct sim *sim, const struct sim_request *r, unsigned verb);
+void sim_site_completed(struct sim *sim, const struct sim_request *r);
+/* Its client dies. */
+void sim_site_died(struct sim *sim, const struct sim_request *r);
+/* A fault strikes at its site. */
+void sim_site_note(struct sim *sim, const struct sim_request *r, enum site_fault fault);
+/* The fault that is aimed at this moment of the request, if any; `answers`: all its verbs are done. */
+enum fault sim_site_fault(struct sim *sim, const struct sim_request *r, bool answers);
+/* Is this READ to be torn? */
+bool sim_site_tears(struct sim *sim, const struct sim_request *r, unsigned verb);
+
 /* ---- sim_fault.c ----------------------------------------------------------------------------- */
 
 void sim_fault_crash(struct sim *sim, uint32_t client);
-void sim_fault_pause(struct sim *sim, uint32_t client);
+/* `outlasts`: for longer than any lease. */
+void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts);
 void sim_fault_error(struct sim *sim, struct sim_request *r);
 
 /* ---- sim_nic.c ------------------------------------------------------------------------------- */

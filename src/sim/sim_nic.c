@@ -120,6 +120,7 @@ int sim_nic_post(struct sim *sim, uint32_t client, struct fab_req *req)
     r->count = r->unanswered = (uint16_t)req->count;
     req->done = false;
     init_verbs(sim, r, req);
+    sim_site_posted(sim, r);
     c->in_flight++;
     sim->counts.requests++;
     sim->counts.verbs += req->count;
@@ -214,11 +215,17 @@ static bool step(struct sim *sim, struct sim_request *r, unsigned i)
     }
     if (sim->watch)
         sim->watch(sim->watch_arg, r->client, r->identity, v);
+    sim_site_executed(sim, r, i);
     if (v->kind <= FAB_WRITE) {
-        uint64_t pieces = sim_adversary_pieces(sim, r->client, verb->left);
+        uint64_t pieces = sim_site_tears(sim, r, i)
+                              ? verb->left & -verb->left
+                              : sim_adversary_pieces(sim, r->client, verb->left);
         sim_log_verb(sim, r, i, LOG_WHOLE, pieces);
         note_gathered(sim, r, i, pieces, sim_memory_move_pieces(sim, verb, pieces));
-        sim->counts.torn += verb->left != 0 && !verb->torn;
+        bool tears = verb->left != 0 && !verb->torn;
+        sim->counts.torn += tears;
+        if (tears)
+            sim_site_torn(sim, r, i);
         verb->torn |= verb->left != 0;
         return verb->left == 0;
     }
@@ -311,14 +318,16 @@ static bool obstructed(struct sim *sim, const struct event *e)
     uint64_t held = sim->by_choice ? 0 : sim_nic_held(sim, e);
     if (held)
         return put_off(sim, e, held > sim->now ? held : sim->now + 1);
-    switch (r->req && r->status == FAR_OK ? sim_adversary_draw_fault(sim, r->client) : FAULT_NONE) {
+    bool healthy = r->req && r->status == FAR_OK;
+    enum fault aimed = healthy ? sim_site_fault(sim, r, answers) : FAULT_NONE;
+    switch (aimed ? aimed : healthy ? sim_adversary_draw_fault(sim, r->client) : FAULT_NONE) {
     case FAULT_NONE:
         return false;
     case FAULT_CRASH:
         sim_fault_crash(sim, r->client);
         return true;
     case FAULT_PAUSE:
-        sim_fault_pause(sim, r->client);
+        sim_fault_pause(sim, r->client, aimed);
         return put_off(sim, e, answers || c->stuck ? c->frozen_until : sim->now);
     case FAULT_ERROR:
         sim_fault_error(sim, r);
@@ -442,6 +451,7 @@ void sim_nic_complete(struct sim *sim, const struct event *e)
     if (r->req && c->state != CLIENT_CRASHED && !obstructed(sim, e)) {
         copy_buffers(r);
         count_late(sim, r);
+        sim_site_completed(sim, r);
         r->req->status = r->status;
         r->req->done = true;
         r->req = NULL;

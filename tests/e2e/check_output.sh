@@ -78,6 +78,37 @@ run check --seeds 1..3 --json "$scratch/none/json"
 expect_code 1
 expect_err "cannot write"
 
+# Where faults struck. A seed runs again with a fault at a place that it reaches.
+small="--index race --clients 2 --ops 5"
+run check $small --seeds 1..4 --coverage --json "$scratch/json"
+expect_code 0
+grep -qE "^aimed at rare faults: [1-9][0-9]* histories" <<<"$out" || failed "aims at nothing"
+place=$(awk '$1 ~ /^index\/race\/race_write.c:/ && $3 > 10 { print $1; exit }' <<<"$out")
+[ -n "$place" ] || failed "does not show where RACE writes"
+grep -qE "^  unmet: index/chime/[a-z_]*\.c:[a-z_.0-9]* all$" <<<"$out" ||
+    failed "does not list what no run has reached"
+grep -qE "^  reached: [1-9][0-9]* of [1-9][0-9]* places$" <<<"$out" || failed "does not count the places"
+grep -qF "\"place\": \"$place\"" "$scratch/json" || failed "has no places in JSON"
+run check $small --seeds 1..5 --coverage --at "$place,before,2"
+expect_code 0
+awk -v place="$place" '$1 == place && $4 < 3 { exit 1 }' <<<"$out" || failed "the fault did not strike"
+first=$(grep "^  index/race" <<<"$out")
+run check $small --seeds 1..5 --coverage --at "$place,before,2"
+[ "$(grep "^  index/race" <<<"$out")" = "$first" ] || failed "is a different run"
+
+# What may stay unmet.
+grep '^  unmet: ' <<<"$out" | sed 's/^  unmet: //; s/$/ a reason/' >"$scratch/unmet"
+run check $small --seeds 1..5 --coverage --at "$place,before,2" --unmet "$scratch/unmet"
+expect_code 0
+sed -i 1d "$scratch/unmet"
+run check $small --seeds 1..5 --coverage --at "$place,before,2" --unmet "$scratch/unmet"
+expect_code 1
+expect_err "unmet, and not listed in $scratch/unmet: "
+echo "pool/none.c:none all" >>"$scratch/unmet"
+run check $small --seeds 1 --coverage --at "$place,before,2" --unmet "$scratch/unmet"
+expect_code 1
+expect_err "no place is called 'pool/none.c:none'"
+
 # What it refuses.
 refuses() {
     run check "${@:2}"
@@ -101,6 +132,11 @@ refuses "invalid --clients '0'" --clients 0
 refuses "invalid --clients '17'" --clients 17
 refuses "--switches needs --exhaustive" --switches 3
 refuses "--grow needs --exhaustive" --grow 1
+refuses "--unmet needs --coverage" --unmet "$scratch/unmet"
+refuses "--exhaustive does not go with --coverage" --exhaustive --coverage
+refuses "unknown place 'here'" --at here,before,0
+refuses "invalid --at '$place,rain,0'" --at "$place,rain,0"
+refuses "invalid --at '$place,reused,0'" --at "$place,reused,0"
 refuses "too much for --exhaustive" --exhaustive --clients 8 --ops 4
 refuses "--exhaustive does not support fault 'pause' (available: none" --exhaustive --faults crash,pause
 refuses "--exhaustive does not support fault 'delay'" --exhaustive --faults all
