@@ -392,6 +392,50 @@ static void deletes_go_on_however_often_the_pool_runs_full(void **state)
     }
 }
 
+/* Takes all memory but a few objects of one class. */
+static void take_all_but(far_session *s, unsigned count, unsigned size_class)
+{
+    struct op *op = &s->op;
+    gaddr at = 0, left[8];
+    unsigned taken = 0;
+    assert_true(count <= 8);
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    for (; taken < count; taken++)
+        assert_int_equal(pool_alloc(op, 0, size_class, &left[taken]), FAR_OK);
+    for (unsigned i = CLASS_COUNT; i-- > 0;)
+        while (pool_alloc(op, 0, i, &at) == FAR_OK)
+            continue; /* ends: the pool is small */
+    while (taken > 0)
+        pool_free_unpublished(&s->client, left[--taken], size_class);
+    op_end(op);
+}
+
+/* Inserts have filled the CurSegment and the pool, and the merge found no memory. It gives no block back, so
+ * only what it is for lets it use the reserve. */
+static void a_value_is_replaced_behind_inserts_that_filled_the_pool(void **state)
+{
+    static const char value[400];
+    (void)state;
+    for (unsigned puts = 0; puts < 2; puts++) {
+        struct rig g;
+        uint32_t key = 0;
+        open_rig(&g, "mem:?size=2m&clients=8", "slots=4&ratio=1&depth=0");
+        far_session_close(g.a); /* idle, it would hold up the epoch */
+        g.a = NULL;
+        for (; key < 3; key++)
+            assert_int_equal(far_put(g.b, g.t, &key, 4, value, sizeof value), FAR_OK);
+        take_all_but(g.b, 4, size_class_for(block_bytes(4, sizeof value)));
+        assert_int_equal(far_insert(g.b, g.t, &key, 4, value, sizeof value), FAR_OK);
+        assert_int_equal(view_of(&g, g.b)->merges + view_of(&g, g.b)->splits, 0);
+        key = 0;
+        int rc = puts ? far_put(g.b, g.t, &key, 4, value, sizeof value)
+                      : far_update(g.b, g.t, &key, 4, value, sizeof value);
+        assert_int_equal(rc, FAR_OK);
+        assert_int_equal(view_of(&g, g.b)->merges, 1);
+        close_rig(&g);
+    }
+}
+
 /* ---- a damaged directory --------------------------------------------------------------------------- */
 static void expect_all(struct rig *g, far_session *s, uint32_t keys)
 {
@@ -772,6 +816,7 @@ int main(void)
         cmocka_unit_test(the_directory_is_only_advice),
         cmocka_unit_test(a_walk_does_not_mistake_growth_for_damage),
         cmocka_unit_test(deletes_go_on_however_often_the_pool_runs_full),
+        cmocka_unit_test(a_value_is_replaced_behind_inserts_that_filled_the_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
