@@ -146,6 +146,7 @@ seeds = $(shell awk '$$1 == "$(1)" { print $$3 }' tests/sim/seeds)
 check: built
 	@{ printf -- '--index all %s\n' '--exhaustive --ops 2 --faults none --switches 4' \
 	    '--exhaustive --clients 3 --faults none --switches 4' '--seeds $(call seeds,check)' '--exhaustive' \
+	    '--seeds $(call seeds,coverage) --coverage --unmet tests/sim/unmet' \
 	    '--exhaustive --grow 1 --clients 1 --switches 1' \
 	    '--exhaustive --grow 1 --faults none --switches 2' \
 	    '--exhaustive --grow 2 --clients 1 --faults none --switches 3' \
