@@ -24,6 +24,12 @@ static inline uint64_t index_reverse_bits(uint64_t x, unsigned bits)
     return __builtin_bswap64(x) >> (64 - bits);
 }
 
+/* Parts of the table that a call reads at most: as many as is usual, unless a test wants fewer. */
+static inline uint64_t index_iterate_parts(const struct pool *pool, uint64_t usual)
+{
+    return pool->knobs.iterate_parts < usual ? pool->knobs.iterate_parts : usual;
+}
+
 /* Not many more blocks than there is room for. */
 static inline void index_iterate_start(struct index_blocks *blocks, const struct op *op,
                                        const struct entries_out *out)

@@ -362,6 +362,8 @@ static int take_anywhere(struct op *op, unsigned node, unsigned size_class, bool
     ASSERT(op->batch.count == 0);
     ASSERT(size_class < CLASS_COUNT && node < op->pool->nodes);
     int rc = FAR_POOL_FULL;
+    if (__builtin_expect(op->pool->knobs.scatters, 0))
+        node = op->client->stock.scattered++ / 2 % op->pool->nodes;
     for (unsigned i = 0; i <= op->pool->nodes && rc == FAR_POOL_FULL; i++) /* `node` also last */
         rc = take_from(op, (node + i) % op->pool->nodes, size_class, block, at);
     if (rc != FAR_POOL_FULL)

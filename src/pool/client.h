@@ -85,6 +85,7 @@ struct client_stock {
     unsigned wanted;                  /* the class that alloc.c had no memory for       */
     uint64_t recut_after;             /* time for the next sweep that only recuts memory */
     uint64_t recut_at;                /* retired_ever at the last one                   */
+    unsigned scattered;               /* objects dealt to nodes in turn: a knob         */
 };
 
 /* sweep_part.c, sweep.c: the sweep under way. The client does not allocate from chunks below

@@ -77,8 +77,9 @@ unsigned freelist_bundle(unsigned size_class)
 static void fill_bundle(struct client *c, unsigned node, unsigned size_class, unsigned of,
                         struct bundle *bundle)
 {
-    uint64_t most = freelist_bundle(size_class) - (of == size_class); /* the page is one of them */
+    uint64_t most = freelist_bundle(size_class), knob = c->pool->knobs.bundle_max;
     uint64_t room = page_room(of);
+    most = (most < knob ? most : knob) - (of == size_class); /* the page is one of them */
     uint64_t count =
         stock_take_many(c, node, size_class, room < most ? room : most, bundle->object);
     ASSERT(count <= BUNDLE_MAX);

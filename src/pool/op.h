@@ -34,6 +34,9 @@ struct knobs {
     unsigned tick_ops;        /* operations between two announcements of a busy client        */
     unsigned stock_max;       /* objects of a class that a client keeps to itself             */
     unsigned run_chunks;      /* chunks taken at once for small objects: the rest is cut      */
+    unsigned bundle_max;      /* objects of a bundle of a shared list                          */
+    unsigned iterate_parts;   /* parts of a table that a call of an iteration reads at most    */
+    bool scatters;            /* objects that any node may hold are dealt to all nodes, in pairs */
 
     /* NULL, or called when an object may be reused, and when it is: it catches accesses between the
      * two. */

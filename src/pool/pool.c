@@ -14,6 +14,8 @@ const struct knobs pool_knobs_default = {
     .tick_ops = 128,
     .stock_max = 1024,
     .run_chunks = 1,
+    .bundle_max = BUNDLE_MAX,
+    .iterate_parts = UINT32_MAX,
 };
 
 #define CLIENTS_DEFAULT 256

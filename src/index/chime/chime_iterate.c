@@ -16,6 +16,7 @@
  * iteration begins again.
  */
 #include "index/chime/chime_items.h"
+#include "index/iterate.h"
 
 #define LEAVES     16u /* that a call reads */
 #define TURN_BITS  9u
@@ -239,7 +240,7 @@ static void step_right(const struct chime_view *view, struct walk *w, struct ent
     w->check = check_of(view, range);
     w->sure = true;
     w->routed = false;
-    w->done = w->at == 0 || ++w->leaves == LEAVES;
+    w->done = w->at == 0 || ++w->leaves == index_iterate_parts(view->base.table->pool, LEAVES);
     if (w->done)
         out->cursor = w->at ? cursor_of(w) : 0;
 }

@@ -96,7 +96,8 @@ int race_iterate(struct op *op, struct index_view *base, struct entries_out *out
 
     if (it.position >> POSITION_BITS != 0 || it.word > end)
         return err_fail(FAR_INVALID, "the cursor does not belong to this table");
-    for (unsigned turn = 0; turn < ITERATE_SUBTABLES && !full; turn++) {
+    uint64_t turns = index_iterate_parts(op->pool, ITERATE_SUBTABLES);
+    for (unsigned turn = 0; turn < turns && !full; turn++) {
         bool again = false;
         int rc = read_subtable(op, view, &it, &again);
         if (index_iterate_passes(op, out, rc)) {

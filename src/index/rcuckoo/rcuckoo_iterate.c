@@ -166,11 +166,13 @@ int rcuckoo_iterate(struct op *op, struct index_view *base, struct entries_out *
     struct iteration it;
     uint64_t from = out->cursor, read = 0;
     bool full = false;
-    while (read < ITERATE_BYTES) {
+    uint64_t subtable = rcuckoo_rows_bytes(&view->shape);
+    uint64_t most = index_iterate_parts(op->pool, (ITERATE_BYTES + subtable - 1) / subtable);
+    while (read < most) {
         int rc = add_subtable(op, view, &it, from, out, &full);
         if (rc != FAR_OK)
             return rc;
-        read += rcuckoo_rows_bytes(&view->shape);
+        read++;
         if (it.snapshot.split)
             continue;
         if (full) {

@@ -188,7 +188,8 @@ int sephash_iterate(struct op *op, struct index_view *base, struct entries_out *
     bool full = false;
     if (at >> (POSITION_BITS + PLACE_BITS) != 0)
         return err_fail(FAR_INVALID, "the cursor does not belong to this table");
-    for (unsigned turn = 0; turn < ITERATE_PARTS && !full; turn++) {
+    uint64_t turns = index_iterate_parts(op->pool, ITERATE_PARTS);
+    for (unsigned turn = 0; turn < turns && !full; turn++) {
         it.items = NULL;
         it.list = NULL;
         int rc = list_part(op, view, &it);

@@ -69,7 +69,8 @@ int shard_iterate(struct op *op, struct index_view *base, struct entries_out *ou
     bool full = false;
     if (at >> (POSITION_BITS + SLOT_BITS) >= view->lanes || it.slot > SHARD_UNIT_MAX)
         return err_fail(FAR_INVALID, "the cursor does not belong to this table");
-    for (unsigned turn = 0; turn < ITERATE_UNITS && !full; turn++) {
+    uint64_t turns = index_iterate_parts(op->pool, ITERATE_UNITS);
+    for (unsigned turn = 0; turn < turns && !full; turn++) {
         int rc = read_unit(op, view, &it);
         if (index_iterate_passes(op, out, rc)) {
             rc = FAR_OK;
