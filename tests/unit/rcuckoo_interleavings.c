@@ -651,6 +651,58 @@ static void an_iteration_returns_nothing_of_a_torn_row(void **state)
     iterate_disturbed(TEAR);
 }
 
+/* ---- an iteration that begins where a subtable is split -------------------------------------------- */
+#define KEYS_BEFORE 20u
+
+/* Before the first snapshot, another session adds keys until the subtable is split. */
+static int split_before_a_snapshot(struct fab_ep *ep, struct fab_req *req)
+{
+    struct fab_verb *v = req->verbs;
+    if (moves > 0 || req->count < 2 || v[1].kind != FAB_READ ||
+        v[1].len != rcuckoo_rows_bytes(shape_of(the)))
+        return hook.real->post(ep, req);
+    moves++;
+    unsigned depth = sub_of(the, 1).part.depth;
+    for (uint32_t key = KEYS_BEFORE; sub_of(the, 1).part.depth == depth; key++)
+        assert_int_equal(put_u32(the, the->b, key, key), FAR_OK);
+    return hook.real->post(ep, req);
+}
+
+/* The call finds nothing but that the subtable was split, and may read no more: that is not the end. */
+static void an_iteration_that_begins_at_a_split_is_not_over(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct knobs knobs = pool_knobs_default;
+    char buf[4096];
+    bool seen[KEYS_BEFORE] = {false};
+    uint64_t cursor = 0;
+    uint32_t v = 0;
+    moves = 0;
+    knobs.iterate_parts = 1;
+    open_rig_with(&g, SMALL, knobs);
+    for (uint32_t key = 1; key < KEYS_BEFORE; key++)
+        assert_int_equal(put_u32(&g, g.b, key, key), FAR_OK);
+    assert_int_equal(get_u32(&g, g.a, 1, &v), FAR_OK);
+    hook_on(g.a->client.ep);
+    hook.ops.post = split_before_a_snapshot;
+    do {
+        struct far_entry e;
+        size_t len = 0, pos = 0;
+        assert_int_equal(far_iterate(g.a, g.t, &cursor, 0, buf, sizeof buf, &len), FAR_OK);
+        while (far_entry_next(buf, len, &pos, &e)) {
+            memcpy(&v, e.key, sizeof v);
+            if (v < KEYS_BEFORE)
+                seen[v] = true;
+        }
+    } while (cursor != 0);
+    hook_off();
+    assert_int_equal(moves, 1);
+    for (uint32_t key = 1; key < KEYS_BEFORE; key++)
+        assert_true(seen[key]);
+    close_rig(&g);
+}
+
 #define TORN_VALUE 0x7a11e5u
 
 /* The READ of the row shows the entry with the value of another one that was there before. */
@@ -961,6 +1013,7 @@ int main(void)
         cmocka_unit_test(an_iteration_finds_a_key_that_is_moved),
         cmocka_unit_test(an_iteration_finds_a_key_that_is_moved_twice),
         cmocka_unit_test(an_iteration_returns_nothing_of_a_torn_row),
+        cmocka_unit_test(an_iteration_that_begins_at_a_split_is_not_over),
         cmocka_unit_test(a_get_returns_nothing_of_a_torn_row),
         cmocka_unit_test(a_damaged_row_is_not_written),
         cmocka_unit_test(a_damaged_block_is_not_a_miss),

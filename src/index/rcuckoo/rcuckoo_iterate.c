@@ -7,7 +7,8 @@
  *
  *   RCUCKOO-I1  What is returned was true at an instant of the call, and a key that is there during the
  *       whole call is in one of the two images of its subtable (rcuckoo_snapshot()). So it is returned
- *       by the call whose positions have its own, if it was there during the whole iteration.
+ *       by the call whose positions have its own, if it was there during the whole iteration. A call reads
+ *       one subtable at least: a position of 0 means the end.
  */
 #include "index/iterate.h"
 #include "index/rcuckoo/rcuckoo.h"
@@ -165,6 +166,7 @@ int rcuckoo_iterate(struct op *op, struct index_view *base, struct entries_out *
     struct rcuckoo_view *view = rcuckoo_view(base);
     struct iteration it;
     uint64_t from = out->cursor, read = 0;
+    unsigned splits = 0;
     bool full = false;
     uint64_t subtable = rcuckoo_rows_bytes(&view->shape);
     uint64_t most = index_iterate_parts(op->pool, (ITERATE_BYTES + subtable - 1) / subtable);
@@ -172,9 +174,13 @@ int rcuckoo_iterate(struct op *op, struct index_view *base, struct entries_out *
         int rc = add_subtable(op, view, &it, from, out, &full);
         if (rc != FAR_OK)
             return rc;
-        read++;
+        /* A call that has read nothing from the first position on must not return that position, which
+         * means the end. So it looks again. */
+        if (it.snapshot.split && ++splits == RCUCKOO_CLOSINGS)
+            return err_fail(FAR_CONTENTION, "subtables are split again and again");
         if (it.snapshot.split)
             continue;
+        read++;
         if (full) {
             uint64_t at = it.items[it.next].position;
             bool stuck = at == out->cursor && out->count > 0; /* keys of one position do not fit */
