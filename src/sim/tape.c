@@ -38,6 +38,7 @@ void tape_from_seed(struct tape *t, uint64_t seed, bool record)
 {
     start(t, TAPE_FROM_SEED, record);
     rng_seed(&t->rng, seed);
+    rng_seed(&t->aside, ~seed);
 }
 
 void tape_from_bytes(struct tape *t, const uint8_t *bytes, size_t count, bool record)
@@ -154,4 +155,14 @@ uint32_t tape_choose_slowly(struct tape *t, uint32_t n, enum tape_label label)
     if (t->count < t->at)
         t->count = t->at;
     return m.choice;
+}
+
+uint32_t tape_choose_aside(struct tape *t, uint32_t n, enum tape_label label)
+{
+    struct rng usual = t->rng;
+    t->rng = t->aside;
+    uint32_t choice = tape_choose_slowly(t, n, label);
+    t->aside = t->rng;
+    t->rng = usual;
+    return choice;
 }

@@ -49,7 +49,7 @@ struct tape {
     enum { TAPE_FROM_SEED, TAPE_FROM_RECORD, TAPE_FROM_ENUM, TAPE_FROM_BYTES } source;
     bool recording;     /* keeps the choices in `mark`                 */
     bool out_of_memory; /* a recording or an enumeration is incomplete */
-    struct rng rng;
+    struct rng rng, aside;
     const uint8_t *bytes;
     size_t bytes_left;
     struct tape_mark *mark;
@@ -96,6 +96,10 @@ static inline bool tape_exploring(const struct tape *t)
 }
 
 uint32_t tape_choose_slowly(struct tape *t, uint32_t n, enum tape_label label);
+
+/* The same from a stream of its own, if the choices come from a seed. So runs that have what is chosen
+ * this way differ, and all other runs stay as they were. */
+uint32_t tape_choose_aside(struct tape *t, uint32_t n, enum tape_label label);
 
 /* A number in [0, n), n > 0. */
 static inline uint32_t tape_choose(struct tape *t, uint32_t n, enum tape_label label)

@@ -48,6 +48,30 @@ static void a_seed_repeats_itself(void **state)
     assert_true(same < 50);
 }
 
+/* What is chosen aside changes nothing else, and is part of a recording. */
+static void a_choice_aside_leaves_the_others_as_they_were(void **state)
+{
+    (void)state;
+    uint32_t first[50], aside[50];
+    unsigned same = 0;
+    tape_from_seed(&tape, 7, false);
+    for (unsigned i = 0; i < 50; i++)
+        first[i] = tape_choose(&tape, 1000, TAPE_WORK);
+    tape_from_seed(&tape, 7, true);
+    for (unsigned i = 0; i < 50; i++) {
+        aside[i] = tape_choose_aside(&tape, 1000, TAPE_SETUP);
+        assert_int_equal(tape_choose(&tape, 1000, TAPE_WORK), first[i]);
+        same += aside[i] == first[i];
+    }
+    assert_true(same < 10);
+    assert_int_equal(tape.count, 100);
+    assert_true(tape_from_record(&tape, tape.mark, tape.count));
+    for (unsigned i = 0; i < 50; i++) {
+        assert_int_equal(tape_choose_aside(&tape, 1000, TAPE_SETUP), aside[i]);
+        assert_int_equal(tape_choose(&tape, 1000, TAPE_WORK), first[i]);
+    }
+}
+
 static void a_recording_plays_back_and_ends_in_zeroes(void **state)
 {
     (void)state;
@@ -156,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_seed_repeats_itself),
+        cmocka_unit_test(a_choice_aside_leaves_the_others_as_they_were),
         cmocka_unit_test(a_recording_plays_back_and_ends_in_zeroes),
         cmocka_unit_test(bytes_are_choices_until_they_end),
         cmocka_unit_test(a_chance_has_the_probability_asked_for),
