@@ -244,6 +244,8 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
     if (!found && count > 0) /* its client has registered again since */
         sim->counts.shut_out++;
     sim_nic_shut_out(sim, theirs, count);
+    if (sim_client_running(sim))
+        sim_adversary_stalk(sim, sim_client_running(sim));
     return FAR_OK;
 }
 

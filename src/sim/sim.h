@@ -90,6 +90,8 @@ struct sim_settings {
      * pauses. */
     bool no_fence;
     bool no_mcas; /* no masked CAS: batches emulate it */
+    bool
+        stalks; /* a client that shuts out another dies or pauses some events later, if faults may happen */
     /* How many verbs may be posted from outside of any client: a harness that posts more is in an
      * endless loop. 0: a number that is enough for small tables. */
     uint64_t direct_verbs_max;

@@ -13,10 +13,12 @@
 
 /* If one client is slow, or messages stall now and then, others should get much done meanwhile. So
  * the usual delays are shorter then. */
-#define UNEVEN_TAIL 1u
-#define STALL_IN    48u /* one message of 48 stalls */
-#define STALL_SHIFT 6u  /* for 2^6 times the usual transit, */
-#define STALL_RANGE 6u  /* up to 2^11 times */
+#define UNEVEN_TAIL  1u
+#define STALK_RATE   64u /* crashes of 65536 events, at least, in runs with stalking */
+#define STALK_EVENTS 48u /* of a client, from when it shuts out another, until it is struck */
+#define STALL_IN     48u /* one message of 48 stalls */
+#define STALL_SHIFT  6u  /* for 2^6 times the usual transit, */
+#define STALL_RANGE  6u  /* up to 2^11 times */
 
 const char *sim_adversity_name(enum sim_adversity which)
 {
@@ -52,6 +54,7 @@ void sim_adversary_begin(struct sim *sim)
         sim->client[i].clock_offset = 0;
         sim->client[i].clock_ppm = 0;
         sim->client[i].spread = 0;
+        sim->client[i].doom_in = 0;
     }
     if (sim->set.by_choice)
         return; /* the tape chooses events instead */
@@ -74,6 +77,8 @@ void sim_adversary_begin(struct sim *sim)
         sim->crash_rate = rate(sim, SIM_CRASH);
         sim->pause_rate = rate(sim, SIM_PAUSE);
         sim->error_rate = rate(sim, SIM_ERROR);
+        if (sim->set.stalks && (sim->adversity & SIM_CRASH) && sim->crash_rate < STALK_RATE)
+            sim->crash_rate = STALK_RATE;
         if ((sim->adversity & SIM_NODE) && tape_chance(t, 1, 4, TAPE_SETUP)) {
             sim->lose_after = tape_choose(t, 1u << (4 + tape_choose(t, 8, TAPE_SETUP)), TAPE_SETUP);
             sim->lose_node = tape_choose(t, sim->set.nodes, TAPE_SETUP);
@@ -187,10 +192,23 @@ bool sim_adversary_halves(struct sim *sim)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
+void sim_adversary_stalk(struct sim *sim, struct sim_client *c)
+{
+    unsigned both = SIM_CRASH | SIM_PAUSE;
+    if (!sim->set.stalks || (sim->adversity & both) != both || c->doom_in > 0 ||
+        !tape_choose(sim->tape, 2, TAPE_FAULT))
+        return;
+    c->doom_in = 1 + tape_choose(sim->tape, STALK_EVENTS, TAPE_FAULT);
+    c->doom = tape_choose(sim->tape, 2, TAPE_FAULT) ? FAULT_CRASH : FAULT_PAUSE;
+}
+
 enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client)
 {
-    const struct sim_client *c = &sim->client[client];
+    struct sim_client *c = &sim->client[client];
     unsigned all = sim->crash_rate + sim->pause_rate + sim->error_rate;
+    if (c->doom_in > 0 && --c->doom_in == 0 && sim->faults_used < sim->set.faults_max &&
+        c->state != CLIENT_CRASHED && c->frozen_until <= sim->now)
+        return c->doom;
     if (all == 0 || sim->faults_used >= sim->set.faults_max || c->state == CLIENT_CRASHED ||
         c->frozen_until > sim->now)
         return FAULT_NONE;

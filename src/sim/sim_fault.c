@@ -67,6 +67,8 @@ void sim_stop_faults(struct sim *sim)
         sim_queue_by_time(sim);
     }
     sim->crash_rate = sim->pause_rate = sim->error_rate = 0;
+    for (unsigned i = 0; i < sim->set.clients; i++)
+        sim->client[i].doom_in = 0;
     sim->lose_after = UINT64_MAX;
     for (unsigned i = 0; i < sim->set.nodes; i++)
         sim->lost[i] = false;

@@ -114,6 +114,8 @@ struct sim_client {
     uint64_t frozen_until;
     uint64_t clock_offset;
     int32_t clock_ppm;
+    unsigned doom_in;                   /* events until `doom`; 0: it has none                 */
+    uint8_t doom;                       /* enum fault                                          */
     unsigned spread;                    /* transits, at most, between pieces of its verbs      */
     uint64_t local_time;                /* by choice: its clock, which no other client affects */
     uint32_t late[SIM_NODES_MAX];       /* WRITEs that completed but are not visible yet       */
@@ -251,6 +253,8 @@ void sim_queue_by_time(struct sim *sim);
 
 void sim_adversary_begin(struct sim *sim);
 enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
+/* The client begins to recover another. */
+void sim_adversary_stalk(struct sim *sim, struct sim_client *c);
 enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client);
 uint64_t sim_adversary_transit(struct sim *sim, uint32_t client); /* how long its messages take */
 uint64_t sim_adversary_gap(struct sim *sim);                      /* between verbs */
