@@ -89,6 +89,8 @@ struct check_coverage {
     uint64_t cached_changes;               /* objects replaced that such entries name         */
     uint64_t dropped, found_gone;          /* tables; operations that found theirs dropped    */
     uint64_t checked, repaired;            /* tables or pools, by clients at work             */
+    uint64_t slept;   /* clients that slept while others worked, and went on              */
+    uint64_t emptied; /* pools whose tables were all dropped and made again               */
     bool growing, mcas_emulated, no_fence;
     bool grew;      /* a part was replaced before the inspection */
     bool accounted; /* every byte was accounted for before the sweep */
@@ -162,7 +164,9 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(dropped, "tables_dropped", one->dropped)                                                     \
     X(found_gone, "operations_on_dropped_tables", one->found_gone)                                 \
     X(checked, "checks", one->checked) /* of tables or the pool, beside others */                  \
-    X(repaired, "repairs", one->repaired)
+    X(repaired, "repairs", one->repaired)                                                          \
+    X(slept, "sleepers", one->slept)                                                               \
+    X(emptied, "pools_emptied", one->emptied)
 
 struct check_totals {
 #define CHECK_X(name, text, of_one) uint64_t name;

@@ -132,6 +132,34 @@ static int idle_or_reopen(struct check *c, struct check_client *me)
     return FAR_OK;
 }
 
+#define SLEEP_NS    20000u
+#define SLEEP_STEPS 1500u /* three leases at most */
+
+static bool sleep_is_due(const struct check *c, const struct check_client *me, unsigned done)
+{
+    return c->plan.sleeps_at > 0 && me->id == 0 && done >= c->plan.sleeps_at;
+}
+
+/* Sleeps while others work, which may take many epochs, and then goes on with old caches. */
+static void sleep_through(struct check *c, struct check_client *me)
+{
+    struct client *client = &me->session->client;
+    uint64_t until = c->result.operations + c->plan.sleeps_for;
+    c->plan.sleeps_at = 0; /* once */
+    sim_note(c->sim, "sleeps");
+    if (c->plan.sleeps_parked)
+        park(c, me);
+    for (unsigned i = 0; i < SLEEP_STEPS && c->result.operations < until; i++) {
+        if (sim_unwinding(c->sim))
+            return;
+        client->ep->ops->pause(client->ep, SLEEP_NS);
+        if (client->attention.parked && !sim_unwinding(c->sim) && client_heartbeat_due(client))
+            (void)client_park(&me->session->op);
+    }
+    c->result.coverage.slept++;
+    sim_note(c->sim, "wakes up");
+}
+
 static bool goes_on(const struct check *c, const struct check_client *me)
 {
     return !sim_unwinding(c->sim) && me->session && me->errors < ERRORS_MAX;
@@ -220,6 +248,8 @@ static void run_in_turn(struct check *c, struct check_client *me)
         do_one(c, me);
         after_operation(c, me);
         between_operations(c, me);
+        if (goes_on(c, me) && sleep_is_due(c, me, i + 1))
+            sleep_through(c, me);
     }
 }
 
@@ -277,6 +307,11 @@ static void run_on_ring(struct check *c, struct check_client *me)
         if (goes_on(c, me) && happens(c, c->plan.parks, 4)) {
             reap(c, me, &ring, c->plan.ring - ring.free_count);
             between_operations(c, me);
+        }
+        if (goes_on(c, me) && sleep_is_due(c, me, i + 1)) {
+            reap(c, me, &ring, c->plan.ring - ring.free_count);
+            if (goes_on(c, me))
+                sleep_through(c, me);
         }
     }
     if (me->session)

@@ -18,7 +18,7 @@
 #define SHORT_LIVED_KEYS 24u
 #define VALUE_BYTES      200u
 
-int check_drop_set_up(struct check *c)
+int check_drop_set_up(struct check *c, far_session *session)
 {
     struct far_table_options options = {.tuning = tuning_smallest(c->set->index), .hash_seed = 7};
     c->short_lived_count = 0;
@@ -26,7 +26,7 @@ int check_drop_set_up(struct check *c)
         return FAR_OK;
     struct short_lived *d = &c->short_lived[c->short_lived_count++];
     *d = (struct short_lived){.table = NULL};
-    return far_table_create(c->session, SHORT_LIVED_NAME, c->set->index, &options, &d->table);
+    return far_table_create(session, SHORT_LIVED_NAME, c->set->index, &options, &d->table);
 }
 
 static size_t value_of(unsigned key, uint8_t *value)

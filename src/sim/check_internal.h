@@ -11,6 +11,8 @@
  *   check_repair.c   checks and repairs of the pool while others work
  *   check_cache.c    a structure whose clients keep addresses in a cache
  *   check_plan.c     what kind of run it is
+ *   check_twist.c    what half of the runs have besides
+ *   check_tables.c   makes the tables, in the end of some runs once more
  *   check_client.c   what clients do: operations, parking, closing, opening, sweeping
  *   check_setup.c    a pool and tables, filled until they are about to grow, and clients
  *   check.c          a run from its plan to its verdict
@@ -32,6 +34,7 @@
 #define SCANNED_MAX     KEYS_MAX       /* by its scan: each key once */
 #define HASH_SEEDS      4u
 #define HASH_MASKS      7u
+#define KEY_SHAPES      4u
 #define NODES_MAX       3u
 #define SPLITS_KNOWN    3u
 #define RING_MAX        3u
@@ -40,7 +43,7 @@
 #define SHORT_LIVED_MAX 8u
 
 /* What kind of run it is: chosen for every run, so that rare things are common. Written by
- * check_plan.c, except for iterates, scans and repairs, which are numbers of times. */
+ * check_plan.c and check_twist.c, except for iterates, scans and repairs, which are numbers of times. */
 struct plan {
     struct knobs knobs;
     unsigned hash_mask, hash_seed; /* which of those in check_plan.c */
@@ -69,6 +72,15 @@ struct plan {
     bool focus;              /* most operations are on one key                         */
     bool caches;             /* clients use a structure through a cache of addresses   */
     bool versions;           /* that structure has a version word                      */
+    /* check_twist.c: */
+    unsigned key_shape;  /* which bytes keys share: see check_key_bytes() */
+    bool alike;          /* all values have the same length, so freed memory suits any of them */
+    bool dawdles;        /* iterations and scans take long, and a call reads little            */
+    bool stalks;         /* clients that shut out another die or pause soon                    */
+    bool empties;        /* in the end all tables are emptied and dropped                      */
+    unsigned sleeps_at;  /* client 0 sleeps after that many operations; 0: it does not         */
+    unsigned sleeps_for; /* until the others have done that many                           */
+    bool sleeps_parked;
     unsigned weight[LIN_KINDS], weight_sum;
 };
 
@@ -158,13 +170,14 @@ struct check {
     struct growth growth;
     far_pool *pool;
     far_session *session; /* of the harness */
+    uint64_t empty_bytes; /* of the pool, before anything is put: check_tables.c */
     far_table *table[CHECK_TABLES_MAX];
     unsigned clients; /* with the latecomers */
     unsigned keys;    /* hot and cold        */
     /* After how many cold keys tables of this kind grow: known from a first filling. */
     const char *grown_index;
     unsigned grown_keys;
-    uint8_t grows_at[1 + INDEXES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][SPLITS_KNOWN];
+    uint8_t grows_at[1 + INDEXES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][KEY_SHAPES][SPLITS_KNOWN];
     /* The same of the last program's table. */
     struct {
         const char *index;
@@ -224,7 +237,7 @@ struct pending_op { /* an operation under way           */
 /* The table that a key belongs to, and its bytes there. Keys of two tables have the same bytes. */
 far_table *check_table_of(const struct check *c, unsigned key);
 size_t check_key_bytes(const struct check *c, unsigned key, char *bytes);
-size_t check_value_bytes(uint32_t number, uint8_t *bytes);
+size_t check_value_bytes(const struct check *c, uint32_t number, uint8_t *bytes);
 
 /* Notes the call of an operation and fills in what is submitted. */
 void check_note_call(struct check *c, unsigned client, enum lin_kind kind, unsigned key,
@@ -240,6 +253,9 @@ uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, 
 
 /* A whole iteration over one of the tables. */
 int check_iterate(struct check *c, struct check_client *me);
+
+/* Between two calls of an iteration or a scan: lets others change the table, if that is planned. */
+void check_dawdle(struct check *c);
 
 /* The number of a key of the table; KEYS_MAX or more if there is none such. */
 unsigned check_find_key(const struct check *c, unsigned table, const struct far_entry *e);
@@ -276,7 +292,7 @@ void check_journal_audit(struct check *c);
 /* ---- check_drop.c ---------------------------------------------------------------------------- */
 
 /* Makes the first short-lived table, if the plan has any. */
-int check_drop_set_up(struct check *c);
+int check_drop_set_up(struct check *c, far_session *session);
 /* A client uses such a table, drops it, or makes it again under the same name. */
 int check_drop_use(struct check *c, struct check_client *me);
 /* With no client at work: are all drops completed, and are dropped tables gone? */
@@ -317,6 +333,19 @@ void check_cache_close(struct check_client *me);
 
 /* Chooses the kind of run. */
 void check_plan(struct check *c);
+
+/* ---- check_twist.c --------------------------------------------------------------------------- */
+
+/* Adds to the plan, in half of the runs. */
+void check_twist(struct check *c);
+
+/* ---- check_tables.c -------------------------------------------------------------------------- */
+
+int check_create_tables(struct check *c, far_session *session);
+/* Notes how many bytes a new pool with new tables holds. */
+int check_empty_note(struct check *c);
+/* With no client at work: makes the tables again, and compares. */
+void check_empty_audit(struct check *c, far_session *fresh);
 
 /* ---- check_client.c -------------------------------------------------------------------------- */
 

@@ -10,12 +10,41 @@ far_table *check_table_of(const struct check *c, unsigned key)
     return c->table[key % c->plan.tables];
 }
 
+#define SHARED_BYTES 46u /* more than sessions keep of keys that they wrote: INDEX_OWN_KEY */
+#define FIRST_BYTES  8u  /* more than an integer that stands for the beginning of a key */
+
+static size_t append(char *bytes, size_t len, char byte, size_t count)
+{
+    memset(bytes + len, byte, count);
+    return len + count;
+}
+
+/* All keys share their first bytes, many or few, or all but the first. */
+static size_t alike_bytes(unsigned shape, unsigned key, char *bytes)
+{
+    size_t len = 0;
+    switch (shape) {
+    case 1: /* they differ in the last byte */
+        len = append(bytes, len, 'p', SHARED_BYTES);
+        return append(bytes, len, (char)key, 1);
+    case 2: /* they differ behind the eighth byte, some only in how many NULs there are at the end */
+        len = append(bytes, len, 'p', FIRST_BYTES);
+        len = append(bytes, len, (char)(key / 3), 1);
+        return append(bytes, len, '\0', key % 3);
+    default:
+        len = append(bytes, len, (char)key, 1);
+        return append(bytes, len, 'p', SHARED_BYTES);
+    }
+}
+
 /* Keys are prefixes of each other and some contain NULs, so a comparison of only a part, or only up
  * to a NUL, confuses them. Some are so long that a split needs a second read for them. */
 size_t check_key_bytes(const struct check *c, unsigned key, char *bytes)
 {
     static const char stem[] = "k\0kk\0k";
     key /= c->plan.tables;
+    if (c->plan.key_shape > 0)
+        return alike_bytes(c->plan.key_shape, key, bytes);
     size_t len = 1 + key % (sizeof stem - 1);
     memcpy(bytes, stem, len);
     for (unsigned n = key / (sizeof stem - 1); n > 0; n--)
@@ -29,12 +58,14 @@ size_t check_key_bytes(const struct check *c, unsigned key, char *bytes)
 }
 
 /* A value is its number and then bytes that follow from the number, as does its length. */
-size_t check_value_bytes(uint32_t number, uint8_t *bytes)
+size_t check_value_bytes(const struct check *c, uint32_t number, uint8_t *bytes)
 {
     uint64_t x = (number + 1ull) * 0x9e3779b97f4a7c15u;
     size_t len = 8 + (x >> 59); /* mostly within a line of the pool */
     if ((x >> 56 & 7) == 0)
         len = 8 + (x >> 40) % (VALUE_MAX - 8);
+    if (c->plan.alike)
+        len = 8;
     memcpy(bytes, &number, sizeof number);
     for (size_t i = sizeof number; i < len; i++)
         bytes[i] = (uint8_t)((x >> (i % 8 * 7)) + i);
@@ -50,7 +81,7 @@ uint32_t check_judge_value(struct check *c, unsigned key, const uint8_t *bytes, 
     if (number == 0 || number >= c->values)
         check_fail(c, CHECK_BAD_VALUE, "k%u has a value of %zu bytes that no client wrote", key,
                    len);
-    else if (check_value_bytes(number, right) != len || memcmp(right, bytes, len) != 0)
+    else if (check_value_bytes(c, number, right) != len || memcmp(right, bytes, len) != 0)
         check_fail(c, CHECK_BAD_VALUE, "k%u has a torn value: %zu bytes that begin like v%u", key,
                    len, number);
     else if (c->key_of[number] != key)
@@ -102,7 +133,7 @@ void check_note_call(struct check *c, unsigned client, enum lin_kind kind, unsig
                         .key = pending->key_bytes,
                         .key_len = check_key_bytes(c, key, pending->key_bytes),
                         .value = pending->value,
-                        .value_len = writes ? check_value_bytes(number, pending->value) : 0,
+                        .value_len = writes ? check_value_bytes(c, number, pending->value) : 0,
                         .buf = pending->got,
                         .cap = sizeof pending->got,
                         .modify = modify,
@@ -159,6 +190,16 @@ void check_note_return(struct check *c, const struct pending_op *pending, int st
     sim_note(c->sim, "   %s", text);
 }
 
+#define DAWDLE_NS     2000u
+#define DAWDLE_STEPS  6u
+#define ITERATE_CALLS 2048u
+
+void check_dawdle(struct check *c)
+{
+    if (c->plan.dawdles && !sim_unwinding(c->sim) && tape_choose(c->tape, 2, TAPE_WORK))
+        sim_sleep(c->sim, (uint64_t)DAWDLE_NS << tape_choose(c->tape, DAWDLE_STEPS, TAPE_WORK));
+}
+
 unsigned check_find_key(const struct check *c, unsigned table, const struct far_entry *e)
 {
     char bytes[KEY_BYTES_MAX];
@@ -168,8 +209,6 @@ unsigned check_find_key(const struct check *c, unsigned table, const struct far_
         key += c->plan.tables;
     return key;
 }
-
-#define ITERATE_CALLS 256u
 
 /*
  * Each pair must have been right at some instant of the call that returned it. Each key that was
@@ -209,6 +248,7 @@ int check_iterate(struct check *c, struct check_client *me)
         }
         if (rc != FAR_OK)
             return rc;
+        check_dawdle(c);
     }
     if (cursor != 0) {
         check_fail(c, CHECK_BAD_STATUS, "an iteration did not end within %u calls", ITERATE_CALLS);

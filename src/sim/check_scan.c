@@ -171,6 +171,7 @@ int check_scan(struct check *c, struct check_client *me)
             break;
         judge(c, me, s, called, ret);
         more = s->result.more;
+        check_dawdle(c);
         c->result.coverage.scanned += !more;
     }
     free(s);

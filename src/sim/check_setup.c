@@ -49,19 +49,6 @@ static void on_mistake(void *arg, const char *what)
     check_fail(arg, CHECK_BAD_MEMORY, "%s", what);
 }
 
-static int create_tables(struct check *c)
-{
-    static const char *const name[CHECK_TABLES_MAX] = {"t", "u"};
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < c->plan.tables && rc == FAR_OK; i++) {
-        const char *index = i == 0 ? c->set->index : c->plan.other_index;
-        struct far_table_options options = {.tuning = tuning_smallest(index),
-                                            .hash_seed = 1 + c->plan.hash_seed + 100 * i};
-        rc = far_table_create(c->session, name[i], index, &options, &c->table[i]);
-    }
-    return rc == FAR_OK ? check_drop_set_up(c) : rc;
-}
-
 /* Empty tables on an empty pool. */
 static int open_pool(struct check *c)
 {
@@ -79,6 +66,7 @@ static int open_pool(struct check *c)
         .faults_max = c->program ? 1 : 2 * s->clients,
         .no_fence = c->plan.no_fence,
         .no_mcas = c->plan.no_mcas,
+        .stalks = c->plan.stalks,
     };
     sim_watch(c->sim, NULL, NULL);
     int rc = sim_begin(c->sim, &c->sim_set, c->tape);
@@ -95,13 +83,15 @@ static int open_pool(struct check *c)
     if (rc == FAR_OK)
         rc = far_session_open(c->pool, &(struct far_session_options){.seed = 77}, &c->session);
     if (rc == FAR_OK)
-        rc = create_tables(c);
+        rc = check_create_tables(c, c->session);
     if (rc == FAR_OK)
         rc = check_journal_set_up(c);
     if (rc == FAR_OK && c->plan.caches)
         rc = check_cache_set_up(c);
     if (rc == FAR_OK && c->plan.wraps)
         check_wrap_lists(c);
+    if (rc == FAR_OK && c->plan.empties)
+        rc = check_empty_note(c);
     return rc;
 }
 
@@ -152,7 +142,7 @@ static int choose_cold_keys(struct check *c)
     c->grown_index = c->set->index;
     c->grown_keys = c->set->keys;
     unsigned kind = p->tables == 1 ? 0 : 1 + p->other;
-    uint8_t *grows_at = c->grows_at[kind][p->nodes - 1][p->hash_mask][p->hash_seed];
+    uint8_t *grows_at = c->grows_at[kind][p->nodes - 1][p->hash_mask][p->hash_seed][p->key_shape];
     int rc = grows_at[0] == 0 ? learn_growth(c, grows_at) : FAR_OK;
     unsigned below = tape_choose(c->tape, tape_choose(c->tape, 2, TAPE_SETUP) ? 16 : 4, TAPE_SETUP);
     unsigned count = grows_at[tape_choose(c->tape, SPLITS_KNOWN, TAPE_SETUP)];
@@ -168,7 +158,7 @@ static int warm_up(struct check *c, far_session *session)
     char key[KEY_BYTES_MAX];
     size_t len = check_key_bytes(c, c->plan.growers > 0 ? KEYS_MAX : c->keys, key);
     uint8_t value[VALUE_MAX];
-    int rc = far_put(session, c->table[0], key, len, value, check_value_bytes(1, value));
+    int rc = far_put(session, c->table[0], key, len, value, check_value_bytes(c, 1, value));
     return rc == FAR_OK ? far_delete(session, c->table[0], key, len) : rc;
 }
 
@@ -330,6 +320,7 @@ bool check_set_up(struct check *c)
 {
     int rc = FAR_OK;
     check_plan(c);
+    check_twist(c);
     c->clients = c->set->clients + c->plan.growers + c->plan.latecomers;
     c->keys = c->set->keys + c->plan.cold;
     c->next_cold = c->set->keys;

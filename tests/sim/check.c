@@ -106,6 +106,7 @@ static void every_kind_of_run_is_common(void **state)
     assert_true(n.recovered >= n.runs / 30 && n.redone > 0);
     assert_true(n.dropped >= n.runs / 20 && n.found_gone >= n.runs / 4);
     assert_true(n.checked >= n.runs / 2 && n.repaired >= n.runs / 2);
+    assert_true(n.slept >= n.runs / 12 && n.emptied >= n.runs / 12);
     check_free(c);
 }
 

@@ -1,0 +1,112 @@
+/* The tables of a run. In the end of some runs all are dropped and made again: does the pool hold as
+ * much then as it did at first, and nothing of what was there? */
+#include "sim/check_internal.h"
+
+#include "sim/audit.h"
+
+#include <inttypes.h>
+
+int check_create_tables(struct check *c, far_session *session)
+{
+    static const char *const name[CHECK_TABLES_MAX] = {"t", "u"};
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < c->plan.tables && rc == FAR_OK; i++) {
+        const char *index = i == 0 ? c->set->index : c->plan.other_index;
+        struct far_table_options options = {.tuning = tuning_smallest(index),
+                                            .hash_seed = 1 + c->plan.hash_seed + 100 * i};
+        rc = far_table_create(session, name[i], index, &options, &c->table[i]);
+    }
+    return rc == FAR_OK ? check_drop_set_up(c, session) : rc;
+}
+
+struct counting {
+    struct marker marker;
+    uint64_t bytes;
+};
+
+static void count(struct marker *marker, gaddr at, unsigned size_class)
+{
+    struct counting *counting = (struct counting *)marker;
+    (void)at;
+    counting->bytes += size_class_bytes(size_class);
+}
+_Static_assert(offsetof(struct counting, marker) == 0, "the marker comes first");
+
+/* What can be reached, without the lines of journals, which slots keep; and what is in no place. */
+static int measure(struct check *c, far_session *session, uint64_t *live, uint64_t *lost)
+{
+    struct counting lines = {.marker = {.mark = count}};
+    unsigned damaged = 0, slot = 0;
+    struct audit a;
+    int rc = sim_audit(&a, c->pool, &session, 1);
+    if (rc == FAR_OK)
+        rc = journal_mark(&session->op, &lines.marker, &damaged, &slot);
+    *live = a.bytes[AUDIT_LIVE] - lines.bytes;
+    *lost = a.bytes[AUDIT_NOWHERE];
+    return rc;
+}
+
+int check_empty_note(struct check *c)
+{
+    uint64_t lost = 0;
+    return measure(c, c->session, &c->empty_bytes, &lost);
+}
+
+static int drop_all(far_session *session, struct check *c)
+{
+    static const char *const name[] = {"t", "u", "d"};
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < sizeof name / sizeof *name && rc == FAR_OK; i++) {
+        far_table *table = NULL;
+        const char *index = i == 1 ? c->plan.other_index : c->set->index;
+        rc = far_table_open(session, name[i], index, &table);
+        if (rc == FAR_OK)
+            rc = far_table_drop(session, table);
+        else if (rc == FAR_NO_TABLE)
+            rc = FAR_OK;
+    }
+    return rc;
+}
+
+/* Has none of the new tables a key, and can each be used? */
+static void use_again(struct check *c, far_session *fresh)
+{
+    char bytes[KEY_BYTES_MAX];
+    for (unsigned key = 0; key < c->keys && c->result.verdict == CHECK_PASSED; key++) {
+        size_t len = check_key_bytes(c, key, bytes);
+        int rc = far_exists(fresh, check_table_of(c, key), bytes, len);
+        if (rc != FAR_NOT_FOUND)
+            check_fail_status(c, CHECK_BAD_STATUS, rc, "in a new table, a look for k%u", key);
+    }
+    for (unsigned key = 0; key < c->set->keys && c->result.verdict == CHECK_PASSED; key++) {
+        size_t len = check_key_bytes(c, key, bytes);
+        int rc = far_put(fresh, check_table_of(c, key), bytes, len, "", 0);
+        if (rc != FAR_OK)
+            check_fail_status(c, CHECK_NOT_LIVE, rc, "in a new table, put k%u", key);
+    }
+}
+
+void check_empty_audit(struct check *c, far_session *fresh)
+{
+    struct sweep_result swept;
+    uint64_t live = 0, lost = 0;
+    if (!c->plan.empties || c->result.verdict != CHECK_PASSED)
+        return;
+    int rc = drop_all(fresh, c);
+    if (rc == FAR_OK)
+        rc = check_create_tables(c, fresh);
+    if (rc == FAR_OK)
+        rc = pool_sweep(&fresh->op, &swept);
+    if (rc == FAR_OK)
+        rc = measure(c, fresh, &live, &lost);
+    if (rc != FAR_OK)
+        check_fail_status(c, CHECK_NOT_LIVE, rc, "dropping all tables and making them again");
+    else if (live != c->empty_bytes || lost > 0)
+        check_fail(c, CHECK_BAD_MEMORY,
+                   "with new tables in place of the old ones, %" PRIu64
+                   " bytes are live, not %" PRIu64 " as at first, and %" PRIu64 " are in no place",
+                   live, c->empty_bytes, lost);
+    else
+        use_again(c, fresh);
+    c->result.coverage.emptied++;
+}
