@@ -70,11 +70,15 @@ static unsigned all_sessions(const struct check *c, far_session *fresh, far_sess
     return count;
 }
 
-static bool audit(struct check *c, far_session *fresh, struct audit *a)
+/* `reaped`: all dead clients have been recovered. Before that, one may have died while it wrote to a
+ * short-lived table, which no walk has recovered: then the audit gives up. */
+static bool audit(struct check *c, far_session *fresh, bool reaped, struct audit *a)
 {
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     unsigned count = all_sessions(c, fresh, sessions);
     int rc = sim_audit(a, c->pool, sessions, count);
+    if (rc == FAR_CONTENTION && !reaped && c->plan.drops)
+        return false;
     if (rc != FAR_OK)
         check_fail_status(c, CHECK_BAD_MEMORY, rc, "the audit of the pool's memory");
     else if (a->wrong > 0)
@@ -130,7 +134,7 @@ void check_memory_audit(struct check *c, far_session *fresh)
     far_session *sessions[CHECK_CLIENTS_MAX + 1];
     struct audit a;
     uint64_t lost = 0;
-    if (c->program || !audit(c, fresh, &a) || !all_accounted_for(c, fresh))
+    if (c->program || !audit(c, fresh, false, &a) || !all_accounted_for(c, fresh))
         return;
     unsigned count = all_sessions(c, fresh, sessions);
     for (unsigned i = 0; i < count; i++)
@@ -171,7 +175,7 @@ void check_sweep_audit(struct check *c, far_session *fresh)
         return;
     }
     c->result.sweeps++;
-    if (!audit(c, fresh, &a))
+    if (!audit(c, fresh, true, &a))
         return;
     rc = far_pool_usage(fresh, &usage);
     if (rc != FAR_OK)
