@@ -134,6 +134,7 @@ static bool take_turns(const struct chime_view *view, struct walk *w, unsigned *
     for (unsigned i = 0; i < w->items; i++) {
         struct slice key = chime_item_key(&w->item[i]);
         uint64_t hash = hash_key(key.data, key.len, view->seed).hi;
+        hash &= view->base.table->pool->knobs.hash_mask;
         w->item[i].t = hash & ((1u << TURN_BITS) - 1);
     }
     chime_items_sort(w->item, w->items, by_turn);
