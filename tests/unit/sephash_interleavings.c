@@ -588,6 +588,110 @@ static void what_a_merge_of_unknown_outcome_may_lose_is_reported(void **state)
     close_rig(&g);
 }
 
+/* ---- the reserve, and two clients that have read the root ------------------------------------------ */
+static struct sephash_root read_root(struct rig *g)
+{
+    struct sephash_root root;
+    struct op *op = &g->b->op;
+    batch_read(&op->batch, view_of(g, g->b)->root, 0, op->word, SEPHASH_ROOT_CHANGES);
+    assert_int_equal(batch_flush(&op->batch), FAR_OK);
+    memcpy(&root, op->word, SEPHASH_ROOT_CHANGES);
+    return root;
+}
+
+/* A table that both sessions know, with its reserve complete. */
+static void open_reserve(struct rig *g)
+{
+    open_rig(g, "mem:?size=4m&clients=8", "slots=4&ratio=4&depth=0");
+    assert_int_equal(put_u32(g, g->b, 1, 1), FAR_OK);
+    assert_int_equal(put_u32(g, g->a, 2, 1), FAR_OK);
+    assert_int_equal(sephash_reserve_restore(&g->b->op, view_of(g, g->b)), FAR_OK);
+    assert_int_not_equal(read_root(g).reserve[SEPHASH_RESERVE - 1], 0);
+}
+
+static void audit_both(struct rig *g, struct audit *audit)
+{
+    assert_int_equal(sim_audit(audit, g->r.pool, (far_session *[]){g->b, g->a}, 2), FAR_OK);
+    if (audit->wrong > 0)
+        printf("    %s\n", audit->first);
+    assert_int_equal(audit->wrong, 0);
+}
+
+static void take_reserve(struct rig *g, far_session *s, struct sephash_root root)
+{
+    assert_int_equal(sephash_reserve_take(&s->op, view_of(g, s), &root), FAR_OK);
+}
+
+static void what_is_in_the_reserve_is_taken_once(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct audit audit;
+    open_reserve(&g);
+    struct sephash_root root = read_root(&g);
+    take_reserve(&g, g.a, root);
+    take_reserve(&g, g.b, root);
+    audit_both(&g, &audit);
+    close_rig(&g);
+}
+
+/* Fills the reserve as somebody who has read `root`. */
+static int fill_reserve(struct rig *g, far_session *s, const struct sephash_root *root)
+{
+    struct sephash_spares spares;
+    struct sephash_view *view = view_of(g, s);
+    assert_int_equal(sephash_reserve_fill(&s->op, view, root, 1, &spares), FAR_OK);
+    assert_true(spares.count > 0);
+    sephash_reserve_add(&s->op, view, &spares);
+    int rc = batch_flush(&s->op.batch);
+    sephash_reserve_end(&s->op, view, &spares, true, rc);
+    return rc;
+}
+
+static void what_the_reserve_has_no_room_for_is_not_lost(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct audit audit;
+    open_reserve(&g);
+    take_reserve(&g, g.a, read_root(&g));
+    struct sephash_root root = read_root(&g);
+    assert_int_equal(fill_reserve(&g, g.a, &root), FAR_OK);
+    assert_int_equal(fill_reserve(&g, g.b, &root), FAR_OK);
+    audit_both(&g, &audit);
+    assert_int_equal(audit.bytes[AUDIT_NOWHERE], 0);
+    close_rig(&g);
+}
+
+static int answer_with_a_timeout(struct fab_ep *ep, struct fab_req *req)
+{
+    int rc = hook.real->post(ep, req);
+    req->status = FAR_TIMEOUT;
+    return rc;
+}
+
+static void what_may_be_in_the_reserve_is_not_reused(void **state)
+{
+    (void)state;
+    struct rig g;
+    struct audit audit;
+    struct sephash_spares spares;
+    open_reserve(&g);
+    take_reserve(&g, g.a, read_root(&g));
+    struct sephash_root root = read_root(&g);
+    struct sephash_view *view = view_of(&g, g.a);
+    assert_int_equal(sephash_reserve_fill(&g.a->op, view, &root, 1, &spares), FAR_OK);
+    sephash_reserve_add(&g.a->op, view, &spares);
+    hook_on(g.a->client.ep);
+    hook.ops.post = answer_with_a_timeout;
+    int rc = batch_flush(&g.a->op.batch);
+    hook_off();
+    assert_int_not_equal(rc, FAR_OK);
+    sephash_reserve_end(&g.a->op, view, &spares, true, rc);
+    audit_both(&g, &audit);
+    close_rig(&g);
+}
+
 /* ---- what an anchor leads to ------------------------------------------------------------------------ */
 static uint64_t anchor_off;
 
@@ -804,6 +908,9 @@ int main(void)
         cmocka_unit_test(a_mark_comes_before_its_slot),
         cmocka_unit_test(what_a_merge_of_unknown_outcome_may_lose_is_reported),
         cmocka_unit_test(a_segment_that_may_be_published_is_not_reused),
+        cmocka_unit_test(what_is_in_the_reserve_is_taken_once),
+        cmocka_unit_test(what_the_reserve_has_no_room_for_is_not_lost),
+        cmocka_unit_test(what_may_be_in_the_reserve_is_not_reused),
         cmocka_unit_test(a_fork_is_written_before_the_anchor_leads_to_it),
         cmocka_unit_test(no_word_of_an_anchor_comes_again),
         cmocka_unit_test(what_was_counted_in_another_segment_is_forgotten),
