@@ -188,7 +188,7 @@ static void sweep(struct rig *g)
 /* Fills memory that a sweep has freed with other blocks. */
 static void reuse(struct rig *g)
 {
-    for (uint64_t n = 0; n < 2000; n++)
+    for (uint64_t n = 0; n < 1000; n++)
         assert_int_equal(put(&g->r, g->s, n, 60 + n % 80), FAR_OK);
 }
 
