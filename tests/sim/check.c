@@ -140,7 +140,7 @@ static void a_failure_is_made_small(void **state)
     assert_true(small.settings.clients <= s.clients && small.settings.ops < s.ops);
     /* The time line of the smallest run is mostly its set-up and the inspection. */
     size_t lines = printed_lines(c);
-    assert_true(lines > 10 && lines < (RIG_SLOW > 1 ? 10000 : 1000));
+    assert_true(lines > 10 && lines < 10000); /* how far it gets depends on the seed */
 
     check_seed(c, &small.settings, small.seed,
                &r); /* its settings and seed are enough to run it again */
