@@ -174,6 +174,41 @@ static void a_slot_that_a_sibling_has_freed_is_left_alone(void **state)
     end(&r, &p);
 }
 
+/* Another session claims the slot between this one's look and its own claim. */
+static int post_behind_another_claim(struct fab_ep *ep, struct fab_req *req)
+{
+    if (claims(req) && here.posts++ == 0)
+        probe_set(here.probe, 0, PROBE_SLOT(here.slot, incarnation), here.became);
+    return hook.real->post(ep, req);
+}
+
+static void of_two_that_claim_a_slot_one_recovers(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    begin(&r, &p, URI);
+    far_session *s = join(&r), *other = join(&r);
+    unsigned slot = s->client.slot;
+    take(s, 0, &j, 1);
+    here = (typeof(here)){.probe = &p, .slot = slot, .became = claim_of(other)};
+    hook_on(r.session->client.ep);
+    hook.ops.post = post_behind_another_claim;
+    assert_int_equal(recover(r.session, s), FAR_OK);
+    hook_off();
+    assert_int_equal(here.posts, 1);
+    assert_int_equal(seen.calls, 0);
+    assert_true(probe_incarnation(&p, slot) == claim_of(other));
+    assert_int_equal(puppet_recover(&other->op, slot, claim_of(other)), FAR_OK);
+    assert_int_equal(seen.calls, 1);
+    assert_true(probe_incarnation(&p, slot) == 0);
+    close_dead(s);
+    far_session_close(other);
+    end(&r, &p);
+}
+
 /* The claim is made, but its outcome is unknown. */
 static int post_and_lose_claim(struct fab_ep *ep, struct fab_req *req)
 {
@@ -445,6 +480,7 @@ int main(void)
         cmocka_unit_test(a_client_that_lapses_with_a_claim_takes_another_slot),
         cmocka_unit_test(a_sibling_does_not_recover_while_the_claim_is_made),
         cmocka_unit_test(a_slot_that_a_sibling_has_freed_is_left_alone),
+        cmocka_unit_test(of_two_that_claim_a_slot_one_recovers),
         cmocka_unit_test(a_claim_of_unknown_outcome_is_given_up),
         cmocka_unit_test(a_client_does_not_register_again_while_it_recovers),
         cmocka_unit_test(nothing_is_recovered_while_a_sibling_registers_the_client),
