@@ -39,13 +39,14 @@
  *       fenced then, every client that wrote what was read of its lines is fenced or has left. A
  *       client that leaves has no locks. (If the registry were read first, another client could
  *       take the slot and write a line before the lines are read, and would count as dead.) It reads
- *       the registry before the lines, too: what a client wrote that was fenced in between may be
- *       more than what was read, so it counts as alive. If the slot has a client that is not
+ *       the registry before the lines, too: what a client wrote that was fenced in between, or that
+ *       even joined in between, may be more than what was read. So it counts as alive unless the
+ *       registry says the same of its slot both times. If the slot has a client that is not
  *       fenced, the line's writer counts as alive, also if the line names another incarnation: the
  *       client may have renewed its registration, or have taken the slot with the line, and then
- *       recovers the line itself (LEASE-L2). A line is missed only if
- *       it was written after the call began. So if a lock is closed to others before the call, the
- *       lines of all clients that hold it are visited.
+ *       recovers the line itself (LEASE-L2). A line is missed only if it was written after the call
+ *       began. So if a lock is closed to others before the call, the lines of all clients that hold
+ *       it are visited.
  *
  * A chain that is damaged is cut there, by the slot's next owner: what follows cannot be read.
  */
@@ -883,11 +884,12 @@ int journal_visit(struct op *op, unsigned node,
 {
     struct visiting v = {.walk = {.op = op, .visit = keep_line, .whole = true}, .rc = FAR_OK};
     struct client_slot *slots = NULL;
-    bool *dead = malloc(op->pool->clients * sizeof *dead);
+    uint64_t *before = malloc(op->pool->clients * sizeof *before);
     ASSERT(node < op->pool->nodes);
-    int rc = dead ? client_registry(op, &slots) : err_fail(FAR_NO_MEMORY, "no memory for journals");
+    int rc =
+        before ? client_registry(op, &slots) : err_fail(FAR_NO_MEMORY, "no memory for journals");
     for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++)
-        dead[slot] = is_dead(slots[slot].incarnation);
+        before[slot] = slots[slot].incarnation;
     if (rc == FAR_OK)
         rc = read_lines(&v, node, slots);
     if (rc == FAR_OK && v.count > 0)
@@ -895,11 +897,12 @@ int journal_visit(struct op *op, unsigned node,
     for (unsigned i = 0; i < v.count && rc == FAR_OK; i++) {
         const struct seen_line *seen = &v.seen[i];
         struct journal_entry entry;
-        bool alive = !dead[seen->slot] || !is_dead(slots[seen->slot].incarnation);
+        uint64_t after = slots[seen->slot].incarnation;
+        bool alive = !is_dead(after) || before[seen->slot] != after;
         if (judge(&seen->line, seen->slot, seen->at, &entry))
             visit(arg, &entry, alive);
     }
     free(v.seen);
-    free(dead);
+    free(before);
     return rc;
 }

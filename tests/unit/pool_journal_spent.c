@@ -450,6 +450,7 @@ static void a_client_that_renewed_its_registration_is_alive(void **state)
 static struct {
     struct probe *probe;
     far_session *session;
+    uint64_t fenced; /* CLIENT_FENCED: it dies at once */
 } joins;
 
 /* The client takes its slot just before the lines are read. */
@@ -457,7 +458,7 @@ static int post_and_join(struct fab_ep *ep, struct fab_req *req)
 {
     if (req->verbs[0].off >= journal_off(8) && joins.session) {
         const struct client *c = &joins.session->client;
-        probe_set(joins.probe, 0, PROBE_SLOT(c->slot, incarnation), c->incarnation);
+        probe_set(joins.probe, 0, PROBE_SLOT(c->slot, incarnation), c->incarnation | joins.fenced);
         joins.session = NULL;
     }
     return hook.real->post(ep, req);
@@ -471,18 +472,20 @@ static void a_client_that_joins_meanwhile_is_alive(void **state)
     struct journal j;
 
     (void)state;
-    for (unsigned fenced = 0; fenced < 2; fenced++) {
+    for (unsigned i = 0; i < 4; i++) {
+        bool fenced = i & 1, dies = i & 2;
         begin(&r, &p, URI);
         far_session *s = join(&r);
         take(s, 0, &j, 1);
         probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation),
                   fenced ? 4711 | CLIENT_FENCED : 0);
-        joins = (typeof(joins)){&p, s};
+        joins = (typeof(joins)){&p, s, dies ? CLIENT_FENCED : 0};
         hook_on(r.session->client.ep);
         hook.ops.post = post_and_join;
         visit(&r.session->op, 0);
         hook_off();
         assert_true(!joins.session && visited.alive == 1 && visited.dead == 0);
+        probe_set(&p, 0, PROBE_SLOT(s->client.slot, incarnation), s->client.incarnation);
         give(s, &j);
         far_session_close(s);
         end(&r, &p);
