@@ -130,11 +130,13 @@ static uint64_t judge_entries(struct index_parts_walk *w, const uint64_t *entrie
             (void)op_read(op, index_deep_at(entries[i]), w->parts->id_at);
     *rc = batch_flush(&op->batch);
     for (uint64_t j = from; j < i && *rc == FAR_OK; j++) {
-        uint64_t same = lowest(entries, j);
         good[j] = names_anchor(w, entries[j]);
-        if (good[j] && same < j && entries[same] == entries[j])
+        if (!good[j])
+            continue;
+        uint64_t same = lowest(entries, j);
+        if (same < j && entries[same] == entries[j])
             good[j] = good[same];
-        else if (good[j])
+        else
             good[j] = op->word[n++] == index_anchor_id(seed, index_deep_depth(entries[j]), same);
     }
     return i;

@@ -124,7 +124,8 @@ static int walk_step(struct walk *w)
                              .len = JOURNAL_BYTES,
                              .off = gaddr_offset(c->at),
                              .buf = image};
-        bool away = fab_away(pool->fab) >> v.node & 1; /* not damaged: the walk fails */
+        bool away =
+            v.node < pool->nodes && fab_away(pool->fab) >> v.node & 1; /* so the walk fails */
         if (c->at >> GADDR_BITS != 0 || (!away && !fab_valid(pool->fab, &v)))
             break_off(w, c, c->at); /* the others go on */
         else if (c->at != 0)

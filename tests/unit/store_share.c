@@ -38,7 +38,9 @@ static void rig(struct store_rig *r, unsigned outstanding)
 {
     struct far_session_options session = {.depth = DEPTH, .seed = 5};
     struct far_table_options table = {.tuning = RACE_GROUPS(2), .hash_seed = 9};
-    store_rig_open(r, "mem:?size=64m&defer=1", NULL, &session, &table);
+    struct knobs knobs = pool_knobs_default;
+    knobs.tick_ops = 1000; /* no announcement makes a request larger */
+    store_rig_open(r, "mem:?size=64m&defer=1", &knobs, &session, &table);
     r->fab->outstanding = outstanding;
     seen = (struct seen){.next_ticket = r->session->client.ep->ticket_next};
     hook_on(r->session->client.ep);
