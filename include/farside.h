@@ -203,8 +203,9 @@ typedef struct far_session far_session;
  *             holds for operations that need them, until they are back; far_pool_info() says which
  *             they are. Tables are not created meanwhile, and nothing is repaired.
  *             secret: a file with a secret of 16 to 1024 bytes that nodes and clients prove to
- *             each other. A file that all users of the machine can read or change is refused. Without this option, the secret is in the file that the environment
- *             variable FARSIDE_SECRET_FILE names, or in the variable FARSIDE_SECRET itself.
+ *             each other. A file that all users of the machine can read or change is refused. Without
+ *             this option, the secret is in the file that the environment variable
+ *             FARSIDE_SECRET_FILE names, or in the variable FARSIDE_SECRET itself.
  *         verbs://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
  *             the same, reached by RDMA: the node's network card does the work. timeout is from
  *             50 to 600000.
