@@ -143,7 +143,7 @@ void cli_json_print(struct json_t *object);
 /* "s", or "" for one. */
 const char *cli_plural(uint64_t count);
 
-/* Prints that so many entries of a table are damaged, and were left out. Returns CLI_PARTIAL. */
+/* Prints how many entries of a table are damaged and were left out. Returns CLI_PARTIAL. */
 int cli_partial(const char *command, const char *table, uint64_t damaged);
 /* Prints that memory ran out. Returns CLI_FAILED. */
 int cli_no_memory(const char *command);

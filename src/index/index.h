@@ -112,7 +112,7 @@ void index_stranded(struct index_report *report, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* What was just reported has been repaired: takes it off `*count`. */
 void index_repaired(struct index_report *report, unsigned *count, const char *how);
-/* The same for a violation that was damage to entries: so many were kept, and so many were not. */
+/* The same for a violation that was damage to entries: says how many were kept and how many were lost. */
 void index_salvaged(struct index_report *report, unsigned salvaged, unsigned lost);
 
 /* What a table is made with. */

@@ -21,7 +21,7 @@ struct shadow {
     struct sim *sim;
     const struct sim_settings *set;
     uint8_t *free[SIM_NODES_MAX]; /* a byte for each 64 bytes of a node */
-    uint8_t *uses[SIM_NODES_MAX]; /* likewise, behind it: how often it was handed out, up to 2 */
+    uint8_t *uses[SIM_NODES_MAX]; /* the same: how often they were handed out, 2 at most */
     uint64_t units;
     uint64_t reused; /* objects handed out that were in use before */
     void (*mistake)(void *arg, const char *what);
