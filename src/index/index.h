@@ -161,8 +161,8 @@ struct index_ops {
                 struct entries_out *out);
 
     /* Passes every object that the table reaches to the marker, while others change the table. What a
-     * damaged part may reach is passed, too, and marker->damaged is set. If the marker sweeps, then changes the version of caches: they may still name objects that have
-     * long been out of reach. */
+     * damaged part may reach is passed, too, and marker->damaged is set. If the marker sweeps, then
+     * changes the version of caches: they may still name objects that have long been out of reach. */
     int (*mark)(struct op *op, struct index_view *view, struct marker *marker);
     /* Completes or undoes what an operation was doing when its client died, as its journal line
      * says (index_intend()). One client does this at a time. It may die in the middle, and then
