@@ -1,60 +1,26 @@
 /* Rows of RCuckoo with flipped bits (RCUCKOO-C13, RCUCKOO-C14): what needs them fails, and nothing else does. */
 #include "index/rcuckoo/rcuckoo.h"
+#include "support/damage_rig.h"
 #include "support/hook.h"
-#include "support/sweep_rig.h"
-
-#include <stdio.h>
 
 #define TUNING "rows=16&lock_rows=1&locks=4"
 #define FEW    60u  /* keys that fit into one subtable */
 #define MANY   400u /* keys that do not                */
 
-struct form {
-    size_t klen, vlen;
-};
-static const struct form forms[] = {
-    {8, 8},   /* key and value inline */
-    {8, 100}, /* the value in a block */
-    {20, 8},  /* both in a block      */
-};
-#define FORMS (sizeof forms / sizeof forms[0])
-
 struct rig {
-    struct store_rig r;
-    far_session *s; /* r.session */
-    far_table *t;
-    struct form form;
+    struct damage_rig d;
     struct rcuckoo_view *view;
     struct rcuckoo_sub sub; /* the first subtable */
     unsigned row;           /* of it, which is damaged: the one with the most entries */
 };
 
-static struct slice key_of(const struct rig *g, uint64_t n, char key[32])
+static uint64_t key_word(uint64_t n)
 {
-    memset(key, 'k', 32);
-    memcpy(key, &n, 8);
-    return (struct slice){key, g->form.klen};
+    return n;
 }
-
-static int put_n(struct rig *g, uint64_t n)
+static uint64_t key_number(uint64_t word)
 {
-    char key[32], value[128];
-    memset(value, (int)n, sizeof value);
-    struct slice k = key_of(g, n, key);
-    return far_put(g->s, g->t, k.data, k.len, value, g->form.vlen);
-}
-
-/* FAR_OK: it has the value that was put. */
-static int get_n(struct rig *g, uint64_t n)
-{
-    char key[32], value[128], want[128];
-    size_t len = 0;
-    struct slice k = key_of(g, n, key);
-    int rc = far_get(g->s, g->t, k.data, k.len, value, sizeof value, &len);
-    memset(want, (int)n, sizeof want);
-    if (rc == FAR_OK && (len != g->form.vlen || memcmp(value, want, len) != 0))
-        fail_msg("key %llu has a value that nobody put", (unsigned long long)n);
-    return rc;
+    return word;
 }
 
 /* Does the key belong to the damaged row, of whatever subtable? */
@@ -62,23 +28,18 @@ static bool concerned(struct rig *g, uint64_t n)
 {
     char bytes[32];
     struct rcuckoo_key key;
-    rcuckoo_key_set(g->view, key_of(g, n, bytes), &key);
+    rcuckoo_key_set(g->view, key_of(&g->d, n, bytes), &key);
     return key.row[0] == g->row || key.row[1] == g->row;
 }
 
 static uint64_t word_of(struct rig *g, unsigned word)
 {
-    return store_rig_get(&g->r, g->sub.rows, rcuckoo_row_at(&g->view->shape, g->row) + 8 * word);
+    return store_rig_get(&g->d.r, g->sub.rows, rcuckoo_row_at(&g->view->shape, g->row) + 8 * word);
 }
 static void set_word(struct rig *g, unsigned word, uint64_t to)
 {
-    store_rig_set(&g->r, g->sub.rows, rcuckoo_row_at(&g->view->shape, g->row) + 8 * word, to);
+    store_rig_set(&g->d.r, g->sub.rows, rcuckoo_row_at(&g->view->shape, g->row) + 8 * word, to);
 }
-static void flip(struct rig *g, unsigned bit)
-{
-    set_word(g, bit / 64, word_of(g, bit / 64) ^ 1ull << bit % 64);
-}
-
 static unsigned tags_word(const struct rig *g)
 {
     return g->view->shape.row - 2;
@@ -94,25 +55,12 @@ static unsigned used(struct rig *g)
 
 static void open_tuned(struct rig *g, struct form form, const char *tuning)
 {
-    struct far_table_options options = {.tuning = tuning, .hash_seed = 5};
-    memset(g, 0, sizeof *g);
-    g->form = form;
-    store_rig_open_driven(&g->r, "mem:?size=8m&clients=8", NULL, NULL, NULL);
-    g->s = g->r.session;
-    assert_int_equal(far_table_create(g->s, "d", "rcuckoo", &options, &g->t), FAR_OK);
-    for (uint64_t n = 0; n < FEW; n++)
-        assert_int_equal(put_n(g, n), FAR_OK);
-    g->view = rcuckoo_view(store_known(g->s, g->t)->view);
-    assert_int_equal(rcuckoo_find(&g->s->op, g->view, 0, &g->sub), FAR_OK);
+    *g = (struct rig){.d = {.form = form}};
+    damage_rig_open(g, "rcuckoo", tuning, FEW);
+    g->view = rcuckoo_view(store_known(g->d.s, g->d.t)->view);
+    assert_int_equal(rcuckoo_find(&g->d.s->op, g->view, 0, &g->sub), FAR_OK);
     assert_int_equal(g->sub.part.depth, 0);
-    unsigned most = 0, best = 0;
-    for (g->row = 0; g->row < g->view->shape.rows; g->row++)
-        if (used(g) > most) {
-            most = used(g);
-            best = g->row;
-        }
-    g->row = best;
-    assert_true(most >= 4);
+    assert_true(choose_part(g, &g->row, g->view->shape.rows) >= 4);
 }
 
 static void open_rig(struct rig *g, struct form form)
@@ -120,77 +68,27 @@ static void open_rig(struct rig *g, struct form form)
     open_tuned(g, form, TUNING);
 }
 
-/* A bit of the value, or of the pointer, of the first entry. */
-static unsigned bit_of_value(const struct rig *g)
+static unsigned bit_of_value(struct rig *g)
 {
     return 64 * g->view->shape.value_at + 7;
 }
 
 /* ---- iterating --------------------------------------------------------------------------------- */
 
-struct seen {
-    unsigned count, partial, damaged;
-};
-
-static void iterate(struct rig *g, struct seen *seen)
-{
-    char buf[2048];
-    struct far_op op = {.kind = FAR_OP_ITERATE, .table = g->t, .buf = buf, .cap = sizeof buf};
-    *seen = (struct seen){0};
-    do {
-        struct far_result result;
-        int rc = far_execute(g->s, &op, &result);
-        assert_true(rc == FAR_OK || rc == FAR_PARTIAL);
-        assert_int_equal(result.damaged > 0, rc == FAR_PARTIAL);
-        seen->partial += rc == FAR_PARTIAL;
-        seen->damaged += result.damaged;
-        struct far_entry e;
-        for (size_t pos = 0; far_entry_next(buf, result.len, &pos, &e); seen->count++) {
-            uint64_t n = 0;
-            memcpy(&n, e.key, 8);
-            assert_int_equal(e.value_len, g->form.vlen);
-            for (size_t i = 0; i < e.value_len; i++)
-                assert_int_equal(((const uint8_t *)e.value)[i], (uint8_t)n);
-        }
-        op.cursor = result.cursor;
-    } while (op.cursor != 0);
-}
-
 static void an_iteration_goes_past_a_damaged_row_and_says_so(void **state)
 {
     (void)state;
     for (unsigned f = 0; f < FORMS; f++) {
         struct rig g;
-        struct seen seen;
         open_rig(&g, forms[f]);
         unsigned there = used(&g);
         flip(&g, bit_of_value(&g));
-        iterate(&g, &seen);
-        assert_int_equal(seen.count, FEW - there);
-        assert_int_equal(seen.partial, 1); /* once, by the call that passed it */
-        assert_int_equal(seen.damaged, RCUCKOO_SLOTS);
-        struct far_table_info info;
-        assert_int_equal(far_table_info(g.s, g.t, &info), FAR_OK);
-        assert_int_equal(info.damaged, RCUCKOO_SLOTS);
-        assert_int_equal(info.keys, FEW - there);
-        store_rig_close(&g.r);
+        expect_passed_once(&g, RCUCKOO_SLOTS, FEW - there);
+        close_rig(&g);
     }
 }
 
 /* ---- sweeping ---------------------------------------------------------------------------------- */
-
-static void sweep(struct rig *g)
-{
-    struct sweep_result swept;
-    assert_int_equal(pool_sweep(&g->s->op, &swept), FAR_OK);
-}
-
-/* Fills memory that a sweep has freed with other blocks. */
-static void reuse(struct rig *g)
-{
-    for (uint64_t n = 0; n < 1000; n++)
-        assert_int_equal(put(&g->r, g->s, n, 60 + n % 80), FAR_OK);
-}
 
 /* The bit, or all tags, are damaged while the pool is swept, and restored behind that. */
 static void a_sweep_frees_nothing_that_a_damaged_row_points_to(void **state)
@@ -199,42 +97,21 @@ static void a_sweep_frees_nothing_that_a_damaged_row_points_to(void **state)
     for (unsigned f = 0; f < FORMS; f++)
         for (unsigned tags = 0; tags < 2; tags++) {
             struct rig g;
-            struct far_pool_usage usage;
             open_rig(&g, forms[f]);
             unsigned word = tags ? tags_word(&g) : 0;
-            uint64_t good = word_of(&g, word);
-            set_word(&g, word, tags ? 0 : good ^ 1);
-            assert_int_equal(far_pool_usage(g.s, &usage), FAR_OK);
-            sweep(&g);
-            reuse(&g);
-            set_word(&g, word, good);
-            for (uint64_t n = 0; n < FEW; n++)
-                assert_int_equal(get_n(&g, n), FAR_OK);
-            store_rig_close(&g.r);
+            sweep_beside_damage(&g, word, tags ? 0 : word_of(&g, word) ^ 1);
+            expect_all(&g, FEW);
+            close_rig(&g);
         }
-}
-
-static void ignore(struct marker *marker, gaddr at, unsigned size_class)
-{
-    (void)marker;
-    (void)at;
-    (void)size_class;
 }
 
 static void a_marker_hears_of_damage(void **state)
 {
     struct rig g;
-    struct marker marker = {.mark = ignore};
     (void)state;
     open_rig(&g, forms[0]);
-    assert_int_equal(op_begin(&g.s->op, NULL), FAR_OK);
-    assert_int_equal(rcuckoo_mark(&g.s->op, &g.view->base, &marker), FAR_OK);
-    assert_false(marker.damaged);
-    flip(&g, bit_of_value(&g));
-    assert_int_equal(rcuckoo_mark(&g.s->op, &g.view->base, &marker), FAR_OK);
-    assert_true(marker.damaged);
-    op_end(&g.s->op);
-    store_rig_close(&g.r);
+    expect_marker_hears(&g);
+    close_rig(&g);
 }
 
 /* A drop walks the table twice: what it judges, and what it retires. In between a row is damaged: some slots
@@ -267,28 +144,28 @@ static void a_drop_retires_nothing_that_a_damaged_row_points_to(void **state)
     char value[100] = "v";
     (void)state;
     open_rig(&g, forms[1]);
-    assert_int_equal(far_table_create(g.s, "o", "rcuckoo", &options, &other), FAR_OK);
-    assert_int_equal(far_put(g.s, other, "key", 3, value, sizeof value), FAR_OK);
-    struct rcuckoo_view *view = rcuckoo_view(store_known(g.s, other)->view);
+    assert_int_equal(far_table_create(g.d.s, "o", "rcuckoo", &options, &other), FAR_OK);
+    assert_int_equal(far_put(g.d.s, other, "key", 3, value, sizeof value), FAR_OK);
+    struct rcuckoo_view *view = rcuckoo_view(store_known(g.d.s, other)->view);
     struct rcuckoo_sub sub;
-    assert_int_equal(rcuckoo_find(&g.s->op, view, 0, &sub), FAR_OK);
+    assert_int_equal(rcuckoo_find(&g.d.s->op, view, 0, &sub), FAR_OK);
     others = 0;
     for (unsigned i = 0; i < view->shape.rows * view->shape.row && others == 0; i++)
         if (i % view->shape.row < RCUCKOO_SLOTS * view->shape.entry &&
             i % view->shape.row % view->shape.entry == view->shape.value_at)
-            others = store_rig_get(&g.r, sub.rows, 8ull * i);
+            others = store_rig_get(&g.d.r, sub.rows, 8ull * i);
     assert_true(others != 0);
-    far_session *s = store_rig_join(&g.r);
+    far_session *s = store_rig_join(&g.d.r);
     dropped = &g;
     looks = 0;
     hook_on(s->client.ep);
     hook.ops.post = damage_at_the_second_look;
-    assert_int_equal(far_table_drop(s, g.t), FAR_OK);
+    assert_int_equal(far_table_drop(s, g.d.t), FAR_OK);
     hook_off();
     assert_true(looks >= 2);
-    expect_sound(&g.r, (far_session *const[]){g.s, s}, 2, &audit);
+    expect_sound(&g.d.r, (far_session *const[]){g.d.s, s}, 2, &audit);
     far_session_close(s);
-    store_rig_close(&g.r);
+    close_rig(&g);
 }
 
 /* ---- inserts and splits ------------------------------------------------------------------------ */
@@ -330,10 +207,10 @@ static void keys_of_other_rows_are_inserted_and_a_split_copies_the_damage(void *
                 flip(&g, bit_of_value(&g) + 1);
             grow(&g);
             expect_damage_only_there(&g);
-            iterate(&g, &seen);
+            collect(&g, FAR_OP_ITERATE, &seen);
             assert_true(seen.damaged >= 2 * RCUCKOO_SLOTS);
             assert_true(there > 0);
-            store_rig_close(&g.r);
+            close_rig(&g);
         }
 }
 
@@ -353,28 +230,10 @@ static void paths_go_around_a_damaged_row(void **state)
     }
     /* With what the damaged row has. Without the detour, 113 keys are kept, and with it 124. */
     assert_true(kept >= (g.view->shape.rows - 1) * RCUCKOO_SLOTS);
-    store_rig_close(&g.r);
+    close_rig(&g);
 }
 
 /* ---- repairing --------------------------------------------------------------------------------- */
-
-static char heard[4096];
-static void hear(void *arg, const char *line)
-{
-    (void)arg;
-    size_t len = strlen(heard);
-    snprintf(heard + len, sizeof heard - len, "%s\n", line);
-}
-
-static struct far_pool_check repair(struct rig *g)
-{
-    struct far_pool_check check;
-    heard[0] = '\0';
-    assert_int_equal(far_pool_check(g->s, false, NULL, NULL, &check), FAR_CORRUPT);
-    assert_int_equal(far_pool_check(g->s, true, hear, NULL, &check), FAR_OK);
-    assert_int_equal(far_table_check(g->s, g->t, NULL, NULL), FAR_OK);
-    return check;
-}
 
 /* Every kind of bit: of a key, a value, the tags, the version and the checksum. */
 static void a_repair_undoes_one_flipped_bit(void **state)
@@ -386,42 +245,20 @@ static void a_repair_undoes_one_flipped_bit(void **state)
         unsigned tags = 64 * tags_word(&g);
         const unsigned bits[] = {3,        bit_of_value(&g), tags,
                                  tags + 9, tags + 64 + 4,    tags + 64 + 50};
-        unsigned there = used(&g);
-        for (unsigned i = 0; i < sizeof bits / sizeof bits[0]; i++) {
-            flip(&g, bits[i]);
-            struct far_pool_check check = repair(&g);
-            assert_int_equal(check.salvaged, there);
-            assert_int_equal(check.lost, 0);
-            assert_non_null(strstr(heard, "entries salvaged, 0 lost"));
-            for (uint64_t n = 0; n < FEW; n++)
-                assert_int_equal(get_n(&g, n), FAR_OK);
-        }
-        store_rig_close(&g.r);
+        for (unsigned i = 0; i < sizeof bits / sizeof bits[0]; i++)
+            expect_undone(&g, bits[i], FEW);
+        close_rig(&g);
     }
 }
 
-/* Two flipped bits of one entry. Blocks prove the other entries; nothing proves what is inline. */
 static void a_repair_keeps_the_entries_that_prove_themselves(void **state)
 {
     (void)state;
     for (unsigned f = 0; f < FORMS; f++) {
         struct rig g;
         open_rig(&g, forms[f]);
-        unsigned there = used(&g), left = 0;
-        flip(&g, bit_of_value(&g));
-        flip(&g, bit_of_value(&g) + 1);
-        struct far_pool_check check = repair(&g);
-        assert_int_equal(check.salvaged, f == 0 ? 0 : there - 1);
-        assert_int_equal(check.lost, f == 0 ? there : 1);
-        for (uint64_t n = 0; n < FEW; n++) {
-            int rc = get_n(&g, n);
-            assert_true(rc == FAR_OK || rc == FAR_NOT_FOUND);
-            left += rc == FAR_OK;
-            assert_int_equal(put_n(&g, n), FAR_OK);
-            assert_int_equal(get_n(&g, n), FAR_OK);
-        }
-        assert_int_equal(left, FEW - check.lost);
-        store_rig_close(&g.r);
+        expect_proved_kept(&g, f == 0, FEW);
+        close_rig(&g);
     }
 }
 
@@ -439,7 +276,7 @@ static void a_repair_does_not_need_the_tags(void **state)
         assert_int_equal(check.lost, 0);
         for (uint64_t n = 0; n < FEW; n++)
             assert_int_equal(get_n(&g, n), FAR_OK);
-        store_rig_close(&g.r);
+        close_rig(&g);
     }
 }
 
@@ -466,7 +303,7 @@ static void a_repair_takes_no_entry_without_proof(void **state)
         set_word(&g, a * s->entry + i, word_of(&g, b * s->entry + i));
     check = repair(&g);
     assert_int_equal(check.salvaged, there - 1);
-    store_rig_close(&g.r);
+    close_rig(&g);
 }
 
 static void a_repair_after_splits_loses_nothing(void **state)
@@ -482,7 +319,7 @@ static void a_repair_after_splits_loses_nothing(void **state)
         assert_int_equal(check.lost, 0);
         for (uint64_t n = 0; n < MANY; n++)
             assert_int_equal(get_n(&g, n), n < FEW || !concerned(&g, n) ? FAR_OK : FAR_NOT_FOUND);
-        store_rig_close(&g.r);
+        close_rig(&g);
     }
 }
 
@@ -504,7 +341,7 @@ static void a_repair_after_splits_keeps_what_proves_itself(void **state)
         assert_int_equal(missing, f == 0 ? there : 1);
         if (f < 2) /* of a pointer that is damaged, the key is known */
             assert_int_equal(check.lost, missing);
-        store_rig_close(&g.r);
+        close_rig(&g);
     }
 }
 
