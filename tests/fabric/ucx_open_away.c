@@ -164,7 +164,7 @@ static void a_node_that_comes_back_empty_is_refused(void **state)
     join(&u, pool);
     assert_int_equal(far_table_open(u.session, "t", NULL, &u.table), FAR_OK);
     while (!is_away(rc = get(&u, key)))
-        key++;
+        assert_true(++key < KEYS);
     start(1, port, NULL);
     while (is_away(rc = get(&u, key)))
         usleep(20000);
