@@ -12,7 +12,7 @@ struct claim_finding {
 };
 
 struct claim {
-    const char *name;   /* SHARD-C1; NULL ends an array of claims */
+    const char *name;   /* SHARD-CLAIM-1; NULL ends an array of claims */
     const char *source; /* the place in the paper */
     const char *text;   /* what it says, with its numbers */
     void (*decide)(const struct results *r, struct claim_finding *finding);

@@ -78,10 +78,10 @@ static void race_c11(const struct results *r, struct claim_finding *f)
     "is not what the paper's machine and code took."
 
 static const struct claim claims[] = {
-    {"RACE-C10", "RACE 5.2.8",
+    {"RACE-CLAIM-10", "RACE 5.2.8",
      "the throughput grows up to 8 tasks and no more beyond (here: by less than 15 %)", race_c10,
      PROCESSOR},
-    {"RACE-C11", "RACE 5.2.8",
+    {"RACE-CLAIM-11", "RACE 5.2.8",
      "16 tasks have 2.2 (insert), 2.6 (search), 2.7 (delete), 2.4 (update) times the throughput of "
      "one (here: two thirds to one and a half of that)",
      race_c11, PROCESSOR},

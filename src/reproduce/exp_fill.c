@@ -212,11 +212,11 @@ static void rcuckoo_c15(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"RCUCKOO-C11", "RCuckoo 5.3",
+    {"RCUCKOO-CLAIM-11", "RCuckoo 5.3",
      "320 clients insert 11.5 million a second into a nearly empty table, 4.5 at 90 %", rcuckoo_c11,
      "An insert has more than eight verbs here. The modelled ConnectX-5 takes half as many verbs a "
      "second as a ConnectX-6, and that bounds inserts into a nearly empty table."},
-    {"RCUCKOO-C12", "RCuckoo 5.3",
+    {"RCUCKOO-CLAIM-12", "RCuckoo 5.3",
      "as the table fills, the bytes of an operation at most double, and its messages grow at most "
      "1.5 times",
      rcuckoo_c12,
@@ -225,7 +225,7 @@ static const struct claim claims[] = {
      "if there is no path within these, it unlocks and reads more. The verbs grow little, because "
      "a "
      "READ has many rows."},
-    {"RCUCKOO-C13", "RCuckoo 5.3",
+    {"RCUCKOO-CLAIM-13", "RCuckoo 5.3",
      "inserts at the maximum fill take about twice as long as into an empty table (here: 1.5 to "
      "2.5 "
      "times in the median)",
@@ -233,10 +233,10 @@ static const struct claim claims[] = {
      "The median insert takes two round trips at 95 %, too; only some take more. The paper does "
      "not "
      "say which latency it means."},
-    {"RCUCKOO-C14", "RCuckoo 5.5", "inline values give 1.21 times in B, 1.37 times in A",
+    {"RCUCKOO-CLAIM-14", "RCuckoo 5.5", "inline values give 1.21 times in B, 1.37 times in A",
      rcuckoo_c14,
      "Zipfian updates of 120 clients wait for the locks of hot keys, wherever the values are."},
-    {"RCUCKOO-C15", "RCuckoo 5.5",
+    {"RCUCKOO-CLAIM-15", "RCuckoo 5.5",
      "larger entries lower the throughput of inserts, and hardly that of reads (here: 0.9 of it "
      "stay)",
      rcuckoo_c15,

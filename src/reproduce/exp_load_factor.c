@@ -188,21 +188,21 @@ static void chime_c7(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"RACE-C2", "RACE Fig. 12", "the maximum load factor grows with the places of a bucket",
+    {"RACE-CLAIM-2", "RACE Fig. 12", "the maximum load factor grows with the places of a bucket",
      race_c2, NULL},
-    {"RACE-C3", "RACE Fig. 12",
+    {"RACE-CLAIM-3", "RACE Fig. 12",
      "with 7 places in a bucket, a table fills to about 90 % (here: 85 to 95)", race_c3, NULL},
-    {"RCUCKOO-C3", "RCuckoo Fig. 4b", "the maximum fill grows with f", rcuckoo_c3,
+    {"RCUCKOO-CLAIM-3", "RCuckoo Fig. 4b", "the maximum fill grows with f", rcuckoo_c3,
      "It grows up to f = 2.3. Beyond that, paths span more rows than the four lock words that an "
      "insert takes here can cover; with lock_rows=1024, f = 4 fills to 94.6 %."},
-    {"RCUCKOO-C4", "RCuckoo 3.3", "with f = 2.3 the table fills to more than 95 %", rcuckoo_c4,
+    {"RCUCKOO-CLAIM-4", "RCuckoo 3.3", "with f = 2.3 the table fills to more than 95 %", rcuckoo_c4,
      NULL},
-    {"CHIME-C5", "CHIME Fig. 19b",
+    {"CHIME-CLAIM-5", "CHIME Fig. 19b",
      "the maximum load factor grows with the neighbourhood, from 37.7 % at 2 to 99.8 % at 16",
      chime_c5, NULL},
-    {"CHIME-C6", "CHIME Fig. 19a", "the maximum load factor falls as the span grows", chime_c6,
+    {"CHIME-CLAIM-6", "CHIME Fig. 19a", "the maximum load factor falls as the span grows", chime_c6,
      NULL},
-    {"CHIME-C7", "CHIME Fig. 19a, 19b",
+    {"CHIME-CLAIM-7", "CHIME Fig. 19a, 19b",
      "the cache shrinks as the span grows, and grows as the neighbourhood shrinks", chime_c7, NULL},
     {.name = NULL},
 };

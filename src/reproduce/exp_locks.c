@@ -158,23 +158,23 @@ static void rcuckoo_c22(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"RCUCKOO-C16", "RCuckoo Fig. 5",
+    {"RCUCKOO-CLAIM-16", "RCuckoo Fig. 5",
      "with 64 locks of a word, the 99th percentile is smallest with 2 to 16 rows of a lock",
      rcuckoo_c16, NULL},
-    {"RCUCKOO-C17", "RCuckoo Fig. 5",
+    {"RCUCKOO-CLAIM-17", "RCuckoo Fig. 5",
      "one lock for all rows costs many more round trips than locks of 16 rows (here: half more)",
      rcuckoo_c17, NULL},
-    {"RCUCKOO-C18", "RCuckoo Fig. 5",
+    {"RCUCKOO-CLAIM-18", "RCuckoo Fig. 5",
      "with locks of one row, one lock of a word costs many more round trips than 64 (here: half "
      "more)",
      rcuckoo_c18,
      "Farside's RCuckoo takes up to four lock words in one batch, where the paper's takes one word "
      "after the other; an insert that needs more words fails."},
-    {"RCUCKOO-C19", "RCuckoo Fig. 8b",
+    {"RCUCKOO-CLAIM-19", "RCuckoo Fig. 8b",
      "dependent hashing and a search in breadth need a tenth of the round trips of independent "
      "hashing and a search in depth",
      rcuckoo_c19, NULL},
-    {"RCUCKOO-C22", "RCuckoo Fig. 8b",
+    {"RCUCKOO-CLAIM-22", "RCuckoo Fig. 8b",
      "four locks of a word are about as good as more of them (here: within a quarter)", rcuckoo_c22,
      NULL},
     {.name = NULL},

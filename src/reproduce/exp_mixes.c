@@ -79,9 +79,9 @@ static void sephash_c11(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"RACE-C5", "RACE 5.2.4", "throughput grows with the share of searches in a mix with inserts",
-     race_c5, NULL},
-    {"SEPHASH-C11", "SepHash 5.2.3",
+    {"RACE-CLAIM-5", "RACE 5.2.4",
+     "throughput grows with the share of searches in a mix with inserts", race_c5, NULL},
+    {"SEPHASH-CLAIM-11", "SepHash 5.2.3",
      "SepHash keeps its throughput as the share of inserts grows, RACE's falls rapidly beyond "
      "half, "
      "and in the end SepHash has 8 times RACE's (here: a quarter less is neither kept nor rapid)",

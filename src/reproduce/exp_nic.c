@@ -322,24 +322,24 @@ static void smart_c4(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"MODEL-C1", "the grids",
+    {"MODEL-CLAIM-1", "the grids",
      "half of the model's errors are at most 10 %, and all of them at most 30 %", model_c1, NULL},
-    {"MODEL-C2", "the doorbells",
+    {"MODEL-CLAIM-2", "the doorbells",
      "half of the model's errors are at most 10 %, and all of them at most 30 %", model_c2, NULL},
-    {"SMART-C1", "SMART Fig. 8",
+    {"SMART-CLAIM-1", "SMART Fig. 8",
      "with shared doorbells, more threads than 48 make YCSB C slower (11.5 with 48, 6.5 with 96)",
      smart_c1, NULL},
-    {"SMART-C2", "SMART Fig. 8",
+    {"SMART-CLAIM-2", "SMART Fig. 8",
      "with SMART's techniques and 96 threads, YCSB C is more than twice as fast (23.9) as without "
      "(6.5)",
      smart_c2, NULL},
-    {"SMART-C3", "SMART Fig. 8",
+    {"SMART-CLAIM-3", "SMART Fig. 8",
      "with SMART's techniques, YCSB C is faster with 96 threads (23.9) than with 48 (20.6)",
      smart_c3,
      "A thread does more gets here, so 48 threads already reach the NIC's peak: a get takes 3.1 "
      "verbs. More threads add connections to its cache: with outstanding=480, 96 threads have "
      "33.5."},
-    {"SMART-C4", "SMART Fig. 14",
+    {"SMART-CLAIM-4", "SMART Fig. 14",
      "as published, updates of popular keys get more than five times slower (2.35 with 16 threads, "
      "0.18 with 96)",
      smart_c4,

@@ -203,11 +203,11 @@ static void shard_c25(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"SHARD-C17", "SHARD 4.5",
+    {"SHARD-CLAIM-17", "SHARD 4.5",
      "SHARD inserts faster than RACE and SepHash, resizing included (at least 2.8 and 4.8 times)",
      shard_c17,
      "RACE and SepHash take as many round trips here as their own papers say: see rtts."},
-    {"SHARD-C18", "SHARD 4.5",
+    {"SHARD-CLAIM-18", "SHARD 4.5",
      "the dip of a resize is shortest in SHARD (0.3 s), then SepHash (0.8 s), then RACE (4.8 s)",
      shard_c18,
      "A client of SHARD reports its inserts after a part of those left before a resize, whatever "
@@ -215,13 +215,13 @@ static const struct claim claims[] = {
      "reported: keys go to levels 2 and 3, and inserts become slow long before the resize. RACE "
      "and "
      "SepHash split their tables part by part, and only writers of that part wait."},
-    {"SHARD-C19", "SHARD 2.4",
+    {"SHARD-CLAIM-19", "SHARD 2.4",
      "a report after each insert gives steadier, but lower throughput than one after 1000",
      shard_c19,
      "Reports are atomics on one word, which limit the throughput to 3 million a second if there "
      "is "
      "one for each insert. Resizes fall below that just as far: it is lower, but not steadier."},
-    {"SHARD-C25", "SHARD 4.6",
+    {"SHARD-CLAIM-25", "SHARD 4.6",
      "RDMA-combining makes the slowest time of a resize 1.5 times as fast, and the total by less "
      "(here: the slowest tenth of the time)",
      shard_c25, "Most of the slow time here is before the resize, when levels 2 and 3 fill up."},

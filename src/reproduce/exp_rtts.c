@@ -178,7 +178,7 @@ static void chime_c1(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"SHARD-C1", "SHARD Table 3",
+    {"SHARD-CLAIM-1", "SHARD Table 3",
      "a search takes fewer round trips in SHARD (1.00) than in RACE (2.03), and fewer there than "
      "in "
      "SepHash (2.20)",
@@ -186,29 +186,29 @@ static const struct claim claims[] = {
      "Farside's SHARD reads the block after the entry and compares the whole key, which the "
      "paper's "
      "does not: one round trip more, and no wrong answer for keys with equal fingerprints."},
-    {"SHARD-C2", "SHARD Table 3",
+    {"SHARD-CLAIM-2", "SHARD Table 3",
      "an insert, resizing included, takes fewer round trips in SHARD (2.59) than in SepHash "
      "(11.56), and fewer there than in RACE (12.79)",
      shard_c2,
      "Farside's RACE and SepHash need as many as their own papers say (3 and 2). The 12.79 and "
      "11.56 are of other implementations, in which resizing blocks the clients."},
-    {"SHARD-C3", "SHARD Table 3",
+    {"SHARD-CLAIM-3", "SHARD Table 3",
      "an update takes fewer round trips in SHARD (2.00) than in RACE (3.03), and fewer there than "
      "in SepHash (3.20)",
      shard_c3, "As with searches: SHARD's update here reads the old key first."},
-    {"SHARD-C4", "SHARD Table 3", "a delete takes as many round trips as an update", shard_c4,
+    {"SHARD-CLAIM-4", "SHARD Table 3", "a delete takes as many round trips as an update", shard_c4,
      NULL},
-    {"SHARD-C5", "SHARD Table 3", "an update takes one round trip more than a search", shard_c5,
-     NULL},
-    {"RACE-C1", "RACE 5.2.2",
+    {"SHARD-CLAIM-5", "SHARD Table 3", "an update takes one round trip more than a search",
+     shard_c5, NULL},
+    {"RACE-CLAIM-1", "RACE 5.2.2",
      "without resizing, a search takes 2 round trips, an insert, update or delete 3", race_c1,
      NULL},
-    {"SEPHASH-C2", "SepHash 4.3", "without a merge or split, an insert waits for 2 round trips",
-     sephash_c2, NULL},
-    {"RCUCKOO-C1", "RCuckoo 1",
+    {"SEPHASH-CLAIM-2", "SepHash 4.3",
+     "without a merge or split, an insert waits for 2 round trips", sephash_c2, NULL},
+    {"RCUCKOO-CLAIM-1", "RCuckoo 1",
      "inlined values are read in 1 round trip, updates and deletes take 2", rcuckoo_c1, NULL},
-    {"RCUCKOO-C2", "RCuckoo 1", "the median insert takes 2 round trips", rcuckoo_c2, NULL},
-    {"CHIME-C1", "CHIME Table 1",
+    {"RCUCKOO-CLAIM-2", "RCuckoo 1", "the median insert takes 2 round trips", rcuckoo_c2, NULL},
+    {"CHIME-CLAIM-1", "CHIME Table 1",
      "with all internal nodes cached, a search takes at most 2 round trips, an insert 3, an "
      "update or delete 4",
      chime_c1, NULL},

@@ -276,48 +276,48 @@ static void chime_c3(const struct results *r, struct claim_finding *f)
 }
 
 static const struct claim claims[] = {
-    {"SHARD-C6", "SHARD Table 4",
+    {"SHARD-CLAIM-6", "SHARD Table 4",
      "the entries' share of the index is larger in SHARD (100 %) than in RACE (88.9 %), and larger "
      "there than in SepHash (88.3 %)",
      shard_c6,
      "RACE has a header and 7 entries in a bucket (87.5 %), and here its directory counts, too. "
      "SepHash's entries have their second fingerprint within their 8 bytes."},
-    {"SHARD-C7", "SHARD Table 4",
+    {"SHARD-CLAIM-7", "SHARD Table 4",
      "SHARD takes less space (295 GB with the pairs) than RACE (314), and RACE less than SepHash "
      "(319)",
      shard_c7,
      "The order depends on where the number of keys lies between two doublings. SepHash's own "
      "paper "
-     "says the opposite of RACE and SepHash (SEPHASH-C4)."},
-    {"SHARD-C8", "SHARD Table 4",
+     "says the opposite of RACE and SepHash (SEPHASH-CLAIM-4)."},
+    {"SHARD-CLAIM-8", "SHARD Table 4",
      "SHARD's cache (2.36 MB) is smaller than RACE's (108 MB), and that smaller than SepHash's "
      "(326.05 MB)",
      shard_c8,
      "With few keys RACE's directory is small. It grows with the keys, and SHARD's hardly "
-     "(SHARD-C9)."},
-    {"SHARD-C9", "SHARD 4.8",
+     "(SHARD-CLAIM-9)."},
+    {"SHARD-CLAIM-9", "SHARD 4.8",
      "SHARD's cache grows with the logarithm of the keys, RACE's and SepHash's grow linearly "
      "(here: of the growth from a sixteenth of the keys to all, less or more than 0.65 is from a "
      "quarter on; linear is 0.8, logarithmic 0.5)",
      shard_c9, "Caches and directories grow in steps: with few keys a step may be missing."},
-    {"SEPHASH-C3", "SepHash Table 2", "SepHash has fewer entries per key (1.01) than RACE (1.97)",
-     sephash_c3, NULL},
-    {"SEPHASH-C4", "SepHash Table 2",
+    {"SEPHASH-CLAIM-3", "SepHash Table 2",
+     "SepHash has fewer entries per key (1.01) than RACE (1.97)", sephash_c3, NULL},
+    {"SEPHASH-CLAIM-4", "SepHash Table 2",
      "SepHash's index is smaller (0.85 GB for 100 million keys) than RACE's (1.66 GB)", sephash_c4,
      NULL},
-    {"SEPHASH-C6", "SepHash 5.4.1", "more than 90 % of SepHash's entries are in use", sephash_c6,
-     NULL},
-    {"SEPHASH-C7", "SepHash Table 3",
+    {"SEPHASH-CLAIM-6", "SepHash 5.4.1", "more than 90 % of SepHash's entries are in use",
+     sephash_c6, NULL},
+    {"SEPHASH-CLAIM-7", "SepHash Table 3",
      "with record points, FPTables take at most a third of plain ones (9 and 2.68 MB at ratio 64)",
      sephash_c7, NULL},
-    {"SEPHASH-C8", "SepHash Table 3", "FPTables double when MainSegments halve", sephash_c8,
+    {"SEPHASH-CLAIM-8", "SepHash Table 3", "FPTables double when MainSegments halve", sephash_c8,
      "Farside counts the record points that there are. The paper reserves room for 32 in each "
      "table, but a segment of half the size has fewer points."},
-    {"CHIME-C2", "CHIME Fig. 14",
+    {"CHIME-CLAIM-2", "CHIME Fig. 14",
      "the cache of internal nodes takes 27.6 MB for 60 million keys: 0.46 bytes for each (at most "
      "0.7 counts as that here)",
      chime_c2, NULL},
-    {"CHIME-C3", "CHIME Fig. 14", "the cache grows linearly with the keys", chime_c3, NULL},
+    {"CHIME-CLAIM-3", "CHIME Fig. 14", "the cache grows linearly with the keys", chime_c3, NULL},
     {.name = NULL},
 };
 

@@ -40,7 +40,7 @@ expect_code 0
 expect_no_err
 expect_out "== rtts: round trips of each operation"
 expect_out "(--quick)"
-expect_out "RCUCKOO-C1 (RCuckoo 1)"
+expect_out "RCUCKOO-CLAIM-1 (RCuckoo 1)"
 expect_out "-> holds: "
 expect_out "-> does not hold: "
 awk 'length > 100 { exit 1 }' out || failed "has lines of more than 100 columns"
@@ -79,7 +79,7 @@ run reproduce nic --quick --out nic
 expect_code 0
 expect_no_err
 expect_out "== nic: "
-expect_out "MODEL-C1 (the grids)"
+expect_out "MODEL-CLAIM-1 (the grids)"
 
 # ---- a signal ----
 # A script's background jobs ignore SIGINT unless it has job control.

@@ -88,17 +88,18 @@ static void the_papers_numbers_satisfy_the_paper(void **state)
     (void)state;
     struct reproduction *r = reproduce_new(&experiment_rtts, true);
     assert_non_null(r);
-    assert_int_equal(verdict(r, "SHARD-C1"), CLAIM_OPEN);
+    assert_int_equal(verdict(r, "SHARD-CLAIM-1"), CLAIM_OPEN);
     set_rtts(r, "race", 2.03, 12.79, 3.03);
     set_rtts(r, "sephash", 2.20, 11.56, 3.20);
-    assert_int_equal(verdict(r, "SHARD-C1"), CLAIM_OPEN);
+    assert_int_equal(verdict(r, "SHARD-CLAIM-1"), CLAIM_OPEN);
     set_rtts(r, "shard", 1.00, 2.59, 2.00);
-    for (const char *const *name = (const char *const[]){"SHARD-C1", "SHARD-C2", "SHARD-C3",
-                                                         "SHARD-C4", "SHARD-C5", NULL};
+    for (const char *const *name =
+             (const char *const[]){"SHARD-CLAIM-1", "SHARD-CLAIM-2", "SHARD-CLAIM-3",
+                                   "SHARD-CLAIM-4", "SHARD-CLAIM-5", NULL};
          *name; name++)
         assert_int_equal(verdict(r, *name), CLAIM_HOLDS);
-    assert_int_equal(verdict(r, "RACE-C1"), CLAIM_FAILS); /* 12.79 is not 3 */
-    assert_int_equal(verdict(r, "CHIME-C1"), CLAIM_OPEN);
+    assert_int_equal(verdict(r, "RACE-CLAIM-1"), CLAIM_FAILS); /* 12.79 is not 3 */
+    assert_int_equal(verdict(r, "CHIME-CLAIM-1"), CLAIM_OPEN);
     reproduce_free(r);
 }
 
