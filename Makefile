@@ -73,7 +73,7 @@ run: configured
 # are measured already. EXPERIMENTS=all measures all of them first, which takes many minutes. If an
 # operation fails, the page says so.
 REPORT      = $(BUILD)/report
-MODEL       = sim:?nic=cx6&machines=2&threads=8
+MODEL       = model:?nic=cx6&machines=2&threads=8
 EXPERIMENTS = $(shell ls $(REPORT)/reproduction 2>/dev/null | paste -sd,)
 report: built
 	@mkdir -p $(REPORT) && rm -f $(REPORT)/*.json

@@ -168,7 +168,7 @@ struct bench_observer {
     bool (*enough)(void *arg);
 };
 
-/* A modelled pool (sim:) says in its URI how many clients there are: sets threads and depth to that.
+/* A modelled pool (model:) has its clients in its URI: sets threads and depth to what it says.
  * FAR_BAD_URI; FAR_INVALID: threads, depth or processes were given, too. */
 int bench_take_shape(struct bench_config *config);
 

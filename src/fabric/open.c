@@ -42,9 +42,11 @@ static int find(const char *text, struct uri *uri, const struct fab_ops **fabric
         *fabric = fabrics[i].linked;
         return FAR_OK;
     }
-    if (strcmp(uri->scheme, "sim") == 0)
-        return err_fail(FAR_NO_FABRIC, "sim: is a modelled network, which only farside bench and "
+    if (strcmp(uri->scheme, "model") == 0)
+        return err_fail(FAR_NO_FABRIC, "model: is a modelled network, which only farside bench and "
                                        "farside reproduce have");
+    if (strcmp(uri->scheme, "sim") == 0)
+        return err_fail(FAR_NO_FABRIC, "sim: is called model: now");
     for (size_t i = 0; i < FABRICS && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s:", i ? ", " : "",
                                  fabrics[i].scheme);

@@ -1,7 +1,7 @@
 /*
  * A modelled network in virtual time: many clients, on several machines, against memory nodes.
  *
- * The pool `sim:?nic=cx6&machines=4&threads=24&depth=8` is memory of this process behind NICs that
+ * The pool `model:?nic=cx6&machines=4&threads=24&depth=8` is memory of this process behind NICs that
  * do not exist. Clients are fibers of one thread. They run the real store and the real indexes.
  * Only time is modelled: each post takes client CPU, a doorbell and a place in the NICs' queues, and
  * what it reads or changes is read or changed when it gets to the memory node. So a run is the same
@@ -15,7 +15,7 @@
 
 #include "fabric/fabric.h"
 
-#define MODEL_SCHEME       "sim"
+#define MODEL_SCHEME       "model"
 #define MODEL_MACHINES_MAX 64u
 #define MODEL_CLIENTS_MAX  1024u /* of all machines together */
 #define MODEL_NODES_MAX    16u

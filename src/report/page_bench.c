@@ -371,7 +371,7 @@ bool page_bench(FILE *out, const json_t *root, const char *path)
     html_text(out, lookup_text(o, "farside"));
     fputs(", ", out);
     html_text(out, lookup_text(o, "time"));
-    if (strncmp(lookup_text(o, "pool"), "sim:", 4) == 0)
+    if (strncmp(lookup_text(o, "pool"), "model:", 6) == 0)
         fputs("; a modelled network: all times are virtual", out);
     fputs("</p></header>\n", out);
     if (runs.count == 0)

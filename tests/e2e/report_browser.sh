@@ -32,7 +32,7 @@ check threads
 expect_out "charts, "
 
 # Time lines: the model's windows are short, and its time does not depend on the machine.
-run bench --pool 'sim:?nic=cx6&machines=1&threads=2' --keys 4k --ops 8k --workload load,a,c \
+run bench --pool 'model:?nic=cx6&machines=1&threads=2' --keys 4k --ops 8k --workload load,a,c \
     --report "$scratch/model.html" --json "$scratch/model.json"
 expect_code 0
 grep -q "Time lines" "$scratch/model.html" || failed "has no time lines"

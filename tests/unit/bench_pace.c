@@ -186,13 +186,13 @@ static void a_stall_shows_in_the_operations_behind_it(void **state)
 {
     (void)state;
     static uint64_t latency[OPS];
-    struct bench_run *calm = gets("sim:?size=64m", 1, 1, false);
+    struct bench_run *calm = gets("model:?size=64m", 1, 1, false);
     uint64_t service = hist_quantile(&calm->op[FAR_OP_GET].latency, 0.5);
     assert_in_range(service, INTERVAL / 4, INTERVAL - INTERVAL / 4);
     assert_in_range(hist_quantile(&calm->op[FAR_OP_GET].latency, 1), service, 2 * service);
     assert_false(calm->pace.fell_behind);
 
-    struct bench_run *run = gets("sim:?size=64m", 1, 1, true);
+    struct bench_run *run = gets("model:?size=64m", 1, 1, true);
     expected_latencies(service, OPS, latency);
     assert_quantiles(&run->op[FAR_OP_GET].latency, latency, OPS);
     assert_in_range(run->pace.late_max, STALL - INTERVAL, STALL);
@@ -209,9 +209,9 @@ static void latencies_of_all_clients_are_merged(void **state)
 {
     (void)state;
     static uint64_t latency[OPS];
-    struct bench_run *calm = gets("sim:?size=64m&threads=2", 2, 1, false);
+    struct bench_run *calm = gets("model:?size=64m&threads=2", 2, 1, false);
     uint64_t service = hist_quantile(&calm->op[FAR_OP_GET].latency, 0.5);
-    struct bench_run *run = gets("sim:?size=64m&threads=2", 2, 1, true);
+    struct bench_run *run = gets("model:?size=64m&threads=2", 2, 1, true);
     expected_latencies(service, OPS / 2, latency);
     for (unsigned n = OPS / 2; n < OPS; n++)
         latency[n] = service;
@@ -226,7 +226,7 @@ static void latencies_of_all_clients_are_merged(void **state)
 static void a_stall_shows_with_operations_in_flight(void **state)
 {
     (void)state;
-    struct bench_run *run = gets("sim:?size=64m&depth=64", 1, 64, true);
+    struct bench_run *run = gets("model:?size=64m&depth=64", 1, 64, true);
     const struct hist *h = &run->op[FAR_OP_GET].latency;
     /* 500 operations, which are 5 %, were due in the stall. */
     assert_true(hist_quantile(h, 0.94) < INTERVAL);
@@ -241,7 +241,7 @@ static void a_stall_shows_with_operations_in_flight(void **state)
 static void a_rate_that_is_too_high_is_noticed(void **state)
 {
     (void)state;
-    struct bench_run *run = gets_every(1000, "sim:?size=64m", 1, 1, false);
+    struct bench_run *run = gets_every(1000, "model:?size=64m", 1, 1, false);
     assert_true(run->pace.fell_behind);
     assert_true(run->ops_per_s < 1e9 / 1000 / 2);
     assert_int_equal(run->pace.late_last, run->pace.late_max);

@@ -263,7 +263,7 @@ static void repeats_in_virtual_time_are_the_same(void **state)
 {
     (void)state;
     struct bench_config config = small("load,a,insert");
-    config.pool = "sim:?size=64m&threads=2&depth=2";
+    config.pool = "model:?size=64m&threads=2&depth=2";
     config.repeat = 2;
     assert_int_equal(bench_take_shape(&config), FAR_OK);
     json_t *all = run_suite(&config, NULL), *runs = json_object_get(all, "runs");

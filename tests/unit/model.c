@@ -60,7 +60,7 @@ static uint64_t run(struct job *jobs, unsigned clients)
 {
     char uri[64];
     struct fab *fab = NULL;
-    snprintf(uri, sizeof uri, "sim:?nic=cx6&threads=%u&size=1m", clients);
+    snprintf(uri, sizeof uri, "model:?nic=cx6&threads=%u&size=1m", clients);
     assert_int_equal(model_open(uri, &fab), FAR_OK);
     for (unsigned i = 0; i < clients; i++)
         jobs[i].fab = fab;
@@ -197,7 +197,7 @@ static void a_get_of_race_takes_what_its_round_trips_take(void **state)
 {
     (void)state;
     struct reader r = {.ns = 0};
-    assert_int_equal(model_open("sim:?nic=cx6&size=64m", &r.fab), FAR_OK);
+    assert_int_equal(model_open("model:?nic=cx6&size=64m", &r.fab), FAR_OK);
     assert_int_equal(store_open(r.fab, NULL, &r.pool), FAR_OK);
     assert_int_equal(model_run(r.fab, get_twice, &r, sizeof r, NULL, NULL), FAR_OK);
     far_pool_close(r.pool);
@@ -233,7 +233,7 @@ static void a_dead_clients_verbs_still_land(void **state)
     enum { CLIENTS = 4, ROUNDS = 50 };
     struct job jobs[CLIENTS] = {{.count = 0}}, last = {.count = 1, .rounds = 1};
     struct fab *fab = NULL;
-    assert_int_equal(model_open("sim:?nic=cx6&threads=4&size=1m", &fab), FAR_OK);
+    assert_int_equal(model_open("model:?nic=cx6&threads=4&size=1m", &fab), FAR_OK);
     for (unsigned i = 0; i < CLIENTS; i++) {
         jobs[i] = (struct job){.fab = fab, .rounds = ROUNDS};
         assert_int_equal(fab->ops->ep_open(fab, &jobs[i].ep), FAR_OK);

@@ -18,7 +18,7 @@ static double rate(enum measured_verb verb, unsigned threads, unsigned outstandi
 {
     char uri[128];
     double rate = 0;
-    snprintf(uri, sizeof uri, "sim:?nic=cx6&threads=%u&size=64m%s", threads, more);
+    snprintf(uri, sizeof uri, "model:?nic=cx6&threads=%u&size=64m%s", threads, more);
     assert_int_equal(
         bare_rate(uri, verb == MEASURED_READ ? FAB_READ : FAB_WRITE, outstanding, 8, ROUNDS, &rate),
         FAR_OK);
