@@ -131,7 +131,7 @@ static int open_memory(struct model *m, const struct options *o)
 static void set_up_clients(struct model *m)
 {
     for (unsigned i = 0; i < m->clients; i++) {
-        struct client *c = &m->client[i];
+        struct model_client *c = &m->client[i];
         c->model = m;
         c->machine = &m->machine[i / m->shape.threads];
         if (m->shared_doorbells) {
@@ -151,7 +151,7 @@ static void model_close(struct fab *fab)
     for (unsigned i = 0; i < MODEL_NODES_MAX; i++)
         free(m->node[i].busy);
     while (m->idle) {
-        struct flight *next = m->idle->next;
+        struct model_verb *next = m->idle->next;
         free(m->idle);
         m->idle = next;
     }
@@ -215,7 +215,7 @@ static void await_death(struct model *m)
 
 static void one_dies(struct model *m)
 {
-    struct client *c = &m->client[rng_below(&m->rng, m->clients)];
+    struct model_client *c = &m->client[rng_below(&m->rng, m->clients)];
     if (m->alive == 0)
         return;
     if (c->state != CLIENT_FINISHED && model_client_replace(c) == FAR_OK)
@@ -225,7 +225,7 @@ static void one_dies(struct model *m)
 
 static void handle(struct model *m, const struct event *e)
 {
-    struct client *c = e->subject;
+    struct model_client *c = e->subject;
     switch ((enum event_kind)e->kind) {
     case EVENT_CLIENT:
         if (c->event == e->seq)
@@ -262,7 +262,7 @@ int model_run(struct fab *fab, void (*fn)(void *worker), void *first, size_t siz
     if (rc != FAR_OK)
         return rc;
     for (unsigned i = 0; i < m->clients; i++) {
-        struct client *c = &m->client[i];
+        struct model_client *c = &m->client[i];
         c->state = CLIENT_PAUSING;
         c->clock = m->now;
         model_client_wake(c);
@@ -355,7 +355,7 @@ static int model_post(struct fab_ep *ep, struct fab_req *req)
 
 static void model_poll(struct fab_ep *ep, bool wait)
 {
-    struct client *c = model_of(ep->fab)->running;
+    struct model_client *c = model_of(ep->fab)->running;
     if (!c)
         return;
     if (!wait && !c->completed)

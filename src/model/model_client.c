@@ -13,11 +13,11 @@
 
 static void run_client(void *arg)
 {
-    struct client *c = arg;
+    struct model_client *c = arg;
     c->fn(c->worker);
 }
 
-int model_client_start(struct client *c, void (*fn)(void *worker), void *worker)
+int model_client_start(struct model_client *c, void (*fn)(void *worker), void *worker)
 {
     c->fn = fn;
     c->worker = worker;
@@ -28,12 +28,12 @@ int model_client_start(struct client *c, void (*fn)(void *worker), void *worker)
     return c->fiber ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for a modelled client's stack");
 }
 
-void model_client_wake(struct client *c)
+void model_client_wake(struct model_client *c)
 {
     c->event = model_queue_push(&c->model->queue, EVENT_CLIENT, c->clock, c);
 }
 
-void model_client_resume(struct client *c)
+void model_client_resume(struct model_client *c)
 {
     struct model *m = c->model;
     ASSERT(!m->running && c->state != CLIENT_FINISHED);
@@ -52,7 +52,7 @@ void model_client_resume(struct client *c)
 
 /* Frees the fiber of the client that dies, now or when its last request has completed. False when
  * out of memory. */
-static bool leave_remains(struct client *c)
+static bool leave_remains(struct model_client *c)
 {
     if (c->in_flight == 0) {
         fiber_destroy(c->fiber);
@@ -66,7 +66,7 @@ static bool leave_remains(struct client *c)
     return true;
 }
 
-void model_client_drop(struct client *c, unsigned life)
+void model_client_drop(struct model_client *c, unsigned life)
 {
     struct remains **at = &c->remains;
     while ((*at)->life != life)
@@ -81,7 +81,7 @@ void model_client_drop(struct client *c, unsigned life)
 
 /* Events of the one that died are ignored: those of its verbs by `life`, and the one that would let
  * it go on because there is a new one. */
-int model_client_replace(struct client *c)
+int model_client_replace(struct model_client *c)
 {
     struct fiber *fiber = fiber_create(STACK_BYTES, run_client, c);
     if (!fiber || !leave_remains(c)) {
@@ -99,7 +99,7 @@ int model_client_replace(struct client *c)
     return FAR_OK;
 }
 
-void model_client_completed(struct client *c)
+void model_client_completed(struct model_client *c)
 {
     c->completed = true;
     if (c->state != CLIENT_POLLING || c->woken)
@@ -114,7 +114,7 @@ void model_client_completed(struct client *c)
 
 /* Operations on a session's ring run on fibers of their own. They wait by yielding to the client's
  * fiber, which is the one that gets here. */
-static void give_way(struct client *c, enum client_state state)
+static void give_way(struct model_client *c, enum client_state state)
 {
     ASSERT(fiber_current() == c->fiber);
     c->state = state;
@@ -122,7 +122,7 @@ static void give_way(struct client *c, enum client_state state)
     ASSERT(c->model->running == c);
 }
 
-void model_client_poll(struct client *c)
+void model_client_poll(struct model_client *c)
 {
     if (!c->completed && c->in_flight > 0)
         give_way(c, CLIENT_POLLING);
@@ -131,7 +131,7 @@ void model_client_poll(struct client *c)
     c->owed = 0;
 }
 
-void model_client_pause(struct client *c, uint64_t ps)
+void model_client_pause(struct model_client *c, uint64_t ps)
 {
     c->clock += ps;
     model_client_wake(c);

@@ -28,7 +28,7 @@ struct event {
     uint64_t at;  /* picoseconds */
     uint32_t seq; /* breaks ties: first in, first out */
     uint32_t kind;
-    void *subject; /* a client, or a flight */
+    void *subject; /* a client, or a verb under way */
 };
 
 struct queue {
@@ -38,24 +38,24 @@ struct queue {
 };
 
 /* A verb under way. */
-struct flight {
+struct model_verb {
     const struct fab_verb *verb;
     struct fab_req *req;
     struct pair *pair;
-    struct flight *next; /* in the connection's queue, or in the list of free ones */
-    unsigned life;       /* of the client that posted it */
-    bool rings;          /* the first behind its doorbell */
-    bool fetched;        /* the NIC has to fetch the verb from the client's memory */
+    struct model_verb *next; /* in the connection's queue, or in the list of free ones */
+    unsigned life;           /* of the client that posted it */
+    bool rings;              /* the first behind its doorbell */
+    bool fetched;            /* the NIC has to fetch the verb from the client's memory */
 };
 
 /* A connection: a queue pair of a client and a memory node. */
 struct pair {
-    struct client *client;
+    struct model_client *client;
     struct node *node;
-    struct flight *first, *last; /* verbs that the NIC has not sent yet */
-    unsigned posted;             /* verbs that have not completed */
-    unsigned answers;            /* READs and atomics that were sent and have not completed */
-    uint64_t arrived, executed;  /* when the last verb sent does: a connection keeps the order */
+    struct model_verb *first, *last; /* verbs that the NIC has not sent yet */
+    unsigned posted;                 /* verbs that have not completed */
+    unsigned answers;                /* READs and atomics that were sent and have not completed */
+    uint64_t arrived, executed; /* when the last verb sent does: a connection keeps the order */
     bool used;
 };
 
@@ -69,7 +69,7 @@ struct remains {
 
 enum client_state { CLIENT_IDLE, CLIENT_RUNNING, CLIENT_POLLING, CLIENT_PAUSING, CLIENT_FINISHED };
 
-struct client {
+struct model_client {
     struct model *model;
     struct machine *machine;
     struct fiber *fiber;
@@ -120,14 +120,14 @@ struct model {
     bool shared_doorbells;
     unsigned clients;
     uint64_t now; /* of the event at hand */
-    struct client *running;
+    struct model_client *running;
     unsigned alive;        /* clients that have not returned */
     unsigned deaths_per_s; /* in this run */
     struct rng rng;        /* of deaths */
     struct queue queue;
-    struct flight *idle; /* flights */
+    struct model_verb *idle; /* those that are free */
     struct model_counts counts;
-    struct client *client;
+    struct model_client *client;
     struct machine machine[MODEL_MACHINES_MAX];
     struct node node[MODEL_NODES_MAX];
 };
@@ -142,28 +142,28 @@ bool model_queue_pop(struct queue *q, struct event *e);
 /* ---- model_client.c -------------------------------------------------------------------------- */
 
 /* FAR_NO_MEMORY */
-int model_client_start(struct client *c, void (*fn)(void *worker), void *worker);
+int model_client_start(struct model_client *c, void (*fn)(void *worker), void *worker);
 /* Runs the client until it waits. */
-void model_client_resume(struct client *c);
+void model_client_resume(struct model_client *c);
 /* Lets it go on when its clock says so. */
-void model_client_wake(struct client *c);
+void model_client_wake(struct model_client *c);
 /* The client never runs again; another one takes its place, and begins now. FAR_NO_MEMORY: it lives. */
-int model_client_replace(struct client *c);
+int model_client_replace(struct model_client *c);
 /* A request of the client has completed. */
-void model_client_completed(struct client *c);
+void model_client_completed(struct model_client *c);
 /* A request of one that died in this place has completed. */
-void model_client_drop(struct client *c, unsigned life);
+void model_client_drop(struct model_client *c, unsigned life);
 /* The running client waits: for a completion; for some time. */
-void model_client_poll(struct client *c);
-void model_client_pause(struct client *c, uint64_t ps);
+void model_client_poll(struct model_client *c);
+void model_client_pause(struct model_client *c, uint64_t ps);
 
 /* ---- model_verb.c ---------------------------------------------------------------------------- */
 
 /* FAR_NO_MEMORY: nothing was posted. */
-int model_verb_post(struct client *c, struct fab_req *req);
-void model_verb_send(struct model *m, struct flight *f);
-void model_verb_arrive(struct model *m, struct flight *f);
-void model_verb_execute(struct model *m, struct flight *f);
-void model_verb_complete(struct model *m, struct flight *f);
+int model_verb_post(struct model_client *c, struct fab_req *req);
+void model_verb_send(struct model *m, struct model_verb *f);
+void model_verb_arrive(struct model *m, struct model_verb *f);
+void model_verb_execute(struct model *m, struct model_verb *f);
+void model_verb_complete(struct model *m, struct model_verb *f);
 
 #endif

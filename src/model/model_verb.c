@@ -33,16 +33,16 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static struct flight *flight_take(struct model *m)
+static struct model_verb *verb_take(struct model *m)
 {
-    struct flight *f = m->idle;
+    struct model_verb *f = m->idle;
     if (!f)
         return malloc(sizeof *f);
     m->idle = f->next;
     return f;
 }
 
-static void flight_release(struct model *m, struct flight *f)
+static void verb_release(struct model *m, struct model_verb *f)
 {
     f->next = m->idle;
     m->idle = f;
@@ -57,7 +57,7 @@ static unsigned crowd(const struct model *m)
 }
 
 /* Writes a verb. The first one behind a doorbell needs the doorbell, too. */
-static void write_verb(struct client *c, bool rings)
+static void write_verb(struct model_client *c, bool rings)
 {
     const struct nic *nic = c->model->nic;
     uint64_t time = nic->post;
@@ -70,31 +70,31 @@ static void write_verb(struct client *c, bool rings)
     c->clock = occupy(&c->doorbell->free, c->clock, time);
 }
 
-int model_verb_post(struct client *c, struct fab_req *req)
+int model_verb_post(struct model_client *c, struct fab_req *req)
 {
     struct model *m = c->model;
-    struct flight *first = NULL, **last = &first;
+    struct model_verb *first = NULL, **last = &first;
     unsigned of_node[MODEL_NODES_MAX] = {0};
 
     for (unsigned i = 0; i < req->count; i++) {
-        struct flight *f = flight_take(m);
+        struct model_verb *f = verb_take(m);
         if (!f) {
             while (first) {
                 f = first->next;
-                flight_release(m, first);
+                verb_release(m, first);
                 first = f;
             }
             return err_fail(FAR_NO_MEMORY, "no memory for a modelled verb");
         }
         const struct fab_verb *v = &req->verbs[i];
-        *f = (struct flight){.verb = v, .req = req, .pair = &c->pair[v->node], .life = c->life};
+        *f = (struct model_verb){.verb = v, .req = req, .pair = &c->pair[v->node], .life = c->life};
         *last = f;
         last = &f->next;
         f->rings = of_node[v->node]++ == 0;
         write_verb(c, f->rings);
     }
     while (first) {
-        struct flight *f = first;
+        struct model_verb *f = first;
         first = f->next;
         /* A single verb goes to an idle NIC together with the doorbell. */
         f->fetched = f->pair->posted > 0 || of_node[f->verb->node] > 1;
@@ -160,7 +160,7 @@ static bool may_send(const struct model *m, const struct pair *p)
 
 static void send_one(struct model *m, struct pair *p)
 {
-    struct flight *f = p->first;
+    struct model_verb *f = p->first;
     struct machine *machine = p->client->machine;
     const struct fab_verb *v = f->verb;
     enum fab_class class = fab_class_of(v->kind);
@@ -182,7 +182,7 @@ static void send_all(struct model *m, struct pair *p)
         send_one(m, p);
 }
 
-void model_verb_send(struct model *m, struct flight *f)
+void model_verb_send(struct model *m, struct model_verb *f)
 {
     struct pair *p = f->pair;
     p->client->machine->pairs += !p->used;
@@ -198,7 +198,7 @@ void model_verb_send(struct model *m, struct flight *f)
 
 /* ---- at the memory node, and back ------------------------------------------------------------ */
 
-void model_verb_arrive(struct model *m, struct flight *f)
+void model_verb_arrive(struct model *m, struct model_verb *f)
 {
     const struct nic *nic = m->nic;
     const struct fab_verb *v = f->verb;
@@ -215,7 +215,7 @@ void model_verb_arrive(struct model *m, struct flight *f)
     model_queue_push(&m->queue, EVENT_EXECUTE, f->pair->executed, f);
 }
 
-void model_verb_execute(struct model *m, struct flight *f)
+void model_verb_execute(struct model *m, struct model_verb *f)
 {
     const struct fab_verb *v = f->verb;
     struct fab_verb copy = *v;
@@ -230,10 +230,10 @@ void model_verb_execute(struct model *m, struct flight *f)
     model_queue_push(&m->queue, EVENT_COMPLETE, at, f);
 }
 
-void model_verb_complete(struct model *m, struct flight *f)
+void model_verb_complete(struct model *m, struct model_verb *f)
 {
     struct pair *p = f->pair;
-    struct client *c = p->client;
+    struct model_client *c = p->client;
     struct fab_req *req = f->req;
 
     unsigned life = f->life;
@@ -243,7 +243,7 @@ void model_verb_complete(struct model *m, struct flight *f)
     c->machine->outstanding--;
     p->posted--;
     p->answers -= has_answer(f->verb);
-    flight_release(m, f);
+    verb_release(m, f);
     send_all(m, p);
     if (--req->parts > 0)
         return;
