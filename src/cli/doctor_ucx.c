@@ -98,7 +98,7 @@ void doctor_fabrics(struct doctor *d)
         far_pool_close(pool);
         if (rc == FAR_NO_FABRIC)
             doctor_report(d, doctor_needed_by(d, networks[i]), "fabrics",
-                          "build Farside where its library is installed; see README.md",
+                          "build Farside where its library is installed; see docs/using.md",
                           "%s: is not in this build (%s)", networks[i], far_error_detail());
         else
             doctor_report(d, DOCTOR_OK, "fabrics", NULL, "%s: is in this build", networks[i]);

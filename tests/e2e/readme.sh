@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every command of the README and of docs/figures.md does what it should: they are run one after the
-# other, in one shell, as somebody would who reads from the top. Benchmarks get fewer keys, nodes other
-# ports, and pools names of their own. Other tests run what is only listed in `elsewhere`.
+# Every command of the README, of docs/using.md and of docs/figures.md does what it should: they are run
+# one after the other, in one shell, as somebody would who reads from the top. Benchmarks get fewer keys,
+# nodes other ports, and pools names of their own. Other tests run what is only listed in `elsewhere`.
 . "$(dirname "$0")/expect.bash"
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -11,10 +11,9 @@ trap 'rm -rf "$scratch" "/dev/shm/farside-$name"' EXIT
 
 elsewhere='^(make|cc|find_package|target_link_libraries)\b' # .ci/run, installed.sh
 
-# The indented lines of a page, without comments and with continued lines joined. Drawings are no
-# commands.
+# The indented lines of a page, without comments and with continued lines joined.
 commands() { # PAGE
-    sed -n '/^## The layers/,/^## /d; /^```/,/^```/d; s/^    //p' "$1" |
+    sed -n '/^```/,/^```/d; s/^    //p' "$1" |
         sed -e ':a; /\\$/ { N; s/\\\n *//; ba }' -e 's/  *# .*//'
 }
 
@@ -23,7 +22,7 @@ adapt() {
         -e "s/:700\([0-9]\)/:$port\1/g" -e 's/--\(keys\|ops\) [0-9]*[mk]\b/--\1 2k/g'
 }
 
-for page in README.md docs/figures.md; do
+for page in README.md docs/using.md docs/figures.md; do
     commands "$source/$page" >"$scratch/lines"
     grep -q farside "$scratch/lines" || failed "$page has no commands"
     while IFS= read -r line; do
