@@ -2,7 +2,8 @@
 
 BUILD   ?= build
 PREFIX  ?= /usr/local
-JOBS    ?= $(shell nproc)
+# One more than there are processors: tests wait, too.
+JOBS    ?= $(shell expr $$(nproc) + 1)
 CMAKE   = cmake -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DQUIET=ON
 
 # configure FOLDER [OPTION...]
