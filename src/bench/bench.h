@@ -10,8 +10,9 @@
  *   counters  what a thread costs its processor
  *   pace      when operations are due at a fixed rate
  *   sums      figures of several workers or runs, added up
+ *   worker    a thread that does tasks, by a driver
  *   lane      one operation in flight
- *   worker    a thread that executes tasks
+ *   session   the driver for tables of Farside
  *   runner    one workload on one table, measured
  *   replay    the same verbs without an index
  *   tables    names of tables, and dropping them

@@ -1,32 +1,24 @@
 /* One operation of a worker: its key and value, and whether the answer is right. */
+#include "bench/lane.h"
 #include "base/status.h"
 #include "bench/keys.h"
-#include "bench/worker.h"
 #include "model/model.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The buffer of an iteration: worth a round trip, and large enough for the longest entry. */
 #define ITERATE_BYTES (1u << 20)
 
-void lane_halt(struct worker *w, int status)
-{
-    if (w->halted_by != FAR_OK)
-        return;
-    w->halted_by = status;
-    snprintf(w->detail, sizeof w->detail, "%s", far_error_detail());
-    atomic_store(w->halt, true);
-}
-
-void lane_note_error(struct worker *w, int status)
+/* Notes an error of an operation. After some, all that follow would fail like it: then the workers
+ * stop. */
+static void note_error(struct worker *w, int status)
 {
     bool hopeless =
         status == FAR_POOL_FULL || status == FAR_TABLE_FULL || status_means(status, STATUS_FABRIC);
     if (w->first_error == FAR_OK)
         w->first_error = status;
     if (hopeless)
-        lane_halt(w, status);
+        worker_halt(w, status);
 }
 
 size_t lane_buf_bytes(const struct bench_config *c, const struct workload *w)
@@ -164,7 +156,7 @@ bool lane_end(struct worker *w, struct lane *l, const struct far_result *r, uint
     if (r->status == FAR_OK)
         w->wrong[l->task.kind] += !answer_right(l, r);
     else if (r->status != FAR_NOT_FOUND)
-        lane_note_error(w, r->status);
+        note_error(w, r->status);
     bool iterates = l->task.kind == FAR_OP_ITERATE, goes_on = false;
     if (l->task.then_update && r->status == FAR_OK) {
         l->task.then_update = false;

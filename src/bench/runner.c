@@ -2,7 +2,7 @@
 #include "bench/runner.h"
 #include "base/err.h"
 #include "bench/keys.h"
-#include "bench/worker.h"
+#include "bench/session.h"
 #include "bench/workers.h"
 #include "model/model.h"
 
@@ -177,6 +177,7 @@ static int run_workers(struct worker *workers, unsigned count, const struct benc
     for (unsigned i = 0; i < count; i++) {
         workers[i].config = config;
         workers[i].target = target;
+        workers[i].driver = target->driver ? target->driver : &session_driver;
     }
     return target->model ? workers_run_modelled(&job, target->model) : workers_run(&job, process);
 }
@@ -209,8 +210,8 @@ static void measurement_init(struct measurement *r, const struct bench_target *t
     r->plan = *plan;
     r->depth = target->depth;
     r->count = plan->threads;
-    snprintf(r->table, sizeof r->table, "%s", far_table_name(target->table));
     if (target->team) {
+        snprintf(r->table, sizeof r->table, "%s", far_table_name(target->table));
         r->plan.added = (struct workload_added *)(void *)&r->worker[r->count];
         memset(r->plan.added, 0, r->count * sizeof *r->plan.added);
     }
@@ -239,7 +240,7 @@ int bench_measure(const struct bench_config *config, const struct bench_target *
 
     struct onlooker watch = {
         .observer = observer,
-        .index = far_table_index(target->table),
+        .index = target->driver ? target->name : far_table_index(target->table),
         .what = target->what,
         .run = r,
     };

@@ -1,10 +1,11 @@
-/* Runs one plan on one table and measures it. */
+/* Runs one plan on one table, or another store, and measures it. */
 #ifndef BENCH_RUNNER_H
 #define BENCH_RUNNER_H
 
 #include "bench/bench.h"
 
 struct replay_recorder;
+struct worker_driver;
 struct workers_process;
 struct workers_team;
 
@@ -16,6 +17,11 @@ struct bench_target {
     struct workers_team *team;        /* whose processes run it; NULL: threads of this one */
     struct fab *model; /* whose clients run it, in virtual time; NULL: real threads */
     const char *what;  /* name of the work, for the observer's progress */
+    /* Of another store than a table of Farside: how workers reach it, what the driver needs for that,
+     * and its name, which takes the place of an index. */
+    const struct worker_driver *driver;
+    const void *store;
+    const char *name;
 };
 
 /* The bytes that bench_measure() needs of a team's memory. */

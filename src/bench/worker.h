@@ -1,17 +1,18 @@
 /*
- * A worker and its lanes: what the files of the runner share.
+ * A worker: one thread that does its share of a workload and measures it.
  *
- * A lane is one operation in flight with its buffers. At depth 1, a worker has one lane and calls
- * the synchronous functions; at larger depths, it keeps its lanes filled through the ring. A worker
- * draws a few thousand tasks at a time, with nothing in flight and the clock stopped, so the time
- * for drawing keys is not measured. At a fixed rate (see pace.h) it draws a few at a time while the
- * clock runs, because the schedule does not wait for it.
+ * A worker draws a few thousand tasks at a time, with nothing in flight and the clock stopped, so the
+ * time for drawing keys is not measured. At a fixed rate (see pace.h) it draws a few at a time while
+ * the clock runs, because the schedule does not wait for it. A driver does the tasks: session.c has
+ * the one for Farside, src/compare has one for other stores. It is called for all tasks that were
+ * drawn together, so this costs an operation nothing.
  *
- * Each of these files calls only those above it:
+ * Each of these files calls only those above it, and drivers by their pointers:
  *
- *   lane.c    one operation
- *   worker.c  a worker's life
- *   runner.c  all workers together
+ *   worker.c   a worker's life
+ *   lane.c     one operation of Farside
+ *   session.c  Farside's driver
+ *   runner.c   all workers together
  */
 #ifndef BENCH_WORKER_H
 #define BENCH_WORKER_H
@@ -21,15 +22,27 @@
 #include "bench/runner.h"
 #include "model/model.h"
 
-struct lane {
-    struct workload_task task;
-    uint64_t number;
-    uint64_t started;
-    uint64_t cursor; /* of an iteration */
-    const struct bench_sizes *sizes;
-    unsigned char *key, *value, *buf, *expected;
-    size_t key_size;
-    bool right; /* modify: the old value was one of that key */
+struct lane;
+struct worker;
+
+/* How workers reach a store. Functions that are not needed are NULL. */
+struct worker_driver {
+    unsigned tasks_min, tasks_per_lane; /* tasks to draw: at least, and for each in flight */
+    int (*open)(struct worker *w);
+    /* Makes the tasks ready that were drawn, before the clock runs. */
+    void (*prepare)(struct worker *w);
+    /* Does them while the clock runs, and counts them in tasks_done. */
+    void (*work)(struct worker *w);
+    /* Looks at the answers when the clock has stopped. */
+    void (*check)(struct worker *w);
+    /* What was done so far does not count. */
+    void (*forget)(struct worker *w);
+    /* The modelled client has died and is there again. */
+    void (*revive)(struct worker *w);
+    /* All is done, but others may still run. */
+    void (*rest)(struct worker *w);
+    /* Called also if open() failed or was not called. */
+    void (*close)(struct worker *w);
 };
 
 /* What one worker did in a window of time. */
@@ -42,10 +55,12 @@ struct worker {
     const struct bench_config *config;
     const struct bench_target *target;
     const struct workload_plan *plan;
+    const struct worker_driver *driver;
     unsigned thread;
     atomic_bool *halt; /* of all workers: set by one that cannot go on */
 
-    far_session *session;
+    void *client;         /* of a driver for other stores */
+    far_session *session; /* this and the lanes are Farside's driver's */
     struct workload_source source;
     struct workload_task *tasks;
     unsigned tasks_max;
@@ -77,6 +92,7 @@ struct worker {
     struct hist latency[FAR_OP_KINDS];
     _Alignas(64) _Atomic uint64_t done; /* on its own cache line: the leader reads it */
 };
+
 /* The time of the worker: virtual on a modelled pool. */
 static inline uint64_t worker_now(const struct worker *w)
 {
@@ -90,25 +106,10 @@ static inline bool worker_stopped(const struct worker *w)
            (w->config->stop && atomic_load_explicit(w->config->stop, memory_order_relaxed));
 }
 
-/* ---- lane.c ---------------------------------------------------------------------------------- */
-
-/* Notes an error of an operation. After some, all that follow would fail like it: then the workers
- * stop. */
-void lane_note_error(struct worker *w, int status);
 /* Stops all workers because of an error. */
-void lane_halt(struct worker *w, int status);
-/* The bytes that the buffer of an operation must have. */
-size_t lane_buf_bytes(const struct bench_config *c, const struct workload *w);
-/* A task begins. `since`: its latency counts from then. */
-void lane_begin(struct worker *w, struct lane *l, const struct workload_task *task, uint64_t since);
-/* The operation that the lane's task is at. */
-struct far_op lane_op(struct worker *w, struct lane *l);
-/* Records a result. True if the task goes on with another operation, which starts now. */
-bool lane_end(struct worker *w, struct lane *l, const struct far_result *r, uint64_t now);
-/* The round trips of all sessions of the worker, of which the last has these statistics. */
-uint64_t lane_rtts_so_far(const struct worker *w, const struct far_stats *stats);
+void worker_halt(struct worker *w, int status);
 
-/* ---- worker.c: what a job calls with a struct worker ----------------------------------------- */
+/* ---- what a job calls with a struct worker --------------------------------------------------- */
 
 int worker_open(void *worker);
 /* Does the tasks that are not measured. */

@@ -1,6 +1,7 @@
 #include "compare/compare.h"
 #include "base/err.h"
-#include "compare/measure.h"
+#include "bench/runner.h"
+#include "compare/driver.h"
 #include "fabric/module.h"
 
 #include <stdio.h>
@@ -75,6 +76,14 @@ static int check_list(const char *list)
     return rc;
 }
 
+/* Can the workload be compared: is every operation a get or a put? */
+static bool can_compare(const struct workload *w)
+{
+    return w->percent[WORKLOAD_ADD] + w->percent[WORKLOAD_GET] + w->percent[WORKLOAD_MISS] +
+               w->percent[WORKLOAD_PUT] + w->percent[WORKLOAD_UPDATE] ==
+           100;
+}
+
 /* What every benchmark needs: sizes, the index and its tuning, the workloads. */
 static int check_bench(const struct bench_config *b)
 {
@@ -99,7 +108,7 @@ static int check_config(const struct compare_config *c)
     if (!b->index)
         return err_fail(FAR_INVALID, "--compare measures one index: name it with --index");
     for (unsigned i = 0; i < b->workloads.count; i++)
-        if (!measure_can(&b->workloads.item[i]))
+        if (!can_compare(&b->workloads.item[i]))
             return err_fail(FAR_INVALID,
                             "workload '%s' cannot be compared: only gets, puts, updates, misses "
                             "and load can, such as in " COMPARE_WORKLOADS,
@@ -247,6 +256,9 @@ int compare_open(const struct compare_config *config, struct compare **compare)
     if (!c)
         return err_fail(FAR_NO_MEMORY, "no memory for the results");
     c->config = *config;
+    c->run = malloc(sizeof *c->run);
+    if (!c->run)
+        rc = err_fail(FAR_NO_MEMORY, "no memory for the results");
     for (unsigned group = 0; group < STORE_GROUPS && rc == FAR_OK; group++)
         rc = add_group(c, group);
     if (rc == FAR_OK)
@@ -256,12 +268,13 @@ int compare_open(const struct compare_config *config, struct compare **compare)
     if (rc == FAR_OK)
         *compare = c;
     else
-        free(c);
+        compare_close(c);
     return rc;
 }
 
 void compare_close(struct compare *c)
 {
+    free(c->run);
     free(c);
 }
 
@@ -293,22 +306,20 @@ static int run_workload(struct turn *t, const struct workload *w, unsigned place
         .theta = b->theta,
     };
     struct workload_plan plan;
-    double ops_per_s = 0;
     int rc = workload_plan_init(&plan, w, &options, t->dist);
     if (rc != FAR_OK)
         return rc;
-    struct measure m = {.name = t->s->name,
-                        .ops = t->s->ops,
-                        .store = t->store,
-                        .setup = setup,
-                        .sizes = &b->sizes,
-                        .plan = &plan,
-                        .stop = b->stop};
-    rc = measure_run(&m, &ops_per_s);
+    struct bench_run *run = t->c->run;
+    struct driver_store store = {t->s->ops, t->store};
+    struct bench_target target = {
+        .depth = setup->depth, .driver = &driver_of_rivals, .store = &store, .name = t->s->name};
+    rc = bench_measure(b, &target, &plan, &(struct bench_observer){.progress = NULL}, run);
     t->keys = workload_plan_leaves(&plan);
     workload_plan_free(&plan);
-    if (place < WORKLOAD_LIST_MAX)
-        t->s->ops_per_s[place][t->round] = ops_per_s;
+    if (rc == FAR_OK && run->halted_by != FAR_OK)
+        rc = err_fail(run->halted_by, "%s", run->detail);
+    if (rc == FAR_OK && place < WORKLOAD_LIST_MAX)
+        t->s->ops_per_s[place][t->round] = run->ops_per_s;
     return rc;
 }
 

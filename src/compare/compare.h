@@ -6,7 +6,7 @@
  *   server     server programs that the benchmark starts
  *   protocol   the protocols of Redis and memcached
  *   pipeline   a connection with several requests in flight
- *   measure    one workload on one store
+ *   driver     how the benchmark's workers reach a store
  *   compare    rounds of all workloads on all stores
  *   table      the results: text for people, JSON for programs
  *
@@ -54,7 +54,8 @@ struct compare {
     /* In each group, Farside comes first. */
     struct compare_store store[COMPARE_STORES_MAX];
     unsigned stores;
-    unsigned rounds; /* that are complete */
+    unsigned rounds;       /* that are complete */
+    struct bench_run *run; /* the last; too large for the stack */
 };
 
 /* Median, least and greatest. */
