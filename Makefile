@@ -13,7 +13,7 @@ PACKAGES = gcc cmake make pkg-config libc6-dev libxxhash-dev libboost-context-de
            libsodium-dev libcmocka-dev libucx-dev libibverbs-dev librdmacm-dev
 TOOLS    = clang clang-format clang-tidy libclang-rt-14-dev
 
-# For the header in C++, and rivals of farside bench --compare that are libraries.
+# For the header in C++, and rivals of farside compare that are libraries.
 TEST_PACKAGES = g++ liblmdb-dev libcuckoo-dev python3
 # Rivals that are servers. They are not installed for the tests, because they would start as services.
 RIVALS = redis-server memcached
@@ -60,7 +60,7 @@ tools:
 test-packages: deps
 	@scripts/install-packages $(TEST_PACKAGES)
 
-# All that farside bench --compare can be compared with. On most systems the servers start as services.
+# All that farside compare can be compared with. On most systems the servers start as services.
 rivals: test-packages
 	@scripts/install-packages $(RIVALS)
 

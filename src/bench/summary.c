@@ -32,16 +32,19 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-struct summary_spread summary_spread(const struct summary *s, unsigned figure)
+struct summary_spread summary_spread_of(double *number, unsigned n)
 {
-    double *sample = s->sample[figure];
-    unsigned n = s->runs;
     if (n == 0)
         return (struct summary_spread){0, 0, 0};
-    qsort(sample, n, sizeof *sample, compare); /* their order does not matter */
-    return (struct summary_spread){.least = sample[0],
-                                   .median = (sample[(n - 1) / 2] + sample[n / 2]) / 2,
-                                   .most = sample[n - 1]};
+    qsort(number, n, sizeof *number, compare);
+    return (struct summary_spread){.least = number[0],
+                                   .median = (number[(n - 1) / 2] + number[n / 2]) / 2,
+                                   .most = number[n - 1]};
+}
+
+struct summary_spread summary_spread(const struct summary *s, unsigned figure)
+{
+    return summary_spread_of(s->sample[figure], s->runs); /* their order does not matter */
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */

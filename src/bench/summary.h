@@ -53,5 +53,7 @@ struct summary_spread {
     double least, median, most;
 };
 struct summary_spread summary_spread(const struct summary *s, unsigned figure);
+/* The same of any numbers, which are sorted. */
+struct summary_spread summary_spread_of(double *number, unsigned count);
 
 #endif

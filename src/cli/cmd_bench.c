@@ -6,14 +6,11 @@
 #include "bench/pace.h"
 #include "bench/report.h"
 #include "bench/summary.h"
-#include "cli/bench_compare.h"
-#include "cli/cli.h"
+#include "cli/measure.h"
 #include "cli/pages.h"
 #include "cli/progress.h"
-#include "compare/compare.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,16 +65,7 @@ static void usage(void)
           "  --depth N          operations that each thread keeps in flight (1)\n"
           "  --rate N           operations per second, of all threads together: each is due at a\n"
           "                     fixed time, and its latency counts from then (as fast as\n"
-          "                     possible); load and iterate have no rate\n"
-          "  --key-size BYTES   bytes of a key, at least 8 (16); MIN-MAX varies them from key\n"
-          "                     to key\n"
-          "  --value-size BYTES bytes of a value (32); MIN-MAX, with MIN at least 16, varies\n"
-          "                     them from write to write\n"
-          "  --dist NAME        how popular keys are: zipfian, uniform or latest (zipfian, but\n"
-          "                     latest in workload d)\n"
-          "  --theta T          skew of zipfian and latest, greater than 0 (0.99)\n"
-          "  --seed N           seed of all random choices: the same seed gives the same\n"
-          "                     operations (1)\n"
+          "                     possible); load and iterate have no rate\n" MEASURE_KEYS_HELP
           "  --deaths N         clients that die in a second of virtual time (0); a new client\n"
           "                     takes the place of each; only with model:\n"
           "  --raw              also measure the same verbs without an index\n"
@@ -85,17 +73,7 @@ static void usage(void)
           "                     switches of an operation, as far as the kernel counts them\n"
           "  --timeline         also show the operations per second in each 100 ms (model: 10 ms)\n"
           "  --keep             leave the tables in the pool, named bench-INDEX; otherwise they\n"
-          "                     are dropped at the end\n"
-          "  --compare LIST     compare one index (race) with other stores, where they are\n"
-          "                     installed: lmdb, cuckoo, redis, memcached, or all; the pools are\n"
-          "                     its own, and the workloads " COMPARE_WORKLOADS " by default; see\n"
-          "                     farside-bench(1)\n"
-          "  --rounds N         rounds of --compare, in which all stores take turns (5)\n"
-          "  --json FILE|-      also write the results as JSON; with -, print only that\n"
-          "  --report FILE      also write a page with charts, for a browser: one HTML file that\n"
-          "                     needs nothing else\n"
-          "  --csv FILE|-       also write the results for spreadsheets: a row for each run and\n"
-          "                     kind of operation\n"
+          "                     are dropped at the end\n" PAGES_HELP
           "  -h, --help         show this help\n"
           "\n"
           "The pool model:?nic=cx6&machines=N&threads=N&depth=N is a modelled network in virtual\n"
@@ -112,14 +90,6 @@ static void usage(void)
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
-
-static bool take_workloads(const char *command, const char *text, void *arg)
-{
-    if (workload_parse(text, arg) == FAR_OK)
-        return true;
-    cli_misused(command, "%s", far_error_detail());
-    return false;
-}
 
 /* --threads N,N,...: the benchmark runs with each of the numbers. */
 struct thread_list {
@@ -148,6 +118,13 @@ static bool take_threads(const char *command, const char *text, void *arg)
     return true;
 }
 
+static bool refuse_compare(const char *command, const char *text, void *arg)
+{
+    (void)arg;
+    cli_misused(command, "--compare is a command of its own: farside compare %s", text);
+    return false;
+}
+
 /* The list as text: "1, 2, 4". */
 static const char *threads_text(const struct thread_list *list, char text[THREADS_TEXT_BYTES])
 {
@@ -156,62 +133,6 @@ static const char *threads_text(const struct thread_list *list, char text[THREAD
         len += (size_t)snprintf(text + len, THREADS_TEXT_BYTES - len, "%s%u", i > 0 ? ", " : "",
                                 list->number[i]);
     return text;
-}
-
-/* --key-size and --value-size: BYTES, or MIN-MAX. */
-struct size_option {
-    const char *name;
-    unsigned min, max;
-    struct bench_range *range;
-};
-
-static bool take_sizes(const char *command, const char *text, void *arg)
-{
-    const struct size_option *o = arg;
-    char first[TEXT_SIZE_BYTES] = "", least[TEXT_SIZE_BYTES], most[TEXT_SIZE_BYTES];
-    size_t len = strcspn(text, "-");
-    uint64_t min = 0, max = 0;
-    if (len < sizeof first)
-        memcpy(first, text, len);
-    bool good = text_size(first, &min) && text_size(text[len] ? text + len + 1 : first, &max) &&
-                min >= o->min && min <= max && max <= o->max;
-    if (good)
-        *o->range = (struct bench_range){(unsigned)min, (unsigned)max};
-    else
-        cli_misused(command,
-                    "invalid --%s '%s': expected a size from %s to %s bytes, or a range of sizes "
-                    "such as 16-64 (k and m stand for powers of 1024)",
-                    o->name, text, text_of_size(o->min, least), text_of_size(o->max, most));
-    return good;
-}
-
-static bool take_dist(const char *command, const char *text, void *arg)
-{
-    struct bench_config *c = arg;
-    c->dist_given = bench_dist_parse(text, &c->dist);
-    if (!c->dist_given)
-        cli_misused(command, "invalid --dist '%s': expected zipfian, uniform or latest", text);
-    return c->dist_given;
-}
-
-static bool take_theta(const char *command, const char *text, void *arg)
-{
-    char *end;
-    double theta = strtod(text, &end);
-    bool good = end != text && *end == '\0' && theta > 0 && isfinite(theta);
-    if (good)
-        *(double *)arg = theta;
-    else
-        cli_misused(command, "invalid --theta '%s': expected a number greater than 0", text);
-    return good;
-}
-
-static bool take_seed(const char *command, const char *text, void *arg)
-{
-    bool good = text_number(text, 0, INT64_MAX, arg);
-    if (!good)
-        cli_misused(command, "invalid --seed '%s': expected a whole number", text);
-    return good;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -367,87 +288,36 @@ static int run_suites(struct bench_config *c, struct output *o)
     return rc;
 }
 
-/* Files to write besides the table; NULL: not wanted. */
-struct files {
-    const char *json, *report, *csv;
-};
-
-/* Writes --report and --csv, if something was measured. */
-static int write_pages(struct pages *pages, const struct bench_config *c, const struct output *o,
-                       bool stopped)
-{
-    json_t *all = json_array();
-    if (json_array_size(o->runs) > 0 &&
-        json_array_append_new(all, report_json(c, o->runs, &o->summaries, o->drops, stopped)) !=
-            0) {
-        json_decref(all);
-        all = NULL;
-    }
-    return pages_close(pages, all);
-}
-
 static int run(struct bench_config *c, const struct thread_list *threads,
-               const struct cli_indexes *indexes, const struct files *files)
+               const struct cli_indexes *indexes, const struct pages_names *files)
 {
-    FILE *file = NULL;
     struct pages pages;
-    if (!pages_one_dash("bench", files->json, files->report, files->csv))
-        return CLI_MISUSED;
-    if (!pages_open(&pages, "bench", files->report, files->csv))
-        return CLI_FAILED;
-    if (!cli_json_open("bench", files->json, &file)) {
-        pages_close(&pages, json_array());
-        return CLI_FAILED;
-    }
+    int code = pages_open(&pages, "bench", files);
+    if (code != CLI_OK)
+        return code;
     struct output o = {.config = c,
                        .threads = threads,
                        .indexes = indexes,
-                       .table = file != stdout && !pages_to_stdout(&pages),
+                       .table = !pages_to_stdout(&pages),
                        .timeline = files->report != NULL,
                        .runs = json_array(),
                        .drops = json_array()};
     progress_init(&o.progress);
     int rc = run_suites(c, &o);
-    bool stopped = atomic_load(c->stop);
-    int code = o.errors || stopped ? CLI_FAILED : CLI_OK;
+    bool stopped = atomic_load(c->stop), measured = json_array_size(o.runs) > 0;
+    code = o.errors || stopped ? CLI_FAILED : CLI_OK;
     if (rc != FAR_OK)
         code = cli_failed("bench", rc, "the benchmark failed");
     if (rc != FAR_OK && report_hint(rc))
         fprintf(stderr, "farside bench: hint: %s\n", report_hint(rc));
-    if (file &&
-        cli_json_close("bench", files->json, file,
-                       report_json(c, o.runs, &o.summaries, o.drops, stopped)) != CLI_OK &&
-        code == CLI_OK)
-        code = CLI_FAILED;
-    if (write_pages(&pages, c, &o, stopped) != CLI_OK && code == CLI_OK)
-        code = CLI_FAILED;
+    int written =
+        pages_close(&pages, report_json(c, o.runs, &o.summaries, o.drops, stopped), measured);
     if (stopped)
         fprintf(stderr, "farside bench: interrupted: the results are incomplete\n");
     json_decref(o.runs);
     json_decref(o.drops);
     summary_list_free(&o.summaries);
-    return code;
-}
-
-/* --compare: with another default of some options. */
-static int compare(struct bench_config *c, const struct thread_list *threads, const char *list,
-                   unsigned rounds, const struct cli_indexes *indexes, const struct files *files)
-{
-    const char *pool = getenv("FARSIDE_POOL");
-    if (strcmp(c->pool, bench_defaults.pool) != 0 && (!pool || strcmp(c->pool, pool) != 0))
-        return cli_misused("bench", "--compare makes pools of its own, without --pool");
-    if (threads->count > 1)
-        return cli_misused("bench", "--compare takes one number of --threads");
-    if (files->report || files->csv)
-        return cli_misused("bench", "--compare has a table and --json, but no --report and --csv");
-    c->threads = threads->number[0];
-    if (indexes->text && indexes->count != 1)
-        return cli_misused("bench", "--compare measures one index");
-    c->index = indexes->count > 0 ? indexes->name[0] : CLI_DEFAULT_INDEX;
-    if (c->workloads.count == 0)
-        workload_parse(COMPARE_WORKLOADS, &c->workloads);
-    c->stop = cli_stop_on_signals();
-    return bench_compare(c, list, rounds, files->json);
+    return code == CLI_OK ? written : code;
 }
 
 /* Sets what was not given. */
@@ -477,40 +347,23 @@ int cmd_bench(int argc, char **argv)
 {
     struct bench_config c = bench_defaults;
     struct thread_list threads = {.number = {1}, .count = 1};
-    struct files files = {.json = NULL};
+    struct pages_names files = {.json = NULL};
     struct cli_indexes indexes = {.count = 0};
-    const char *list = NULL;
-    unsigned rounds = 0;
-    struct size_option key_size = {"key-size", BENCH_KEY_MIN, FAR_KEY_MAX, &c.sizes.key};
-    struct size_option value_size = {"value-size", 0, FAR_VALUE_MAX, &c.sizes.value};
     const struct cli_option options[] = {
         CLI_POOL(&c.pool),
         {.name = "index", .take = cli_take_indexes, .arg = &indexes},
-        {.name = "tuning", .text = &c.tuning},
-        {.name = "workload", .take = take_workloads, .arg = &c.workloads},
-        {.name = "keys", .large = &c.keys, .min = 1, .max = BENCH_COUNT_MAX},
-        {.name = "ops", .large = &c.ops, .min = 1, .max = BENCH_COUNT_MAX},
-        {.name = "warmup", .large = &c.warmup, .max = BENCH_COUNT_MAX},
         {.name = "repeat", .number = &c.repeat, .min = 1, .max = BENCH_REPEAT_MAX},
         {.name = "processes", .number = &c.processes, .min = 1, .max = BENCH_THREADS_MAX},
         {.name = "threads", .take = take_threads, .arg = &threads},
-        {.name = "depth", .number = &c.depth, .min = 1, .max = FAR_DEPTH_MAX},
         {.name = "rate", .large = &c.rate, .min = 1, .max = PACE_RATE_MAX},
-        {.name = "key-size", .take = take_sizes, .arg = &key_size},
-        {.name = "value-size", .take = take_sizes, .arg = &value_size},
-        {.name = "dist", .take = take_dist, .arg = &c},
-        {.name = "theta", .take = take_theta, .arg = &c.theta},
-        {.name = "seed", .take = take_seed, .arg = &c.seed},
         {.name = "deaths", .number = &c.deaths, .max = 1000000},
         {.name = "raw", .flag = &c.raw},
         {.name = "counters", .flag = &c.counters},
         {.name = "timeline", .flag = &c.timeline},
         {.name = "keep", .flag = &c.keep},
-        {.name = "compare", .text = &list},
-        {.name = "rounds", .number = &rounds, .min = 1, .max = COMPARE_ROUNDS_MAX},
-        {.name = "json", .text = &files.json},
-        {.name = "report", .text = &files.report},
-        {.name = "csv", .text = &files.csv},
+        {.name = "compare", .take = refuse_compare},
+        MEASURE_OPTIONS(&c),
+        PAGES_OPTIONS(&files),
         {.name = NULL},
     };
     const struct cli_syntax syntax = {.command = "bench", .usage = usage, .options = options};
@@ -518,11 +371,6 @@ int cmd_bench(int argc, char **argv)
     c.keys = c.ops = 0;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
-    if (list)
-        return compare(&c, &threads, list, rounds > 0 ? rounds : COMPARE_ROUNDS_DEFAULT, &indexes,
-                       &files);
-    if (rounds > 0)
-        return cli_misused("bench", "--rounds is for --compare");
     take_defaults(&c);
     c.indexes = indexes.text;
     if (threads.count > 1 && c.processes > 1)

@@ -11,7 +11,9 @@ static void usage(void)
     fputs(
         "usage: farside report [--report FILE] [--csv FILE|-] RESULTS...\n"
         "\n"
-        "Makes one page with charts of results that bench and reproduce have written with --json.\n"
+        "Makes one page with charts of results that bench, compare and reproduce have written "
+        "with\n"
+        "--json.\n"
         "\n"
         "  --report FILE   the page, for a browser: one HTML file that needs nothing else\n"
         "  --csv FILE|-    the results for spreadsheets: a row for each run and kind of operation\n"
@@ -29,38 +31,39 @@ static int add_results(json_t *results, const char *name)
         return CLI_FAILED;
     }
     if (!json_is_array(json_object_get(one, "runs")) &&
+        !json_is_array(json_object_get(one, "groups")) &&
         !json_is_array(json_object_get(one, "experiments"))) {
         fprintf(stderr,
-                "farside report: '%s' has no results: expected a file that bench or reproduce has "
-                "written with --json\n",
+                "farside report: '%s' has no results: expected a file that bench, compare or "
+                "reproduce has written with --json\n",
                 name);
         json_decref(one);
         return CLI_FAILED;
     }
-    return json_array_append_new(results, one) == 0 ? CLI_OK : cli_no_memory("report");
+    return pages_add(results, one) ? CLI_OK : cli_no_memory("report");
 }
 
-static int draw(const char *report, const char *csv, int count, char **names)
+static int draw(const struct pages_names *files, int count, char **names)
 {
     struct pages pages;
     json_t *results = json_array();
     int code = results ? CLI_OK : cli_no_memory("report");
     for (int i = 0; i < count && code == CLI_OK; i++)
         code = add_results(results, names[i]);
-    if (code == CLI_OK && !pages_open(&pages, "report", report, csv))
-        code = CLI_FAILED;
     if (code == CLI_OK)
-        return pages_close(&pages, results);
+        code = pages_open(&pages, "report", files);
+    if (code == CLI_OK)
+        return pages_close_all(&pages, results);
     json_decref(results);
     return code;
 }
 
 int cmd_report(int argc, char **argv)
 {
-    const char *report = NULL, *csv = NULL;
+    struct pages_names files = {.json = NULL};
     const struct cli_option options[] = {
-        {.name = "report", .text = &report},
-        {.name = "csv", .text = &csv},
+        {.name = "report", .text = &files.report},
+        {.name = "csv", .text = &files.csv},
         {.name = NULL},
     };
     const struct cli_syntax syntax = {.command = "report",
@@ -71,9 +74,7 @@ int cmd_report(int argc, char **argv)
     int code = CLI_OK;
     if (!cli_read(&syntax, argc, argv, &code))
         return code;
-    if (!report && !csv)
+    if (!files.report && !files.csv)
         return cli_misused("report", "nothing to write: give --report FILE, --csv FILE or both");
-    if (!pages_one_dash("report", NULL, report, csv))
-        return CLI_MISUSED;
-    return draw(report, csv, argc - optind, argv + optind);
+    return draw(&files, argc - optind, argv + optind);
 }

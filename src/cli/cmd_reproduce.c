@@ -167,11 +167,6 @@ static int run_experiments(struct session *s)
     return code;
 }
 
-/* Files to write besides the tables; NULL: not wanted. */
-struct files {
-    const char *json, *report, *csv;
-};
-
 /* All that is finished. A new reference; NULL when out of memory. */
 static json_t *session_json(const struct session *s, bool complete)
 {
@@ -181,43 +176,20 @@ static json_t *session_json(const struct session *s, bool complete)
                      "complete", complete, "experiments", s->experiments);
 }
 
-/* Writes --report and --csv, if an experiment is finished. */
-static int write_pages(const struct session *s, struct pages *pages, bool complete)
+static int run(struct session *s, const struct pages_names *files)
 {
-    json_t *all = json_array();
-    if (json_array_size(s->experiments) > 0 &&
-        json_array_append_new(all, session_json(s, complete)) != 0) {
-        json_decref(all);
-        all = NULL;
-    }
-    return pages_close(pages, all);
-}
-
-static int run(struct session *s, const struct files *files)
-{
-    FILE *file = NULL;
     struct pages pages;
-    if (!pages_one_dash("reproduce", files->json, files->report, files->csv))
-        return CLI_MISUSED;
-    if (!pages_open(&pages, "reproduce", files->report, files->csv))
-        return CLI_FAILED;
-    if (!cli_json_open("reproduce", files->json, &file)) {
-        pages_close(&pages, json_array());
-        return CLI_FAILED;
-    }
-    s->table = file != stdout && !pages_to_stdout(&pages);
+    int code = pages_open(&pages, "reproduce", files);
+    if (code != CLI_OK)
+        return code;
+    s->table = !pages_to_stdout(&pages);
     s->experiments = json_array();
     progress_init(&s->progress);
-    int code = run_experiments(s);
-    bool complete = code == CLI_OK;
-    if (file &&
-        cli_json_close("reproduce", files->json, file, session_json(s, complete)) != CLI_OK &&
-        complete)
-        code = CLI_FAILED;
-    if (write_pages(s, &pages, complete) != CLI_OK && code == CLI_OK)
-        code = CLI_FAILED;
+    code = run_experiments(s);
+    bool measured = json_array_size(s->experiments) > 0;
+    int written = pages_close(&pages, session_json(s, code == CLI_OK), measured);
     json_decref(s->experiments);
-    return code;
+    return code == CLI_OK ? written : code;
 }
 
 /* Refuses to replace results by accident. */
@@ -238,7 +210,7 @@ int cmd_reproduce(int argc, char **argv)
 {
     struct session s = {.options = {.dir = DEFAULT_DIR}};
     bool list = false, force = false;
-    struct files files = {.json = NULL};
+    struct pages_names files = {.json = NULL};
     char names[EXPERIMENT_NAMES_BYTES];
     const struct cli_option options[] = {
         {.name = "list", .flag = &list},
@@ -247,9 +219,7 @@ int cmd_reproduce(int argc, char **argv)
         {.name = "resume", .flag = &s.options.resume},
         {.name = "force", .flag = &force},
         {.name = "testbed", .text = &s.options.setting.testbed},
-        {.name = "json", .text = &files.json},
-        {.name = "report", .text = &files.report},
-        {.name = "csv", .text = &files.csv},
+        PAGES_OPTIONS(&files),
         {.name = NULL},
     };
     const struct cli_syntax syntax = {

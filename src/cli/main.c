@@ -6,6 +6,7 @@
 
 static const struct cli_command commands[] = {
     {"bench", "measure workloads on an index", cmd_bench},
+    {"compare", "measure other stores beside Farside", cmd_compare},
     {"reproduce", "repeat experiments of the papers", cmd_reproduce},
     {"report", "make a page with charts of results", cmd_report},
     {"check", "test an index in a simulator with faults", cmd_check},

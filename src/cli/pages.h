@@ -1,4 +1,4 @@
-/* --report FILE and --csv FILE of the commands that measure. */
+/* --json FILE, --report FILE and --csv FILE of the commands that measure. */
 #ifndef CLI_PAGES_H
 #define CLI_PAGES_H
 
@@ -6,23 +6,45 @@
 
 #include <jansson.h>
 
+/* NULL: not wanted. */
+struct pages_names {
+    const char *json, *report, *csv;
+};
+
+#define PAGES_OPTIONS(names)                                                                       \
+    {.name = "json", .text = &(names)->json}, {.name = "report", .text = &(names)->report},        \
+    {                                                                                              \
+        .name = "csv", .text = &(names)->csv                                                       \
+    }
+#define PAGES_HELP                                                                                 \
+    "  --json FILE|-      also write the results as JSON; with -, print only that\n"               \
+    "  --report FILE      also write a page with charts, for a browser: one HTML file that\n"      \
+    "                     needs nothing else\n"                                                    \
+    "  --csv FILE|-       also write the results for spreadsheets: a row for each run and\n"       \
+    "                     kind of operation\n"
+
 struct pages {
+    const char *command, *json_name;
+    FILE *json;
     struct outfile report, csv;
 };
 
-/* Only one of them may be "-", the standard output. False: the message is printed. NULL: not wanted. */
-bool pages_one_dash(const char *command, const char *json, const char *report, const char *csv);
+/* Opens the files that are wanted; only one may be "-", the standard output. Unless CLI_OK, the message
+ * is printed, and nothing is left to close. */
+int pages_open(struct pages *p, const char *command, const struct pages_names *names);
 
 /* Does one of them go to the standard output? */
 bool pages_to_stdout(const struct pages *p);
 
-/* Opens the files whose names are not NULL. False if one cannot be opened; then the message is
- * printed, and nothing is left to close. */
-bool pages_open(struct pages *p, const char *command, const char *report, const char *csv);
+/* Writes the results, an object as --json has it, and closes the files. NULL means out of memory. If
+ * nothing was measured, older pages and spreadsheets stay as they were. Takes over the reference.
+ * Returns an exit status. */
+int pages_close(struct pages *p, json_t *results, bool measured);
+/* The same with an array of such objects, for files other than JSON. */
+int pages_close_all(struct pages *p, json_t *array);
 
-/* Writes the files that are open, and closes them. The array has objects as --json writes them; NULL
- * means out of memory. If it is empty, nothing was measured, and older files stay as they were.
- * Takes over the reference. Returns an exit status. */
-int pages_close(struct pages *p, json_t *results);
+/* Adds an object as --json has it to an array; a comparison has one for each group of stores. Takes
+ * over the reference. False when out of memory. */
+bool pages_add(json_t *array, json_t *results);
 
 #endif

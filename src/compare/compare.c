@@ -1,5 +1,6 @@
 #include "compare/compare.h"
 #include "base/err.h"
+#include "bench/report.h"
 #include "bench/runner.h"
 #include "compare/driver.h"
 #include "fabric/module.h"
@@ -102,11 +103,6 @@ static int check_config(const struct compare_config *c)
         return rc;
     if (c->rounds == 0 || c->rounds > COMPARE_ROUNDS_MAX)
         return err_fail(FAR_INVALID, "--rounds must be 1 to %u", COMPARE_ROUNDS_MAX);
-    if (b->processes > 1 || b->raw || b->timeline || b->keep || b->deaths > 0)
-        return err_fail(FAR_INVALID, "--compare measures threads of one process, without "
-                                     "--processes, --raw, --timeline and --keep");
-    if (!b->index)
-        return err_fail(FAR_INVALID, "--compare measures one index: name it with --index");
     for (unsigned i = 0; i < b->workloads.count; i++)
         if (!can_compare(&b->workloads.item[i]))
             return err_fail(FAR_INVALID,
@@ -200,6 +196,7 @@ static int add_group(struct compare *c, enum store_group group)
     if (wanted == 0)
         return FAR_OK;
     set_up(c, group);
+    c->runs[group] = json_array();
     rc = add_store(c, "farside", group, own_ops[group], FAR_OK);
     for (unsigned i = 0; i < RIVALS && rc == FAR_OK; i++)
         if (rivals[i].group == group &&
@@ -274,6 +271,8 @@ int compare_open(const struct compare_config *config, struct compare **compare)
 
 void compare_close(struct compare *c)
 {
+    for (unsigned group = 0; group < STORE_GROUPS; group++)
+        json_decref(c->runs[group]);
     free(c->run);
     free(c);
 }
@@ -289,6 +288,20 @@ struct turn {
     struct bench_dist *dist;
     struct workload_span keys;
 };
+
+/* Keeps the last run, which was the workload at this place of the list. */
+static int keep_run(const struct turn *t, unsigned place)
+{
+    struct compare *c = t->c;
+    struct bench_config config = *c->config.bench;
+    config.keys = c->setup[t->s->group].keys;
+    c->run->place = place;
+    c->run->repeat = t->round;
+    t->s->ops_per_s[place][t->round] = c->run->ops_per_s;
+    if (json_array_append_new(c->runs[t->s->group], report_json_run(&config, c->run)) != 0)
+        return err_fail(FAR_NO_MEMORY, "no memory for the results");
+    return FAR_OK;
+}
 
 /* Runs one workload. `place` is its number in the list; beyond that, it is not measured. */
 static int run_workload(struct turn *t, const struct workload *w, unsigned place)
@@ -318,8 +331,8 @@ static int run_workload(struct turn *t, const struct workload *w, unsigned place
     workload_plan_free(&plan);
     if (rc == FAR_OK && run->halted_by != FAR_OK)
         rc = err_fail(run->halted_by, "%s", run->detail);
-    if (rc == FAR_OK && place < WORKLOAD_LIST_MAX)
-        t->s->ops_per_s[place][t->round] = run->ops_per_s;
+    if (rc == FAR_OK && place < WORKLOAD_LIST_MAX && !stopped(t->c))
+        rc = keep_run(t, place);
     return rc;
 }
 
@@ -391,37 +404,30 @@ int compare_run(struct compare *c)
     return rc == FAR_OK || stopped(c) ? FAR_OK : rc;
 }
 
+bool compare_measured(const struct compare *c)
+{
+    size_t runs = 0;
+    for (unsigned group = 0; group < STORE_GROUPS; group++)
+        runs += json_array_size(c->runs[group]);
+    return runs > 0;
+}
+
 /* ---- results --------------------------------------------------------------------------------- */
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static struct compare_spread spread_of(double *number, unsigned count)
-{
-    ASSERT(count > 0);
-    qsort(number, count, sizeof *number, compare_numbers);
-    double low = number[(count - 1) / 2], high = number[count / 2];
-    return (struct compare_spread){
-        .median = (low + high) / 2, .min = number[0], .max = number[count - 1]};
-}
-
-struct compare_spread compare_ops(const struct compare *c, const struct compare_store *s,
+struct summary_spread compare_ops(const struct compare *c, const struct compare_store *s,
                                   unsigned workload)
 {
     double number[COMPARE_ROUNDS_MAX];
     memcpy(number, s->ops_per_s[workload], c->rounds * sizeof *number);
-    return spread_of(number, c->rounds);
+    return summary_spread_of(number, c->rounds);
 }
 
-struct compare_spread compare_ratio(const struct compare *c, const struct compare_store *s,
+struct summary_spread compare_ratio(const struct compare *c, const struct compare_store *s,
                                     unsigned workload)
 {
     const struct compare_store *own = compare_own(c, s->group);
     double number[COMPARE_ROUNDS_MAX];
     for (unsigned i = 0; i < c->rounds; i++)
         number[i] = own->ops_per_s[workload][i] / s->ops_per_s[workload][i];
-    return spread_of(number, c->rounds);
+    return summary_spread_of(number, c->rounds);
 }

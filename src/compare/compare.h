@@ -18,8 +18,11 @@
 #define COMPARE_COMPARE_H
 
 #include "bench/bench.h"
+#include "bench/summary.h"
 #include "compare/rival.h"
 #include "compare/stores.h"
+
+#include <jansson.h>
 
 #define COMPARE_STORES_MAX     8
 #define COMPARE_ROUNDS_MAX     100u
@@ -56,11 +59,9 @@ struct compare {
     unsigned stores;
     unsigned rounds;       /* that are complete */
     struct bench_run *run; /* the last; too large for the stack */
-};
-
-/* Median, least and greatest. */
-struct compare_spread {
-    double median, min, max;
+    /* All runs as JSON, as those of a benchmark; a store takes the place of an index, and a round that
+     * of a repeat. */
+    json_t *runs[STORE_GROUPS];
 };
 
 /*
@@ -78,10 +79,13 @@ int compare_run(struct compare *compare);
 
 /* Of the operations per second, and of Farside's as a multiple of the store's, in all rounds. There
  * is at least one. */
-struct compare_spread compare_ops(const struct compare *c, const struct compare_store *store,
+struct summary_spread compare_ops(const struct compare *c, const struct compare_store *store,
                                   unsigned workload);
-struct compare_spread compare_ratio(const struct compare *c, const struct compare_store *store,
+struct summary_spread compare_ratio(const struct compare *c, const struct compare_store *store,
                                     unsigned workload);
+
+/* Is there a run? */
+bool compare_measured(const struct compare *c);
 
 /* Farside's store in the group, or NULL. */
 const struct compare_store *compare_own(const struct compare *c, enum store_group group);

@@ -1,4 +1,5 @@
 #include "compare/table.h"
+#include "bench/report.h"
 #include "bench/text.h"
 
 #include <inttypes.h>
@@ -61,7 +62,7 @@ static void print_row(const struct compare *c, const struct compare_store *s, un
                       bool first, FILE *out)
 {
     const char *name = first ? c->config.bench->workloads.item[workload].name : "";
-    struct compare_spread ops = compare_ops(c, s, workload);
+    struct summary_spread ops = compare_ops(c, s, workload);
     char median[TEXT_MAX], min[TEXT_MAX], max[TEXT_MAX];
     if (strlen(name) > 8) {
         fprintf(out, "%.*s\n", TEXT_COLUMNS, name);
@@ -69,11 +70,11 @@ static void print_row(const struct compare *c, const struct compare_store *s, un
     }
     fprintf(out, "%-8s %-13s %13s %13s %13s", name, s->name,
             text_grouped((uint64_t)(0.5 + ops.median), median),
-            text_grouped((uint64_t)(0.5 + ops.min), min),
-            text_grouped((uint64_t)(0.5 + ops.max), max));
+            text_grouped((uint64_t)(0.5 + ops.least), min),
+            text_grouped((uint64_t)(0.5 + ops.most), max));
     if (s != compare_own(c, s->group)) {
-        struct compare_spread ratio = compare_ratio(c, s, workload);
-        fprintf(out, " %11.2f %8.2f %8.2f", ratio.median, ratio.min, ratio.max);
+        struct summary_spread ratio = compare_ratio(c, s, workload);
+        fprintf(out, " %11.2f %8.2f %8.2f", ratio.median, ratio.least, ratio.most);
     }
     fputs("\n", out);
 }
@@ -106,50 +107,58 @@ void table_results(const struct compare *c, FILE *out)
 
 /* ---- for programs ---------------------------------------------------------------------------- */
 
-static json_t *json_spread(struct compare_spread s)
+static json_t *json_spread(struct summary_spread s)
 {
-    return json_pack("{s:f, s:f, s:f}", "median", s.median, "min", s.min, "max", s.max);
+    return json_pack("{s:f, s:f, s:f}", "median", s.median, "least", s.least, "most", s.most);
 }
 
-static json_t *json_workload(const struct compare *c, const struct compare_store *s, unsigned w)
+/* The complete rounds of one store. */
+static void add_summary(const struct compare *c, const struct compare_store *s, json_t *all)
 {
     bool own = s == compare_own(c, s->group);
-    json_t *rounds = json_array();
-    for (unsigned i = 0; i < c->rounds; i++)
-        json_array_append_new(rounds, json_real(s->ops_per_s[w][i]));
-    return json_pack("{s:s, s:o, s:o, s:o}", "workload", c->config.bench->workloads.item[w].name,
-                     "rounds", rounds, "ops_per_s", json_spread(compare_ops(c, s, w)),
-                     "farside_ratio", own ? json_null() : json_spread(compare_ratio(c, s, w)));
+    for (unsigned w = 0; w < c->config.bench->workloads.count && c->rounds > 0; w++)
+        json_array_append_new(
+            all, json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:{}}", "index", s->name, "workload",
+                           c->config.bench->workloads.item[w].name, "threads",
+                           (json_int_t)c->config.bench->threads, "runs", (json_int_t)c->rounds,
+                           "ops_per_s", json_spread(compare_ops(c, s, w)), "farside_ratio",
+                           own ? json_null() : json_spread(compare_ratio(c, s, w)), "per_op"));
 }
 
-static json_t *json_store(const struct compare *c, const struct compare_store *s)
+/* As what a benchmark writes, so that a report can draw it. */
+static json_t *json_group(const struct compare *c, enum store_group group, bool interrupted)
 {
-    json_t *results = json_array();
-    for (unsigned w = 0; w < c->config.bench->workloads.count && c->rounds > 0; w++)
-        json_array_append_new(results, json_workload(c, s, w));
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "store", s->name, "group",
-                     group_names[s->group], "setup", s->text, "keys",
-                     (json_int_t)c->setup[s->group].keys, "ops", (json_int_t)c->ops[s->group],
-                     "results", results);
+    struct bench_config config = *c->config.bench;
+    json_t *stores = json_array(), *summary = json_array(), *tables = json_array();
+    char pool[TEXT_MAX];
+    snprintf(pool, sizeof pool, "%s stores", group_names[group]);
+    config.pool = pool;
+    for (unsigned i = 0; i < c->stores; i++) {
+        const struct compare_store *s = &c->store[i];
+        if (s->group != group || !s->ops)
+            continue;
+        json_array_append_new(stores, json_pack("{s:s, s:s}", "store", s->name, "setup", s->text));
+        add_summary(c, s, summary);
+    }
+    json_t *o = report_json(&config, c->runs[group], &(struct summary_list){.count = 0}, tables,
+                            interrupted);
+    json_decref(tables);
+    json_object_set_new(o, "stores", stores);
+    json_object_set_new(o, "summary", summary);
+    return o;
 }
 
 json_t *table_json(const struct compare *c, bool interrupted)
 {
-    const struct bench_config *b = c->config.bench;
-    json_t *stores = json_array(), *left_out = json_array();
-    for (unsigned i = 0; i < c->stores; i++) {
-        const struct compare_store *s = &c->store[i];
-        if (s->ops)
-            json_array_append_new(stores, json_store(c, s));
-        else
-            json_array_append_new(left_out,
-                                  json_pack("{s:s, s:s}", "store", s->name, "reason", s->text));
-    }
-    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:f, s:I, s:i, s:b, s:o, s:o}",
-                     "farside", far_version(), "index", b->index, "threads", (int)b->threads,
-                     "depth", (int)b->depth, "key_size", (int)b->sizes.key.min, "key_size_max",
-                     (int)b->sizes.key.max, "value_size", (int)b->sizes.value.min, "value_size_max",
-                     (int)b->sizes.value.max, "dist", bench_dist_name(b->dist), "theta", b->theta,
-                     "seed", (json_int_t)b->seed, "rounds", (int)c->rounds, "interrupted",
-                     (int)interrupted, "stores", stores, "left_out", left_out);
+    json_t *groups = json_array(), *left_out = json_array();
+    for (unsigned group = 0; group < STORE_GROUPS; group++)
+        if (json_array_size(c->runs[group]) > 0)
+            json_array_append_new(groups, json_group(c, group, interrupted));
+    for (unsigned i = 0; i < c->stores; i++)
+        if (!c->store[i].ops)
+            json_array_append_new(left_out, json_pack("{s:s, s:s}", "store", c->store[i].name,
+                                                      "reason", c->store[i].text));
+    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "farside", far_version(), "index",
+                     c->config.bench->index, "rounds", (json_int_t)c->rounds, "interrupted",
+                     (int)interrupted, "groups", groups, "left_out", left_out);
 }

@@ -13,7 +13,7 @@ void table_setup(const struct compare *c, FILE *out);
  * columns. */
 void table_results(const struct compare *c, FILE *out);
 
-/* A new reference; NULL when out of memory. docs/man/farside-bench.1 describes the members. */
+/* A new reference; NULL when out of memory. docs/man/farside-compare.1 describes the members. */
 json_t *table_json(const struct compare *c, bool interrupted);
 
 #endif

@@ -11,7 +11,7 @@ refused() { # what it has to say, then the arguments
     expect_err "$why"
 }
 
-refused "unknown command 'frobnicate' (available: bench, reproduce, report, check, get, exists, put, insert, update, incr, del, list, keys, scan, table, dump, load, pool, stat" frobnicate
+refused "unknown command 'frobnicate' (available: bench, compare, reproduce, report, check, get, exists, put, insert, update, incr, del, list, keys, scan, table, dump, load, pool, stat" frobnicate
 refused "unknown option '--frobnicate'" --frobnicate
 
 # Unknown options, missing values, and values that are not expected.
@@ -80,7 +80,7 @@ refused "invalid --theta 'x'" bench --theta x
 refused "invalid --seed 'x': expected a whole number" bench --seed x
 refused "unknown index 'btree' (available: all, $(index_list))" bench --index btree
 refused "unknown index 'btree' (available: all, $(index_list))" bench --index race,btree
-refused "--compare measures one index" bench --index race,chime --compare lmdb
+refused "--compare is a command of its own: farside compare lmdb" bench --index race,chime --compare lmdb
 refused "unknown workload 'z' (available: load, a, b, c, d, e, f, get" bench --workload load,z
 refused "mix 'get=70+insert=20': the percentages sum to 90, not to 100" bench --workload load,get=70+insert=20
 refused "mix 'grow=100': unknown operation 'grow' (available: get, miss" bench --workload grow=100

@@ -43,6 +43,8 @@ commands=$("$FARSIDE" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
     expect_words $(indexes)
     complete_words farside reproduce ''
     expect_words $("$FARSIDE" reproduce --list | sed -n 's/^\([a-z-]*\): .*/\1/p') all
+    complete_words farside compare ''
+    expect_words lmdb cuckoo redis memcached all
     complete_words farside bench --index ''
     expect_words $(indexes) all
     complete_words farside check --index 'race,ch'

@@ -122,7 +122,7 @@ expect_err "cannot read 'none.json'"
 echo '{"farside": "1"}' >other.json
 run report --report both.html other.json
 expect_code 1
-expect_err "'other.json' has no results: expected a file that bench or reproduce has written with --json"
+expect_err "'other.json' has no results: expected a file that bench, compare or reproduce has written with --json"
 
 # ---- repeats ----
 # The page shows the median of them, and the slowest and the fastest; the table has each of them.

@@ -35,11 +35,11 @@ static void set_rounds(struct compare *c, unsigned store, const double *ops, uns
     memcpy(c->store[store].ops_per_s[0], ops, count * sizeof *ops);
 }
 
-static void assert_spread(struct compare_spread s, double median, double min, double max)
+static void assert_spread(struct summary_spread s, double median, double least, double most)
 {
     assert_true(s.median == median);
-    assert_true(s.min == min);
-    assert_true(s.max == max);
+    assert_true(s.least == least);
+    assert_true(s.most == most);
 }
 
 /* The medians are of the same size here, but in each round one is twice as fast as the other. */
@@ -100,23 +100,36 @@ static void every_line_fits(void **state)
     compare_close(c);
 }
 
-static void json_has_all_rounds(void **state)
+static json_t *at(json_t *array, unsigned i, const char *member)
+{
+    json_t *value = json_object_get(json_array_get(array, i), member);
+    assert_non_null(value);
+    return value;
+}
+
+/* A report draws each group as it draws a benchmark. */
+static void json_has_a_benchmark_for_each_group(void **state)
 {
     struct compare *c = new_compare(2, "c");
     (void)state;
     set_rounds(c, 0, (const double[]){4, 2}, 2);
     set_rounds(c, 1, (const double[]){2, 2}, 2);
+    c->runs[STORE_EMBEDDED] = json_pack("[{s:s}]", "index", "farside");
     json_t *all = table_json(c, true);
     assert_non_null(all);
     assert_true(json_is_true(json_object_get(all, "interrupted")));
-    json_t *stores = json_object_get(all, "stores");
-    assert_int_equal(json_array_size(stores), 2);
     assert_int_equal(json_array_size(json_object_get(all, "left_out")), 1);
-    json_t *results = json_object_get(json_array_get(stores, 1), "results");
-    json_t *result = json_array_get(results, 0);
-    assert_int_equal(json_array_size(json_object_get(result, "rounds")), 2);
-    json_t *ratio = json_object_get(result, "farside_ratio");
+    json_t *groups = json_object_get(all, "groups");
+    assert_int_equal(json_array_size(groups), 1);
+    assert_string_equal(json_string_value(at(groups, 0, "pool")), "embedded stores");
+    assert_int_equal(json_array_size(at(groups, 0, "runs")), 1);
+    assert_int_equal(json_array_size(at(groups, 0, "stores")), 2);
+    json_t *summary = at(groups, 0, "summary");
+    assert_int_equal(json_array_size(summary), 2);
+    assert_string_equal(json_string_value(at(summary, 1, "index")), "redis");
+    json_t *ratio = at(summary, 1, "farside_ratio");
     assert_true(json_real_value(json_object_get(ratio, "median")) == 1.5);
+    assert_true(json_is_null(at(summary, 0, "farside_ratio")));
     json_decref(all);
     compare_close(c);
 }
@@ -127,7 +140,7 @@ int main(void)
         cmocka_unit_test(ratios_are_taken_within_a_round),
         cmocka_unit_test(an_even_number_of_rounds_has_a_median),
         cmocka_unit_test(every_line_fits),
-        cmocka_unit_test(json_has_all_rounds),
+        cmocka_unit_test(json_has_a_benchmark_for_each_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# farside bench --compare measures each rival that is installed, says which package one needs that is
+# farside compare measures each rival that is installed, says which package one needs that is
 # not, and leaves no process and no file, also if it is interrupted or killed.
 . "$(dirname "$0")/expect.bash"
 
@@ -28,19 +28,19 @@ expect_rows() { # STORE...
 
 # ---- each rival ----
 if has_module lmdb; then
-    run bench --compare lmdb "${small[@]}" --depth 8
+    run compare lmdb "${small[@]}" --depth 8
     expect_rows lmdb lmdb-batch
-    run bench --compare lmdb "${small[@]}" --depth 8 --warmup 100
+    run compare lmdb "${small[@]}" --depth 8 --warmup 100
     expect_rows lmdb lmdb-batch
     expect_out "100 operations before each workload but load, to warm up"
-    run bench --compare lmdb "${small[@]}" --key-size 600
+    run compare lmdb "${small[@]}" --key-size 600
     expect_code 1
     expect_err "LMDB has keys of up to 511 bytes"
 fi
 if has_module cuckoo; then
-    run bench --compare cuckoo "${small[@]}" --threads 2
+    run compare cuckoo "${small[@]}" --threads 2
     expect_rows cuckoo cuckoo-string
-    run bench --compare cuckoo "${small[@]}" --key-size 16-40 --value-size 16-400
+    run compare cuckoo "${small[@]}" --key-size 16-40 --value-size 16-400
     expect_rows cuckoo-string
     expect_out "left out: cuckoo: keys and values are inline if all have one size"
 fi
@@ -48,11 +48,11 @@ for server in redis memcached; do
     program=$server
     [ $server = redis ] && program=redis-server
     if has_server "$program"; then
-        run bench --compare $server "${small[@]}" --threads 2 --depth 16 --value-size 16-3000
+        run compare $server "${small[@]}" --threads 2 --depth 16 --value-size 16-3000
         expect_rows $server
-        run bench --compare $server "${small[@]}" --index sephash --workload b,miss --json -
+        run compare $server "${small[@]}" --index sephash --workload b,miss --json -
         expect_code 0
-        expect_out "\"store\": \"$server\""
+        expect_out "\"index\": \"$server\""
         expect_out '"farside_ratio": {'
     fi
 done
@@ -70,51 +70,73 @@ no_path "$FARSIDE" "$scratch/no_servers"
 no_path "$scratch/bin/farside" "$scratch/nothing"
 
 FARSIDE=$scratch/nothing
-run bench --compare lmdb "${small[@]}"
+run compare lmdb "${small[@]}"
 expect_code 1
 expect_no_out
 expect_err "no farside-rival-lmdb.so, which is built where liblmdb-dev is installed"
-run bench --compare all "${small[@]}"
+run compare all "${small[@]}"
 expect_code 1
 expect_err "nothing to compare with: lmdb: no farside-rival-lmdb.so"
 FARSIDE=$scratch/no_servers
 if has_ucx; then
-    run bench --compare memcached "${small[@]}"
+    run compare memcached "${small[@]}"
     expect_code 1
     expect_err "there is no program memcached in PATH: install the package memcached"
 fi
 if has_module lmdb; then
-    run bench --compare all "${small[@]}"
+    run compare all "${small[@]}"
     expect_rows lmdb
     expect_out "left out: redis: "
 fi
 FARSIDE=$there
 
 # ---- wrong use ----
-run bench --compare nothing
+run compare nothing
 expect_code 2
 expect_err "cannot compare with 'nothing' (available: lmdb, cuckoo, redis, memcached; or all)"
-run bench --compare all --workload d
+run compare all --workload d
 expect_code 2
 expect_err "workload 'd' cannot be compared"
-run bench --compare all --index all
+run compare all --index all
 expect_code 2
-expect_err "--compare measures one index"
-run bench --compare all --pool shm:x
+expect_err "all"
+run compare all --threads 1,2
 expect_code 2
-expect_err "without --pool"
-run bench --compare all --threads 1,2
+expect_err "--threads"
+run compare all --pool shm:x
 expect_code 2
-expect_err "one number of --threads"
-run bench --compare all --raw
-expect_code 2
-expect_err "without --processes, --raw"
-run bench --compare all --rounds 0
+expect_err "--pool"
+run compare all --rounds 0
 expect_code 2
 expect_err "--rounds"
-run bench --rounds 3
+run compare lmdb redis
 expect_code 2
-expect_err "--rounds is for --compare"
+expect_err "unexpected argument 'redis'"
+run bench --compare lmdb,redis --depth 8
+expect_code 2
+expect_err "--compare is a command of its own: farside compare lmdb,redis"
+
+# ---- files ----
+if has_module lmdb; then
+    cd "$scratch" || exit 1
+    run compare lmdb "${small[@]}" --workload load,c --json json --report page.html --csv table.csv
+    expect_code 0
+    expect_no_err
+    expect_row load lmdb
+    [ "$(head -c 15 page.html)" = "<!DOCTYPE html>" ] || failed "is no page"
+    [ "$(tail -n 1 page.html)" = "</html>" ] || failed "is not a whole page"
+    grep -q "embedded stores" page.html || failed "does not say which stores"
+    # a row for each store, workload and round
+    [ "$(cut -d, -f1,2,4,5 table.csv | tail -n +2 | sort -u | wc -l)" -eq 8 ] || failed "lacks a row: $(<table.csv)"
+    run report --csv - json
+    expect_code 0
+    [ "$out" = "$(<table.csv)" ] || failed "has other rows than the comparison"
+    rate=$(grep -m 1 -oE '"ops_per_s": [0-9.]+' json)
+    grep -q ",${rate#* }," table.csv || failed "has another throughput than the JSON"
+    run compare lmdb "${small[@]}" --json nowhere/json --report other.html
+    expect_code 1
+    [ -z "$(ls other.html* 2>/dev/null)" ] || failed "leaves a part behind"
+fi
 
 # ---- signals ----
 left_files() { find /tmp /dev/shm -maxdepth 1 \( -name 'farside-server-*' -o -name 'farside-lmdb-*' \) 2>/dev/null; }
@@ -126,8 +148,8 @@ left_processes() { # PID...
 }
 # Starts far more work than there is time for, and sends the signal while a server runs.
 end_by() { # SIGNAL RIVAL
-    last="farside bench --compare $2, $1"
-    "$FARSIDE" bench --compare "$2" --keys 500 --ops 1g --workload c >"$scratch/out" 2>"$scratch/err" &
+    last="farside compare $2, $1"
+    "$FARSIDE" compare "$2" --keys 500 --ops 1g --workload c >"$scratch/out" 2>"$scratch/err" &
     local pid=$! children=
     # Once the set-up is printed, the stores are measured: then a process of the first is there.
     for _ in $(seq 600); do
