@@ -31,7 +31,6 @@ compare/modules compare
 reproduce base bench reproduce | store
 report base report
 cli base index bench compare report reproduce sim memd cli | fabric store
-quick cli
 ROOMS
 
 # Of pairs of files "FROM TO", prints those that the table does not allow.
