@@ -30,12 +30,19 @@ for command in $commands; do
     done
 done
 
-# Every option in the help is in the manual.
+# The options of the help and those of the manual are the same.
 for page in $commands; do
     manual=$SOURCE/docs/man/farside-$page.1
     run "$page" --help
     for option in $(grep -oE -- '--[a-z-]+' <<<"$out" | sort -u); do
         grep -q -- "Fl -${option#--}" "$manual" || failed "$option is not in $manual"
+    done
+    # Some commands share a page.
+    out=$(for c in $commands; do
+        [ "$SOURCE/docs/man/farside-$c.1" -ef "$manual" ] && "$FARSIDE" "$c" --help
+    done)
+    for option in $(sed -nE 's/^\.It .*Fl -([a-z-]+).*/--\1/p' "$manual"); do
+        grep -q -- "$option\b" <<<"$out" || failed "has no $option, which is in $manual"
     done
 done
 
