@@ -1,7 +1,5 @@
 #include "report/csv.h"
 
-#include "report/lookup.h"
-
 #include <stdbool.h>
 #include <string.h>
 
@@ -20,6 +18,21 @@ void csv_field(FILE *out, const char *text)
         fputc(*text, out);
     }
     fputc('"', out);
+}
+
+/* The value at a path such as "space/splits", or NULL. */
+static const json_t *lookup(const json_t *at, const char *path)
+{
+    const char *slash = strchr(path, '/');
+    if (!slash)
+        return json_object_get(at, path);
+    return lookup(json_object_getn(at, path, (size_t)(slash - path)), slash + 1);
+}
+
+static const char *lookup_text(const json_t *at, const char *path)
+{
+    const char *text = json_string_value(lookup(at, path));
+    return text ? text : "";
 }
 
 /* Where the value of a column comes from. */

@@ -1,19 +1,31 @@
 #include "report/page.h"
 
-#include "report/html.h"
-#include "report/lookup.h"
-#include "report/page_internal.h"
+#include <string.h>
+
+/* The page, which cmake/page.cmake has joined. */
+extern const unsigned char page_template[];
+
+/* Stands where the results belong. */
+#define MARK "@RESULTS@"
+
+/* In JSON, '<' occurs only in strings. It is escaped there, so that no string can end the page's
+ * element or begin a comment in it. */
+static int put_json(const char *text, size_t len, void *out)
+{
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == '<')
+            fputs("\\u003c", out);
+        else
+            fputc(text[i], out);
+    return 0;
+}
 
 bool page_write(FILE *out, const json_t *results)
 {
-    bool good = true;
-    html_begin(out, "Farside results");
-    for (size_t i = 0; i < json_array_size(results) && good; i++) {
-        char path[LOOKUP_PATH_BYTES];
-        snprintf(path, sizeof path, "%zu", i);
-        bool reproduced = json_object_get(json_array_get(results, i), "experiments") != NULL;
-        good = (reproduced ? page_reproduce : page_bench)(out, results, path);
-    }
-    html_end(out);
+    const char *page = (const char *)page_template, *mark = strstr(page, MARK);
+    fwrite(page, 1, (size_t)(mark - page), out);
+    bool good = json_dump_callback(results, put_json, out,
+                                   JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9)) == 0;
+    fputs(mark + strlen(MARK), out);
     return good;
 }

@@ -1,20 +1,11 @@
 /*
- * Pages with the results of `farside bench` and `farside reproduce`, made of their JSON.
+ * Pages with the results of `farside bench` and `farside reproduce`.
  *
- *   number      numbers as people read them
- *   scale       axes
- *   lookup      values by their path in the JSON
- *   style       style sheet and script
- *   html        parts of a page
- *   chart       charts
- *   part        parts that all pages have in common
- *   runs        the runs of a benchmark
- *   bench_view, page_bench, page_bench_ops
- *               results of bench
- *   sheet_chart, page_reproduce
- *               results of reproduce
- *   page        a page with any of them
- *   csv         the same runs for spreadsheets
+ *   page.html   the page without its results, style and script
+ *   page.css    the style
+ *   page.js     the script: it draws charts and tables from the JSON that the page has
+ *
+ * The build joins the three (cmake/page.cmake). page_write() adds the results.
  */
 #ifndef REPORT_PAGE_H
 #define REPORT_PAGE_H

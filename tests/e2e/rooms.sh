@@ -29,7 +29,7 @@ bench base fabric store model bench | pool index
 compare base fabric bench compare | store
 compare/modules compare
 reproduce base bench reproduce | store
-report base report
+report report
 cli base index bench compare report reproduce sim memd cli | fabric store
 ROOMS
 
