@@ -1,6 +1,6 @@
 /* The results of a benchmark for people: a table. */
 #include "bench/report_internal.h"
-#include "bench/text.h"
+#include "out/text.h"
 
 #include "base/status.h"
 
@@ -25,35 +25,32 @@ const char *const report_kind_names[FAR_OP_KINDS] = {
 #define RANGE_MAX        (2 * TEXT_MAX + 8)
 #define WORKLOAD_COLUMNS 8
 
-/* A number for a column: with as many of the decimals as fit, and if need be in thousands (k),
- * millions (M) and so on. */
-static const char *fit(double value, int width, int decimals, char text[TEXT_MAX])
-{
-    static const char units[] = "kMGTPE";
-    const char *unit = units;
-    int len = 0;
-    for (int d = decimals; d >= 0; d--) {
-        len = snprintf(text, TEXT_MAX, "%.*f", d, value);
-        if (len <= width)
-            return text;
-    }
-    for (; *unit && len > width; unit++) {
-        value /= 1000;
-        len = snprintf(text, TEXT_MAX, "%.0f%c", value, *unit);
-    }
-    return text;
-}
+#define OPS_COLUMNS 10
 
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
+static const struct column columns[REPORT_COLUMNS] = {
+    {"index", -7},
+    {"workload", -WORKLOAD_COLUMNS},
+    {"ops/s", OPS_COLUMNS},
+    {"op", -7},
+    {"rtts", 6},
+    {"verbs", 6},
+    {"read", 8},
+    {"written", 7},
+    {"p50", 7},
+    {"p99", 7},
+    {"count", 10},
+};
+static const struct column ops_of_raw = {"ops/s of raw", OPS_COLUMNS + 7};
 
 void report_begin(struct report *r, FILE *out, const struct bench_config *c, const char *threads)
 {
     char keys[TEXT_MAX], ops[TEXT_MAX], dist[TEXT_MAX] = "uniform", processes[64] = "";
     char key[TEXT_MAX], value[TEXT_MAX], rate[TEXT_MAX], warmup[TEXT_MAX];
     *r = (struct report){.out = out, .config = c, .several = strchr(threads, ',') != NULL};
+    memcpy(r->column, columns, sizeof columns);
+    if (c->raw)
+        r->column[2] = ops_of_raw;
+    r->columns = (struct columns){.out = out, .column = r->column};
 
     if (c->dist != BENCH_DIST_UNIFORM)
         snprintf(dist, sizeof dist, "%s (theta %g)", bench_dist_name(c->dist), c->theta);
@@ -65,17 +62,17 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
              c->indexes ? c->indexes
              : c->index ? c->index
                         : "all",
-             text_grouped(c->keys, keys), text_range(c->sizes.key, key),
-             text_range(c->sizes.value, value), text_grouped(c->ops, ops));
+             text_grouped(c->keys, keys), text_range(c->sizes.key.min, c->sizes.key.max, key),
+             text_range(c->sizes.value.min, c->sizes.value.max, value), text_grouped(c->ops, ops));
     text_say(out, "", "%s%s thread%s with %u operation%s in flight, keys drawn %s, seed %" PRIu64,
-             processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth, plural(c->depth),
-             dist, c->seed);
+             processes, threads, strcmp(threads, "1") == 0 ? "" : "s", c->depth,
+             text_plural(c->depth), dist, c->seed);
     if (c->warmup > 0)
         text_say(out, "", "%s operation%s before each workload, to warm up",
-                 text_grouped(c->warmup, warmup), plural(c->warmup));
+                 text_grouped(c->warmup, warmup), text_plural(c->warmup));
     if (c->rate > 0)
         text_say(out, "", "at a fixed rate of %s operation%s per second%s",
-                 text_grouped(c->rate, rate), plural(c->rate),
+                 text_grouped(c->rate, rate), text_plural(c->rate),
                  c->processes * c->threads > 1 || r->several ? ", of all threads together" : "");
     if (c->repeat > 1)
         text_say(
@@ -94,9 +91,8 @@ void report_begin(struct report *r, FILE *out, const struct bench_config *c, con
         text_say(out, "  ", "tuning: %s", c->tuning);
     if (c->raw)
         fprintf(out, "  of raw: ops/s as a share of what the same verbs reach without an index\n");
-    fprintf(out, "\n%-7s %-*s %10s%s %-7s %6s %6s %8s %7s %7s %7s %10s\n", "index",
-            WORKLOAD_COLUMNS, "workload", "ops/s", c->raw ? " of raw" : "", "op", "rtts", "verbs",
-            "read", "written", "p50", "p99", "count");
+    fputs("\n", out);
+    columns_heads(&r->columns, REPORT_COLUMNS);
 }
 
 void report_threads(struct report *r, const struct bench_config *c)
@@ -104,7 +100,8 @@ void report_threads(struct report *r, const struct bench_config *c)
     r->config = c;
     if (!r->several)
         return;
-    fprintf(r->out, "%swith %u thread%s:\n", *r->index ? "\n" : "", c->threads, plural(c->threads));
+    fprintf(r->out, "%swith %u thread%s:\n", *r->index ? "\n" : "", c->threads,
+            text_plural(c->threads));
     r->index[0] = '\0';
 }
 
@@ -112,34 +109,34 @@ void report_threads(struct report *r, const struct bench_config *c)
  * than its column has a line of its own before that. */
 static void print_run_columns(struct report *r, const struct bench_run *run, bool first)
 {
-    char text[TEXT_MAX] = "";
+    struct columns *c = &r->columns;
+    char ops[TEXT_MAX] = "", raw[TEXT_MAX] = "", text[2 * TEXT_MAX];
     bool named = first && strlen(run->workload) <= WORKLOAD_COLUMNS;
-    if (first && strlen(text_grouped((uint64_t)(run->ops_per_s + 0.5), text)) > 10)
-        fit(run->ops_per_s, 10, 0, text);
+    if (first && strlen(text_grouped((uint64_t)(run->ops_per_s + 0.5), ops)) > OPS_COLUMNS)
+        text_fit(run->ops_per_s, OPS_COLUMNS, 0, ops);
+    if (first && run->raw_ops_per_s > 0)
+        strcat(text_fit(100 * run->ops_per_s / run->raw_ops_per_s, 4, 0, raw), " %");
+    snprintf(text, sizeof text, "%*s%7s", OPS_COLUMNS, ops, raw);
     if (first && !named)
         fprintf(r->out, "%-7s %.*s\n", run->index, TEXT_COLUMNS - 8, run->workload);
-    fprintf(r->out, "%-7s %-*s %10s", named ? run->index : "", WORKLOAD_COLUMNS,
-            named ? run->workload : "", text);
-    if (!r->config->raw)
-        return;
-    if (first && run->raw_ops_per_s > 0)
-        fprintf(r->out, " %4s %%", fit(100 * run->ops_per_s / run->raw_ops_per_s, 4, 0, text));
-    else
-        fprintf(r->out, "%7s", "");
+    columns_text(c, named ? run->index : "");
+    columns_text(c, named ? run->workload : "");
+    columns_text(c, r->config->raw ? text : ops);
 }
 
 static void print_op_columns(struct report *r, const char *name, const struct bench_op *op)
 {
     const struct far_op_stats *s = &op->stats;
-    char text[TEXT_MAX];
-    fprintf(r->out, " %-7s", name);
-    fprintf(r->out, " %6s", fit(report_per(s->rtts, s->count), 6, 2, text));
-    fprintf(r->out, " %6s", fit(report_per(s->verbs, s->count), 6, 2, text));
-    fprintf(r->out, " %8s", fit(report_per(s->bytes_read, s->count), 8, 1, text));
-    fprintf(r->out, " %7s", fit(report_per(s->bytes_written, s->count), 7, 1, text));
-    fprintf(r->out, " %7s", fit(report_quantile_us(op, 0.5), 7, 2, text));
-    fprintf(r->out, " %7s", fit(report_quantile_us(op, 0.99), 7, 2, text));
-    fprintf(r->out, " %10s\n", fit((double)s->count, 10, 0, text));
+    struct columns *c = &r->columns;
+    columns_text(c, name);
+    columns_number(c, report_per(s->rtts, s->count), 2);
+    columns_number(c, report_per(s->verbs, s->count), 2);
+    columns_number(c, report_per(s->bytes_read, s->count), 1);
+    columns_number(c, report_per(s->bytes_written, s->count), 1);
+    columns_number(c, report_quantile_us(op, 0.5), 2);
+    columns_number(c, report_quantile_us(op, 0.99), 2);
+    columns_number(c, (double)s->count, 0);
+    columns_end(c);
 }
 
 /* The cost of an entry, for operations that return many. */
@@ -151,7 +148,7 @@ static void print_entries(struct report *r, const char *name, const struct far_o
     text_say(r->out, "  ",
              "%s: %s entr%s in %s call%s; per entry %.4f round trips, %.2f verbs, %.1f bytes", name,
              text_grouped(s->entries, entries), s->entries == 1 ? "y" : "ies",
-             text_grouped(s->count, calls), plural(s->count), report_per(s->rtts, s->entries),
+             text_grouped(s->count, calls), text_plural(s->count), report_per(s->rtts, s->entries),
              report_per(s->verbs, s->entries), report_per(s->bytes_read, s->entries));
 }
 
@@ -213,7 +210,7 @@ static void print_timeline(struct report *r, const struct bench_run *run)
         const struct bench_window *w = &run->window[n];
         fprintf(r->out, "  %10.2f s %15s ops/s %8s rtts\n", (n + 1) * seconds,
                 text_grouped((uint64_t)((double)w->ops / seconds + 0.5), speed),
-                fit(report_per(w->rtts, w->ops), 8, 2, rtts));
+                text_fit(report_per(w->rtts, w->ops), 8, 2, rtts));
     }
     if (run->windows + 1 == BENCH_WINDOWS_MAX)
         text_say(r->out, "  ", "the time line ends here, after %u windows", run->windows);
@@ -224,7 +221,7 @@ static void print_deaths(struct report *r, const struct bench_run *run)
     char deaths[TEXT_MAX];
     if (r->config->deaths > 0)
         text_say(r->out, "  ", "%s client%s died; a new client took the place of each",
-                 text_grouped(run->deaths, deaths), plural(run->deaths));
+                 text_grouped(run->deaths, deaths), text_plural(run->deaths));
 }
 
 /* Operations that did not find their key, failed, or returned something wrong. */
@@ -351,8 +348,8 @@ static const char *latency_range(const struct summary *s, unsigned figure, char 
 {
     struct summary_spread spread = summary_spread(s, figure);
     char least[TEXT_MAX], most[TEXT_MAX];
-    snprintf(text, RANGE_MAX, "%s to %s", fit(spread.least / 1e3, 7, 2, least),
-             fit(spread.most / 1e3, 7, 2, most));
+    snprintf(text, RANGE_MAX, "%s to %s", text_fit(spread.least / 1e3, 7, 2, least),
+             text_fit(spread.most / 1e3, 7, 2, most));
     return text;
 }
 
@@ -364,7 +361,7 @@ void report_summary(struct report *r, const struct summary *s)
     if (s->runs == 0)
         return;
     text_say(r->out, "  ", "%u run%s: %s to %s ops/s, %+.1f %% to %+.1f %% of the median", s->runs,
-             plural(s->runs), text_grouped((uint64_t)(speed.least + 0.5), least),
+             text_plural(s->runs), text_grouped((uint64_t)(speed.least + 0.5), least),
              text_grouped((uint64_t)(speed.most + 0.5), most),
              100 * (speed.least / speed.median - 1), 100 * (speed.most / speed.median - 1));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
@@ -388,11 +385,11 @@ void report_index(struct report *r, const char *index)
                  report_per(s->index_bytes, s->keys), report_per(s->block_bytes, s->keys));
     if (s->splits > 0)
         snprintf(splits, sizeof splits, "%s split%s at load factor %.3f (highest %.3f)",
-                 text_grouped(s->splits, number), plural(s->splits), s->split_load_mean,
+                 text_grouped(s->splits, number), text_plural(s->splits), s->split_load_mean,
                  s->split_load_max);
     snprintf(head, sizeof head, "%-7s ", index);
     text_say(r->out, head, "space: %s key%s at load factor %.3f%s", text_grouped(s->keys, number),
-             plural(s->keys), s->load_factor, per_key);
+             text_plural(s->keys), s->load_factor, per_key);
     snprintf(head, sizeof head, "%-7s ", "");
     text_say(r->out, head, "index %s bytes, client cache %s bytes; %s",
              text_grouped(s->index_bytes, number), text_grouped(s->client_cache_bytes, cache),

@@ -4,13 +4,15 @@
 
 #include "bench/bench.h"
 #include "bench/summary.h"
+#include "out/columns.h"
 
 #include <jansson.h>
 #include <stdio.h>
 
 /* ---- for people: lines as they come ---------------------------------------------------------- */
 
-#define REPORT_INDEX 32 /* bytes of the name of an index */
+#define REPORT_INDEX   32 /* bytes of the name of an index */
+#define REPORT_COLUMNS 11
 
 /* A run, to be compared with the same one with another number of threads. */
 struct report_seen {
@@ -23,6 +25,8 @@ struct report_seen {
 
 struct report {
     FILE *out;
+    struct column column[REPORT_COLUMNS];
+    struct columns columns;
     const struct bench_config *config;
     char index[REPORT_INDEX];    /* of the last run; "" if there is none */
     bool refusal_told;           /* why counters are missing */
@@ -60,5 +64,7 @@ json_t *report_json(const struct bench_config *config, json_t *runs,
                     const struct summary_list *summaries, json_t *drops, bool interrupted);
 json_t *report_json_drop(const struct bench_drop *drop);
 json_t *report_json_run(const struct bench_config *config, const struct bench_run *run);
+/* Numbers in a unit: of microseconds in nanoseconds, 1000. */
+json_t *report_json_spread(struct summary_spread spread, double unit);
 
 #endif

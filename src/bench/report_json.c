@@ -1,47 +1,18 @@
 /* The results of a benchmark for programs: JSON. */
 #include "bench/report_internal.h"
 
-#include "base/text.h"
 #include "bench/machine.h"
+#include "out/json.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* Returns the object, or NULL if one of its members could not be set. */
-static json_t *whole(json_t *object, int bad)
+/* Returns what was filled, or NULL if something could not be added. */
+static json_t *whole(json_t *array, int bad)
 {
     if (bad == 0)
-        return object;
-    json_decref(object);
+        return array;
+    json_decref(array);
     return NULL;
-}
-
-static int set_count(json_t *object, const char *name, uint64_t count)
-{
-    return json_object_set_new(object, name, json_integer((json_int_t)count));
-}
-
-static int set_real(json_t *object, const char *name, double value)
-{
-    return json_object_set_new(object, name, json_real(value));
-}
-
-/* Bytes that are not UTF-8 become "\xHH"; only the URI of a pool can have some. */
-static int set_text(json_t *object, const char *name, const char *text)
-{
-    char *copy = text ? malloc(4 * strlen(text) + 1) : NULL;
-    if (text && !copy)
-        return -1;
-    if (text)
-        text_utf8(text, copy);
-    int rc = json_object_set_new(object, name, text ? json_string(copy) : json_null());
-    free(copy);
-    return rc;
-}
-
-static int set_bool(json_t *object, const char *name, bool value)
-{
-    return json_object_set_new(object, name, json_boolean(value));
 }
 
 /* Round trips within which this part of the operations was done. */
@@ -70,28 +41,22 @@ static json_t *json_latency(const struct bench_op *op)
 static json_t *json_op(const struct bench_op *op)
 {
     const struct far_op_stats *s = &op->stats;
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_count(o, "count", s->count);
-    bad |= set_real(o, "rtts", report_per(s->rtts, s->count));
-    bad |= set_count(o, "rtts_p99", quantile_rtts(s, 0.99));
-    bad |= set_count(o, "rtts_p999", quantile_rtts(s, 0.999));
-    bad |= set_real(o, "verbs", report_per(s->verbs, s->count));
-    bad |= set_real(o, "bytes_read", report_per(s->bytes_read, s->count));
-    bad |= set_real(o, "bytes_written", report_per(s->bytes_written, s->count));
-    bad |= set_real(o, "p50_us", report_quantile_us(op, 0.5));
-    bad |= set_real(o, "p99_us", report_quantile_us(op, 0.99));
-    bad |= set_real(o, "p999_us", report_quantile_us(op, 0.999));
-    bad |= json_object_set_new(o, "latency_us", json_latency(op));
-    if (s->entries > 0) {
-        bad |= set_count(o, "entries", s->entries);
-        bad |= set_real(o, "rtts_per_entry", report_per(s->rtts, s->entries));
-        bad |= set_real(o, "verbs_per_entry", report_per(s->verbs, s->entries));
-        bad |= set_real(o, "bytes_read_per_entry", report_per(s->bytes_read, s->entries));
-    }
-    bad |= set_count(o, "not_found", s->not_found);
-    bad |= set_count(o, "errors", bench_op_errors(op));
-    return whole(o, bad);
+    bool many = s->entries > 0;
+    return OUT_OBJECT(
+        {"count", out_count(s->count)}, {"rtts", json_real(report_per(s->rtts, s->count))},
+        {"rtts_p99", out_count(quantile_rtts(s, 0.99))},
+        {"rtts_p999", out_count(quantile_rtts(s, 0.999))},
+        {"verbs", json_real(report_per(s->verbs, s->count))},
+        {"bytes_read", json_real(report_per(s->bytes_read, s->count))},
+        {"bytes_written", json_real(report_per(s->bytes_written, s->count))},
+        {"p50_us", json_real(report_quantile_us(op, 0.5))},
+        {"p99_us", json_real(report_quantile_us(op, 0.99))},
+        {"p999_us", json_real(report_quantile_us(op, 0.999))}, {"latency_us", json_latency(op)},
+        {many ? "entries" : NULL, out_count(s->entries)},
+        {many ? "rtts_per_entry" : NULL, json_real(report_per(s->rtts, s->entries))},
+        {many ? "verbs_per_entry" : NULL, json_real(report_per(s->verbs, s->entries))},
+        {many ? "bytes_read_per_entry" : NULL, json_real(report_per(s->bytes_read, s->entries))},
+        {"not_found", out_count(s->not_found)}, {"errors", out_count(bench_op_errors(op))});
 }
 
 static json_t *json_per_op(const struct bench_run *run)
@@ -106,22 +71,16 @@ static json_t *json_per_op(const struct bench_run *run)
 
 static json_t *json_space(const struct far_table_info *s)
 {
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_count(o, "keys", s->keys);
-    bad |= set_count(o, "slots", s->slots);
-    bad |= set_count(o, "index_bytes", s->index_bytes);
-    bad |= set_count(o, "block_bytes", s->block_bytes);
-    bad |= set_count(o, "client_cache_bytes", s->client_cache_bytes);
-    bad |= set_real(o, "load_factor", s->load_factor);
-    bad |= set_count(o, "splits", s->splits);
-    bad |= set_real(o, "split_load_max", s->split_load_max);
-    bad |= set_real(o, "split_load_mean", s->split_load_mean);
-    if (s->fptable_plain_bytes != 0) {
-        bad |= set_count(o, "fptable_bytes", s->fptable_bytes);
-        bad |= set_count(o, "fptable_plain_bytes", s->fptable_plain_bytes);
-    }
-    return whole(o, bad);
+    bool fptables = s->fptable_plain_bytes != 0;
+    return OUT_OBJECT({"keys", out_count(s->keys)}, {"slots", out_count(s->slots)},
+                      {"index_bytes", out_count(s->index_bytes)},
+                      {"block_bytes", out_count(s->block_bytes)},
+                      {"client_cache_bytes", out_count(s->client_cache_bytes)},
+                      {"load_factor", json_real(s->load_factor)}, {"splits", out_count(s->splits)},
+                      {"split_load_max", json_real(s->split_load_max)},
+                      {"split_load_mean", json_real(s->split_load_mean)},
+                      {fptables ? "fptable_bytes" : NULL, out_count(s->fptable_bytes)},
+                      {fptables ? "fptable_plain_bytes" : NULL, out_count(s->fptable_plain_bytes)});
 }
 
 static json_t *json_timeline(const struct bench_config *c, const struct bench_run *run)
@@ -131,124 +90,99 @@ static json_t *json_timeline(const struct bench_config *c, const struct bench_ru
     int bad = 0;
     for (unsigned n = 0; n < run->windows; n++) {
         const struct bench_window *w = &run->window[n];
-        json_t *o = json_object();
-        bad |= set_real(o, "seconds", (n + 1) * seconds);
-        bad |= set_real(o, "ops_per_s", (double)w->ops / seconds);
-        bad |= set_real(o, "rtts", report_per(w->rtts, w->ops));
-        bad |= json_array_append_new(all, o);
+        bad |= json_array_append_new(all,
+                                     OUT_OBJECT({"seconds", json_real((n + 1) * seconds)},
+                                                {"ops_per_s", json_real((double)w->ops / seconds)},
+                                                {"rtts", json_real(report_per(w->rtts, w->ops))}));
     }
     return whole(all, bad);
 }
 
-static const char *const counter_names[COUNTERS_KINDS] = {
-    [COUNTERS_CYCLES] = "cycles",
-    [COUNTERS_INSTRUCTIONS] = "instructions",
-    [COUNTERS_CACHE_MISSES] = "cache_misses",
-};
-
 /* Per operation. */
+static json_t *json_counter(const struct bench_run *run, enum counters_kind kind)
+{
+    const struct counters_sum *c = &run->counters;
+    return c->known[kind] ? json_real(report_per(c->count[kind], run->ops)) : json_null();
+}
+
 static json_t *json_counters(const struct bench_run *run)
 {
     const struct counters_sum *c = &run->counters;
-    json_t *o = json_object();
-    int bad = 0;
-    for (unsigned k = 0; k < COUNTERS_KINDS; k++)
-        bad |= json_object_set_new(o, counter_names[k],
-                                   c->known[k] ? json_real(report_per(c->count[k], run->ops))
-                                               : json_null());
-    bad |= set_real(o, "context_switches", report_per(c->switches, run->ops));
-    bad |= set_bool(o, "user_only", c->user_only);
-    bad |= set_text(o, "error", c->error ? strerror(c->error) : NULL);
-    return whole(o, bad);
+    return OUT_OBJECT({"cycles", json_counter(run, COUNTERS_CYCLES)},
+                      {"instructions", json_counter(run, COUNTERS_INSTRUCTIONS)},
+                      {"cache_misses", json_counter(run, COUNTERS_CACHE_MISSES)},
+                      {"context_switches", json_real(report_per(c->switches, run->ops))},
+                      {"user_only", json_boolean(c->user_only)},
+                      {"error", out_text(c->error ? strerror(c->error) : NULL)});
 }
 
 static json_t *json_pace(const struct bench_pace *p)
 {
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_count(o, "rate", p->rate);
-    bad |= set_real(o, "late_max_us", (double)p->late_max / 1e3);
-    bad |= set_real(o, "late_last_us", (double)p->late_last / 1e3);
-    bad |= set_bool(o, "fell_behind", p->fell_behind);
-    return whole(o, bad);
+    return OUT_OBJECT({"rate", out_count(p->rate)},
+                      {"late_max_us", json_real((double)p->late_max / 1e3)},
+                      {"late_last_us", json_real((double)p->late_last / 1e3)},
+                      {"fell_behind", json_boolean(p->fell_behind)});
 }
 
 json_t *report_json_run(const struct bench_config *c, const struct bench_run *run)
 {
-    bool raw = run->raw_ops_per_s > 0;
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_text(o, "index", run->index);
-    bad |= set_text(o, "tuning", run->space.tuning);
-    bad |= set_text(o, "workload", run->workload);
-    bad |= set_count(o, "repeat", run->repeat + 1);
-    bad |= set_count(o, "keys", c->keys);
-    bad |= set_count(o, "warmup", run->warmup);
-    bad |= set_count(o, "ops", run->ops);
-    bad |= set_count(o, "processes", c->processes);
-    bad |= set_count(o, "threads", c->threads);
-    bad |= set_count(o, "depth", c->depth);
-    bad |= set_text(o, "dist", run->draws_keys ? bench_dist_name(run->dist) : NULL);
-    bad |= set_real(o, "seconds", run->seconds);
-    bad |= set_real(o, "ops_per_s", run->ops_per_s);
-    bad |= json_object_set_new(o, "pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null());
-    bad |= json_object_set_new(o, "counters", run->counters.on ? json_counters(run) : json_null());
-    bad |= set_real(o, "window_ms", report_window_ms(c));
-    bad |= set_real(o, "slowest_window", run->slowest_ops);
-    bad |= set_real(o, "slowest_window_per_rtt", run->slowest_ops_per_rtt);
-    bad |= json_object_set_new(o, "timeline", c->timeline ? json_timeline(c, run) : json_null());
-    bad |= json_object_set_new(o, "per_op", json_per_op(run));
-    bad |=
-        json_object_set_new(o, "space", run->space_known ? json_space(&run->space) : json_null());
-    bad |=
-        json_object_set_new(o, "raw_ops_per_s", raw ? json_real(run->raw_ops_per_s) : json_null());
-    bad |= json_object_set_new(o, "efficiency",
-                               raw ? json_real(run->ops_per_s / run->raw_ops_per_s) : json_null());
-    bad |= set_count(o, "deaths", run->deaths);
-    bad |= set_text(o, "first_error",
-                    run->first_error != FAR_OK ? far_errname(run->first_error) : NULL);
-    bad |= set_bool(o, "interrupted", run->interrupted);
-    bad |= set_count(o, "ops_planned", run->ops_planned);
-    bad |= set_text(o, "stopped_by", run->halted_by != FAR_OK ? far_errname(run->halted_by) : NULL);
-    bad |= set_text(o, "stopped_detail", run->halted_by != FAR_OK ? run->detail : NULL);
-    return whole(o, bad);
+    bool raw = run->raw_ops_per_s > 0, halted = run->halted_by != FAR_OK;
+    return OUT_OBJECT(
+        {"index", out_text(run->index)}, {"tuning", out_text(run->space.tuning)},
+        {"workload", out_text(run->workload)}, {"repeat", out_count(run->repeat + 1)},
+        {"keys", out_count(c->keys)}, {"warmup", out_count(run->warmup)},
+        {"ops", out_count(run->ops)}, {"processes", out_count(c->processes)},
+        {"threads", out_count(c->threads)}, {"depth", out_count(c->depth)},
+        {"dist", out_text(run->draws_keys ? bench_dist_name(run->dist) : NULL)},
+        {"seconds", json_real(run->seconds)}, {"ops_per_s", json_real(run->ops_per_s)},
+        {"pace", run->pace.rate > 0 ? json_pace(&run->pace) : json_null()},
+        {"counters", run->counters.on ? json_counters(run) : json_null()},
+        {"window_ms", json_real(report_window_ms(c))},
+        {"slowest_window", json_real(run->slowest_ops)},
+        {"slowest_window_per_rtt", json_real(run->slowest_ops_per_rtt)},
+        {"timeline", c->timeline ? json_timeline(c, run) : json_null()},
+        {"per_op", json_per_op(run)},
+        {"space", run->space_known ? json_space(&run->space) : json_null()},
+        {"raw_ops_per_s", raw ? json_real(run->raw_ops_per_s) : json_null()},
+        {"efficiency", raw ? json_real(run->ops_per_s / run->raw_ops_per_s) : json_null()},
+        {"deaths", out_count(run->deaths)},
+        {"first_error",
+         out_text(run->first_error != FAR_OK ? far_errname(run->first_error) : NULL)},
+        {"interrupted", json_boolean(run->interrupted)},
+        {"ops_planned", out_count(run->ops_planned)},
+        {"stopped_by", out_text(halted ? far_errname(run->halted_by) : NULL)},
+        {"stopped_detail", out_text(halted ? run->detail : NULL)});
+}
+
+json_t *report_json_spread(struct summary_spread s, double unit)
+{
+    return OUT_OBJECT({"median", json_real(s.median / unit)}, {"least", json_real(s.least / unit)},
+                      {"most", json_real(s.most / unit)});
 }
 
 static json_t *json_spread(const struct summary *s, unsigned figure, double unit)
 {
-    struct summary_spread spread = summary_spread(s, figure);
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_real(o, "median", spread.median / unit);
-    bad |= set_real(o, "least", spread.least / unit);
-    bad |= set_real(o, "most", spread.most / unit);
-    return whole(o, bad);
+    return report_json_spread(summary_spread(s, figure), unit);
 }
 
 static json_t *json_latencies(const struct summary *s, unsigned kind)
 {
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= json_object_set_new(o, "p50_us", json_spread(s, SUMMARY_P50 + kind, 1e3));
-    bad |= json_object_set_new(o, "p99_us", json_spread(s, SUMMARY_P99 + kind, 1e3));
-    bad |= json_object_set_new(o, "p999_us", json_spread(s, SUMMARY_P999 + kind, 1e3));
-    return whole(o, bad);
+    return OUT_OBJECT({"p50_us", json_spread(s, SUMMARY_P50 + kind, 1e3)},
+                      {"p99_us", json_spread(s, SUMMARY_P99 + kind, 1e3)},
+                      {"p999_us", json_spread(s, SUMMARY_P999 + kind, 1e3)});
 }
 
 static json_t *json_summary(const struct summary *s)
 {
-    json_t *o = json_object(), *per_op = json_object();
+    json_t *per_op = json_object();
     int bad = 0;
-    bad |= set_text(o, "index", s->index);
-    bad |= set_text(o, "workload", s->workload);
-    bad |= set_count(o, "threads", s->threads);
-    bad |= set_count(o, "runs", s->runs);
-    bad |= json_object_set_new(o, "ops_per_s", json_spread(s, SUMMARY_OPS_PER_S, 1));
     for (unsigned k = 0; k < FAR_OP_KINDS; k++)
         if (s->count[k] > 0)
             bad |= json_object_set_new(per_op, report_kind_names[k], json_latencies(s, k));
-    bad |= json_object_set_new(o, "per_op", per_op);
-    return whole(o, bad);
+    return OUT_OBJECT({"index", out_text(s->index)}, {"workload", out_text(s->workload)},
+                      {"threads", out_count(s->threads)}, {"runs", out_count(s->runs)},
+                      {"ops_per_s", json_spread(s, SUMMARY_OPS_PER_S, 1)},
+                      {"per_op", whole(per_op, bad)});
 }
 
 /* Of all workloads that have a run which came to its end. */
@@ -264,37 +198,25 @@ static json_t *json_summaries(const struct summary_list *list)
 
 json_t *report_json_drop(const struct bench_drop *drop)
 {
-    bool dropped = drop->status == FAR_OK && !drop->foreign;
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_text(o, "table", drop->table);
-    bad |= set_bool(o, "dropped", dropped);
-    bad |= set_bool(o, "left_over", drop->left_over || drop->foreign);
-    bad |= json_object_set_new(
-        o, "bytes", drop->bytes > 0 ? json_integer((json_int_t)drop->bytes) : json_null());
-    bad |= set_text(o, "error", drop->status != FAR_OK ? far_errname(drop->status) : NULL);
-    return whole(o, bad);
+    return OUT_OBJECT(
+        {"table", out_text(drop->table)},
+        {"dropped", json_boolean(drop->status == FAR_OK && !drop->foreign)},
+        {"left_over", json_boolean(drop->left_over || drop->foreign)},
+        {"bytes", drop->bytes > 0 ? out_count(drop->bytes) : json_null()},
+        {"error", out_text(drop->status != FAR_OK ? far_errname(drop->status) : NULL)});
 }
 
 json_t *report_json(const struct bench_config *c, json_t *runs,
                     const struct summary_list *summaries, json_t *drops, bool interrupted)
 {
     char time[MACHINE_TIME_BYTES];
-    json_t *o = json_object();
-    int bad = 0;
-    bad |= set_text(o, "farside", far_version());
-    bad |= set_text(o, "time", machine_time(time));
-    bad |= json_object_set_new(o, "machine", machine_json());
-    bad |= set_text(o, "pool", c->pool);
-    bad |= set_count(o, "key_size", c->sizes.key.min);
-    bad |= set_count(o, "key_size_max", c->sizes.key.max);
-    bad |= set_count(o, "value_size", c->sizes.value.min);
-    bad |= set_count(o, "value_size_max", c->sizes.value.max);
-    bad |= set_real(o, "theta", c->theta);
-    bad |= set_count(o, "seed", c->seed);
-    bad |= set_bool(o, "interrupted", interrupted);
-    bad |= json_object_set(o, "runs", runs);
-    bad |= json_object_set_new(o, "summary", json_summaries(summaries));
-    bad |= json_object_set(o, "tables", drops);
-    return whole(o, bad);
+    return OUT_OBJECT({"farside", out_text(far_version())}, {"time", out_text(machine_time(time))},
+                      {"machine", machine_json()}, {"pool", out_text(c->pool)},
+                      {"key_size", out_count(c->sizes.key.min)},
+                      {"key_size_max", out_count(c->sizes.key.max)},
+                      {"value_size", out_count(c->sizes.value.min)},
+                      {"value_size_max", out_count(c->sizes.value.max)},
+                      {"theta", json_real(c->theta)}, {"seed", out_count(c->seed)},
+                      {"interrupted", json_boolean(interrupted)}, {"runs", json_incref(runs)},
+                      {"summary", json_summaries(summaries)}, {"tables", json_incref(drops)});
 }

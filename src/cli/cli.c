@@ -363,17 +363,6 @@ int cli_subcommand(const char *command, const struct cli_command *subcommands, v
     return cli_misused(command, "missing subcommand (available: %s)", known);
 }
 
-json_t *cli_json_text(const char *text)
-{
-    char *copy = malloc(4 * strlen(text) + 1);
-    if (!copy)
-        return NULL;
-    text_utf8(text, copy);
-    json_t *string = json_string(copy);
-    free(copy);
-    return string;
-}
-
 json_t *cli_json_table(const char *name)
 {
     char copy[4 * FAR_NAME_MAX + 1], hex[2 * FAR_NAME_MAX + 1];
@@ -444,11 +433,6 @@ int cli_output_end(void)
     if (output_error != EPIPE && output_error != EINTR)
         fprintf(stderr, "farside: cannot write the output: %s\n", strerror(output_error));
     return CLI_FAILED;
-}
-
-const char *cli_plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
 }
 
 int cli_partial(const char *command, const char *table, uint64_t damaged)

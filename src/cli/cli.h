@@ -6,6 +6,8 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include "out/text.h"
+
 #include "farside.h"
 
 #include <getopt.h>
@@ -127,9 +129,6 @@ void cli_print_tuning(void);
 int cli_take_key(const char *command, const char *text, bool hex, unsigned char key[FAR_KEY_MAX],
                  size_t *key_len);
 
-/* Text for JSON, which must be UTF-8: other bytes become "\xHH". NULL when out of memory. */
-struct json_t *cli_json_text(const char *text);
-
 /* A new object with the name of a table: "name", and if that is not UTF-8, "name_hex". */
 struct json_t *cli_json_table(const char *name);
 
@@ -140,9 +139,6 @@ bool cli_json_open(const char *command, const char *name, FILE **file);
 int cli_json_close(const char *command, const char *name, FILE *file, struct json_t *object);
 /* Prints the object to the standard output; takes over the reference. */
 void cli_json_print(struct json_t *object);
-
-/* "s", or "" for one. */
-const char *cli_plural(uint64_t count);
 
 /* Prints how many entries of a table are damaged and were left out. Returns CLI_PARTIAL. */
 int cli_partial(const char *command, const char *table, uint64_t damaged);

@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/doctor.h"
+#include "out/json.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -39,11 +40,11 @@ static void conclude(const struct doctor *d, const char *uri)
     unsigned problems = d->count[DOCTOR_PROBLEM], warnings = d->count[DOCTOR_WARNING];
     if (d->checks)
         cli_json_print(json_pack("{s:s, s:o, s:i, s:i, s:O}", "farside", far_version(), "uri",
-                                 *uri ? cli_json_text(uri) : json_null(), "problems", (int)problems,
-                                 "warnings", (int)warnings, "checks", d->checks));
+                                 out_text(*uri ? uri : NULL), "problems", (int)problems, "warnings",
+                                 (int)warnings, "checks", d->checks));
     else
-        printf("\n%u problem%s, %u warning%s\n", problems, problems == 1 ? "" : "s", warnings,
-               warnings == 1 ? "" : "s");
+        printf("\n%u problem%s, %u warning%s\n", problems, text_plural(problems), warnings,
+               text_plural(warnings));
 }
 
 int cmd_doctor(int argc, char **argv)

@@ -294,7 +294,7 @@ static void report(const struct loading *l, int code)
     for (unsigned i = 0; i < l->tables; i++) {
         fputs(out == stderr ? "loaded before: " : "", out);
         cli_print_escaped(out, l->table[i].name, strlen(l->table[i].name));
-        fprintf(out, ": %" PRIu64 " pair%s\n", l->table[i].pairs, cli_plural(l->table[i].pairs));
+        fprintf(out, ": %" PRIu64 " pair%s\n", l->table[i].pairs, text_plural(l->table[i].pairs));
     }
     if (out == stderr && l->next > 0)
         fprintf(stderr, "With --from %" PRIu64 " a load goes on there.\n", l->next);

@@ -1,6 +1,7 @@
 /* farside pool: checks and removes whole pools. */
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "out/json.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -56,7 +57,7 @@ static void on_finding(void *arg, const char *line)
 {
     struct listener *t = arg;
     if (t->lines) {
-        json_array_append_new(t->lines, cli_json_text(line));
+        json_array_append_new(t->lines, out_text(line));
         return;
     }
     progress_clear(&t->progress);
@@ -81,7 +82,7 @@ static void print_json(const char *uri, bool repair, const struct far_pool_check
 {
     json_t *all = json_pack(
         "{s:s, s:o, s:b, s:b, s:i, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:o}", "farside",
-        far_version(), "uri", cli_json_text(uri), "repair", repair, "clean", is_clean(c, repair),
+        far_version(), "uri", out_text(uri), "repair", repair, "clean", is_clean(c, repair),
         "violations", (int)c->violations, "stranded", (int)c->stranded, "repaired",
         (int)c->repaired, "dead_sessions", (int)c->dead_clients, "salvaged_entries",
         (int)c->salvaged, "lost_entries", (int)c->lost, "leaked_bytes", (json_int_t)c->leaked_bytes,
@@ -94,7 +95,7 @@ static void print_summary(const char *uri, bool repair, const struct far_pool_ch
     unsigned dead = repair ? 0 : c->dead_clients;
     if (repair && (c->repaired > 0 || c->dead_clients > 0 || c->repaired_bytes > 0))
         printf("%s: repaired %u finding%s, %u dead session%s, %" PRIu64 " bytes\n", uri,
-               c->repaired, cli_plural(c->repaired), c->dead_clients, cli_plural(c->dead_clients),
+               c->repaired, text_plural(c->repaired), c->dead_clients, text_plural(c->dead_clients),
                c->repaired_bytes);
     if (c->salvaged > 0 || c->lost > 0)
         printf("%s: of damaged entries %u were salvaged and %u lost\n", uri, c->salvaged, c->lost);
@@ -103,7 +104,7 @@ static void print_summary(const char *uri, bool repair, const struct far_pool_ch
     else
         printf("%s: %u damaged, %u lock%s stranded, %u session%s dead, %" PRIu64
                " bytes leaked%s\n",
-               uri, c->violations, c->stranded, cli_plural(c->stranded), dead, cli_plural(dead),
+               uri, c->violations, c->stranded, text_plural(c->stranded), dead, text_plural(dead),
                c->leaked_bytes, repair ? "" : "; try --repair");
 }
 
@@ -237,7 +238,7 @@ static int check_unused(const struct removal *r)
             "farside " REMOVE ": the pool '%s' has %u other session%s, alive or dead.\n"
             "'farside pool check --repair' removes dead ones; with --force the pool is removed all "
             "the same.\n",
-            r->uri, others, cli_plural(others));
+            r->uri, others, text_plural(others));
     return CLI_FAILED;
 }
 
@@ -246,7 +247,7 @@ static bool ask(const struct removal *r)
     char answer[8] = "";
     fprintf(stderr, "Remove the pool '%s'", r->uri);
     if (!r->force)
-        fprintf(stderr, " with %u table%s", r->info.tables, cli_plural(r->info.tables));
+        fprintf(stderr, " with %u table%s", r->info.tables, text_plural(r->info.tables));
     fputs("? [y/N] ", stderr);
     cli_interrupt_io(true);
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');

@@ -1,6 +1,6 @@
 #include "base/status.h"
 #include "bench/machine.h"
-#include "bench/text.h"
+#include "out/text.h"
 #include "cli/cli.h"
 #include "cli/pages.h"
 #include "cli/progress.h"
@@ -156,14 +156,14 @@ static int run_experiments(struct session *s)
     }
     if (s->failures > 0) {
         fprintf(stderr, "farside reproduce: %u measurement%s failed; --resume tries %s again\n",
-                s->failures, cli_plural(s->failures), s->failures == 1 ? "it" : "them");
+                s->failures, text_plural(s->failures), s->failures == 1 ? "it" : "them");
         code = CLI_FAILED;
     }
     if (s->outdated > 0)
         fprintf(stderr,
                 "farside reproduce: note: %u result%s of another configuration or version %s "
                 "measured again\n",
-                s->outdated, cli_plural(s->outdated), s->outdated == 1 ? "was" : "were");
+                s->outdated, text_plural(s->outdated), s->outdated == 1 ? "was" : "were");
     return code;
 }
 

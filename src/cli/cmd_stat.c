@@ -1,6 +1,7 @@
 /* farside stat: shows what a pool and its tables hold. */
 #include "cli/cli.h"
 #include "cli/tables.h"
+#include "out/json.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -26,43 +27,41 @@ static void usage(void)
 static json_t *json_of_pool(const char *uri, const struct far_pool_info *p,
                             const struct far_pool_usage *u)
 {
-    if (p->nodes_away != 0)
-        return json_pack("{s:o, s:i, s:I, s:i, s:i, s:i, s:i}", "uri", cli_json_text(uri), "nodes",
-                         (int)p->nodes, "nodes_away", (json_int_t)p->nodes_away, "layout_version",
-                         (int)p->layout_version, "clients", (int)p->clients, "clients_max",
-                         (int)p->clients_max, "tables", (int)p->tables);
-    return json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "uri",
-                     cli_json_text(uri), "nodes", (int)p->nodes, "layout_version",
-                     (int)p->layout_version, "clients", (int)p->clients, "clients_max",
-                     (int)p->clients_max, "tables", (int)p->tables, "bytes_total",
-                     (json_int_t)u->total, "bytes_metadata", (json_int_t)u->metadata, "bytes_live",
-                     (json_int_t)u->live, "bytes_retired", (json_int_t)u->retired, "bytes_free",
-                     (json_int_t)u->free, "bytes_unknown", (json_int_t)u->unknown,
-                     "bytes_allocated", (json_int_t)p->bytes_allocated);
+    bool whole = p->nodes_away == 0;
+    return OUT_OBJECT({"uri", out_text(uri)}, {"nodes", out_count(p->nodes)},
+                      {whole ? NULL : "nodes_away", out_count(p->nodes_away)},
+                      {"layout_version", out_count(p->layout_version)},
+                      {"clients", out_count(p->clients)},
+                      {"clients_max", out_count(p->clients_max)}, {"tables", out_count(p->tables)},
+                      {whole ? "bytes_total" : NULL, out_count(u->total)},
+                      {whole ? "bytes_metadata" : NULL, out_count(u->metadata)},
+                      {whole ? "bytes_live" : NULL, out_count(u->live)},
+                      {whole ? "bytes_retired" : NULL, out_count(u->retired)},
+                      {whole ? "bytes_free" : NULL, out_count(u->free)},
+                      {whole ? "bytes_unknown" : NULL, out_count(u->unknown)},
+                      {whole ? "bytes_allocated" : NULL, out_count(p->bytes_allocated)});
 }
 
 static json_t *json_of_table(far_table *table, const struct far_table_info *t)
 {
     json_t *all = cli_json_table(far_table_name(table));
-    json_t *rest = json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:I}", "index", far_table_index(table),
-                             "tuning", t->tuning, "keys", (json_int_t)t->keys, "slots",
-                             (json_int_t)t->slots, "load_factor", t->load_factor, "index_bytes",
-                             (json_int_t)t->index_bytes, "block_bytes", (json_int_t)t->block_bytes);
+    json_t *rest = OUT_OBJECT(
+        {"index", out_text(far_table_index(table))}, {"tuning", out_text(t->tuning)},
+        {"keys", out_count(t->keys)}, {"slots", out_count(t->slots)},
+        {"load_factor", json_real(t->load_factor)}, {"index_bytes", out_count(t->index_bytes)},
+        {"block_bytes", out_count(t->block_bytes)},
+        {t->damaged != 0 ? "damaged" : NULL, out_count(t->damaged)},
+        {t->fptable_plain_bytes != 0 ? "fptable_bytes" : NULL, out_count(t->fptable_bytes)},
+        {t->fptable_plain_bytes != 0 ? "fptable_plain_bytes" : NULL,
+         out_count(t->fptable_plain_bytes)});
     json_object_update(all, rest);
     json_decref(rest);
-    if (t->damaged != 0)
-        json_object_set_new(all, "damaged", json_integer((json_int_t)t->damaged));
-    if (t->fptable_plain_bytes != 0) {
-        json_object_set_new(all, "fptable_bytes", json_integer((json_int_t)t->fptable_bytes));
-        json_object_set_new(all, "fptable_plain_bytes",
-                            json_integer((json_int_t)t->fptable_plain_bytes));
-    }
     return all;
 }
 
 static json_t *json_of_node(const struct far_node_info *n)
 {
-    json_t *node = json_pack("{s:o}", "address", cli_json_text(n->address));
+    json_t *node = json_pack("{s:o}", "address", out_text(n->address));
 #define COUNT(name) json_object_set_new(node, #name, json_integer((json_int_t)n->name))
     COUNT(bytes), COUNT(uptime_ms), COUNT(clients), COUNT(connects), COUNT(refused);
     COUNT(batches), COUNT(requests), COUNT(verbs), COUNT(bytes_read), COUNT(bytes_written);
@@ -91,7 +90,7 @@ static void print_bytes(const char *what, uint64_t bytes)
 static void print_pool(const char *uri, const struct far_pool_info *p,
                        const struct far_pool_usage *u)
 {
-    printf("pool '%s': %u node%s, layout version %u\n", uri, p->nodes, cli_plural(p->nodes),
+    printf("pool '%s': %u node%s, layout version %u\n", uri, p->nodes, text_plural(p->nodes),
            p->layout_version);
     if (p->nodes_away == 0) {
         print_bytes("memory", u->total);

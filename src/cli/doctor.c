@@ -1,6 +1,7 @@
 /* What the checks of the doctor share. */
 #include "cli/doctor.h"
 #include "cli/cli.h"
+#include "out/json.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,7 +22,7 @@ void doctor_report(struct doctor *d, enum doctor_level level, const char *check,
     d->count[level]++;
     if (d->checks) {
         json_t *one = json_pack("{s:s, s:s, s:o, s:s?}", "check", check, "level",
-                                level_names[level], "text", cli_json_text(text), "advice", advice);
+                                level_names[level], "text", out_text(text), "advice", advice);
         json_array_append_new(d->checks, one);
         return;
     }

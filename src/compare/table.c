@@ -1,6 +1,8 @@
 #include "compare/table.h"
 #include "bench/report.h"
-#include "bench/text.h"
+#include "out/columns.h"
+#include "out/json.h"
+#include "out/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -19,7 +21,7 @@ static void print_group(const struct compare *c, enum store_group group, FILE *o
         out, "",
         "%s: %s keys, %s operations of each workload, %u thread%s, each with up to %u in flight",
         group_names[group], text_grouped(c->setup[group].keys, keys),
-        text_grouped(c->ops[group], ops), b->threads, b->threads == 1 ? "" : "s", b->depth);
+        text_grouped(c->ops[group], ops), b->threads, text_plural(b->threads), b->depth);
     for (unsigned i = 0; i < c->stores; i++) {
         const struct compare_store *s = &c->store[i];
         snprintf(head, sizeof head, "  %s: ", s->name);
@@ -37,8 +39,9 @@ void table_setup(const struct compare *c, FILE *out)
     text_say(out, "",
              "Farside %s compared: keys of %s bytes, values of %s bytes, drawn %s, seed %" PRIu64
              ", %u round%s",
-             far_version(), text_range(b->sizes.key, key), text_range(b->sizes.value, value), dist,
-             b->seed, c->config.rounds, c->config.rounds == 1 ? "" : "s");
+             far_version(), text_range(b->sizes.key.min, b->sizes.key.max, key),
+             text_range(b->sizes.value.min, b->sizes.value.max, value), dist, b->seed,
+             c->config.rounds, text_plural(c->config.rounds));
     text_say(
         out, "",
         "All stores get the same operations; every write is a put. None keeps data across a crash. "
@@ -48,7 +51,7 @@ void table_setup(const struct compare *c, FILE *out)
         "of the measured time.");
     if (b->warmup > 0)
         text_say(out, "", "%" PRIu64 " operation%s before each workload but load, to warm up",
-                 b->warmup, b->warmup == 1 ? "" : "s");
+                 b->warmup, text_plural(b->warmup));
     for (unsigned group = 0; group < STORE_GROUPS; group++)
         print_group(c, group, out);
     for (unsigned i = 0; i < c->stores; i++) {
@@ -58,25 +61,52 @@ void table_setup(const struct compare *c, FILE *out)
     }
 }
 
+#define WORKLOAD_COLUMNS 8
+static const struct column columns[] = {
+    {"workload", -WORKLOAD_COLUMNS},
+    {"store", -13},
+    {"ops/s", 13},
+    {"slowest", 13},
+    {"fastest", 13},
+    {"Farside/it", 11},
+    {"least", 8},
+    {"most", 8},
+};
+
+static void put_ops(struct columns *row, double ops)
+{
+    char text[TEXT_MAX];
+    columns_text(row, text_grouped((uint64_t)(0.5 + ops), text));
+}
+
+static void put_ratio(struct columns *row, double ratio)
+{
+    char text[TEXT_MAX];
+    snprintf(text, sizeof text, "%.2f", ratio);
+    columns_text(row, text);
+}
+
 static void print_row(const struct compare *c, const struct compare_store *s, unsigned workload,
-                      bool first, FILE *out)
+                      bool first, struct columns *row)
 {
     const char *name = first ? c->config.bench->workloads.item[workload].name : "";
     struct summary_spread ops = compare_ops(c, s, workload);
-    char median[TEXT_MAX], min[TEXT_MAX], max[TEXT_MAX];
-    if (strlen(name) > 8) {
-        fprintf(out, "%.*s\n", TEXT_COLUMNS, name);
+    if (strlen(name) > WORKLOAD_COLUMNS) {
+        fprintf(row->out, "%.*s\n", TEXT_COLUMNS, name);
         name = "";
     }
-    fprintf(out, "%-8s %-13s %13s %13s %13s", name, s->name,
-            text_grouped((uint64_t)(0.5 + ops.median), median),
-            text_grouped((uint64_t)(0.5 + ops.least), min),
-            text_grouped((uint64_t)(0.5 + ops.most), max));
+    columns_text(row, name);
+    columns_text(row, s->name);
+    put_ops(row, ops.median);
+    put_ops(row, ops.least);
+    put_ops(row, ops.most);
     if (s != compare_own(c, s->group)) {
         struct summary_spread ratio = compare_ratio(c, s, workload);
-        fprintf(out, " %11.2f %8.2f %8.2f", ratio.median, ratio.least, ratio.most);
+        put_ratio(row, ratio.median);
+        put_ratio(row, ratio.least);
+        put_ratio(row, ratio.most);
     }
-    fputs("\n", out);
+    columns_end(row);
 }
 
 void table_results(const struct compare *c, FILE *out)
@@ -87,18 +117,19 @@ void table_results(const struct compare *c, FILE *out)
         "  ops/s: the median of %u round%s, and the slowest and the fastest round\n"
         "  Farside/it: Farside's ops/s as a multiple of the store's in the same round, likewise;\n"
         "  above 1, Farside is faster\n",
-        c->rounds, c->rounds == 1 ? "" : "s");
+        c->rounds, text_plural(c->rounds));
     for (unsigned group = 0; group < STORE_GROUPS; group++) {
         if (!compare_own(c, group))
             continue;
-        fprintf(out, "\n%s\n%-8s %-13s %13s %13s %13s %11s %8s %8s\n", group_names[group],
-                "workload", "store", "ops/s", "slowest", "fastest", "Farside/it", "least", "most");
+        struct columns row = {.out = out, .column = columns};
+        fprintf(out, "\n%s\n", group_names[group]);
+        columns_heads(&row, sizeof columns / sizeof *columns);
         for (unsigned w = 0; w < c->config.bench->workloads.count; w++) {
             bool first = true;
             for (unsigned i = 0; i < c->stores; i++) {
                 if (c->store[i].group != group || !c->store[i].ops)
                     continue;
-                print_row(c, &c->store[i], w, first, out);
+                print_row(c, &c->store[i], w, first, &row);
                 first = false;
             }
         }
@@ -107,22 +138,20 @@ void table_results(const struct compare *c, FILE *out)
 
 /* ---- for programs ---------------------------------------------------------------------------- */
 
-static json_t *json_spread(struct summary_spread s)
-{
-    return json_pack("{s:f, s:f, s:f}", "median", s.median, "least", s.least, "most", s.most);
-}
-
 /* The complete rounds of one store. */
 static void add_summary(const struct compare *c, const struct compare_store *s, json_t *all)
 {
+    const struct bench_config *b = c->config.bench;
     bool own = s == compare_own(c, s->group);
-    for (unsigned w = 0; w < c->config.bench->workloads.count && c->rounds > 0; w++)
+    for (unsigned w = 0; w < b->workloads.count && c->rounds > 0; w++)
         json_array_append_new(
-            all, json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:{}}", "index", s->name, "workload",
-                           c->config.bench->workloads.item[w].name, "threads",
-                           (json_int_t)c->config.bench->threads, "runs", (json_int_t)c->rounds,
-                           "ops_per_s", json_spread(compare_ops(c, s, w)), "farside_ratio",
-                           own ? json_null() : json_spread(compare_ratio(c, s, w)), "per_op"));
+            all, OUT_OBJECT({"index", out_text(s->name)},
+                            {"workload", out_text(b->workloads.item[w].name)},
+                            {"threads", out_count(b->threads)}, {"runs", out_count(c->rounds)},
+                            {"ops_per_s", report_json_spread(compare_ops(c, s, w), 1)},
+                            {"farside_ratio",
+                             own ? json_null() : report_json_spread(compare_ratio(c, s, w), 1)},
+                            {"per_op", json_object()}));
 }
 
 /* As what a benchmark writes, so that a report can draw it. */
@@ -137,7 +166,8 @@ static json_t *json_group(const struct compare *c, enum store_group group, bool 
         const struct compare_store *s = &c->store[i];
         if (s->group != group || !s->ops)
             continue;
-        json_array_append_new(stores, json_pack("{s:s, s:s}", "store", s->name, "setup", s->text));
+        json_array_append_new(
+            stores, OUT_OBJECT({"store", out_text(s->name)}, {"setup", out_text(s->text)}));
         add_summary(c, s, summary);
     }
     json_t *o = report_json(&config, c->runs[group], &(struct summary_list){.count = 0}, tables,
@@ -156,9 +186,10 @@ json_t *table_json(const struct compare *c, bool interrupted)
             json_array_append_new(groups, json_group(c, group, interrupted));
     for (unsigned i = 0; i < c->stores; i++)
         if (!c->store[i].ops)
-            json_array_append_new(left_out, json_pack("{s:s, s:s}", "store", c->store[i].name,
-                                                      "reason", c->store[i].text));
-    return json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "farside", far_version(), "index",
-                     c->config.bench->index, "rounds", (json_int_t)c->rounds, "interrupted",
-                     (int)interrupted, "groups", groups, "left_out", left_out);
+            json_array_append_new(left_out, OUT_OBJECT({"store", out_text(c->store[i].name)},
+                                                       {"reason", out_text(c->store[i].text)}));
+    return OUT_OBJECT({"farside", out_text(far_version())},
+                      {"index", out_text(c->config.bench->index)}, {"rounds", out_count(c->rounds)},
+                      {"interrupted", json_boolean(interrupted)}, {"groups", groups},
+                      {"left_out", left_out});
 }

@@ -1,7 +1,7 @@
 #include "reproduce/reproduce.h"
 
 #include "base/err.h"
-#include "bench/text.h"
+#include "out/text.h"
 #include "reproduce/archive.h"
 
 #include <stdlib.h>

@@ -1,7 +1,9 @@
 #include "reproduce/sheet.h"
 
 #include "base/err.h"
-#include "bench/text.h"
+#include "out/columns.h"
+#include "out/json.h"
+#include "out/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -41,39 +43,26 @@ void sheet_number(struct sheet *s, double number, int decimals)
     s->number[s->rows - 1][s->columns - 1] = number;
 }
 
-/* Prints one row, without spaces at its end. */
-static void print_row(const struct sheet *s, FILE *out, unsigned row, const unsigned *width)
-{
-    unsigned last = 0, spaces = 2;
-    for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++)
-        if (*s->text[row][c])
-            last = c;
-    for (unsigned c = 0; c <= last; c++) {
-        const char *text = s->text[row][c];
-        unsigned pad = width[c] - (unsigned)strlen(text);
-        if (c >= s->left)
-            spaces += pad;
-        fprintf(out, "%*s%s", (int)spaces, "", text);
-        spaces = 2 + (c < s->left ? pad : 0);
-    }
-    fputs("\n", out);
-}
-
 static void print_text(const struct sheet *s, FILE *out, const char *title)
 {
-    unsigned width[SHEET_COLUMNS_MAX] = {0}, total = 0;
-    for (unsigned r = 0; r < s->rows; r++)
-        for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++) {
-            unsigned len = (unsigned)strlen(s->text[r][c]);
-            if (len > width[c])
-                width[c] = len;
-        }
-    for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++)
-        total += width[c] > 0 ? width[c] + 2 : 0;
+    struct column column[SHEET_COLUMNS_MAX] = {{.width = 0}};
+    struct columns row = {.out = out, .column = column, .gap = 2, .indent = 2};
+    int total = 0;
+    for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++) {
+        int width = 0;
+        for (unsigned r = 0; r < s->rows; r++)
+            if ((int)strlen(s->text[r][c]) > width)
+                width = (int)strlen(s->text[r][c]);
+        total += width > 0 ? width + 2 : 0;
+        column[c].width = c < s->left ? -width : width;
+    }
     ASSERT(total <= TEXT_COLUMNS);
     text_wrap(out, "", title);
-    for (unsigned r = 0; r < s->rows; r++)
-        print_row(s, out, r, width);
+    for (unsigned r = 0; r < s->rows; r++) {
+        for (unsigned c = 0; c < SHEET_COLUMNS_MAX; c++)
+            columns_text(&row, s->text[r][c]);
+        columns_end(&row);
+    }
     fputs("\n", out);
 }
 
@@ -107,8 +96,8 @@ static json_t *json_sheet(const struct sheet *s, const char *title)
     const char *head = s->text[0][0];
     bool axis = *head && head[strlen(head) - 1] == ':';
     const char *lines = axis ? "rows" : s->lines ? "columns" : NULL;
-    return json_pack("{s:s, s:i, s:s?, s:o}", "title", title, "left", (int)s->left, "lines", lines,
-                     "rows", json_rows(s));
+    return OUT_OBJECT({"title", out_text(title)}, {"left", out_count(s->left)},
+                      {"lines", out_text(lines)}, {"rows", json_rows(s)});
 }
 
 void sheet_print(struct sheet *s, struct sheet_sink *out, const char *title)

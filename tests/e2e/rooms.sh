@@ -25,12 +25,13 @@ memd base fabric fabric/ucx fabric/verbs memd
 module base fabric memd module
 sim base fabric pool index store sim
 model base fabric model
-bench base fabric store model bench | pool index
-compare base fabric bench compare | store
+out base out
+bench base fabric store model out bench | pool index
+compare base fabric out bench compare | store
 compare/modules compare
-reproduce base bench reproduce | store
+reproduce base out bench reproduce | store
 report report
-cli base index bench compare report reproduce sim memd cli | fabric store
+cli base index out bench compare report reproduce sim memd cli | fabric store
 ROOMS
 
 # Of pairs of files "FROM TO", prints those that the table does not allow.

@@ -2,7 +2,7 @@
  * them. */
 #include "bench/pace.h"
 #include "bench/report.h"
-#include "bench/text.h"
+#include "out/text.h"
 
 #include <stdarg.h>
 #include <stddef.h>

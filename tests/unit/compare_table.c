@@ -1,5 +1,5 @@
 /* Medians, ratios within rounds, and a table that fits its columns. */
-#include "bench/text.h"
+#include "out/text.h"
 #include "compare/table.h"
 
 #include <stdarg.h>

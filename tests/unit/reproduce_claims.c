@@ -1,5 +1,5 @@
 /* Claims: verdicts by our numbers, and what all experiments must have. */
-#include "bench/text.h"
+#include "out/text.h"
 #include "reproduce/cell.h"
 #include "reproduce/reproduce.h"
 

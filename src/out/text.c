@@ -1,4 +1,4 @@
-#include "bench/text.h"
+#include "out/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -15,6 +15,23 @@ const char *text_grouped(uint64_t n, char text[TEXT_MAX])
         *at++ = digits[i];
     }
     *at = '\0';
+    return text;
+}
+
+char *text_fit(double value, int width, int decimals, char text[TEXT_MAX])
+{
+    static const char units[] = "kMGTPE";
+    const char *unit = units;
+    int len = 0;
+    for (int d = decimals; d >= 0; d--) {
+        len = snprintf(text, TEXT_MAX, "%.*f", d, value);
+        if (len <= width)
+            return text;
+    }
+    for (; *unit && len > width; unit++) {
+        value /= 1000;
+        len = snprintf(text, TEXT_MAX, "%.0f%c", value, *unit);
+    }
     return text;
 }
 
@@ -38,13 +55,18 @@ void text_wrap(FILE *out, const char *head, const char *text)
     fputs("\n", out);
 }
 
-const char *text_range(struct bench_range range, char text[TEXT_MAX])
+const char *text_range(unsigned least, unsigned most, char text[TEXT_MAX])
 {
-    if (range.min == range.max)
-        snprintf(text, TEXT_MAX, "%u", range.min);
+    if (least == most)
+        snprintf(text, TEXT_MAX, "%u", least);
     else
-        snprintf(text, TEXT_MAX, "%u to %u", range.min, range.max);
+        snprintf(text, TEXT_MAX, "%u to %u", least, most);
     return text;
+}
+
+const char *text_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
 }
 
 void text_say(FILE *out, const char *head, const char *format, ...)
