@@ -239,7 +239,7 @@ static void repeat_command(const struct output *o, const struct check_settings *
     snprintf(text, room,
              "farside check --index %s --seeds %" PRIu64 "..%" PRIu64
              " --clients %u --keys %u --ops %u --faults %s --profile %s%s%s",
-             s->mixed ? "all" : s->index, seed, seed, s->clients, s->keys, s->ops, faults,
+             s->index, seed, seed, s->clients, s->keys, s->ops, faults,
              sim_profile_name(s->profile), s->aim ? " --at " : "", aim);
 }
 
@@ -465,9 +465,10 @@ static void run_seeds(struct check *check, struct output *o, struct tally *t,
                       const struct check_settings *s)
 {
     const struct config *c = o->config;
+    bool shared = c->indexes.count == 0;
     uint64_t total = c->last - c->first + 1;
     for (uint64_t i = 0; i < total && !atomic_load(&stop); i++) {
-        if (s->mixed && check_index_of(c->first + i) != s->index)
+        if (shared && check_index_of(c->first + i) != s->index)
             continue;
         run_seed(check, o, t, s, c->first + i);
         if (c->fail_fast && t->failed + t->undecided > 0)
@@ -492,7 +493,6 @@ static void aim_at(struct check *check, struct output *o, struct tally *t, uint3
         struct site_aim aim = {.site = number, .fault = fault, .skip = i / site->witnesses};
         struct check_settings s = o->config->set;
         s.index = w->index;
-        s.mixed = o->config->indexes.count == 0;
         s.aim = &aim;
         if (atomic_load(&stop) || (o->config->fail_fast && t->failed + t->undecided > 0))
             return;
@@ -626,13 +626,12 @@ static void run_index(struct check *check, struct output *o, const char *index)
     struct tally t = {.index = index, .failures = json_array()};
     uint64_t begin = clock_ns();
     s.index = index;
-    s.mixed = o->config->indexes.count == 0 && !o->config->exhaustive;
     if (o->config->exhaustive)
         run_exhaustive(check, o, &t, &s);
     else
         run_seeds(check, o, &t, &s);
     t.seconds = (double)(clock_ns() - begin) / 1e9;
-    if (s.mixed && t.histories == 0) { /* fewer seeds than indexes */
+    if (o->config->indexes.count == 0 && t.histories == 0) { /* fewer seeds than indexes */
         json_decref(t.failures);
         return;
     }

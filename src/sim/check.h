@@ -33,7 +33,6 @@
 
 struct check_settings {
     const char *index;
-    bool mixed;                  /* the second table of a run may have another index */
     unsigned clients, keys, ops; /* ops: of each client */
     unsigned adversity;
     enum sim_profile profile;

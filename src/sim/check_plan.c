@@ -32,15 +32,17 @@ const char *check_index_of(uint64_t seed)
     return far_index_name((unsigned)(seed % count_indexes()));
 }
 
-/* The index that many places behind another in the list, which is a ring here. */
-static const char *index_behind(const char *index, unsigned places)
+/* Chooses the index of the second table: now and then another one, as many places behind the first
+ * one's in the list, which is a ring here. */
+static void choose_other(struct check *c)
 {
-    unsigned at = 0;
-    if (places == 0) /* it may be one that is not listed */
-        return index;
-    while (far_index_name(at) && strcmp(far_index_name(at), index) != 0)
+    struct plan *p = &c->plan;
+    unsigned at = 0, count = count_indexes(), choice = tape_choose(c->tape, 4 * count, TAPE_SETUP);
+    while (at < count && strcmp(far_index_name(at), c->set->index) != 0)
         at++;
-    return far_index_name((at + places) % count_indexes());
+    p->other =
+        at < count && choice >= 3 * count ? choice - 3 * count : 0; /* else it is not listed */
+    p->other_index = p->other > 0 ? far_index_name((at + p->other) % count) : c->set->index;
 }
 
 static void choose_shape(struct check *c)
@@ -59,8 +61,7 @@ static void choose_shape(struct check *c)
     } else if (narrow) {
         p->hash_mask = HASH_MASKS - 1 - p->hash_mask % HASH_MASKS_NARROW;
     }
-    p->other = tape_choose(t, c->set->mixed ? count_indexes() : 1, TAPE_SETUP);
-    p->other_index = index_behind(c->set->index, p->other);
+    choose_other(c);
 }
 
 static void choose_pool(struct check *c)

@@ -104,10 +104,29 @@ static void close_pool(struct check *c)
     memset(c->table, 0, sizeof c->table);
 }
 
+/* What is learned is remembered for all runs whose tables are alike. So it must depend on nothing else
+ * of this run: a seed has the same history whatever ran before. */
+static struct plan plain_plan(const struct plan *p)
+{
+    struct plan plain = {.knobs = pool_knobs_default,
+                         .granule = 8,
+                         .nodes = p->nodes,
+                         .ring = 1,
+                         .tables = p->tables,
+                         .other = p->other,
+                         .other_index = p->other_index,
+                         .hash_mask = p->hash_mask,
+                         .hash_seed = p->hash_seed,
+                         .key_shape = p->key_shape};
+    plain.knobs.hash_mask = p->knobs.hash_mask;
+    return plain;
+}
+
 /* Fills the tables, hot keys first, and notes after how many cold keys they grew. */
 static int learn_growth(struct check *c, uint8_t *grows_at)
 {
     struct tape *tape = c->tape;
+    struct plan plan = c->plan;
     struct tape quiet;
     unsigned known = 0;
     uint64_t before = 0;
@@ -115,6 +134,7 @@ static int learn_growth(struct check *c, uint8_t *grows_at)
     tape_init(&quiet);
     tape_from_record(&quiet, NULL, 0);
     c->tape = &quiet;
+    c->plan = plain_plan(&plan);
     int rc = open_pool(c);
     for (unsigned i = 0; i < c->keys && known < SPLITS_KNOWN && rc == FAR_OK; i++) {
         char key[KEY_BYTES_MAX];
@@ -126,11 +146,16 @@ static int learn_growth(struct check *c, uint8_t *grows_at)
     }
     while (known < SPLITS_KNOWN)
         grows_at[known++] = COLD_KEYS_MAX;
+    if (rc == FAR_POOL_FULL)
+        rc = FAR_OK;
+    if (rc != FAR_OK)
+        memset(grows_at, 0, SPLITS_KNOWN); /* not learned */
     close_pool(c);
     tape_free(&quiet);
+    c->plan = plan;
     c->tape = tape;
     memset(&c->result.coverage, 0, sizeof c->result.coverage);
-    return rc == FAR_POOL_FULL ? FAR_OK : rc;
+    return rc;
 }
 
 /* Chooses how many cold keys the tables have at first: a few less than make one grow. */

@@ -43,8 +43,6 @@ static bool try_settings(struct shrinking *x, const struct check_settings *s)
 {
     for (unsigned i = 0; i < SEEDS_TRIED; i++) {
         uint64_t seed = i == 0 ? x->best->seed : i;
-        if (s->mixed && check_index_of(seed) != s->index) /* --index all would run another */
-            continue;
         if (!fails_alike(x, s, seed))
             continue;
         x->best->settings = *s;

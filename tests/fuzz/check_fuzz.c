@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct check_settings settings = {
-        .mixed = true, .clients = 3, .keys = 2, .ops = 6, .adversity = SIM_ALL, .profile = SIM_IB};
+        .clients = 3, .keys = 2, .ops = 6, .adversity = SIM_ALL, .profile = SIM_IB};
     static struct check *check;
     static struct tape tape;
     struct check_result result;

@@ -10,7 +10,6 @@ static void run_seeds(struct check_settings s, unsigned seeds)
     unsigned alone = 0, grown = 0; /* runs with one table; those in which it grew */
     assert_non_null(c);
     s.index = index_tested;
-    s.mixed = true;
     for (unsigned seed = 1; seed <= indexes_share(seeds / RIG_SLOW); seed++) {
         rig_expect_passed(c, &s, seed, &r);
         alone += r.coverage.tables == 1;

@@ -18,9 +18,10 @@
 
 #define ORDERED_NAME     "ordered"
 #define ORDERED_ATTEMPTS 256u
+#define ORDERED_FEW      10u
 #define ORDERED_STEP     8u /* entries of a scan between two looks at the page */
 
-/* Faults of its scans, to see whether tests notice them. */
+/* Faults of its scans and changes, to see whether tests notice them. */
 enum ordered_fault {
     ORDERED_SOUND,
     ORDERED_SKIPS,    /* leaves the second entry of each look out               */
@@ -28,7 +29,8 @@ enum ordered_fault {
     ORDERED_BACKWARD, /* gives keys in descending order                         */
     ORDERED_PAST,     /* goes on past the range's end                           */
     ORDERED_STALE,    /* keeps the page that its first scan has read            */
-    ORDERED_BLIND     /* finds nothing, and says that there is no more          */
+    ORDERED_BLIND,    /* finds nothing, and says that there is no more          */
+    ORDERED_REFUSES   /* a table with ORDERED_FEW keys is damaged for a change  */
 };
 static enum ordered_fault ordered_fault;
 
@@ -371,6 +373,8 @@ static int ordered_change(struct op *op, struct index_view *view, struct slice k
         int rc = ordered_read(op, view, &c.page, &c.head);
         if (rc != FAR_OK)
             return rc;
+        if (ordered_fault == ORDERED_REFUSES && c.head && c.head->count >= ORDERED_FEW)
+            return err_fail(FAR_CORRUPT, "this test refuses the change");
         bool present = ordered_find(&c, &old);
         enum change_action action = present ? change->present : change->absent;
         if (action == CHANGE_ASK)
