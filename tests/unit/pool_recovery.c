@@ -139,6 +139,63 @@ static void a_sibling_does_not_recover_while_the_claim_is_made(void **state)
     end(&r, &p);
 }
 
+/* A's claim is about to be made when a sibling tries. If that one makes a claim too, A's is faster. */
+static struct fab_req *held;
+
+static int post_one_claim_within_another(struct fab_ep *ep, struct fab_req *req)
+{
+    if (!claims(req))
+        return hook.real->post(ep, req);
+    if (here.posts++ > 0) {
+        if (held)
+            hook_run(ep, held);
+        held = NULL;
+        return hook.real->post(ep, req);
+    }
+    struct op sibling;
+    held = req;
+    assert_int_equal(op_init(&sibling, &here.rig->session->client), FAR_OK);
+    assert_int_equal(puppet_recover(&sibling, here.slot, here.incarnation), FAR_OK);
+    op_free(&sibling);
+    if (held)
+        hook_run(ep, held);
+    held = NULL;
+    return FAR_OK;
+}
+
+/* While A recovers the client, another sibling tries. */
+static int let_another_sibling_try(struct op *op)
+{
+    struct op third;
+    seen.then = NULL;
+    assert_int_equal(op_init(&third, op->client), FAR_OK);
+    assert_int_equal(puppet_recover(&third, here.slot, claim_of(here.rig->session)), FAR_OK);
+    op_free(&third);
+    return FAR_OK;
+}
+
+static void a_sibling_that_came_second_leaves_the_recovery_to_the_first(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    struct journal j;
+
+    (void)state;
+    begin(&r, &p, URI);
+    far_session *s = join(&r);
+    take(s, 0, &j, 1);
+    here = (typeof(here)){.rig = &r, .slot = s->client.slot, .incarnation = s->client.incarnation};
+    seen.then = let_another_sibling_try;
+    hook_on(r.session->client.ep);
+    hook.ops.post = post_one_claim_within_another;
+    assert_int_equal(recover(r.session, s), FAR_OK);
+    hook_off();
+    assert_int_equal(seen.calls, 1);
+    assert_true(probe_incarnation(&p, s->client.slot) == 0);
+    close_dead(s);
+    end(&r, &p);
+}
+
 /* The slot said that a sibling recovers it. When that is known, it is another client's. */
 static int post_and_find_another(struct fab_ep *ep, struct fab_req *req)
 {
@@ -479,6 +536,7 @@ int main(void)
         cmocka_unit_test(a_claim_is_not_given_up_while_verbs_may_arrive),
         cmocka_unit_test(a_client_that_lapses_with_a_claim_takes_another_slot),
         cmocka_unit_test(a_sibling_does_not_recover_while_the_claim_is_made),
+        cmocka_unit_test(a_sibling_that_came_second_leaves_the_recovery_to_the_first),
         cmocka_unit_test(a_slot_that_a_sibling_has_freed_is_left_alone),
         cmocka_unit_test(of_two_that_claim_a_slot_one_recovers),
         cmocka_unit_test(a_claim_of_unknown_outcome_is_given_up),

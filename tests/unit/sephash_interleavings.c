@@ -772,9 +772,11 @@ static void what_was_counted_in_another_segment_is_forgotten(void **state)
     struct sephash_segment old = *segment_of(&g, 1);
     merge_all(&g, 1);
     assert_true(segment_of(&g, 1)->state != old.state);
-    unsigned filled = segment_of(&g, 1)->filled;
+    unsigned filled = segment_of(&g, 1)->filled, barren = segment_of(&g, 1)->barren;
     sephash_know_filled(view_of(&g, g.b), &old, 3); /* as an operation that ends now */
     assert_int_equal(segment_of(&g, 1)->filled, filled);
+    sephash_know_barren(view_of(&g, g.b), &old, barren + 1);
+    assert_int_equal(segment_of(&g, 1)->barren, barren);
     assert_int_equal(put_u32(&g, g.b, 1, 5), FAR_OK);
     assert_int_equal(far_table_check(g.b, g.t, say, NULL), FAR_OK);
     close_rig(&g);
@@ -899,6 +901,37 @@ static void a_walk_does_not_mistake_growth_for_damage(void **state)
     close_rig(&g);
 }
 
+/* Puts keys until the key's segment is split. Returns what it was before. */
+static struct index_part split_segment(struct rig *g, uint32_t key)
+{
+    struct index_part part = segment_of(g, key)->part;
+    while (segment_of(g, key)->part.depth == part.depth)
+        assert_int_equal(put_u32(g, g->b, next_key++, 0), FAR_OK);
+    return part;
+}
+
+/* A split that was not noted in the directory is noted with the next one. Else every session would be
+ * sent there for as long as the table lasts. */
+static void an_entry_that_leads_to_an_ancestor_is_replaced(void **state)
+{
+    struct rig g;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8", "slots=4&ratio=1&depth=1");
+    for (next_key = 0; next_key < 10; next_key++)
+        assert_int_equal(put_u32(&g, g.b, next_key, 0), FAR_OK);
+    struct index_part old = split_segment(&g, 1), part = segment_of(&g, 1)->part;
+    uint64_t word = directory_word(&g);
+    for (uint64_t i = part.suffix; i < 1ull << index_deep_depth(word); i += 1ull << part.depth)
+        store_rig_set(&g.r, index_deep_at(word), 8 * i, index_deep(old.anchor, old.depth));
+    (void)split_segment(&g, 1);
+    part = segment_of(&g, 1)->part;
+    word = directory_word(&g);
+    for (uint64_t i = part.suffix; i < 1ull << index_deep_depth(word); i += 1ull << part.depth)
+        assert_true(store_rig_get(&g.r, index_deep_at(word), 8 * i) ==
+                    index_deep(part.anchor, part.depth));
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -922,6 +955,7 @@ int main(void)
         cmocka_unit_test(keys_that_no_split_separates_fill_the_table_cleanly),
         cmocka_unit_test(the_directory_is_only_advice),
         cmocka_unit_test(a_walk_does_not_mistake_growth_for_damage),
+        cmocka_unit_test(an_entry_that_leads_to_an_ancestor_is_replaced),
         cmocka_unit_test(deletes_go_on_however_often_the_pool_runs_full),
         cmocka_unit_test(a_value_is_replaced_behind_inserts_that_filled_the_pool),
     };

@@ -143,6 +143,58 @@ static void a_drop_is_completed_once(void **state)
     assert_true(released > 10);
 }
 
+/* While this session waits for the barrier, the other one completes the drop, makes another table in the same
+ * place, and begins to drop that one. */
+static struct {
+    far_session *other;
+    far_table *first, *second;
+} follows;
+
+static void pause_and_follow(struct fab_ep *ep, uint64_t ns)
+{
+    far_session *other = follows.other;
+    struct table_desc desc;
+    bool released = false;
+    driven_pause(ep, ns);
+    if (!other)
+        return;
+    follows.other = NULL; /* once */
+    assert_int_equal(op_begin(&other->op, NULL), FAR_OK);
+    assert_int_equal(catalog_get(&other->op, follows.first->index.desc.id, &desc), FAR_OK);
+    assert_int_equal(catalog_release(&other->op, &desc, &released), FAR_OK);
+    op_end(&other->op);
+    assert_true(released);
+    follows.second = create(other, "second");
+    drop_and_stop(other, follows.second);
+    assert_int_equal(client_park(&other->op), FAR_OK);
+}
+
+/* CAT-4, step two: nobody has waited for the sessions that work on the second table. */
+static void a_barrier_is_for_the_tables_that_were_dropped_before_it(void **state)
+{
+    struct store_rig r;
+    struct table_desc now;
+
+    (void)state;
+    store_rig_open_driven(&r, "mem:?size=4m&" HOUR, NULL, NULL, NULL);
+    far_session *other = store_rig_join(&r);
+    far_table *first = create(r.session, "first");
+    assert_int_equal(put(other, r.table, 1, 8), FAR_OK); /* it takes part in the epochs */
+    follows = (typeof(follows)){.other = other, .first = first};
+    r.clock->ops.pause = pause_and_follow;
+    assert_int_equal(far_table_drop(r.session, first), FAR_OK);
+    r.clock->ops.pause = driven_pause;
+    assert_non_null(follows.second);
+    assert_int_equal(follows.second->index.desc.id, first->index.desc.id);
+    assert_int_equal(op_begin(&r.session->op, NULL), FAR_OK);
+    assert_int_equal(catalog_get(&r.session->op, first->index.desc.id, &now), FAR_OK);
+    op_end(&r.session->op);
+    assert_true(now.serial == follows.second->index.desc.serial && table_is_dropped(&now));
+    assert_int_equal(puppet_in_limbo(&r.session->client), 0);
+    far_session_close(other);
+    store_rig_close(&r);
+}
+
 /* Its place is another table's by now, which is not looked at for what the line says. */
 static void a_journal_of_a_dropped_table_is_nothing_to_do(void **state)
 {
@@ -268,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_full_catalog_completes_drops),
         cmocka_unit_test(a_repair_completes_drops),
         cmocka_unit_test(a_drop_is_completed_once),
+        cmocka_unit_test(a_barrier_is_for_the_tables_that_were_dropped_before_it),
         cmocka_unit_test(a_table_that_cannot_be_walked_holds_up_no_other),
         cmocka_unit_test(a_journal_of_a_dropped_table_is_nothing_to_do),
         cmocka_unit_test(a_walk_that_rests_finds_out_that_the_drop_was_completed),
