@@ -24,7 +24,8 @@ struct check *check_new(void)
     c->lin = lin_checker_new();
     c->key_of = malloc(VALUES_MAX);
     bool history = lin_history_init(&c->history, VALUES_MAX + SEEN_MAX + SCANNED_MAX);
-    if (c->sim && c->lin && c->key_of && history)
+    c->own_sites = sites_new();
+    if (c->sim && c->lin && c->key_of && history && c->own_sites)
         return c;
     check_free(c);
     return NULL;
@@ -39,6 +40,7 @@ void check_free(struct check *c)
     lin_history_free(&c->history);
     shadow_free(&c->shadow);
     tape_free(&c->own_tape);
+    sites_free(c->own_sites);
     free(c->key_of);
     free(c);
 }
@@ -56,7 +58,6 @@ void check_forget_states(struct check *c)
 void check_count_sites(struct check *c, struct sites *sites)
 {
     c->sites = sites;
-    sim_count_sites(c->sim, sites);
     if (sites) {
         sites->uses = shadow_uses;
         sites->uses_arg = &c->shadow;
@@ -146,6 +147,8 @@ static void note_plan(struct check *c)
     v->growing = c->plan.cold > 0;
     v->mcas_emulated = c->plan.no_mcas && v->locks > 0;
     v->no_fence = c->plan.no_fence;
+    v->stopped = sim_counts(c->sim)->stopped;
+    v->lives = c->plan.lives;
 }
 
 void check_run(struct check *c, const struct check_settings *s, const struct check_program *program,
@@ -163,11 +166,13 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
     memset(c->called, 0, sizeof c->called);
     lin_history_clear(&c->history);
     sim_keep_log(c->sim, c->keep_log ? LOG_LINES : 0);
-    if (c->sites)
-        sites_begin(c->sites, s->aim);
+    struct sites *sites = c->sites || program ? c->sites : c->own_sites;
+    sim_count_sites(c->sim, sites);
+    if (sites)
+        sites_begin(sites, s->aim);
     sim_prune(c->sim, program ? history_hash : NULL, c);
 
-    if (check_set_up(c)) {
+    if (check_set_up(c, sites)) {
         uint64_t ops = (uint64_t)c->clients * s->ops, calm = ops * CALM_VERBS + CALM_VERBS_BASE;
         uint64_t faulty = ops * (c->plan.cold ? GROWING_VERBS
                                  : program    ? PROGRAM_VERBS
@@ -187,6 +192,10 @@ void check_run(struct check *c, const struct check_settings *s, const struct che
             inspect(c);
         judge(c);
         note_plan(c);
+        if (c->plan.aims && sites) {
+            c->result.coverage.struck = sites->aimed;
+            c->result.coverage.struck_again = sites->again;
+        }
     }
     c->result.trace = sim_trace(c->sim);
     c->result.reused = c->shadow.reused;
@@ -211,7 +220,7 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one)
     for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
         to[i] += from[i];
 }
-_Static_assert(sizeof(struct sim_counts) == (9 + SIM_ADVERSITY_COUNT) * sizeof(uint64_t),
+_Static_assert(sizeof(struct sim_counts) == (10 + SIM_ADVERSITY_COUNT) * sizeof(uint64_t),
                "nothing but counts");
 
 void check_add_coverage(struct check_totals *sum, const struct check_coverage *one)

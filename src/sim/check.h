@@ -90,7 +90,10 @@ struct check_coverage {
     uint64_t checked, repaired;            /* tables or pools, by clients at work             */
     uint64_t slept;   /* clients that slept while others worked, and went on              */
     uint64_t emptied; /* pools whose tables were all dropped and made again               */
+    uint64_t stopped; /* clients that stopped within a WRITE for longer than a lease      */
+    bool struck, struck_again; /* a fault at a chosen place, and one in a recovery after it */
     bool growing, mcas_emulated, no_fence;
+    bool lives;     /* without a fence, and it is known which processes live */
     bool grew;      /* a part was replaced before the inspection */
     bool accounted; /* every byte was accounted for before the sweep */
 };
@@ -165,7 +168,11 @@ void check_add_counts(struct sim_counts *sum, const struct sim_counts *one);
     X(checked, "checks", one->checked) /* of tables or the pool, beside others */                  \
     X(repaired, "repairs", one->repaired)                                                          \
     X(slept, "sleepers", one->slept)                                                               \
-    X(emptied, "pools_emptied", one->emptied)
+    X(emptied, "pools_emptied", one->emptied)                                                      \
+    X(stopped, "stopped_within_a_write", one->stopped)                                             \
+    X(lives, "runs_with_known_processes", one->lives)                                              \
+    X(struck, "faults_at_chosen_places", one->struck)                                              \
+    X(struck_again, "faults_in_recoveries_after_them", one->struck_again)
 
 struct check_totals {
 #define CHECK_X(name, text, of_one) uint64_t name;

@@ -77,6 +77,9 @@ struct plan {
     bool alike;          /* all values have the same length, so freed memory suits any of them */
     bool dawdles;        /* iterations and scans take long, and a call reads little            */
     bool stalks;         /* clients that shut out another die or pause soon                    */
+    bool aims;           /* a fault strikes at a place in the source                           */
+    bool stops;          /* clients stop within WRITEs, for longer than their leases            */
+    bool lives;          /* without a fence: it is known which processes live                   */
     bool empties;        /* in the end all tables are emptied and dropped                      */
     unsigned sleeps_at;  /* client 0 sleeps after that many operations; 0: it does not         */
     unsigned sleeps_for; /* until the others have done that many                           */
@@ -143,7 +146,8 @@ struct check {
     const struct check_program *program;
     struct tape *tape;
     struct tape own_tape;
-    struct sites *sites; /* NULL: not counted */
+    struct sites *sites;     /* NULL: not counted */
+    struct sites *own_sites; /* for aims, if they are not */
     struct lin_report report;
     bool keep_log;
     struct check_result result; /* its verdict: check_verdict.c */
@@ -336,8 +340,8 @@ void check_plan(struct check *c);
 
 /* ---- check_twist.c --------------------------------------------------------------------------- */
 
-/* Adds to the plan, in half of the runs. */
-void check_twist(struct check *c);
+/* Adds to the plan, in half of the runs. `sites`: of the run; NULL: none. */
+void check_twist(struct check *c, struct sites *sites);
 
 /* ---- check_tables.c -------------------------------------------------------------------------- */
 
@@ -356,7 +360,7 @@ void check_client_run(void *arg);
 /* ---- check_setup.c --------------------------------------------------------------------------- */
 
 /* Makes the plan, the pool and the tables, and starts the clients. False if the run has failed. */
-bool check_set_up(struct check *c);
+bool check_set_up(struct check *c, struct sites *sites);
 void check_tear_down(struct check *c);
 
 #endif

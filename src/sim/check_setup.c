@@ -67,6 +67,8 @@ static int open_pool(struct check *c)
         .no_fence = c->plan.no_fence,
         .no_mcas = c->plan.no_mcas,
         .stalks = c->plan.stalks,
+        .stops = c->plan.stops,
+        .lives = c->plan.lives,
     };
     sim_watch(c->sim, NULL, NULL);
     int rc = sim_begin(c->sim, &c->sim_set, c->tape);
@@ -341,11 +343,11 @@ static int start_clients(struct check *c)
     return rc;
 }
 
-bool check_set_up(struct check *c)
+bool check_set_up(struct check *c, struct sites *sites)
 {
     int rc = FAR_OK;
     check_plan(c);
-    check_twist(c);
+    check_twist(c, sites);
     c->clients = c->set->clients + c->plan.growers + c->plan.latecomers;
     c->keys = c->set->keys + c->plan.cold;
     c->next_cold = c->set->keys;

@@ -4,9 +4,13 @@
  */
 #include "sim/check_internal.h"
 
+#include <string.h>
+
 #define SLEEPS_FOR   24u /* operations of others */
 #define SMALL_BUNDLE 4u
 #define SWEPT_BUNDLE 16u
+#define SITES_TRIED  16u
+#define AIM_POSTS    4u
 
 static unsigned choose(struct check *c, unsigned n)
 {
@@ -47,7 +51,69 @@ static void walk_slowly(struct check *c)
     p->knobs.iterate_parts = 1 + choose(c, 2);
 }
 
-void check_twist(struct check *c)
+/* Can runs of these tables get to that place in the source? `recovers`: is it where clients recover others? */
+static bool is_suitable(const struct check *c, const struct site *site, bool recovers)
+{
+    static const char *const recovery[] = {"/lease.c:", "/journal", "recover", "_repair.c:"};
+    bool suits = !recovers;
+    for (unsigned i = 0; i < sizeof recovery / sizeof *recovery; i++)
+        suits |= strstr(site->name, recovery[i]) != NULL;
+    for (unsigned i = 0; far_index_name(i); i++) {
+        const char *name = far_index_name(i);
+        char folder[32];
+        snprintf(folder, sizeof folder, "index/%s/", name);
+        if (strstr(site->name, folder) && strcmp(name, c->set->index) != 0 &&
+            (c->plan.tables == 1 || strcmp(name, c->plan.other_index) != 0))
+            return false;
+    }
+    return suits;
+}
+
+static uint32_t choose_site(struct check *c, const struct sites *sites, bool recovers)
+{
+    for (unsigned i = 0; i < SITES_TRIED; i++) {
+        uint32_t site = choose(c, sites->count);
+        if (is_suitable(c, &sites->site[site], recovers))
+            return site;
+    }
+    return SITE_NONE;
+}
+
+static void choose_aim(struct check *c, const struct sites *sites, bool recovers,
+                       struct site_aim *aim, uint32_t others[SITE_OTHERS])
+{
+    static const enum site_fault faults[] = {SITE_BEFORE, SITE_BETWEEN, SITE_BEHIND, SITE_STOPPED,
+                                             SITE_UNKNOWN};
+    aim->fault = faults[choose(c, recovers ? 4 : 5)];
+    aim->skip = choose(c, recovers ? 2 : AIM_POSTS);
+    aim->site = choose_site(c, sites, recovers);
+    for (unsigned i = 0; i < SITE_OTHERS; i++)
+        others[i] = choose_site(c, sites, recovers);
+}
+
+/* A fault strikes at one of some places in the source: all are chosen equally often, however seldom clients are
+ * there. Then another strikes where clients recover others, so that two deaths meet, or two recoveries. */
+static void strike_somewhere(struct check *c, struct sites *sites)
+{
+    struct site_aim aim, then;
+    uint32_t others[2][SITE_OTHERS];
+    choose_aim(c, sites, false, &aim, others[0]);
+    choose_aim(c, sites, true, &then, others[1]);
+    if (c->set->aim) /* another one was asked for */
+        return;
+    sites->aim = aim;
+    sites->then = then;
+    memcpy(sites->others, others, sizeof others);
+}
+
+/* Clients stop in the middle of a WRITE. Without a fence, others must know that they live. */
+static void stop_within_writes(struct check *c)
+{
+    c->plan.stops = true;
+    c->plan.lives = c->plan.no_fence;
+}
+
+void check_twist(struct check *c, struct sites *sites)
 {
     struct plan *p = &c->plan;
     if (c->program || choose(c, 2) == 0)
@@ -61,6 +127,11 @@ void check_twist(struct check *c)
          walks = choose(c, 4) == 3;
     if (walks)
         walk_slowly(c);
+    p->aims = choose(c, 4) > 0;
+    if (p->aims && sites)
+        strike_somewhere(c, sites);
+    if (choose(c, 2))
+        stop_within_writes(c);
     /* In this profile what has completed may be visible later (FABRIC-F4): so memory must be reused much
      * later, and what is written to one node may be seen after what leads to it from another. */
     if (c->set->profile == SIM_IB_LOOSE)

@@ -82,6 +82,8 @@ int sim_begin(struct sim *sim, const struct sim_settings *s, struct tape *tape)
     sim->ops = sim_ops;
     if (s->no_fence)
         sim->ops.fence = NULL;
+    if (!s->no_fence || !s->lives)
+        sim->ops.life = NULL, sim->ops.witness = NULL;
     sim->fab.ops = &sim->ops;
     sim->fab.caps = s->no_mcas ? 0 : FAB_CAP_MCAS;
     sim->fab.order = profile_order[s->profile];
@@ -249,6 +251,29 @@ static int sim_fence(struct fab_ep *ep, uint64_t identity)
     return FAR_OK;
 }
 
+/* Only clients at work have a process: one that is done has ended. Atomics that it has begun are finished, so it
+ * has not ended before. */
+static enum fab_life sim_life(struct fab_ep *ep, uint64_t identity, uint64_t witness)
+{
+    const struct sim *sim = sim_of(ep);
+    for (unsigned i = 0; i < sim->set.clients; i++) {
+        const struct sim_client *c = &sim->client[i];
+        if (c->identity == identity && c->state != CLIENT_CRASHED && c->state != CLIENT_FINISHED)
+            return FAB_ALIVE;
+    }
+    for (size_t n = 0; n < sim->requests; n++)
+        if (sim->request[n]->in_use && sim->request[n]->events > 0 &&
+            sim->request[n]->identity == identity)
+            return FAB_ALIVE;
+    return witness == identity ? FAB_DEAD : FAB_LIFE_UNKNOWN;
+}
+
+static uint64_t sim_witness(struct fab_ep *ep, uint64_t identity)
+{
+    (void)ep;
+    return identity;
+}
+
 static void sim_poll(struct fab_ep *ep, bool wait)
 {
     struct sim *sim = sim_of(ep);
@@ -299,6 +324,8 @@ static const struct fab_ops sim_ops = {
     .pause = sim_pause,
     .identify = sim_identify,
     .fence = sim_fence,
+    .life = sim_life,
+    .witness = sim_witness,
 };
 
 /* ---- looking at a run ------------------------------------------------------------------------ */

@@ -89,6 +89,10 @@ struct sim_settings {
     /* As on shared memory: no client can be shut out, and what a client posted lands while it
      * pauses. */
     bool no_fence;
+    /* Without a fence: whether a client's process lives is known, as on one machine. Then a client may stop
+     * in the middle of a verb, and go on with it after any time. */
+    bool lives;
+    bool stops; /* clients stop within torn WRITEs, for longer than a lease, if pauses may happen */
     bool no_mcas; /* no masked CAS: batches emulate it */
     bool
         stalks; /* a client that shuts out another dies or pauses some events later, if faults may happen */
@@ -105,6 +109,7 @@ struct sim_counts {
     uint64_t halved;       /* atomics whose read and write were separate events                */
     uint64_t reordered;    /* verbs that began before an earlier one of their request was done */
     uint64_t shut_out;     /* clients that others declared dead                                */
+    uint64_t stopped;      /* clients that stopped within a WRITE for longer than a lease      */
     uint64_t late;         /* WRITEs completed before they were visible                        */
     uint64_t happened[SIM_ADVERSITY_COUNT]; /* crash, pause, error, node: how often */
 };

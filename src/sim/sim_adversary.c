@@ -16,6 +16,7 @@
 #define UNEVEN_TAIL  1u
 #define STALK_RATE   64u /* crashes of 65536 events, at least, in runs with stalking */
 #define STALK_EVENTS 48u /* of a client, from when it shuts out another, until it is struck */
+#define STOP_IN      32u /* one rest between the pieces of a WRITE is a stop, in runs with stops */
 #define STALL_IN     48u /* one message of 48 stalls */
 #define STALL_SHIFT  6u  /* for 2^6 times the usual transit, */
 #define STALL_RANGE  6u  /* up to 2^11 times */
@@ -200,6 +201,14 @@ void sim_adversary_stalk(struct sim *sim, struct sim_client *c)
         return;
     c->doom_in = 1 + tape_choose(sim->tape, STALK_EVENTS, TAPE_FAULT);
     c->doom = tape_choose(sim->tape, 2, TAPE_FAULT) ? FAULT_CRASH : FAULT_PAUSE;
+}
+
+bool sim_adversary_stops(struct sim *sim, uint32_t client, const struct sim_verb *verb)
+{
+    return sim->set.stops && (sim->adversity & SIM_PAUSE) && verb->v.kind == FAB_WRITE &&
+           verb->torn && sim->faults_used < sim->set.faults_max &&
+           sim->client[client].frozen_until <= sim->now &&
+           tape_chance(sim->tape, 1, STOP_IN, TAPE_FAULT);
 }
 
 enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client)

@@ -25,7 +25,16 @@ void sim_fault_crash(struct sim *sim, uint32_t client)
         }
 }
 
-void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts)
+/* Is a part of one of its WRITEs placed, and a part not? */
+static bool is_within_write(const struct sim_request *r)
+{
+    for (unsigned i = 0; i < r->count; i++)
+        if (r->verb[i].v.kind == FAB_WRITE && r->verb[i].torn && r->verb[i].left != 0)
+            return true;
+    return false;
+}
+
+void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts, bool within)
 {
     struct sim_client *c = &sim->client[client];
     uint32_t length = tape_choose(sim->tape, 24, TAPE_FAULT);
@@ -33,15 +42,18 @@ void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts)
         length = 16;
     uint64_t ns = length < 16 ? (uint64_t)PAUSE_MIN << length : SIM_PAUSE_NS + (length << 26);
     c->frozen_until = sim->now + ns;
-    c->stuck = tape_choose(sim->tape, 2, TAPE_FAULT) && !sim->set.no_fence;
+    c->stuck =
+        within || (tape_choose(sim->tape, 2, TAPE_FAULT) && (!sim->set.no_fence || sim->set.lives));
     sim_log_line(sim, client, "PAUSES for %.3f ms, its verbs %s", (double)ns / 1e6,
                  c->stuck ? "too" : "go on");
     sim->trace = mix(sim->trace, 0xf0000000u + client);
     sim->counts.happened[SIM_NUMBER_PAUSE]++;
     sim->faults_used++;
     for (size_t i = 0; i < sim->requests && ns > (uint64_t)sim->fab.lease_ms * 1000000; i++)
-        if (sim->request[i]->req && sim->request[i]->client == client)
+        if (sim->request[i]->req && sim->request[i]->client == client) {
             sim_site_note(sim, sim->request[i], SITE_STOPPED);
+            sim->counts.stopped += c->stuck && is_within_write(sim->request[i]);
+        }
 }
 
 void sim_fault_error(struct sim *sim, struct sim_request *r)

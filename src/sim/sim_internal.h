@@ -255,6 +255,8 @@ void sim_adversary_begin(struct sim *sim);
 enum fault { FAULT_NONE, FAULT_CRASH, FAULT_PAUSE, FAULT_ERROR };
 /* The client begins to recover another. */
 void sim_adversary_stalk(struct sim *sim, struct sim_client *c);
+/* Does the client stop between the pieces of this WRITE? */
+bool sim_adversary_stops(struct sim *sim, uint32_t client, const struct sim_verb *verb);
 enum fault sim_adversary_draw_fault(struct sim *sim, uint32_t client);
 uint64_t sim_adversary_transit(struct sim *sim, uint32_t client); /* how long its messages take */
 uint64_t sim_adversary_gap(struct sim *sim);                      /* between verbs */
@@ -313,8 +315,8 @@ bool sim_site_tears(struct sim *sim, const struct sim_request *r, unsigned verb)
 /* ---- sim_fault.c ----------------------------------------------------------------------------- */
 
 void sim_fault_crash(struct sim *sim, uint32_t client);
-/* `outlasts`: for longer than any lease. */
-void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts);
+/* `outlasts`: for longer than any lease. `within`: and its verbs, too. */
+void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts, bool within);
 void sim_fault_error(struct sim *sim, struct sim_request *r);
 
 /* ---- sim_nic.c ------------------------------------------------------------------------------- */

@@ -320,6 +320,11 @@ static bool obstructed(struct sim *sim, const struct event *e)
         return put_off(sim, e, held > sim->now ? held : sim->now + 1);
     bool healthy = r->req && r->status == FAR_OK;
     enum fault aimed = healthy ? sim_site_fault(sim, r, answers) : FAULT_NONE;
+    if (!aimed && healthy && e->kind == EVENT_VERB &&
+        sim_adversary_stops(sim, r->client, &r->verb[e->verb])) {
+        sim_fault_pause(sim, r->client, true, true);
+        return put_off(sim, e, c->frozen_until);
+    }
     switch (aimed ? aimed : healthy ? sim_adversary_draw_fault(sim, r->client) : FAULT_NONE) {
     case FAULT_NONE:
         return false;
@@ -327,7 +332,7 @@ static bool obstructed(struct sim *sim, const struct event *e)
         sim_fault_crash(sim, r->client);
         return true;
     case FAULT_PAUSE:
-        sim_fault_pause(sim, r->client, aimed);
+        sim_fault_pause(sim, r->client, aimed, false);
         return put_off(sim, e, answers || c->stuck ? c->frozen_until : sim->now);
     case FAULT_ERROR:
         sim_fault_error(sim, r);

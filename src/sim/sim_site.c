@@ -103,11 +103,27 @@ void sim_site_completed(struct sim *sim, const struct sim_request *r)
 
 /* ---- aims ------------------------------------------------------------------------------------ */
 
+/* The aim of this moment. */
+static const struct site_aim *aim_of(const struct sites *s)
+{
+    return s->aimed ? &s->then : &s->aim;
+}
+
 static bool is_aim(const struct sim *sim, const struct sim_request *r)
 {
     const struct sites *s = sim->sites;
-    return s && r->site != SITE_NONE && r->site == s->aim.site && !s->aimed &&
-           r->visit >= s->aim.skip;
+    if (!s || r->site == SITE_NONE || s->again || r->visit < aim_of(s)->skip)
+        return false;
+    bool found = r->site == aim_of(s)->site;
+    for (unsigned i = 0; i < SITE_OTHERS; i++)
+        found |= r->site == s->others[s->aimed][i];
+    return found;
+}
+
+static void note_struck(struct sites *s)
+{
+    s->again = s->aimed;
+    s->aimed = true;
 }
 
 static bool may_strike(const struct sim *sim, const struct sim_request *r, unsigned adversity)
@@ -120,7 +136,7 @@ static bool may_strike(const struct sim *sim, const struct sim_request *r, unsig
 /* Where in the request a fault strikes that has a choice: aims that skip more posts strike later. */
 static bool is_moment(const struct sim *sim, const struct sim_request *r, bool answers)
 {
-    bool late = sim->sites->aim.skip % 2 == 1;
+    bool late = aim_of(sim->sites)->skip % 2 == 1;
     return late ? answers : progress(r) == SITE_BEFORE || answers;
 }
 
@@ -129,11 +145,12 @@ enum fault sim_site_fault(struct sim *sim, const struct sim_request *r, bool ans
     enum fault fault = FAULT_NONE;
     if (!is_aim(sim, r))
         return fault;
-    switch (sim->sites->aim.fault) {
+    const struct site_aim *aim = aim_of(sim->sites);
+    switch (aim->fault) {
     case SITE_BEFORE:
     case SITE_BETWEEN:
     case SITE_BEHIND:
-        if (may_strike(sim, r, SIM_CRASH) && progress(r) == sim->sites->aim.fault)
+        if (may_strike(sim, r, SIM_CRASH) && progress(r) == aim->fault)
             fault = FAULT_CRASH;
         break;
     case SITE_STOPPED:
@@ -149,7 +166,8 @@ enum fault sim_site_fault(struct sim *sim, const struct sim_request *r, bool ans
     case SITE_FAULT_COUNT:
         break;
     }
-    sim->sites->aimed = fault != FAULT_NONE;
+    if (fault != FAULT_NONE)
+        note_struck(sim->sites);
     return fault;
 }
 
@@ -157,10 +175,10 @@ bool sim_site_tears(struct sim *sim, const struct sim_request *r, unsigned i)
 {
     unsigned needed = SIM_TORN | SIM_INTERLEAVE;
     const struct sim_verb *verb = &r->verb[i];
-    if (!is_aim(sim, r) || sim->sites->aim.fault != SITE_TORN || i >= r->own ||
+    if (!is_aim(sim, r) || aim_of(sim->sites)->fault != SITE_TORN || i >= r->own ||
         (sim->adversity & needed) != needed || sim->set.profile == SIM_SC ||
         verb->v.kind != FAB_READ || (verb->left & (verb->left - 1)) == 0)
         return false;
-    sim->sites->aimed = true;
+    note_struck(sim->sites);
     return true;
 }

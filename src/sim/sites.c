@@ -130,7 +130,9 @@ uint32_t sites_find(const struct sites *s, const char *name)
 void sites_begin(struct sites *s, const struct site_aim *aim)
 {
     s->aim = aim ? *aim : (struct site_aim){.site = SITE_NONE};
-    s->aimed = false;
+    s->aimed = s->again = false;
+    s->then.site = SITE_NONE;
+    memset(s->others, 0xff, sizeof s->others);
     for (uint32_t i = 0; i < s->count; i++)
         s->posts_before[i] = s->site[i].posts;
 }

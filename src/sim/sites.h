@@ -29,6 +29,7 @@ const char *site_fault_name(enum site_fault fault);
 
 #define SITE_NONE      UINT32_MAX
 #define SITE_WITNESSES 12u
+#define SITE_OTHERS    3u
 
 struct site {
     char name[96];    /* file:function, with a number if the function has several */
@@ -62,7 +63,11 @@ struct sites {
 
     /* of the run */
     struct site_aim aim;
-    bool aimed; /* the fault has struck */
+    bool aimed;           /* the fault has struck */
+    struct site_aim then; /* another one, after that */
+    bool again;           /* that one has struck */
+    /* Sites that each of the two faults may strike at instead; SITE_NONE: none. */
+    uint32_t others[2][SITE_OTHERS];
     uint64_t *posts_before;
 
     uint32_t *number; /* of each description in the program */

@@ -131,6 +131,8 @@ static void every_kind_of_run_is_common(void **state)
     assert_true(n.dropped >= n.runs / 20 && n.found_gone >= n.runs / 4);
     assert_true(n.checked >= n.runs / 2 && n.repaired >= n.runs / 2);
     assert_true(n.slept >= n.runs / 12 && n.emptied >= n.runs / 12);
+    assert_true(n.lives >= n.runs / 30 && n.stopped > 0);
+    assert_true(n.struck >= n.runs / 12 && n.struck_again > 0);
     check_free(c);
 }
 

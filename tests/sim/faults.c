@@ -279,6 +279,74 @@ static void an_enumeration_tries_faults_at_every_point(void **state)
     }
 }
 
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static struct sim_settings machine(unsigned clients)
+{
+    struct sim_settings s =
+        rig_settings(SIM_IB, SIM_TORN | SIM_INTERLEAVE | SIM_DELAY | SIM_PAUSE, clients);
+    s.nodes = 1;
+    s.no_fence = s.lives = s.stops = true;
+    return s;
+}
+
+/* A client stops when a part of its WRITE is placed, for longer than any lease. Then the rest is placed. */
+static void clients_stop_within_writes(void **state)
+{
+    (void)state;
+    uint64_t stopped = 0;
+    memset(&saw, 0, sizeof saw);
+    for (unsigned seed = 1; seed <= 500; seed++) {
+        struct sim_settings s = machine(1);
+        tape_from_seed(&rig.tape, seed, false);
+        assert_int_equal(sim_begin(rig.sim, &s, &rig.tape), FAR_OK);
+        assert_int_equal(sim_start(rig.sim, 0, write_words, NULL), FAR_OK);
+        assert_int_equal(sim_run(rig.sim, UINT32_MAX), SIM_FINISHED);
+        assert_int_equal(words_set(), WORDS);
+        stopped += sim_counts(rig.sim)->stopped;
+        sim_end(rig.sim);
+    }
+    assert_true(stopped > 5 && stopped < 250);
+    assert_true(saw.ok == 500 && saw.longest > SIM_PAUSE_NS);
+}
+
+static void live_for_a_while(void *arg)
+{
+    (void)arg;
+    struct fab_ep *ep = rig_ep();
+    ep->ops->identify(ep, 7);
+    sim_sleep(rig.sim, 1000000);
+    ep->ops->ep_close(ep);
+}
+
+static void ask_whether_it_lives(void *arg)
+{
+    (void)arg;
+    struct fab_ep *ep = rig_ep();
+    sim_sleep(rig.sim, 500000);
+    assert_int_equal(ep->ops->life(ep, 7, 0), FAB_ALIVE);
+    sim_sleep(rig.sim, 1000000);
+    assert_int_equal(ep->ops->life(ep, 7, 0), FAB_LIFE_UNKNOWN); /* as if it were elsewhere */
+    assert_int_equal(ep->ops->life(ep, 7, ep->ops->witness(ep, 7)), FAB_DEAD);
+    ep->ops->ep_close(ep);
+}
+
+static void it_is_known_which_processes_live(void **state)
+{
+    (void)state;
+    struct sim_settings s = machine(2);
+    tape_from_record(&rig.tape, NULL, 0);
+    assert_int_equal(sim_begin(rig.sim, &s, &rig.tape), FAR_OK);
+    assert_int_equal(sim_start(rig.sim, 0, live_for_a_while, NULL), FAR_OK);
+    assert_int_equal(sim_start(rig.sim, 1, ask_whether_it_lives, NULL), FAR_OK);
+    assert_int_equal(sim_run(rig.sim, UINT32_MAX), SIM_FINISHED);
+    sim_end(rig.sim);
+    s.lives = false;
+    assert_int_equal(sim_begin(rig.sim, &s, &rig.tape), FAR_OK);
+    assert_null(sim_fab(rig.sim)->ops->life);
+    sim_end(rig.sim);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +360,8 @@ int main(void)
         cmocka_unit_test(a_lost_node_is_back_when_the_faults_stop),
         cmocka_unit_test(clocks_drift_within_the_bound),
         cmocka_unit_test(an_enumeration_tries_faults_at_every_point),
+        cmocka_unit_test(clients_stop_within_writes),
+        cmocka_unit_test(it_is_known_which_processes_live),
     };
     return cmocka_run_group_tests(tests, rig_set_up, rig_tear_down);
 }
