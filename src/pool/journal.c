@@ -47,6 +47,10 @@
  *       recovers the line itself (LEASE-L2). A line is missed only if it was written after the call
  *       began. So if a lock is closed to others before the call, the lines of all clients that hold
  *       it are visited.
+ *   JOURNAL-J7  Nobody else writes the lines that an operation recovers: a dead client is shut out,
+ *       and siblings leave a line alone that another operation recovers. So these lines are read
+ *       once, before the first of them is recovered, and journal_visit() shows them as they were
+ *       read. If each visit read them again, a recovery would go by the square of a ring's depth.
  *
  * A chain that is damaged is cut there, by the slot's next owner: what follows cannot be read.
  */
@@ -175,6 +179,83 @@ static int walk_one(struct walk *w, unsigned node, unsigned slot)
     w->count = 1;
     return walk(w);
 }
+
+/* ---- lines that were read -------------------------------------------------------------------- */
+
+struct seen_line {
+    unsigned slot;
+    gaddr at;
+    struct journal_line line;
+};
+
+/* Whole lines, in a list that grows. */
+struct journal_seen {
+    struct seen_line *line;
+    unsigned count, room;
+};
+
+static struct seen_line *see(struct journal_seen *seen, unsigned slot, gaddr at)
+{
+    if (seen->count == seen->room) {
+        unsigned room = seen->room ? 2 * seen->room : 8;
+        struct seen_line *grown = realloc(seen->line, room * sizeof *grown);
+        if (!grown) {
+            (void)err_fail(FAR_NO_MEMORY, "no memory for journals");
+            return NULL;
+        }
+        seen->line = grown;
+        seen->room = room;
+    }
+    struct seen_line *line = &seen->line[seen->count++];
+    *line = (struct seen_line){.slot = slot, .at = at};
+    return line;
+}
+
+static const struct seen_line *find_seen(const struct journal_seen *seen, gaddr at)
+{
+    for (unsigned i = 0; seen && i < seen->count; i++)
+        if (seen->line[i].at == at)
+            return &seen->line[i];
+    return NULL;
+}
+
+/* Reads the lines of the list from the first on. */
+static int read_seen(struct op *op, struct journal_seen *seen, unsigned first)
+{
+    int rc = FAR_OK;
+    while (first < seen->count && rc == FAR_OK) {
+        unsigned count = seen->count - first < WALK_MANY ? seen->count - first : WALK_MANY;
+        struct journal_line *image = op_buffer(op, BUF_JOURNAL, WALK_MANY * sizeof *image);
+        for (unsigned i = 0; i < count && image; i++)
+            batch_read(&op->batch, seen->line[first + i].at, 0, &image[i], sizeof *image);
+        rc = image ? batch_flush(&op->batch) : FAR_NO_MEMORY;
+        for (unsigned i = 0; i < count && rc == FAR_OK; i++)
+            seen->line[first + i].line = image[i];
+        first += count;
+    }
+    return rc;
+}
+
+/* A walk that keeps the lines that say something. */
+struct keeping {
+    struct walk walk;
+    struct journal_seen seen;
+    int rc;
+};
+
+static void keep_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+{
+    struct keeping *k = (struct keeping *)w;
+    if (line->intent.stamp == 0 || k->rc != FAR_OK)
+        return;
+    struct seen_line *kept = see(&k->seen, slot, at);
+    if (kept)
+        kept->line = *line;
+    else
+        k->rc = FAR_NO_MEMORY;
+}
+
+/* ---- what slots say -------------------------------------------------------------------------- */
 
 /* The nodes on which a slot's lines may say something: one bit each. */
 static int used_nodes(struct op *op, unsigned slot, uint64_t *nodes)
@@ -695,66 +776,49 @@ void journal_entry_done(struct op *op, const struct journal_entry *entry)
 }
 
 /* Recovers what a line says, and blanks it. */
-static int recover_line(struct op *op, unsigned slot, gaddr at)
+static int recover_line(struct op *op, struct seen_line *seen)
 {
     struct journal_image *image = op_buffer(op, BUF_JOURNAL, sizeof *image);
-    struct journal_line line;
     struct journal_entry entry;
-    if (!image)
-        return FAR_NO_MEMORY;
-    batch_read(&op->batch, at, 0, &image->line, sizeof image->line);
-    int rc = batch_flush(&op->batch);
-    if (rc != FAR_OK)
+    int rc = image ? FAR_OK : FAR_NO_MEMORY;
+    if (rc != FAR_OK || seen->line.intent.stamp == 0)
         return rc;
-    line = image->line; /* a copy: recover() below may use the buffer for journals of its own */
-    if (line.intent.stamp == 0)
-        return FAR_OK;
-    if (op->pool->recover && judge(&line, slot, at, &entry))
+    if (op->pool->recover && judge(&seen->line, seen->slot, seen->at, &entry))
         rc = op->pool->recover(op->pool->tables, op, &entry);
     if (rc != FAR_OK)
         return rc;
     image = op_buffer(op, BUF_JOURNAL, sizeof *image); /* again: it may have moved */
-    write_blank(op, at, image->blank);
-    return batch_flush(&op->batch);
+    write_blank(op, seen->at, image->blank);
+    rc = batch_flush(&op->batch);
+    if (rc == FAR_OK)
+        seen->line.intent.stamp = 0;
+    return rc;
 }
 
-struct collecting {
-    struct walk walk;
-    gaddr *at;
-    unsigned count, room;
-    int rc;
-};
-
-static void collect_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+/* A line that a circle leads to again was read before it was recovered. */
+static void keep_once(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
 {
-    struct collecting *c = (struct collecting *)w;
-    (void)slot;
-    if (line->intent.stamp == 0 || c->rc != FAR_OK)
-        return;
-    if (c->count == c->room) {
-        unsigned room = c->room ? 2 * c->room : 8;
-        gaddr *grown = realloc(c->at, room * sizeof *grown);
-        if (!grown) {
-            c->rc = err_fail(FAR_NO_MEMORY, "no memory for a journal");
-            return;
-        }
-        c->at = grown;
-        c->room = room;
-    }
-    c->at[c->count++] = at;
+    if (find_seen(&((struct keeping *)w)->seen, at))
+        break_off(w, &w->cursor[0], at);
+    else
+        keep_line(w, slot, at, line);
 }
 
 static int recover_node(struct op *op, unsigned node, unsigned slot)
 {
-    struct collecting c = {.walk = {.op = op, .visit = collect_line}, .rc = FAR_OK};
-    int rc = walk_one(&c.walk, node, slot);
+    struct keeping k = {.walk = {.op = op, .visit = keep_once, .whole = true}, .rc = FAR_OK};
+    struct journal_seen *outer = op->journal_seen;
+    int rc = walk_one(&k.walk, node, slot);
     if (rc == FAR_OK)
-        rc = c.rc;
-    for (unsigned i = 0; i < c.count; i++) { /* one may have to wait for another */
-        int one = recover_line(op, slot, c.at[i]);
+        rc = k.rc;
+    unsigned count = rc == FAR_OK ? k.seen.count : 0;
+    op->journal_seen = &k.seen;            /* JOURNAL-J7 */
+    for (unsigned i = 0; i < count; i++) { /* one may have to wait for another */
+        int one = recover_line(op, &k.seen.line[i]);
         rc = rc == FAR_OK ? one : rc;
     }
-    free(c.at);
+    op->journal_seen = outer;
+    free(k.seen.line);
     return rc;
 }
 
@@ -773,23 +837,57 @@ int journal_recover(struct op *op, unsigned slot)
     return rc;
 }
 
-/* Recovers a line that an operation of this client left. */
-static int complete_line(struct op *op, unsigned i)
+/* Takes the lines on a node that operations of this client left: siblings then leave them alone. */
+static int take_left(struct client *c, unsigned node, struct journal_seen *seen)
 {
-    struct lines *l = &op->client->lines;
-    unsigned registration = l->registration;
-    l->line[i].state = LINE_TAKEN; /* siblings leave it alone */
-    int rc = recover_line(op, op->client->slot, l->line[i].at);
-    if (registration != l->registration)
-        return rc == FAR_OK ? FAR_FENCED : rc;
-    if (rc == FAR_OK) {
-        op->client->attention.undone--;
-        l->line[i].spent = false;
-        set_free(l, i);
-    } else {
-        l->line[i].state = LINE_LEFT;
+    struct lines *l = &c->lines;
+    for (unsigned i = 0; i < l->count; i++) {
+        if (l->line[i].state != LINE_LEFT || gaddr_node(l->line[i].at) != node)
+            continue;
+        if (client_has_stray_writes(c))
+            return FAR_TIMEOUT; /* JOURNAL-J3: a sibling may have left the line since this began */
+        if (!see(seen, c->slot, l->line[i].at))
+            return FAR_NO_MEMORY;
+        l->line[i].state = LINE_TAKEN;
     }
-    return rc;
+    return FAR_OK;
+}
+
+/* Gives back a line that was to be recovered. */
+static void give_left(struct client *c, gaddr at, bool recovered)
+{
+    struct line *line = find_line(&c->lines, at);
+    ASSERT(line && line->state == LINE_TAKEN);
+    if (recovered) {
+        c->attention.undone--;
+        line->spent = false;
+        set_free(&c->lines, (unsigned)(line - c->lines.line));
+    } else {
+        line->state = LINE_LEFT;
+    }
+}
+
+/* Recovers the lines on a node that operations of this client left. */
+static int complete_node(struct op *op, unsigned node)
+{
+    struct client *c = op->client;
+    struct journal_seen seen = {0}, *outer = op->journal_seen;
+    const unsigned registration = c->lines.registration;
+    int rc = take_left(c, node, &seen);
+    int read = read_seen(op, &seen, 0);
+    rc = rc == FAR_OK ? read : rc;
+    op->journal_seen = &seen; /* JOURNAL-J7 */
+    for (unsigned i = 0; i < seen.count && registration == c->lines.registration; i++) {
+        int one = read;
+        if (one == FAR_OK)
+            one = client_has_stray_writes(c) ? FAR_TIMEOUT : recover_line(op, &seen.line[i]);
+        rc = rc == FAR_OK ? one : rc;
+        if (registration == c->lines.registration)
+            give_left(c, seen.line[i].at, one == FAR_OK);
+    }
+    op->journal_seen = outer;
+    free(seen.line);
+    return rc == FAR_OK && registration != c->lines.registration ? FAR_FENCED : rc;
 }
 
 int journal_complete(struct op *op)
@@ -807,11 +905,8 @@ int journal_complete(struct op *op)
         int one = unread ? load(op, node) : FAR_OK;
         rc = rc == FAR_OK ? one : rc;
     }
-    for (unsigned i = 0; i < l->count && registration == l->registration; i++) {
-        if (l->line[i].state != LINE_LEFT)
-            continue;
-        /* JOURNAL-J3: a sibling may have left the line since this began. */
-        int one = client_has_stray_writes(c) ? FAR_TIMEOUT : complete_line(op, i);
+    for (unsigned node = 0; node < op->pool->nodes && registration == l->registration; node++) {
+        int one = complete_node(op, node);
         rc = rc == FAR_OK ? one : rc;
     }
     return rc;
@@ -819,56 +914,70 @@ int journal_complete(struct op *op)
 
 /* ---- looking at the lines of others ---------------------------------------------------------- */
 
-/* A line that says something, as it was read. */
-struct seen_line {
-    unsigned slot;
-    gaddr at;
-    struct journal_line line;
-};
-
-struct visiting {
-    struct walk walk;
-    struct seen_line *seen;
-    unsigned count, room;
-    int rc;
-};
-
 static bool is_dead(uint64_t incarnation)
 {
     return incarnation == 0 || incarnation & CLIENT_FENCED;
 }
 
-static void keep_line(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+/* Keeps those of this client's lines on a node that an operation uses: which they are is known. */
+static int keep_own(struct keeping *k, unsigned node)
 {
-    struct visiting *v = (struct visiting *)w;
-    const struct client *c = w->op->client;
-    const struct line *mine = slot == c->slot ? find_line(&w->op->client->lines, at) : NULL;
-    if (line->intent.stamp == 0 || v->rc != FAR_OK || (mine && mine->state == LINE_FREE))
-        return; /* blank, or spent */
-    if (v->count == v->room) {
-        unsigned room = v->room ? 2 * v->room : 64;
-        struct seen_line *grown = realloc(v->seen, room * sizeof *grown);
-        if (!grown) {
-            v->rc = err_fail(FAR_NO_MEMORY, "no memory for journals");
-            return;
-        }
-        v->seen = grown;
-        v->room = room;
+    struct op *op = k->walk.op;
+    const struct lines *l = &op->client->lines;
+    unsigned first = k->seen.count;
+    for (unsigned i = 0; i < l->count; i++) {
+        const struct line *line = &l->line[i];
+        if (line->state == LINE_FREE || gaddr_node(line->at) != node ||
+            find_seen(op->journal_seen, line->at))
+            continue; /* blank, spent, or read before */
+        if (!see(&k->seen, op->client->slot, line->at))
+            return FAR_NO_MEMORY;
     }
-    v->seen[v->count++] = (struct seen_line){slot, at, *line};
+    return read_seen(op, &k->seen, first);
+}
+
+/* JOURNAL-J7: keeps the lines that this operation recovers. */
+static int keep_recovered(struct keeping *k, unsigned node)
+{
+    const struct journal_seen *seen = k->walk.op->journal_seen;
+    for (unsigned i = 0; seen && i < seen->count && k->rc == FAR_OK; i++)
+        if (gaddr_node(seen->line[i].at) == node)
+            keep_line(&k->walk, seen->line[i].slot, seen->line[i].at, &seen->line[i].line);
+    return k->rc;
+}
+
+static void keep_used(struct walk *w, unsigned slot, gaddr at, const struct journal_line *line)
+{
+    struct client *c = w->op->client;
+    const struct line *mine = slot == c->slot ? find_line(&c->lines, at) : NULL;
+    if (!mine || mine->state != LINE_FREE)
+        keep_line(w, slot, at, line);
+}
+
+/* Need the slot's chain not be walked, because its lines are known? */
+static bool knows_lines(const struct op *op, unsigned node, unsigned slot)
+{
+    const struct journal_seen *seen = op->journal_seen;
+    if (slot == op->client->slot)
+        return op->client->lines.loaded >> node & 1;
+    return seen && seen->count > 0 && seen->line[0].slot == slot &&
+           gaddr_node(seen->line[0].at) == node;
 }
 
 /* Reads the lines of all slots on a node. */
-static int read_lines(struct visiting *v, unsigned node, const struct client_slot *slots)
+static int read_lines(struct keeping *k, unsigned node, const struct client_slot *slots)
 {
-    struct walk *w = &v->walk;
-    const struct pool *pool = w->op->pool;
+    struct walk *w = &k->walk;
+    const struct op *op = w->op;
+    const struct pool *pool = op->pool;
     uint64_t *journals = malloc(pool->clients * sizeof *journals); /* the buffer is used again */
     int rc = journals ? FAR_OK : err_fail(FAR_NO_MEMORY, "no memory for journals");
     for (unsigned slot = 0; slot < pool->clients && rc == FAR_OK; slot++)
         journals[slot] = slots[slot].journals;
+    if (rc == FAR_OK && knows_lines(op, node, op->client->slot))
+        rc = keep_own(k, node);
     for (unsigned slot = 0; slot < pool->clients && rc == FAR_OK; slot++) {
-        if (journals[slot] >> node & 1)
+        if (journals[slot] >> node & 1 && !knows_lines(op, node, slot))
             w->cursor[w->count++] = (struct cursor){slot, first_line(pool, node, slot), 0};
         if (w->count == WALK_MANY)
             rc = walk(w);
@@ -876,14 +985,14 @@ static int read_lines(struct visiting *v, unsigned node, const struct client_slo
     if (rc == FAR_OK)
         rc = walk(w);
     free(journals);
-    return rc == FAR_OK ? v->rc : rc;
+    return rc == FAR_OK ? keep_recovered(k, node) : rc;
 }
 
 int journal_visit(struct op *op, unsigned node,
                   void (*visit)(void *arg, const struct journal_entry *entry, bool alive),
                   void *arg)
 {
-    struct visiting v = {.walk = {.op = op, .visit = keep_line, .whole = true}, .rc = FAR_OK};
+    struct keeping k = {.walk = {.op = op, .visit = keep_used, .whole = true}, .rc = FAR_OK};
     struct client_slot *slots = NULL;
     uint64_t *before = malloc(op->pool->clients * sizeof *before);
     ASSERT(node < op->pool->nodes);
@@ -892,18 +1001,18 @@ int journal_visit(struct op *op, unsigned node,
     for (unsigned slot = 0; slot < op->pool->clients && rc == FAR_OK; slot++)
         before[slot] = slots[slot].incarnation;
     if (rc == FAR_OK)
-        rc = read_lines(&v, node, slots);
-    if (rc == FAR_OK && v.count > 0)
+        rc = read_lines(&k, node, slots);
+    if (rc == FAR_OK && k.seen.count > 0)
         rc = client_registry(op, &slots); /* JOURNAL-J6 */
-    for (unsigned i = 0; i < v.count && rc == FAR_OK; i++) {
-        const struct seen_line *seen = &v.seen[i];
+    for (unsigned i = 0; i < k.seen.count && rc == FAR_OK; i++) {
+        const struct seen_line *seen = &k.seen.line[i];
         struct journal_entry entry;
         uint64_t after = slots[seen->slot].incarnation;
         bool alive = !is_dead(after) || before[seen->slot] != after;
         if (judge(&seen->line, seen->slot, seen->at, &entry))
             visit(arg, &entry, alive);
     }
-    free(v.seen);
+    free(k.seen.line);
     free(before);
     return rc;
 }

@@ -22,6 +22,7 @@
 
 struct client;
 struct cached;
+struct journal_seen;
 
 /* ---- the pool -------------------------------------------------------------------------------- */
 
@@ -137,6 +138,7 @@ struct op {
     uint64_t epoch; /* while in flight: what the client had validated when it began */
     bool unmet;     /* it began before its client had met a sweep: SWEEP-P2 */
     bool recovers;  /* completes another client's work, or what its own client left (lease.c) */
+    struct journal_seen *journal_seen; /* NULL, or the lines that it recovers (journal.c) */
     struct op *older, *newer;
 };
 

@@ -274,22 +274,30 @@ static far_session *dying;
 static struct fab_req *its_request;
 static struct batch_tap tap;
 
+/* Does a recovery of `waiting` read the lines of others? */
+static bool visits(const struct fab_verb *verbs, unsigned count)
+{
+    const struct pool *pool = &the->r.pool->pool;
+    uint64_t own = journal_off(pool->clients) + (uint64_t)waiting.slot * JOURNAL_BYTES;
+    for (unsigned i = 0; i < count; i++)
+        if (verbs[i].kind == FAB_READ && verbs[i].len == JOURNAL_BYTES && verbs[i].off != own)
+            return true;
+    return false;
+}
+
 /* Its lines have been read, the registry has not: its redo and its row are written, and it is shut out. */
 static void shut_out_behind_the_lines(struct batch_tap *t, const struct fab_verb *verbs,
                                       unsigned count)
 {
     static bool read;
-    unsigned lines = 0;
     (void)t;
-    for (unsigned i = 0; i < count; i++)
-        lines += verbs[i].kind == FAB_READ && verbs[i].len == JOURNAL_BYTES;
     if (came == 0 && read) {
         came++;
         uint64_t delta = slot_delta(dying->client.slot);
         assert_int_equal(post_some(dying->client.ep, its_request, 0, 2), FAR_OK);
         store_rig_set(&the->r, NODE0, delta, dying->client.incarnation | CLIENT_FENCED);
     }
-    read = lines > 1;
+    read = visits(verbs, count);
 }
 
 static int recover_another_before_writing(struct fab_ep *ep, struct fab_req *req)
@@ -543,12 +551,9 @@ static void a_lock_is_not_released_before_two_epochs_have_passed(void **state)
 /* The recovery reads the lines of others. */
 static void look_for_repair(struct batch_tap *t, const struct fab_verb *verbs, unsigned count)
 {
-    unsigned lines = 0;
     (void)t;
-    for (unsigned i = 0; i < count; i++)
-        lines += verbs[i].kind == FAB_READ && verbs[i].len == JOURNAL_BYTES;
-    came += lines > 1;
-    assert_true(lines <= 1 || (lock_word(the) & RCUCKOO_REPAIR));
+    came += visits(verbs, count);
+    assert_true(!visits(verbs, count) || (lock_word(the) & RCUCKOO_REPAIR));
 }
 
 /* RCUCKOO-C9 */
@@ -562,11 +567,11 @@ static void a_recovery_closes_the_words_before_it_reads_lines(void **state)
     change_another_table(g.b);     /* it has a line, too */
     put_fails(&g, x, 7, false, 2); /* the intent and the lock */
     assert_true(lock_word(&g) == 1);
-    struct client dead = x->client;
+    waiting = x->client;
     store_rig_kill(x);
     tap = (struct batch_tap){.posted = look_for_repair};
     g.a->op.batch.tap = &tap;
-    assert_int_equal(recover(g.a, &dead), FAR_OK);
+    assert_int_equal(recover(g.a, &waiting), FAR_OK);
     g.a->op.batch.tap = NULL;
     assert_true(came > 0 && lock_word(&g) == 0);
     close_rig(&g);
@@ -653,6 +658,140 @@ static void what_a_recovery_has_closed_is_soon_open_again(void **state)
     assert_in_range(g.r.clock->now - before, 1, 20000000);
     assert_int_equal(lock_word(&g), 0);
     close_rig(&g);
+}
+
+/* ---- a ring in which every operation holds a lock --------------------------------------------------- */
+
+enum { DEEPEST_RING = 64 };
+
+/* As a ring of that many changes leaves it: each has a line, and a lock of its own. */
+static void hold_locks(struct rig *g, far_session *s, unsigned depth, struct journal *line)
+{
+    struct rcuckoo_view *view = view_of(g, s);
+    struct rcuckoo_sub sub = sub_of(g);
+    for (unsigned i = 0; i < depth; i++) {
+        struct rcuckoo_locks locks = {1, {{i / 32, 1ull << i % 32}}, {0}};
+        bool closed = false;
+        assert_int_equal(journal_take(&s->op, gaddr_node(sub.part.anchor), &line[i]), FAR_OK);
+        rcuckoo_lock(&s->op, view, &sub, &line[i], &locks);
+        assert_int_equal(batch_flush(&s->op.batch), FAR_OK);
+        assert_true(rcuckoo_locked(&s->op, &locks, &closed));
+    }
+}
+
+static void open_wide(struct rig *g, far_session **s)
+{
+    uint32_t v;
+    open_rig_with(g, "mem:?size=8m&clients=8", "rows=1024&lock_rows=1");
+    *s = store_rig_join(&g->r);
+    assert_int_equal(get_u32(g, *s, 1, &v), FAR_NOT_FOUND); /* it knows the table */
+    assert_int_equal(get_u32(g, g->a, 1, &v), FAR_NOT_FOUND);
+    assert_true(view_of(g, *s)->shape.words >= DEEPEST_RING / 32);
+}
+
+static void assert_all_free(struct rig *g)
+{
+    for (unsigned i = 0; i < DEEPEST_RING / 32; i++)
+        assert_int_equal(store_rig_get(&g->r, sub_of(g).part.anchor, rcuckoo_word_at(i)), 0);
+}
+
+/* Verbs of the recovery of a session that died with such a ring. */
+static uint64_t verbs_for_the_dead(unsigned depth)
+{
+    struct rig g;
+    struct journal line[DEEPEST_RING];
+    far_session *x;
+    open_wide(&g, &x);
+    hold_locks(&g, x, depth, line);
+    struct client dead = x->client;
+    store_rig_kill(x);
+    uint64_t before = g.a->op.cost.verbs;
+    assert_int_equal(recover(g.a, &dead), FAR_OK);
+    uint64_t verbs = g.a->op.cost.verbs - before;
+    assert_all_free(&g);
+    close_rig(&g);
+    return verbs;
+}
+
+/* The same of a session that recovers its own lines. */
+static uint64_t verbs_for_itself(unsigned depth)
+{
+    struct rig g;
+    struct journal line[DEEPEST_RING];
+    far_session *x;
+    open_wide(&g, &x);
+    hold_locks(&g, x, depth, line);
+    for (unsigned i = 0; i < depth; i++)
+        journal_give(&x->op, &line[i], false);
+    uint64_t before = x->op.cost.verbs;
+    assert_int_equal(client_complete(&x->op), FAR_OK);
+    uint64_t verbs = x->op.cost.verbs - before;
+    assert_all_free(&g);
+    far_session_close(x);
+    close_rig(&g);
+    return verbs;
+}
+
+static void assert_linear(uint64_t (*verbs)(unsigned depth))
+{
+    uint64_t at8 = verbs(8), at16 = verbs(16), at32 = verbs(32), at64 = verbs(64);
+    printf("    %llu, %llu, %llu and %llu verbs\n", (unsigned long long)at8,
+           (unsigned long long)at16, (unsigned long long)at32, (unsigned long long)at64);
+    assert_in_range(at32 - at16, 16, 2 * (at16 - at8) + 8);
+    assert_in_range(at64 - at32, 32, 2 * (at32 - at16) + 8);
+}
+
+/* JOURNAL-J7 */
+static void a_recovery_goes_by_the_depth_of_the_ring(void **state)
+{
+    (void)state;
+    assert_linear(verbs_for_the_dead);
+}
+
+static void a_client_recovers_its_own_ring_by_its_depth(void **state)
+{
+    (void)state;
+    assert_linear(verbs_for_itself);
+}
+
+/* RCUCKOO-C10, JOURNAL-J7: two lines of a ring name a lock. The first one has only named it. The second one
+ * holds it and has begun to write. */
+static far_session *name_a_lock_twice(struct rig *g, struct journal line[2])
+{
+    struct rcuckoo_locks locks = {1, {{0, 1}}, {0}};
+    far_session *x;
+    open_wide(g, &x);
+    struct rcuckoo_sub sub = sub_of(g);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(journal_take(&x->op, gaddr_node(sub.part.anchor), &line[i]), FAR_OK);
+        rcuckoo_intend(&x->op, view_of(g, x), &sub, &line[i], &locks);
+        assert_int_equal(batch_flush(&x->op.batch), FAR_OK);
+    }
+    store_rig_set(&g->r, sub.part.anchor, rcuckoo_word_at(0), 1);
+    journal_redo(&x->op, &line[1], "", 0);
+    assert_int_equal(batch_flush(&x->op.batch), FAR_OK);
+    return x;
+}
+
+static void lines_of_one_ring_are_told_apart(void **state)
+{
+    struct rig g;
+    struct journal line[2];
+    (void)state;
+    for (unsigned itself = 0; itself < 2; itself++) {
+        far_session *x = name_a_lock_twice(&g, line);
+        journal_give(&x->op, &line[0], false);
+        journal_give(&x->op, &line[1], false);
+        if (itself) { /* it has to wait, for the line that holds the lock is its own */
+            assert_int_equal(client_complete(&x->op), FAR_TIMEOUT);
+            assert_int_equal(lock_word(&g), RCUCKOO_REPAIR | 1);
+        }
+        waiting = x->client;
+        store_rig_kill(x);
+        assert_int_equal(recover(g.a, &waiting), FAR_OK);
+        assert_all_free(&g);
+        close_rig(&g);
+    }
 }
 
 /* ---- a path of several rows ----------------------------------------------------------------------- */
@@ -869,6 +1008,9 @@ int main(void)
         cmocka_unit_test(the_death_of_an_idle_client_closes_nothing),
         cmocka_unit_test(a_recovery_does_not_wait_for_a_lock_that_was_free),
         cmocka_unit_test(what_a_recovery_has_closed_is_soon_open_again),
+        cmocka_unit_test(a_recovery_goes_by_the_depth_of_the_ring),
+        cmocka_unit_test(a_client_recovers_its_own_ring_by_its_depth),
+        cmocka_unit_test(lines_of_one_ring_are_told_apart),
         cmocka_unit_test(all_rows_of_a_path_are_locked),
         cmocka_unit_test(a_lock_is_not_released_before_two_epochs_have_passed),
         cmocka_unit_test(a_path_that_was_begun_is_completed),
