@@ -906,6 +906,13 @@ struct far_stats {
 FAR_API void far_stats(const far_session *session, const far_table *table, struct far_stats *stats);
 
 /* A table as a whole, as this session sees it. */
+/* A figure that only tables of this index have. Its page in docs/index/ says what it means. */
+struct far_table_figure {
+    const char *name; /* static text; NULL: there is none */
+    uint64_t value;
+};
+#define FAR_TABLE_FIGURES_MAX 4
+
 struct far_table_info {
     uint64_t keys;               /* exact when nobody writes meanwhile               */
     uint64_t slots;              /* places for a key in the index                    */
@@ -917,8 +924,7 @@ struct far_table_info {
     uint64_t splits;             /* restructurings this session has done             */
     double split_load_max;       /* highest and mean load factor of what it split;   */
     double split_load_mean;      /* 0 if it has split nothing                        */
-    /* SepHash: bytes of the FPTables of all segments, and of plain ones. 0: the index has none. */
-    uint64_t fptable_bytes, fptable_plain_bytes;
+    struct far_table_figure figure[FAR_TABLE_FIGURES_MAX]; /* the first ones have names */
     /* The table's tuning, with defaults, as text for far_table_create(); "" if the index has
      * none. */
     char tuning[FAR_TUNING_MAX + 1];

@@ -69,18 +69,24 @@ static json_t *json_per_op(const struct bench_run *run)
     return whole(o, bad);
 }
 
+static json_t *json_figures(json_t *o, const struct far_table_info *s)
+{
+    int bad = 0;
+    for (unsigned i = 0; i < FAR_TABLE_FIGURES_MAX && s->figure[i].name; i++)
+        bad |= json_object_set_new(o, s->figure[i].name, out_count(s->figure[i].value));
+    return whole(o, bad);
+}
+
 static json_t *json_space(const struct far_table_info *s)
 {
-    bool fptables = s->fptable_plain_bytes != 0;
-    return OUT_OBJECT({"keys", out_count(s->keys)}, {"slots", out_count(s->slots)},
-                      {"index_bytes", out_count(s->index_bytes)},
-                      {"block_bytes", out_count(s->block_bytes)},
-                      {"client_cache_bytes", out_count(s->client_cache_bytes)},
-                      {"load_factor", json_real(s->load_factor)}, {"splits", out_count(s->splits)},
-                      {"split_load_max", json_real(s->split_load_max)},
-                      {"split_load_mean", json_real(s->split_load_mean)},
-                      {fptables ? "fptable_bytes" : NULL, out_count(s->fptable_bytes)},
-                      {fptables ? "fptable_plain_bytes" : NULL, out_count(s->fptable_plain_bytes)});
+    json_t *o = OUT_OBJECT(
+        {"keys", out_count(s->keys)}, {"slots", out_count(s->slots)},
+        {"index_bytes", out_count(s->index_bytes)}, {"block_bytes", out_count(s->block_bytes)},
+        {"client_cache_bytes", out_count(s->client_cache_bytes)},
+        {"load_factor", json_real(s->load_factor)}, {"splits", out_count(s->splits)},
+        {"split_load_max", json_real(s->split_load_max)},
+        {"split_load_mean", json_real(s->split_load_mean)});
+    return json_figures(o, s);
 }
 
 static json_t *json_timeline(const struct bench_config *c, const struct bench_run *run)

@@ -50,10 +50,9 @@ static json_t *json_of_table(far_table *table, const struct far_table_info *t)
         {"keys", out_count(t->keys)}, {"slots", out_count(t->slots)},
         {"load_factor", json_real(t->load_factor)}, {"index_bytes", out_count(t->index_bytes)},
         {"block_bytes", out_count(t->block_bytes)},
-        {t->damaged != 0 ? "damaged" : NULL, out_count(t->damaged)},
-        {t->fptable_plain_bytes != 0 ? "fptable_bytes" : NULL, out_count(t->fptable_bytes)},
-        {t->fptable_plain_bytes != 0 ? "fptable_plain_bytes" : NULL,
-         out_count(t->fptable_plain_bytes)});
+        {t->damaged != 0 ? "damaged" : NULL, out_count(t->damaged)});
+    for (unsigned i = 0; i < FAR_TABLE_FIGURES_MAX && t->figure[i].name; i++)
+        json_object_set_new(rest, t->figure[i].name, out_count(t->figure[i].value));
     json_object_update(all, rest);
     json_decref(rest);
     return all;
@@ -119,9 +118,8 @@ static void print_table(far_table *table, const struct far_table_info *t)
                t->damaged);
     print_bytes("index", t->index_bytes);
     print_bytes("blocks", t->block_bytes);
-    if (t->fptable_plain_bytes != 0)
-        printf("  %-12s %15" PRIu64 " bytes  (plain tables: %" PRIu64 " bytes)\n", "fptables",
-               t->fptable_bytes, t->fptable_plain_bytes);
+    for (unsigned i = 0; i < FAR_TABLE_FIGURES_MAX && t->figure[i].name; i++)
+        printf("  %-19s %8" PRIu64 "\n", t->figure[i].name, t->figure[i].value);
 }
 
 static void print_node(const struct far_node_info *n)

@@ -28,7 +28,7 @@ expect_out '"fptable_bytes": 0'
 expect_out '"fptable_plain_bytes": 2048'
 run stat --pool "$pool" --table sep
 expect_code 0
-expect_out "(plain tables: 2048 bytes)"
+expect_out "  fptable_plain_bytes     2048"
 run pool check "$pool" --json
 expect_code 0
 expect_out 'pcaf\\xe9"'

@@ -310,8 +310,8 @@ static int visit_segment(struct walk *w, const struct index_part *a, uint64_t st
             w->marker->mark(w->marker, pointer_gaddr(w->words[i]), pointer_class(w->words[i]));
     }
     w->info.slots += l->segment.entries + shape->slots;
-    w->info.fptable_bytes += 2ull * l->segment.points;
-    w->info.fptable_plain_bytes += 2ull * SEPHASH_FPS;
+    w->info.figure[0].value += 2ull * l->segment.points;
+    w->info.figure[1].value += 2ull * SEPHASH_FPS;
     return w->report ? prove(w, a, state) : FAR_OK;
 }
 
@@ -392,6 +392,8 @@ int sephash_info(struct op *op, struct index_view *base, struct far_table_info *
     if (rc == FAR_OK) {
         uint64_t grown = view->merges + view->splits;
         w->info.client_cache_bytes = cached;
+        w->info.figure[0].name = "fptable_bytes";
+        w->info.figure[1].name = "fptable_plain_bytes";
         w->info.load_factor = w->info.slots ? (double)w->info.keys / (double)w->info.slots : 0;
         w->info.splits = grown;
         w->info.split_load_max = view->load_max;
