@@ -156,6 +156,7 @@ static void give_up(struct sweep *s)
     batch_faa(&op->batch, NODE0, DEATHS_DELTA, 1, &op->pool_word[1]);
     batch_fence(&op->batch);
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word & ~SWEEP_ANNOUNCED, 0, &op->pool_word[0]);
+    batch_fence(&op->batch); /* the announcement may land between the two (FABRIC-F5) */
     batch_cas(&op->batch, NODE0, SWEEP_DELTA, s->word | SWEEP_ANNOUNCED, 0, &op->pool_word[2]);
     /* If the word may still announce this sweep, this client registers again under another name.
      * Then the word names no living client, and the next sweeper takes over. */

@@ -254,6 +254,74 @@ static void a_sweep_that_broke_off_does_not_shut_others_out(void **state)
     }
 }
 
+/* The announcement fails, but lands while the sweep is given up: as early or as late as the orders of verbs allow. */
+static struct {
+    struct probe *p;
+    uint64_t from, to; /* of the announcement, while it is under way; to == 0: it is not */
+    unsigned tries;
+    bool early;
+} lands;
+
+static void post_one(struct fab_ep *ep, struct fab_verb *verb)
+{
+    struct fab_req one = {.verbs = verb, .count = 1};
+    assert_int_equal(breaks.real->post(ep, &one), FAR_OK);
+    assert_true(one.done);
+}
+
+static int post_and_land_late(struct fab_ep *ep, struct fab_req *req)
+{
+    struct fab_verb *v = req->verbs;
+    bool cas = v[0].kind == FAB_CAS && v[0].off == PROBE_CONTROL(sweep);
+    if (cas && (v[0].swap & SWEEP_ANNOUNCED) && lands.to == 0) {
+        lands.from = v[0].compare;
+        lands.to = v[0].swap;
+        req->status = FAR_UNKNOWN;
+        req->done = true;
+        return FAR_OK;
+    }
+    if (lands.to == 0 || req->count != 3 || v[1].kind != FAB_CAS || v[2].kind != FAB_CAS)
+        return breaks.real->post(ep, req);
+    bool ordered = v[2].flags & FAB_FENCE;
+    post_one(ep, &v[0]);
+    if (ordered && lands.early)
+        (void)probe_cas(lands.p, 0, PROBE_CONTROL(sweep), lands.from, lands.to);
+    post_one(ep, &v[ordered ? 1 : 2]);
+    if (!lands.early || !ordered)
+        (void)probe_cas(lands.p, 0, PROBE_CONTROL(sweep), lands.from, lands.to);
+    post_one(ep, &v[ordered ? 2 : 1]);
+    lands.tries++;
+    req->status = FAR_OK;
+    req->done = true;
+    return FAR_OK;
+}
+
+static void an_announcement_that_lands_late_is_taken_back(void **state)
+{
+    (void)state;
+    for (unsigned early = 0; early < 2; early++) {
+        struct store_rig r = store_rig_announcing("mem:?size=4m&" HOUR);
+        struct sweep_result swept;
+        struct probe p;
+        probe_open(&p, r.fab);
+        r.fab->order = ORDER_IB; /* atomics are in no order without a fence */
+        assert_int_equal(put(&r, r.session, 1), FAR_OK);
+        breaks.real = r.session->client.ep->ops;
+        breaks.ops = *breaks.real;
+        breaks.ops.post = post_and_land_late;
+        lands = (typeof(lands)){.p = &p, .early = early};
+        r.session->client.ep->ops = &breaks.ops;
+        assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_UNKNOWN);
+        r.session->client.ep->ops = breaks.real;
+        assert_int_equal(lands.tries, 1);
+        assert_true(probe_get(&p, 0, PROBE_CONTROL(sweep)) == 0);
+        puppet_no_strays(&r.session->client);
+        assert_int_equal(pool_sweep(&r.session->op, &swept), FAR_OK);
+        probe_close(&p);
+        store_rig_close(&r);
+    }
+}
+
 /* It has a journal line to recover, so it goes on, and meets the sweep later. */
 static void an_operation_that_began_before_the_sweep_was_met_holds_it_up(void **state)
 {
@@ -307,6 +375,7 @@ int main(void)
         cmocka_unit_test(a_sweep_outdates_caches),
         cmocka_unit_test(a_sweep_waits_for_two_epochs_behind_its_marks),
         cmocka_unit_test(a_sweep_that_broke_off_does_not_shut_others_out),
+        cmocka_unit_test(an_announcement_that_lands_late_is_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
