@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -237,6 +238,35 @@ int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wi
     return nodes->instance[node] == welcome->instance && fab->found[node] == welcome->size
                ? FAR_OK
                : FAR_NODE_LOST;
+}
+
+/* Node 0 has the registry and the catalog, so a pool cannot be opened without it. */
+static int without_root(const struct fab *fab, int status)
+{
+    char why[ERR_DETAIL_BYTES];
+
+    snprintf(why, sizeof why, "%s", far_error_detail());
+    return fab->nodes == 1
+               ? status
+               : err_fail(status, "%s; this is the first node: the pool needs it to be opened",
+                          why);
+}
+
+int wire_nodes_connect(struct fab *fab, int (*connect)(struct fab *fab, unsigned node))
+{
+    int rc = FAR_OK;
+
+    for (unsigned i = 0; i < fab->nodes && rc == FAR_OK; i++) {
+        rc = connect(fab, i);
+        if (rc != FAR_UNREACHABLE && rc != FAR_TIMEOUT)
+            continue;
+        if (i == 0)
+            return without_root(fab, rc);
+        fab->away |= 1ull << i; /* AWAY-1 */
+        fab->size[i] = FAB_AWAY_BYTES;
+        rc = FAR_OK;
+    }
+    return rc;
 }
 
 int wire_nodes_claim(const struct wire_nodes *nodes, struct fab *fab,

@@ -74,6 +74,10 @@ int wire_nodes_challenged(const struct wire_nodes *nodes, const struct wire_chal
 int wire_nodes_welcomed(struct wire_nodes *nodes, unsigned node, const struct wire_welcome *welcome,
                         struct fab *fab, const char **why);
 
+/* Connects to all nodes. One that cannot be reached is away (AWAY-1), but node 0 must be there. FAR_UNREACHABLE,
+ * FAR_TIMEOUT, and what else `connect` returns. */
+int wire_nodes_connect(struct fab *fab, int (*connect)(struct fab *fab, unsigned node));
+
 /* Finds out whether this client is to make the pool (fab->fresh). If another is making it, waits.
  * `claim` sends CLAIM to node 0. Making a pool needs all of its nodes. FAR_TIMEOUT, FAR_NOT_A_POOL,
  * FAR_UNREACHABLE, and what `claim` returns. */

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -311,28 +310,9 @@ static const char *ucx_node_name(const struct fab *fab, unsigned node)
     return ((const struct ucx_fab *)fab)->wire.address[node].text;
 }
 
-/* Node 0 has the registry and the catalog, so a pool cannot be opened without it. */
-static int without_root(const struct ucx_fab *u, int status)
+static int connect_node(struct fab *fab, unsigned node)
 {
-    char why[ERR_DETAIL_BYTES];
-    snprintf(why, sizeof why, "%s", far_error_detail());
-    return u->fab.nodes == 1
-               ? status
-               : err_fail(status, "%s; this is the first node: the pool needs it to be opened",
-                          why);
-}
-
-/* Connects to one of the nodes. One that cannot be reached is away (AWAY-1). */
-static int connect_node(struct ucx_fab *u, unsigned node)
-{
-    int rc = ask((struct ucx_ep *)u->opener, node, WIRE_STAT, 0, NULL);
-    if (rc != FAR_UNREACHABLE && rc != FAR_TIMEOUT)
-        return rc;
-    if (node == 0)
-        return without_root(u, rc);
-    u->fab.away |= 1ull << node;
-    u->fab.size[node] = FAB_AWAY_BYTES;
-    return FAR_OK;
+    return ask((struct ucx_ep *)((struct ucx_fab *)fab)->opener, node, WIRE_STAT, 0, NULL);
 }
 
 static int connect_all(struct ucx_fab *u)
@@ -344,9 +324,7 @@ static int connect_all(struct ucx_fab *u)
         return rc;
     }
     rc = ucx_ep_open(&u->fab, &u->opener);
-    for (unsigned i = 0; i < u->fab.nodes && rc == FAR_OK; i++)
-        rc = connect_node(u, i);
-    return rc;
+    return rc == FAR_OK ? wire_nodes_connect(&u->fab, connect_node) : rc;
 }
 
 static int ucx_open(struct uri *uri, struct fab **fab);

@@ -297,6 +297,16 @@ static int claim(struct fab *fab, uint32_t *value)
                             sizeof question, value);
 }
 
+static int connect_node(struct fab *fab, unsigned node)
+{
+    return verbs_conn_need(&((struct verbs_fab *)fab)->opener->conn[node]);
+}
+
+static const char *verbs_node_name(const struct fab *fab, unsigned node)
+{
+    return ((const struct verbs_fab *)fab)->wire.address[node].text;
+}
+
 static int resolve(struct verbs_fab *v, unsigned node)
 {
     struct addrinfo wish = {.ai_socktype = SOCK_STREAM}, *found;
@@ -329,7 +339,8 @@ const struct fab_ops verbs_fabric = {.scheme = "verbs",
                                      .pause = direct_pause,
                                      .identify = verbs_identify,
                                      .fence = verbs_fence,
-                                     .node_stat = verbs_node_stat};
+                                     .node_stat = verbs_node_stat,
+                                     .node_name = verbs_node_name};
 
 static int verbs_open(struct uri *uri, struct fab **fab)
 {
@@ -347,8 +358,8 @@ static int verbs_open(struct uri *uri, struct fab **fab)
     if (rc == FAR_OK)
         rc = verbs_ep_open(&v->fab, &opener);
     v->opener = (struct verbs_ep *)opener;
-    for (unsigned i = 0; i < v->fab.nodes && rc == FAR_OK; i++)
-        rc = verbs_conn_need(&v->opener->conn[i]);
+    if (rc == FAR_OK)
+        rc = wire_nodes_connect(&v->fab, connect_node);
     if (rc == FAR_OK)
         rc = wire_nodes_claim(&v->wire, &v->fab, claim);
     if (rc != FAR_OK) {

@@ -5,7 +5,9 @@
  * was lost, by an errand (verbs_errand.c). The first request that needs it waits for that: up to
  * the time-out for a first connection, a sixteenth of the lease for a lost one. Once an attempt has
  * failed, the node counts as away: requests that need it fail at once, and further attempts run
- * beside other work. So a node that is away does not hold up requests to others.
+ * beside other work. So a node that is away does not hold up requests to others. If the pool was
+ * opened without the node (AWAY-1), there are no such requests, and a session looks for it only once in a second
+ * (pool_meet()). That one waits as for a lost one, or its attempt would be resumed too seldom to succeed.
  *
  *   VERBS-V1  A connection is `up` only after the hand-shake, if the node has the memory that this
  *       fabric's first connection found (the same instance), and under the identity that the
@@ -381,10 +383,11 @@ static uint64_t connect_wait_ns(const struct verbs_conn *c)
 {
     const struct verbs_fab *fab = fab_of(c->ep);
     uint64_t timeout = fab->wire.timeout_ms * 1000000, some = fab->fab.lease_ms * 1000000 / 16;
+    bool looked_for = fab_away(&fab->fab) >> c->node & 1;
 
-    if (atomic_load(&fab->away[c->node]))
+    if (atomic_load(&fab->away[c->node]) && !looked_for)
         return 0;
-    return c->was_up && some != 0 && some < timeout ? some : UINT64_MAX;
+    return (c->was_up || looked_for) && some != 0 && some < timeout ? some : UINT64_MAX;
 }
 
 int verbs_conn_need(struct verbs_conn *c)
