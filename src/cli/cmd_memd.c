@@ -119,6 +119,7 @@ static int run(const struct memd_options *o)
         rc = wire_secret_load(o->secret_file, &memd->secret);
         if (rc != FAR_OK)
             code = cli_failed("memd", rc, "cannot use the secret");
+        incoming_door(wire_knock(&memd->secret), &memd->turned_away);
     }
     if (code == CLI_OK) {
         rc = memd_region_open(&memd->region, o->size, o->file);

@@ -22,20 +22,28 @@
  *     sends, recv() lets only that through which stranger.c allows. UCX hands a message over in the
  *     thread that has received its last byte, so the proof came by the socket of that thread's last
  *     recv(). While a connection is made, the node may connect to its client: hence connect().
+ *   - The first message of a connection is judged before UCX receives any of it. SO_RCVLOWAT keeps UCX from being
+ *     woken until it is there as a whole. For a request to the listener, send() sees the answer, which names
+ *     the endpoint that the peer may connect to.
  */
 #include "cli/incoming.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "cli/stranger.h"
+#include "memd/memd.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -50,12 +58,15 @@
 #define RESERVES     8u
 #define REST_NS      1000000u /* if there is no reserve: UCX tries again at once */
 #define RESERVE_FILE "/dev/null"
+#define RDMA_DEVICES "/sys/class/infiniband"
 
 int incoming_accept(int listener, struct sockaddr *from, socklen_t *bytes) __asm__("accept")
     __attribute__((visibility("default")));
 int incoming_connect(int fd, const struct sockaddr *to, socklen_t bytes) __asm__("connect")
     __attribute__((visibility("default")));
 ssize_t incoming_recv(int fd, void *into, size_t room, int flags) __asm__("recv")
+    __attribute__((visibility("default")));
+ssize_t incoming_send(int fd, const void *bytes, size_t count, int flags) __asm__("send")
     __attribute__((visibility("default")));
 
 static struct {
@@ -64,7 +75,10 @@ static struct {
     int reserve[RESERVES];
     unsigned reserves;
     int next; /* the least number for a connection */
-    uint64_t complain_at[2];
+    uint64_t complain_at[3];
+    uint64_t knock;
+    bool by_tcp; /* UCX has no other transport */
+    _Atomic uint64_t *refused;
     int peers; /* beyond the highest descriptor that was a connection's */
     struct peer {
         _Atomic bool is_stranger;
@@ -72,6 +86,11 @@ static struct {
         uint64_t cookie; /* the socket's own: descriptors are reused */
         uint64_t since;  /* when it connected, or began the current message */
         struct stranger stranger;
+        bool admitted;                /* UCX may receive its first message */
+        struct sockaddr_storage from; /* if it has connected to the node   */
+        _Atomic bool asks;            /* it has asked the listener, which has not answered yet */
+        bool answered;                /* `ours` waits for `theirs`: STRANGER-5 */
+        struct stranger_endpoint theirs, ours;
     } peer[PEERS_MAX]; /* by descriptor */
 } door = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -93,6 +112,14 @@ static bool cookie_of(int fd, uint64_t *cookie)
     return getsockopt(fd, SOL_SOCKET, SO_COOKIE, cookie, &bytes) == 0;
 }
 
+/* UCX is not woken until that many bytes are there, or the connection has ended. */
+static void await(int fd, size_t count)
+{
+    int least = (int)count;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least);
+}
+
 /* With the lock. */
 static void meet(int fd, bool called)
 {
@@ -107,6 +134,13 @@ static void meet(int fd, bool called)
         stranger_called(&p->stranger);
     if (!cookie_of(fd, &p->cookie))
         p->cookie = 0;
+    p->admitted = called;
+    p->asks = p->answered = false;
+    socklen_t bytes = sizeof p->from;
+    if (called || getpeername(fd, (struct sockaddr *)&p->from, &bytes) != 0)
+        p->from.ss_family = AF_UNSPEC;
+    if (!called)
+        await(fd, stranger_first(NULL, 0));
     p->is_stranger = true;
 }
 
@@ -145,7 +179,7 @@ static void *look_after(void *arg)
     return arg;
 }
 
-enum complaint { NO_DESCRIPTORS, BAD_STRANGER };
+enum complaint { NO_DESCRIPTORS, BAD_STRANGER, NO_KNOCK };
 
 /* With the lock. */
 static void complain(enum complaint what)
@@ -155,11 +189,12 @@ static void complain(enum complaint what)
     if (now < door.complain_at[what])
         return;
     door.complain_at[what] = now + COMPLAIN_NS;
-    fputs(what == NO_DESCRIPTORS
-              ? "farside memd: turning connections away: no file descriptors are left (ulimit -n)\n"
-              : "farside memd: ending connections that send what no client sends before it has "
-                "proved itself\n",
-          stderr);
+    static const char *const text[] = {
+        "turning connections away: no file descriptors are left (ulimit -n)",
+        "ending connections that send what no client sends before it has proved itself",
+        "refusing clients that do not know the secret",
+    };
+    fprintf(stderr, "farside memd: %s\n", text[what]);
 }
 
 /* With the lock: accepts a connection by means of the reserve, and closes it. */
@@ -226,6 +261,30 @@ int incoming_accept(int listener, struct sockaddr *from, socklen_t *bytes)
     return fd;
 }
 
+static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (a->sa_family != b->sa_family)
+        return false;
+    return a->sa_family == AF_INET6
+               ? memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                        &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr,
+                        sizeof(struct in6_addr)) == 0
+               : ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+                     ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
+}
+
+/* With the lock: the node connects, so the peer does not: STRANGER-5. */
+static void connects_to(const struct sockaddr *to)
+{
+    for (int fd = 0; fd < door.peers; fd++) {
+        struct peer *p = &door.peer[fd];
+
+        if (p->asks && same_host(to, (struct sockaddr *)&p->from) &&
+            p->theirs.port == ((const struct sockaddr_in *)(const void *)to)->sin_port)
+            p->asks = false;
+    }
+}
+
 int incoming_connect(int fd, const struct sockaddr *to, socklen_t bytes)
 {
     if (door.guards && fd >= PEERS_MAX) {
@@ -235,9 +294,109 @@ int incoming_connect(int fd, const struct sockaddr *to, socklen_t bytes)
     if (door.guards && fd >= 0) {
         pthread_mutex_lock(&door.lock);
         meet(fd, true);
+        connects_to(to);
         pthread_mutex_unlock(&door.lock);
     }
     return (int)syscall(SYS_connect, fd, to, bytes);
+}
+
+/* With the lock: UCX will find that the connection has ended. */
+static void end_stranger(int fd, enum complaint why)
+{
+    complain(why);
+    door.peer[fd].stranger.stage = STRANGER_ENDED;
+    (void)shutdown(fd, SHUT_RDWR);
+}
+
+/* With the lock. UCX tells a client with which status its request was refused. */
+static void refuse(int fd)
+{
+    const uint8_t answer[16] = {[8] = (uint8_t)WIRE_NOT_LET_IN};
+
+    (void)sendto(fd, answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT, NULL, 0);
+    if (door.refused)
+        ++*door.refused;
+    end_stranger(fd, NO_KNOCK);
+}
+
+/* With the lock: does somebody wait for this connection? STRANGER-5 */
+static bool is_expected(int fd, const uint8_t *first)
+{
+    struct sockaddr_storage here = {.ss_family = AF_UNSPEC};
+    socklen_t bytes = sizeof here;
+
+    if (getsockname(fd, (struct sockaddr *)&here, &bytes) != 0)
+        return false;
+    for (int i = 0; i < door.peers; i++) {
+        struct peer *p = &door.peer[i];
+
+        if (p->answered &&
+            stranger_connects(first, &p->theirs, &p->ours, (struct sockaddr *)&here)) {
+            p->answered = false;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With the lock: judges the first message, which is complete. */
+static bool admit(int fd, const uint8_t *first, size_t bytes)
+{
+    struct peer *p = &door.peer[fd];
+
+    if (!stranger_asks(first)) {
+        p->admitted = is_expected(fd, first);
+        if (!p->admitted)
+            end_stranger(fd, BAD_STRANGER);
+    } else if (door.knock != 0 && !stranger_knocks(first, bytes, door.knock)) { /* STRANGER-4 */
+        uint8_t rest[STRANGER_FIRST_MAX];
+
+        (void)recvfrom(fd, rest, sizeof rest, MSG_DONTWAIT, NULL,
+                       NULL); /* or the answer would be lost */
+        refuse(fd);
+    } else if (door.knock == 0 && door.by_tcp &&
+               !stranger_is_sound(first, bytes)) { /* STRANGER-6 */
+        end_stranger(fd, BAD_STRANGER);
+    } else {
+        p->admitted = true;
+        p->asks = stranger_endpoint(first, bytes, &p->theirs);
+    }
+    return p->admitted;
+}
+
+static bool has_hung_up(int fd)
+{
+    struct pollfd peer = {.fd = fd, .events = POLLRDHUP};
+
+    return poll(&peer, 1, 0) > 0;
+}
+
+/* May UCX receive from this connection, of which nothing was received? */
+enum verdict { MAY, MAY_NOT, NOT_YET };
+static enum verdict judge(int fd)
+{
+    uint8_t first[STRANGER_FIRST_MAX];
+    ssize_t count = recvfrom(fd, first, sizeof first, MSG_PEEK | MSG_DONTWAIT, NULL, NULL);
+    enum verdict verdict = MAY;
+
+    if (count <= 0) /* the end of the connection, or nothing */
+        return MAY;
+    size_t needed = stranger_first(first, (size_t)count);
+    pthread_mutex_lock(&door.lock);
+    if (door.peer[fd].stranger.stage == STRANGER_ENDED) {
+        verdict = MAY_NOT;
+    } else if (needed == 0 || (needed > (size_t)count && has_hung_up(fd))) {
+        end_stranger(fd, BAD_STRANGER);
+        verdict = MAY_NOT;
+    } else if (needed > (size_t)count) {
+        await(fd, needed);
+        verdict = NOT_YET;
+    } else {
+        await(fd, 1);
+        verdict = admit(fd, first, needed) ? MAY : MAY_NOT;
+    }
+    pthread_mutex_unlock(&door.lock);
+    return verdict;
 }
 
 /* May UCX see this? */
@@ -249,23 +408,47 @@ static bool may_pass(int fd, const void *bytes, size_t count)
     if (stranger_is_idle(&p->stranger))
         p->since = clock_ns();
     bool may = stranger_says(&p->stranger, bytes, count);
-    if (!may) {
-        complain(BAD_STRANGER);
-        (void)shutdown(fd, SHUT_RDWR);
-    }
+    if (!may)
+        end_stranger(fd, BAD_STRANGER);
     pthread_mutex_unlock(&door.lock);
     return may;
 }
 
 ssize_t incoming_recv(int fd, void *into, size_t room, int flags)
 {
+    bool strange = fd >= 0 && fd < PEERS_MAX &&
+                   atomic_load_explicit(&door.peer[fd].is_stranger, memory_order_relaxed);
+
+    if (strange && !door.peer[fd].admitted && !(flags & MSG_PEEK)) {
+        enum verdict verdict = judge(fd);
+
+        if (verdict == MAY_NOT)
+            return 0; /* the connection has ended */
+        if (verdict == NOT_YET) {
+            errno = EAGAIN;
+            return -1;
+        }
+    }
     ssize_t count = recvfrom(fd, into, room, flags, NULL, NULL);
 
     received = fd;
-    if (count <= 0 || fd >= PEERS_MAX || (flags & MSG_PEEK) ||
-        !atomic_load_explicit(&door.peer[fd].is_stranger, memory_order_relaxed))
+    if (count <= 0 || !strange || (flags & MSG_PEEK))
         return count;
-    return may_pass(fd, into, (size_t)count) ? count : 0; /* 0: the connection has ended */
+    return may_pass(fd, into, (size_t)count) ? count : 0;
+}
+
+ssize_t incoming_send(int fd, const void *bytes, size_t count, int flags)
+{
+    if (fd >= 0 && fd < PEERS_MAX &&
+        atomic_load_explicit(&door.peer[fd].asks, memory_order_relaxed)) {
+        struct peer *p = &door.peer[fd];
+
+        pthread_mutex_lock(&door.lock);
+        p->answered = p->asks && stranger_endpoint(bytes, count, &p->ours);
+        p->asks = false;
+        pthread_mutex_unlock(&door.lock);
+    }
+    return sendto(fd, bytes, count, flags, NULL, 0);
 }
 
 void incoming_proved(void)
@@ -274,6 +457,15 @@ void incoming_proved(void)
         return;
     pthread_mutex_lock(&door.lock);
     door.peer[received].is_stranger = false;
+    pthread_mutex_unlock(&door.lock);
+}
+
+void incoming_door(uint64_t knock, _Atomic uint64_t *refused)
+{
+    pthread_mutex_lock(&door.lock);
+    door.knock = knock;
+    door.by_tcp = !getenv("UCX_TLS") && access(RDMA_DEVICES, F_OK) != 0;
+    door.refused = refused;
     pthread_mutex_unlock(&door.lock);
 }
 

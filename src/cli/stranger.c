@@ -3,13 +3,20 @@
  *
  * UCX trusts its peers. It allocates as much as the first piece of a message says the message has,
  * writes the data of a put wherever the peer says, ends any connection that a peer names, and takes the
- * even numbers of endpoints for addresses. So until a peer has proved itself, it may send only what a
- * client sends until then:
+ * even numbers of endpoints for addresses; and it ends the process by an assertion if addresses are malformed.
+ * So the first message of a connection is looked at as a whole before UCX receives any of it:
  *
- *   STRANGER-1  Of UCX's own messages: that it connects, and by which addresses it can be reached. Of
+ *   STRANGER-4  If the node has a secret, a request to UCX's listener has the knock in it, which is made of the secret.
+ *   STRANGER-6  If it has none, the request is one of UCX's TCP transport, as far as that can be seen, unless
+ *       UCX may use others.
+ *   STRANGER-5  A connection for data connects an endpoint that asked the listener to the one that it got as an
+ *       answer, once, and not if the node itself connects the two.
+ *
+ * Until a peer has proved itself, it may send only what a client sends until then:
+ *
+ *   STRANGER-1  Of UCX's own messages: its request, that it has got the answer, and that it connects. Of
  *       ours: messages in one piece, of WIRE_CONTROL_MAX bytes at most.
- *   STRANGER-2  BYTES_MAX bytes altogether, and WIREUPS_MAX messages with addresses, since UCX makes an
- *       endpoint for each.
+ *   STRANGER-2  BYTES_MAX bytes altogether.
  *   STRANGER-3  The numbers of endpoints in them are odd, so that UCX looks for them in its table.
  *
  * The formats are those of UCX 1.13. A connection to its listener begins with the length of the request
@@ -29,16 +36,28 @@
 #define SETUP_MAX   2048u
 #define DATA_HEAD   5u /* of a message: its kind, and the length of its body */
 #define BYTES_MAX   16384u
-#define WIREUPS_MAX 4u
+
+_Static_assert(SETUP_HEAD + SETUP_MAX <= STRANGER_FIRST_MAX, "a request to the listener fits");
 
 enum kind {
-    KIND_WIREUP = 1,        /* the peer's addresses; its first byte is a wireup */
     KIND_SINGLE = 23,       /* a message of ours                                                */
     KIND_FIRST = 24,        /* the first piece of one, or all of it, and its whole length behind */
     KIND_SINGLE_REPLY = 26, /* a message of ours, and an endpoint for the answer behind it      */
     KIND_CONNECT = 32
 };
-enum wireup { WIREUP_REQUEST = 1, WIREUP_ACK = 3 };
+#define ENDPOINT_BYTES 12u /* of a request or its answer: a length, the port, the number, flags */
+/* A request: an endpoint, what UCX does when its peer fails, how its addresses are meant, and one device: its kind and
+ * costs, the port at which it listens, and the endpoint. */
+#define REQUEST_HEAD 12u
+#define KNOCK_BYTES  8u
+#define DEVICE_BYTES 35u
+#define PEERS_FAIL   1u
+#define BY_DEVICE    2u
+#define WITH_KNOCK   0x40u
+#define LAST         0x80u
+#define PORT_BYTES   0xc2u
+#define LAST_LANE    0x81u
+#define COST_MAX     1e15f
 
 #define CONNECT_HEAD 13u /* what it is, flags, the endpoint's number; an address follows */
 #define REQUEST      1u
@@ -53,7 +72,6 @@ static const struct {
 } allowed[] = {
     {KIND_CONNECT, CONNECT_HEAD + sizeof(struct sockaddr_in),
      CONNECT_HEAD + sizeof(struct sockaddr_in6)},
-    {KIND_WIREUP, 20, 4096},
     {KIND_SINGLE, OURS_HEAD, OURS_HEAD + WIRE_CONTROL_MAX},
     {KIND_SINGLE_REPLY, OURS_HEAD + REPLY_FOOT, OURS_HEAD + WIRE_CONTROL_MAX + REPLY_FOOT},
     {KIND_FIRST, OURS_HEAD + FIRST_FOOT, OURS_HEAD + WIRE_CONTROL_MAX + FIRST_FOOT},
@@ -88,7 +106,8 @@ static bool begins(struct stranger *s)
 {
     bool setup = s->stage == STRANGER_SETUP;
     uint64_t length = setup ? number(s->head, 8) : number(s->head + 1, 4);
-    bool fine = setup ? length <= SETUP_MAX : may_have(s->head[0], (uint32_t)length);
+    bool fine =
+        setup ? length <= (s->bytes == 0 ? SETUP_MAX : 0) : may_have(s->head[0], (uint32_t)length);
 
     if (!fine)
         return false;
@@ -118,13 +137,6 @@ static bool connects(struct stranger *s)
            (family == AF_INET6 || family == AF_INET);
 }
 
-static bool has_addresses(struct stranger *s)
-{
-    return (s->begin[0] == WIREUP_REQUEST || s->begin[0] == WIREUP_ACK) &&
-           is_endpoint(number(s->begin + 4, 8)) && is_endpoint(number(s->begin + 12, 8)) &&
-           ++s->wireups <= WIREUPS_MAX;
-}
-
 static bool is_ours(const struct stranger *s)
 {
     return number(s->begin, 2) == 0 && number(s->begin + 4, 4) == 0;
@@ -140,8 +152,6 @@ static bool ends(struct stranger *s)
     if (!s->connected)
         return false;
     switch (s->head[0]) {
-    case KIND_WIREUP:
-        return has_addresses(s);
     case KIND_FIRST:
         return is_ours(s) && is_endpoint(s->end[0]) &&
                s->end[1] == s->length - OURS_HEAD - FIRST_FOOT;
@@ -178,6 +188,106 @@ static bool body_byte(struct stranger *s, uint8_t byte)
     s->end[1] = s->end[1] >> 8 | (uint64_t)byte << 56;
     return s->left > 0 || ends(s);
 }
+
+/* ---- the first message ----------------------------------------------------------------------- */
+
+size_t stranger_first(const uint8_t *bytes, size_t count)
+{
+    bool asks = count >= MAGIC_BYTES && stranger_asks(bytes);
+    size_t head = asks ? SETUP_HEAD : MAGIC_BYTES + DATA_HEAD;
+
+    if (count < head)
+        return head;
+    uint64_t length = number(asks ? bytes : bytes + MAGIC_BYTES + 1, asks ? 8 : 4);
+    bool fine =
+        asks ? length <= SETUP_MAX
+             : bytes[MAGIC_BYTES] == KIND_CONNECT && may_have(KIND_CONNECT, (uint32_t)length);
+    return fine ? head + length : 0;
+}
+
+bool stranger_asks(const uint8_t *first)
+{
+    return number(first, MAGIC_BYTES) != MAGIC;
+}
+
+bool stranger_knocks(const uint8_t *first, size_t bytes, uint64_t knock)
+{
+    return memmem(first, bytes, &knock, sizeof knock) != NULL;
+}
+
+/* Costs by which UCX compares ways: if one is not a number, or negative, no way is the best. */
+static bool are_costs(const uint8_t *bytes, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        float cost;
+
+        memcpy(&cost, bytes + i * sizeof cost, sizeof cost);
+        if (!(cost >= 0 && cost <= COST_MAX))
+            return false;
+    }
+    return true;
+}
+
+bool stranger_is_sound(const uint8_t *first, size_t bytes)
+{
+    const uint8_t *head = first + SETUP_HEAD, *device = head + REQUEST_HEAD;
+    struct stranger_endpoint e;
+
+    if (bytes < SETUP_HEAD + REQUEST_HEAD)
+        return false;
+    if (head[11] == WITH_KNOCK)
+        device += KNOCK_BYTES;
+    return (size_t)(first + bytes - device) == DEVICE_BYTES && number(head, 8) != 0 &&
+           is_endpoint(number(head, 8)) && head[8] == PEERS_FAIL && head[9] == BY_DEVICE &&
+           head[10] == 0 && (head[11] == 0 || head[11] == WITH_KNOCK) && device[0] >> 5 == 1 &&
+           device[1] == LAST && are_costs(device + 4, 3) && device[20] == PORT_BYTES &&
+           stranger_endpoint(first, bytes, &e) && is_endpoint(e.number) &&
+           memcmp(&e.port, device + 21, sizeof e.port) == 0 && first[bytes - 1] == LAST_LANE;
+}
+
+bool stranger_endpoint(const uint8_t *message, size_t bytes, struct stranger_endpoint *endpoint)
+{
+    const uint8_t *last = message + bytes - ENDPOINT_BYTES;
+
+    if (bytes < SETUP_HEAD + ENDPOINT_BYTES || last[0] != sizeof endpoint->port + 8)
+        return false;
+    memcpy(&endpoint->port, last + 1, sizeof endpoint->port);
+    endpoint->number = number(last + 3, 8);
+    return true;
+}
+
+/* As UCX compares them: by address, then by port. */
+static bool is_lower(const struct sockaddr *a, const struct sockaddr *b)
+{
+    bool six = a->sa_family == AF_INET6;
+    const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
+    const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
+    int order = six ? memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof a6->sin6_addr)
+                    : memcmp(&a4->sin_addr, &b4->sin_addr, sizeof a4->sin_addr);
+
+    if (a->sa_family != b->sa_family)
+        return false;
+    return order != 0 ? order < 0 : ntohs(a4->sin_port) < ntohs(b4->sin_port);
+}
+
+bool stranger_connects(const uint8_t *first, const struct stranger_endpoint *peer,
+                       const struct stranger_endpoint *ours, const struct sockaddr *here)
+{
+    const uint8_t *body = first + MAGIC_BYTES + DATA_HEAD;
+    uint32_t bytes = (uint32_t)number(first + MAGIC_BYTES + 1, 4) - CONNECT_HEAD;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } named = {.any.sa_family = AF_UNSPEC};
+
+    memcpy(&named, body + CONNECT_HEAD, bytes < sizeof named ? bytes : sizeof named);
+    return named.in.sin_port == peer->port && number(body + 5, 8) == ours->number &&
+           ((const struct sockaddr_in *)(const void *)here)->sin_port == ours->port &&
+           is_lower(&named.any, here);
+}
+
+/* ---- what follows ---------------------------------------------------------------------------- */
 
 void stranger_called(struct stranger *s)
 {

@@ -109,6 +109,23 @@ void wire_prove(const struct wire_secret *secret, enum wire_role role,
     sodium_memzero(&mac, sizeof mac);
 }
 
+uint64_t wire_knock(const struct wire_secret *secret)
+{
+    static const char label[] = "farside knock 1";
+    crypto_auth_hmacsha256_state mac;
+    uint8_t sum[crypto_auth_hmacsha256_BYTES];
+    uint64_t knock = 0;
+
+    if (secret->bytes == 0)
+        return 0;
+    (void)crypto_auth_hmacsha256_init(&mac, secret->key, secret->bytes);
+    (void)crypto_auth_hmacsha256_update(&mac, (const uint8_t *)label, sizeof label);
+    (void)crypto_auth_hmacsha256_final(&mac, sum);
+    sodium_memzero(&mac, sizeof mac);
+    memcpy(&knock, sum, sizeof knock);
+    return knock;
+}
+
 bool wire_proof_equal(const uint8_t a[WIRE_PROOF], const uint8_t b[WIRE_PROOF])
 {
     return sodium_memcmp(a, b, WIRE_PROOF) == 0;

@@ -26,6 +26,10 @@ enum wire_role { WIRE_CLIENT, WIRE_NODE };
 void wire_prove(const struct wire_secret *secret, enum wire_role role,
                 const uint8_t client_nonce[WIRE_NONCE], const uint8_t node_nonce[WIRE_NONCE],
                 uint64_t link, uint8_t proof[WIRE_PROOF]);
+/* 64 bits of the secret that a client sends with its request for a connection, so that the node can turn others away
+ * before UCX looks at what they send. 0: there is no secret. It is the same each time, and opens nothing but that door:
+ * the proof follows. */
+uint64_t wire_knock(const struct wire_secret *secret);
 /* Compares in constant time. */
 bool wire_proof_equal(const uint8_t a[WIRE_PROOF], const uint8_t b[WIRE_PROOF]);
 

@@ -45,6 +45,9 @@
 #define WIRE_PROOF       32u
 #define WIRE_TEXT        120u
 
+/* The status of UCX with which a node refuses a request without the knock: one that UCX itself does not send. */
+#define WIRE_NOT_LET_IN (-13)
+
 enum wire_type {
     WIRE_HELLO = 1, /* client: a nonce                                                   */
     WIRE_CHALLENGE, /* node: a nonce, a token, whether a secret is needed                */

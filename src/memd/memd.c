@@ -60,6 +60,7 @@ void memd_counts(struct memd *m, struct wire_count_set *sum)
     for (const struct memd_client *c = m->clients; c; c = c->next)
         add_counts(sum, &c->count);
     sum->fences = m->region.keep->fences;
+    sum->refused += atomic_load(&m->turned_away);
     pthread_mutex_unlock(&m->lock);
 }
 

@@ -121,6 +121,7 @@ struct memd {
     struct direct_fab direct; /* the region as a fabric of one node */
     struct wire_secret secret;
     void (*proved)(void); /* called while a message is handled that proves a client; or NULL */
+    _Atomic uint64_t turned_away; /* clients without the secret that no transport has seen */
     struct memd_listener *listener[MEMD_LISTENERS_MAX];
     unsigned listeners;
     uint64_t started; /* clock_ns() */

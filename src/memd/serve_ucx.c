@@ -563,7 +563,7 @@ static int thread_open(struct ucx_listener *l, struct ucx_thread *t)
     t->scratch = aligned_alloc(64, WIRE_MESSAGE_MAX);
     if (!t->scratch)
         return err_fail(FAR_NO_MEMORY, "no memory for a thread's buffer");
-    int rc = ucx_worker_open(l->context, receive, t, &t->worker, &t->fd);
+    int rc = ucx_worker_open(l->context, receive, t, 0, &t->worker, &t->fd);
     if (rc != FAR_OK)
         t->worker = NULL;
     return rc;

@@ -64,7 +64,7 @@ expect_code 1
 expect_err "cannot read the secret"
 run stat --pool "$pool?secret=$scratch/secret" --json
 expect_code 0
-expect_out '"refused": 2'
+expect_out '"refused": 3'
 
 # A node that has none cannot be mistaken for it.
 memd --size 16m
@@ -80,3 +80,14 @@ run put --pool "ucx://$address?secret=$scratch/secret" key value
 expect_code 0
 run put --pool "ucx://$address" key value
 expect_code 1
+
+# With several network devices in common, and settings that let UCX use them, the door has nothing against clients.
+export UCX_MAX_EAGER_RAILS=2
+memd --size 16m --threads 2 --secret-file "$scratch/secret"
+for i in 1 2 3; do
+    run put --pool "ucx://$address?secret=$scratch/secret" "key$i" value
+    expect_code 0
+done
+end_memd TERM "$node"
+[ "$code" = 0 ] || failed "the node ended with $code"
+[ ! -s "$scratch/memd.err" ] || failed "the node says: $(<"$scratch/memd.err")"

@@ -91,7 +91,7 @@ last=calls
 { library_objects; objects_of farside_{bench,tools,cli}; } >"$scratch/objects"
 [ "$(wc -l <"$scratch/objects")" -gt 100 ] || failed "hardly any objects in $BUILD"
 xargs "$NM" -A <"$scratch/objects" | sed -E 's,^.*\.dir/src/([^:]*)\.o:,\1 ,' |
-    awk '$(NF - 1) == "T" && $NF !~ /^(accept|connect|recv)$/ { at[$NF] = $1 }
+    awk '$(NF - 1) == "T" && $NF !~ /^(accept|connect|recv|send)$/ { at[$NF] = $1 }
          $(NF - 1) == "U" { needs[$1 " " $NF] = 1 }
          END { for (n in needs) { split(n, p, " "); if (p[2] in at) print p[1], at[p[2]] } }' |
     sort -u >"$scratch/calls"

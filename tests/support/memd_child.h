@@ -115,6 +115,22 @@ static inline void memd_hang(const struct memd_child *child)
     ASSERT(waitpid(child->pid, &status, WUNTRACED) == child->pid && WIFSTOPPED(status));
 }
 
+/* The memory that it has had at most. */
+static inline unsigned long memd_kib(const struct memd_child *child)
+{
+    char path[64], line[256];
+    unsigned long kib = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)child->pid);
+    FILE *f = fopen(path, "r");
+    ASSERT(f);
+    while (fgets(line, sizeof line, f) && sscanf(line, "VmHWM: %lu", &kib) != 1)
+        ;
+    fclose(f);
+    ASSERT(kib > 0);
+    return kib;
+}
+
 static inline unsigned memd_port(const struct memd_child *child)
 {
     return (unsigned)atoi(strrchr(child->address, ':') + 1);

@@ -83,14 +83,25 @@ static void a_silent_connection_is_ended(void **state)
     close(there);
 }
 
-/* What UCX's own peers send first. */
-static const uint64_t to_the_listener[2] = {0, 0}, magic = MAGIC;
+/* What UCX's own peers send. */
+static const uint64_t to_the_listener[2] = {0, 0};
 static const uint8_t message[DATA_HEAD + OURS_HEAD] = {KIND_SINGLE, OURS_HEAD};
-static const uint8_t
-    put_request[DATA_HEAD +
-                20] = {33, 20},
-                connect_request[DATA_HEAD + 29] = {
-                    KIND_CONNECT, 29, 0, 0, 0, REQUEST, 0, 0, 0, TO_ENDPOINT, 3, [18] = AF_INET};
+static const uint8_t put_request[DATA_HEAD + 20] = {33, 20};
+
+#define NUMBER  3   /* of the node's endpoint */
+#define ALL     48u /* bytes of a request or its answer */
+#define TENTH   100 /* milliseconds */
+#define MINUTES 600000
+
+/* A request to the listener, or its answer: an endpoint is its last. */
+static void put_endpoint(uint8_t out[ALL], uint16_t port)
+{
+    memset(out, 0, ALL);
+    out[0] = ALL - SETUP_HEAD;
+    out[ALL - ENDPOINT_BYTES] = 10;
+    memcpy(out + ALL - ENDPOINT_BYTES + 1, &port, sizeof port);
+    out[ALL - ENDPOINT_BYTES + 3] = NUMBER;
+}
 
 /* Sends it; returns what a recv() of UCX does. */
 static ssize_t pass(int there, int here, const void *bytes, size_t count)
@@ -99,8 +110,56 @@ static ssize_t pass(int there, int here, const void *bytes, size_t count)
     struct pollfd readable = {.fd = here, .events = POLLIN};
 
     assert_int_equal(send(there, bytes, count, 0), count);
-    assert_int_equal(poll(&readable, 1, -1), 1);
-    return recv(here, got, sizeof got, 0);
+    assert_int_equal(poll(&readable, 1, MINUTES), 1);
+    return recv(here, got, sizeof got, MSG_DONTWAIT);
+}
+
+static struct sockaddr_in theirs; /* where the node could connect to */
+
+/* A peer asks the listener. The node may connect to it, and then answers. */
+static void ask(bool node_connects)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+    uint8_t out[ALL];
+
+    theirs = (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons(1), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    put_endpoint(out, theirs.sin_port);
+    assert_int_equal(pass(there, here, out, sizeof out), sizeof out);
+    if (node_connects) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        (void)connect(fd, (struct sockaddr *)&theirs, sizeof theirs);
+        close(fd);
+    }
+    put_endpoint(out, at.sin_port);
+    assert_int_equal(send(here, out, sizeof out, 0), sizeof out);
+    assert_int_equal(recvfrom(there, out, sizeof out, 0, NULL, NULL), sizeof out);
+    close(here);
+    close(there);
+}
+
+/* Then it connects to the endpoint that the answer names. */
+static ssize_t pass_connect(int there, int here)
+{
+    uint8_t out[MAGIC_BYTES + DATA_HEAD + CONNECT_HEAD + sizeof theirs] = {0};
+    const uint64_t magic = MAGIC;
+
+    memcpy(out, &magic, sizeof magic);
+    memcpy(out + 8, (const uint8_t[]){KIND_CONNECT, CONNECT_HEAD + sizeof theirs}, 2);
+    memcpy(out + 13, (const uint8_t[]){REQUEST, 0, 0, 0, TO_ENDPOINT, NUMBER}, 6);
+    memcpy(out + sizeof out - sizeof theirs, &theirs, sizeof theirs);
+    return pass(there, here, out, sizeof out);
+}
+
+/* A connection for data. */
+static int met(int there)
+{
+    int here = accept(listener, NULL, NULL);
+
+    assert_true(here >= 0);
+    ask(false);
+    assert_true(pass_connect(there, here) > 0);
+    return here;
 }
 
 static void a_connection_that_has_asked_the_listener_goes_on(void **state)
@@ -118,27 +177,28 @@ static void a_connection_that_has_asked_the_listener_goes_on(void **state)
 
 static void a_connection_that_sends_a_little_is_ended(void **state)
 {
-    int there = peer(), here = accept(listener, NULL, NULL);
     char got[8];
 
     (void)state;
-    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
-    assert_int_equal(send(there, "", 1, 0), 1);
-    ten_seconds_pass();
-    assert_true(has_ended(there));
-    assert_int_equal(recv(here, got, sizeof got, 0), 0); /* not even what it had sent before */
-    close(here);
-    close(there);
+    for (unsigned i = 0; i < 2; i++) {
+        int there = peer(), here = i == 0 ? accept(listener, NULL, NULL) : met(there);
+
+        if (i == 1)
+            assert_int_equal(pass(there, here, message, 1), 1);
+        assert_int_equal(send(there, message + i, 1, 0), 1);
+        ten_seconds_pass();
+        assert_true(has_ended(there));
+        assert_int_equal(recv(here, got, sizeof got, 0), 0); /* not even what it had sent before */
+        close(here);
+        close(there);
+    }
 }
 
 static void each_message_has_ten_seconds(void **state)
 {
-    int there = peer(), here = accept(listener, NULL, NULL);
+    int there = peer(), here = met(there);
 
     (void)state;
-    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
-    assert_int_equal(pass(there, here, connect_request, sizeof connect_request),
-                     sizeof connect_request);
     ten_seconds_pass();
     assert_int_equal(pass(there, here, message, 1), 1);
     end_silent();
@@ -155,10 +215,9 @@ static void each_message_has_ten_seconds(void **state)
 
 static void a_stranger_is_ended_when_it_sends_what_it_must_not(void **state)
 {
-    int there = peer(), here = accept(listener, NULL, NULL);
+    int there = peer(), here = met(there);
 
     (void)state;
-    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
     assert_int_equal(pass(there, here, put_request, sizeof put_request), 0);
     assert_true(has_ended(there));
     close(here);
@@ -178,13 +237,12 @@ static void so_is_one_that_the_node_has_connected_to(void **state)
 
 static void a_peer_that_has_proved_itself_sends_what_it_likes(void **state)
 {
-    int there = peer(), here = accept(listener, NULL, NULL);
-    int other = peer(), stranger = accept(listener, NULL, NULL);
+    int other = peer(), stranger = met(other);
+    int there = peer(), here = met(there);
 
     (void)state;
-    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
     incoming_proved();
-    assert_int_equal(pass(other, stranger, &magic, sizeof magic), sizeof magic);
+    assert_int_equal(pass(other, stranger, message, sizeof message), sizeof message);
     assert_int_equal(pass(there, here, put_request, sizeof put_request), sizeof put_request);
     incoming_proved(); /* of the same socket again, not of the last stranger's */
     assert_int_equal(pass(other, stranger, put_request, sizeof put_request), 0);
@@ -198,17 +256,15 @@ static void a_peer_that_has_proved_itself_sends_what_it_likes(void **state)
 
 static void the_next_connection_of_that_number_is_a_strangers(void **state)
 {
-    int there = peer(), here = accept(listener, NULL, NULL);
+    int there = peer(), here = met(there);
 
     (void)state;
-    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
     incoming_proved();
     close(here);
     close(there);
     there = peer();
     door.next = here; /* it has come round again */
     assert_int_equal(accept(listener, NULL, NULL), here);
-    assert_int_equal(pass(there, here, &magic, sizeof magic), sizeof magic);
     assert_int_equal(pass(there, here, put_request, sizeof put_request), 0);
     close(here);
     close(there);
@@ -220,11 +276,121 @@ static void looking_at_what_is_there_takes_nothing(void **state)
     char byte;
 
     (void)state;
-    assert_int_equal(send(there, &magic, sizeof magic, 0), sizeof magic);
+    assert_int_equal(send(there, to_the_listener, sizeof to_the_listener, 0),
+                     sizeof to_the_listener);
     assert_int_equal(recv(here, &byte, 1, MSG_PEEK), 1);
-    assert_int_equal(door.peer[here].stranger.got, 0);
-    assert_int_equal(pass(there, here, "", 1), sizeof magic + 1);
-    assert_int_equal(door.peer[here].stranger.stage, STRANGER_DATA);
+    assert_int_equal(door.peer[here].stranger.stage, STRANGER_NEW);
+    assert_int_equal(recv(here, &byte, 1, 0), 1);
+    assert_int_equal(door.peer[here].stranger.got, 1);
+    close(here);
+    close(there);
+}
+
+static void ucx_receives_nothing_before_the_first_message_is_there(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+    struct pollfd readable = {.fd = here, .events = POLLIN};
+    uint8_t out[ALL], got[ALL];
+
+    (void)state;
+    put_endpoint(out, htons(1));
+    for (size_t i = 0; i + 1 < ALL; i++) {
+        assert_int_equal(send(there, out + i, 1, 0), 1);
+        errno = 0;
+        assert_int_equal(recv(here, got, sizeof got, 0), -1); /* although nothing woke it */
+        assert_int_equal(errno, EAGAIN);
+    }
+    assert_int_equal(poll(&readable, 1, TENTH), 0);
+    assert_int_equal(pass(there, here, out + ALL - 1, 1), ALL);
+    assert_true(goes_on(there));
+    close(here);
+    close(there);
+}
+
+static void half_a_message_and_no_more_ends_a_connection(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+    struct pollfd readable = {.fd = here, .events = POLLIN};
+    uint8_t out[ALL];
+
+    (void)state;
+    put_endpoint(out, htons(1));
+    assert_int_equal(send(there, out, ALL / 2, 0), ALL / 2);
+    assert_int_equal(shutdown(there, SHUT_WR), 0);
+    assert_int_equal(poll(&readable, 1, MINUTES), 1);
+    assert_int_equal(recv(here, out, sizeof out, 0), 0);
+    close(here);
+    close(there);
+}
+
+static void without_the_knock_ucx_sees_nothing(void **state)
+{
+    const uint64_t knock = 0x1122334455667788;
+    _Atomic uint64_t refused = 0;
+    uint8_t out[ALL], got[ALL];
+
+    (void)state;
+    incoming_door(knock, &refused);
+    for (unsigned knows = 0; knows < 2; knows++) {
+        int there = peer(), here = accept(listener, NULL, NULL);
+
+        put_endpoint(out, htons(1));
+        if (knows)
+            memcpy(out + SETUP_HEAD + 3, &knock, sizeof knock);
+        assert_int_equal(pass(there, here, out, sizeof out), knows ? ALL : 0);
+        assert_int_equal(refused, 1);
+        if (knows) {
+            assert_true(goes_on(there));
+        } else { /* it learns why */
+            assert_int_equal(recvfrom(there, got, sizeof got, 0, NULL, NULL), SETUP_HEAD);
+            assert_int_equal((int8_t)got[8], WIRE_NOT_LET_IN);
+            assert_true(has_ended(there));
+        }
+        close(here);
+        close(there);
+    }
+    incoming_door(0, NULL);
+    door.by_tcp = false;
+}
+
+static void without_a_secret_ucx_sees_only_sound_requests(void **state)
+{
+    uint8_t out[ALL];
+
+    (void)state;
+    for (unsigned by_tcp = 0; by_tcp < 2; by_tcp++) {
+        int there = peer(), here = accept(listener, NULL, NULL);
+
+        door.by_tcp = by_tcp;
+        put_endpoint(out, htons(1)); /* this one is not */
+        assert_int_equal(pass(there, here, out, sizeof out), by_tcp ? 0 : ALL);
+        close(here);
+        close(there);
+    }
+    door.by_tcp = false;
+}
+
+static void only_who_has_an_answer_connects_and_once(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        int there = peer(), here = accept(listener, NULL, NULL);
+
+        if (i == 1)
+            ask(false);
+        assert_int_equal(pass_connect(there, here) > 0, i == 1);
+        close(here);
+        close(there);
+    }
+}
+
+static void if_the_node_connects_its_peer_does_not(void **state)
+{
+    int there = peer(), here = accept(listener, NULL, NULL);
+
+    (void)state;
+    ask(true);
+    assert_int_equal(pass_connect(there, here), 0);
     close(here);
     close(there);
 }
@@ -344,6 +510,12 @@ int main(void)
         cmocka_unit_test(a_peer_that_has_proved_itself_sends_what_it_likes),
         cmocka_unit_test(the_next_connection_of_that_number_is_a_strangers),
         cmocka_unit_test(looking_at_what_is_there_takes_nothing),
+        cmocka_unit_test(ucx_receives_nothing_before_the_first_message_is_there),
+        cmocka_unit_test(half_a_message_and_no_more_ends_a_connection),
+        cmocka_unit_test(without_the_knock_ucx_sees_nothing),
+        cmocka_unit_test(without_a_secret_ucx_sees_only_sound_requests),
+        cmocka_unit_test(only_who_has_an_answer_connects_and_once),
+        cmocka_unit_test(if_the_node_connects_its_peer_does_not),
         cmocka_unit_test(another_socket_of_the_same_number_goes_on),
         cmocka_unit_test(without_descriptors_it_turns_connections_away),
         cmocka_unit_test(a_number_does_not_come_again_soon),

@@ -1,4 +1,4 @@
-/* What a peer may send to UCX before it has proved itself (STRANGER-1, STRANGER-2). */
+/* What a peer may send to UCX before it has proved itself (STRANGER-1 to STRANGER-6). */
 #include "cli/stranger.c"
 
 #include <stdarg.h>
@@ -25,16 +25,6 @@ static void begin(enum kind kind, uint64_t length)
 {
     put(kind, 1);
     put(length, 4);
-}
-
-static void wireup(uint8_t type)
-{
-    begin(KIND_WIREUP, 120);
-    put(type, 1);
-    put(0, 3);
-    put(mine, 8);
-    put(yours, 8);
-    out_bytes += 100;
 }
 
 /* A message of ours as UCX sends it while it connects: in pieces, of which there is one. */
@@ -111,9 +101,7 @@ static void what_a_client_sends_passes(void **state)
     (void)state;
     put(MAGIC, 8);
     connect_request();
-    wireup(WIREUP_REQUEST);
     first(sizeof(struct wire_hello), sizeof(struct wire_hello));
-    wireup(WIREUP_ACK);
     single(KIND_SINGLE, sizeof(struct wire_proof), 0);
     assert_true(may(false));
     assert_true(stranger_is_idle(&s));
@@ -148,6 +136,204 @@ static void a_long_request_to_the_listener_does_not(void **state)
     put(0, 8);
     assert_false(may(false));
 }
+
+static void a_second_request_does_not(void **state)
+{
+    (void)state;
+    put(1, 8);
+    put(0, 8);
+    out_bytes++;
+    put(1, 8);
+    put(0, 8);
+    assert_false(may(false));
+}
+
+/* ---- the first message ----------------------------------------------------------------------- */
+
+static void it_is_known_how_long_the_first_message_is(void **state)
+{
+    (void)state;
+    put(MAGIC, 8);
+    connect_request();
+    for (size_t count = 0; count <= out_bytes; count++) {
+        size_t bytes = stranger_first(out, count);
+        assert_true(count < MAGIC_BYTES + DATA_HEAD ? bytes == MAGIC_BYTES + DATA_HEAD
+                                                    : bytes == out_bytes);
+    }
+    assert_false(stranger_asks(out));
+    out[MAGIC_BYTES] = KIND_SINGLE; /* it must connect first */
+    assert_int_equal(stranger_first(out, out_bytes), 0);
+    clean(NULL);
+    put(47, 8);
+    put(0, 8);
+    assert_true(stranger_first(out, 15) > 15);
+    assert_int_equal(stranger_first(out, 16), 16 + 47);
+    assert_true(stranger_asks(out));
+    clean(NULL);
+    put(SETUP_MAX + 1, 8);
+    put(0, 8);
+    assert_int_equal(stranger_first(out, out_bytes), 0);
+}
+
+static void a_knock_is_found_anywhere(void **state)
+{
+    const uint64_t knock = 0x1122334455667788;
+    (void)state;
+    put(47, 8);
+    put(0, 8);
+    out_bytes += 13;
+    put(knock, 8);
+    assert_true(stranger_knocks(out, out_bytes, knock));
+    assert_false(stranger_knocks(out, out_bytes - 1, knock)); /* not all of it */
+    assert_false(stranger_knocks(out, out_bytes, knock + 1));
+}
+
+/* A request to the listener, or its answer, with this endpoint in it. */
+static bool name(uint16_t port, uint64_t number, struct stranger_endpoint *endpoint)
+{
+    clean(NULL);
+    put(32, 8);
+    put(0, 8 + 20);
+    put(10, 1);
+    put(htons(port), 2);
+    put(number, 8);
+    put(0x81, 1);
+    return stranger_endpoint(out, out_bytes, endpoint);
+}
+
+static void an_endpoint_is_read(void **state)
+{
+    struct stranger_endpoint e;
+    (void)state;
+    assert_true(name(4711, 0x1234567890abcdef, &e));
+    assert_int_equal(e.port, htons(4711));
+    assert_true(e.number == 0x1234567890abcdef);
+    out[out_bytes - ENDPOINT_BYTES]++;
+    assert_false(stranger_endpoint(out, out_bytes, &e));
+    clean(NULL);
+    put(0, 8);
+    put(0, 8); /* a refusal */
+    assert_false(stranger_endpoint(out, out_bytes, &e));
+}
+
+/* A request of UCX's TCP transport. */
+static void put_request(bool with_knock)
+{
+    static const float costs[3] = {5e-5f, 1.2e7f, 1e-5f};
+    clean(NULL);
+    put(REQUEST_HEAD + (with_knock ? KNOCK_BYTES : 0) + DEVICE_BYTES, 8);
+    put(0, 8);
+    put(3, 8);
+    put(PEERS_FAIL, 1);
+    put(BY_DEVICE, 1);
+    put(0, 1);
+    put(with_knock ? WITH_KNOCK : 0, 1);
+    put(0x1122334455667788, with_knock ? KNOCK_BYTES : 0);
+    put(0x8021, 2);
+    put(0x19cf, 2);
+    memcpy(out + out_bytes, costs, sizeof costs);
+    out_bytes += sizeof costs;
+    put(0x00231301, 4);
+    put(PORT_BYTES, 1);
+    put(0x2193, 2);
+    put(10, 1);
+    put(0x2193, 2);
+    put(5, 8);
+    put(LAST_LANE, 1);
+}
+
+static void a_request_of_ucx_is_sound(void **state)
+{
+    (void)state;
+    put_request(false);
+    assert_int_equal(out_bytes, stranger_first(out, out_bytes));
+    assert_true(stranger_is_sound(out, out_bytes));
+    put_request(true);
+    assert_int_equal(out_bytes, stranger_first(out, out_bytes));
+    assert_true(stranger_is_sound(out, out_bytes));
+    assert_false(stranger_is_sound(out, SETUP_HEAD)); /* nothing is in it */
+}
+
+/* With these, UCX ends the process, or takes one field for another. */
+static void a_malformed_request_is_not(void **state)
+{
+    static const struct {
+        unsigned at;
+        uint8_t is;
+    } wrong[] = {{0, 0},     {0, 4},     {8, 0},     {9, 1},  {10, 1},
+                 {11, 2},    {11, 0x40}, {12, 0x41}, {13, 0}, {32, 0xc3},
+                 {33, 0x94}, {35, 11},   {38, 4},    {46, 1}, {46, 0x82}};
+    static const float costs[] = {-1, -0.5f, 1e20f, __builtin_inff(), __builtin_nanf("")};
+    (void)state;
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        put_request(false);
+        out[SETUP_HEAD + wrong[i].at] = wrong[i].is;
+        assert_false(stranger_is_sound(out, out_bytes));
+    }
+    for (unsigned i = 0; i < sizeof costs / sizeof *costs; i++) {
+        for (unsigned at = 0; at < 3; at++) {
+            put_request(false);
+            memcpy(out + SETUP_HEAD + REQUEST_HEAD + 4 + at * sizeof *costs, &costs[i],
+                   sizeof *costs);
+            assert_false(stranger_is_sound(out, out_bytes));
+        }
+    }
+    put_request(false);
+    assert_false(stranger_is_sound(out, out_bytes - 1));
+    assert_false(stranger_is_sound(out, out_bytes + 1));
+}
+
+/* A peer at this address connects to our endpoint; it has port 4000 and we have 5000. */
+static bool connects_from(uint32_t address, uint16_t port, uint64_t number)
+{
+    struct stranger_endpoint theirs, ours;
+    struct sockaddr_in named = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(address)}};
+    struct sockaddr_in here = {
+        .sin_family = AF_INET, .sin_port = htons(5000), .sin_addr = {htonl(0x7f000002)}};
+    assert_true(name(4000, 7, &theirs) && name(5000, 9, &ours));
+    clean(NULL);
+    put(MAGIC, 8);
+    yours = number;
+    connect_request();
+    memcpy(out + out_bytes - sizeof named, &named, sizeof named);
+    return stranger_connects(out, &theirs, &ours, (struct sockaddr *)&here);
+}
+
+static void only_the_peer_that_has_asked_connects(void **state)
+{
+    (void)state;
+    assert_true(connects_from(0x7f000002, 4000, 9));
+    assert_true(connects_from(0x7f000001, 4000, 9));
+    assert_false(connects_from(0x7f000002, 4001, 9));
+    assert_false(connects_from(0x7f000002, 4000, 7));
+}
+
+static void the_one_with_the_higher_address_does_not_connect(void **state)
+{
+    (void)state;
+    assert_false(connects_from(0x7f000003, 4000, 9));
+    struct stranger_endpoint theirs, ours;
+    struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_port = htons(5000)};
+    struct sockaddr_in6 named = {.sin6_family = AF_INET6, .sin6_port = htons(4000)};
+    for (unsigned i = 0; i < 3; i++) {
+        here.sin6_addr.s6_addr[15] = 1;
+        named.sin6_addr.s6_addr[15] = (uint8_t)i;
+        assert_true(name(4000, 7, &theirs) && name(5000, 5, &ours));
+        clean(NULL);
+        put(MAGIC, 8);
+        connect_of(REQUEST, TO_ENDPOINT, AF_INET6, sizeof named);
+        memcpy(out + out_bytes - sizeof named, &named, sizeof named);
+        assert_true(stranger_connects(out, &theirs, &ours, (struct sockaddr *)&here) == (i < 2));
+    }
+    clean(NULL);
+    put(MAGIC, 8);
+    connect_request(); /* of another family */
+    memcpy(out + out_bytes - 14, &named.sin6_port, 2);
+    assert_false(stranger_connects(out, &theirs, &ours, (struct sockaddr *)&here));
+}
+
+/* ---- what follows ---------------------------------------------------------------------------- */
 
 static void a_message_in_several_pieces_does_not_pass(void **state)
 {
@@ -184,13 +370,14 @@ static void a_message_longer_than_ours_does_not_pass(void **state)
     assert_false(may(true));
 }
 
-/* Puts, which write at any address; later pieces of messages; whatever later versions of UCX have. */
+/* Puts, which write at any address; addresses, which may be malformed, and messages that end any connection; later
+ * pieces of messages; whatever later versions of UCX have. */
 static void other_kinds_do_not_pass(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < 256; kind++) {
-        bool fine = kind == KIND_WIREUP || kind == KIND_SINGLE || kind == KIND_FIRST ||
-                    kind == KIND_SINGLE_REPLY || kind == KIND_CONNECT;
+        bool fine = kind == KIND_SINGLE || kind == KIND_FIRST || kind == KIND_SINGLE_REPLY ||
+                    kind == KIND_CONNECT;
 
         clean(NULL);
         begin(kind, 40);
@@ -198,40 +385,23 @@ static void other_kinds_do_not_pass(void **state)
     }
 }
 
-/* One of them ends a connection, whoever's it is. */
-static void other_wireups_do_not_pass(void **state)
-{
-    (void)state;
-    for (unsigned type = 0; type < 256; type++) {
-        clean(NULL);
-        wireup((uint8_t)type);
-        assert_true(may(true) == (type == WIREUP_REQUEST || type == WIREUP_ACK));
-    }
-}
-
 /* UCX takes an even number for an address. */
 static void even_endpoints_do_not_pass(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < 5; i++) {
+    for (unsigned i = 0; i < 3; i++) {
         for (unsigned even = 0; even < 2; even++) {
             clean(NULL);
-            mine = even ? 0x1000 : 3;
-            if (i == 0)
+            mine = yours = even ? 0x1000 : 3;
+            if (i == 0) {
                 first(SHORT, SHORT);
-            else if (i == 1)
+            } else if (i == 1) {
                 single_reply(SHORT);
-            else if (i == 2)
-                wireup(WIREUP_ACK);
-            yours = even ? 0x1000 : 5;
-            if (i == 3) {
-                mine = 3;
-                wireup(WIREUP_ACK);
-            } else if (i == 4) {
+            } else {
                 put(MAGIC, 8);
                 connect_request();
             }
-            assert_true(may(i != 4) == !even);
+            assert_true(may(i != 2) == !even);
         }
     }
 }
@@ -292,12 +462,6 @@ static void a_message_with_another_id_does_not_pass(void **state)
 static void it_may_send_so_much(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < WIREUPS_MAX; i++)
-        wireup(WIREUP_REQUEST);
-    assert_true(may(true));
-    wireup(WIREUP_REQUEST);
-    assert_false(may(true));
-    clean(NULL);
     while (out_bytes + DATA_HEAD + OURS_HEAD + SHORT <= BYTES_MAX)
         single(KIND_SINGLE, SHORT, 0);
     assert_true(may(true));
@@ -316,7 +480,7 @@ static void nothing_passes_after_that(void **state)
     single(KIND_SINGLE, WIRE_CONTROL_MAX + 1, 0);
     assert_false(may(true));
     clean(NULL);
-    wireup(WIREUP_REQUEST);
+    single(KIND_SINGLE, SHORT, 0);
     assert_false(stranger_says(&s, out, out_bytes));
 }
 
@@ -326,10 +490,17 @@ int main(void)
         cmocka_unit_test_setup(what_a_client_sends_passes, clean),
         cmocka_unit_test_setup(a_request_to_the_listener_passes, clean),
         cmocka_unit_test_setup(a_long_request_to_the_listener_does_not, clean),
+        cmocka_unit_test_setup(a_second_request_does_not, clean),
+        cmocka_unit_test_setup(it_is_known_how_long_the_first_message_is, clean),
+        cmocka_unit_test_setup(a_knock_is_found_anywhere, clean),
+        cmocka_unit_test_setup(an_endpoint_is_read, clean),
+        cmocka_unit_test_setup(a_request_of_ucx_is_sound, clean),
+        cmocka_unit_test_setup(a_malformed_request_is_not, clean),
+        cmocka_unit_test_setup(only_the_peer_that_has_asked_connects, clean),
+        cmocka_unit_test_setup(the_one_with_the_higher_address_does_not_connect, clean),
         cmocka_unit_test_setup(a_message_in_several_pieces_does_not_pass, clean),
         cmocka_unit_test_setup(a_message_longer_than_ours_does_not_pass, clean),
         cmocka_unit_test_setup(other_kinds_do_not_pass, clean),
-        cmocka_unit_test_setup(other_wireups_do_not_pass, clean),
         cmocka_unit_test_setup(even_endpoints_do_not_pass, clean),
         cmocka_unit_test_setup(it_connects_once_and_first, clean),
         cmocka_unit_test_setup(a_malformed_connect_does_not_pass, clean),

@@ -59,6 +59,8 @@ int ucx_context_open(const char *name, sa_family_t family, ucp_context_h *contex
     if (status != UCS_OK)
         return err_fail(FAR_SYSTEM, "UCX's settings: %s", ucs_status_string(status));
     status = adapt_tcp(config, family);
+    if (status == UCS_OK)
+        status = ucp_config_modify(config, "CM_USE_ALL_DEVICES", "n");
     if (status == UCS_OK && !getenv("UCX_TLS"))
         status = ucp_config_modify(config, "TLS", "^sm");
     if (status == UCS_OK)
@@ -73,14 +75,15 @@ int ucx_failed(int rc)
 }
 
 int ucx_worker_open(ucp_context_h context, ucp_am_recv_callback_t receive, void *arg,
-                    ucp_worker_h *worker, int *fd)
+                    uint64_t knock, ucp_worker_h *worker, int *fd)
 {
-    ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE |
-                                                UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT |
-                                                UCP_WORKER_PARAM_FIELD_EVENTS,
-                                  .thread_mode = UCS_THREAD_MODE_SERIALIZED,
-                                  .am_alignment = 64,
-                                  .events = UCP_WAKEUP_RX | UCP_WAKEUP_TX};
+    ucp_worker_params_t params = {
+        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_AM_ALIGNMENT |
+                      UCP_WORKER_PARAM_FIELD_EVENTS | UCP_WORKER_PARAM_FIELD_CLIENT_ID,
+        .thread_mode = UCS_THREAD_MODE_SERIALIZED,
+        .client_id = knock,
+        .am_alignment = 64,
+        .events = UCP_WAKEUP_RX | UCP_WAKEUP_TX};
     ucp_am_handler_param_t handler = {
         .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                       UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,

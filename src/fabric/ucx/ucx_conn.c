@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define CONNECT_TRIES  20u
@@ -18,7 +19,10 @@
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 
+_Static_assert(WIRE_NOT_LET_IN == (int)UCS_ERR_SOME_CONNECTS_FAILED, "UCX knows the status");
+
 static void send_control(struct ucx_conn *c, const void *message, size_t bytes, unsigned flags);
+static void give_up(struct ucx_conn *c, int status, const char *why);
 
 /* ---- up and down ----------------------------------------------------------------------------- */
 
@@ -33,8 +37,14 @@ static void broken(void *arg, ucp_ep_h ucp, ucs_status_t status)
 {
     struct ucx_conn *c = arg;
 
-    if (c->ucp == ucp) /* else it is one that was given up before */
-        c->broken = status;
+    if (c->ucp != ucp) /* it is one that was given up before */
+        return;
+    c->broken = status;
+    if (status == UCS_ERR_SOME_CONNECTS_FAILED && /* WIRE_NOT_LET_IN */
+        c->state != CONN_UP)
+        give_up(c, FAR_REFUSED,
+                c->hub->fab->wire.secret.bytes > 0 ? "the client does not know the node's secret"
+                                                   : "the node needs a secret, and none was given");
 }
 
 /* There is nothing to flush: everything that was sent has been answered or given up. */
@@ -84,11 +94,13 @@ void ucx_conn_break(struct ucx_conn *c, int status)
 
 static int begin(struct ucx_conn *c)
 {
-    const struct ucx_node *node = &c->hub->fab->node[c->node];
+    const struct ucx_fab *u = c->hub->fab;
+    const struct ucx_node *node = &u->node[c->node];
     ucp_ep_params_t params = {
         .field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-        .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+        .flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER |
+                 (u->wire.secret.bytes > 0 ? UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID : 0),
         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
         .err_handler = {.cb = broken, .arg = c},
         .sockaddr = {.addr = (const struct sockaddr *)&node->at, .addrlen = node->at_bytes}};
@@ -231,8 +243,7 @@ static void send_control(struct ucx_conn *c, const void *message, size_t bytes, 
 static void give_up(struct ucx_conn *c, int status, const char *why)
 {
     c->refused = status;
-    memcpy(c->why, why, strnlen(why, sizeof c->why - 1) + 1);
-    c->why[sizeof c->why - 1] = '\0';
+    snprintf(c->why, sizeof c->why, "%.*s", (int)sizeof c->why - 1, why);
 }
 
 static void on_challenge(struct ucx_conn *c, const struct wire_challenge *in)

@@ -345,7 +345,8 @@ static int hub_open(struct ucx_fab *u, bool shared, struct ucx_hub **hub)
     if (rc == FAR_OK && pthread_mutex_init(&h->lock, NULL) != 0)
         rc = err_fail(FAR_SYSTEM, "cannot make a lock");
     if (rc == FAR_OK) {
-        rc = ucx_worker_open(u->context, receive, h, &h->worker, &h->fd);
+        rc = ucx_worker_open(u->context, receive, h, wire_knock(&u->wire.secret), &h->worker,
+                             &h->fd);
         if (rc != FAR_OK)
             pthread_mutex_destroy(&h->lock);
     }
