@@ -16,7 +16,9 @@
  *     gets the next higher number than the one before it, and a number comes again only when all
  *     others have had their turn.
  *   - UCX waits without end for the first bytes of a connection, and for the rest of a message. A
- *     thread shuts down what has waited for SILENT_NS. UCX then finds the end of the connection, and
+ *     thread looks once in a second, and shuts down what it has found silent at SILENT_LOOKS looks. It does not go by
+ *     the clock: if the node itself stood still, what was sent meanwhile may wait to be received. UCX then finds
+ *     the end of the connection, and
  *     closes it.
  *   - UCX trusts its peers. A peer is a stranger until it has proved itself, and of what a stranger
  *     sends, recv() lets only that through which stranger.c allows. UCX hands a message over in the
@@ -49,9 +51,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SILENT_NS   (10ull * 1000000000)
-#define LOOK_NS     (1ull * 1000000000)
-#define COMPLAIN_NS (60ull * 1000000000)
+#define SILENT_LOOKS 10u
+#define LOOK_NS      (1ull * 1000000000)
+#define COMPLAIN_NS  (60ull * 1000000000)
 #ifndef PEERS_MAX
 #define PEERS_MAX 32768 /* descriptors of connections are lower: 4096 clients have three each */
 #endif
@@ -84,7 +86,7 @@ static struct {
         _Atomic bool is_stranger;
         bool called;     /* the node has connected to it          */
         uint64_t cookie; /* the socket's own: descriptors are reused */
-        uint64_t since;  /* when it connected, or began the current message */
+        unsigned looks;  /* since it connected, or began the current message */
         struct stranger stranger;
         bool admitted;                /* UCX may receive its first message */
         struct sockaddr_storage from; /* if it has connected to the node   */
@@ -128,7 +130,7 @@ static void meet(int fd, bool called)
     if (fd >= door.peers)
         door.peers = fd + 1;
     p->called = called;
-    p->since = clock_ns();
+    p->looks = 0;
     p->stranger = (struct stranger){.stage = STRANGER_NEW};
     if (called)
         stranger_called(&p->stranger);
@@ -144,22 +146,22 @@ static void meet(int fd, bool called)
     p->is_stranger = true;
 }
 
-/* With the lock: has UCX waited too long for what this peer sends? */
-static bool is_late(const struct peer *p, uint64_t now)
+/* With the lock: does UCX wait for what this peer sends? */
+static bool is_awaited(const struct peer *p)
 {
     return p->is_stranger && !p->called && p->stranger.stage != STRANGER_ENDED &&
-           !stranger_is_idle(&p->stranger) && now - p->since > SILENT_NS;
+           !stranger_is_idle(&p->stranger);
 }
 
 static void end_silent(void)
 {
-    uint64_t now = clock_ns(), cookie;
+    uint64_t cookie;
 
     pthread_mutex_lock(&door.lock);
     for (int fd = 0; fd < door.peers; fd++) {
         struct peer *p = &door.peer[fd];
 
-        if (!is_late(p, now))
+        if (!is_awaited(p) || ++p->looks <= SILENT_LOOKS)
             continue;
         p->stranger.stage = STRANGER_ENDED; /* what it has sent could still be received */
         p->is_stranger = cookie_of(fd, &cookie) && cookie == p->cookie;
@@ -406,7 +408,7 @@ static bool may_pass(int fd, const void *bytes, size_t count)
 
     pthread_mutex_lock(&door.lock);
     if (stranger_is_idle(&p->stranger))
-        p->since = clock_ns();
+        p->looks = 0;
     bool may = stranger_says(&p->stranger, bytes, count);
     if (!may)
         end_stranger(fd, BAD_STRANGER);

@@ -27,10 +27,10 @@
 #define REPLIES_KEPT    64u         /* free buffers of each size that a thread keeps              */
 #define REPLIES_MAX     (2 * WIRE_WINDOW) /* of one connection */
 #define SPINS           64u               /* polls of an idle worker before it is armed */
-#define HANDSHAKE_NS    (10ull * 1000000000)
+#define HANDSHAKE_LOOKS 10u
 #define DRAIN_NS        (1ull * 1000000000)
 #define ARRIVALS_MAX    256u
-#define IDLE_LOOK_MS    1000 /* while there are connections that have not proved themselves */
+#define IDLE_LOOK_MS    1000 /* between two looks at connections that have not proved themselves */
 #define CLOSING_LOOK_MS 10
 #define LISTENER_FDS    32u /* file descriptors of a context and a listener, with some to spare */
 #define THREAD_FDS      16u /* of a worker                                                      */
@@ -49,10 +49,10 @@ struct ucx_client {
     struct ucx_thread *thread;
     ucp_ep_h ep;
     unsigned replies; /* being sent */
-    uint64_t since;
-    bool over;    /* to be closed                     */
-    bool gently;  /* once it has read our last answer */
-    bool closing; /* the endpoint is being closed     */
+    unsigned looks;   /* at it, before it had proved itself or while it was closing */
+    bool over;        /* to be closed                     */
+    bool gently;      /* once it has read our last answer */
+    bool closing;     /* the endpoint is being closed     */
     bool closed;
     void *close_request; /* meanwhile */
 };
@@ -294,7 +294,6 @@ static void accept_one(struct ucx_thread *t, ucp_conn_request_h request)
         return;
     }
     c->thread = t;
-    c->since = clock_ns();
     if (ucp_ep_create(t->worker, &params, &c->ep) != UCS_OK) {
         memd_client_end(&c->client);
         free(c);
@@ -397,20 +396,24 @@ static void client_free(struct ucx_thread *t, uint32_t i)
     free(c);
 }
 
-/* Ends connections that are over, and those that take too long to prove themselves. */
+/* Ends connections that are over, and those that take too long to prove themselves. That is counted in looks, a second
+ * apart, not by the clock: if this thread stood still, what they have sent meanwhile may wait to be received. */
 static void end_clients(struct ucx_thread *t)
 {
-    uint64_t now = clock_ns();
+    uint64_t now = clock_coarse_ns();
+    bool looks = now >= t->look_at;
 
-    t->look_at = clock_coarse_ns() + IDLE_LOOK_MS * 1000000ull;
+    if (looks)
+        t->look_at = now + IDLE_LOOK_MS * 1000000ull;
     for (uint32_t i = 0; i < SLOTS_MAX; i++) {
         struct ucx_client *c = t->client[i];
 
         if (!c)
             continue;
-        if (c->client.state != MEMD_WELCOMED && now - c->since > HANDSHAKE_NS)
+        c->looks += looks && (c->client.state != MEMD_WELCOMED || c->over);
+        if (c->client.state != MEMD_WELCOMED && c->looks > HANDSHAKE_LOOKS)
             client_over(c);
-        if (c->over && (!c->closing || (c->gently && now - c->since > HANDSHAKE_NS))) {
+        if (c->over && (!c->closing || (c->gently && c->looks > HANDSHAKE_LOOKS))) {
             client_close(c, !c->gently);
             c->gently = false;
             (void)ucx_forget_events(t->worker);

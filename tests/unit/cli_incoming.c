@@ -1,6 +1,6 @@
 /* accept(), connect() and recv() in a memory node: it survives a lack of descriptors, ends silent
  * connections, and receives little from peers that have not proved themselves. The test calls what a
- * thread of the node does each second, and says what time it is. */
+ * thread of the node does each second. */
 #define PEERS_MAX 128
 #include "cli/incoming.c"
 #include "cli/stranger.c"
@@ -50,9 +50,8 @@ static int peer(void)
 
 static void ten_seconds_pass(void)
 {
-    for (int fd = 0; fd < door.peers; fd++)
-        door.peer[fd].since -= SILENT_NS + 1;
-    end_silent();
+    for (unsigned i = 0; i <= SILENT_LOOKS; i++)
+        end_silent();
 }
 
 static bool has_ended(int fd)
@@ -75,9 +74,10 @@ static void a_silent_connection_is_ended(void **state)
 
     (void)state;
     assert_true(here >= 0);
-    end_silent();
+    for (unsigned i = 0; i < SILENT_LOOKS; i++) /* however late they are */
+        end_silent();
     assert_true(goes_on(there)); /* it has time */
-    ten_seconds_pass();
+    end_silent();
     assert_true(has_ended(there));
     close(here);
     close(there);
@@ -297,7 +297,7 @@ static void ucx_receives_nothing_before_the_first_message_is_there(void **state)
     for (size_t i = 0; i + 1 < ALL; i++) {
         assert_int_equal(send(there, out + i, 1, 0), 1);
         errno = 0;
-        assert_int_equal(recv(here, got, sizeof got, 0), -1); /* although nothing woke it */
+        assert_int_equal(recv(here, got, sizeof got, MSG_DONTWAIT), -1); /* nothing woke it */
         assert_int_equal(errno, EAGAIN);
     }
     assert_int_equal(poll(&readable, 1, TENTH), 0);
