@@ -59,7 +59,7 @@ static void keys_that_stay_are_returned_while_the_table_grows_within_calls(void 
     for (unsigned n = 0; n < indexes_share(60 / SLOWER + 3); n++) {
         struct store_rig r;
         struct knobs knobs = pool_knobs_default;
-        char buf[1200];
+        char buf[60 + 63 * 19];
         size_t cap = n % 3 ? 60 + n * 19 : 40, len = 0;
         uint64_t cursor = 0;
         unsigned calls = 0;
