@@ -23,13 +23,22 @@ const char *site_fault_name(enum site_fault fault)
     return name[fault];
 }
 
-/* The path below src of a file of the library; NULL if it is of a program or a test. */
+/* What is behind the last such folder of a path, or NULL. */
+static const char *behind(const char *path, const char *folder)
+{
+    const char *found = NULL;
+    for (const char *at = path; (at = strstr(at, folder)) != NULL; at++)
+        found = at + strlen(folder);
+    return found;
+}
+
+/* The path below src of a file of the library, or below examples; NULL if it is of a program or a test. */
 static const char *library_path(const char *file)
 {
     static const char *const folder[] = {"index/", "pool/", "store/"};
-    const char *path = NULL;
-    for (const char *at = file; (at = strstr(at, "src/")) != NULL; at++)
-        path = at + 4;
+    const char *path = behind(file, "src/"), *example = behind(file, "examples/");
+    if (example && (!path || example > path))
+        return example;
     for (unsigned i = 0; path && i < sizeof folder / sizeof *folder; i++)
         if (strncmp(path, folder[i], strlen(folder[i])) == 0)
             return path;

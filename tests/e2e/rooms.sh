@@ -84,6 +84,10 @@ out=$(awk '$1 ~ /^index\// && $2 ~ /^pool\/(pool|client|pool_internal)\.h$/
                if (from[1] != to[1] && !(from[1] == "sim" && to[1] ~ /^(pool|store)$/)) print
            }' "$scratch/includes")
 expect_none "headers that are not for this reader"
+# The example is an index like those.
+out=$(grep -rnE '^ *# *include "' --include='*.[ch]' ../examples |
+    grep -vE '"(trie|index)/[a-z_]+\.h"|"pool/(op|pointer|array|catalog)\.h"')
+expect_none "headers that are not for an index"
 
 # ---- calls: the functions that objects define and need ----
 # incoming.c has some of the C library's names, for UCX. Others who call these mean the C library.

@@ -28,7 +28,7 @@ out=$(cut -d' ' -f1 "$scratch/table" | uniq -d)
 
 # Definitions: the first words of a comment or of a paragraph of it, behind them two spaces.
 last="definitions"
-grep -rnoE '^ *(/\*| \*) +[A-Z]+-[A-Z]?[0-9]+  ' --include='*.[ch]' src |
+grep -rnoE '^ *(/\*| \*) +[A-Z]+-[A-Z]?[0-9]+  ' --include='*.[ch]' src examples |
     sed -E 's,^([^:]+/)?([^:/]+):[0-9]+: *(/\*|\*) +([A-Z0-9-]+).*,\4 \2,' | sort >"$scratch/defined"
 out=$(cut -d' ' -f1 "$scratch/defined" | uniq -d)
 [ -z "$out" ] || failed "these stand in two places"
@@ -41,7 +41,7 @@ out=$(join "$scratch/defined" "$scratch/table" |
 # Citations.
 last="citations"
 families=$(sed -E 's/[0-9]+ .*//' "$scratch/table" | sort -u | paste -sd'|')
-git ls-files -- src tests docs include README.md CONTRIBUTING.md |
+git ls-files -- src examples tests docs include README.md CONTRIBUTING.md |
     xargs grep -onIE "\b($families)[0-9]+\b" 2>/dev/null | sed -E 's/^([^:]+:[0-9]+):/\1 /' |
     awk 'FNR == NR { defined[$1] = 1; next } !($2 in defined)' "$scratch/table" - >"$scratch/undefined"
 out=$(cat "$scratch/undefined")

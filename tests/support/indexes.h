@@ -7,13 +7,15 @@
  * with one index. An argument changes that:
  *
  *   PROGRAM --long             each index gets all of the work, as `make check-long` wants
- *   PROGRAM --index NAME       only this index, with all of the work
+ *   PROGRAM --index NAME       only this index, with all of the work; also one that is not listed
+ *                              (index_add_unlisted())
+ *   PROGRAM --index NAME --share    only this index, with its part of the work
  */
 #ifndef TESTS_INDEXES_H
 #define TESTS_INDEXES_H
 
 #include "farside.h"
-#include "index/tuning.h"
+#include "index/index.h"
 #include "support/index_tested.h"
 
 #include <stdbool.h>
@@ -22,7 +24,7 @@
 #include <string.h>
 
 static const char *indexes_only; /* NULL: all */
-static bool indexes_long;
+static bool indexes_long, indexes_shares;
 
 static inline unsigned indexes_count(void)
 {
@@ -32,18 +34,23 @@ static inline unsigned indexes_count(void)
     return count;
 }
 
+/* Does each index get all of the work? */
+static inline bool indexes_alone(void)
+{
+    return indexes_long || (indexes_only && !indexes_shares);
+}
+
 /* What the present index does of the suite's work, at least 1. */
 static inline unsigned indexes_share(unsigned work)
 {
-    unsigned count = indexes_long || indexes_only ? 1 : indexes_count();
+    unsigned count = indexes_alone() ? 1 : indexes_count();
     return work > count ? work / count : 1;
 }
 
 /* Of several things that take long, is the nth one for the present index? Each is for one. */
 static inline bool indexes_deal(unsigned nth)
 {
-    return indexes_long || indexes_only ||
-           strcmp(far_index_name(nth % indexes_count()), index_tested) == 0;
+    return indexes_alone() || strcmp(far_index_name(nth % indexes_count()), index_tested) == 0;
 }
 
 /* The tuning of small tables, which grow soon and often. */
@@ -52,11 +59,20 @@ static inline const char *indexes_smallest(void)
     return tuning_smallest(index_tested);
 }
 
-static inline bool indexes_turn(unsigned i)
+/* The nth index that the suite runs on. NULL past the last. */
+static inline const char *indexes_nth(unsigned n)
 {
-    index_tested = far_index_name(i);
-    if (indexes_only && strcmp(indexes_only, index_tested) != 0)
+    if (!indexes_only)
+        return far_index_name(n);
+    return n == 0 ? indexes_only : NULL;
+}
+
+static inline bool indexes_turn(unsigned n)
+{
+    const char *name = indexes_nth(n);
+    if (!name)
         return false;
+    index_tested = name;
     printf("index %s:\n", index_tested);
     fflush(stdout);
     return true;
@@ -69,15 +85,14 @@ static inline int indexes_arguments(int argc, char **argv)
     for (; at < argc; at++) {
         if (strcmp(argv[at], "--long") == 0)
             indexes_long = true;
+        else if (strcmp(argv[at], "--share") == 0)
+            indexes_shares = true;
         else if (at + 1 < argc && strcmp(argv[at], "--index") == 0)
             indexes_only = argv[++at];
         else
             break;
     }
-    bool known = !indexes_only;
-    for (unsigned i = 0; !known && far_index_name(i); i++)
-        known = strcmp(far_index_name(i), indexes_only) == 0;
-    if (!known) {
+    if (indexes_only && !index_find(indexes_only)) {
         fprintf(stderr, "unknown index '%s'\n", indexes_only);
         exit(2);
     }
@@ -88,9 +103,8 @@ static inline int indexes_arguments(int argc, char **argv)
 #define INDEXES_RUN(tests)                                                                         \
     ({                                                                                             \
         int indexes_failed = 0;                                                                    \
-        for (unsigned index_ = 0; far_index_name(index_); index_++)                                \
-            if (indexes_turn(index_))                                                              \
-                indexes_failed += cmocka_run_group_tests_name(index_tested, tests, NULL, NULL);    \
+        for (unsigned index_ = 0; indexes_turn(index_); index_++)                                  \
+            indexes_failed += cmocka_run_group_tests_name(index_tested, tests, NULL, NULL);        \
         index_tested = "race";                                                                     \
         indexes_failed;                                                                            \
     })
