@@ -43,16 +43,9 @@ static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "alpha");
-    sheet_text(&s, "M inserts/s");
-    sheet_text(&s, "round trips");
-    sheet_text(&s, "verbs");
-    sheet_text(&s, "buckets moved at %%");
-    sheet_text(&s, "keys");
+    sheet_texts(&s, "alpha", "M inserts/s", "round trips", "verbs", "buckets moved at %", "keys");
     for (unsigned i = 0; i < ALPHAS; i++) {
-        sheet_row(&s);
-        sheet_text(&s, "%g", alphas[i] / 10000.0);
+        sheet_row(&s, "%g", alphas[i] / 10000.0);
         sheet_number(&s, rate(r, alphas[i]), 2);
         sheet_number(&s, cost(r, alphas[i], "rtts"), 3);
         sheet_number(&s, cost(r, alphas[i], "verbs"), 2);

@@ -33,15 +33,11 @@ static void show(const struct results *r, struct sheet_sink *out)
     const struct plan_axis *axis = &depths[r->plan->quick];
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "in flight:");
-    for (unsigned i = 0; i < axis->count; i++)
-        sheet_text(&s, "%u", axis->value[i]);
+    sheet_axis(&s, "in flight:", axis);
     sheet_text(&s, "16 to 1");
     sheet_text(&s, "paper");
     for (unsigned o = 0; o < OPS; o++) {
-        sheet_row(&s);
-        sheet_text(&s, "%s", ops[o].op);
+        sheet_row(&s, "%s", ops[o].op);
         for (unsigned i = 0; i < axis->count; i++)
             sheet_number(&s, rate(r, ops[o].op, axis->value[i]), 2);
         sheet_number(&s, rate(r, ops[o].op, 16) / rate(r, ops[o].op, 1), 1);

@@ -105,8 +105,7 @@ static void show_variants(const struct results *r, struct sheet_sink *out, const
 {
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "variant");
+    sheet_row(&s, "variant");
     for (unsigned gets = 0; gets <= 1; gets++) {
         sheet_text(&s, gets ? "M gets/s" : "M inserts/s");
         sheet_text(&s, "rtts");
@@ -115,8 +114,7 @@ static void show_variants(const struct results *r, struct sheet_sink *out, const
     }
     for (unsigned i = 0; i < count; i++) {
         const char *cell = variants[i].name;
-        sheet_row(&s);
-        sheet_text(&s, "%s", variants[i].title);
+        sheet_row(&s, "%s", variants[i].title);
         for (unsigned gets = 0; gets <= 1; gets++) {
             const char *workload = gets ? get : "insert";
             sheet_number(&s, rate(r, workload, cell), 2);
@@ -134,13 +132,9 @@ static void show_hot(const struct results *r, struct sheet_sink *out)
                                         "chime-hot-640"};
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "clients, hotspot buffer");
-    sheet_text(&s, "M gets/s");
-    sheet_text(&s, "read");
+    sheet_texts(&s, "clients, hotspot buffer", "M gets/s", "read");
     for (unsigned i = 0; i < COUNT(cells); i++) {
-        sheet_row(&s);
-        sheet_text(&s, "%s, %s", i < 2 ? "320" : "640", i % 2 == 0 ? "none" : "0.5 bytes a key");
+        sheet_row(&s, "%s, %s", i < 2 ? "320" : "640", i % 2 == 0 ? "none" : "0.5 bytes a key");
         sheet_number(&s, rate(r, "c", cells[i]), 2);
         sheet_number(&s, cost(r, "c", "bytes_read", cells[i]), 0);
     }

@@ -36,13 +36,9 @@ static void show(const struct results *r, struct sheet_sink *out)
     const struct plan_axis *a = &deaths[r->plan->quick];
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "deaths/s:");
-    for (unsigned i = 0; i < a->count; i++)
-        sheet_text(&s, "%u", a->value[i]);
+    sheet_axis(&s, "deaths/s:", a);
     for (unsigned n = 0; plan_index(n); n++) {
-        sheet_row(&s);
-        sheet_text(&s, "%s", plan_title(plan_index(n)));
+        sheet_row(&s, "%s", plan_title(plan_index(n)));
         for (unsigned i = 0; i < a->count; i++)
             sheet_number(&s, rate(r, plan_index(n), a->value[i]), 2);
     }

@@ -105,17 +105,10 @@ static double entry_rate(const struct results *r, const char *workload, unsigned
 static void show_fills(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *fill = &fills[r->plan->quick];
-    sheet_row(s);
-    sheet_text(s, "fill, %%");
-    sheet_text(s, "M inserts/s");
-    sheet_text(s, "paper");
-    sheet_text(s, "8 clients, us");
-    sheet_text(s, "bytes");
-    sheet_text(s, "verbs");
+    sheet_texts(s, "fill, %", "M inserts/s", "paper", "8 clients, us", "bytes", "verbs");
     for (unsigned i = 0; i < fill->count; i++) {
         unsigned at = fill->value[i];
-        sheet_row(s);
-        sheet_text(s, "%u", at);
+        sheet_row(s, "%u", at);
         sheet_number(s, insert_rate(r, at), 2);
         sheet_number(s, at == LOW ? 11.5 : at == HIGH ? 4.5 : NAN, 1);
         sheet_number(s, insert_us(r, at), 1);
@@ -129,13 +122,9 @@ static void show_fills(const struct results *r, struct sheet *s, struct sheet_si
 
 static void show_inline(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
-    sheet_row(s);
-    sheet_text(s, "values of 8 bytes");
-    sheet_text(s, "B");
-    sheet_text(s, "A");
+    sheet_texts(s, "values of 8 bytes", "B", "A");
     for (unsigned inlined = 0; inlined <= 1; inlined++) {
-        sheet_row(s);
-        sheet_text(s, inlined ? "inline" : "in extents");
+        sheet_row(s, inlined ? "inline" : "in extents");
         sheet_number(s, inline_rate(r, "b", inlined), 2);
         sheet_number(s, inline_rate(r, "a", inlined), 2);
     }
@@ -151,13 +140,9 @@ static void show(const struct results *r, struct sheet_sink *out)
     sheet_init(&s);
     show_fills(r, &s, out);
     show_inline(r, &s, out);
-    sheet_row(&s);
-    sheet_text(&s, "bytes of a value:");
-    for (unsigned i = 0; i < value->count; i++)
-        sheet_text(&s, "%u", value->value[i]);
+    sheet_axis(&s, "bytes of a value:", value);
     for (unsigned reads = 0; reads <= 1; reads++) {
-        sheet_row(&s);
-        sheet_text(&s, reads ? "C" : "half inserts");
+        sheet_row(&s, reads ? "C" : "half inserts");
         for (unsigned i = 0; i < value->count; i++)
             sheet_number(&s, entry_rate(r, reads ? "c" : MIX, value->value[i]), 2);
     }

@@ -39,22 +39,13 @@ static double latency(const struct results *r, const char *index, unsigned count
 
 /* ---- tables ----------------------------------------------------------------------------------- */
 
-static void head(struct sheet *s, const char *first, const struct plan_axis *axis)
-{
-    sheet_row(s);
-    sheet_text(s, "%s", first);
-    for (unsigned c = 0; c < axis->count; c++)
-        sheet_text(s, "%u", axis->value[c]);
-}
-
 static void show_rates(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &clients[r->plan->quick];
     const char *index = NULL;
-    head(s, "clients:", axis);
+    sheet_axis(s, "clients:", axis);
     for (unsigned i = 0; (index = plan_index(i)) != NULL; i++) {
-        sheet_row(s);
-        sheet_text(s, "%s", plan_title(index));
+        sheet_row(s, "%s", plan_title(index));
         for (unsigned c = 0; c < axis->count; c++)
             sheet_number(s, rate(r, index, axis->value[c]), 2);
     }
@@ -69,10 +60,9 @@ static void show_latencies(const struct results *r, struct sheet *s, struct shee
     const struct plan_axis *axis = &clients[r->plan->quick];
     const char *index = NULL;
     for (unsigned tail = 0; tail <= 1; tail++) {
-        head(s, "clients:", axis);
+        sheet_axis(s, "clients:", axis);
         for (unsigned i = 0; (index = plan_index(i)) != NULL; i++) {
-            sheet_row(s);
-            sheet_text(s, "%s", plan_title(index));
+            sheet_row(s, "%s", plan_title(index));
             for (unsigned c = 0; c < axis->count; c++)
                 sheet_number(s, latency(r, index, axis->value[c], tail ? "p99_us" : "p50_us"), 1);
         }
@@ -88,10 +78,9 @@ static void show_race(const struct results *r, struct sheet *s, struct sheet_sin
 {
     static const char *const ops[] = {"insert", "get", "delete", "update"};
     const struct plan_axis *axis = &race_clients[r->plan->quick];
-    head(s, "RACE, clients:", axis);
+    sheet_axis(s, "RACE, clients:", axis);
     for (unsigned i = 0; i < sizeof ops / sizeof *ops; i++) {
-        sheet_row(s);
-        sheet_text(s, "%s", ops[i]);
+        sheet_row(s, "%s", ops[i]);
         for (unsigned c = 0; c < axis->count; c++)
             sheet_number(s, results_rate(r, ops[i], "loaded-%u", axis->value[c]) / 1e6, 2);
     }

@@ -58,14 +58,9 @@ static double cache(const struct results *r, const char *what, unsigned number)
 
 static void show_race(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
-    sheet_row(s);
-    sheet_text(s, "places in a subtable");
-    sheet_text(s, "mean %% at a split");
-    sheet_text(s, "highest %%");
-    sheet_text(s, "paper");
+    sheet_texts(s, "places in a subtable", "mean % at a split", "highest %", "paper");
     for (unsigned i = 0; i < COUNT(groups); i++) {
-        sheet_row(s);
-        sheet_text(s, "%u", groups[i] * 3 * 7);
+        sheet_row(s, "%u", groups[i] * 3 * 7);
         sheet_number(s, split_load(r, "race-groups", groups[i]), 1);
         sheet_number(
             s, 100 * results_space(r, "load", "split_load_max", "race-groups-%u", groups[i]), 1);
@@ -78,13 +73,9 @@ static void show_race(const struct results *r, struct sheet *s, struct sheet_sin
 
 static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
-    sheet_row(s);
-    sheet_text(s, "f");
-    sheet_text(s, "fill %%");
-    sheet_text(s, "paper");
+    sheet_texts(s, "f", "fill %", "paper");
     for (unsigned i = 0; i < COUNT(localities); i++) {
-        sheet_row(s);
-        sheet_text(s, "%.1f", localities[i] / 100.0);
+        sheet_row(s, "%.1f", localities[i] / 100.0);
         sheet_number(s, fill(r, localities[i]), 1);
         sheet_text(s, "%s", localities[i] == 230 ? "> 95" : "");
     }
@@ -93,15 +84,9 @@ static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_
 
 static void show_chime(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
-    sheet_row(s);
-    sheet_text(s, "span");
-    sheet_text(s, "neighbourhood");
-    sheet_text(s, "mean %% at a split");
-    sheet_text(s, "cache bytes");
-    sheet_text(s, "paper %%");
+    sheet_texts(s, "span", "neighbourhood", "mean % at a split", "cache bytes", "paper %");
     for (unsigned i = 0; i < COUNT(spans); i++) {
-        sheet_row(s);
-        sheet_text(s, "%u", spans[i]);
+        sheet_row(s, "%u", spans[i]);
         sheet_text(s, "8");
         sheet_number(s, split_load(r, "chime-span", spans[i]), 1);
         sheet_number(s, cache(r, "chime-span", spans[i]), 0);
@@ -109,8 +94,7 @@ static void show_chime(const struct results *r, struct sheet *s, struct sheet_si
     }
     for (unsigned i = 0; i < COUNT(neighbourhoods); i++) {
         unsigned n = neighbourhoods[i];
-        sheet_row(s);
-        sheet_text(s, "64");
+        sheet_row(s, "64");
         sheet_text(s, "%u", n);
         sheet_number(s, split_load(r, "chime-near", n), 1);
         sheet_number(s, cache(r, "chime-near", n), 0);

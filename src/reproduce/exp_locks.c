@@ -72,14 +72,12 @@ static void show_grid(const struct results *r, struct sheet_sink *out, const cha
                            *locks = &locks_of_word[r->plan->quick];
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "locks of a word");
+    sheet_row(&s, "locks of a word");
     s.lines = true;
     for (unsigned i = 0; i < rows->count; i++)
         sheet_text(&s, "%u row%s", rows->value[i], rows->value[i] == 1 ? "" : "s");
     for (unsigned l = 0; l < locks->count; l++) {
-        sheet_row(&s);
-        sheet_text(&s, "%u", locks->value[l]);
+        sheet_row(&s, "%u", locks->value[l]);
         for (unsigned i = 0; i < rows->count; i++)
             sheet_number(&s,
                          member ? cost(r, rows->value[i], locks->value[l], member)
@@ -93,13 +91,9 @@ static void show_late(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "locks of a word");
-    sheet_text(&s, "99th percentile");
-    sheet_text(&s, "mean");
+    sheet_texts(&s, "locks of a word", "99th percentile", "mean");
     for (unsigned l = 0; l < late_locks.count; l++) {
-        sheet_row(&s);
-        sheet_text(&s, "%u", late_locks.value[l]);
+        sheet_row(&s, "%u", late_locks.value[l]);
         sheet_number(&s, late(r, late_locks.value[l], "rtts_p99"), 0);
         sheet_number(&s, late(r, late_locks.value[l], "rtts"), 2);
     }

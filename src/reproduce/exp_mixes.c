@@ -42,13 +42,11 @@ static void show(const struct results *r, struct sheet_sink *out)
 {
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "inserts, %%:");
+    sheet_row(&s, "inserts, %%:");
     for (unsigned m = 0; m < MIXES; m += step(r->plan))
         sheet_text(&s, "%u", mixes[m].percent);
     for (unsigned i = 0; i < INDEXES; i++) {
-        sheet_row(&s);
-        sheet_text(&s, "%s", plan_title(indexes[i]));
+        sheet_row(&s, "%s", plan_title(indexes[i]));
         for (unsigned m = 0; m < MIXES; m += step(r->plan))
             sheet_number(&s, rate(r, indexes[i], &mixes[m]), 2);
     }

@@ -145,8 +145,7 @@ static void point(struct sheet *s, double measured, double model)
 /* The heads of a table with two groups of measured, model, error. */
 static void heads(struct sheet *s, const char *second, const char *left, const char *right)
 {
-    sheet_row(s);
-    sheet_text(s, "threads");
+    sheet_row(s, "threads");
     if (second)
         sheet_text(s, "%s", second);
     for (unsigned group = 0; group < 2; group++) {
@@ -163,8 +162,7 @@ static void show_grid(const struct results *r, struct sheet_sink *out)
     heads(&s, "outstanding", "READ", "WRITE");
     for (unsigned t = 0; t < MEASURED_GRID_THREADS; t++)
         for (unsigned i = 0; i < MEASURED_GRID_OUTSTANDING; i++) {
-            sheet_row(&s);
-            sheet_text(&s, "%u", measured_grid_threads[t]);
+            sheet_row(&s, "%u", measured_grid_threads[t]);
             sheet_text(&s, "%u", measured_grid_outstanding[i]);
             for (unsigned verb = 0; verb < MEASURED_VERBS; verb++)
                 point(&s, measured_grid[verb][t][i], grid_rate(r, verb, t, i));
@@ -181,8 +179,7 @@ static void show_doorbells(const struct results *r, unsigned verb, struct sheet_
     heads(&s, NULL, "own", "shared");
     s.lines = true;
     for (unsigned t = 0; t < MEASURED_THREADS; t++) {
-        sheet_row(&s);
-        sheet_text(&s, "%u", measured_threads[t]);
+        sheet_row(&s, "%u", measured_threads[t]);
         for (unsigned way = 0; way < MEASURED_DOORBELLS; way++)
             point(&s, measured_doorbells[verb][way][t], verb_rate(r, verb, way, t));
     }
@@ -195,8 +192,7 @@ static void show_doorbells(const struct results *r, unsigned verb, struct sheet_
 
 static void error_row(struct sheet *s, const char *name, const struct measured_errors *e)
 {
-    sheet_row(s);
-    sheet_text(s, "%s", name);
+    sheet_row(s, "%s", name);
     sheet_text(s, "%u", e->count);
     sheet_number(s, 100 * measured_median(e), 1);
     sheet_number(s, 100 * measured_worst(e), 1);
@@ -211,11 +207,7 @@ static void show_errors(const struct results *r, struct sheet_sink *out)
     struct measured_errors all = grid_errors(r);
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "part");
-    sheet_text(&s, "points");
-    sheet_text(&s, "median");
-    sheet_text(&s, "worst");
+    sheet_texts(&s, "part", "points", "median", "worst");
     for (unsigned verb = 0; verb < MEASURED_VERBS; verb++) {
         struct measured_errors e = {.count = 0};
         add_grid(r, verb, &e);
@@ -248,8 +240,7 @@ static void show_race(const struct results *r, unsigned workload, struct sheet_s
     for (unsigned t = 0; t < MEASURED_THREADS; t++) {
         if (left_out(r->plan, measured_threads[t]) || isnan(measured_race[workload][0][t]))
             continue;
-        sheet_row(&s);
-        sheet_text(&s, "%u", measured_threads[t]);
+        sheet_row(&s, "%u", measured_threads[t]);
         point(&s, measured_race[workload][MEASURED_SHARED][t],
               race_rate(r, workload, MEASURED_SHARED, t));
         point(&s, measured_race[workload][MEASURED_OWN][t],

@@ -115,8 +115,7 @@ static double rate_in(const struct results *r, const char *cell, unsigned row, u
 static void head(struct sheet *s)
 {
     const char *index = NULL;
-    sheet_row(s);
-    sheet_text(s, "until, ms");
+    sheet_row(s, "until, ms");
     for (unsigned i = 0; (index = plan_index(i)) != NULL; i++)
         sheet_text(s, "%s", plan_title(index));
     sheet_text(s, "SHARD-");
@@ -129,8 +128,7 @@ static void show_paces(const struct results *r, struct sheet *s)
     static const char *const titles[] = {"whole run", "fastest window", "slowest tenth",
                                          "longest dip, ms"};
     for (unsigned t = 0; t < sizeof titles / sizeof *titles; t++) {
-        sheet_row(s);
-        sheet_text(s, "%s", titles[t]);
+        sheet_row(s, "%s", titles[t]);
         for (unsigned i = 0; i < r->plan->count; i++) {
             struct pace p = pace(r, r->plan->cell[i].name);
             double number[] = {p.rate, p.fastest, p.slowest, p.dip_ms};
@@ -148,7 +146,7 @@ static void show(const struct results *r, struct sheet_sink *out)
     head(&s);
     s.lines = true;
     for (unsigned row = 0; row < most / windows; row++) {
-        sheet_row(&s);
+        sheet_begin_row(&s);
         sheet_number(&s, (row + 1) * row_ms, 0);
         for (unsigned i = 0; i < r->plan->count; i++)
             sheet_number(&s, rate_in(r, r->plan->cell[i].name, row, windows), 2);

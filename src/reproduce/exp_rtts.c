@@ -62,21 +62,12 @@ static void show(const struct results *r, struct sheet_sink *out)
     struct sheet s;
     sheet_init(&s);
     s.left = 2;
-    sheet_row(&s);
-    sheet_text(&s, "op");
-    sheet_text(&s, "index");
-    sheet_text(&s, "round trips");
-    sheet_text(&s, "p99");
-    sheet_text(&s, "verbs");
-    sheet_text(&s, "read");
-    sheet_text(&s, "written");
-    sheet_text(&s, "SHARD Table 3");
-    sheet_text(&s, "own paper");
+    sheet_texts(&s, "op", "index", "round trips", "p99", "verbs", "read", "written",
+                "SHARD Table 3", "own paper");
     for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *row = &rows[i];
         bool first = i == 0 || strcmp(row->op, rows[i - 1].op) != 0;
-        sheet_row(&s);
-        sheet_text(&s, "%s", first ? row->op : "");
+        sheet_row(&s, "%s", first ? row->op : "");
         sheet_text(&s, "%s", plan_title(row->index));
         for (unsigned c = 0; c < sizeof columns / sizeof *columns; c++)
             sheet_number(&s, results_op(r, row->op, row->op, columns[c].member, "%s", row->index),

@@ -32,13 +32,11 @@ static void show(const struct results *r, struct sheet_sink *out)
     const char *index = NULL;
     struct sheet s;
     sheet_init(&s);
-    sheet_row(&s);
-    sheet_text(&s, "theta:");
+    sheet_row(&s, "theta:");
     for (unsigned c = 0; c < axis->count; c++)
         sheet_text(&s, "%.2f", axis->value[c] / 100.0);
     for (unsigned i = 0; (index = plan_index(i)) != NULL; i++) {
-        sheet_row(&s);
-        sheet_text(&s, "%s", plan_title(index));
+        sheet_row(&s, "%s", plan_title(index));
         for (unsigned c = 0; c < axis->count; c++)
             sheet_number(&s, rate(r, index, axis->value[c]), 2);
     }

@@ -66,20 +66,11 @@ static const struct paper {
 
 static void show_indexes(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
-    sheet_row(s);
-    sheet_text(s, "index");
-    sheet_text(s, "entries/key");
-    sheet_text(s, "T4");
-    sheet_text(s, "T2");
-    sheet_text(s, "index B/key");
-    sheet_text(s, "entries %%");
-    sheet_text(s, "T4");
-    sheet_text(s, "cache bytes");
-    sheet_text(s, "T4");
+    sheet_texts(s, "index", "entries/key", "T4", "T2", "index B/key", "entries %", "T4",
+                "cache bytes", "T4");
     for (unsigned i = 0; i < sizeof papers / sizeof *papers; i++) {
         const struct paper *p = &papers[i];
-        sheet_row(s);
-        sheet_text(s, "%s", plan_title(p->index));
+        sheet_row(s, "%s", plan_title(p->index));
         sheet_number(s, per_key(r, p->index, "slots"), 2);
         sheet_number(s, p->shard_entries, 2);
         sheet_number(s, p->sephash_entries, 2);
@@ -107,19 +98,12 @@ static void show_fptables(const struct results *r, struct sheet *s, struct sheet
 {
     /* SepHash, Table 3: megabytes. */
     static const double plain[RATIOS] = {9, 18, 36, 73}, points[RATIOS] = {2.68, 5.36, 10.8, 22};
-    sheet_row(s);
-    sheet_text(s, "MainSeg/CurSeg");
-    sheet_text(s, "plain, bytes");
-    sheet_text(s, "record points");
-    sheet_text(s, "share %%");
-    sheet_text(s, "paper: plain");
-    sheet_text(s, "record points");
-    sheet_text(s, "share %%");
+    sheet_texts(s, "MainSeg/CurSeg", "plain, bytes", "record points", "share %", "paper: plain",
+                "record points", "share %");
     for (unsigned i = 0; i < RATIOS; i++) {
         double all = fptable(r, ratios[i], "fptable_plain_bytes"),
                some = fptable(r, ratios[i], "fptable_bytes");
-        sheet_row(s);
-        sheet_text(s, "%u", ratios[i]);
+        sheet_row(s, "%u", ratios[i]);
         sheet_number(s, all, 0);
         sheet_number(s, some, 0);
         sheet_number(s, 100 * some / all, 1);
@@ -138,20 +122,14 @@ static double chime_cache(const struct results *r, unsigned part)
 
 static void show_chime(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
-    sheet_row(s);
-    sheet_text(s, "keys");
-    sheet_text(s, "cache bytes");
-    sheet_text(s, "bytes/key");
+    sheet_texts(s, "keys", "cache bytes", "bytes/key");
     for (unsigned part = 4; part >= 1; part /= 4) {
-        sheet_row(s);
+        sheet_begin_row(s);
         sheet_number(s, space(r, "chime-8", part, "keys"), 0);
         sheet_number(s, space(r, "chime-8", part, "client_cache_bytes"), 0);
         sheet_number(s, chime_cache(r, part), 2);
     }
-    sheet_row(s);
-    sheet_text(s, "paper: 60000000");
-    sheet_text(s, "27.6 MB");
-    sheet_text(s, "0.46");
+    sheet_texts(s, "paper: 60000000", "27.6 MB", "0.46");
     sheet_print(s, out, "CHIME's cache of internal nodes, without the hotspot buffer (Fig. 14):");
 }
 

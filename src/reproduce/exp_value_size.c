@@ -64,14 +64,6 @@ static double chime_rate(const struct results *r, unsigned bytes)
     return results_rate(r, "c", "chime-%u", bytes) / 1e6;
 }
 
-static void head(struct sheet *s, const char *first, const struct plan_axis *axis)
-{
-    sheet_row(s);
-    sheet_text(s, "%s", first);
-    for (unsigned i = 0; i < axis->count; i++)
-        sheet_text(s, "%u", axis->value[i]);
-}
-
 static void show(const struct results *r, struct sheet_sink *out)
 {
     const struct plan_axis *race = &pairs[r->plan->quick],
@@ -79,26 +71,23 @@ static void show(const struct results *r, struct sheet_sink *out)
                            *chime = &values[r->plan->quick];
     struct sheet s;
     sheet_init(&s);
-    head(&s, "bytes of a pair:", race);
+    sheet_axis(&s, "bytes of a pair:", race);
     for (unsigned o = 0; o < OPS; o++) {
-        sheet_row(&s);
-        sheet_text(&s, "%s", ops[o]);
+        sheet_row(&s, "%s", ops[o]);
         for (unsigned i = 0; i < race->count; i++)
             sheet_number(&s, race_us(r, ops[o], race->value[i]), 1);
     }
     sheet_print(&s, out, "RACE, one client, median latency in microseconds (RACE Fig. 16):");
-    head(&s, "bytes of a pair:", sephash);
+    sheet_axis(&s, "bytes of a pair:", sephash);
     for (unsigned search = 0; search <= 1; search++) {
-        sheet_row(&s);
-        sheet_text(&s, search ? "get" : "insert");
+        sheet_row(&s, search ? "get" : "insert");
         for (unsigned i = 0; i < sephash->count; i++)
             sheet_number(&s, sephash_rate(r, search ? "get" : "insert", sephash->value[i]), 2);
     }
     sheet_print(&s, out,
                 "SepHash, 128 clients, millions of operations a second (SepHash Fig. 22):");
-    head(&s, "bytes of a value:", chime);
-    sheet_row(&s);
-    sheet_text(&s, "get");
+    sheet_axis(&s, "bytes of a value:", chime);
+    sheet_row(&s, "get");
     for (unsigned i = 0; i < chime->count; i++)
         sheet_number(&s, chime_rate(r, chime->value[i]), 2);
     sheet_print(&s, out,

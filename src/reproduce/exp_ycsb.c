@@ -108,14 +108,12 @@ static double rate_with(const struct results *r, unsigned clients, const char *i
 static void show_shard(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const char *index = NULL;
-    sheet_row(s);
-    sheet_text(s, "index");
+    sheet_row(s, "index");
     for (int uniform = 1; uniform >= 0; uniform--)
         for (unsigned w = 0; w < COUNT(shard_workloads); w++)
             sheet_text(s, "%s %c", uniform ? "unif." : "zipf.", toupper(*shard_workloads[w]));
     for (unsigned i = 0; (index = plan_index(i)) != NULL; i++) {
-        sheet_row(s);
-        sheet_text(s, "%s", plan_title(index));
+        sheet_row(s, "%s", plan_title(index));
         for (int uniform = 1; uniform >= 0; uniform--)
             for (unsigned w = 0; w < COUNT(shard_workloads); w++)
                 sheet_number(s, shard_rate(r, uniform, index, shard_workloads[w]), 2);
@@ -131,15 +129,12 @@ static void show_clients(const struct results *r, struct sheet *s, struct sheet_
     const struct plan_axis *axis = &sephash_clients[r->plan->quick];
     const char *index = NULL;
     s->left = 2;
-    sheet_row(s);
-    sheet_text(s, "YCSB");
-    sheet_text(s, "index");
+    sheet_texts(s, "YCSB", "index");
     for (unsigned c = 0; c < axis->count; c++)
         sheet_text(s, "%u clients", axis->value[c]);
     for (unsigned w = 0; w < COUNT(sephash_workloads); w++)
         for (unsigned i = 0; (index = plan_index(i)) != NULL; i++) {
-            sheet_row(s);
-            sheet_text(s, "%c", i == 0 ? toupper(*sephash_workloads[w]) : ' ');
+            sheet_row(s, "%c", i == 0 ? toupper(*sephash_workloads[w]) : ' ');
             sheet_text(s, "%s", plan_title(index));
             for (unsigned c = 0; c < axis->count; c++)
                 sheet_number(s, rate_with(r, axis->value[c], index, sephash_workloads[w]), 2);
@@ -153,13 +148,11 @@ static void show_clients(const struct results *r, struct sheet *s, struct sheet_
 static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &rcuckoo_clients[r->plan->quick];
-    sheet_row(s);
-    sheet_text(s, "YCSB");
+    sheet_row(s, "YCSB");
     for (unsigned c = 0; c < axis->count; c++)
         sheet_text(s, "%u clients", axis->value[c]);
     for (unsigned w = 0; w < COUNT(rcuckoo_workloads); w++) {
-        sheet_row(s);
-        sheet_text(s, "%c", toupper(*rcuckoo_workloads[w]));
+        sheet_row(s, "%c", toupper(*rcuckoo_workloads[w]));
         for (unsigned c = 0; c < axis->count; c++)
             sheet_number(
                 s, results_rate(r, rcuckoo_workloads[w], "rcuckoo-%u", axis->value[c]) / 1e6, 2);
@@ -173,19 +166,16 @@ static void show_rcuckoo(const struct results *r, struct sheet *s, struct sheet_
 static void show_chime(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &chime_clients[r->plan->quick];
-    sheet_row(s);
-    sheet_text(s, "YCSB");
+    sheet_row(s, "YCSB");
     for (unsigned c = 0; c < axis->count; c++)
         sheet_text(s, "%u clients", axis->value[c]);
     for (unsigned w = 0; w < COUNT(chime_workloads); w++) {
-        sheet_row(s);
-        sheet_text(s, "%s", chime_workloads[w]);
+        sheet_row(s, "%s", chime_workloads[w]);
         for (unsigned c = 0; c < axis->count; c++)
             sheet_number(s, results_rate(r, chime_workloads[w], "chime-%u", axis->value[c]) / 1e6,
                          2);
     }
-    sheet_row(s);
-    sheet_text(s, "e (320 clients)");
+    sheet_row(s, "e (320 clients)");
     sheet_number(s, results_rate(r, "e", "chime-scans") / 1e6, 2);
     sheet_print(
         s, out,
@@ -196,12 +186,8 @@ static void show_chime(const struct results *r, struct sheet *s, struct sheet_si
 static void show_threads(const struct results *r, struct sheet *s, struct sheet_sink *out)
 {
     const struct plan_axis *axis = &shard_threads[r->plan->quick];
-    sheet_row(s);
-    sheet_text(s, "threads of a machine");
-    for (unsigned i = 0; i < axis->count; i++)
-        sheet_text(s, "%u", axis->value[i]);
-    sheet_row(s);
-    sheet_text(s, "SHARD, get");
+    sheet_axis(s, "threads of a machine", axis);
+    sheet_row(s, "SHARD, get");
     for (unsigned i = 0; i < axis->count; i++)
         sheet_number(s, results_rate(r, "get", "threads-%u", axis->value[i]) / 1e6, 2);
     sheet_print(s, out,

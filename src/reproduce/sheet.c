@@ -17,21 +17,49 @@ void sheet_init(struct sheet *s)
     memset(s->text, 0, sizeof s->text);
 }
 
-void sheet_row(struct sheet *s)
+/* Fills the next field of the row. */
+static void put(struct sheet *s, const char *format, va_list args)
+{
+    ASSERT(s->rows > 0 && s->columns < SHEET_COLUMNS_MAX);
+    vsnprintf(s->text[s->rows - 1][s->columns], SHEET_TEXT_BYTES, format, args);
+    s->number[s->rows - 1][s->columns++] = NAN;
+}
+
+void sheet_begin_row(struct sheet *s)
 {
     ASSERT(s->rows < SHEET_ROWS_MAX);
     s->rows++;
     s->columns = 0;
 }
 
-void sheet_text(struct sheet *s, const char *format, ...)
+void sheet_row(struct sheet *s, const char *format, ...)
 {
-    ASSERT(s->rows > 0 && s->columns < SHEET_COLUMNS_MAX);
     va_list args;
     va_start(args, format);
-    vsnprintf(s->text[s->rows - 1][s->columns], SHEET_TEXT_BYTES, format, args);
+    sheet_begin_row(s);
+    put(s, format, args);
     va_end(args);
-    s->number[s->rows - 1][s->columns++] = NAN;
+}
+
+void sheet_text(struct sheet *s, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(s, format, args);
+    va_end(args);
+}
+
+void sheet_row_of(struct sheet *s, const char *const *texts)
+{
+    for (sheet_row(s, "%s", *texts++); *texts; texts++)
+        sheet_text(s, "%s", *texts);
+}
+
+void sheet_axis(struct sheet *s, const char *text, const struct plan_axis *axis)
+{
+    sheet_row(s, "%s", text);
+    for (unsigned i = 0; i < axis->count; i++)
+        sheet_text(s, "%u", axis->value[i]);
 }
 
 void sheet_number(struct sheet *s, double number, int decimals)

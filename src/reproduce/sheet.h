@@ -6,6 +6,8 @@
 #ifndef REPRODUCE_SHEET_H
 #define REPRODUCE_SHEET_H
 
+#include "reproduce/plan.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -32,7 +34,14 @@ struct sheet_sink {
 /* Begins an empty table. */
 void sheet_init(struct sheet *s);
 /* Begins a row. */
-void sheet_row(struct sheet *s);
+void sheet_begin_row(struct sheet *s);
+/* Begins a row, and fills its first field. */
+void sheet_row(struct sheet *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A row with these texts. */
+#define sheet_texts(s, ...) sheet_row_of(s, (const char *const[]){__VA_ARGS__, NULL})
+void sheet_row_of(struct sheet *s, const char *const *texts);
+/* A row with a text, and the numbers of an axis behind it. */
+void sheet_axis(struct sheet *s, const char *text, const struct plan_axis *axis);
 /* Fills the next field of the row. */
 void sheet_text(struct sheet *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same with a number; "-" if it is not one. */
