@@ -2,7 +2,7 @@
 #include "bench/runner.h"
 #include "base/err.h"
 #include "bench/keys.h"
-#include "bench/session.h"
+#include "bench/worker.h"
 #include "bench/workers.h"
 #include "model/model.h"
 

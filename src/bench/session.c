@@ -1,5 +1,4 @@
 /* How workers reach a table of Farside: each has a session and lanes. */
-#include "bench/session.h"
 #include "base/err.h"
 #include "base/status.h"
 #include "bench/keys.h"

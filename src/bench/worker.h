@@ -45,6 +45,8 @@ struct worker_driver {
     void (*close)(struct worker *w);
 };
 
+extern const struct worker_driver session_driver; /* for tables of Farside, with a session each */
+
 /* What one worker did in a window of time. */
 struct worker_window {
     uint32_t ops;

@@ -221,24 +221,6 @@ static void modelled_open(void *arg)
     m->status = m->job->open(m->worker);
 }
 
-static void modelled_warm(void *arg)
-{
-    const struct modelled *m = arg;
-    m->job->warm(m->worker);
-}
-
-static void modelled_run(void *arg)
-{
-    const struct modelled *m = arg;
-    m->job->run(m->worker);
-}
-
-static void modelled_close(void *arg)
-{
-    const struct modelled *m = arg;
-    m->job->close(m->worker);
-}
-
 int workers_run_modelled(const struct workers_job *job, struct fab *model)
 {
     struct modelled *all = calloc(job->count, sizeof *all);
@@ -253,13 +235,13 @@ int workers_run_modelled(const struct workers_job *job, struct fab *model)
     struct err_detail kept;
     err_keep(&kept);
     if (rc == FAR_OK && job->warm)
-        rc = model_run(model, modelled_warm, all, sizeof *all, job->tick, job->arg);
+        rc = model_run(model, job->warm, job->first, job->size, job->tick, job->arg);
     if (rc == FAR_OK && job->begin)
         job->begin(job->arg);
     if (rc == FAR_OK)
-        rc = model_run(model, modelled_run, all, sizeof *all, job->tick, job->arg);
+        rc = model_run(model, job->run, job->first, job->size, job->tick, job->arg);
     if (started == FAR_OK) {
-        int closed = model_run(model, modelled_close, all, sizeof *all, job->tick, job->arg);
+        int closed = model_run(model, job->close, job->first, job->size, job->tick, job->arg);
         ASSERT(closed == FAR_OK); /* the clients have their stacks */
     }
     if (rc != FAR_OK)

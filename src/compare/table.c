@@ -79,13 +79,6 @@ static void put_ops(struct columns *row, double ops)
     columns_text(row, text_grouped((uint64_t)(0.5 + ops), text));
 }
 
-static void put_ratio(struct columns *row, double ratio)
-{
-    char text[TEXT_MAX];
-    snprintf(text, sizeof text, "%.2f", ratio);
-    columns_text(row, text);
-}
-
 static void print_row(const struct compare *c, const struct compare_store *s, unsigned workload,
                       bool first, struct columns *row)
 {
@@ -102,9 +95,9 @@ static void print_row(const struct compare *c, const struct compare_store *s, un
     put_ops(row, ops.most);
     if (s != compare_own(c, s->group)) {
         struct summary_spread ratio = compare_ratio(c, s, workload);
-        put_ratio(row, ratio.median);
-        put_ratio(row, ratio.least);
-        put_ratio(row, ratio.most);
+        columns_number(row, ratio.median, 2);
+        columns_number(row, ratio.least, 2);
+        columns_number(row, ratio.most, 2);
     }
     columns_end(row);
 }
