@@ -292,7 +292,7 @@ struct far_pool_check {
     unsigned stranded;     /* locks and unfinished work of dead sessions                    */
     unsigned repaired;     /* with repair: violations and stranded work that were fixed     */
     unsigned dead_clients; /* sessions silent for longer than a lease; with repair, removed */
-    unsigned salvaged;     /* with repair: entries of damaged parts of tables that were kept, */
+    unsigned salvaged;     /* with repair: damaged entries that were kept,                   */
     unsigned lost;         /* and those that were not: nothing proves that they are right     */
     /* Memory that nobody holds: `unknown` of far_pool_usage, if some of it is certainly lost,
      * because sessions have died since the last repair or no other session is open. */
@@ -333,8 +333,9 @@ FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_i
  *   - sessions that were silent for longer than a lease, or on shm: whose process has ended, are shut
  *     out and their unfinished work is completed (a session that was only stopped registers again
  *     with its next operation);
- *   - a slot whose block cannot be read (an address outside the pool, a wrong checksum) is emptied:
- *     the key was lost before, and can be written again;
+ *   - a block that fails its checksum is corrected if one flipped bit explains it and it has no more
+ *     than 4 KiB. Otherwise its entry is removed: the key was lost before, and can be written again.
+ *     So is an entry that leads out of the pool;
  *   - a key in a place where no operation looks for it is moved to the right one, unless it is
  *     there;
  *   - of a duplicate key, the copy stays that far_get() returns;
@@ -647,7 +648,8 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
  * calls: a cursor stays valid as long as the table exists, in any session, and holds up nobody.
  *
  * FAR_PARTIAL    as FAR_OK: cursor and len are set, and the iteration can go on. But entries were left
- *                out, because a part of the table is damaged. The detail says how many, and
+ *                out, because they, or the part of the table that has them, are damaged. The detail says
+ *                how many at most, and
  *                far_execute() has the number as `damaged`. `farside pool check --repair` salvages
  *                what can be salvaged
  * FAR_INVALID    cursor, buf or len is NULL, a flag does not exist, or the cursor is not from
@@ -700,8 +702,8 @@ struct far_range {
  * not a snapshot. Nothing is held between calls. A range whose end is not above its beginning is
  * empty; this is not an error.
  *
- * FAR_PARTIAL      as FAR_OK: len and more are set. But entries of a part of the table that is
- *                  damaged were left out, as by far_iterate(). Some of them may be outside the range
+ * FAR_PARTIAL      as FAR_OK: len and more are set. But entries that are damaged were left out, as by
+ *                  far_iterate(). Some of them may be outside the range
  * FAR_UNSUPPORTED  the table's index does not keep keys in order; the detail names those that do
  * FAR_INVALID      range, buf or len is NULL, a flag does not exist, or from or to is NULL and its
  *                  length is not 0

@@ -52,18 +52,19 @@ struct dumping {
 
 static void usage(void)
 {
-    fputs("usage: farside dump [OPTION...] FILE|-\n"
-          "\n"
-          "Writes tables with their index, their tuning and all their pairs to FILE, or with - to\n"
-          "the standard output, for 'farside load'. FILE is replaced when the dump is complete.\n"
-          "Others may change the tables meanwhile: each pair was there at some instant.\n"
-          "\n" CLI_POOL_HELP "  --table NAME    only this table; may be repeated (all tables)\n"
-          "  --json          write JSON lines, for people; they have no checksums\n"
-          "  -h, --help      show this help\n"
-          "\n"
-          "If a part of a table is damaged, its entries are left out, all others are written, and\n"
-          "the exit status is 5.\n",
-          stdout);
+    fputs(
+        "usage: farside dump [OPTION...] FILE|-\n"
+        "\n"
+        "Writes tables with their index, their tuning and all their pairs to FILE, or with - to\n"
+        "the standard output, for 'farside load'. FILE is replaced when the dump is complete.\n"
+        "Others may change the tables meanwhile: each pair was there at some instant.\n"
+        "\n" CLI_POOL_HELP "  --table NAME    only this table; may be repeated (all tables)\n"
+        "  --json          write JSON lines, for people; they have no checksums\n"
+        "  -h, --help      show this help\n"
+        "\n"
+        "Entries that are damaged, or in a part of a table that is, are left out, all others are\n"
+        "written, and the exit status is 5.\n",
+        stdout);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

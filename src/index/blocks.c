@@ -3,13 +3,15 @@
 static inline int read_blocks(struct op *op, struct index_blocks *b, bool may_be_freed)
 {
     char *image = op_buffer(op, BUF_BLOCK_IN, b->bytes);
-    if (!image && b->count > 0) {
+    if (!image && b->bytes > 0) {
         (void)batch_flush(&op->batch); /* what the caller put there leads nowhere now */
         return FAR_NO_MEMORY;
     }
     for (unsigned i = 0; i < b->count; i++) {
         struct index_block *block = &b->block[i];
         block->image = image;
+        if (block->bytes == 0)
+            continue;
         batch_read(&op->batch, pointer_gaddr(block->slot), 0, image, block->bytes);
         if (may_be_freed)
             batch_may_be_freed(&op->batch);
@@ -30,8 +32,9 @@ bool index_block_whole(const struct index_block *b, struct slot_format format)
     unsigned generation = slot_generation(format, b->slot);
     if (b->bytes == bytes)
         return block_valid(b->image, bytes, generation);
-    return h->klen <= FAR_KEY_MAX && block_judge_head(b->image, bytes, generation,
-                                                      block_key(b->image), h->klen) == BLOCK_MATCH;
+    return b->bytes > 0 && h->klen <= FAR_KEY_MAX &&
+           block_judge_head(b->image, bytes, generation, block_key(b->image), h->klen) ==
+               BLOCK_MATCH;
 }
 
 /* How much of a slot's block is read: all of it if it is short, or if its value is wanted and may

@@ -23,8 +23,8 @@ struct index_blocks {
     size_t bytes, budget;
     struct index_block {
         uint64_t slot;
-        uint32_t bytes;    /* that are read of it, from its beginning */
-        uint32_t place;    /* the caller's */
+        uint32_t bytes; /* that are read of it, from its beginning; 0: it is known to be damaged */
+        uint32_t place; /* the caller's */
         const void *image; /* in BUF_BLOCK_IN until the next read */
     } block[BATCH_MAX];
 };
@@ -50,6 +50,11 @@ static inline bool index_blocks_add(struct index_blocks *b, uint64_t slot, uint3
     block->place = place;
     b->bytes += bytes;
     return true;
+}
+/* The bytes that are read of a slot's block. 0 if there cannot be a block: the slot leads out of the pool. */
+static inline uint32_t index_block_inside(const struct op *op, uint64_t slot, uint32_t bytes)
+{
+    return index_inside(op->pool, pointer_gaddr(slot), bytes) ? bytes : 0;
 }
 /* Reads them and flushes. `may_be_freed`: as batch_may_be_freed(). */
 int index_blocks_read(struct op *op, struct index_blocks *blocks, bool may_be_freed);

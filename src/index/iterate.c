@@ -8,8 +8,10 @@ int index_iterate_add(struct op *op, const struct index_view *view, struct slot_
     for (unsigned i = 0; rc == FAR_OK && i < blocks->count && !*full; i++) {
         const struct index_block *b = &blocks->block[i];
         const struct block_head *h = b->image;
-        if (!index_block_whole(b, format))
-            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+        if (!index_block_whole(b, format)) { /* ITERATE-1 */
+            out->damaged++;
+            continue;
+        }
         rc = index_add_entry(view, out, (struct slice){block_key(h), h->klen}, index_block_value(h),
                              full);
         if (*full)

@@ -5,7 +5,7 @@
  *     struct index_blocks blocks;
  *     index_iterate_start(&blocks, op, out);
  *     for (; next < end; next++)
- *         if (words[next] is in use && !index_iterate_slot(&blocks, out, words[next], next))
+ *         if (words[next] is in use && !index_iterate_slot(op, &blocks, out, words[next], next))
  *             break;
  *     rc = index_iterate_add(op, view, MY_SLOT, &blocks, out, &next, &full);
  */
@@ -50,17 +50,22 @@ static inline bool index_iterate_passes(struct op *op, const struct entries_out 
     return passes;
 }
 /* False: it does not fit with the others. */
-static inline bool index_iterate_slot(struct index_blocks *blocks, const struct entries_out *out,
-                                      uint64_t slot, unsigned place)
+static inline bool index_iterate_slot(const struct op *op, struct index_blocks *blocks,
+                                      const struct entries_out *out, uint64_t slot, unsigned place)
 {
     if (index_iterate_is_away(out, slot))
         return true;
     uint32_t bytes =
         out->keys_only ? index_block_key_bytes(slot) : size_class_bytes(pointer_class(slot));
-    return index_blocks_add(blocks, slot, bytes, place);
+    return index_blocks_add(blocks, slot, index_block_inside(op, slot, bytes), place);
 }
-/* Reads the blocks, and adds their entries. *full: one did not fit, and its place is *next. The slots
- * were in use when they were read, so a block that is not whole is damaged (PTR-1): FAR_CORRUPT. */
+/*
+ * Reads the blocks, and adds their entries. *full: one did not fit, and its place is *next.
+ *
+ * ITERATE-1  The slots were in use when they were read, within this operation. So a block that is not
+ *     whole is damaged (PTR-1): its entry is left out and counted, and the iteration goes on. If the lease
+ *     has lapsed, the store returns nothing of all this.
+ */
 int index_iterate_add(struct op *op, const struct index_view *view, struct slot_format format,
                       struct index_blocks *blocks, struct entries_out *out, unsigned *next,
                       bool *full);

@@ -1,5 +1,7 @@
 #include "index/walk.h"
 
+#include "index/flip.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +84,49 @@ int index_walk_block(struct op *op, struct slot_format format, uint64_t slot, co
     bool whole = rc == FAR_OK && block_valid(image, bytes, slot_generation(format, slot));
     *block = whole ? image : NULL;
     return rc == FAR_BOUNDS ? FAR_OK : rc;
+}
+
+struct judged {
+    uint32_t bytes;
+    unsigned generation;
+};
+
+static bool is_whole(const uint64_t *words, const void *arg)
+{
+    const struct judged *j = arg;
+    return block_valid(words, j->bytes, j->generation);
+}
+
+int index_walk_mend(struct op *op, struct slot_format format, uint64_t slot,
+                    struct index_report *report, bool *mended)
+{
+    gaddr at = pointer_gaddr(slot);
+    struct judged judged = {size_class_bytes(pointer_class(slot)), slot_generation(format, slot)};
+    *mended = false;
+    if (block_class_long(pointer_class(slot)) || !index_inside(op->pool, at, judged.bytes))
+        return FAR_OK;
+    uint64_t *words = op_buffer(op, BUF_BLOCK_IN, judged.bytes);
+    if (!words)
+        return FAR_NO_MEMORY;
+    batch_read(&op->batch, at, 0, words, judged.bytes);
+    int rc = batch_flush(&op->batch);
+    unsigned bit =
+        rc == FAR_OK ? index_flipped(words, judged.bytes / 8, is_whole, &judged) : INDEX_NO_BIT;
+    if (bit == INDEX_NO_BIT)
+        return rc;
+    uint64_t found = words[bit / 64];
+    unsigned n = op_cas(op, at, bit / 64 * 8ull, found, found ^ 1ull << bit % 64);
+    rc = batch_flush(&op->batch);
+    *mended = rc == FAR_OK && op_swapped(op, n);
+    if (*mended)
+        index_salvaged(report, 1, 0);
+    return rc;
+}
+
+void index_walk_removed(struct index_report *report, const char *how)
+{
+    report->lost++;
+    index_repaired(report, &report->violations, how);
 }
 
 /* Adds pointers from *place on to what is read next, until it is full. One that leads out of the pool is not

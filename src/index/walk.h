@@ -64,6 +64,14 @@ static inline void index_walk_slot(struct far_table_info *info, struct marker *m
 /* Reads a slot's block into BUF_BLOCK_IN. *block is NULL if the slot leads to no whole one. */
 int index_walk_block(struct op *op, struct slot_format format, uint64_t slot, const void **block);
 
+/* A slot leads to no whole block, at several looks. If one flipped bit explains it (FLIP-1), that is corrected in the
+ * block, by CAS from what was judged: *mended. Blocks of more than 4 KiB are not tried, because each bit takes a
+ * checksum of all. `report` says that an entry was salvaged. */
+int index_walk_mend(struct op *op, struct slot_format format, uint64_t slot,
+                    struct index_report *report, bool *mended);
+/* What was just reported has been repaired by taking away the entry of a damaged block. */
+void index_walk_removed(struct index_report *report, const char *how);
+
 /* Reads the blocks of a part's words, many in a round trip. A walk that reads them one by one takes a round trip
  * for each key, and on a busy machine some minutes. */
 struct index_walk_blocks {

@@ -78,8 +78,9 @@ static int judge_entries(const struct far_op *r, const struct entries_out *out, 
 {
     result->len = rc == FAR_TOO_SMALL ? out->needed : out->len;
     result->count = out->count;
-    result->damaged = out->damaged;
-    if (rc != FAR_OK || out->damaged == 0)
+    result->damaged =
+        rc == FAR_OK ? out->damaged : 0; /* otherwise the next call passes them again */
+    if (result->damaged == 0)
         return rc;
     return err_fail(FAR_PARTIAL, "up to %u entries of table '%s' are damaged", out->damaged,
                     r->table->index.desc.name);

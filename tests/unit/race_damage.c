@@ -186,6 +186,34 @@ static void a_forward_to_nowhere(void **state)
     store_rig_close(&r);
 }
 
+/* No block is there to be read. The entry is left out, as any other that is damaged. */
+static void an_iteration_goes_past_a_slot_that_leads_nowhere(void **state)
+{
+    struct store_rig r;
+    struct race_spot spot;
+    char buf[4096];
+    uint32_t key = 3;
+    struct far_result result;
+
+    (void)state;
+    rig(&r);
+    race_rig_find(&r, &key, sizeof key, &spot);
+    uint64_t off = race_place_offset(&spot.key, (unsigned)spot.found.place);
+    store_rig_set(&r, spot.look.subtable, off, spot.found.slot | GADDR_MASK);
+    struct far_op op = {.kind = FAR_OP_ITERATE, .table = r.table, .buf = buf, .cap = sizeof buf};
+    unsigned count = 0, damaged = 0;
+    do {
+        int rc = far_execute(r.session, &op, &result);
+        assert_true(rc == FAR_OK || rc == FAR_PARTIAL);
+        count += result.count;
+        damaged += result.damaged;
+        op.cursor = result.cursor;
+    } while (op.cursor != 0);
+    assert_int_equal(count, KEYS - 1);
+    assert_int_equal(damaged, 1);
+    store_rig_close(&r);
+}
+
 /* ---- a block that changes while a split looks at it ------------------------------------------ */
 
 struct meddler {
@@ -251,6 +279,7 @@ int main(void)
         cmocka_unit_test(every_bit_of_a_directory_entry),
         cmocka_unit_test(every_bit_of_the_root),
         cmocka_unit_test(a_forward_to_nowhere),
+        cmocka_unit_test(an_iteration_goes_past_a_slot_that_leads_nowhere),
         cmocka_unit_test(a_key_that_grows_while_a_split_reads_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

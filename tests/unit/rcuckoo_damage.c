@@ -352,6 +352,36 @@ static void a_repair_after_splits_keeps_what_proves_itself(void **state)
     }
 }
 
+/* A block was found damaged; since then the entry has been replaced. */
+static void an_entry_that_has_changed_is_not_removed(void **state)
+{
+    struct rig g;
+    struct op *op;
+    bool done = true;
+    (void)state;
+    open_rig(&g, forms[1]);
+    op = &g.d.s->op;
+    unsigned slot = 0;
+    while (!(word_of(&g, tags_word(&g)) >> 8 * slot & 0xff))
+        slot++;
+    unsigned place = g.row * RCUCKOO_SLOTS + slot;
+    uint64_t pointer = word_of(&g, slot * g.view->shape.entry + g.view->shape.value_at);
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    assert_int_equal(rcuckoo_remove(op, g.view, &g.sub, place, pointer ^ 64, &done), FAR_OK);
+    assert_false(done);
+    op_end(op);
+    expect_all(&g, FEW);
+    assert_int_equal(op_begin(op, NULL), FAR_OK);
+    assert_int_equal(rcuckoo_remove(op, g.view, &g.sub, place, pointer, &done), FAR_OK);
+    assert_true(done);
+    op_end(op);
+    unsigned left = 0;
+    for (uint64_t n = 0; n < FEW; n++)
+        left += get_n(&g, n) == FAR_OK;
+    assert_int_equal(left, FEW - 1);
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +397,7 @@ int main(void)
         cmocka_unit_test(a_repair_takes_no_entry_without_proof),
         cmocka_unit_test(a_repair_after_splits_loses_nothing),
         cmocka_unit_test(a_repair_after_splits_keeps_what_proves_itself),
+        cmocka_unit_test(an_entry_that_has_changed_is_not_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

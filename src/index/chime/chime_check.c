@@ -355,6 +355,49 @@ static int repair_vacancy(struct walk *w, bool *done)
     return rc;
 }
 
+/* CHIME-W9: removes an entry of a leaf whose block is damaged, under the lock. */
+static int remove_entry(struct walk *w, const struct index_finding *f, bool *done)
+{
+    unsigned group = f->place / CHIME_GROUP;
+    struct chime_held h;
+    struct chime_pen pen;
+    enum chime_verdict verdict = CHIME_GOOD;
+    int rc = chime_hold(w->op, w->view, w->at, w->level, 0, &w->wait, &h, &verdict);
+    if (rc != FAR_OK || h.at == 0)
+        return rc == FAR_CORRUPT ? FAR_OK : rc; /* for the next walk */
+    uint64_t *words = chime_group(h.node, group), *entry = chime_entry(h.node, f->place);
+    bool same = chime_kind_at(h.node, f->place) == CHIME_BLOCK && entry[0] == f->right &&
+                entry[1] == f->found;
+    rc = chime_pen_start(w->op, &pen);
+    if (rc != FAR_OK || !same) {
+        int released = chime_release(w->op, h.at);
+        return rc == FAR_OK ? released : rc;
+    }
+    words[0] = chime_with_kind(words[0], f->place % CHIME_GROUP, CHIME_EMPTY);
+    chime_group_seal(chime_name_seal(w->view, &h.name), group, words);
+    chime_pen_word(w->op, &pen, h.at, chime_group_at(group), words[0]);
+    chime_pen_word(w->op, &pen, h.at, offsetof(struct chime_head, vacancy),
+                   chime_vacancy(&w->view->shape, h.node));
+    chime_unlock(w->op, h.at);
+    rc = chime_finish(w->op);
+    *done = rc == FAR_OK;
+    return rc;
+}
+
+/* An entry without a whole block. That of an internal node stays, if no single bit explains it: it leads to a
+ * child. */
+static int repair_block(struct walk *w, const struct index_finding *f)
+{
+    bool mended = false, removed = false;
+    int rc = index_walk_mend(w->op, CHIME_SLOT, f->found, w->report, &mended);
+    if (rc == FAR_OK && !mended && w->level == 0)
+        rc = remove_entry(w, f, &removed);
+    if (removed)
+        index_walk_removed(w->report,
+                           "  repaired: the entry was removed; its key cannot be read any more");
+    return rc;
+}
+
 static void report_node(struct walk *w, const char *what)
 {
     index_violation(w->report, "%s: node %u:0x%llx of level %u", what, gaddr_node(w->at),
@@ -385,6 +428,8 @@ static int report_findings(struct walk *w)
             report_node(w, text[f->fault]);
         if (f->fault == VACANCY && w->report->repair)
             rc = repair_vacancy(w, &done);
+        if (f->fault == UNREADABLE && w->report->repair)
+            rc = repair_block(w, f);
         if (done)
             index_repaired(w->report, &w->report->violations, "  repaired: written again");
     }
@@ -531,9 +576,27 @@ static void go_right(struct walk *w)
     w->edge = head->high;
 }
 
-/* A node cannot be read. If its head is whole, the walk goes on to its sibling. */
-static void pass_damage(struct walk *w)
+/* CHIME-W9: one flipped bit of a separator's block is corrected. *mended: the node may be visited again. */
+static int mend_separator(struct walk *w, bool *mended)
 {
+    const struct chime_head *head = chime_head(w->node);
+    uint64_t lng[2] = {head->low.lng, head->high.lng};
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < 2 && rc == FAR_OK && !*mended; i++) {
+        const void *block = NULL;
+        if (lng[i] != 0)
+            rc = index_walk_block(w->op, CHIME_SLOT, lng[i], &block);
+        if (lng[i] != 0 && rc == FAR_OK && !block)
+            rc = index_walk_mend(w->op, CHIME_SLOT, lng[i], w->report, mended);
+    }
+    return rc;
+}
+
+/* A node cannot be read. If its head is whole, the walk goes on to its sibling. */
+static int pass_damage(struct walk *w)
+{
+    bool mended = false, separator = false;
+    int rc = FAR_OK;
     const struct chime_head *head = chime_head(w->node);
     struct chime_name name = chime_head_name(w->at, head);
     bool is_node = head->sum == chime_head_sum(w->view, w->at, head) && head->level == w->level;
@@ -543,10 +606,17 @@ static void pass_damage(struct walk *w)
              chime_era(*chime_group(w->node, 0)) != chime_next_era(head->next))
         report_node(w, "CHIME-W2: damaged groups");
     else
+        separator = true;
+    if (separator)
         report_node(w, "CHIME-W9: a separator without a whole block");
+    if (separator && w->report->repair)
+        rc = mend_separator(w, &mended);
+    if (rc != FAR_OK || mended)
+        return rc;
     w->ended = !is_node || w->damaged++ == DAMAGED_MAX;
     if (!w->ended)
         go_right(w);
+    return FAR_OK;
 }
 
 /* Finds the node that has the end of what was visited. */
@@ -597,8 +667,7 @@ static int step(struct walk *w)
     enum chime_verdict verdict = CHIME_GOOD;
     int rc = visit(w, &verdict);
     if (rc == FAR_CORRUPT && w->report) {
-        pass_damage(w);
-        return FAR_OK;
+        return pass_damage(w);
     }
     if (rc != FAR_OK || w->ended)
         return rc;

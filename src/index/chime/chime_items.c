@@ -10,6 +10,8 @@ bool chime_items_by_key(const struct chime_item *a, const struct chime_item *b)
 {
     if (a->k != b->k)
         return a->k < b->k;
+    if (a->damaged || b->damaged)
+        return a->damaged && !b->damaged;
     return index_key_compare(chime_item_key(a), chime_item_key(b)) < 0;
 }
 
@@ -52,6 +54,8 @@ struct slice chime_item_key(const struct chime_item *item)
 {
     if (!item->block)
         return (struct slice){&item->bytes, 8};
+    if (!item->image)
+        return (struct slice){&item->k, 8};
     return (struct slice){block_key(item->image), ((const struct block_head *)item->image)->klen};
 }
 
@@ -68,21 +72,15 @@ static bool fits(const struct chime_item *item, const struct index_block *b)
            chime_prefix((struct slice){block_key(h), h->klen}) == item->k;
 }
 
-int chime_items_read(struct op *op, struct chime_item *items, struct index_blocks *blocks,
-                     uint64_t *stale)
+int chime_items_read(struct op *op, struct chime_item *items, struct index_blocks *blocks)
 {
-    *stale = 0;
-    if (blocks->count == 0)
-        return FAR_OK;
-    int rc = index_blocks_read(op, blocks, false);
-    if (rc != FAR_OK)
-        return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "a slot points outside the pool") : rc;
-    for (unsigned i = 0; i < blocks->count; i++) {
+    int rc = blocks->count > 0 ? index_blocks_read(op, blocks, false) : FAR_OK;
+    for (unsigned i = 0; i < blocks->count && rc == FAR_OK; i++) {
         const struct index_block *b = &blocks->block[i];
-        if (fits(&items[b->place], b))
-            items[b->place].image = b->image;
-        else
-            *stale = b->slot;
+        struct chime_item *item = &items[b->place];
+        item->damaged = !fits(item, b);
+        bool within = b->bytes > 0 && block_key_end(b->image) <= b->bytes;
+        item->image = within ? b->image : NULL;
     }
-    return FAR_OK;
+    return rc;
 }

@@ -37,7 +37,7 @@ struct walk {
     bool done;
     unsigned leaves;          /* that were read */
     unsigned damaged;         /* groups of the leaf, a bit each */
-    uint64_t stale;           /* a pointer whose block was not whole */
+    unsigned lost;            /* other entries of it, whose blocks are damaged */
     struct chime_bound bound; /* all keys below were returned */
     struct chime_wait wait;
     uint64_t *node; /* the leaf's image; behind it its items. In BUF_INDEX */
@@ -105,25 +105,35 @@ static unsigned check_items(const struct chime_view *view, const struct walk *w,
 /* Reads the blocks of all items, or only their keys if they have too many bytes. *whole: the
  * values were read, too. A function of its own, so that descents need less stack. */
 static __attribute__((noinline)) int read_items(struct op *op, struct walk *w,
-                                                const struct entries_out *out, bool *whole,
-                                                uint64_t *stale)
+                                                const struct entries_out *out, bool *whole)
 {
     struct index_blocks blocks;
     size_t room = out->cap - out->len, bytes = 0;
     for (unsigned i = 0; i < w->items; i++)
         if (w->item[i].block)
-            bytes += chime_item_read_bytes(&w->item[i], false);
+            bytes += chime_item_read_bytes(op, &w->item[i], false);
     bool keys = out->keys_only || bytes > (room < INDEX_BLOCKS_BYTES ? room : INDEX_BLOCKS_BYTES);
     *whole = true;
     index_blocks_start(&blocks, op, SIZE_MAX);
     for (unsigned i = 0; i < w->items; i++) {
         if (!w->item[i].block)
             continue;
-        uint32_t part = chime_item_read_bytes(&w->item[i], keys);
-        *whole &= out->keys_only || part == chime_item_read_bytes(&w->item[i], false);
+        uint32_t part = chime_item_read_bytes(op, &w->item[i], keys);
+        *whole &= out->keys_only || part == chime_item_read_bytes(op, &w->item[i], false);
         (void)index_blocks_add(&blocks, w->item[i].v, part, i);
     }
-    return chime_items_read(op, w->item, &blocks, stale);
+    return chime_items_read(op, w->item, &blocks);
+}
+
+/* Takes out the items whose keys could not be read. */
+static void drop_damaged(struct walk *w)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < w->items; i++)
+        if (!w->item[i].damaged)
+            w->item[kept++] = w->item[i];
+    w->lost = w->items - kept;
+    w->items = kept;
 }
 
 /* Sorts the items by their turns. *first: the first whose turn has not been. False: those that were to be
@@ -186,6 +196,9 @@ static int add_items(const struct chime_view *view, const struct walk *w, struct
     for (unsigned i = from; i < end && rc == FAR_OK; i++) {
         bool full = false;
         const struct chime_item *item = &w->item[i];
+        out->damaged += item->damaged; /* its value; its key could be read */
+        if (item->damaged)
+            continue;
         rc = index_add_entry(&view->base, out, chime_item_key(item), chime_item_value(item), &full);
         if (full)
             rc = err_fail(FAR_CORRUPT, "a key-value block has changed its length");
@@ -202,17 +215,14 @@ static __attribute__((noinline)) int read_and_add(struct op *op, const struct ch
     int rc = FAR_OK;
     while (from < end && rc == FAR_OK) {
         unsigned next = from;
-        uint64_t stale = 0;
         index_blocks_start(&blocks, op, INDEX_BLOCKS_BYTES);
         for (; next < end; next++) {
             const struct chime_item *item = &w->item[next];
             if (item->block &&
-                !index_blocks_add(&blocks, item->v, chime_item_read_bytes(item, false), next))
+                !index_blocks_add(&blocks, item->v, chime_item_read_bytes(op, item, false), next))
                 break;
         }
-        rc = chime_items_read(op, w->item, &blocks, &stale);
-        if (rc == FAR_OK && stale != 0) /* its key was whole */
-            rc = err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+        rc = chime_items_read(op, w->item, &blocks);
         if (rc == FAR_OK)
             rc = add_items(view, w, out, from, next);
         from = next;
@@ -234,7 +244,7 @@ static void step_right(const struct chime_view *view, struct walk *w, struct ent
 {
     const struct chime_head *head = chime_head(w->node);
     uint64_t range[4] = {head->high.k, head->high.lng, 0, 0};
-    out->damaged += chime_places_of(w->damaged); /* CHIME-C11 */
+    out->damaged += chime_places_of(w->damaged) + w->lost; /* CHIME-C11, ITERATE-1 */
     w->by = w->at;
     w->at = chime_next_at(head->next);
     w->t = w->same = 0;
@@ -251,20 +261,13 @@ static int add_leaf(struct op *op, const struct chime_view *view, struct walk *w
                     struct entries_out *out)
 {
     bool whole = false;
-    struct index_found found = {.place = -1};
     size_t needed = 0;
     w->items = chime_items_list(&view->shape, w->node, 0, 0, UINT64_MAX, w->item);
-    int rc = read_items(op, w, out, &whole, &found.stale);
+    int rc = read_items(op, w, out, &whole);
     if (rc != FAR_OK)
         return rc;
-    if (found.stale != 0 && out->count == 0)
-        return index_found_stale(&found, &w->stale); /* the next look finds another pointer */
     unsigned first = 0, end;
-    if (found.stale != 0) { /* for the next call, from the beginning of the leaf */
-        w->t = w->same = 0;
-        stop(view, w, out, 0);
-        return FAR_OK;
-    }
+    drop_damaged(w);
     if (!take_turns(view, w, &first)) {
         find_again(w, (struct chime_bound){0});
         return FAR_OK;

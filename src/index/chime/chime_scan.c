@@ -34,7 +34,7 @@ struct scan {
     bool moved;   /* the cursor did, in this attempt */
     bool done;    /* the scan ends with this attempt */
     unsigned torn, misfits;
-    uint64_t stale; /* a pointer whose block was not whole */
+    unsigned passed; /* damaged entries behind the last one that was added */
     /* The leaves that are read together. Their images, items and text are in BUF_INDEX. */
     unsigned leaves;
     struct leaf leaf[LEAVES];
@@ -98,14 +98,16 @@ static unsigned run_end(const struct scan *s, unsigned i)
 }
 
 /* Adds the blocks of a run. False: they do not all fit, and none is added. */
-static bool add_run(struct index_blocks *blocks, const struct scan *s, unsigned from, unsigned end)
+static bool add_run(const struct op *op, struct index_blocks *blocks, const struct scan *s,
+                    unsigned from, unsigned end)
 {
     unsigned count = blocks->count;
     size_t bytes = blocks->bytes;
     for (unsigned i = from; i < end; i++) {
         const struct chime_item *item = &s->item[i];
         if (item->block &&
-            !index_blocks_add(blocks, item->v, chime_item_read_bytes(item, s->out->keys_only), i)) {
+            !index_blocks_add(blocks, item->v, chime_item_read_bytes(op, item, s->out->keys_only),
+                              i)) {
             blocks->count = count;
             blocks->bytes = bytes;
             return false;
@@ -124,36 +126,25 @@ static unsigned choose(struct op *op, const struct scan *s, struct index_blocks 
     index_blocks_start(blocks, op, budget);
     while (end < s->items && end - s->taken < wanted) {
         unsigned next = run_end(s, end);
-        if (!add_run(blocks, s, end, next))
+        if (!add_run(op, blocks, s, end, next))
             break;
         end = next;
     }
     return end;
 }
 
-/* A block is not whole. If something was added, the scan ends before it: the next one will tell.
- * Otherwise the leaf is read again, and must have another pointer. */
-static int met_stale(struct scan *s, uint64_t stale)
-{
-    struct index_found found = {.stale = stale};
-    s->done = s->out->more = s->out->count > 0;
-    s->taken = s->items = 0;
-    return s->done ? FAR_OK : index_found_stale(&found, &s->stale);
-}
-
 /* Not all blocks of a run can be read at once: reads only the keys, and puts the run in order. */
 static int order_run(struct op *op, struct scan *s, struct index_blocks *blocks)
 {
     unsigned end = run_end(s, s->taken);
-    uint64_t stale = 0;
     index_blocks_start(blocks, op, SIZE_MAX);
     for (unsigned i = s->taken; i < end; i++)
         if (s->item[i].block)
-            (void)index_blocks_add(blocks, s->item[i].v, chime_item_read_bytes(&s->item[i], true),
-                                   i);
-    int rc = chime_items_read(op, s->item, blocks, &stale);
-    if (rc != FAR_OK || stale != 0)
-        return rc == FAR_OK ? met_stale(s, stale) : rc;
+            (void)index_blocks_add(blocks, s->item[i].v,
+                                   chime_item_read_bytes(op, &s->item[i], true), i);
+    int rc = chime_items_read(op, s->item, blocks);
+    if (rc != FAR_OK)
+        return rc;
     chime_items_sort(s->item + s->taken, end - s->taken, chime_items_by_key);
     for (unsigned i = s->taken; i < end; i++)
         s->item[i].ordered = true;
@@ -169,6 +160,9 @@ static int add_items(const struct chime_view *view, struct scan *s, unsigned end
     for (; s->taken < end && out->count < s->range->limit; s->taken++) {
         bool full = false;
         const struct chime_item *item = &s->item[s->taken];
+        s->passed += item->damaged;
+        if (item->damaged)
+            continue; /* its key may be outside the range */
         struct slice key = chime_item_key(item);
         struct chime_bound bound = {item->k, key};
         enum scan_place place = index_scan_place(s->range, key);
@@ -185,6 +179,8 @@ static int add_items(const struct chime_view *view, struct scan *s, unsigned end
             out->more = out->count > 0;
             return out->more ? FAR_OK : FAR_TOO_SMALL;
         }
+        out->damaged += s->passed;
+        s->passed = 0;
     }
     return FAR_OK;
 }
@@ -195,15 +191,14 @@ static int add_all(struct op *op, const struct chime_view *view, struct scan *s)
     struct index_blocks blocks;
     int rc = FAR_OK;
     while (rc == FAR_OK && !s->done && s->taken < s->items && s->out->count < s->range->limit) {
-        uint64_t stale = 0;
         unsigned end = choose(op, s, &blocks);
         if (end == s->taken) {
             rc = order_run(op, s, &blocks);
             continue;
         }
-        rc = chime_items_read(op, s->item, &blocks, &stale);
+        rc = chime_items_read(op, s->item, &blocks);
         if (rc == FAR_OK)
-            rc = stale != 0 ? met_stale(s, stale) : add_items(view, s, end);
+            rc = add_items(view, s, end);
     }
     return rc;
 }
@@ -232,9 +227,8 @@ static int move_on(struct op *op, const struct chime_view *view, struct scan *s,
  * cursor. */
 static int settle(struct op *op, const struct chime_view *view, struct scan *s, struct leaf *last)
 {
-    uint64_t stale = s->stale;
     int rc = add_all(op, view, s);
-    if (rc != FAR_OK || s->done || s->stale != stale)
+    if (rc != FAR_OK || s->done)
         return rc;
     bool ended = s->taken == s->items && last_leaf(s, last);
     s->done = ended || s->out->count == s->range->limit;
@@ -492,6 +486,8 @@ int chime_scan(struct op *op, struct index_view *base, const struct scan_range *
         int rc = chime_rest(op, view, &s.wait, &attempts);
         if (rc == FAR_OK)
             rc = s.around ? look_around(op, view, &s) : go_ahead(op, view, &s);
+        if (s.done && !out->more)
+            out->damaged += s.passed; /* otherwise the next scan passes them again */
         if (rc != FAR_OK || s.done)
             return rc;
         if (s.moved)

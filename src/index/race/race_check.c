@@ -127,15 +127,19 @@ static int report_findings(struct walk *w)
     for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
         const struct index_finding *f = &w->findings.now[i];
         const char *what = text[f->fault].what;
-        bool done = false;
+        bool done = false, mended = false;
         if (f->fault == RACE_HEADER)
             index_violation(w->report, "%s at %u:0x%llx", what, gaddr_node(subtable),
                             (unsigned long long)(gaddr_offset(subtable) + f->place * 8ull));
         else
             index_walk_report(w->report, what, subtable, f->place * 8ull, f->found);
-        if (w->report->repair)
+        if (w->report->repair && f->fault == RACE_UNREADABLE)
+            rc = index_walk_mend(w->op, RACE_SLOT, f->found, w->report, &mended);
+        if (w->report->repair && rc == FAR_OK && !mended)
             rc = race_repair(w->op, w->view, subtable, f, &done);
-        if (done)
+        if (done && f->fault == RACE_UNREADABLE)
+            index_walk_removed(w->report, text[f->fault].repaired);
+        else if (done)
             index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
     }
     return rc;

@@ -12,7 +12,7 @@
  *       before the children were published, while the subtable was authoritative. If one is sealed,
  *       `forward` is read behind it: if that is 0, the same holds (RACE-R5).
  *   RACE-I2  A block named by such a slot was not retired before this operation began. So it is
- *       whole (EPOCH-E3).
+ *       whole (EPOCH-E3), or damaged (ITERATE-1).
  */
 #include "index/iterate.h"
 #include "index/race/race.h"
@@ -73,10 +73,10 @@ static int add_some(struct op *op, struct race_view *view, struct iteration *it,
     for (; it->word < end; it->word++) {
         uint64_t slot = it->image[it->word];
         if (race_is_slot(it->word) && race_slot_committed(slot) &&
-            !index_iterate_slot(&blocks, out, slot, it->word))
+            !index_iterate_slot(op, &blocks, out, slot, it->word))
             break;
     }
-    /* RACE-I2: the blocks are whole. */
+    /* RACE-I2 */
     return index_iterate_add(op, &view->base, RACE_SLOT, &blocks, out, &it->word, full);
 }
 

@@ -4,7 +4,8 @@
  *   RACE-Q1  A word is changed by CAS, from what was judged to be wrong. The walk is within an
  *       epoch, so that what a slot named when it was judged is the same still. Sealed slots are a
  *       splitter's and stay as they are.
- *   RACE-Q2  A slot that leads to no whole block is emptied: its key cannot be read by any client.
+ *   RACE-Q2  A slot that leads to no whole block, and whose block no single bit makes whole
+ *       (index_walk_mend()), is emptied: its key cannot be read by any client.
  *   RACE-Q3  A key in a wrong place is inserted, as any session would, and only then is that place
  *       emptied. If it is in its right place already, that is what everybody saw.
  *   RACE-Q4  Of a key that is there twice, the slot stays that lookups come to first. That both are

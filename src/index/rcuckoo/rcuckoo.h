@@ -355,6 +355,10 @@ int rcuckoo_recover(struct op *op, struct index_view *view, const struct journal
  * became of them. If others hold it up, leaves them to the next walk. */
 int rcuckoo_salvage(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                     struct index_report *report);
+/* Removes the entry with this pointer, whose block is damaged, from a place: row * RCUCKOO_SLOTS + slot. Closes the
+ * subtable meanwhile. *done is false if the entry has changed, or the subtable could not be closed. */
+int rcuckoo_remove(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                   unsigned place, uint64_t pointer, bool *done);
 
 /* ---- rcuckoo_iterate.c, rcuckoo_check.c ---------------------------------------------------------- */
 int rcuckoo_iterate(struct op *op, struct index_view *view, struct entries_out *out);

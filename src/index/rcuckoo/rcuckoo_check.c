@@ -254,6 +254,25 @@ static int prove_rows(struct walk *w)
     return rc == FAR_OK ? rcuckoo_snapshot(w->op, w->view, &sub, &w->snapshot) : rc;
 }
 
+/* RCUCKOO-W5: the finding has the entry's pointer. */
+static int repair_block(struct walk *w, const struct index_finding *f)
+{
+    const struct rcuckoo_sub sub = w->snapshot.sub;
+    const void *block = NULL;
+    bool done = false;
+    int rc = index_walk_mend(w->op, RCUCKOO_POINTER, f->found, w->report, &done);
+    if (rc == FAR_OK && !done)
+        rc = index_walk_block(w->op, RCUCKOO_POINTER, f->found, &block);
+    if (rc != FAR_OK || done ||
+        block) /* a whole block of another key: nobody knows which one is wrong */
+        return rc;
+    rc = rcuckoo_remove(w->op, w->view, &sub, f->place, f->found, &done);
+    if (done)
+        index_walk_removed(w->report,
+                           "  repaired: the entry was removed; its value cannot be read any more");
+    return rc;
+}
+
 /* RCUCKOO-W3 to RCUCKOO-W5. */
 static int prove(struct walk *w)
 {
@@ -271,6 +290,8 @@ static int prove(struct walk *w)
     for (unsigned i = 0; i < w->findings.count && rc == FAR_OK; i++) {
         const struct index_finding *f = &w->findings.now[i];
         report_slot(w, text[f->fault], f->place / RCUCKOO_SLOTS, f->place % RCUCKOO_SLOTS);
+        if (f->fault == UNREADABLE && w->report->repair)
+            rc = repair_block(w, f);
     }
     return rc;
 }

@@ -101,8 +101,10 @@ static int add_entry(const struct rcuckoo_view *view, const struct item *item,
     struct slice value = rcuckoo_slot_value(s, item->row, item->slot, e);
     if (block) {
         const struct block_head *h = block->image;
-        if (!index_block_whole(block, RCUCKOO_POINTER))
-            return err_fail(FAR_CORRUPT, "a key-value block fails its checksum");
+        if (!index_block_whole(block, RCUCKOO_POINTER)) { /* ITERATE-1 */
+            out->damaged++;
+            return FAR_OK;
+        }
         key = (struct slice){block_key(h), h->klen};
         value = index_block_value(h);
     }
@@ -124,7 +126,8 @@ static int add_some(struct op *op, const struct rcuckoo_view *view, struct itera
         if (rc != FAR_OK)
             return rc;
         if (needs_block(e) &&
-            !index_iterate_slot(&blocks, out, rcuckoo_slot_pointer(s, item->row, item->slot), end))
+            !index_iterate_slot(op, &blocks, out, rcuckoo_slot_pointer(s, item->row, item->slot),
+                                end))
             break;
     }
     int rc = index_blocks_read(op, &blocks, false);
@@ -137,7 +140,7 @@ static int add_some(struct op *op, const struct rcuckoo_view *view, struct itera
         const struct index_block *b = needs_block(e) ? &blocks.block[block++] : NULL;
         rc = add_entry(view, item, e, b, out, full);
     }
-    return rc == FAR_BOUNDS ? err_fail(FAR_CORRUPT, "an entry points outside the pool") : rc;
+    return rc;
 }
 
 /* All of the subtable that the position lies in. */

@@ -14,8 +14,12 @@ struct salvage {
     struct op *op;
     struct rcuckoo_view *view;
     const struct rcuckoo_sub *sub;
+    struct index_report *report;
     uint64_t *rows; /* all of the subtable's, in BUF_BULK; behind them room for one */
     unsigned salvaged, lost;
+    unsigned place;   /* the entry that is to be removed: row * RCUCKOO_SLOTS + slot, */
+    uint64_t pointer; /* and its pointer */
+    bool removed;
 };
 
 static uint64_t *row_of(const struct salvage *v, unsigned row)
@@ -118,7 +122,7 @@ static int keep_entries(struct salvage *v, unsigned row)
     return FAR_OK;
 }
 
-static int salvage_row(struct salvage *v, unsigned row, struct index_report *report)
+static int salvage_row(struct salvage *v, unsigned row)
 {
     const struct rcuckoo_shape *s = &v->view->shape;
     uint64_t *image = row_of(v, row);
@@ -136,12 +140,12 @@ static int salvage_row(struct salvage *v, unsigned row, struct index_report *rep
     batch_write(&v->op->batch, v->sub->rows, rcuckoo_row_at(s, row), image, rcuckoo_row_bytes(s));
     rc = batch_flush(&v->op->batch);
     if (rc == FAR_OK)
-        index_salvaged(report, v->salvaged, v->lost);
+        index_salvaged(v->report, v->salvaged, v->lost);
     return rc;
 }
 
 /* The subtable is closed. */
-static int salvage_rows(struct salvage *v, struct index_report *report)
+static int salvage_rows(struct salvage *v)
 {
     const struct rcuckoo_shape *s = &v->view->shape;
     v->rows = op_buffer(v->op, BUF_BULK, rcuckoo_rows_bytes(s) + rcuckoo_row_bytes(s));
@@ -151,26 +155,65 @@ static int salvage_rows(struct salvage *v, struct index_report *report)
     int rc = batch_flush(&v->op->batch);
     for (unsigned i = 0; i < s->rows && rc == FAR_OK; i++)
         if (!is_whole(v, i))
-            rc = salvage_row(v, i, report);
+            rc = salvage_row(v, i);
+    return rc;
+}
+
+/* The subtable is closed. Removes an entry, if it still has its pointer. */
+static int remove_entry(struct salvage *v)
+{
+    const struct rcuckoo_shape *s = &v->view->shape;
+    uint64_t id = rcuckoo_sub_id(v->view, v->sub),
+             *words = op_buffer(v->op, BUF_BULK, rcuckoo_row_bytes(s));
+    unsigned row = v->place / RCUCKOO_SLOTS, slot = v->place % RCUCKOO_SLOTS;
+    if (!words)
+        return FAR_NO_MEMORY;
+    batch_read(&v->op->batch, v->sub->rows, rcuckoo_row_at(s, row), words, rcuckoo_row_bytes(s));
+    int rc = batch_flush(&v->op->batch);
+    if (rc != FAR_OK || !rcuckoo_row_whole(s, id, row, words) ||
+        rcuckoo_tags(s, words)[slot] == 0 || rcuckoo_slot_pointer(s, words, slot) != v->pointer)
+        return rc; /* for the next walk */
+    unsigned version = (rcuckoo_version(*rcuckoo_meta(s, words)) + 1) & RCUCKOO_VERSION_MASK;
+    memset(rcuckoo_slot(s, words, slot), 0, 8 * (size_t)s->entry);
+    rcuckoo_tags(s, words)[slot] = 0;
+    *rcuckoo_meta(s, words) = rcuckoo_meta_of(s, id, row, words, version);
+    batch_write(&v->op->batch, v->sub->rows, rcuckoo_row_at(s, row), words, rcuckoo_row_bytes(s));
+    rc = batch_flush(&v->op->batch);
+    v->removed = rc == FAR_OK;
+    return rc;
+}
+
+/* Closes the subtable, works on it and opens it. */
+static int while_closed(struct salvage *v, int (*work)(struct salvage *v))
+{
+    struct index_lock_wait wait = {0};
+    bool mine = false, rests = false;
+    int rc = FAR_OK;
+    for (unsigned i = 0; i < CLOSINGS && rc == FAR_OK && !mine; i++)
+        rc = rcuckoo_close(v->op, v->view, v->sub, &wait, &mine, &rests);
+    if (rc != FAR_OK || !mine)
+        return rc;
+    rc = work(v);
+    if (op_all_known(rc)) {
+        int opened = rcuckoo_open(v->op, v->view, v->sub);
+        return rc == FAR_OK ? opened : rc;
+    }
+    client_renounce(v->op);
     return rc;
 }
 
 int rcuckoo_salvage(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
                     struct index_report *report)
 {
-    struct salvage v = {.op = op, .view = view, .sub = sub};
-    struct index_lock_wait wait = {0};
-    bool mine = false, rests = false;
-    int rc = FAR_OK;
-    for (unsigned i = 0; i < CLOSINGS && rc == FAR_OK && !mine; i++)
-        rc = rcuckoo_close(op, view, sub, &wait, &mine, &rests);
-    if (rc != FAR_OK || !mine)
-        return rc;
-    rc = salvage_rows(&v, report);
-    if (op_all_known(rc)) {
-        int opened = rcuckoo_open(op, view, sub);
-        return rc == FAR_OK ? opened : rc;
-    }
-    client_renounce(op);
+    struct salvage v = {.op = op, .view = view, .sub = sub, .report = report};
+    return while_closed(&v, salvage_rows);
+}
+
+int rcuckoo_remove(struct op *op, struct rcuckoo_view *view, const struct rcuckoo_sub *sub,
+                   unsigned place, uint64_t pointer, bool *done)
+{
+    struct salvage v = {.op = op, .view = view, .sub = sub, .place = place, .pointer = pointer};
+    int rc = while_closed(&v, remove_entry);
+    *done = v.removed;
     return rc;
 }

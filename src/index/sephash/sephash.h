@@ -227,6 +227,7 @@ struct sephash_item {
     uint32_t bytes; /* of the block that were read */
     enum sephash_fate fate;
     bool fits;         /* its class is that of its block, as far as that was read */
+    bool unreadable;   /* its block had to be read, and is damaged */
     const void *image; /* of the block, in BUF_BLOCK_IN; NULL: it was not read, or is not whole */
 };
 /* Sorts the items by group and rank, and decides what each one is. Reads the blocks of those that share

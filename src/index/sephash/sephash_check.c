@@ -234,11 +234,15 @@ static int report_findings(struct walk *w)
         const struct index_finding *f = &w->findings.now[i];
         uint64_t delta;
         gaddr at = word_at(w, f->place, &delta);
-        bool done = false;
+        bool done = false, mended = false;
         index_walk_report(w->report, text[f->fault].what, at, delta, f->found);
-        if (w->report->repair)
+        if (w->report->repair && f->fault == UNREADABLE)
+            rc = index_walk_mend(w->op, SEPHASH_SLOT, f->found, w->report, &mended);
+        if (w->report->repair && rc == FAR_OK && !mended)
             rc = repair(w, f, &done);
-        if (done)
+        if (done && f->fault == UNREADABLE)
+            index_walk_removed(w->report, text[f->fault].repaired);
+        else if (done)
             index_repaired(w->report, &w->report->violations, text[f->fault].repaired);
     }
     return rc;

@@ -14,6 +14,9 @@
  *       If a split has moved the rest of a segment to its second half, whose interval begins later, then
  *       what was returned of that half is returned again: keys may come twice, but none is left out. So
  *       does a key that is alone in its group by now, if the cursor is in the middle of that group.
+ *   SEPHASH-I3  An entry whose block is damaged may be of the key of any older entry of its group, and
+ *       may replace or delete it. So these count as damaged, too: no value is returned that was
+ *       overwritten.
  */
 #include "index/iterate.h"
 #include "index/sephash/sephash.h"
@@ -44,8 +47,9 @@ struct iteration {
     unsigned count;
     struct listed {
         uint64_t place, word;
-        bool alone; /* in its group: only that is known of its place */
-    } * list;       /* those that count */
+        bool alone;  /* in its group: only that is known of its place */
+        bool hidden; /* a newer entry of its group cannot be read */
+    } * list;        /* those that count */
     unsigned listed;
 };
 
@@ -99,12 +103,15 @@ static uint64_t place_of(const struct sephash_view *view, const struct sephash_i
 /* Lists the entries that count, in order. Groups have few, so they are inserted. */
 static void list_items(const struct sephash_view *view, struct iteration *it)
 {
+    bool hidden = false;
     it->listed = 0;
     for (unsigned i = 0; i < it->count; i++) {
-        if (it->items[i].fate != SEPHASH_LIVE)
+        const struct sephash_item *item = &it->items[i];
+        hidden = hidden && item->group == item[-1].group;
+        struct listed new = {place_of(view, item), item->word, item->image == NULL, hidden};
+        hidden |= item->unreadable; /* SEPHASH-I3 */
+        if (item->fate != SEPHASH_LIVE)
             continue;
-        struct listed new = {place_of(view, &it->items[i]), it->items[i].word,
-                             it->items[i].image == NULL};
         unsigned at = it->listed++;
         for (; at > 0 && it->list[at - 1].place > new.place; at--)
             it->list[at] = it->list[at - 1];
@@ -147,6 +154,15 @@ static bool is_before(const struct listed *l, uint64_t place)
     return l->place < place && !(l->alone && l->place >> MORE_BITS == place >> MORE_BITS);
 }
 
+/* False: it does not fit with the others. */
+static bool add_slot(const struct op *op, struct index_blocks *blocks,
+                     const struct entries_out *out, const struct listed *l, unsigned place)
+{
+    if (l->hidden && !index_iterate_is_away(out, l->word))
+        return index_blocks_add(blocks, l->word, 0, place);
+    return index_iterate_slot(op, blocks, out, l->word, place);
+}
+
 /* Adds what was listed, from the cursor's place on. *full: an entry did not fit, and the place is its. */
 static int add_listed(struct op *op, struct sephash_view *view, struct iteration *it,
                       struct entries_out *out, bool *full)
@@ -158,7 +174,7 @@ static int add_listed(struct op *op, struct sephash_view *view, struct iteration
     while (rc == FAR_OK && !*full && next < it->listed) {
         struct index_blocks blocks;
         index_iterate_start(&blocks, op, out);
-        while (next < it->listed && index_iterate_slot(&blocks, out, it->list[next].word, next))
+        while (next < it->listed && add_slot(op, &blocks, out, &it->list[next], next))
             next++;
         rc = index_iterate_add(op, &view->base, SEPHASH_SLOT, &blocks, out, &next, full);
     }

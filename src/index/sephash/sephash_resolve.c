@@ -59,6 +59,7 @@ static size_t plan_reads(const struct op *op, struct sephash_item *items, unsign
             uint32_t bytes = index_block_key_bytes(items[j].word);
             items[j].bytes =
                 reads && index_inside(op->pool, pointer_gaddr(items[j].word), bytes) ? bytes : 0;
+            items[j].unreadable = reads && items[j].bytes == 0;
             sum += items[j].bytes;
         }
     }
@@ -76,8 +77,10 @@ static void judge_block(struct sephash_item *item)
     struct index_block block = {.slot = item->word, .bytes = item->bytes, .image = item->image};
     const struct block_head *h = item->image;
     item->fits = true;
-    if (h && !index_block_whole(&block, SEPHASH_SLOT))
+    if (h && !index_block_whole(&block, SEPHASH_SLOT)) {
         item->image = h = NULL;
+        item->unreadable = true;
+    }
     /* A damaged class must not make the neighbours of a block part of what is reused. */
     if (h)
         item->fits = size_class_for(block_bytes(h->klen, h->vlen)) == pointer_class(item->word);

@@ -53,7 +53,7 @@ static int add_some(struct op *op, struct shard_view *view, struct iteration *it
     for (; it->slot < it->unit.count; it->slot++) {
         uint64_t word = it->unit.words[it->slot];
         if ((shard_live(word) || shard_sealed_by(word, it->u)) &&
-            !index_iterate_slot(&blocks, out, word, it->slot))
+            !index_iterate_slot(op, &blocks, out, word, it->slot))
             break;
     }
     return index_iterate_add(op, &view->base, SHARD_SLOT, &blocks, out, &it->slot, full);
