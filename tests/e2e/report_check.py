@@ -26,7 +26,12 @@ THEMES = ("light", "dark")
 CHECK = """
 const wrong = [], seen = {texts: 0, marks: 0, charts: 0, bars: 0, points: 0, width: innerWidth};
 const page = document.documentElement;
+const closed = [...document.querySelectorAll('details:not([open])')];
+for (const details of closed) details.open = true;
 if (page.scrollWidth > innerWidth) wrong.push(`the page is ${page.scrollWidth} pixels wide`);
+for (const row of document.querySelectorAll('tr'))
+  if (row.offsetHeight > 120) wrong.push(`a row of a table is ${row.offsetHeight} pixels high: ${row.innerText}`);
+for (const details of closed) details.open = false;
 const apart = (a, b) => a.right <= b.left + 0.5 || b.right <= a.left + 0.5 ||
                         a.bottom <= b.top + 0.5 || b.bottom <= a.top + 0.5;
 // The number that people read in a text: 1,234 or 1.23 M.
@@ -123,6 +128,10 @@ BARS = {
 # What a page must show of each kind of operation.
 COSTS = ("count", "p50_us", "p99_us", "p999_us", "rtts", "rtts_p99", "rtts_p999", "verbs", "bytes_read",
          "bytes_written")
+# And of the memory of each table.
+SPACE = ("keys", "load_factor", "index_bytes", "block_bytes", "client_cache_bytes", "splits")
+# Charts show so many points of a line at least.
+POINTS = 120
 
 
 def fail(message):
@@ -202,6 +211,8 @@ def check_tips(tips, result):
     """The charts of a benchmark show what the JSON has."""
     groups, captions = repeats_of(result, "")
     all_clients = {clients for _, _, clients in groups}
+    timed = {label for (label, _, clients), group in groups.items()
+             if clients == max(all_clients) and len(group[(len(group) - 1) // 2][2].get("timeline", [])) >= 3}
     for (label, index, clients), group in groups.items():
         run = group[(len(group) - 1) // 2][2]
         name = re.escape(TITLES.get(index, index))
@@ -212,6 +223,10 @@ def check_tips(tips, result):
             continue
         tips.expect(captions[label], "operations per second by index",
                     rf"{name}: (.+) operations per second", (run["ops_per_s"],))
+        windows = run.get("timeline", []) if label in timed else []
+        for window in windows if len(windows) <= POINTS else []:
+            tips.expect(captions[label], "operations per second over time",
+                        rf"{name}, (.+) s: (.+) operations per second", (window["seconds"], window["ops_per_s"]))
         for op, cost in run["per_op"].items():
             for chart, (pattern, members) in BARS.items():
                 tips.expect(f"{label} {op}", chart, f"{name}: {pattern}", [cost.get(m) for m in members])
@@ -223,8 +238,8 @@ def check_tips(tips, result):
 
 def expected_of_bench(result, path):
     """Paths that must be in the page: the medians, their operations, and the spread."""
-    groups, _ = repeats_of(result, path)
-    most, paths = max((clients for _, _, clients in groups), default=0), []
+    groups, captions = repeats_of(result, path)
+    most, paths, spaces = max((clients for _, _, clients in groups), default=0), [], {}
     for (_, _, clients), group in groups.items():
         _, median, run = group[(len(group) - 1) // 2]
         paths.append(f"{median}/ops_per_s")
@@ -233,7 +248,12 @@ def expected_of_bench(result, path):
         paths += [f"{one[1]}/ops_per_s" for one in (group[0], group[-1]) if len(group) > 1]
         paths += [f"{median}/per_op/{op}/{cost}" for op, costs in run["per_op"].items()
                   for cost in COSTS if costs["count"] > 0 and cost in costs]
-    return paths
+    for label in captions:  # the last workload counts
+        for (of, index, clients), group in groups.items():
+            _, median, run = group[(len(group) - 1) // 2]
+            if of == label and clients == most and run.get("space", {}).get("keys", 0) > 0:
+                spaces[index] = [f"{median}/space/{member}" for member in SPACE]
+    return paths + sum(spaces.values(), [])
 
 
 def expected_of_reproduce(result, path):
@@ -362,7 +382,7 @@ def check_view(browser, width, theme):
         fail(f"at {width} pixels, {theme}:\n" + "\n".join(verdict["wrong"]))
     if seen["width"] != width:
         fail(f"the page is {seen['width']} pixels wide, but the window has {width}")
-    if min(seen["charts"], seen["texts"], seen["marks"], seen["bars"]) == 0:
+    if min(seen["charts"], seen["texts"], seen["marks"], seen["bars"] + seen["points"]) == 0:
         fail(f"there is nothing to see: {seen}")
     return verdict
 
