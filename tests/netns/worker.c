@@ -167,7 +167,8 @@ static int change_own(unsigned self, unsigned table, unsigned kind, struct rng *
 
     if (cell->intent || kind == CHANGES)
         return read_cell(table, cell, key);
-    return cell_change(at.session, at.table[table], cell, key, (enum change)kind, ++me->version);
+    return cell_change(at.session, at.table[table], cell, key, (enum ledger_change)kind,
+                       ++me->version);
 }
 
 static int change_shared(unsigned self, unsigned table, unsigned kind, struct rng *rng)
@@ -178,7 +179,8 @@ static int change_shared(unsigned self, unsigned table, unsigned kind, struct rn
     if (kind == CHANGES)
         return read_shared(table, key);
     uint64_t version = __atomic_add_fetch(&me->shared_version, 1, __ATOMIC_ACQ_REL);
-    int rc = ledger_change(at.session, at.table[table], key, (enum change)kind, self, version);
+    int rc =
+        ledger_change(at.session, at.table[table], key, (enum ledger_change)kind, self, version);
     return rc == FAR_EXISTS || rc == FAR_NOT_FOUND ? FAR_OK : rc;
 }
 

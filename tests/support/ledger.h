@@ -39,7 +39,7 @@ struct value_head {
     uint64_t writer, version;
 };
 
-enum change { CHANGE_PUT, CHANGE_INSERT, CHANGE_UPDATE, CHANGE_DELETE, CHANGES };
+enum ledger_change { CHANGE_PUT, CHANGE_INSERT, CHANGE_UPDATE, CHANGE_DELETE, CHANGES };
 
 /* Most are small; some take chunks of their own. */
 static inline size_t value_len(uint64_t version)
@@ -80,8 +80,8 @@ static inline int ledger_get(far_session *s, far_table *t, struct key key, struc
 }
 
 /* Makes a change; the version is that of the value, if it has one. */
-static inline int ledger_change(far_session *s, far_table *t, struct key key, enum change change,
-                                uint64_t writer, uint64_t version)
+static inline int ledger_change(far_session *s, far_table *t, struct key key,
+                                enum ledger_change change, uint64_t writer, uint64_t version)
 {
     static char value[VALUE_MOST];
     size_t len = value_make(key, writer, version, value);
@@ -102,7 +102,7 @@ static inline int ledger_change(far_session *s, far_table *t, struct key key, en
  * FAR_OK: it did, and is on record. FAR_CORRUPT: it succeeded, and must not have. After any other
  * status the key is in doubt. */
 static inline int cell_change(far_session *s, far_table *t, struct cell *cell, struct key key,
-                              enum change change, uint64_t version)
+                              enum ledger_change change, uint64_t version)
 {
     bool there = cell->acked != 0;
     int expected = change == CHANGE_INSERT ? (there ? FAR_EXISTS : FAR_OK)

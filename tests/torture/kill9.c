@@ -157,7 +157,7 @@ static void change_own(struct client_of_pool *c, unsigned self, struct rng *rng)
     int rc = FAR_OK;
 
     if (kind < CHANGES)
-        rc = cell_change(c->session, c->table, cell, key, (enum change)kind, ++me->version);
+        rc = cell_change(c->session, c->table, cell, key, (enum ledger_change)kind, ++me->version);
     if (rc != FAR_OK && rc != FAR_FENCED)
         die("a change", key, rc);
     me->fenced += rc == FAR_FENCED;
@@ -176,7 +176,7 @@ static void change_shared(struct client_of_pool *c, unsigned self, struct rng *r
         return;
     }
     uint64_t version = __atomic_add_fetch(&me->shared_version, 1, __ATOMIC_ACQ_REL);
-    int rc = ledger_change(c->session, c->table, key, (enum change)kind, self, version);
+    int rc = ledger_change(c->session, c->table, key, (enum ledger_change)kind, self, version);
     me->fenced += rc == FAR_FENCED;
     if (rc != FAR_OK && rc != FAR_EXISTS && rc != FAR_NOT_FOUND && rc != FAR_FENCED)
         die("a change of a shared key", key, rc);
