@@ -198,7 +198,7 @@ static int add_some(struct op *op, struct trie_view *view, const struct trie_loo
     unsigned next = trie_look_digit(view, look);
     index_iterate_start(&blocks, op, out);
     for (; next < view->words && !trie_is_node(words[next]); next++)
-        if (words[next] != 0 && !index_iterate_slot(&blocks, out, words[next], next))
+        if (words[next] != 0 && !index_iterate_slot(op, &blocks, out, words[next], next))
             break;
     int rc = index_iterate_add(op, &view->base, TRIE_SLOT, &blocks, out, &next, full);
     if (next < view->words)
