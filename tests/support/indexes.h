@@ -15,7 +15,7 @@
 #define TESTS_INDEXES_H
 
 #include "farside.h"
-#include "index/index.h"
+#include "index/tuning.h"
 #include "support/index_tested.h"
 
 #include <stdbool.h>
@@ -92,7 +92,7 @@ static inline int indexes_arguments(int argc, char **argv)
         else
             break;
     }
-    if (indexes_only && !index_find(indexes_only)) {
+    if (indexes_only && !tuning_smallest(indexes_only)) {
         fprintf(stderr, "unknown index '%s'\n", indexes_only);
         exit(2);
     }
