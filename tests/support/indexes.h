@@ -9,7 +9,7 @@
  *   PROGRAM --long             each index gets all of the work, as `make check-long` wants
  *   PROGRAM --index NAME       only this index, with all of the work; also one that is not listed
  *                              (index_add_unlisted())
- *   PROGRAM --index NAME --share    only this index, with its part of the work
+ *   PROGRAM --index NAME --share N  only this index, with an Nth of the work
  */
 #ifndef TESTS_INDEXES_H
 #define TESTS_INDEXES_H
@@ -24,7 +24,8 @@
 #include <string.h>
 
 static const char *indexes_only; /* NULL: all */
-static bool indexes_long, indexes_shares;
+static bool indexes_long;
+static unsigned indexes_part; /* of --share, or 0 */
 
 static inline unsigned indexes_count(void)
 {
@@ -37,13 +38,13 @@ static inline unsigned indexes_count(void)
 /* Does each index get all of the work? */
 static inline bool indexes_alone(void)
 {
-    return indexes_long || (indexes_only && !indexes_shares);
+    return indexes_long || (indexes_only && indexes_part == 0);
 }
 
 /* What the present index does of the suite's work, at least 1. */
 static inline unsigned indexes_share(unsigned work)
 {
-    unsigned count = indexes_alone() ? 1 : indexes_count();
+    unsigned count = indexes_alone() ? 1 : indexes_part ? indexes_part : indexes_count();
     return work > count ? work / count : 1;
 }
 
@@ -85,8 +86,8 @@ static inline int indexes_arguments(int argc, char **argv)
     for (; at < argc; at++) {
         if (strcmp(argv[at], "--long") == 0)
             indexes_long = true;
-        else if (strcmp(argv[at], "--share") == 0)
-            indexes_shares = true;
+        else if (at + 1 < argc && strcmp(argv[at], "--share") == 0)
+            indexes_part = (unsigned)atoi(argv[++at]);
         else if (at + 1 < argc && strcmp(argv[at], "--index") == 0)
             indexes_only = argv[++at];
         else
