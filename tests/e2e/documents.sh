@@ -46,3 +46,58 @@ last="targets of make in documents"
 out=$(grep -ohE '(`|^    )make [a-z][a-z-]*' $documents | awk '{print $NF}' | sort -u |
     while read -r target; do grep -qE "^([a-z-]+ )*$target( [a-z-]+)*:" Makefile || echo "$target"; done)
 [ -z "$out" ] || failed "are not in the Makefile"
+
+# Fragments of source in documents begin with "```c FILE", and are in that file as they are. A line "..." stands for
+# what is left out. The guide for authors of an index has no other C.
+last="fragments of source in documents"
+out=$(python3 - $documents <<'PYTHON'
+import pathlib
+import sys
+
+GUIDE = "docs/writing-an-index.md"
+
+
+def lines_of(text):
+    return [line.strip() for line in text.splitlines()]
+
+
+def missing(fragment, source):
+    """The first line of a piece of the fragment that is not in the source, behind the pieces before it."""
+    at, piece = 0, []
+    for line in [*fragment, "..."]:
+        if line != "...":
+            piece.append(line)
+            continue
+        while piece and at <= len(source) and source[at:at + len(piece)] != piece:
+            at += 1
+        if at > len(source):
+            return piece[0]
+        at, piece = at + len(piece), []
+    return None
+
+
+quoted = 0
+for document in sys.argv[1:]:
+    fragment = path = None
+    for number, line in enumerate(pathlib.Path(document).read_text().splitlines(), 1):
+        if fragment is None and line.startswith("```c"):
+            fragment, path, begun = [], line[4:].strip(), number
+        elif fragment is not None and line == "```":
+            if not path and document != GUIDE:
+                pass
+            elif not pathlib.Path(path).is_file():
+                print(f"{document}:{begun}: names no file")
+            elif missing(lines_of("\n".join(fragment)), lines_of(pathlib.Path(path).read_text())):
+                print(f"{document}:{begun}: differs from {path}")
+            fragment, quoted = None, quoted + 1
+        elif fragment is not None:
+            fragment.append(line)
+        elif document == GUIDE and line.startswith("    ") and line.rstrip().endswith((";", "{")):
+            print(f"{document}:{number}: C that is quoted from no file")
+    if fragment is not None:
+        print(f"{document}:{begun}: has no end")
+if quoted < 10:
+    print("hardly any")
+PYTHON
+) || out+="the comparison failed"
+[ -z "$out" ] || failed "are not in the sources"
