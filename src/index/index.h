@@ -127,6 +127,8 @@ struct index_ops {
     bool ordered;          /* keeps keys in order */
     const struct tuning_param *tuning; /* ends with one without a name; NULL: none */
     const char *smallest; /* the tuning of tables that grow soonest: what the simulator makes */
+    const char *const
+        *varied; /* other small ones, with other options, for it; NULL at the end, or no list */
     uint32_t key_max, value_max; /* bytes; 0: FAR_KEY_MAX, FAR_VALUE_MAX */
 
     /* Builds an empty table; nothing points to it yet. If it fails, what it took is given back, or

@@ -113,3 +113,13 @@ const char *tuning_smallest(const char *index)
     const struct index_ops *ops = index_find(index);
     return ops ? ops->smallest : NULL;
 }
+
+const char *tuning_varied(const char *index, unsigned n)
+{
+    const struct index_ops *ops = index_find(index);
+    unsigned count = 0;
+    while (ops && ops->varied && ops->varied[count])
+        count++;
+    n %= count + 1;
+    return n > 0 ? ops->varied[n - 1] : tuning_smallest(index);
+}

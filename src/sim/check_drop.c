@@ -20,7 +20,8 @@
 
 int check_drop_set_up(struct check *c, far_session *session)
 {
-    struct far_table_options options = {.tuning = tuning_smallest(c->set->index), .hash_seed = 7};
+    struct far_table_options options = {.tuning = tuning_varied(c->set->index, c->plan.tuning),
+                                        .hash_seed = 7};
     c->short_lived_count = 0;
     if (!c->plan.drops)
         return FAR_OK;
@@ -139,7 +140,7 @@ static void take_up(struct check *c, const struct short_lived *before, unsigned 
 /* Makes the table again, or finds the one that another client has made. */
 static int create(struct check *c, struct check_client *me, const struct short_lived *d)
 {
-    struct far_table_options options = {.tuning = tuning_smallest(c->set->index)};
+    struct far_table_options options = {.tuning = tuning_varied(c->set->index, c->plan.tuning)};
     far_table *table = NULL;
     if (c->short_lived_count == SHORT_LIVED_MAX)
         return FAR_OK;

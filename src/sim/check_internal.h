@@ -35,6 +35,7 @@
 #define HASH_SEEDS      4u
 #define HASH_MASKS      7u
 #define KEY_SHAPES      4u
+#define TUNINGS         5u
 #define NODES_MAX       3u
 #define SPLITS_KNOWN    3u
 #define RING_MAX        3u
@@ -73,6 +74,8 @@ struct plan {
     bool caches;             /* clients use a structure through a cache of addresses   */
     bool versions;           /* that structure has a version word                      */
     /* check_twist.c: */
+    unsigned tuning;     /* which of the index's small ones: see tuning_varied() */
+    bool crowded;        /* the registry has hardly more slots than there are clients            */
     unsigned key_shape;  /* which bytes keys share: see check_key_bytes() */
     bool alike;          /* all values have the same length, so freed memory suits any of them */
     bool dawdles;        /* iterations and scans take long, and a call reads little            */
@@ -181,7 +184,8 @@ struct check {
     /* After how many cold keys tables of this kind grow: known from a first filling. */
     const char *grown_index;
     unsigned grown_keys;
-    uint8_t grows_at[1 + INDEXES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][KEY_SHAPES][SPLITS_KNOWN];
+    uint8_t grows_at[1 + INDEXES_MAX][NODES_MAX][HASH_MASKS][HASH_SEEDS][KEY_SHAPES][TUNINGS]
+                    [SPLITS_KNOWN];
     /* The same of the last program's table. */
     struct {
         const char *index;

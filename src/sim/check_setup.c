@@ -9,6 +9,7 @@
 #define LEASE_MS          10u /* far longer than a verb, far shorter than most pauses */
 #define LEASE_MS_NO_FENCE 20u /* and longer than a request with all its delays */
 #define REGISTRY_SLOTS    (4 * CHECK_CLIENTS_MAX)
+#define SLOTS_LEFT        2u /* of a crowded registry */
 
 /* ---- growth ---------------------------------------------------------------------------------- */
 
@@ -79,9 +80,11 @@ static int open_pool(struct check *c)
     c->growth = (struct growth){.watch = {.grew = on_growth}};
     c->plan.knobs.free_watch = c->program ? NULL : &c->shadow.watch;
     c->plan.knobs.growth_watch = &c->growth.watch;
-    sim_fab(c->sim)->clients_wanted = REGISTRY_SLOTS;
+    sim_fab(c->sim)->clients_wanted = c->plan.crowded ? c->clients + SLOTS_LEFT : REGISTRY_SLOTS;
     sim_fab(c->sim)->lease_ms = c->plan.no_fence ? LEASE_MS_NO_FENCE : LEASE_MS;
     rc = store_open(sim_fab(c->sim), &c->plan.knobs, &c->pool);
+    if (rc == FAR_OK)
+        c->pool->pool.evicts = c->plan.crowded;
     if (rc == FAR_OK)
         rc = far_session_open(c->pool, &(struct far_session_options){.seed = 77}, &c->session);
     if (rc == FAR_OK)
@@ -119,7 +122,8 @@ static struct plan plain_plan(const struct plan *p)
                          .other_index = p->other_index,
                          .hash_mask = p->hash_mask,
                          .hash_seed = p->hash_seed,
-                         .key_shape = p->key_shape};
+                         .key_shape = p->key_shape,
+                         .tuning = p->tuning};
     plain.knobs.hash_mask = p->knobs.hash_mask;
     return plain;
 }
@@ -169,7 +173,8 @@ static int choose_cold_keys(struct check *c)
     c->grown_index = c->set->index;
     c->grown_keys = c->set->keys;
     unsigned kind = p->tables == 1 ? 0 : 1 + p->other;
-    uint8_t *grows_at = c->grows_at[kind][p->nodes - 1][p->hash_mask][p->hash_seed][p->key_shape];
+    uint8_t *grows_at =
+        c->grows_at[kind][p->nodes - 1][p->hash_mask][p->hash_seed][p->key_shape][p->tuning];
     int rc = grows_at[0] == 0 ? learn_growth(c, grows_at) : FAR_OK;
     unsigned below = tape_choose(c->tape, tape_choose(c->tape, 2, TAPE_SETUP) ? 16 : 4, TAPE_SETUP);
     unsigned count = grows_at[tape_choose(c->tape, SPLITS_KNOWN, TAPE_SETUP)];

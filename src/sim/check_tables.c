@@ -12,7 +12,7 @@ int check_create_tables(struct check *c, far_session *session)
     int rc = FAR_OK;
     for (unsigned i = 0; i < c->plan.tables && rc == FAR_OK; i++) {
         const char *index = i == 0 ? c->set->index : c->plan.other_index;
-        struct far_table_options options = {.tuning = tuning_smallest(index),
+        struct far_table_options options = {.tuning = tuning_varied(index, c->plan.tuning),
                                             .hash_seed = 1 + c->plan.hash_seed + 100 * i};
         rc = far_table_create(session, name[i], index, &options, &c->table[i]);
     }

@@ -119,6 +119,8 @@ void check_twist(struct check *c, struct sites *sites)
     if (c->program || choose(c, 2) == 0)
         return;
     p->key_shape = choose(c, KEY_SHAPES);
+    p->tuning = choose(c, 2) ? choose(c, TUNINGS) : 0;
+    p->crowded = choose(c, 4) == 3;
     if (choose(c, 2)) /* a sweep makes many, so they must not be too small */
         p->knobs.bundle_max = p->tight || p->upkeep ? SWEPT_BUNDLE : SMALL_BUNDLE;
     p->stalks = choose(c, 3) == 2;

@@ -8,6 +8,9 @@
 
 #define PAUSE_MIN 50000u
 
+/* Others wait for a client that lives, and give up each of their operations after a lease. */
+#define LIVE_LEASES 5u
+
 void sim_fault_crash(struct sim *sim, uint32_t client)
 {
     struct sim_client *c = &sim->client[client];
@@ -41,6 +44,9 @@ void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts, bool withi
     if (outlasts && length < 16)
         length = 16;
     uint64_t ns = length < 16 ? (uint64_t)PAUSE_MIN << length : SIM_PAUSE_NS + (length << 26);
+    uint64_t lease = (uint64_t)sim->fab.lease_ms * 1000000;
+    if (sim->set.lives && lease > 0 && ns > LIVE_LEASES * lease)
+        ns = (2 + length % (LIVE_LEASES - 1)) * lease;
     c->frozen_until = sim->now + ns;
     c->stuck =
         within || (tape_choose(sim->tape, 2, TAPE_FAULT) && (!sim->set.no_fence || sim->set.lives));
@@ -49,7 +55,7 @@ void sim_fault_pause(struct sim *sim, uint32_t client, bool outlasts, bool withi
     sim->trace = mix(sim->trace, 0xf0000000u + client);
     sim->counts.happened[SIM_NUMBER_PAUSE]++;
     sim->faults_used++;
-    for (size_t i = 0; i < sim->requests && ns > (uint64_t)sim->fab.lease_ms * 1000000; i++)
+    for (size_t i = 0; i < sim->requests && ns > lease; i++)
         if (sim->request[i]->req && sim->request[i]->client == client) {
             sim_site_note(sim, sim->request[i], SITE_STOPPED);
             sim->counts.stopped += c->stuck && is_within_write(sim->request[i]);

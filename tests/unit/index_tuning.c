@@ -141,8 +141,18 @@ static void every_index_has_a_sound_table(void **state)
         tuning_text(ops->tuning, most, text); /* asserts that there is room */
         assert_int_equal(tuning_parse(ops->name, ops->tuning, ops->smallest, value), FAR_OK);
         assert_string_equal(tuning_smallest(ops->name), ops->smallest);
+        assert_string_equal(tuning_varied(ops->name, 0), ops->smallest);
+        unsigned varied = 0;
+        for (; ops->varied && ops->varied[varied]; varied++) {
+            const char *other = tuning_varied(ops->name, varied + 1);
+            assert_string_equal(other, ops->varied[varied]);
+            assert_int_equal(tuning_parse(ops->name, ops->tuning, other, value), FAR_OK);
+        }
+        assert_true(varied > 0);
+        assert_string_equal(tuning_varied(ops->name, varied + 1), ops->smallest);
     }
     assert_null(tuning_smallest("none"));
+    assert_null(tuning_varied("none", 3));
 }
 
 int main(void)

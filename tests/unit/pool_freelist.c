@@ -1,4 +1,5 @@
 /* Shared free lists: what one client gives, one other takes; damage is reported. */
+#include "support/hook.h"
 #include "support/pool_rig.h"
 #include "support/probe.h"
 #include "support/puppet.h"
@@ -295,6 +296,44 @@ static void every_change_gives_another_head(void **state)
     pool_rig_close(&r);
 }
 
+/* Another client changes the list before each CAS of this one. */
+static unsigned head_of_others;
+
+static int post_behind_another(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct fab_verb *v = &req->verbs[req->count - 1];
+    if (v->kind == FAB_CAS && v->off == HEAD(7)) {
+        struct fab_verb change = {.kind = FAB_FAA, .node = v->node, .off = v->off, .len = 8};
+        struct fab_req one = {.verbs = &change, .count = 1};
+        uint64_t old;
+        change.buf = &old;
+        change.swap = 1ull << GADDR_BITS; /* the tag */
+        hook_run(ep, &one);
+        head_of_others++;
+    }
+    return hook.real->post(ep, req);
+}
+
+static void a_client_that_loses_all_races_keeps_what_it_has(void **state)
+{
+    struct pool_rig r;
+
+    (void)state;
+    pool_rig_open(&r, "mem:?size=4m");
+    stock_up(&r, 0, 7, 3);
+    uint64_t held = puppet_held_bytes(&r.client);
+    unsigned kept = puppet_kept(&r.client, 0, 7);
+    head_of_others = 0;
+    hook_on(r.client.ep);
+    hook.ops.post = post_behind_another;
+    assert_int_equal(client_give(&r.op, 0, 7), FAR_CONTENTION);
+    hook_off();
+    assert_true(head_of_others > 8);
+    assert_int_equal(puppet_kept(&r.client, 0, 7), kept);
+    assert_true(puppet_held_bytes(&r.client) == held);
+    pool_rig_close(&r);
+}
+
 static void a_damaged_bundle_is_corrupt(void **state)
 {
     struct pool_rig r;
@@ -344,6 +383,7 @@ int main(void)
         cmocka_unit_test(clients_that_take_turns_lose_nothing),
         cmocka_unit_test(threads_lose_nothing),
         cmocka_unit_test(every_change_gives_another_head),
+        cmocka_unit_test(a_client_that_loses_all_races_keeps_what_it_has),
         cmocka_unit_test(a_damaged_bundle_is_corrupt),
         cmocka_unit_test(a_walk_of_a_list_ends),
     };

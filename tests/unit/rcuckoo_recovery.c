@@ -159,6 +159,27 @@ static int recover_another_before_unlock(struct fab_ep *ep, struct fab_req *req)
     return post_some(ep, req, faa, req->count);
 }
 
+/* Readers that have seen the row before tell by its version that it was written. */
+static void a_row_that_is_redone_has_the_version_of_its_change(void **state)
+{
+    struct rig g;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    assert_int_equal(put_u32(&g, g.b, 1, 1), FAR_OK);
+    const struct rcuckoo_shape *s = &view_of(&g, g.b)->shape;
+    struct rcuckoo_sub sub = sub_of(&g);
+    uint64_t id = rcuckoo_sub_id(view_of(&g, g.b), &sub), row[64], item[64] = {0};
+    assert_true(s->row <= 64 && s->entry < 64);
+    rcuckoo_row_init(s, id, 1, row);
+    for (unsigned version = 1; version < 70000; version += 9999) {
+        item[0] = rcuckoo_redo_word(1, 2, 0, version & UINT16_MAX);
+        rcuckoo_row_redo(s, id, row, item);
+        assert_int_equal(rcuckoo_version(*rcuckoo_meta(s, row)), version & UINT16_MAX);
+        assert_true(rcuckoo_row_whole(s, id, 1, row));
+    }
+    close_rig(&g);
+}
+
 static void a_redo_unlocks_once(void **state)
 {
     struct rig g;
@@ -1001,6 +1022,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_check_opens_what_nobody_will_open),
+        cmocka_unit_test(a_row_that_is_redone_has_the_version_of_its_change),
         cmocka_unit_test(a_redo_unlocks_once),
         cmocka_unit_test(a_change_that_was_unlocked_is_not_made_again),
         cmocka_unit_test(a_line_stays_until_its_locks_are_released),

@@ -101,11 +101,17 @@ const struct tuning_param chime_tuning[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
+static const char *const varied[] = {"span=8&neighbourhood=2&cache=16&hot=0&meta=1",
+                                     "span=8&neighbourhood=8&cache=16&hot=1&whole=1",
+                                     "span=16&neighbourhood=4&cache=16&hot=1&vacancy=0",
+                                     "span=8&neighbourhood=4&cache=16&hot=1&meta=2", NULL};
+
 const struct index_ops chime_index = {
     .name = "chime",
     .ordered = true,
     .tuning = chime_tuning,
     .smallest = "span=8&neighbourhood=4&cache=16&hot=1",
+    .varied = varied,
     .create = chime_create,
     .discard = chime_discard,
     .attach = chime_attach,

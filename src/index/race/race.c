@@ -160,10 +160,13 @@ const struct tuning_param race_tuning[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
+static const char *const varied[] = {"groups=2&hot=0", "groups=3&hot=1", NULL};
+
 const struct index_ops race_index = {
     .name = "race",
     .tuning = race_tuning,
     .smallest = "groups=2&hot=1",
+    .varied = varied,
     .create = race_create,
     .discard = race_discard,
     .attach = race_attach,

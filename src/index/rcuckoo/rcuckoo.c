@@ -198,10 +198,15 @@ const struct tuning_param rcuckoo_tuning[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
+static const char *const varied[] = {"rows=4&value=0&lock_rows=1&locks=1",
+                                     "rows=8&key=16&value=40&lock_rows=2&locks=2&words=1",
+                                     "rows=4&key=4&lock_rows=4&locks=1&f=500", NULL};
+
 const struct index_ops rcuckoo_index = {
     .name = "rcuckoo",
     .tuning = rcuckoo_tuning,
     .smallest = "rows=4&value=24&lock_rows=1&locks=2",
+    .varied = varied,
     .create = rcuckoo_create,
     .discard = rcuckoo_discard,
     .attach = rcuckoo_attach,

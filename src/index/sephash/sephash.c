@@ -232,10 +232,15 @@ const struct tuning_param sephash_tuning[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
+static const char *const varied[] = {"slots=4&ratio=1&depth=0&filter=0",
+                                     "slots=8&ratio=2&depth=1&points=0", "slots=40&ratio=1&depth=0",
+                                     NULL};
+
 const struct index_ops sephash_index = {
     .name = "sephash",
     .tuning = sephash_tuning,
     .smallest = "slots=4&ratio=1&depth=0",
+    .varied = varied,
     .create = sephash_create,
     .discard = sephash_discard,
     .attach = sephash_attach,

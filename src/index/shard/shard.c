@@ -105,10 +105,15 @@ const struct tuning_param shard_tuning[] = {
     {NULL, NULL, 0, 0, 0},
 };
 
+static const char *const varied[] = {"buckets=1&slots=4&load=60&combining=0",
+                                     "buckets=2&slots=4&load=30&sync=1",
+                                     "buckets=1&slots=8&load=90&alpha=100000", NULL};
+
 const struct index_ops shard_index = {
     .name = "shard",
     .tuning = shard_tuning,
     .smallest = "buckets=1&slots=4&load=60",
+    .varied = varied,
     .create = shard_create,
     .discard = shard_discard,
     .attach = shard_attach,
