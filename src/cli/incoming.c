@@ -81,7 +81,8 @@ static struct {
     uint64_t knock;
     bool by_tcp; /* UCX has no other transport */
     _Atomic uint64_t *refused;
-    int peers; /* beyond the highest descriptor that was a connection's */
+    int peers;   /* beyond the highest descriptor that was a connection's */
+    int waiting; /* the first of a list of peers that ask or were answered; -1: none */
     struct peer {
         _Atomic bool is_stranger;
         bool called;     /* the node has connected to it          */
@@ -93,8 +94,11 @@ static struct {
         _Atomic bool asks;            /* it has asked the listener, which has not answered yet */
         bool answered;                /* `ours` waits for `theirs`: STRANGER-5 */
         struct stranger_endpoint theirs, ours;
+        unsigned waits; /* looks at it while it asked or was answered */
+        bool listed;    /* in the list of these, or was: see first_waiting() */
+        int next;
     } peer[PEERS_MAX]; /* by descriptor */
-} door = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} door = {.lock = PTHREAD_MUTEX_INITIALIZER, .waiting = -1};
 
 static _Thread_local int received = -1; /* the descriptor that this thread has received from last */
 
@@ -161,6 +165,8 @@ static void end_silent(void)
     for (int fd = 0; fd < door.peers; fd++) {
         struct peer *p = &door.peer[fd];
 
+        if ((p->asks || p->answered) && ++p->waits > SILENT_LOOKS)
+            p->asks = p->answered = false;
         if (!is_awaited(p) || ++p->looks <= SILENT_LOOKS)
             continue;
         p->stranger.stage = STRANGER_ENDED; /* what it has sent could still be received */
@@ -263,6 +269,34 @@ int incoming_accept(int listener, struct sockaddr *from, socklen_t *bytes)
     return fd;
 }
 
+/* With the lock. */
+static void enlist(int fd)
+{
+    struct peer *p = &door.peer[fd];
+
+    p->waits = 0;
+    if (p->listed)
+        return;
+    p->listed = true;
+    p->next = door.waiting;
+    door.waiting = fd;
+}
+
+/* With the lock: the first peer at or behind *at that asks or was answered; NULL: none. Others are dropped from the
+ * list. */
+static struct peer *first_waiting(int *at)
+{
+    while (*at >= 0) {
+        struct peer *p = &door.peer[*at];
+
+        if (p->asks || p->answered)
+            return p;
+        p->listed = false;
+        *at = p->next;
+    }
+    return NULL;
+}
+
 static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
 {
     if (a->sa_family != b->sa_family)
@@ -278,9 +312,9 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
 /* With the lock: the node connects, so the peer does not: STRANGER-5. */
 static void connects_to(const struct sockaddr *to)
 {
-    for (int fd = 0; fd < door.peers; fd++) {
-        struct peer *p = &door.peer[fd];
+    int *at = &door.waiting;
 
+    for (struct peer *p; (p = first_waiting(at)); at = &p->next) {
         if (p->asks && same_host(to, (struct sockaddr *)&p->from) &&
             p->theirs.port == ((const struct sockaddr_in *)(const void *)to)->sin_port)
             p->asks = false;
@@ -329,9 +363,8 @@ static bool is_expected(int fd, const uint8_t *first)
 
     if (getsockname(fd, (struct sockaddr *)&here, &bytes) != 0)
         return false;
-    for (int i = 0; i < door.peers; i++) {
-        struct peer *p = &door.peer[i];
-
+    int *at = &door.waiting;
+    for (struct peer *p; (p = first_waiting(at)); at = &p->next) {
         if (p->answered &&
             stranger_connects(first, &p->theirs, &p->ours, (struct sockaddr *)&here)) {
             p->answered = false;
@@ -362,6 +395,8 @@ static bool admit(int fd, const uint8_t *first, size_t bytes)
     } else {
         p->admitted = true;
         p->asks = stranger_endpoint(first, bytes, &p->theirs);
+        if (p->asks)
+            enlist(fd);
     }
     return p->admitted;
 }

@@ -384,6 +384,26 @@ static void only_who_has_an_answer_connects_and_once(void **state)
     }
 }
 
+static void it_has_ten_seconds_for_that(void **state)
+{
+    (void)state;
+    ask(false);
+    ten_seconds_pass();
+    int there = peer(), here = accept(listener, NULL, NULL);
+    assert_int_equal(pass_connect(there, here), 0);
+    close(here);
+    close(there);
+    for (unsigned i = 0; i < PEERS_MAX; i++) /* the same numbers come again, and others between */
+        ask(i % 3 == 0);
+    there = peer();
+    here = met(there);
+    close(here);
+    close(there);
+    ten_seconds_pass();
+    assert_null(first_waiting(&door.waiting));
+    assert_int_equal(door.waiting, -1);
+}
+
 static void if_the_node_connects_its_peer_does_not(void **state)
 {
     int there = peer(), here = accept(listener, NULL, NULL);
@@ -515,6 +535,7 @@ int main(void)
         cmocka_unit_test(without_the_knock_ucx_sees_nothing),
         cmocka_unit_test(without_a_secret_ucx_sees_only_sound_requests),
         cmocka_unit_test(only_who_has_an_answer_connects_and_once),
+        cmocka_unit_test(it_has_ten_seconds_for_that),
         cmocka_unit_test(if_the_node_connects_its_peer_does_not),
         cmocka_unit_test(another_socket_of_the_same_number_goes_on),
         cmocka_unit_test(without_descriptors_it_turns_connections_away),
