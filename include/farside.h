@@ -340,7 +340,8 @@ FAR_API int far_node_info(far_session *session, unsigned node, struct far_node_i
  *     there;
  *   - of a duplicate key, the copy stays that far_get() returns;
  *   - a row of `rcuckoo` or a group of `chime` that fails its checksum is made whole again: with all
- *     entries if one flipped bit explains the damage, else with those that their blocks prove;
+ *     entries if one flipped bit explains the damage, else with those that their blocks prove. The
+ *     head of a node of `chime` is corrected if one flipped bit explains the damage;
  *   - memory that no table reaches and no session holds becomes free.
  * A table whose directory is damaged is not repaired. Then lost memory is not freed either.
  *
@@ -636,7 +637,8 @@ FAR_API bool far_entry_next(const void *buf, size_t len, size_t *pos, struct far
  * cursor    0 to begin with; set to where the next call continues, and to 0 at the end
  * flags     FAR_KEYS_ONLY, FAR_PASS_AWAY, both, or 0. With FAR_PASS_AWAY the call does not fail with
  *           FAR_UNREACHABLE if it comes to a part of the table, or to a value, on a node that the pool
- *           was opened without: it leaves that out. Index `chime` ignores this flag
+ *           was opened without: it leaves that out. In index `chime` that is all below a node of the
+ *           tree; if its highest node is away, the call fails
  * buf, cap  where the entries go. If the call fails, the contents of buf are undefined
  * len       set to the number of bytes of entries. It can be 0 before the end: one call reads a
  *           bounded part of the table. With FAR_TOO_SMALL, the number of bytes that the next entry

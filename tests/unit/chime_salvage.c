@@ -1,6 +1,7 @@
 /* Groups of CHIME with flipped bits (CHIME-C11, CHIME-C12): what needs them fails, and nothing else does. */
 #include "support/chime_image.h"
 #include "support/damage_rig.h"
+#include "support/hook.h"
 
 #define TUNING "span=32&neighbourhood=4&cache=16&hot=0"
 #define FEW    18u  /* keys that fit into one leaf */
@@ -304,6 +305,184 @@ static void a_repair_after_splits_keeps_what_proves_itself(void **state)
     }
 }
 
+/* ---- a client that dies beside damage ------------------------------------------------------------ */
+
+static unsigned verbs_left;
+static bool died;
+
+/* The client dies after some verbs. */
+static int post_until_death(struct fab_ep *ep, struct fab_req *req)
+{
+    unsigned count = req->count;
+    if (died || verbs_left == 0) {
+        died = true;
+        return FAR_UNREACHABLE;
+    }
+    if (count <= verbs_left) {
+        verbs_left -= count;
+        return hook.real->post(ep, req);
+    }
+    died = true;
+    req->count = verbs_left;
+    int rc = hook.real->post(ep, req);
+    req->count = count;
+    req->status = FAR_UNKNOWN;
+    return rc;
+}
+
+/* Another session puts keys until it dies. Returns how many it has put. */
+static uint64_t put_until_death(struct rig *g, unsigned verbs)
+{
+    far_session *mine = g->d.s, *other = store_rig_join(&g->d.r);
+    uint64_t n = FEW;
+    g->d.s = other;
+    (void)get_n(g, 0); /* it opens the table */
+    verbs_left = verbs;
+    died = false;
+    hook_on(other->client.ep);
+    hook.ops.post = post_until_death;
+    while (!died && n < MANY) {
+        int rc = put_n(g, n);
+        n += rc == FAR_OK || rc == FAR_CORRUPT;
+    }
+    hook_off();
+    store_rig_kill(other);
+    g->d.s = mine;
+    return n;
+}
+
+/* What it held is recovered, and what was damaged is as damaged as before. */
+static void go_on_after_death(struct rig *g, uint64_t put, bool one_bit)
+{
+    for (uint64_t n = put; n < MANY; n++) {
+        int rc = FAR_CONTENTION;
+        for (unsigned i = 0; i < 8 && rc == FAR_CONTENTION; i++)
+            rc = put_n(g, n);
+        assert_int_equal(rc, concerned(g, n) ? FAR_CORRUPT : FAR_OK);
+    }
+    for (uint64_t n = 0; n < MANY; n++) {
+        int rc = get_n(g, n);
+        assert_true(rc == FAR_OK || (rc == FAR_CORRUPT && concerned(g, n)));
+    }
+    struct far_pool_check check = repair(g);
+    assert_true(!one_bit || check.lost == 0);
+    for (uint64_t n = 0; n < MANY; n++) {
+        int rc = get_n(g, n);
+        bool was_put = n < FEW || !concerned(g, n);
+        assert_true(rc == FAR_OK || (rc == FAR_NOT_FOUND && (!was_put || (n < FEW && !one_bit))));
+    }
+}
+
+/* Also in the middle of a split: the new leaf is locked, too. */
+static void a_client_that_dies_beside_damage_holds_up_nobody(void **state)
+{
+    (void)state;
+    for (unsigned f = 0; f < FORMS; f++)
+        for (unsigned verbs = f; verbs < 160; verbs += 3) {
+            struct rig g;
+            open_rig(&g, forms[f]);
+            flip(&g, bit_of_value(&g));
+            if (verbs % 2)
+                flip(&g, bit_of_value(&g) + 1);
+            uint64_t put = put_until_death(&g, verbs);
+            assert_true(died);
+            go_on_after_death(&g, put, verbs % 2 == 0);
+            close_rig(&g);
+        }
+}
+
+/* ---- heads ------------------------------------------------------------------------------------- */
+
+/* The address of the leaf that has the key. */
+static gaddr leaf_of(struct rig *g, uint64_t n)
+{
+    char bytes[32];
+    struct chime_bound bound = chime_key_bound(key_of(&g->d, n, bytes));
+    struct chime_wait wait = {0};
+    struct chime_spot spot;
+    assert_int_equal(op_begin(&g->d.s->op, NULL), FAR_OK);
+    assert_int_equal(chime_descend(&g->d.s->op, g->view, &bound, 0, true, &wait, &spot), FAR_OK);
+    op_end(&g->d.s->op);
+    return spot.name.at;
+}
+
+static unsigned entries_of(struct rig *g, gaddr at)
+{
+    struct image leaf;
+    image_read(&g->d.r, g->view, at, &leaf);
+    return chime_used(&g->view->shape, chime_vacancy(&g->view->shape, leaf.node));
+}
+
+static void flip_head(struct rig *g, gaddr at, unsigned bit)
+{
+    uint64_t word = store_rig_get(&g->d.r, at, bit / 64 * 8ull);
+    store_rig_set(&g->d.r, at, bit / 64 * 8ull, word ^ 1ull << bit % 64);
+}
+
+/* Bits of what is in a head, but for the lock, the vacancy and the intent. */
+static const unsigned head_bits[] = {
+    8 * offsetof(struct chime_head, next) + 7,  8 * offsetof(struct chime_head, next) + 50,
+    8 * offsetof(struct chime_head, state) + 3, 8 * offsetof(struct chime_head, low) + 20,
+    8 * offsetof(struct chime_head, high) + 41, 8 * offsetof(struct chime_head, level) + 1,
+    8 * offsetof(struct chime_head, sum) + 11,
+};
+#define HEAD_BITS (sizeof head_bits / sizeof head_bits[0])
+
+/* All keys of other leaves come; also if a call ends just before the leaf. */
+static void iterations_and_scans_go_past_a_damaged_head(void **state)
+{
+    struct rig g;
+    struct seen seen;
+    (void)state;
+    open_rig(&g, forms[0]);
+    for (uint64_t n = FEW; n < MANY; n++)
+        assert_int_equal(put_n(&g, n), FAR_OK);
+    for (unsigned i = 0; i < HEAD_BITS; i++)
+        for (unsigned parts = 1; parts <= 3; parts += 2) {
+            gaddr at = leaf_of(&g, 40 * i);
+            unsigned there = entries_of(&g, at);
+            g.d.r.pool->pool.knobs.iterate_parts = parts;
+            flip_head(&g, at, head_bits[i]);
+            collect(&g, FAR_OP_ITERATE, &seen);
+            assert_int_equal(seen.count, MANY - there);
+            assert_int_equal(seen.damaged, g.view->shape.span);
+            collect(&g, FAR_OP_SCAN, &seen); /* by the parents, without the heads */
+            assert_int_equal(seen.count, MANY);
+            flip_head(&g, at, 64 * CHIME_HEAD_WORDS + CHIME_SUM_AT); /* so it needs the head */
+            collect(&g, FAR_OP_SCAN, &seen);
+            assert_int_equal(seen.count, MANY - there);
+            assert_true(seen.damaged >= g.view->shape.span);
+            flip_head(&g, at, 64 * CHIME_HEAD_WORDS + CHIME_SUM_AT);
+            flip_head(&g, at, head_bits[i]);
+        }
+    collect(&g, FAR_OP_ITERATE, &seen);
+    assert_int_equal(seen.count, MANY);
+    assert_int_equal(seen.damaged, 0);
+    close_rig(&g);
+}
+
+static void a_repair_corrects_one_bit_of_a_head(void **state)
+{
+    struct rig g;
+    struct far_pool_check check;
+    (void)state;
+    open_rig(&g, forms[0]);
+    for (uint64_t n = FEW; n < MANY; n++)
+        assert_int_equal(put_n(&g, n), FAR_OK);
+    for (unsigned i = 0; i < HEAD_BITS; i++) {
+        gaddr at = leaf_of(&g, 40 * i);
+        uint64_t before = store_rig_get(&g.d.r, at, head_bits[i] / 64 * 8ull);
+        flip_head(&g, at, head_bits[i]);
+        assert_int_equal(far_pool_check(g.d.s, false, NULL, NULL, &check), FAR_CORRUPT);
+        heard[0] = '\0';
+        if (far_pool_check(g.d.s, true, hear, NULL, &check) != FAR_OK)
+            fail_msg("bit %u: %s", head_bits[i], heard);
+        assert_int_equal(store_rig_get(&g.d.r, at, head_bits[i] / 64 * 8ull), before);
+        expect_all(&g, MANY);
+    }
+    close_rig(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +498,9 @@ int main(void)
         cmocka_unit_test(a_repair_does_not_bring_back_what_was_deleted),
         cmocka_unit_test(a_repair_after_splits_loses_nothing),
         cmocka_unit_test(a_repair_after_splits_keeps_what_proves_itself),
+        cmocka_unit_test(a_client_that_dies_beside_damage_holds_up_nobody),
+        cmocka_unit_test(iterations_and_scans_go_past_a_damaged_head),
+        cmocka_unit_test(a_repair_corrects_one_bit_of_a_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,12 +62,16 @@
  *   CHIME-C11  Damage. A group that is not whole though the lock is free, or held by this client, is
  *       damaged, if another group of the node fits: then the head is as it was. What needs the group ends
  *       with FAR_CORRUPT, and nothing else does. Nobody writes it but a split, which copies it to both
- *       nodes as damaged as it was, and a repair. A walk marks all that its entries may point to, so that a
+ *       nodes as damaged as it was, a recovery, which leaves it so, and a repair. A walk marks all that its entries may point to, so that a
  *       sweep leaves what a repair may salvage.
  *   CHIME-C12  A repair makes a group whole again if one flipped bit explains the damage (FLIP-1). Of any
  *       other damaged group of a leaf it keeps the entries that their blocks prove: `vacancy` also says
  *       that there is one, the block is whole and of the pointer's generation, and K, fingerprint, place
  *       and range are those of its key. For an inline value the checksum is the only proof, so it is lost.
+ *   CHIME-C13  If a head, or all groups, do not fit, the node is not believed in anything. An iteration or
+ *       a scan goes past such a leaf, to where its parent says that it ends, and counts all its places. A
+ *       repair corrects the head if one flipped bit explains it (FLIP-1): the head's checksum, the level
+ *       and a group that fits the name prove it.
  *
  * Progress: nobody waits for a lock while holding one. Every loop is bounded and ends with FAR_CONTENTION.
  */
@@ -444,6 +448,18 @@ struct chime_spot {
  * again. */
 int chime_descend(struct op *op, struct chime_view *view, const struct chime_bound *key,
                   unsigned level, bool fresh, struct chime_wait *wait, struct chime_spot *spot);
+/* Where the range of a node ends, as its parent says. */
+struct chime_end {
+    bool known; /* the parent was read */
+    bool last;  /* it has no end */
+    struct chime_bound bound;
+    char bytes[FAR_KEY_MAX];
+};
+/* The same for those that go past what cannot be read. *end is that of the last node that the descent came to: if it
+ * fails, of the one that it could not read. The name has no sibling. */
+int chime_descend_past(struct op *op, struct chime_view *view, const struct chime_bound *key,
+                       unsigned level, struct chime_wait *wait, struct chime_spot *spot,
+                       struct chime_end *end);
 /* How a descent goes on: what it knows of the time of what it has met. */
 struct chime_path {
     struct index_cache_stamp stamp;
@@ -477,6 +493,8 @@ static inline unsigned chime_places_of(unsigned groups) /* how many entries they
 }
 /* FLIP-1: undoes the flip of a bit in a group, if that explains the damage. */
 bool chime_undo_flip(struct chime_seal seal, unsigned group, uint64_t *words);
+/* No single bit explains the damage to the group: empties it in the image, and notes its kinds. */
+void chime_harm_beyond(struct chime_harm *harm, uint64_t *node, unsigned group);
 /* A leaf that is held was read, and is not whole. True: h->need is, and h->harm says what is not. */
 bool chime_take_harm(const struct chime_view *view, struct chime_held *h);
 /* Before and after groups are written: makes those that were damaged so, under their new name, and undoes it. */
@@ -492,6 +510,8 @@ uint64_t chime_harm_vacancy(const struct chime_harm *harm, const struct chime_sh
 int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                   const struct chime_bound *low, const struct chime_bound *high,
                   struct index_report *report, bool *done);
+/* If one flipped bit of the head explains why the node cannot be read (CHIME-C13), corrects it, under the lock. */
+int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned level, bool *done);
 
 /* ---- chime_split.c ------------------------------------------------------------------------------ */
 /* A node that its parent may not know yet. */

@@ -592,6 +592,16 @@ static int mend_separator(struct walk *w, bool *mended)
     return rc;
 }
 
+/* CHIME-W1, or CHIME-W2 of all groups. */
+static int mend_head(struct walk *w, bool *mended)
+{
+    int rc = chime_mend_head(w->op, w->view, w->at, w->level, mended);
+    if (*mended)
+        index_repaired(w->report, &w->report->violations,
+                       "  repaired: one flipped bit of the head was corrected");
+    return rc == FAR_CORRUPT ? FAR_OK : rc;
+}
+
 /* A node cannot be read. If its head is whole, the walk goes on to its sibling. */
 static int pass_damage(struct walk *w)
 {
@@ -609,8 +619,8 @@ static int pass_damage(struct walk *w)
         separator = true;
     if (separator)
         report_node(w, "CHIME-W9: a separator without a whole block");
-    if (separator && w->report->repair)
-        rc = mend_separator(w, &mended);
+    if (w->report->repair)
+        rc = separator ? mend_separator(w, &mended) : mend_head(w, &mended);
     if (rc != FAR_OK || mended)
         return rc;
     w->ended = !is_node || w->damaged++ == DAMAGED_MAX;

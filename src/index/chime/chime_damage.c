@@ -54,6 +54,16 @@ bool chime_undo_flip(struct chime_seal seal, unsigned group, uint64_t *words)
 
 /* ---- in a leaf that is held -------------------------------------------------------------------- */
 
+void chime_harm_beyond(struct chime_harm *harm, uint64_t *node, unsigned g)
+{
+    uint64_t *words = chime_group(node, g);
+    harm->beyond |= 1u << g;
+    for (unsigned i = 0; i < CHIME_GROUP; i++)
+        if (!(chime_head(node)->vacancy >> (CHIME_GROUP * g + i) & 1))
+            harm->kinds[g] |= (uint8_t)(chime_kind(words[0], i) << 2 * i);
+    words[0] &= ~0xffull;
+}
+
 bool chime_take_harm(const struct chime_view *view, struct chime_held *h)
 {
     struct chime_seal seal = chime_name_seal(view, &h->name);
@@ -65,14 +75,8 @@ bool chime_take_harm(const struct chime_view *view, struct chime_held *h)
             return false;
     for (unsigned left = harm->groups; left; left &= left - 1) {
         unsigned g = (unsigned)__builtin_ctz(left);
-        uint64_t *words = chime_group(h->node, g);
-        if (chime_undo_flip(seal, g, words))
-            continue;
-        harm->beyond |= 1u << g;
-        for (unsigned i = 0; i < CHIME_GROUP; i++)
-            if (!(chime_head(h->node)->vacancy >> (CHIME_GROUP * g + i) & 1))
-                harm->kinds[g] |= (uint8_t)(chime_kind(words[0], i) << 2 * i);
-        words[0] &= ~0xffull;
+        if (!chime_undo_flip(seal, g, chime_group(h->node, g)))
+            chime_harm_beyond(harm, h->node, g);
     }
     return harm->groups != 0;
 }

@@ -14,6 +14,9 @@
  * again. A dead leaf was merged to the left: its range is found by its separator, and entries of
  * the left neighbour are returned twice. If `same` is not 0, its range cannot be checked, and the
  * iteration begins again.
+ *
+ * A leaf that is on a node that is passed (FAR_PASS_AWAY), or whose head is damaged (CHIME-C13), is left
+ * out: its parent says where it ends. So is all below an internal node on such a node.
  */
 #include "index/chime/chime_items.h"
 #include "index/iterate.h"
@@ -31,9 +34,10 @@ _Static_assert(CHECK_AT + CHECK_BITS == 64, "a cursor is a word");
 struct walk {
     gaddr at; /* the leaf; 0: it is found by `bound` */
     unsigned t, same, check;
-    bool sure;   /* this operation has read the address, and has not rested since */
-    bool routed; /* the leaf was found by `bound` */
-    gaddr by;    /* the node that named it */
+    bool sure;              /* this operation has read the address, and has not rested since */
+    bool routed;            /* the leaf was found by `bound` */
+    struct chime_edge edge; /* if the left neighbour led to it: where it begins */
+    gaddr by;               /* the node that named it */
     bool done;
     unsigned leaves;          /* that were read */
     unsigned damaged;         /* groups of the leaf, a bit each */
@@ -81,6 +85,8 @@ static void find_again(struct walk *w, struct chime_bound bound)
     w->at = 0;
     w->t = w->same = 0;
     w->bound = bound;
+    if (bound.bytes.data && bound.bytes.data != w->key)
+        w->bound.bytes.data = memcpy(w->key, bound.bytes.data, bound.bytes.len);
 }
 
 /* ---- entries of a leaf ----------------------------------------------------------------------- */
@@ -100,6 +106,16 @@ static unsigned check_items(const struct chime_view *view, const struct walk *w,
         check = check_of(view, range);
     }
     return check;
+}
+
+/* Takes out the items whose blocks are on nodes that are passed. */
+static void drop_away(struct walk *w, const struct entries_out *out)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < w->items; i++)
+        if (!w->item[i].block || !index_iterate_is_away(out, w->item[i].v))
+            w->item[kept++] = w->item[i];
+    w->items = kept;
 }
 
 /* Reads the blocks of all items, or only their keys if they have too many bytes. *whole: the
@@ -251,7 +267,10 @@ static void step_right(const struct chime_view *view, struct walk *w, struct ent
     w->check = check_of(view, range);
     w->sure = true;
     w->routed = false;
-    w->done = w->at == 0 || ++w->leaves == index_iterate_parts(view->base.table->pool, LEAVES);
+    w->edge = head->high;
+    bool away = out->away >> gaddr_node(w->at) & 1; /* nobody could go on there */
+    w->done =
+        w->at == 0 || (++w->leaves >= index_iterate_parts(view->base.table->pool, LEAVES) && !away);
     if (w->done)
         out->cursor = w->at ? cursor_of(w) : 0;
 }
@@ -263,6 +282,8 @@ static int add_leaf(struct op *op, const struct chime_view *view, struct walk *w
     bool whole = false;
     size_t needed = 0;
     w->items = chime_items_list(&view->shape, w->node, 0, 0, UINT64_MAX, w->item);
+    if (out->away != 0)
+        drop_away(w, out);
     int rc = read_items(op, w, out, &whole);
     if (rc != FAR_OK)
         return rc;
@@ -368,19 +389,128 @@ static int rest(struct op *op, struct chime_view *view, struct walk *w, unsigned
     return chime_rest(op, view, &w->wait, attempts);
 }
 
+/* ---- leaves that cannot be read ---------------------------------------------------------------- */
+/* Some of these are functions of their own, so that other ways need less stack. */
+
+/* Is child i the leaf that the cursor is of, at its beginning? */
+static bool is_cursors(const struct chime_view *view, const struct walk *w,
+                       const struct chime_inner *n, unsigned i)
+{
+    struct chime_edge low = chime_child_edge(n, i);
+    uint64_t range[4] = {low.k, low.lng, 0, 0};
+    return chime_child_at(n, i) == w->at && w->t == 0 && check_of(view, range) == w->check;
+}
+
+/* Finds the leaf of the cursor by its address, in a parent. *found is false, or an error: it was not found. */
+static __attribute__((noinline)) int find_by_address(struct op *op, struct chime_view *view,
+                                                     struct walk *w, bool *found)
+{
+    struct chime_end end = {.bound = {0}};
+    for (;;) {
+        struct chime_spot spot;
+        struct chime_path path = {.stamp = index_cache_stamp(view->cache, op), .fresh = true};
+        const struct chime_inner *n = NULL;
+        struct chime_bound bound = end.bound;
+        char bytes[FAR_KEY_MAX];
+        if (bound.bytes.data)
+            bound.bytes.data = memcpy(bytes, bound.bytes.data, bound.bytes.len);
+        int rc = chime_descend_past(op, view, &bound, 1, &w->wait, &spot, &end);
+        if (rc == FAR_OK && !spot.lost && !spot.none)
+            rc = chime_inner_at(op, view, spot.name.at, 1, &path, &w->wait, &n);
+        if (rc != FAR_OK || !n)
+            return rc;
+        for (unsigned i = 0; i < n->count && !*found; i++)
+            if (is_cursors(view, w, n, i)) {
+                find_again(w, chime_child_bound(n, i));
+                *found = true;
+            }
+        if (*found || !end.known || end.last)
+            return FAR_OK;
+    }
+}
+
+/* Sets w->bound to where the leaf begins. *found: it is known. */
+static int find_beginning(struct op *op, struct chime_view *view, struct walk *w, bool *found)
+{
+    struct chime_bound bound = {.k = w->edge.k};
+    *found = w->at == 0 || w->routed;
+    if (*found)
+        return FAR_OK;
+    if (!w->sure)
+        return find_by_address(op, view, w, found);
+    int rc = w->edge.lng != 0 ? chime_separator(op, view, w->edge.lng, &bound.bytes) : FAR_OK;
+    *found = rc == FAR_OK;
+    if (*found)
+        find_again(w, bound);
+    return rc;
+}
+
+/* The leaf, or a node on the way to it, could not be read: goes on behind that. *passed: it does. */
+static __attribute__((noinline)) int pass(struct op *op, struct chime_view *view, struct walk *w,
+                                          struct entries_out *out, int why, bool *passed)
+{
+    struct chime_spot spot;
+    struct chime_end end;
+    gaddr failed = w->at;
+    bool found = false;
+    int rc = find_beginning(op, view, w, &found);
+    if (rc != FAR_OK || !found)
+        return rc;
+    rc = chime_descend_past(op, view, &w->bound, 0, &w->wait, &spot, &end);
+    bool leaf = rc == FAR_OK && !spot.lost && spot.name.at == failed;
+    bool above = why == FAR_UNREACHABLE && index_iterate_passes(op, out, rc);
+    *passed = true;
+    w->leaves++;
+    if (rc == FAR_OK && !leaf) { /* something has changed, or only the leaf's name is not known */
+        w->at = spot.lost ? 0 : spot.name.at;
+        w->by = spot.parent;
+        w->sure = w->routed = true;
+        return FAR_OK;
+    }
+    *passed = (leaf || above) && end.known;
+    if (!*passed)
+        return rc;
+    out->damaged += why == FAR_CORRUPT ? view->shape.span : 0; /* CHIME-C13 */
+    w->done = end.last;
+    if (w->done)
+        out->cursor = 0;
+    else
+        find_again(w, end.bound);
+    return FAR_OK;
+}
+
+/* The leaf could not be read, for this reason. */
+static int leave_out(struct op *op, struct chime_view *view, struct walk *w,
+                     struct entries_out *out, int why)
+{
+    bool passed = false;
+    if (why != FAR_CORRUPT && !index_iterate_passes(op, out, why))
+        return why;
+    int rc = pass(op, view, w, out, why, &passed);
+    if (passed)
+        return rc;
+    return why == FAR_CORRUPT
+               ? err_fail(why, "a node of table '%s' is damaged", view->base.table->desc.name)
+               : why;
+}
+
 /* One attempt: reads a leaf, and adds its entries. */
 static int visit(struct op *op, struct chime_view *view, struct walk *w, struct entries_out *out)
 {
     enum chime_verdict verdict = CHIME_AGAIN;
-    bool lost = false;
+    bool lost = false, found = false;
     int rc = prepare(op, view, w, &lost);
-    if (rc != FAR_OK || lost)
+    if (rc == FAR_OK && lost)
         return rc;
-    rc = chime_read_past(op, view, w->at, 0, !w->sure, w->node, &w->wait, &verdict, &w->damaged);
+    if (rc == FAR_OK)
+        rc =
+            chime_read_past(op, view, w->at, 0, !w->sure, w->node, &w->wait, &verdict, &w->damaged);
     if (rc != FAR_OK)
-        return rc;
+        return leave_out(op, view, w, out, rc);
     if (verdict == CHIME_AGAIN)
         return FAR_OK;
+    if (verdict == CHIME_OTHER && find_by_address(op, view, w, &found) == FAR_OK && found)
+        return FAR_OK; /* it is a leaf, so its head is damaged (CHIME-C13) */
     chime_empty_groups(w->node, w->damaged);
     const struct chime_head *head = chime_head(w->node);
     bool same = w->sure || check_head(view, head, w->t) == w->check;

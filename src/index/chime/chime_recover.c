@@ -8,6 +8,7 @@
  *   two entries are the same               one was being moved. One of them goes
  *   a group is not whole                   an update was writing it. `intent` is its G
  *   M has a child that is dead             a merge was to remove it. It goes
+ *   a group of a leaf fits nothing         it is damaged, and stays as damaged as it is (CHIME-C11)
  *
  * Then all groups of M get a new era. A client that recovers may die as well; the next one finds one of these cases.
  */
@@ -23,6 +24,7 @@ struct repair {
     gaddr m, s, x; /* x: another node than these, or 0 */
     uint64_t *mi, *si, *xi;
     struct chime_name name; /* what M's becomes */
+    struct chime_harm harm; /* its damaged groups */
     uint64_t gone;          /* places of M's dead children */
     gaddr child[CHIME_SPAN_MAX];
     gaddr first; /* this node has to be recovered first, from `first_owner` */
@@ -114,10 +116,27 @@ static int look_at_sibling(struct repair *r, struct chime_name *other, bool *has
     return FAR_OK;
 }
 
+/* CHIME-C11: these groups are damaged, those of the leaf that are not named here are in order. */
+static int take_harm(struct repair *r, struct chime_seal seal, struct chime_seal old,
+                     unsigned groups)
+{
+    if (chime_head(r->mi)->level != 0 || groups == (1u << r->view->shape.groups) - 1)
+        return chime_damaged(r->view, r->m);
+    r->harm = (struct chime_harm){.groups = groups};
+    for (; groups; groups &= groups - 1) {
+        unsigned g = (unsigned)__builtin_ctz(groups);
+        uint64_t *words = chime_group(r->mi, g);
+        if (!chime_undo_flip(seal, g, words) && !chime_undo_flip(old, g, words))
+            chime_harm_beyond(&r->harm, r->mi, g);
+    }
+    return FAR_OK;
+}
+
 /* Makes all groups of the image such that their kinds can be believed. *moved: some have the other name. */
 static int judge_groups(struct repair *r, const struct chime_name *other, bool has_other)
 {
     struct chime_seal seal = chime_name_seal(r->view, &r->name), old = seal;
+    unsigned damaged = 0;
     if (has_other)
         old = chime_name_seal(r->view, other);
     for (unsigned g = 0; g < r->view->shape.groups; g++) {
@@ -127,10 +146,10 @@ static int judge_groups(struct repair *r, const struct chime_name *other, bool h
             words[0] = chime_head(r->mi)->intent; /* CHIME-C3 */
         if (!whole && !chime_group_whole(seal, g, words) && !chime_group_whole(old, g, words)) {
             words[0] = was;
-            return chime_damaged(r->view, r->m);
+            damaged |= 1u << g;
         }
     }
-    return FAR_OK;
+    return damaged ? take_harm(r, seal, old, damaged) : FAR_OK;
 }
 
 static void drop_entry(struct repair *r, unsigned place)
@@ -275,11 +294,16 @@ static void write_name(struct repair *r, struct chime_pen *pen)
     struct chime_name name = chime_head_name(r->s, head), none = chime_dead_name(r->s, head);
     struct chime_seal seal = chime_name_seal(r->view, &name);
     struct chime_seal unborn = chime_name_seal(r->view, &none);
+    struct chime_harm harm = {0};
     for (unsigned g = 0; g < r->view->shape.groups; g++) {
         uint64_t *words = chime_group(r->si, g);
+        bool named = chime_group_whole(seal, g, words);
+        if (!named && !chime_group_whole(unborn, g, words) && chime_undo_flip(unborn, g, words))
+            harm.groups |= 1u << g; /* as damaged as it was in M */
         if (chime_group_whole(unborn, g, words))
             chime_group_seal(seal, g, words);
     }
+    chime_harm_set(&harm, seal, r->si);
     chime_pen_groups(r->op, pen, &r->view->shape, r->s, r->si);
     batch_fence(&r->op->batch);
 }
@@ -309,6 +333,7 @@ static int write_all(struct repair *r)
     if (stage == CHIME_MERGED)
         write_dead(r, &pen, r->s, r->si);
     chime_renew(r->view, r->mi, &r->name, era);
+    chime_harm_set(&r->harm, chime_name_seal(r->view, &r->name), r->mi);
     chime_pen_groups(r->op, &pen, s, r->m, r->mi);
     batch_fence(&r->op->batch);
     chime_pen_next(r->op, &pen, &r->name, era);

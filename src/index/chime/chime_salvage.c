@@ -122,6 +122,61 @@ static int salvage_groups(struct salvage *v, unsigned damaged, unsigned *salvage
     return rc == FAR_OK ? finished : rc;
 }
 
+/* ---- heads ------------------------------------------------------------------------------------- */
+
+struct head_of {
+    const struct chime_view *view;
+    uint64_t *node;
+    gaddr at;
+    unsigned level;
+};
+
+/* Does the head fit itself, and a group at least? */
+static bool head_fits(const uint64_t *words, const void *arg)
+{
+    const struct head_of *of = arg;
+    const struct chime_head *head = (const struct chime_head *)words;
+    if (head->sum != chime_head_sum(of->view, of->at, head) || head->level != of->level ||
+        head->state != 0)
+        return false;
+    struct chime_name name = chime_head_name(of->at, head);
+    struct chime_seal seal = chime_name_seal(of->view, &name);
+    for (unsigned g = 0; g < of->view->shape.groups; g++)
+        if (chime_group_whole(seal, g, chime_group(of->node, g)) &&
+            chime_era(*chime_group(of->node, g)) == chime_next_era(head->next))
+            return true;
+    return false;
+}
+
+int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned level, bool *done)
+{
+    uint64_t *node = op_buffer(op, BUF_INDEX, view->shape.bytes);
+    struct head_of of = {view, node, at, level};
+    struct chime_pen pen;
+    bool held = false;
+    if (!node)
+        return FAR_NO_MEMORY;
+    unsigned n = chime_lock(op, at);
+    batch_read(&op->batch, at, 0, node, view->shape.bytes);
+    int rc = chime_locked(op, at, n, batch_flush(&op->batch), &held);
+    if (rc != FAR_OK || !held)
+        return rc;                                                        /* for the next walk */
+    unsigned bit = index_flipped(node, CHIME_HEAD_WORDS, head_fits, &of); /* CHIME-C13 */
+    rc = bit != INDEX_NO_BIT ? chime_pen_start(op, &pen) : FAR_OK;
+    if (rc != FAR_OK || bit == INDEX_NO_BIT) {
+        int released = chime_release(op, at);
+        return rc == FAR_OK ? released : rc;
+    }
+    index_flip(node, bit);
+    chime_pen_word(op, &pen, at, bit / 64 * 8ull, node[bit / 64]);
+    chime_unlock(op, at);
+    rc = chime_finish(op);
+    *done = rc == FAR_OK;
+    return rc;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------ */
+
 int chime_salvage(struct op *op, struct chime_view *view, gaddr at, unsigned level,
                   const struct chime_bound *low, const struct chime_bound *high,
                   struct index_report *report, bool *done)

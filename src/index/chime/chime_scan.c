@@ -427,6 +427,16 @@ static int settle_by_head(struct op *op, struct chime_view *view, struct scan *s
     return settle(op, view, s, leaf);
 }
 
+/* CHIME-C13: the leaf cannot be read. Goes on behind it. */
+static int pass_leaf(struct op *op, struct chime_view *view, struct scan *s,
+                     const struct chime_name *name)
+{
+    s->leaf[0] = (struct leaf){.name = *name};
+    s->out->damaged += view->shape.span;
+    s->done = name->next == 0;
+    return s->done ? FAR_OK : move_on(op, view, s, &s->leaf[0]);
+}
+
 /* Reads a leaf with its head, and those to the right of it, until one has the cursor in its
  * range. */
 static int look_around(struct op *op, struct chime_view *view, struct scan *s)
@@ -443,6 +453,8 @@ static int look_around(struct op *op, struct chime_view *view, struct scan *s)
         if (moves == INDEX_ATTEMPTS)
             return FAR_CONTENTION;
         rc = chime_read_past(op, view, at, 0, false, s->node, &s->wait, &verdict, &damaged);
+        if (rc == FAR_CORRUPT && at == spot.name.at && spot.parent != 0)
+            return pass_leaf(op, view, s, &spot.name);
         if (rc == FAR_OK && verdict == CHIME_GONE) {
             s->around = false;
             rc = chime_settle(op, view, by, &s->wait);

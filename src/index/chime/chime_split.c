@@ -270,6 +270,17 @@ static void write_groups(struct op *op, const struct chime_view *view, struct ch
     chime_harm_undo(harm, seal, node);
 }
 
+/* All of the new node, while nothing names it. A recovery that gives its groups their name finds the damage there, too. */
+static void write_image(struct op *op, const struct chime_view *view, struct chime_pen *pen,
+                        const struct chime_harm *harm, struct split *p)
+{
+    struct chime_name none = chime_dead_name(p->born, chime_head(p->image));
+    struct chime_seal seal = chime_name_seal(view, &none);
+    chime_harm_set(harm, seal, p->image);
+    chime_pen_write(op, pen, p->born, 0, p->image, view->shape.bytes);
+    chime_harm_undo(harm, seal, p->image);
+}
+
 /* All that is written, in this order (CHIME-C7). */
 static int write_split(struct op *op, struct chime_view *view, struct chime_held *h,
                        struct split *p, const struct chime_new *x, struct chime_pen *pen)
@@ -284,7 +295,7 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
         memcpy(chime_entry(p->image, place), (uint64_t[]){x->k, x->v}, 16);
     if (p->edge.lng != 0)
         block_write(op, &p->block);
-    chime_pen_write(op, pen, p->born, 0, p->image, s->bytes);
+    write_image(op, view, pen, &h->harm, p);
     chime_then(op, p->born, h->at);
     clean_image(view, h, p, era);
     chime_pen_next(op, pen, &h->name, era);

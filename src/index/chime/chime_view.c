@@ -203,10 +203,24 @@ static int name_sibling(struct op *op, struct chime_view *view, gaddr next, stru
     return rc;
 }
 
-/* One attempt. *again: something on the way is gone, or is not known well enough. */
+/* Notes where child i of the node ends. */
+static void note_end(const struct chime_inner *n, unsigned i, struct chime_end *end)
+{
+    bool within = i + 1 < n->count;
+    end->known = true;
+    end->last = !within && n->next == 0;
+    if (end->last)
+        return;
+    end->bound = within ? chime_child_bound(n, i + 1) : chime_inner_high(n);
+    if (end->bound.bytes.data)
+        end->bound.bytes.data = memcpy(end->bytes, end->bound.bytes.data, end->bound.bytes.len);
+}
+
+/* One attempt. *again: something on the way is gone, or is not known well enough. `end`: see chime_descend_past(); NULL
+ * if it is not wanted. */
 static int descend(struct op *op, struct chime_view *view, const struct chime_bound *key,
                    unsigned level, bool fresh, struct chime_wait *wait, struct chime_spot *spot,
-                   bool *again)
+                   struct chime_end *end, bool *again)
 {
     struct chime_path path = {.stamp = index_cache_stamp(view->cache, op), .fresh = fresh};
     unsigned at_level = chime_top_level(view->top);
@@ -237,13 +251,15 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
             continue;
         }
         gaddr next = 0;
-        struct chime_edge end = n->high;
+        struct chime_edge last = n->high;
         spot->parent = spot->name.at;
+        if (end)
+            note_end(n, chime_route(n, key), end);
         spot->name = name_of(n, chime_route(n, key), &next);
         low = spot->name.low;
         at_level--;
-        if (at_level == 0 && next != 0)
-            rc = name_sibling(op, view, next, end, &path, wait, &spot->name, again);
+        if (at_level == 0 && next != 0 && !end)
+            rc = name_sibling(op, view, next, last, &path, wait, &spot->name, again);
         if (rc == FAR_OK && *again && !path.doubted && !wait->rests)
             rc = chime_settle(op, view, from, wait);
         if (rc != FAR_OK || *again)
@@ -254,15 +270,31 @@ static int descend(struct op *op, struct chime_view *view, const struct chime_bo
     return FAR_OK;
 }
 
-int chime_descend(struct op *op, struct chime_view *view, const struct chime_bound *key,
-                  unsigned level, bool fresh, struct chime_wait *wait, struct chime_spot *spot)
+static int descend_some(struct op *op, struct chime_view *view, const struct chime_bound *key,
+                        unsigned level, bool fresh, struct chime_wait *wait,
+                        struct chime_spot *spot, struct chime_end *end)
 {
     for (unsigned attempts = 0; attempts < DESCENTS; attempts++) {
         bool again = false;
-        int rc = descend(op, view, key, level, fresh || attempts > 0, wait, spot, &again);
+        if (end)
+            end->known = false;
+        int rc = descend(op, view, key, level, fresh || attempts > 0, wait, spot, end, &again);
         spot->lost = wait->rests;
         if (rc != FAR_OK || !again || wait->rests)
             return rc;
     }
     return FAR_CONTENTION;
+}
+
+int chime_descend(struct op *op, struct chime_view *view, const struct chime_bound *key,
+                  unsigned level, bool fresh, struct chime_wait *wait, struct chime_spot *spot)
+{
+    return descend_some(op, view, key, level, fresh, wait, spot, NULL);
+}
+
+int chime_descend_past(struct op *op, struct chime_view *view, const struct chime_bound *key,
+                       unsigned level, struct chime_wait *wait, struct chime_spot *spot,
+                       struct chime_end *end)
+{
+    return descend_some(op, view, key, level, true, wait, spot, end);
 }
