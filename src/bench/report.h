@@ -4,7 +4,7 @@
 
 #include "bench/bench.h"
 #include "bench/summary.h"
-#include "out/columns.h"
+#include "out/text.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "bench/runner.h"
 #include "base/err.h"
 #include "bench/keys.h"
+#include "bench/summary.h"
 #include "bench/worker.h"
 #include "bench/workers.h"
 #include "model/model.h"
@@ -12,16 +13,10 @@
 
 #define WINDOWS_MIN 5u /* to tell the slowest from the others */
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The least of them, as a part of the median. */
 static double least_of_median(double *number, unsigned count)
 {
-    qsort(number, count, sizeof *number, compare_numbers);
+    summary_sort(number, count);
     return number[count / 2] > 0 ? number[0] / number[count / 2] : 0;
 }
 

@@ -32,11 +32,16 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+void summary_sort(double *number, unsigned count)
+{
+    qsort(number, count, sizeof *number, compare);
+}
+
 struct summary_spread summary_spread_of(double *number, unsigned n)
 {
     if (n == 0)
         return (struct summary_spread){0, 0, 0};
-    qsort(number, n, sizeof *number, compare);
+    summary_sort(number, n);
     return (struct summary_spread){.least = number[0],
                                    .median = (number[(n - 1) / 2] + number[n / 2]) / 2,
                                    .most = number[n - 1]};

@@ -55,5 +55,6 @@ struct summary_spread {
 struct summary_spread summary_spread(const struct summary *s, unsigned figure);
 /* The same of any numbers, which are sorted. */
 struct summary_spread summary_spread_of(double *number, unsigned count);
+void summary_sort(double *number, unsigned count);
 
 #endif

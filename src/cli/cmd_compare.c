@@ -1,7 +1,7 @@
 #include "cli/measure.h"
 #include "cli/pages.h"
 #include "cli/progress.h"
-#include "compare/table.h"
+#include "compare/compare.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -38,43 +38,25 @@ static bool stopped(const struct compare *c)
     return stop && atomic_load(stop);
 }
 
-static bool compares_all(const struct compare *c)
-{
-    return strcmp(c->config.list, "all") == 0;
-}
-
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-static int check_name(const char *text, size_t len)
+/* Sets a bit for each rival of the list. */
+static int read_list(const char *list, unsigned *wanted)
 {
-    for (unsigned i = 0; i < RIVALS; i++)
-        if (strlen(rivals[i].name) == len && strncmp(rivals[i].name, text, len) == 0)
-            return FAR_OK;
-    return err_fail(
-        FAR_INVALID,
-        "cannot compare with '%.*s' (available: lmdb, cuckoo, redis, memcached; or all)",
-        (int)(len < 32 ? len : 32), text);
-}
-
-/* Does the list have the name? */
-static bool is_listed(const char *list, const char *name)
-{
-    size_t len = strlen(name);
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        if (strcspn(at, ",") == len && strncmp(at, name, len) == 0)
-            return true;
-    return false;
-}
-
-static int check_list(const char *list)
-{
-    int rc = FAR_OK;
-    if (strcmp(list, "all") == 0)
-        return FAR_OK;
-    for (const char *at = list; at && rc == FAR_OK;
-         at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-        rc = check_name(at, strcspn(at, ","));
-    return rc;
+    *wanted = strcmp(list, "all") == 0 ? (1u << RIVALS) - 1 : 0;
+    for (const char *at = *wanted ? NULL : list; at;
+         at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        size_t len = strcspn(at, ","), i = 0;
+        while (i < RIVALS && (strlen(rivals[i].name) != len || strncmp(rivals[i].name, at, len)))
+            i++;
+        if (i == RIVALS)
+            return err_fail(
+                FAR_INVALID,
+                "cannot compare with '%.*s' (available: lmdb, cuckoo, redis, memcached; or all)",
+                (int)(len < 32 ? len : 32), at);
+        *wanted |= 1u << i;
+    }
+    return FAR_OK;
 }
 
 /* Can the workload be compared: is every operation a get or a put? */
@@ -98,9 +80,6 @@ static int check_bench(const struct bench_config *b)
 static int check_config(const struct compare_config *c)
 {
     const struct bench_config *b = c->bench;
-    int rc = check_list(c->list);
-    if (rc != FAR_OK)
-        return rc;
     if (c->rounds == 0 || c->rounds > COMPARE_ROUNDS_MAX)
         return err_fail(FAR_INVALID, "--rounds must be 1 to %u", COMPARE_ROUNDS_MAX);
     for (unsigned i = 0; i < b->workloads.count; i++)
@@ -161,7 +140,8 @@ static int add_store(struct compare *c, const char *name, enum store_group group
     s->group = group;
     s->ops = ops;
     int rc = ops ? try_store(c, s) : found;
-    bool may_lack = rc == FAR_UNSUPPORTED || (rc == FAR_NO_FABRIC && compares_all(c));
+    bool may_lack =
+        rc == FAR_UNSUPPORTED || (rc == FAR_NO_FABRIC && strcmp(c->config.list, "all") == 0);
     if (rc != FAR_OK && !may_lack)
         return rc;
     if (rc != FAR_OK) {
@@ -186,21 +166,17 @@ static int add_rival(struct compare *c, const struct rival *r)
     return rc;
 }
 
-static int add_group(struct compare *c, enum store_group group)
+static int add_group(struct compare *c, enum store_group group, unsigned wanted)
 {
-    unsigned wanted = 0;
-    int rc = FAR_OK;
     for (unsigned i = 0; i < RIVALS; i++)
-        wanted += rivals[i].group == group &&
-                  (compares_all(c) || is_listed(c->config.list, rivals[i].name));
+        wanted &= rivals[i].group == group ? ~0u : ~(1u << i);
     if (wanted == 0)
         return FAR_OK;
     set_up(c, group);
     c->runs[group] = json_array();
-    rc = add_store(c, "farside", group, own_ops[group], FAR_OK);
+    int rc = add_store(c, "farside", group, own_ops[group], FAR_OK);
     for (unsigned i = 0; i < RIVALS && rc == FAR_OK; i++)
-        if (rivals[i].group == group &&
-            (compares_all(c) || is_listed(c->config.list, rivals[i].name)))
+        if (wanted >> i & 1)
             rc = add_rival(c, &rivals[i]);
     return rc;
 }
@@ -246,7 +222,10 @@ static int check_found(const struct compare *c)
 
 int compare_open(const struct compare_config *config, struct compare **compare)
 {
-    int rc = check_config(config);
+    unsigned wanted = 0;
+    int rc = read_list(config->list, &wanted);
+    if (rc == FAR_OK)
+        rc = check_config(config);
     if (rc != FAR_OK)
         return rc;
     struct compare *c = calloc(1, sizeof *c);
@@ -257,7 +236,7 @@ int compare_open(const struct compare_config *config, struct compare **compare)
     if (!c->run)
         rc = err_fail(FAR_NO_MEMORY, "no memory for the results");
     for (unsigned group = 0; group < STORE_GROUPS && rc == FAR_OK; group++)
-        rc = add_group(c, group);
+        rc = add_group(c, group, wanted);
     if (rc == FAR_OK)
         leave_out_lonely(c);
     if (rc == FAR_OK && !stopped(c))

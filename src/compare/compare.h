@@ -23,6 +23,7 @@
 #include "compare/stores.h"
 
 #include <jansson.h>
+#include <stdio.h>
 
 #define COMPARE_STORES_MAX     8
 #define COMPARE_ROUNDS_MAX     100u
@@ -89,5 +90,16 @@ bool compare_measured(const struct compare *c);
 
 /* Farside's store in the group, or NULL. */
 const struct compare_store *compare_own(const struct compare *c, enum store_group group);
+
+/* ---- table.c --------------------------------------------------------------------------------- */
+
+/* Prints how the stores are set up, and which ones are left out. */
+void table_setup(const struct compare *c, FILE *out);
+/* Prints the complete rounds. There must be one at least. No line has more than 100
+ * columns. */
+void table_results(const struct compare *c, FILE *out);
+
+/* A new reference; NULL when out of memory. docs/man/farside-compare.1 describes the members. */
+json_t *table_json(const struct compare *c, bool interrupted);
 
 #endif

@@ -1,6 +1,5 @@
-#include "compare/table.h"
+#include "compare/compare.h"
 #include "bench/report.h"
-#include "out/columns.h"
 #include "out/json.h"
 #include "out/text.h"
 

@@ -1,10 +1,10 @@
 /* Throughput of inserts while tables grow. */
+#include "bench/summary.h"
 #include "reproduce/experiment.h"
 #include "reproduce/sheet.h"
 #include "reproduce/testbed.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define GROWTH  16u /* the inserts, as a multiple of the keys that are there before */
 #define THREADS 12u /* of each of three machines */
@@ -39,12 +39,6 @@ static void plan(struct plan *p)
 
 /* ---- time lines ------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* Rates are millions a second. */
 struct pace {
     double rate;    /* of the whole run */
@@ -57,7 +51,7 @@ static double mean_of_slowest(double *rates, unsigned count)
 {
     unsigned tenth = count / 10 + 1;
     double sum = 0;
-    qsort(rates, count, sizeof *rates, compare);
+    summary_sort(rates, count);
     for (unsigned i = 0; i < tenth; i++)
         sum += rates[i];
     return sum / tenth;

@@ -1,7 +1,6 @@
 #include "reproduce/sheet.h"
 
 #include "base/err.h"
-#include "out/columns.h"
 #include "out/json.h"
 #include "out/text.h"
 

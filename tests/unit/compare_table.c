@@ -1,6 +1,6 @@
 /* Medians, ratios within rounds, and a table that fits its columns. */
 #include "out/text.h"
-#include "compare/table.h"
+#include "compare/compare.h"
 
 #include <stdarg.h>
 #include <stddef.h>
