@@ -212,7 +212,15 @@ bool stranger_asks(const uint8_t *first)
 
 bool stranger_knocks(const uint8_t *first, size_t bytes, uint64_t knock)
 {
-    return memmem(first, bytes, &knock, sizeof knock) != NULL;
+    bool found = false; /* all of it is compared, so that time tells nothing */
+
+    for (size_t i = 0; i + sizeof knock <= bytes; i++) {
+        uint64_t word;
+
+        memcpy(&word, first + i, sizeof word);
+        found |= word == knock;
+    }
+    return found;
 }
 
 /* Costs by which UCX compares ways: if one is not a number, or negative, no way is the best. */
