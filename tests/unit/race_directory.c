@@ -208,6 +208,64 @@ static void a_directory_that_doubles_is_read_as_it_is_then(void **state)
     store_rig_close(&r);
 }
 
+/* A session notes a split. Meanwhile the directory is doubled twice, by a client that had copied the entries before:
+ * the root says so when this session has changed the entries that it knew of. */
+static struct {
+    struct store_rig *r;
+    struct probe *p;
+    uint64_t old;          /* an entry of the suffix 0 */
+    unsigned looks, depth; /* of the directory, at first */
+} noting;
+
+static int doubled_meanwhile(struct fab_ep *ep, struct fab_req *req)
+{
+    const struct race_view *view = race_rig_view(noting.r);
+    if (req->verbs[0].kind != FAB_READ || req->verbs[0].off != gaddr_offset(view->root) ||
+        noting.looks++ != 1)
+        return hook.real->post(ep, req);
+    uint64_t end = 1ull << noting.depth, step = 1ull << race_entry_depth(noting.old);
+    for (uint64_t i = end; i < 4 * end; i++)
+        if (i % step != 0)
+            probe_set(noting.p, view->directory, 8 * i,
+                      probe_get(noting.p, view->directory, 8 * (i % end)));
+        else if (i >= 2 * end)
+            probe_set(noting.p, view->directory, 8 * i, noting.old);
+    probe_set(noting.p, view->root, 0, noting.depth + 2);
+    return hook.real->post(ep, req);
+}
+
+static void a_split_is_noted_again_if_the_directory_was_doubled(void **state)
+{
+    struct store_rig r = rig();
+    struct probe p;
+
+    (void)state;
+    probe_open(&p, r.fab);
+    put(&r, 0);
+    struct race_view *view = race_rig_view(&r);
+    uint64_t old = view->entries[0], depth = race_entry_depth(old), step = 1ull << depth;
+    for (uint64_t key = 1; view->entries[0] == old; key++)
+        put(&r, key);
+    uint64_t forward = probe_get(&p, race_entry_subtable(old), 0);
+    assert_true(forward != 0);
+    noting = (typeof(noting)){.r = &r, .p = &p, .old = old};
+    noting.depth = (unsigned)probe_get(&p, view->root, 0);
+    assert_true(noting.depth > depth && noting.depth + 2 <= view->dir_bits);
+    for (uint64_t i = 0; i < 2ull << noting.depth; i += step) /* as if nobody had noted it */
+        probe_set(&p, view->directory, 8 * i, old);
+    assert_int_equal(op_begin(&r.session->op, NULL), FAR_OK);
+    hook_on(r.session->client.ep);
+    hook.ops.post = doubled_meanwhile;
+    assert_int_equal(race_update_directory(&r.session->op, view, old, 0, forward), FAR_OK);
+    hook_off();
+    op_end(&r.session->op);
+    assert_true(noting.looks > 1);
+    for (uint64_t i = 0; i < 4ull << noting.depth; i += step)
+        assert_true(race_entry_depth(probe_get(&p, view->directory, 8 * i)) > depth);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 /* The directory is read, then a subtable is split, then the root is read again. */
 static int splitting_post(struct fab_ep *ep, struct fab_req *req)
 {
@@ -332,6 +390,7 @@ int main(void)
         cmocka_unit_test(a_cache_with_an_ancestor_is_not_up_to_date),
         cmocka_unit_test(a_cache_that_was_read_meanwhile_is_not_up_to_date),
         cmocka_unit_test(a_directory_that_doubles_is_read_as_it_is_then),
+        cmocka_unit_test(a_split_is_noted_again_if_the_directory_was_doubled),
         cmocka_unit_test(a_directory_has_the_version_of_before_it_was_read),
         cmocka_unit_test(a_journal_names_the_table_that_is_split),
         cmocka_unit_test(two_operations_that_attach_at_once_leave_one_view),
