@@ -493,6 +493,11 @@ static inline uint64_t puppet_sweep_mark(const struct client *c, unsigned node)
     return c->sweep.old_chunks[node];
 }
 
+static inline void puppet_set_sweep_mark(struct client *c, unsigned node, uint64_t chunks)
+{
+    c->sweep.old_chunks[node] = chunks;
+}
+
 /* How many sweeps there had been when it last had nothing to fear from one. */
 static inline uint64_t puppet_sweeps_seen(const struct client *c)
 {

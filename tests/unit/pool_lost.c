@@ -62,6 +62,31 @@ static void a_client_that_has_met_a_sweep_gives_nothing_to_the_lists(void **stat
     store_rig_close(&r);
 }
 
+/* SWEEP-P1: the sweep may have found it meanwhile. What is above the mark is the client's own. */
+static void what_is_freed_below_the_mark_of_a_sweep_is_not_kept(void **state)
+{
+    struct store_rig r = rig();
+    struct client *c = &r.session->client;
+    gaddr at[2];
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pool_alloc(&r.session->op, 0, 0, &at[i]), FAR_OK);
+    unsigned kept = puppet_kept(c, 0, 0);
+    uint64_t lost = puppet_lost_bytes(c);
+    puppet_set_sweep(c, client_owner_word(c) | SWEEP_ANNOUNCED);
+    puppet_set_sweep_mark(c, 0, UINT32_MAX);
+    pool_free_unpublished(c, at[0], 0);
+    assert_int_equal(puppet_kept(c, 0, 0), kept);
+    assert_true(puppet_lost_bytes(c) == lost + size_class_bytes(0));
+    puppet_set_sweep_mark(c, 0, 0);
+    pool_free_unpublished(c, at[1], 0);
+    assert_int_equal(puppet_kept(c, 0, 0), kept + 1);
+    assert_true(puppet_lost_bytes(c) == lost + size_class_bytes(0));
+    puppet_set_sweep(c, 0);
+    store_rig_close(&r);
+}
+
 /* FREELIST-S1: a client that has read the list before must not take the empty list for it. */
 static void a_list_that_a_sweep_has_emptied_has_another_head(void **state)
 {
@@ -221,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_has_met_a_sweep_gives_nothing_to_the_lists),
+        cmocka_unit_test(what_is_freed_below_the_mark_of_a_sweep_is_not_kept),
         cmocka_unit_test(a_list_that_a_sweep_has_emptied_has_another_head),
         cmocka_unit_test(a_chunk_that_is_perhaps_taken_is_lost),
         cmocka_unit_test(a_bundle_that_is_perhaps_taken_is_lost),
