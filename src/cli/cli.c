@@ -492,7 +492,7 @@ int cli_open(const char *command, const struct cli_target *target, far_pool **po
         fprintf(stderr,
                 "farside %s: note: a mem: pool starts empty and is gone when this process ends\n",
                 command);
-    if (strncmp(target->pool, "ucx:", 4) == 0)
+    if (strncmp(target->pool, "ucx:", 4) == 0 || strncmp(target->pool, "verbs:", 6) == 0)
         (void)cli_report_away(command, *session);
     far_session_watch(*session, go_on, NULL);
     *pool = opened;

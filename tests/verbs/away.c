@@ -40,7 +40,7 @@ static int get(unsigned i)
 static void start_node(void)
 {
     char listen[64];
-    snprintf(listen, sizeof listen, "verbs://%s", address);
+    snprintf(listen, sizeof listen, "%.*s://%s", (int)strcspn(uri, ":"), uri, address);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid > 0)
