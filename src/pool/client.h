@@ -169,7 +169,8 @@ struct client {
     bool must_leave_slot;    /* a late WRITE may set the certificate to NO_EPOCH: leave the slot */
     bool unannounced;        /* the slot is taken, but still has its last owner's certificate */
     uint64_t taken_at;       /* the slot was not taken before this */
-    uint64_t complete_after; /* time for the next attempt at work left undone */
+    uint64_t complete_after; /* time for the next attempt at work left undone, */
+    uint64_t complete_pause; /* and how long that is after the last one, if it waits for others */
     struct client_posts {
         struct batch_policy policy;
         struct client *client;

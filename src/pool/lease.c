@@ -150,17 +150,47 @@ static void end_recovery(struct op *op, bool outer)
     op->recovers = outer;
 }
 
+#define AGAIN_NS_LEAST 1000000u
+
+/* How long to wait with a recovery that began at `began` and has failed, if the last wait was `pause`.
+ * If it waits for others (FAR_TIMEOUT), locks may be closed until it goes on: it is tried again soon,
+ * and then after twice as long each time. At most a quarter of this client's time goes into that. */
+static uint64_t pause_before_again(const struct client *c, uint64_t pause, uint64_t began, int rc)
+{
+    uint64_t spent = client_now(c) - began, most = c->lease_ns / 4;
+    pause = pause == 0 ? AGAIN_NS_LEAST : 2 * pause;
+    if (pause < 3 * spent)
+        pause = 3 * spent;
+    return rc != FAR_TIMEOUT || pause > most ? most : pause;
+}
+
+/* The recovery of the client in that slot, which began at `began`, has failed. */
+static void recover_later(struct client *c, struct watch *w, uint64_t began, int rc)
+{
+    if (w->recover_after + c->lease_ns < client_now(c))
+        w->recover_pause = 0; /* it was long ago, and perhaps another client's death */
+    w->recover_pause = pause_before_again(c, w->recover_pause, began, rc);
+    w->recover_after = client_now(c) + w->recover_pause;
+}
+
 int client_complete(struct op *op)
 {
     struct client *c = op->client;
-    c->complete_after = client_now(c) + c->lease_ns;
+    uint64_t began = client_now(c), last = c->complete_after;
+    c->complete_after = began + c->lease_ns;
     bool outer = begin_recovery(op);
     int rc = journal_complete(op);
     end_recovery(op, outer);
     if (rc == FAR_OK)
         c->attention.inherited = false;
-    if (rc == FAR_TIMEOUT) /* a line waits for others */
-        c->complete_after = client_now(c) + c->lease_ns / 4;
+    if (rc != FAR_TIMEOUT) {
+        c->complete_pause = 0;
+        return rc;
+    }
+    if (last + c->lease_ns < began)
+        c->complete_pause = 0; /* what it waited for then was other work */
+    c->complete_pause = pause_before_again(c, c->complete_pause, began, rc);
+    c->complete_after = client_now(c) + c->complete_pause;
     return rc;
 }
 
@@ -279,24 +309,6 @@ static int recover_claimed(struct op *op, unsigned slot, uint64_t word)
     end_recovery(op, outer);
     c->watch.of[slot].repairing = false;
     return rc;
-}
-
-#define AGAIN_NS_LEAST 1000000u
-
-/* A recovery that began at `began` has failed. If it waits for others (FAR_TIMEOUT), locks may be closed until
- * it goes on: it is tried again soon, and then after twice as long each time. At most a quarter of this
- * client's time goes into that. */
-static void recover_later(struct client *c, struct watch *w, uint64_t began, int rc)
-{
-    uint64_t now = client_now(c), most = c->lease_ns / 4;
-    if (w->recover_after + c->lease_ns < now)
-        w->recover_pause = 0; /* it was long ago, and perhaps another client's death */
-    w->recover_pause = w->recover_pause == 0 ? AGAIN_NS_LEAST : 2 * w->recover_pause;
-    if (w->recover_pause < 3 * (now - began))
-        w->recover_pause = 3 * (now - began);
-    if (rc != FAR_TIMEOUT || w->recover_pause > most)
-        w->recover_pause = most;
-    w->recover_after = now + w->recover_pause;
 }
 
 static int recover(struct op *op, bool wait)

@@ -140,16 +140,23 @@ void op_pause_below(struct op *op, uint64_t bound)
  * lives: it may stand still for hours. */
 #define STILL_LEASES 1
 
+/* What a caller does between two calls counts for a lease at most: if it was stopped meanwhile, it
+ * looks again. */
 bool client_backoff(struct op *op, struct backoff *b, unsigned leases)
 {
+    uint64_t now = client_now(op->client), lease = op->client->lease_ns;
+    uint64_t since = b->last != 0 && now > b->last ? now - b->last : 0;
+    if (b->last != 0 && since < b->pause_ns)
+        since = b->pause_ns; /* the clock may be a coarse one */
     if (op->client->watch.still >= 0 && leases > STILL_LEASES)
         leases = STILL_LEASES;
-    if (b->waited_ns > leases * op->client->lease_ns)
+    b->waited_ns += since < lease ? since : lease;
+    b->last = now > 0 ? now : 1;
+    if (b->waited_ns > leases * lease)
         return false;
     if (b->pause_ns == pause_most(op, PAUSE_NS_MOST) && op->pool->hurry)
         op->pool->hurry(op->pool->tables);
     op_pause(op, &b->pause_ns);
-    b->waited_ns += b->pause_ns;
     return true;
 }
 

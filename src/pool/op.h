@@ -291,9 +291,11 @@ uint64_t client_stamp(struct client *client);
 void client_renounce(struct op *op);
 
 /* Exponential back-off, for waiting on other clients. Returns false after `leases` leases: in a
- * damaged pool, what one waits for may never come. */
+ * damaged pool, what one waits for may never come. What the caller does between two calls counts, too,
+ * for a lease at most, unless it sets `last` to 0 because it has waited for something else. */
 struct backoff {
     uint64_t pause_ns, waited_ns;
+    uint64_t last; /* time of the last call */
 };
 bool client_backoff(struct op *op, struct backoff *backoff, unsigned leases);
 

@@ -218,7 +218,8 @@ int client_recover(struct op *op);
 int client_try_recover(struct op *op);
 
 /* Completes the work that this client found in its slot, or that its own operations left. If that
- * fails, the journal stays, and the next attempt is due a lease later. */
+ * fails, the journal stays, and the next attempt is due a lease later, or soon if it waits for
+ * others. */
 int client_complete(struct op *op);
 static inline bool client_has_undone(const struct client *c)
 {

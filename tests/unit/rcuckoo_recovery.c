@@ -681,6 +681,33 @@ static void what_a_recovery_has_closed_is_soon_open_again(void **state)
     close_rig(&g);
 }
 
+/* The same of a line that an operation of the session itself has left. */
+static void what_a_session_has_closed_for_itself_is_soon_open_again(void **state)
+{
+    struct rcuckoo_locks locks = {1, {{0, 1}}, {0}};
+    struct rig g;
+    struct journal line;
+    uint32_t v;
+    (void)state;
+    open_rig(&g, "mem:?size=4m&clients=8");
+    assert_int_equal(put_u32(&g, g.b, 6, 6), FAR_OK); /* its spent line names the lock */
+    assert_int_equal(get_u32(&g, g.a, 1, &v), FAR_NOT_FOUND);
+    struct rcuckoo_sub sub = sub_of(&g);
+    assert_int_equal(journal_take(&g.a->op, gaddr_node(sub.part.anchor), &line), FAR_OK);
+    rcuckoo_intend(&g.a->op, view_of(&g, g.a), &sub, &line, &locks);
+    assert_int_equal(batch_flush(&g.a->op.batch), FAR_OK);
+    journal_give(&g.a->op, &line, false);
+    store_rig_set(&g.r, sub.part.anchor, rcuckoo_word_at(0), 1);
+    assert_int_equal(client_complete(&g.a->op), FAR_TIMEOUT);
+    assert_int_equal(lock_word(&g), RCUCKOO_REPAIR | 1);
+    store_rig_set(&g.r, sub.part.anchor, rcuckoo_word_at(0), RCUCKOO_REPAIR);
+    uint64_t before = g.r.clock->now;
+    assert_int_equal(put_u32(&g, g.a, 8, 8), FAR_OK);
+    assert_in_range(g.r.clock->now - before, 1, 20000000);
+    assert_int_equal(lock_word(&g), 0);
+    close_rig(&g);
+}
+
 /* ---- a ring in which every operation holds a lock --------------------------------------------------- */
 
 enum { DEEPEST_RING = 64 };
@@ -1030,6 +1057,7 @@ int main(void)
         cmocka_unit_test(the_death_of_an_idle_client_closes_nothing),
         cmocka_unit_test(a_recovery_does_not_wait_for_a_lock_that_was_free),
         cmocka_unit_test(what_a_recovery_has_closed_is_soon_open_again),
+        cmocka_unit_test(what_a_session_has_closed_for_itself_is_soon_open_again),
         cmocka_unit_test(a_recovery_goes_by_the_depth_of_the_ring),
         cmocka_unit_test(a_client_recovers_its_own_ring_by_its_depth),
         cmocka_unit_test(lines_of_one_ring_are_told_apart),
