@@ -218,7 +218,7 @@ static int keeper_start(far_pool *pool)
     k->round = clock_ns() + k->period_ns;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* as clock_ns(), by which it waits */
     pthread_cond_init(&k->bell, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&k->lock, NULL);

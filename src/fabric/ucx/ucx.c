@@ -129,7 +129,7 @@ static int bell_init(pthread_cond_t *bell)
     pthread_condattr_t monotonic;
 
     pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* for naps, which wait for messages */
     int error = pthread_cond_init(bell, &monotonic);
     pthread_condattr_destroy(&monotonic);
     return error == 0 ? FAR_OK : err_fail(FAR_SYSTEM, "cannot make a condition variable");
