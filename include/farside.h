@@ -179,7 +179,7 @@ typedef struct far_session far_session;
  *             memory that the processes of this machine share: POSIX shared memory
  *             "/farside-NAME". NAME has letters, digits, '.', '_' and '-'. The pool exists until
  *             far_pool_remove() or until the machine restarts, even if all processes end or die.
- *         shm:/PATH[?size=BYTES&nodes=N&clients=N&lease=MS]
+ *         shm:/PATH[?size=BYTES&nodes=N&clients=N&lease=MS&wait=0|1]
  *             the same in a file, or in a device that can be mapped (DAX, CXL). A file keeps its
  *             data when the pool is closed. After a power failure its contents are undefined.
  *             With size, a pool that does not exist yet is created and all of its memory is
@@ -190,6 +190,10 @@ typedef struct far_session far_session;
  *             are zero. Devices without memory to share (/dev/zero, /dev/null, terminals),
  *             directories, pipes and sockets are refused.
  *             For an existing pool, options may be left out; those given must match it.
+ *             wait=1 (default 0), for a device that machines share: a session whose process cannot be
+ *             seen from here is not taken for dead when it is silent, but waited for. Then nothing
+ *             that it may still write to is used again. An operator who knows that such sessions are
+ *             dead opens the pool with wait=0, for far_pool_check() with repair.
  *         ucx://HOST:PORT[,HOST:PORT...][?timeout=MS&secret=FILE&clients=N&lease=MS]
  *             memory of up to 64 memory nodes (`farside memd`), reached over the network by UCX.
  *             Name the same nodes in the same order each time. If several processes open a pool

@@ -79,11 +79,11 @@ int probe_run(const char *uri, const atomic_bool *stop, struct probe *probe)
     return err_end(rc);
 }
 
-static void count_dead(void *arg, unsigned slot, const struct client_slot *s)
+static void count_dead(void *arg, unsigned slot, const struct client_slot *s, bool dead)
 {
     (void)slot;
     (void)s;
-    ++*(unsigned *)arg;
+    *(unsigned *)arg += dead;
 }
 
 int probe_dead(far_session *session, unsigned *dead)

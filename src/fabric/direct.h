@@ -24,6 +24,7 @@ struct direct_ep {
 
 struct direct_options {
     uint64_t size, nodes, clients, lease, defer;
+    uint64_t wait; /* enum fab_wait */
 };
 
 /* Reads the options of direct fabrics and refuses any other. size becomes a multiple of 64.

@@ -93,6 +93,13 @@ enum fab_class { FAB_R, FAB_W, FAB_A };
 /* Returned by fence() only. Neither a status nor an error. */
 #define FAB_PENDING 1
 
+/* Are clients waited for that are silent and not known to be dead (LEASE-L5)? */
+enum fab_wait {
+    FAB_WAIT_NOT, /* not by those who open the pool with this URI; nor by anybody, if they make it */
+    FAB_WAIT,     /* by all, in a pool that is made with it */
+    FAB_WAIT_AS_MADE /* the URI does not say it */
+};
+
 /* What a fabric knows of a client's process. */
 enum fab_life { FAB_LIFE_UNKNOWN, FAB_ALIVE, FAB_DEAD };
 
@@ -178,6 +185,7 @@ struct fab {
     bool fresh;
     uint64_t clients_wanted; /* from the URI, for a new pool; 0: the default */
     uint64_t lease_ms;       /* from the URI, for a new pool; 0: the default */
+    enum fab_wait wait;      /* from the URI                                 */
     uint64_t size[FAB_NODES_MAX];
     /* AWAY-1  A node that could not be reached when the pool was opened is a bit of `away`, and its size[] is
      * FAB_AWAY_BYTES: only its superblock can be read. Verbs to the rest of it fail with FAR_UNREACHABLE and are not

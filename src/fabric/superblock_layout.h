@@ -35,9 +35,11 @@ struct node_head {
     uint32_t chunks;       /* how many chunks the node has                */
     uint32_t chunks_off64; /* byte offset of the first chunk, in 64 bytes */
     uint32_t lease_ms;     /* a client silent for longer counts as dead   */
-    uint32_t reserved;
-    uint64_t checksum; /* of the bytes before it */
+    uint32_t flags;        /* NODE_HEAD_...                               */
+    uint64_t checksum;     /* of the bytes before it */
 };
+/* Sessions that are silent and not known to be dead are waited for (LEASE-L5). */
+#define NODE_HEAD_WAITS 1u
 _Static_assert(sizeof(struct node_head) == 64, "node_head is one line");
 _Static_assert(offsetof(struct node_head, checksum) == 56, "the checksum covers what is before it");
 

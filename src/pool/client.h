@@ -111,6 +111,7 @@ struct client_watch {
     int suspect;         /* the slot of a client that was silent for too long; -1: none      */
     int still;           /* the slot of one that lives, but is silent and holds us up; -1: none */
     uint64_t still_pid;  /* its process                                                      */
+    bool still_lives;    /* that is known, else it is only not known to be dead              */
     unsigned next;       /* the slot to begin with: the recovery of one may wait for another */
     unsigned recoveries; /* operations that are recovering something                         */
     unsigned reaped;     /* clients recovered so far                                         */

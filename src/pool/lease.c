@@ -47,6 +47,14 @@
  *       stands still gives up after a lease, with the status that it returns if a lock is held for
  *       too long, and says who it is (client_held_up()).
  *
+ *   LEASE-L5  Where a process cannot be seen, LEASE-L3 leaves a risk: one piece of a WRITE, or one
+ *       atomic, of a client that was stopped in the middle of it for longer than half a lease. In a
+ *       pool that was made with wait=1, a client that is silent and not known to be dead is treated as
+ *       one that stands still. So epochs wait for it, and its locks, journal and slot stay its own:
+ *       nothing that it may still write to is used for anything else. This ends when the client goes
+ *       on, when the fabric says that its process has ended (its own machine can tell), or when a
+ *       client that opened the pool with wait=0 takes it for dead.
+ *
  * An idle client is parked (EPOCH-E5), and its process keeps up its heartbeat. Where no process
  * does that, the client falls silent and is fenced like a dead one. It notices at its next
  * operation, and registers again. An operation that was in flight is tried once more, and returns

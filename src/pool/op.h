@@ -72,6 +72,7 @@ struct marker {
 struct pool {
     bool kept;   /* opened by a user: idle sessions are parked, and as with `evicts` */
     bool evicts; /* clients that died idle are looked for when all slots are taken */
+    bool waits;  /* for clients that are silent and not known to be dead (LEASE-L5) */
     struct fab *fab;
     struct knobs knobs;
     uint64_t pool_id;

@@ -51,7 +51,8 @@ static int plan_node(const struct fab *fab, unsigned node, uint64_t pool_id, str
                                .table_off = (uint32_t)table_off,
                                .chunks = (uint32_t)chunks,
                                .chunks_off64 = (uint32_t)(chunks_off / 64),
-                               .lease_ms = (uint32_t)(fab->lease_ms ? fab->lease_ms : LEASE_MS)};
+                               .lease_ms = (uint32_t)(fab->lease_ms ? fab->lease_ms : LEASE_MS),
+                               .flags = fab->wait == FAB_WAIT ? NODE_HEAD_WAITS : 0};
     head->checksum = superblock_sum(head);
     return FAR_OK;
 }
@@ -99,6 +100,7 @@ static int judge(const struct fab *fab, unsigned node, uint64_t size, const stru
     struct fab as_made = *fab;
     as_made.clients_wanted = head->clients;
     as_made.lease_ms = head->lease_ms;
+    as_made.wait = head->flags & NODE_HEAD_WAITS ? FAB_WAIT : FAB_WAIT_NOT;
     as_made.size[node] = size;
     if (head->size > size || head->clients == 0 ||
         plan_node(&as_made, node, head->pool_id, &plan) != FAR_OK ||
@@ -233,6 +235,7 @@ int pool_open(struct fab *fab, const struct knobs *knobs, struct pool *pool)
     pool->pool_id = pool->head[0].pool_id;
     if (fab->lease_ms != pool->head[0].lease_ms) /* written only once: others may have it open */
         fab->lease_ms = pool->head[0].lease_ms;
+    pool->waits = pool->head[0].flags & NODE_HEAD_WAITS && fab->wait != FAB_WAIT_NOT;
     pool->clients = pool->head[0].clients;
     pool->places = catalog_places(pool->head[0].size);
     pool->catalog_off = catalog_off(pool->clients);

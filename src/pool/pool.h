@@ -122,9 +122,10 @@ int client_held_up(const struct client *client, int rc);
 int client_reap_dead(struct op *op, unsigned *dead);
 
 /* Finds the clients that are silent for WATCH_LEASES, and leaves them alone. Takes that long if
- * there is any doubt. */
+ * there is any doubt. `dead`: they count as dead; else the pool waits for them (LEASE-L5). */
 int client_find_silent(struct op *op,
-                       void (*each)(void *arg, unsigned slot, const struct client_slot *s),
+                       void (*each)(void *arg, unsigned slot, const struct client_slot *s,
+                                    bool dead),
                        void *arg);
 
 /* How many lines of a slot's journal say something? Needs no registration. */

@@ -5,20 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+static enum fab_life life_of(const struct client *c, const struct client_slot *s)
+{
+    const struct fab_ops *ops = c->ep->ops;
+    return ops->life ? ops->life(c->ep, s->incarnation, s->witness) : FAB_LIFE_UNKNOWN;
+}
+
+/* Does a client that is silent count as dead? LEASE-L5 */
+static bool counts_as_dead(const struct client *c, const struct client_slot *s)
+{
+    return !c->pool->waits || (s->incarnation & CLIENT_FENCED) ||
+           s->heartbeat == client_slot_renounced(s->incarnation) || life_of(c, s) == FAB_DEAD;
+}
+
 /* Removes the clients whose heartbeat has moved since, or whose process lives (LEASE-L4). Returns
  * of how many it is not known yet whether they are dead. */
 static unsigned still_silent(const struct client *c, struct client_slot *first,
                              const struct client_slot *now, unsigned count)
 {
-    const struct fab_ops *ops = c->ep->ops;
     unsigned left = 0;
     for (unsigned i = 0; i < count; i++) {
         enum fab_life life = FAB_LIFE_UNKNOWN;
         if (i == c->slot || first[i].incarnation != now[i].incarnation ||
             first[i].heartbeat != now[i].heartbeat)
             first[i].incarnation = 0;
-        if (first[i].incarnation != 0 && ops->life)
-            life = ops->life(c->ep, now[i].incarnation, now[i].witness);
+        if (first[i].incarnation != 0)
+            life = life_of(c, &now[i]);
         if (life == FAB_ALIVE)
             first[i].incarnation = 0;
         left += first[i].incarnation != 0 && life == FAB_LIFE_UNKNOWN;
@@ -27,7 +39,8 @@ static unsigned still_silent(const struct client *c, struct client_slot *first,
 }
 
 int client_find_silent(struct op *op,
-                       void (*each)(void *arg, unsigned slot, const struct client_slot *s),
+                       void (*each)(void *arg, unsigned slot, const struct client_slot *s,
+                                    bool dead),
                        void *arg)
 {
     struct client *c = op->client;
@@ -58,7 +71,7 @@ int client_find_silent(struct op *op,
     }
     for (unsigned i = 0; i < clients && rc == FAR_OK; i++)
         if (first[i].incarnation != 0)
-            each(arg, i, &first[i]);
+            each(arg, i, &first[i], counts_as_dead(c, &first[i]));
     free(first);
     return rc;
 }

@@ -85,12 +85,14 @@ static enum fab_life judge(struct client *c, const struct client_slot *s, unsign
         return FAB_DEAD;
     if (searches || silent > OVERDUE_LEASES(c->lease_ns))
         life = ask_life(c, s, slot, searches);
-    if (life == FAB_ALIVE && silent > c->lease_ns) {
+    bool waits = c->pool->waits && life == FAB_LIFE_UNKNOWN; /* LEASE-L5 */
+    if ((life == FAB_ALIVE || waits) && silent > c->lease_ns) {
         c->watch.still = (int)slot;
         c->watch.still_pid = s->pid;
+        c->watch.still_lives = life == FAB_ALIVE;
     }
     if (life == FAB_LIFE_UNKNOWN && silent > WATCH_LEASES(c->lease_ns))
-        return FAB_DEAD;
+        return waits ? FAB_ALIVE : FAB_DEAD;
     return life;
 }
 
@@ -150,11 +152,12 @@ int client_held_up(const struct client *c, int rc)
 {
     if (c->watch.still < 0)
         return rc;
-    return err_fail(
-        rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc,
-        "the session in slot %d (process %llu) lives, but has stood still in an operation "
-        "for longer than its lease; others wait for it",
-        c->watch.still, (unsigned long long)c->watch.still_pid);
+    return err_fail(rc == FAR_TIMEOUT ? FAR_POOL_FULL : rc,
+                    "the session in slot %d (process %llu) %s for longer than its lease; others "
+                    "wait for it",
+                    c->watch.still, (unsigned long long)c->watch.still_pid,
+                    c->watch.still_lives ? "lives, but has stood still in an operation"
+                                         : "is not known to be dead, but has been silent");
 }
 
 void client_suspect(struct client *c, int slot)

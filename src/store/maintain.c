@@ -205,10 +205,20 @@ static int check_tables(struct checking *c)
     }
 }
 
-static void silent_session(void *arg, unsigned slot, const struct client_slot *s)
+static void silent_session(void *arg, unsigned slot, const struct client_slot *s, bool dead)
 {
     struct checking *c = arg;
     unsigned long long in_hand = s->held_bytes + s->retired_bytes;
+    if (!dead) {
+        say(c,
+            "waiting: the session in slot %u (process %llu) is silent and not known to be dead; "
+            "%llu "
+            "bytes and its locks are kept for it (wait=0 in the URI takes it for dead)",
+            slot, (unsigned long long)s->pid, in_hand);
+        return;
+    }
+    if (c->report.repair)
+        return; /* it died since the dead ones were removed */
     c->sum.dead_clients++;
     say(c, "dead: the session in slot %u (process %llu) is silent; it holds %llu bytes", slot,
         (unsigned long long)s->pid, in_hand);
@@ -227,6 +237,8 @@ static int check_sessions(struct checking *c)
     if (rc == FAR_OK && c->sum.dead_clients > 0)
         say(c, "repaired: %u dead session%s removed, and unfinished work was completed",
             c->sum.dead_clients, c->sum.dead_clients == 1 ? " was" : "s were");
+    if (rc == FAR_OK && c->session->pool->pool.waits)
+        rc = client_find_silent(&c->session->op, silent_session, c);
     return rc;
 }
 

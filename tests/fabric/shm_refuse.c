@@ -4,6 +4,7 @@
  */
 #include "support/shm_scratch.h"
 #include "fabric/superblock_layout.h"
+#include "store/store.h"
 
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -27,7 +28,7 @@ static void invalid_uris_are_refused(void **state)
         "shm:",          "shm:?size=8m",    "shm:a/b?size=8m",        "shm:./a?size=8m",
         "shm:a b",       "shm:\xc3\xa4",    "shm:x?size=0",           "shm:x?size=1023k",
         "shm:x?size=2t", "shm:x?nodes=0",   "shm:x?size=8m&nodes=65", "shm:x?clients=0",
-        "shm:x?defer=2", "shm:x?secret=no",
+        "shm:x?defer=2", "shm:x?secret=no", "shm:x?wait=2",
     };
     char long_name[256] = "shm:";
 
@@ -285,6 +286,37 @@ static void more_memory_than_there_is_is_refused(void **state)
     }
 }
 
+/* LEASE-L5: whether all wait for silent sessions is said when a pool is made. One who opens it may say that
+ * they are dead, but not that all wait. */
+static bool waits(const char *uri)
+{
+    far_pool *pool = NULL;
+
+    assert_int_equal(far_pool_open(uri, &pool), FAR_OK);
+    bool waits = pool->pool.waits;
+    far_pool_close(pool);
+    return waits;
+}
+
+static void all_wait_in_a_pool_that_was_made_so(void **state)
+{
+    (void)state;
+    for (unsigned by_path = 0; by_path < 2; by_path++) {
+        const char *name = scratch_name(by_path);
+
+        assert_true(waits(scratch_uri(name, "?size=4m&wait=1")));
+        assert_true(waits(scratch_uri(name, "")));
+        assert_true(waits(scratch_uri(name, "?wait=1")));
+        assert_false(waits(scratch_uri(name, "?wait=0")));
+        assert_true(waits(scratch_uri(name, "")));
+        name = scratch_name(by_path);
+        assert_false(waits(scratch_uri(name, "?size=4m")));
+        assert_false(waits(scratch_uri(name, "?wait=0")));
+        refused(scratch_uri(name, "?wait=1"), FAR_BAD_URI, "&wait=0");
+        assert_false(waits(scratch_uri(name, "")));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +329,7 @@ int main(void)
         SCRATCH_CASE(pools_of_another_length_are_refused),
         SCRATCH_CASE(damaged_superblocks_are_refused),
         SCRATCH_CASE(more_memory_than_there_is_is_refused),
+        SCRATCH_CASE(all_wait_in_a_pool_that_was_made_so),
     };
 
     return scratch_run(tests);

@@ -116,11 +116,12 @@ static void allocation_leaves_an_indexs_buffers_alone(void **state)
     pool_rig_close(&r);
 }
 
-static void look_at(void *arg, unsigned slot, const struct client_slot *s)
+static void look_at(void *arg, unsigned slot, const struct client_slot *s, bool dead)
 {
     (void)arg;
     (void)slot;
     (void)s;
+    (void)dead;
 }
 
 static void other_calls_leave_an_indexs_buffers_alone(void **state)

@@ -37,13 +37,13 @@ static enum fab_life some_life(struct fab_ep *ep, uint64_t client, uint64_t witn
     return kernel.other == FAB_DEAD && witness != client * 3 ? FAB_LIFE_UNKNOWN : kernel.other;
 }
 
-static void open_rig(struct store_rig *r, unsigned clients)
+static void open_rig_with(struct store_rig *r, unsigned clients, const char *more)
 {
     struct knobs knobs = pool_knobs_default;
     struct far_table_options table = {.tuning = "hot=0"};
     char uri[64];
 
-    snprintf(uri, sizeof uri, "mem:?size=64m&lease=60&clients=%u", clients);
+    snprintf(uri, sizeof uri, "mem:?size=64m&lease=60&clients=%u%s", clients, more);
     knobs.tick_ops = 1;
     memset(r, 0, sizeof *r);
     ASSERT(fab_open(uri, &r->fab) == FAR_OK);
@@ -53,6 +53,11 @@ static void open_rig(struct store_rig *r, unsigned clients)
     r->clock->ops.life = some_life;
     kernel = (typeof(kernel)){.other = FAB_ALIVE};
     store_rig_start(r, &knobs, NULL, &table);
+}
+
+static void open_rig(struct store_rig *r, unsigned clients)
+{
+    open_rig_with(r, clients, "");
 }
 
 static int put(struct store_rig *r, uint64_t value)
@@ -296,6 +301,120 @@ static void a_full_pool_names_the_session_that_stands_still(void **state)
     store_rig_close(&r);
 }
 
+/* ---- pools that wait (LEASE-L5) -------------------------------------------------------------- */
+
+/* A pool that was made with wait=1, on a fabric that knows nothing of a session that stands still. */
+static struct stopped open_waiting(struct store_rig *r, struct probe *p)
+{
+    open_rig_with(r, 4, "&wait=1");
+    probe_open(p, r->fab);
+    kernel.other = FAB_LIFE_UNKNOWN;
+    assert_true(r->pool->pool.waits);
+    return stop_one(r);
+}
+
+static void a_client_that_is_only_silent_is_waited_for(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    struct stopped s = open_waiting(&r, &p);
+    assert_int_equal(work(&r, &p, s, 400), 400); /* twenty leases */
+    kernel.other = FAB_DEAD;                     /* its own machine says so */
+    assert_in_range(work(&r, &p, s, 400), 0, 4);
+    assert_true(probe_incarnation(&p, s.slot) != s.incarnation);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static void a_client_that_goes_on_has_lost_nothing(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    struct stopped dead = open_waiting(&r, &p);
+    far_session *s = store_rig_join(&r);
+    assert_int_equal(far_put(s, r.table, "other", 5, "value", 5), FAR_OK);
+    assert_int_equal(op_begin(&s->op, NULL), FAR_OK); /* and it is stopped */
+    unsigned slot = s->client.slot;
+    uint64_t incarnation = s->client.incarnation, epoch = s->op.epoch;
+    assert_int_equal(work(&r, &p, dead, 400), 400);
+    assert_true(probe_incarnation(&p, slot) == incarnation);
+    assert_true(r.session->client.epoch.seen <= epoch + 1);
+    op_end(&s->op);
+    assert_int_equal(far_put(s, r.table, "other", 5, "again", 5), FAR_OK);
+    assert_int_equal(s->client.slot, slot);
+    far_session_close(s);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static void keep_first(void *arg, const char *line)
+{
+    char *kept = arg;
+    if (kept[0] == '\0')
+        snprintf(kept, 256, "%s", line);
+}
+
+static void a_check_says_what_is_kept_for_a_silent_client(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+
+    (void)state;
+    struct stopped s = open_waiting(&r, &p);
+    for (unsigned repair = 0; repair < 2; repair++) {
+        struct far_pool_check found = {0};
+        char line[256] = "", expected[64];
+        (void)far_pool_check(r.session, repair, keep_first, line, &found);
+        assert_int_equal(found.dead_clients, 0);
+        snprintf(expected, sizeof expected, "waiting: the session in slot %u (process ", s.slot);
+        assert_memory_equal(line, expected, strlen(expected));
+        assert_true(probe_incarnation(&p, s.slot) == s.incarnation);
+    }
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+static void an_operator_may_say_that_it_is_dead(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    unsigned dead = 0;
+
+    (void)state;
+    struct stopped s = open_waiting(&r, &p);
+    r.pool->pool.waits = false; /* as if it was opened with wait=0 */
+    (void)check(&r, false, &dead);
+    assert_int_equal(dead, 1);
+    assert_true(probe_incarnation(&p, s.slot) == s.incarnation);
+    (void)check(&r, true, &dead);
+    assert_int_equal(dead, 1);
+    assert_true(probe_incarnation(&p, s.slot) == 0);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
+/* One that gave up its registration says itself that it is dead. */
+static void a_client_that_has_renounced_is_not_waited_for(void **state)
+{
+    struct store_rig r;
+    struct probe p;
+    unsigned dead = 0;
+
+    (void)state;
+    struct stopped s = open_waiting(&r, &p);
+    probe_set(&p, 0, PROBE_SLOT(s.slot, heartbeat), client_slot_renounced(s.incarnation));
+    (void)check(&r, false, &dead);
+    assert_int_equal(dead, 1);
+    (void)check(&r, true, &dead);
+    assert_true(probe_incarnation(&p, s.slot) == 0);
+    probe_close(&p);
+    store_rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +427,11 @@ int main(void)
         cmocka_unit_test(a_slot_of_a_dead_process_is_taken_at_once),
         cmocka_unit_test(a_witness_is_of_the_incarnation),
         cmocka_unit_test(a_full_pool_names_the_session_that_stands_still),
+        cmocka_unit_test(a_client_that_is_only_silent_is_waited_for),
+        cmocka_unit_test(a_client_that_goes_on_has_lost_nothing),
+        cmocka_unit_test(a_check_says_what_is_kept_for_a_silent_client),
+        cmocka_unit_test(an_operator_may_say_that_it_is_dead),
+        cmocka_unit_test(a_client_that_has_renounced_is_not_waited_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
