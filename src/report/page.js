@@ -537,8 +537,10 @@ function bench(where) {
   const about = heading(`Benchmark on ${result.pool}`, result,
     result.pool?.startsWith('model:') ? '; a modelled network: all times are virtual' : '');
   if (!runs.all.length) return [about, warning(paragraph('', 'Nothing was measured.'))];
-  const parts = [throughput, throughputOverClients, latency, distribution, timelines, roundTrips,
-                 bytes, memory];
+  // Runs of other stores have no costs of operations.
+  const costs = runs.all.some(run => Object.keys(run.json.per_op ?? {}).length > 0);
+  const parts = [throughput, throughputOverClients, ...(costs ? [latency, distribution] : []), timelines,
+                 ...(costs ? [roundTrips, bytes] : []), memory];
   return [about, benchFacts(result, runs), troubles(runs), legend(runs.byIndex('', () => ({}))),
           ...parts.map(part => part(runs))];
 }
