@@ -275,7 +275,7 @@ static struct batch_piggyback *piggyback_of(const struct batch *b)
 
 static bool may_append(const struct batch_piggyback *piggyback)
 {
-    return piggyback->due && !piggyback->aboard && !piggyback->withheld;
+    return piggyback->due && !piggyback->posted && !piggyback->withheld;
 }
 
 static bool is_due(struct batch_piggyback *piggyback)
@@ -298,10 +298,10 @@ static unsigned append_piggyback(struct batch *b, unsigned first)
     if (!piggyback || !may_append(piggyback) || !may_write(b) || (!fits && !piggyback->urgent))
         return end;
     piggyback->due = piggyback->urgent = false;
-    piggyback->aboard = b->carries = true;
+    piggyback->posted = b->carries = true;
     b->limit = end + PIGGYBACK_VERBS;
     b->fence_next = false;
-    piggyback->board(piggyback, b);
+    piggyback->add(piggyback, b);
     ASSERT(b->count <= b->limit);
     return fits ? b->count : end - PIGGYBACK_VERBS;
 }
@@ -402,8 +402,8 @@ int(batch_flush)(struct batch *b)
     bool carries = b->carries;
     empty(b);
     if (carries) {
-        piggyback->aboard = false;
-        piggyback->landed(piggyback, b->posted != FAR_OK ? b->posted : rc);
+        piggyback->posted = false;
+        piggyback->completed(piggyback, b->posted != FAR_OK ? b->posted : rc);
     }
     return rc;
 }

@@ -68,12 +68,12 @@ struct batch_tap {
  */
 struct batch_piggyback {
     bool due, urgent;
-    bool aboard;      /* a batch that was posted has them */
+    bool posted;      /* a batch that was posted has them */
     bool withheld;    /* not to be sent, though they are due */
     unsigned flushes; /* since the last look */
     void (*look)(struct batch_piggyback *piggyback);
-    void (*board)(struct batch_piggyback *piggyback, struct batch *b);
-    void (*landed)(struct batch_piggyback *piggyback, int status);
+    void (*add)(struct batch_piggyback *piggyback, struct batch *b);
+    void (*completed)(struct batch_piggyback *piggyback, int status);
 };
 #define PIGGYBACK_VERBS 8
 #define PIGGYBACK_LOOK  8

@@ -15,7 +15,7 @@ bool index_refresh_again(struct op *op, const struct index_view *view, struct in
 bool index_refresh_holds(struct op *op, struct index_refresh *r)
 {
     struct epoch_view now = client_epoch_view(op->client);
-    /* An announcement that landed meanwhile has not validated what was read. */
+    /* An announcement that completed meanwhile has not validated what was read. */
     r->stale = now.announced != r->before.announced;
     return now.newest <= r->before.validated; /* EPOCH-E2 */
 }

@@ -63,7 +63,7 @@ int client_drive_epoch(struct op *op)
     }
     if (rc != FAR_OK)
         return rc;
-    if (c->epoch.announcement.aboard) { /* another operation's batch carries it: wait for that */
+    if (c->epoch.announcement.posted) { /* another operation's batch carries it: wait for that */
         batch_pause(b, 1000);
         return FAR_OK;
     }

@@ -42,7 +42,7 @@ struct client_epoch {
     uint64_t heartbeat;
     unsigned ops_since;       /* operations since the last announcement, or batches of long ones */
     uint64_t retired_at;      /* stock.retired_ever at that time                              */
-    uint64_t announced;       /* announcements that have landed                               */
+    uint64_t announced;       /* announcements that have completed                               */
     bool reads_registry;      /* the announcement under way reads the registry                */
     bool hurried;             /* the next one drives the epoch, though nothing of ours waits  */
     uint64_t posted_as;       /* the incarnation that posted it, which may have changed since */

@@ -81,7 +81,7 @@ static struct client *announcer(struct batch_piggyback *piggyback)
     return (struct client *)((char *)piggyback - offsetof(struct client, epoch.announcement));
 }
 
-static void board(struct batch_piggyback *piggyback, struct batch *b)
+static void add_announcement(struct batch_piggyback *piggyback, struct batch *b)
 {
     struct client *c = announcer(piggyback);
     uint64_t *f = c->epoch.words;
@@ -126,7 +126,7 @@ static bool all_certified(const struct client *c, const struct client_slot *slot
     return certificate(c) >= epoch;
 }
 
-static void landed(struct batch_piggyback *piggyback, int status)
+static void announcement_completed(struct batch_piggyback *piggyback, int status)
 {
     struct client *c = announcer(piggyback);
     const uint64_t *f = c->epoch.words;
@@ -196,7 +196,7 @@ bool client_heartbeat_due(const struct client *c)
 /* A long operation sends heartbeats, too. And its batches count like operations. Otherwise a session that
  * walks tables would announce itself only when a heartbeat is due, and hold up all epochs until then.
  * Not if it works without a cache: the announcement would make all caches stale. And not while there
- * is something to attend to: operations that meet a sweep start over when an announcement has landed. */
+ * is something to attend to: operations that meet a sweep start over when an announcement has completed. */
 static void look(struct batch_piggyback *piggyback)
 {
     struct client *c = announcer(piggyback);
@@ -248,8 +248,8 @@ void client_epoch_init(struct client *c, uint64_t *words)
     bool leased = !c->ep->ops->fence;
     c->epoch.words = words;
     c->epoch.advance_from = NO_EPOCH;
-    c->epoch.announcement =
-        (struct batch_piggyback){.look = look, .board = board, .landed = landed};
+    c->epoch.announcement = (struct batch_piggyback){
+        .look = look, .add = add_announcement, .completed = announcement_completed};
     for (unsigned i = 0; i < POLICY_COUNT; i++)
         c->posts[i] = (struct client_posts){
             .policy = {.may_write = leased && i != POLICY_JOINING ? within_lease : NULL,
@@ -263,7 +263,7 @@ void client_epoch_init(struct client *c, uint64_t *words)
 
 void client_announce_soon(struct client *c, struct cached *cached)
 {
-    if (c->epoch.announcement.aboard)
+    if (c->epoch.announcement.posted)
         return;
     c->epoch.announcement.due = true;
     c->epoch.validates = cached;
@@ -291,7 +291,7 @@ void client_announce_parked(struct client *c)
 {
     ASSERT(!c->epoch.oldest);
     c->epoch.announcement.due = true;
-    c->epoch.validates = NULL; /* EPOCH-E5: all caches are stale when this has landed */
+    c->epoch.validates = NULL; /* EPOCH-E5: all caches are stale when this has completed */
 }
 
 void client_withhold_announcements(struct client *c, bool withheld)

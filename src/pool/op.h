@@ -249,7 +249,7 @@ struct epoch_view {
     uint64_t seen;      /* the newest epoch read */
     uint64_t validated; /* caches were found valid after this one was read */
     uint64_t newest;    /* op->epoch of the operation that began last; 0: none is in flight */
-    /* Announcements that have landed. One that landed while a cache was filled has not validated
+    /* Announcements that have completed. One that completed while a cache was filled has not validated
      * it. */
     uint64_t announced;
 };

@@ -51,7 +51,7 @@ struct keeper {
     struct lane lane[LANES];
     uint64_t period_ns;
     pthread_mutex_t lock; /* of all that follows */
-    pthread_cond_t bell;
+    pthread_cond_t wakeup;
     bool stop;
     uint64_t round; /* when the next round begins */
     unsigned hurry; /* how many rounds are to follow soon */
@@ -167,7 +167,7 @@ static void sleep_until(struct keeper *k, uint64_t ns)
     struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
                              .tv_nsec = (long)(ns % 1000000000)};
     if (!k->stop)
-        pthread_cond_timedwait(&k->bell, &k->lock, &until);
+        pthread_cond_timedwait(&k->wakeup, &k->lock, &until);
 }
 
 /* A round begins once in a period, whether or not the last one is over. A session whose node does
@@ -219,13 +219,13 @@ static int keeper_start(far_pool *pool)
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* as clock_ns(), by which it waits */
-    pthread_cond_init(&k->bell, &monotonic);
+    pthread_cond_init(&k->wakeup, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&k->lock, NULL);
     int error = start_thread(k);
     if (error != 0) {
         pthread_mutex_destroy(&k->lock);
-        pthread_cond_destroy(&k->bell);
+        pthread_cond_destroy(&k->wakeup);
         free(k);
         return err_fail(FAR_SYSTEM, "cannot start the keeper's thread: %s", strerror(error));
     }
@@ -276,7 +276,7 @@ void store_keeper_hurry(far_pool *pool)
     if (k->hurry == 0) {
         k->hurry = 2;
         k->round = clock_ns();
-        pthread_cond_signal(&k->bell);
+        pthread_cond_signal(&k->wakeup);
     }
     pthread_mutex_unlock(&k->lock);
 }
@@ -298,11 +298,11 @@ void store_keeper_stop(far_pool *pool)
         return;
     pthread_mutex_lock(&k->lock);
     k->stop = true;
-    pthread_cond_signal(&k->bell);
+    pthread_cond_signal(&k->wakeup);
     pthread_mutex_unlock(&k->lock);
     pthread_join(k->thread, NULL);
     pthread_mutex_destroy(&k->lock);
-    pthread_cond_destroy(&k->bell);
+    pthread_cond_destroy(&k->wakeup);
     free(k);
     pool->keeper = NULL;
 }

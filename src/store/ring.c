@@ -252,7 +252,8 @@ void store_ring_drive(struct client *c)
     if (s->running_count > 0)
         drive(s, false);
     c->progress = progress;
-    if (s->wait && s->running_count + ready(s) > 0) /* else no far_reap() would silence the bell */
+    if (s->wait &&
+        s->running_count + ready(s) > 0) /* else no far_reap() would take the signal back */
         store_wait_ring(s->wait);
 }
 

@@ -1,21 +1,21 @@
 /*
  * The descriptor that a program waits on for the ring of a session: an epoll instance that holds a
- * bell (an eventfd), a timer and the fabric's descriptors. To the user's epoll it is one
+ * signal (an eventfd), a timer and the fabric's descriptors. To the user's epoll it is one
  * descriptor, readable when far_reap() should be called.
  *
  * Whenever the session's thread is in no call of Farside,
  *
- *   WAIT-1  if a result can be taken, the bell has been rung;
- *   WAIT-2  if an operation is running, the bell has been rung, or the fabric was armed after the
+ *   WAIT-1  if a result can be taken, the signal is given;
+ *   WAIT-2  if an operation is running, the signal is given, or the fabric was armed after the
  *           endpoint was last used, its descriptors count, and the timer runs out at the latest
  *           when the first pause of an operation ends, or when the fabric wants to be polled;
- *   WAIT-3  otherwise the bell has not been rung. The timer may run out, and the fabric's
+ *   WAIT-3  otherwise the signal is not given. The timer may run out, and the fabric's
  *           descriptors may become readable because of the keeper, which uses the endpoint of an
  *           idle session, or because a node closes a connection. The first far_reap() that finds
  *           nothing to do turns them off, so this wakes a server once.
  *
  * far_reap() arms the fabric last of all. Any other call that may have used the endpoint while
- * operations were running, or that has added results, rings the bell. So nothing is lost between
+ * operations were running, or that has added results, gives the signal. So nothing is lost between
  * two calls, and a server that only waits and reaps is woken for every event.
  */
 #include "store/wait.h"
@@ -32,8 +32,8 @@
 
 struct wait {
     struct fab_ep *ep;
-    int epoll, bell, timer;
-    bool rung;
+    int epoll, signal, timer;
+    bool given;
     int fabric[FAB_WAIT_FDS];
     unsigned fabric_count;
     bool fabric_counts; /* its descriptors are in the epoll instance */
@@ -77,10 +77,10 @@ static int make(struct wait *w)
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     /* Not CLOCK_BOOTTIME: after a suspension it is early enough if the rest of the time runs out. */
     w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (w->epoll < 0 || w->timer < 0 || w->bell < 0)
+    w->signal = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->epoll < 0 || w->timer < 0 || w->signal < 0)
         return err_fail(FAR_SYSTEM, "cannot make a descriptor to wait on: %s", strerror(errno));
-    int rc = add(w, w->bell, EPOLLIN);
+    int rc = add(w, w->signal, EPOLLIN);
     if (rc == FAR_OK)
         rc = add(w, w->timer, EPOLLIN);
     if (rc == FAR_OK && w->ep->ops->wait_fds)
@@ -98,7 +98,7 @@ int store_wait_open(struct fab_ep *ep, struct wait **wait)
     struct wait *w = calloc(1, sizeof *w);
     if (!w)
         return err_fail(FAR_NO_MEMORY, "no memory for a descriptor to wait on");
-    *w = (struct wait){.ep = ep, .epoll = -1, .bell = -1, .timer = -1, .set_to = OFF};
+    *w = (struct wait){.ep = ep, .epoll = -1, .signal = -1, .timer = -1, .set_to = OFF};
     int rc = make(w);
     if (rc == FAR_OK)
         *wait = w;
@@ -111,8 +111,8 @@ void store_wait_close(struct wait *w)
 {
     if (!w)
         return;
-    if (w->bell >= 0)
-        close(w->bell);
+    if (w->signal >= 0)
+        close(w->signal);
     if (w->timer >= 0)
         close(w->timer);
     if (w->epoll >= 0)
@@ -137,18 +137,18 @@ static void set(struct wait *w, uint64_t set_to, uint64_t ns)
 
 void store_wait_ring(struct wait *w)
 {
-    if (!w->rung)
-        ASSERT(eventfd_write(w->bell, 1) == 0);
-    w->rung = true;
+    if (!w->given)
+        ASSERT(eventfd_write(w->signal, 1) == 0);
+    w->given = true;
 }
 
 static void be_quiet(struct wait *w)
 {
     eventfd_t count;
 
-    if (w->rung)
-        ASSERT(eventfd_read(w->bell, &count) == 0);
-    w->rung = false;
+    if (w->given)
+        ASSERT(eventfd_read(w->signal, &count) == 0);
+    w->given = false;
 }
 
 void store_wait_for_fabric(struct wait *w, uint64_t until)

@@ -73,20 +73,20 @@ static void verbs_that_were_not_sent_have_not_happened(void **state)
 }
 
 /* A batch's piggybacked verbs go to node 0. */
-static int landed_with;
+static int completed_with;
 static void piggyback_look(struct batch_piggyback *piggyback)
 {
     (void)piggyback;
 }
-static void piggyback_board(struct batch_piggyback *piggyback, struct batch *b)
+static void piggyback_add(struct batch_piggyback *piggyback, struct batch *b)
 {
     (void)piggyback;
     batch_write(b, gaddr_make(0, 0), 64, &rec.buf[8], 8);
 }
-static void piggyback_landed(struct batch_piggyback *piggyback, int status)
+static void piggyback_completed(struct batch_piggyback *piggyback, int status)
 {
     (void)piggyback;
-    landed_with = status;
+    completed_with = status;
 }
 static void post_failed(const struct batch_policy *policy)
 {
@@ -95,8 +95,10 @@ static void post_failed(const struct batch_policy *policy)
 
 static void piggybacked_verbs_do_not_decide_a_batch_that_was_not_sent(void **state)
 {
-    struct batch_piggyback piggyback = {
-        .due = true, .look = piggyback_look, .board = piggyback_board, .landed = piggyback_landed};
+    struct batch_piggyback piggyback = {.due = true,
+                                        .look = piggyback_look,
+                                        .add = piggyback_add,
+                                        .completed = piggyback_completed};
     struct batch_policy policy = {.failed = post_failed, .piggyback = &piggyback};
     (void)state;
     recorder_reset(&rec, ORDER_IB, 0);
@@ -107,7 +109,7 @@ static void piggybacked_verbs_do_not_decide_a_batch_that_was_not_sent(void **sta
     recorder_fill(&rec, "C1");
     assert_int_equal(batch_flush(&rec.b), FAR_REFUSED);
     assert_int_equal(batch_outcome(&rec.b, 0), BATCH_NOT);
-    assert_int_equal(landed_with, FAR_UNKNOWN); /* its own outcome */
+    assert_int_equal(completed_with, FAR_UNKNOWN); /* its own outcome */
     assert_int_equal(rec.verbs, 2);
 }
 

@@ -222,13 +222,13 @@ static void completing_a_request_of_another_raises_its_alarm(void **state)
         n = far_reap(session, &result, 1, 0);
         while (n == 0 && !e->sleeping)
             n = wait_loop_step(&l, &result, 1);
-        for (unsigned tries = 0; n == 0 && !e->landed && tries < 1000; tries++) {
+        for (unsigned tries = 0; n == 0 && !e->answered && tries < 1000; tries++) {
             assert_int_equal(far_exists(other, same, "x", 1), FAR_NOT_FOUND);
             /* No thread drives: the worker is armed for the sleepers, or one of them is woken. */
             assert_true(!hub_of(session)->stirred || e->rung || !e->sleeping);
         }
         if (n == 0) {
-            assert_non_null(e->landed);
+            assert_non_null(e->answered);
             assert_true(wait_loop_within(&l, 0));
             by_other++;
         }

@@ -9,12 +9,12 @@ static const uint64_t ones[WORDS] = {1, 1, 1, 1, 1, 1, 1, 1};
 
 /* What happened over all seeds of a test. */
 static struct {
-    unsigned runs, none, half, all;      /* of a WRITE's words, in memory at the end     */
-    unsigned ok, unknown, unreachable;   /* statuses                                     */
-    unsigned returned;                   /* clients that saw their request end           */
-    uint64_t longest;                    /* nanoseconds that a request took              */
-    uint64_t clock_min, clock_max;       /* nanoseconds of a client's clock in a second  */
-    unsigned set_at_error, landed_later; /* words of a WRITE that failed, then and later */
+    unsigned runs, none, half, all;    /* of a WRITE's words, in memory at the end     */
+    unsigned ok, unknown, unreachable; /* statuses                                     */
+    unsigned returned;                 /* clients that saw their request end           */
+    uint64_t longest;                  /* nanoseconds that a request took              */
+    uint64_t clock_min, clock_max;     /* nanoseconds of a client's clock in a second  */
+    unsigned set_at_error, set_later;  /* words of a WRITE that failed, then and later */
     struct sim_counts counts;
 } saw;
 
@@ -29,7 +29,7 @@ static unsigned words_set(void)
 static void tally_memory(void)
 {
     unsigned set = words_set();
-    saw.landed_later += saw.set_at_error < set;
+    saw.set_later += saw.set_at_error < set;
     saw.set_at_error = WORDS;
     saw.none += set == 0;
     saw.all += set == WORDS;
@@ -118,7 +118,7 @@ static void a_request_that_fails_may_be_done_half_done_or_land_later(void **stat
     assert_true(saw.none > 0);
     assert_true(saw.half > 0);
     assert_true(saw.all > saw.ok);
-    assert_true(saw.landed_later > 0);
+    assert_true(saw.set_later > 0);
 }
 
 static void a_pause_may_be_longer_than_any_lease(void **state)

@@ -230,11 +230,11 @@ static inline void puppet_announce_hurried(struct client *c)
 static inline int puppet_announce_posted_at(struct op *op, uint64_t posted)
 {
     struct client *c = op->client;
-    c->epoch.announcement.board(&c->epoch.announcement, &op->batch);
+    c->epoch.announcement.add(&c->epoch.announcement, &op->batch);
     int rc = batch_flush(&op->batch);
     ASSERT(c->epoch.reads_registry);
     c->epoch.posted_at = posted;
-    c->epoch.announcement.landed(&c->epoch.announcement, FAR_OK);
+    c->epoch.announcement.completed(&c->epoch.announcement, FAR_OK);
     return rc;
 }
 

@@ -285,7 +285,7 @@ static void a_get_rests_while_another_session_recovers(void **state)
 
 static void *no_bulk(struct fab_ep *ep, size_t bytes)
 {
-    return bytes == CHIME_PEN_BYTES ? NULL : hook.real->buf_alloc(ep, bytes);
+    return bytes == CHIME_STAGING_BYTES ? NULL : hook.real->buf_alloc(ep, bytes);
 }
 
 static void a_split_without_local_memory_releases_its_lock(void **state)

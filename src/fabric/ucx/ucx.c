@@ -50,10 +50,10 @@ static void ucx_poll(struct fab_ep *ep, bool wait)
         h->stirred = true;
     ucx_hub_tend(h, 0);
     /* The loop ends: everything under way ends by its deadline. */
-    while (wait && !e->landed && e->completed == before && e->pending > 0)
+    while (wait && !e->answered && e->completed == before && e->pending > 0)
         ucx_hub_wait(e, &spin);
     ucx_hub_waited(e);
-    ucx_take_landed(e);
+    ucx_take_answered(e);
     take_detail(e);
     ucx_hub_settle(h);
     ucx_hub_exit(h);
@@ -120,17 +120,17 @@ static void ucx_ep_close(struct fab_ep *ep)
     ucx_hub_leave(e);
     if (e->has_alarm)
         close(e->alarm);
-    pthread_cond_destroy(&e->bell);
+    pthread_cond_destroy(&e->wakeup);
     free(e);
 }
 
-static int bell_init(pthread_cond_t *bell)
+static int wakeup_init(pthread_cond_t *wakeup)
 {
     pthread_condattr_t monotonic;
 
     pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* for naps, which wait for messages */
-    int error = pthread_cond_init(bell, &monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC); /* for sleeps that wait for messages */
+    int error = pthread_cond_init(wakeup, &monotonic);
     pthread_condattr_destroy(&monotonic);
     return error == 0 ? FAR_OK : err_fail(FAR_SYSTEM, "cannot make a condition variable");
 }
@@ -142,14 +142,14 @@ static int ucx_ep_open(struct fab *fab, struct fab_ep **ep)
     if (!e)
         return err_fail(FAR_NO_MEMORY, "no memory for an endpoint of ucx:");
     e->ep = (struct fab_ep){.fab = fab, .ops = fab->ops};
-    int rc = bell_init(&e->bell);
+    int rc = wakeup_init(&e->wakeup);
     if (rc != FAR_OK) {
         free(e);
         return rc;
     }
     rc = ucx_hub_join((struct ucx_fab *)fab, e);
     if (rc != FAR_OK) {
-        pthread_cond_destroy(&e->bell);
+        pthread_cond_destroy(&e->wakeup);
         free(e);
         return rc;
     }

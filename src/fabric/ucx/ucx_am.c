@@ -92,17 +92,17 @@ static void leg_done(struct ucx_hub *h, struct leg *leg, int status)
         complete(f);
         return;
     }
-    f->next = e->landed;
-    e->landed = f;
+    f->next = e->answered;
+    e->answered = f;
     ucx_hub_wake(e);
 }
 
-void ucx_take_landed(struct ucx_ep *e)
+void ucx_take_answered(struct ucx_ep *e)
 {
-    while (e->landed) {
-        struct flight *f = e->landed;
+    while (e->answered) {
+        struct flight *f = e->answered;
 
-        e->landed = f->next;
+        e->answered = f->next;
         complete(f);
     }
 }

@@ -12,10 +12,10 @@
  *   HUB-1  Any thread may post, send and make progress, for all endpoints of the hub.
  *   HUB-2  Of the threads that wait, one drives: it makes progress, yields, and sleeps on the
  *          worker's descriptor. It releases the lock while it yields and sleeps. The others follow:
- *          each sleeps on its endpoint's bell.
- *   HUB-3  A thread that completes a request rings the bell of its endpoint, or wakes the driver if
+ *          each sleeps until its endpoint is woken.
+ *   HUB-3  A thread that completes a request wakes the thread of its endpoint, or wakes the driver if
  *          the request is the driver's and the driver sleeps. A driver that has what it waited for
- *          rings the bell of one follower, which then drives. So no thread sleeps whose request is
+ *          wakes one follower, which then drives. So no thread sleeps whose request is
  *          over, and while any thread waits, one drives.
  *   HUB-4  Only the endpoint's own thread marks a request done, since it looks at requests without
  *          the lock. Other threads put what they complete on the endpoint's list.
@@ -116,7 +116,7 @@ static uint64_t first_deadline(const struct ucx_hub *h)
 }
 
 /* Milliseconds until then, DOZE_MS at most. */
-static unsigned nap_ms(const struct ucx_hub *h)
+static unsigned sleep_ms(const struct ucx_hub *h)
 {
     uint64_t first = first_deadline(h), now = clock_ns();
 
@@ -126,10 +126,10 @@ static unsigned nap_ms(const struct ucx_hub *h)
 }
 
 /* Sleeps until the worker has an event. */
-static void doze(struct ucx_hub *h)
+static void sleep_until_event(struct ucx_hub *h)
 {
     struct pollfd fd = {.fd = h->fd, .events = POLLIN};
-    unsigned ms = nap_ms(h);
+    unsigned ms = sleep_ms(h);
 
     if (ucp_worker_arm(h->worker) == UCS_OK) {
         h->asleep = true;
@@ -147,7 +147,7 @@ static void follow(struct ucx_ep *e)
 {
     struct ucx_hub *h = e->hub;
     struct timespec until;
-    unsigned ms = nap_ms(h) + 1; /* so that the driver checks first */
+    unsigned ms = sleep_ms(h) + 1; /* so that the driver checks first */
 
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += ms / 1000;
@@ -162,7 +162,7 @@ static void follow(struct ucx_ep *e)
     if (e->next)
         e->next->prev = e;
     h->followers = e;
-    if (pthread_cond_timedwait(&e->bell, &h->lock, &until) == ETIMEDOUT)
+    if (pthread_cond_timedwait(&e->wakeup, &h->lock, &until) == ETIMEDOUT)
         ucx_hub_tend(h, clock_ns());
     if (e->prev)
         e->prev->next = e->next;
@@ -191,7 +191,7 @@ void ucx_hub_wait(struct ucx_ep *e, struct ucx_spin *p)
     if (++p->idle == SPINS) {
         p->since = clock_ns();
     } else if (p->idle > SPINS && clock_ns() - p->since > SPIN_NS) {
-        doze(h);
+        sleep_until_event(h);
     } else if (p->idle > SPINS) {
         ucx_hub_exit(h);
         sched_yield();
@@ -206,7 +206,7 @@ void ucx_hub_waited(struct ucx_ep *e)
     if (h->driver == e)
         h->driver = NULL;
     if (!h->driver && h->followers) /* also if e was to drive next and no longer needs to */
-        pthread_cond_signal(&h->followers->bell);
+        pthread_cond_signal(&h->followers->wakeup);
 }
 
 /* ---- waiting by descriptors ------------------------------------------------------------------ */
@@ -261,7 +261,7 @@ bool ucx_hub_arm(struct ucx_ep *e, uint64_t *until)
     uint64_t first = first_deadline(h), latest = clock_ns() + DOZE_MS * 1000000ull;
 
     ucx_hub_rise(e);
-    ucs_status_t status = e->landed || is_restless(h) ? UCS_ERR_BUSY : ucp_worker_arm(h->worker);
+    ucs_status_t status = e->answered || is_restless(h) ? UCS_ERR_BUSY : ucp_worker_arm(h->worker);
     if (status == UCS_ERR_BUSY)
         return false;
     if (status != UCS_OK) /* then it can only be polled */

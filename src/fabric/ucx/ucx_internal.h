@@ -166,8 +166,8 @@ struct ucx_ep {
     unsigned fences; /* the newest of them */
 
     /* On a shared hub: */
-    struct flight *landed; /* completed requests, for the endpoint's own thread to take */
-    pthread_cond_t bell;
+    struct flight *answered; /* completed requests, for the endpoint's own thread to take */
+    pthread_cond_t wakeup;
     bool following;
     struct ucx_ep *next, *prev; /* followers                       */
     bool sleeping;              /* waits by descriptors            */
@@ -270,9 +270,9 @@ void ucx_conn_send(struct ucx_conn *c);
 void ucx_conn_replied(struct ucx_conn *c, const void *message, size_t bytes);
 /* Ends everything that is under way on the connection or queued for it. */
 void ucx_conn_fail_all(struct ucx_conn *c, int status);
-/* Within the hub, by the endpoint's own thread: marks the landed requests done. Only that thread
+/* Within the hub, by the endpoint's own thread: marks the answered requests done. Only that thread
  * may, since the poster looks at them without the hub's lock. */
-void ucx_take_landed(struct ucx_ep *e);
+void ucx_take_answered(struct ucx_ep *e);
 void ucx_free_flights(struct ucx_hub *h);
 
 /* ---- waking (ucx_wake.c) --------------------------------------------------------------------- */

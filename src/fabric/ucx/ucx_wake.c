@@ -17,7 +17,7 @@ void ucx_hub_wake(struct ucx_ep *e)
 
     ucx_hub_alarm(e);
     if (e->following)
-        pthread_cond_signal(&e->bell);
+        pthread_cond_signal(&e->wakeup);
     else if (h->asleep && h->driver == e)
         ucp_worker_signal(h->worker);
 }
@@ -25,7 +25,7 @@ void ucx_hub_wake(struct ucx_ep *e)
 void ucx_hub_wake_all(struct ucx_hub *h)
 {
     for (struct ucx_ep *e = h->followers; e; e = e->next)
-        pthread_cond_signal(&e->bell);
+        pthread_cond_signal(&e->wakeup);
     if (h->asleep)
         ucp_worker_signal(h->worker);
 }

@@ -91,7 +91,7 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;
 
-    verbs_errands_resume(e);
+    verbs_jobs_resume(e);
     if (verbs_ep_drain(e))
         return;
     if (!e->busy) {
@@ -109,7 +109,7 @@ static void verbs_poll(struct fab_ep *ep, bool wait)
             return;
     }
     while (!verbs_ep_sleep(e, UINT64_MAX)) /* something ends by the time-out at the latest */
-        verbs_errands_resume(e);
+        verbs_jobs_resume(e);
 }
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
@@ -119,7 +119,7 @@ static void verbs_ep_close(struct fab_ep *ep)
     struct verbs_ep *e = (struct verbs_ep *)ep;
 
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
-        verbs_errand_drop(&e->conn[i]);
+        verbs_job_drop(&e->conn[i]);
         if (e->conn[i].qp.id)
             verbs_conn_break(&e->conn[i]);
     }
@@ -189,7 +189,7 @@ static void verbs_identify(struct fab_ep *ep, uint64_t identity)
     }
 }
 
-/* The task of an errand: asks the node to shut a client out. */
+/* A job: asks the node to shut a client out. */
 static void ask_fence(struct verbs_conn *c)
 {
     uint64_t client = c->ep->fenced_client;
@@ -204,10 +204,10 @@ static int fence_node(struct verbs_conn *c, uint64_t client)
     if (!c->up && !c->out && clock_ns() < c->not_before)
         return err_fail(c->down_status, "%s", c->down_why);
     if (!c->up && !c->out)
-        verbs_errand_start(c, verbs_conn_connect);
+        verbs_job_start(c, verbs_conn_connect);
     if (c->up && !c->out && c->fenced != client)
-        verbs_errand_start(c, ask_fence);
-    if (c->out || c->fenced != client) /* another errand may have to end first */
+        verbs_job_start(c, ask_fence);
+    if (c->out || c->fenced != client) /* another job may have to end first */
         return atomic_load(&fab_of(c->ep)->away[c->node])
                    ? err_fail(FAR_UNREACHABLE, "node %u (%s) is away", c->node,
                               fab_of(c->ep)->wire.address[c->node].text)
@@ -225,7 +225,7 @@ static int verbs_fence(struct fab_ep *ep, uint64_t client)
     if (e->fenced_client != client)
         e->fenced = 0;
     e->fenced_client = client;
-    verbs_errands_resume(e);
+    verbs_jobs_resume(e);
     for (unsigned i = 0; i < ep->fab->nodes; i++) {
         int rc = e->fenced >> i & 1 ? FAR_OK : fence_node(&e->conn[i], client);
 

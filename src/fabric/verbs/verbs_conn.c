@@ -2,7 +2,7 @@
  * The verbs fabric: connections to nodes. How they are made, the hand-shake and other questions.
  *
  * Each endpoint has one queue pair per node. It is made when it is first needed, and again after it
- * was lost, by an errand (verbs_errand.c). The first request that needs it waits for that: up to
+ * was lost, by a job (verbs_job.c). The first request that needs it waits for that: up to
  * the time-out for a first connection, a sixteenth of the lease for a lost one. Once an attempt has
  * failed, the node counts as away: requests that need it fail at once, and further attempts run
  * beside other work. So a node that is away does not hold up requests to others. If the pool was
@@ -51,7 +51,7 @@ static int expect_event(struct verbs_conn *c, const struct rdma_cm_id *id,
     c->awaited = id;
     c->has_event = false;
     for (verbs_ep_events(c->ep); !c->has_event && clock_ns() < until; verbs_ep_events(c->ep))
-        verbs_errand_rest(c, until);
+        verbs_job_rest(c, until);
     c->awaited = NULL;
     if (!c->has_event)
         return node_fail(c, FAR_UNREACHABLE, "does not answer");
@@ -164,7 +164,7 @@ static int wait_for_answer(struct verbs_conn *c)
 
     while (c->in_bytes == 0) {
         if (!verbs_ep_drain(c->ep))
-            verbs_errand_rest(c, until);
+            verbs_job_rest(c, until);
         if (!c->qp.ibv && c->in_bytes == 0) /* lost while draining, which set the detail */
             return FAR_UNREACHABLE;
         if (c->in_bytes == 0 && clock_ns() >= until)
@@ -179,7 +179,7 @@ static int exchange(struct verbs_conn *c, const void *question, size_t bytes)
     uint64_t until = clock_ns() + fab_of(c->ep)->wire.timeout_ms * 1000000;
 
     while (c->qp.ibv && c->wrs_free == 0 && clock_ns() < until)
-        verbs_errand_rest(c, until);
+        verbs_job_rest(c, until);
     if (!c->qp.ibv || c->wrs_free == 0)
         return node_fail(c, FAR_UNREACHABLE, "does not answer");
     ASSERT(bytes <= WIRE_CONTROL_MAX && !(c->ep->asking >> c->node & 1));
@@ -210,8 +210,8 @@ int verbs_conn_ask(struct verbs_conn *c, enum wire_type type, void *question, si
 {
     struct wire_head head;
 
-    if (!verbs_errand_here(c)) /* there is one question at a time */
-        verbs_errand_await(c, UINT64_MAX);
+    if (!verbs_job_here(c)) /* there is one question at a time */
+        verbs_job_await(c, UINT64_MAX);
     if (!c->qp.ibv)
         return node_fail(c, FAR_UNREACHABLE, "the connection was lost");
     head = wire_head_of(type, c->slot, c->token, ++c->seq);
@@ -401,8 +401,8 @@ int verbs_conn_need(struct verbs_conn *c)
     if (!c->out && now < c->not_before)
         return err_fail(c->down_status, "%s", c->down_why);
     if (!c->out)
-        verbs_errand_start(c, verbs_conn_connect);
-    verbs_errand_await(c, wait == UINT64_MAX ? UINT64_MAX : now + wait);
+        verbs_job_start(c, verbs_conn_connect);
+    verbs_job_await(c, wait == UINT64_MAX ? UINT64_MAX : now + wait);
     if (c->up)
         return FAR_OK;
     return c->out ? node_fail(c, FAR_UNREACHABLE, "is being connected to again")

@@ -3,7 +3,7 @@
  *
  *   verbs.c           the fabric and its endpoints
  *   verbs_conn.c      connects and talks to memory nodes
- *   verbs_errand.c    runs tasks of a connection beside other work
+ *   verbs_job.c       runs tasks of a connection beside other work
  *   verbs_progress.c  posts, takes completions, and ends connections
  *   verbs_qp.c        queue pairs
  *   verbs_buf.c       the memory that the device may touch
@@ -77,7 +77,7 @@ struct run {
 };
 
 struct verbs_conn;
-typedef void verbs_errand_task(struct verbs_conn *c);
+typedef void verbs_job_task(struct verbs_conn *c);
 
 struct verbs_conn {
     struct verbs_ep *ep;
@@ -95,14 +95,14 @@ struct verbs_conn {
     int down_status;
     char down_why[160];
 
-    /* The errand, see below. */
-    struct fiber *errand;             /* NULL until it is first needed */
-    verbs_errand_task *task;          /* what it does                  */
+    /* The job, see below. */
+    struct fiber *job;                /* NULL until it is first needed */
+    verbs_job_task *task;             /* what it does                  */
     bool out;                         /* it is under way               */
     uint64_t fenced;                  /* the client that the node was asked to shut out */
     int fence_status;                 /* and the node's answer                          */
     struct rdma_cm_id *way;           /* being resolved: has no queue pair yet          */
-    const struct rdma_cm_id *awaited; /* the next event of this id is kept for the errand */
+    const struct rdma_cm_id *awaited; /* the next event of this id is kept for the job */
     bool has_event;
     struct rdma_cm_event event;
     struct ibv_send_wr *list, *list_last; /* being built */
@@ -126,8 +126,8 @@ struct verbs_ep {
     uint64_t busy;   /* by node: has runs under way  */
     uint64_t asking; /* by node: waits for an answer */
     unsigned idle_polls;
-    uint64_t errands; /* by node: has an errand under way */
-    uint64_t fenced;  /* by node: has shut out fenced_client */
+    uint64_t jobs;   /* by node: has a job under way */
+    uint64_t fenced; /* by node: has shut out fenced_client */
     uint64_t fenced_client;
 
     /* Requests that are not posted completely, oldest first, and how far the first one is. */
@@ -159,7 +159,7 @@ static inline int node_fail(const struct verbs_conn *c, int status, const char *
  * FAR_UNREACHABLE, or the node's own status, with a detail that names the node. */
 int verbs_conn_need(struct verbs_conn *c);
 
-/* Connects; the result is in the connection. This is the task of an errand. */
+/* Connects; the result is in the connection. This is a job. */
 void verbs_conn_connect(struct verbs_conn *c);
 
 /* Sends a question and waits for its answer. The question begins with a struct wire_head, which is
@@ -174,28 +174,28 @@ int verbs_conn_order(struct verbs_conn *c, enum wire_type type, void *question, 
 /* IDENTIFY or FENCE. */
 int verbs_conn_client(struct verbs_conn *c, enum wire_type type, uint64_t identity);
 
-/* ---- errands (verbs_errand.c) ---------------------------------------------------------------- */
+/* ---- jobs (verbs_job.c) ---------------------------------------------------------------- */
 
 /*
- * An errand is a task of a connection that runs beside other work: on a fiber that yields wherever
+ * A job is a task of a connection that runs beside other work: on a fiber that yields wherever
  * it would wait, and is resumed when the endpoint is polled or the connection is needed. Connecting
  * is one, since it takes many round trips and a node that is away answers none; asking a node to
- * shut a client out is another. A connection has one errand at a time.
+ * shut a client out is another. A connection has one job at a time.
  */
 
-/* Starts an errand. */
-void verbs_errand_start(struct verbs_conn *c, verbs_errand_task *task);
-/* Does the caller run on the connection's errand? */
-bool verbs_errand_here(const struct verbs_conn *c);
-/* Waits until something may have arrived, or until the given time (clock_ns()). An errand yields,
+/* Starts a job. */
+void verbs_job_start(struct verbs_conn *c, verbs_job_task *task);
+/* Does the caller run on the connection's job? */
+bool verbs_job_here(const struct verbs_conn *c);
+/* Waits until something may have arrived, or until the given time (clock_ns()). A job yields,
  * other callers sleep. */
-void verbs_errand_rest(struct verbs_conn *c, uint64_t until);
-/* Resumes all errands under way. */
-void verbs_errands_resume(struct verbs_ep *e);
+void verbs_job_rest(struct verbs_conn *c, uint64_t until);
+/* Resumes all jobs under way. */
+void verbs_jobs_resume(struct verbs_ep *e);
 /* Resumes them until that of this connection has ended, or until the given time (clock_ns()). */
-void verbs_errand_await(struct verbs_conn *c, uint64_t until);
-/* Abandons the errand. */
-void verbs_errand_drop(struct verbs_conn *c);
+void verbs_job_await(struct verbs_conn *c, uint64_t until);
+/* Abandons the job. */
+void verbs_job_drop(struct verbs_conn *c);
 
 /* ---- progress (verbs_progress.c) ------------------------------------------------------------- */
 

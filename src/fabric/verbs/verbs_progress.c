@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPLETIONS    32       /* taken at once                                              */
-#define COARSE_NS      15000000 /* by which the coarse clock may lag                          */
-#define ERRAND_LOOK_NS 10000000 /* between two resumptions of errands, if nothing happens     */
+#define COMPLETIONS 32       /* taken at once                                              */
+#define COARSE_NS   15000000 /* by which the coarse clock may lag                          */
+#define JOB_LOOK_NS 10000000 /* between two resumptions of jobs, if nothing happens     */
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
@@ -356,14 +356,14 @@ static uint64_t first_stall(const struct verbs_ep *e)
 bool verbs_arm(struct fab_ep *ep, uint64_t *until)
 {
     struct verbs_ep *e = (struct verbs_ep *)ep;
-    uint64_t soon = clock_ns() + ERRAND_LOOK_NS;
+    uint64_t soon = clock_ns() + JOB_LOOK_NS;
 
     take_notices(e);
     arm(e);
     if (verbs_ep_drain(e) || verbs_ep_look_around(e) || (e->first && !e->busy))
         return false;
     *until = first_stall(e);
-    if (e->errands != 0 && soon < *until)
+    if (e->jobs != 0 && soon < *until)
         *until = soon;
     return true;
 }

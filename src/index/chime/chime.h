@@ -300,24 +300,24 @@ int chime_finish(struct op *op);
 void chime_then(struct op *op, gaddr from, gaddr to);
 
 /* What is to be written, until the flush: copies in BUF_BULK. */
-#define CHIME_PEN_BYTES (16u * 1024)
-struct chime_pen {
+#define CHIME_STAGING_BYTES (16u * 1024)
+struct chime_staging {
     char *at;
     size_t left;
 };
-int chime_pen_start(struct op *op, struct chime_pen *pen);
-void chime_pen_write(struct op *op, struct chime_pen *pen, gaddr at, uint64_t delta,
-                     const void *data, size_t bytes);
-static inline void chime_pen_word(struct op *op, struct chime_pen *pen, gaddr at, uint64_t delta,
-                                  uint64_t word)
+int chime_staging_start(struct op *op, struct chime_staging *staging);
+void chime_staging_write(struct op *op, struct chime_staging *staging, gaddr at, uint64_t delta,
+                         const void *data, size_t bytes);
+static inline void chime_staging_word(struct op *op, struct chime_staging *staging, gaddr at,
+                                      uint64_t delta, uint64_t word)
 {
-    chime_pen_write(op, pen, at, delta, &word, 8);
+    chime_staging_write(op, staging, at, delta, &word, 8);
 }
 /* All groups of the image, and the name's upper end with the era. */
-void chime_pen_groups(struct op *op, struct chime_pen *pen, const struct chime_shape *s, gaddr at,
-                      uint64_t *node);
-void chime_pen_next(struct op *op, struct chime_pen *pen, const struct chime_name *name,
-                    unsigned era);
+void chime_staging_groups(struct op *op, struct chime_staging *staging, const struct chime_shape *s,
+                          gaddr at, uint64_t *node);
+void chime_staging_next(struct op *op, struct chime_staging *staging, const struct chime_name *name,
+                        unsigned era);
 /* An entry that is to be added to a node. */
 struct chime_new {
     uint64_t k, v;
@@ -326,7 +326,7 @@ struct chime_new {
     struct chime_bound bound; /* its key, or its separator */
 };
 /* Adds the WRITEs of an entry at a free place, and of its G; changes the image. */
-void chime_write_entry(struct op *op, const struct chime_view *view, struct chime_pen *pen,
+void chime_write_entry(struct op *op, const struct chime_view *view, struct chime_staging *staging,
                        struct chime_held *h, unsigned place, const struct chime_new *x);
 /* Nothing names the dead node any more: tells all caches, and retires it with its separator (CHIME-C10). */
 int chime_retire(struct op *op, struct chime_view *view, gaddr dead, uint64_t lng);

@@ -337,18 +337,18 @@ static int check_node(struct walk *w)
 static int repair_vacancy(struct walk *w, bool *done)
 {
     struct chime_held h;
-    struct chime_pen pen;
+    struct chime_staging staging;
     enum chime_verdict verdict = CHIME_GOOD;
     int rc = chime_hold(w->op, w->view, w->at, w->level, 0, &w->wait, &h, &verdict);
     if (rc != FAR_OK || h.at == 0)
         return rc == FAR_CORRUPT ? FAR_OK : rc; /* for the next walk */
-    rc = chime_pen_start(w->op, &pen);
+    rc = chime_staging_start(w->op, &staging);
     if (rc != FAR_OK) {
         (void)chime_release(w->op, h.at);
         return rc;
     }
-    chime_pen_word(w->op, &pen, h.at, offsetof(struct chime_head, vacancy),
-                   chime_vacancy(&w->view->shape, h.node));
+    chime_staging_word(w->op, &staging, h.at, offsetof(struct chime_head, vacancy),
+                       chime_vacancy(&w->view->shape, h.node));
     chime_unlock(w->op, h.at);
     rc = chime_finish(w->op);
     *done = rc == FAR_OK;
@@ -360,7 +360,7 @@ static int remove_entry(struct walk *w, const struct index_finding *f, bool *don
 {
     unsigned group = f->place / CHIME_GROUP;
     struct chime_held h;
-    struct chime_pen pen;
+    struct chime_staging staging;
     enum chime_verdict verdict = CHIME_GOOD;
     int rc = chime_hold(w->op, w->view, w->at, w->level, 0, &w->wait, &h, &verdict);
     if (rc != FAR_OK || h.at == 0)
@@ -368,16 +368,16 @@ static int remove_entry(struct walk *w, const struct index_finding *f, bool *don
     uint64_t *words = chime_group(h.node, group), *entry = chime_entry(h.node, f->place);
     bool same = chime_kind_at(h.node, f->place) == CHIME_BLOCK && entry[0] == f->right &&
                 entry[1] == f->found;
-    rc = chime_pen_start(w->op, &pen);
+    rc = chime_staging_start(w->op, &staging);
     if (rc != FAR_OK || !same) {
         int released = chime_release(w->op, h.at);
         return rc == FAR_OK ? released : rc;
     }
     words[0] = chime_with_kind(words[0], f->place % CHIME_GROUP, CHIME_EMPTY);
     chime_group_seal(chime_name_seal(w->view, &h.name), group, words);
-    chime_pen_word(w->op, &pen, h.at, chime_group_at(group), words[0]);
-    chime_pen_word(w->op, &pen, h.at, offsetof(struct chime_head, vacancy),
-                   chime_vacancy(&w->view->shape, h.node));
+    chime_staging_word(w->op, &staging, h.at, chime_group_at(group), words[0]);
+    chime_staging_word(w->op, &staging, h.at, offsetof(struct chime_head, vacancy),
+                       chime_vacancy(&w->view->shape, h.node));
     chime_unlock(w->op, h.at);
     rc = chime_finish(w->op);
     *done = rc == FAR_OK;

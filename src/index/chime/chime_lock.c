@@ -61,37 +61,38 @@ void chime_then(struct op *op, gaddr from, gaddr to)
     batch_fence(&op->batch);
 }
 
-int chime_pen_start(struct op *op, struct chime_pen *pen)
+int chime_staging_start(struct op *op, struct chime_staging *staging)
 {
-    pen->at = op_buffer(op, BUF_BULK, CHIME_PEN_BYTES);
-    pen->left = CHIME_PEN_BYTES;
-    return pen->at ? FAR_OK : FAR_NO_MEMORY;
+    staging->at = op_buffer(op, BUF_BULK, CHIME_STAGING_BYTES);
+    staging->left = CHIME_STAGING_BYTES;
+    return staging->at ? FAR_OK : FAR_NO_MEMORY;
 }
 
-void chime_pen_write(struct op *op, struct chime_pen *pen, gaddr at, uint64_t delta,
-                     const void *data, size_t bytes)
+void chime_staging_write(struct op *op, struct chime_staging *staging, gaddr at, uint64_t delta,
+                         const void *data, size_t bytes)
 {
-    ASSERT(bytes <= pen->left);
-    memcpy(pen->at, data, bytes);
-    batch_write(&op->batch, at, delta, pen->at, (uint32_t)bytes);
-    pen->at += bytes;
-    pen->left -= bytes;
+    ASSERT(bytes <= staging->left);
+    memcpy(staging->at, data, bytes);
+    batch_write(&op->batch, at, delta, staging->at, (uint32_t)bytes);
+    staging->at += bytes;
+    staging->left -= bytes;
 }
 
-void chime_pen_groups(struct op *op, struct chime_pen *pen, const struct chime_shape *s, gaddr at,
-                      uint64_t *node)
+void chime_staging_groups(struct op *op, struct chime_staging *staging, const struct chime_shape *s,
+                          gaddr at, uint64_t *node)
 {
-    chime_pen_write(op, pen, at, chime_group_at(0), chime_group(node, 0), s->group_bytes);
+    chime_staging_write(op, staging, at, chime_group_at(0), chime_group(node, 0), s->group_bytes);
 }
 
-void chime_pen_next(struct op *op, struct chime_pen *pen, const struct chime_name *name,
-                    unsigned era)
+void chime_staging_next(struct op *op, struct chime_staging *staging, const struct chime_name *name,
+                        unsigned era)
 {
     uint64_t words[] = {chime_next(name->next, era), name->high.k, name->high.lng, name->high.sum};
-    chime_pen_write(op, pen, name->at, offsetof(struct chime_head, next), words, sizeof words);
+    chime_staging_write(op, staging, name->at, offsetof(struct chime_head, next), words,
+                        sizeof words);
 }
 
-void chime_write_entry(struct op *op, const struct chime_view *view, struct chime_pen *pen,
+void chime_write_entry(struct op *op, const struct chime_view *view, struct chime_staging *staging,
                        struct chime_held *h, unsigned place, const struct chime_new *x)
 {
     unsigned group = place / CHIME_GROUP;
@@ -100,9 +101,9 @@ void chime_write_entry(struct op *op, const struct chime_view *view, struct chim
     entry[1] = x->v;
     words[0] = chime_with_kind(words[0], place % CHIME_GROUP, x->kind);
     chime_group_seal(chime_name_seal(view, &h->name), group, words);
-    chime_pen_write(op, pen, h->at, chime_entry_at(place), entry, 16);
+    chime_staging_write(op, staging, h->at, chime_entry_at(place), entry, 16);
     batch_fence(&op->batch); /* CHIME-C3 */
-    chime_pen_word(op, pen, h->at, chime_group_at(group), words[0]);
+    chime_staging_word(op, staging, h->at, chime_group_at(group), words[0]);
 }
 
 void chime_abandon(struct op *op, const struct chime_shape *s, uint64_t lng)

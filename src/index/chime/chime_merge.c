@@ -103,7 +103,7 @@ static bool take_over(const struct chime_view *view, struct merge *m)
 
 /* The entries go to the left node, and no group names them yet. Then all groups get their new words. */
 static struct chime_name write_left(struct op *op, struct chime_view *view, struct merge *m,
-                                    struct chime_pen *pen, unsigned era)
+                                    struct chime_staging *staging, unsigned era)
 {
     const struct chime_shape *s = &view->shape;
     struct chime_held *l = &m->held[LEFT];
@@ -111,41 +111,41 @@ static struct chime_name write_left(struct op *op, struct chime_view *view, stru
     struct chime_name name = l->name;
     for (unsigned p = 0; p < s->span; p++)
         memcpy(chime_entry(l->node, p), chime_entry(m->image, p), 16);
-    chime_pen_groups(op, pen, s, l->at, l->node);
+    chime_staging_groups(op, staging, s, l->at, l->node);
     batch_fence(&op->batch);
     name.next = right->next;
     name.high = right->high;
     chime_renew(view, m->image, &name, era);
-    chime_pen_groups(op, pen, s, l->at, m->image);
+    chime_staging_groups(op, staging, s, l->at, m->image);
     chime_then(op, l->at, m->at[RIGHT]);
     return name;
 }
 
 /* The right node's groups name nothing any more. */
 static void write_right(struct op *op, struct chime_view *view, struct merge *m,
-                        struct chime_pen *pen, unsigned era)
+                        struct chime_staging *staging, unsigned era)
 {
     struct chime_held *r = &m->held[RIGHT];
     struct chime_name dead = chime_dead_name(r->at, chime_head(r->node));
     for (unsigned g = 0; g < view->shape.groups; g++)
         *chime_group(r->node, g) &= ~0xffull;
     chime_renew(view, r->node, &dead, era);
-    chime_pen_groups(op, pen, &view->shape, r->at, r->node);
+    chime_staging_groups(op, staging, &view->shape, r->at, r->node);
     chime_then(op, r->at, m->at[LEFT]);
 }
 
 /* The parent's entry for the right node goes. */
 static void write_parent(struct op *op, struct chime_view *view, struct merge *m,
-                         struct chime_pen *pen)
+                         struct chime_staging *staging)
 {
     struct chime_held *p = &m->held[PARENT];
     unsigned group = m->place / CHIME_GROUP;
     uint64_t *words = chime_group(p->node, group);
     words[0] = chime_with_kind(words[0], m->place % CHIME_GROUP, CHIME_EMPTY);
     chime_group_seal(chime_name_seal(view, &p->name), group, words);
-    chime_pen_word(op, pen, p->at, chime_group_at(group), words[0]);
-    chime_pen_word(op, pen, p->at, offsetof(struct chime_head, vacancy),
-                   chime_vacancy(&view->shape, p->node));
+    chime_staging_word(op, staging, p->at, chime_group_at(group), words[0]);
+    chime_staging_word(op, staging, p->at, offsetof(struct chime_head, vacancy),
+                       chime_vacancy(&view->shape, p->node));
 }
 
 /* All that is written, in this order (CHIME-C8). The version of caches changes when nothing names the right node any
@@ -157,23 +157,25 @@ static int write_merge(struct op *op, struct chime_view *view, struct merge *m)
     size_t lock_at = offsetof(struct chime_head, lock),
            state_at = offsetof(struct chime_head, state);
     unsigned era = chime_era(*chime_group(m->held[LEFT].node, 0)) + 1;
-    struct chime_pen pen;
-    int rc = chime_pen_start(op, &pen);
+    struct chime_staging staging;
+    int rc = chime_staging_start(op, &staging);
     if (rc != FAR_OK) {
         (void)let_go(op, m);
         return rc;
     }
-    chime_pen_word(op, &pen, right, state_at, chime_state(CHIME_MERGING, left, right, view->seed));
+    chime_staging_word(op, &staging, right, state_at,
+                       chime_state(CHIME_MERGING, left, right, view->seed));
     chime_then(op, right, left);
-    struct chime_name name = write_left(op, view, m, &pen, era);
-    chime_pen_word(op, &pen, right, state_at, chime_state(CHIME_MERGED, left, right, view->seed));
+    struct chime_name name = write_left(op, view, m, &staging, era);
+    chime_staging_word(op, &staging, right, state_at,
+                       chime_state(CHIME_MERGED, left, right, view->seed));
     batch_fence(&op->batch);
-    write_right(op, view, m, &pen, era);
-    chime_pen_next(op, &pen, &name, era);
-    chime_pen_word(op, &pen, left, offsetof(struct chime_head, vacancy),
-                   chime_vacancy(&view->shape, m->image));
+    write_right(op, view, m, &staging, era);
+    chime_staging_next(op, &staging, &name, era);
+    chime_staging_word(op, &staging, left, offsetof(struct chime_head, vacancy),
+                       chime_vacancy(&view->shape, m->image));
     chime_then(op, left, m->at[PARENT]);
-    write_parent(op, view, m, &pen);
+    write_parent(op, view, m, &staging);
     chime_then(op, m->at[PARENT], view->base.cached.version_at);
     unsigned bumped = index_bump_version(op, &view->base);
     op_cas(op, right, lock_at, me, CHIME_DEAD);

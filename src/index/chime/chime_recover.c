@@ -265,7 +265,7 @@ static int retire_gone(struct repair *r, int rc)
 /* ---- writing ------------------------------------------------------------------------------------------- */
 
 /* A node that was merged dies: its groups get the name of a dead one. */
-static void write_dead(struct repair *r, struct chime_pen *pen, gaddr at, uint64_t *node)
+static void write_dead(struct repair *r, struct chime_staging *staging, gaddr at, uint64_t *node)
 {
     const struct chime_shape *s = &r->view->shape;
     const struct chime_head *head = chime_head(node);
@@ -275,7 +275,7 @@ static void write_dead(struct repair *r, struct chime_pen *pen, gaddr at, uint64
     for (unsigned g = 0; g < s->groups; g++)
         *chime_group(node, g) &= ~0xffull;
     chime_renew(r->view, node, &name, chime_next_era(head->next) + 1);
-    chime_pen_groups(r->op, pen, s, at, node);
+    chime_staging_groups(r->op, staging, s, at, node);
     chime_then(r->op, at, r->m);
 }
 
@@ -288,7 +288,7 @@ static void write_dead_lock(struct repair *r, gaddr at, uint64_t *node)
 }
 
 /* M names the node that was split off it: the groups of that one get its name, unless they have it (CHIME-C7). */
-static void write_name(struct repair *r, struct chime_pen *pen)
+static void write_name(struct repair *r, struct chime_staging *staging)
 {
     const struct chime_head *head = chime_head(r->si);
     struct chime_name name = chime_head_name(r->s, head), none = chime_dead_name(r->s, head);
@@ -304,17 +304,17 @@ static void write_name(struct repair *r, struct chime_pen *pen)
             chime_group_seal(seal, g, words);
     }
     chime_harm_set(&harm, seal, r->si);
-    chime_pen_groups(r->op, pen, &r->view->shape, r->s, r->si);
+    chime_staging_groups(r->op, staging, &r->view->shape, r->s, r->si);
     batch_fence(&r->op->batch);
 }
 
 /* A node that was split off, or was not merged after all, is on its own. */
-static void write_alone(struct repair *r, struct chime_pen *pen, gaddr at, uint64_t *node)
+static void write_alone(struct repair *r, struct chime_staging *staging, gaddr at, uint64_t *node)
 {
     const struct chime_head *head = chime_head(node);
-    chime_pen_word(r->op, pen, at, offsetof(struct chime_head, vacancy),
-                   chime_vacancy(&r->view->shape, node));
-    chime_pen_word(r->op, pen, at, offsetof(struct chime_head, state), 0);
+    chime_staging_word(r->op, staging, at, offsetof(struct chime_head, vacancy),
+                       chime_vacancy(&r->view->shape, node));
+    chime_staging_word(r->op, staging, at, offsetof(struct chime_head, state), 0);
     batch_fence(&r->op->batch);
     op_cas(r->op, at, offsetof(struct chime_head, lock), head->lock, 0);
 }
@@ -326,29 +326,29 @@ static int write_all(struct repair *r)
     const struct chime_shape *s = &r->view->shape;
     unsigned era = chime_next_era(chime_head(r->mi)->next) + 2;
     enum chime_stage stage = r->s != 0 ? stage_with(r, r->si) : CHIME_ALONE;
-    struct chime_pen pen;
-    int rc = chime_pen_start(r->op, &pen);
+    struct chime_staging staging;
+    int rc = chime_staging_start(r->op, &staging);
     if (rc != FAR_OK)
         return rc;
     if (stage == CHIME_MERGED)
-        write_dead(r, &pen, r->s, r->si);
+        write_dead(r, &staging, r->s, r->si);
     chime_renew(r->view, r->mi, &r->name, era);
     chime_harm_set(&r->harm, chime_name_seal(r->view, &r->name), r->mi);
-    chime_pen_groups(r->op, &pen, s, r->m, r->mi);
+    chime_staging_groups(r->op, &staging, s, r->m, r->mi);
     batch_fence(&r->op->batch);
-    chime_pen_next(r->op, &pen, &r->name, era);
-    chime_pen_word(r->op, &pen, r->m, offsetof(struct chime_head, vacancy),
-                   chime_vacancy(s, r->mi));
-    chime_pen_word(r->op, &pen, r->m, offsetof(struct chime_head, intent), 0);
+    chime_staging_next(r->op, &staging, &r->name, era);
+    chime_staging_word(r->op, &staging, r->m, offsetof(struct chime_head, vacancy),
+                       chime_vacancy(s, r->mi));
+    chime_staging_word(r->op, &staging, r->m, offsetof(struct chime_head, intent), 0);
     chime_then(r->op, r->m, r->s);
     if (stage == CHIME_BORN)
-        write_name(r, &pen);
+        write_name(r, &staging);
     if (stage == CHIME_BORN || stage == CHIME_MERGING)
-        write_alone(r, &pen, r->s, r->si);
+        write_alone(r, &staging, r->s, r->si);
     if (stage == CHIME_MERGED)
         write_dead_lock(r, r->s, r->si);
     if (r->x != 0 && stage_with(r, r->xi) == CHIME_MERGED) {
-        write_dead(r, &pen, r->x, r->xi);
+        write_dead(r, &staging, r->x, r->xi);
         write_dead_lock(r, r->x, r->xi);
     }
     chime_unlock(r->op, r->m);
@@ -414,11 +414,12 @@ static int recover(struct repair *r, gaddr at)
         return FAR_OK;
     if (stage_with(r, r->xi) != CHIME_MERGED)
         return chime_damaged(r->view, at);
-    struct chime_pen pen;
-    rc = chime_pen_start(r->op, &pen);
+    struct chime_staging staging;
+    rc = chime_staging_start(r->op, &staging);
     if (rc != FAR_OK)
         return rc;
-    write_dead(r, &pen, r->x, r->xi); /* its partner had all of it, and was merged itself since */
+    write_dead(r, &staging, r->x,
+               r->xi); /* its partner had all of it, and was merged itself since */
     write_dead_lock(r, r->x, r->xi);
     return batch_flush(&r->op->batch);
 }
@@ -427,10 +428,10 @@ int chime_recover(struct op *op, struct chime_view *view, gaddr at, uint64_t own
                   struct chime_wait *wait)
 {
     size_t words = view->shape.bytes / 8;
-    uint64_t *images = op_buffer(op, BUF_BULK, CHIME_PEN_BYTES + 3 * (size_t)view->shape.bytes);
+    uint64_t *images = op_buffer(op, BUF_BULK, CHIME_STAGING_BYTES + 3 * (size_t)view->shape.bytes);
     if (!images)
         return FAR_NO_MEMORY;
-    images += CHIME_PEN_BYTES / 8;
+    images += CHIME_STAGING_BYTES / 8;
     int rc = FAR_OK;
     for (unsigned depth = 0; rc == FAR_OK && at != 0 && depth < DEPTH_MAX; depth++) {
         struct repair r = {.op = op, .view = view, .wait = wait, .dead = owner};

@@ -93,9 +93,9 @@ static int salvage_group(struct salvage *v, unsigned group, bool *mended)
 static int salvage_groups(struct salvage *v, unsigned damaged, unsigned *salvaged, unsigned *lost,
                           bool *all)
 {
-    struct chime_pen pen;
+    struct chime_staging staging;
     gaddr at = v->held.at;
-    int rc = chime_pen_start(v->op, &pen);
+    int rc = chime_staging_start(v->op, &staging);
     *all = true;
     for (; damaged && rc == FAR_OK; damaged &= damaged - 1) {
         unsigned g = (unsigned)__builtin_ctz(damaged);
@@ -103,16 +103,16 @@ static int salvage_groups(struct salvage *v, unsigned damaged, unsigned *salvage
         rc = salvage_group(v, g, &mended);
         *all &= mended;
         if (rc == FAR_OK && mended)
-            chime_pen_write(v->op, &pen, at, chime_group_at(g), chime_group(v->held.node, g),
-                            8 * CHIME_GROUP_WORDS);
+            chime_staging_write(v->op, &staging, at, chime_group_at(g),
+                                chime_group(v->held.node, g), 8 * CHIME_GROUP_WORDS);
         *salvaged += v->salvaged;
         *lost += v->lost;
         if (rc == FAR_OK)
             rc = batch_flush(&v->op->batch);
     }
     if (rc == FAR_OK && *all)
-        chime_pen_word(v->op, &pen, at, offsetof(struct chime_head, vacancy),
-                       chime_vacancy(&v->view->shape, v->held.node));
+        chime_staging_word(v->op, &staging, at, offsetof(struct chime_head, vacancy),
+                           chime_vacancy(&v->view->shape, v->held.node));
     if (rc != FAR_OK && !op_all_known(rc)) {
         client_renounce(v->op);
         return rc;
@@ -152,7 +152,7 @@ int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned l
 {
     uint64_t *node = op_buffer(op, BUF_INDEX, view->shape.bytes);
     struct head_of of = {view, node, at, level};
-    struct chime_pen pen;
+    struct chime_staging staging;
     bool held = false;
     if (!node)
         return FAR_NO_MEMORY;
@@ -162,13 +162,13 @@ int chime_mend_head(struct op *op, struct chime_view *view, gaddr at, unsigned l
     if (rc != FAR_OK || !held)
         return rc;                                                        /* for the next walk */
     unsigned bit = index_flipped(node, CHIME_HEAD_WORDS, head_fits, &of); /* CHIME-C13 */
-    rc = bit != INDEX_NO_BIT ? chime_pen_start(op, &pen) : FAR_OK;
+    rc = bit != INDEX_NO_BIT ? chime_staging_start(op, &staging) : FAR_OK;
     if (rc != FAR_OK || bit == INDEX_NO_BIT) {
         int released = chime_release(op, at);
         return rc == FAR_OK ? released : rc;
     }
     index_flip(node, bit);
-    chime_pen_word(op, &pen, at, bit / 64 * 8ull, node[bit / 64]);
+    chime_staging_word(op, &staging, at, bit / 64 * 8ull, node[bit / 64]);
     chime_unlock(op, at);
     rc = chime_finish(op);
     *done = rc == FAR_OK;

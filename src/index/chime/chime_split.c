@@ -260,30 +260,30 @@ static void clean_image(const struct chime_view *view, struct chime_held *h, con
 }
 
 /* Groups of one of the two nodes. CHIME-C11: both have the damage. */
-static void write_groups(struct op *op, const struct chime_view *view, struct chime_pen *pen,
-                         const struct chime_harm *harm, const struct chime_name *name,
-                         uint64_t *node)
+static void write_groups(struct op *op, const struct chime_view *view,
+                         struct chime_staging *staging, const struct chime_harm *harm,
+                         const struct chime_name *name, uint64_t *node)
 {
     struct chime_seal seal = chime_name_seal(view, name);
     chime_harm_set(harm, seal, node);
-    chime_pen_groups(op, pen, &view->shape, name->at, node);
+    chime_staging_groups(op, staging, &view->shape, name->at, node);
     chime_harm_undo(harm, seal, node);
 }
 
 /* All of the new node, while nothing names it. A recovery that gives its groups their name finds the damage there, too. */
-static void write_image(struct op *op, const struct chime_view *view, struct chime_pen *pen,
+static void write_image(struct op *op, const struct chime_view *view, struct chime_staging *staging,
                         const struct chime_harm *harm, struct split *p)
 {
     struct chime_name none = chime_dead_name(p->born, chime_head(p->image));
     struct chime_seal seal = chime_name_seal(view, &none);
     chime_harm_set(harm, seal, p->image);
-    chime_pen_write(op, pen, p->born, 0, p->image, view->shape.bytes);
+    chime_staging_write(op, staging, p->born, 0, p->image, view->shape.bytes);
     chime_harm_undo(harm, seal, p->image);
 }
 
 /* All that is written, in this order (CHIME-C7). */
 static int write_split(struct op *op, struct chime_view *view, struct chime_held *h,
-                       struct split *p, const struct chime_new *x, struct chime_pen *pen)
+                       struct split *p, const struct chime_new *x, struct chime_staging *staging)
 {
     const struct chime_shape *s = &view->shape;
     unsigned era = chime_era(*chime_group(h->node, 0)) + 1;
@@ -295,24 +295,24 @@ static int write_split(struct op *op, struct chime_view *view, struct chime_held
         memcpy(chime_entry(p->image, place), (uint64_t[]){x->k, x->v}, 16);
     if (p->edge.lng != 0)
         block_write(op, &p->block);
-    write_image(op, view, pen, &h->harm, p);
+    write_image(op, view, staging, &h->harm, p);
     chime_then(op, p->born, h->at);
     clean_image(view, h, p, era);
-    chime_pen_next(op, pen, &h->name, era);
+    chime_staging_next(op, staging, &h->name, era);
     batch_fence(&op->batch);
-    write_groups(op, view, pen, &h->harm, &h->name, h->node);
+    write_groups(op, view, staging, &h->harm, &h->name, h->node);
     if (!up) {
         batch_fence(&op->batch);
-        chime_write_entry(op, view, pen, h, place, x);
+        chime_write_entry(op, view, staging, h, place, x);
     }
-    chime_pen_word(op, pen, h->at, VACANCY_AT, chime_harm_vacancy(&h->harm, s, h->node));
+    chime_staging_word(op, staging, h->at, VACANCY_AT, chime_harm_vacancy(&h->harm, s, h->node));
     chime_then(op, h->at, p->born);
     name_image(view, p, up ? place : s->span, x);
     struct chime_name name = chime_head_name(p->born, chime_head(p->image));
-    write_groups(op, view, pen, &h->harm, &name, p->image);
+    write_groups(op, view, staging, &h->harm, &name, p->image);
     batch_fence(&op->batch);
-    chime_pen_word(op, pen, p->born, VACANCY_AT, chime_harm_vacancy(&h->harm, s, p->image));
-    chime_pen_word(op, pen, p->born, offsetof(struct chime_head, state), 0);
+    chime_staging_word(op, staging, p->born, VACANCY_AT, chime_harm_vacancy(&h->harm, s, p->image));
+    chime_staging_word(op, staging, p->born, offsetof(struct chime_head, state), 0);
     chime_unlock(op, p->born);
     op_cas(op, h->at, offsetof(struct chime_head, lock), client_owner_word(op->client), 0);
     return chime_finish(op);
@@ -333,14 +333,14 @@ int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
                 const struct chime_new *x, struct chime_child_ref *born)
 {
     struct split p;
-    struct chime_pen pen;
+    struct chime_staging staging;
     unsigned level = (unsigned)chime_head(h->node)->level;
     gaddr at = h->at;
     h->at = 0;
     int rc = choose_cut(op, view, &(struct chime_held){.at = at, .name = h->name, .node = h->node},
                         x, &p.cut);
     if (rc == FAR_OK)
-        rc = chime_pen_start(op, &pen);
+        rc = chime_staging_start(op, &staging);
     if (rc == FAR_OK)
         rc = prepare(op, view, &p);
     if (rc != FAR_OK) {
@@ -348,7 +348,7 @@ int chime_split(struct op *op, struct chime_view *view, struct chime_held *h,
         return released != FAR_OK ? released : rc;
     }
     h->at = at;
-    rc = write_split(op, view, h, &p, x, &pen);
+    rc = write_split(op, view, h, &p, x, &staging);
     h->at = 0;
     if (rc != FAR_OK) { /* it is not known what others can see */
         chime_abandon(op, &view->shape, p.edge.lng);
@@ -369,7 +369,7 @@ static int grow(struct op *op, struct chime_view *view, const struct chime_child
 {
     uint64_t image[CHIME_HEAD_WORDS + CHIME_GROUP_WORDS * CHIME_GROUPS_MAX] = {0}, top = view->top;
     struct chime_head *head = chime_head(image);
-    struct chime_pen pen;
+    struct chime_staging staging;
     gaddr at = 0;
     ASSERT(born->level + 1 < CHIME_LEVELS);
     int rc = pool_alloc(op, 0, chime_node_class(&view->shape), &at);
@@ -385,12 +385,12 @@ static int grow(struct op *op, struct chime_view *view, const struct chime_child
     head->vacancy = chime_vacancy(&view->shape, image);
     struct chime_name name = chime_head_name(at, head);
     chime_renew(view, image, &name, 0);
-    rc = chime_pen_start(op, &pen);
+    rc = chime_staging_start(op, &staging);
     if (rc != FAR_OK) {
         pool_free_unpublished(op->client, at, chime_node_class(&view->shape));
         return rc;
     }
-    chime_pen_write(op, &pen, at, 0, image, view->shape.bytes);
+    chime_staging_write(op, &staging, at, 0, image, view->shape.bytes);
     batch_fence(&op->batch);
     uint64_t higher = chime_top(at, born->level + 1, view->seed);
     unsigned n = op_cas(op, view->root, offsetof(struct chime_root, top), top, higher);
@@ -424,19 +424,20 @@ static int add_child(struct op *op, struct chime_view *view, struct chime_held *
                           .kind = born->lng ? CHIME_BLOCK : CHIME_INLINE,
                           .bound = *bound};
     uint64_t vacancy = chime_vacancy(&view->shape, h->node);
-    struct chime_pen pen;
+    struct chime_staging staging;
     if (vacancy == 0)
         return chime_split(op, view, h, &x, born);
     *done = true;
-    int rc = chime_pen_start(op, &pen);
+    int rc = chime_staging_start(op, &staging);
     if (rc != FAR_OK) {
         (void)chime_release(op, h->at);
         return rc;
     }
     unsigned place = (unsigned)__builtin_ctzll(vacancy);
     gaddr at = h->at;
-    chime_write_entry(op, view, &pen, h, place, &x);
-    chime_pen_word(op, &pen, at, offsetof(struct chime_head, vacancy), vacancy & ~(1ull << place));
+    chime_write_entry(op, view, &staging, h, place, &x);
+    chime_staging_word(op, &staging, at, offsetof(struct chime_head, vacancy),
+                       vacancy & ~(1ull << place));
     chime_unlock(op, at);
     rc = chime_finish(op);
     if (rc == FAR_OK)

@@ -213,7 +213,8 @@ static struct chime_new new_entry(const struct write *w)
 }
 
 /* The key is there, and gets another value in its place. */
-static int update(struct op *op, struct chime_view *view, struct write *w, struct chime_pen *pen)
+static int update(struct op *op, struct chime_view *view, struct write *w,
+                  struct chime_staging *staging)
 {
     struct chime_held *h = &w->held;
     struct chime_new x = new_entry(w);
@@ -222,25 +223,26 @@ static int update(struct op *op, struct chime_view *view, struct write *w, struc
     chime_entry(h->node, place)[1] = x.v;
     words[0] = chime_with_kind(words[0], place % CHIME_GROUP, x.kind);
     chime_group_seal(chime_name_seal(view, &h->name), group, words);
-    chime_pen_word(op, pen, h->at, offsetof(struct chime_head, intent), words[0]);
+    chime_staging_word(op, staging, h->at, offsetof(struct chime_head, intent), words[0]);
     batch_fence(&op->batch); /* CHIME-C3 */
-    chime_pen_word(op, pen, h->at, chime_entry_at(place) + 8, x.v);
+    chime_staging_word(op, staging, h->at, chime_entry_at(place) + 8, x.v);
     batch_fence(&op->batch);
-    chime_pen_word(op, pen, h->at, chime_group_at(group), words[0]);
+    chime_staging_word(op, staging, h->at, chime_group_at(group), words[0]);
     chime_unlock(op, h->at);
     return chime_finish(op);
 }
 
-static int erase(struct op *op, struct chime_view *view, struct write *w, struct chime_pen *pen)
+static int erase(struct op *op, struct chime_view *view, struct write *w,
+                 struct chime_staging *staging)
 {
     struct chime_held *h = &w->held;
     unsigned place = (unsigned)w->found.place, group = place / CHIME_GROUP;
     uint64_t *words = chime_group(h->node, group);
     words[0] = chime_with_kind(words[0], place % CHIME_GROUP, CHIME_EMPTY);
     chime_group_seal(chime_name_seal(view, &h->name), group, words);
-    chime_pen_word(op, pen, h->at, chime_group_at(group), words[0]);
-    chime_pen_word(op, pen, h->at, offsetof(struct chime_head, vacancy),
-                   w->vacancy | 1ull << place);
+    chime_staging_word(op, staging, h->at, chime_group_at(group), words[0]);
+    chime_staging_word(op, staging, h->at, offsetof(struct chime_head, vacancy),
+                       w->vacancy | 1ull << place);
     chime_unlock(op, h->at);
     return chime_finish(op);
 }
@@ -248,13 +250,13 @@ static int erase(struct op *op, struct chime_view *view, struct write *w, struct
 /* The key is there: its entry is replaced, or removed. */
 static int replace(struct op *op, struct chime_view *view, struct write *w, bool remove)
 {
-    struct chime_pen pen;
-    int rc = chime_pen_start(op, &pen);
+    struct chime_staging staging;
+    int rc = chime_staging_start(op, &staging);
     if (rc != FAR_OK)
         return release(op, w, rc);
     if (!remove)
         index_change_write_first(op, &w->change);
-    rc = remove ? erase(op, view, w, &pen) : update(op, view, w, &pen);
+    rc = remove ? erase(op, view, w, &staging) : update(op, view, w, &staging);
     w->held.at = 0;
     if (w->old_kind == CHIME_BLOCK)
         index_change_replaced(op, &w->found, rc == FAR_OK, rc);
@@ -269,7 +271,7 @@ static int replace(struct op *op, struct chime_view *view, struct write *w, bool
 /* Moves an entry to a free place: first it is there twice, then all groups get a new era, and it is gone from the old
  * place (CHIME-C6). Within a group one word does both. */
 static void write_move(struct op *op, const struct chime_view *view, struct write *w,
-                       struct chime_pen *pen, unsigned from, unsigned to)
+                       struct chime_staging *staging, unsigned from, unsigned to)
 {
     struct chime_held *h = &w->held;
     uint64_t *group = chime_group(h->node, to / CHIME_GROUP), *entry = chime_entry(h->node, from);
@@ -278,14 +280,14 @@ static void write_move(struct op *op, const struct chime_view *view, struct writ
     group[0] = chime_with_era(group[0], era);
     if (from / CHIME_GROUP == to / CHIME_GROUP) /* else it has the new era, and the entry twice */
         group[0] = chime_with_kind(group[0], from % CHIME_GROUP, CHIME_EMPTY);
-    chime_write_entry(op, view, pen, h, to, &x);
+    chime_write_entry(op, view, staging, h, to, &x);
     group = chime_group(h->node, from / CHIME_GROUP);
     group[0] = chime_with_kind(group[0], from % CHIME_GROUP, CHIME_EMPTY);
     chime_renew(view, h->node, &h->name, era);
     batch_fence(&op->batch);
-    chime_pen_groups(op, pen, &view->shape, h->at, h->node);
+    chime_staging_groups(op, staging, &view->shape, h->at, h->node);
     batch_fence(&op->batch);
-    chime_pen_next(op, pen, &h->name, era);
+    chime_staging_next(op, staging, &h->name, era);
     batch_fence(&op->batch);
 }
 
@@ -295,17 +297,17 @@ static int insert_at(struct op *op, struct chime_view *view, struct write *w,
 {
     struct chime_held *h = &w->held;
     struct chime_new x = new_entry(w);
-    struct chime_pen pen;
-    int rc = chime_pen_start(op, &pen);
+    struct chime_staging staging;
+    int rc = chime_staging_start(op, &staging);
     if (rc != FAR_OK)
         return release(op, w, rc);
     index_change_write_first(op, &w->change);
     for (unsigned i = 0; i < plan->moves; i++)
-        write_move(op, view, w, &pen, plan->move[i].from, plan->move[i].to);
-    chime_write_entry(op, view, &pen, h, plan->place, &x);
+        write_move(op, view, w, &staging, plan->move[i].from, plan->move[i].to);
+    chime_write_entry(op, view, &staging, h, plan->place, &x);
     unsigned taken = plan->moves > 0 ? plan->move[0].to : plan->place;
-    chime_pen_word(op, &pen, h->at, offsetof(struct chime_head, vacancy),
-                   w->vacancy & ~(1ull << taken));
+    chime_staging_word(op, &staging, h->at, offsetof(struct chime_head, vacancy),
+                       w->vacancy & ~(1ull << taken));
     chime_unlock(op, h->at);
     rc = chime_finish(op);
     h->at = 0;

@@ -124,7 +124,7 @@ struct shard_view {
     } note;                    /* a unit that is published, and whose mark does not say so yet */
     bool due;                  /* it is time to resize */
     bool resizing;             /* an operation of this session is at it */
-    unsigned season;           /* operations during which units are expected to be behind */
+    unsigned behind_ops;       /* operations during which units are expected to be behind */
     uint64_t moves;
     double move_load_sum, move_load_max;
 };
@@ -253,9 +253,9 @@ int shard_guard_says(const struct shard_view *view, uint64_t bucket, uint64_t gu
 int shard_look_published(struct op *op, struct shard_view *view, unsigned lane, uint64_t bucket,
                          bool *published);
 /* Notes in the mark that the unit is published. This takes no round trip: the CAS goes out with the
- * session's next change (shard_note_board()). */
+ * session's next change (shard_note_add()). */
 void shard_note(struct shard_view *view, unsigned lane, uint64_t bucket, uint64_t mark);
-void shard_note_board(struct op *op, struct shard_view *view);
+void shard_note_add(struct op *op, struct shard_view *view);
 
 /* Reads all of a unit, and which version it had throughout. */
 int shard_unit_look(struct op *op, struct shard_view *view, struct shard_unit *unit, unsigned *u);
@@ -319,20 +319,20 @@ int shard_make_segment(struct op *op, const struct shard_view *view, unsigned r,
 void shard_settle(struct op *op, struct shard_view *view);
 /* Adds the verbs that report the session's inserts and read the table's size, if it is time. */
 struct shard_sync {
-    bool aboard;
+    bool added;
     unsigned count, resize;
     int64_t reported;
     int grows; /* by the change that it goes with: 1, 0 or -1 keys */
 };
-void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync);
+void shard_sync_add(struct op *op, struct shard_view *view, struct shard_sync *sync);
 /* Reports out of turn what this session has really made. */
-void shard_sync_board_now(struct op *op, struct shard_view *view, struct shard_sync *sync);
+void shard_sync_add_now(struct op *op, struct shard_view *view, struct shard_sync *sync);
 /* Estimates the number of keys from a few units, in case that others have not reported theirs: is it
  * time to resize? `words` has room for a unit. */
 int shard_estimate(struct op *op, struct shard_view *view, uint64_t *words);
 /* Behind the flush. `done`: the change was made. */
-void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
-                       bool done);
+void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
+                          bool done);
 /* Resizes the table if it has come to that. Not being able to is no error of the caller's. */
 void shard_grow(struct op *op, struct shard_view *view);
 

@@ -123,7 +123,7 @@ static int find(struct move *m, uint64_t hash, unsigned version, bool *again, bo
             return FAR_OK;
         }
         if (shard_guard_says(view, shard_child(view, m->unit.bucket, m->u - 1), before) < 0) {
-            shard_note_board(m->op, view); /* it was not known when the unit was read */
+            shard_note_add(m->op, view); /* it was not known when the unit was read */
             return batch_flush(&m->op->batch);
         }
     }
@@ -488,7 +488,7 @@ static int fill(struct move *m, struct shard_ride *ride, unsigned version)
     shard_find_tail(&m->unit, m->u + 1, &tail);
     if (tail.twice)
         return FAR_OK;
-    shard_note_board(op, view);
+    shard_note_add(op, view);
     n = shard_cas(op, view, &m->unit, tail.slot, tail.word, own);
     rc = op_decided(op, batch_flush(&op->batch));
     ride->done = rc == FAR_OK && op_swapped(op, n);

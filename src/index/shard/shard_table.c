@@ -226,20 +226,20 @@ static int64_t count_assumed(const struct shard_view *view, int64_t grown)
     return assumed * grown / made;
 }
 
-void shard_sync_board(struct op *op, struct shard_view *view, struct shard_sync *sync)
+void shard_sync_add(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
     if (++view->since < view->sync_after) {
-        sync->aboard = false;
+        sync->added = false;
         return;
     }
     view->unreported += count_assumed(view, view->unreported + sync->grows);
     view->since = view->assumed = 0;
-    shard_sync_board_now(op, view, sync);
+    shard_sync_add_now(op, view, sync);
 }
 
-void shard_sync_board_now(struct op *op, struct shard_view *view, struct shard_sync *sync)
+void shard_sync_add_now(struct op *op, struct shard_view *view, struct shard_sync *sync)
 {
-    sync->aboard = true;
+    sync->added = true;
     sync->reported = view->unreported + sync->grows;
     view->unreported = 0;
     sync->count =
@@ -247,12 +247,12 @@ void shard_sync_board_now(struct op *op, struct shard_view *view, struct shard_s
     sync->resize = op_read(op, view->root, offsetof(struct shard_root, resize));
 }
 
-void shard_sync_landed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
-                       bool done)
+void shard_sync_completed(struct op *op, struct shard_view *view, struct shard_sync *sync, int rc,
+                          bool done)
 {
-    if (sync->aboard != done) /* not reported yet, or too early */
+    if (sync->added != done) /* not reported yet, or too early */
         view->unreported += done ? sync->grows : -sync->grows;
-    if (!sync->aboard || rc != FAR_OK)
+    if (!sync->added || rc != FAR_OK)
         return;
     view->count = (int64_t)(op_result(op, sync->count) + (uint64_t)sync->reported);
     uint64_t resize = op_result(op, sync->resize);

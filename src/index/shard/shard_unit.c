@@ -138,7 +138,7 @@ void shard_note(struct shard_view *view, unsigned lane, uint64_t bucket, uint64_
     view->note.mark = mark;
 }
 
-void shard_note_board(struct op *op, struct shard_view *view)
+void shard_note_add(struct op *op, struct shard_view *view)
 {
     uint64_t delta, mark = view->note.mark;
     if (mark == 0)
@@ -174,7 +174,7 @@ static int find_version(struct op *op, struct shard_view *view, const struct sha
         if (says < 0) {
             int rc = shard_look_published(op, view, unit->lane, child, &published);
             if (rc == FAR_OK && published) {
-                shard_note_board(op, view);
+                shard_note_add(op, view);
                 rc = batch_flush(&op->batch);
             }
             if (rc != FAR_OK)

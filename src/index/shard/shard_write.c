@@ -19,7 +19,7 @@
 #define PURGE_PART 8
 
 /* After a unit was found behind, this many operations expect others to be. */
-#define SEASON_OPS 16u
+#define BEHIND_OPS 16u
 
 /* How long an insert waits for others to take note of a resize, if it finds no room otherwise. */
 #define BARRIER_LEASES 2
@@ -109,7 +109,7 @@ static int move(struct op *op, struct shard_view *view, struct write *w,
         return err_fail(FAR_CORRUPT, "a bucket was moved, and is not there");
     if (w->change.want->absent == CHANGE_STORE && !w->change.last)
         ride.word = slot_word(w);
-    view->season = SEASON_OPS;
+    view->behind_ops = BEHIND_OPS;
     int rc = shard_move(op, view, w->key.lane, w->key.hash, w->version, &ride, image);
     w->done = ride.done;
     view->unreported += ride.done;
@@ -121,7 +121,7 @@ struct around {
     /* The unit is older than its version: its last child shows whether it is behind. */
     bool older;
     unsigned sibling, child; /* the READs of that child, and of the next one */
-    bool season;             /* units are expected to be behind: their parents are read, too */
+    bool expects_behind;     /* units are expected to be behind: their parents are read, too */
     struct shard_unit parent;
     bool earlier;            /* the parent has a child from before */
     unsigned before, behind; /* the READs of that one, and of the last child behind the unit */
@@ -153,7 +153,7 @@ static const struct shard_unit *image_to_move(const struct shard_view *view, str
                                               struct around *a, uint64_t before, uint64_t behind)
 {
     unsigned u = w->version - 1;
-    if (!a->season || (a->older && behind != 0))
+    if (!a->expects_behind || (a->older && behind != 0))
         return NULL;
     if (!a->older && /* it is published, and its image torn */
         shard_guard_says(view, w->unit.bucket, w->unit.words[view->level1 - 1]) == 1)
@@ -181,11 +181,11 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
     uint64_t bucket = shard_bucket(view, w->key.hash, w->version);
     shard_unit_set(view, &w->unit, w->key.lane, bucket);
     a.older = shard_birth(view, bucket) < w->version;
-    a.season = view->season > 0 && w->version > 0 && !w->pending;
-    view->season -= view->season > 0;
-    shard_note_board(op, view);
+    a.expects_behind = view->behind_ops > 0 && w->version > 0 && !w->pending;
+    view->behind_ops -= view->behind_ops > 0;
+    shard_note_add(op, view);
     index_change_write(op, &w->change);
-    if (a.season)
+    if (a.expects_behind)
         read_parent(op, view, w, &a);
     if (a.older) {
         a.sibling =
@@ -193,11 +193,11 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
         batch_fence(&op->batch);
     }
     shard_unit_read(op, view, &w->unit, view->words);
-    if (w->pending || (a.season && a.older))
+    if (w->pending || (a.expects_behind && a.older))
         batch_fence(&op->batch);
     if (w->pending) /* SHARD-S8 */
         a.child = shard_guard_read(op, view, w->key.lane, shard_child(view, bucket, w->version));
-    else if (a.season && a.older)
+    else if (a.expects_behind && a.older)
         a.behind =
             shard_guard_read(op, view, w->key.lane, shard_child(view, bucket, w->version - 1));
     int rc = batch_flush(&op->batch);
@@ -219,7 +219,7 @@ static int read_unit(struct op *op, struct shard_view *view, struct write *w, bo
     if (says == 0 || !shard_published(view, &w->unit))
         return move(op, view, w,
                     image_to_move(view, w, &a, a.earlier ? op_result(op, a.before) : 0,
-                                  a.older && a.season ? op_result(op, a.behind) : 0));
+                                  a.older && a.expects_behind ? op_result(op, a.behind) : 0));
     if (ahead(w))
         return strayed(op, view, w);
     *again = false;
@@ -302,10 +302,10 @@ static int decide(struct op *op, struct shard_view *view, struct write *w, unsig
 {
     struct shard_sync sync = {.grows = grows};
     unsigned n = shard_cas(op, view, &w->unit, slot, from, to);
-    shard_sync_board(op, view, &sync);
+    shard_sync_add(op, view, &sync);
     int rc = batch_flush(&op->batch);
     w->done = op_swapped(op, n);
-    shard_sync_landed(op, view, &sync, rc, w->done);
+    shard_sync_completed(op, view, &sync, rc, w->done);
     return op_decided(op, rc);
 }
 
@@ -439,9 +439,9 @@ static int wait_for_barrier(struct op *op, struct shard_view *view, struct write
 static int report(struct op *op, struct shard_view *view, struct write *w)
 {
     struct shard_sync sync = {.grows = 0};
-    shard_sync_board_now(op, view, &sync);
+    shard_sync_add_now(op, view, &sync);
     int rc = batch_flush(&op->batch);
-    shard_sync_landed(op, view, &sync, rc, true);
+    shard_sync_completed(op, view, &sync, rc, true);
     w->reports++;
     if (rc == FAR_OK && !view->due && !w->pending)
         rc = shard_estimate(op, view, w->unit.words);
