@@ -4,7 +4,7 @@
 #include "cli/check_sites.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
-#include "sim/check.h"
+#include "check/check.h"
 
 #include <inttypes.h>
 #include <limits.h>

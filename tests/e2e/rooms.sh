@@ -23,7 +23,8 @@ index/sephash base fabric pool index index/sephash
 store base fabric pool index store
 memd base fabric fabric/ucx fabric/verbs memd
 module base fabric memd module
-sim base fabric pool index store sim
+sim base fabric sim
+check base fabric pool index store sim check
 model base fabric model
 out base out
 bench base fabric store model out bench | pool index
@@ -31,7 +32,7 @@ compare base fabric out bench compare | store
 compare/modules compare
 reproduce base out bench reproduce | store
 report report
-cli base index out bench compare report reproduce sim memd cli | fabric store
+cli base index out bench compare report reproduce check sim memd cli | fabric store
 ROOMS
 
 # Of pairs of files "FROM TO", prints those that the table does not allow.
@@ -76,12 +77,12 @@ out=$(not_allowed includes "$scratch/includes" | grep -v '^index/index\.c index/
 expect_none "includes that point upward"
 out=$(rings "$scratch/includes")
 expect_none "headers that include each other in a ring"
-# An index author meets op.h. The simulator looks into clients, because it audits their memory, and into
+# An index author meets op.h. The harness of `farside check` looks into clients, because it audits their memory, and into
 # sessions, because it repairs single tables.
 out=$(awk '$1 ~ /^index\// && $2 ~ /^pool\/(pool|client|pool_internal)\.h$/
            $2 ~ /_internal\.h$/ {
                split($1, from, "/"); split($2, to, "/")
-               if (from[1] != to[1] && !(from[1] == "sim" && to[1] ~ /^(pool|store)$/)) print
+               if (from[1] != to[1] && !(from[1] == "check" && to[1] ~ /^(pool|store)$/)) print
            }' "$scratch/includes")
 expect_none "headers that are not for this reader"
 # The example is an index like those.
@@ -112,7 +113,7 @@ expect_none "calls against the order of pool_internal.h"
 # ---- states of a client (pool/client.h), and who writes them besides client.c, which sets them up ----
 last=states out=""
 while read -r state files; do
-    files=$(find . -path ./sim -prune -o -name '*.c' ! -path ./pool/client.c \
+    files=$(find . -path ./check -prune -o -name '*.c' ! -path ./pool/client.c \
                 $(printf ' ! -path ./pool/%s' $files) -print)
     write="(->|\\.)$state\\.[a-z_.]+(\\[[^]]*\\])*(\\.[a-z_]+)*"
     out+=$(grep -nE "(\+\+|--)[a-z>.-]*$write|$write *([-+|&^]?=[^=]|\+\+|--)" $files)

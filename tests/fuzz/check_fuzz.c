@@ -1,6 +1,6 @@
 /* libFuzzer: a run in the simulator that takes its choices from the fuzzer's bytes. The first byte
  * selects the index. */
-#include "sim/check.h"
+#include "check/check.h"
 
 #include <stdlib.h>
 

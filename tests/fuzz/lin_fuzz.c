@@ -1,7 +1,7 @@
 /* libFuzzer: compares the checker with brute force, on tiny histories made of the fuzzer's bytes.
  * Four bytes make an operation: kind and outcome, value and result, call, length. */
 #include "sim/brute.h"
-#include "sim/lin.h"
+#include "check/lin.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #ifndef TESTS_SIM_BRUTE_H
 #define TESTS_SIM_BRUTE_H
 
-#include "sim/lin.h"
+#include "check/lin.h"
 
 static bool brute_from(const struct lin_history *h, unsigned placed, uint32_t state)
 {

@@ -1,5 +1,5 @@
 /* The harness itself: its verdicts, its enumeration, and shrinking. */
-#include "sim/check.h"
+#include "check/check.h"
 #include "sim/rig.h"
 #include "support/ordered_index.h"
 

@@ -1,5 +1,5 @@
 /* The same seed gives the same run, event for event, whatever ran before. So does its recording. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 #include "sim/rig.h"
 #include "support/indexes.h"
 

@@ -1,5 +1,5 @@
 /* The simulator makes the tables of every index as small as the index allows. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 #include "sim/rig.h"
 
 static void expect_smallest(struct check *c, far_session *session, unsigned i)

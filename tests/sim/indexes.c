@@ -1,5 +1,5 @@
 /* Every index under the adversary: a part of what `make check` runs. */
-#include "sim/check.h"
+#include "check/check.h"
 #include "sim/rig.h"
 #include "support/indexes.h"
 

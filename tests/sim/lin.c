@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 #include "sim/brute.h"
-#include "sim/lin.h"
+#include "check/lin.h"
 
 #include <string.h>
 

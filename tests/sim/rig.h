@@ -2,7 +2,7 @@
 #ifndef TESTS_SIM_RIG_H
 #define TESTS_SIM_RIG_H
 
-#include "sim/check.h"
+#include "check/check.h"
 #include "sim/sim.h"
 
 #include <string.h>

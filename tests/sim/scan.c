@@ -1,6 +1,6 @@
 /* The simulator scans ordered tables and notices wrong scans. */
 #include "support/ordered_index.h"
-#include "sim/check.h"
+#include "check/check.h"
 #include "sim/rig.h"
 
 #define SEEDS     120u

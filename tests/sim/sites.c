@@ -1,5 +1,5 @@
 /* Places in the source that post verbs: the list of them, what is counted there, and faults aimed at one. */
-#include "sim/check.h"
+#include "check/check.h"
 #include "sim/rig.h"
 
 #define SEEDS (RIG_SLOW > 1 ? 4u : 12u)

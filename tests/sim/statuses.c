@@ -1,5 +1,5 @@
 /* The harness knows which statuses an operation may end with. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 #include "sim/rig.h"
 
 static const struct check_settings settings = {

@@ -1,6 +1,6 @@
 /* The structures of the harness that stand for an index: its journaled locks, and what is cached. Each keeps
  * the rule that its mutant breaks. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 #include "sim/rig.h"
 #include "support/hook.h"
 #include "support/puppet.h"

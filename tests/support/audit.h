@@ -4,7 +4,7 @@
 
 #include "support/probe.h"
 #include "support/puppet.h"
-#include "sim/audit.h"
+#include "check/audit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

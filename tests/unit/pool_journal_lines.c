@@ -1,7 +1,7 @@
 /* Journals: the lines that operations hold, what they say when their client is dead, and that
  * one client at a time recovers them. */
 #include "support/recovery_rig.h"
-#include "sim/audit.h"
+#include "check/audit.h"
 
 #define NODES "mem:?nodes=3&size=4m&clients=8&" LEASE
 

@@ -26,7 +26,7 @@
  * Lifting and putting back are nested, so a lifted entry's links still name its old neighbours, and
  * putting it back needs no search (as in Knuth's dancing links).
  */
-#include "sim/lin.h"
+#include "check/lin.h"
 
 #include "base/err.h"
 

@@ -12,7 +12,7 @@
  * an old one, or is made by two clients at once, then a lock stays held, counters differ, or a
  * critical section is not counted.
  */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

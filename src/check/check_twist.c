@@ -2,7 +2,7 @@
  * Twists: what a run may have besides its plan. They are chosen aside, so half of the runs of any
  * seeds are as if there were none.
  */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* The pool of a run: counters about to wrap around, reaping and sweeping while others work, and the
  * audit of its memory at the end. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
-#include "sim/audit.h"
+#include "check/audit.h"
 
 #include <inttypes.h>
 

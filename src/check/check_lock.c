@@ -11,7 +11,7 @@
  *
  * The three words are in node 0, where the pool has reserved them and does not use them.
  */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include <inttypes.h>
 #include <string.h>

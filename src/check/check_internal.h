@@ -17,12 +17,12 @@
  *   check_setup.c    a pool and tables, filled until they are about to grow, and clients
  *   check.c          a run from its plan to its verdict
  */
-#ifndef SIM_CHECK_INTERNAL_H
-#define SIM_CHECK_INTERNAL_H
+#ifndef CHECK_INTERNAL_H
+#define CHECK_INTERNAL_H
 
 #include "pool/pool_internal.h" /* the checks look into clients */
-#include "sim/check.h"
-#include "sim/shadow.h"
+#include "check/check.h"
+#include "check/shadow.h"
 #include "store/store.h"
 
 #define COLD_KEYS_MAX   160u

@@ -1,5 +1,5 @@
 /* How a run failed, and which statuses of operations can be explained. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include <stdarg.h>
 

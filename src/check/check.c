@@ -1,5 +1,5 @@
 /* One run of an index in the simulator, from an empty pool to a verdict. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * operation that begins after a drop has returned FAR_OK must return FAR_NO_TABLE; one on a table
  * that no client has begun to drop must not; and a value that is found must belong to its key.
  */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include "index/tuning.h"
 

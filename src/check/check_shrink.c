@@ -8,7 +8,7 @@
  * Then the choices: the run's tape is recorded, and stretches of it are cut out or set to 0 (the
  * uneventful choice), long stretches first, as long as the verdict stays the same.
  */
-#include "sim/check.h"
+#include "check/check.h"
 
 #include <stdlib.h>
 #include <string.h>

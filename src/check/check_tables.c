@@ -1,8 +1,8 @@
 /* The tables of a run. In the end of some runs all are dropped and made again: does the pool hold as
  * much then as it did at first, and nothing of what was there? */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
-#include "sim/audit.h"
+#include "check/audit.h"
 
 #include <inttypes.h>
 

@@ -3,7 +3,7 @@
  * amounts to. A scan of several calls is judged call by call, because each call continues after the
  * last key of the one before.
  */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * An account of the memory of a pool at rest: every object of every chunk is in exactly one place,
  * or lost. The places: reachable from a table, on a shared list, in a client's stock, in its limbo.
  */
-#ifndef SIM_AUDIT_H
-#define SIM_AUDIT_H
+#ifndef CHECK_AUDIT_H
+#define CHECK_AUDIT_H
 
 #include "store/store.h"
 

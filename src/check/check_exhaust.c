@@ -1,5 +1,5 @@
 /* Enumeration: every schedule of every small program. */
-#include "sim/check.h"
+#include "check/check.h"
 
 #include <string.h>
 

@@ -10,8 +10,8 @@
  * The sequential table keeps for a key one word: 0 when it is absent, else the number of its
  * value. Callers number every value that they write differently.
  */
-#ifndef SIM_LIN_H
-#define SIM_LIN_H
+#ifndef CHECK_LIN_H
+#define CHECK_LIN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Histories: calls and returns, the answers of a sequential table, and text for people. */
-#include "sim/lin.h"
+#include "check/lin.h"
 
 #include "base/err.h"
 

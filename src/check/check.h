@@ -13,10 +13,10 @@
  *
  * A run is a function of its settings and its tape.
  */
-#ifndef SIM_CHECK_H
-#define SIM_CHECK_H
+#ifndef CHECK_H
+#define CHECK_H
 
-#include "sim/lin.h"
+#include "check/lin.h"
 #include "sim/sim.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Keys, values and operations. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include "base/hash.h"
 

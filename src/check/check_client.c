@@ -1,6 +1,6 @@
 /* What clients do: operations, one at a time or through the ring, and between them whatever else
  * sessions do. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #define ERRORS_MAX   6u /* of the fabric, before a client gives up */
 #define OPEN_TRIES   3u

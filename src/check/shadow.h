@@ -10,8 +10,8 @@
  *   - a pattern that is not whole when the object is handed out again;
  *   - an object that is freed twice.
  */
-#ifndef SIM_SHADOW_H
-#define SIM_SHADOW_H
+#ifndef CHECK_SHADOW_H
+#define CHECK_SHADOW_H
 
 #include "pool/pool.h"
 #include "sim/sim.h"

@@ -15,7 +15,7 @@
  * A client reads a leaf that a fresh entry names without further checks. If the leaf is free, the
  * shadow of free memory notices; if its memory has become something else, its sum does not match.
  */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include "base/hash.h"
 #include "index/cache.h"

@@ -1,5 +1,5 @@
 /* Chooses what kind of run it is. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * is nothing to be found, and so nothing to be repaired. If a repair removes a key that was not
  * damaged, the history shows it.
  */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include "store/store_internal.h"
 

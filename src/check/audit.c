@@ -1,5 +1,5 @@
 /* The account of a pool's memory. */
-#include "sim/audit.h"
+#include "check/audit.h"
 #include "pool/pool_internal.h"
 
 #include <stdio.h>

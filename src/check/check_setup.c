@@ -1,5 +1,5 @@
 /* Sets up a run: a pool, one or two tables that are about to grow, and clients. */
-#include "sim/check_internal.h"
+#include "check/check_internal.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The shadow of a simulated pool's memory. */
-#include "sim/shadow.h"
+#include "check/shadow.h"
 #include "pool/pool_internal.h"
 
 #include <stdio.h>
